@@ -1,0 +1,16 @@
+//! The protocol of leasehold without I/O.
+//!
+//! This crate knows what a lock looks like on the server, which script does what, what each reply means, and what a client
+//! must do next. It opens no socket, spawns no task, and reads no clock: time and randomness are arguments, so that the
+//! whole protocol can run in a simulation.
+//!
+//! It is internal to leasehold and has no stability promise of its own. Use the crate `leasehold`.
+
+pub mod call;
+pub mod link;
+pub mod name;
+pub mod owner;
+pub mod reply;
+pub mod script;
+mod sha1;
+pub mod time;

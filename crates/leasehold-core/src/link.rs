@@ -1,0 +1,183 @@
+//! The one seam between the protocol and a server.
+//!
+//! A [`Link`] sends calls and carries notices. There are two of them: one over fred, for Redis and Valkey, and one to the
+//! embedded engine. What is above this trait cannot tell them apart, and every behaviour test runs on each.
+
+use crate::call::Call;
+use crate::reply::Reply;
+use bytes::Bytes;
+use std::future::Future;
+use thiserror::Error;
+
+/// A connection, seen from above, on which things keep their order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(clippy::exhaustive_enums, reason = "a link must know every plane")]
+pub enum Plane {
+    /// The caller's: bound to the runtime on which the client was built, and dead once that is gone.
+    Foreground,
+    /// The lifeline's: alive as long as the client.
+    Lifeline,
+}
+
+/// One life of the connections of a plane. It changes with every reconnect, to a value never seen before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[expect(clippy::exhaustive_structs, reason = "a link makes these")]
+pub struct Epoch(pub u64);
+
+/// How sure it is, after [`Link::settle`], that nothing sent earlier can still be applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "there is no third answer")]
+pub enum Settled {
+    /// It is certain: a later command on the same connection was answered, or the server says that the connection is dead.
+    Proven,
+    /// It cannot be had here, for instance because `CLIENT KILL` is forbidden. A copy may still come, for a while.
+    Unproven,
+}
+
+/// Why a call has no reply that counts.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[expect(clippy::exhaustive_enums, reason = "every caller must tell these three apart")]
+pub enum LinkError {
+    /// The call certainly never left this process.
+    #[error("not sent: {0}")]
+    NotSent(String),
+    /// The server answered with an error: the call was certainly not applied.
+    #[error("refused by the server: {0}")]
+    Refused(ServerError),
+    /// The call was sent, or may have been, and no reply came: it may have been applied, or may yet be.
+    #[error("outcome unknown: {0}")]
+    Unknown(String),
+}
+
+/// An error reply of a server. Its first word is a code, such as `WRONGTYPE`, `OOM` or `READONLY`.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{text}")]
+pub struct ServerError {
+    text: String,
+}
+
+impl ServerError {
+    /// The error reply with this text, as the server sent it, without the leading `-`.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self { text: text.into() }
+    }
+
+    /// The first word.
+    pub fn code(&self) -> &str {
+        self.text.split(' ').next().unwrap_or_default()
+    }
+
+    /// The whole text.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether the same call may succeed a little later without anybody's doing: the server is loading, is failing over, is
+    /// moving slots, or is busy.
+    pub fn is_transient(&self) -> bool {
+        const CODES: [&str; 10] = [
+            "LOADING",
+            "BUSY",
+            "TRYAGAIN",
+            "CLUSTERDOWN",
+            "MASTERDOWN",
+            "READONLY",
+            "MOVED",
+            "ASK",
+            "NOREPLICAS",
+            "UNBLOCKED",
+        ];
+        // Servers before 7.0 wrap an error that a script met into a sentence of their own.
+        CODES.iter().any(|code| self.code() == *code || self.text.contains(&format!("-{code} ")))
+    }
+}
+
+/// What a link says without being asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "the driver must handle each")]
+pub enum LinkEvent {
+    /// A message came on a channel. It is a hint that the lock may be free.
+    Notice {
+        /// Where it came.
+        channel: Bytes,
+    },
+    /// The notice connection was lost and is back: it has no subscriptions, and messages were missed.
+    NoticesReset,
+    /// Messages were missed on a connection that stands, because they came faster than they were taken.
+    NoticesLagged,
+    /// The connections of a plane were lost and are back: what the server held may be gone.
+    PlaneReset(Plane),
+}
+
+/// What a client learns of its server when it connects.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ServerInfo {
+    /// `redis`, `valkey` or `embedded`.
+    pub flavor: String,
+    /// Its version, such as `7.0.15`.
+    pub version: String,
+    /// `maxmemory-policy`, where it can be read.
+    pub eviction_policy: Option<String>,
+    /// Whether it is a Redis Cluster, where all keys of a call must lie in one slot.
+    pub cluster: bool,
+    /// Whether release notices go by `SPUBLISH`.
+    pub sharded_notices: bool,
+}
+
+/// Sends calls to a server and carries its notices. Cheap to clone; the clones share their connections.
+///
+/// No method waits longer than the link's command timeout, except that [`Link::event`] waits for an event. All futures may
+/// be polled from any thread.
+pub trait Link: Clone + Send + Sync + 'static {
+    /// What the server said of itself when the client connected.
+    fn server(&self) -> &ServerInfo;
+
+    /// The life that the plane's connections are in. Read it *before* the call that it shall stand for.
+    fn epoch(&self, plane: Plane) -> Epoch;
+
+    /// Sends `call` once, and never again by itself, and waits for its reply.
+    ///
+    /// It leaves the process when the future is first polled. On the foreground plane nothing bounds the wait but the
+    /// connection's end: the driver watches over it, and asks [`Link::settle`] when it takes too long.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves the outcome unknown, and the call may even be sent later: settle its epoch.
+    fn call(&self, plane: Plane, call: Call) -> impl Future<Output = Result<Reply, LinkError>> + Send;
+
+    /// Makes sure that no call for the slot of `key` that was begun on `plane` in `epoch` or before can be applied from now on.
+    ///
+    /// A later command on the same connection is answered, or the server is told to kill the old connection.
+    ///
+    /// # Errors
+    ///
+    /// The server could not be reached: nothing is known; try again.
+    fn settle(&self, plane: Plane, epoch: Epoch, key: Bytes)
+    -> impl Future<Output = Result<Settled, LinkError>> + Send;
+
+    /// Subscribes to a channel. When this returns, the server has confirmed it: no message sent from then on is missed while
+    /// the connection stands. A second subscription to the same channel is harmless.
+    ///
+    /// # Errors
+    ///
+    /// The subscription is not confirmed, and may or may not exist: subscribe again, or unsubscribe.
+    fn subscribe(&self, channel: Bytes) -> impl Future<Output = Result<(), LinkError>> + Send;
+
+    /// Ends a subscription. After a [`LinkEvent::NoticesReset`] there is none to end.
+    ///
+    /// # Errors
+    ///
+    /// The server could not be reached; a connection that is lost has no subscriptions.
+    fn unsubscribe(&self, channel: Bytes) -> impl Future<Output = Result<(), LinkError>> + Send;
+
+    /// The next event; `None` once the link has been closed. Only the lifeline asks.
+    ///
+    /// # Cancel safety
+    ///
+    /// No event is lost.
+    fn event(&self) -> impl Future<Output = Option<LinkEvent>> + Send;
+
+    /// Closes all connections, without waiting for calls under way.
+    fn close(&self) -> impl Future<Output = ()> + Send;
+}

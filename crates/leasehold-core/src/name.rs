@@ -1,0 +1,180 @@
+//! Names of locks and everything on the server that is derived from them.
+
+use bytes::Bytes;
+use std::fmt;
+use thiserror::Error;
+
+/// The longest name, prefix included, in bytes.
+pub const MAX_NAME_BYTES: usize = 1024;
+
+/// A name that has been checked once, with the key and the channel that belong to it.
+///
+/// The layout is Redisson's: the lock's key is the name itself, and its channel is `redisson_lock__channel:{name}`. A name
+/// that has an opening brace anywhere is its own hash tag and gets no second pair of braces.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct LockName {
+    key: Bytes,
+    channel: Bytes,
+    prefix: usize,
+}
+
+impl LockName {
+    /// Checks `name`, puts `prefix` in front of it, and derives key and channel.
+    ///
+    /// # Errors
+    ///
+    /// [`NameError::Empty`] and [`NameError::TooLong`].
+    pub fn new(prefix: &str, name: &str) -> Result<Self, NameError> {
+        if name.is_empty() {
+            return Err(NameError::Empty);
+        }
+        let bytes = prefix.len() + name.len();
+        if bytes > MAX_NAME_BYTES {
+            return Err(NameError::TooLong { bytes });
+        }
+        let raw = [prefix, name].concat();
+        let channel = tagged("redisson_lock__channel", &raw);
+        Ok(Self { key: Bytes::from(raw), channel: Bytes::from(channel), prefix: prefix.len() })
+    }
+
+    /// Refuses a name whose key and channel a Redis Cluster would put into different slots, so that no script could use both.
+    ///
+    /// # Errors
+    ///
+    /// [`NameError::Unplaceable`].
+    pub fn check_cluster(&self) -> Result<(), NameError> {
+        if slot(&self.key) == slot(&self.channel) {
+            Ok(())
+        } else {
+            Err(NameError::Unplaceable { name: self.as_str().to_owned() })
+        }
+    }
+
+    /// The name as the caller gave it, without the prefix.
+    pub fn as_str(&self) -> &str {
+        // Key bytes come from two `str`s and are cut where those met, so they are UTF-8; the fallback is never seen.
+        std::str::from_utf8(&self.key[self.prefix..]).unwrap_or_default()
+    }
+
+    /// The key of the lock: prefix and name.
+    pub fn key(&self) -> &Bytes {
+        &self.key
+    }
+
+    /// The channel on which releases of the lock are announced.
+    pub fn channel(&self) -> &Bytes {
+        &self.channel
+    }
+}
+
+impl fmt::Debug for LockName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.as_str())
+    }
+}
+
+impl fmt::Display for LockName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Why a name cannot be used. Nothing has been sent to a server.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum NameError {
+    /// The name has no character.
+    #[error("a lock needs a name of at least one byte, and this one is empty")]
+    Empty,
+    /// Prefix and name together are longer than [`MAX_NAME_BYTES`].
+    #[error(
+        "the name of the lock has {bytes} bytes with its prefix, and at most {MAX_NAME_BYTES} are allowed: shorten it"
+    )]
+    TooLong {
+        /// How long it is.
+        bytes: usize,
+    },
+    /// A Redis Cluster would put the lock and its channel into different slots.
+    #[error(
+        "the lock {name:?} cannot be used on a cluster: its braces put the lock and its channel into different hash slots; \
+         use balanced braces around a part that is not empty, or none"
+    )]
+    Unplaceable {
+        /// The name as the caller gave it.
+        name: String,
+    },
+}
+
+/// The hash slot of a key, from 0 to 16 383, as Redis Cluster reckons it: CRC-16 of the part between the first `{` and the
+/// first `}` after it, or of the whole key where there is no such part (Redis Cluster specification, "Hash tags").
+pub fn slot(key: &[u8]) -> u16 {
+    let tag = key
+        .iter()
+        .position(|byte| *byte == b'{')
+        .map(|open| &key[open + 1..])
+        .and_then(|rest| rest.iter().position(|byte| *byte == b'}').map(|close| &rest[..close]))
+        .filter(|tag| !tag.is_empty())
+        .unwrap_or(key);
+    crc16(tag) % 16_384
+}
+
+/// Redisson's rule for derived names: `prefix:{name}`, or `prefix:name` where the name has an opening brace of its own.
+fn tagged(prefix: &str, name: &str) -> String {
+    if name.contains('{') { format!("{prefix}:{name}") } else { format!("{prefix}:{{{name}}}") }
+}
+
+/// CRC-16/XMODEM, polynomial 0x1021.
+fn crc16(bytes: &[u8]) -> u16 {
+    bytes.iter().fold(0, |crc, byte| {
+        (0..8).fold(
+            crc ^ (u16::from(*byte) << 8),
+            |crc: u16, _| {
+                if crc & 0x8000 == 0 { crc << 1 } else { (crc << 1) ^ 0x1021 }
+            },
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(name: &str) -> LockName {
+        LockName::new("", name).expect("the name is valid")
+    }
+
+    #[test]
+    fn derives_redissons_names() {
+        assert_eq!(name("stock").channel(), "redisson_lock__channel:{stock}");
+        assert_eq!(name("{shop}:stock").channel(), "redisson_lock__channel:{shop}:stock");
+        let prefixed = LockName::new("app:", "stock").expect("the name is valid");
+        assert_eq!(prefixed.key(), "app:stock");
+        assert_eq!(prefixed.as_str(), "stock");
+    }
+
+    #[test]
+    fn refuses_what_no_server_should_see() {
+        assert_eq!(LockName::new("app:", ""), Err(NameError::Empty));
+        let long = "x".repeat(MAX_NAME_BYTES + 1);
+        assert_eq!(LockName::new("", &long), Err(NameError::TooLong { bytes: MAX_NAME_BYTES + 1 }));
+    }
+
+    #[test]
+    fn slots_are_those_of_the_specification() {
+        assert_eq!(crc16(b"123456789"), 0x31c3);
+        assert_eq!(slot(b"{user1000}.following"), slot(b"{user1000}.followers"));
+        assert_eq!(slot(b"foo{}{bar}"), slot(b"foo{}{bar}"));
+        assert_ne!(slot(b"foo{}{bar}"), slot(b"bar"));
+        assert_eq!(slot(b"foo{{bar}}zap"), slot(b"{bar"));
+    }
+
+    #[test]
+    fn a_cluster_cannot_place_unbalanced_braces() {
+        for placeable in ["plain", "é", "a:b", "a{b}c", "{a}{b}", "}x{a}"] {
+            assert_eq!(name(placeable).check_cluster(), Ok(()), "{placeable}");
+        }
+        for unplaceable in ["a{b", "a}b", "{}x", "x{}y"] {
+            assert!(name(unplaceable).check_cluster().is_err(), "{unplaceable}");
+        }
+    }
+}

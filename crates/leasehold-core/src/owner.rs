@@ -1,0 +1,66 @@
+//! Who holds: the identity of a client, of an owner within it, and of each hold.
+
+use bytes::Bytes;
+use std::fmt;
+use uuid::Uuid;
+
+/// The identity of a client: a random UUID, new for every client that is built, as Redisson's is for every instance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ClientId(Uuid);
+
+impl ClientId {
+    /// The identity with these bits, which must come from a version 4 UUID.
+    pub const fn new(uuid: Uuid) -> Self {
+        Self(uuid)
+    }
+
+    /// The field in Redis of the hold with `number`: `uuid:number`, as a JVM's is `uuid:thread id`.
+    pub fn field(&self, number: HoldNumber) -> Bytes {
+        Bytes::from(format!("{}:{}", self.0.hyphenated(), number.0))
+    }
+}
+
+impl fmt::Display for ClientId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.hyphenated().fmt(f)
+    }
+}
+
+/// The number of a hold within its client, used once and never again, so that a late copy of an old hold's command
+/// cannot touch a new one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HoldNumber(u64);
+
+impl HoldNumber {
+    /// The number before the first.
+    pub const ZERO: Self = Self(0);
+
+    /// The number after this one.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+}
+
+/// Who may re-enter, within one client. It has no text form: Redis sees only the holds of an owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct OwnerId(u64);
+
+impl OwnerId {
+    /// The owner with this number, which the client must not have given out before.
+    pub const fn new(number: u64) -> Self {
+        Self(number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hold_is_written_as_uuid_and_number() {
+        let client = ClientId::new(Uuid::from_u128(0x6f0c_0000_0000_4000_8000_0000_0000_0001));
+        let number = HoldNumber::ZERO.next().next();
+        assert_eq!(client.field(number), "6f0c0000-0000-4000-8000-000000000001:2");
+    }
+}

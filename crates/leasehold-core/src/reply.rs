@@ -1,0 +1,78 @@
+//! What a server answers to a call.
+
+use bytes::Bytes;
+use thiserror::Error;
+
+/// A reply of a script. Our scripts answer with integers, texts and flat arrays; an error reply is a
+/// [`ServerError`](crate::link::ServerError) and not one of these.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Reply {
+    /// No value.
+    Nil,
+    /// An integer.
+    Int(i64),
+    /// Text, or bytes.
+    Bulk(Bytes),
+    /// Several replies.
+    Array(Vec<Reply>),
+}
+
+impl Reply {
+    /// The integer that this reply is. Decimal text counts, because a hash's values come as text.
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeError`] where it is something else.
+    pub fn int(&self) -> Result<i64, DecodeError> {
+        match self {
+            Self::Int(value) => Ok(*value),
+            Self::Bulk(text) => std::str::from_utf8(text)
+                .ok()
+                .and_then(|text| text.parse().ok())
+                .ok_or_else(|| DecodeError::new("an integer", self)),
+            Self::Nil | Self::Array(_) => Err(DecodeError::new("an integer", self)),
+        }
+    }
+
+    /// The text that this reply is.
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeError`] where it is something else, or not UTF-8.
+    pub fn text(&self) -> Result<&str, DecodeError> {
+        match self {
+            Self::Bulk(text) => std::str::from_utf8(text).map_err(|_| DecodeError::new("text", self)),
+            Self::Nil | Self::Int(_) | Self::Array(_) => Err(DecodeError::new("text", self)),
+        }
+    }
+
+    /// The parts of the array that this reply is.
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeError`] where it is something else.
+    pub fn array(&self) -> Result<&[Self], DecodeError> {
+        match self {
+            Self::Array(parts) => Ok(parts),
+            Self::Nil | Self::Int(_) | Self::Bulk(_) => Err(DecodeError::new("an array", self)),
+        }
+    }
+}
+
+/// A reply has not the shape that the script's contract promises: another program answered, or versions do not match.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("the server's reply is not {expected}, as the script's contract promises, but {found}")]
+pub struct DecodeError {
+    expected: &'static str,
+    found: String,
+}
+
+impl DecodeError {
+    /// `found` was met where the contract promises `expected`.
+    pub fn new(expected: &'static str, found: &Reply) -> Self {
+        let mut found = format!("{found:?}");
+        found.truncate(found.floor_char_boundary(120));
+        Self { expected, found }
+    }
+}

@@ -1,0 +1,84 @@
+//! The one table of scripts: what each is called, what it takes, and under which hash the server knows it.
+
+use crate::sha1;
+use leasehold_lua as lua;
+
+/// A Lua script and its contract. The contract's words are those of the header of the Lua file; a test compares them.
+#[derive(Debug)]
+pub struct Script {
+    name: &'static str,
+    source: &'static str,
+    sha1: [u8; 40],
+    keys: &'static [&'static str],
+    args: &'static [&'static str],
+    repeats: bool,
+}
+
+impl Script {
+    const fn new(
+        name: &'static str,
+        source: &'static str,
+        keys: &'static [&'static str],
+        args: &'static [&'static str],
+    ) -> Self {
+        Self { name, source, sha1: sha1::hex(source.as_bytes()), keys, args, repeats: false }
+    }
+
+    /// A script that takes its keys and arguments any number of times.
+    const fn repeated(
+        name: &'static str,
+        source: &'static str,
+        keys: &'static [&'static str],
+        args: &'static [&'static str],
+    ) -> Self {
+        Self { repeats: true, ..Self::new(name, source, keys, args) }
+    }
+
+    /// Folder and verb, such as `lock/acquire`: where the file stands below `lua/`, without its ending.
+    pub const fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// The text that the server runs: preludes and body.
+    pub const fn source(&self) -> &'static str {
+        self.source
+    }
+
+    /// SHA-1 of the text, in hexadecimal: the script's name in `EVALSHA`.
+    pub fn sha1(&'static self) -> &'static str {
+        // The digits are ASCII, so this never falls back.
+        std::str::from_utf8(&self.sha1).unwrap_or_default()
+    }
+
+    /// The words of the `KEYS` slots, in order.
+    pub const fn keys(&self) -> &'static [&'static str] {
+        self.keys
+    }
+
+    /// The words of the `ARGV` slots, in order.
+    pub const fn args(&self) -> &'static [&'static str] {
+        self.args
+    }
+
+    /// Whether keys and arguments come in groups, one group for each lock.
+    pub const fn repeats(&self) -> bool {
+        self.repeats
+    }
+}
+
+/// Takes the reentrant lock, or raises a hold count.
+pub static ACQUIRE: Script =
+    Script::new("lock/acquire", lua::lock::ACQUIRE, &["lock"], &["hold", "count", "lease", "not_after"]);
+/// Lowers a hold count of the reentrant lock, or ends a hold.
+pub static RELEASE: Script =
+    Script::new("lock/release", lua::lock::RELEASE, &["lock", "channel"], &["hold", "count", "publish"]);
+/// Renews many leases.
+pub static RENEW: Script = Script::repeated("lock/renew", lua::lock::RENEW, &["lock"], &["hold", "lease"]);
+/// Ends the hold of a named holder of the reentrant lock.
+pub static FORCE_RELEASE: Script =
+    Script::new("lock/force_release", lua::lock::FORCE_RELEASE, &["lock", "channel"], &["holder", "publish"]);
+/// Tells who holds the reentrant lock.
+pub static INSPECT: Script = Script::new("lock/inspect", lua::lock::INSPECT, &["lock"], &[]);
+
+/// Every script there is.
+pub static ALL: [&Script; 5] = [&ACQUIRE, &RELEASE, &RENEW, &FORCE_RELEASE, &INSPECT];

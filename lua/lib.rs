@@ -1,0 +1,29 @@
+//! The Lua scripts of leasehold, as text.
+//!
+//! A folder is a kind of lock, a file is a verb. Each file opens with its contract: purpose, `KEYS`, `ARGV`, returns and an
+//! example. Code that several scripts share stands in `shared/` and is put in front of the scripts that use it.
+//!
+//! This crate only includes the files; what they mean is known to `leasehold-core`, and a test holds the two together.
+//! It is internal to leasehold and has no stability promise of its own.
+
+#![no_std]
+
+/// The reentrant lock.
+pub mod lock {
+    /// Takes the lock, or raises a hold count.
+    pub const ACQUIRE: &str = concat!(
+        include_str!("shared/kind.lua"),
+        include_str!("shared/lease.lua"),
+        include_str!("shared/clock.lua"),
+        include_str!("lock/acquire.lua"),
+    );
+    /// Lowers a hold count, or ends a hold.
+    pub const RELEASE: &str = concat!(include_str!("shared/kind.lua"), include_str!("lock/release.lua"));
+    /// Renews many leases in one call.
+    pub const RENEW: &str =
+        concat!(include_str!("shared/kind.lua"), include_str!("shared/lease.lua"), include_str!("lock/renew.lua"),);
+    /// Ends the hold of a named holder.
+    pub const FORCE_RELEASE: &str = concat!(include_str!("shared/kind.lua"), include_str!("lock/force_release.lua"));
+    /// Tells who holds the lock.
+    pub const INSPECT: &str = concat!(include_str!("shared/kind.lua"), include_str!("lock/inspect.lua"));
+}

@@ -1,0 +1,47 @@
+-- Lowers the hold count of a hold, or ends it and tells the waiters. The count is absolute, so a copy changes nothing.
+--
+-- KEYS[1]  lock     [hash]     hold -> count, with the lease as its time to live
+-- KEYS[2]  channel  [channel]  where waiters listen; gets the message 0 when the hold ends
+-- ARGV[1]  hold     [string]   the field of the hold: uuid:number
+-- ARGV[2]  count    [integer]  the hold count that shall remain; 0 always ends the hold
+-- ARGV[3]  publish  [string]   PUBLISH or SPUBLISH
+-- returns  [integer]  1   released: the hold has ended, and the message was published
+--                     2   lowered: the count is now what was asked; the lease is untouched
+--                     3   same: the count was this already (a copy of a command that succeeded)
+--                     4   below: the count is lower already (a late copy of an older command)
+--                     0   absent: nobody holds the lock
+--                     -1  other: somebody else holds it
+--                     -4  kind: the key is not a hash
+-- example  KEYS stock:1001 redisson_lock__channel:{stock:1001}  ARGV 6f0c…:7 0 PUBLISH  returns 1
+
+local lock_key, channel = KEYS[1], KEYS[2]
+local hold, count, publish = ARGV[1], tonumber(ARGV[2]), ARGV[3]
+
+local stored = redis.pcall('HGET', lock_key, hold)
+if type(stored) == 'table' then
+  local refusal = refuse_kind(stored, lock_key)
+  if refusal.err then
+    return refusal
+  end
+  return -4
+end
+
+if not stored then
+  if redis.call('EXISTS', lock_key) == 1 then
+    return -1
+  end
+  return 0
+end
+
+stored = tonumber(stored)
+if count == 0 then
+  redis.call('DEL', lock_key)
+  redis.call(publish, channel, '0')
+  return 1
+elseif stored > count then
+  redis.call('HSET', lock_key, hold, count)
+  return 2
+elseif stored == count then
+  return 3
+end
+return 4
