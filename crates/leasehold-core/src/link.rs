@@ -133,6 +133,9 @@ pub trait Link: Clone + Send + Sync + 'static {
     /// What the server said of itself when the client connected.
     fn server(&self) -> &ServerInfo;
 
+    /// The plane on which a caller's calls should go: the foreground while its runtime lives, else the lifeline.
+    fn home(&self) -> Plane;
+
     /// The life that the plane's connections are in. Read it *before* the call that it shall stand for.
     fn epoch(&self, plane: Plane) -> Epoch;
 
