@@ -11,7 +11,8 @@ use std::collections::HashMap;
 pub(crate) struct Keyspace {
     entries: HashMap<Bytes, Entry>,
     now_micros: i64,
-    writes_since_sweep: usize,
+    created_since_sweep: usize,
+    left_by_sweep: usize,
     /// Who listens where.
     pub(crate) channels: Channels,
     /// Whether memory is full: commands that could need more are refused.
@@ -87,7 +88,7 @@ impl Keyspace {
         let mut value = T::default();
         let result = change(&mut value);
         if !value.is_empty() {
-            self.writes_since_sweep += 1;
+            self.created_since_sweep += 1;
             self.entries.insert(Bytes::copy_from_slice(key), Entry { value: value.into_value(), expires_at: None });
         }
         Ok(result)
@@ -95,7 +96,7 @@ impl Keyspace {
 
     /// Replaces the key, whatever it held.
     pub(crate) fn replace(&mut self, key: &[u8], value: Value, expires_at: Option<i64>) {
-        self.writes_since_sweep += 1;
+        self.created_since_sweep += 1;
         self.entries.insert(Bytes::copy_from_slice(key), Entry { value, expires_at });
     }
 
@@ -139,10 +140,11 @@ impl Keyspace {
 
     /// Drops expired keys that nobody asked for, once so many keys were created that the cost of looking at each is paid for.
     fn sweep(&mut self) {
-        if self.writes_since_sweep > 1_000 + self.entries.len() {
+        if self.created_since_sweep > 1_000 + self.left_by_sweep {
             let now = self.now();
             self.entries.retain(|_, entry| !entry.is_expired(now));
-            self.writes_since_sweep = 0;
+            self.created_since_sweep = 0;
+            self.left_by_sweep = self.entries.len();
         }
     }
 }

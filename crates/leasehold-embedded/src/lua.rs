@@ -119,6 +119,8 @@ fn error_reply(lua: &Lua, text: &str) -> mlua::Result<Value> {
 }
 
 /// Where and why a script failed, as a table. An error that is not from `redis.call` gets the code `ERR`.
+///
+/// The line is missing where the script's last frame is gone, as it is in `return redis.call(…)`.
 fn located(lua: &Lua, error: Value) -> mlua::Result<Table> {
     let text = match &error {
         Value::Table(table) => table.raw_get("err").unwrap_or_else(|_| "ERR unknown error".into()),
