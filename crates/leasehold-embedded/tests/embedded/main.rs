@@ -1,0 +1,9 @@
+//! The embedded engine, seen from outside.
+
+mod commands;
+mod expiry;
+mod faults;
+mod lock_scripts;
+mod notices;
+mod scripting;
+mod support;
