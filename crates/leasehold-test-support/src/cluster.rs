@@ -1,0 +1,7 @@
+//! x
+/// x
+#[derive(Debug)]
+pub struct Cluster;
+/// x
+#[derive(Debug)]
+pub struct ClusterBuilder;
