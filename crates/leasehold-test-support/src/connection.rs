@@ -64,7 +64,8 @@ impl Connection {
     /// and `WouldBlock` or `TimedOut` when nothing came in time; what came in part is kept for the next call.
     pub fn receive(&mut self) -> io::Result<Resp> {
         loop {
-            let parsed = parse_reply(&self.unread).map_err(|_| io::Error::other("the server sent something else than RESP"))?;
+            let parsed =
+                parse_reply(&self.unread).map_err(|_| io::Error::other("the server sent something else than RESP"))?;
             if let Some((reply, used)) = parsed {
                 self.unread.drain(..used);
                 return Ok(reply);

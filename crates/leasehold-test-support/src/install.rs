@@ -53,7 +53,8 @@ fn install_one(
         let source = get(&work)?;
         let target = work.join("home").join(program_name(flavor));
         fs::copy(&source, &target).map_err(failed("copying the program"))?;
-        fs::set_permissions(&target, fs::Permissions::from_mode(0o755)).map_err(failed("making the program executable"))?;
+        fs::set_permissions(&target, fs::Permissions::from_mode(0o755))
+            .map_err(failed("making the program executable"))?;
         fs::rename(work.join("home"), &home).map_err(failed("moving the program into place"))?;
         Binary::probe(&program).ok_or_else(|| format!("{} does not run on this machine", program.display()))
     })();

@@ -21,7 +21,11 @@
 //! A failure of the surroundings (no server program, a server that does not start or does not answer) panics with a
 //! sentence that says what to do: to a test it is a failure anyway.
 
-#![expect(clippy::exhaustive_enums, clippy::exhaustive_structs, reason = "nothing here is published; tests match in full")]
+#![expect(
+    clippy::exhaustive_enums,
+    clippy::exhaustive_structs,
+    reason = "nothing here is published; tests match in full"
+)]
 
 mod binary;
 mod cluster;

@@ -201,7 +201,10 @@ mod tests {
     fn a_frame_is_whole_only_with_its_last_byte() {
         let wire = b"*3\r\n$2\r\nab\r\n:7\r\n%1\r\n+k\r\n>1\r\n#t\r\n";
         for cut in 0..wire.len() {
-            assert!(parse_reply(&wire[..cut]).expect("a prefix is not malformed").is_none(), "{cut} bytes are no frame");
+            assert!(
+                parse_reply(&wire[..cut]).expect("a prefix is not malformed").is_none(),
+                "{cut} bytes are no frame"
+            );
         }
         let (frame, used) = parse_reply(wire).expect("well-formed").expect("complete");
         assert_eq!(used, wire.len());

@@ -63,9 +63,15 @@ impl Server {
     pub fn url(&self) -> String {
         match (&self.unix_socket, &self.tls) {
             (Some(path), _) => format!("redis+unix://{}{}", self.credentials(), path.display()),
-            (None, Some((port, _))) => format!("rediss://{}127.0.0.1:{port}", self.credentials()),
-            (None, None) => format!("redis://{}127.0.0.1:{}", self.credentials(), self.port),
+            (None, Some((port, _))) => self.tcp_url(*port),
+            (None, None) => self.tcp_url(self.port),
         }
+    }
+
+    /// The URL by TCP, with another port: that of a proxy.
+    pub(crate) fn tcp_url(&self, port: u16) -> String {
+        let scheme = if self.tls.is_some() { "rediss" } else { "redis" };
+        format!("{scheme}://{}127.0.0.1:{port}", self.credentials())
     }
 
     /// The port of plain connections, which is there also beside TLS and a unix socket.
