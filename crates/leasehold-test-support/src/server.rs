@@ -212,6 +212,13 @@ impl Server {
         self.signal(Signal::CONT);
     }
 
+    /// Whether the process runs: it is neither killed nor stopped.
+    #[must_use]
+    pub fn is_up(&self) -> bool {
+        let pid = self.child().as_ref().map(Child::id);
+        pid.is_some_and(|pid| process_state(&format!("/proc/{pid}/stat")) != Some('T'))
+    }
+
     /// Kills the process (SIGKILL) and waits for its end. Nothing is saved. Without effect when it is dead already.
     pub fn kill(&self) {
         self.forget_connection();

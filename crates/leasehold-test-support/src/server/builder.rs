@@ -11,7 +11,7 @@ use super::Server;
 use crate::{Binary, Flavor, port, reaper::ScratchDir, tls::Ca};
 
 /// The settings of a [`Server`]. What is not set is the server's own default, save that nothing is persisted.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 #[must_use = "a builder does nothing itself, use .start()"]
 pub struct ServerBuilder {
     binary: Option<Binary>,
