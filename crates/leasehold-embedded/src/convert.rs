@@ -78,28 +78,26 @@ fn table_reply(table: &Table, depth: usize) -> Result<Reply, ServerError> {
     if depth == 0 {
         return Err(ServerError::new("ERR reached lua stack limit"));
     }
-    let first: Value = table.raw_get(1).map_err(broken)?;
-    if first.is_nil() {
-        if let Value::String(text) = table.raw_get("err").map_err(broken)? {
-            let text = text.to_string_lossy();
-            // Inside an array an error would be an element of it, which no reply of ours can be.
-            return Err(ServerError::new(if depth == MAX_DEPTH {
-                text
-            } else {
-                format!("ERR the embedded engine cannot put an error into an array: {text}")
-            }));
-        }
-        if let Value::String(text) = table.raw_get("ok").map_err(broken)? {
-            return Ok(Reply::Bulk(Bytes::copy_from_slice(&text.as_bytes())));
-        }
+    if let Value::String(text) = table.raw_get("err").map_err(broken)? {
+        let text = text.to_string_lossy();
+        // Inside an array an error would be an element of it, which no reply of ours can be.
+        return Err(ServerError::new(if depth == MAX_DEPTH {
+            text
+        } else {
+            format!("ERR the embedded engine cannot put an error into an array: {text}")
+        }));
+    }
+    if let Value::String(text) = table.raw_get("ok").map_err(broken)? {
+        return Ok(Reply::Bulk(Bytes::copy_from_slice(&text.as_bytes())));
     }
     let mut parts = Vec::with_capacity(table.raw_len());
-    let mut part = first;
-    while !part.is_nil() {
+    loop {
+        let part: Value = table.raw_get(parts.len() + 1).map_err(broken)?;
+        if part.is_nil() {
+            return Ok(Reply::Array(parts));
+        }
         parts.push(reply_at(&part, depth - 1)?);
-        part = table.raw_get(parts.len() + 1).map_err(broken)?;
     }
-    Ok(Reply::Array(parts))
 }
 
 fn broken(error: mlua::Error) -> ServerError {

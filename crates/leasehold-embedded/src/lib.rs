@@ -10,11 +10,13 @@
 //! It is internal to leasehold and has no stability promise of its own. Use the crate `leasehold` with its feature `embedded`.
 
 mod answer;
+mod call_future;
 mod channels;
 mod clock;
 mod command;
 mod connections;
 mod convert;
+mod delivery;
 mod fault;
 mod in_flight;
 mod keyspace;

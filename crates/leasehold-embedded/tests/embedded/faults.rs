@@ -198,8 +198,12 @@ fn nothing_is_sent_while_the_link_is_down() {
     assert_eq!(send(&link, acquire()), "-");
     assert_eq!(send(&link, acquire()), "-");
     assert_eq!(server.calls("lock/acquire"), 0);
+    server.set_down(true);
+    let late = server.link();
+    assert_eq!(send(&late, acquire()), "-", "a link made while the server is out of reach");
     server.set_down(false);
-    assert_eq!(send(&link, acquire()), "[1, 1000, 0]");
+    assert_eq!(send(&late, acquire()), "[1, 1000, 0]");
+    assert_eq!(send(&link, acquire()), "[2, 1000, 0]");
     now(link.close());
     assert_eq!(send(&link, acquire()), "-");
 }
