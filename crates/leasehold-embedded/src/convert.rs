@@ -66,12 +66,17 @@ fn reply_at(value: &Value, depth: usize) -> Result<Reply, ServerError> {
     Ok(match value {
         Value::String(text) => Reply::Bulk(Bytes::copy_from_slice(&text.as_bytes())),
         Value::Integer(number) => Reply::Int(*number),
-        // A cast in Rust saturates, where C leaves open what happens; a script must not return such a number anyway.
-        Value::Number(number) => Reply::Int(*number as i64),
+        Value::Number(number) => Reply::Int(truncated(*number)),
         Value::Boolean(true) => Reply::Int(1),
         Value::Table(table) => return table_reply(table, depth),
         _ => Reply::Nil,
     })
+}
+
+/// The integer part, and the least integer where that does not fit: so a server does on x86-64.
+fn truncated(number: f64) -> i64 {
+    const LIMIT: f64 = 9_223_372_036_854_775_808.0;
+    if (-LIMIT..LIMIT).contains(&number) { number as i64 } else { i64::MIN }
 }
 
 fn table_reply(table: &Table, depth: usize) -> Result<Reply, ServerError> {

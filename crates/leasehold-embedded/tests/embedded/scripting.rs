@@ -16,6 +16,10 @@ fn replies_follow_the_rules_of_redis() {
     check_lua(&[
         ("return {3.99, true, false, nil, 5}", "[3, 1, nil]"),
         ("return -3.99", "-3"),
+        (
+            "return {2 ^ 62, 2 ^ 63, -2 ^ 63, 0 / 0}",
+            "[4611686018427387904, -9223372036854775808, -9223372036854775808, -9223372036854775808]",
+        ),
         ("return 'text'", "\"text\""),
         ("return", "nil"),
         ("return false", "nil"),
