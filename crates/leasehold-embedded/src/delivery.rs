@@ -220,7 +220,7 @@ impl State {
     }
 }
 
-fn lost() -> LinkError {
+pub(crate) fn lost() -> LinkError {
     LinkError::Unknown("the connection was lost before the reply came".into())
 }
 

@@ -3,7 +3,7 @@
 use crate::call_future::EmbeddedCall;
 use crate::channels::{LinkId, World};
 use crate::connections::{Connections, LinkState};
-use crate::delivery::{closed, not_sent};
+use crate::delivery::{closed, lost, not_sent};
 use crate::fault::{Aim, Fault};
 use crate::recorder::Recorder;
 use crate::server::EmbeddedServer;
@@ -94,6 +94,11 @@ impl EmbeddedLink {
         self.with_connections(|connections| connections.lose_notices = count);
     }
 
+    /// Lets the next `count` subscriptions and their ends take effect, but end with [`LinkError::Unknown`].
+    pub fn lose_confirmations(&self, count: u32) {
+        self.with_connections(|connections| connections.lose_confirmations = count);
+    }
+
     /// Says that notices were missed on a connection that stands.
     pub fn lag_notices(&self) {
         self.with(|state| state.event(self.inner.id, LinkEvent::NoticesLagged));
@@ -129,13 +134,17 @@ impl EmbeddedLink {
     /// Does something to the notice connection, unless the link is down.
     async fn notices(&self, change: impl FnOnce(&mut State, LinkId)) -> Result<(), LinkError> {
         self.step().await;
-        let result = self.with(|state| match state.links.get(&self.inner.id).map(|connections| connections.state) {
-            Some(LinkState::Up) => {
-                change(state, self.inner.id);
-                Ok(())
+        let result = self.with(|state| {
+            let Some(connections) = state.links.get_mut(&self.inner.id) else { return Err(closed()) };
+            match connections.state {
+                LinkState::Up => {}
+                LinkState::Down => return Err(not_sent()),
+                LinkState::Closed => return Err(closed()),
             }
-            Some(LinkState::Down) => Err(not_sent()),
-            Some(LinkState::Closed) | None => Err(closed()),
+            let confirmed = connections.lose_confirmations == 0;
+            connections.lose_confirmations = connections.lose_confirmations.saturating_sub(1);
+            change(state, self.inner.id);
+            if confirmed { Ok(()) } else { Err(lost()) }
         });
         self.step().await;
         result
