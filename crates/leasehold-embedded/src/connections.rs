@@ -18,6 +18,8 @@ pub(crate) struct Connections {
     pub(crate) faults: Faults,
     /// How many notices are to be lost in silence.
     pub(crate) lose_notices: u32,
+    /// How many subscriptions are to take effect without being confirmed.
+    pub(crate) lose_confirmations: u32,
     events: VecDeque<LinkEvent>,
     consumer: Option<Waker>,
 }
@@ -40,6 +42,7 @@ impl Connections {
             stepped: false,
             faults: Faults::default(),
             lose_notices: 0,
+            lose_confirmations: 0,
             events: VecDeque::new(),
             consumer: None,
         }

@@ -66,40 +66,43 @@ fn reply_at(value: &Value, depth: usize) -> Result<Reply, ServerError> {
     Ok(match value {
         Value::String(text) => Reply::Bulk(Bytes::copy_from_slice(&text.as_bytes())),
         Value::Integer(number) => Reply::Int(*number),
-        // A cast in Rust saturates, where C leaves open what happens; a script must not return such a number anyway.
-        Value::Number(number) => Reply::Int(*number as i64),
+        Value::Number(number) => Reply::Int(truncated(*number)),
         Value::Boolean(true) => Reply::Int(1),
         Value::Table(table) => return table_reply(table, depth),
         _ => Reply::Nil,
     })
 }
 
+/// The integer part, and the least integer where that does not fit: so a server does on x86-64.
+fn truncated(number: f64) -> i64 {
+    const LIMIT: f64 = 9_223_372_036_854_775_808.0;
+    if (-LIMIT..LIMIT).contains(&number) { number as i64 } else { i64::MIN }
+}
+
 fn table_reply(table: &Table, depth: usize) -> Result<Reply, ServerError> {
     if depth == 0 {
         return Err(ServerError::new("ERR reached lua stack limit"));
     }
-    let first: Value = table.raw_get(1).map_err(broken)?;
-    if first.is_nil() {
-        if let Value::String(text) = table.raw_get("err").map_err(broken)? {
-            let text = text.to_string_lossy();
-            // Inside an array an error would be an element of it, which no reply of ours can be.
-            return Err(ServerError::new(if depth == MAX_DEPTH {
-                text
-            } else {
-                format!("ERR the embedded engine cannot put an error into an array: {text}")
-            }));
-        }
-        if let Value::String(text) = table.raw_get("ok").map_err(broken)? {
-            return Ok(Reply::Bulk(Bytes::copy_from_slice(&text.as_bytes())));
-        }
+    if let Value::String(text) = table.raw_get("err").map_err(broken)? {
+        let text = text.to_string_lossy();
+        // Inside an array an error would be an element of it, which no reply of ours can be.
+        return Err(ServerError::new(if depth == MAX_DEPTH {
+            text
+        } else {
+            format!("ERR the embedded engine cannot put an error into an array: {text}")
+        }));
+    }
+    if let Value::String(text) = table.raw_get("ok").map_err(broken)? {
+        return Ok(Reply::Bulk(Bytes::copy_from_slice(&text.as_bytes())));
     }
     let mut parts = Vec::with_capacity(table.raw_len());
-    let mut part = first;
-    while !part.is_nil() {
+    loop {
+        let part: Value = table.raw_get(parts.len() + 1).map_err(broken)?;
+        if part.is_nil() {
+            return Ok(Reply::Array(parts));
+        }
         parts.push(reply_at(&part, depth - 1)?);
-        part = table.raw_get(parts.len() + 1).map_err(broken)?;
     }
-    Ok(Reply::Array(parts))
 }
 
 fn broken(error: mlua::Error) -> ServerError {

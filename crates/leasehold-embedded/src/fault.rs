@@ -25,7 +25,7 @@ pub enum Fault {
 }
 
 /// Which calls a fault is for.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Aim {
     script: Option<&'static str>,
     plane: Option<Plane>,

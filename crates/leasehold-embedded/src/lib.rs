@@ -7,14 +7,26 @@
 //!
 //! What it has is what the scripts use. A command that it lacks is an error that says so; nothing is imitated by halves.
 //!
+//! # Differences from Redis 7
+//!
+//! Commands, replies and error texts are those of Redis 7.0.15, except that
+//!
+//! - an error inside an array that a script returns makes the whole reply an error;
+//! - the error of `return redis.call(…)` at the end of a function names no line, because Lua keeps no frame of a tail call;
+//! - `KEYS` knows the pattern `*` only, `PEXPIRE` and `PEXPIREAT` have no options, and large hashes are listed in order of their fields;
+//! - scripts have no `cjson`, `cmsgpack`, `bit`, `struct`, `os`, `coroutine`, `load`, `getmetatable`, `rawset`, `math.random` and
+//!   `redis.sha1hex`.
+//!
 //! It is internal to leasehold and has no stability promise of its own. Use the crate `leasehold` with its feature `embedded`.
 
 mod answer;
+mod call_future;
 mod channels;
 mod clock;
 mod command;
 mod connections;
 mod convert;
+mod delivery;
 mod fault;
 mod in_flight;
 mod keyspace;

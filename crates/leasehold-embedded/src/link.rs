@@ -1,21 +1,21 @@
 //! The connections of one client to an embedded server.
 
-use crate::channels::LinkId;
+use crate::call_future::EmbeddedCall;
+use crate::channels::{LinkId, World};
 use crate::connections::{Connections, LinkState};
+use crate::delivery::{closed, lost, not_sent};
 use crate::fault::{Aim, Fault};
-use crate::in_flight::{CallId, CallResult};
 use crate::recorder::Recorder;
 use crate::server::EmbeddedServer;
-use crate::state::{Begun, State, closed};
+use crate::state::State;
 use bytes::Bytes;
 use leasehold_core::call::Call;
 use leasehold_core::link::{Epoch, Link, LinkError, LinkEvent, Plane, ServerInfo, Settled};
 use leasehold_core::reply::Reply;
 use std::fmt;
 use std::future::{Future, poll_fn};
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::Poll;
 
 /// The connections of one client. Cheap to clone; the clones share their connections, which close with the last of them.
 #[derive(Clone)]
@@ -33,12 +33,13 @@ impl EmbeddedLink {
     pub(crate) fn new(server: &EmbeddedServer) -> Self {
         let (id, info) = server.with(|state| {
             let (id, foreground, lifeline) = (state.next_number(), state.next_number(), state.next_number());
-            let connections = Connections::new(Epoch(foreground), Epoch(lifeline), state.world);
+            let mut connections = Connections::new(Epoch(foreground), Epoch(lifeline), state.world);
+            connections.state = if state.down { LinkState::Down } else { LinkState::Up };
             let mut info = ServerInfo::default();
             info.flavor = "embedded".into();
             info.version = env!("CARGO_PKG_VERSION").into();
             info.eviction_policy = Some(state.eviction_policy.clone());
-            info.sharded_notices = connections.world == crate::channels::World::Sharded;
+            info.sharded_notices = connections.world == World::Sharded;
             state.links.insert(id, connections);
             (id, info)
         });
@@ -93,6 +94,11 @@ impl EmbeddedLink {
         self.with_connections(|connections| connections.lose_notices = count);
     }
 
+    /// Lets the next `count` subscriptions and their ends take effect, but end with [`LinkError::Unknown`].
+    pub fn lose_confirmations(&self, count: u32) {
+        self.with_connections(|connections| connections.lose_confirmations = count);
+    }
+
     /// Says that notices were missed on a connection that stands.
     pub fn lag_notices(&self) {
         self.with(|state| state.event(self.inner.id, LinkEvent::NoticesLagged));
@@ -109,7 +115,11 @@ impl EmbeddedLink {
         Recorder::new(self.inner.server.clone(), Some(self.inner.id), self.with(State::start_log))
     }
 
-    fn with<R>(&self, f: impl FnOnce(&mut State) -> R) -> R {
+    pub(crate) fn id(&self) -> LinkId {
+        self.inner.id
+    }
+
+    pub(crate) fn with<R>(&self, f: impl FnOnce(&mut State) -> R) -> R {
         self.inner.server.with(f)
     }
 
@@ -124,19 +134,23 @@ impl EmbeddedLink {
     /// Does something to the notice connection, unless the link is down.
     async fn notices(&self, change: impl FnOnce(&mut State, LinkId)) -> Result<(), LinkError> {
         self.step().await;
-        let result = self.with(|state| match state.links.get(&self.inner.id).map(|connections| connections.state) {
-            Some(LinkState::Up) => {
-                change(state, self.inner.id);
-                Ok(())
+        let result = self.with(|state| {
+            let Some(connections) = state.links.get_mut(&self.inner.id) else { return Err(closed()) };
+            match connections.state {
+                LinkState::Up => {}
+                LinkState::Down => return Err(not_sent()),
+                LinkState::Closed => return Err(closed()),
             }
-            Some(LinkState::Down) => Err(LinkError::NotSent("the embedded server cannot be reached".into())),
-            Some(LinkState::Closed) | None => Err(closed()),
+            let confirmed = connections.lose_confirmations == 0;
+            connections.lose_confirmations = connections.lose_confirmations.saturating_sub(1);
+            change(state, self.inner.id);
+            if confirmed { Ok(()) } else { Err(lost()) }
         });
         self.step().await;
         result
     }
 
-    fn is_stepped(&self) -> bool {
+    pub(crate) fn is_stepped(&self) -> bool {
         self.with(|state| state.links.get(&self.inner.id).is_some_and(|connections| connections.stepped))
     }
 
@@ -168,7 +182,7 @@ impl Link for EmbeddedLink {
     }
 
     fn call(&self, plane: Plane, call: Call) -> impl Future<Output = Result<Reply, LinkError>> + Send {
-        EmbeddedCall { link: self.clone(), plane, call, progress: Progress::New }
+        EmbeddedCall::new(self.clone(), plane, call)
     }
 
     async fn settle(&self, plane: Plane, epoch: Epoch, _key: Bytes) -> Result<Settled, LinkError> {
@@ -232,79 +246,5 @@ impl Drop for Inner {
 impl fmt::Debug for EmbeddedLink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("EmbeddedLink").field("id", &self.inner.id).finish_non_exhaustive()
-    }
-}
-
-/// A call under way.
-struct EmbeddedCall {
-    link: EmbeddedLink,
-    plane: Plane,
-    call: Call,
-    progress: Progress,
-}
-
-enum Progress {
-    New,
-    /// It has waited once, and is to be sent.
-    Stepped,
-    /// Its reply is yet to come.
-    Waits(CallId),
-    /// It waits once more before it shows its result.
-    Ended(CallResult),
-    Shown,
-}
-
-impl Future for EmbeddedCall {
-    type Output = CallResult;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<CallResult> {
-        match std::mem::replace(&mut self.progress, Progress::Shown) {
-            Progress::New if self.link.is_stepped() => {
-                self.progress = Progress::Stepped;
-                cx.waker().wake_by_ref();
-                Poll::Pending
-            }
-            Progress::New => {
-                let begun = self.link.with(|state| state.begin(self.link.inner.id, self.plane, &self.call));
-                match begun {
-                    Begun::Ended(result) => Poll::Ready(result),
-                    Begun::Waits(id) => self.wait(id, cx),
-                }
-            }
-            Progress::Stepped => {
-                let begun = self.link.with(|state| state.begin(self.link.inner.id, self.plane, &self.call));
-                match begun {
-                    Begun::Ended(result) => {
-                        self.progress = Progress::Ended(result);
-                        cx.waker().wake_by_ref();
-                        Poll::Pending
-                    }
-                    Begun::Waits(id) => self.wait(id, cx),
-                }
-            }
-            Progress::Waits(id) => self.wait(id, cx),
-            Progress::Ended(result) => Poll::Ready(result),
-            Progress::Shown => panic!("a call was polled after it had ended"),
-        }
-    }
-}
-
-impl EmbeddedCall {
-    fn wait(&mut self, id: CallId, cx: &mut Context<'_>) -> Poll<CallResult> {
-        match self.link.with(|state| state.poll_waiting(id, cx.waker())) {
-            Ok(result) => Poll::Ready(result),
-            Err(_replaced) => {
-                self.progress = Progress::Waits(id);
-                Poll::Pending
-            }
-        }
-    }
-}
-
-impl Drop for EmbeddedCall {
-    fn drop(&mut self) {
-        if let Progress::Waits(id) = self.progress {
-            drop(self.link.with(|state| state.forget_waiting(id)));
-        }
     }
 }

@@ -6,7 +6,7 @@
 -- returns  the environment of scripts, and the table behind it in which KEYS and ARGV are set
 
 local run, as_error = ...
-local error, type, setmetatable, tostring, pairs = error, type, setmetatable, tostring, pairs
+local error, pcall, rawget, type, setmetatable, tostring, pairs = error, pcall, rawget, type, setmetatable, tostring, pairs
 
 local function refuse_write()
   error('Attempt to modify a readonly table', 2)
@@ -24,6 +24,14 @@ local function copy(library, without)
     end
   end
   return readonly(contents)
+end
+
+-- An error of redis.call is a table, but pcall gives its text.
+local function texted(ok, failure, ...)
+  if not ok and type(failure) == 'table' and type(rawget(failure, 'err')) == 'string' then
+    return false, failure.err
+  end
+  return ok, failure, ...
 end
 
 local redis = {
@@ -54,10 +62,13 @@ local globals = {
   string = copy(string, {dump = true}),
   table = copy(table, {}),
   math = copy(math, {random = true, randomseed = true}),
+  pcall = function(...)
+    return texted(pcall(...))
+  end,
   _VERSION = _VERSION,
 }
 for _, name in pairs({
-  'assert', 'error', 'ipairs', 'next', 'pairs', 'pcall', 'rawequal', 'rawget', 'select', 'setmetatable', 'tonumber',
+  'assert', 'error', 'ipairs', 'next', 'pairs', 'rawequal', 'rawget', 'select', 'setmetatable', 'tonumber',
   'tostring', 'type', 'unpack', 'xpcall',
 }) do
   globals[name] = _G[name]

@@ -126,9 +126,10 @@ impl EmbeddedServer {
         self.with(|state| state.world = if sharded { World::Sharded } else { World::Plain });
     }
 
-    /// Cuts off all links, or lets them connect again. See [`EmbeddedLink::set_down`].
+    /// Cuts off all links, those made later included, or lets them connect again. See [`EmbeddedLink::set_down`].
     pub fn set_down(&self, down: bool) {
         self.with(|state| {
+            state.down = down;
             let links: Vec<_> = state.links.keys().copied().collect();
             links.into_iter().for_each(|link| if down { state.set_down(link) } else { state.set_up(link) });
         });

@@ -17,7 +17,7 @@ use std::sync::LazyLock;
 /// Runs one command: its name, in any case, and its arguments.
 pub(crate) fn run(keyspace: &mut Keyspace, words: &[&[u8]]) -> Outcome {
     let Some((name, args)) = words.split_first() else {
-        return Err(ServerError::new("ERR Please specify at least one argument for this redis.call()"));
+        return Err(ServerError::new("ERR Please specify at least one argument for this redis lib call"));
     };
     let Some(command) = find(name) else { return Err(unknown(name, args)) };
     if !command.arity.admits(args.len()) {

@@ -26,6 +26,10 @@ pub(super) struct Bound {
 impl Bound {
     pub(super) fn parse(text: &[u8]) -> Result<Self, ServerError> {
         let (number, excluded) = text.strip_prefix(b"(").map_or((text, false), |number| (number, true));
+        if number.is_empty() {
+            // The server's parser takes nothing for zero here, though not as a score.
+            return Ok(Self { score: 0.0, excluded });
+        }
         let score = parse_float(number).ok_or_else(|| ServerError::new("ERR min or max is not a float"))?;
         Ok(Self { score, excluded })
     }

@@ -30,8 +30,8 @@ fn set(keyspace: &mut Keyspace, args: &[&[u8]]) -> Outcome {
     let mut options = args[2..].iter();
     while let Some(option) = options.next() {
         match option.to_ascii_uppercase().as_slice() {
-            b"NX" if only_if_present.is_none() => only_if_present = Some(false),
-            b"XX" if only_if_present.is_none() => only_if_present = Some(true),
+            b"NX" if only_if_present != Some(true) => only_if_present = Some(false),
+            b"XX" if only_if_present != Some(false) => only_if_present = Some(true),
             b"KEEPTTL" if expiry.is_none() => expiry = Some(Expiry::Kept),
             unit @ (b"PX" | b"EX" | b"PXAT") if expiry.is_none() => {
                 let number = options.next().ok_or_else(syntax_error)?;

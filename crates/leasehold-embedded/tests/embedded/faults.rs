@@ -125,6 +125,19 @@ fn a_held_request_outlives_its_connection() {
 }
 
 #[test]
+fn a_caller_whose_connection_has_died_gets_no_late_reply() {
+    let (server, _) = server();
+    let link = server.link();
+    link.inject(Fault::Hold, Aim::next());
+    let mut future = pin!(link.call(FOREGROUND, acquire()));
+    assert!(poll(future.as_mut()).is_pending());
+    link.reset(FOREGROUND);
+    assert_eq!(link.release_held(), 1);
+    let Poll::Ready(result) = poll(future.as_mut()) else { panic!("the connection is gone") };
+    assert_eq!((show_result(&result), count(&server)), ("?".into(), "\"1\"".into()));
+}
+
+#[test]
 fn settling_kills_what_was_held_in_its_epoch_or_before() {
     let (server, _) = server();
     let link = server.link();
@@ -198,8 +211,12 @@ fn nothing_is_sent_while_the_link_is_down() {
     assert_eq!(send(&link, acquire()), "-");
     assert_eq!(send(&link, acquire()), "-");
     assert_eq!(server.calls("lock/acquire"), 0);
+    server.set_down(true);
+    let late = server.link();
+    assert_eq!(send(&late, acquire()), "-", "a link made while the server is out of reach");
     server.set_down(false);
-    assert_eq!(send(&link, acquire()), "[1, 1000, 0]");
+    assert_eq!(send(&late, acquire()), "[1, 1000, 0]");
+    assert_eq!(send(&link, acquire()), "[2, 1000, 0]");
     now(link.close());
     assert_eq!(send(&link, acquire()), "-");
 }

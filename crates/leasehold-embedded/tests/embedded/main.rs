@@ -1,5 +1,6 @@
 //! The embedded engine, seen from outside.
 
+mod auto_traits;
 mod commands;
 mod expiry;
 mod faults;

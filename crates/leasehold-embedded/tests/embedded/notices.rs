@@ -96,6 +96,17 @@ fn notices_can_be_lost_or_lag() {
 }
 
 #[test]
+fn a_subscription_may_exist_without_being_confirmed() {
+    let (server, _) = server();
+    let link = server.link();
+    link.lose_confirmations(1);
+    assert!(matches!(now(link.subscribe("a".into())), Err(LinkError::Unknown(_))));
+    assert_eq!(server.subscriptions(), 1);
+    subscribe(&link, "a");
+    assert_eq!(server.subscriptions(), 1);
+}
+
+#[test]
 fn a_link_that_was_down_comes_back_bare() {
     let (server, _) = server();
     let (link, other) = (server.link(), server.link());
