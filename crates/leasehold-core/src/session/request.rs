@@ -38,6 +38,8 @@ pub struct AcquireRequest {
     pub class: &'static str,
     /// Who may re-enter; `None` for an owner of its own.
     pub owner: Option<OwnerId>,
+    /// The hold to be re-entered, by whatever owner.
+    pub reenter: Option<HoldNumber>,
     /// The lease, in whole milliseconds.
     pub lease: Duration,
     /// Whether the lease is renewed.
