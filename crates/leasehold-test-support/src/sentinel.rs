@@ -1,0 +1,152 @@
+//! A private primary with a replica and a sentinel that watches them.
+
+use std::net::SocketAddr;
+
+use crate::{Binary, Resp, Server, eventually, port::loopback, until};
+
+/// A primary, its replica, and one sentinel that decides alone and after half a second.
+#[derive(Debug)]
+pub struct Sentinel {
+    servers: [Server; 2],
+    sentinel: Server,
+}
+
+impl Sentinel {
+    /// The name under which the sentinel watches the servers.
+    pub const SERVICE: &str = "leasehold";
+
+    /// Starts all three and waits until the sentinel knows both servers.
+    ///
+    /// # Panics
+    ///
+    /// When there is no server program, or they do not come together.
+    #[must_use]
+    #[track_caller]
+    pub fn start() -> Self {
+        Self::start_with(&Binary::any().expect("a server program"))
+    }
+
+    /// As [`Sentinel::start`], with a particular program.
+    #[must_use]
+    #[track_caller]
+    pub fn start_with(binary: &Binary) -> Self {
+        let builder = || Server::builder().binary(binary).arg("repl-diskless-sync-delay", "0");
+        let primary = builder().start();
+        let replica = builder().arg("replicaof", &format!("127.0.0.1 {}", primary.port())).start();
+        until("the replica is in step", || replica.info("master_link_status").as_deref() == Some("up"));
+        let service = Self::SERVICE;
+        let sentinel = Server::builder()
+            .binary(binary)
+            .sentinel()
+            .arg("sentinel", &format!("monitor {service} 127.0.0.1 {} 1", primary.port()))
+            .arg("sentinel", &format!("down-after-milliseconds {service} 500"))
+            .arg("sentinel", &format!("failover-timeout {service} 5000"))
+            .start();
+        // The usual periods are seconds. Versions that cannot change them are only slower.
+        sentinel.command(&["SENTINEL", "DEBUG", "INFO-PERIOD", "300", "PING-PERIOD", "100", "PUBLISH-PERIOD", "300"]);
+        let world = Self { servers: [primary, replica], sentinel };
+        until("the sentinel knows the replica", || {
+            world.sentinel.command(&["SENTINEL", "REPLICAS", service]).elements().len() == 1
+        });
+        world
+    }
+
+    /// The URL at which a client reaches whichever server is the primary.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("redis-sentinel://{}?sentinelServiceName={}", self.sentinel.addr(), Self::SERVICE)
+    }
+
+    /// The server that the sentinel calls the primary.
+    #[must_use]
+    #[track_caller]
+    pub fn primary(&self) -> &Server {
+        let addr = self.announced().expect("the sentinel's answer");
+        self.servers.iter().find(|server| server.addr() == addr).expect("one of the two servers")
+    }
+
+    /// The other server.
+    #[must_use]
+    #[track_caller]
+    pub fn replica(&self) -> &Server {
+        let primary = self.primary().port();
+        self.servers.iter().find(|server| server.port() != primary).expect("the other of two servers")
+    }
+
+    /// The sentinel itself.
+    #[must_use]
+    pub fn sentinel(&self) -> &Server {
+        &self.sentinel
+    }
+
+    /// Has the sentinel promote the replica. When this returns, the old primary is the new one's replica.
+    ///
+    /// # Panics
+    ///
+    /// When the sentinel does not do it.
+    #[track_caller]
+    pub fn failover(&self) {
+        let (old, new) = (self.primary(), self.replica());
+        // It is refused until the sentinel has heard enough of the replica.
+        until("the sentinel agrees to a failover", || {
+            !self.sentinel.command(&["SENTINEL", "FAILOVER", Self::SERVICE]).is_error()
+        });
+        self.wait_for_primary(new);
+        until("the old primary is a replica", || role_of(old).as_deref() == Some("slave"));
+        until("the old primary is in step", || old.info("master_link_status").as_deref() == Some("up"));
+    }
+
+    /// Waits until a server is the primary, in the sentinel's words and in its own: for instance after the other was killed or
+    /// stopped.
+    ///
+    /// # Panics
+    ///
+    /// When it is not within 20 seconds.
+    #[track_caller]
+    pub fn wait_for_primary(&self, server: &Server) {
+        eventually("the server is the primary", || {
+            (self.announced()? == server.addr() && role_of(server)? == "master").then_some(())
+        });
+    }
+
+    fn announced(&self) -> Option<SocketAddr> {
+        let reply = self.sentinel.command(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", Self::SERVICE]);
+        Some(loopback(reply.elements().get(1)?.as_str()?.parse().ok()?))
+    }
+}
+
+fn role_of(server: &Server) -> Option<String> {
+    let reply: Resp = server.try_command(&["ROLE"]).ok()?;
+    reply.elements().first()?.as_str().map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Connection;
+
+    #[test]
+    fn a_failover_swaps_the_servers() {
+        for binary in [Binary::redis(), Binary::valkey()].into_iter().flatten() {
+            let world = Sentinel::start_with(&binary);
+            let (old, new) = (world.primary(), world.replica());
+            assert_eq!(old.command(&["SET", "a", "1"]), Resp::Simple("OK".into()));
+            assert_eq!(old.command(&["WAIT", "1", "5000"]), Resp::Int(1));
+            world.failover();
+            assert_eq!((world.primary().port(), world.replica().port()), (new.port(), old.port()));
+            assert_eq!(new.command(&["GET", "a"]), Resp::Bulk(b"1".to_vec()));
+        }
+    }
+
+    #[test]
+    fn a_dead_primary_is_replaced() {
+        let world = Sentinel::start();
+        let (old, new) = (world.primary(), world.replica());
+        let expected = format!("redis-sentinel://{}?sentinelServiceName=leasehold", world.sentinel().addr());
+        assert_eq!(world.url(), expected);
+        old.kill();
+        world.wait_for_primary(new);
+        assert!(Connection::connect(old.addr()).is_err());
+        assert_eq!(new.command(&["SET", "a", "1"]), Resp::Simple("OK".into()));
+    }
+}
