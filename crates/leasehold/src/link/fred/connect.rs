@@ -103,29 +103,54 @@ async fn connect(wires: &Arc<Wires>) -> Result<Arc<Wire>, ConnectError> {
     let shared = &wires.shared;
     let deadline = Instant::now() + shared.settings.connect_deadline;
     let mut backoff = Backoff::default();
+    let mut trouble = None;
     loop {
         tokio::time::sleep(backoff.next().min(deadline.saturating_duration_since(Instant::now()))).await;
-        let mut trouble = ConnectError::Address("it names no host".to_owned());
         for seed in shared.target.seeds() {
             let left = deadline.saturating_duration_since(Instant::now());
-            match tokio::time::timeout(left, first(wires, seed.clone())).await {
-                Ok(Ok(wire)) => return Ok(wire),
-                Ok(Err(error)) => trouble = error,
-                Err(_) => {
-                    trouble = ConnectError::Unreachable {
-                        server: target::label(&seed),
-                        reason: format!("no answer within {:?}", shared.settings.connect_deadline),
-                    };
+            let error = match tokio::time::timeout(left, resolve(&seed)).await {
+                Ok(Ok(())) => {
+                    let left = deadline.saturating_duration_since(Instant::now());
+                    match tokio::time::timeout(left, first(wires, seed.clone())).await {
+                        Ok(Ok(wire)) => return Ok(wire),
+                        Ok(Err(error)) => Some(error),
+                        Err(_) => None,
+                    }
                 }
-            }
-            if !trouble.is_transient() {
-                return Err(trouble);
+                Ok(Err(error)) => Some(error),
+                Err(_) => Some(ConnectError::Dns {
+                    server: target::label(&seed),
+                    reason: "the resolver gave no answer in time".to_owned(),
+                }),
+            };
+            match error {
+                Some(error) if !error.is_transient() => return Err(error),
+                Some(error) => trouble = Some(error),
+                // An attempt that the deadline cut short tells less than one that failed by itself.
+                None => {
+                    let tls = if shared.target.secure() { "; perhaps it does not speak TLS" } else { "" };
+                    let reason = format!("no answer within {:?}{tls}", shared.settings.connect_deadline);
+                    trouble.get_or_insert(ConnectError::Unreachable { server: target::label(&seed), reason });
+                }
             }
         }
         if Instant::now() >= deadline {
-            return Err(trouble);
+            let none = || ConnectError::Address("it names no host".to_owned());
+            return Err(trouble.unwrap_or_else(none));
         }
     }
+}
+
+/// Whether the host has an address. fred resolves it once more; this is to say clearly when it has none.
+async fn resolve(seed: &ServerConfig) -> Result<(), ConnectError> {
+    let ServerConfig::Centralized { server } = seed else { return Ok(()) };
+    let found = tokio::net::lookup_host((&*server.host, server.port)).await.map(|mut found| found.next().is_some());
+    let reason = match found {
+        Ok(true) => return Ok(()),
+        Ok(false) => "it has no address".to_owned(),
+        Err(error) => error.to_string(),
+    };
+    Err(ConnectError::Dns { server: target::label(seed), reason })
 }
 
 /// Connects to a seed, and from there to what it leads to.

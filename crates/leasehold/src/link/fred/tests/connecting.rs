@@ -143,7 +143,8 @@ fn tls_trusts_whom_it_is_told_to_trust() {
     let certificates = Certificates { ca: Some(server.ca_pem().into_bytes()), client: None };
     let target = Target::parse(&format!("rediss://{}", plain.addr())).expect("a target");
     let error = failure(target.with_certificates(&certificates).expect("certificates"));
-    assert!(matches!(error, ConnectError::Tls { .. }), "{error:?}");
+    // A server that does not speak TLS takes the greeting for the beginning of a command, and waits for the rest.
+    assert!(error.to_string().contains("perhaps it does not speak TLS"), "{error:?}");
     let error = failure_at(&format!("redis://{addr}"));
     assert!(matches!(error, ConnectError::Protocol { .. } | ConnectError::Unreachable { .. }), "{error:?}");
 }
@@ -155,7 +156,7 @@ fn a_client_certificate_is_shown() {
     let secure = Target::parse(&format!("rediss://{addr}")).expect("a target");
     let issued = server.ca().issue(&["client"]);
     let ca = Some(server.ca_pem().into_bytes());
-    let client = Some((issued.cert.into_bytes(), issued.key.into_bytes()));
+    let client = Some((issued.cert_pem.into_bytes(), issued.key_pem.into_bytes()));
     works(secure.clone().with_certificates(&Certificates { ca: ca.clone(), client }).expect("certificates"));
     let error = failure(secure.with_certificates(&Certificates { ca, client: None }).expect("certificates"));
     assert!(matches!(error, ConnectError::Tls { .. } | ConnectError::Protocol { .. }), "{error:?}");
