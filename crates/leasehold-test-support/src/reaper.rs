@@ -9,7 +9,7 @@ use std::{
     io::Write,
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
-    process::{self, ChildStdin, Command, Stdio},
+    process::{self, Child, Command, Stdio},
     sync::{
         Mutex, OnceLock, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -19,7 +19,8 @@ use std::{
 /// The shell of this process, and the directory that it will remove.
 struct Reaper {
     dir: PathBuf,
-    orders: Mutex<ChildStdin>,
+    /// It is never waited for: it ends after this process.
+    shell: Mutex<Child>,
 }
 
 /// A directory for the files of one server, removed on drop.
@@ -59,7 +60,7 @@ impl Reaper {
     fn start() -> Self {
         let dir = env::temp_dir().join(format!("leasehold-{}-{:08x}", process::id(), fastrand::u32(..)));
         fs::create_dir(&dir).expect("a directory for the files of the servers");
-        let mut shell = Command::new("/bin/sh")
+        let shell = Command::new("/bin/sh")
             .args(["-c", SCRIPT, "leasehold-reaper"])
             .arg(&dir)
             .stdin(Stdio::piped())
@@ -69,12 +70,12 @@ impl Reaper {
             .process_group(0)
             .spawn()
             .expect("a shell that ends the servers of a killed test");
-        let orders = Mutex::new(shell.stdin.take().expect("the pipe that was asked for"));
-        Self { dir, orders }
+        Self { dir, shell: Mutex::new(shell) }
     }
 
     fn order(&self, verb: &str, pid: u32) {
-        let mut orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shell = self.shell.lock().unwrap_or_else(PoisonError::into_inner);
+        let orders = shell.stdin.as_mut().expect("the pipe that was asked for");
         // A shell that somebody killed is no reason to fail a test: `Drop` is the usual way.
         let _ = orders.write_all(format!("{verb} {pid}\n").as_bytes());
     }

@@ -52,7 +52,6 @@ impl Server {
     }
 
     /// A server with settings.
-    #[must_use]
     pub fn builder() -> ServerBuilder {
         ServerBuilder::default()
     }

@@ -1,7 +1,94 @@
-//! Development commands of the workspace.
+//! Development commands of the workspace: `cargo xtask <command>`.
+
 #![expect(clippy::print_stdout, reason = "a command line tool speaks on stdout")]
-fn main() {
-    for one in leasehold_test_support::install() {
-        println!("{one:?}");
+
+mod bench;
+mod licenses;
+mod lint;
+mod package;
+mod servers;
+mod test;
+
+use std::{
+    path::Path,
+    process::{Command, ExitCode},
+};
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(about = "Development commands of leasehold", version)]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Install Redis and Valkey for the tests, under the target directory and nowhere else
+    Servers,
+    /// Run all tests on every engine there is
+    Test {
+        /// What the test programs get: a part of a name to filter by, or their options
+        #[arg(last = true)]
+        forwarded: Vec<String>,
+    },
+    /// Check format, lints and documentation
+    Lint,
+    /// Rehearse the release: package and build every crate that is published
+    Package {
+        /// Package changes that are not committed, too
+        #[arg(long)]
+        allow_dirty: bool,
+    },
+    /// Check that the licence of every dependency is one of those that we accept
+    Licenses,
+    /// Run the benchmarks
+    Bench {
+        /// What the benchmarks get: a part of a name to filter by, or their options
+        #[arg(last = true)]
+        forwarded: Vec<String>,
+    },
+}
+
+/// Why a task failed, as far as the command that it ran has not said so already.
+type Outcome = Result<(), String>;
+
+fn main() -> ExitCode {
+    let outcome = match Arguments::parse().task {
+        Task::Servers => servers::run(),
+        Task::Test { forwarded } => test::run(&forwarded),
+        Task::Lint => lint::run(),
+        Task::Package { allow_dirty } => package::run(allow_dirty),
+        Task::Licenses => licenses::run(),
+        Task::Bench { forwarded } => bench::run(&forwarded),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            println!("xtask: {why}");
+            ExitCode::FAILURE
+        }
     }
+}
+
+/// The cargo that runs this program, at the root of the workspace.
+fn cargo(args: &[&str]) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(args).current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."));
+    command
+}
+
+/// Shows a command, and runs it to its end.
+fn run(command: &mut Command) -> Outcome {
+    let shown = shown(command);
+    println!("$ {shown}");
+    let status = command.status().map_err(|error| format!("`{shown}` cannot be run: {error}"))?;
+    if status.success() { Ok(()) } else { Err(format!("`{shown}` failed ({status})")) }
+}
+
+/// A command as one would type it.
+fn shown(command: &Command) -> String {
+    let args = command.get_args().map(|arg| arg.to_string_lossy());
+    std::iter::once("cargo".into()).chain(args).collect::<Vec<_>>().join(" ")
 }

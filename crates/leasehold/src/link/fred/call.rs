@@ -1,0 +1,165 @@
+//! Calls of scripts.
+
+use super::error::{self, Redirect};
+use super::frame;
+use super::generation::Generation;
+use super::slots;
+use super::wire::{Role, Wire};
+use super::wires::Wires;
+use fred::types::Value;
+use leasehold_core::call::Call;
+use leasehold_core::link::{LinkError, Plane, ServerError};
+use leasehold_core::reply::Reply;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+/// Redirections that one call follows. A slot that moves answers with two.
+const REDIRECTS: usize = 5;
+
+/// Sends a call, and follows the two answers by which a server says that it did *not* apply it: `NOSCRIPT`, with the script's
+/// text to the same server, and a redirection, to where it leads. Nothing else is ever sent again.
+pub(super) async fn call(wires: &Wires, call: Call) -> Result<Reply, LinkError> {
+    let timeout = (wires.role != Role::Calls(Plane::Foreground)).then_some(wires.shared.settings.command_timeout);
+    let begun = *wires.fence.read();
+    let slot = call.keys().first().map_or(0, |key| fred::util::redis_keyslot(key));
+    let mut wire = wire_of(wires, slot)?;
+    // The usual case: one send, and the reply.
+    let mut answer = {
+        let generation = wire.ready().await?;
+        let answer = generation.send("EVALSHA", arguments(&call, call.script().sha1()), timeout).await?;
+        frame::reply(answer)
+    };
+    for _ in 0..REDIRECTS {
+        let refusal = match answer {
+            Ok(reply) => return Ok(reply),
+            Err(refusal) => refusal,
+        };
+        let asking = match (error::redirect(&refusal), &wires.shared.slots) {
+            _ if refusal.code() == "NOSCRIPT" => {
+                let generation = wire.current()?;
+                let sent = generation.send("EVAL", arguments(&call, call.script().source()), timeout);
+                answer = frame::reply(fenced(wires, begun, sent).await?);
+                continue;
+            }
+            (Some(redirect), Some(slots)) => {
+                let (slot, address, asking) = match redirect {
+                    Redirect::Moved(slot, address) => (slot, address, false),
+                    Redirect::Ask(slot, address) => (slot, address, true),
+                };
+                let node = slots.node(&named(&address, &wire));
+                if asking {
+                    slots.asked(slot, node);
+                } else if slots.moved(slot, node) {
+                    wires.shared.slot_moved(slot);
+                }
+                wire = wires.to(node).ok_or_else(|| LinkError::NotSent(format!("no way to {address}")))?;
+                asking
+            }
+            _ => return Err(refused(&wire, refusal)),
+        };
+        let generation = wire.ready().await?;
+        let sent = redirected(&generation, &call, asking, timeout);
+        answer = frame::reply(fenced(wires, begun, sent).await?);
+    }
+    match answer {
+        Ok(reply) => Ok(reply),
+        Err(refusal) => Err(refused(&wire, refusal)),
+    }
+}
+
+/// The wire that leads to the owner of a slot.
+pub(super) fn wire_of(wires: &Wires, slot: u16) -> Result<Arc<Wire>, LinkError> {
+    let node = match &wires.shared.slots {
+        None => Some(0),
+        Some(slots) => {
+            let owner = slots.owner(slot);
+            if owner.is_none() {
+                slots.doubted.notify_one();
+            }
+            owner
+        }
+    };
+    let wire = node.and_then(|node| wires.to(node));
+    let wire = wire.ok_or_else(|| LinkError::NotSent(format!("no node of the cluster owns slot {slot}")))?;
+    if wire.current().is_err()
+        && let Some(slots) = &wires.shared.slots
+    {
+        // The owner may have been replaced.
+        slots.doubted.notify_one();
+    }
+    Ok(wire)
+}
+
+async fn redirected(
+    generation: &Generation,
+    call: &Call,
+    asking: bool,
+    timeout: Option<Duration>,
+) -> Result<fred::interfaces::Resp3Frame, LinkError> {
+    let sent = generation.send("EVALSHA", arguments(call, call.script().sha1()), timeout);
+    if !asking {
+        return sent.await;
+    }
+    // The two are queued in one go, in this order. Should another thread's command come between them, ours is redirected
+    // again; ASKING does no harm to the other.
+    let asking = generation.send("ASKING", Vec::new(), timeout);
+    let (asking, answer) = futures_util::join!(asking, sent);
+    drop(asking);
+    answer
+}
+
+/// Sends only if nothing was settled since `begun`. The fence is held while the command is queued, so that a settling either
+/// comes before it, and it is not sent, or finds it queued.
+async fn fenced<T>(
+    wires: &Wires,
+    begun: u64,
+    sent: impl Future<Output = Result<T, LinkError>>,
+) -> Result<T, LinkError> {
+    let mut sent = pin!(sent);
+    let mut queued = false;
+    std::future::poll_fn(|cx| {
+        if queued {
+            return sent.as_mut().poll(cx);
+        }
+        let fence = wires.fence.read();
+        if *fence != begun {
+            return Poll::Ready(Err(LinkError::NotSent("not sent again: it was settled meanwhile".to_owned())));
+        }
+        queued = true;
+        sent.as_mut().poll(cx)
+    })
+    .await
+}
+
+fn refused(wire: &Wire, refusal: ServerError) -> LinkError {
+    if error::is_demoted(&refusal) {
+        wire.renew();
+    }
+    LinkError::Refused(refusal)
+}
+
+/// A redirection without a host means the host of the server that said it.
+pub(super) fn named(address: &str, wire: &Wire) -> String {
+    match (slots::host_and_port(address), wire.current()) {
+        (Some(("", port)), Ok(generation)) => {
+            let host = slots::host_and_port(&generation.server).map_or("", |(host, _)| host).to_owned();
+            format!("{host}:{port}")
+        }
+        _ => address.to_owned(),
+    }
+}
+
+fn arguments(call: &Call, script: &'static str) -> Vec<Value> {
+    const COUNTS: [&str; 8] = ["0", "1", "2", "3", "4", "5", "6", "7"];
+    let keys = call.keys();
+    let mut arguments = Vec::with_capacity(2 + keys.len() + call.args().len());
+    arguments.push(Value::from_static_str(script));
+    arguments.push(match COUNTS.get(keys.len()) {
+        Some(count) => Value::from_static_str(count),
+        None => Value::from(keys.len().to_string()),
+    });
+    arguments.extend(keys.iter().chain(call.args()).map(|bytes| Value::Bytes(bytes.clone())));
+    arguments
+}

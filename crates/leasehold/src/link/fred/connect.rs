@@ -1,0 +1,293 @@
+//! Making the connections, and getting to know the server.
+
+use super::error::ConnectError;
+use super::frame;
+use super::inbox::Inbox;
+use super::notices::Notices;
+use super::settings::{Backoff, Publish, Settings};
+use super::slots::Slots;
+use super::target::{self, Target};
+use super::wire::{Role, Shared, Wire};
+use super::wires::Wires;
+use fred::interfaces::Resp3Frame;
+use fred::types::Value;
+use fred::types::config::ServerConfig;
+use leasehold_core::link::{LinkError, Plane, ServerInfo};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Where to connect to, and how. The parts of one link are made from clones of one connector.
+#[derive(Clone, Debug)]
+pub(crate) struct Connector {
+    shared: Arc<Shared>,
+}
+
+impl Connector {
+    /// Nothing is connected yet.
+    pub(crate) fn new(target: Target, settings: Settings) -> Self {
+        let slots = target.is_cluster().then(Slots::default);
+        let shared = Shared {
+            target,
+            settings,
+            inbox: Inbox::default(),
+            slots,
+            subscribed: parking_lot::Mutex::default(),
+            epochs: Default::default(),
+            closed: tokio_util::sync::CancellationToken::new(),
+        };
+        Self { shared: Arc::new(shared) }
+    }
+
+    pub(super) const fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+}
+
+/// The connections on a caller's own runtime.
+pub(crate) struct Foreground {
+    pub(super) wires: Arc<Wires>,
+}
+
+impl Foreground {
+    /// Connects on the runtime in whose context this is polled, which must have its I/O and time drivers enabled. When that
+    /// runtime is dropped, so are these connections.
+    ///
+    /// # Errors
+    ///
+    /// The server cannot be used, or could not within the connect deadline.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future closes what was connected.
+    pub(crate) async fn connect(connector: &Connector) -> Result<Self, ConnectError> {
+        let wires = Wires::new(&connector.shared, Role::Calls(Plane::Foreground));
+        connect(&wires).await?;
+        Ok(Self { wires })
+    }
+}
+
+/// The connections that live as long as the link: one for calls, and one for notices.
+pub(crate) struct Lifeline {
+    pub(super) wires: Arc<Wires>,
+    pub(super) notices: Arc<Notices>,
+}
+
+impl Lifeline {
+    /// Connects on the runtime in whose context this is polled, and learns what the server is. The runtime must live as long
+    /// as the link.
+    ///
+    /// # Errors
+    ///
+    /// The server cannot be used, or could not within the connect deadline.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future closes what was connected.
+    pub(crate) async fn connect(connector: &Connector) -> Result<(Self, ServerInfo), ConnectError> {
+        let shared = &connector.shared;
+        let wires = Wires::new(shared, Role::Calls(Plane::Lifeline));
+        let wire = connect(&wires).await?;
+        let info = learn(shared, &wire).await?;
+        let notices = Wires::new(shared, Role::Notices);
+        if shared.slots.is_none() {
+            connect(&notices).await?;
+        }
+        let notices = Arc::new(Notices::new(notices, info.sharded_notices));
+        drop(tokio::spawn(maintain(Arc::clone(&wires), Arc::clone(&notices))));
+        Ok((Self { wires, notices }, info))
+    }
+}
+
+/// Connects to the one server, or to all nodes of a cluster that can be reached, and at least one.
+async fn connect(wires: &Arc<Wires>) -> Result<Arc<Wire>, ConnectError> {
+    let shared = &wires.shared;
+    let deadline = Instant::now() + shared.settings.connect_deadline;
+    let mut backoff = Backoff::default();
+    let mut trouble = None;
+    loop {
+        tokio::time::sleep(backoff.next().min(deadline.saturating_duration_since(Instant::now()))).await;
+        for seed in shared.target.seeds() {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let error = match tokio::time::timeout(left, resolve(&seed)).await {
+                Ok(Ok(())) => {
+                    let left = deadline.saturating_duration_since(Instant::now());
+                    match tokio::time::timeout(left, first(wires, seed.clone())).await {
+                        Ok(Ok(wire)) => return Ok(wire),
+                        Ok(Err(error)) => Some(error),
+                        Err(_) => None,
+                    }
+                }
+                Ok(Err(error)) => Some(error),
+                Err(_) => Some(ConnectError::Dns {
+                    server: target::label(&seed),
+                    reason: "the resolver gave no answer in time".to_owned(),
+                }),
+            };
+            match error {
+                Some(error) if !error.is_transient() => return Err(error),
+                Some(error) => trouble = Some(error),
+                // An attempt that the deadline cut short tells less than one that failed by itself.
+                None => {
+                    let tls = if shared.target.secure() { "; perhaps it does not speak TLS" } else { "" };
+                    let reason = format!("no answer within {:?}{tls}", shared.settings.connect_deadline);
+                    trouble.get_or_insert(ConnectError::Unreachable { server: target::label(&seed), reason });
+                }
+            }
+        }
+        if Instant::now() >= deadline {
+            let none = || ConnectError::Address("it names no host".to_owned());
+            return Err(trouble.unwrap_or_else(none));
+        }
+    }
+}
+
+/// Whether the host has an address. fred resolves it once more; this is to say clearly when it has none.
+async fn resolve(seed: &ServerConfig) -> Result<(), ConnectError> {
+    let ServerConfig::Centralized { server } = seed else { return Ok(()) };
+    let found = tokio::net::lookup_host((&*server.host, server.port)).await.map(|mut found| found.next().is_some());
+    let reason = match found {
+        Ok(true) => return Ok(()),
+        Ok(false) => "it has no address".to_owned(),
+        Err(error) => error.to_string(),
+    };
+    Err(ConnectError::Dns { server: target::label(seed), reason })
+}
+
+/// Connects to a seed, and from there to what it leads to.
+async fn first(wires: &Arc<Wires>, seed: ServerConfig) -> Result<Arc<Wire>, ConnectError> {
+    let shared = &wires.shared;
+    let label = target::label(&seed);
+    let wire = Wire::new(shared, wires.role, seed);
+    let router = wire.open().await?;
+    let lost = |error: LinkError| ConnectError::Unreachable { server: label.clone(), reason: error.to_string() };
+    let generation = wire.current().map_err(lost)?;
+    let Some(slots) = &shared.slots else {
+        if generation.about.is_cluster {
+            generation.end();
+            return Err(ConnectError::IsACluster { server: label });
+        }
+        wires.adopt(0, &wire, router);
+        return Ok(wire);
+    };
+    let timeout = Some(shared.settings.attempt());
+    let answer = generation.send("CLUSTER", vec![Value::from_static_str("SLOTS")], timeout).await.map_err(lost)?;
+    if let Some(refusal) = frame::refusal(&answer) {
+        generation.end();
+        return Err(ConnectError::of_refusal(&label, &refusal));
+    }
+    let host = super::slots::host_and_port(&generation.server).map_or("", |(host, _)| host);
+    let protocol = |reason: String| ConnectError::Protocol { server: label.clone(), reason };
+    slots.learn(&answer, host).map_err(protocol)?;
+    // The seed is one of the nodes, most likely, and then it need not be connected to again.
+    let own = slots.node(&generation.server);
+    let primaries = slots.primaries();
+    if primaries.contains(&own) {
+        wires.adopt(own, &wire, router);
+    } else {
+        wire.close();
+        router.abort();
+    }
+    let all: Vec<_> = primaries.iter().filter_map(|node| wires.to(*node)).collect();
+    let ready = futures_util::future::join_all(all.iter().map(|wire| wire.ready())).await;
+    let standing = all.into_iter().zip(ready).find(|(_, ready)| ready.is_ok());
+    standing.map(|(wire, _)| wire).ok_or_else(|| ConnectError::Unreachable {
+        server: label,
+        reason: "none of its nodes can be reached".to_owned(),
+    })
+}
+
+/// Asks the server what it is.
+async fn learn(shared: &Shared, wire: &Wire) -> Result<ServerInfo, ConnectError> {
+    let server = wire.label();
+    let lost = |error: LinkError| ConnectError::Unreachable { server: server.clone(), reason: error.to_string() };
+    let generation = wire.current().map_err(lost)?;
+    let timeout = Some(shared.settings.attempt());
+    let ask = async |command: &'static str, words: [&'static str; 2]| {
+        let words = words.into_iter().filter(|word| !word.is_empty());
+        generation.send(command, words.map(Value::from_static_str).collect(), timeout).await.map_err(lost)
+    };
+    let configured = ask("CONFIG", ["GET", "maxmemory-policy"]).await?;
+    let eviction_policy = match configured_policy(&configured) {
+        Some(policy) => Some(policy),
+        None => reported_policy(&ask("INFO", ["memory", ""]).await?),
+    };
+    let cluster = shared.slots.is_some();
+    let sharded_notices = match shared.settings.publish {
+        Publish::Classic => false,
+        Publish::Sharded => true,
+        Publish::Auto if cluster => {
+            let words = vec![Value::from_static_str("SHARDNUMSUB"), Value::from_static_str("0")];
+            frame::refusal(&generation.send("PUBSUB", words, timeout).await.map_err(lost)?).is_none()
+        }
+        Publish::Auto => false,
+    };
+    let mut info = ServerInfo::default();
+    info.flavor.clone_from(&generation.about.flavor);
+    info.version.clone_from(&generation.about.version);
+    info.eviction_policy = eviction_policy;
+    info.cluster = cluster;
+    info.sharded_notices = sharded_notices;
+    Ok(info)
+}
+
+fn configured_policy(answer: &Resp3Frame) -> Option<String> {
+    if let Resp3Frame::Map { data, .. } = answer {
+        return data.values().next().and_then(frame::text).map(str::to_owned);
+    }
+    match frame::parts(answer) {
+        Some([_, policy]) => frame::text(policy).map(str::to_owned),
+        _ => None,
+    }
+}
+
+fn reported_policy(answer: &Resp3Frame) -> Option<String> {
+    let mut lines = frame::text(answer)?.lines();
+    lines.find_map(|line| line.strip_prefix("maxmemory_policy:")).map(|policy| policy.trim().to_owned())
+}
+
+/// Keeps the slot map and the sharded subscriptions true, until the link is closed.
+async fn maintain(wires: Arc<Wires>, notices: Arc<Notices>) {
+    let shared = Arc::clone(&wires.shared);
+    let Some(slots) = &shared.slots else { return };
+    let interval = shared.settings.audit_interval;
+    let mut audited = Instant::now();
+    loop {
+        let until = interval.saturating_sub(audited.elapsed()).max(Duration::from_millis(10));
+        tokio::select! {
+            biased;
+            () = shared.closed.cancelled() => return,
+            () = slots.doubted.notified() => {}
+            () = tokio::time::sleep(until) => {}
+        }
+        refresh(&wires, slots).await;
+        notices.check_anchor().await;
+        if audited.elapsed() >= interval {
+            notices.audit().await;
+            audited = Instant::now();
+        }
+        // However many calls doubt the map, it is not read more often than this.
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+/// Reads the slot map from the first node that answers.
+async fn refresh(wires: &Wires, slots: &Slots) {
+    let shared = &wires.shared;
+    let timeout = Some(shared.settings.command_timeout);
+    for wire in wires.all() {
+        let Ok(generation) = wire.current() else { continue };
+        let answer = generation.send("CLUSTER", vec![Value::from_static_str("SLOTS")], timeout).await;
+        let host = super::slots::host_and_port(&generation.server).map_or("", |(host, _)| host);
+        match answer.map(|answer| slots.learn(&answer, host)) {
+            Ok(Ok(changed)) => {
+                changed.into_iter().for_each(|slot| shared.slot_moved(slot));
+                for node in slots.primaries() {
+                    drop(wires.to(node));
+                }
+                return;
+            }
+            Ok(Err(reason)) => tracing::debug!(server = %wire.label(), reason, "the slot map cannot be read"),
+            Err(error) => tracing::debug!(server = %wire.label(), %error, "the slot map was not answered"),
+        }
+    }
+}

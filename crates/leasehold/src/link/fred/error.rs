@@ -1,0 +1,246 @@
+//! What went wrong: while connecting, and while a call was under way.
+
+use fred::error::{Error, ErrorKind};
+use leasehold_core::link::{LinkError, ServerError};
+use thiserror::Error as ThisError;
+
+/// Why a link could not be made. The texts name the server, never a password.
+#[derive(Clone, Debug, PartialEq, Eq, ThisError)]
+#[non_exhaustive]
+pub(crate) enum ConnectError {
+    /// The address, or something else that the caller gave, makes no sense.
+    #[error("the address of the server is not usable: {0}")]
+    Address(String),
+    /// The certificates that the caller gave cannot be used, or the server's certificate was not accepted.
+    #[error("no secure connection to {server}: {reason}")]
+    Tls {
+        /// Which server.
+        server: String,
+        /// What did not fit.
+        reason: String,
+    },
+    /// The host has no address.
+    #[error("the host name of {server} cannot be resolved: {reason}")]
+    Dns {
+        /// Which server.
+        server: String,
+        /// What the resolver said.
+        reason: String,
+    },
+    /// Nobody answers there, or not in time.
+    #[error("{server} cannot be reached: {reason}")]
+    Unreachable {
+        /// Which server.
+        server: String,
+        /// What was seen last.
+        reason: String,
+    },
+    /// User name or password are wrong.
+    #[error("{server} refused the user name or the password: {reason}")]
+    WrongPassword {
+        /// Which server.
+        server: String,
+        /// What the server said.
+        reason: String,
+    },
+    /// The server wants a password and none was given.
+    #[error("{server} asks for a password and none was given: {reason}")]
+    PasswordRequired {
+        /// Which server.
+        server: String,
+        /// What the server said.
+        reason: String,
+    },
+    /// The user may not run a command that is needed.
+    #[error("the user lacks a permission on {server}: {reason}")]
+    Forbidden {
+        /// Which server.
+        server: String,
+        /// What the server said.
+        reason: String,
+    },
+    /// The server is still reading its data from disk.
+    #[error("{server} is still loading its data: {reason}")]
+    Loading {
+        /// Which server.
+        server: String,
+        /// What the server said.
+        reason: String,
+    },
+    /// A cluster was asked for, and this server is none.
+    #[error("{server} is not a Redis Cluster; leave out `-cluster` in the address: {reason}")]
+    NotACluster {
+        /// Which server.
+        server: String,
+        /// What the server said.
+        reason: String,
+    },
+    /// The server belongs to a cluster, which was not asked for.
+    #[error("{server} is a node of a Redis Cluster; say so in the address, with redis-cluster:// or rediss-cluster://")]
+    IsACluster {
+        /// Which server.
+        server: String,
+    },
+    /// The other side does not speak the protocol.
+    #[error("{server} does not answer as Redis or Valkey does: {reason}")]
+    Protocol {
+        /// Which server.
+        server: String,
+        /// What it answered.
+        reason: String,
+    },
+}
+
+impl ConnectError {
+    /// Whether another attempt, a little later, may fare better.
+    pub(super) const fn is_transient(&self) -> bool {
+        matches!(self, Self::Dns { .. } | Self::Unreachable { .. } | Self::Loading { .. } | Self::Protocol { .. })
+    }
+
+    /// What fred said while it connected to `server`.
+    pub(super) fn of_fred(server: &str, tls: bool, error: &Error) -> Self {
+        let (server, reason) = (server.to_owned(), error.details().to_owned());
+        let any = |words: &[&str]| words.iter().any(|word| reason.contains(word));
+        if let Some(refused) = Self::of_text(&server, &reason) {
+            return refused;
+        }
+        if *error.kind() == ErrorKind::Tls
+            || (tls && any(&["InvalidCertificate", "InvalidMessage", "AlertReceived", "certificate"]))
+        {
+            return Self::Tls { server, reason };
+        }
+        match error.kind() {
+            ErrorKind::Auth => Self::WrongPassword { server, reason },
+            ErrorKind::Timeout => Self::Unreachable { server, reason: "no answer in time".to_owned() },
+            _ if any(&["failed to lookup address", "Name or service not known", "No such host"]) => {
+                Self::Dns { server, reason }
+            }
+            ErrorKind::IO | ErrorKind::Sentinel | ErrorKind::Canceled => Self::Unreachable { server, reason },
+            ErrorKind::Config if reason.contains("cluster support disabled") => Self::NotACluster { server, reason },
+            ErrorKind::Config | ErrorKind::Url => Self::Address(reason),
+            _ => Self::Protocol { server, reason },
+        }
+    }
+
+    /// What the server answered while we got to know it.
+    pub(super) fn of_refusal(server: &str, error: &ServerError) -> Self {
+        Self::of_text(server, error.text())
+            .unwrap_or_else(|| Self::Protocol { server: server.to_owned(), reason: error.text().to_owned() })
+    }
+
+    fn of_text(server: &str, text: &str) -> Option<Self> {
+        let (server, reason) = (server.to_owned(), text.to_owned());
+        match text.split(' ').next().unwrap_or_default() {
+            "WRONGPASS" => Some(Self::WrongPassword { server, reason }),
+            "NOAUTH" => Some(Self::PasswordRequired { server, reason }),
+            "NOPERM" => Some(Self::Forbidden { server, reason }),
+            "LOADING" | "MASTERDOWN" => Some(Self::Loading { server, reason }),
+            _ if text.contains("cluster support disabled") => Some(Self::NotACluster { server, reason }),
+            _ if text.contains("invalid password") || text.contains("without any password configured") => {
+                Some(Self::WrongPassword { server, reason })
+            }
+            _ => None,
+        }
+    }
+}
+
+/// What became of a command for which fred has no reply.
+///
+/// Only four of fred's errors prove that the command never left the process, given the profile that we use: one write
+/// attempt, `fail_fast`, and a router that never reconnects.
+///
+/// - `Connection closed unexpectedly.` is said in one place, before the command is queued.
+/// - `Failed to send command to router.` is said when the queue has no receiver any more, by the call that found it so.
+/// - `Failed to route command.` is said when there is no connection to write to. With one write attempt the command had
+///   none before.
+/// - Back-pressure is said instead of queueing.
+///
+/// Everything else, `Too many failed write attempts.` included, may come after the command was written. So may an error
+/// that repeats a server's words: on `CLUSTERDOWN` fred drops the connection and gives these words to every command that
+/// was under way.
+pub(super) fn of_fred(error: &Error) -> LinkError {
+    let unsent = match error.kind() {
+        ErrorKind::Canceled => error.details() == "Connection closed unexpectedly.",
+        ErrorKind::Unknown => {
+            error.details() == "Failed to send command to router." || error.details() == "Failed to route command."
+        }
+        ErrorKind::Backpressure => true,
+        _ => false,
+    };
+    if unsent { LinkError::NotSent(error.to_string()) } else { LinkError::Unknown(error.to_string()) }
+}
+
+/// Whether the error says that this server must not be written to: it was a primary and is none any more.
+pub(super) fn is_demoted(error: &ServerError) -> bool {
+    // Servers before 7.0 wrap an error that a script met into a sentence of their own.
+    error.code() == "READONLY" || error.text().contains("-READONLY ")
+}
+
+/// Where a redirection leads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Redirect {
+    /// The slot lives there now.
+    Moved(u16, String),
+    /// This one call goes there, the slot is on its way.
+    Ask(u16, String),
+}
+
+/// The redirection that `error` is, if it is one. An empty host stands for that of the server that said it.
+pub(super) fn redirect(error: &ServerError) -> Option<Redirect> {
+    let mut words = error.text().split(' ');
+    let code = words.next()?;
+    let slot = words.next()?.parse().ok()?;
+    let node = words.next()?.to_owned();
+    match code {
+        "MOVED" => Some(Redirect::Moved(slot, node)),
+        "ASK" => Some(Redirect::Ask(slot, node)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_four_errors_prove_that_nothing_was_sent() {
+        let unsent = [
+            Error::new(ErrorKind::Canceled, "Connection closed unexpectedly."),
+            Error::new(ErrorKind::Unknown, "Failed to send command to router."),
+            Error::new(ErrorKind::Unknown, "Failed to route command."),
+            Error::new(ErrorKind::Backpressure, "x"),
+        ];
+        for error in unsent {
+            assert!(matches!(of_fred(&error), LinkError::NotSent(_)), "{error}");
+        }
+        let unknown = [
+            Error::new(ErrorKind::Canceled, "Canceled."),
+            Error::new(ErrorKind::IO, "Connection closed."),
+            Error::new(ErrorKind::Timeout, "Request timed out."),
+            Error::new(ErrorKind::Unknown, "channel closed"),
+            Error::new(ErrorKind::Unknown, "Too many failed write attempts."),
+            Error::new(ErrorKind::Cluster, "CLUSTERDOWN The cluster is down"),
+            Error::new(ErrorKind::Unknown, "OOM command not allowed"),
+        ];
+        for error in unknown {
+            assert!(matches!(of_fred(&error), LinkError::Unknown(_)), "{error}");
+        }
+    }
+
+    #[test]
+    fn redirections_are_read() {
+        let moved = redirect(&ServerError::new("MOVED 3999 127.0.0.1:6381"));
+        assert_eq!(moved, Some(Redirect::Moved(3999, "127.0.0.1:6381".to_owned())));
+        let ask = redirect(&ServerError::new("ASK 12 :7000"));
+        assert_eq!(ask, Some(Redirect::Ask(12, ":7000".to_owned())));
+        assert_eq!(redirect(&ServerError::new("MOVED x y")), None);
+    }
+
+    #[test]
+    fn a_demoted_primary_is_recognised_inside_a_script_error() {
+        let wrapped = "ERR Error running script (call to f_1): @user_script:1: -READONLY You can't write";
+        assert!(is_demoted(&ServerError::new(wrapped)));
+        assert!(is_demoted(&ServerError::new("READONLY You can't write against a read only replica.")));
+        assert!(!is_demoted(&ServerError::new("OOM command not allowed")));
+    }
+}

@@ -1,0 +1,124 @@
+//! What the driver is told without asking, on its way from the connections.
+
+use bytes::Bytes;
+use leasehold_core::link::{LinkEvent, Plane};
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+use tokio::sync::Notify;
+
+/// Notices that wait at most; more than this many is a lag.
+const CAPACITY: usize = 16_384;
+
+/// Events on their way to the driver. Resets are never lost, and fold into one while nobody takes them; notices beyond the
+/// capacity turn into [`LinkEvent::NoticesLagged`]. So memory is bounded, and a producer never waits.
+#[derive(Debug, Default)]
+pub(super) struct Inbox {
+    waiting: Mutex<Waiting>,
+    changed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    foreground_reset: bool,
+    lifeline_reset: bool,
+    notices_reset: bool,
+    lagged: bool,
+    notices: VecDeque<Bytes>,
+    closed: bool,
+}
+
+impl Inbox {
+    /// A message came.
+    pub(super) fn notice(&self, channel: Bytes) {
+        let mut waiting = self.waiting.lock();
+        if waiting.notices.len() < CAPACITY {
+            waiting.notices.push_back(channel);
+        } else {
+            waiting.lagged = true;
+        }
+        drop(waiting);
+        self.changed.notify_one();
+    }
+
+    /// Anything that is not a message happened.
+    pub(super) fn event(&self, event: LinkEvent) {
+        let mut waiting = self.waiting.lock();
+        match event {
+            LinkEvent::Notice { channel } => {
+                drop(waiting);
+                return self.notice(channel);
+            }
+            LinkEvent::NoticesReset => waiting.notices_reset = true,
+            LinkEvent::NoticesLagged => waiting.lagged = true,
+            LinkEvent::PlaneReset(Plane::Foreground) => waiting.foreground_reset = true,
+            LinkEvent::PlaneReset(Plane::Lifeline) => waiting.lifeline_reset = true,
+        }
+        drop(waiting);
+        self.changed.notify_one();
+    }
+
+    /// No more events will come.
+    pub(super) fn close(&self) {
+        self.waiting.lock().closed = true;
+        self.changed.notify_one();
+    }
+
+    /// The next event, or `None` once closed.
+    ///
+    /// # Cancel safety
+    ///
+    /// An event is taken in the same poll that returns it, so none is lost. One task may wait at a time.
+    pub(super) async fn next(&self) -> Option<LinkEvent> {
+        loop {
+            let changed = self.changed.notified();
+            if let Some(answer) = self.take() {
+                return answer;
+            }
+            changed.await;
+        }
+    }
+
+    fn take(&self) -> Option<Option<LinkEvent>> {
+        let mut waiting = self.waiting.lock();
+        if waiting.closed {
+            // Another waiter, if there is one, must learn it too.
+            self.changed.notify_one();
+            return Some(None);
+        }
+        let event = if std::mem::take(&mut waiting.notices_reset) {
+            LinkEvent::NoticesReset
+        } else if std::mem::take(&mut waiting.foreground_reset) {
+            LinkEvent::PlaneReset(Plane::Foreground)
+        } else if std::mem::take(&mut waiting.lifeline_reset) {
+            LinkEvent::PlaneReset(Plane::Lifeline)
+        } else if std::mem::take(&mut waiting.lagged) {
+            LinkEvent::NoticesLagged
+        } else {
+            LinkEvent::Notice { channel: waiting.notices.pop_front()? }
+        };
+        Some(Some(event))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn resets_fold_and_notices_beyond_the_capacity_are_a_lag() {
+        let inbox = Inbox::default();
+        inbox.event(LinkEvent::NoticesReset);
+        inbox.event(LinkEvent::NoticesReset);
+        for _ in 0..=CAPACITY {
+            inbox.notice(Bytes::from_static(b"c"));
+        }
+        assert_eq!(inbox.next().await, Some(LinkEvent::NoticesReset));
+        assert_eq!(inbox.next().await, Some(LinkEvent::NoticesLagged));
+        for _ in 0..CAPACITY {
+            assert_eq!(inbox.next().await, Some(LinkEvent::Notice { channel: Bytes::from_static(b"c") }));
+        }
+        inbox.close();
+        assert_eq!(inbox.next().await, None);
+        assert_eq!(inbox.next().await, None);
+    }
+}

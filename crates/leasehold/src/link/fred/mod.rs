@@ -1,0 +1,166 @@
+//! The link to Redis and Valkey, over fred. Nothing outside this folder names `fred::`.
+//!
+//! - [`target`]: which server; [`settings`]: how long to wait; [`tls`]: by which certificates; [`profile`]: how fred is set up.
+//! - [`generation`]: one connection, from its making to its end, and what is certain about it. Everything else rests on it.
+//! - [`wire`]: a connection that is kept; [`wires`]: one to each server; [`slots`]: which server of a cluster.
+//! - [`call`], [`settle`], [`notices`]: what the link is for; [`inbox`]: what it tells unasked.
+//! - [`connect`]: making all this; [`error`] and [`frame`]: what came back.
+//!
+//! A link has three connections to each server: for the foreground's calls, for the lifeline's calls, and for notices. On a
+//! cluster the third is there only where there are subscriptions.
+
+mod call;
+mod connect;
+mod error;
+mod frame;
+mod generation;
+mod inbox;
+mod notices;
+mod profile;
+mod settings;
+mod settle;
+mod slots;
+mod target;
+#[cfg(test)]
+mod tests;
+mod tls;
+mod wire;
+mod wires;
+
+pub(crate) use connect::{Connector, Foreground, Lifeline};
+pub(crate) use error::ConnectError;
+pub(crate) use settings::{Publish, Settings};
+pub(crate) use target::Target;
+pub(crate) use tls::Certificates;
+
+use bytes::Bytes;
+use leasehold_core::call::Call;
+use leasehold_core::link::{Epoch, Link, LinkError, LinkEvent, Plane, ServerInfo, Settled};
+use leasehold_core::reply::Reply;
+use std::fmt;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use tokio::runtime::Handle;
+use wires::Wires;
+
+/// A link to a server, Sentinels, or a cluster, over fred.
+#[derive(Clone)]
+pub(crate) struct FredLink {
+    parts: Arc<Parts>,
+}
+
+struct Parts {
+    foreground: Option<Foreground>,
+    lifeline: Lifeline,
+    server: ServerInfo,
+}
+
+impl FredLink {
+    /// Puts a link together. Both parts must come from clones of one [`Connector`]. Without a foreground all calls go by the
+    /// lifeline.
+    pub(crate) fn new(foreground: Option<Foreground>, lifeline: Lifeline, server: ServerInfo) -> Self {
+        Self { parts: Arc::new(Parts { foreground, lifeline, server }) }
+    }
+
+    fn wires(&self, plane: Plane) -> &Arc<Wires> {
+        match (plane, &self.parts.foreground) {
+            (Plane::Foreground, Some(foreground)) => &foreground.wires,
+            (Plane::Foreground | Plane::Lifeline, _) => &self.parts.lifeline.wires,
+        }
+    }
+
+    fn runtime(&self) -> &Handle {
+        &self.parts.lifeline.wires.runtime
+    }
+}
+
+impl Link for FredLink {
+    fn server(&self) -> &ServerInfo {
+        &self.parts.server
+    }
+
+    fn home(&self) -> Plane {
+        match &self.parts.foreground {
+            Some(foreground) if !foreground.wires.gone.is_cancelled() => Plane::Foreground,
+            _ => Plane::Lifeline,
+        }
+    }
+
+    fn epoch(&self, plane: Plane) -> Epoch {
+        let wires = self.wires(plane);
+        let [foreground, lifeline, _] = &wires.shared.epochs;
+        let last = if wires.role == wire::Role::Calls(Plane::Foreground) { foreground } else { lifeline };
+        Epoch(last.load(Ordering::Acquire))
+    }
+
+    async fn call(&self, plane: Plane, call: Call) -> Result<Reply, LinkError> {
+        let wires = self.wires(plane);
+        let sent = call::call(wires, call);
+        if wires.role == wire::Role::Calls(Plane::Foreground) {
+            // It needs no timer, so it may be polled from any thread as it is.
+            return sent.await;
+        }
+        within(self.runtime(), sent).await
+    }
+
+    async fn settle(&self, plane: Plane, epoch: Epoch, key: Bytes) -> Result<Settled, LinkError> {
+        let settled = settle::settle(self.wires(plane), &self.parts.lifeline.wires, epoch, &key);
+        within(self.runtime(), settled).await
+    }
+
+    async fn subscribe(&self, channel: Bytes) -> Result<(), LinkError> {
+        within(self.runtime(), self.parts.lifeline.notices.subscribe(&channel)).await
+    }
+
+    async fn unsubscribe(&self, channel: Bytes) -> Result<(), LinkError> {
+        within(self.runtime(), self.parts.lifeline.notices.unsubscribe(&channel)).await
+    }
+
+    async fn event(&self) -> Option<LinkEvent> {
+        self.parts.lifeline.wires.shared.inbox.next().await
+    }
+
+    async fn close(&self) {
+        self.parts.close();
+    }
+}
+
+impl Parts {
+    /// Closes everything, from any thread. Sockets are closed by the tasks that own them, as soon as they are run.
+    fn close(&self) {
+        let shared = &self.lifeline.wires.shared;
+        shared.closed.cancel();
+        let foreground = self.foreground.iter().map(|foreground| &foreground.wires);
+        for wires in foreground.chain([&self.lifeline.wires, self.lifeline.notices.wires()]) {
+            wires.all().iter().for_each(|wire| wire.close());
+        }
+        shared.inbox.close();
+    }
+}
+
+/// The last clone of a link takes its connections with it.
+impl Drop for Parts {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl fmt::Debug for FredLink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FredLink")
+            .field("target", &self.parts.lifeline.wires.shared.target)
+            .field("server", &self.parts.server)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Polls a future in the context of `runtime`, whose timers it needs, from whichever thread.
+async fn within<T>(runtime: &Handle, work: impl Future<Output = T>) -> T {
+    let mut work = pin!(work);
+    std::future::poll_fn(|cx| {
+        let _context = runtime.enter();
+        work.as_mut().poll(cx)
+    })
+    .await
+}

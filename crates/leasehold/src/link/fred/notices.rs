@@ -1,0 +1,256 @@
+//! Subscriptions, and the messages that come for them.
+//!
+//! fred answers `SUBSCRIBE` before it has written it, and drops the server's answers to all commands of this family. So a
+//! subscription is confirmed by a `PING` with a payload of its own, queued right behind it: one round trip for both. An error
+//! reply has no command that waits for it, and fred hands it to whichever command is next: then a `PING` is answered by
+//! something else than its payload, and the connection, on which no reply can be trusted any more, is made anew.
+//!
+//! `SSUBSCRIBE` is sent alone, one channel at a time, as a command of its own whose frame comes back to us.
+
+use super::error::{self, Redirect};
+use super::frame;
+use super::generation::Generation;
+use super::inbox::Inbox;
+use super::slots::Node;
+use super::wire::Wire;
+use super::wires::Wires;
+use bytes::Bytes;
+use fred::interfaces::{ClientLike, PubsubInterface, Resp3Frame};
+use fred::types::Value;
+use fred::types::config::Options;
+use leasehold_core::link::{LinkError, LinkEvent, ServerError};
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::sync::broadcast::error::RecvError;
+
+/// The subscriptions of a link.
+pub(super) struct Notices {
+    wires: Arc<Wires>,
+    sharded: bool,
+    /// The node of a cluster that holds all classic subscriptions: messages reach every node.
+    anchor: Mutex<Option<Node>>,
+    payloads: AtomicU64,
+}
+
+impl Notices {
+    pub(super) fn new(wires: Arc<Wires>, sharded: bool) -> Self {
+        Self { wires, sharded, anchor: Mutex::default(), payloads: AtomicU64::new(0) }
+    }
+
+    pub(super) const fn wires(&self) -> &Arc<Wires> {
+        &self.wires
+    }
+
+    /// See [`Link::subscribe`](leasehold_core::link::Link::subscribe).
+    pub(super) async fn subscribe(&self, channel: &Bytes) -> Result<(), LinkError> {
+        let text = text(channel)?;
+        if self.sharded {
+            return self.subscribe_sharded(channel).await;
+        }
+        let wire = self.anchored().await?;
+        let generation = wire.ready().await?;
+        let client = generation.client.with_options(&options());
+        self.confirmed(&generation, client.subscribe(text)).await
+    }
+
+    /// See [`Link::unsubscribe`](leasehold_core::link::Link::unsubscribe).
+    pub(super) async fn unsubscribe(&self, channel: &Bytes) -> Result<(), LinkError> {
+        let text = text(channel)?;
+        if !self.sharded {
+            let wire = self.anchored().await?;
+            let generation = wire.current()?;
+            let client = generation.client.with_options(&options());
+            return self.confirmed(&generation, client.unsubscribe(text)).await;
+        }
+        let slot = fred::util::redis_keyslot(channel);
+        self.forget(slot, channel);
+        let wire = super::call::wire_of(&self.wires, slot)?;
+        let generation = wire.current()?;
+        let _turn = wire.turn.lock().await;
+        let client = generation.client.with_options(&options());
+        self.confirmed(&generation, client.sunsubscribe(text)).await
+    }
+
+    /// Makes sure of the sharded subscriptions. A server drops them when their slot moves away, fred drops its word of it,
+    /// and the connection stands: so each is subscribed to again, which changes nothing where it exists, and is answered
+    /// with a redirection where the slot is gone.
+    pub(super) async fn audit(&self) {
+        let channels: Vec<_> = self.wires.shared.subscribed.lock().values().flatten().cloned().collect();
+        for channel in channels {
+            let slot = fred::util::redis_keyslot(&channel);
+            let Ok(wire) = super::call::wire_of(&self.wires, slot) else { continue };
+            // A connection that is being made anew tells of it by itself.
+            let Ok(generation) = wire.current() else { continue };
+            let answer = self.ssubscribe(&wire, &generation, &channel).await;
+            if let Ok(Err(refusal)) = answer {
+                tracing::debug!(%refusal, "a sharded subscription was lost");
+                self.follow(&wire, slot, &refusal);
+                self.wires.shared.inbox.event(LinkEvent::NoticesReset);
+                return;
+            }
+        }
+    }
+
+    /// Chooses another node for the classic subscriptions of a cluster, should the present one not be there.
+    pub(super) async fn check_anchor(&self) {
+        if !self.sharded && self.wires.shared.slots.is_some() && self.anchor.lock().is_some() {
+            drop(self.anchored().await);
+        }
+    }
+
+    async fn subscribe_sharded(&self, channel: &Bytes) -> Result<(), LinkError> {
+        let slot = fred::util::redis_keyslot(channel);
+        let mut wire = super::call::wire_of(&self.wires, slot)?;
+        let mut refusal = ServerError::new("TRYAGAIN too many redirections");
+        for _ in 0..3 {
+            let generation = wire.ready().await?;
+            match self.ssubscribe(&wire, &generation, channel).await? {
+                Ok(()) => {
+                    let mut subscribed = self.wires.shared.subscribed.lock();
+                    subscribed.entry(slot).or_default().insert(channel.clone());
+                    return Ok(());
+                }
+                Err(error) => refusal = error,
+            }
+            match self.follow(&wire, slot, &refusal) {
+                Some(next) => wire = next,
+                None => break,
+            }
+        }
+        Err(LinkError::Refused(refusal))
+    }
+
+    async fn ssubscribe(
+        &self,
+        wire: &Wire,
+        generation: &Generation,
+        channel: &Bytes,
+    ) -> Result<Result<(), ServerError>, LinkError> {
+        let _turn = wire.turn.lock().await;
+        let answer = generation.send("SSUBSCRIBE", vec![Value::Bytes(channel.clone())], Some(self.timeout())).await?;
+        if let Some(refusal) = frame::refusal(&answer) {
+            return Ok(Err(refusal));
+        }
+        let parts = frame::parts(&answer).unwrap_or_default();
+        if let [kind, name, ..] = parts
+            && frame::text(kind) == Some("ssubscribe")
+            && frame::text(name).map(str::as_bytes) == Some(channel)
+        {
+            return Ok(Ok(()));
+        }
+        generation.end();
+        Err(LinkError::Unknown("a reply went astray on the notice connection".to_owned()))
+    }
+
+    /// Where a refused sharded subscription leads.
+    fn follow(&self, wire: &Wire, slot: u16, refusal: &ServerError) -> Option<Arc<Wire>> {
+        let slots = self.wires.shared.slots.as_ref()?;
+        let (Redirect::Moved(_, address) | Redirect::Ask(_, address)) = error::redirect(refusal)?;
+        let node = slots.node(&super::call::named(&address, wire));
+        if matches!(error::redirect(refusal), Some(Redirect::Moved(..))) && slots.moved(slot, node) {
+            self.wires.shared.slot_moved(slot);
+        }
+        self.wires.to(node)
+    }
+
+    /// Sends a command of the subscription family, which fred answers too early, and waits for the `PING` behind it.
+    async fn confirmed(
+        &self,
+        generation: &Generation,
+        command: impl Future<Output = Result<(), fred::error::Error>>,
+    ) -> Result<(), LinkError> {
+        if generation.has_ended() {
+            return Err(LinkError::NotSent("the notice connection was lost".to_owned()));
+        }
+        let payload = format!("leasehold:confirm:{}", self.payloads.fetch_add(1, Ordering::Relaxed));
+        let ping = generation.send("PING", vec![Value::from(payload.clone())], Some(self.timeout()));
+        // `join` polls its first future first, so that the command is queued before the PING.
+        let (sent, answer) = futures_util::join!(command, ping);
+        sent.map_err(|error| error::of_fred(&error))?;
+        let answer = answer?;
+        if is_echo(&answer, &payload) {
+            return Ok(());
+        }
+        generation.end();
+        match frame::refusal(&answer) {
+            Some(refusal) => Err(LinkError::Refused(refusal)),
+            None => Err(LinkError::Unknown("a reply went astray on the notice connection".to_owned())),
+        }
+    }
+
+    /// The wire that holds the classic subscriptions.
+    async fn anchored(&self) -> Result<Arc<Wire>, LinkError> {
+        let none = || LinkError::NotSent("no node of the cluster can be reached for notices".to_owned());
+        let Some(slots) = &self.wires.shared.slots else { return self.wires.to(0).ok_or_else(none) };
+        let before = *self.anchor.lock();
+        if let Some(wire) = before.and_then(|node| self.wires.to(node))
+            && wire.current().is_ok()
+        {
+            return Ok(wire);
+        }
+        for node in slots.primaries() {
+            let Some(wire) = self.wires.to(node) else { continue };
+            let ready = tokio::time::timeout(self.timeout(), wire.ready()).await;
+            if !matches!(ready, Ok(Ok(_))) {
+                continue;
+            }
+            let mut anchor = self.anchor.lock();
+            if *anchor == before {
+                *anchor = Some(node);
+                if before.is_some_and(|before| before != node) {
+                    self.wires.shared.inbox.event(LinkEvent::NoticesReset);
+                }
+            }
+            let chosen = *anchor;
+            drop(anchor);
+            return chosen.and_then(|node| self.wires.to(node)).ok_or_else(none);
+        }
+        Err(none())
+    }
+
+    fn forget(&self, slot: u16, channel: &Bytes) {
+        let mut subscribed = self.wires.shared.subscribed.lock();
+        if let Some(channels) = subscribed.get_mut(&slot) {
+            channels.remove(channel);
+            if channels.is_empty() {
+                subscribed.remove(&slot);
+            }
+        }
+    }
+
+    fn timeout(&self) -> Duration {
+        self.wires.shared.settings.command_timeout
+    }
+}
+
+/// Moves the messages of a connection into the inbox, and returns when no more can come.
+pub(super) async fn pump(generation: &Generation, inbox: &Inbox) {
+    let Some(mut messages) = generation.take_messages() else { return std::future::pending().await };
+    loop {
+        match messages.recv().await {
+            Ok(message) => inbox.notice(message.channel.into_inner()),
+            Err(RecvError::Lagged(missed)) => {
+                tracing::debug!(missed, "notices came faster than they were taken");
+                inbox.event(LinkEvent::NoticesLagged);
+            }
+            Err(RecvError::Closed) => return,
+        }
+    }
+}
+
+/// Whether `answer` is that of a `PING` with this payload: the payload, or in RESP2, while subscribed, `pong` and the payload.
+pub(super) fn is_echo(answer: &Resp3Frame, payload: &str) -> bool {
+    frame::text(answer) == Some(payload)
+        || matches!(frame::parts(answer), Some([_, echo]) if frame::text(echo) == Some(payload))
+}
+
+fn options() -> Options {
+    Options { max_attempts: Some(1), fail_fast: true, ..Options::default() }
+}
+
+fn text(channel: &Bytes) -> Result<String, LinkError> {
+    let text = std::str::from_utf8(channel);
+    text.map(str::to_owned).map_err(|_| LinkError::NotSent("a channel's name is not UTF-8".to_owned()))
+}

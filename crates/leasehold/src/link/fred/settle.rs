@@ -1,0 +1,108 @@
+//! Settling: to be sure that nothing sent earlier can still be applied.
+//!
+//! Why it is sure, for calls of one slot on one plane that were begun before the settling:
+//!
+//! 1. **Where such a call can be.** It was queued on one generation (see [`generation`](super::generation)) of one of the
+//!    slot's *carriers*: the nodes that owned the slot since the link was made, and those to which an `ASK` led. Without a
+//!    cluster there is one carrier. A call that is still being polled sends at most one more command, after `NOSCRIPT` or a
+//!    redirection; the fence is raised first, so either it finds the fence raised and sends nothing, or its command is queued
+//!    before what follows.
+//! 2. **A generation that stands** is asked: a `PING`, queued behind all of that. A generation is one connection with one
+//!    queue, and a server answers a connection in order, so once the answer is here, whatever kind of answer it is, all that
+//!    was queued earlier has been applied or refused.
+//! 3. **A generation that has ended**, or does not answer the `PING` within the command timeout, is given up, and the server
+//!    is told to kill its connection by id, over the lifeline. "Killed" and "no such client" both mean that the server reads
+//!    nothing from it any more. What fred may still hold in its queue has no other way to the server. This needs nothing of
+//!    the runtime on which the generation lives, so a starved executor does not delay it.
+//! 4. **The right server.** Ids are counted by each server process for itself. So the process on the lifeline must have the
+//!    run id of the one that the generation spoke to. Where it has another, the lifeline must have found that process *after*
+//!    the generation ended: then the address leads elsewhere, the server having been restarted, or replaced in a failover, and
+//!    what the old process may still apply is not part of the data that we and others see.
+//!
+//! Where the id is not known, the kill is forbidden, or the process cannot be told, the answer is [`Settled::Unproven`].
+
+use super::frame;
+use super::generation::Generation;
+use super::wire::Wire;
+use super::wires::Wires;
+use fred::types::Value;
+use leasehold_core::link::{Epoch, LinkError, Settled};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Settles the calls on `wires` for the slot of `key`. It takes at most two command timeouts: one for an answer that does not
+/// come, and one for the kill. It must be polled where tokio's timers are at hand.
+pub(super) async fn settle(wires: &Wires, lifeline: &Wires, epoch: Epoch, key: &[u8]) -> Result<Settled, LinkError> {
+    *wires.fence.write() += 1;
+    let slot = fred::util::redis_keyslot(key);
+    let nodes = match &wires.shared.slots {
+        None => vec![0],
+        Some(slots) => slots.carriers(slot),
+    };
+    tracing::debug!(?epoch, slot, carriers = nodes.len(), "settling");
+    let each = nodes.into_iter().filter_map(|node| Some((wires.known(node)?, lifeline.to(node)?)));
+    let each = each.map(|(wire, by)| async move { settle_wire(&wire, &by).await });
+    worst(futures_util::future::join_all(each).await)
+}
+
+async fn settle_wire(wire: &Wire, by: &Wire) -> Result<Settled, LinkError> {
+    let (generations, forgot) = wire.unburied();
+    let settled = generations.iter().map(|generation| settle_generation(generation, by));
+    let settled = worst(futures_util::future::join_all(settled).await)?;
+    Ok(if forgot { Settled::Unproven } else { settled })
+}
+
+async fn settle_generation(generation: &Arc<Generation>, by: &Wire) -> Result<Settled, LinkError> {
+    let timeout = by.timeout();
+    if !generation.has_ended() && answers(generation, timeout).await {
+        return Ok(Settled::Proven);
+    }
+    // Whoever waits on it waits no longer; and it is not asked again.
+    generation.end();
+    match tokio::time::timeout(timeout, kill(generation, by)).await {
+        Ok(settled) => settled,
+        Err(_) => Err(LinkError::Unknown(format!("{} does not answer", by.label()))),
+    }
+}
+
+/// Whether a `PING` behind everything else is answered. An error reply is an answer as well.
+async fn answers(generation: &Generation, timeout: Duration) -> bool {
+    matches!(tokio::time::timeout(timeout, generation.send("PING", Vec::new(), None)).await, Ok(Ok(_)))
+}
+
+async fn kill(generation: &Arc<Generation>, by: &Wire) -> Result<Settled, LinkError> {
+    let Some(id) = generation.id else { return Ok(Settled::Unproven) };
+    let executioner = by.standing().await;
+    match (&generation.about.run_id, &executioner.about.run_id) {
+        (Some(then), Some(now)) if then != now => {
+            let is_later = generation.ended_at().is_some_and(|ended| executioner.began > ended);
+            if is_later {
+                generation.bury();
+                return Ok(Settled::Proven);
+            }
+            return Ok(Settled::Unproven);
+        }
+        (Some(_), Some(_)) => {}
+        // INFO is forbidden: the address must do.
+        _ if generation.server == executioner.server => {}
+        _ => return Ok(Settled::Unproven),
+    }
+    let args = vec![Value::from_static_str("KILL"), Value::from_static_str("ID"), Value::from(id.to_string())];
+    let answer = executioner.send("CLIENT", args, None).await?;
+    if frame::int(&answer).is_some() {
+        generation.bury();
+        return Ok(Settled::Proven);
+    }
+    tracing::debug!(server = %by.label(), refusal = ?frame::refusal(&answer), "CLIENT KILL was refused");
+    Ok(Settled::Unproven)
+}
+
+fn worst(each: Vec<Result<Settled, LinkError>>) -> Result<Settled, LinkError> {
+    let mut all = Settled::Proven;
+    for one in each {
+        if one? == Settled::Unproven {
+            all = Settled::Unproven;
+        }
+    }
+    Ok(all)
+}

@@ -1,0 +1,204 @@
+//! Which node of a cluster owns which hash slot.
+//!
+//! We keep this map ourselves, with one connection to each node, instead of letting fred's cluster client do it. That client
+//! is one task for all nodes: it rebuilds its connections inside it, so that one frozen node stops the calls to all others;
+//! it sends commands again that were under way on a node that left the map; and it follows redirections behind the caller's
+//! back, so that nobody can say where a call is.
+
+use super::frame;
+use fred::interfaces::Resp3Frame;
+use parking_lot::RwLock;
+use std::collections::HashMap;
+use tokio::sync::Notify;
+
+const SLOTS: usize = 16_384;
+const NOBODY: u16 = u16::MAX;
+
+/// A node, by its place in the list of all nodes ever seen.
+pub(super) type Node = u16;
+
+/// The slot map of a cluster.
+#[derive(Debug)]
+pub(super) struct Slots {
+    map: RwLock<Map>,
+    /// Somebody met a sign that the map is old.
+    pub(super) doubted: Notify,
+}
+
+#[derive(Debug)]
+struct Map {
+    addresses: Vec<String>,
+    owners: Vec<Node>,
+    /// Nodes other than the owner to which calls for a slot may have been sent: earlier owners, and goals of an `ASK`.
+    others: HashMap<u16, Vec<Node>>,
+}
+
+impl Default for Slots {
+    fn default() -> Self {
+        let map = Map { addresses: Vec::new(), owners: vec![NOBODY; SLOTS], others: HashMap::new() };
+        Self { map: RwLock::new(map), doubted: Notify::new() }
+    }
+}
+
+impl Slots {
+    /// The node at `address`, which is `host:port`.
+    pub(super) fn node(&self, address: &str) -> Node {
+        let known = |map: &Map| map.addresses.iter().position(|known| known == address);
+        if let Some(at) = known(&self.map.read()) {
+            return at as Node;
+        }
+        let mut map = self.map.write();
+        let at = known(&map).unwrap_or_else(|| {
+            map.addresses.push(address.to_owned());
+            map.addresses.len() - 1
+        });
+        at as Node
+    }
+
+    /// Where the node is.
+    pub(super) fn address(&self, node: Node) -> Option<String> {
+        self.map.read().addresses.get(usize::from(node)).cloned()
+    }
+
+    /// Who owns the slot, as far as we know.
+    pub(super) fn owner(&self, slot: u16) -> Option<Node> {
+        self.map.read().owners.get(usize::from(slot)).copied().filter(|node| *node != NOBODY)
+    }
+
+    /// All nodes to which a call for the slot may have been sent.
+    pub(super) fn carriers(&self, slot: u16) -> Vec<Node> {
+        let map = self.map.read();
+        let others = map.others.get(&slot).into_iter().flatten().copied();
+        let owner = map.owners.get(usize::from(slot)).copied().filter(|node| *node != NOBODY);
+        let mut all: Vec<_> = others.chain(owner).collect();
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+
+    /// Every node that owns a slot.
+    pub(super) fn primaries(&self) -> Vec<Node> {
+        let mut all = self.map.read().owners.clone();
+        all.sort_unstable();
+        all.dedup();
+        all.retain(|node| *node != NOBODY);
+        all
+    }
+
+    /// The slot belongs to that node: a `MOVED` said so. Tells whether that is news.
+    pub(super) fn moved(&self, slot: u16, node: Node) -> bool {
+        let news = self.map.write().assign(slot, node);
+        self.doubted.notify_one();
+        news
+    }
+
+    /// A call for the slot will be sent to that node too.
+    pub(super) fn asked(&self, slot: u16, node: Node) {
+        let mut map = self.map.write();
+        let others = map.others.entry(slot).or_default();
+        if !others.contains(&node) {
+            others.push(node);
+        }
+    }
+
+    /// Takes in what `CLUSTER SLOTS` answered, and tells which slots changed their owner. `asked` is the host of the node
+    /// that answered: it stands for a host that the node does not know of itself.
+    pub(super) fn learn(&self, answer: &Resp3Frame, asked: &str) -> Result<Vec<u16>, String> {
+        let ranges = frame::parts(answer).ok_or("CLUSTER SLOTS did not answer with an array")?;
+        let mut read = Vec::with_capacity(ranges.len());
+        for range in ranges {
+            let parts = frame::parts(range).unwrap_or_default();
+            let ([first, last, primary, ..], limit) = (parts, SLOTS as i64) else {
+                return Err("CLUSTER SLOTS answered with a range of fewer than three parts".to_owned());
+            };
+            let node = frame::parts(primary).unwrap_or_default();
+            let (Some(first), Some(last), [host, port, ..]) = (frame::int(first), frame::int(last), node) else {
+                return Err("CLUSTER SLOTS answered with a range that cannot be read".to_owned());
+            };
+            let port = frame::int(port).unwrap_or_default();
+            if first < 0 || last >= limit || port <= 0 {
+                return Err("CLUSTER SLOTS answered with numbers out of range".to_owned());
+            }
+            let host = frame::text(host).filter(|host| !host.is_empty() && *host != "?").unwrap_or(asked);
+            read.push((first as u16, last as u16, self.node(&format!("{host}:{port}"))));
+        }
+        if read.is_empty() {
+            return Err("no node owns any slot".to_owned());
+        }
+        let mut map = self.map.write();
+        let mut changed = Vec::new();
+        for (first, last, node) in read {
+            changed.extend((first..=last).filter(|slot| map.assign(*slot, node)));
+        }
+        Ok(changed)
+    }
+}
+
+impl Map {
+    fn assign(&mut self, slot: u16, node: Node) -> bool {
+        let Some(owner) = self.owners.get_mut(usize::from(slot)) else { return false };
+        let before = std::mem::replace(owner, node);
+        if before == node {
+            return false;
+        }
+        if before != NOBODY {
+            let others = self.others.entry(slot).or_default();
+            if !others.contains(&before) {
+                others.push(before);
+            }
+        }
+        true
+    }
+}
+
+/// Host and port of an address as nodes write it: `host:port`, where the host may be an IPv6 address, or nothing.
+pub(super) fn host_and_port(address: &str) -> Option<(&str, u16)> {
+    let (host, port) = address.rsplit_once(':')?;
+    Some((host, port.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn number(data: i64) -> Resp3Frame {
+        Resp3Frame::Number { data, attributes: None }
+    }
+
+    fn array(data: Vec<Resp3Frame>) -> Resp3Frame {
+        Resp3Frame::Array { data, attributes: None }
+    }
+
+    fn range(first: i64, last: i64, host: &'static str, port: i64) -> Resp3Frame {
+        let host = Resp3Frame::BlobString { data: host.into(), attributes: None };
+        array(vec![number(first), number(last), array(vec![host, number(port)])])
+    }
+
+    #[test]
+    fn earlier_owners_stay_carriers() {
+        let slots = Slots::default();
+        let answer = array(vec![range(0, 99, "a", 1), range(100, 16_383, "", 2)]);
+        assert_eq!(slots.learn(&answer, "seed").map(|changed| changed.len()), Ok(SLOTS));
+        let (a, b) = (slots.node("a:1"), slots.node("seed:2"));
+        assert_eq!((slots.owner(99), slots.owner(100)), (Some(a), Some(b)));
+        assert!(slots.moved(99, b));
+        assert!(!slots.moved(99, b));
+        assert_eq!(slots.carriers(99), [a, b]);
+        assert_eq!(slots.carriers(98), [a]);
+        let c = slots.node("c:3");
+        slots.asked(98, c);
+        assert_eq!((slots.carriers(98), slots.owner(98)), (vec![a, c], Some(a)));
+        assert_eq!(slots.learn(&answer, "seed"), Ok(vec![99]));
+        assert_eq!(slots.primaries(), [a, b]);
+    }
+
+    #[test]
+    fn nonsense_is_an_error() {
+        let slots = Slots::default();
+        assert!(slots.learn(&number(1), "x").is_err());
+        assert!(slots.learn(&array(vec![]), "x").is_err());
+        assert!(slots.learn(&array(vec![range(0, 16_384, "a", 1)]), "x").is_err());
+        assert_eq!(host_and_port("::1:7000"), Some(("::1", 7000)));
+        assert_eq!(host_and_port(":7000"), Some(("", 7000)));
+    }
+}

@@ -1,0 +1,227 @@
+//! Which server, and as whom: parsed from a URL, or taken from a configuration of fred.
+
+use super::error::ConnectError;
+use super::tls::{self, Certificates};
+use fred::types::RespVersion;
+use fred::types::config::{Config, Server, ServerConfig};
+use std::fmt;
+
+/// Which server or servers to talk to, and as whom.
+///
+/// | URL | server |
+/// |---|---|
+/// | `redis://[user:password@]host[:port][/db]` | one server, behind TLS with `rediss` |
+/// | `redis-sentinel://…@host[:port][/db]?sentinelServiceName=name&node=host:port` | the primary that Sentinel names |
+/// | `redis-cluster://…@host[:port]?node=host:port` | a cluster |
+/// | `redis+unix:///path/to/socket[?db=n]` | one server, by a Unix socket |
+///
+/// `valkey` may stand for `redis` and `valkeys` for `rediss` everywhere. Neither its `Debug` nor any error shows a password.
+#[derive(Clone)]
+pub(crate) struct Target {
+    config: Config,
+    secure: bool,
+}
+
+impl Target {
+    /// Reads a URL.
+    ///
+    /// # Errors
+    ///
+    /// It is malformed. The text names the fault and not the URL, which may hold a password.
+    pub(crate) fn parse(url: &str) -> Result<Self, ConnectError> {
+        let bad = |text: &str| ConnectError::Address(text.to_owned());
+        let (scheme, rest) =
+            url.split_once("://").ok_or_else(|| bad("a URL begins with a scheme, such as redis://"))?;
+        let (base, kind) = match scheme.find(['-', '+']) {
+            Some(at) => scheme.split_at(at),
+            None => (scheme, ""),
+        };
+        let secure = match base {
+            "redis" | "valkey" => false,
+            "rediss" | "valkeys" => true,
+            _ => return Err(bad("the scheme is none of redis, rediss, valkey and valkeys")),
+        };
+        if secure && kind == "+unix" {
+            return Err(bad("a Unix socket has no TLS; use redis+unix"));
+        }
+        // fred would build a TLS configuration of its own, from whichever crypto provider the process has; so it sees no TLS.
+        let plain = format!("redis{kind}://{rest}");
+        let parsed = match kind {
+            "" => Config::from_url_centralized(&plain),
+            "-cluster" => Config::from_url_clustered(&plain),
+            "-sentinel" => Config::from_url_sentinel(&plain),
+            "+unix" => Config::from_url_unix(&plain),
+            _ => return Err(bad("after the scheme comes nothing, -cluster, -sentinel or +unix")),
+        };
+        let mut config = parsed.map_err(|error| ConnectError::Address(explain(&error)))?;
+        if kind == "+unix" {
+            config.database = socket_database(rest)?;
+        }
+        // Only the command HELLO of RESP3 tells a wrong password from a missing one on every server.
+        config.version = RespVersion::RESP3;
+        if config.username.is_some() && config.password.is_none() {
+            return Err(bad("a user without a password; write user:password@, or :password@ for the default user"));
+        }
+        Self::checked(config, secure)
+    }
+
+    /// Takes a configuration of fred. Its server, credentials, database, protocol version and TLS are used; what it says of
+    /// failing and blocking is not.
+    ///
+    /// # Errors
+    ///
+    /// It names no server.
+    pub(crate) fn from_config(config: Config) -> Result<Self, ConnectError> {
+        let secure = config.tls.is_some();
+        Self::checked(config, secure)
+    }
+
+    /// With these certificates instead of those that the URL implies.
+    ///
+    /// # Errors
+    ///
+    /// They are not PEM, or the target does not use TLS.
+    pub(crate) fn with_certificates(mut self, certificates: &Certificates) -> Result<Self, ConnectError> {
+        if !self.secure {
+            return Err(ConnectError::Address(
+                "certificates were given, but the URL has no TLS; use rediss://".to_owned(),
+            ));
+        }
+        self.config.tls = Some(tls::config(certificates)?);
+        Ok(self)
+    }
+
+    /// Whether it is a cluster.
+    pub(crate) fn is_cluster(&self) -> bool {
+        self.config.server.is_clustered()
+    }
+
+    /// Where the connections go at first: a cluster's known nodes, or the one server, or Sentinels as a whole.
+    pub(super) fn seeds(&self) -> Vec<ServerConfig> {
+        match &self.config.server {
+            ServerConfig::Clustered { hosts, .. } => {
+                hosts.iter().map(|server| ServerConfig::Centralized { server: server.clone() }).collect()
+            }
+            other => vec![other.clone()],
+        }
+    }
+
+    /// The configuration of one connection to `server`, with all that the target says.
+    ///
+    /// # Errors
+    ///
+    /// The operating system has no certificate authorities to check the server by.
+    pub(super) fn config(&self, server: ServerConfig) -> Result<Config, ConnectError> {
+        let mut config = self.config.clone();
+        if self.secure && config.tls.is_none() {
+            config.tls = Some(tls::config(&Certificates::default())?);
+        }
+        config.server = server;
+        config.fail_fast = true;
+        if self.is_cluster() {
+            config.database = None;
+        }
+        Ok(config)
+    }
+
+    /// Whether connections are secured.
+    pub(super) const fn secure(&self) -> bool {
+        self.secure
+    }
+
+    /// The name to check a cluster node's certificate by, where the cluster names the node by its IP address: the name under
+    /// which the cluster was first found.
+    pub(super) fn certificate_name(&self) -> Option<String> {
+        let first = self.config.server.hosts().into_iter().next()?;
+        let is_name = first.host.parse::<std::net::IpAddr>().is_err();
+        (self.secure && is_name).then(|| first.host.to_string())
+    }
+
+    fn checked(mut config: Config, secure: bool) -> Result<Self, ConnectError> {
+        match &mut config.server {
+            ServerConfig::Centralized { server } => tidy(server)?,
+            ServerConfig::Clustered { hosts, .. } | ServerConfig::Sentinel { hosts, .. } => {
+                if hosts.is_empty() {
+                    return Err(ConnectError::Address("it names no host".to_owned()));
+                }
+                // fred puts the host of the URL last; whoever reads errors expects it first.
+                hosts.rotate_right(1);
+                hosts.iter_mut().try_for_each(tidy)?;
+            }
+            ServerConfig::Unix { path } => {
+                if path.as_os_str().is_empty() {
+                    return Err(ConnectError::Address("it names no socket".to_owned()));
+                }
+            }
+        }
+        Ok(Self { config, secure })
+    }
+}
+
+/// Where it leads, without user and password.
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&label(&self.config.server))
+    }
+}
+
+impl fmt::Debug for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Target")
+            .field("server", &label(&self.config.server))
+            .field("secure", &self.secure)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The name of a server in errors and logs. [`ServerConfig`] itself must not be shown: it may hold Sentinel's password.
+pub(super) fn label(server: &ServerConfig) -> String {
+    let list = |hosts: &[Server]| {
+        let names: Vec<_> = hosts.iter().map(|server| format!("{}:{}", server.host, server.port)).collect();
+        names.join(", ")
+    };
+    match server {
+        ServerConfig::Centralized { server } => format!("{}:{}", server.host, server.port),
+        ServerConfig::Clustered { hosts, .. } => format!("the cluster at {}", list(hosts)),
+        ServerConfig::Sentinel { hosts, service_name, .. } => {
+            format!("{service_name}, by the Sentinels at {}", list(hosts))
+        }
+        ServerConfig::Unix { path } => path.display().to_string(),
+    }
+}
+
+fn tidy(server: &mut Server) -> Result<(), ConnectError> {
+    // A URL writes an IPv6 address in brackets; resolvers do not want them.
+    if let Some(bare) = server.host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
+        server.host = bare.to_owned().into();
+    }
+    if server.host.is_empty() || server.port == 0 {
+        return Err(ConnectError::Address("it names no host, or port 0".to_owned()));
+    }
+    Ok(())
+}
+
+fn socket_database(rest: &str) -> Result<Option<u8>, ConnectError> {
+    let Some((_, query)) = rest.split_once('?') else { return Ok(None) };
+    match query.strip_prefix("db=").map(str::parse) {
+        Some(Ok(database)) => Ok(Some(database)),
+        _ => Err(ConnectError::Address("after the path of the socket comes nothing, or ?db= and a number".to_owned())),
+    }
+}
+
+/// fred's words for a malformed URL, which never repeat more of it than a node's address.
+fn explain(error: &fred::error::Error) -> String {
+    match error.details() {
+        "EmptyHost" | "Invalid or missing host." => "it names no host".to_owned(),
+        "InvalidPort" => {
+            "the port is no number from 1 to 65535; a password with / : ? # or @ must be percent-encoded".to_owned()
+        }
+        "Invalid integer string." => "the database, or a port, is no number".to_owned(),
+        "Invalid database path." => "after the host comes nothing, or / and the number of a database".to_owned(),
+        details if details.starts_with("Invalid or missing sentinel") => {
+            "Sentinel needs the name of the service: ?sentinelServiceName=name".to_owned()
+        }
+        details if details.starts_with("Invalid host:port") => "a node is not written as host:port".to_owned(),
+        details => details.to_owned(),
+    }
+}

@@ -1,0 +1,273 @@
+//! Calls on one server.
+
+use super::*;
+use leasehold_test_support::{After, Proxy, Sentinel, Server, until};
+
+#[test]
+fn calls_are_answered_on_both_planes() {
+    on_each(|binary| {
+        let server = Server::builder().binary(binary).start();
+        let world = World::new(&server.url());
+        for plane in PLANES {
+            assert!(is_granted(&world.call(plane, acquire("a")).expect("a reply")));
+            assert_eq!(world.call(plane, release("a")), Ok(Reply::Int(1)));
+        }
+        let info = world.link.server();
+        assert_eq!(info.version, binary.version.to_string());
+        assert_eq!(info.flavor, binary.flavor.to_string().to_lowercase());
+        assert_eq!(info.eviction_policy.as_deref(), Some("noeviction"));
+        assert!(!info.cluster && !info.sharded_notices);
+        assert_eq!(world.link.home(), Plane::Foreground);
+    });
+}
+
+#[test]
+fn three_connections_to_a_server() {
+    on_each(|binary| {
+        let server = Server::builder().binary(binary).start();
+        let before = server.client_list().len();
+        let world = World::new(&server.url());
+        world.block_on(world.link.subscribe(key("c"))).expect("a subscription");
+        for plane in PLANES {
+            world.call(plane, acquire("a")).expect("a reply");
+        }
+        assert_eq!(server.client_list().len() - before, 3);
+        drop(world);
+        until("the connections are gone", || server.client_list().len() == before);
+    });
+}
+
+#[test]
+fn without_a_foreground_all_goes_by_the_lifeline() {
+    on_each(|binary| {
+        let server = Server::builder().binary(binary).start();
+        let connector = Connector::new(Target::parse(&server.url()).expect("a target"), settings());
+        let (lifeline, info, _thread) = LifelineThread::start(connector).expect("a link");
+        let link = FredLink::new(None, lifeline, info);
+        assert_eq!(link.home(), Plane::Lifeline);
+        // Neither this executor nor this thread knows of tokio.
+        let reply = std::thread::scope(|scope| {
+            scope.spawn(|| block_on_bare(link.call(Plane::Foreground, acquire("a")))).join().expect("no panic")
+        });
+        assert!(is_granted(&reply.expect("a reply")));
+        block_on_bare(link.close());
+    });
+}
+
+#[test]
+fn fr2_the_timeout_of_a_call_is_honoured() {
+    on_each(|binary| {
+        let server = Server::builder().binary(binary).start();
+        let world = World::new(&server.url());
+        world.call(Plane::Lifeline, acquire("a")).expect("a reply");
+        server.stop();
+        let began = Instant::now();
+        let answer = world.call(Plane::Lifeline, acquire("a"));
+        let took = began.elapsed();
+        server.resume();
+        assert!(matches!(answer, Err(LinkError::Unknown(_))), "{answer:?}");
+        assert!(took < TIMEOUT * 2, "{took:?}");
+    });
+}
+
+#[test]
+fn fr3_a_lost_reply_is_not_resent() {
+    on_each(|binary| {
+        let server = Server::builder().binary(binary).start();
+        let proxy = Proxy::to(&server);
+        let world = World::new(&proxy.url());
+        for plane in PLANES {
+            for after in [After::Close, After::Hang] {
+                world.call_until_answered(plane, &inspect("a"));
+                let executed = server.commandstats("evalsha");
+                let trap = proxy.swallow_reply_to("EVALSHA", after);
+                let answer = world.block_on(async {
+                    let call = world.link.call(plane, inspect("a"));
+                    tokio::time::timeout(TIMEOUT * 2, call).await
+                });
+                trap.wait();
+                match answer {
+                    Ok(answer) => assert!(matches!(answer, Err(LinkError::Unknown(_))), "{answer:?}"),
+                    // Nothing bounds a call of the foreground while the connection stands: whoever settles it ends it.
+                    Err(_) => assert_eq!((plane, after), (Plane::Foreground, After::Hang)),
+                }
+                let epoch = world.link.epoch(plane);
+                let settled = world.block_on(world.link.settle(plane, epoch, key("a")));
+                assert_eq!(settled, Ok(leasehold_core::link::Settled::Proven));
+                world.call_until_answered(plane, &inspect("a"));
+                assert_eq!(server.commandstats("evalsha") - executed, 2, "{plane:?} {after:?}");
+            }
+        }
+    });
+}
+
+#[test]
+fn fr9_a_connection_that_went_silent_is_noticed_and_made_anew() {
+    on_each(|binary| {
+        let server = Server::builder().binary(binary).start();
+        let proxy = Proxy::to(&server);
+        let world = World::new(&proxy.url());
+        world.call(Plane::Lifeline, inspect("a")).expect("a reply");
+        let before = world.link.epoch(Plane::Lifeline);
+        proxy.freeze(leasehold_test_support::Way::Both);
+        until("the lifeline is given up", || {
+            matches!(world.call(Plane::Lifeline, inspect("a")), Err(LinkError::NotSent(_)))
+        });
+        proxy.thaw(leasehold_test_support::Way::Both);
+        world.wait_for(&LinkEvent::PlaneReset(Plane::Lifeline));
+        assert_eq!(world.call_until_answered(Plane::Lifeline, &inspect("a")), nobody());
+        assert!(world.link.epoch(Plane::Lifeline) > before);
+    });
+}
+
+#[test]
+fn fr10_nothing_hangs_while_the_server_is_away_and_all_comes_back() {
+    on_each(|binary| {
+        let server = Server::builder().binary(binary).start();
+        let world = World::new(&server.url());
+        for plane in PLANES {
+            world.call(plane, inspect("a")).expect("a reply");
+        }
+        server.kill();
+        for plane in PLANES {
+            let end = Instant::now() + TIMEOUT;
+            while Instant::now() < end {
+                let began = Instant::now();
+                world.call(plane, inspect("a")).expect_err("nobody is there");
+                assert!(began.elapsed() < TIMEOUT, "{plane:?}");
+            }
+        }
+        server.restart();
+        world.wait_for_all(PLANES.map(LinkEvent::PlaneReset).to_vec());
+        for plane in PLANES {
+            assert_eq!(world.call_until_answered(plane, &inspect("a")), nobody());
+        }
+    });
+}
+
+#[test]
+fn fr12_an_unknown_script_goes_as_text_and_is_never_loaded() {
+    on_each(|binary| {
+        let server = Server::builder().binary(binary).start();
+        let proxy = Proxy::to(&server);
+        let world = World::new(&proxy.url());
+        for plane in PLANES {
+            server.command(&["SCRIPT", "FLUSH"]);
+            proxy.clear_requests();
+            assert_eq!(world.call(plane, inspect("a")), Ok(nobody()));
+            assert_eq!(world.call(plane, inspect("a")), Ok(nobody()));
+            let evals: Vec<_> = proxy.requests_with("EVAL").iter().map(|request| request.command()).collect();
+            assert_eq!(evals, ["EVALSHA", "EVAL", "EVALSHA"]);
+        }
+        assert_eq!(server.commandstats("script|load"), 0);
+    });
+}
+
+#[test]
+fn fr16_a_demoted_primary_is_left() {
+    on_each(|binary| {
+        let world_of_servers = Sentinel::start_with(binary);
+        let world = World::new(&world_of_servers.url());
+        for plane in PLANES {
+            assert_eq!(world.call(plane, inspect("a")), Ok(nobody()));
+        }
+        world_of_servers.failover();
+        for plane in PLANES {
+            world.call_until_answered(plane, &acquire("b"));
+        }
+        let new = world_of_servers.primary();
+        assert_eq!(new.command(&["EXISTS", "b"]).as_int(), Some(1));
+    });
+}
+
+#[test]
+fn fr16_a_replica_that_cannot_be_left_causes_no_storm() {
+    on_each(|binary| {
+        let server = Server::builder().binary(binary).start();
+        let proxy = Proxy::to(&server);
+        let world = World::new(&proxy.url());
+        server.command(&["REPLICAOF", "127.0.0.1", "1"]);
+        let accepted = proxy.accepted();
+        let end = Instant::now() + Duration::from_secs(2);
+        let mut refused = 0;
+        while Instant::now() < end {
+            match world.call(Plane::Lifeline, acquire("a")) {
+                Err(LinkError::Refused(error)) => {
+                    assert!(error.is_transient(), "{error}");
+                    refused += 1;
+                }
+                Err(LinkError::NotSent(_) | LinkError::Unknown(_)) => {}
+                Ok(reply) => panic!("a replica granted: {reply:?}"),
+            }
+        }
+        assert!(refused > 10, "{refused}");
+        let made = proxy.accepted() - accepted;
+        assert!((1..=6).contains(&made), "{made} connections in 2 s");
+    });
+}
+
+#[test]
+fn fr19_closing_ends_everything_once_and_for_all() {
+    on_each(|binary| {
+        let server = Server::builder().binary(binary).start();
+        let world = World::new(&server.url());
+        world.block_on(world.link.close());
+        world.block_on(world.link.close());
+        assert_eq!(world.block_on(world.link.event()), None);
+        for plane in PLANES {
+            let answer = world.call(plane, inspect("a"));
+            assert!(matches!(answer, Err(LinkError::NotSent(_))), "{answer:?}");
+        }
+        world.block_on(world.link.subscribe(key("c"))).expect_err("closed");
+        let settled =
+            world.block_on(world.link.settle(Plane::Foreground, world.link.epoch(Plane::Foreground), key("a")));
+        settled.expect_err("nobody can be asked");
+    });
+}
+
+#[test]
+fn fr20_what_was_called_during_an_outage_is_not_executed_later() {
+    on_each(|binary| {
+        let server = Server::builder().binary(binary).start();
+        let proxy = Proxy::to(&server);
+        let world = World::new(&proxy.url());
+        for plane in PLANES {
+            world.call(plane, inspect("a")).expect("a reply");
+        }
+        proxy.refuse(true);
+        proxy.cut();
+        for plane in PLANES {
+            until("the loss was noticed", || matches!(world.call(plane, inspect("a")), Err(LinkError::NotSent(_))));
+        }
+        let before = server.commandstats("evalsha");
+        for plane in PLANES {
+            for _ in 0..1_000 {
+                let answer = world.call(plane, inspect("a"));
+                assert!(matches!(answer, Err(LinkError::NotSent(_))), "{answer:?}");
+            }
+        }
+        proxy.refuse(false);
+        for plane in PLANES {
+            world.call_until_answered(plane, &inspect("a"));
+        }
+        assert_eq!(server.commandstats("evalsha") - before, 2);
+    });
+}
+
+/// An executor without tokio.
+fn block_on_bare<T>(work: impl Future<Output = T>) -> T {
+    struct Unpark(std::thread::Thread);
+    impl std::task::Wake for Unpark {
+        fn wake(self: std::sync::Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = std::sync::Arc::new(Unpark(std::thread::current())).into();
+    let mut work = std::pin::pin!(work);
+    loop {
+        if let std::task::Poll::Ready(done) = work.as_mut().poll(&mut std::task::Context::from_waker(&waker)) {
+            return done;
+        }
+        std::thread::park();
+    }
+}

@@ -1,0 +1,254 @@
+//! Calls, settling and notices on a cluster.
+
+use super::super::Publish;
+use super::*;
+use leasehold_core::link::Settled;
+use leasehold_test_support::{Cluster, Server, until};
+use std::pin::pin;
+use std::task::{Context, Waker};
+
+/// A lock on each of the three nodes.
+fn locks(cluster: &Cluster) -> [String; 3] {
+    [0, 1, 2].map(|at| lock_on(cluster, cluster.nodes().get(at).expect("three nodes")))
+}
+
+fn lock_on(cluster: &Cluster, node: &Server) -> String {
+    let mut names = (0..).map(|number| format!("lock:{number}"));
+    names.find(|name| cluster.node_of(name).port() == node.port()).expect("a name")
+}
+
+fn another<'a>(cluster: &'a Cluster, than: &str) -> &'a Server {
+    let owner = cluster.node_of(than).port();
+    cluster.nodes().iter().find(|node| node.port() != owner).expect("another node")
+}
+
+#[test]
+fn calls_go_to_the_node_of_their_slot_and_cost_two_connections_to_each() {
+    on_each(|binary| {
+        let cluster = Cluster::builder().binary(binary).start();
+        let before: Vec<_> = cluster.nodes().iter().map(|node| node.client_list().len()).collect();
+        let world = World::new(&cluster.url());
+        assert!(world.link.server().cluster && world.link.server().sharded_notices);
+        for lock in locks(&cluster) {
+            for plane in PLANES {
+                world.call(plane, acquire(&lock)).expect("a reply");
+            }
+        }
+        for (node, before) in cluster.nodes().iter().zip(&before) {
+            assert_eq!(node.client_list().len() - before, 2);
+        }
+        let channel = lock_on(&cluster, cluster.nodes().first().expect("a node"));
+        world.block_on(world.link.subscribe(key(&channel))).expect("a subscription");
+        let after: Vec<_> = cluster.nodes().iter().map(|node| node.client_list().len()).collect();
+        let more: Vec<_> = after.iter().zip(&before).map(|(after, before)| after - before).collect();
+        assert_eq!(more, [3, 2, 2]);
+    });
+}
+
+#[test]
+fn fr4_a_moved_slot_is_followed() {
+    on_each(|binary| {
+        let cluster = Cluster::builder().binary(binary).start();
+        let world = World::new(&cluster.url());
+        for plane in PLANES {
+            let lock = lock_on(&cluster, cluster.nodes().first().expect("a node"));
+            world.call(plane, acquire(&lock)).expect("a reply");
+            let to = another(&cluster, &lock);
+            cluster.migrate_slot(cluster.slot_of(&lock), to);
+            let held = world.call(plane, inspect(&lock)).expect("a reply, by way of MOVED");
+            assert!(is_granted(&held), "{held:?}");
+            assert_eq!(world.call(plane, release(&lock)), Ok(Reply::Int(1)));
+        }
+    });
+}
+
+#[test]
+fn fr4_a_slot_on_its_way_is_asked_for() {
+    on_each(|binary| {
+        let cluster = Cluster::builder().binary(binary).start();
+        let world = World::new(&cluster.url());
+        for plane in PLANES {
+            let lock = lock_on(&cluster, cluster.nodes().first().expect("a node"));
+            let to = another(&cluster, &lock);
+            cluster.begin_migration(cluster.slot_of(&lock), to);
+            let granted = world.call(plane, acquire(&lock)).expect("a reply, by way of ASK");
+            assert!(is_granted(&granted), "{granted:?}");
+            let settled = world.block_on(world.link.settle(plane, world.link.epoch(plane), key(&lock)));
+            assert_eq!(settled, Ok(Settled::Proven));
+            cluster.move_keys(cluster.slot_of(&lock), to);
+            cluster.finish_migration(cluster.slot_of(&lock), to);
+            assert!(is_granted(&world.call_until_answered(plane, &inspect(&lock))));
+        }
+    });
+}
+
+#[test]
+fn fr11_a_frozen_node_does_not_stall_the_others() {
+    on_each(|binary| {
+        let cluster = Cluster::builder().binary(binary).arg("cluster-node-timeout", "15000").start();
+        let world = World::new(&cluster.url());
+        let [frozen, healthy, other] = locks(&cluster);
+        for plane in PLANES {
+            world.call(plane, acquire(&frozen)).expect("a reply");
+        }
+        cluster.node_of(&frozen).stop();
+        let end = Instant::now() + TIMEOUT * 6;
+        let mut slowest = Duration::ZERO;
+        let mut ended = 0;
+        while Instant::now() < end {
+            {
+                let mut call = pin!(world.link.call(Plane::Lifeline, inspect(&frozen)));
+                ended += u32::from(call.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready());
+            }
+            for plane in PLANES {
+                for lock in [&healthy, &other] {
+                    let began = Instant::now();
+                    assert_eq!(world.call(plane, inspect(lock)), Ok(nobody()));
+                    slowest = slowest.max(began.elapsed());
+                }
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        cluster.nodes().iter().for_each(Server::resume);
+        assert!(ended > 0, "the frozen node was never noticed");
+        assert!(slowest < TIMEOUT / 2, "{slowest:?}");
+        for plane in PLANES {
+            world.call_until_answered(plane, &inspect(&frozen));
+        }
+    });
+}
+
+#[test]
+fn fr11_a_dead_node_does_not_stall_the_others() {
+    on_each(|binary| {
+        let cluster = Cluster::builder().binary(binary).arg("cluster-require-full-coverage", "no").start();
+        let world = World::new(&cluster.url());
+        let [dead, healthy, other] = locks(&cluster);
+        world.call(Plane::Lifeline, acquire(&dead)).expect("a reply");
+        cluster.node_of(&dead).kill();
+        let end = Instant::now() + TIMEOUT * 6;
+        while Instant::now() < end {
+            for plane in PLANES {
+                world.call(plane, inspect(&dead)).expect_err("it is dead");
+                for lock in [&healthy, &other] {
+                    let began = Instant::now();
+                    assert_eq!(world.call(plane, inspect(lock)), Ok(nobody()));
+                    assert!(began.elapsed() < TIMEOUT / 2, "{:?}", began.elapsed());
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn a_failover_is_followed() {
+    on_each(|binary| {
+        let cluster = Cluster::builder().binary(binary).replicas().start();
+        let world = World::new(&cluster.url());
+        let [lock, ..] = locks(&cluster);
+        for plane in PLANES {
+            world.call(plane, acquire(&lock)).expect("a reply");
+        }
+        let primary = cluster.node_of(&lock);
+        cluster.replica_of(primary).expect("a replica");
+        primary.kill();
+        for plane in PLANES {
+            world.call_until_answered(plane, &inspect(&lock));
+            let settled = || world.block_on(world.link.settle(plane, world.link.epoch(plane), key(&lock)));
+            // The dead node cannot be asked, and nothing is claimed of it.
+            assert!(!matches!(settled(), Ok(Settled::Proven)));
+        }
+    });
+}
+
+#[test]
+fn a_call_at_an_earlier_owner_is_settled_there() {
+    on_each(|binary| {
+        let cluster = Cluster::builder().binary(binary).start();
+        let world = World::new(&cluster.url());
+        for plane in PLANES {
+            let lock = lock_on(&cluster, cluster.nodes().first().expect("a node"));
+            let slot = cluster.slot_of(&lock);
+            world.call(plane, inspect(&lock)).expect("a reply");
+            let old = cluster.node_of(&lock);
+            cluster.migrate_slot(slot, another(&cluster, &lock));
+            // The link learns of it by another call.
+            world.call(plane, inspect(&lock)).expect("a reply, by way of MOVED");
+            let pings = old.commandstats("ping");
+            let settled = world.block_on(world.link.settle(plane, world.link.epoch(plane), key(&lock)));
+            assert_eq!(settled, Ok(Settled::Proven));
+            assert!(old.commandstats("ping") > pings, "the old owner was asked as well");
+        }
+    });
+}
+
+#[test]
+fn fr7_many_sharded_subscriptions_at_once_are_each_confirmed() {
+    on_each(|binary| {
+        let cluster = Cluster::builder().binary(binary).start();
+        let world = World::new(&cluster.url());
+        let channels: Vec<_> = (0..60).map(|number| format!("c:{number}")).collect();
+        world.block_on(async {
+            let all = channels.iter().map(|channel| world.link.subscribe(key(channel)));
+            for one in futures_util::future::join_all(all).await {
+                one.expect("a subscription");
+            }
+        });
+        for channel in &channels {
+            let heard = cluster.node_of(channel).command(&["SPUBLISH", channel, "0"]).as_int();
+            assert_eq!(heard, Some(1), "{channel}");
+            assert_eq!(world.block_on(world.link.event()), Some(LinkEvent::Notice { channel: key(channel) }));
+        }
+        for channel in &channels {
+            world.block_on(world.link.unsubscribe(key(channel))).expect("the end of it");
+            let heard = cluster.node_of(channel).command(&["SPUBLISH", channel, "0"]).as_int();
+            assert_eq!(heard, Some(0), "{channel}");
+        }
+    });
+}
+
+#[test]
+fn fr8_a_sharded_subscription_that_a_migration_dropped_is_noticed() {
+    on_each(|binary| {
+        let cluster = Cluster::builder().binary(binary).start();
+        let world = World::new(&cluster.url());
+        let channel = lock_on(&cluster, cluster.nodes().first().expect("a node"));
+        world.block_on(world.link.subscribe(key(&channel))).expect("a subscription");
+        cluster.migrate_slot(cluster.slot_of(&channel), another(&cluster, &channel));
+        // Nobody calls anything.
+        world.wait_for(&LinkEvent::NoticesReset);
+        world.block_on(world.link.subscribe(key(&channel))).expect("a subscription");
+        let heard = cluster.node_of(&channel).command(&["SPUBLISH", &channel, "0"]).as_int();
+        assert_eq!(heard, Some(1));
+    });
+}
+
+#[test]
+fn fr1_classic_notices_on_a_cluster_are_confirmed_where_they_are_subscribed() {
+    on_each(|binary| {
+        let cluster = Cluster::builder().binary(binary).arg("cluster-require-full-coverage", "no").start();
+        let before: Vec<_> = cluster.nodes().iter().map(|node| node.client_list().len()).collect();
+        let settings = Settings { publish: Publish::Classic, ..settings() };
+        let world = World::with(&cluster.url(), settings);
+        let anchor = || {
+            cluster.nodes().iter().filter(|node| node.is_up()).find(|node| {
+                node.client_list().iter().any(|client| client.get("sub").is_some_and(|count| count != "0"))
+            })
+        };
+        for number in 0..100 {
+            let channel = format!("c:{number}");
+            world.block_on(world.link.subscribe(key(&channel))).expect("a subscription");
+            let heard = anchor().expect("a node with subscriptions").command(&["PUBLISH", &channel, "0"]).as_int();
+            assert_eq!(heard, Some(1), "{channel}");
+        }
+        let after: Vec<_> = cluster.nodes().iter().map(|node| node.client_list().len()).collect();
+        let more: usize = after.iter().zip(&before).map(|(after, before)| after - before).sum();
+        assert_eq!(more, 3 + 3 + 1);
+        // Another node takes over when this one dies, though nobody asks.
+        anchor().expect("a node with subscriptions").kill();
+        world.wait_for(&LinkEvent::NoticesReset);
+        until("a subscription", || world.block_on(world.link.subscribe(key("again"))).is_ok());
+        let heard = anchor().expect("a node with subscriptions").command(&["PUBLISH", "again", "0"]).as_int();
+        assert_eq!(heard, Some(1));
+    });
+}

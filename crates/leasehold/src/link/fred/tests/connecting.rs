@@ -1,0 +1,227 @@
+//! Connecting, and why it may fail.
+
+use super::super::Certificates;
+use super::*;
+use leasehold_test_support::{Ca, Cluster, Server};
+use std::io::{Read, Write};
+use std::net::TcpListener;
+
+fn runtime() -> Runtime {
+    Builder::new_current_thread().enable_all().build().expect("a runtime")
+}
+
+fn failure(target: Target) -> ConnectError {
+    let settings = Settings { connect_deadline: Duration::from_millis(700), ..settings() };
+    let connector = Connector::new(target, settings);
+    let began = Instant::now();
+    let outcome = runtime().block_on(Lifeline::connect(&connector));
+    assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
+    outcome.err().expect("no link")
+}
+
+fn failure_at(url: &str) -> ConnectError {
+    failure(Target::parse(url).expect("a target"))
+}
+
+fn works(target: Target) -> World {
+    let home = Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
+    let world = World::try_new(target, settings(), home).expect("a link");
+    for plane in PLANES {
+        assert_eq!(world.call(plane, inspect("a")), Ok(nobody()));
+    }
+    world
+}
+
+#[test]
+fn credentials_are_told_apart() {
+    on_each(|binary| {
+        let server =
+            Server::builder().binary(binary).password("top").user("poor on >secret ~* &* -@all +hello").start();
+        let addr = server.addr();
+        let error = failure_at(&format!("redis://{addr}"));
+        assert!(matches!(error, ConnectError::PasswordRequired { .. }), "{error:?}");
+        for url in [format!("redis://:wrong@{addr}"), format!("redis://nobody:wrong@{addr}")] {
+            let error = failure_at(&url);
+            assert!(matches!(error, ConnectError::WrongPassword { .. }), "{error:?}");
+            assert!(!error.to_string().contains(":wrong"), "{error}");
+        }
+        let world = works(Target::parse(&format!("redis://:top@{addr}/3")).expect("a target"));
+        assert!(!format!("{:?}", world.link).contains("top@"));
+        let lock = world.call(Plane::Foreground, acquire("in-3"));
+        assert!(is_granted(&lock.expect("a reply")));
+        server.command(&["SELECT", "3"]);
+        assert_eq!(server.command(&["EXISTS", "in-3"]).as_int(), Some(1));
+    });
+}
+
+#[test]
+fn a_user_with_few_permissions_can_still_call() {
+    on_each(|binary| {
+        let rule = "app on >secret ~* &* -@all +hello +evalsha +eval +hgetall +pttl +subscribe +ping";
+        let server = Server::builder().binary(binary).user(rule).start();
+        let world = works(Target::parse(&format!("redis://app:secret@{}", server.addr())).expect("a target"));
+        assert_eq!(world.link.server().eviction_policy, None);
+        assert_eq!(world.link.server().version, "");
+    });
+}
+
+#[test]
+fn what_does_not_answer_is_told_apart() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let addr = listener.local_addr().expect("an address");
+    // Nobody accepts: the kernel does, and nothing more comes.
+    let error = failure_at(&format!("redis://{addr}"));
+    assert!(matches!(error, ConnectError::Unreachable { .. }), "{error:?}");
+    drop(listener);
+    let error = failure_at(&format!("redis://{addr}"));
+    assert!(matches!(error, ConnectError::Unreachable { .. }), "{error:?}");
+    let error = failure_at("redis://no-such-host.invalid:6379");
+    assert!(matches!(error, ConnectError::Dns { .. }), "{error:?}");
+    let error = failure_at("redis+unix:///no/such/socket");
+    assert!(matches!(error, ConnectError::Unreachable { .. }), "{error:?}");
+}
+
+/// A server that answers everything with one line.
+fn fake(line: &'static str) -> std::net::SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let addr = listener.local_addr().expect("an address");
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else { return };
+            let mut buffer = [0; 512];
+            while stream.read(&mut buffer).is_ok_and(|read| read > 0) && stream.write_all(line.as_bytes()).is_ok() {}
+        }
+    });
+    addr
+}
+
+#[test]
+fn answers_that_make_no_sense_are_told_apart() {
+    let error = failure_at(&format!("redis://{}", fake("-LOADING Redis is loading the dataset in memory\r\n")));
+    assert!(matches!(error, ConnectError::Loading { .. }), "{error:?}");
+    let error = failure_at(&format!("redis://{}", fake("HTTP/1.1 400 Bad Request\r\n\r\n")));
+    assert!(matches!(error, ConnectError::Protocol { .. }), "{error:?}");
+    let error = failure_at(&format!("redis://{}", fake("-ERR unknown command 'HELLO'\r\n")));
+    assert!(matches!(error, ConnectError::Protocol { .. }), "{error:?}");
+}
+
+#[test]
+fn a_cluster_and_one_server_are_not_mixed_up() {
+    on_each(|binary| {
+        let server = Server::builder().binary(binary).start();
+        let error = failure_at(&server.url().replace("redis://", "redis-cluster://"));
+        assert!(matches!(error, ConnectError::NotACluster { .. }), "{error:?}");
+        let cluster = Cluster::builder().binary(binary).start();
+        let error = failure_at(&format!("redis://{}", cluster.nodes().first().expect("a node").addr()));
+        assert!(matches!(error, ConnectError::IsACluster { .. }), "{error:?}");
+    });
+}
+
+#[test]
+fn a_unix_socket_works() {
+    on_each(|binary| {
+        let server = Server::builder().binary(binary).unix_socket().start();
+        let path = server.unix_socket().expect("a socket").display().to_string();
+        works(Target::parse(&format!("redis+unix://{path}")).expect("a target"));
+    });
+}
+
+#[test]
+fn tls_trusts_whom_it_is_told_to_trust() {
+    let server = Server::builder().tls().start();
+    let addr = server.tls_addr().expect("an address for TLS");
+    let secure = Target::parse(&format!("rediss://{addr}")).expect("a target");
+    let trusting = |ca: String| {
+        let certificates = Certificates { ca: Some(ca.into_bytes()), client: None };
+        secure.clone().with_certificates(&certificates).expect("certificates")
+    };
+    works(trusting(server.ca_pem()));
+    let error = failure(trusting(Ca::new().pem()));
+    assert!(matches!(error, ConnectError::Tls { .. }), "{error:?}");
+    // TLS to a server without, and the reverse.
+    let plain = Server::start();
+    let certificates = Certificates { ca: Some(server.ca_pem().into_bytes()), client: None };
+    let target = Target::parse(&format!("rediss://{}", plain.addr())).expect("a target");
+    let error = failure(target.with_certificates(&certificates).expect("certificates"));
+    // A server that does not speak TLS takes the greeting for the beginning of a command, and waits for the rest.
+    assert!(error.to_string().contains("perhaps it does not speak TLS"), "{error:?}");
+    let error = failure_at(&format!("redis://{addr}"));
+    assert!(matches!(error, ConnectError::Protocol { .. } | ConnectError::Unreachable { .. }), "{error:?}");
+}
+
+#[test]
+fn a_client_certificate_is_shown() {
+    let server = Server::builder().tls().arg("tls-auth-clients", "yes").start();
+    let addr = server.tls_addr().expect("an address for TLS");
+    let secure = Target::parse(&format!("rediss://{addr}")).expect("a target");
+    let issued = server.ca().issue(&["client"]);
+    let ca = Some(server.ca_pem().into_bytes());
+    let client = Some((issued.cert_pem.into_bytes(), issued.key_pem.into_bytes()));
+    works(secure.clone().with_certificates(&Certificates { ca: ca.clone(), client }).expect("certificates"));
+    let error = failure(secure.with_certificates(&Certificates { ca, client: None }).expect("certificates"));
+    assert!(matches!(error, ConnectError::Tls { .. } | ConnectError::Protocol { .. }), "{error:?}");
+}
+
+#[test]
+fn a_configuration_of_fred_is_taken() {
+    on_each(|binary| {
+        let server = Server::builder().binary(binary).password("top").start();
+        let config = fred::types::config::Config {
+            server: fred::types::config::ServerConfig::new_centralized("127.0.0.1", server.port()),
+            password: Some("top".to_owned()),
+            ..Default::default()
+        };
+        // It speaks RESP2, in which a subscribed connection answers a PING differently.
+        let world = works(Target::from_config(config).expect("a target"));
+        world.block_on(world.link.subscribe(key("c"))).expect("a subscription");
+        assert_eq!(server.command(&["PUBLISH", "c", "0"]).as_int(), Some(1));
+        assert_eq!(world.block_on(world.link.event()), Some(LinkEvent::Notice { channel: key("c") }));
+    });
+}
+
+#[test]
+fn malformed_urls_are_refused_without_their_password() {
+    let urls = [
+        "stock:1001",
+        "http://:hunter2@host",
+        "redis://:hunter2@",
+        "redis://:hunter2@host:99999",
+        "redis://:hunter2@host:6379/x",
+        "redis://:hunter2@host:6379/1/2",
+        "redis://:hunter2@host:0",
+        "redis://:hun/ter2@host:6379",
+        "redis://hunter2@host",
+        "redis-nonsense://:hunter2@host",
+        "redis-sentinel://:hunter2@host",
+        "redis-cluster://:hunter2@host?node=other",
+        "rediss+unix:///tmp/x",
+        "redis+unix:///tmp/x?hunter2",
+    ];
+    for url in urls {
+        let error = Target::parse(url).expect_err(url);
+        for text in [error.to_string(), format!("{error:?}")] {
+            assert!(!text.contains("hunter2") && !text.contains("ter2"), "{url}: {text}");
+        }
+        assert!(matches!(error, ConnectError::Address(_)), "{url}: {error:?}");
+    }
+}
+
+#[test]
+fn urls_of_every_kind_are_read() {
+    let shown = [
+        ("redis://user:hunter2@host", "host:6379"),
+        ("valkeys://:hunter2@host:1/7", "host:1"),
+        ("redis://:hunter2@[::1]:7000", "::1:7000"),
+        ("redis+unix:///run/redis.sock?db=2", "/run/redis.sock"),
+        ("rediss-cluster://:hunter2@a:1?node=b:2&node=c:3", "the cluster at a:1, b:2, c:3"),
+        (
+            "redis-sentinel://:hunter2@a:1?sentinelServiceName=main&sentinelPassword=hunter2",
+            "main, by the Sentinels at a:1",
+        ),
+    ];
+    for (url, label) in shown {
+        let target = Target::parse(url).expect(url);
+        assert_eq!(target.to_string(), label);
+        assert!(!format!("{target:?}").contains("hunter2"), "{target:?}");
+    }
+}

@@ -1,0 +1,197 @@
+//! The link against real servers and a proxy that breaks what lies between. A test is named after the hazard of fred, or the
+//! rule of settling, that it holds off. Each runs on every server program that there is.
+
+mod calls;
+mod cluster;
+mod connecting;
+mod notices;
+mod settling;
+
+use super::{ConnectError, Connector, Foreground, FredLink, Lifeline, Settings, Target};
+use bytes::Bytes;
+use leasehold_core::call::Call;
+use leasehold_core::link::{Link, LinkError, LinkEvent, Plane};
+use leasehold_core::reply::Reply;
+use leasehold_core::script::{ACQUIRE, INSPECT, RELEASE};
+use leasehold_test_support::{Binary, Version, binaries};
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use tokio::runtime::{Builder, Runtime};
+
+const PLANES: [Plane; 2] = [Plane::Foreground, Plane::Lifeline];
+
+/// The command timeout of all tests: short enough to wait for, long enough for a busy machine.
+const TIMEOUT: Duration = Duration::from_millis(500);
+
+/// Runs a test on every server that is new enough for sharded notices.
+fn on_each(test: impl Fn(&Binary)) {
+    let floor = Version { major: 7, minor: 0, patch: 0 };
+    let mut ran = 0;
+    for binary in binaries().iter().filter(|binary| binary.version >= floor) {
+        eprintln!("on {binary}");
+        test(binary);
+        ran += 1;
+    }
+    assert!(ran > 0, "no server program; run `cargo xtask servers`");
+}
+
+fn settings() -> Settings {
+    Settings {
+        command_timeout: TIMEOUT,
+        connect_deadline: Duration::from_secs(5),
+        audit_interval: Duration::from_millis(300),
+        ..Settings::default()
+    }
+}
+
+/// A link with its two runtimes, and a third one on which the test itself runs.
+struct World {
+    link: FredLink,
+    home: Option<Runtime>,
+    test: Runtime,
+    _lifeline: LifelineThread,
+}
+
+impl World {
+    fn new(url: &str) -> Self {
+        Self::with(url, settings())
+    }
+
+    fn with(url: &str, settings: Settings) -> Self {
+        let home = Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
+        Self::on(url, settings, home)
+    }
+
+    fn on(url: &str, settings: Settings, home: Runtime) -> Self {
+        let target = Target::parse(url).expect("a target");
+        Self::try_new(target, settings, home).expect("a link")
+    }
+
+    fn try_new(target: Target, settings: Settings, home: Runtime) -> Result<Self, ConnectError> {
+        let connector = Connector::new(target, settings);
+        let foreground = home.block_on(Foreground::connect(&connector))?;
+        let (lifeline, info, thread) = LifelineThread::start(connector)?;
+        let link = FredLink::new(Some(foreground), lifeline, info);
+        let test = Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
+        Ok(Self { link, home: Some(home), test, _lifeline: thread })
+    }
+
+    fn block_on<T>(&self, work: impl Future<Output = T>) -> T {
+        self.test.block_on(work)
+    }
+
+    fn call(&self, plane: Plane, call: Call) -> Result<Reply, LinkError> {
+        self.block_on(self.link.call(plane, call))
+    }
+
+    /// Calls until there is a reply, for up to 20 s.
+    fn call_until_answered(&self, plane: Plane, call: &Call) -> Reply {
+        let end = Instant::now() + Duration::from_secs(20);
+        loop {
+            match self.call(plane, call.clone()) {
+                Ok(reply) => return reply,
+                Err(error) => assert!(Instant::now() < end, "no reply in 20 s: {error}"),
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Waits up to 20 s for an event, and drops others.
+    fn wait_for(&self, wanted: &LinkEvent) {
+        self.wait_for_all(vec![wanted.clone()]);
+    }
+
+    /// Waits up to 20 s for several events, in any order.
+    fn wait_for_all(&self, mut wanted: Vec<LinkEvent>) {
+        self.block_on(async {
+            let wait = async {
+                while !wanted.is_empty() {
+                    let event = self.link.event().await.expect("an open link");
+                    wanted.retain(|wanted| *wanted != event);
+                }
+            };
+            tokio::time::timeout(Duration::from_secs(20), wait).await.expect("the events within 20 s");
+        });
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.block_on(self.link.close());
+        if let Some(home) = self.home.take() {
+            home.shutdown_background();
+        }
+    }
+}
+
+/// A thread with the lifeline's runtime.
+struct LifelineThread {
+    stop: Option<tokio::sync::oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+type Made = Result<(Lifeline, leasehold_core::link::ServerInfo), ConnectError>;
+
+impl LifelineThread {
+    fn start(connector: Connector) -> Result<(Lifeline, leasehold_core::link::ServerInfo, Self), ConnectError> {
+        let (made, making) = mpsc::channel::<Made>();
+        let (stop, stopped) = tokio::sync::oneshot::channel();
+        let thread = std::thread::spawn(move || {
+            let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
+            runtime.block_on(async move {
+                made.send(Lifeline::connect(&connector).await).unwrap_or_else(|_| unreachable!("the test waits"));
+                drop(connector);
+                let _ = stopped.await;
+            });
+        });
+        let (lifeline, info) = making.recv().expect("an outcome")?;
+        Ok((lifeline, info, Self { stop: Some(stop), thread: Some(thread) }))
+    }
+}
+
+impl Drop for LifelineThread {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            thread.join().expect("the lifeline did not panic");
+        }
+    }
+}
+
+fn acquire(lock: &str) -> Call {
+    let args = ["hold:1", "1", "60000", "-1"].map(Bytes::from_static_str).to_vec();
+    Call::new(&ACQUIRE, vec![Bytes::copy_from_slice(lock.as_bytes())], args)
+}
+
+fn release(lock: &str) -> Call {
+    let keys = vec![Bytes::copy_from_slice(lock.as_bytes()), Bytes::from(format!("c:{{{lock}}}"))];
+    Call::new(&RELEASE, keys, ["hold:1", "0", "PUBLISH"].map(Bytes::from_static_str).to_vec())
+}
+
+fn inspect(lock: &str) -> Call {
+    Call::new(&INSPECT, vec![Bytes::copy_from_slice(lock.as_bytes())], Vec::new())
+}
+
+/// What `INSPECT` answers when nobody holds the lock.
+fn nobody() -> Reply {
+    Reply::Array(vec![Reply::Int(0)])
+}
+
+fn is_granted(reply: &Reply) -> bool {
+    matches!(reply, Reply::Array(parts) if parts.first() == Some(&Reply::Int(1)))
+}
+
+fn key(lock: &str) -> Bytes {
+    Bytes::copy_from_slice(lock.as_bytes())
+}
+
+trait FromStaticStr {
+    fn from_static_str(text: &'static str) -> Self;
+}
+
+impl FromStaticStr for Bytes {
+    fn from_static_str(text: &'static str) -> Self {
+        Self::from_static(text.as_bytes())
+    }
+}

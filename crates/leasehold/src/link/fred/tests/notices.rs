@@ -1,0 +1,165 @@
+//! Subscriptions and notices on one server.
+
+use super::*;
+use leasehold_test_support::{Proxy, Server};
+
+fn subscribe(world: &World, channel: &str) -> Result<(), LinkError> {
+    world.block_on(world.link.subscribe(key(channel)))
+}
+
+fn receivers(server: &Server, channel: &str) -> Option<i64> {
+    server.command(&["PUBLISH", channel, "0"]).as_int()
+}
+
+#[test]
+fn fr1_a_subscription_is_confirmed_by_the_server() {
+    on_each(|binary| {
+        let server = Server::builder().binary(binary).start();
+        let world = World::new(&server.url());
+        for number in 0..500 {
+            let channel = format!("c:{number}");
+            subscribe(&world, &channel).expect("a subscription");
+            assert_eq!(receivers(&server, &channel), Some(1), "{channel}");
+            let event = world.block_on(world.link.event());
+            assert_eq!(event, Some(LinkEvent::Notice { channel: key(&channel) }));
+        }
+        world.block_on(world.link.unsubscribe(key("c:7"))).expect("the end of it");
+        assert_eq!(receivers(&server, "c:7"), Some(0));
+        subscribe(&world, "c:8").expect("a second one does no harm");
+        assert_eq!(receivers(&server, "c:8"), Some(1));
+    });
+}
+
+#[test]
+fn fr1_a_paused_server_confirms_nothing() {
+    on_each(|binary| {
+        let server = Server::builder().binary(binary).start();
+        let world = World::new(&server.url());
+        server.stop();
+        let began = Instant::now();
+        let answer = subscribe(&world, "c");
+        let took = began.elapsed();
+        server.resume();
+        assert!(matches!(answer, Err(LinkError::Unknown(_))), "{answer:?}");
+        assert!(took < TIMEOUT * 2, "{took:?}");
+    });
+}
+
+#[test]
+fn fr1_a_burst_of_subscriptions_is_confirmed_one_by_one() {
+    on_each(|binary| {
+        let server = Server::builder().binary(binary).start();
+        let world = World::new(&server.url());
+        world.block_on(async {
+            let all = (0..200).map(|number| world.link.subscribe(key(&format!("c:{number}"))));
+            for one in futures_util::future::join_all(all).await {
+                one.expect("a subscription");
+            }
+        });
+        for number in 0..200 {
+            assert_eq!(receivers(&server, &format!("c:{number}")), Some(1));
+        }
+    });
+}
+
+#[test]
+fn fr5_a_flood_of_messages_is_a_lag_and_not_the_end() {
+    on_each(|binary| {
+        let server = Server::builder().binary(binary).start();
+        let world = World::new(&server.url());
+        subscribe(&world, "c").expect("a subscription");
+        let flood = "for i = 1, 40000 do redis.call('PUBLISH', 'c', '0') end";
+        server.command(&["EVAL", flood, "0"]);
+        world.wait_for(&LinkEvent::NoticesLagged);
+        let after = "after";
+        subscribe(&world, after).expect("a subscription");
+        assert_eq!(receivers(&server, after), Some(1));
+        world.wait_for(&LinkEvent::Notice { channel: key(after) });
+    });
+}
+
+#[test]
+fn fr6_after_a_lost_notice_connection_there_is_one_reset_and_nothing_is_subscribed() {
+    on_each(|binary| {
+        let server = Server::builder().binary(binary).start();
+        let world = World::new(&server.url());
+        for number in 0..20 {
+            subscribe(&world, &format!("c:{number}")).expect("a subscription");
+        }
+        server.command(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+        world.wait_for(&LinkEvent::NoticesReset);
+        assert_eq!(receivers(&server, "c:3"), Some(0));
+        for number in 0..20 {
+            subscribe(&world, &format!("c:{number}")).expect("a subscription");
+        }
+        for number in 0..20 {
+            assert_eq!(receivers(&server, &format!("c:{number}")), Some(1));
+        }
+    });
+}
+
+#[test]
+fn fr6_a_refused_subscription_is_told_and_shifts_no_reply() {
+    on_each(|binary| {
+        let rule = "app on >secret ~* &good* +@all";
+        let server = Server::builder().binary(binary).user(rule).start();
+        let world = World::new(&format!("redis://app:secret@{}", server.addr()));
+        let answer = subscribe(&world, "bad");
+        assert!(matches!(&answer, Err(LinkError::Refused(error)) if error.code() == "NOPERM"), "{answer:?}");
+        world.wait_for(&LinkEvent::NoticesReset);
+        for number in 0..50 {
+            let channel = format!("good:{number}");
+            subscribe(&world, &channel).expect("a subscription");
+            assert_eq!(receivers(&server, &channel), Some(1));
+        }
+    });
+}
+
+#[test]
+fn fr9_a_silent_notice_connection_is_noticed() {
+    on_each(|binary| {
+        let server = Server::builder().binary(binary).start();
+        let proxy = Proxy::to(&server);
+        let world = World::new(&proxy.url());
+        subscribe(&world, "c").expect("a subscription");
+        proxy.freeze(leasehold_test_support::Way::Both);
+        // Nobody asks for anything; the connection is found out all the same.
+        let accepted = proxy.accepted();
+        leasehold_test_support::until("new connections are tried", || proxy.accepted() >= accepted + 2);
+        proxy.thaw(leasehold_test_support::Way::Both);
+        world.wait_for(&LinkEvent::NoticesReset);
+        subscribe(&world, "d").expect("a subscription");
+        assert_eq!(receivers(&server, "d"), Some(1));
+    });
+}
+
+#[test]
+fn fr13_a_dropped_subscription_may_be_asked_for_again() {
+    on_each(|binary| {
+        let server = Server::builder().binary(binary).start();
+        let world = World::new(&server.url());
+        for number in 0..50 {
+            let channel = format!("c:{number}");
+            let mut begun = Box::pin(world.link.subscribe(key(&channel)));
+            let waker = std::task::Waker::noop();
+            assert!(begun.as_mut().poll(&mut std::task::Context::from_waker(waker)).is_pending());
+            drop(begun);
+            subscribe(&world, &channel).expect("a subscription");
+            assert_eq!(receivers(&server, &channel), Some(1));
+        }
+    });
+}
+
+#[test]
+fn sharded_notices_work_on_one_server_where_they_are_asked_for() {
+    on_each(|binary| {
+        let server = Server::builder().binary(binary).start();
+        let settings = Settings { publish: super::super::Publish::Sharded, ..settings() };
+        let world = World::with(&server.url(), settings);
+        subscribe(&world, "c").expect("a subscription");
+        assert_eq!(server.command(&["SPUBLISH", "c", "0"]).as_int(), Some(1));
+        assert_eq!(world.block_on(world.link.event()), Some(LinkEvent::Notice { channel: key("c") }));
+        world.block_on(world.link.unsubscribe(key("c"))).expect("the end of it");
+        assert_eq!(server.command(&["SPUBLISH", "c", "0"]).as_int(), Some(0));
+    });
+}

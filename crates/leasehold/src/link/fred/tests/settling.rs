@@ -1,0 +1,256 @@
+//! The rules of settling. The lifeline and the foreground go through one proxy, which holds back one connection only.
+
+use super::*;
+use leasehold_core::link::Settled;
+use leasehold_test_support::{Proxy, Server, Way, until};
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+/// Polls once, so that the call is begun.
+fn begin<T>(call: std::pin::Pin<&mut impl Future<Output = T>>) {
+    assert!(call.poll(&mut Context::from_waker(Waker::noop())).is_pending());
+}
+
+fn settle(world: &World, plane: Plane) -> Result<Settled, LinkError> {
+    world.block_on(world.link.settle(plane, world.link.epoch(plane), key("a")))
+}
+
+#[test]
+fn settling_an_idle_link_costs_one_round_trip_and_keeps_the_connection() {
+    on_each(|binary| {
+        let server = Server::builder().binary(binary).start();
+        let world = World::new(&server.url());
+        for plane in PLANES {
+            let epoch = world.link.epoch(plane);
+            assert_eq!(settle(&world, plane), Ok(Settled::Proven));
+            assert_eq!(world.link.epoch(plane), epoch);
+        }
+        assert_eq!(server.commandstats("client|kill"), 0);
+    });
+}
+
+#[test]
+fn a_delayed_call_is_applied_before_it_counts_as_settled() {
+    on_each(|binary| {
+        let server = Server::builder().binary(binary).start();
+        let proxy = Proxy::to(&server);
+        let world = World::new(&proxy.url());
+        world.call(Plane::Foreground, acquire("warm")).expect("a reply");
+        proxy.delay(Way::ToServer, Duration::from_millis(20));
+        for _ in 0..20 {
+            {
+                let mut call = pin!(world.link.call(Plane::Foreground, acquire("a")));
+                begin(call.as_mut());
+            }
+            assert_eq!(settle(&world, Plane::Foreground), Ok(Settled::Proven));
+            assert_eq!(server.command(&["EXISTS", "a"]).as_int(), Some(1), "it came later than it was settled");
+            server.command(&["DEL", "a"]);
+        }
+    });
+}
+
+#[test]
+fn a_call_that_is_held_up_is_dead_once_it_is_settled() {
+    on_each(|binary| {
+        let server = Server::builder().binary(binary).start();
+        let proxy = Proxy::to(&server);
+        let world = World::new(&proxy.url());
+        for plane in PLANES {
+            world.call_until_answered(plane, &acquire("warm"));
+            let trap = proxy.hold_request("hold:1");
+            {
+                let mut call = pin!(world.link.call(plane, acquire("a")));
+                begin(call.as_mut());
+                trap.wait();
+            }
+            assert_eq!(settle(&world, plane), Ok(Settled::Proven));
+            assert_eq!(proxy.deliver_held(), [None], "the server read it: {plane:?}");
+            assert_eq!(server.command(&["EXISTS", "a"]).as_int(), Some(0));
+        }
+    });
+}
+
+#[test]
+fn a_call_that_is_held_up_ends_when_it_is_settled() {
+    on_each(|binary| {
+        let server = Server::builder().binary(binary).start();
+        let proxy = Proxy::to(&server);
+        let world = World::new(&proxy.url());
+        let trap = proxy.hold_request("EVALSHA");
+        let mut call = pin!(world.link.call(Plane::Foreground, acquire("a")));
+        begin(call.as_mut());
+        trap.wait();
+        assert_eq!(settle(&world, Plane::Foreground), Ok(Settled::Proven));
+        let answer = world.block_on(call);
+        assert!(matches!(answer, Err(LinkError::Unknown(_))), "{answer:?}");
+        world.wait_for(&LinkEvent::PlaneReset(Plane::Foreground));
+        assert_eq!(world.call_until_answered(Plane::Foreground, &inspect("a")), nobody());
+    });
+}
+
+#[test]
+fn a_zombie_of_an_older_connection_is_dead_once_it_is_settled() {
+    on_each(|binary| {
+        let server = Server::builder().binary(binary).start();
+        let proxy = Proxy::to(&server);
+        let world = World::new(&proxy.url());
+        for plane in PLANES {
+            world.call_until_answered(plane, &acquire("warm"));
+            let epoch = world.link.epoch(plane);
+            let trap = proxy.hold_request("hold:1");
+            {
+                let mut call = pin!(world.link.call(plane, acquire("a")));
+                begin(call.as_mut());
+                trap.wait();
+            }
+            // The client sees its connection closed; the server does not.
+            proxy.cut();
+            world.wait_for(&LinkEvent::PlaneReset(plane));
+            world.call_until_answered(plane, &inspect("a"));
+            let settled = world.block_on(world.link.settle(plane, epoch, key("a")));
+            assert_eq!(settled, Ok(Settled::Proven));
+            assert_eq!(proxy.deliver_held(), [None], "the server read it: {plane:?}");
+            assert_eq!(server.command(&["EXISTS", "a"]).as_int(), Some(0));
+        }
+    });
+}
+
+#[test]
+fn where_kill_is_forbidden_a_zombie_stays_unproven() {
+    on_each(|binary| {
+        let rule = "app on >secret ~* &* +@all -client|kill";
+        let server = Server::builder().binary(binary).user(rule).start();
+        let proxy = Proxy::to(&server);
+        let world = World::new(&format!("redis://app:secret@{}", proxy.addr()));
+        world.call(Plane::Foreground, acquire("warm")).expect("a reply");
+        assert_eq!(settle(&world, Plane::Foreground), Ok(Settled::Proven));
+        let trap = proxy.hold_request("hold:1");
+        {
+            let mut call = pin!(world.link.call(Plane::Foreground, acquire("a")));
+            begin(call.as_mut());
+            trap.wait();
+        }
+        assert_eq!(settle(&world, Plane::Foreground), Ok(Settled::Unproven));
+        let late = proxy.deliver_held();
+        assert!(matches!(late.as_slice(), [Some(_)]), "so it was right to say so: {late:?}");
+    });
+}
+
+#[test]
+fn fr18_a_home_runtime_that_is_dropped_with_a_call_under_way() {
+    on_each(|binary| {
+        let server = Server::builder().binary(binary).start();
+        let proxy = Proxy::to(&server);
+        let mut world = World::new(&proxy.url());
+        world.call(Plane::Foreground, acquire("warm")).expect("a reply");
+        let trap = proxy.hold_request("hold:1");
+        let link = world.link.clone();
+        let mut call = pin!(link.call(Plane::Foreground, acquire("a")));
+        begin(call.as_mut());
+        trap.wait();
+        world.home.take().expect("a home").shutdown_background();
+        let answer = world.block_on(call);
+        assert!(matches!(answer, Err(LinkError::Unknown(_))), "{answer:?}");
+        until("the home is known to be gone", || world.link.home() == Plane::Lifeline);
+        assert_eq!(settle(&world, Plane::Foreground), Ok(Settled::Proven));
+        assert_eq!(proxy.deliver_held(), [None]);
+        let answer = world.call(Plane::Foreground, acquire("a"));
+        assert!(matches!(answer, Err(LinkError::NotSent(_))), "{answer:?}");
+        assert_eq!(world.call(world.link.home(), inspect("a")), Ok(nobody()));
+    });
+}
+
+#[test]
+fn a_call_in_the_queue_of_a_starved_home_is_dead_once_it_is_settled() {
+    on_each(|binary| {
+        let server = Server::builder().binary(binary).start();
+        let home = Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
+        let world = World::on(&server.url(), settings(), home);
+        world.call(Plane::Foreground, inspect("a")).expect("a reply");
+        let (go_on, blocked) = mpsc::channel::<()>();
+        let (started, starting) = mpsc::channel();
+        let home = world.home.as_ref().expect("a home");
+        home.spawn(async move {
+            started.send(()).expect("the test waits");
+            let _ = blocked.recv();
+        });
+        starting.recv().expect("the worker is blocked");
+        let executed = server.commandstats("evalsha");
+        let mut call = pin!(world.link.call(Plane::Foreground, acquire("a")));
+        begin(call.as_mut());
+        let began = Instant::now();
+        assert_eq!(settle(&world, Plane::Foreground), Ok(Settled::Proven));
+        assert!(began.elapsed() < TIMEOUT * 2, "{:?}", began.elapsed());
+        go_on.send(()).expect("the worker is blocked");
+        let answer = world.block_on(call);
+        assert!(matches!(answer, Err(LinkError::Unknown(_))), "{answer:?}");
+        assert_eq!(world.call_until_answered(Plane::Foreground, &inspect("a")), nobody());
+        assert_eq!(server.commandstats("evalsha") - executed, 1, "only the inspection");
+    });
+}
+
+#[test]
+fn a_call_that_met_noscript_sends_nothing_once_it_is_settled() {
+    on_each(|binary| {
+        let server = Server::builder().binary(binary).start();
+        let proxy = Proxy::to(&server);
+        let world = World::new(&proxy.url());
+        for plane in PLANES {
+            server.command(&["SCRIPT", "FLUSH"]);
+            proxy.clear_requests();
+            let mut call = pin!(world.link.call(plane, acquire("a")));
+            begin(call.as_mut());
+            assert_eq!(settle(&world, plane), Ok(Settled::Proven));
+            let answer = world.block_on(call);
+            assert!(matches!(answer, Err(LinkError::NotSent(_))), "{answer:?}");
+            let evals: Vec<_> = proxy.requests_with("EVAL").iter().map(|request| request.command()).collect();
+            assert_eq!(evals, ["EVALSHA"]);
+        }
+    });
+}
+
+#[test]
+fn a_server_that_does_not_answer_leaves_nothing_known() {
+    on_each(|binary| {
+        let server = Server::builder().binary(binary).start();
+        let world = World::new(&server.url());
+        server.stop();
+        let began = Instant::now();
+        let settled = settle(&world, Plane::Foreground);
+        let took = began.elapsed();
+        server.resume();
+        assert!(matches!(settled, Err(LinkError::Unknown(_) | LinkError::NotSent(_))), "{settled:?}");
+        assert!(took < TIMEOUT * 5 / 2, "{took:?}");
+        until("it can be settled", || settle(&world, Plane::Foreground) == Ok(Settled::Proven));
+    });
+}
+
+#[test]
+fn a_server_that_was_restarted_has_nothing_left_to_apply() {
+    on_each(|binary| {
+        let server = Server::builder().binary(binary).start();
+        let world = World::new(&server.url());
+        let epoch = world.link.epoch(Plane::Foreground);
+        server.restart();
+        for plane in PLANES {
+            world.call_until_answered(plane, &inspect("a"));
+        }
+        until("it is proven", || {
+            let settled = world.block_on(world.link.settle(Plane::Foreground, epoch, key("a")));
+            settled == Ok(Settled::Proven)
+        });
+        assert_eq!(server.commandstats("client|kill"), 0, "ids of another process mean nothing here");
+    });
+}
+
+#[test]
+fn polling_a_call_to_its_end_needs_nobody_else() {
+    on_each(|binary| {
+        let server = Server::builder().binary(binary).start();
+        let world = World::new(&server.url());
+        let mut call = pin!(world.link.call(Plane::Foreground, inspect("a")));
+        until("the reply is there", || {
+            matches!(call.as_mut().poll(&mut Context::from_waker(Waker::noop())), Poll::Ready(Ok(_)))
+        });
+    });
+}

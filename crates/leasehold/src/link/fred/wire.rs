@@ -1,0 +1,298 @@
+//! A connection that is kept: when one ends, another is made.
+
+use super::error::ConnectError;
+use super::generation::{Generation, Router};
+use super::inbox::Inbox;
+use super::settings::{Backoff, Settings};
+use super::slots::Slots;
+use super::target::{self, Target};
+use super::{notices, profile};
+use bytes::Bytes;
+use fred::types::Value;
+use fred::types::config::ServerConfig;
+use leasehold_core::link::{Epoch, LinkError, LinkEvent, Plane};
+use parking_lot::Mutex;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+/// Ended connections that are remembered until the server says that they are dead.
+const REMEMBERED: usize = 64;
+
+/// What a wire is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// The calls of a plane.
+    Calls(Plane),
+    /// Subscriptions and notices.
+    Notices,
+}
+
+/// What all wires of a link share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) target: Target,
+    pub(super) settings: Settings,
+    pub(super) inbox: Inbox,
+    /// Who owns which slot, on a cluster.
+    pub(super) slots: Option<Slots>,
+    /// How many subscriptions there are in each slot, where notices are sharded.
+    pub(super) subscribed: Mutex<HashMap<u16, HashSet<Bytes>>>,
+    /// The last epoch of each plane.
+    pub(super) epochs: [AtomicU64; 3],
+    pub(super) closed: CancellationToken,
+}
+
+impl Shared {
+    /// A slot has another owner: the old one has dropped its sharded subscriptions in silence.
+    pub(super) fn slot_moved(&self, slot: u16) {
+        if self.subscribed.lock().contains_key(&slot) {
+            self.inbox.event(LinkEvent::NoticesReset);
+        }
+    }
+}
+
+/// A connection to one server, for one purpose, that is made again whenever it ends.
+pub(super) struct Wire {
+    pub(super) role: Role,
+    server: ServerConfig,
+    shared: Arc<Shared>,
+    state: Mutex<State>,
+    changed: Notify,
+    closed: CancellationToken,
+    /// One subscription command at a time, where its reply could be taken for another's.
+    pub(super) turn: tokio::sync::Mutex<()>,
+}
+
+#[derive(Default)]
+struct State {
+    current: Option<Arc<Generation>>,
+    /// Connections that ended, newest last, of which the server has not yet said that they are dead.
+    ended: Vec<Arc<Generation>>,
+    /// One of those had to be forgotten.
+    forgot: bool,
+    attempts: u64,
+    trouble: String,
+    /// The runtime that the wire lived on is gone.
+    gone: bool,
+}
+
+impl Wire {
+    pub(super) fn new(shared: &Arc<Shared>, role: Role, server: ServerConfig) -> Arc<Self> {
+        Arc::new(Self {
+            role,
+            server,
+            shared: Arc::clone(shared),
+            state: Mutex::default(),
+            changed: Notify::new(),
+            closed: shared.closed.child_token(),
+            turn: tokio::sync::Mutex::default(),
+        })
+    }
+
+    /// The connection, if it stands.
+    pub(super) fn current(&self) -> Result<Arc<Generation>, LinkError> {
+        let state = self.state.lock();
+        match &state.current {
+            Some(generation) if !generation.has_ended() => Ok(Arc::clone(generation)),
+            _ => Err(LinkError::NotSent(format!("not connected to {}: {}", self.label(), state.trouble))),
+        }
+    }
+
+    /// The connection, once the first attempt to make one is over.
+    pub(super) async fn ready(&self) -> Result<Arc<Generation>, LinkError> {
+        loop {
+            let changed = self.changed.notified();
+            let (attempts, gone) = {
+                let state = self.state.lock();
+                (state.attempts, state.gone)
+            };
+            if attempts > 0 || gone || self.closed.is_cancelled() {
+                return self.current();
+            }
+            changed.await;
+        }
+    }
+
+    /// Waits until the connection stands, for as long as the caller polls.
+    pub(super) async fn standing(&self) -> Arc<Generation> {
+        loop {
+            let mut changed = std::pin::pin!(self.changed.notified());
+            changed.as_mut().enable();
+            if let Ok(generation) = self.current() {
+                return generation;
+            }
+            changed.await;
+        }
+    }
+
+    /// Every connection on which something sent may still be on its way, and whether one is missing from the list.
+    pub(super) fn unburied(&self) -> (Vec<Arc<Generation>>, bool) {
+        let mut state = self.state.lock();
+        state.ended.retain(|generation| !generation.is_buried());
+        let current = state.current.iter().filter(|generation| !generation.is_buried());
+        (state.ended.iter().chain(current).cloned().collect(), state.forgot)
+    }
+
+    /// Gives the present connection up, so that another is made, unless it is too young to be the cause of the trouble.
+    pub(super) fn renew(&self) {
+        let current = self.state.lock().current.clone();
+        if let Some(generation) = current
+            && generation.began.elapsed() > Duration::from_millis(500)
+        {
+            generation.end();
+        }
+    }
+
+    /// Ends the wire for good. It may be called from any thread.
+    pub(super) fn close(&self) {
+        self.closed.cancel();
+        if let Some(generation) = &self.state.lock().current {
+            generation.end();
+        }
+        self.changed.notify_waiters();
+    }
+
+    /// Connects once, and installs the connection.
+    pub(super) async fn open(self: &Arc<Self>) -> Result<Router, ConnectError> {
+        let capacity = if self.role == Role::Notices { profile::MESSAGES } else { 16 };
+        let shared = &self.shared;
+        let [foreground, lifeline, notices] = &shared.epochs;
+        let last = match self.role {
+            Role::Calls(Plane::Foreground) => foreground,
+            Role::Calls(Plane::Lifeline) => lifeline,
+            Role::Notices => notices,
+        };
+        let epoch = || Epoch(last.fetch_add(1, Ordering::AcqRel) + 1);
+        let made = Generation::connect(&shared.target, self.server.clone(), &shared.settings, capacity, epoch).await;
+        let mut state = self.state.lock();
+        state.attempts += 1;
+        let opened = made.map(|(generation, router)| {
+            if let Some(old) = state.current.replace(Arc::new(generation))
+                && !old.is_buried()
+            {
+                state.ended.push(old);
+                if state.ended.len() > REMEMBERED {
+                    state.ended.remove(0);
+                    state.forgot = true;
+                }
+            }
+            router
+        });
+        if let Err(error) = &opened {
+            state.trouble = error.to_string();
+        }
+        drop(state);
+        self.changed.notify_waiters();
+        opened
+    }
+
+    /// Keeps the connection until the wire is closed, on the runtime in whose context this is polled. `router` is that of a
+    /// connection that stands already.
+    pub(super) async fn keep(self: Arc<Self>, mut router: Option<Router>) {
+        let mut backoff = Backoff::default();
+        let mut first = router.is_none();
+        loop {
+            let Some(mut running) = router.take() else {
+                if self.closed.is_cancelled() {
+                    return;
+                }
+                tokio::select! {
+                    biased;
+                    () = self.closed.cancelled() => return,
+                    () = tokio::time::sleep(backoff.next()) => {}
+                }
+                tokio::select! {
+                    biased;
+                    () = self.closed.cancelled() => return,
+                    opened = self.open() => match opened {
+                        Ok(opened) => {
+                            tracing::debug!(server = %self.label(), role = ?self.role, "connected");
+                            if !std::mem::take(&mut first) {
+                                self.shared.inbox.event(match self.role {
+                                    Role::Calls(plane) => LinkEvent::PlaneReset(plane),
+                                    Role::Notices => LinkEvent::NoticesReset,
+                                });
+                            }
+                            router = Some(opened);
+                        }
+                        Err(error) => tracing::debug!(server = %self.label(), role = ?self.role, %error, "not connected"),
+                    },
+                }
+                continue;
+            };
+            let Ok(generation) = self.current() else { continue };
+            let began = Instant::now();
+            tokio::select! {
+                biased;
+                () = self.closed.cancelled() => {}
+                () = generation.ended() => {}
+                _ = &mut running => {}
+                () = self.watch(&generation) => {}
+                () = notices::pump(&generation, &self.shared.inbox), if self.role == Role::Notices => {}
+            }
+            generation.end();
+            self.state.lock().trouble = "the connection was lost".to_owned();
+            tracing::debug!(server = %self.label(), role = ?self.role, "the connection ended");
+            if began.elapsed() > Duration::from_secs(1) {
+                backoff.reset();
+            }
+        }
+    }
+
+    /// How long a reply is waited for.
+    pub(super) fn timeout(&self) -> Duration {
+        self.shared.settings.command_timeout
+    }
+
+    /// The server's name, for errors and logs.
+    pub(super) fn label(&self) -> String {
+        target::label(&self.server)
+    }
+
+    /// Pings the connection, and returns when it stops answering.
+    ///
+    /// Not on the foreground: while its executor is busy a ping is late though the connection is well. There a late answer is
+    /// looked into when somebody waits for it, by settling.
+    async fn watch(&self, generation: &Generation) {
+        if self.role == Role::Calls(Plane::Foreground) {
+            return std::future::pending().await;
+        }
+        let timeout = self.shared.settings.command_timeout;
+        for count in 0_u64.. {
+            tokio::time::sleep(timeout / 2).await;
+            let payload = format!("leasehold:{count}");
+            let ping = generation.send("PING", vec![Value::from(payload.clone())], None);
+            match tokio::time::timeout(timeout, ping).await {
+                Ok(Ok(answer)) if self.role == Role::Notices && !notices::is_echo(&answer, &payload) => {
+                    tracing::warn!(server = %self.label(), "a reply went astray on the notice connection: it is made anew");
+                    return;
+                }
+                Ok(Ok(_)) => {}
+                Ok(Err(_)) | Err(_) => return,
+            }
+        }
+    }
+}
+
+/// Notes that the task which keeps a wire is gone: the wire was closed, or its runtime was dropped.
+pub(super) struct Gone(pub(super) Arc<Wire>);
+
+impl Drop for Gone {
+    fn drop(&mut self) {
+        let wire = &self.0;
+        let current = {
+            let mut state = wire.state.lock();
+            state.gone = true;
+            "its runtime is gone, or it was closed".clone_into(&mut state.trouble);
+            state.current.clone()
+        };
+        if let Some(generation) = current {
+            generation.end();
+        }
+        wire.changed.notify_waiters();
+    }
+}

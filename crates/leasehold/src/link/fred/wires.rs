@@ -1,0 +1,114 @@
+//! The wires for one purpose: one to each server.
+
+use super::slots::{self, Node, Slots};
+use super::wire::{Gone, Role, Shared, Wire};
+use fred::types::config::{Server, ServerConfig};
+use parking_lot::RwLock;
+use std::sync::Arc;
+use tokio::runtime::Handle;
+use tokio_util::sync::CancellationToken;
+
+/// The connections of a plane, or those for notices: one to each server, made when it is first needed.
+pub(super) struct Wires {
+    pub(super) role: Role,
+    pub(super) shared: Arc<Shared>,
+    /// Where the connections live.
+    pub(super) runtime: Handle,
+    by_node: RwLock<Vec<Option<Arc<Wire>>>>,
+    /// Cancelled when the runtime is gone.
+    pub(super) gone: CancellationToken,
+    /// Raised by every settling. A call that was begun at a lower fence sends nothing any more.
+    pub(super) fence: RwLock<u64>,
+}
+
+impl Wires {
+    /// No connections yet; they will live on the runtime in whose context this is called.
+    pub(super) fn new(shared: &Arc<Shared>, role: Role) -> Arc<Self> {
+        let runtime = Handle::current();
+        let gone = CancellationToken::new();
+        let guard = gone.clone().drop_guard();
+        let closed = shared.closed.clone();
+        // A task ends with its runtime, and what it owns is dropped then.
+        drop(runtime.spawn(async move {
+            let _guard = guard;
+            closed.cancelled().await;
+        }));
+        Arc::new(Self {
+            role,
+            shared: Arc::clone(shared),
+            runtime,
+            by_node: RwLock::default(),
+            gone,
+            fence: RwLock::default(),
+        })
+    }
+
+    /// The wire to a node of the cluster, or to the one server.
+    pub(super) fn to(&self, node: Node) -> Option<Arc<Wire>> {
+        if let Some(wire) = self.known(node) {
+            return Some(wire);
+        }
+        let server = self.server(node)?;
+        let mut by_node = self.by_node.write();
+        let at = usize::from(node);
+        if by_node.len() <= at {
+            by_node.resize(at + 1, None);
+        }
+        let place = by_node.get_mut(at)?;
+        let wire = place.get_or_insert_with(|| {
+            let wire = Wire::new(&self.shared, self.role, server);
+            self.keep(&wire, None);
+            wire
+        });
+        Some(Arc::clone(wire))
+    }
+
+    /// The wire to a node, if there is one.
+    pub(super) fn known(&self, node: Node) -> Option<Arc<Wire>> {
+        self.by_node.read().get(usize::from(node)).cloned().flatten()
+    }
+
+    /// All wires there are.
+    pub(super) fn all(&self) -> Vec<Arc<Wire>> {
+        self.by_node.read().iter().flatten().cloned().collect()
+    }
+
+    /// Takes over a wire whose connection stands.
+    pub(super) fn adopt(&self, node: Node, wire: &Arc<Wire>, router: super::generation::Router) {
+        let mut by_node = self.by_node.write();
+        let at = usize::from(node);
+        if by_node.len() <= at {
+            by_node.resize(at + 1, None);
+        }
+        if let Some(place) = by_node.get_mut(at) {
+            if let Some(other) = place.replace(Arc::clone(wire)) {
+                other.close();
+            }
+            self.keep(wire, Some(router));
+        }
+    }
+
+    fn keep(&self, wire: &Arc<Wire>, router: Option<super::generation::Router>) {
+        // Made here and not in the task: it must be dropped even when the runtime refuses the task.
+        let gone = Gone(Arc::clone(wire));
+        let wire = Arc::clone(wire);
+        drop(self.runtime.spawn(async move {
+            let _gone = gone;
+            wire.keep(router).await;
+        }));
+    }
+
+    fn server(&self, node: Node) -> Option<ServerConfig> {
+        let Some(slots) = &self.shared.slots else { return self.shared.target.seeds().into_iter().next() };
+        server_at(&self.shared, slots, node)
+    }
+}
+
+/// How to connect to a node of a cluster.
+pub(super) fn server_at(shared: &Shared, slots: &Slots, node: Node) -> Option<ServerConfig> {
+    let address = slots.address(node)?;
+    let (host, port) = slots::host_and_port(&address)?;
+    let is_number = host.parse::<std::net::IpAddr>().is_ok();
+    let name = if is_number { shared.target.certificate_name() } else { None };
+    Some(ServerConfig::Centralized { server: Server::new_with_tls(host.to_owned(), port, name) })
+}

@@ -1,0 +1,13 @@
+//! `cargo xtask lint`: format, lints and documentation, with warnings as errors.
+
+use crate::{Outcome, cargo};
+
+/// Runs all checks even when one fails, so that one run shows every complaint.
+pub(crate) fn run() -> Outcome {
+    let clippy = ["clippy", "--workspace", "--all-targets", "--all-features", "--", "--deny", "warnings"];
+    let mut doc = cargo(&["doc", "--workspace", "--all-features", "--no-deps"]);
+    doc.env("RUSTDOCFLAGS", "--deny warnings");
+    let mut checks = [cargo(&["fmt", "--all", "--check"]), cargo(&clippy), doc];
+    let complaints: Vec<_> = checks.iter_mut().filter_map(|check| crate::run(check).err()).collect();
+    if complaints.is_empty() { Ok(()) } else { Err(complaints.join("; ")) }
+}
