@@ -1,5 +1,6 @@
 //! The errors of the public API. Each says what happened, to which lock, and what to do.
 
+use crate::link::fred;
 use leasehold_core::error::{AcquireError, LossReason, ReleaseError};
 use leasehold_core::link::LinkError;
 use leasehold_core::name::NameError;
@@ -145,19 +146,19 @@ pub enum ConnectError {
     #[error("the client cannot be built: {0}")]
     Invalid(String),
     /// Nobody answers at the address.
-    #[error("the server cannot be reached: {0}")]
+    #[error("not connected: {0}")]
     Unreachable(String),
     /// The server refused user or password, or the user lacks a permission.
-    #[error("the server refused to let the client in: {0}")]
+    #[error("not connected: {0}")]
     Denied(String),
     /// No secure connection could be made.
-    #[error("no TLS connection could be made: {0}")]
+    #[error("not connected: {0}")]
     Tls(String),
     /// The server is there and does not serve yet.
-    #[error("the server is still loading its data: {0}")]
+    #[error("not connected: {0}")]
     Loading(String),
     /// The server is not what the settings say, or not what this library needs.
-    #[error("the server cannot be used: {0}")]
+    #[error("not connected: the server cannot be used: {0}")]
     Unsuitable(String),
 }
 
@@ -201,3 +202,18 @@ impl<T> fmt::Display for WithError<T> {
 }
 
 impl<T: fmt::Debug> std::error::Error for WithError<T> {}
+
+impl From<fred::ConnectError> for ConnectError {
+    fn from(error: fred::ConnectError) -> Self {
+        use fred::ConnectError as Link;
+        let why = error.to_string();
+        match error {
+            Link::Address(_) => Self::Invalid(why),
+            Link::Dns { .. } | Link::Unreachable { .. } => Self::Unreachable(why),
+            Link::WrongPassword { .. } | Link::PasswordRequired { .. } | Link::Forbidden { .. } => Self::Denied(why),
+            Link::Tls { .. } => Self::Tls(why),
+            Link::Loading { .. } => Self::Loading(why),
+            Link::NotACluster { .. } | Link::IsACluster { .. } | Link::Protocol { .. } => Self::Unsuitable(why),
+        }
+    }
+}
