@@ -130,7 +130,8 @@ impl<R: Request> Attempt<'_, R> {
             }
             polled = true;
             // The lifeline's connections live on its own runtime, and their timers can be set from that one only.
-            let _entered = (plane == Plane::Lifeline).then(|| self.handle.lifeline.runtime()).flatten().map(|it| it.enter());
+            let _entered =
+                (plane == Plane::Lifeline).then(|| self.handle.lifeline.runtime()).flatten().map(|it| it.enter());
             calling.as_mut().poll(cx).map(Some)
         })
         .await

@@ -231,9 +231,8 @@ impl ClientBuilder {
         let for_lifeline = connector.clone();
         let prepare = async move || fred_link::Lifeline::connect(&for_lifeline).await;
         let (ready, hand_over, runtime) = lifeline::thread::start(prepare).map_err(no_thread)?;
-        let prepared = async {
-            ready.await.map_err(|_| ConnectError::Unreachable("the lifeline's thread ended".to_owned()))
-        };
+        let prepared =
+            async { ready.await.map_err(|_| ConnectError::Unreachable("the lifeline's thread ended".to_owned())) };
         // Both at once: connecting takes as long as the slower of the two.
         let (foreground, lifeline) = if tokio::runtime::Handle::try_current().is_ok() {
             let (foreground, lifeline) = futures_util::join!(Foreground::connect(&connector), prepared);

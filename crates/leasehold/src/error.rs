@@ -16,7 +16,9 @@ use thiserror::Error;
 #[non_exhaustive]
 pub enum Error {
     /// Others held the lock for as long as the caller was willing to wait. Nothing was acquired.
-    #[error("the lock {lock:?} was not acquired: it stayed busy for the whole wait of {waited:?}; try again, or wait longer")]
+    #[error(
+        "the lock {lock:?} was not acquired: it stayed busy for the whole wait of {waited:?}; try again, or wait longer"
+    )]
     WaitElapsed {
         /// The lock.
         lock: String,
@@ -32,7 +34,9 @@ pub enum Error {
         reason: LossReason,
     },
     /// A reply is missing, so that it is not known whether the operation took effect. Cleaning up is under way.
-    #[error("it is not known what became of the lock {lock:?}: {why}; it is being cleaned up, and is free after one lease at the latest")]
+    #[error(
+        "it is not known what became of the lock {lock:?}: {why}; it is being cleaned up, and is free after one lease at the latest"
+    )]
     Indeterminate {
         /// The lock.
         lock: String,

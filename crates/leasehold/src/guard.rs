@@ -3,8 +3,8 @@
 use crate::acquire::Acquire;
 use crate::attempt;
 use crate::error::Error;
-use crate::loss::{HoldToken, Lost};
 use crate::lock::Lock;
+use crate::loss::{HoldToken, Lost};
 use crate::telemetry::{self, Class};
 use leasehold_core::error::{HoldEnd, LossReason, ReleaseError};
 use leasehold_core::hold_cell::HoldCell;

@@ -80,5 +80,7 @@ pub use settings::{MAX_LEASE, MIN_LEASE};
 /// ```
 #[cfg(feature = "embedded")]
 pub mod embedded {
-    pub use leasehold_embedded::{Aim, EmbeddedLink, EmbeddedServer, Fault, ManualClock, Recorded, Recorder, ServerClock};
+    pub use leasehold_embedded::{
+        Aim, EmbeddedLink, EmbeddedServer, Fault, ManualClock, Recorded, Recorder, ServerClock,
+    };
 }

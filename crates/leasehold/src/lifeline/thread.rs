@@ -7,7 +7,9 @@ use tokio::sync::oneshot;
 
 /// Starts a thread with a runtime of its own. `prepare` runs on it, and what it returns is handed out; then the thread
 /// waits for the client that is made of it, and is its lifeline. A client that is never made ends the thread.
-pub(crate) fn start<T, F>(prepare: F) -> io::Result<(oneshot::Receiver<T>, oneshot::Sender<Arc<Shared>>, tokio::runtime::Handle)>
+pub(crate) fn start<T, F>(
+    prepare: F,
+) -> io::Result<(oneshot::Receiver<T>, oneshot::Sender<Arc<Shared>>, tokio::runtime::Handle)>
 where
     T: Send + 'static,
     F: AsyncFnOnce() -> T + Send + 'static,
@@ -18,10 +20,9 @@ where
     let (hand_over, client) = oneshot::channel::<Arc<Shared>>();
     std::thread::Builder::new().name("leasehold-lifeline".to_owned()).spawn(move || {
         runtime.block_on(async move {
-            let made = prepare().await;
-            if prepared.send(made).is_ok()
-                && let Ok(shared) = client.await
-            {
+            // Whoever does not want what was prepared does not hand over a client either.
+            let _ = prepared.send(prepare().await);
+            if let Ok(shared) = client.await {
                 super::run(shared).await;
             }
         });
