@@ -63,11 +63,8 @@ impl Session {
             return;
         }
         change.settling = true;
-        if let Aim::Lower(_) = change.aim {
-            hold.clean_up.unsure.get_or_insert(change.sent_at < hold.cell.deadline());
-            hold.clean_up.by_lifeline = true;
-        }
         let (plane, epoch) = (change.plane, change.epoch);
+        hold.doubt_lowering();
         let key = self.locks[hold.lock].name.key().clone();
         self.settle(now, plane, epoch, key, number);
     }
@@ -80,7 +77,14 @@ impl Session {
         hold.clean_up.unproven |= !proven;
         hold.clean_up.not_before = now;
         match hold.raising {
-            Some(ticket) => self.try_again(now, ticket),
+            Some(ticket) if !hold.granted => self.try_again(now, ticket),
+            Some(ticket) => {
+                // An entry is taken back before it is tried again: guards that are released must not wait for a future that
+                // perhaps nobody polls.
+                hold.raising = None;
+                hold.clean_up.by_lifeline = true;
+                hold.waiting.push(ticket);
+            }
             None => hold.clean_up.by_lifeline = true,
         }
         self.attend(now, number);
@@ -108,22 +112,21 @@ impl Session {
         }
         let Some(hold) = self.holds.get_mut(&number) else { return };
         let Some(ticket) = hold.change.as_ref().and_then(|change| change.by) else { return };
-        if let Some(change) = &hold.change
-            && let Aim::Lower(_) = change.aim
-        {
-            hold.clean_up.unsure.get_or_insert(change.sent_at < hold.cell.deadline());
-            hold.waiting.push(ticket);
-        }
+        hold.doubt_lowering();
         if hold.raising == Some(ticket) {
             hold.raising = None;
         }
-        if let Some(Request::Acquire(acquire)) = self.requests.get_mut(&ticket) {
-            acquire.hold = None;
-            acquire.overtaken = acquire.overtaken.saturating_add(1);
+        match self.requests.get_mut(&ticket) {
+            Some(Request::Acquire(acquire)) => {
+                acquire.hold = None;
+                acquire.overtaken = acquire.overtaken.saturating_add(1);
+                let name = self.locks[hold.lock].name.clone();
+                self.events.push_back(Event::TurnPassed { name });
+                self.turn_missed(now, ticket);
+            }
+            Some(Request::Release(_)) => hold.waiting.push(ticket),
+            None => {}
         }
-        let name = self.locks[hold.lock].name.clone();
-        self.events.push_back(Event::TurnPassed { name });
-        self.turn_missed(now, ticket);
         self.change_settled(now, number, proven);
         self.wake(ticket);
     }

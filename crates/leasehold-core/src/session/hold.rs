@@ -52,10 +52,14 @@ pub(super) struct CleanUp {
     /// The lifeline does not try before.
     pub(super) not_before: Instant,
     pub(super) tries: u32,
-    /// An earlier copy of the release may have been applied, and was sent before (`true`) or after the deadline.
+    /// An earlier copy of the last release may have been applied, and was sent before (`true`) or after the deadline.
     pub(super) unsure: Option<bool>,
+    /// An earlier lowering, to whatever count, may have been applied.
+    pub(super) perhaps_lowered: bool,
     /// Some copy of a call may still come, because nothing could be proven: the release is repeated.
     pub(super) unproven: bool,
+    /// The release has been done once, and is repeated for the sake of such copies.
+    pub(super) repeated: bool,
     /// By then the lease has run out on the server, if nothing renews it.
     pub(super) until: Instant,
 }
@@ -89,6 +93,36 @@ impl Hold {
     /// Whether the server may have a greater count than it should.
     pub(super) const fn is_high(&self) -> bool {
         self.count > self.guards && self.raising.is_none()
+    }
+
+    /// Whether no guard needs it any more, and no request either.
+    pub(super) const fn is_abandoned(&self) -> bool {
+        self.guards <= self.detached && self.raising.is_none()
+    }
+
+    /// Whether the lifeline is to lower the count. What is lost is left to its guards until they are gone: their work may not
+    /// have stopped yet, and nobody shall get the lock before its lease has ended.
+    pub(super) const fn is_for_lifeline(&self) -> bool {
+        self.is_high() && self.clean_up.by_lifeline && (self.end.is_none() || self.guards <= self.detached)
+    }
+
+    /// Notes that the lowering on the way may be applied, although no reply to it will be seen.
+    pub(super) fn doubt_lowering(&mut self) {
+        let Some(change) = &self.change else { return };
+        let Aim::Lower(target) = change.aim else { return };
+        self.clean_up.perhaps_lowered = true;
+        self.clean_up.by_lifeline = true;
+        if target == 0 {
+            self.clean_up.unsure.get_or_insert(change.sent_at < self.cell.deadline());
+        }
+    }
+
+    /// A copy of an acquire may still come: the release is repeated until the lease that it could take has ended.
+    pub(super) fn expect_late_copies(&mut self, not_before: Instant) {
+        self.count = 1;
+        self.clean_up.by_lifeline = true;
+        self.clean_up.repeated = true;
+        self.clean_up.not_before = not_before;
     }
 
     /// Notes that the server may get, or have got, this count while a renewal is on the way.
@@ -140,7 +174,9 @@ impl Session {
                 not_before: now,
                 tries: 0,
                 unsure: None,
+                perhaps_lowered: false,
                 unproven: false,
+                repeated: false,
                 until: now,
             },
             timer: None,
@@ -188,22 +224,26 @@ impl Session {
     pub(super) fn attend(&mut self, now: Instant, number: HoldNumber) {
         let Some(hold) = self.holds.get_mut(&number) else { return };
         if hold.change.is_none() {
-            let abandoned = hold.guards <= hold.detached && hold.raising.is_none();
-            if abandoned && (hold.count <= hold.guards || now >= hold.clean_up.until) {
+            if hold.is_abandoned() && (hold.count <= hold.guards || now >= hold.clean_up.until) {
                 self.forget(number);
                 return;
             }
-            let wanted = hold.end.is_none() || hold.guards <= hold.detached;
-            if hold.is_high() && hold.clean_up.by_lifeline && wanted && now >= hold.clean_up.not_before {
+            if !hold.is_high() {
+                self.go_on(number);
+            } else if hold.is_for_lifeline() && now >= hold.clean_up.not_before {
                 self.lower_by_lifeline(now, number);
-            } else {
-                let waiting = std::mem::take(&mut hold.waiting);
-                for ticket in waiting {
-                    self.wake(ticket);
-                }
             }
         }
         self.set_hold_timer(number);
+    }
+
+    /// Nothing stands in the way of those who wait for the hold's count any more: entries are sent, releases are done.
+    fn go_on(&mut self, number: HoldNumber) {
+        let Some(hold) = self.holds.get_mut(&number) else { return };
+        for ticket in std::mem::take(&mut hold.waiting) {
+            self.finish_release(ticket, Ok(()));
+            self.wake(ticket);
+        }
     }
 
     /// Forgets a hold of which the server has nothing, or nothing that will not go by itself.
@@ -233,8 +273,10 @@ impl Session {
     pub(super) fn set_hold_timer(&mut self, number: HoldNumber) {
         let Some(hold) = self.holds.get_mut(&number) else { return };
         let deadline = hold.is_live().then(|| hold.cell.deadline());
-        let lowering = (hold.is_high() && hold.change.is_none() && hold.clean_up.by_lifeline)
-            .then(|| hold.clean_up.not_before.min(hold.clean_up.until));
+        let lowering = (hold.change.is_none() && hold.is_for_lifeline()).then(|| {
+            let forgotten = if hold.is_abandoned() { hold.clean_up.until } else { Instant::FAR_FUTURE };
+            hold.clean_up.not_before.min(forgotten)
+        });
         let next = [deadline, hold.renew_at, lowering].into_iter().flatten().min();
         self.timers.set(Timer::Hold(number), &mut hold.timer, next);
     }

@@ -20,8 +20,11 @@ impl Session {
     /// `renewed` is whether this guard wanted the hold to be renewed.
     pub fn release(&mut self, now: Instant, number: HoldNumber, renewed: bool) -> Ticket {
         let ticket = Ticket(self.next_id());
+        // A hold that is gone while a guard of it exists was taken from its guards, and released.
+        let gone = !self.holds.contains_key(&number);
         let outcome = match self.take_guard(now, number, renewed) {
             Some(HoldEnd::Lost(reason)) => Some(Err(ReleaseError::Lost(reason))),
+            None if gone => Some(Err(ReleaseError::Lost(LossReason::ShutDown))),
             Some(HoldEnd::Released | HoldEnd::Detached) | None => None,
         };
         if outcome.is_some() {
@@ -63,6 +66,10 @@ impl Session {
         if !hold.waiting.contains(&ticket) {
             hold.waiting.push(ticket);
         }
+        // Whoever has to wait leaves the rest to the lifeline, which does not depend on being polled.
+        hold.clean_up.by_lifeline = true;
+        self.limit_wait(now, ticket, number);
+        self.attend(now, number);
         Step::Wait
     }
 
@@ -88,7 +95,7 @@ impl Session {
 
     /// A guard is given up without a release: nothing renews for its sake, and the lease runs out by itself.
     pub fn detach(&mut self, now: Instant, number: HoldNumber, renewed: bool) {
-        let Some(hold) = self.holds.get_mut(&number) else { return };
+        let Some(hold) = self.holds.get_mut(&number).filter(|hold| hold.guards > hold.detached) else { return };
         hold.detached += 1;
         hold.renewed -= u32::from(renewed);
         hold.cell.set_renewed(hold.renewed);
@@ -113,7 +120,8 @@ impl Session {
             self.lose(now, number, reason);
         }
         let hold = self.holds.get_mut(&number)?;
-        if hold.end == Some(HoldEnd::Lost(LossReason::ShutDown)) {
+        if hold.guards == hold.detached {
+            // The guards were taken from their owners by a shutdown.
             return hold.end;
         }
         hold.guards -= 1;
@@ -194,21 +202,22 @@ impl Session {
         hold.cell.set_count(hold.count);
         hold.clean_up.tries = 0;
         hold.clean_up.unsure = None;
-        hold.clean_up.by_lifeline &= hold.count > hold.guards;
-        if hold.clean_up.unproven && hold.guards == 0 && now < hold.clean_up.until {
-            // A copy of an acquire may still come: the release is repeated until its lease would have ended.
-            hold.count = 1;
-            hold.clean_up.not_before = now + self.settings.command_timeout * 2;
-        }
+        hold.clean_up.perhaps_lowered = false;
+        let done = hold.count <= hold.guards;
+        hold.clean_up.by_lifeline &= !done;
+        // Where the guards that are left want less than was asked for, those who wait do so until that is reached too.
+        let waiting = if done { std::mem::take(&mut hold.waiting) } else { Vec::new() };
         let name = self.locks[hold.lock].name.clone();
-        let waiting = std::mem::take(&mut hold.waiting);
-        if gone && hold.end.is_none() {
+        let (class, live, repeated) = (hold.class, hold.is_live(), hold.clean_up.repeated);
+        if hold.clean_up.unproven && hold.guards == 0 && now < hold.clean_up.until {
+            hold.expect_late_copies(now + self.settings.command_timeout * 2);
+        }
+        if gone && live {
             self.lose(now, number, LossReason::Removed);
         } else if outcome.is_err() && (change.by.is_some() || !waiting.is_empty()) {
-            let class = self.holds.get(&number).map_or("", |hold| hold.class);
             self.events.push_back(Event::Lost { name: name.clone(), class, reason: LossReason::Removed });
         }
-        if change.by.is_none() && waiting.is_empty() {
+        if change.by.is_none() && waiting.is_empty() && !repeated {
             self.events.push_back(Event::CleanedUp { name });
         }
         for ticket in change.by.into_iter().chain(waiting) {
@@ -227,7 +236,6 @@ impl Session {
         hold.clean_up.tries += 1;
         let pause = Duration::from_millis(10 << hold.clean_up.tries.min(6)).min(Duration::from_millis(500));
         hold.clean_up.not_before = now + pause;
-        let deadline = hold.cell.deadline();
         if let Some(ticket) = by
             && !hold.waiting.contains(&ticket)
         {
@@ -254,22 +262,28 @@ impl Session {
             let name = self.locks[hold.lock].name.clone();
             self.events.push_back(Event::CleanUpFailed { name, why: error.to_string() });
         }
-        // A caller waits while the lease may last, and not longer than for any server that is out of reach.
-        let limit = (now + self.settings.unreachable_after).min(deadline).max(now + self.settings.command_timeout);
         for ticket in waiting {
-            if let Some(Request::Release(release)) = self.requests.get_mut(&ticket)
-                && release.timer.is_none()
-                && release.outcome.is_none()
-            {
-                self.timers.set(Timer::Request(ticket), &mut release.timer, Some(limit));
-            }
+            self.limit_wait(now, ticket, number);
         }
         self.attend(now, number);
     }
 
+    /// A caller waits while the lease may last, and not longer than for any server that is out of reach.
+    fn limit_wait(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
+        let Some(hold) = self.holds.get(&number) else { return };
+        let reach = now + self.settings.unreachable_after;
+        let limit = reach.min(hold.cell.deadline()).max(now + self.settings.command_timeout);
+        if let Some(Request::Release(release)) = self.requests.get_mut(&ticket)
+            && release.timer.is_none()
+            && release.outcome.is_none()
+        {
+            self.timers.set(Timer::Request(ticket), &mut release.timer, Some(limit));
+        }
+    }
+
     /// A caller has waited long enough for the outcome of its release.
     pub(super) fn give_up_release(&mut self, _now: Instant, ticket: Ticket, number: HoldNumber) {
-        let unsure = self.holds.get(&number).is_some_and(|hold| hold.clean_up.unsure.is_some());
+        let unsure = self.holds.get(&number).is_some_and(|hold| hold.clean_up.perhaps_lowered);
         let why = "no reply came in time; the release is repeated in the background".to_owned();
         let error = if unsure { ReleaseError::Indeterminate(why) } else { ReleaseError::Unreachable(why) };
         self.finish_release(ticket, Err(error));
