@@ -325,9 +325,13 @@ impl Session {
             acquire.hold = None;
             acquire.trouble.unsure = false;
         }
+        let pause = self.settings.command_timeout * 2;
         if let Some(hold) = self.holds.get_mut(&number) {
             hold.count = 0;
             hold.raising = None;
+            if hold.clean_up.unproven {
+                hold.expect_late_copies(now + pause);
+            }
         }
         self.attend(now, number);
     }
@@ -344,8 +348,14 @@ impl Session {
     fn busy(&mut self, now: Instant, ticket: Ticket, left: Option<Duration>) {
         let Some(acquire) = self.acquire_of_mut(ticket) else { return };
         let (lock, last, patience, place) = (acquire.lock, acquire.last, acquire.wish.patience, acquire.place);
+        let acquire_owner = acquire.wish.owner;
         if place == Place::Aside {
             self.finish_acquire(now, ticket, Ok(None));
+            return;
+        }
+        if let Some(number) = self.hold_of_owner(lock, acquire_owner) {
+            self.locks[lock].trouble = Trouble::default();
+            self.enter_instead(now, ticket, lock, number);
             return;
         }
         let goes = patience == Patience::Try || last;
@@ -361,8 +371,7 @@ impl Session {
             };
         }
         if goes {
-            let outcome = if patience == Patience::Try { Ok(None) } else { Err(AcquireError::WaitElapsed) };
-            self.finish_acquire(now, ticket, outcome);
+            self.end_busy(now, ticket);
             return;
         }
         self.begin_to_wait(now, ticket);
@@ -489,7 +498,7 @@ impl Session {
             return;
         }
         if last {
-            self.finish_acquire(now, ticket, Err(AcquireError::WaitElapsed));
+            self.end_busy(now, ticket);
             return;
         }
         let line = &mut self.locks[lock];
