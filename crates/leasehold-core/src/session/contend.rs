@@ -157,7 +157,7 @@ impl Session {
             self.remove_request(ticket);
             return Step::Done(outcome);
         }
-        acquire.dormant = false;
+        let missed = std::mem::take(&mut acquire.dormant);
         acquire.waker = Some(waker.clone());
         if let Some(number) = acquire.entering() {
             self.check_entry(now, ticket, number);
@@ -170,11 +170,8 @@ impl Session {
         let (lock, place, retry_at) = (acquire.lock, acquire.place, acquire.retry_at);
         let step = match place {
             Place::Line => {
+                self.take_turn(ticket, lock, missed);
                 let line = &mut self.locks[lock];
-                if line.contender.is_none() && matches!(line.phase, Phase::Due(_)) {
-                    line.queue.retain(|waiting| *waiting != ticket);
-                    line.contender = Some(ticket);
-                }
                 if line.contender == Some(ticket) && matches!(line.phase, Phase::Due(_)) {
                     line.phase = Phase::Trying;
                     line.again = false;
@@ -189,6 +186,24 @@ impl Session {
             Place::Entering(number) => self.send_entry(now, ticket, number, via),
         };
         step.unwrap_or(Step::Wait)
+    }
+
+    /// A request that is being polled takes the turn that nobody has, or that it missed before and another has not used yet.
+    /// Without the latter, two futures that are always polled a little late would pass the turn to each other for ever.
+    fn take_turn(&mut self, ticket: Ticket, lock: usize, missed: bool) {
+        let line = &self.locks[lock];
+        if !matches!(line.phase, Phase::Due(_)) || line.contender == Some(ticket) {
+            return;
+        }
+        let other = line.contender.and_then(|contender| self.acquire_of(contender));
+        if other.is_some_and(|other| !missed || other.last || other.hold.is_some()) {
+            return;
+        }
+        let line = &mut self.locks[lock];
+        line.queue.retain(|waiting| *waiting != ticket);
+        if let Some(contender) = line.contender.replace(ticket) {
+            line.queue.push_front(contender);
+        }
     }
 
     /// The future of an acquire was dropped.
