@@ -250,7 +250,7 @@ impl World {
         granted.cell.wake_at_end(&Waker::from(ended.clone()));
         let field = self.clients[client].session.client().field(granted.hold);
         let epoch_of_data = self.granted.get(&field).copied().unwrap_or_default();
-        let others = self.guards_of(client, granted.hold) + 1;
+        let others = self.guards_of(client, granted.hold) + self.detached_of(client, granted.hold) + 1;
         assert_eq!(granted.count as usize, others, "the hold count of a grant");
         self.guards.push(Guard {
             client,

@@ -231,6 +231,11 @@ impl World {
         self.guards.iter().filter(|guard| guard.client == client && guard.hold == hold && guard.alive).count()
     }
 
+    /// How many guards of a hold were detached.
+    pub(crate) fn detached_of(&self, client: usize, hold: HoldNumber) -> usize {
+        self.guards.iter().filter(|guard| guard.client == client && guard.hold == hold && guard.detached).count()
+    }
+
     /// The future of a task is dropped.
     pub(crate) fn abandon(&mut self, client: usize, task: usize) {
         let state = &mut self.clients[client].tasks[task];
@@ -296,12 +301,7 @@ impl World {
                 continue;
             }
             let field = client.session.client().field(guard.hold);
-            let detached = self
-                .guards
-                .iter()
-                .filter(|other| other.detached && other.client == guard.client && other.hold == guard.hold)
-                .count();
-            let guards = self.guards_of(guard.client, guard.hold) + detached;
+            let guards = self.guards_of(guard.client, guard.hold) + self.detached_of(guard.client, guard.hold);
             let count = self.count_of(&guard.name, &field) as usize;
             assert_eq!(count, guards, "the server's count of {field:?}");
             assert_eq!(guard.cell.count() as usize, guards, "the local count of {field:?}");

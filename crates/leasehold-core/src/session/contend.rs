@@ -289,8 +289,12 @@ impl Session {
                 self.fail_acquire(now, ticket, AcquireError::Indeterminate("the hold count is not ours".to_owned()));
             }
             Err(LinkError::Refused(error)) if !error.is_transient() => {
+                let text = error.text().to_owned();
+                // The refusal speaks for this copy only.
+                let unsure = self.acquire_of(ticket).is_some_and(|acquire| acquire.trouble.unsure);
                 self.forget_first(now, ticket, number);
-                self.fail_acquire(now, ticket, AcquireError::Refused(error.text().to_owned()));
+                let error = if unsure { AcquireError::Indeterminate(text) } else { AcquireError::Refused(text) };
+                self.fail_acquire(now, ticket, error);
             }
             Err(error) => {
                 self.forget_first(now, ticket, number);

@@ -244,9 +244,16 @@ impl Session {
         match error {
             LinkError::Unknown(_) => self.unsettle(now, number),
             LinkError::Refused(refusal) if !refusal.is_transient() => {
+                let text = refusal.text().to_owned();
+                // The refusal speaks for this copy only.
+                let refused = if hold.clean_up.perhaps_lowered {
+                    ReleaseError::Indeterminate(text)
+                } else {
+                    ReleaseError::Refused(text)
+                };
                 self.end_change(number);
                 for ticket in &waiting {
-                    self.finish_release(*ticket, Err(ReleaseError::Refused(refusal.text().to_owned())));
+                    self.finish_release(*ticket, Err(refused.clone()));
                 }
                 if let Some(hold) = self.holds.get_mut(&number) {
                     hold.waiting.retain(|ticket| !waiting.contains(ticket));
