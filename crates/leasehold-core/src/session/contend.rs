@@ -379,7 +379,7 @@ impl Session {
         }
         let goes = patience == Patience::Try || last;
         self.locks[lock].trouble = Trouble::default();
-        if !goes || !self.locks[lock].queue.is_empty() {
+        if !goes || self.locks[lock].queue.len() > self.locks[lock].gone {
             let confirmed = self.want_notices(now, lock);
             let until = now + self.sleep(left);
             let line = &mut self.locks[lock];
@@ -415,7 +415,11 @@ impl Session {
             return;
         }
         line.contender = None;
-        if line.queue.is_empty() {
+        let line_goes_on = line.queue.len() > line.gone;
+        if let Some(acquire) = self.acquire_of_mut(ticket) {
+            acquire.place = Place::Aside;
+        }
+        if !line_goes_on {
             self.line_is_empty(now, lock);
             return;
         }
@@ -523,6 +527,7 @@ impl Session {
         let line = &mut self.locks[lock];
         line.contender = None;
         line.queue.push_front(ticket);
+        self.begin_to_wait(now, ticket);
         self.due(now, lock);
     }
 
@@ -543,10 +548,17 @@ impl Session {
     /// Puts a request that was to re-enter a hold into the line, because the hold has ended.
     pub(super) fn join_line(&mut self, now: Instant, ticket: Ticket) {
         let Some(acquire) = self.acquire_of_mut(ticket) else { return };
+        if acquire.place == Place::Line || acquire.outcome.is_some() {
+            return;
+        }
         acquire.place = Place::Line;
         acquire.retry_at = None;
         let lock = acquire.lock;
         let line = &mut self.locks[lock];
+        // It may have stood there before, and be counted among those who have gone.
+        let before = line.queue.len();
+        line.queue.retain(|waiting| *waiting != ticket);
+        line.gone -= before - line.queue.len();
         if line.contender.is_none() && line.queue.is_empty() {
             line.contender = Some(ticket);
             self.due(now, lock);
@@ -578,12 +590,11 @@ impl Session {
 
     /// Takes a request out of the line; whoever comes next goes on where it stood.
     pub(super) fn leave_line(&mut self, now: Instant, ticket: Ticket, lock: usize) {
+        let Some(acquire) = self.acquire_of_mut(ticket).filter(|acquire| acquire.place == Place::Line) else { return };
+        acquire.place = Place::Aside;
         let line = &mut self.locks[lock];
         if line.contender != Some(ticket) {
-            if let Some(Request::Acquire(acquire)) = self.requests.get_mut(&ticket) {
-                // The queue drops those who have gone when it comes to them.
-                acquire.place = Place::Aside;
-            }
+            // The queue drops those who have gone when it comes to them.
             line.gone += 1;
             if line.gone * 2 > line.queue.len() {
                 line.queue.retain(|ticket| waiter(&self.requests, *ticket).is_some());
@@ -607,6 +618,8 @@ impl Session {
 
     fn line_is_empty(&mut self, now: Instant, lock: usize) {
         let line = &mut self.locks[lock];
+        line.queue.clear();
+        line.gone = 0;
         line.phase = Phase::Idle;
         line.again = false;
         line.trouble = Trouble::default();
