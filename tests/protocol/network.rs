@@ -589,6 +589,7 @@ impl World {
     /// A connection is lost: what waits for a reply ends, and it comes back in a new epoch.
     fn reset(&mut self, client: usize, plane: Plane) {
         tell!(self, "client {client}: {plane:?} is lost");
+        self.last_fault = self.last_fault.max(self.now);
         self.net.epochs += 1;
         let epoch = Epoch(self.net.epochs);
         let now = self.now;
