@@ -88,6 +88,7 @@ impl Session {
             return None;
         }
         let target = hold.guards + 1;
+        hold.waiting.retain(|waiting| *waiting != ticket);
         hold.raising = Some(ticket);
         if let Some(Request::Acquire(acquire)) = self.requests.get_mut(&ticket) {
             // Whatever it sent before has been taken back.
