@@ -62,6 +62,8 @@ pub(super) struct Generation {
     ended_at: OnceLock<Instant>,
     /// The server said that the connection is dead.
     buried: AtomicBool,
+    /// The server said that we may not kill it.
+    spared: AtomicBool,
 }
 
 impl Generation {
@@ -103,6 +105,7 @@ impl Generation {
             ended: CancellationToken::new(),
             ended_at: OnceLock::new(),
             buried: AtomicBool::new(false),
+            spared: AtomicBool::new(false),
         };
         generation.about = generation.introduce(settings.attempt()).await?;
         Ok((generation, guard.disarm()))
@@ -161,6 +164,16 @@ impl Generation {
     /// Whether the server said that this connection is dead.
     pub(super) fn is_buried(&self) -> bool {
         self.buried.load(Ordering::Acquire)
+    }
+
+    /// The server refused to kill this connection.
+    pub(super) fn spare(&self) {
+        self.spared.store(true, Ordering::Release);
+    }
+
+    /// Whether the server refused to kill this connection.
+    pub(super) fn is_spared(&self) -> bool {
+        self.spared.load(Ordering::Acquire)
     }
 
     /// Takes the end from which messages come. There is one.

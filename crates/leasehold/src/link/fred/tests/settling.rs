@@ -195,6 +195,8 @@ fn a_call_that_met_noscript_sends_nothing_once_it_is_settled() {
         let server = Server::builder().binary(binary).start();
         let proxy = Proxy::to(&server);
         let world = World::new(&proxy.url());
+        // The reply must not be there before the call is left alone.
+        proxy.delay(Way::ToClient, Duration::from_millis(30));
         for plane in PLANES {
             server.command(&["SCRIPT", "FLUSH"]);
             proxy.clear_requests();
