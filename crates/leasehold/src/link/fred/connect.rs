@@ -25,7 +25,12 @@ pub(crate) struct Connector {
 
 impl Connector {
     /// Nothing is connected yet.
-    pub(crate) fn new(target: Target, settings: Settings) -> Self {
+    ///
+    /// # Errors
+    ///
+    /// The target wants TLS, and there are no certificate authorities to check the server by.
+    pub(crate) fn new(target: Target, settings: Settings) -> Result<Self, ConnectError> {
+        let target = target.prepared()?;
         let slots = target.is_cluster().then(Slots::default);
         let shared = Shared {
             target,
@@ -37,11 +42,7 @@ impl Connector {
             wires: parking_lot::Mutex::default(),
             closed: tokio_util::sync::CancellationToken::new(),
         };
-        Self { shared: Arc::new(shared) }
-    }
-
-    pub(super) const fn shared(&self) -> &Arc<Shared> {
-        &self.shared
+        Ok(Self { shared: Arc::new(shared) })
     }
 }
 
@@ -146,7 +147,8 @@ async fn connect(wires: &Arc<Wires>) -> Result<Arc<Wire>, ConnectError> {
                 None => {
                     let tls = if shared.target.secure() { "; perhaps it does not speak TLS" } else { "" };
                     let reason = format!("no answer within {:?}{tls}", shared.settings.connect_deadline);
-                    trouble.get_or_insert(ConnectError::Unreachable { server: target::label(&seed), reason });
+                    let server = || target::label(&seed);
+                    trouble.get_or_insert_with(|| ConnectError::Unreachable { server: server(), reason });
                 }
             }
         }

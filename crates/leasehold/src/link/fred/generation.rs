@@ -22,7 +22,7 @@ use fred::clients::Client;
 use fred::interfaces::{ClientInterface, ClientLike, EventInterface, FredResult, Resp3Frame};
 use fred::types::config::{Options, ServerConfig};
 use fred::types::{ClusterHash, CustomCommand, Message, Value};
-use leasehold_core::link::{Epoch, LinkError};
+use leasehold_core::link::LinkError;
 use parking_lot::Mutex;
 use std::pin::pin;
 use std::sync::OnceLock;
@@ -47,8 +47,6 @@ pub(super) struct About {
 
 /// One connection.
 pub(super) struct Generation {
-    /// The life of the plane that began with it.
-    pub(super) epoch: Epoch,
     /// The connection's id on the server; none where the user may not ask for it.
     pub(super) id: Option<i64>,
     /// Which server it came to, which with Sentinel is not known before.
@@ -73,11 +71,10 @@ impl Generation {
         server: ServerConfig,
         settings: &Settings,
         capacity: usize,
-        epoch: impl FnOnce() -> Epoch,
     ) -> Result<(Self, Router), ConnectError> {
         let label = target::label(&server);
         let client = Client::new(
-            target.config(server)?,
+            target.config(server),
             Some(profile::performance(capacity)),
             Some(profile::connection(settings)),
             None,
@@ -94,7 +91,6 @@ impl Generation {
             .map_or_else(|| (label, None), |(server, id)| (format!("{}:{}", server.host, server.port), Some(id)));
         let abort = guard.abort_handle();
         let mut generation = Self {
-            epoch: epoch(),
             id,
             server,
             about: About::default(),

@@ -11,7 +11,7 @@ use super::{notices, profile};
 use bytes::Bytes;
 use fred::types::Value;
 use fred::types::config::ServerConfig;
-use leasehold_core::link::{Epoch, LinkError, LinkEvent, Plane};
+use leasehold_core::link::{LinkError, LinkEvent, Plane};
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -189,11 +189,11 @@ impl Wire {
             Role::Calls(Plane::Lifeline) => lifeline,
             Role::Notices => notices,
         };
-        let epoch = || Epoch(last.fetch_add(1, Ordering::AcqRel) + 1);
-        let made = Generation::connect(&shared.target, self.server.clone(), &shared.settings, capacity, epoch).await;
+        let made = Generation::connect(&shared.target, self.server.clone(), &shared.settings, capacity).await;
         let mut state = self.state.lock();
         state.attempts += 1;
         let opened = made.map(|(generation, router)| {
+            last.fetch_add(1, Ordering::AcqRel);
             if let Some(old) = state.current.replace(Arc::new(generation))
                 && !old.is_buried()
             {

@@ -252,3 +252,18 @@ fn fr1_classic_notices_on_a_cluster_are_confirmed_where_they_are_subscribed() {
         assert_eq!(heard, Some(1));
     });
 }
+
+#[test]
+fn fr17_keys_of_two_slots_are_refused() {
+    on_each(|binary| {
+        let cluster = Cluster::builder().binary(binary).start();
+        let world = World::new(&cluster.url());
+        let [first, second, _] = locks(&cluster);
+        for plane in PLANES {
+            let keys = vec![key(&first), key(&second)];
+            let args = ["hold:1", "0", "PUBLISH"].map(|word| key(word)).to_vec();
+            let answer = world.call(plane, Call::new(&RELEASE, keys, args));
+            assert!(matches!(&answer, Err(LinkError::Refused(error)) if error.code() == "CROSSSLOT"), "{answer:?}");
+        }
+    });
+}
