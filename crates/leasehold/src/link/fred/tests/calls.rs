@@ -255,6 +255,26 @@ fn fr20_what_was_called_during_an_outage_is_not_executed_later() {
     });
 }
 
+#[test]
+fn connections_that_are_cut_at_once_are_not_made_in_a_storm() {
+    on_each(|binary| {
+        let server = Server::builder().binary(binary).start();
+        let proxy = Proxy::to(&server);
+        let world = World::new(&proxy.url());
+        let accepted = proxy.accepted();
+        let end = Instant::now() + Duration::from_secs(2);
+        while Instant::now() < end {
+            proxy.cut();
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let made = proxy.accepted() - accepted;
+        assert!((3..=30).contains(&made), "{made} connections in 2 s");
+        for plane in PLANES {
+            world.call_until_answered(plane, &inspect("a"));
+        }
+    });
+}
+
 /// An executor without tokio.
 fn block_on_bare<T>(work: impl Future<Output = T>) -> T {
     struct Unpark(std::thread::Thread);
