@@ -7,10 +7,15 @@
 //! It is internal to leasehold and has no stability promise of its own. Use the crate `leasehold`.
 
 pub mod call;
+pub mod command;
+pub mod error;
+pub mod hold_cell;
 pub mod link;
 pub mod name;
 pub mod owner;
 pub mod reply;
 pub mod script;
+pub mod session;
+pub mod settings;
 mod sha1;
 pub mod time;

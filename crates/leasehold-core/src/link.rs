@@ -133,8 +133,8 @@ pub trait Link: Clone + Send + Sync + 'static {
     /// What the server said of itself when the client connected.
     fn server(&self) -> &ServerInfo;
 
-    /// The plane on which a caller's calls should go: the foreground while the runtime that it is bound to lives, and the
-    /// lifeline from then on, or always where the client was built without a runtime.
+    /// The plane by which a caller's calls should go: [`Plane::Foreground`] while the runtime that it is bound to lives, and
+    /// [`Plane::Lifeline`] from then on.
     fn home(&self) -> Plane;
 
     /// The life that the plane's connections are in. Read it *before* the call that it shall stand for.

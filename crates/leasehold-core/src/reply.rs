@@ -15,7 +15,7 @@ pub enum Reply {
     /// Text, or bytes.
     Bulk(Bytes),
     /// Several replies.
-    Array(Vec<Reply>),
+    Array(Vec<Self>),
 }
 
 impl Reply {
@@ -72,7 +72,21 @@ impl DecodeError {
     /// `found` was met where the contract promises `expected`.
     pub fn new(expected: &'static str, found: &Reply) -> Self {
         let mut found = format!("{found:?}");
-        found.truncate(found.floor_char_boundary(120));
+        // Cutting into a character would panic.
+        let end = (0..=found.len().min(120)).rev().find(|end| found.is_char_boundary(*end));
+        found.truncate(end.unwrap_or_default());
         Self { expected, found }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_reply_is_cut() {
+        let reply = Reply::Array(vec![Reply::Nil; 100]);
+        assert!(DecodeError::new("text", &reply).to_string().len() < 220);
+        assert!(DecodeError::new("text", &Reply::Nil).to_string().ends_with("but Nil"));
     }
 }

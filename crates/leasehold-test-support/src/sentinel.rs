@@ -40,14 +40,13 @@ impl Sentinel {
             .sentinel()
             .arg("sentinel", &format!("monitor {service} 127.0.0.1 {} 1", primary.port()))
             .arg("sentinel", &format!("down-after-milliseconds {service} 500"))
-            .arg("sentinel", &format!("failover-timeout {service} 5000"))
+            .arg("sentinel", &format!("failover-timeout {service} 3000"))
             .start();
-        // The usual periods are seconds. Versions that cannot change them are only slower.
-        sentinel.command(&["SENTINEL", "DEBUG", "INFO-PERIOD", "300", "PING-PERIOD", "100", "PUBLISH-PERIOD", "300"]);
+        // The usual periods make a failover last ten seconds and more. Versions that cannot change them are only slower. The
+        // period of pings stays as it is, because replicas that were silent for five of them are not promoted.
+        sentinel.command(&["SENTINEL", "DEBUG", "INFO-PERIOD", "1000", "PUBLISH-PERIOD", "300"]);
         let world = Self { servers: [primary, replica], sentinel };
-        until("the sentinel knows the replica", || {
-            world.sentinel.command(&["SENTINEL", "REPLICAS", service]).elements().len() == 1
-        });
+        until("the sentinel has a replica to promote", || world.has_a_replica_to_promote());
         world
     }
 
@@ -107,6 +106,16 @@ impl Sentinel {
         eventually("the server is the primary", || {
             (self.announced()? == server.addr() && role_of(server)? == "master").then_some(())
         });
+    }
+
+    /// Whether the sentinel has heard from the replica itself that it is one, and that it is in step.
+    fn has_a_replica_to_promote(&self) -> bool {
+        let replicas = self.sentinel.command(&["SENTINEL", "REPLICAS", Self::SERVICE]);
+        let fields = replicas.elements().first().map_or(&[][..], Resp::elements);
+        let told = |name: &str, value: &str| {
+            fields.chunks(2).any(|field| field[0].as_str() == Some(name) && field[1].as_str() == Some(value))
+        };
+        told("flags", "slave") && told("role-reported", "slave") && told("master-link-status", "ok")
     }
 
     fn announced(&self) -> Option<SocketAddr> {

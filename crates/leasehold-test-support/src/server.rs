@@ -61,7 +61,11 @@ impl Server {
     #[must_use]
     pub fn url(&self) -> String {
         match (&self.unix_socket, &self.tls) {
-            (Some(path), _) => format!("redis+unix://{}{}", self.credentials(), path.display()),
+            // A URL can have a password only beside a host, which is of no account here.
+            (Some(path), _) if self.password.is_some() => {
+                format!("redis+unix://{}localhost{}", self.credentials(), path.display())
+            }
+            (Some(path), _) => format!("redis+unix://{}", path.display()),
             (None, Some((port, _))) => self.tcp_url(*port),
             (None, None) => self.tcp_url(self.port),
         }

@@ -1,3 +1,86 @@
-//! x
+//! Distributed locks on Redis and Valkey that renew themselves, wake their waiters, and tell a holder that it lost its lock.
+//!
+//! ```
+//! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+//! # async fn count_the_stock() {}
+//! # use leasehold::Client;
+//! let client = Client::embedded(); // or Client::connect("redis://127.0.0.1:6379").await?
+//! let stock = client.lock("stock:1001");
+//!
+//! let guard = stock.acquire().await?; // renewed until it is released
+//! guard.run(count_the_stock()).await?; // stopped at once if the lock is lost
+//! guard.release().await?; // says whether it was held to the end
+//! # Ok::<(), leasehold::Error>(()) }).unwrap();
+//! ```
+//!
+//! # What a lock promises, and what it cannot
+//!
+//! While the server's data is intact and clocks run at the same rate within a small margin, at most one owner *believes* at
+//! any time that it holds: a guard is lost by its own clock before the server can grant the lock to another. No lease can stop a
+//! process that was paused beyond it, and a single primary with replicas can lose a lock in a failover: what must never be
+//! written by a stale holder needs a fencing token that the store checks. `docs/safety.md` says what is promised where.
+//!
+//! # In libraries, in services
+//!
+//! - Build one [`Client`] for each server, clone it freely, and end it by [`Client::shutdown`].
+//! - Run long work under [`Guard::run`] or [`Lock::with`], so that a loss stops it. Never ignore what [`Guard::release`] says.
+//! - Threads without a runtime use [`blocking`].
+//! - Tests use [`Client::embedded`], with a clock that they move by hand: see [`embedded`].
+//! - Metrics and traces have fixed names: see [`telemetry`].
 
+mod acquire;
+mod attempt;
+pub mod blocking;
+mod builder;
+mod client;
+mod clock;
+mod error;
+mod guard;
+mod inspect;
+mod lifeline;
 mod link;
+mod lock;
+mod loss;
+mod owner;
+mod settings;
+mod shared;
+pub mod telemetry;
+
+pub use acquire::{Acquire, Acquiring};
+pub use builder::{ClientBuilder, Publish};
+pub use client::{Client, NotReleased};
+pub use error::{ConnectError, Error, InvalidInput, WithError};
+pub use guard::Guard;
+pub use inspect::Holder;
+pub use leasehold_core::error::{HoldEnd, LossReason};
+pub use leasehold_core::link::ServerInfo;
+pub use leasehold_core::name::NameError;
+pub use leasehold_core::session::Census;
+pub use lock::Lock;
+pub use loss::{HoldToken, Lost};
+pub use owner::Owner;
+pub use settings::{MAX_LEASE, MIN_LEASE};
+
+/// The engine inside the process, for tests, examples, and locks within one process.
+///
+/// ```
+/// use leasehold::Client;
+/// use leasehold::embedded::{EmbeddedServer, ManualClock};
+/// use std::time::Duration;
+///
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// let clock = ManualClock::new();
+/// let server = EmbeddedServer::with_clock(clock.clone());
+/// let client = Client::builder().manual_clock(&clock).embedded(&server)?;
+///
+/// let guard = client.lock("report").acquire().lease(Duration::from_secs(10)).await?;
+/// clock.advance(Duration::from_secs(11));
+/// assert!(!guard.is_held());
+/// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+/// ```
+#[cfg(feature = "embedded")]
+pub mod embedded {
+    pub use leasehold_embedded::{
+        Aim, EmbeddedLink, EmbeddedServer, Fault, ManualClock, Recorded, Recorder, ServerClock,
+    };
+}

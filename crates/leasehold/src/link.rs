@@ -1,4 +1,71 @@
-//! The links to servers: what stands below the seam of `leasehold-core`.
+//! The links that a client can have, as one type without a box and without a type parameter.
 
-#[cfg_attr(not(test), expect(dead_code, unused_imports, reason = "nothing is built on the link yet"))]
 pub(crate) mod fred;
+
+use self::fred::FredLink;
+use bytes::Bytes;
+use leasehold_core::call::Call;
+use leasehold_core::link::{Epoch, Link, LinkError, LinkEvent, Plane, ServerInfo, Settled};
+use leasehold_core::reply::Reply;
+
+#[cfg(feature = "embedded")]
+use leasehold_embedded::EmbeddedLink;
+
+/// One of the links.
+#[derive(Clone, Debug)]
+pub(crate) enum AnyLink {
+    /// To a Redis or Valkey server.
+    Fred(FredLink),
+    /// To an engine inside the process.
+    #[cfg(feature = "embedded")]
+    Embedded(EmbeddedLink),
+}
+
+/// Does the same on whichever link it is.
+macro_rules! on_each {
+    ($self:ident, $link:ident => $what:expr) => {
+        match $self {
+            Self::Fred($link) => $what,
+            #[cfg(feature = "embedded")]
+            Self::Embedded($link) => $what,
+        }
+    };
+}
+
+impl Link for AnyLink {
+    fn server(&self) -> &ServerInfo {
+        on_each!(self, link => link.server())
+    }
+
+    fn home(&self) -> Plane {
+        on_each!(self, link => link.home())
+    }
+
+    fn epoch(&self, plane: Plane) -> Epoch {
+        on_each!(self, link => link.epoch(plane))
+    }
+
+    async fn call(&self, plane: Plane, call: Call) -> Result<Reply, LinkError> {
+        on_each!(self, link => link.call(plane, call).await)
+    }
+
+    async fn settle(&self, plane: Plane, epoch: Epoch, key: Bytes) -> Result<Settled, LinkError> {
+        on_each!(self, link => link.settle(plane, epoch, key).await)
+    }
+
+    async fn subscribe(&self, channel: Bytes) -> Result<(), LinkError> {
+        on_each!(self, link => link.subscribe(channel).await)
+    }
+
+    async fn unsubscribe(&self, channel: Bytes) -> Result<(), LinkError> {
+        on_each!(self, link => link.unsubscribe(channel).await)
+    }
+
+    async fn event(&self) -> Option<LinkEvent> {
+        on_each!(self, link => link.event().await)
+    }
+
+    async fn close(&self) {
+        on_each!(self, link => link.close().await);
+    }
+}

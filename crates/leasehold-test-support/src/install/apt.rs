@@ -66,15 +66,22 @@ fn lacks_libraries(program: &Path) -> Result<bool, String> {
     Ok(run(Command::new("ldd").arg(program))?.contains("not found"))
 }
 
-/// The libraries that Redis needs, directly or not. The C library is the machine's own, as is its loader.
+/// The packages of the libraries that Redis needs, directly or not. The C library is the machine's own, as is its loader.
 fn libraries(work: &Path, private: bool) -> Result<Vec<String>, String> {
-    let quiet = ["--no-recommends", "--no-suggests", "--no-conflicts", "--no-breaks", "--no-replaces", "--no-enhances"];
-    let tree = run(apt("apt-cache", work, private).args(["depends", "--recurse"]).args(quiet).arg("redis-tools"))?;
-    let mut names: Vec<_> = tree.lines().filter(|line| line.starts_with("lib")).map(str::to_owned).collect();
-    let not_wanted = ["libc6", "libgcc-s1", "libelogind0", "libcrypt1"];
-    names.retain(|name| !not_wanted.contains(&name.as_str()) && !name.contains([':', '-']) || name == "libgpg-error0");
-    names.sort();
-    names.dedup();
+    let wanted =
+        |name: &str| name.starts_with("lib") && !["libc6", "libelogind0"].contains(&name) && !name.contains(':');
+    let mut names: Vec<String> = Vec::new();
+    let mut unseen = vec!["redis-tools".to_owned()];
+    // Going by libraries only, because the package itself also depends on tools of the system.
+    while let Some(package) = unseen.pop() {
+        let depends = run(apt("apt-cache", work, private).args(["depends", "--important", &package]))?;
+        for name in depends.lines().filter_map(|line| line.trim().strip_prefix("Depends: ")) {
+            if wanted(name) && !names.iter().any(|known| known == name) {
+                names.push(name.to_owned());
+                unseen.push(name.to_owned());
+            }
+        }
+    }
     Ok(names)
 }
 
@@ -83,7 +90,10 @@ fn copy_libraries(root: &Path, to: &Path) -> Result<(), String> {
     fs::create_dir_all(to).map_err(failed("making a directory"))?;
     for path in files_under(root) {
         let name = path.file_name().unwrap_or_default();
-        if name.to_string_lossy().contains(".so.") && path.exists() {
+        if name.to_string_lossy().contains(".so.")
+            && path.extension().is_none_or(|ending| ending != "py")
+            && path.exists()
+        {
             fs::copy(&path, to.join(name)).map_err(failed("copying a library"))?;
         }
     }

@@ -102,6 +102,8 @@ fn a_unix_socket_is_there() {
     let path = server.unix_socket().expect("the path of the socket");
     UnixStream::connect(path).expect("a connection by the socket");
     assert_eq!(server.url(), format!("redis+unix://{}", path.display()));
+    let server = Server::builder().unix_socket().password("secret").start();
+    assert!(server.url().starts_with("redis+unix://:secret@localhost/"), "{}", server.url());
 }
 
 #[test]

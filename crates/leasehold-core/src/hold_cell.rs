@@ -1,0 +1,106 @@
+//! What guards know of their hold without asking anybody.
+
+use crate::error::{HoldEnd, LossReason};
+use crate::time::Instant;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::task::Waker;
+use std::time::Duration;
+
+/// The part of a hold that its guards read: local deadline, hold count, and how it ended.
+///
+/// The session writes it; guards and their futures read it from any thread, without the session's lock.
+#[derive(Debug)]
+pub struct HoldCell {
+    acquired_at: Instant,
+    deadline: AtomicU64,
+    count: AtomicU32,
+    end: OnceLock<HoldEnd>,
+    wakers: Mutex<Vec<Waker>>,
+    /// Whether the deadline is one that a renewal was to move.
+    renewed: AtomicU32,
+    max_hold_at: Instant,
+}
+
+impl HoldCell {
+    pub(crate) fn new(acquired_at: Instant, max_hold_at: Instant) -> Self {
+        Self {
+            acquired_at,
+            deadline: AtomicU64::new(0),
+            count: AtomicU32::new(0),
+            end: OnceLock::new(),
+            wakers: Mutex::new(Vec::new()),
+            renewed: AtomicU32::new(0),
+            max_hold_at,
+        }
+    }
+
+    /// When the first grant was received.
+    pub const fn acquired_at(&self) -> Instant {
+        self.acquired_at
+    }
+
+    /// The instant at which the hold counts as lost unless it is renewed before.
+    pub fn deadline(&self) -> Instant {
+        Instant::from_nanos(self.deadline.load(Ordering::Acquire))
+    }
+
+    /// The time to the local deadline; zero once the hold has ended.
+    pub fn remaining(&self, now: Instant) -> Duration {
+        if self.end.get().is_some() { Duration::ZERO } else { self.deadline().since(now) }
+    }
+
+    /// The hold count that the server last confirmed.
+    pub fn count(&self) -> u32 {
+        self.count.load(Ordering::Acquire)
+    }
+
+    /// How the hold ended, or that its deadline has passed although nobody has said so yet. `None` while it is held.
+    pub fn ended(&self, now: Instant) -> Option<HoldEnd> {
+        self.end.get().copied().or_else(|| (now >= self.deadline()).then(|| HoldEnd::Lost(self.reason_of_deadline())))
+    }
+
+    /// Why a hold is lost whose deadline passes.
+    pub(crate) fn reason_of_deadline(&self) -> LossReason {
+        if self.deadline() >= self.max_hold_at {
+            LossReason::MaxHold
+        } else if self.renewed.load(Ordering::Acquire) > 0 {
+            LossReason::NotRenewed
+        } else {
+            LossReason::LeaseExpired
+        }
+    }
+
+    /// Has `waker` woken when the hold ends. A waker that would wake the same task is kept once.
+    ///
+    /// Look at [`HoldCell::ended`] *after* this, so that an end in between is not missed.
+    pub fn wake_at_end(&self, waker: &Waker) {
+        let mut wakers = self.wakers.lock().unwrap_or_else(PoisonError::into_inner);
+        if !wakers.iter().any(|known| known.will_wake(waker)) {
+            wakers.push(waker.clone());
+        }
+        drop(wakers);
+        if self.end.get().is_some() {
+            waker.wake_by_ref();
+        }
+    }
+
+    pub(crate) fn set_deadline(&self, deadline: Instant) {
+        self.deadline.store(deadline.min(self.max_hold_at).as_nanos(), Ordering::Release);
+    }
+
+    pub(crate) fn set_count(&self, count: u32) {
+        self.count.store(count, Ordering::Release);
+    }
+
+    pub(crate) fn set_renewed(&self, guards: u32) {
+        self.renewed.store(guards, Ordering::Release);
+    }
+
+    /// Ends the hold, once; the wakers are given to the caller, who wakes them outside the session's lock.
+    pub(crate) fn end(&self, end: HoldEnd, woken: &mut Vec<Waker>) {
+        if self.end.set(end).is_ok() {
+            woken.append(&mut self.wakers.lock().unwrap_or_else(PoisonError::into_inner));
+        }
+    }
+}

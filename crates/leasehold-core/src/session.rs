@@ -1,0 +1,325 @@
+//! The protocol state of one client: everything it waits for, holds, renews and cleans up.
+//!
+//! A [`Session`] does no I/O and reads no clock. Its methods fall into four families:
+//!
+//! - **requests** of callers: [`Session::acquire`], [`Session::release`], and their `poll_*` and `abandon_*`, which a
+//!   future calls when it is polled and dropped;
+//! - **`handle_*`** for what happened outside: replies, settlements, subscriptions, notices, resets, the passing of time;
+//! - **`poll_*`** for what the driver must do next: [`Session::poll_action`], [`Session::poll_event`],
+//!   [`Session::poll_timeout`], [`Session::take_woken`]. Drain them after every call of another family;
+//! - **getters**.
+//!
+//! `now` never goes back from one call to the next.
+//!
+//! # Invariants
+//!
+//! 1. A hold exists in the session from the moment at which a command that could create it may leave the process until it
+//!    is certain that the server has nothing of it. So whatever may be on the server is known here, and cleaned up from here.
+//! 2. `count` of a hold is never lower than what the server has. `guards` is what the server should have. Where `count` is
+//!    greater, and no request is about to change that, the lifeline lowers it. Clean-up of every sort is this one rule.
+//! 3. A hold has at most one change of its count on the way, and none is sent while an earlier one is unsettled.
+//! 4. A deadline is reckoned from the instant before its call was sent; a hold whose deadline has passed is lost, whatever
+//!    a later reply says.
+//! 5. A lock has at most one waiter, the contender, that may send a first acquire, except for those who try without
+//!    waiting while the server is out of reach.
+//!
+//! From 1 and 2 follows that nothing leaks: what a dropped future, a dropped guard or a lost reply leaves behind is a
+//! hold whose count is too high.
+
+mod change;
+mod contend;
+mod enter;
+mod hold;
+mod notice;
+mod patience;
+mod release;
+mod renew;
+mod request;
+mod settle;
+mod shut_down;
+mod timers;
+
+pub use request::{AcquireRequest, Granted, Patience, Step, Ticket, Via};
+
+use crate::call::Call;
+use crate::error::LossReason;
+use crate::link::{Epoch, LinkError, Plane};
+use crate::name::LockName;
+use crate::owner::{ClientId, HoldNumber, OwnerId};
+use crate::reply::Reply;
+use crate::settings::Settings;
+use crate::time::Instant;
+use bytes::Bytes;
+use contend::Lock;
+use hold::Hold;
+use renew::Renewals;
+use request::Request;
+use settle::Settles;
+use slab::Slab;
+use std::collections::{HashMap, VecDeque};
+use std::task::Waker;
+use std::time::Duration;
+use timers::Timers;
+
+/// What a driver must do. Every action is answered by the `handle_*` method that it names.
+#[derive(Debug)]
+#[expect(clippy::exhaustive_enums, reason = "a driver must handle every action")]
+pub enum Action {
+    /// Send the call on the lifeline plane, and answer with [`Session::handle_called`].
+    Call {
+        /// What the answer is to name.
+        id: CallId,
+        /// What is to be sent.
+        call: Call,
+    },
+    /// Settle, and answer with [`Session::handle_settled`].
+    Settle {
+        /// What the answer is to name.
+        id: CallId,
+        /// The plane on which the unsettled call was begun.
+        plane: Plane,
+        /// The epoch in which it was begun.
+        epoch: Epoch,
+        /// A key of the slot.
+        key: Bytes,
+    },
+    /// Subscribe, and answer with [`Session::handle_subscribed`].
+    Subscribe {
+        /// The channel.
+        channel: Bytes,
+    },
+    /// End a subscription, and answer with [`Session::handle_unsubscribed`].
+    Unsubscribe {
+        /// The channel.
+        channel: Bytes,
+    },
+}
+
+/// What happened that somebody may want to count or to log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Event {
+    /// A hold was lost while guards of it existed.
+    Lost {
+        /// The lock.
+        name: LockName,
+        /// The class that the caller gave to the lock.
+        class: &'static str,
+        /// Why.
+        reason: LossReason,
+    },
+    /// A renewal was answered.
+    Renewed {
+        /// How many holds it renewed.
+        holds: usize,
+    },
+    /// A renewal failed and will be repeated while the leases last.
+    RenewalFailed {
+        /// How many holds it was to renew.
+        holds: usize,
+        /// What the link said.
+        why: String,
+    },
+    /// A waiter did not poll its future in time, and its turn passed on.
+    TurnPassed {
+        /// The lock.
+        name: LockName,
+    },
+    /// Somebody waits for a lock that the same client holds under another owner.
+    WaitsForOwnClient {
+        /// The lock.
+        name: LockName,
+    },
+    /// The lifeline ended, or lowered, a hold that nobody released.
+    CleanedUp {
+        /// The lock.
+        name: LockName,
+    },
+    /// The lifeline could not yet clean up after an outcome that is not known.
+    CleanUpFailed {
+        /// The lock.
+        name: LockName,
+        /// What the link said.
+        why: String,
+    },
+    /// A subscription could not be made and will be tried again.
+    SubscribeFailed {
+        /// The lock.
+        name: LockName,
+        /// What the link said.
+        why: String,
+    },
+}
+
+/// Names an action, so that its answer finds back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CallId(u64);
+
+/// Names a call that a caller's future sends, so that a late reply to a call that was given up is recognised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FlightId(u64);
+
+/// What a client has open, for tests, metrics and shutdown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Census {
+    /// Holds with at least one guard.
+    pub held: usize,
+    /// Holds without a guard that may still be on the server.
+    pub cleaning_up: usize,
+    /// Callers that wait, or whose command is under way.
+    pub requests: usize,
+    /// Channels that are subscribed to, or about to be.
+    pub subscriptions: usize,
+    /// Locks that the client keeps anything about.
+    pub locks: usize,
+    /// Timers that are set.
+    pub timers: usize,
+}
+
+/// See the [module](self).
+#[derive(Debug)]
+pub struct Session {
+    client: ClientId,
+    settings: Settings,
+    rng: fastrand::Rng,
+    last_hold: HoldNumber,
+    last_id: u64,
+    closed: bool,
+    locks: Slab<Lock>,
+    by_key: HashMap<Bytes, usize>,
+    holds: HashMap<HoldNumber, Hold>,
+    requests: HashMap<Ticket, Request>,
+    timers: Timers,
+    renewals: Renewals,
+    settles: Settles,
+    /// Lowerings that the lifeline has under way.
+    lowerings: HashMap<CallId, HoldNumber>,
+    server_clock: Option<(u64, Instant)>,
+    actions: VecDeque<Action>,
+    events: VecDeque<Event>,
+    woken: Vec<Waker>,
+}
+
+impl Session {
+    /// The state of a client that has done nothing yet. The same seed makes the same choices.
+    pub fn new(client: ClientId, settings: Settings, seed: u64) -> Self {
+        Self {
+            client,
+            settings,
+            rng: fastrand::Rng::with_seed(seed),
+            last_hold: HoldNumber::ZERO,
+            last_id: 0,
+            closed: false,
+            locks: Slab::new(),
+            by_key: HashMap::new(),
+            holds: HashMap::new(),
+            requests: HashMap::new(),
+            timers: Timers::default(),
+            renewals: Renewals::default(),
+            settles: Settles::default(),
+            lowerings: HashMap::new(),
+            server_clock: None,
+            actions: VecDeque::new(),
+            events: VecDeque::new(),
+            woken: Vec::new(),
+        }
+    }
+
+    /// The client's identity.
+    pub const fn client(&self) -> ClientId {
+        self.client
+    }
+
+    /// The settings that the session obeys.
+    pub const fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// An owner that was never given out before.
+    pub fn new_owner(&mut self) -> OwnerId {
+        OwnerId::new(self.next_id())
+    }
+
+    /// What is open.
+    pub fn census(&self) -> Census {
+        let held = self.holds.values().filter(|hold| hold.guards > 0).count();
+        Census {
+            held,
+            cleaning_up: self.holds.len() - held,
+            requests: self.requests.len(),
+            subscriptions: self.locks.iter().filter(|(_, lock)| lock.is_subscribed()).count(),
+            locks: self.locks.len(),
+            timers: self.timers.len(),
+        }
+    }
+
+    /// Takes the answer to [`Action::Call`].
+    ///
+    /// `epoch` is that of the lifeline plane, read before the call was sent.
+    pub fn handle_called(&mut self, now: Instant, id: CallId, epoch: Epoch, result: Result<Reply, LinkError>) {
+        if let Some(batch) = self.renewals.take(id) {
+            self.handle_renewed(now, batch, result);
+        } else if let Some(number) = self.lowerings.remove(&id) {
+            if let Some(change) = self.holds.get_mut(&number).and_then(|hold| hold.change.as_mut()) {
+                change.epoch = epoch;
+            }
+            self.handle_lowered(now, number, result);
+        }
+    }
+
+    /// Lets time pass up to `now`: whatever is due by then happens.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        while let Some(due) = self.timers.pop(now) {
+            match due {
+                timers::Timer::Lock(lock) => self.lock_is_due(now, lock),
+                timers::Timer::Hold(number) => self.hold_is_due(now, number),
+                timers::Timer::Request(ticket) => self.patience_ends(now, ticket),
+            }
+        }
+        self.look_after_flights(now);
+        self.retry_settles(now);
+        self.send_renewals(now);
+    }
+
+    /// The next thing to do.
+    pub fn poll_action(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    /// The next thing that happened.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// Whether there are actions or events to be taken.
+    pub fn has_output(&self) -> bool {
+        !self.actions.is_empty() || !self.events.is_empty()
+    }
+
+    /// The wakers of futures that have something to do. Wake them when the session is no longer locked.
+    pub fn take_woken(&mut self) -> Vec<Waker> {
+        std::mem::take(&mut self.woken)
+    }
+
+    /// When [`Session::handle_timeout`] is next to be called; `None` where nothing waits for time to pass.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        [self.timers.next(), self.settles.next_timeout(), self.renewals.next_timeout()].into_iter().flatten().min()
+    }
+
+    fn next_id(&mut self) -> u64 {
+        self.last_id += 1;
+        self.last_id
+    }
+
+    /// A duration between zero and `most`.
+    fn jitter(&mut self, most: Duration) -> Duration {
+        most.mul_f64(self.rng.f64())
+    }
+
+    fn wake(&mut self, ticket: Ticket) {
+        if let Some(waker) = self.requests.get_mut(&ticket).and_then(Request::take_waker) {
+            self.woken.push(waker);
+        }
+    }
+}

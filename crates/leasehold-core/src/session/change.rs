@@ -1,0 +1,175 @@
+//! Changes of a hold's count: how they are sent, and what becomes of one whose outcome is not known.
+
+use super::hold::{Aim, Change};
+use super::request::{Request, Ticket, Via};
+use super::{CallId, Event, FlightId, Session};
+use crate::link::{LinkError, Plane};
+use crate::owner::HoldNumber;
+use crate::reply::Reply;
+use crate::time::Instant;
+
+impl Session {
+    /// Takes the outcome of a call that a request's future sent. A call that has been given up is ignored.
+    pub fn handle_reply(&mut self, now: Instant, ticket: Ticket, flight: FlightId, result: Result<Reply, LinkError>) {
+        let Some(number) = self.hold_of(ticket).filter(|number| self.is_flying(*number, flight)) else { return };
+        match self.requests.get(&ticket) {
+            Some(Request::Acquire(acquire)) if acquire.hold == Some(number) => {
+                self.handle_first_reply(now, ticket, number, result);
+            }
+            Some(Request::Acquire(_)) => self.handle_enter_reply(now, ticket, number, result),
+            Some(Request::Release(_)) => self.handle_lowered(now, number, result),
+            None => {}
+        }
+    }
+
+    /// Whether the call is still the one that the request waits for. Where it is not, its future is to be dropped.
+    pub fn is_current(&self, ticket: Ticket, flight: FlightId) -> bool {
+        self.hold_of(ticket).is_some_and(|number| self.is_flying(number, flight))
+    }
+
+    /// Notes that a change of `number` is sent, and how it will be known.
+    pub(super) fn begin_change(
+        &mut self,
+        now: Instant,
+        number: HoldNumber,
+        by: Option<Ticket>,
+        aim: Aim,
+        via: Via,
+    ) -> FlightId {
+        let flight = FlightId(self.next_id());
+        if let Some(hold) = self.holds.get_mut(&number) {
+            let (Aim::Raise(target) | Aim::Lower(target)) = aim;
+            hold.count = hold.count.max(target);
+            hold.widen(target);
+            hold.change =
+                Some(Change { flight, by, aim, plane: via.plane, epoch: via.epoch, sent_at: now, settling: false });
+        }
+        if by.is_some() {
+            self.watch_flight(now, number, flight);
+        }
+        flight
+    }
+
+    /// Takes the change whose outcome has come.
+    pub(super) fn end_change(&mut self, number: HoldNumber) -> Option<Change> {
+        self.holds.get_mut(&number)?.change.take()
+    }
+
+    /// No reply will come, or nobody waits for it: nothing is sent for this hold until it is settled.
+    pub(super) fn unsettle(&mut self, now: Instant, number: HoldNumber) {
+        let Some(hold) = self.holds.get_mut(&number) else { return };
+        let Some(change) = &mut hold.change else { return };
+        if change.settling {
+            return;
+        }
+        change.settling = true;
+        let (plane, epoch) = (change.plane, change.epoch);
+        hold.doubt_lowering();
+        let key = self.locks[hold.lock].name.key().clone();
+        self.settle(now, plane, epoch, key, number);
+    }
+
+    /// No copy of the hold's change can be applied any more, as far as that can be known.
+    pub(super) fn change_settled(&mut self, now: Instant, number: HoldNumber, proven: bool) {
+        let Some(hold) = self.holds.get_mut(&number) else { return };
+        hold.change = None;
+        hold.touch(now);
+        hold.clean_up.unproven |= !proven;
+        hold.clean_up.not_before = now;
+        match hold.raising {
+            Some(ticket) if !hold.granted => self.try_again(now, ticket),
+            Some(ticket) => {
+                // An entry is taken back before it is tried again: guards that are released must not wait for a future that
+                // perhaps nobody polls.
+                hold.raising = None;
+                hold.clean_up.by_lifeline = true;
+                hold.waiting.push(ticket);
+            }
+            None => hold.clean_up.by_lifeline = true,
+        }
+        self.attend(now, number);
+    }
+
+    /// Nobody wants what the request was raising any more. What it has sent is settled and taken back.
+    pub(super) fn forsake(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
+        let Some(hold) = self.holds.get_mut(&number) else { return };
+        hold.waiting.retain(|waiting| *waiting != ticket);
+        if hold.raising == Some(ticket) {
+            hold.raising = None;
+            hold.clean_up.by_lifeline = true;
+        }
+        let sent_by_it = hold.change.as_ref().is_some_and(|change| change.by == Some(ticket));
+        if sent_by_it {
+            self.unsettle(now, number);
+        }
+        self.attend(now, number);
+    }
+
+    /// A future has not been polled although its call was answered: the lifeline goes on in its place.
+    pub(super) fn take_over(&mut self, now: Instant, number: HoldNumber, flight: FlightId, proven: bool) {
+        if !self.is_flying(number, flight) {
+            return;
+        }
+        let Some(hold) = self.holds.get_mut(&number) else { return };
+        let Some(ticket) = hold.change.as_ref().and_then(|change| change.by) else { return };
+        hold.doubt_lowering();
+        if hold.raising == Some(ticket) {
+            hold.raising = None;
+        }
+        match self.requests.get_mut(&ticket) {
+            Some(Request::Acquire(acquire)) => {
+                acquire.hold = None;
+                acquire.overtaken = acquire.overtaken.saturating_add(1);
+                let name = self.locks[hold.lock].name.clone();
+                self.events.push_back(Event::TurnPassed { name });
+                self.turn_missed(now, ticket);
+            }
+            Some(Request::Release(_)) => hold.waiting.push(ticket),
+            None => {}
+        }
+        self.change_settled(now, number, proven);
+        if self.acquire_of(ticket).is_some_and(|acquire| acquire.last) {
+            self.end_busy(now, ticket);
+        }
+        self.wake(ticket);
+    }
+
+    /// The server has left a caller's call without a reply for the whole command timeout.
+    pub(super) fn give_up_flight(&mut self, now: Instant, number: HoldNumber, flight: FlightId) {
+        let by = self.holds.get(&number).and_then(|hold| hold.change.as_ref()).and_then(|change| change.by);
+        let Some(ticket) = by.filter(|_| self.is_flying(number, flight)) else { return };
+        let why = "no reply came within the command timeout".to_owned();
+        self.handle_reply(now, ticket, flight, Err(LinkError::Unknown(why)));
+        // Its future is to drop the call.
+        self.wake(ticket);
+    }
+
+    /// Whether a reply to this call may still come.
+    pub(super) fn is_flying(&self, number: HoldNumber, flight: FlightId) -> bool {
+        self.holds
+            .get(&number)
+            .and_then(|hold| hold.change.as_ref())
+            .is_some_and(|change| change.flight == flight && !change.settling)
+    }
+
+    /// The hold that a request has to do with.
+    fn hold_of(&self, ticket: Ticket) -> Option<HoldNumber> {
+        match self.requests.get(&ticket)? {
+            Request::Acquire(acquire) => acquire.hold.or(acquire.entering()),
+            Request::Release(release) => Some(release.hold),
+        }
+    }
+
+    /// A route by the lifeline. Its epoch is not known here: the driver sends at once, and settling covers every epoch
+    /// up to the present one.
+    pub(super) const fn by_lifeline() -> Via {
+        Via { plane: Plane::Lifeline, epoch: crate::link::Epoch(u64::MAX) }
+    }
+
+    /// Sends a call on the lifeline.
+    pub(super) fn call_by_lifeline(&mut self, call: crate::call::Call) -> CallId {
+        let id = CallId(self.next_id());
+        self.actions.push_back(super::Action::Call { id, call });
+        id
+    }
+}

@@ -1,0 +1,683 @@
+//! The local line: of all who wait for a lock in this client, one contends for it on the server.
+//!
+//! The contender tries; where the lock is busy it has the channel subscribed, tries again once the server has confirmed
+//! that, and sleeps until a notice, or until the lease that the server named may be over. Then it is its turn. A contender
+//! whose future is not polled within the turn goes back to the head of the line, and is passed over until it is polled.
+
+use super::hold::Aim;
+use super::request::{Acquire, AcquireRequest, Granted, Patience, Place, Request, Step, Ticket, Trouble, Via};
+use super::timers::Timer;
+use super::{Event, Session};
+use crate::command::lock as command;
+use crate::command::lock::Acquired;
+use crate::error::AcquireError;
+use crate::link::LinkError;
+use crate::name::LockName;
+use crate::owner::{HoldNumber, OwnerId};
+use crate::reply::Reply;
+use crate::time::Instant;
+use std::collections::{HashMap, VecDeque};
+use std::task::Waker;
+use std::time::Duration;
+
+/// What the client keeps about a lock while it holds it, waits for it, or listens for it.
+#[derive(Debug)]
+pub(super) struct Lock {
+    pub(super) name: LockName,
+    /// How many holds, requests and subscriptions refer to this.
+    pub(super) refs: usize,
+    /// How many holds of this client are held.
+    pub(super) held: usize,
+    /// Which hold each named owner has.
+    pub(super) owners: Vec<(OwnerId, HoldNumber)>,
+    /// Those who wait, the contender aside, in the order in which they came. Some may have gone.
+    pub(super) queue: VecDeque<Ticket>,
+    /// How many of the queue have gone.
+    pub(super) gone: usize,
+    pub(super) contender: Option<Ticket>,
+    pub(super) phase: Phase,
+    /// A notice came while the contender's command was under way.
+    pub(super) again: bool,
+    pub(super) trouble: Trouble,
+    pub(super) subscription: super::notice::Subscription,
+    pub(super) wants_notices: bool,
+    pub(super) timer: Option<Instant>,
+}
+
+/// What the contender does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Nobody waits.
+    Idle,
+    /// It may try, and has until then to be polled; for ever, where only futures wait that nobody polls.
+    Due(Instant),
+    /// Its command is under way, or being settled.
+    Trying,
+    /// It waits for the server to confirm the subscription.
+    Subscribing,
+    /// It waits for a notice, until then at most.
+    Sleeping(Instant),
+    /// It leaves the server in peace until then.
+    BackingOff(Instant),
+}
+
+impl Lock {
+    fn new(name: LockName) -> Self {
+        Self {
+            name,
+            refs: 0,
+            held: 0,
+            owners: Vec::new(),
+            queue: VecDeque::new(),
+            gone: 0,
+            contender: None,
+            phase: Phase::Idle,
+            again: false,
+            trouble: Trouble::default(),
+            subscription: super::notice::Subscription::default(),
+            wants_notices: false,
+            timer: None,
+        }
+    }
+}
+
+/// The request of a ticket that stands in a line; `None` where it has gone.
+fn waiter(requests: &HashMap<Ticket, Request>, ticket: Ticket) -> Option<&Acquire> {
+    match requests.get(&ticket) {
+        Some(Request::Acquire(acquire)) if acquire.place == Place::Line && acquire.outcome.is_none() => Some(acquire),
+        _ => None,
+    }
+}
+
+impl Session {
+    /// Begins to acquire. The first [`Session::poll_acquire`] must follow at once.
+    pub fn acquire(&mut self, now: Instant, wish: AcquireRequest) -> Ticket {
+        let ticket = Ticket(self.next_id());
+        let lock = self.lock_for(&wish.name);
+        self.locks[lock].refs += 1;
+        let mut acquire = Acquire {
+            lock,
+            wish,
+            started: now,
+            place: Place::Line,
+            hold: None,
+            dormant: false,
+            last: false,
+            trouble: Trouble::default(),
+            overtaken: 0,
+            warned: false,
+            retry_at: None,
+            timer: None,
+            waker: None,
+            outcome: None,
+        };
+        if self.closed {
+            acquire.outcome = Some(Err(AcquireError::Closed));
+            self.requests.insert(ticket, Request::Acquire(acquire));
+            return ticket;
+        }
+        if let Some(number) = acquire.wish.reenter.or_else(|| self.hold_of_owner(lock, acquire.wish.owner)) {
+            acquire.place = Place::Entering(number);
+            self.requests.insert(ticket, Request::Acquire(acquire));
+            self.check_entry(now, ticket, number);
+            return ticket;
+        }
+        let line = &mut self.locks[lock];
+        if line.contender.is_none() && line.queue.is_empty() {
+            line.contender = Some(ticket);
+            line.phase = Phase::Due(now + self.settings.turn);
+        } else if acquire.wish.patience == Patience::Try {
+            // Somebody of this client is ahead, so the lock is as good as taken; unless nobody can say, for want of a server.
+            if line.trouble.since.is_some() {
+                acquire.place = Place::Aside;
+            } else {
+                acquire.outcome = Some(Ok(None));
+            }
+        } else {
+            line.queue.push_back(ticket);
+        }
+        let waits = line.contender != Some(ticket) && acquire.outcome.is_none();
+        self.requests.insert(ticket, Request::Acquire(acquire));
+        if waits {
+            self.begin_to_wait(now, ticket);
+        }
+        ticket
+    }
+
+    /// What the future of an acquire does next. `via` is where a call would go.
+    pub fn poll_acquire(
+        &mut self,
+        now: Instant,
+        ticket: Ticket,
+        via: Via,
+        waker: &Waker,
+    ) -> Step<Result<Option<Granted>, AcquireError>> {
+        let Some(acquire) = self.acquire_of_mut(ticket) else { return Step::Done(Err(AcquireError::Closed)) };
+        if let Some(outcome) = acquire.outcome.take() {
+            self.remove_request(ticket);
+            return Step::Done(outcome);
+        }
+        let missed = std::mem::take(&mut acquire.dormant);
+        acquire.waker = Some(waker.clone());
+        if let Some(number) = acquire.entering() {
+            self.check_entry(now, ticket, number);
+        }
+        let Some(acquire) = self.acquire_of_mut(ticket) else { return Step::Done(Err(AcquireError::Closed)) };
+        if let Some(outcome) = acquire.outcome.take() {
+            self.remove_request(ticket);
+            return Step::Done(outcome);
+        }
+        let (lock, place, retry_at) = (acquire.lock, acquire.place, acquire.retry_at);
+        let step = match place {
+            Place::Line => {
+                self.take_turn(ticket, lock, missed);
+                let line = &mut self.locks[lock];
+                if line.contender == Some(ticket) && matches!(line.phase, Phase::Due(_)) {
+                    line.phase = Phase::Trying;
+                    line.again = false;
+                    self.set_lock_timer(lock);
+                    self.send_first(now, ticket, via)
+                } else {
+                    None
+                }
+            }
+            Place::Aside if retry_at.is_none_or(|at| at <= now) => self.send_first(now, ticket, via),
+            Place::Aside => None,
+            Place::Entering(number) => self.send_entry(now, ticket, number, via),
+        };
+        step.unwrap_or(Step::Wait)
+    }
+
+    /// A request that is being polled takes the turn that nobody has, or that it missed before and another has not used yet.
+    /// Without the latter, two futures that are always polled a little late would pass the turn to each other for ever.
+    fn take_turn(&mut self, ticket: Ticket, lock: usize, missed: bool) {
+        let line = &self.locks[lock];
+        if !matches!(line.phase, Phase::Due(_)) || line.contender == Some(ticket) {
+            return;
+        }
+        let other = line.contender.and_then(|contender| self.acquire_of(contender));
+        if other.is_some_and(|other| !missed || other.last || other.hold.is_some()) {
+            return;
+        }
+        let line = &mut self.locks[lock];
+        line.queue.retain(|waiting| *waiting != ticket);
+        if let Some(contender) = line.contender.replace(ticket) {
+            line.queue.push_front(contender);
+        }
+    }
+
+    /// The future of an acquire was dropped.
+    pub fn abandon_acquire(&mut self, now: Instant, ticket: Ticket) {
+        let Some(acquire) = self.acquire_of_mut(ticket) else { return };
+        let (lock, hold, entering) = (acquire.lock, acquire.hold, acquire.entering());
+        if let Some(Ok(Some(granted))) = acquire.outcome.take() {
+            self.drop_guard(now, granted.hold, granted.renewed);
+        }
+        self.leave_line(now, ticket, lock);
+        if let Some(number) = hold.or(entering) {
+            self.forsake(now, ticket, number);
+        }
+        self.remove_request(ticket);
+    }
+
+    /// Sends a first acquire, unless one is still being settled.
+    fn send_first(
+        &mut self,
+        now: Instant,
+        ticket: Ticket,
+        via: Via,
+    ) -> Option<Step<Result<Option<Granted>, AcquireError>>> {
+        let number = match self.acquire_of(ticket)?.hold {
+            Some(number) => number,
+            None => self.begin_hold(now, ticket)?,
+        };
+        let hold = self.holds.get(&number).filter(|hold| hold.change.is_none())?;
+        let lease = hold.lease.min(hold.max_hold_at.since(now)).max(Duration::from_millis(1));
+        let limit = self.settings.not_after.then(|| self.not_after(now));
+        let call = command::acquire(&self.locks[hold.lock].name, &hold.field, 1, lease, limit);
+        Some(Step::Send(self.begin_change(now, number, Some(ticket), Aim::Raise(1), via), call))
+    }
+
+    /// Takes the outcome of a first acquire.
+    pub(super) fn handle_first_reply(
+        &mut self,
+        now: Instant,
+        ticket: Ticket,
+        number: HoldNumber,
+        result: Result<Reply, LinkError>,
+    ) {
+        let decoded = match result {
+            Ok(reply) => command::acquired(&reply).map_err(|error| LinkError::Unknown(error.to_string())),
+            Err(error) => Err(error),
+        };
+        if let Err(LinkError::Unknown(why)) = &decoded {
+            self.note_trouble(now, ticket, why, true);
+            self.unsettle(now, number);
+            if self.acquire_of(ticket).is_some_and(|acquire| acquire.last) {
+                let error = self.trouble_error(ticket);
+                self.fail_acquire(now, ticket, error);
+            }
+            return;
+        }
+        let Some(change) = self.end_change(number) else { return };
+        let Some(hold) = self.holds.get_mut(&number) else { return };
+        hold.touch(now);
+        match decoded {
+            Ok(Acquired::Held { left, time }) => {
+                hold.count = 1;
+                hold.extend(change.sent_at, left);
+                self.note_time(change.sent_at, time);
+                self.first_grant(now, ticket, number, left);
+            }
+            Ok(Acquired::Busy { left, time }) => {
+                self.note_time(change.sent_at, time);
+                self.nothing_begun(now, ticket, number);
+                self.busy(now, ticket, left);
+            }
+            Ok(Acquired::TooLate { time }) => {
+                self.note_time(change.sent_at, time);
+                self.nothing_begun(now, ticket, number);
+                self.note_trouble(now, ticket, "the server received the command too late", false);
+                self.back_off(now, ticket);
+            }
+            Ok(Acquired::Kind(kind)) => {
+                self.nothing_begun(now, ticket, number);
+                self.fail_acquire(now, ticket, AcquireError::KeyConflict(kind));
+            }
+            // Neither can answer a first acquire of a hold that was never granted: the server is not what we think it is.
+            Ok(Acquired::Mismatch | Acquired::Lost) => {
+                self.fail_acquire(now, ticket, AcquireError::Indeterminate("the hold count is not ours".to_owned()));
+            }
+            Err(LinkError::Refused(error)) if !error.is_transient() => {
+                let text = error.text().to_owned();
+                // The refusal speaks for this copy only.
+                let unsure = self.acquire_of(ticket).is_some_and(|acquire| acquire.trouble.unsure);
+                self.forget_first(now, ticket, number);
+                let error = if unsure { AcquireError::Indeterminate(text) } else { AcquireError::Refused(text) };
+                self.fail_acquire(now, ticket, error);
+            }
+            Err(error) => {
+                self.forget_first(now, ticket, number);
+                self.note_trouble(now, ticket, &error.to_string(), false);
+                self.back_off(now, ticket);
+            }
+        }
+    }
+
+    /// The lock is the caller's, unless the grant came too late to be worth anything.
+    fn first_grant(&mut self, now: Instant, ticket: Ticket, number: HoldNumber, left: Duration) {
+        let Some(Request::Acquire(acquire)) = self.requests.get_mut(&ticket) else { return };
+        let Some(hold) = self.holds.get_mut(&number) else { return };
+        acquire.hold = None;
+        hold.raising = None;
+        if now >= hold.cell.deadline() {
+            hold.clean_up.by_lifeline = true;
+            self.attend(now, number);
+            self.note_trouble(now, ticket, "the server's reply took longer than the lease", false);
+            self.back_off(now, ticket);
+            return;
+        }
+        hold.granted = true;
+        hold.guards = 1;
+        hold.renewed = u32::from(acquire.wish.renewed);
+        hold.cell.set_count(1);
+        hold.cell.set_renewed(hold.renewed);
+        let granted = Granted { hold: number, cell: hold.cell.clone(), count: 1, renewed: acquire.wish.renewed };
+        acquire.outcome = Some(Ok(Some(granted)));
+        let (lock, owner, place) = (hold.lock, hold.owner, acquire.place);
+        self.locks[lock].held += 1;
+        self.schedule_renewal(now, number);
+        self.set_hold_timer(number);
+        if let Some(owner) = owner {
+            self.locks[lock].owners.push((owner, number));
+            self.admit_owner(now, lock, owner, number);
+        }
+        if place == Place::Line {
+            self.locks[lock].trouble = Trouble::default();
+            self.contender_got_in(now, ticket, lock, left);
+        }
+    }
+
+    /// Nothing of the request's hold is on the server.
+    fn nothing_begun(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
+        if let Some(acquire) = self.acquire_of_mut(ticket) {
+            acquire.hold = None;
+            acquire.trouble.unsure = false;
+        }
+        let pause = self.settings.command_timeout * 2;
+        if let Some(hold) = self.holds.get_mut(&number) {
+            hold.count = 0;
+            hold.raising = None;
+            if hold.clean_up.unproven {
+                hold.expect_late_copies(now + pause);
+            }
+        }
+        self.attend(now, number);
+    }
+
+    /// The call was not applied; an earlier copy of it may have been.
+    fn forget_first(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
+        let unsure = self.acquire_of(ticket).is_some_and(|acquire| acquire.trouble.unsure);
+        if !unsure {
+            self.nothing_begun(now, ticket, number);
+        }
+    }
+
+    /// Somebody else holds the lock.
+    fn busy(&mut self, now: Instant, ticket: Ticket, left: Option<Duration>) {
+        let Some(acquire) = self.acquire_of_mut(ticket) else { return };
+        let (lock, last, patience, place) = (acquire.lock, acquire.last, acquire.wish.patience, acquire.place);
+        let acquire_owner = acquire.wish.owner;
+        if place == Place::Aside {
+            self.finish_acquire(now, ticket, Ok(None));
+            return;
+        }
+        if let Some(number) = self.hold_of_owner(lock, acquire_owner) {
+            self.locks[lock].trouble = Trouble::default();
+            self.enter_instead(now, ticket, lock, number);
+            return;
+        }
+        let goes = patience == Patience::Try || last;
+        self.locks[lock].trouble = Trouble::default();
+        if !goes || self.locks[lock].queue.len() > self.locks[lock].gone {
+            let confirmed = self.want_notices(now, lock);
+            let until = now + self.sleep(left);
+            let line = &mut self.locks[lock];
+            line.phase = match confirmed {
+                false => Phase::Subscribing,
+                true if line.again => Phase::Due(now + self.settings.turn),
+                true => Phase::Sleeping(until),
+            };
+        }
+        if goes {
+            self.end_busy(now, ticket);
+            return;
+        }
+        self.begin_to_wait(now, ticket);
+        if matches!(self.locks[lock].phase, Phase::Due(_)) {
+            self.due(now, lock);
+        }
+        self.set_lock_timer(lock);
+    }
+
+    /// How long to sleep when the holder's lease has `left` to go. A little more than that, and not the same everywhere, so
+    /// that the clients of a fleet do not all ask at the same instant.
+    fn sleep(&mut self, left: Option<Duration>) -> Duration {
+        let spread = self.jitter(Duration::from_millis(5));
+        let recheck = self.settings.recheck;
+        left.map_or(recheck, |left| recheck.min(left + Duration::from_millis(1) + spread))
+    }
+
+    /// The contender has the lock: who comes next sleeps until it is released, and need not try now.
+    fn contender_got_in(&mut self, now: Instant, ticket: Ticket, lock: usize, left: Duration) {
+        let line = &mut self.locks[lock];
+        if line.contender != Some(ticket) {
+            return;
+        }
+        line.contender = None;
+        let line_goes_on = line.queue.len() > line.gone;
+        if let Some(acquire) = self.acquire_of_mut(ticket) {
+            acquire.place = Place::Aside;
+        }
+        if !line_goes_on {
+            self.line_is_empty(now, lock);
+            return;
+        }
+        let confirmed = self.want_notices(now, lock);
+        let until = now + self.sleep(Some(left));
+        let line = &mut self.locks[lock];
+        line.phase = if confirmed { Phase::Sleeping(until) } else { Phase::Subscribing };
+        self.pick_contender(now, lock);
+        self.set_lock_timer(lock);
+    }
+
+    /// It is the contender's turn.
+    pub(super) fn due(&mut self, now: Instant, lock: usize) {
+        self.locks[lock].phase = Phase::Due(now + self.settings.turn);
+        self.pick_contender(now, lock);
+        if let Some(contender) = self.locks[lock].contender {
+            self.wake(contender);
+        }
+        self.set_lock_timer(lock);
+    }
+
+    /// Fills the contender's place with the first of the line whose future was polled when its turn came.
+    fn pick_contender(&mut self, now: Instant, lock: usize) {
+        if self.locks[lock].contender.is_some() {
+            return;
+        }
+        let requests = &self.requests;
+        let line = &mut self.locks[lock];
+        while line.queue.front().is_some_and(|front| waiter(requests, *front).is_none()) {
+            line.queue.pop_front();
+            line.gone = line.gone.saturating_sub(1);
+        }
+        let awake = |ticket: &Ticket| waiter(requests, *ticket).is_some_and(|acquire| !acquire.dormant);
+        line.contender = line.queue.iter().position(awake).and_then(|index| line.queue.remove(index));
+        if line.queue.is_empty() && line.contender.is_none() {
+            self.line_is_empty(now, lock);
+        }
+    }
+
+    /// A lock's timer: a turn lapses, a sleep or a pause ends, or the server has been out of reach for too long.
+    pub(super) fn lock_is_due(&mut self, now: Instant, lock: usize) {
+        if !self.locks.contains(lock) {
+            return;
+        }
+        self.locks[lock].timer = None;
+        self.subscription_is_due(now, lock);
+        if self.trouble_is_over(now, lock) {
+            return;
+        }
+        match self.locks[lock].phase {
+            Phase::Due(until) if until <= now => {
+                if let Some(contender) = self.locks[lock].contender {
+                    let name = self.locks[lock].name.clone();
+                    self.events.push_back(Event::TurnPassed { name });
+                    self.turn_missed(now, contender);
+                }
+            }
+            Phase::Sleeping(until) | Phase::BackingOff(until) if until <= now => self.due(now, lock),
+            _ => {}
+        }
+        self.set_lock_timer(lock);
+    }
+
+    /// Fails everybody in the line when the server has been out of reach for too long.
+    fn trouble_is_over(&mut self, now: Instant, lock: usize) -> bool {
+        let Some(since) = self.locks[lock].trouble.since else { return false };
+        if now < since + self.settings.unreachable_after {
+            return false;
+        }
+        let error = AcquireError::Unreachable(self.locks[lock].trouble.why.clone());
+        self.fail_line(now, lock, &error);
+        true
+    }
+
+    pub(super) fn fail_line(&mut self, now: Instant, lock: usize, error: &AcquireError) {
+        let waiting = std::mem::take(&mut self.locks[lock].queue);
+        self.locks[lock].gone = 0;
+        if let Some(contender) = self.locks[lock].contender {
+            let unsure = self.acquire_of(contender).is_some_and(|acquire| acquire.trouble.unsure);
+            let error = if unsure { self.trouble_error(contender) } else { error.clone() };
+            self.fail_acquire(now, contender, error);
+        }
+        for ticket in waiting {
+            self.fail_acquire(now, ticket, error.clone());
+        }
+    }
+
+    /// The request's future was not polled in time: it keeps its place, and others go first until it is polled.
+    pub(super) fn turn_missed(&mut self, now: Instant, ticket: Ticket) {
+        let Some(acquire) = self.acquire_of_mut(ticket) else { return };
+        let (lock, last) = (acquire.lock, acquire.last);
+        acquire.dormant = true;
+        let begun = acquire.hold.take();
+        if let Some(number) = begun {
+            self.forsake(now, ticket, number);
+        }
+        let Some(acquire) = self.acquire_of(ticket) else { return };
+        if acquire.place != Place::Line || self.locks[lock].contender != Some(ticket) {
+            return;
+        }
+        if last {
+            self.end_busy(now, ticket);
+            return;
+        }
+        let line = &mut self.locks[lock];
+        line.contender = None;
+        line.queue.push_front(ticket);
+        self.begin_to_wait(now, ticket);
+        self.due(now, lock);
+    }
+
+    /// The settled call of a request is to be sent again.
+    pub(super) fn try_again(&mut self, now: Instant, ticket: Ticket) {
+        let Some(acquire) = self.acquire_of(ticket) else { return };
+        let (lock, place, last) = (acquire.lock, acquire.place, acquire.last);
+        if last {
+            let error = self.trouble_error(ticket);
+            self.fail_acquire(now, ticket, error);
+        } else if place == Place::Line && self.locks[lock].contender == Some(ticket) {
+            self.due(now, lock);
+        } else {
+            self.wake(ticket);
+        }
+    }
+
+    /// Puts a request that was to re-enter a hold into the line, because the hold has ended.
+    pub(super) fn join_line(&mut self, now: Instant, ticket: Ticket) {
+        let Some(acquire) = self.acquire_of_mut(ticket) else { return };
+        if acquire.place == Place::Line || acquire.outcome.is_some() {
+            return;
+        }
+        acquire.place = Place::Line;
+        acquire.retry_at = None;
+        let lock = acquire.lock;
+        let line = &mut self.locks[lock];
+        // It may have stood there before, and be counted among those who have gone.
+        let before = line.queue.len();
+        line.queue.retain(|waiting| *waiting != ticket);
+        line.gone -= before - line.queue.len();
+        if line.contender.is_none() && line.queue.is_empty() {
+            line.contender = Some(ticket);
+            self.due(now, lock);
+        } else {
+            line.queue.push_back(ticket);
+            self.begin_to_wait(now, ticket);
+        }
+    }
+
+    /// Leaves the server in peace for a while.
+    pub(super) fn back_off(&mut self, now: Instant, ticket: Ticket) {
+        let Some(trouble) = self.trouble_of(ticket) else { return };
+        let pause = trouble.pause();
+        let until = now + pause / 2 + self.jitter(pause / 2);
+        let Some(acquire) = self.acquire_of_mut(ticket) else { return };
+        let (lock, place, last) = (acquire.lock, acquire.place, acquire.last);
+        if last {
+            let error = self.trouble_error(ticket);
+            self.fail_acquire(now, ticket, error);
+        } else if place == Place::Line {
+            self.locks[lock].phase = Phase::BackingOff(until);
+            self.set_lock_timer(lock);
+            self.begin_to_wait(now, ticket);
+        } else {
+            acquire.retry_at = Some(until);
+            self.begin_to_wait(now, ticket);
+        }
+    }
+
+    /// Takes a request out of the line; whoever comes next goes on where it stood.
+    pub(super) fn leave_line(&mut self, now: Instant, ticket: Ticket, lock: usize) {
+        let Some(acquire) = self.acquire_of_mut(ticket).filter(|acquire| acquire.place == Place::Line) else { return };
+        acquire.place = Place::Aside;
+        let line = &mut self.locks[lock];
+        if line.contender != Some(ticket) {
+            // The queue drops those who have gone when it comes to them.
+            line.gone += 1;
+            if line.gone * 2 > line.queue.len() {
+                line.queue.retain(|ticket| waiter(&self.requests, *ticket).is_some());
+                line.gone = 0;
+            }
+            if line.queue.is_empty() && line.contender.is_none() {
+                self.line_is_empty(now, lock);
+            }
+            return;
+        }
+        line.contender = None;
+        if matches!(line.phase, Phase::Trying) {
+            line.phase = Phase::Due(now);
+        }
+        match line.phase {
+            Phase::Due(_) => self.due(now, lock),
+            _ => self.pick_contender(now, lock),
+        }
+        self.set_lock_timer(lock);
+    }
+
+    fn line_is_empty(&mut self, now: Instant, lock: usize) {
+        let line = &mut self.locks[lock];
+        line.queue.clear();
+        line.gone = 0;
+        line.phase = Phase::Idle;
+        line.again = false;
+        line.trouble = Trouble::default();
+        self.set_lock_timer(lock);
+        self.drop_notices(now, lock);
+    }
+
+    pub(super) fn set_lock_timer(&mut self, lock: usize) {
+        let Some(line) = self.locks.get_mut(lock) else { return };
+        let phase = match line.phase {
+            Phase::Due(until) if line.contender.is_some() => Some(until),
+            Phase::Sleeping(until) | Phase::BackingOff(until) => Some(until),
+            _ => None,
+        };
+        let trouble = line.trouble.since.map(|since| since + self.settings.unreachable_after);
+        let next = [phase, trouble, line.subscription.retry_at()].into_iter().flatten().min();
+        self.timers.set(Timer::Lock(lock), &mut line.timer, next);
+    }
+
+    /// The state of a lock by name, made where there is none.
+    fn lock_for(&mut self, name: &LockName) -> usize {
+        if let Some(lock) = self.by_key.get(name.key()) {
+            return *lock;
+        }
+        let lock = self.locks.insert(Lock::new(name.clone()));
+        self.by_key.insert(name.key().clone(), lock);
+        lock
+    }
+
+    /// One reference less; the last one takes the lock's state with it.
+    pub(super) fn unref(&mut self, lock: usize) {
+        let state = &mut self.locks[lock];
+        state.refs -= 1;
+        if state.refs == 0 {
+            self.timers.set(Timer::Lock(lock), &mut state.timer, None);
+            let state = self.locks.remove(lock);
+            self.by_key.remove(state.name.key());
+        }
+    }
+
+    /// The hold that a named owner has of a lock.
+    fn hold_of_owner(&self, lock: usize, owner: Option<OwnerId>) -> Option<HoldNumber> {
+        let owner = owner?;
+        self.locks[lock].owners.iter().find(|(holder, _)| *holder == owner).map(|(_, number)| *number)
+    }
+
+    /// The server time after which a first grant that is sent now may refuse itself; 0 while the server's clock is unknown.
+    fn not_after(&self, now: Instant) -> u64 {
+        self.server_clock.map_or(0, |(time, at)| {
+            let millis = (now.since(at) + self.settings.command_timeout).as_millis();
+            time.saturating_add(u64::try_from(millis).unwrap_or(u64::MAX))
+        })
+    }
+
+    /// Remembers the server's time. It was read after the call was sent, so what is reckoned from it is never behind.
+    fn note_time(&mut self, sent_at: Instant, time: Option<u64>) {
+        if let Some(time) = time {
+            self.server_clock = Some((time, sent_at));
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! Re-entry: an owner that already holds raises the count of its hold, beside the line.
+
+use super::Session;
+use super::contend::Phase;
+use super::hold::Aim;
+use super::request::{Granted, Place, Request, Step, Ticket, Via};
+use crate::command::lock as command;
+use crate::command::lock::Acquired;
+use crate::error::{AcquireError, HoldEnd, LossReason};
+use crate::link::LinkError;
+use crate::owner::{HoldNumber, OwnerId};
+use crate::reply::Reply;
+use crate::time::Instant;
+use std::time::Duration;
+
+impl Session {
+    /// Fails the entry at once where the owner's hold has been lost; where it has ended otherwise, the request acquires anew.
+    pub(super) fn check_entry(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
+        let Some(hold) = self.holds.get(&number) else {
+            self.join_line(now, ticket);
+            return;
+        };
+        let passed = hold.is_live() && now >= hold.cell.deadline();
+        let reason = hold.cell.reason_of_deadline();
+        if passed {
+            self.lose(now, number, reason);
+        }
+        match self.holds.get(&number).and_then(|hold| hold.end) {
+            Some(HoldEnd::Lost(reason)) => self.fail_acquire(now, ticket, AcquireError::Lost(reason)),
+            Some(HoldEnd::Released | HoldEnd::Detached) => {
+                self.forsake(now, ticket, number);
+                self.join_line(now, ticket);
+            }
+            None => {}
+        }
+    }
+
+    /// The owner holds the lock from here on: its other requests that stand in the line re-enter.
+    pub(super) fn admit_owner(&mut self, now: Instant, lock: usize, owner: OwnerId, number: HoldNumber) {
+        let state = &self.locks[lock];
+        // A contender whose command is under way learns of it from the reply.
+        let contender = state.contender.filter(|_| state.phase != Phase::Trying);
+        let same: Vec<Ticket> = state
+            .queue
+            .iter()
+            .copied()
+            .chain(contender)
+            .filter(|ticket| {
+                self.acquire_of(*ticket).is_some_and(|acquire| {
+                    acquire.place == Place::Line && acquire.outcome.is_none() && acquire.wish.owner == Some(owner)
+                })
+            })
+            .collect();
+        for ticket in same {
+            self.enter_instead(now, ticket, lock, number);
+        }
+    }
+
+    /// Takes a request out of the line, because its owner holds the lock already.
+    pub(super) fn enter_instead(&mut self, now: Instant, ticket: Ticket, lock: usize, number: HoldNumber) {
+        self.leave_line(now, ticket, lock);
+        let Some(acquire) = self.acquire_of_mut(ticket) else { return };
+        acquire.place = Place::Entering(number);
+        if let Some(begun) = acquire.hold.take() {
+            self.forsake(now, ticket, begun);
+        }
+        self.wake(ticket);
+    }
+
+    /// Sends the entry, where no other change of the hold is on the way.
+    pub(super) fn send_entry<T>(
+        &mut self,
+        now: Instant,
+        ticket: Ticket,
+        number: HoldNumber,
+        via: Via,
+    ) -> Option<Step<T>> {
+        let lease = self.acquire_of(ticket)?.wish.lease;
+        if self.acquire_of(ticket)?.retry_at.is_some_and(|at| at > now) {
+            return None;
+        }
+        let hold = self.holds.get_mut(&number)?;
+        let lowering = hold.count > hold.guards && hold.raising != Some(ticket);
+        if hold.change.is_some() || lowering {
+            if !hold.waiting.contains(&ticket) {
+                hold.waiting.push(ticket);
+            }
+            return None;
+        }
+        let target = hold.guards + 1;
+        hold.waiting.retain(|waiting| *waiting != ticket);
+        hold.raising = Some(ticket);
+        if let Some(Request::Acquire(acquire)) = self.requests.get_mut(&ticket) {
+            // Whatever it sent before has been taken back.
+            acquire.trouble.unsure = false;
+        }
+        let lease = lease.min(hold.max_hold_at.since(now)).max(Duration::from_millis(1));
+        let call = command::acquire(&self.locks[hold.lock].name, &hold.field, target, lease, None);
+        Some(Step::Send(self.begin_change(now, number, Some(ticket), Aim::Raise(target), via), call))
+    }
+
+    /// Takes the outcome of an entry.
+    pub(super) fn handle_enter_reply(
+        &mut self,
+        now: Instant,
+        ticket: Ticket,
+        number: HoldNumber,
+        result: Result<Reply, LinkError>,
+    ) {
+        let decoded = match result {
+            Ok(reply) => command::acquired(&reply).map_err(|error| LinkError::Unknown(error.to_string())),
+            Err(error) => Err(error),
+        };
+        if let Err(LinkError::Unknown(why)) = &decoded {
+            self.note_trouble(now, ticket, why, true);
+            self.unsettle(now, number);
+            if self.acquire_of(ticket).is_some_and(|acquire| acquire.last) {
+                let error = self.trouble_error(ticket);
+                self.fail_acquire(now, ticket, error);
+            }
+            return;
+        }
+        let Some(change) = self.end_change(number) else { return };
+        let Some(hold) = self.holds.get_mut(&number) else { return };
+        hold.touch(now);
+        match decoded {
+            Ok(Acquired::Held { left, .. }) if hold.end.is_none() => {
+                hold.extend(change.sent_at, left);
+                self.grant_entry(now, ticket, number);
+            }
+            Ok(Acquired::Mismatch) => self.lose(now, number, LossReason::CountMismatch),
+            Ok(Acquired::Lost | Acquired::Busy { .. } | Acquired::Kind(_)) => {
+                self.lose(now, number, LossReason::Removed);
+            }
+            Ok(Acquired::Held { .. } | Acquired::TooLate { .. }) => {}
+            Err(LinkError::Refused(error)) if !error.is_transient() => {
+                self.not_raised(number, change.aim);
+                self.fail_acquire(now, ticket, AcquireError::Refused(error.text().to_owned()));
+            }
+            Err(error) => {
+                self.not_raised(number, change.aim);
+                self.note_trouble(now, ticket, &error.to_string(), false);
+                self.back_off(now, ticket);
+            }
+        }
+        if self.acquire_of(ticket).is_some_and(|acquire| acquire.outcome.is_none()) {
+            self.check_entry(now, ticket, number);
+        }
+        self.attend(now, number);
+    }
+
+    /// The entry was not applied: the server has what it had before.
+    fn not_raised(&mut self, number: HoldNumber, aim: Aim) {
+        if let (Some(hold), Aim::Raise(target)) = (self.holds.get_mut(&number), aim) {
+            hold.count = target - 1;
+            hold.raising = None;
+        }
+    }
+
+    fn grant_entry(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
+        let Some(Request::Acquire(acquire)) = self.requests.get_mut(&ticket) else { return };
+        let Some(hold) = self.holds.get_mut(&number) else { return };
+        hold.raising = None;
+        hold.guards += 1;
+        hold.renewed += u32::from(acquire.wish.renewed);
+        hold.lease = hold.lease.max(acquire.wish.lease);
+        hold.touch(now);
+        hold.cell.set_count(hold.guards);
+        hold.cell.set_renewed(hold.renewed);
+        let granted =
+            Granted { hold: number, cell: hold.cell.clone(), count: hold.guards, renewed: acquire.wish.renewed };
+        acquire.outcome = Some(Ok(Some(granted)));
+        if hold.renew_at.is_none() {
+            self.schedule_renewal(now, number);
+        }
+    }
+}

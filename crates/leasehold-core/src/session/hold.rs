@@ -1,0 +1,283 @@
+//! A hold: what the server may have of it, what it should have, and the one change that is on the way.
+
+use super::request::Ticket;
+use super::timers::Timer;
+use super::{Event, FlightId, Session};
+use crate::error::{AcquireError, HoldEnd, LossReason, ReleaseError};
+use crate::hold_cell::HoldCell;
+use crate::link::{Epoch, Plane};
+use crate::owner::{HoldNumber, OwnerId};
+use crate::settings::Settings;
+use crate::time::Instant;
+use bytes::Bytes;
+use std::sync::Arc;
+use std::time::Duration;
+
+#[derive(Debug)]
+pub(super) struct Hold {
+    pub(super) lock: usize,
+    pub(super) field: Bytes,
+    pub(super) owner: Option<OwnerId>,
+    pub(super) class: &'static str,
+    pub(super) cell: Arc<HoldCell>,
+    /// The most that the server may have.
+    pub(super) count: u32,
+    /// What the server should have: the guards that exist, and those that were detached.
+    pub(super) guards: u32,
+    /// Those of `guards` that were detached.
+    pub(super) detached: u32,
+    /// Those of `guards` that want the lease renewed.
+    pub(super) renewed: u32,
+    /// The request that raises, or has raised, the count above `guards`.
+    pub(super) raising: Option<Ticket>,
+    pub(super) change: Option<Change>,
+    /// Requests that wait for the change to be over.
+    pub(super) waiting: Vec<Ticket>,
+    pub(super) lease: Duration,
+    pub(super) max_hold_at: Instant,
+    pub(super) granted: bool,
+    pub(super) end: Option<HoldEnd>,
+    pub(super) renew_at: Option<Instant>,
+    /// The lowest and highest count that the server can have while a renewal is on the way.
+    pub(super) window: Option<(u32, u32)>,
+    pub(super) clean_up: CleanUp,
+    pub(super) timer: Option<Instant>,
+}
+
+/// How far the lowering of a hold's count has come.
+#[derive(Debug)]
+pub(super) struct CleanUp {
+    /// Whether the lifeline lowers the count, and no caller does.
+    pub(super) by_lifeline: bool,
+    /// The lifeline does not try before.
+    pub(super) not_before: Instant,
+    pub(super) tries: u32,
+    /// An earlier copy of the last release may have been applied, and was sent before (`true`) or after the deadline.
+    pub(super) unsure: Option<bool>,
+    /// An earlier lowering, to whatever count, may have been applied.
+    pub(super) perhaps_lowered: bool,
+    /// Some copy of a call may still come, because nothing could be proven: the release is repeated.
+    pub(super) unproven: bool,
+    /// The release has been done once, and is repeated for the sake of such copies.
+    pub(super) repeated: bool,
+    /// By then the lease has run out on the server, if nothing renews it.
+    pub(super) until: Instant,
+}
+
+/// A change of a hold's count that has been sent, and whose outcome is not known.
+#[derive(Debug)]
+pub(super) struct Change {
+    pub(super) flight: FlightId,
+    /// The caller whose future sent it; `None` for the lifeline.
+    pub(super) by: Option<Ticket>,
+    pub(super) aim: Aim,
+    pub(super) plane: Plane,
+    pub(super) epoch: Epoch,
+    pub(super) sent_at: Instant,
+    /// No reply will come: it is being made sure that no copy can be applied any more.
+    pub(super) settling: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Aim {
+    Raise(u32),
+    Lower(u32),
+}
+
+impl Hold {
+    /// Whether it can be entered again, renewed, and lost.
+    pub(super) const fn is_live(&self) -> bool {
+        self.granted && self.end.is_none() && self.guards > self.detached
+    }
+
+    /// Whether the server may have a greater count than it should.
+    pub(super) const fn is_high(&self) -> bool {
+        self.count > self.guards && self.raising.is_none()
+    }
+
+    /// Whether no guard needs it any more, and no request either.
+    pub(super) const fn is_abandoned(&self) -> bool {
+        self.guards <= self.detached && self.raising.is_none()
+    }
+
+    /// Whether the lifeline is to lower the count. What is lost is left to its guards until they are gone: their work may not
+    /// have stopped yet, and nobody shall get the lock before its lease has ended.
+    pub(super) const fn is_for_lifeline(&self) -> bool {
+        self.is_high() && self.clean_up.by_lifeline && (self.end.is_none() || self.guards <= self.detached)
+    }
+
+    /// Notes that the lowering on the way may be applied, although no reply to it will be seen.
+    pub(super) fn doubt_lowering(&mut self) {
+        let Some(change) = &self.change else { return };
+        let Aim::Lower(target) = change.aim else { return };
+        self.clean_up.perhaps_lowered = true;
+        self.clean_up.by_lifeline = true;
+        if target == 0 {
+            self.clean_up.unsure.get_or_insert(change.sent_at < self.cell.deadline());
+        }
+    }
+
+    /// A copy of an acquire may still come: the release is repeated until the lease that it could take has ended.
+    pub(super) fn expect_late_copies(&mut self, not_before: Instant) {
+        self.count = 1;
+        self.clean_up.by_lifeline = true;
+        self.clean_up.repeated = true;
+        self.clean_up.not_before = not_before;
+    }
+
+    /// Notes that the server may get, or have got, this count while a renewal is on the way.
+    pub(super) fn widen(&mut self, count: u32) {
+        if let Some((low, high)) = &mut self.window {
+            *low = (*low).min(count);
+            *high = (*high).max(count);
+        }
+    }
+
+    /// Takes a grant or a renewal that was sent at `sent_at` and left `left` of the lease.
+    pub(super) fn extend(&mut self, sent_at: Instant, left: Duration) {
+        let deadline = sent_at + left - Settings::margin(left);
+        self.cell.set_deadline(self.cell.deadline().max(deadline));
+    }
+
+    /// From `now` on, nothing that was sent can make the lease last longer than this.
+    pub(super) fn touch(&mut self, now: Instant) {
+        self.clean_up.until = self.clean_up.until.max(now + self.lease);
+    }
+}
+
+impl Session {
+    /// Begins a hold of `lock` that nobody has been granted yet.
+    pub(super) fn begin_hold(&mut self, now: Instant, ticket: Ticket) -> Option<HoldNumber> {
+        let wish = &self.acquire_of(ticket)?.wish;
+        let max_hold_at = wish.max_hold.map_or(Instant::FAR_FUTURE, |most| now + most);
+        let hold = Hold {
+            lock: self.acquire_of(ticket)?.lock,
+            field: self.client.field(self.last_hold.next()),
+            owner: wish.owner,
+            class: wish.class,
+            cell: Arc::new(HoldCell::new(now, max_hold_at)),
+            count: 0,
+            guards: 0,
+            detached: 0,
+            renewed: 0,
+            raising: Some(ticket),
+            change: None,
+            waiting: Vec::new(),
+            lease: wish.lease,
+            max_hold_at,
+            granted: false,
+            end: None,
+            renew_at: None,
+            window: None,
+            clean_up: CleanUp {
+                by_lifeline: false,
+                not_before: now,
+                tries: 0,
+                unsure: None,
+                perhaps_lowered: false,
+                unproven: false,
+                repeated: false,
+                until: now,
+            },
+            timer: None,
+        };
+        self.last_hold = self.last_hold.next();
+        self.locks[hold.lock].refs += 1;
+        self.holds.insert(self.last_hold, hold);
+        self.acquire_of_mut(ticket)?.hold = Some(self.last_hold);
+        Some(self.last_hold)
+    }
+
+    /// What a hold's timer is for: its deadline, its renewal, or the lowering of its count.
+    pub(super) fn hold_is_due(&mut self, now: Instant, number: HoldNumber) {
+        let Some(hold) = self.holds.get_mut(&number) else { return };
+        hold.timer = None;
+        if hold.is_live() && now >= hold.cell.deadline() {
+            let reason = hold.cell.reason_of_deadline();
+            self.lose(now, number, reason);
+        }
+        self.queue_renewal(now, number);
+        self.attend(now, number);
+    }
+
+    /// Loses a hold: its guards are told, and nothing renews it any more.
+    pub(super) fn lose(&mut self, now: Instant, number: HoldNumber, reason: LossReason) {
+        let Some(hold) = self.holds.get_mut(&number) else { return };
+        if hold.end.is_some() {
+            return;
+        }
+        hold.end = Some(HoldEnd::Lost(reason));
+        hold.renew_at = None;
+        hold.cell.end(HoldEnd::Lost(reason), &mut self.woken);
+        if reason == LossReason::Removed {
+            hold.count = 0;
+        }
+        let (lock, class, waiting) = (hold.lock, hold.class, std::mem::take(&mut hold.waiting));
+        self.events.push_back(Event::Lost { name: self.locks[lock].name.clone(), class, reason });
+        for ticket in waiting {
+            self.fail_acquire(now, ticket, AcquireError::Lost(reason));
+            self.finish_release(ticket, Err(ReleaseError::Lost(reason)));
+        }
+    }
+
+    /// Looks after a hold whose state has changed: lowers its count, lets requests go on, or forgets it.
+    pub(super) fn attend(&mut self, now: Instant, number: HoldNumber) {
+        let Some(hold) = self.holds.get_mut(&number) else { return };
+        if hold.change.is_none() {
+            if hold.is_abandoned() && (hold.count <= hold.guards || now >= hold.clean_up.until) {
+                self.forget(number);
+                return;
+            }
+            if !hold.is_high() {
+                self.go_on(number);
+            } else if hold.is_for_lifeline() && now >= hold.clean_up.not_before {
+                self.lower_by_lifeline(now, number);
+            }
+        }
+        self.set_hold_timer(number);
+    }
+
+    /// Nothing stands in the way of those who wait for the hold's count any more: entries are sent, releases are done.
+    fn go_on(&mut self, number: HoldNumber) {
+        let Some(hold) = self.holds.get_mut(&number) else { return };
+        for ticket in std::mem::take(&mut hold.waiting) {
+            self.finish_release(ticket, Ok(()));
+            self.wake(ticket);
+        }
+    }
+
+    /// Forgets a hold of which the server has nothing, or nothing that will not go by itself.
+    fn forget(&mut self, number: HoldNumber) {
+        let Some(mut hold) = self.holds.remove(&number) else { return };
+        self.timers.set(Timer::Hold(number), &mut hold.timer, None);
+        let gone = hold.count <= hold.guards;
+        if hold.end.is_none() {
+            hold.cell.end(HoldEnd::Released, &mut self.woken);
+        }
+        for ticket in hold.waiting {
+            let unknown = || ReleaseError::Indeterminate("no reply came while the lease lasted".to_owned());
+            self.finish_release(ticket, if gone { Ok(()) } else { Err(unknown()) });
+            self.wake(ticket);
+        }
+        self.disown(hold.lock, hold.owner, number);
+        self.unref(hold.lock);
+    }
+
+    /// The owner does not hold the lock by this hold any more.
+    pub(super) fn disown(&mut self, lock: usize, owner: Option<OwnerId>, number: HoldNumber) {
+        if owner.is_some() {
+            self.locks[lock].owners.retain(|(_, held)| *held != number);
+        }
+    }
+
+    pub(super) fn set_hold_timer(&mut self, number: HoldNumber) {
+        let Some(hold) = self.holds.get_mut(&number) else { return };
+        let deadline = hold.is_live().then(|| hold.cell.deadline());
+        let lowering = (hold.change.is_none() && hold.is_for_lifeline()).then(|| {
+            let forgotten = if hold.is_abandoned() { hold.clean_up.until } else { Instant::FAR_FUTURE };
+            hold.clean_up.not_before.min(forgotten)
+        });
+        let next = [deadline, hold.renew_at, lowering].into_iter().flatten().min();
+        self.timers.set(Timer::Hold(number), &mut hold.timer, next);
+    }
+}

@@ -1,0 +1,215 @@
+//! How requests wait and end: patience, trouble with the server, and outcomes.
+
+use super::request::{Acquire, Granted, Patience, Place, Request, Ticket, Trouble};
+use super::timers::Timer;
+use super::{Event, Session};
+use crate::error::{AcquireError, ReleaseError};
+use crate::owner::HoldNumber;
+use crate::time::Instant;
+
+impl Acquire {
+    /// The hold of its own owner that it re-enters.
+    pub(super) const fn entering(&self) -> Option<HoldNumber> {
+        match self.place {
+            Place::Entering(number) => Some(number),
+            Place::Line | Place::Aside => None,
+        }
+    }
+}
+
+impl Session {
+    pub(super) fn acquire_of(&self, ticket: Ticket) -> Option<&Acquire> {
+        match self.requests.get(&ticket) {
+            Some(Request::Acquire(acquire)) => Some(acquire),
+            _ => None,
+        }
+    }
+
+    pub(super) fn acquire_of_mut(&mut self, ticket: Ticket) -> Option<&mut Acquire> {
+        match self.requests.get_mut(&ticket) {
+            Some(Request::Acquire(acquire)) => Some(acquire),
+            _ => None,
+        }
+    }
+
+    /// The request was not served at once: its patience begins to count.
+    pub(super) fn begin_to_wait(&mut self, now: Instant, ticket: Ticket) {
+        let Some(Request::Acquire(acquire)) = self.requests.get_mut(&ticket) else { return };
+        let state = &self.locks[acquire.lock];
+        if state.held > 0 && acquire.place == Place::Line && !acquire.warned {
+            acquire.warned = true;
+            self.events.push_back(Event::WaitsForOwnClient { name: state.name.clone() });
+        }
+        self.set_request_timer(now, ticket);
+    }
+
+    /// When the request ends without the lock, whatever happens until then.
+    fn end_of_patience(&self, acquire: &Acquire) -> Instant {
+        let patience = match acquire.wish.patience {
+            Patience::Try => acquire.started + self.settings.command_timeout * 2,
+            Patience::Until(until) => until,
+            Patience::Forever => Instant::FAR_FUTURE,
+        };
+        let trouble =
+            acquire.trouble.since.map_or(Instant::FAR_FUTURE, |since| since + self.settings.unreachable_after);
+        patience.min(trouble)
+    }
+
+    pub(super) fn set_request_timer(&mut self, now: Instant, ticket: Ticket) {
+        let Some(acquire) = self.acquire_of(ticket) else { return };
+        let end = self.end_of_patience(acquire);
+        // A patience that has ended was acted upon: only the last attempt is still awaited.
+        let end = if end <= now && acquire.last { Instant::FAR_FUTURE } else { end };
+        let next = acquire.retry_at.map_or(end, |retry| retry.min(end));
+        if let Some(request) = self.requests.get_mut(&ticket) {
+            self.timers.set(Timer::Request(ticket), request.timer(), Some(next));
+        }
+    }
+
+    /// A request's timer: it may try again, or its patience has ended.
+    pub(super) fn patience_ends(&mut self, now: Instant, ticket: Ticket) {
+        let Some(request) = self.requests.get_mut(&ticket) else { return };
+        *request.timer() = None;
+        let acquire = match request {
+            Request::Acquire(acquire) => acquire,
+            Request::Release(release) => {
+                let number = release.hold;
+                self.give_up_release(now, ticket, number);
+                return;
+            }
+        };
+        if acquire.outcome.is_some() {
+            return;
+        }
+        if acquire.retry_at.is_some_and(|at| at <= now) {
+            acquire.retry_at = None;
+            self.wake(ticket);
+        }
+        let Some(acquire) = self.acquire_of(ticket) else { return };
+        if self.end_of_patience(acquire) > now {
+            self.set_request_timer(now, ticket);
+            return;
+        }
+        self.end_patience(now, ticket);
+    }
+
+    fn end_patience(&mut self, now: Instant, ticket: Ticket) {
+        let Some(acquire) = self.acquire_of_mut(ticket) else { return };
+        let (lock, place, begun) = (acquire.lock, acquire.place, acquire.hold.is_some());
+        acquire.last = true;
+        let contends = place == Place::Line && self.locks[lock].contender == Some(ticket);
+        let line_troubled = place == Place::Line && self.locks[lock].trouble.since.is_some();
+        let troubled = line_troubled || self.acquire_of(ticket).is_some_and(|acquire| acquire.trouble.since.is_some());
+        let flying = self.is_under_way(ticket);
+        if flying {
+            // The command that is under way is the last attempt; it takes no longer than the command timeout.
+        } else if troubled || begun {
+            let error = self.trouble_error(ticket);
+            self.fail_acquire(now, ticket, error);
+        } else if contends {
+            self.due(now, lock);
+        } else {
+            self.end_busy(now, ticket);
+        }
+    }
+
+    /// Ends an acquire that found others in its way until its patience ended.
+    pub(super) fn end_busy(&mut self, now: Instant, ticket: Ticket) {
+        let Some(acquire) = self.acquire_of_mut(ticket) else { return };
+        let begun = acquire.hold.take().or(acquire.entering());
+        let tries = acquire.wish.patience == Patience::Try;
+        self.finish_acquire(now, ticket, if tries { Ok(None) } else { Err(AcquireError::WaitElapsed) });
+        if let Some(number) = begun {
+            self.forsake(now, ticket, number);
+        }
+    }
+
+    /// Whether a call of the request has been sent, and a reply may still come.
+    fn is_under_way(&self, ticket: Ticket) -> bool {
+        let Some(acquire) = self.acquire_of(ticket) else { return false };
+        acquire
+            .hold
+            .or(acquire.entering())
+            .and_then(|number| self.holds.get(&number)?.change.as_ref())
+            .is_some_and(|change| change.by == Some(ticket) && !change.settling)
+    }
+
+    /// The server does not do its part. `unsure` says that a call of this request may have been applied.
+    pub(super) fn note_trouble(&mut self, now: Instant, ticket: Ticket, why: &str, unsure: bool) {
+        let Some(Request::Acquire(acquire)) = self.requests.get_mut(&ticket) else { return };
+        acquire.trouble.unsure |= unsure;
+        if acquire.place == Place::Line {
+            self.locks[acquire.lock].trouble.note(now, why);
+            self.set_lock_timer_of(ticket);
+        } else {
+            acquire.trouble.note(now, why);
+        }
+        self.set_request_timer(now, ticket);
+    }
+
+    fn set_lock_timer_of(&mut self, ticket: Ticket) {
+        if let Some(lock) = self.acquire_of(ticket).map(|acquire| acquire.lock) {
+            self.set_lock_timer(lock);
+        }
+    }
+
+    pub(super) fn trouble_of(&self, ticket: Ticket) -> Option<&Trouble> {
+        let acquire = self.acquire_of(ticket)?;
+        Some(if acquire.place == Place::Line { &self.locks[acquire.lock].trouble } else { &acquire.trouble })
+    }
+
+    /// What to tell a caller whose server does not do its part.
+    pub(super) fn trouble_error(&self, ticket: Ticket) -> AcquireError {
+        let why = self.trouble_of(ticket).map(|trouble| trouble.why.clone()).unwrap_or_default();
+        if self.acquire_of(ticket).is_some_and(|acquire| acquire.trouble.unsure) {
+            AcquireError::Indeterminate(why)
+        } else {
+            AcquireError::Unreachable(why)
+        }
+    }
+
+    /// Ends an acquire that has nothing on the server, or that has been granted.
+    pub(super) fn finish_acquire(
+        &mut self,
+        now: Instant,
+        ticket: Ticket,
+        outcome: Result<Option<Granted>, AcquireError>,
+    ) {
+        let Some(acquire) = self.acquire_of_mut(ticket) else { return };
+        if acquire.outcome.is_some() {
+            return;
+        }
+        acquire.outcome = Some(outcome);
+        let (lock, place) = (acquire.lock, acquire.place);
+        if place == Place::Line {
+            self.leave_line(now, ticket, lock);
+        }
+        self.wake(ticket);
+    }
+
+    /// Ends an acquire without the lock, and takes back what it may have begun.
+    pub(super) fn fail_acquire(&mut self, now: Instant, ticket: Ticket, error: AcquireError) {
+        let Some(acquire) = self.acquire_of_mut(ticket) else { return };
+        let begun = acquire.hold.take().or(acquire.entering());
+        self.finish_acquire(now, ticket, Err(error));
+        if let Some(number) = begun {
+            self.forsake(now, ticket, number);
+        }
+    }
+
+    pub(super) fn finish_release(&mut self, ticket: Ticket, outcome: Result<(), ReleaseError>) {
+        if let Some(Request::Release(release)) = self.requests.get_mut(&ticket) {
+            release.outcome.get_or_insert(outcome);
+            self.wake(ticket);
+        }
+    }
+
+    /// Forgets a request whose future is done or gone.
+    pub(super) fn remove_request(&mut self, ticket: Ticket) {
+        let Some(mut request) = self.requests.remove(&ticket) else { return };
+        self.timers.set(Timer::Request(ticket), request.timer(), None);
+        if let Request::Acquire(acquire) = request {
+            self.unref(acquire.lock);
+        }
+    }
+}

@@ -1,0 +1,303 @@
+//! Releases: a guard less, and a count on the server that follows.
+
+use super::hold::Aim;
+use super::request::{Release, Request, Step, Ticket, Via};
+use super::timers::Timer;
+use super::{Event, Session};
+use crate::command::lock as command;
+use crate::command::lock::Released;
+use crate::error::{HoldEnd, LossReason, ReleaseError};
+use crate::link::LinkError;
+use crate::owner::HoldNumber;
+use crate::reply::Reply;
+use crate::time::Instant;
+use std::task::Waker;
+use std::time::Duration;
+
+impl Session {
+    /// Gives one guard of a hold back. From here on the session sees to it, whether the caller waits for the outcome or not.
+    ///
+    /// `renewed` is whether this guard wanted the hold to be renewed.
+    pub fn release(&mut self, now: Instant, number: HoldNumber, renewed: bool) -> Ticket {
+        let ticket = Ticket(self.next_id());
+        // A hold that is gone while a guard of it exists was taken from its guards, and released.
+        let gone = !self.holds.contains_key(&number);
+        let outcome = match self.take_guard(now, number, renewed) {
+            Some(HoldEnd::Lost(reason)) => Some(Err(ReleaseError::Lost(reason))),
+            None if gone => Some(Err(ReleaseError::Lost(LossReason::ShutDown))),
+            Some(HoldEnd::Released | HoldEnd::Detached) | None => None,
+        };
+        if outcome.is_some() {
+            self.clean_up_by_lifeline(now, number);
+        }
+        let release = Release { hold: number, timer: None, waker: None, outcome };
+        self.requests.insert(ticket, Request::Release(release));
+        ticket
+    }
+
+    /// What the future of a release does next. `via` is where a call would go.
+    pub fn poll_release(
+        &mut self,
+        now: Instant,
+        ticket: Ticket,
+        via: Via,
+        waker: &Waker,
+    ) -> Step<Result<(), ReleaseError>> {
+        let Some(Request::Release(release)) = self.requests.get_mut(&ticket) else { return Step::Done(Ok(())) };
+        let number = release.hold;
+        let Some(hold) = self.holds.get_mut(&number).filter(|_| release.outcome.is_none()) else {
+            // A hold that is gone without a word to this request was released by another one of it.
+            let outcome = release.outcome.take().unwrap_or(Ok(()));
+            self.remove_request(ticket);
+            return Step::Done(outcome);
+        };
+        if hold.change.is_none() && hold.count <= hold.guards {
+            self.remove_request(ticket);
+            self.attend(now, number);
+            return Step::Done(Ok(()));
+        }
+        if hold.change.is_none() && hold.is_high() && !hold.clean_up.by_lifeline {
+            let target = hold.guards;
+            let call = command::release(&self.locks[hold.lock].name, &hold.field, target, &self.settings.publish);
+            release.waker = Some(waker.clone());
+            return Step::Send(self.begin_change(now, number, Some(ticket), Aim::Lower(target), via), call);
+        }
+        release.waker = Some(waker.clone());
+        if !hold.waiting.contains(&ticket) {
+            hold.waiting.push(ticket);
+        }
+        // Whoever has to wait leaves the rest to the lifeline, which does not depend on being polled.
+        hold.clean_up.by_lifeline = true;
+        self.limit_wait(now, ticket, number);
+        self.attend(now, number);
+        Step::Wait
+    }
+
+    /// The future of a release was dropped: the lifeline goes on.
+    pub fn abandon_release(&mut self, now: Instant, ticket: Ticket) {
+        let Some(Request::Release(release)) = self.requests.get(&ticket) else { return };
+        let number = release.hold;
+        self.remove_request(ticket);
+        if let Some(hold) = self.holds.get_mut(&number) {
+            hold.waiting.retain(|waiting| *waiting != ticket);
+            if hold.change.as_ref().is_some_and(|change| change.by == Some(ticket)) {
+                self.unsettle(now, number);
+            }
+        }
+        self.clean_up_by_lifeline(now, number);
+    }
+
+    /// A guard was dropped.
+    pub fn drop_guard(&mut self, now: Instant, number: HoldNumber, renewed: bool) {
+        self.take_guard(now, number, renewed);
+        self.clean_up_by_lifeline(now, number);
+    }
+
+    /// A guard is given up without a release: nothing renews for its sake, and the lease runs out by itself.
+    pub fn detach(&mut self, now: Instant, number: HoldNumber, renewed: bool) {
+        let Some(hold) = self.holds.get_mut(&number).filter(|hold| hold.guards > hold.detached) else { return };
+        hold.detached += 1;
+        hold.renewed -= u32::from(renewed);
+        hold.cell.set_renewed(hold.renewed);
+        if hold.renewed == 0 {
+            hold.renew_at = None;
+        }
+        if hold.guards == hold.detached {
+            if hold.end.is_none() {
+                hold.end = Some(HoldEnd::Detached);
+                hold.cell.end(HoldEnd::Detached, &mut self.woken);
+            }
+            self.retire(now, number);
+        }
+        self.attend(now, number);
+    }
+
+    /// Takes a guard away from a hold, and tells how the hold has ended, if it has.
+    fn take_guard(&mut self, now: Instant, number: HoldNumber, renewed: bool) -> Option<HoldEnd> {
+        let hold = self.holds.get_mut(&number)?;
+        if hold.is_live() && now >= hold.cell.deadline() {
+            let reason = hold.cell.reason_of_deadline();
+            self.lose(now, number, reason);
+        }
+        let hold = self.holds.get_mut(&number)?;
+        if hold.guards == hold.detached {
+            // The guards were taken from their owners by a shutdown.
+            return hold.end;
+        }
+        hold.guards -= 1;
+        hold.widen(hold.guards);
+        hold.renewed -= u32::from(renewed);
+        hold.cell.set_renewed(hold.renewed);
+        if hold.renewed == 0 {
+            hold.renew_at = None;
+        }
+        if hold.guards == hold.detached {
+            if hold.end.is_none() {
+                hold.end = Some(HoldEnd::Released);
+                hold.cell.end(HoldEnd::Released, &mut self.woken);
+            }
+            self.retire(now, number);
+        }
+        self.holds.get(&number)?.end
+    }
+
+    /// The last guard of a hold is gone: nobody re-enters it. Whoever was about to, acquires anew.
+    pub(super) fn retire(&mut self, now: Instant, number: HoldNumber) {
+        let Some(hold) = self.holds.get_mut(&number) else { return };
+        hold.renew_at = None;
+        let (lock, owner, granted) = (hold.lock, hold.owner, hold.granted);
+        let waiting = std::mem::take(&mut hold.waiting);
+        self.disown(lock, owner, number);
+        if granted {
+            self.locks[lock].held -= 1;
+        }
+        for ticket in waiting {
+            if self.acquire_of(ticket).is_some() {
+                self.join_line(now, ticket);
+            } else if let Some(hold) = self.holds.get_mut(&number) {
+                hold.waiting.push(ticket);
+            }
+        }
+    }
+
+    pub(super) fn clean_up_by_lifeline(&mut self, now: Instant, number: HoldNumber) {
+        if let Some(hold) = self.holds.get_mut(&number) {
+            hold.clean_up.by_lifeline = true;
+            self.attend(now, number);
+        }
+    }
+
+    /// Sends the lowering of a count that no caller lowers.
+    pub(super) fn lower_by_lifeline(&mut self, now: Instant, number: HoldNumber) {
+        let Some(hold) = self.holds.get(&number) else { return };
+        let target = hold.guards;
+        let call = command::release(&self.locks[hold.lock].name, &hold.field, target, &self.settings.publish);
+        self.begin_change(now, number, None, Aim::Lower(target), Self::by_lifeline());
+        let id = self.call_by_lifeline(call);
+        self.lowerings.insert(id, number);
+    }
+
+    /// Takes the outcome of a lowering, whoever sent it.
+    pub(super) fn handle_lowered(&mut self, now: Instant, number: HoldNumber, result: Result<Reply, LinkError>) {
+        let decoded = match result {
+            Ok(reply) => command::released(&reply).map_err(|error| LinkError::Unknown(error.to_string())),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = &decoded {
+            self.not_lowered(now, number, error);
+            return;
+        }
+        let Some(change) = self.end_change(number) else { return };
+        let Aim::Lower(target) = change.aim else { return };
+        let Some(hold) = self.holds.get_mut(&number) else { return };
+        let unsure = hold.clean_up.unsure;
+        let outcome = match decoded {
+            Ok(Released::Ended | Released::Lowered) => Ok(()),
+            // An earlier copy ended it, inside a lease that was proven.
+            Ok(Released::Gone) if unsure == Some(true) && target == 0 => Ok(()),
+            _ => Err(ReleaseError::Lost(LossReason::Removed)),
+        };
+        let gone = decoded == Ok(Released::Gone);
+        hold.count = if gone { 0 } else { target };
+        hold.cell.set_count(hold.count);
+        hold.clean_up.tries = 0;
+        hold.clean_up.unsure = None;
+        hold.clean_up.perhaps_lowered = false;
+        let done = hold.count <= hold.guards;
+        hold.clean_up.by_lifeline &= !done;
+        // Where the guards that are left want less than was asked for, those who wait do so until that is reached too.
+        let waiting = if done { std::mem::take(&mut hold.waiting) } else { Vec::new() };
+        let name = self.locks[hold.lock].name.clone();
+        let (class, live, repeated) = (hold.class, hold.is_live(), hold.clean_up.repeated);
+        if hold.clean_up.unproven && hold.guards == 0 && now < hold.clean_up.until {
+            hold.expect_late_copies(now + self.settings.command_timeout * 2);
+        }
+        if gone && live {
+            self.lose(now, number, LossReason::Removed);
+        } else if outcome.is_err() && (change.by.is_some() || !waiting.is_empty()) {
+            self.events.push_back(Event::Lost { name: name.clone(), class, reason: LossReason::Removed });
+        }
+        if change.by.is_none() && waiting.is_empty() && !repeated {
+            self.events.push_back(Event::CleanedUp { name });
+        }
+        for ticket in change.by.into_iter().chain(waiting) {
+            self.finish_release(ticket, outcome.clone());
+            self.wake(ticket);
+        }
+        self.attend(now, number);
+    }
+
+    /// A lowering failed: the lifeline repeats it.
+    fn not_lowered(&mut self, now: Instant, number: HoldNumber, error: &LinkError) {
+        let Some(hold) = self.holds.get_mut(&number) else { return };
+        let by = hold.change.as_ref().and_then(|change| change.by);
+        // Entries that wait go on waiting; this is about releases.
+        let is_release = |ticket: &Ticket| matches!(self.requests.get(ticket), Some(Request::Release(_)));
+        let waiting: Vec<_> = by.into_iter().chain(hold.waiting.iter().copied()).filter(is_release).collect();
+        hold.clean_up.by_lifeline = true;
+        hold.clean_up.tries += 1;
+        let pause = Duration::from_millis(10 << hold.clean_up.tries.min(6)).min(Duration::from_millis(500));
+        hold.clean_up.not_before = now + pause;
+        if let Some(ticket) = by
+            && !hold.waiting.contains(&ticket)
+        {
+            hold.waiting.push(ticket);
+        }
+        match error {
+            LinkError::Unknown(_) => self.unsettle(now, number),
+            LinkError::Refused(refusal) if !refusal.is_transient() => {
+                let text = refusal.text().to_owned();
+                // The refusal speaks for this copy only.
+                let refused = if hold.clean_up.perhaps_lowered {
+                    ReleaseError::Indeterminate(text)
+                } else {
+                    ReleaseError::Refused(text)
+                };
+                self.end_change(number);
+                for ticket in &waiting {
+                    self.finish_release(*ticket, Err(refused.clone()));
+                }
+                if let Some(hold) = self.holds.get_mut(&number) {
+                    hold.waiting.retain(|ticket| !waiting.contains(ticket));
+                }
+            }
+            LinkError::NotSent(_) | LinkError::Refused(_) => {
+                self.end_change(number);
+            }
+        }
+        if waiting.is_empty()
+            && let Some(hold) = self.holds.get(&number)
+        {
+            let name = self.locks[hold.lock].name.clone();
+            self.events.push_back(Event::CleanUpFailed { name, why: error.to_string() });
+        }
+        for ticket in waiting {
+            self.limit_wait(now, ticket, number);
+        }
+        self.attend(now, number);
+    }
+
+    /// A caller waits while the lease may last, and not longer than for any server that is out of reach.
+    fn limit_wait(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
+        let Some(hold) = self.holds.get(&number) else { return };
+        let reach = now + self.settings.unreachable_after;
+        let limit = reach.min(hold.cell.deadline()).max(now + self.settings.command_timeout);
+        if let Some(Request::Release(release)) = self.requests.get_mut(&ticket)
+            && release.timer.is_none()
+            && release.outcome.is_none()
+        {
+            self.timers.set(Timer::Request(ticket), &mut release.timer, Some(limit));
+        }
+    }
+
+    /// A caller has waited long enough for the outcome of its release.
+    pub(super) fn give_up_release(&mut self, _now: Instant, ticket: Ticket, number: HoldNumber) {
+        let unsure = self.holds.get(&number).is_some_and(|hold| hold.clean_up.perhaps_lowered);
+        let why = "no reply came in time; the release is repeated in the background".to_owned();
+        let error = if unsure { ReleaseError::Indeterminate(why) } else { ReleaseError::Unreachable(why) };
+        self.finish_release(ticket, Err(error));
+        if let Some(hold) = self.holds.get_mut(&number) {
+            hold.waiting.retain(|waiting| *waiting != ticket);
+        }
+    }
+}

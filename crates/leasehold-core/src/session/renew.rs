@@ -1,0 +1,197 @@
+//! The watchdog's decisions: which holds are renewed when, in which batches, and what the replies mean.
+
+use super::{CallId, Event, Session};
+use crate::command::lock as command;
+use crate::command::lock::Renewed;
+use crate::error::LossReason;
+use crate::link::LinkError;
+use crate::name;
+use crate::owner::HoldNumber;
+use crate::reply::Reply;
+use crate::settings::Settings;
+use crate::time::Instant;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::time::Duration;
+
+/// The renewals that are due, and those that are on the way.
+#[derive(Debug, Default)]
+pub(super) struct Renewals {
+    /// Due, by hash slot on a cluster, all under one number elsewhere: a script may only touch keys of one slot.
+    due: BTreeMap<u16, VecDeque<HoldNumber>>,
+    flying: HashMap<CallId, Batch>,
+}
+
+/// One renewal on the way.
+#[derive(Debug)]
+pub(super) struct Batch {
+    sent_at: Instant,
+    holds: Vec<HoldNumber>,
+}
+
+impl Renewals {
+    pub(super) fn take(&mut self, id: CallId) -> Option<Batch> {
+        self.flying.remove(&id)
+    }
+
+    /// What is due goes out as soon as there is room, and then nothing waits for time to pass.
+    #[expect(clippy::unused_self, reason = "it stands beside the other sources of timeouts")]
+    pub(super) const fn next_timeout(&self) -> Option<Instant> {
+        None
+    }
+}
+
+impl Session {
+    /// Sets the next renewal of a hold: a third of the lease from now, less up to a fifth of that, so that the renewals of a
+    /// fleet drift apart. Instants are rounded down to a sixty-fourth of the period, so that those of one client meet in
+    /// batches.
+    pub(super) fn schedule_renewal(&mut self, now: Instant, number: HoldNumber) {
+        let Some(hold) = self.holds.get(&number) else { return };
+        let (period, deadline) = (hold.lease / 3, hold.cell.deadline());
+        let mut at = now + period - self.jitter(period / 5);
+        let hold = &self.holds[&number];
+        if deadline < hold.max_hold_at {
+            // A reply that took long leaves less than two thirds of the lease.
+            at = at.min(now + deadline.since(now) / 2);
+        }
+        let slot = u64::try_from((period / 64).as_nanos()).unwrap_or(u64::MAX).max(1);
+        let at = Instant::from_nanos(at.as_nanos() / slot * slot).max(now);
+        if let Some(hold) = self.holds.get_mut(&number) {
+            hold.renew_at = (hold.renewed > 0 && hold.is_live()).then_some(at);
+        }
+    }
+
+    /// Repeats a renewal that failed, soon enough to try several times while the lease lasts.
+    fn retry_renewal(&mut self, now: Instant, number: HoldNumber) {
+        let Some(hold) = self.holds.get(&number) else { return };
+        let pause = (hold.cell.deadline().since(now) / 8).clamp(Duration::from_millis(20), Duration::from_secs(1));
+        let at = now + pause / 2 + self.jitter(pause / 2);
+        if let Some(hold) = self.holds.get_mut(&number) {
+            hold.renew_at = (hold.renewed > 0 && hold.is_live()).then_some(at);
+        }
+        self.set_hold_timer(number);
+    }
+
+    /// Puts a hold whose renewal is due among those that go out next.
+    pub(super) fn queue_renewal(&mut self, now: Instant, number: HoldNumber) {
+        let Some(hold) = self.holds.get_mut(&number) else { return };
+        if hold.renew_at.is_none_or(|at| at > now) || !hold.is_live() {
+            return;
+        }
+        hold.renew_at = None;
+        let slot = if self.settings.cluster { name::slot(self.locks[hold.lock].name.key()) } else { 0 };
+        self.renewals.due.entry(slot).or_default().push_back(number);
+    }
+
+    /// Has every hold renewed at once, spread over a moment: what the server had may be gone.
+    pub(super) fn renew_all(&mut self, now: Instant) {
+        let mut live: Vec<_> = self
+            .holds
+            .iter()
+            .filter(|(_, hold)| hold.is_live() && hold.renewed > 0)
+            .map(|(number, _)| *number)
+            .collect();
+        live.sort_unstable();
+        let spread = Duration::from_micros(50) * u32::try_from(live.len()).unwrap_or(u32::MAX);
+        for number in live {
+            let at = now + self.jitter(spread.min(Duration::from_secs(1)));
+            if let Some(hold) = self.holds.get_mut(&number) {
+                // A hold without an instant has its renewal on the way, or waiting to go out.
+                hold.renew_at = hold.renew_at.map(|planned| planned.min(at));
+            }
+            self.set_hold_timer(number);
+        }
+    }
+
+    /// Sends what is due, as far as there is room.
+    pub(super) fn send_renewals(&mut self, now: Instant) {
+        while self.renewals.flying.len() < self.settings.renewals_in_flight {
+            let Some(mut entry) = self.renewals.due.first_entry() else { return };
+            let queue = entry.get_mut();
+            let mut batch = Vec::with_capacity(queue.len().min(self.settings.renew_batch));
+            while batch.len() < self.settings.renew_batch
+                && let Some(number) = queue.pop_front()
+            {
+                batch.extend(self.holds.get(&number).filter(|hold| hold.is_live() && hold.renewed > 0).map(|_| number));
+            }
+            if queue.is_empty() {
+                entry.remove();
+            }
+            if !batch.is_empty() {
+                self.send_batch(now, batch);
+            }
+        }
+    }
+
+    fn send_batch(&mut self, now: Instant, batch: Vec<HoldNumber>) {
+        for number in &batch {
+            if let Some(hold) = self.holds.get_mut(number) {
+                hold.window = Some((hold.count.min(hold.guards), hold.count.max(hold.guards)));
+            }
+        }
+        let locks = &self.locks;
+        let call = command::renew(batch.iter().filter_map(|number| {
+            let hold = self.holds.get(number)?;
+            // The lease ends with the longest time for which the lock is to be held.
+            let most = hold.max_hold_at.since(now).saturating_add(Settings::margin(hold.lease));
+            let lease = hold.lease.min(most).max(Duration::from_millis(1));
+            Some((locks[hold.lock].name.key(), &hold.field, lease))
+        }));
+        let id = self.call_by_lifeline(call);
+        self.renewals.flying.insert(id, Batch { sent_at: now, holds: batch });
+    }
+
+    /// Takes the outcome of a renewal.
+    pub(super) fn handle_renewed(&mut self, now: Instant, batch: Batch, result: Result<Reply, LinkError>) {
+        let decoded = match result {
+            Ok(reply) => command::renewed(&reply, batch.holds.len()).map_err(|error| error.to_string()),
+            Err(error) => Err(error.to_string()),
+        };
+        match decoded {
+            Ok(outcomes) => {
+                self.events.push_back(Event::Renewed { holds: batch.holds.len() });
+                for (number, outcome) in batch.holds.into_iter().zip(outcomes) {
+                    self.hold_renewed(now, batch.sent_at, number, outcome);
+                }
+            }
+            Err(why) => {
+                self.events.push_back(Event::RenewalFailed { holds: batch.holds.len(), why });
+                for number in batch.holds {
+                    if let Some(hold) = self.holds.get_mut(&number) {
+                        hold.window = None;
+                        // The server may have applied it just now.
+                        hold.touch(now);
+                    }
+                    self.retry_renewal(now, number);
+                }
+            }
+        }
+        self.send_renewals(now);
+    }
+
+    fn hold_renewed(&mut self, now: Instant, sent_at: Instant, number: HoldNumber, outcome: Renewed) {
+        let Some(hold) = self.holds.get_mut(&number) else { return };
+        let window = hold.window.take();
+        hold.touch(now);
+        if !hold.is_live() {
+            return;
+        }
+        if now >= hold.cell.deadline() {
+            let reason = hold.cell.reason_of_deadline();
+            self.lose(now, number, reason);
+            return;
+        }
+        match outcome {
+            Renewed::Held { count, left } => {
+                if window.is_some_and(|(low, high)| count < low || count > high) {
+                    self.lose(now, number, LossReason::CountMismatch);
+                    return;
+                }
+                hold.extend(sent_at, left);
+                self.schedule_renewal(now, number);
+                self.set_hold_timer(number);
+            }
+            Renewed::Gone => self.lose(now, number, LossReason::Removed),
+            Renewed::Refused => self.retry_renewal(now, number),
+        }
+    }
+}

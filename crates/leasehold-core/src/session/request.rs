@@ -1,0 +1,177 @@
+//! What callers ask of a session, and what it tells their futures.
+
+use super::FlightId;
+use crate::call::Call;
+use crate::error::{AcquireError, ReleaseError};
+use crate::hold_cell::HoldCell;
+use crate::link::{Epoch, Plane};
+use crate::name::LockName;
+use crate::owner::{HoldNumber, OwnerId};
+use crate::time::Instant;
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::Duration;
+
+/// Names a request. The future that made it holds it, and either sees it done or abandons it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ticket(pub(super) u64);
+
+/// How long a caller waits for a lock that others hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "there is no other way to wait")]
+pub enum Patience {
+    /// Not at all: busy is an answer.
+    Try,
+    /// Until an instant, at which one last attempt is made.
+    Until(Instant),
+    /// As long as it takes.
+    Forever,
+}
+
+/// A wish to hold a lock.
+#[derive(Clone, Debug)]
+#[expect(clippy::exhaustive_structs, reason = "the runtime builds it, and must decide on every field")]
+pub struct AcquireRequest {
+    /// The lock.
+    pub name: LockName,
+    /// What losses of this lock are counted under.
+    pub class: &'static str,
+    /// Who may re-enter; `None` for an owner of its own.
+    pub owner: Option<OwnerId>,
+    /// The hold to be re-entered, by whatever owner.
+    pub reenter: Option<HoldNumber>,
+    /// The lease, in whole milliseconds.
+    pub lease: Duration,
+    /// Whether the lease is renewed.
+    pub renewed: bool,
+    /// The longest time for which the lock is to be held.
+    pub max_hold: Option<Duration>,
+    /// How long to wait.
+    pub patience: Patience,
+}
+
+/// Where a call that a caller's future is about to send will go. Read the epoch before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "the runtime builds it")]
+pub struct Via {
+    /// The plane.
+    pub plane: Plane,
+    /// Its epoch.
+    pub epoch: Epoch,
+}
+
+/// What a request's future does next.
+#[derive(Debug)]
+#[expect(clippy::exhaustive_enums, reason = "a future must handle every step")]
+pub enum Step<T> {
+    /// Send the call, and hand in its outcome under this name.
+    Send(FlightId, Call),
+    /// Wait until woken.
+    Wait,
+    /// It is done; the ticket is void.
+    Done(T),
+}
+
+/// A lock was acquired: one guard's worth of a hold.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Granted {
+    /// The hold.
+    pub hold: HoldNumber,
+    /// What its guards know of it.
+    pub cell: Arc<HoldCell>,
+    /// The hold count that this guard raised it to.
+    pub count: u32,
+    /// Whether the guard wants the hold to be renewed.
+    pub renewed: bool,
+}
+
+/// The request behind a ticket.
+#[derive(Debug)]
+pub(super) enum Request {
+    Acquire(Acquire),
+    Release(Release),
+}
+
+#[derive(Debug)]
+pub(super) struct Acquire {
+    pub(super) lock: usize,
+    pub(super) wish: AcquireRequest,
+    pub(super) started: Instant,
+    pub(super) place: Place,
+    /// The hold that this request has begun: a first grant of it may be on the way.
+    pub(super) hold: Option<HoldNumber>,
+    /// The turn came and the future was not polled: others go first until it is.
+    pub(super) dormant: bool,
+    /// The patience has ended; one last attempt is allowed.
+    pub(super) last: bool,
+    /// Since when the server has been out of reach for this request, where it does not stand in the line.
+    pub(super) trouble: Trouble,
+    /// How often its call was answered and its future not polled.
+    pub(super) overtaken: u32,
+    /// It was said that the same client holds the lock.
+    pub(super) warned: bool,
+    pub(super) retry_at: Option<Instant>,
+    pub(super) timer: Option<Instant>,
+    pub(super) waker: Option<Waker>,
+    pub(super) outcome: Option<Result<Option<Granted>, AcquireError>>,
+}
+
+/// Where an acquire stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// In the local line of its lock.
+    Line,
+    /// Beside it: it tries once, without waiting, while the contender cannot reach the server.
+    Aside,
+    /// At a hold of its own owner, which it re-enters.
+    Entering(HoldNumber),
+}
+
+/// A server that does not do its part.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Trouble {
+    pub(super) since: Option<Instant>,
+    pub(super) tries: u32,
+    pub(super) why: String,
+    /// Whether a call of this request has an outcome that is not known.
+    pub(super) unsure: bool,
+}
+
+impl Trouble {
+    pub(super) fn note(&mut self, now: Instant, why: &str) {
+        self.since.get_or_insert(now);
+        self.tries = self.tries.saturating_add(1);
+        self.why.clear();
+        self.why.push_str(why);
+    }
+
+    /// How long to leave the server in peace: 10 ms, doubled with every failure, at most half a second.
+    pub(super) fn pause(&self) -> Duration {
+        Duration::from_millis(10 << self.tries.saturating_sub(1).min(6)).min(Duration::from_millis(500))
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Release {
+    pub(super) hold: HoldNumber,
+    pub(super) timer: Option<Instant>,
+    pub(super) waker: Option<Waker>,
+    pub(super) outcome: Option<Result<(), ReleaseError>>,
+}
+
+impl Request {
+    pub(super) fn take_waker(&mut self) -> Option<Waker> {
+        match self {
+            Self::Acquire(acquire) => acquire.waker.take(),
+            Self::Release(release) => release.waker.take(),
+        }
+    }
+
+    pub(super) const fn timer(&mut self) -> &mut Option<Instant> {
+        match self {
+            Self::Acquire(acquire) => &mut acquire.timer,
+            Self::Release(release) => &mut release.timer,
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! Settling: making sure that no copy of a call whose reply is missing can be applied any more; and the watch over calls
+//! that callers have sent.
+
+use super::{Action, CallId, Event, FlightId, Session};
+use crate::link::{Epoch, LinkError, Plane, Settled};
+use crate::name;
+use crate::owner::HoldNumber;
+use crate::settings::Settings;
+use crate::time::Instant;
+use bytes::Bytes;
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+/// What is being settled, and the calls of callers that are watched.
+#[derive(Debug, Default)]
+pub(super) struct Settles {
+    /// By foreground or not, epoch, and hash slot on a cluster: one settlement serves every hold under it.
+    open: BTreeMap<(bool, Epoch, u16), Open>,
+    /// Calls that callers have sent, oldest first; many are long answered.
+    flights: VecDeque<(Instant, HoldNumber, FlightId)>,
+    /// How many flights there may be before those that were answered are dropped.
+    compact_at: usize,
+    probe: Option<Probe>,
+    /// Calls that are known to be answered, and since when; their futures should have been polled.
+    answered: VecDeque<(Instant, HoldNumber, FlightId, bool)>,
+    /// When the flights are looked at next.
+    look_at: Option<Instant>,
+    last_flight: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct Open {
+    key: Bytes,
+    holds: Vec<HoldNumber>,
+    /// Those that came when the settlement was already under way, which may not cover them.
+    late: Vec<HoldNumber>,
+    under_way: Option<CallId>,
+    retry_at: Option<Instant>,
+    tries: u32,
+}
+
+/// A settlement that asks whether calls that are taking long have been answered.
+#[derive(Debug)]
+struct Probe {
+    id: CallId,
+    begun: Instant,
+    plane: Plane,
+    /// The probe says nothing of calls that were begun in a later one.
+    epoch: Epoch,
+    slot: u16,
+}
+
+impl Settles {
+    pub(super) fn next_timeout(&self) -> Option<Instant> {
+        let retry = self.open.values().filter_map(|open| open.retry_at).min();
+        let answered = self.answered.front().map(|(at, ..)| *at);
+        [retry, answered, self.look_at].into_iter().flatten().min()
+    }
+}
+
+impl Session {
+    /// Takes the answer to [`Action::Settle`].
+    pub fn handle_settled(&mut self, now: Instant, id: CallId, result: Result<Settled, LinkError>) {
+        if self.settles.probe.as_ref().is_some_and(|probe| probe.id == id) {
+            self.probed(now, result);
+            return;
+        }
+        let found = self.settles.open.iter().find(|(_, open)| open.under_way == Some(id)).map(|(place, _)| *place);
+        let Some(place) = found else { return };
+        match result {
+            Ok(settled) => {
+                let Some(open) = self.settles.open.remove(&place) else { return };
+                for number in open.holds {
+                    self.change_settled(now, number, settled == Settled::Proven);
+                }
+                for number in open.late {
+                    let plane = if place.0 { Plane::Foreground } else { Plane::Lifeline };
+                    self.settle(now, plane, place.1, open.key.clone(), number);
+                }
+            }
+            Err(error) => self.settle_failed(now, place, &error),
+        }
+    }
+
+    /// Settles the call of a hold that was begun on `plane` in `epoch`.
+    pub(super) fn settle(&mut self, _now: Instant, plane: Plane, epoch: Epoch, key: Bytes, number: HoldNumber) {
+        let slot = self.slot_of(&key);
+        let place = (plane == Plane::Foreground, epoch, slot);
+        let open = self.settles.open.entry(place).or_insert_with(|| Open {
+            key,
+            holds: Vec::new(),
+            late: Vec::new(),
+            under_way: None,
+            retry_at: None,
+            tries: 0,
+        });
+        if open.under_way.is_some() {
+            open.late.push(number);
+            return;
+        }
+        open.holds.push(number);
+        if open.retry_at.is_none() {
+            self.send_settle(place);
+        }
+    }
+
+    pub(super) fn retry_settles(&mut self, now: Instant) {
+        let due: Vec<_> = self
+            .settles
+            .open
+            .iter()
+            .filter(|(_, open)| open.retry_at.is_some_and(|at| at <= now))
+            .map(|(place, _)| *place)
+            .collect();
+        for place in due {
+            self.send_settle(place);
+        }
+    }
+
+    fn send_settle(&mut self, place: (bool, Epoch, u16)) {
+        let id = CallId(self.next_id());
+        let Some(open) = self.settles.open.get_mut(&place) else { return };
+        open.under_way = Some(id);
+        open.retry_at = None;
+        let plane = if place.0 { Plane::Foreground } else { Plane::Lifeline };
+        self.actions.push_back(Action::Settle { id, plane, epoch: place.1, key: open.key.clone() });
+    }
+
+    /// The server could not be reached: the settlement is tried again, for as long as it takes.
+    fn settle_failed(&mut self, now: Instant, place: (bool, Epoch, u16), error: &LinkError) {
+        let spread = self.rng.f64();
+        let Some(open) = self.settles.open.get_mut(&place) else { return };
+        open.under_way = None;
+        let late = std::mem::take(&mut open.late);
+        open.holds.extend(late);
+        open.tries = open.tries.saturating_add(1);
+        let pause = Duration::from_millis(10 << open.tries.min(6)).min(Duration::from_millis(500));
+        open.retry_at = Some(now + pause.mul_f64(0.5 + spread / 2.0));
+        let first = open.holds.first().and_then(|number| self.holds.get(number)).map(|hold| hold.lock);
+        if let Some(lock) = first {
+            let name = self.locks[lock].name.clone();
+            self.events.push_back(Event::CleanUpFailed { name, why: error.to_string() });
+        }
+    }
+
+    /// Notes a call that a caller sends, so that a future that is never polled again does not keep the lock.
+    pub(super) fn watch_flight(&mut self, now: Instant, number: HoldNumber, flight: FlightId) {
+        if self.settles.flights.len() >= self.settles.compact_at {
+            let mut flights = std::mem::take(&mut self.settles.flights);
+            flights.retain(|(_, number, flight)| self.is_flying(*number, *flight));
+            self.settles.compact_at = (2 * flights.len()).max(1024);
+            self.settles.flights = flights;
+        }
+        self.settles.flights.push_back((now, number, flight));
+        self.settles.last_flight = Some(now);
+        self.settles.look_at.get_or_insert(now + Settings::PROBE_AFTER);
+    }
+
+    /// Asks the server about calls that take long, and takes over those that were answered and not polled.
+    pub(super) fn look_after_flights(&mut self, now: Instant) {
+        while let Some((at, number, flight, proven)) = self.settles.answered.front().copied()
+            && at <= now
+        {
+            self.settles.answered.pop_front();
+            self.take_over(now, number, flight, proven);
+        }
+        if self.settles.look_at.is_none_or(|at| at > now) {
+            return;
+        }
+        while let Some((sent_at, number, flight)) = self.settles.flights.front().copied() {
+            let overdue = sent_at + self.settings.command_timeout <= now;
+            if self.is_flying(number, flight) && !overdue {
+                break;
+            }
+            self.settles.flights.pop_front();
+            self.give_up_flight(now, number, flight);
+        }
+        if self.settles.probe.is_none()
+            && let Some((sent_at, number, _)) = self.settles.flights.front().copied()
+            && sent_at + Settings::PROBE_AFTER <= now
+        {
+            self.send_probe(now, number);
+        }
+        let busy = self.settles.last_flight.is_some_and(|last| now < last + Settings::LINGER);
+        let watching = busy || !self.settles.flights.is_empty();
+        self.settles.look_at = watching.then(|| now + Settings::PROBE_AFTER);
+    }
+
+    fn send_probe(&mut self, now: Instant, number: HoldNumber) {
+        let Some(hold) = self.holds.get(&number) else { return };
+        let Some(change) = &hold.change else { return };
+        let (plane, epoch) = (change.plane, change.epoch);
+        let key = self.locks[hold.lock].name.key().clone();
+        let slot = self.slot_of(&key);
+        let id = CallId(self.next_id());
+        self.settles.probe = Some(Probe { id, begun: now, plane, epoch, slot });
+        self.actions.push_back(Action::Settle { id, plane, epoch, key });
+    }
+
+    /// Every call that was sent before the probe has been answered, or is dead.
+    fn probed(&mut self, now: Instant, result: Result<Settled, LinkError>) {
+        let Some(probe) = self.settles.probe.take() else { return };
+        let Ok(settled) = result else { return };
+        let flights = std::mem::take(&mut self.settles.flights);
+        for (sent_at, number, flight) in flights {
+            if !self.is_flying(number, flight) {
+                continue;
+            }
+            let covered = sent_at <= probe.begun && self.is_under(number, &probe);
+            if covered {
+                let patience = Settings::UNPOLLED * (1 << self.times_overtaken(number).min(8));
+                let entry = (now + patience, number, flight, settled == Settled::Proven);
+                let at = self.settles.answered.partition_point(|(at, ..)| *at <= entry.0);
+                self.settles.answered.insert(at, entry);
+            } else {
+                self.settles.flights.push_back((sent_at, number, flight));
+            }
+        }
+    }
+
+    fn is_under(&self, number: HoldNumber, probe: &Probe) -> bool {
+        self.holds.get(&number).is_some_and(|hold| {
+            hold.change.as_ref().is_some_and(|change| change.plane == probe.plane && change.epoch <= probe.epoch)
+                && self.slot_of(self.locks[hold.lock].name.key()) == probe.slot
+        })
+    }
+
+    /// How often the request behind a hold's change has been overtaken: each time it is left more time to be polled, so
+    /// that a caller on a slow executor gets through in the end.
+    fn times_overtaken(&self, number: HoldNumber) -> u32 {
+        let by = self.holds.get(&number).and_then(|hold| hold.change.as_ref()).and_then(|change| change.by);
+        by.and_then(|ticket| self.acquire_of(ticket)).map_or(0, |acquire| acquire.overtaken)
+    }
+
+    fn slot_of(&self, key: &Bytes) -> u16 {
+        if self.settings.cluster { name::slot(key) } else { 0 }
+    }
+}

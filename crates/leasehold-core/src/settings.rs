@@ -1,0 +1,64 @@
+//! The settings that the state machines obey.
+
+use bytes::Bytes;
+use std::time::Duration;
+
+/// What a client was told, in the form in which the state machines use it. The runtime checks the values.
+#[derive(Clone, Debug)]
+#[expect(clippy::exhaustive_structs, reason = "the runtime builds it, and must decide on every field")]
+pub struct Settings {
+    /// The lease of a hold that is renewed. Renewal comes after a third of it.
+    pub lease: Duration,
+    /// The longest that a waiter sleeps without trying again, whatever the lease of the holder.
+    pub recheck: Duration,
+    /// How long a waiter whose turn it is may leave its future unpolled before the turn passes on.
+    pub turn: Duration,
+    /// How long a server may take to answer a command.
+    pub command_timeout: Duration,
+    /// How long a server may be out of reach before acquiring fails.
+    pub unreachable_after: Duration,
+    /// Whether a first grant carries the server time after which it refuses itself.
+    pub not_after: bool,
+    /// The most locks in one renewal.
+    pub renew_batch: usize,
+    /// The most renewals in flight.
+    pub renewals_in_flight: usize,
+    /// Whether all keys of a call must lie in one hash slot.
+    pub cluster: bool,
+    /// The command that publishes a release: `PUBLISH` or `SPUBLISH`.
+    pub publish: Bytes,
+}
+
+impl Settings {
+    /// How much earlier than the server a hold of this lease counts as ended here: a hundredth of the lease, for clock rates
+    /// that differ, and 2 ms, for the rounding of the server's clock.
+    pub fn margin(lease: Duration) -> Duration {
+        lease / 100 + Duration::from_millis(2)
+    }
+
+    /// How old a call may be before the lifeline asks the server whether it has been answered.
+    pub(crate) const PROBE_AFTER: Duration = Duration::from_millis(20);
+
+    /// How long the future of an answered call may stay unpolled before its grant is taken back.
+    pub(crate) const UNPOLLED: Duration = Duration::from_millis(40);
+
+    /// How long after a caller's last command the lifeline keeps looking, so that a busy client need not wake it each time.
+    pub(crate) const LINGER: Duration = Duration::from_secs(1);
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            lease: Duration::from_secs(30),
+            recheck: Duration::from_secs(30),
+            turn: Duration::from_millis(50),
+            command_timeout: Duration::from_secs(1),
+            unreachable_after: Duration::from_secs(10),
+            not_after: false,
+            renew_batch: 100,
+            renewals_in_flight: 1,
+            cluster: false,
+            publish: Bytes::from_static(b"PUBLISH"),
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Who listens where.
+
+use bytes::Bytes;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The number of a link within its server.
+pub(crate) type LinkId = u64;
+
+/// Plain channels and sharded ones are separate worlds: `PUBLISH` reaches nobody who subscribed with `SSUBSCRIBE`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum World {
+    Plain,
+    Sharded,
+}
+
+/// Subscriptions, and the messages of the turn under way.
+#[derive(Debug, Default)]
+pub(crate) struct Channels {
+    subscribers: BTreeMap<(World, Bytes), BTreeSet<LinkId>>,
+    published: Vec<(LinkId, Bytes)>,
+}
+
+impl Channels {
+    pub(crate) fn subscribe(&mut self, world: World, channel: Bytes, link: LinkId) {
+        self.subscribers.entry((world, channel)).or_default().insert(link);
+    }
+
+    pub(crate) fn unsubscribe(&mut self, world: World, channel: Bytes, link: LinkId) {
+        let key = (world, channel);
+        if let Some(links) = self.subscribers.get_mut(&key) {
+            links.remove(&link);
+            if links.is_empty() {
+                self.subscribers.remove(&key);
+            }
+        }
+    }
+
+    /// Ends all subscriptions of a link.
+    pub(crate) fn disconnect(&mut self, link: LinkId) {
+        self.subscribers.retain(|_, links| {
+            links.remove(&link);
+            !links.is_empty()
+        });
+    }
+
+    /// Sends to all subscribers; gives their number.
+    pub(crate) fn publish(&mut self, world: World, channel: &[u8]) -> usize {
+        if self.subscribers.is_empty() {
+            return 0;
+        }
+        let channel = Bytes::copy_from_slice(channel);
+        let key = (world, channel.clone());
+        let Some(links) = self.subscribers.get(&key) else { return 0 };
+        self.published.extend(links.iter().map(|link| (*link, channel.clone())));
+        links.len()
+    }
+
+    /// The messages on their way, in order.
+    pub(crate) fn take_published(&mut self) -> Vec<(LinkId, Bytes)> {
+        std::mem::take(&mut self.published)
+    }
+
+    /// All subscriptions of all links.
+    pub(crate) fn total(&self) -> usize {
+        self.subscribers.values().map(BTreeSet::len).sum()
+    }
+
+    /// The subscriptions to one channel, in both worlds.
+    pub(crate) fn count(&self, channel: &Bytes) -> usize {
+        [World::Plain, World::Sharded]
+            .into_iter()
+            .filter_map(|world| self.subscribers.get(&(world, channel.clone())))
+            .map(BTreeSet::len)
+            .sum()
+    }
+}

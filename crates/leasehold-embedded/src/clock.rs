@@ -1,0 +1,75 @@
+//! The clock of an embedded server.
+
+use crate::manual_clock::ManualClock;
+use leasehold_core::time::Instant;
+use std::fmt;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Where an embedded server takes its time from. Its wall time is a fixed beginning plus what this clock shows, plus every
+/// [`step_clock`](crate::EmbeddedServer::step_clock); the expiry of keys goes by that wall time, as a real server's does.
+#[derive(Clone)]
+pub struct ServerClock {
+    source: Source,
+    /// Wall time at the clock's zero, in milliseconds since the epoch.
+    base_millis: i64,
+}
+
+#[derive(Clone)]
+enum Source {
+    System(std::time::Instant),
+    Manual(ManualClock),
+    Closure(Arc<dyn Fn() -> Instant + Send + Sync>),
+}
+
+/// The wall time at zero of a clock that is not the machine's: a round number in January 2027.
+const MADE_UP_BASE_MILLIS: i64 = 1_800_000_000_000;
+
+impl ServerClock {
+    /// The machine's monotonic clock. The wall time is read once, here, and does not follow the machine's corrections.
+    pub fn system() -> Self {
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self {
+            source: Source::System(std::time::Instant::now()),
+            base_millis: i64::try_from(wall.as_millis()).unwrap_or(MADE_UP_BASE_MILLIS),
+        }
+    }
+
+    /// A clock that is moved by hand. Zero is 1 800 000 000 000 ms of wall time.
+    pub fn manual(clock: &ManualClock) -> Self {
+        Self { source: Source::Manual(clock.clone()), base_millis: MADE_UP_BASE_MILLIS }
+    }
+
+    /// Any other clock, such as tokio's paused one or a simulation's. Zero is 1 800 000 000 000 ms of wall time. It must not go
+    /// back, and must not call the server that reads it.
+    pub fn from_fn(now: impl Fn() -> Instant + Send + Sync + 'static) -> Self {
+        Self { source: Source::Closure(Arc::new(now)), base_millis: MADE_UP_BASE_MILLIS }
+    }
+
+    /// Wall time in microseconds since the epoch.
+    pub(crate) fn wall_micros(&self) -> i64 {
+        let nanos = match &self.source {
+            Source::System(start) => u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX),
+            Source::Manual(clock) => clock.now().as_nanos(),
+            Source::Closure(now) => now().as_nanos(),
+        };
+        self.base_millis * 1_000 + i64::try_from(nanos / 1_000).unwrap_or_default()
+    }
+}
+
+impl From<ManualClock> for ServerClock {
+    fn from(clock: ManualClock) -> Self {
+        Self::manual(&clock)
+    }
+}
+
+impl fmt::Debug for ServerClock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let source = match &self.source {
+            Source::System(_) => "system",
+            Source::Manual(_) => "manual",
+            Source::Closure(_) => "closure",
+        };
+        f.debug_struct("ServerClock").field("source", &source).finish_non_exhaustive()
+    }
+}

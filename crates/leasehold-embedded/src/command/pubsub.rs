@@ -1,0 +1,16 @@
+//! Messages on channels. Whoever listens learns where a message came, not what it said.
+
+use super::Arity::Exactly;
+use super::Effect::Reads;
+use super::{Command, entry};
+use crate::answer::Answer;
+use crate::channels::World;
+
+pub(super) const COMMANDS: &[Command] = &[
+    entry("PUBLISH", Exactly(2), Reads, |keyspace, args| {
+        Ok(Answer::count(keyspace.channels.publish(World::Plain, args[0])))
+    }),
+    entry("SPUBLISH", Exactly(2), Reads, |keyspace, args| {
+        Ok(Answer::count(keyspace.channels.publish(World::Sharded, args[0])))
+    }),
+];

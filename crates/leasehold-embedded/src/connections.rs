@@ -1,0 +1,91 @@
+//! The connections of one client, as the server's side of the world sees them.
+
+use crate::channels::World;
+use crate::fault::Faults;
+use leasehold_core::link::{Epoch, LinkEvent, Plane};
+use std::collections::VecDeque;
+use std::task::Waker;
+
+/// The connections of one client: one for each plane, and one for notices.
+#[derive(Debug)]
+pub(crate) struct Connections {
+    pub(crate) foreground: Epoch,
+    pub(crate) lifeline: Epoch,
+    pub(crate) world: World,
+    pub(crate) state: LinkState,
+    /// Whether a call waits once before it is applied and once after.
+    pub(crate) stepped: bool,
+    pub(crate) faults: Faults,
+    /// How many notices are to be lost in silence.
+    pub(crate) lose_notices: u32,
+    /// How many subscriptions are to take effect without being confirmed.
+    pub(crate) lose_confirmations: u32,
+    events: VecDeque<LinkEvent>,
+    consumer: Option<Waker>,
+}
+
+/// Whether calls can be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LinkState {
+    Up,
+    Down,
+    Closed,
+}
+
+impl Connections {
+    pub(crate) fn new(foreground: Epoch, lifeline: Epoch, world: World) -> Self {
+        Self {
+            foreground,
+            lifeline,
+            world,
+            state: LinkState::Up,
+            stepped: false,
+            faults: Faults::default(),
+            lose_notices: 0,
+            lose_confirmations: 0,
+            events: VecDeque::new(),
+            consumer: None,
+        }
+    }
+
+    pub(crate) const fn epoch(&self, plane: Plane) -> Epoch {
+        match plane {
+            Plane::Foreground => self.foreground,
+            Plane::Lifeline => self.lifeline,
+        }
+    }
+
+    pub(crate) const fn set_epoch(&mut self, plane: Plane, epoch: Epoch) {
+        match plane {
+            Plane::Foreground => self.foreground = epoch,
+            Plane::Lifeline => self.lifeline = epoch,
+        }
+    }
+
+    /// Adds an event; gives the waker of whoever waits for one.
+    #[must_use]
+    pub(crate) fn push(&mut self, event: LinkEvent) -> Option<Waker> {
+        self.events.push_back(event);
+        self.consumer.take()
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<LinkEvent> {
+        self.events.pop_front()
+    }
+
+    /// Remembers who waits for an event; gives the waker that this replaces, to be dropped without a lock.
+    #[must_use]
+    pub(crate) fn wait(&mut self, waker: &Waker) -> Option<Waker> {
+        if self.consumer.as_ref().is_some_and(|old| old.will_wake(waker)) {
+            return None;
+        }
+        self.consumer.replace(waker.clone())
+    }
+
+    #[must_use]
+    pub(crate) fn close(&mut self) -> Option<Waker> {
+        self.state = LinkState::Closed;
+        self.events.clear();
+        self.consumer.take()
+    }
+}

@@ -1,0 +1,110 @@
+//! Between Lua's values and the server's: the rules of Redis for `redis.call` and for what a script returns.
+
+use crate::answer::Answer;
+use crate::number::format_float;
+use bytes::Bytes;
+use leasehold_core::link::ServerError;
+use leasehold_core::reply::Reply;
+use mlua::{IntoLua, Lua, MultiValue, Table, Value};
+
+/// Deeper replies are refused, so that a table that contains itself ends in an error.
+const MAX_DEPTH: usize = 64;
+
+/// What a command answered, as Lua sees it: nothing is `false`, a status is `{ok = …}`, an integer is a double.
+pub(crate) fn to_lua(lua: &Lua, answer: Answer) -> mlua::Result<Value> {
+    Ok(match answer {
+        Answer::Nil => Value::Boolean(false),
+        Answer::Int(value) => Value::Number(value as f64),
+        Answer::Bulk(bytes) => Value::String(lua.create_string(&bytes)?),
+        Answer::Status(text) => {
+            let table = lua.create_table_with_capacity(0, 1)?;
+            table.raw_set("ok", text)?;
+            Value::Table(table)
+        }
+        Answer::Array(parts) => {
+            let table = lua.create_table_with_capacity(parts.len(), 0)?;
+            for (part, index) in parts.into_iter().zip(1_i64..) {
+                table.raw_set(index, to_lua(lua, part)?)?;
+            }
+            Value::Table(table)
+        }
+    })
+}
+
+/// An error as `redis.pcall` gives it.
+pub(crate) fn error_to_lua(lua: &Lua, error: &ServerError) -> mlua::Result<Value> {
+    let table = lua.create_table_with_capacity(0, 1)?;
+    table.raw_set("err", error.text())?;
+    table.into_lua(lua)
+}
+
+/// The words of a command, one after the other in `buffer`; the ends of each are added to `ends`.
+pub(crate) fn command_words(
+    values: &MultiValue,
+    buffer: &mut Vec<u8>,
+    ends: &mut Vec<usize>,
+) -> Result<(), ServerError> {
+    for value in values {
+        match value {
+            Value::String(text) => buffer.extend_from_slice(&text.as_bytes()),
+            Value::Integer(number) => buffer.extend_from_slice(number.to_string().as_bytes()),
+            Value::Number(number) => buffer.extend_from_slice(format_float(*number).as_bytes()),
+            _ => return Err(ServerError::new("ERR Lua redis lib command arguments must be strings or integers")),
+        }
+        ends.push(buffer.len());
+    }
+    Ok(())
+}
+
+/// What a script returned, as the client sees it: numbers lose their fraction, `true` is 1, `false` is nothing, and an array ends
+/// before its first nil.
+pub(crate) fn to_reply(value: &Value) -> Result<Reply, ServerError> {
+    reply_at(value, MAX_DEPTH)
+}
+
+fn reply_at(value: &Value, depth: usize) -> Result<Reply, ServerError> {
+    Ok(match value {
+        Value::String(text) => Reply::Bulk(Bytes::copy_from_slice(&text.as_bytes())),
+        Value::Integer(number) => Reply::Int(*number),
+        Value::Number(number) => Reply::Int(truncated(*number)),
+        Value::Boolean(true) => Reply::Int(1),
+        Value::Table(table) => return table_reply(table, depth),
+        _ => Reply::Nil,
+    })
+}
+
+/// The integer part, and the least integer where that does not fit: so a server does on x86-64.
+fn truncated(number: f64) -> i64 {
+    const LIMIT: f64 = 9_223_372_036_854_775_808.0;
+    if (-LIMIT..LIMIT).contains(&number) { number as i64 } else { i64::MIN }
+}
+
+fn table_reply(table: &Table, depth: usize) -> Result<Reply, ServerError> {
+    if depth == 0 {
+        return Err(ServerError::new("ERR reached lua stack limit"));
+    }
+    if let Value::String(text) = table.raw_get("err").map_err(broken)? {
+        let text = text.to_string_lossy();
+        // Inside an array an error would be an element of it, which no reply of ours can be.
+        return Err(ServerError::new(if depth == MAX_DEPTH {
+            text
+        } else {
+            format!("ERR the embedded engine cannot put an error into an array: {text}")
+        }));
+    }
+    if let Value::String(text) = table.raw_get("ok").map_err(broken)? {
+        return Ok(Reply::Bulk(Bytes::copy_from_slice(&text.as_bytes())));
+    }
+    let mut parts = Vec::with_capacity(table.raw_len());
+    loop {
+        let part: Value = table.raw_get(parts.len() + 1).map_err(broken)?;
+        if part.is_nil() {
+            return Ok(Reply::Array(parts));
+        }
+        parts.push(reply_at(&part, depth - 1)?);
+    }
+}
+
+fn broken(error: mlua::Error) -> ServerError {
+    ServerError::new(format!("ERR the embedded engine failed: {error}"))
+}

@@ -1,0 +1,137 @@
+//! What can go wrong between a client and its server, on demand.
+
+use leasehold_core::link::{Plane, ServerError};
+
+/// What happens to a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Fault {
+    /// The request is lost with its connection: not applied, and the caller cannot know. The plane has a reset.
+    LoseRequest,
+    /// The reply is lost with its connection: applied, and the caller cannot know. The plane has a reset.
+    LoseReply,
+    /// The server answers with an error.
+    Refuse(ServerError),
+    /// A proxy keeps the request and lets its future wait. It is applied by
+    /// [`release_held`](crate::EmbeddedLink::release_held), whatever has become of its caller and its connection by then, unless
+    /// its epoch is settled first.
+    Hold,
+    /// Applied, but no reply comes: the future waits until its connection is reset, or settled.
+    Swallow,
+    /// The link goes down before the call is sent, and stays down.
+    LinkDown,
+    /// Applied twice, as by a driver that resends: the caller sees the second reply.
+    Duplicate,
+}
+
+/// Which calls a fault is for.
+#[derive(Clone, Debug)]
+pub struct Aim {
+    script: Option<&'static str>,
+    plane: Option<Plane>,
+    skip: u32,
+    /// How many calls it hits; `None` for every one.
+    hits: Option<u32>,
+}
+
+impl Aim {
+    /// The next call, whatever it is.
+    pub const fn next() -> Self {
+        Self { script: None, plane: None, skip: 0, hits: Some(1) }
+    }
+
+    /// Every call, until the faults are cleared.
+    pub const fn always() -> Self {
+        Self { script: None, plane: None, skip: 0, hits: None }
+    }
+
+    /// Calls of this script only, such as `lock/acquire`.
+    #[must_use]
+    pub const fn script(mut self, name: &'static str) -> Self {
+        self.script = Some(name);
+        self
+    }
+
+    /// Calls on this plane only.
+    #[must_use]
+    pub const fn plane(mut self, plane: Plane) -> Self {
+        self.plane = Some(plane);
+        self
+    }
+
+    /// Lets this many calls that it is for pass unharmed first.
+    #[must_use]
+    pub const fn after(mut self, calls: u32) -> Self {
+        self.skip = calls;
+        self
+    }
+
+    /// Hits this many calls, not one.
+    #[must_use]
+    pub const fn times(mut self, calls: u32) -> Self {
+        self.hits = Some(calls);
+        self
+    }
+
+    fn is_for(&self, plane: Plane, script: &str) -> bool {
+        self.script.is_none_or(|name| name == script) && self.plane.is_none_or(|wanted| wanted == plane)
+    }
+}
+
+/// Faults that wait for their calls.
+#[derive(Debug, Default)]
+pub(crate) struct Faults(Vec<(Fault, Aim)>);
+
+impl Faults {
+    pub(crate) fn add(&mut self, fault: Fault, aim: Aim) {
+        self.0.push((fault, aim));
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// The fault for this call: the first that is aimed at it. Only faults up to that one count the call.
+    pub(crate) fn take(&mut self, plane: Plane, script: &str) -> Option<Fault> {
+        for at in 0..self.0.len() {
+            let (fault, aim) = &mut self.0[at];
+            if !aim.is_for(plane, script) || aim.hits == Some(0) {
+                continue;
+            }
+            if aim.skip > 0 {
+                aim.skip -= 1;
+                continue;
+            }
+            let fault = fault.clone();
+            if let Some(hits) = &mut aim.hits {
+                *hits -= 1;
+                if *hits == 0 {
+                    self.0.remove(at);
+                }
+            }
+            return Some(fault);
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fault_hits_what_it_is_aimed_at() {
+        let mut faults = Faults::default();
+        faults.add(Fault::Hold, Aim::next().script("a").plane(Plane::Lifeline).after(1));
+        faults.add(Fault::Duplicate, Aim::next().script("b").times(2));
+        assert_eq!(faults.take(Plane::Foreground, "a"), None);
+        assert_eq!(faults.take(Plane::Lifeline, "a"), None, "the first one passes");
+        assert_eq!(faults.take(Plane::Lifeline, "a"), Some(Fault::Hold));
+        assert_eq!(faults.take(Plane::Lifeline, "a"), None);
+        assert_eq!(faults.take(Plane::Foreground, "b"), Some(Fault::Duplicate));
+        assert_eq!(faults.take(Plane::Lifeline, "b"), Some(Fault::Duplicate));
+        assert!(faults.0.is_empty());
+        faults.add(Fault::LoseReply, Aim::always());
+        assert!((0..10).all(|_| faults.take(Plane::Foreground, "c") == Some(Fault::LoseReply)));
+    }
+}

@@ -1,0 +1,190 @@
+//! The keys, their values and their expiry, and the turn of one caller at them.
+
+use crate::channels::Channels;
+use crate::value::{Typed, Value};
+use bytes::Bytes;
+use leasehold_core::link::ServerError;
+use std::collections::HashMap;
+
+/// All keys. Only one turn (a command, or a script) happens at a time, and time stands still within it.
+#[derive(Debug, Default)]
+pub(crate) struct Keyspace {
+    entries: HashMap<Bytes, Entry>,
+    now_micros: i64,
+    created_since_sweep: usize,
+    left_by_sweep: usize,
+    /// Who listens where.
+    pub(crate) channels: Channels,
+    /// Whether memory is full: commands that could need more are refused.
+    pub(crate) deny_growth: bool,
+    /// Whether a script has the turn.
+    pub(crate) in_script: bool,
+    /// Whether something has been written in this turn. A script that has begun to write is not stopped for want of memory.
+    pub(crate) dirty: bool,
+}
+
+#[derive(Debug)]
+struct Entry {
+    value: Value,
+    /// The last millisecond at which the key is there.
+    expires_at: Option<i64>,
+}
+
+impl Keyspace {
+    /// Begins a turn at this server time, in microseconds.
+    pub(crate) fn begin_turn(&mut self, now_micros: i64, in_script: bool) {
+        self.now_micros = now_micros;
+        self.in_script = in_script;
+        self.dirty = false;
+        self.sweep();
+    }
+
+    /// The time of the turn, in microseconds.
+    pub(crate) fn now_micros(&self) -> i64 {
+        self.now_micros
+    }
+
+    /// The time of the turn, in milliseconds.
+    pub(crate) fn now(&self) -> i64 {
+        self.now_micros.div_euclid(1_000)
+    }
+
+    /// What the key holds, whatever its type.
+    pub(crate) fn value(&mut self, key: &[u8]) -> Option<&Value> {
+        self.entry(key).map(|entry| &entry.value)
+    }
+
+    /// What the key holds, if it is of this type, or nothing if it is absent.
+    pub(crate) fn read<T: Typed>(&mut self, key: &[u8]) -> Result<Option<&T>, ServerError> {
+        self.entry(key).map(|entry| T::get(&entry.value).ok_or_else(wrong_type)).transpose()
+    }
+
+    /// Changes what the key holds, if it is there, and removes the key if nothing is left in it.
+    pub(crate) fn change<T: Typed, R>(
+        &mut self,
+        key: &[u8],
+        change: impl FnOnce(&mut T) -> R,
+    ) -> Result<Option<R>, ServerError> {
+        let Some(entry) = self.entry(key) else { return Ok(None) };
+        let value = T::get_mut(&mut entry.value).ok_or_else(wrong_type)?;
+        let result = change(value);
+        if value.is_empty() {
+            self.entries.remove(key);
+        }
+        Ok(Some(result))
+    }
+
+    /// Changes what the key holds, after creating it empty where it is absent. A fallible change must leave a new value empty, and
+    /// then leaves no key.
+    pub(crate) fn create_or_change<T: Typed, R>(
+        &mut self,
+        key: &[u8],
+        change: impl FnOnce(&mut T) -> R,
+    ) -> Result<R, ServerError> {
+        if let Some(entry) = self.entry(key) {
+            let value = T::get_mut(&mut entry.value).ok_or_else(wrong_type)?;
+            return Ok(change(value));
+        }
+        let mut value = T::default();
+        let result = change(&mut value);
+        if !value.is_empty() {
+            self.created_since_sweep += 1;
+            self.entries.insert(Bytes::copy_from_slice(key), Entry { value: value.into_value(), expires_at: None });
+        }
+        Ok(result)
+    }
+
+    /// Replaces the key, whatever it held.
+    pub(crate) fn replace(&mut self, key: &[u8], value: Value, expires_at: Option<i64>) {
+        self.created_since_sweep += 1;
+        self.entries.insert(Bytes::copy_from_slice(key), Entry { value, expires_at });
+    }
+
+    /// Removes the key; tells whether it was there.
+    pub(crate) fn remove(&mut self, key: &[u8]) -> bool {
+        self.entry(key).is_some() && self.entries.remove(key).is_some()
+    }
+
+    /// When the key ends: `None` where there is no key, `Some(None)` where it has no time to live.
+    pub(crate) fn expires_at(&mut self, key: &[u8]) -> Option<Option<i64>> {
+        self.entry(key).map(|entry| entry.expires_at)
+    }
+
+    /// Sets or clears the end of the key; tells whether there is such a key.
+    pub(crate) fn set_expiry(&mut self, key: &[u8], expires_at: Option<i64>) -> bool {
+        self.entry(key).map(|entry| entry.expires_at = expires_at).is_some()
+    }
+
+    /// Every key that is there, in order.
+    pub(crate) fn keys(&self) -> Vec<Bytes> {
+        let now = self.now();
+        let mut keys: Vec<_> =
+            self.entries.iter().filter(|(_, entry)| !entry.is_expired(now)).map(|(key, _)| key.clone()).collect();
+        keys.sort_unstable();
+        keys
+    }
+
+    /// Forgets all keys; subscriptions stay.
+    pub(crate) fn clear(&mut self) {
+        self.entries.clear();
+    }
+
+    fn entry(&mut self, key: &[u8]) -> Option<&mut Entry> {
+        let now = self.now();
+        if self.entries.get(key)?.is_expired(now) {
+            self.entries.remove(key);
+            return None;
+        }
+        self.entries.get_mut(key)
+    }
+
+    /// Drops expired keys that nobody asked for, once so many keys were created that the cost of looking at each is paid for.
+    fn sweep(&mut self) {
+        if self.created_since_sweep > 1_000 + self.left_by_sweep {
+            let now = self.now();
+            self.entries.retain(|_, entry| !entry.is_expired(now));
+            self.created_since_sweep = 0;
+            self.left_by_sweep = self.entries.len();
+        }
+    }
+}
+
+impl Entry {
+    fn is_expired(&self, now: i64) -> bool {
+        self.expires_at.is_some_and(|end| now > end)
+    }
+}
+
+/// The refusal of a command whose key is of another type.
+pub(crate) fn wrong_type() -> ServerError {
+    ServerError::new("WRONGTYPE Operation against a key holding the wrong kind of value")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_there_until_the_millisecond_after_its_end() {
+        let mut keyspace = Keyspace::default();
+        keyspace.begin_turn(1_000_000, false);
+        keyspace.replace(b"k", Value::Text(Bytes::new()), Some(1_100));
+        keyspace.begin_turn(1_100_999, false);
+        assert_eq!(keyspace.expires_at(b"k"), Some(Some(1_100)));
+        assert_eq!(keyspace.keys(), ["k"]);
+        keyspace.begin_turn(1_101_000, false);
+        assert!(keyspace.keys().is_empty());
+        assert_eq!(keyspace.expires_at(b"k"), None);
+        assert!(!keyspace.remove(b"k"));
+    }
+
+    #[test]
+    fn expired_keys_that_nobody_asks_for_are_swept() {
+        let mut keyspace = Keyspace::default();
+        for number in 0..10_000_i64 {
+            keyspace.begin_turn(number * 1_000, false);
+            keyspace.replace(format!("{number}").as_bytes(), Value::Text(Bytes::new()), Some(number + 10));
+        }
+        assert!(keyspace.entries.len() < 2_500, "{}", keyspace.entries.len());
+    }
+}

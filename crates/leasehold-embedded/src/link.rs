@@ -1,0 +1,250 @@
+//! The connections of one client to an embedded server.
+
+use crate::call_future::EmbeddedCall;
+use crate::channels::{LinkId, World};
+use crate::connections::{Connections, LinkState};
+use crate::delivery::{closed, lost, not_sent};
+use crate::fault::{Aim, Fault};
+use crate::recorder::Recorder;
+use crate::server::EmbeddedServer;
+use crate::state::State;
+use bytes::Bytes;
+use leasehold_core::call::Call;
+use leasehold_core::link::{Epoch, Link, LinkError, LinkEvent, Plane, ServerInfo, Settled};
+use leasehold_core::reply::Reply;
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::sync::Arc;
+use std::task::Poll;
+
+/// The connections of one client. Cheap to clone; the clones share their connections, which close with the last of them.
+#[derive(Clone)]
+pub struct EmbeddedLink {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    server: EmbeddedServer,
+    id: LinkId,
+    info: ServerInfo,
+}
+
+impl EmbeddedLink {
+    pub(crate) fn new(server: &EmbeddedServer) -> Self {
+        let (id, info) = server.with(|state| {
+            let (id, foreground, lifeline) = (state.next_number(), state.next_number(), state.next_number());
+            let mut connections = Connections::new(Epoch(foreground), Epoch(lifeline), state.world);
+            connections.state = if state.down { LinkState::Down } else { LinkState::Up };
+            let mut info = ServerInfo::default();
+            info.flavor = "embedded".into();
+            info.version = env!("CARGO_PKG_VERSION").into();
+            info.eviction_policy = Some(state.eviction_policy.clone());
+            info.sharded_notices = connections.world == World::Sharded;
+            state.links.insert(id, connections);
+            (id, info)
+        });
+        Self { inner: Arc::new(Inner { server: server.clone(), id, info }) }
+    }
+
+    /// The server at the other end.
+    pub fn embedded_server(&self) -> &EmbeddedServer {
+        &self.inner.server
+    }
+
+    /// Lets a fault wait for a call of this link.
+    pub fn inject(&self, fault: Fault, aim: Aim) {
+        self.with_connections(|connections| connections.faults.add(fault, aim));
+    }
+
+    /// Takes back all faults of this link that still wait for a call.
+    pub fn clear_faults(&self) {
+        self.with_connections(|connections| connections.faults.clear());
+    }
+
+    /// Applies the requests that a proxy keeps, in order; gives their number. A caller whose connection still stands gets its reply.
+    pub fn release_held(&self) -> usize {
+        self.with(|state| state.release_held(self.inner.id))
+    }
+
+    /// How many requests a proxy keeps: held, neither released nor settled.
+    pub fn held(&self) -> usize {
+        self.with(|state| state.held(self.inner.id))
+    }
+
+    /// Cuts the link off, or lets it connect again. While it is down every call ends with [`LinkError::NotSent`] and nothing can be
+    /// subscribed to or settled; calls that waited end with [`LinkError::Unknown`]. When it comes back it has no subscriptions and
+    /// new epochs, and says so in events.
+    pub fn set_down(&self, down: bool) {
+        self.with(|state| if down { state.set_down(self.inner.id) } else { state.set_up(self.inner.id) });
+    }
+
+    /// Loses a plane's connection, which is at once back in a new epoch. What was sent by it and waits for a reply ends with
+    /// [`LinkError::Unknown`].
+    pub fn reset(&self, plane: Plane) {
+        self.with(|state| state.reset(self.inner.id, plane));
+    }
+
+    /// Loses the notice connection with all its subscriptions; it is at once back.
+    pub fn reset_notices(&self) {
+        self.with(|state| state.reset_notices(self.inner.id));
+    }
+
+    /// Loses the next `count` notices in silence.
+    pub fn lose_notices(&self, count: u32) {
+        self.with_connections(|connections| connections.lose_notices = count);
+    }
+
+    /// Lets the next `count` subscriptions and their ends take effect, but end with [`LinkError::Unknown`].
+    pub fn lose_confirmations(&self, count: u32) {
+        self.with_connections(|connections| connections.lose_confirmations = count);
+    }
+
+    /// Says that notices were missed on a connection that stands.
+    pub fn lag_notices(&self) {
+        self.with(|state| state.event(self.inner.id, LinkEvent::NoticesLagged));
+    }
+
+    /// Makes every operation wait once before it takes effect and once after, waking itself, so that a test can drop its future at
+    /// each of these points.
+    pub fn stepped(&self, stepped: bool) {
+        self.with_connections(|connections| connections.stepped = stepped);
+    }
+
+    /// Records the calls of this link from now on.
+    pub fn record(&self) -> Recorder {
+        Recorder::new(self.inner.server.clone(), Some(self.inner.id), self.with(State::start_log))
+    }
+
+    pub(crate) fn id(&self) -> LinkId {
+        self.inner.id
+    }
+
+    pub(crate) fn with<R>(&self, f: impl FnOnce(&mut State) -> R) -> R {
+        self.inner.server.with(f)
+    }
+
+    fn with_connections(&self, f: impl FnOnce(&mut Connections)) {
+        self.with(|state| {
+            if let Some(connections) = state.links.get_mut(&self.inner.id) {
+                f(connections);
+            }
+        });
+    }
+
+    /// Does something to the notice connection, unless the link is down.
+    async fn notices(&self, change: impl FnOnce(&mut State, LinkId)) -> Result<(), LinkError> {
+        self.step().await;
+        let result = self.with(|state| {
+            let Some(connections) = state.links.get_mut(&self.inner.id) else { return Err(closed()) };
+            match connections.state {
+                LinkState::Up => {}
+                LinkState::Down => return Err(not_sent()),
+                LinkState::Closed => return Err(closed()),
+            }
+            let confirmed = connections.lose_confirmations == 0;
+            connections.lose_confirmations = connections.lose_confirmations.saturating_sub(1);
+            change(state, self.inner.id);
+            if confirmed { Ok(()) } else { Err(lost()) }
+        });
+        self.step().await;
+        result
+    }
+
+    pub(crate) fn is_stepped(&self) -> bool {
+        self.with(|state| state.links.get(&self.inner.id).is_some_and(|connections| connections.stepped))
+    }
+
+    /// Waits once, if operations are stepped.
+    async fn step(&self) {
+        let mut waits = self.is_stepped();
+        poll_fn(|cx| {
+            if std::mem::take(&mut waits) {
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            Poll::Ready(())
+        })
+        .await;
+    }
+}
+
+impl Link for EmbeddedLink {
+    fn server(&self) -> &ServerInfo {
+        &self.inner.info
+    }
+
+    fn home(&self) -> Plane {
+        Plane::Foreground
+    }
+
+    fn epoch(&self, plane: Plane) -> Epoch {
+        self.with(|state| state.links.get(&self.inner.id).map_or(Epoch(0), |connections| connections.epoch(plane)))
+    }
+
+    fn call(&self, plane: Plane, call: Call) -> impl Future<Output = Result<Reply, LinkError>> + Send {
+        EmbeddedCall::new(self.clone(), plane, call)
+    }
+
+    async fn settle(&self, plane: Plane, epoch: Epoch, _key: Bytes) -> Result<Settled, LinkError> {
+        self.step().await;
+        let result = self.with(|state| state.settle(self.inner.id, plane, epoch));
+        self.step().await;
+        result.map(|()| Settled::Proven)
+    }
+
+    async fn subscribe(&self, channel: Bytes) -> Result<(), LinkError> {
+        self.notices(|state, link| {
+            let Some(world) = state.links.get(&link).map(|connections| connections.world) else { return };
+            state.keyspace.lock().channels.subscribe(world, channel, link);
+        })
+        .await
+    }
+
+    async fn unsubscribe(&self, channel: Bytes) -> Result<(), LinkError> {
+        self.notices(|state, link| {
+            let Some(world) = state.links.get(&link).map(|connections| connections.world) else { return };
+            state.keyspace.lock().channels.unsubscribe(world, channel, link);
+        })
+        .await
+    }
+
+    async fn event(&self) -> Option<LinkEvent> {
+        poll_fn(|cx| {
+            let mut replaced = None;
+            self.with(|state| {
+                let Some(connections) = state.links.get_mut(&self.inner.id) else { return Poll::Ready(None) };
+                if connections.state == LinkState::Closed {
+                    return Poll::Ready(None);
+                }
+                let event = connections.pop();
+                if event.is_some() {
+                    return Poll::Ready(event);
+                }
+                replaced = connections.wait(cx.waker());
+                Poll::Pending
+            })
+        })
+        .await
+    }
+
+    async fn close(&self) {
+        self.with(|state| state.close(self.inner.id));
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // The connections are dropped without the lock: they have wakers in them.
+        let connections = self.server.with(|state| {
+            state.close(self.id);
+            state.links.remove(&self.id)
+        });
+        drop(connections);
+    }
+}
+
+impl fmt::Debug for EmbeddedLink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EmbeddedLink").field("id", &self.inner.id).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,140 @@
+//! The host of the scripts: one Lua state for a server, and each script compiled once.
+
+use crate::command;
+use crate::convert;
+use crate::keyspace::Keyspace;
+use bytes::Bytes;
+use leasehold_core::link::ServerError;
+use leasehold_core::reply::Reply;
+use mlua::{Function, Lua, LuaOptions, LuaString, MultiValue, StdLib, Table, Value};
+use parking_lot::Mutex;
+use std::sync::Arc;
+
+/// The name that Redis gives to the text of every script, which is seen in error messages.
+const CHUNK: &str = "@user_script";
+
+/// Runs scripts over a keyspace.
+pub(crate) struct Host {
+    lua: Lua,
+    /// What scripts see as their globals, and cannot change.
+    environment: Table,
+    /// What is behind it: `KEYS` and `ARGV` are set here.
+    globals: Table,
+    xpcall: Function,
+    on_error: Function,
+}
+
+/// A compiled script.
+#[derive(Clone)]
+pub(crate) struct Compiled(Function);
+
+impl Host {
+    pub(crate) fn new(keyspace: Arc<Mutex<Keyspace>>) -> mlua::Result<Self> {
+        // A panic of ours shall pass through Lua as it does through Rust; Lua's own `pcall` is quicker for it.
+        let options = LuaOptions::new().catch_rust_panics(false);
+        let lua = Lua::new_with(StdLib::STRING | StdLib::TABLE | StdLib::MATH, options)?;
+        let run = lua.create_function(move |lua, words: MultiValue| run_command(lua, &keyspace, &words))?;
+        let as_error = lua.create_function(|lua, text: LuaString| error_reply(lua, &text.to_string_lossy()))?;
+        let (environment, globals): (Table, Table) =
+            lua.load(include_str!("sandbox.lua")).set_name("@sandbox").call((run, as_error))?;
+        let xpcall = lua.globals().get("xpcall")?;
+        let on_error = lua.create_function(located)?;
+        Ok(Self { lua, environment, globals, xpcall, on_error })
+    }
+
+    /// Compiles a script.
+    pub(crate) fn compile(&self, source: &str) -> Result<Compiled, ServerError> {
+        self.lua
+            .load(source)
+            .set_name(CHUNK)
+            .set_mode(mlua::chunk::ChunkMode::Text)
+            .set_environment(self.environment.clone())
+            .into_function()
+            .map(Compiled)
+            .map_err(|error| {
+                let text = match error {
+                    mlua::Error::SyntaxError { message, .. } => message,
+                    other => other.to_string(),
+                };
+                ServerError::new(format!("ERR Error compiling script (new function): {text}"))
+            })
+    }
+
+    /// Runs a compiled script, which errors call by `label`. The keyspace's turn has begun.
+    pub(crate) fn run(
+        &self,
+        script: &Compiled,
+        label: &str,
+        keys: &[Bytes],
+        args: &[Bytes],
+    ) -> Result<Reply, ServerError> {
+        let (ok, value) = self
+            .protected_call(script, keys, args)
+            .map_err(|error| ServerError::new(format!("ERR the embedded engine failed: {error}")))?;
+        if ok {
+            return convert::to_reply(&value);
+        }
+        let Value::Table(error) = value else { return Err(ServerError::new("ERR unknown error")) };
+        let text = error.raw_get::<String>("err").unwrap_or_else(|_| "ERR unknown error".into());
+        Err(ServerError::new(match error.raw_get::<Option<usize>>("line") {
+            Ok(Some(line)) => format!("{text} script: {label}, on {CHUNK}:{line}."),
+            _ => text,
+        }))
+    }
+
+    fn protected_call(&self, script: &Compiled, keys: &[Bytes], args: &[Bytes]) -> mlua::Result<(bool, Value)> {
+        self.globals.raw_set("KEYS", self.strings(keys)?)?;
+        self.globals.raw_set("ARGV", self.strings(args)?)?;
+        self.xpcall.call((&script.0, &self.on_error))
+    }
+
+    fn strings(&self, values: &[Bytes]) -> mlua::Result<Table> {
+        let table = self.lua.create_table_with_capacity(values.len(), 0)?;
+        for (value, index) in values.iter().zip(1_i64..) {
+            table.raw_set(index, self.lua.create_string(value)?)?;
+        }
+        Ok(table)
+    }
+}
+
+/// `redis.pcall`, on which `redis.call` is built.
+fn run_command(lua: &Lua, keyspace: &Mutex<Keyspace>, values: &MultiValue) -> mlua::Result<Value> {
+    let (mut buffer, mut ends) = (Vec::with_capacity(128), Vec::with_capacity(values.len()));
+    let outcome = convert::command_words(values, &mut buffer, &mut ends).and_then(|()| {
+        let mut start = 0;
+        let words: Vec<&[u8]> = ends.iter().map(|end| &buffer[std::mem::replace(&mut start, *end)..*end]).collect();
+        command::run(&mut keyspace.lock(), &words)
+    });
+    match outcome {
+        Ok(answer) => convert::to_lua(lua, answer),
+        Err(error) => convert::error_to_lua(lua, &error),
+    }
+}
+
+/// `redis.error_reply`: a leading `-` is dropped, and a text of a single word gets the code `ERR`.
+fn error_reply(lua: &Lua, text: &str) -> mlua::Result<Value> {
+    let text = text.strip_prefix('-').unwrap_or(text).trim_end_matches(['\r', '\n']);
+    let error = if text.contains(' ') { ServerError::new(text) } else { ServerError::new(format!("ERR {text}")) };
+    convert::error_to_lua(lua, &error)
+}
+
+/// Where and why a script failed, as a table. An error that is not from `redis.call` gets the code `ERR`.
+///
+/// The line is missing where the script's last frame is gone, as it is in `return redis.call(…)`.
+fn located(lua: &Lua, error: Value) -> mlua::Result<Table> {
+    let text = match &error {
+        Value::Table(table) => table.raw_get("err").unwrap_or_else(|_| "ERR unknown error".into()),
+        Value::String(text) => format!("ERR {}", text.to_string_lossy()),
+        other => format!("ERR {}", other.to_string()?),
+    };
+    let line = (0..16).find_map(|level| {
+        lua.inspect_stack(level, |frame| {
+            frame.source().source.is_some_and(|source| source == CHUNK).then(|| frame.current_line()).flatten()
+        })
+        .flatten()
+    });
+    let table = lua.create_table()?;
+    table.raw_set("err", text)?;
+    table.raw_set("line", line)?;
+    Ok(table)
+}

@@ -1,0 +1,182 @@
+//! The embedded server.
+
+use crate::channels::World;
+use crate::clock::ServerClock;
+use crate::command;
+use crate::connections::LinkState;
+use crate::fault::{Aim, Fault};
+use crate::link::EmbeddedLink;
+use crate::recorder::Recorder;
+use crate::state::State;
+use bytes::Bytes;
+use leasehold_core::call::Call;
+use leasehold_core::link::ServerError;
+use leasehold_core::reply::Reply;
+use parking_lot::Mutex;
+use std::fmt;
+use std::sync::Arc;
+
+/// An in-process server that runs the scripts of leasehold. Cheap to clone; the clones are one server.
+///
+/// It coordinates one process only: nothing outside can see its keys, and they go with its last handle.
+#[derive(Clone)]
+pub struct EmbeddedServer {
+    state: Arc<Mutex<State>>,
+}
+
+impl EmbeddedServer {
+    /// A server without keys, on the machine's clock.
+    pub fn new() -> Self {
+        Self::with_clock(ServerClock::system())
+    }
+
+    /// A server without keys, on this clock.
+    ///
+    /// # Panics
+    ///
+    /// There is no memory for a Lua state.
+    pub fn with_clock(clock: impl Into<ServerClock>) -> Self {
+        let state = State::new(clock.into()).expect("a Lua state can be made unless memory has run out");
+        Self { state: Arc::new(Mutex::new(state)) }
+    }
+
+    /// The connections of another client.
+    pub fn link(&self) -> EmbeddedLink {
+        EmbeddedLink::new(self)
+    }
+
+    /// Runs a script at once, past all faults.
+    ///
+    /// # Errors
+    ///
+    /// The server's error reply. What the script wrote before it stays.
+    pub fn execute(&self, call: &Call) -> Result<Reply, ServerError> {
+        self.with(|state| state.apply(call, None))
+    }
+
+    /// Runs Lua that is no script of leasehold, compiling it anew at each call: for tests of the engine itself.
+    ///
+    /// # Errors
+    ///
+    /// The server's error reply. What the script wrote before it stays.
+    pub fn eval(&self, source: &str, keys: &[Bytes], args: &[Bytes]) -> Result<Reply, ServerError> {
+        self.with(|state| state.eval(source, keys, args))
+    }
+
+    /// Runs one command, such as `["GET", "name"]`: for inspection, and to set a scene.
+    ///
+    /// # Errors
+    ///
+    /// The server's error reply.
+    pub fn command(&self, words: &[&[u8]]) -> Result<Reply, ServerError> {
+        self.with(|state| {
+            state.turn(false, |state| command::run(&mut state.keyspace.lock(), words)).map(|answer| answer.into_reply())
+        })
+    }
+
+    /// Every key that has not expired, in order.
+    pub fn keys(&self) -> Vec<Bytes> {
+        self.with(|state| state.turn(false, |state| state.keyspace.lock().keys()))
+    }
+
+    /// How many subscriptions there are, over all links and channels.
+    pub fn subscriptions(&self) -> usize {
+        self.with(|state| state.keyspace.lock().channels.total())
+    }
+
+    /// How many links are subscribed to a channel.
+    pub fn subscribers(&self, channel: &[u8]) -> usize {
+        let channel = Bytes::copy_from_slice(channel);
+        self.with(|state| state.keyspace.lock().channels.count(&channel))
+    }
+
+    /// How often a script, such as `lock/acquire`, has been run.
+    pub fn calls(&self, script: &str) -> u64 {
+        self.with(|state| state.calls(script))
+    }
+
+    /// The server's wall time, in milliseconds since the epoch.
+    pub fn wall_millis(&self) -> i64 {
+        self.with(|state| state.wall_micros().div_euclid(1_000))
+    }
+
+    /// Moves the server's wall clock, as a correction by NTP would. Leases end by this clock.
+    pub fn step_clock(&self, millis: i64) {
+        self.with(|state| state.stepped_micros += millis * 1_000);
+    }
+
+    /// The server dies and comes back with no data. Every link sees its connections reset.
+    pub fn restart_empty(&self) {
+        self.with(State::restart_empty);
+    }
+
+    /// Whether memory is full: commands that could need more are refused, as under `maxmemory`. Deleting is allowed, and a script
+    /// that has begun to write may finish.
+    pub fn deny_growth(&self, deny: bool) {
+        self.with(|state| state.keyspace.lock().deny_growth = deny);
+    }
+
+    /// What links made from now on report as `maxmemory-policy`. At first it is `noeviction`.
+    pub fn set_eviction_policy(&self, policy: &str) {
+        self.with(|state| state.eviction_policy = policy.into());
+    }
+
+    /// Whether links made from now on listen to sharded channels, which `SPUBLISH` reaches and `PUBLISH` does not.
+    pub fn set_sharded_notices(&self, sharded: bool) {
+        self.with(|state| state.world = if sharded { World::Sharded } else { World::Plain });
+    }
+
+    /// Cuts off all links, those made later included, or lets them connect again. See [`EmbeddedLink::set_down`].
+    pub fn set_down(&self, down: bool) {
+        self.with(|state| {
+            state.down = down;
+            let links: Vec<_> = state.links.keys().copied().collect();
+            links.into_iter().for_each(|link| if down { state.set_down(link) } else { state.set_up(link) });
+        });
+    }
+
+    /// Lets a fault wait for a call of any link. A fault of the link's own goes first.
+    pub fn inject(&self, fault: Fault, aim: Aim) {
+        self.with(|state| state.faults.add(fault, aim));
+    }
+
+    /// Takes back all faults that still wait for a call, those of links included.
+    pub fn clear_faults(&self) {
+        self.with(|state| {
+            state.faults.clear();
+            state.links.values_mut().for_each(|connections| connections.faults.clear());
+        });
+    }
+
+    /// Records the calls of all links from now on.
+    pub fn record(&self) -> Recorder {
+        Recorder::new(self.clone(), None, self.with(State::start_log))
+    }
+
+    /// How many links are open.
+    pub fn links(&self) -> usize {
+        self.with(|state| state.links.values().filter(|connections| connections.state != LinkState::Closed).count())
+    }
+
+    /// Runs `f` under the lock, and wakes whom it woke when the lock is open again.
+    pub(crate) fn with<R>(&self, f: impl FnOnce(&mut State) -> R) -> R {
+        let (result, wakers) = {
+            let mut state = self.state.lock();
+            (f(&mut state), std::mem::take(&mut state.wakers))
+        };
+        wakers.into_iter().for_each(std::task::Waker::wake);
+        result
+    }
+}
+
+impl Default for EmbeddedServer {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for EmbeddedServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EmbeddedServer").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,28 @@
+//! What can be sent to other threads. It is checked when this is compiled.
+
+use leasehold_core::call::Call;
+use leasehold_core::link::{Epoch, Link, Plane};
+use leasehold_embedded::{EmbeddedLink, EmbeddedServer, ManualClock, Recorder, ServerClock, Sleep};
+
+const fn everywhere<T: Send + Sync + 'static>() {}
+
+const _: () = {
+    everywhere::<EmbeddedServer>();
+    everywhere::<EmbeddedLink>();
+    everywhere::<Recorder>();
+    everywhere::<ServerClock>();
+    everywhere::<ManualClock>();
+    everywhere::<Sleep>();
+};
+
+fn is_send<T: Send>(_: T) {}
+
+#[expect(dead_code, reason = "compiling it is the test")]
+fn futures_of_a_link(link: &EmbeddedLink, call: Call) {
+    is_send(link.call(Plane::Foreground, call));
+    is_send(link.settle(Plane::Foreground, Epoch(0), "k".into()));
+    is_send(link.subscribe("c".into()));
+    is_send(link.unsubscribe("c".into()));
+    is_send(link.event());
+    is_send(link.close());
+}

@@ -1,0 +1,298 @@
+//! What can go wrong, one fault after the other.
+
+use crate::support::{call, check, now, poll, server, show_result};
+use leasehold_core::call::Call;
+use leasehold_core::link::{Link, LinkError, LinkEvent, Plane, ServerError, Settled};
+use leasehold_core::script::{ACQUIRE, INSPECT, RELEASE};
+use leasehold_embedded::{Aim, EmbeddedLink, EmbeddedServer, Fault};
+use std::pin::pin;
+use std::task::Poll;
+
+const FOREGROUND: Plane = Plane::Foreground;
+
+fn acquire() -> Call {
+    call(&ACQUIRE, "k", "me:1 1 1000 -1")
+}
+
+fn count(server: &EmbeddedServer) -> String {
+    crate::support::command(server, "HGET k me:1")
+}
+
+fn send(link: &EmbeddedLink, call: Call) -> String {
+    show_result(&now(link.call(FOREGROUND, call)))
+}
+
+fn event(link: &EmbeddedLink) -> Option<LinkEvent> {
+    match poll(pin!(link.event())) {
+        Poll::Ready(event) => event,
+        Poll::Pending => None,
+    }
+}
+
+#[test]
+fn a_call_is_applied_at_its_first_poll_and_not_before() {
+    let (server, _) = server();
+    let link = server.link();
+    let mut future = pin!(link.call(FOREGROUND, acquire()));
+    assert_eq!(count(&server), "nil");
+    assert!(poll(future.as_mut()).is_ready());
+    assert_eq!(count(&server), "\"1\"");
+}
+
+#[test]
+fn a_lost_request_is_not_applied_and_a_lost_reply_is() {
+    for (fault, stored) in [(Fault::LoseRequest, "nil"), (Fault::LoseReply, "\"1\"")] {
+        let (server, _) = server();
+        let link = server.link();
+        let (foreground, lifeline) = (link.epoch(FOREGROUND), link.epoch(Plane::Lifeline));
+        link.inject(fault.clone(), Aim::next());
+        assert_eq!(send(&link, acquire()), "?");
+        assert_eq!(count(&server), stored, "{fault:?}");
+        assert!(link.epoch(FOREGROUND) > foreground);
+        assert_eq!(link.epoch(Plane::Lifeline), lifeline);
+        assert_eq!(event(&link), Some(LinkEvent::PlaneReset(FOREGROUND)));
+        assert_eq!(event(&link), None);
+        assert!(send(&link, acquire()).starts_with('['), "the next call is unharmed");
+    }
+}
+
+#[test]
+fn a_refusal_is_not_applied() {
+    let (server, _) = server();
+    let link = server.link();
+    server.inject(Fault::Refuse(ServerError::new("LOADING wait")), Aim::next().times(2));
+    assert_eq!(send(&link, acquire()), "!LOADING wait");
+    assert_eq!(send(&server.link(), acquire()), "!LOADING wait");
+    assert_eq!(count(&server), "nil");
+    assert_eq!(send(&link, acquire()), "[1, 1000, 0]");
+    server.inject(Fault::LoseReply, Aim::always());
+    server.clear_faults();
+    assert_eq!(send(&link, acquire()), "[2, 1000, 0]");
+}
+
+#[test]
+fn a_duplicate_shows_the_second_reply() {
+    let (server, _) = server();
+    let link = server.link();
+    link.inject(Fault::Duplicate, Aim::next());
+    assert_eq!(send(&link, acquire()), "[2, 1000, 0]");
+    assert_eq!(server.calls("lock/acquire"), 2);
+}
+
+#[test]
+fn a_fault_meets_only_its_script_and_plane() {
+    let (server, _) = server();
+    let link = server.link();
+    link.inject(Fault::LoseReply, Aim::next().script("lock/acquire").plane(Plane::Lifeline));
+    assert_eq!(send(&link, acquire()), "[1, 1000, 0]");
+    assert_eq!(show_result(&now(link.call(Plane::Lifeline, call(&INSPECT, "k", "")))), "[1, 1000, \"me:1\", \"1\"]");
+    assert_eq!(show_result(&now(link.call(Plane::Lifeline, acquire()))), "?");
+}
+
+#[test]
+fn a_held_request_is_applied_when_it_is_released_even_if_its_caller_has_gone() {
+    let (server, _) = server();
+    let link = server.link();
+    link.inject(Fault::Hold, Aim::next().times(2));
+    let mut stays = pin!(link.call(FOREGROUND, acquire()));
+    assert!(poll(stays.as_mut()).is_pending());
+    {
+        let mut goes = pin!(link.call(FOREGROUND, call(&ACQUIRE, "other", "me:2 1 1000 -1")));
+        assert!(poll(goes.as_mut()).is_pending());
+    }
+    assert_eq!((server.keys().len(), link.held()), (0, 2));
+    assert_eq!(link.release_held(), 2);
+    assert_eq!((server.keys().len(), link.held()), (2, 0));
+    let Poll::Ready(reply) = poll(stays.as_mut()) else { panic!("the reply has come") };
+    assert_eq!(show_result(&reply), "[1, 1000, 0]");
+}
+
+#[test]
+fn a_held_request_outlives_its_connection() {
+    let (server, _) = server();
+    let link = server.link();
+    link.inject(Fault::Hold, Aim::next());
+    let mut future = pin!(link.call(FOREGROUND, acquire()));
+    assert!(poll(future.as_mut()).is_pending());
+    link.reset(FOREGROUND);
+    let Poll::Ready(result) = poll(future.as_mut()) else { panic!("the connection is gone") };
+    assert_eq!(show_result(&result), "?");
+    assert_eq!(count(&server), "nil");
+    link.set_down(true);
+    link.set_down(false);
+    assert_eq!(link.release_held(), 1);
+    assert_eq!(count(&server), "\"1\"", "the zombie has struck");
+}
+
+#[test]
+fn a_caller_whose_connection_has_died_gets_no_late_reply() {
+    let (server, _) = server();
+    let link = server.link();
+    link.inject(Fault::Hold, Aim::next());
+    let mut future = pin!(link.call(FOREGROUND, acquire()));
+    assert!(poll(future.as_mut()).is_pending());
+    link.reset(FOREGROUND);
+    assert_eq!(link.release_held(), 1);
+    let Poll::Ready(result) = poll(future.as_mut()) else { panic!("the connection is gone") };
+    assert_eq!((show_result(&result), count(&server)), ("?".into(), "\"1\"".into()));
+}
+
+#[test]
+fn settling_kills_what_was_held_in_its_epoch_or_before() {
+    let (server, _) = server();
+    let link = server.link();
+    link.inject(Fault::Hold, Aim::next());
+    let old = link.epoch(FOREGROUND);
+    let mut future = pin!(link.call(FOREGROUND, acquire()));
+    assert!(poll(future.as_mut()).is_pending());
+    assert_eq!(now(link.settle(Plane::Lifeline, link.epoch(Plane::Lifeline), "k".into())), Ok(Settled::Proven));
+    assert_eq!(link.held(), 1, "the other plane is none of its business");
+    assert_eq!(now(link.settle(FOREGROUND, old, "k".into())), Ok(Settled::Proven));
+    assert_eq!((link.held(), link.release_held()), (0, 0));
+    let Poll::Ready(result) = poll(future.as_mut()) else { panic!("the connection was killed") };
+    assert_eq!(show_result(&result), "?");
+    assert!(link.epoch(FOREGROUND) > old, "the connection was killed");
+    assert_eq!(count(&server), "nil");
+}
+
+#[test]
+fn settling_an_old_epoch_spares_the_new_one() {
+    let (server, _) = server();
+    let link = server.link();
+    let old = link.epoch(FOREGROUND);
+    link.inject(Fault::Hold, Aim::next().times(2));
+    assert!(poll(pin!(link.call(FOREGROUND, acquire()))).is_pending());
+    link.reset(FOREGROUND);
+    let mut young = pin!(link.call(FOREGROUND, call(&ACQUIRE, "young", "me:2 1 1000 -1")));
+    assert!(poll(young.as_mut()).is_pending());
+    let epoch = link.epoch(FOREGROUND);
+    assert_eq!(now(link.settle(FOREGROUND, old, "k".into())), Ok(Settled::Proven));
+    assert_eq!((link.held(), link.epoch(FOREGROUND)), (1, epoch));
+    assert!(poll(young.as_mut()).is_pending());
+    link.release_held();
+    assert_eq!(server.keys(), ["young"]);
+    assert!(poll(young.as_mut()).is_ready());
+}
+
+#[test]
+fn a_quiet_connection_is_settled_without_a_reset() {
+    let (server, _) = server();
+    let link = server.link();
+    send(&link, acquire());
+    let epoch = link.epoch(FOREGROUND);
+    assert_eq!(now(link.settle(FOREGROUND, epoch, "k".into())), Ok(Settled::Proven));
+    assert_eq!((link.epoch(FOREGROUND), event(&link)), (epoch, None));
+    link.set_down(true);
+    assert!(matches!(now(link.settle(FOREGROUND, epoch, "k".into())), Err(LinkError::NotSent(_))));
+}
+
+#[test]
+fn a_swallowed_reply_never_comes() {
+    let (server, _) = server();
+    let link = server.link();
+    link.inject(Fault::Swallow, Aim::next());
+    let mut future = pin!(link.call(FOREGROUND, acquire()));
+    assert!(poll(future.as_mut()).is_pending());
+    assert_eq!(count(&server), "\"1\"");
+    assert_eq!(link.release_held(), 0);
+    assert!(poll(future.as_mut()).is_pending());
+    let epoch = link.epoch(FOREGROUND);
+    assert_eq!(now(link.settle(FOREGROUND, epoch, "k".into())), Ok(Settled::Proven));
+    let Poll::Ready(result) = poll(future.as_mut()) else { panic!("the connection was killed") };
+    assert_eq!(show_result(&result), "?");
+    assert_eq!(event(&link), Some(LinkEvent::PlaneReset(FOREGROUND)));
+}
+
+#[test]
+fn nothing_is_sent_while_the_link_is_down() {
+    let (server, _) = server();
+    let link = server.link();
+    link.inject(Fault::LinkDown, Aim::next().script("lock/acquire"));
+    assert_eq!(send(&link, acquire()), "-");
+    assert_eq!(send(&link, acquire()), "-");
+    assert_eq!(server.calls("lock/acquire"), 0);
+    server.set_down(true);
+    let late = server.link();
+    assert_eq!(send(&late, acquire()), "-", "a link made while the server is out of reach");
+    server.set_down(false);
+    assert_eq!(send(&late, acquire()), "[1, 1000, 0]");
+    assert_eq!(send(&link, acquire()), "[2, 1000, 0]");
+    now(link.close());
+    assert_eq!(send(&link, acquire()), "-");
+}
+
+#[test]
+fn a_stepped_call_can_be_dropped_at_each_of_its_waits() {
+    for (polls, stored) in [(0, "nil"), (1, "nil"), (2, "\"1\"")] {
+        let (server, _) = server();
+        let link = server.link();
+        link.stepped(true);
+        {
+            let mut future = pin!(link.call(FOREGROUND, acquire()));
+            for _ in 0..polls {
+                assert!(poll(future.as_mut()).is_pending());
+            }
+        }
+        assert_eq!(count(&server), stored, "after {polls} polls");
+    }
+    let (server, _) = server();
+    let link = server.link();
+    link.stepped(true);
+    let mut future = pin!(link.subscribe("c".into()));
+    assert!(poll(future.as_mut()).is_pending());
+    assert_eq!(server.subscriptions(), 0);
+    assert!(poll(future.as_mut()).is_pending());
+    assert_eq!(server.subscriptions(), 1);
+    assert!(poll(future.as_mut()).is_ready());
+}
+
+#[test]
+fn a_restart_takes_held_requests_with_it() {
+    let (server, _) = server();
+    let link = server.link();
+    link.inject(Fault::Hold, Aim::next());
+    let mut future = pin!(link.call(FOREGROUND, acquire()));
+    assert!(poll(future.as_mut()).is_pending());
+    server.restart_empty();
+    assert_eq!(link.release_held(), 0);
+    assert!(poll(future.as_mut()).is_ready());
+}
+
+#[test]
+fn a_recorder_tells_what_went_over_the_wire_and_can_send_it_again() {
+    let (server, _) = server();
+    let (link, other) = (server.link(), server.link());
+    send(&link, call(&INSPECT, "early", ""));
+    let (recorder, all) = (link.record(), server.record());
+    send(&link, acquire());
+    link.inject(Fault::LoseReply, Aim::next());
+    send(&link, call(&RELEASE, "k c", "me:1 0 PUBLISH"));
+    send(&other, call(&INSPECT, "k", ""));
+    assert_eq!(recorder.scripts(), ["lock/acquire", "lock/release"]);
+    assert_eq!(all.scripts(), ["lock/acquire", "lock/release", "lock/inspect"]);
+    let calls = recorder.calls();
+    assert_eq!(calls[0].plane(), FOREGROUND);
+    assert_eq!(calls[0].keys(), ["k"]);
+    assert_eq!(calls[0].args(), ["me:1", "1", "1000", "-1"]);
+    assert_eq!(calls[0].outcome().map(show_result).as_deref(), Some("[1, 1000, 0]"));
+    assert_eq!(calls[1].outcome().map(show_result).as_deref(), Some("?"));
+    assert_eq!(calls[1].applied(), 1);
+    check(&server, "EXISTS k => 0");
+    recorder.replay(0).expect("a late duplicate is applied");
+    check(&server, "EXISTS k => 1");
+    assert_eq!(recorder.calls()[0].applied(), 2);
+}
+
+#[test]
+fn a_recorder_learns_the_outcome_of_a_held_call_when_it_comes() {
+    let (server, _) = server();
+    let link = server.link();
+    let recorder = link.record();
+    link.inject(Fault::Hold, Aim::next());
+    let mut future = pin!(link.call(FOREGROUND, acquire()));
+    assert!(poll(future.as_mut()).is_pending());
+    assert_eq!((recorder.calls()[0].applied(), recorder.calls()[0].outcome()), (0, None));
+    link.release_held();
+    assert_eq!(recorder.calls()[0].applied(), 1);
+    assert_eq!(recorder.calls()[0].outcome().map(show_result).as_deref(), Some("[1, 1000, 0]"));
+}

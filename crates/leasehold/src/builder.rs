@@ -1,0 +1,295 @@
+//! Building a client: settings, then a server.
+
+use crate::client::Client;
+use crate::clock::Clock;
+use crate::error::{ConnectError, InvalidInput};
+use crate::lifeline::{self, Lifeline};
+use crate::link::AnyLink;
+use crate::link::fred::{self as fred_link, Certificates, Connector, Foreground, FredLink, Target};
+use crate::settings::Settings;
+use crate::shared::{Handle, Shared};
+use crate::telemetry;
+use leasehold_core::link::{Link as _, ServerInfo};
+use leasehold_core::owner::ClientId;
+use leasehold_core::session::Session;
+use std::sync::Arc;
+use std::time::Duration;
+use uuid::Uuid;
+
+#[cfg(feature = "embedded")]
+use leasehold_embedded::{EmbeddedServer, ManualClock};
+
+/// The settings of a client. They are checked when it is built, before anything is sent.
+///
+/// # Examples
+///
+/// ```no_run
+/// # use std::time::Duration;
+/// # async fn build() -> Result<(), leasehold::ConnectError> {
+/// let client = leasehold::Client::builder()
+///     .prefix("shop:")
+///     .lease(Duration::from_secs(20))
+///     .default_wait(Duration::from_secs(60))
+///     .connect("redis://127.0.0.1:6379")
+///     .await?;
+/// # drop(client); Ok(()) }
+/// ```
+#[derive(Clone, Debug, Default)]
+#[must_use = "a builder does nothing until a server is named"]
+pub struct ClientBuilder {
+    settings: Settings,
+    certificates: Certificates,
+    publish: Publish,
+    #[cfg(feature = "embedded")]
+    clock: Option<Clock>,
+}
+
+/// By which command a release is announced. All clients of a lock, those of Redisson included, must agree.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Publish {
+    /// As Redisson does by default: `SPUBLISH` on a cluster that knows it (Redis 7.0, Valkey), else `PUBLISH`.
+    #[default]
+    Auto,
+    /// `PUBLISH`, as Redisson with `shardedSubscriptionMode: OFF`.
+    Classic,
+    /// `SPUBLISH`, as Redisson with `shardedSubscriptionMode: ON`.
+    Sharded,
+}
+
+impl ClientBuilder {
+    /// Puts `prefix` in front of every name, as a `NameMapper` does in Redisson. Default: none.
+    pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.settings.prefix = prefix.into();
+        self
+    }
+
+    /// The lease of what is acquired without one of its own. It is renewed after a third of it, and is what a crash costs.
+    /// From 50 ms to a year. Default: 30 s, as in Redisson.
+    pub const fn lease(mut self, lease: Duration) -> Self {
+        self.settings.lease = lease;
+        self
+    }
+
+    /// How long an acquire waits that says nothing of it. Default: as long as it takes.
+    pub const fn default_wait(mut self, wait: Duration) -> Self {
+        self.settings.default_wait = Some(wait);
+        self
+    }
+
+    /// The longest that a waiter sleeps without trying again, which is what a lost notice costs. Default: 30 s.
+    pub const fn recheck(mut self, interval: Duration) -> Self {
+        self.settings.recheck = interval;
+        self
+    }
+
+    /// How long a server may be out of reach before an acquire or a release fails. Default: 10 s.
+    pub const fn unreachable_after(mut self, after: Duration) -> Self {
+        self.settings.unreachable_after = after;
+        self
+    }
+
+    /// How long a server may take to answer before its connection counts as dead. Default: 1 s.
+    pub const fn command_timeout(mut self, timeout: Duration) -> Self {
+        self.settings.command_timeout = timeout;
+        self
+    }
+
+    /// How long connecting may take. Default: 10 s.
+    pub const fn connect_deadline(mut self, deadline: Duration) -> Self {
+        self.settings.connect_deadline = deadline;
+        self
+    }
+
+    /// Whether a server is refused whose `maxmemory-policy` can evict a lock while it is held. Default: it is only warned of.
+    pub const fn require_noeviction(mut self, require: bool) -> Self {
+        self.settings.require_noeviction = require;
+        self
+    }
+
+    /// Whether a first grant carries a time, by the server's clock, after which it refuses itself. It is for servers on which
+    /// `CLIENT KILL` is forbidden; it costs a third of the script's time. Default: no.
+    pub const fn not_after(mut self, carry: bool) -> Self {
+        self.settings.not_after = carry;
+        self
+    }
+
+    /// By which command a release is announced. Default: [`Publish::Auto`].
+    pub const fn publish(mut self, publish: Publish) -> Self {
+        self.publish = publish;
+        self
+    }
+
+    /// Trusts these certificate authorities, in PEM, instead of the operating system's. Only for `rediss://`.
+    pub fn tls_ca(mut self, pem: impl Into<Vec<u8>>) -> Self {
+        self.certificates.ca = Some(pem.into());
+        self
+    }
+
+    /// Shows this certificate chain, with its private key, both in PEM, to a server that asks. Only for `rediss://`.
+    pub fn tls_identity(mut self, chain: impl Into<Vec<u8>>, key: impl Into<Vec<u8>>) -> Self {
+        self.certificates.client = Some((chain.into(), key.into()));
+        self
+    }
+
+    /// Connects to the server or servers of a URL.
+    ///
+    /// | URL | server |
+    /// |---|---|
+    /// | `redis://[user:password@]host[:port][/db]` | one server, with TLS as `rediss://` |
+    /// | `redis-sentinel://…@host[:port][/db]?sentinelServiceName=name&node=host:port` | the primary that Sentinel names |
+    /// | `redis-cluster://…@host[:port]?node=host:port` | a cluster |
+    /// | `redis+unix:///path/to/socket[?db=n]` | one server, by a Unix socket |
+    ///
+    /// `valkey` may stand for `redis` everywhere. The callers' connection lives on the tokio runtime in which this is awaited; where
+    /// there is none, and after its end, everything goes by the lifeline's connections.
+    ///
+    /// # Errors
+    ///
+    /// [`ConnectError`], within the connect deadline.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future closes what was connected.
+    pub async fn connect(self, url: &str) -> Result<Client, ConnectError> {
+        let target = Target::parse(url).map_err(ConnectError::from)?;
+        self.connect_to(target).await
+    }
+
+    /// Connects to the server or servers of a configuration of fred. Its server, credentials, database and TLS are used; what it
+    /// says of retries, timeouts and blocking is not.
+    ///
+    /// # Errors
+    ///
+    /// [`ConnectError`], within the connect deadline.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future closes what was connected.
+    pub async fn connect_with(self, config: ::fred::types::config::Config) -> Result<Client, ConnectError> {
+        let target = Target::from_config(config).map_err(ConnectError::from)?;
+        self.connect_to(target).await
+    }
+
+    /// Uses an engine inside the process. Clients on the same engine exclude each other as those of one server do.
+    ///
+    /// # Errors
+    ///
+    /// A setting cannot be used, or the operating system has no thread to give.
+    #[cfg(feature = "embedded")]
+    pub fn embedded(self, server: &EmbeddedServer) -> Result<Client, ConnectError> {
+        self.check()?;
+        let link = AnyLink::Embedded(server.link());
+        match self.clock.clone() {
+            None | Some(Clock::Machine) => {
+                let (_, hand_over, runtime) = lifeline::thread::start(async || ()).map_err(no_thread)?;
+                let client = self.assemble(link, Clock::Machine, Lifeline::in_thread(runtime))?;
+                // The thread waits for the client, so it is there to receive it.
+                let _ = hand_over.send(client.clone());
+                Ok(Client::from_handle(Handle::new(client)))
+            }
+            Some(Clock::Manual(clock)) => {
+                let lifeline = Lifeline::inline(clock.clone());
+                let shared = self.assemble(link, Clock::Manual(clock.clone()), lifeline)?;
+                lifeline::inline::start(&shared, &clock);
+                Ok(Client::from_handle(Handle::new(shared)))
+            }
+            Some(Clock::Tokio(zero)) => {
+                let shared = self.assemble(link, Clock::Tokio(zero), Lifeline::in_task())?;
+                drop(tokio::spawn(lifeline::run(shared.clone())));
+                Ok(Client::from_handle(Handle::new(shared)))
+            }
+        }
+    }
+
+    /// Takes the time from a clock that is moved by hand. The lifeline then has no thread: it runs whenever the clock moves or the
+    /// client is used. Only for [`ClientBuilder::embedded`], on an engine with the same clock.
+    #[cfg(feature = "embedded")]
+    pub fn manual_clock(mut self, clock: &ManualClock) -> Self {
+        self.clock = Some(Clock::Manual(clock.clone()));
+        self
+    }
+
+    /// Takes the time from tokio's clock, which a test can pause, beginning at `zero`. The lifeline is then a task of the runtime
+    /// in which the client is built. Only for [`ClientBuilder::embedded`], on an engine with the same clock.
+    #[cfg(feature = "embedded")]
+    pub fn tokio_clock(mut self, zero: tokio::time::Instant) -> Self {
+        self.clock = Some(Clock::Tokio(zero));
+        self
+    }
+
+    fn check(&self) -> Result<(), ConnectError> {
+        self.settings.check().map_err(|error| ConnectError::Invalid(error.to_string()))
+    }
+
+    async fn connect_to(self, mut target: Target) -> Result<Client, ConnectError> {
+        self.check()?;
+        if self.certificates.ca.is_some() || self.certificates.client.is_some() {
+            target = target.with_certificates(&self.certificates).map_err(ConnectError::from)?;
+        }
+        let connector = Connector::new(target, self.link_settings());
+        let for_lifeline = connector.clone();
+        let prepare = async move || fred_link::Lifeline::connect(&for_lifeline).await;
+        let (ready, hand_over, runtime) = lifeline::thread::start(prepare).map_err(no_thread)?;
+        let prepared =
+            async { ready.await.map_err(|_| ConnectError::Unreachable("the lifeline's thread ended".to_owned())) };
+        // Both at once: connecting takes as long as the slower of the two.
+        let (foreground, lifeline) = if tokio::runtime::Handle::try_current().is_ok() {
+            let (foreground, lifeline) = futures_util::join!(Foreground::connect(&connector), prepared);
+            (Some(foreground), lifeline)
+        } else {
+            (None, prepared.await)
+        };
+        let (lifeline, server) = lifeline?.map_err(ConnectError::from)?;
+        let foreground = foreground.transpose().map_err(ConnectError::from)?;
+        let link = AnyLink::Fred(FredLink::new(foreground, lifeline, server));
+        let shared = self.assemble(link, Clock::Machine, Lifeline::in_thread(runtime))?;
+        let _ = hand_over.send(shared.clone());
+        Ok(Client::from_handle(Handle::new(shared)))
+    }
+
+    fn link_settings(&self) -> fred_link::Settings {
+        fred_link::Settings {
+            command_timeout: self.settings.command_timeout,
+            connect_deadline: self.settings.connect_deadline,
+            publish: match self.publish {
+                Publish::Auto => fred_link::Publish::Auto,
+                Publish::Classic => fred_link::Publish::Classic,
+                Publish::Sharded => fred_link::Publish::Sharded,
+            },
+            ..fred_link::Settings::default()
+        }
+    }
+
+    /// Puts a client together, of a server that can be used.
+    fn assemble(self, link: AnyLink, clock: Clock, lifeline: Lifeline) -> Result<Arc<Shared>, ConnectError> {
+        self.check_eviction(link.server())?;
+        let identity = Uuid::new_v4();
+        let seed = Uuid::new_v4().as_u64_pair().0;
+        let session = Session::new(ClientId::new(identity), self.settings.for_session(link.server()), seed);
+        Ok(Arc::new(Shared::new(session, link, clock, self.settings, lifeline)))
+    }
+
+    fn check_eviction(&self, server: &ServerInfo) -> Result<(), ConnectError> {
+        match server.eviction_policy.as_deref() {
+            None | Some("noeviction") => Ok(()),
+            Some(policy) if self.settings.require_noeviction => Err(ConnectError::Unsuitable(format!(
+                "its maxmemory-policy is {policy}, which can evict a lock while it is held, and noeviction is required"
+            ))),
+            Some(policy) => {
+                telemetry::report_eviction_policy(policy);
+                Ok(())
+            }
+        }
+    }
+}
+
+impl From<InvalidInput> for ConnectError {
+    fn from(error: InvalidInput) -> Self {
+        Self::Invalid(error.to_string())
+    }
+}
+
+fn no_thread(error: std::io::Error) -> ConnectError {
+    ConnectError::Unreachable(format!("the lifeline has no thread to run on: {error}"))
+}

@@ -1,0 +1,148 @@
+//! The client: the handle on a server from which locks are made.
+
+use crate::builder::ClientBuilder;
+use crate::error::ConnectError;
+use crate::lock::Lock;
+use crate::owner::Owner;
+use crate::shared::Handle;
+use leasehold_core::link::{Link as _, ServerInfo};
+use leasehold_core::session::Census;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+use thiserror::Error;
+
+/// A connection to a server, and the lifeline that keeps what was acquired through it.
+///
+/// It is cheap to clone; the clones are the same client. A process needs one for each server. It has three connections to
+/// a server, or to each node of a cluster: one on the runtime that it was built on, for the callers' commands, and two on the
+/// lifeline's own thread, for renewal and clean-up, and for release notices.
+///
+/// # The end of a client
+///
+/// The lifeline ends when the last clone, lock and guard is gone and everything is released. Under `#[tokio::main]`, **await
+/// [`Client::shutdown`]** before `main` returns: the process would otherwise end before a release that is under way. Outside a
+/// runtime the drop of the last handle waits for that by itself, for at most 250 ms.
+///
+/// ```
+/// # use std::time::Duration;
+/// #[tokio::main(flavor = "current_thread")]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     # if true {
+///     let client = leasehold::Client::embedded();
+///     # drop(client.clone());
+///     let guard = client.lock("nightly-report").acquire().await?;
+///     drop(guard);
+///     client.shutdown(Duration::from_secs(5)).await?;
+///     # }
+///     Ok(())
+/// }
+/// ```
+#[derive(Clone)]
+pub struct Client {
+    handle: Arc<Handle>,
+}
+
+impl Client {
+    pub(crate) const fn from_handle(handle: Arc<Handle>) -> Self {
+        Self { handle }
+    }
+
+    /// Connects to a server with the default settings. See [`ClientBuilder::connect`].
+    ///
+    /// # Errors
+    ///
+    /// [`ConnectError`], which tells a wrong password, an unreachable host, a server that is still loading and a malformed URL apart,
+    /// within the connect deadline.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future closes what was connected.
+    pub async fn connect(url: &str) -> Result<Self, ConnectError> {
+        Self::builder().connect(url).await
+    }
+
+    /// A client of an engine inside the process, which nobody else uses: no server is needed. The same Lua scripts run on it.
+    ///
+    /// It is for tests, examples, and locks within one process. Several clients on one engine are made by
+    /// [`ClientBuilder::embedded`].
+    ///
+    /// # Panics
+    ///
+    /// The operating system has no thread to give.
+    #[cfg(feature = "embedded")]
+    #[expect(clippy::expect_used, reason = "the defaults are valid, and a process without threads cannot go on")]
+    pub fn embedded() -> Self {
+        Self::builder().embedded(&leasehold_embedded::EmbeddedServer::new()).expect("a thread for the lifeline")
+    }
+
+    /// Settings first, then a server.
+    pub fn builder() -> ClientBuilder {
+        ClientBuilder::default()
+    }
+
+    /// The reentrant lock of that name. It does no I/O; a name that cannot be used is refused when the lock is.
+    pub fn lock(&self, name: impl AsRef<str>) -> Lock {
+        Lock::new(self.handle.clone(), name.as_ref())
+    }
+
+    /// An owner that holds nothing yet.
+    pub fn new_owner(&self) -> Owner {
+        Owner::new(self.handle.clone())
+    }
+
+    /// The identity of this client: the part before the colon in what [`Holder::id`](crate::Holder::id) names. A random UUID.
+    pub fn id(&self) -> String {
+        self.handle.with(|session, _| session.client().to_string())
+    }
+
+    /// What the server said of itself when the client connected.
+    pub fn server(&self) -> &ServerInfo {
+        self.handle.link.server()
+    }
+
+    /// What the client has open: guards, callers that wait, subscriptions. For tests and for a look from outside.
+    pub fn census(&self) -> Census {
+        self.handle.with(|session, _| session.census())
+    }
+
+    /// Ends the client: nothing is granted any more, everybody who waits is told, every guard is lost with the reason
+    /// [`ShutDown`](crate::LossReason::ShutDown), and every lock is released. Waits until that is done, for at most `within`.
+    ///
+    /// # Errors
+    ///
+    /// [`NotReleased`] names the locks that could not be released in time; each is free when its lease has run out.
+    ///
+    /// # Cancel safety
+    ///
+    /// Once the future has been polled, the shutdown goes on whether it is dropped or not.
+    pub async fn shutdown(&self, within: Duration) -> Result<(), NotReleased> {
+        let deadline = self.handle.clock.now() + within;
+        self.handle.with(|session, now| {
+            session.close(now);
+            session.release_all(now);
+        });
+        let locks = self.handle.lifeline.shut_down(deadline).await;
+        if locks.is_empty() { Ok(()) } else { Err(NotReleased { locks }) }
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("server", self.server()).finish_non_exhaustive()
+    }
+}
+
+/// Locks that a shutdown could not release in time.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("these locks could not be released in time, and are free when their leases have run out: {}", .locks.join(", "))]
+pub struct NotReleased {
+    locks: Vec<String>,
+}
+
+impl NotReleased {
+    /// The names of the locks.
+    pub fn locks(&self) -> &[String] {
+        &self.locks
+    }
+}

@@ -1,0 +1,86 @@
+//! The clock of a client: it also counts while the machine is suspended.
+
+use leasehold_core::time::Instant;
+use std::time::Duration;
+
+#[cfg(feature = "embedded")]
+use leasehold_embedded::ManualClock;
+
+/// Where a client takes the present from, and what its lifeline sleeps by.
+#[derive(Clone, Debug)]
+pub(crate) enum Clock {
+    /// The machine's clock since it was started, suspension included (`CLOCK_BOOTTIME`).
+    Machine,
+    /// A clock that a test moves by hand.
+    #[cfg(feature = "embedded")]
+    Manual(ManualClock),
+    /// tokio's clock, which a test may pause; the instant is its zero.
+    #[cfg(feature = "embedded")]
+    Tokio(tokio::time::Instant),
+}
+
+/// The lifeline looks at the clock at least this often: a timer of the operating system stands still during a suspension,
+/// and so comes late after one.
+const LOOK: Duration = Duration::from_secs(1);
+
+impl Clock {
+    pub(crate) fn now(&self) -> Instant {
+        match self {
+            Self::Machine => boot_time(),
+            #[cfg(feature = "embedded")]
+            Self::Manual(clock) => clock.now(),
+            #[cfg(feature = "embedded")]
+            Self::Tokio(zero) => Instant::from_nanos(u64::try_from(zero.elapsed().as_nanos()).unwrap_or(u64::MAX)),
+        }
+    }
+
+    /// Sleeps until `instant`, or for a shorter time; for ever on `None`, as far as the clock allows.
+    pub(crate) async fn sleep_until(&self, instant: Option<Instant>) {
+        match self {
+            Self::Machine => {
+                let left = instant.map_or(LOOK, |instant| instant.since(boot_time()).min(LOOK));
+                // tokio rounds up to whole milliseconds: what is due a moment later is as good as due.
+                tokio::time::sleep(left).await;
+            }
+            #[cfg(feature = "embedded")]
+            Self::Manual(clock) => match instant {
+                Some(instant) => clock.sleep_until(instant).await,
+                None => std::future::pending().await,
+            },
+            #[cfg(feature = "embedded")]
+            Self::Tokio(zero) => match instant {
+                Some(instant) => tokio::time::sleep_until(*zero + Duration::from_nanos(instant.as_nanos())).await,
+                None => std::future::pending().await,
+            },
+        }
+    }
+}
+
+#[cfg(any(target_os = "linux", target_os = "android", target_os = "fuchsia"))]
+fn boot_time() -> Instant {
+    since_zero(rustix::time::clock_gettime(rustix::time::ClockId::Boottime))
+}
+
+/// Elsewhere the monotonic clock is the best that there is; on macOS and the BSDs it counts suspension or nearly so.
+#[cfg(not(any(target_os = "linux", target_os = "android", target_os = "fuchsia")))]
+fn boot_time() -> Instant {
+    since_zero(rustix::time::clock_gettime(rustix::time::ClockId::Monotonic))
+}
+
+fn since_zero(time: rustix::time::Timespec) -> Instant {
+    let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
+    let nanos = u64::try_from(time.tv_nsec).unwrap_or_default();
+    Instant::from_nanos(seconds * 1_000_000_000 + nanos)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_machines_clock_goes_forward() {
+        let before = Clock::Machine.now();
+        let after = Clock::Machine.now();
+        assert!(before <= after && before > Instant::from_nanos(0));
+    }
+}

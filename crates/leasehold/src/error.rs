@@ -1,0 +1,223 @@
+//! The errors of the public API. Each says what happened, to which lock, and what to do.
+
+use crate::link::fred;
+use leasehold_core::error::{AcquireError, LossReason, ReleaseError};
+use leasehold_core::link::LinkError;
+use leasehold_core::name::NameError;
+use std::fmt;
+use std::time::Duration;
+use thiserror::Error;
+
+/// Why an operation on a lock did not do what it says.
+///
+/// That a lock is busy is no error: [`try_acquire`](crate::Lock::try_acquire) answers `None`. Only a wait that was given and
+/// ran out is one.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Others held the lock for as long as the caller was willing to wait. Nothing was acquired.
+    #[error(
+        "the lock {lock:?} was not acquired: it stayed busy for the whole wait of {waited:?}; try again, or wait longer"
+    )]
+    WaitElapsed {
+        /// The lock.
+        lock: String,
+        /// How long the caller waited.
+        waited: Duration,
+    },
+    /// The lock was held and was lost. Whatever it protected may have been changed by others since.
+    #[error("the lock {lock:?} was lost: {reason}; what it protected may have been changed by others")]
+    Lost {
+        /// The lock.
+        lock: String,
+        /// Why.
+        reason: LossReason,
+    },
+    /// A reply is missing, so that it is not known whether the operation took effect. Cleaning up is under way.
+    #[error(
+        "it is not known what became of the lock {lock:?}: {why}; it is being cleaned up, and is free after one lease at the latest"
+    )]
+    Indeterminate {
+        /// The lock.
+        lock: String,
+        /// What happened.
+        why: String,
+    },
+    /// The server could not be reached for the time set by `unreachable_after`, or the wait. The operation certainly did not
+    /// take effect.
+    #[error("the server could not be reached for the lock {lock:?}: {why}; nothing was changed")]
+    Unreachable {
+        /// The lock.
+        lock: String,
+        /// What happened last.
+        why: String,
+    },
+    /// The name holds something else.
+    #[error("the lock {lock:?} cannot be used: its name holds a {kind}; use another name, or delete that key")]
+    KeyConflict {
+        /// The lock.
+        lock: String,
+        /// The type of the key, or the kind of the lock.
+        kind: String,
+    },
+    /// The server refused the command, and will refuse it again until somebody changes something.
+    #[error("the server refused a command for the lock {lock:?}: {why}")]
+    Refused {
+        /// The lock.
+        lock: String,
+        /// The server's own words.
+        why: String,
+    },
+    /// The client was shut down.
+    #[error("the lock {lock:?} was not acquired: its client is shut down")]
+    ShutDown {
+        /// The lock.
+        lock: String,
+    },
+    /// A name or a duration cannot be used. Nothing was sent.
+    #[error("{0}")]
+    Invalid(#[from] InvalidInput),
+}
+
+impl Error {
+    pub(crate) fn from_acquire(lock: &str, waited: Duration, error: AcquireError) -> Self {
+        let lock = lock.to_owned();
+        match error {
+            AcquireError::WaitElapsed => Self::WaitElapsed { lock, waited },
+            AcquireError::Lost(reason) => Self::Lost { lock, reason },
+            AcquireError::KeyConflict(kind) => Self::KeyConflict { lock, kind },
+            AcquireError::Unreachable(why) => Self::Unreachable { lock, why },
+            AcquireError::Indeterminate(why) => Self::Indeterminate { lock, why },
+            AcquireError::Refused(why) => Self::Refused { lock, why },
+            AcquireError::Closed => Self::ShutDown { lock },
+            other => Self::Indeterminate { lock, why: other.to_string() },
+        }
+    }
+
+    pub(crate) fn from_release(lock: &str, error: ReleaseError) -> Self {
+        let lock = lock.to_owned();
+        match error {
+            ReleaseError::Lost(reason) => Self::Lost { lock, reason },
+            ReleaseError::Indeterminate(why) => Self::Indeterminate { lock, why },
+            ReleaseError::Unreachable(why) => Self::Unreachable { lock, why },
+            ReleaseError::Refused(why) => Self::Refused { lock, why },
+            other => Self::Indeterminate { lock, why: other.to_string() },
+        }
+    }
+
+    pub(crate) fn from_link(lock: &str, error: &LinkError) -> Self {
+        let lock = lock.to_owned();
+        match error {
+            LinkError::NotSent(why) => Self::Unreachable { lock, why: why.clone() },
+            LinkError::Refused(refusal) => Self::Refused { lock, why: refusal.text().to_owned() },
+            LinkError::Unknown(why) => Self::Indeterminate { lock, why: why.clone() },
+        }
+    }
+}
+
+/// A value that cannot be used, found before anything was sent.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum InvalidInput {
+    /// The name of a lock.
+    #[error(transparent)]
+    Name(#[from] NameError),
+    /// A lease that is too short to be renewed and to be told apart from the safety margin, or too long for the server.
+    #[error("the {what} of {given:?} cannot be used: it must lie between {least:?} and {most:?}")]
+    Duration {
+        /// Which duration.
+        what: &'static str,
+        /// What was given.
+        given: Duration,
+        /// The least that is allowed.
+        least: Duration,
+        /// The most that is allowed.
+        most: Duration,
+    },
+    /// An owner of another client was named.
+    #[error("the owner belongs to another client: an owner can only re-enter locks of the client that made it")]
+    ForeignOwner,
+    /// Two settings that contradict each other.
+    #[error("the settings contradict each other: {0}")]
+    Contradiction(String),
+}
+
+/// Why a client could not be connected.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// A setting, or the URL, cannot be used. Nothing was sent.
+    #[error("the client cannot be built: {0}")]
+    Invalid(String),
+    /// Nobody answers at the address.
+    #[error("not connected: {0}")]
+    Unreachable(String),
+    /// The server refused user or password, or the user lacks a permission.
+    #[error("not connected: {0}")]
+    Denied(String),
+    /// No secure connection could be made.
+    #[error("not connected: {0}")]
+    Tls(String),
+    /// The server is there and does not serve yet.
+    #[error("not connected: {0}")]
+    Loading(String),
+    /// The server is not what the settings say, or not what this library needs.
+    #[error("not connected: the server cannot be used: {0}")]
+    Unsuitable(String),
+}
+
+/// Why work under [`Lock::with`](crate::Lock::with) has no plain result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WithError<T> {
+    /// The lock was not acquired, and the work did not begin.
+    NotAcquired(Error),
+    /// The lock was lost. `value` is what the work returned, if it had come to its end; otherwise the work was stopped.
+    Lost {
+        /// The lock.
+        lock: String,
+        /// Why.
+        reason: LossReason,
+        /// What the work returned.
+        value: Option<T>,
+    },
+    /// The work came to its end under the lock, and then the release failed.
+    NotReleased {
+        /// What happened.
+        error: Error,
+        /// What the work returned.
+        value: T,
+    },
+}
+
+impl<T> fmt::Display for WithError<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotAcquired(error) => error.fmt(f),
+            Self::Lost { lock, reason, value: None } => {
+                write!(f, "the lock {lock:?} was lost and the work was stopped: {reason}")
+            }
+            Self::Lost { lock, reason, value: Some(_) } => {
+                write!(f, "the lock {lock:?} was lost before the work came to its end: {reason}")
+            }
+            Self::NotReleased { error, .. } => write!(f, "the work came to its end, and then: {error}"),
+        }
+    }
+}
+
+impl<T: fmt::Debug> std::error::Error for WithError<T> {}
+
+impl From<fred::ConnectError> for ConnectError {
+    fn from(error: fred::ConnectError) -> Self {
+        use fred::ConnectError as Link;
+        let why = error.to_string();
+        match error {
+            Link::Address(_) => Self::Invalid(why),
+            Link::Dns { .. } | Link::Unreachable { .. } => Self::Unreachable(why),
+            Link::WrongPassword { .. } | Link::PasswordRequired { .. } | Link::Forbidden { .. } => Self::Denied(why),
+            Link::Tls { .. } => Self::Tls(why),
+            Link::Loading { .. } => Self::Loading(why),
+            Link::NotACluster { .. } | Link::IsACluster { .. } | Link::Protocol { .. } => Self::Unsuitable(why),
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! The guard of a lock that is held.
+
+use crate::acquire::Acquire;
+use crate::attempt;
+use crate::error::Error;
+use crate::lock::Lock;
+use crate::loss::{HoldToken, Lost};
+use crate::telemetry::{self, Class};
+use leasehold_core::error::{HoldEnd, LossReason, ReleaseError};
+use leasehold_core::hold_cell::HoldCell;
+use leasehold_core::owner::HoldNumber;
+use leasehold_core::session::Granted;
+use metrics::Counter;
+use std::fmt;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+use tracing::Instrument as _;
+
+/// A lock that is held, once. It is owned, and can be moved between tasks and threads.
+///
+/// The guard knows whether it is still held: by a local deadline that lies before the end of the lease on the server, on a
+/// clock that also counts while the machine is suspended. When that passes without a renewal, the guard is lost, whatever
+/// a later reply says.
+///
+/// # Dropping it
+///
+/// A guard that is dropped is released in the background, at once, and nobody learns whether the lock had been lost. Prefer
+/// [`Guard::release`]. Nothing is sent any more when the process ends right after the drop: await
+/// [`Client::shutdown`](crate::Client::shutdown), or drop the last handle of the client outside a runtime, which waits a moment.
+#[must_use = "a guard that is dropped releases its lock at once"]
+#[clippy::has_significant_drop]
+pub struct Guard {
+    lock: Lock,
+    hold: HoldNumber,
+    cell: Arc<HoldCell>,
+    renewed: bool,
+    /// What the guard does to its hold when it is dropped has been done already.
+    spent: bool,
+}
+
+impl Guard {
+    pub(crate) fn new(lock: Lock, granted: Granted) -> Self {
+        Self { lock, hold: granted.hold, cell: granted.cell, renewed: granted.renewed, spent: false }
+    }
+
+    /// The lock that is held.
+    pub const fn lock(&self) -> &Lock {
+        &self.lock
+    }
+
+    /// Whether the lock is certainly still held: its local deadline has not passed, and it is not known to be lost.
+    pub fn is_held(&self) -> bool {
+        self.cell.ended(self.lock.handle().clock.now()).is_none()
+    }
+
+    /// How long the lock is certainly held even if nothing renews it; zero once it is lost.
+    pub fn remaining(&self) -> Duration {
+        self.cell.remaining(self.lock.handle().clock.now())
+    }
+
+    /// How often the lock is held by this guard's owner: 1, and 1 more for each re-entry.
+    pub fn hold_count(&self) -> u32 {
+        self.cell.count()
+    }
+
+    /// How long the lock has been held, from its first grant.
+    pub fn held_for(&self) -> Duration {
+        self.lock.handle().clock.now().since(self.cell.acquired_at())
+    }
+
+    /// Takes the lock once more, as the same owner.
+    ///
+    /// It never waits for the lock, which is held already, but for the server. A lock that was acquired without an owner is
+    /// re-entered by this alone.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Lost`] where the lock was lost, and those of the server.
+    ///
+    /// # Cancel safety
+    ///
+    /// See [`Acquire`]: the hold count goes back to what it was.
+    pub async fn reenter(&self) -> Result<Self, Error> {
+        let acquire = Acquire::new(self.lock.clone()).entering(self.hold);
+        let guard = acquire.run(None).await?;
+        guard.ok_or_else(|| Error::WaitElapsed { lock: self.lock.name().to_owned(), waited: Duration::ZERO })
+    }
+
+    /// Completes when the lock is lost, and says why. It never completes otherwise.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves nothing behind. It can be called any number of times.
+    pub async fn lost(&self) -> Lost {
+        poll_fn(|cx| {
+            self.cell.wake_at_end(cx.waker());
+            match self.cell.ended(self.lock.handle().clock.now()) {
+                Some(HoldEnd::Lost(reason)) => Poll::Ready(self.lost_by(reason)),
+                _ => Poll::Pending,
+            }
+        })
+        .await
+    }
+
+    /// Runs `work` for as long as the lock is held. Once it is lost, `work` is not polled again, but dropped: a holder that was
+    /// stopped beyond its lease does not go on. The clock is looked at before every poll.
+    ///
+    /// # Errors
+    ///
+    /// [`Lost`], with the reason, where the lock was lost before the work came to its end.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future drops `work`; the lock stays held.
+    pub async fn run<T>(&self, work: impl Future<Output = T>) -> Result<T, Lost> {
+        let span = tracing::debug_span!(telemetry::SPAN_HOLD, class = self.lock.metrics().name);
+        let work = async {
+            let mut work = pin!(work);
+            poll_fn(|cx| {
+                self.cell.wake_at_end(cx.waker());
+                match self.cell.ended(self.lock.handle().clock.now()) {
+                    Some(HoldEnd::Lost(reason)) => Poll::Ready(Err(self.lost_by(reason))),
+                    _ => work.as_mut().poll(cx).map(Ok),
+                }
+            })
+            .await
+        };
+        work.instrument(span).await
+    }
+
+    /// A token for work that runs elsewhere. It is cancelled when the lock ends in any way: released, dropped, detached or lost;
+    /// it keeps which.
+    pub fn cancellation_token(&self) -> HoldToken {
+        HoldToken::new(&self.cell)
+    }
+
+    /// Releases the lock, or lowers its hold count, and says whether it was held up to that moment.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Lost`] where the lock had been lost before: what it protected may have been changed by others.
+    /// [`Error::Indeterminate`] where no reply came; [`Error::Unreachable`] where nothing could be sent;
+    /// [`Error::Refused`] where the server would not lower the count. After these three the release is repeated in the
+    /// background.
+    ///
+    /// # Cancel safety
+    ///
+    /// Once the future has been polled, the release is carried out whether it is dropped or not; dropping it only drops the
+    /// answer. A future that is never polled releases as a dropped guard does.
+    pub async fn release(mut self) -> Result<(), Error> {
+        let class = self.lock.metrics().clone();
+        let span = tracing::debug_span!(telemetry::SPAN_RELEASE, class = class.name);
+        self.spent = true;
+        let mut end = GuardEnd { class: &class, how: &class.dropped, held_for: self.held_for() };
+        async {
+            let result = attempt::release(self.lock.handle(), self.hold, self.renewed).await;
+            end.how = match &result {
+                Ok(()) => &class.released,
+                Err(ReleaseError::Lost(_)) => &class.release_lost,
+                Err(_) => &class.release_failed,
+            };
+            result.map_err(|error| Error::from_release(self.lock.name(), error))
+        }
+        .instrument(span)
+        .await
+    }
+
+    /// Gives the guard up without a release: nothing renews the lock for its sake any more, and its lease runs out by itself.
+    ///
+    /// The lock stays busy until then, at most one lease. Other guards of the same hold are not touched.
+    pub fn detach(mut self) {
+        self.spent = true;
+        let class = self.lock.metrics();
+        drop(GuardEnd { class, how: &class.detached, held_for: self.held_for() });
+        self.lock.handle().with(|session, now| session.detach(now, self.hold, self.renewed));
+    }
+
+    fn lost_by(&self, reason: LossReason) -> Lost {
+        Lost::new(self.lock.name(), reason)
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if !self.spent {
+            let class = self.lock.metrics();
+            drop(GuardEnd { class, how: &class.dropped, held_for: self.held_for() });
+            self.lock.handle().with(|session, now| session.drop_guard(now, self.hold, self.renewed));
+        }
+    }
+}
+
+/// Counts the end of a guard, however its release ends.
+struct GuardEnd<'a> {
+    class: &'a Class,
+    how: &'a Counter,
+    held_for: Duration,
+}
+
+impl Drop for GuardEnd<'_> {
+    fn drop(&mut self) {
+        self.how.increment(1);
+        self.class.held.decrement(1.0);
+        self.class.hold_seconds.record(self.held_for.as_secs_f64());
+    }
+}
+
+impl fmt::Debug for Guard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Guard")
+            .field("lock", &self.lock.name())
+            .field("hold_count", &self.hold_count())
+            .field("remaining", &self.remaining())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,174 @@
+//! The lifeline: it renews, listens, watches deadlines and cleans up, whatever becomes of the callers' runtime.
+//!
+//! On a server, and on the embedded engine by the machine's clock, it is a thread of its own with a runtime of its own. Under
+//! a clock that a test moves by hand it runs inline, in the thread that moves the clock or uses the client; under tokio's
+//! clock it is a task of the runtime that the client was built on.
+
+mod driver;
+#[cfg(feature = "embedded")]
+pub(crate) mod inline;
+pub(crate) mod thread;
+
+pub(crate) use driver::run;
+
+use parking_lot::{Condvar, Mutex};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::Notify;
+
+#[cfg(feature = "embedded")]
+use leasehold_embedded::ManualClock;
+
+/// How long the last handle that is dropped outside a runtime waits for what is still to be released.
+const FLUSH: Duration = Duration::from_millis(250);
+
+/// What callers know of the lifeline.
+#[derive(Debug)]
+pub(crate) struct Lifeline {
+    place: Place,
+    bell: Notify,
+    over: Arc<Over>,
+}
+
+#[derive(Debug)]
+enum Place {
+    /// Its own thread, whose runtime this is.
+    Thread(tokio::runtime::Handle),
+    /// The thread of whoever uses the client or moves the clock.
+    #[cfg(feature = "embedded")]
+    Inline(ManualClock),
+    /// A task of the runtime that the client was built on.
+    #[cfg(feature = "embedded")]
+    Task,
+}
+
+/// Whether the lifeline is to end, and whether it has.
+#[derive(Debug, Default)]
+struct Over {
+    state: Mutex<OverState>,
+    changed: Condvar,
+    /// For those who wait in an async context.
+    done: Notify,
+}
+
+#[derive(Debug, Default)]
+struct OverState {
+    stage: Stage,
+    /// By then it ends, whatever is left.
+    deadline: Option<leasehold_core::time::Instant>,
+    /// The locks of which something was left.
+    unreleased: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Stage {
+    #[default]
+    Running,
+    /// The last handle is gone: it ends once nothing is left to be cleaned up.
+    Ending,
+    Ended,
+}
+
+impl Lifeline {
+    pub(crate) fn in_thread(runtime: tokio::runtime::Handle) -> Self {
+        Self::new(Place::Thread(runtime))
+    }
+
+    #[cfg(feature = "embedded")]
+    pub(crate) fn inline(clock: ManualClock) -> Self {
+        Self::new(Place::Inline(clock))
+    }
+
+    #[cfg(feature = "embedded")]
+    pub(crate) fn in_task() -> Self {
+        Self::new(Place::Task)
+    }
+
+    fn new(place: Place) -> Self {
+        Self { place, bell: Notify::new(), over: Arc::default() }
+    }
+
+    /// The runtime on which futures of the lifeline plane can be polled.
+    pub(crate) const fn runtime(&self) -> Option<&tokio::runtime::Handle> {
+        match &self.place {
+            Place::Thread(runtime) => Some(runtime),
+            #[cfg(feature = "embedded")]
+            Place::Inline(_) | Place::Task => None,
+        }
+    }
+
+    /// There is something to do.
+    pub(crate) fn rouse(&self) {
+        self.bell.notify_one();
+        self.turn();
+    }
+
+    /// Lets inline lifelines run, this client's and those of others on the same clock: a release of one is a notice to another.
+    pub(crate) fn turn(&self) {
+        match &self.place {
+            #[cfg(feature = "embedded")]
+            Place::Inline(clock) => clock.advance(Duration::ZERO),
+            _ => {}
+        }
+    }
+
+    /// Whether the last handle is gone.
+    pub(crate) fn is_ending(&self) -> bool {
+        self.over.state.lock().stage != Stage::Running
+    }
+
+    /// By when a shutdown is to be over.
+    fn deadline(&self) -> Option<leasehold_core::time::Instant> {
+        self.over.state.lock().deadline
+    }
+
+    /// Ends the lifeline once nothing is left to be cleaned up, or at `deadline`; names the locks of which something was left.
+    pub(crate) async fn shut_down(&self, deadline: leasehold_core::time::Instant) -> Vec<String> {
+        {
+            let mut state = self.over.state.lock();
+            if state.stage == Stage::Running {
+                state.stage = Stage::Ending;
+            }
+            state.deadline.get_or_insert(deadline);
+        }
+        loop {
+            let mut done = std::pin::pin!(self.over.done.notified());
+            // Registered before the look, so that an end in between is not missed.
+            done.as_mut().enable();
+            self.rouse();
+            {
+                let state = self.over.state.lock();
+                if state.stage == Stage::Ended {
+                    return state.unreleased.clone();
+                }
+            }
+            done.await;
+        }
+    }
+
+    /// Ends the lifeline once nothing is left to be cleaned up. Outside an async context it waits for that, but not long.
+    pub(crate) fn end(&self) {
+        let mut state = self.over.state.lock();
+        if state.stage == Stage::Running {
+            state.stage = Stage::Ending;
+        }
+        drop(state);
+        self.rouse();
+        let may_block = matches!(self.place, Place::Thread(_)) && tokio::runtime::Handle::try_current().is_err();
+        if may_block {
+            let until = Instant::now() + FLUSH;
+            let mut state = self.over.state.lock();
+            while state.stage != Stage::Ended && !self.over.changed.wait_until(&mut state, until).timed_out() {}
+        }
+    }
+
+    /// The lifeline has ended, and could not release these locks.
+    fn ended(&self, unreleased: Vec<String>) {
+        let mut state = self.over.state.lock();
+        state.stage = Stage::Ended;
+        state.unreleased = unreleased;
+        drop(state);
+        self.over.changed.notify_all();
+        self.over.done.notify_waiters();
+    }
+}

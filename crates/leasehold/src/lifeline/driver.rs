@@ -1,0 +1,127 @@
+//! The driver: takes what the session wants done, does it, hands in what came of it, and sleeps.
+
+use crate::shared::Shared;
+use bytes::Bytes;
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use futures_util::stream::{FuturesUnordered, StreamExt as _};
+use leasehold_core::link::{Epoch, Link, LinkError, LinkEvent, Plane, Settled};
+use leasehold_core::reply::Reply;
+use leasehold_core::session::{Action, CallId, Event, Session};
+use leasehold_core::time::Instant;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a lifeline without handles goes on trying to clean up, at the least; one lease at the most.
+const LAST_EFFORT: Duration = Duration::from_secs(2);
+
+/// How many events are taken before the session's timers are looked at again.
+const EVENTS_A_TURN: usize = 256;
+
+/// What came of an action.
+enum Outcome {
+    Called(CallId, Epoch, Result<Reply, LinkError>),
+    Settled(CallId, Result<Settled, LinkError>),
+    Subscribed(Bytes, Result<(), LinkError>),
+    Unsubscribed(Bytes, Result<(), LinkError>),
+}
+
+/// Runs until the last handle of the client is gone and nothing is left to be cleaned up.
+pub(crate) async fn run(shared: Arc<Shared>) {
+    let mut flying: FuturesUnordered<BoxFuture<'static, Outcome>> = FuturesUnordered::new();
+    let _last = Last(&shared);
+    let mut ending_since: Option<Instant> = None;
+    loop {
+        let ((actions, events, quiet), due) = shared.drive(|session, now| {
+            session.handle_timeout(now);
+            let actions: Vec<Action> = std::iter::from_fn(|| session.poll_action()).collect();
+            let events: Vec<Event> = std::iter::from_fn(|| session.poll_event()).collect();
+            (actions, events, session.is_quiet())
+        });
+        for event in events {
+            shared.classes.report(event);
+        }
+        for action in actions {
+            flying.push(perform(&shared, action).boxed());
+        }
+        let mut until = due;
+        if shared.lifeline.is_ending() {
+            let now = shared.clock.now();
+            let since = *ending_since.get_or_insert(now);
+            let end = shared.lifeline.deadline().unwrap_or(since + shared.settings.lease.max(LAST_EFFORT));
+            if (quiet && flying.is_empty()) || now >= end {
+                break;
+            }
+            until = Some(until.map_or(end, |due| due.min(end)));
+        }
+        tokio::select! {
+            biased;
+            event = shared.link.event() => match event {
+                Some(event) => take_events(&shared, event).await,
+                None => break,
+            },
+            Some(outcome) = flying.next(), if !flying.is_empty() => {
+                take_outcome(&shared, outcome);
+                while let Some(Some(outcome)) = flying.next().now_or_never() {
+                    take_outcome(&shared, outcome);
+                }
+            }
+            () = shared.lifeline.bell.notified() => {}
+            () = shared.clock.sleep_until(until) => {}
+        }
+    }
+    shared.link.close().await;
+}
+
+/// Says that the lifeline has ended, even where its future is dropped with the runtime that it ran on.
+struct Last<'a>(&'a Shared);
+
+impl Drop for Last<'_> {
+    fn drop(&mut self) {
+        let (unreleased, _) = self.0.drive(|session, _| session.unreleased());
+        self.0.lifeline.ended(unreleased.iter().map(|name| name.as_str().to_owned()).collect());
+    }
+}
+
+/// Hands in an event, and those that came with it.
+async fn take_events(shared: &Shared, first: LinkEvent) {
+    shared.drive(|session, now| session.handle_event(now, first));
+    for _ in 0..EVENTS_A_TURN {
+        match shared.link.event().now_or_never() {
+            Some(Some(event)) => {
+                shared.drive(|session, now| session.handle_event(now, event));
+            }
+            _ => break,
+        }
+    }
+}
+
+fn take_outcome(shared: &Shared, outcome: Outcome) {
+    shared.drive(|session: &mut Session, now| match outcome {
+        Outcome::Called(id, epoch, result) => session.handle_called(now, id, epoch, result),
+        Outcome::Settled(id, result) => session.handle_settled(now, id, result),
+        Outcome::Subscribed(channel, result) => session.handle_subscribed(now, &channel, result),
+        Outcome::Unsubscribed(channel, result) => session.handle_unsubscribed(now, &channel, result),
+    });
+}
+
+fn perform(shared: &Shared, action: Action) -> impl Future<Output = Outcome> + Send + use<> {
+    let link = shared.link.clone();
+    async move {
+        match action {
+            Action::Call { id, call } => {
+                let epoch = link.epoch(Plane::Lifeline);
+                Outcome::Called(id, epoch, link.call(Plane::Lifeline, call).await)
+            }
+            Action::Settle { id, plane, epoch, key } => Outcome::Settled(id, link.settle(plane, epoch, key).await),
+            Action::Subscribe { channel } => {
+                let result = link.subscribe(channel.clone()).await;
+                Outcome::Subscribed(channel, result)
+            }
+            Action::Unsubscribe { channel } => {
+                let result = link.unsubscribe(channel.clone()).await;
+                Outcome::Unsubscribed(channel, result)
+            }
+        }
+    }
+}

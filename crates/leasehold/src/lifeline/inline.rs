@@ -1,0 +1,60 @@
+//! A lifeline without a thread, for clocks that a test moves by hand.
+//!
+//! The embedded engine answers at once, so a lifeline on it never waits for anything but the clock. It is polled whenever
+//! the clock moves, and whenever a client on that clock has given its lifeline something to do.
+
+use crate::shared::Shared;
+use futures_util::future::BoxFuture;
+use leasehold_embedded::ManualClock;
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Wake, Waker};
+
+/// Runs the lifeline of `shared` at each step of `clock`.
+pub(crate) fn start(shared: &Arc<Shared>, clock: &ManualClock) {
+    let pump = Arc::new(Pump { lifeline: Mutex::new(None), woken: Arc::new(Flag(AtomicBool::new(true))) });
+    let driven = pump.clone();
+    let step: Arc<dyn Fn() + Send + Sync> = Arc::new(move || driven.run());
+    clock.on_step(Arc::downgrade(&step));
+    let lifeline = shared.clone();
+    *pump.lifeline.lock() = Some(Box::pin(async move {
+        super::run(lifeline).await;
+        // The callback lives as long as the lifeline does.
+        drop(step);
+    }));
+    pump.run();
+}
+
+struct Pump {
+    lifeline: Mutex<Option<BoxFuture<'static, ()>>>,
+    woken: Arc<Flag>,
+}
+
+impl Pump {
+    /// Polls the lifeline until it has nothing left to do. Where it is being polled already, that poll goes on for this one.
+    fn run(&self) {
+        let waker = Waker::from(self.woken.clone());
+        let mut cx = Context::from_waker(&waker);
+        while self.woken.0.load(Ordering::Acquire) {
+            let Some(mut lifeline) = self.lifeline.try_lock() else { return };
+            self.woken.0.store(false, Ordering::Release);
+            let over = lifeline.as_mut().is_some_and(|future| future.as_mut().poll(&mut cx).is_ready());
+            if over {
+                // What it holds may run code of its own when it is dropped.
+                let ended = lifeline.take();
+                drop(lifeline);
+                drop(ended);
+                return;
+            }
+        }
+    }
+}
+
+struct Flag(AtomicBool);
+
+impl Wake for Flag {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Release);
+    }
+}

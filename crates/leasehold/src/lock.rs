@@ -1,0 +1,156 @@
+//! The reentrant lock.
+
+use crate::acquire::Acquire;
+use crate::error::{Error, InvalidInput, WithError};
+use crate::guard::Guard;
+use crate::shared::Handle;
+use crate::telemetry::{Class, DEFAULT_CLASS};
+use leasehold_core::link::Link as _;
+use leasehold_core::name::{LockName, NameError};
+use leasehold_core::session::Patience;
+use std::fmt;
+use std::sync::Arc;
+
+/// A reentrant lock: at most one owner holds it at a time, over all processes that use the same server.
+///
+/// **When to use it:** for work that must not run twice at once and whose length is not known: the lease renews itself until
+/// the guard's end, and the guard says when it was lost. **When not:** where waiters must be served in the order in which they
+/// came; and where a stale write must be impossible rather than unlikely. No lease can stop a holder that was paused beyond it:
+/// see `docs/safety.md`.
+///
+/// A `Lock` is cheap to make and to clone, does no I/O, and holds nothing by itself. On the server it is Redisson's `RLock`:
+/// a hash of hold counts under the lock's name.
+///
+/// # Examples
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// # let client = leasehold::Client::embedded();
+/// let stock = client.lock("stock:1001");
+/// let guard = stock.acquire().await?;
+/// assert!(stock.try_acquire().await?.is_none(), "somebody else is excluded");
+/// guard.release().await?;
+/// # Ok::<(), leasehold::Error>(()) }).unwrap();
+/// ```
+#[derive(Clone)]
+pub struct Lock {
+    handle: Arc<Handle>,
+    /// The name as it was given, and what it came to.
+    given: Arc<str>,
+    name: Result<LockName, NameError>,
+    class: Arc<Class>,
+}
+
+impl Lock {
+    pub(crate) fn new(handle: Arc<Handle>, given: &str) -> Self {
+        let name = LockName::new(&handle.settings.prefix, given).and_then(|name| {
+            if handle.link.server().cluster {
+                name.check_cluster()?;
+            }
+            Ok(name)
+        });
+        let class = handle.classes.get(DEFAULT_CLASS);
+        Self { handle, given: given.into(), name, class }
+    }
+
+    /// The name as the caller gave it, without the client's prefix.
+    pub fn name(&self) -> &str {
+        &self.given
+    }
+
+    /// Counts this lock's metrics under `class`, such as `orders`: one of few words, because a lock's own name is one of many.
+    ///
+    /// Default: `default`.
+    #[must_use]
+    pub fn class(mut self, class: &'static str) -> Self {
+        self.class = self.handle.classes.get(class);
+        self
+    }
+
+    /// Acquires the lock, waiting for it while others hold it. Renewed until released, unless [`Acquire::lease`] says otherwise.
+    ///
+    /// # Errors
+    ///
+    /// When awaited: [`Error::WaitElapsed`], [`Error::KeyConflict`], [`Error::Unreachable`], [`Error::Indeterminate`],
+    /// [`Error::Refused`], [`Error::Lost`] where the owner's hold was lost and guards of it still exist, [`Error::ShutDown`], and
+    /// [`Error::Invalid`] before anything is sent.
+    ///
+    /// # Cancel safety
+    ///
+    /// See [`Acquire`].
+    pub fn acquire(&self) -> Acquire {
+        Acquire::new(self.clone())
+    }
+
+    /// Acquires the lock if it is free; `None` where somebody else holds it, or waits for it in this client.
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::acquire`], but never [`Error::WaitElapsed`]. A server that cannot be reached fails after twice the command
+    /// timeout.
+    ///
+    /// # Cancel safety
+    ///
+    /// See [`Acquire`].
+    pub async fn try_acquire(&self) -> Result<Option<Guard>, Error> {
+        self.acquire().run(Some(Patience::Try)).await
+    }
+
+    /// Acquires, runs `work` under the lock, and releases: the release cannot be forgotten, and a loss cannot be overlooked.
+    ///
+    /// `work` gets the guard, and is not polled again once the lock is lost.
+    ///
+    /// # Errors
+    ///
+    /// [`WithError`] tells apart that the lock was not acquired, that it was lost (with what the work returned, if it had come to its end), and that
+    /// the release failed (with what the work returned).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future drops `work` and releases the lock in the background.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// # let client = leasehold::Client::embedded();
+    /// # let stock = client.lock("stock:1001");
+    /// let left = stock.with(async |held| 100 - held.hold_count()).await?;
+    /// assert_eq!(left, 99);
+    /// # Ok::<(), leasehold::WithError<u32>>(()) }).unwrap();
+    /// ```
+    pub async fn with<T>(&self, work: impl AsyncFnOnce(&Guard) -> T) -> Result<T, WithError<T>> {
+        let guard = self.acquire().await.map_err(WithError::NotAcquired)?;
+        let value = match guard.run(work(&guard)).await {
+            Ok(value) => value,
+            Err(lost) => {
+                drop(guard);
+                return Err(WithError::Lost { lock: self.name().to_owned(), reason: lost.reason(), value: None });
+            }
+        };
+        match guard.release().await {
+            Ok(()) => Ok(value),
+            Err(Error::Lost { lock, reason }) => Err(WithError::Lost { lock, reason, value: Some(value) }),
+            Err(error) => Err(WithError::NotReleased { error, value }),
+        }
+    }
+
+    pub(crate) const fn handle(&self) -> &Arc<Handle> {
+        &self.handle
+    }
+
+    /// The name, where it can be used.
+    pub(crate) fn checked_name(&self) -> Result<&LockName, InvalidInput> {
+        self.name.as_ref().map_err(|error| error.clone().into())
+    }
+
+    pub(crate) const fn metrics(&self) -> &Arc<Class> {
+        &self.class
+    }
+}
+
+impl fmt::Debug for Lock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lock").field("name", &self.given).field("class", &self.class.name).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,107 @@
+//! Losing a lock, as a value and as a token.
+
+use leasehold_core::error::{HoldEnd, LossReason};
+use leasehold_core::hold_cell::HoldCell;
+use leasehold_core::time::Instant;
+use std::sync::Arc;
+use std::task::{Wake, Waker};
+use thiserror::Error;
+use tokio_util::sync::CancellationToken;
+
+/// A lock was lost while it was held.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("the lock {lock:?} was lost: {reason}; what it protected may have been changed by others")]
+pub struct Lost {
+    lock: String,
+    reason: LossReason,
+}
+
+impl Lost {
+    pub(crate) fn new(lock: &str, reason: LossReason) -> Self {
+        Self { lock: lock.to_owned(), reason }
+    }
+
+    /// The name of the lock.
+    pub fn lock(&self) -> &str {
+        &self.lock
+    }
+
+    /// Why it was lost.
+    pub const fn reason(&self) -> LossReason {
+        self.reason
+    }
+}
+
+impl From<Lost> for crate::Error {
+    fn from(lost: Lost) -> Self {
+        Self::Lost { lock: lost.lock, reason: lost.reason }
+    }
+}
+
+/// A token that is cancelled when a lock ends: released, dropped, detached or lost. It keeps which.
+///
+/// # Examples
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// # let client = leasehold::Client::embedded();
+/// let guard = client.lock("report").acquire().await?;
+/// let token = guard.cancellation_token();
+/// let job = tokio::spawn(async move { token.cancelled().await });
+/// guard.release().await?;
+/// assert_eq!(job.await.unwrap(), leasehold::HoldEnd::Released);
+/// # Ok::<(), leasehold::Error>(()) }).unwrap();
+/// ```
+#[derive(Clone, Debug)]
+pub struct HoldToken {
+    token: CancellationToken,
+    cell: Arc<HoldCell>,
+}
+
+impl HoldToken {
+    pub(crate) fn new(cell: &Arc<HoldCell>) -> Self {
+        let token = CancellationToken::new();
+        cell.wake_at_end(&Waker::from(Arc::new(CancelAtEnd(token.clone()))));
+        Self { token, cell: cell.clone() }
+    }
+
+    /// Completes when the lock has ended, and says how.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves nothing behind.
+    pub async fn cancelled(&self) -> HoldEnd {
+        self.token.cancelled().await;
+        self.end().unwrap_or(HoldEnd::Released)
+    }
+
+    /// Whether the lock has ended.
+    pub fn is_cancelled(&self) -> bool {
+        self.token.is_cancelled()
+    }
+
+    /// How the lock has ended; `None` while it is held.
+    pub fn end(&self) -> Option<HoldEnd> {
+        self.cell.ended(Instant::from_nanos(0))
+    }
+
+    /// The plain token, for code that knows nothing of locks.
+    pub fn token(&self) -> CancellationToken {
+        self.token.clone()
+    }
+}
+
+impl From<HoldToken> for CancellationToken {
+    fn from(token: HoldToken) -> Self {
+        token.token
+    }
+}
+
+/// Cancels a token where others would wake a task.
+struct CancelAtEnd(CancellationToken);
+
+impl Wake for CancelAtEnd {
+    fn wake(self: Arc<Self>) {
+        self.0.cancel();
+    }
+}

@@ -1,0 +1,79 @@
+//! Owners: who may re-enter.
+
+use crate::shared::Handle;
+use leasehold_core::owner::OwnerId;
+use std::fmt;
+use std::sync::Arc;
+
+tokio::task_local! {
+    static CURRENT: Owner;
+}
+
+/// Who may take a lock again that it holds already.
+///
+/// An owner is made by [`Client::new_owner`](crate::Client::new_owner). It is neither a thread nor a task: tasks move between
+/// threads, and the branches of a `join!` share one task. Whoever acquires by the same owner shares the hold; everybody else is
+/// excluded. It is inherited by everything that is called inside [`Owner::scope`], or named by
+/// [`Acquire::owner`](crate::Acquire::owner).
+///
+/// It has no text form and cannot leave its client: what Redis sees is the number of a hold, never used twice.
+///
+/// # Examples
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// # let client = leasehold::Client::embedded();
+/// let lock = client.lock("stock:1001");
+/// let owner = client.new_owner();
+/// owner
+///     .scope(async {
+///         let outer = lock.acquire().await?;
+///         let inner = lock.acquire().await?;
+///         assert_eq!(inner.hold_count(), 2);
+///         inner.release().await?;
+///         outer.release().await
+///     })
+///     .await?;
+/// # Ok::<(), leasehold::Error>(()) }).unwrap();
+/// ```
+#[derive(Clone)]
+pub struct Owner {
+    handle: Arc<Handle>,
+    id: OwnerId,
+}
+
+impl Owner {
+    pub(crate) fn new(handle: Arc<Handle>) -> Self {
+        let id = handle.with(|session, _| session.new_owner());
+        Self { handle, id }
+    }
+
+    /// Runs `work` as this owner: every acquire inside it, of locks of this client, re-enters what the owner holds.
+    ///
+    /// A scope does not cross `spawn`: a task that is started inside it is not in it. Branches that run at once inside one scope,
+    /// as in `join!`, are the same owner and share the critical section; give each a scope of its own where they shall exclude
+    /// each other. Of scopes inside each other the innermost counts.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future drops `work`, and nothing else.
+    pub async fn scope<T>(&self, work: impl Future<Output = T>) -> T {
+        CURRENT.scope(self.clone(), work).await
+    }
+
+    /// The owner in whose scope this is called, where it belongs to the client of `handle`.
+    pub(crate) fn current(handle: &Arc<Handle>) -> Option<OwnerId> {
+        CURRENT.try_with(|owner| owner.id_for(handle)).ok().flatten()
+    }
+
+    /// The owner's number, where it belongs to the client of `handle`.
+    pub(crate) fn id_for(&self, handle: &Arc<Handle>) -> Option<OwnerId> {
+        Arc::ptr_eq(self.handle.shared(), handle.shared()).then_some(self.id)
+    }
+}
+
+impl fmt::Debug for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Owner").finish_non_exhaustive()
+    }
+}

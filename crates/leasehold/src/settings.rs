@@ -1,0 +1,108 @@
+//! The settings of a client, checked before anything is sent.
+
+use crate::error::InvalidInput;
+use std::time::Duration;
+
+/// The shortest lease. Below it the margin, the renewal and a round trip leave no room for work.
+pub const MIN_LEASE: Duration = Duration::from_millis(50);
+
+/// The longest lease: a year, far below what `PEXPIRE` takes.
+pub const MAX_LEASE: Duration = Duration::from_secs(366 * 24 * 60 * 60);
+
+/// What a client was told. See the methods of [`ClientBuilder`](crate::ClientBuilder) for what each field means.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) prefix: String,
+    pub(crate) lease: Duration,
+    pub(crate) default_wait: Option<Duration>,
+    pub(crate) recheck: Duration,
+    pub(crate) unreachable_after: Duration,
+    pub(crate) command_timeout: Duration,
+    pub(crate) connect_deadline: Duration,
+    pub(crate) require_noeviction: bool,
+    pub(crate) not_after: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            prefix: String::new(),
+            lease: Duration::from_secs(30),
+            default_wait: None,
+            recheck: Duration::from_secs(30),
+            unreachable_after: Duration::from_secs(10),
+            command_timeout: Duration::from_secs(1),
+            connect_deadline: Duration::from_secs(10),
+            require_noeviction: false,
+            not_after: false,
+        }
+    }
+}
+
+impl Settings {
+    /// Refuses what cannot work.
+    pub(crate) fn check(&self) -> Result<(), InvalidInput> {
+        let day = Duration::from_secs(24 * 60 * 60);
+        let short = Duration::from_millis(1);
+        check_lease(self.lease)?;
+        within("re-check interval", self.recheck, Duration::from_millis(10), day)?;
+        within("time after which a server counts as unreachable", self.unreachable_after, short, day)?;
+        within("command timeout", self.command_timeout, Duration::from_millis(10), Duration::from_secs(60))?;
+        within("connect deadline", self.connect_deadline, Duration::from_millis(10), day)?;
+        if let Some(wait) = self.default_wait {
+            within("default wait", wait, short, Duration::MAX)?;
+        }
+        if self.prefix.len() >= leasehold_core::name::MAX_NAME_BYTES {
+            return Err(leasehold_core::name::NameError::TooLong { bytes: self.prefix.len() }.into());
+        }
+        Ok(())
+    }
+
+    pub(crate) fn for_session(&self, server: &leasehold_core::link::ServerInfo) -> leasehold_core::settings::Settings {
+        let publish = if server.sharded_notices { "SPUBLISH" } else { "PUBLISH" };
+        leasehold_core::settings::Settings {
+            lease: self.lease,
+            recheck: self.recheck,
+            turn: Duration::from_millis(50),
+            command_timeout: self.command_timeout,
+            unreachable_after: self.unreachable_after,
+            not_after: self.not_after,
+            renew_batch: 100,
+            renewals_in_flight: if server.cluster { 16 } else { 1 },
+            cluster: server.cluster,
+            publish: bytes::Bytes::from_static(publish.as_bytes()),
+        }
+    }
+}
+
+pub(crate) fn check_lease(lease: Duration) -> Result<(), InvalidInput> {
+    within("lease", lease, MIN_LEASE, MAX_LEASE)
+}
+
+pub(crate) fn check_max_hold(most: Duration) -> Result<(), InvalidInput> {
+    within("longest hold", most, MIN_LEASE, MAX_LEASE)
+}
+
+fn within(what: &'static str, given: Duration, least: Duration, most: Duration) -> Result<(), InvalidInput> {
+    if (least..=most).contains(&given) { Ok(()) } else { Err(InvalidInput::Duration { what, given, least, most }) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_are_sound() {
+        assert_eq!(Settings::default().check(), Ok(()));
+    }
+
+    #[test]
+    fn what_cannot_work_is_refused_by_name() {
+        let refused = |settings: Settings| settings.check().expect_err("it must be refused").to_string();
+        assert!(refused(Settings { lease: Duration::ZERO, ..Settings::default() }).contains("lease"));
+        assert!(refused(Settings { lease: Duration::MAX, ..Settings::default() }).contains("lease"));
+        assert!(refused(Settings { recheck: Duration::ZERO, ..Settings::default() }).contains("re-check"));
+        assert!(refused(Settings { default_wait: Some(Duration::ZERO), ..Settings::default() }).contains("wait"));
+        assert!(refused(Settings { command_timeout: Duration::ZERO, ..Settings::default() }).contains("command"));
+    }
+}

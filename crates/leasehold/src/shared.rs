@@ -1,0 +1,111 @@
+//! What the handles of a client, its guards, its futures and its lifeline share.
+
+use crate::clock::Clock;
+use crate::lifeline::Lifeline;
+use crate::link::AnyLink;
+use crate::settings::Settings;
+use crate::telemetry::Classes;
+use leasehold_core::link::Link;
+use leasehold_core::session::{Session, Via};
+use leasehold_core::time::Instant;
+use parking_lot::Mutex;
+use std::sync::Arc;
+
+/// The inside of a client.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    state: Mutex<State>,
+    pub(crate) link: AnyLink,
+    pub(crate) clock: Clock,
+    pub(crate) settings: Settings,
+    pub(crate) classes: Classes,
+    pub(crate) lifeline: Lifeline,
+}
+
+#[derive(Debug)]
+struct State {
+    session: Session,
+    /// What the lifeline sleeps until; `None` where it sleeps until it is woken.
+    armed: Option<Instant>,
+}
+
+impl Shared {
+    pub(crate) fn new(session: Session, link: AnyLink, clock: Clock, settings: Settings, lifeline: Lifeline) -> Self {
+        Self {
+            state: Mutex::new(State { session, armed: None }),
+            link,
+            clock,
+            settings,
+            classes: Classes::default(),
+            lifeline,
+        }
+    }
+
+    /// Does something with the session, wakes whom that concerns, and rouses the lifeline where it has something to do.
+    pub(crate) fn with<T>(&self, work: impl FnOnce(&mut Session, Instant) -> T) -> T {
+        let mut state = self.state.lock();
+        // The clock is read under the lock, so that the session never sees it go back.
+        let result = work(&mut state.session, self.clock.now());
+        let woken = state.session.take_woken();
+        let due = state.session.poll_timeout();
+        let rouse = state.session.has_output() || due.is_some_and(|due| state.armed.is_none_or(|armed| due < armed));
+        drop(state);
+        for waker in woken {
+            waker.wake();
+        }
+        if rouse {
+            self.lifeline.rouse();
+        } else {
+            self.lifeline.turn();
+        }
+        result
+    }
+
+    /// As [`Shared::with`], for the lifeline itself, which then sleeps until the session's next timeout.
+    pub(crate) fn drive<T>(&self, work: impl FnOnce(&mut Session, Instant) -> T) -> (T, Option<Instant>) {
+        let mut state = self.state.lock();
+        let result = work(&mut state.session, self.clock.now());
+        let woken = state.session.take_woken();
+        let due = state.session.poll_timeout();
+        state.armed = due;
+        drop(state);
+        for waker in woken {
+            waker.wake();
+        }
+        (result, due)
+    }
+
+    /// Where a caller's call goes at this moment.
+    pub(crate) fn via(&self) -> Via {
+        let plane = self.link.home();
+        Via { plane, epoch: self.link.epoch(plane) }
+    }
+}
+
+/// What keeps a client alive: the last one that is dropped ends its lifeline.
+#[derive(Debug)]
+pub(crate) struct Handle(Arc<Shared>);
+
+impl Handle {
+    pub(crate) fn new(shared: Arc<Shared>) -> Arc<Self> {
+        Arc::new(Self(shared))
+    }
+
+    pub(crate) const fn shared(&self) -> &Arc<Shared> {
+        &self.0
+    }
+}
+
+impl std::ops::Deref for Handle {
+    type Target = Shared;
+
+    fn deref(&self) -> &Shared {
+        &self.0
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.0.lifeline.end();
+    }
+}

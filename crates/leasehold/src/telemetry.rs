@@ -1,0 +1,175 @@
+//! Metrics and traces. Their names are part of the API.
+//!
+//! Metrics go through the facade of the crate `metrics`: an application that installs a recorder *before* it builds its
+//! clients sees them, and for any other they cost nothing. They are labelled with the class that the caller gives to a lock
+//! ([`Lock::class`](crate::Lock::class)), never with a lock's name, because names are without number.
+//!
+//! | metric | sort | labels | what it counts |
+//! |---|---|---|---|
+//! | [`ACQUIRE_TOTAL`] | counter | `class`, `outcome` | acquires that came to an end |
+//! | [`ACQUIRE_SECONDS`] | histogram | `class` | from the first poll to the guard, waiting included |
+//! | [`WAITING`] | gauge | `class` | callers whose acquire is under way |
+//! | [`HELD`] | gauge | `class` | guards that exist |
+//! | [`HOLD_SECONDS`] | histogram | `class` | from grant to the guard's end |
+//! | [`RELEASE_TOTAL`] | counter | `class`, `outcome` | releases that came to an end, and guards that were dropped |
+//! | [`LOST_TOTAL`] | counter | `class`, `reason` | holds that were lost |
+//! | [`RENEW_TOTAL`] | counter | `outcome` | renewals, one for each batch |
+//! | [`RENEWED_HOLDS_TOTAL`] | counter | | holds in renewals that were answered |
+//! | [`TURN_PASSED_TOTAL`] | counter | | waiters that were not polled in time |
+//! | [`CLEAN_UP_TOTAL`] | counter | `outcome` | what the lifeline did for callers that were gone |
+//! | [`EVICTION_TOTAL`] | counter | | clients that found an eviction policy that can evict a held lock |
+//!
+//! Traces go through the crate `tracing`. The spans are [`SPAN_ACQUIRE`], [`SPAN_HOLD`] (entered by
+//! [`Guard::run`](crate::Guard::run)) and [`SPAN_RELEASE`], at level DEBUG, with the field `class`; what needs a person's
+//! eye is an event at level WARN, with the fields `lock` and `class` or `reason`.
+
+use leasehold_core::error::LossReason;
+use leasehold_core::session::Event;
+use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Counts acquires by `class` and `outcome`: `acquired`, `busy`, `wait_elapsed`, `cancelled` or `failed`.
+pub const ACQUIRE_TOTAL: &str = "leasehold_acquire_total";
+/// Seconds from the first poll of an acquire to its guard, by `class`.
+pub const ACQUIRE_SECONDS: &str = "leasehold_acquire_seconds";
+/// How many acquires are under way, by `class`.
+pub const WAITING: &str = "leasehold_waiting";
+/// How many guards exist, by `class`.
+pub const HELD: &str = "leasehold_held";
+/// Seconds from a guard's grant to its end, by `class`.
+pub const HOLD_SECONDS: &str = "leasehold_hold_seconds";
+/// Counts releases by `class` and `outcome`: `released`, `lost`, `failed`, `dropped` or `detached`.
+pub const RELEASE_TOTAL: &str = "leasehold_release_total";
+/// Counts lost holds by `class` and `reason`, a word of [`LossReason::word`].
+pub const LOST_TOTAL: &str = "leasehold_lost_total";
+/// Counts renewals by `outcome`: `renewed` or `failed`.
+pub const RENEW_TOTAL: &str = "leasehold_renew_total";
+/// Counts the holds in renewals that were answered.
+pub const RENEWED_HOLDS_TOTAL: &str = "leasehold_renewed_holds_total";
+/// Counts waiters whose future was not polled in time when its turn had come.
+pub const TURN_PASSED_TOTAL: &str = "leasehold_turn_passed_total";
+/// Counts what the lifeline cleaned up, by `outcome`: `done` or `failed`, which is tried again.
+pub const CLEAN_UP_TOTAL: &str = "leasehold_clean_up_total";
+/// Counts clients that found an eviction policy other than `noeviction`.
+pub const EVICTION_TOTAL: &str = "leasehold_eviction_policy_total";
+
+/// The span of an acquire.
+pub const SPAN_ACQUIRE: &str = "leasehold.acquire";
+/// The span of work that runs under a guard.
+pub const SPAN_HOLD: &str = "leasehold.hold";
+/// The span of a release.
+pub const SPAN_RELEASE: &str = "leasehold.release";
+
+/// The class of locks to which none was given.
+pub const DEFAULT_CLASS: &str = "default";
+
+/// The handles of a class, so that the way of a lock looks up no metric.
+#[derive(Debug)]
+pub(crate) struct Class {
+    pub(crate) name: &'static str,
+    pub(crate) acquired: Counter,
+    pub(crate) busy: Counter,
+    pub(crate) wait_elapsed: Counter,
+    pub(crate) cancelled: Counter,
+    pub(crate) failed: Counter,
+    pub(crate) acquire_seconds: Histogram,
+    pub(crate) waiting: Gauge,
+    pub(crate) held: Gauge,
+    pub(crate) hold_seconds: Histogram,
+    pub(crate) released: Counter,
+    pub(crate) release_lost: Counter,
+    pub(crate) release_failed: Counter,
+    pub(crate) dropped: Counter,
+    pub(crate) detached: Counter,
+}
+
+impl Class {
+    fn new(class: &'static str) -> Self {
+        let acquire = |outcome: &'static str| counter!(ACQUIRE_TOTAL, "class" => class, "outcome" => outcome);
+        let release = |outcome: &'static str| counter!(RELEASE_TOTAL, "class" => class, "outcome" => outcome);
+        Self {
+            name: class,
+            acquired: acquire("acquired"),
+            busy: acquire("busy"),
+            wait_elapsed: acquire("wait_elapsed"),
+            cancelled: acquire("cancelled"),
+            failed: acquire("failed"),
+            acquire_seconds: histogram!(ACQUIRE_SECONDS, "class" => class),
+            waiting: gauge!(WAITING, "class" => class),
+            held: gauge!(HELD, "class" => class),
+            hold_seconds: histogram!(HOLD_SECONDS, "class" => class),
+            released: release("released"),
+            release_lost: release("lost"),
+            release_failed: release("failed"),
+            dropped: release("dropped"),
+            detached: release("detached"),
+        }
+    }
+}
+
+/// The classes that a client has met, and what its lifeline reports.
+#[derive(Debug, Default)]
+pub(crate) struct Classes(Mutex<HashMap<&'static str, Arc<Class>>>);
+
+impl Classes {
+    pub(crate) fn get(&self, class: &'static str) -> Arc<Class> {
+        self.0.lock().entry(class).or_insert_with(|| Arc::new(Class::new(class))).clone()
+    }
+
+    /// Counts and logs what happened in the session.
+    pub(crate) fn report(&self, event: Event) {
+        match event {
+            Event::Lost { name, class, reason } => {
+                counter!(LOST_TOTAL, "class" => class, "reason" => reason.word()).increment(1);
+                if reason == LossReason::ShutDown {
+                    tracing::debug!(lock = %name, class, reason = reason.word(), "the lock was taken from its guards");
+                } else {
+                    tracing::warn!(lock = %name, class, reason = reason.word(), "the lock was lost: {reason}");
+                }
+            }
+            Event::Renewed { holds } => {
+                counter!(RENEW_TOTAL, "outcome" => "renewed").increment(1);
+                counter!(RENEWED_HOLDS_TOTAL).increment(u64::try_from(holds).unwrap_or(u64::MAX));
+            }
+            Event::RenewalFailed { holds, why } => {
+                counter!(RENEW_TOTAL, "outcome" => "failed").increment(1);
+                tracing::warn!(holds, why, "a renewal failed and is tried again while the leases last");
+            }
+            Event::TurnPassed { name } => {
+                counter!(TURN_PASSED_TOTAL).increment(1);
+                tracing::debug!(lock = %name, "a waiter's future was not polled when its turn had come");
+            }
+            Event::WaitsForOwnClient { name } => {
+                tracing::warn!(
+                    lock = %name,
+                    "a task waits for a lock that this client holds under another owner; if the holder waits for this task, \
+                     neither goes on: re-enter with an owner"
+                );
+            }
+            Event::CleanedUp { name } => {
+                counter!(CLEAN_UP_TOTAL, "outcome" => "done").increment(1);
+                tracing::debug!(lock = %name, "the lifeline released a lock that its caller had left");
+            }
+            Event::CleanUpFailed { name, why } => {
+                counter!(CLEAN_UP_TOTAL, "outcome" => "failed").increment(1);
+                tracing::warn!(lock = %name, why, "a lock could not be cleaned up yet; it is tried again");
+            }
+            Event::SubscribeFailed { name, why } => {
+                tracing::warn!(lock = %name, why, "release notices cannot be had yet; it is tried again");
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The server's eviction policy can evict a lock while it is held.
+pub(crate) fn report_eviction_policy(policy: &str) {
+    counter!(EVICTION_TOTAL).increment(1);
+    tracing::warn!(
+        policy,
+        "the server's maxmemory-policy can evict a lock while it is held: set it to noeviction, or give locks a server of \
+         their own"
+    );
+}
