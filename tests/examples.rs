@@ -1,0 +1,134 @@
+//! Every example ends well and tells its story, on the embedded engine and on a server.
+//!
+//! `cargo test` builds the examples beside the tests; they are run as they are, as a reader of them would run them.
+
+use leasehold_test_support::Server;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Every story takes a few seconds.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Where cargo has put the examples of the profile that this test was built with.
+fn program(example: &str) -> PathBuf {
+    let test = std::env::current_exe().expect("the test knows its own path");
+    let profile = test.parent().and_then(|deps| deps.parent()).expect("tests are in <target>/<profile>/deps");
+    let program = profile.join("examples").join(format!("{example}{}", std::env::consts::EXE_SUFFIX));
+    assert!(
+        program.exists(),
+        "the example is not built: run `cargo test` without `--test`, or `cargo build --examples` first"
+    );
+    program
+}
+
+/// Runs an example to its end and returns its lines, without times.
+fn story(example: &str, url: Option<&str>) -> Vec<String> {
+    let mut command = Command::new(program(example));
+    command.env_remove("LEASEHOLD_URL").stdout(Stdio::piped()).stderr(Stdio::piped());
+    if let Some(url) = url {
+        command.env("LEASEHOLD_URL", url);
+    }
+    let mut child = command.spawn().expect("the example starts");
+    let end = Instant::now() + PATIENCE;
+    let ended = loop {
+        if child.try_wait().expect("the example can be waited for").is_some() {
+            break true;
+        }
+        if Instant::now() >= end {
+            child.kill().expect("the example can be ended");
+            break false;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    };
+    let output = child.wait_with_output().expect("the example can be read");
+    let (text, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(ended, "{example} does not come to its end; it said:\n{text}{errors}");
+    assert!(output.status.success(), "{example} failed ({}); it said:\n{text}{errors}", output.status);
+    text.lines().map(|line| line.split_once(" ms  ").map_or(line, |(_, told)| told).to_owned()).collect()
+}
+
+/// The lines hold these, in this order.
+#[track_caller]
+fn assert_told(lines: &[String], expected: &[&str]) {
+    let mut rest = lines.iter();
+    for part in expected {
+        assert!(rest.any(|line| line.contains(part)), "{part:?} is missing, or out of order, in {lines:#?}");
+    }
+}
+
+/// Runs an example on each engine.
+fn on_each_engine(example: &str, expected: &[&str]) {
+    assert_told(&story(example, None), &[&["an engine inside this process"], expected].concat());
+    let server = Server::start();
+    assert_told(&story(example, Some(&server.url())), &[&["on the server"], expected].concat());
+    let left = server.command(&["KEYS", "*"]);
+    assert_eq!(left.elements(), [], "{example} leaves nothing on the server");
+}
+
+#[test]
+fn quickstart() {
+    on_each_engine(
+        "quickstart",
+        &[
+            "A holds the lock",
+            "hold count 2",
+            "hold count 1",
+            "busy, which is no error",
+            "the lease was renewed",
+            "the lease was renewed",
+            "the lease was renewed",
+            "held 1 time by",
+            "A held it to the end",
+            "B was woken by the release notice",
+            "nothing is left",
+        ],
+    );
+}
+
+#[test]
+fn long_job() {
+    on_each_engine(
+        "long_job",
+        &[
+            "the job blocks all 2 worker threads",
+            "the executor runs again",
+            "the server agrees",
+            "kept its lock",
+            "force-released the lock of",
+            "was lost: the server no longer has it",
+            "makes no more",
+        ],
+    );
+}
+
+#[test]
+fn nested_calls() {
+    let nested =
+        ["hold count 1", "hold count 2", "hold count 3", "hold count 2", "hold count 1", "gone from the server"];
+    on_each_engine("nested_calls", &nested);
+    let lines = story("nested_calls", None);
+    let both = lines.iter().filter(|line| line.contains("ship wants the lock")).count();
+    assert_eq!(both, 3, "one call, and two branches: {lines:#?}");
+    // Both branches want the lock before either has done its work, and the second enters after the first has left.
+    assert_told(
+        &lines,
+        &["left: ship wants", "right: ship wants", "is alone with it: hold count 1", "ship has the lock"],
+    );
+}
+
+#[test]
+fn graceful_shutdown() {
+    on_each_engine(
+        "graceful_shutdown",
+        &[
+            "awaits client.shutdown",
+            "its job was told: the lock was lost: the client was shut down",
+            "its waiter was told",
+            "\"reports\" is free on the server",
+            "the cron job holds",
+            "it has ended",
+            "\"nightly\" is free on the server",
+        ],
+    );
+}
