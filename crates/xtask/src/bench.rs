@@ -4,5 +4,5 @@ use crate::{Outcome, cargo};
 
 /// Runs the benchmarks; what is forwarded filters them by name.
 pub(crate) fn run(forwarded: &[String]) -> Outcome {
-    crate::run(cargo(&["bench", "--package", "leasehold-workspace", "--benches", "--"]).args(forwarded))
+    crate::run(cargo(&["bench", "--package", "leasehold-benches", "--benches", "--"]).args(forwarded))
 }

@@ -128,6 +128,19 @@ impl Session {
             None => {}
         }
         self.change_settled(now, number, proven);
+        if self.acquire_of(ticket).is_some_and(|acquire| acquire.last) {
+            self.end_busy(now, ticket);
+        }
+        self.wake(ticket);
+    }
+
+    /// The server has left a caller's call without a reply for the whole command timeout.
+    pub(super) fn give_up_flight(&mut self, now: Instant, number: HoldNumber, flight: FlightId) {
+        let by = self.holds.get(&number).and_then(|hold| hold.change.as_ref()).and_then(|change| change.by);
+        let Some(ticket) = by.filter(|_| self.is_flying(number, flight)) else { return };
+        let why = "no reply came within the command timeout".to_owned();
+        self.handle_reply(now, ticket, flight, Err(LinkError::Unknown(why)));
+        // Its future is to drop the call.
         self.wake(ticket);
     }
 

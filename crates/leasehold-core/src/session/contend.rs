@@ -157,7 +157,7 @@ impl Session {
             self.remove_request(ticket);
             return Step::Done(outcome);
         }
-        acquire.dormant = false;
+        let missed = std::mem::take(&mut acquire.dormant);
         acquire.waker = Some(waker.clone());
         if let Some(number) = acquire.entering() {
             self.check_entry(now, ticket, number);
@@ -170,11 +170,8 @@ impl Session {
         let (lock, place, retry_at) = (acquire.lock, acquire.place, acquire.retry_at);
         let step = match place {
             Place::Line => {
+                self.take_turn(ticket, lock, missed);
                 let line = &mut self.locks[lock];
-                if line.contender.is_none() && matches!(line.phase, Phase::Due(_)) {
-                    line.queue.retain(|waiting| *waiting != ticket);
-                    line.contender = Some(ticket);
-                }
                 if line.contender == Some(ticket) && matches!(line.phase, Phase::Due(_)) {
                     line.phase = Phase::Trying;
                     line.again = false;
@@ -189,6 +186,24 @@ impl Session {
             Place::Entering(number) => self.send_entry(now, ticket, number, via),
         };
         step.unwrap_or(Step::Wait)
+    }
+
+    /// A request that is being polled takes the turn that nobody has, or that it missed before and another has not used yet.
+    /// Without the latter, two futures that are always polled a little late would pass the turn to each other for ever.
+    fn take_turn(&mut self, ticket: Ticket, lock: usize, missed: bool) {
+        let line = &self.locks[lock];
+        if !matches!(line.phase, Phase::Due(_)) || line.contender == Some(ticket) {
+            return;
+        }
+        let other = line.contender.and_then(|contender| self.acquire_of(contender));
+        if other.is_some_and(|other| !missed || other.last || other.hold.is_some()) {
+            return;
+        }
+        let line = &mut self.locks[lock];
+        line.queue.retain(|waiting| *waiting != ticket);
+        if let Some(contender) = line.contender.replace(ticket) {
+            line.queue.push_front(contender);
+        }
     }
 
     /// The future of an acquire was dropped.
@@ -274,8 +289,12 @@ impl Session {
                 self.fail_acquire(now, ticket, AcquireError::Indeterminate("the hold count is not ours".to_owned()));
             }
             Err(LinkError::Refused(error)) if !error.is_transient() => {
+                let text = error.text().to_owned();
+                // The refusal speaks for this copy only.
+                let unsure = self.acquire_of(ticket).is_some_and(|acquire| acquire.trouble.unsure);
                 self.forget_first(now, ticket, number);
-                self.fail_acquire(now, ticket, AcquireError::Refused(error.text().to_owned()));
+                let error = if unsure { AcquireError::Indeterminate(text) } else { AcquireError::Refused(text) };
+                self.fail_acquire(now, ticket, error);
             }
             Err(error) => {
                 self.forget_first(now, ticket, number);
@@ -325,9 +344,13 @@ impl Session {
             acquire.hold = None;
             acquire.trouble.unsure = false;
         }
+        let pause = self.settings.command_timeout * 2;
         if let Some(hold) = self.holds.get_mut(&number) {
             hold.count = 0;
             hold.raising = None;
+            if hold.clean_up.unproven {
+                hold.expect_late_copies(now + pause);
+            }
         }
         self.attend(now, number);
     }
@@ -344,13 +367,19 @@ impl Session {
     fn busy(&mut self, now: Instant, ticket: Ticket, left: Option<Duration>) {
         let Some(acquire) = self.acquire_of_mut(ticket) else { return };
         let (lock, last, patience, place) = (acquire.lock, acquire.last, acquire.wish.patience, acquire.place);
+        let acquire_owner = acquire.wish.owner;
         if place == Place::Aside {
             self.finish_acquire(now, ticket, Ok(None));
             return;
         }
+        if let Some(number) = self.hold_of_owner(lock, acquire_owner) {
+            self.locks[lock].trouble = Trouble::default();
+            self.enter_instead(now, ticket, lock, number);
+            return;
+        }
         let goes = patience == Patience::Try || last;
         self.locks[lock].trouble = Trouble::default();
-        if !goes || !self.locks[lock].queue.is_empty() {
+        if !goes || self.locks[lock].queue.len() > self.locks[lock].gone {
             let confirmed = self.want_notices(now, lock);
             let until = now + self.sleep(left);
             let line = &mut self.locks[lock];
@@ -361,8 +390,7 @@ impl Session {
             };
         }
         if goes {
-            let outcome = if patience == Patience::Try { Ok(None) } else { Err(AcquireError::WaitElapsed) };
-            self.finish_acquire(now, ticket, outcome);
+            self.end_busy(now, ticket);
             return;
         }
         self.begin_to_wait(now, ticket);
@@ -387,7 +415,11 @@ impl Session {
             return;
         }
         line.contender = None;
-        if line.queue.is_empty() {
+        let line_goes_on = line.queue.len() > line.gone;
+        if let Some(acquire) = self.acquire_of_mut(ticket) {
+            acquire.place = Place::Aside;
+        }
+        if !line_goes_on {
             self.line_is_empty(now, lock);
             return;
         }
@@ -489,12 +521,13 @@ impl Session {
             return;
         }
         if last {
-            self.finish_acquire(now, ticket, Err(AcquireError::WaitElapsed));
+            self.end_busy(now, ticket);
             return;
         }
         let line = &mut self.locks[lock];
         line.contender = None;
         line.queue.push_front(ticket);
+        self.begin_to_wait(now, ticket);
         self.due(now, lock);
     }
 
@@ -515,10 +548,17 @@ impl Session {
     /// Puts a request that was to re-enter a hold into the line, because the hold has ended.
     pub(super) fn join_line(&mut self, now: Instant, ticket: Ticket) {
         let Some(acquire) = self.acquire_of_mut(ticket) else { return };
+        if acquire.place == Place::Line || acquire.outcome.is_some() {
+            return;
+        }
         acquire.place = Place::Line;
         acquire.retry_at = None;
         let lock = acquire.lock;
         let line = &mut self.locks[lock];
+        // It may have stood there before, and be counted among those who have gone.
+        let before = line.queue.len();
+        line.queue.retain(|waiting| *waiting != ticket);
+        line.gone -= before - line.queue.len();
         if line.contender.is_none() && line.queue.is_empty() {
             line.contender = Some(ticket);
             self.due(now, lock);
@@ -550,12 +590,11 @@ impl Session {
 
     /// Takes a request out of the line; whoever comes next goes on where it stood.
     pub(super) fn leave_line(&mut self, now: Instant, ticket: Ticket, lock: usize) {
+        let Some(acquire) = self.acquire_of_mut(ticket).filter(|acquire| acquire.place == Place::Line) else { return };
+        acquire.place = Place::Aside;
         let line = &mut self.locks[lock];
         if line.contender != Some(ticket) {
-            if let Some(Request::Acquire(acquire)) = self.requests.get_mut(&ticket) {
-                // The queue drops those who have gone when it comes to them.
-                acquire.place = Place::Aside;
-            }
+            // The queue drops those who have gone when it comes to them.
             line.gone += 1;
             if line.gone * 2 > line.queue.len() {
                 line.queue.retain(|ticket| waiter(&self.requests, *ticket).is_some());
@@ -579,6 +618,8 @@ impl Session {
 
     fn line_is_empty(&mut self, now: Instant, lock: usize) {
         let line = &mut self.locks[lock];
+        line.queue.clear();
+        line.gone = 0;
         line.phase = Phase::Idle;
         line.again = false;
         line.trouble = Trouble::default();

@@ -1,6 +1,7 @@
 //! Re-entry: an owner that already holds raises the count of its hold, beside the line.
 
 use super::Session;
+use super::contend::Phase;
 use super::hold::Aim;
 use super::request::{Granted, Place, Request, Step, Ticket, Via};
 use crate::command::lock as command;
@@ -36,19 +37,34 @@ impl Session {
 
     /// The owner holds the lock from here on: its other requests that stand in the line re-enter.
     pub(super) fn admit_owner(&mut self, now: Instant, lock: usize, owner: OwnerId, number: HoldNumber) {
-        let same: Vec<Ticket> = self.locks[lock]
+        let state = &self.locks[lock];
+        // A contender whose command is under way learns of it from the reply.
+        let contender = state.contender.filter(|_| state.phase != Phase::Trying);
+        let same: Vec<Ticket> = state
             .queue
             .iter()
             .copied()
-            .filter(|ticket| self.acquire_of(*ticket).is_some_and(|acquire| acquire.wish.owner == Some(owner)))
+            .chain(contender)
+            .filter(|ticket| {
+                self.acquire_of(*ticket).is_some_and(|acquire| {
+                    acquire.place == Place::Line && acquire.outcome.is_none() && acquire.wish.owner == Some(owner)
+                })
+            })
             .collect();
         for ticket in same {
-            self.leave_line(now, ticket, lock);
-            if let Some(acquire) = self.acquire_of_mut(ticket) {
-                acquire.place = Place::Entering(number);
-            }
-            self.wake(ticket);
+            self.enter_instead(now, ticket, lock, number);
         }
+    }
+
+    /// Takes a request out of the line, because its owner holds the lock already.
+    pub(super) fn enter_instead(&mut self, now: Instant, ticket: Ticket, lock: usize, number: HoldNumber) {
+        self.leave_line(now, ticket, lock);
+        let Some(acquire) = self.acquire_of_mut(ticket) else { return };
+        acquire.place = Place::Entering(number);
+        if let Some(begun) = acquire.hold.take() {
+            self.forsake(now, ticket, begun);
+        }
+        self.wake(ticket);
     }
 
     /// Sends the entry, where no other change of the hold is on the way.
@@ -72,7 +88,12 @@ impl Session {
             return None;
         }
         let target = hold.guards + 1;
+        hold.waiting.retain(|waiting| *waiting != ticket);
         hold.raising = Some(ticket);
+        if let Some(Request::Acquire(acquire)) = self.requests.get_mut(&ticket) {
+            // Whatever it sent before has been taken back.
+            acquire.trouble.unsure = false;
+        }
         let lease = lease.min(hold.max_hold_at.since(now)).max(Duration::from_millis(1));
         let call = command::acquire(&self.locks[hold.lock].name, &hold.field, target, lease, None);
         Some(Step::Send(self.begin_change(now, number, Some(ticket), Aim::Raise(target), via), call))
@@ -113,11 +134,11 @@ impl Session {
             }
             Ok(Acquired::Held { .. } | Acquired::TooLate { .. }) => {}
             Err(LinkError::Refused(error)) if !error.is_transient() => {
-                self.not_raised(ticket, number);
+                self.not_raised(number, change.aim);
                 self.fail_acquire(now, ticket, AcquireError::Refused(error.text().to_owned()));
             }
             Err(error) => {
-                self.not_raised(ticket, number);
+                self.not_raised(number, change.aim);
                 self.note_trouble(now, ticket, &error.to_string(), false);
                 self.back_off(now, ticket);
             }
@@ -128,11 +149,10 @@ impl Session {
         self.attend(now, number);
     }
 
-    /// The entry was not applied; an earlier copy of it may have been.
-    fn not_raised(&mut self, ticket: Ticket, number: HoldNumber) {
-        let unsure = self.acquire_of(ticket).is_some_and(|acquire| acquire.trouble.unsure);
-        if let Some(hold) = self.holds.get_mut(&number).filter(|_| !unsure) {
-            hold.count = hold.guards;
+    /// The entry was not applied: the server has what it had before.
+    fn not_raised(&mut self, number: HoldNumber, aim: Aim) {
+        if let (Some(hold), Aim::Raise(target)) = (self.holds.get_mut(&number), aim) {
+            hold.count = target - 1;
             hold.raising = None;
         }
     }

@@ -14,7 +14,10 @@ pub(super) enum Subscription {
     #[default]
     None,
     /// The server has not confirmed it yet.
-    Asked,
+    Asked {
+        /// The connection was lost meanwhile: whatever is answered may be about the old one.
+        stale: bool,
+    },
     Confirmed,
     /// It is being ended.
     Ending,
@@ -31,6 +34,9 @@ impl Subscription {
     }
 }
 
+/// How long a contender sleeps, at least, when its subscription could not be made; at most twice as long.
+const POLLING: Duration = Duration::from_millis(250);
+
 impl super::contend::Lock {
     pub(super) fn is_subscribed(&self) -> bool {
         self.subscription != Subscription::None
@@ -41,10 +47,10 @@ impl Session {
     /// Takes the answer to [`Action::Subscribe`].
     pub fn handle_subscribed(&mut self, now: Instant, channel: &Bytes, result: Result<(), LinkError>) {
         let Some(lock) = self.lock_of_channel(channel) else { return };
-        if self.locks[lock].subscription != Subscription::Asked {
-            return;
-        }
+        let Subscription::Asked { stale } = self.locks[lock].subscription else { return };
         match result {
+            _ if stale && self.locks[lock].wants_notices => self.subscribe(lock),
+            _ if stale => self.unsubscribe(lock),
             Ok(()) => {
                 self.locks[lock].subscription = Subscription::Confirmed;
                 if !self.locks[lock].wants_notices {
@@ -62,8 +68,12 @@ impl Session {
             Err(error) => {
                 let why = error.to_string();
                 let name = self.locks[lock].name.clone();
-                self.locks[lock].trouble.note(now, &why);
                 self.retry_subscription(now, lock);
+                if self.locks[lock].phase == Phase::Subscribing {
+                    // Without notices, asking now and then must do.
+                    self.locks[lock].phase = Phase::Sleeping(now + POLLING + self.jitter(POLLING));
+                    self.set_lock_timer(lock);
+                }
                 self.events.push_back(Event::SubscribeFailed { name, why });
             }
         }
@@ -123,7 +133,7 @@ impl Session {
         state.wants_notices = false;
         match state.subscription {
             Subscription::Confirmed | Subscription::Retry(_) => self.unsubscribe(lock),
-            Subscription::None | Subscription::Asked | Subscription::Ending => {}
+            Subscription::None | Subscription::Asked { .. } | Subscription::Ending => {}
         }
     }
 
@@ -140,7 +150,7 @@ impl Session {
 
     fn subscribe(&mut self, lock: usize) {
         let state = &mut self.locks[lock];
-        state.subscription = Subscription::Asked;
+        state.subscription = Subscription::Asked { stale: false };
         let channel = state.name.channel().clone();
         self.actions.push_back(Action::Subscribe { channel });
     }
@@ -186,12 +196,13 @@ impl Session {
         let locks: Vec<_> = self.locks.iter().map(|(lock, _)| lock).collect();
         for lock in locks {
             let state = &mut self.locks[lock];
-            match (state.subscription, state.wants_notices) {
-                (Subscription::None, _) => {}
-                // The command under way may have gone by the old connection: it is repeated by the new one.
-                (_, true) => self.subscribe(lock),
-                (Subscription::Ending, false) => {}
-                (_, false) => self.unsubscribe(lock),
+            match state.subscription {
+                Subscription::None | Subscription::Ending => {}
+                // The command under way may have gone by the old connection. One is under way at a time, so that none can
+                // overtake another: it is repeated when it has been answered.
+                Subscription::Asked { .. } => state.subscription = Subscription::Asked { stale: true },
+                Subscription::Confirmed | Subscription::Retry(_) if state.wants_notices => self.subscribe(lock),
+                Subscription::Confirmed | Subscription::Retry(_) => self.unsubscribe(lock),
             }
         }
     }

@@ -109,7 +109,18 @@ impl Session {
         } else if contends {
             self.due(now, lock);
         } else {
-            self.fail_acquire(now, ticket, AcquireError::WaitElapsed);
+            self.end_busy(now, ticket);
+        }
+    }
+
+    /// Ends an acquire that found others in its way until its patience ended.
+    pub(super) fn end_busy(&mut self, now: Instant, ticket: Ticket) {
+        let Some(acquire) = self.acquire_of_mut(ticket) else { return };
+        let begun = acquire.hold.take().or(acquire.entering());
+        let tries = acquire.wish.patience == Patience::Try;
+        self.finish_acquire(now, ticket, if tries { Ok(None) } else { Err(AcquireError::WaitElapsed) });
+        if let Some(number) = begun {
+            self.forsake(now, ticket, number);
         }
     }
 

@@ -231,7 +231,9 @@ impl Session {
     fn not_lowered(&mut self, now: Instant, number: HoldNumber, error: &LinkError) {
         let Some(hold) = self.holds.get_mut(&number) else { return };
         let by = hold.change.as_ref().and_then(|change| change.by);
-        let waiting: Vec<_> = by.into_iter().chain(hold.waiting.iter().copied()).collect();
+        // Entries that wait go on waiting; this is about releases.
+        let is_release = |ticket: &Ticket| matches!(self.requests.get(ticket), Some(Request::Release(_)));
+        let waiting: Vec<_> = by.into_iter().chain(hold.waiting.iter().copied()).filter(is_release).collect();
         hold.clean_up.by_lifeline = true;
         hold.clean_up.tries += 1;
         let pause = Duration::from_millis(10 << hold.clean_up.tries.min(6)).min(Duration::from_millis(500));
@@ -244,9 +246,16 @@ impl Session {
         match error {
             LinkError::Unknown(_) => self.unsettle(now, number),
             LinkError::Refused(refusal) if !refusal.is_transient() => {
+                let text = refusal.text().to_owned();
+                // The refusal speaks for this copy only.
+                let refused = if hold.clean_up.perhaps_lowered {
+                    ReleaseError::Indeterminate(text)
+                } else {
+                    ReleaseError::Refused(text)
+                };
                 self.end_change(number);
                 for ticket in &waiting {
-                    self.finish_release(*ticket, Err(ReleaseError::Refused(refusal.text().to_owned())));
+                    self.finish_release(*ticket, Err(refused.clone()));
                 }
                 if let Some(hold) = self.holds.get_mut(&number) {
                     hold.waiting.retain(|ticket| !waiting.contains(ticket));

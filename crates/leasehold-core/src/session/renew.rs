@@ -45,8 +45,14 @@ impl Session {
     /// fleet drift apart. Instants are rounded down to a sixty-fourth of the period, so that those of one client meet in
     /// batches.
     pub(super) fn schedule_renewal(&mut self, now: Instant, number: HoldNumber) {
-        let Some(period) = self.holds.get(&number).map(|hold| hold.lease / 3) else { return };
-        let at = now + period - self.jitter(period / 5);
+        let Some(hold) = self.holds.get(&number) else { return };
+        let (period, deadline) = (hold.lease / 3, hold.cell.deadline());
+        let mut at = now + period - self.jitter(period / 5);
+        let hold = &self.holds[&number];
+        if deadline < hold.max_hold_at {
+            // A reply that took long leaves less than two thirds of the lease.
+            at = at.min(now + deadline.since(now) / 2);
+        }
         let slot = u64::try_from((period / 64).as_nanos()).unwrap_or(u64::MAX).max(1);
         let at = Instant::from_nanos(at.as_nanos() / slot * slot).max(now);
         if let Some(hold) = self.holds.get_mut(&number) {

@@ -18,6 +18,8 @@ pub(super) struct Settles {
     open: BTreeMap<(bool, Epoch, u16), Open>,
     /// Calls that callers have sent, oldest first; many are long answered.
     flights: VecDeque<(Instant, HoldNumber, FlightId)>,
+    /// How many flights there may be before those that were answered are dropped.
+    compact_at: usize,
     probe: Option<Probe>,
     /// Calls that are known to be answered, and since when; their futures should have been polled.
     answered: VecDeque<(Instant, HoldNumber, FlightId, bool)>,
@@ -43,6 +45,8 @@ struct Probe {
     id: CallId,
     begun: Instant,
     plane: Plane,
+    /// The probe says nothing of calls that were begun in a later one.
+    epoch: Epoch,
     slot: u16,
 }
 
@@ -141,6 +145,12 @@ impl Session {
 
     /// Notes a call that a caller sends, so that a future that is never polled again does not keep the lock.
     pub(super) fn watch_flight(&mut self, now: Instant, number: HoldNumber, flight: FlightId) {
+        if self.settles.flights.len() >= self.settles.compact_at {
+            let mut flights = std::mem::take(&mut self.settles.flights);
+            flights.retain(|(_, number, flight)| self.is_flying(*number, *flight));
+            self.settles.compact_at = (2 * flights.len()).max(1024);
+            self.settles.flights = flights;
+        }
         self.settles.flights.push_back((now, number, flight));
         self.settles.last_flight = Some(now);
         self.settles.look_at.get_or_insert(now + Settings::PROBE_AFTER);
@@ -157,10 +167,13 @@ impl Session {
         if self.settles.look_at.is_none_or(|at| at > now) {
             return;
         }
-        while let Some((_, number, flight)) = self.settles.flights.front().copied()
-            && !self.is_flying(number, flight)
-        {
+        while let Some((sent_at, number, flight)) = self.settles.flights.front().copied() {
+            let overdue = sent_at + self.settings.command_timeout <= now;
+            if self.is_flying(number, flight) && !overdue {
+                break;
+            }
             self.settles.flights.pop_front();
+            self.give_up_flight(now, number, flight);
         }
         if self.settles.probe.is_none()
             && let Some((sent_at, number, _)) = self.settles.flights.front().copied()
@@ -180,7 +193,7 @@ impl Session {
         let key = self.locks[hold.lock].name.key().clone();
         let slot = self.slot_of(&key);
         let id = CallId(self.next_id());
-        self.settles.probe = Some(Probe { id, begun: now, plane, slot });
+        self.settles.probe = Some(Probe { id, begun: now, plane, epoch, slot });
         self.actions.push_back(Action::Settle { id, plane, epoch, key });
     }
 
@@ -193,7 +206,7 @@ impl Session {
             if !self.is_flying(number, flight) {
                 continue;
             }
-            let covered = sent_at <= probe.begun && self.is_on(number, probe.plane, probe.slot);
+            let covered = sent_at <= probe.begun && self.is_under(number, &probe);
             if covered {
                 let patience = Settings::UNPOLLED * (1 << self.times_overtaken(number).min(8));
                 let entry = (now + patience, number, flight, settled == Settled::Proven);
@@ -205,10 +218,10 @@ impl Session {
         }
     }
 
-    fn is_on(&self, number: HoldNumber, plane: Plane, slot: u16) -> bool {
+    fn is_under(&self, number: HoldNumber, probe: &Probe) -> bool {
         self.holds.get(&number).is_some_and(|hold| {
-            hold.change.as_ref().is_some_and(|change| change.plane == plane)
-                && self.slot_of(self.locks[hold.lock].name.key()) == slot
+            hold.change.as_ref().is_some_and(|change| change.plane == probe.plane && change.epoch <= probe.epoch)
+                && self.slot_of(self.locks[hold.lock].name.key()) == probe.slot
         })
     }
 

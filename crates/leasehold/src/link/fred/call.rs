@@ -3,9 +3,10 @@
 use super::error::{self, Redirect};
 use super::frame;
 use super::generation::Generation;
-use super::slots;
+use super::slots::{self, Slots};
 use super::wire::{Role, Wire};
 use super::wires::Wires;
+use fred::interfaces::Resp3Frame;
 use fred::types::Value;
 use leasehold_core::call::Call;
 use leasehold_core::link::{LinkError, Plane, ServerError};
@@ -15,8 +16,8 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-/// Redirections that one call follows. A slot that moves answers with two.
-const REDIRECTS: usize = 5;
+/// How often one call is sent once more, because the server did not apply it: redirected, and unknown to each server on the way.
+const FOLLOWED: usize = 6;
 
 /// Sends a call, and follows the two answers by which a server says that it did *not* apply it: `NOSCRIPT`, with the script's
 /// text to the same server, and a redirection, to where it leads. Nothing else is ever sent again.
@@ -27,45 +28,39 @@ pub(super) async fn call(wires: &Wires, call: Call) -> Result<Reply, LinkError> 
     let mut wire = wire_of(wires, slot)?;
     // The usual case: one send, and the reply.
     let mut answer = {
-        let generation = wire.ready().await?;
+        let generation = ready(&wire, timeout).await?;
         let answer = generation.send("EVALSHA", arguments(&call, call.script().sha1()), timeout).await?;
         frame::reply(answer)
     };
-    for _ in 0..REDIRECTS {
+    let mut asking = false;
+    for _ in 0..FOLLOWED {
         let refusal = match answer {
             Ok(reply) => return Ok(reply),
             Err(refusal) => refusal,
         };
-        let asking = match (error::redirect(&refusal), &wires.shared.slots) {
-            _ if refusal.code() == "NOSCRIPT" => {
-                let generation = wire.current()?;
-                let sent = generation.send("EVAL", arguments(&call, call.script().source()), timeout);
-                answer = frame::reply(fenced(wires, begun, sent).await?);
-                continue;
-            }
+        let (command, script) = match (error::redirect(&refusal), &wires.shared.slots) {
+            _ if refusal.code() == "NOSCRIPT" => ("EVAL", call.script().source()),
             (Some(redirect), Some(slots)) => {
-                let (slot, address, asking) = match redirect {
-                    Redirect::Moved(slot, address) => (slot, address, false),
-                    Redirect::Ask(slot, address) => (slot, address, true),
-                };
-                let node = slots.node(&named(&address, &wire));
-                if asking {
-                    slots.asked(slot, node);
-                } else if slots.moved(slot, node) {
-                    wires.shared.slot_moved(slot);
-                }
-                wire = wires.to(node).ok_or_else(|| LinkError::NotSent(format!("no way to {address}")))?;
-                asking
+                asking = matches!(redirect, Redirect::Ask(..));
+                wire = follow(wires, slots, &wire, redirect)?;
+                ("EVALSHA", call.script().sha1())
             }
             _ => return Err(refused(&wire, refusal)),
         };
-        let generation = wire.ready().await?;
-        let sent = redirected(&generation, &call, asking, timeout);
-        answer = frame::reply(fenced(wires, begun, sent).await?);
+        let generation = ready(&wire, timeout).await?;
+        let sent = generation.send(command, arguments(&call, script), timeout);
+        let sent = fenced(wires, begun, after_asking(&generation, asking, sent, timeout));
+        answer = frame::reply(sent.await?);
     }
-    match answer {
-        Ok(reply) => Ok(reply),
-        Err(refusal) => Err(refused(&wire, refusal)),
+    answer.map_err(|refusal| refused(&wire, refusal))
+}
+
+/// The connection of a wire. One that was never there is waited for.
+async fn ready(wire: &Wire, timeout: Option<Duration>) -> Result<Arc<Generation>, LinkError> {
+    let Some(timeout) = timeout else { return wire.ready().await };
+    match tokio::time::timeout(timeout, wire.ready()).await {
+        Ok(ready) => ready,
+        Err(_) => Err(LinkError::NotSent(format!("not yet connected to {}", wire.label()))),
     }
 }
 
@@ -92,21 +87,34 @@ pub(super) fn wire_of(wires: &Wires, slot: u16) -> Result<Arc<Wire>, LinkError> 
     Ok(wire)
 }
 
-async fn redirected(
+/// Where a redirection leads; the slot map learns of it.
+fn follow(wires: &Wires, slots: &Slots, from: &Wire, redirect: Redirect) -> Result<Arc<Wire>, LinkError> {
+    let (Redirect::Moved(slot, address) | Redirect::Ask(slot, address)) = &redirect;
+    let node = slots.node(&named(address, from));
+    match redirect {
+        Redirect::Ask(..) => slots.asked(*slot, node),
+        Redirect::Moved(..) => {
+            if slots.moved(*slot, node) {
+                wires.shared.slot_moved(*slot);
+            }
+        }
+    }
+    wires.to(node).ok_or_else(|| LinkError::NotSent(format!("no way to {address}")))
+}
+
+/// Sends, right behind `ASKING` where the node wants that. The two are queued in one go, in this order. Should another thread's
+/// command come between them, ours is redirected once more; `ASKING` does no harm to the other.
+async fn after_asking(
     generation: &Generation,
-    call: &Call,
     asking: bool,
+    sent: impl Future<Output = Result<Resp3Frame, LinkError>>,
     timeout: Option<Duration>,
-) -> Result<fred::interfaces::Resp3Frame, LinkError> {
-    let sent = generation.send("EVALSHA", arguments(call, call.script().sha1()), timeout);
+) -> Result<Resp3Frame, LinkError> {
     if !asking {
         return sent.await;
     }
-    // The two are queued in one go, in this order. Should another thread's command come between them, ours is redirected
-    // again; ASKING does no harm to the other.
     let asking = generation.send("ASKING", Vec::new(), timeout);
-    let (asking, answer) = futures_util::join!(asking, sent);
-    drop(asking);
+    let (_, answer) = futures_util::join!(asking, sent);
     answer
 }
 

@@ -3,6 +3,7 @@
 use super::error::ConnectError;
 use super::frame;
 use super::inbox::Inbox;
+use super::maintain::maintain;
 use super::notices::Notices;
 use super::settings::{Backoff, Publish, Settings};
 use super::slots::Slots;
@@ -14,7 +15,7 @@ use fred::types::Value;
 use fred::types::config::ServerConfig;
 use leasehold_core::link::{LinkError, Plane, ServerInfo};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Where to connect to, and how. The parts of one link are made from clones of one connector.
 #[derive(Clone, Debug)]
@@ -24,7 +25,12 @@ pub(crate) struct Connector {
 
 impl Connector {
     /// Nothing is connected yet.
-    pub(crate) fn new(target: Target, settings: Settings) -> Self {
+    ///
+    /// # Errors
+    ///
+    /// The target wants TLS, and there are no certificate authorities to check the server by.
+    pub(crate) fn new(target: Target, settings: Settings) -> Result<Self, ConnectError> {
+        let target = target.prepared()?;
         let slots = target.is_cluster().then(Slots::default);
         let shared = Shared {
             target,
@@ -33,13 +39,10 @@ impl Connector {
             slots,
             subscribed: parking_lot::Mutex::default(),
             epochs: Default::default(),
+            wires: parking_lot::Mutex::default(),
             closed: tokio_util::sync::CancellationToken::new(),
         };
-        Self { shared: Arc::new(shared) }
-    }
-
-    pub(super) const fn shared(&self) -> &Arc<Shared> {
-        &self.shared
+        Ok(Self { shared: Arc::new(shared) })
     }
 }
 
@@ -60,9 +63,15 @@ impl Foreground {
     ///
     /// Dropping the future closes what was connected.
     pub(crate) async fn connect(connector: &Connector) -> Result<Self, ConnectError> {
-        let wires = Wires::new(&connector.shared, Role::Calls(Plane::Foreground));
-        connect(&wires).await?;
-        Ok(Self { wires })
+        let foreground = Self { wires: Wires::new(&connector.shared, Role::Calls(Plane::Foreground)) };
+        connect(&foreground.wires).await?;
+        Ok(foreground)
+    }
+}
+
+impl Drop for Foreground {
+    fn drop(&mut self) {
+        self.wires.close();
     }
 }
 
@@ -86,15 +95,23 @@ impl Lifeline {
     pub(crate) async fn connect(connector: &Connector) -> Result<(Self, ServerInfo), ConnectError> {
         let shared = &connector.shared;
         let wires = Wires::new(shared, Role::Calls(Plane::Lifeline));
-        let wire = connect(&wires).await?;
+        let notices = Arc::new(Notices::new(Wires::new(shared, Role::Notices)));
+        let lifeline = Self { wires, notices };
+        let wire = connect(&lifeline.wires).await?;
         let info = learn(shared, &wire).await?;
-        let notices = Wires::new(shared, Role::Notices);
+        lifeline.notices.shard(info.sharded_notices);
         if shared.slots.is_none() {
-            connect(&notices).await?;
+            connect(lifeline.notices.wires()).await?;
         }
-        let notices = Arc::new(Notices::new(notices, info.sharded_notices));
-        drop(tokio::spawn(maintain(Arc::clone(&wires), Arc::clone(&notices))));
-        Ok((Self { wires, notices }, info))
+        drop(tokio::spawn(maintain(Arc::clone(&lifeline.wires), Arc::clone(&lifeline.notices))));
+        Ok((lifeline, info))
+    }
+}
+
+impl Drop for Lifeline {
+    fn drop(&mut self) {
+        self.wires.close();
+        self.notices.wires().close();
     }
 }
 
@@ -130,7 +147,8 @@ async fn connect(wires: &Arc<Wires>) -> Result<Arc<Wire>, ConnectError> {
                 None => {
                     let tls = if shared.target.secure() { "; perhaps it does not speak TLS" } else { "" };
                     let reason = format!("no answer within {:?}{tls}", shared.settings.connect_deadline);
-                    trouble.get_or_insert(ConnectError::Unreachable { server: target::label(&seed), reason });
+                    let server = || target::label(&seed);
+                    trouble.get_or_insert_with(|| ConnectError::Unreachable { server: server(), reason });
                 }
             }
         }
@@ -157,7 +175,7 @@ async fn resolve(seed: &ServerConfig) -> Result<(), ConnectError> {
 async fn first(wires: &Arc<Wires>, seed: ServerConfig) -> Result<Arc<Wire>, ConnectError> {
     let shared = &wires.shared;
     let label = target::label(&seed);
-    let wire = Wire::new(shared, wires.role, seed);
+    let wire = Wire::new(wires, seed);
     let router = wire.open().await?;
     let lost = |error: LinkError| ConnectError::Unreachable { server: label.clone(), reason: error.to_string() };
     let generation = wire.current().map_err(lost)?;
@@ -243,51 +261,4 @@ fn configured_policy(answer: &Resp3Frame) -> Option<String> {
 fn reported_policy(answer: &Resp3Frame) -> Option<String> {
     let mut lines = frame::text(answer)?.lines();
     lines.find_map(|line| line.strip_prefix("maxmemory_policy:")).map(|policy| policy.trim().to_owned())
-}
-
-/// Keeps the slot map and the sharded subscriptions true, until the link is closed.
-async fn maintain(wires: Arc<Wires>, notices: Arc<Notices>) {
-    let shared = Arc::clone(&wires.shared);
-    let Some(slots) = &shared.slots else { return };
-    let interval = shared.settings.audit_interval;
-    let mut audited = Instant::now();
-    loop {
-        let until = interval.saturating_sub(audited.elapsed()).max(Duration::from_millis(10));
-        tokio::select! {
-            biased;
-            () = shared.closed.cancelled() => return,
-            () = slots.doubted.notified() => {}
-            () = tokio::time::sleep(until) => {}
-        }
-        refresh(&wires, slots).await;
-        notices.check_anchor().await;
-        if audited.elapsed() >= interval {
-            notices.audit().await;
-            audited = Instant::now();
-        }
-        // However many calls doubt the map, it is not read more often than this.
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
-}
-
-/// Reads the slot map from the first node that answers.
-async fn refresh(wires: &Wires, slots: &Slots) {
-    let shared = &wires.shared;
-    let timeout = Some(shared.settings.command_timeout);
-    for wire in wires.all() {
-        let Ok(generation) = wire.current() else { continue };
-        let answer = generation.send("CLUSTER", vec![Value::from_static_str("SLOTS")], timeout).await;
-        let host = super::slots::host_and_port(&generation.server).map_or("", |(host, _)| host);
-        match answer.map(|answer| slots.learn(&answer, host)) {
-            Ok(Ok(changed)) => {
-                changed.into_iter().for_each(|slot| shared.slot_moved(slot));
-                for node in slots.primaries() {
-                    drop(wires.to(node));
-                }
-                return;
-            }
-            Ok(Err(reason)) => tracing::debug!(server = %wire.label(), reason, "the slot map cannot be read"),
-            Err(error) => tracing::debug!(server = %wire.label(), %error, "the slot map was not answered"),
-        }
-    }
 }

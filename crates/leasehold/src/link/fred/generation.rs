@@ -22,7 +22,7 @@ use fred::clients::Client;
 use fred::interfaces::{ClientInterface, ClientLike, EventInterface, FredResult, Resp3Frame};
 use fred::types::config::{Options, ServerConfig};
 use fred::types::{ClusterHash, CustomCommand, Message, Value};
-use leasehold_core::link::{Epoch, LinkError};
+use leasehold_core::link::LinkError;
 use parking_lot::Mutex;
 use std::pin::pin;
 use std::sync::OnceLock;
@@ -47,8 +47,6 @@ pub(super) struct About {
 
 /// One connection.
 pub(super) struct Generation {
-    /// The life of the plane that began with it.
-    pub(super) epoch: Epoch,
     /// The connection's id on the server; none where the user may not ask for it.
     pub(super) id: Option<i64>,
     /// Which server it came to, which with Sentinel is not known before.
@@ -62,6 +60,8 @@ pub(super) struct Generation {
     ended_at: OnceLock<Instant>,
     /// The server said that the connection is dead.
     buried: AtomicBool,
+    /// The server said that we may not kill it.
+    spared: AtomicBool,
 }
 
 impl Generation {
@@ -71,11 +71,10 @@ impl Generation {
         server: ServerConfig,
         settings: &Settings,
         capacity: usize,
-        epoch: impl FnOnce() -> Epoch,
     ) -> Result<(Self, Router), ConnectError> {
         let label = target::label(&server);
         let client = Client::new(
-            target.config(server)?,
+            target.config(server),
             Some(profile::performance(capacity)),
             Some(profile::connection(settings)),
             None,
@@ -92,7 +91,6 @@ impl Generation {
             .map_or_else(|| (label, None), |(server, id)| (format!("{}:{}", server.host, server.port), Some(id)));
         let abort = guard.abort_handle();
         let mut generation = Self {
-            epoch: epoch(),
             id,
             server,
             about: About::default(),
@@ -103,6 +101,7 @@ impl Generation {
             ended: CancellationToken::new(),
             ended_at: OnceLock::new(),
             buried: AtomicBool::new(false),
+            spared: AtomicBool::new(false),
         };
         generation.about = generation.introduce(settings.attempt()).await?;
         Ok((generation, guard.disarm()))
@@ -161,6 +160,16 @@ impl Generation {
     /// Whether the server said that this connection is dead.
     pub(super) fn is_buried(&self) -> bool {
         self.buried.load(Ordering::Acquire)
+    }
+
+    /// The server refused to kill this connection.
+    pub(super) fn spare(&self) {
+        self.spared.store(true, Ordering::Release);
+    }
+
+    /// Whether the server refused to kill this connection.
+    pub(super) fn is_spared(&self) -> bool {
+        self.spared.load(Ordering::Acquire)
     }
 
     /// Takes the end from which messages come. There is one.

@@ -4,7 +4,7 @@
 //! - [`generation`]: one connection, from its making to its end, and what is certain about it. Everything else rests on it.
 //! - [`wire`]: a connection that is kept; [`wires`]: one to each server; [`slots`]: which server of a cluster.
 //! - [`call`], [`settle`], [`notices`]: what the link is for; [`inbox`]: what it tells unasked.
-//! - [`connect`]: making all this; [`error`] and [`frame`]: what came back.
+//! - [`connect`]: making all this; [`maintain`]: keeping it true; [`error`] and [`frame`]: what came back.
 //!
 //! A link has three connections to each server: for the foreground's calls, for the lifeline's calls, and for notices. On a
 //! cluster the third is there only where there are subscriptions.
@@ -15,6 +15,7 @@ mod error;
 mod frame;
 mod generation;
 mod inbox;
+mod maintain;
 mod notices;
 mod profile;
 mod settings;
@@ -131,10 +132,7 @@ impl Parts {
     fn close(&self) {
         let shared = &self.lifeline.wires.shared;
         shared.closed.cancel();
-        let foreground = self.foreground.iter().map(|foreground| &foreground.wires);
-        for wires in foreground.chain([&self.lifeline.wires, self.lifeline.notices.wires()]) {
-            wires.all().iter().for_each(|wire| wire.close());
-        }
+        shared.all_wires().iter().for_each(|wires| wires.close());
         shared.inbox.close();
     }
 }

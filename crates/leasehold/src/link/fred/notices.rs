@@ -21,22 +21,31 @@ use fred::types::config::Options;
 use leasehold_core::link::{LinkError, LinkEvent, ServerError};
 use parking_lot::Mutex;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::broadcast::error::RecvError;
 
 /// The subscriptions of a link.
 pub(super) struct Notices {
     wires: Arc<Wires>,
-    sharded: bool,
+    sharded: AtomicBool,
     /// The node of a cluster that holds all classic subscriptions: messages reach every node.
     anchor: Mutex<Option<Node>>,
     payloads: AtomicU64,
 }
 
 impl Notices {
-    pub(super) fn new(wires: Arc<Wires>, sharded: bool) -> Self {
-        Self { wires, sharded, anchor: Mutex::default(), payloads: AtomicU64::new(0) }
+    pub(super) fn new(wires: Arc<Wires>) -> Self {
+        Self { wires, sharded: AtomicBool::new(false), anchor: Mutex::default(), payloads: AtomicU64::new(0) }
+    }
+
+    /// Whether to use sharded notices. It is said once, before anything is subscribed to.
+    pub(super) fn shard(&self, sharded: bool) {
+        self.sharded.store(sharded, Ordering::Release);
+    }
+
+    fn is_sharded(&self) -> bool {
+        self.sharded.load(Ordering::Acquire)
     }
 
     pub(super) const fn wires(&self) -> &Arc<Wires> {
@@ -46,7 +55,7 @@ impl Notices {
     /// See [`Link::subscribe`](leasehold_core::link::Link::subscribe).
     pub(super) async fn subscribe(&self, channel: &Bytes) -> Result<(), LinkError> {
         let text = text(channel)?;
-        if self.sharded {
+        if self.is_sharded() {
             return self.subscribe_sharded(channel).await;
         }
         let wire = self.anchored().await?;
@@ -58,7 +67,7 @@ impl Notices {
     /// See [`Link::unsubscribe`](leasehold_core::link::Link::unsubscribe).
     pub(super) async fn unsubscribe(&self, channel: &Bytes) -> Result<(), LinkError> {
         let text = text(channel)?;
-        if !self.sharded {
+        if !self.is_sharded() {
             let wire = self.anchored().await?;
             let generation = wire.current()?;
             let client = generation.client.with_options(&options());
@@ -87,7 +96,7 @@ impl Notices {
             if let Ok(Err(refusal)) = answer {
                 tracing::debug!(%refusal, "a sharded subscription was lost");
                 self.follow(&wire, slot, &refusal);
-                self.wires.shared.inbox.event(LinkEvent::NoticesReset);
+                self.wires.shared.reset_notices();
                 return;
             }
         }
@@ -95,7 +104,7 @@ impl Notices {
 
     /// Chooses another node for the classic subscriptions of a cluster, should the present one not be there.
     pub(super) async fn check_anchor(&self) {
-        if !self.sharded && self.wires.shared.slots.is_some() && self.anchor.lock().is_some() {
+        if !self.is_sharded() && self.wires.shared.slots.is_some() && self.anchor.lock().is_some() {
             drop(self.anchored().await);
         }
     }
@@ -185,7 +194,7 @@ impl Notices {
         let none = || LinkError::NotSent("no node of the cluster can be reached for notices".to_owned());
         let Some(slots) = &self.wires.shared.slots else { return self.wires.to(0).ok_or_else(none) };
         let before = *self.anchor.lock();
-        if let Some(wire) = before.and_then(|node| self.wires.to(node))
+        if let Some(wire) = before.and_then(|node| self.wires.known(node))
             && wire.current().is_ok()
         {
             return Ok(wire);
@@ -200,7 +209,7 @@ impl Notices {
             if *anchor == before {
                 *anchor = Some(node);
                 if before.is_some_and(|before| before != node) {
-                    self.wires.shared.inbox.event(LinkEvent::NoticesReset);
+                    self.wires.shared.reset_notices();
                 }
             }
             let chosen = *anchor;

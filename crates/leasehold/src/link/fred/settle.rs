@@ -19,10 +19,15 @@
 //!    the generation ended: then the address leads elsewhere, the server having been restarted, or replaced in a failover, and
 //!    what the old process may still apply is not part of the data that we and others see.
 //!
+//! A carrier that owns no slot any more is not asked. It was failed over, and is gone, or a replica, or will be one as soon as
+//! it learns of it: what it may still apply is replaced by the data of the new owner. Or its slots were moved away, and it
+//! answers with redirections.
+//!
 //! Where the id is not known, the kill is forbidden, or the process cannot be told, the answer is [`Settled::Unproven`].
 
 use super::frame;
 use super::generation::Generation;
+use super::slots::Slots;
 use super::wire::Wire;
 use super::wires::Wires;
 use fred::types::Value;
@@ -40,7 +45,10 @@ pub(super) async fn settle(wires: &Wires, lifeline: &Wires, epoch: Epoch, key: &
         Some(slots) => slots.carriers(slot),
     };
     tracing::debug!(?epoch, slot, carriers = nodes.len(), "settling");
-    let each = nodes.into_iter().filter_map(|node| Some((wires.known(node)?, lifeline.to(node)?)));
+    // What owns no slot any more cannot change what others see, see above.
+    let primaries = wires.shared.slots.as_ref().map(Slots::primaries);
+    let nodes = nodes.into_iter().filter(|node| primaries.as_ref().is_none_or(|primaries| primaries.contains(node)));
+    let each = nodes.filter_map(|node| Some((wires.known(node)?, lifeline.to(node)?)));
     let each = each.map(|(wire, by)| async move { settle_wire(&wire, &by).await });
     worst(futures_util::future::join_all(each).await)
 }
@@ -53,13 +61,17 @@ async fn settle_wire(wire: &Wire, by: &Wire) -> Result<Settled, LinkError> {
 }
 
 async fn settle_generation(generation: &Arc<Generation>, by: &Wire) -> Result<Settled, LinkError> {
-    let timeout = by.timeout();
-    if !generation.has_ended() && answers(generation, timeout).await {
+    if !generation.has_ended() && answers(generation, by.timeout()).await {
         return Ok(Settled::Proven);
     }
     // Whoever waits on it waits no longer; and it is not asked again.
     generation.end();
-    match tokio::time::timeout(timeout, kill(generation, by)).await {
+    bury(generation, by).await
+}
+
+/// Has the server kill the connection of a generation that has ended, within the command timeout.
+pub(super) async fn bury(generation: &Generation, by: &Wire) -> Result<Settled, LinkError> {
+    match tokio::time::timeout(by.timeout(), kill(generation, by)).await {
         Ok(settled) => settled,
         Err(_) => Err(LinkError::Unknown(format!("{} does not answer", by.label()))),
     }
@@ -70,7 +82,7 @@ async fn answers(generation: &Generation, timeout: Duration) -> bool {
     matches!(tokio::time::timeout(timeout, generation.send("PING", Vec::new(), None)).await, Ok(Ok(_)))
 }
 
-async fn kill(generation: &Arc<Generation>, by: &Wire) -> Result<Settled, LinkError> {
+async fn kill(generation: &Generation, by: &Wire) -> Result<Settled, LinkError> {
     let Some(id) = generation.id else { return Ok(Settled::Unproven) };
     let executioner = by.standing().await;
     match (&generation.about.run_id, &executioner.about.run_id) {
@@ -93,6 +105,7 @@ async fn kill(generation: &Arc<Generation>, by: &Wire) -> Result<Settled, LinkEr
         generation.bury();
         return Ok(Settled::Proven);
     }
+    generation.spare();
     tracing::debug!(server = %by.label(), refusal = ?frame::refusal(&answer), "CLIENT KILL was refused");
     Ok(Settled::Unproven)
 }

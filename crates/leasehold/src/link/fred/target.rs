@@ -106,22 +106,28 @@ impl Target {
         }
     }
 
-    /// The configuration of one connection to `server`, with all that the target says.
+    /// With the certificate authorities of the operating system, where it needs some and none were given. They are read here
+    /// once, and not for every connection.
     ///
     /// # Errors
     ///
-    /// The operating system has no certificate authorities to check the server by.
-    pub(super) fn config(&self, server: ServerConfig) -> Result<Config, ConnectError> {
-        let mut config = self.config.clone();
-        if self.secure && config.tls.is_none() {
-            config.tls = Some(tls::config(&Certificates::default())?);
+    /// The operating system has none.
+    pub(super) fn prepared(mut self) -> Result<Self, ConnectError> {
+        if self.secure && self.config.tls.is_none() {
+            self.config.tls = Some(tls::config(&Certificates::default())?);
         }
+        Ok(self)
+    }
+
+    /// The configuration of one connection to `server`, with all that the target says.
+    pub(super) fn config(&self, server: ServerConfig) -> Config {
+        let mut config = self.config.clone();
         config.server = server;
         config.fail_fast = true;
         if self.is_cluster() {
             config.database = None;
         }
-        Ok(config)
+        config
     }
 
     /// Whether connections are secured.

@@ -6,15 +6,16 @@ use super::inbox::Inbox;
 use super::settings::{Backoff, Settings};
 use super::slots::Slots;
 use super::target::{self, Target};
+use super::wires::Wires;
 use super::{notices, profile};
 use bytes::Bytes;
 use fred::types::Value;
 use fred::types::config::ServerConfig;
-use leasehold_core::link::{Epoch, LinkError, LinkEvent, Plane};
+use leasehold_core::link::{LinkError, LinkEvent, Plane};
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -41,17 +42,31 @@ pub(super) struct Shared {
     pub(super) slots: Option<Slots>,
     /// How many subscriptions there are in each slot, where notices are sharded.
     pub(super) subscribed: Mutex<HashMap<u16, HashSet<Bytes>>>,
-    /// The last epoch of each plane.
+    /// The last epoch of each plane, and of the notices.
     pub(super) epochs: [AtomicU64; 3],
+    /// The connections of both planes and for notices.
+    pub(super) wires: Mutex<Vec<Weak<Wires>>>,
     pub(super) closed: CancellationToken,
 }
 
 impl Shared {
     /// A slot has another owner: the old one has dropped its sharded subscriptions in silence.
     pub(super) fn slot_moved(&self, slot: u16) {
-        if self.subscribed.lock().contains_key(&slot) {
-            self.inbox.event(LinkEvent::NoticesReset);
+        let concerned = self.subscribed.lock().contains_key(&slot);
+        if concerned {
+            self.reset_notices();
         }
+    }
+
+    /// Some subscription was lost: whoever wants one must subscribe again.
+    pub(super) fn reset_notices(&self) {
+        self.subscribed.lock().clear();
+        self.inbox.event(LinkEvent::NoticesReset);
+    }
+
+    /// The connections of both planes and for notices, those that there are.
+    pub(super) fn all_wires(&self) -> Vec<Arc<Wires>> {
+        self.wires.lock().iter().filter_map(Weak::upgrade).collect()
     }
 }
 
@@ -81,14 +96,15 @@ struct State {
 }
 
 impl Wire {
-    pub(super) fn new(shared: &Arc<Shared>, role: Role, server: ServerConfig) -> Arc<Self> {
+    /// Not connected yet. It is closed together with `wires`.
+    pub(super) fn new(wires: &Wires, server: ServerConfig) -> Arc<Self> {
         Arc::new(Self {
-            role,
+            role: wires.role,
             server,
-            shared: Arc::clone(shared),
+            shared: Arc::clone(&wires.shared),
             state: Mutex::default(),
             changed: Notify::new(),
-            closed: shared.closed.child_token(),
+            closed: wires.closed.child_token(),
             turn: tokio::sync::Mutex::default(),
         })
     }
@@ -129,6 +145,13 @@ impl Wire {
         }
     }
 
+    /// Connections that ended, and that the server may not know to be dead.
+    pub(super) fn ended(&self) -> Vec<Arc<Generation>> {
+        let mut state = self.state.lock();
+        state.ended.retain(|generation| !generation.is_buried());
+        state.ended.clone()
+    }
+
     /// Every connection on which something sent may still be on its way, and whether one is missing from the list.
     pub(super) fn unburied(&self) -> (Vec<Arc<Generation>>, bool) {
         let mut state = self.state.lock();
@@ -166,11 +189,11 @@ impl Wire {
             Role::Calls(Plane::Lifeline) => lifeline,
             Role::Notices => notices,
         };
-        let epoch = || Epoch(last.fetch_add(1, Ordering::AcqRel) + 1);
-        let made = Generation::connect(&shared.target, self.server.clone(), &shared.settings, capacity, epoch).await;
+        let made = Generation::connect(&shared.target, self.server.clone(), &shared.settings, capacity).await;
         let mut state = self.state.lock();
         state.attempts += 1;
         let opened = made.map(|(generation, router)| {
+            last.fetch_add(1, Ordering::AcqRel);
             if let Some(old) = state.current.replace(Arc::new(generation))
                 && !old.is_buried()
             {
@@ -212,10 +235,10 @@ impl Wire {
                         Ok(opened) => {
                             tracing::debug!(server = %self.label(), role = ?self.role, "connected");
                             if !std::mem::take(&mut first) {
-                                self.shared.inbox.event(match self.role {
-                                    Role::Calls(plane) => LinkEvent::PlaneReset(plane),
-                                    Role::Notices => LinkEvent::NoticesReset,
-                                });
+                                match self.role {
+                                    Role::Calls(plane) => self.shared.inbox.event(LinkEvent::PlaneReset(plane)),
+                                    Role::Notices => self.shared.reset_notices(),
+                                }
                             }
                             router = Some(opened);
                         }

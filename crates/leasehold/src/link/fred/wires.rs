@@ -17,6 +17,8 @@ pub(super) struct Wires {
     by_node: RwLock<Vec<Option<Arc<Wire>>>>,
     /// Cancelled when the runtime is gone.
     pub(super) gone: CancellationToken,
+    /// Cancelled when the connections are closed for good.
+    pub(super) closed: CancellationToken,
     /// Raised by every settling. A call that was begun at a lower fence sends nothing any more.
     pub(super) fence: RwLock<u64>,
 }
@@ -24,23 +26,27 @@ pub(super) struct Wires {
 impl Wires {
     /// No connections yet; they will live on the runtime in whose context this is called.
     pub(super) fn new(shared: &Arc<Shared>, role: Role) -> Arc<Self> {
+        let closed_with = shared.closed.child_token();
         let runtime = Handle::current();
         let gone = CancellationToken::new();
         let guard = gone.clone().drop_guard();
-        let closed = shared.closed.clone();
+        let closed = closed_with.clone();
         // A task ends with its runtime, and what it owns is dropped then.
         drop(runtime.spawn(async move {
             let _guard = guard;
             closed.cancelled().await;
         }));
-        Arc::new(Self {
+        let wires = Arc::new(Self {
             role,
             shared: Arc::clone(shared),
             runtime,
             by_node: RwLock::default(),
             gone,
+            closed: closed_with,
             fence: RwLock::default(),
-        })
+        });
+        shared.wires.lock().push(Arc::downgrade(&wires));
+        wires
     }
 
     /// The wire to a node of the cluster, or to the one server.
@@ -56,7 +62,7 @@ impl Wires {
         }
         let place = by_node.get_mut(at)?;
         let wire = place.get_or_insert_with(|| {
-            let wire = Wire::new(&self.shared, self.role, server);
+            let wire = Wire::new(self, server);
             self.keep(&wire, None);
             wire
         });
@@ -68,9 +74,30 @@ impl Wires {
         self.by_node.read().get(usize::from(node)).cloned().flatten()
     }
 
-    /// All wires there are.
-    pub(super) fn all(&self) -> Vec<Arc<Wire>> {
-        self.by_node.read().iter().flatten().cloned().collect()
+    /// All wires there are, with their nodes.
+    pub(super) fn all(&self) -> Vec<(Node, Arc<Wire>)> {
+        let by_node = self.by_node.read();
+        let wires = by_node.iter().enumerate();
+        wires.filter_map(|(node, wire)| Some((node as Node, Arc::clone(wire.as_ref()?)))).collect()
+    }
+
+    /// Closes all connections for good. It may be called from any thread; sockets are closed by the tasks that own them, as
+    /// soon as these are run.
+    pub(super) fn close(&self) {
+        self.closed.cancel();
+        self.all().iter().for_each(|(_, wire)| wire.close());
+    }
+
+    /// Closes the connections to nodes that own no slot any more: replicas that were primaries, and nodes that are gone.
+    pub(super) fn prune(&self, primaries: &[Node]) {
+        for (node, wire) in self.all() {
+            if !primaries.contains(&node) {
+                if let Some(place) = self.by_node.write().get_mut(usize::from(node)) {
+                    *place = None;
+                }
+                wire.close();
+            }
+        }
     }
 
     /// Takes over a wire whose connection stands.

@@ -41,7 +41,8 @@ fn three_connections_to_a_server() {
 fn without_a_foreground_all_goes_by_the_lifeline() {
     on_each(|binary| {
         let server = Server::builder().binary(binary).start();
-        let connector = Connector::new(Target::parse(&server.url()).expect("a target"), settings());
+        let connector =
+            Connector::new(Target::parse(&server.url()).expect("a target"), settings()).expect("a connector");
         let (lifeline, info, _thread) = LifelineThread::start(connector).expect("a link");
         let link = FredLink::new(None, lifeline, info);
         assert_eq!(link.home(), Plane::Lifeline);
@@ -251,6 +252,26 @@ fn fr20_what_was_called_during_an_outage_is_not_executed_later() {
             world.call_until_answered(plane, &inspect("a"));
         }
         assert_eq!(server.commandstats("evalsha") - before, 2);
+    });
+}
+
+#[test]
+fn connections_that_are_cut_at_once_are_not_made_in_a_storm() {
+    on_each(|binary| {
+        let server = Server::builder().binary(binary).start();
+        let proxy = Proxy::to(&server);
+        let world = World::new(&proxy.url());
+        let accepted = proxy.accepted();
+        let end = Instant::now() + Duration::from_secs(2);
+        while Instant::now() < end {
+            proxy.cut();
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let made = proxy.accepted() - accepted;
+        assert!((3..=30).contains(&made), "{made} connections in 2 s");
+        for plane in PLANES {
+            world.call_until_answered(plane, &inspect("a"));
+        }
     });
 }
 

@@ -154,9 +154,9 @@ fn a_failover_is_followed() {
         primary.kill();
         for plane in PLANES {
             world.call_until_answered(plane, &inspect(&lock));
-            let settled = || world.block_on(world.link.settle(plane, world.link.epoch(plane), key(&lock)));
-            // The dead node cannot be asked, and nothing is claimed of it.
-            assert!(!matches!(settled(), Ok(Settled::Proven)));
+            // The dead node cannot be asked, and need not be.
+            let settled = world.block_on(world.link.settle(plane, world.link.epoch(plane), key(&lock)));
+            assert_eq!(settled, Ok(Settled::Proven));
         }
     });
 }
@@ -224,6 +224,24 @@ fn fr8_a_sharded_subscription_that_a_migration_dropped_is_noticed() {
 }
 
 #[test]
+fn fr8_a_slot_that_went_and_came_back_is_subscribed_to_again() {
+    on_each(|binary| {
+        let cluster = Cluster::builder().binary(binary).start();
+        // Long enough for the slot to be back before anybody looks.
+        let settings = Settings { audit_interval: Duration::from_secs(3), ..settings() };
+        let world = World::with(&cluster.url(), settings);
+        let channel = lock_on(&cluster, cluster.nodes().first().expect("a node"));
+        world.block_on(world.link.subscribe(key(&channel))).expect("a subscription");
+        let (slot, home) = (cluster.slot_of(&channel), cluster.node_of(&channel));
+        cluster.migrate_slot(slot, another(&cluster, &channel));
+        cluster.migrate_slot(slot, home);
+        let heard = || home.command(&["SPUBLISH", &channel, "0"]).as_int();
+        assert_eq!(heard(), Some(0), "the server dropped the subscription");
+        until("it is subscribed to again", || heard() == Some(1));
+    });
+}
+
+#[test]
 fn fr1_classic_notices_on_a_cluster_are_confirmed_where_they_are_subscribed() {
     on_each(|binary| {
         let cluster = Cluster::builder().binary(binary).arg("cluster-require-full-coverage", "no").start();
@@ -250,5 +268,20 @@ fn fr1_classic_notices_on_a_cluster_are_confirmed_where_they_are_subscribed() {
         until("a subscription", || world.block_on(world.link.subscribe(key("again"))).is_ok());
         let heard = anchor().expect("a node with subscriptions").command(&["PUBLISH", "again", "0"]).as_int();
         assert_eq!(heard, Some(1));
+    });
+}
+
+#[test]
+fn fr17_keys_of_two_slots_are_refused() {
+    on_each(|binary| {
+        let cluster = Cluster::builder().binary(binary).start();
+        let world = World::new(&cluster.url());
+        let [first, second, _] = locks(&cluster);
+        for plane in PLANES {
+            let keys = vec![key(&first), key(&second)];
+            let args = ["hold:1", "0", "PUBLISH"].map(key).to_vec();
+            let answer = world.call(plane, Call::new(&RELEASE, keys, args));
+            assert!(matches!(&answer, Err(LinkError::Refused(error)) if error.code() == "CROSSSLOT"), "{answer:?}");
+        }
     });
 }

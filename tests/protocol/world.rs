@@ -1,0 +1,363 @@
+//! The world: one clock, one server, its clients, and what is about to happen.
+
+use crate::client::{Client, Guard, Outcome, Polls, Task, TaskKind};
+use crate::network::{Fault, Happening, Network, Weather};
+use bytes::Bytes;
+use leasehold_core::name::LockName;
+use leasehold_core::owner::{ClientId, HoldNumber};
+use leasehold_core::reply::Reply;
+use leasehold_core::session::{AcquireRequest, Event, Patience, Session};
+use leasehold_core::settings::Settings;
+use leasehold_core::time::Instant;
+use leasehold_embedded::{EmbeddedServer, ServerClock};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use uuid::Uuid;
+
+/// Adds a line to the history of the world, where one is kept.
+macro_rules! tell {
+    ($world:expr, $($arg:tt)*) => {
+        if $world.telling { eprintln!("{:>12.3} ms  {}", $world.now.as_nanos() as f64 / 1e6, format_args!($($arg)*)); }
+    };
+}
+pub(crate) use tell;
+
+pub(crate) const fn ms(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+/// See the [module](self).
+pub(crate) struct World {
+    pub(crate) now: Instant,
+    clock: Arc<AtomicU64>,
+    pub(crate) server: EmbeddedServer,
+    pub(crate) rng: fastrand::Rng,
+    pub(crate) clients: Vec<Client>,
+    pub(crate) guards: Vec<Guard>,
+    pub(crate) queue: BTreeMap<(Instant, u64), Happening>,
+    pub(crate) next_number: u64,
+    pub(crate) net: Network,
+    pub(crate) weather: Weather,
+    /// Faults for calls to come, in order.
+    pub(crate) faults: Vec<Fault>,
+    /// Tasks that are done since somebody looked.
+    pub(crate) finished: Vec<(usize, usize)>,
+    pub(crate) telling: bool,
+    /// How often a count change of a hold was carried out on the server: by field, the releases that found it.
+    pub(crate) released: std::collections::HashMap<Bytes, Vec<u32>>,
+    /// How often the server had lost its data when it granted a hold.
+    pub(crate) granted: std::collections::HashMap<Bytes, u32>,
+    pub(crate) last_fault: Instant,
+    pub(crate) plan: crate::random::Plan,
+    steps: u64,
+}
+
+impl World {
+    pub(crate) fn new(seed: u64) -> Self {
+        let clock = Arc::new(AtomicU64::new(0));
+        let shown = clock.clone();
+        let server = EmbeddedServer::with_clock(ServerClock::from_fn(move || {
+            Instant::from_nanos(shown.load(Ordering::Relaxed))
+        }));
+        Self {
+            now: Instant::from_nanos(0),
+            clock,
+            server,
+            rng: fastrand::Rng::with_seed(seed),
+            clients: Vec::new(),
+            guards: Vec::new(),
+            queue: BTreeMap::new(),
+            next_number: 0,
+            net: Network::default(),
+            weather: Weather::default(),
+            faults: Vec::new(),
+            finished: Vec::new(),
+            telling: std::env::var_os("LEASEHOLD_TELL").is_some(),
+            released: std::collections::HashMap::new(),
+            granted: std::collections::HashMap::new(),
+            last_fault: Instant::from_nanos(0),
+            plan: crate::random::Plan::default(),
+            steps: 0,
+        }
+    }
+
+    /// Adds a client, and gives its number.
+    pub(crate) fn add_client(&mut self, settings: Settings) -> usize {
+        let number = self.clients.len();
+        let uuid = Uuid::from_u128(0x6f0c_0000_0000_4000_8000_0000_0000_0000 | number as u128);
+        let session = Session::new(ClientId::new(uuid), settings, self.rng.u64(..));
+        self.clients.push(Client::new(session, self.server.link()));
+        self.net.add_client();
+        number
+    }
+
+    pub(crate) fn number(&mut self) -> u64 {
+        self.next_number += 1;
+        self.next_number
+    }
+
+    pub(crate) fn at(&mut self, at: Instant, what: Happening) {
+        let number = self.number();
+        self.queue.insert((at.max(self.now), number), what);
+    }
+
+    pub(crate) fn after(&mut self, pause: Duration, what: Happening) {
+        self.at(self.now + pause, what);
+    }
+
+    /// When something happens next.
+    fn next(&self) -> Option<Instant> {
+        let queued = self.queue.first_key_value().map(|((at, _), _)| *at);
+        let timers = self.clients.iter().filter_map(|client| client.session.poll_timeout());
+        timers.chain(queued).min().map(|at| at.max(self.now))
+    }
+
+    /// Lets the next thing happen, unless it lies after `until`.
+    pub(crate) fn step(&mut self, until: Instant) -> bool {
+        let Some(at) = self.next().filter(|at| *at <= until) else { return false };
+        self.steps = if at == self.now { self.steps + 1 } else { 0 };
+        assert!(self.steps < 100_000, "the world stands still at {at:?}");
+        self.now = at;
+        self.clock.store(at.as_nanos(), Ordering::Relaxed);
+        for client in 0..self.clients.len() {
+            if self.clients[client].session.poll_timeout().is_some_and(|due| due <= at) {
+                self.clients[client].session.handle_timeout(at);
+                self.look_after(client);
+            }
+        }
+        if self.queue.first_key_value().is_some_and(|((due, _), _)| *due <= at) {
+            let Some((_, what)) = self.queue.pop_first() else { return false };
+            self.happen(what);
+        }
+        self.check();
+        true
+    }
+
+    pub(crate) fn run_until(&mut self, until: Instant) {
+        while self.step(until) {}
+        self.now = until;
+        self.clock.store(until.as_nanos(), Ordering::Relaxed);
+    }
+
+    pub(crate) fn run(&mut self, pause: Duration) {
+        self.run_until(self.now + pause);
+    }
+
+    /// Runs until the task is done, and says how it ended.
+    pub(crate) fn outcome(&mut self, client: usize, task: usize) -> Outcome {
+        let until = self.now + Duration::from_secs(120);
+        while self.clients[client].tasks[task].outcome.is_none() {
+            assert!(self.step(until), "the task never ends");
+        }
+        self.clients[client].tasks[task].outcome.clone().expect("it is done")
+    }
+
+    /// Runs until the task has the lock.
+    pub(crate) fn granted(&mut self, client: usize, task: usize) -> usize {
+        match self.outcome(client, task) {
+            Outcome::Granted(guard) => guard,
+            other => panic!("not granted: {other:?}"),
+        }
+    }
+
+    /// The count that the server has of a hold.
+    pub(crate) fn count_of(&self, name: &LockName, field: &Bytes) -> u32 {
+        match self.server.command(&[b"HGET", name.key(), field]) {
+            Ok(Reply::Bulk(text)) => std::str::from_utf8(&text).ok().and_then(|text| text.parse().ok()).unwrap_or(0),
+            _ => 0,
+        }
+    }
+
+    /// Starts an acquire whose future is polled as `polls` says; the first poll is at once.
+    pub(crate) fn acquire_polled(&mut self, client: usize, wish: AcquireRequest, polls: Polls) -> usize {
+        let ticket = self.clients[client].session.acquire(self.now, wish.clone());
+        tell!(self, "client {client} acquires {} as {ticket:?} {:?} {polls:?} {:?}", wish.name, wish.patience, wish.owner);
+        let task = self.clients[client].add_task(self.now, ticket, TaskKind::Acquire(wish), polls);
+        self.poll(client, task);
+        task
+    }
+
+    pub(crate) fn acquire(&mut self, client: usize, wish: AcquireRequest) -> usize {
+        self.acquire_polled(client, wish, Polls::AtOnce)
+    }
+
+    /// Starts the release of a guard.
+    pub(crate) fn release_polled(&mut self, guard: usize, polls: Polls) -> usize {
+        let Guard { client, hold, renewed, ref cell, .. } = self.guards[guard];
+        let held = cell.ended(self.now).is_none();
+        let deadline = cell.deadline();
+        self.guards[guard].alive = false;
+        let last = self.guards_of(client, hold) == 0;
+        let ticket = self.clients[client].session.release(self.now, hold, renewed);
+        tell!(self, "client {client} releases {hold:?} as {ticket:?} {polls:?}");
+        let kind = TaskKind::Release { guard, held, last, deadline };
+        let task = self.clients[client].add_task(self.now, ticket, kind, polls);
+        self.poll(client, task);
+        task
+    }
+
+    pub(crate) fn release(&mut self, guard: usize) -> usize {
+        self.release_polled(guard, Polls::AtOnce)
+    }
+
+    /// Releases a guard, and wants that to succeed.
+    pub(crate) fn give_back(&mut self, guard: usize) {
+        let client = self.guards[guard].client;
+        let task = self.release(guard);
+        assert_eq!(self.outcome(client, task), Outcome::Released);
+    }
+
+    pub(crate) fn drop_guard(&mut self, guard: usize) {
+        let Guard { client, hold, renewed, .. } = self.guards[guard];
+        tell!(self, "client {client} drops a guard of {hold:?}");
+        self.guards[guard].alive = false;
+        self.clients[client].session.drop_guard(self.now, hold, renewed);
+        self.look_after(client);
+    }
+
+    pub(crate) fn detach(&mut self, guard: usize) {
+        let Guard { client, hold, renewed, .. } = self.guards[guard];
+        tell!(self, "client {client} detaches a guard of {hold:?}");
+        self.guards[guard].alive = false;
+        self.guards[guard].detached = true;
+        self.clients[client].session.detach(self.now, hold, renewed);
+        self.look_after(client);
+    }
+
+    /// How many guards of a hold there are.
+    pub(crate) fn guards_of(&self, client: usize, hold: HoldNumber) -> usize {
+        self.guards.iter().filter(|guard| guard.client == client && guard.hold == hold && guard.alive).count()
+    }
+
+    /// How many guards of a hold were detached.
+    pub(crate) fn detached_of(&self, client: usize, hold: HoldNumber) -> usize {
+        self.guards.iter().filter(|guard| guard.client == client && guard.hold == hold && guard.detached).count()
+    }
+
+    /// The future of a task is dropped.
+    pub(crate) fn abandon(&mut self, client: usize, task: usize) {
+        let state = &mut self.clients[client].tasks[task];
+        if state.outcome.is_some() {
+            return;
+        }
+        state.outcome = Some(Outcome::Dropped);
+        state.flight = None;
+        let ticket = state.ticket;
+        let acquires = matches!(state.kind, TaskKind::Acquire(_));
+        tell!(self, "client {client} drops the future of {ticket:?}");
+        let session = &mut self.clients[client].session;
+        if acquires {
+            session.abandon_acquire(self.now, ticket);
+        } else {
+            session.abandon_release(self.now, ticket);
+        }
+        self.finished.push((client, task));
+        self.look_after(client);
+    }
+
+    /// What the world checks after every step.
+    fn check(&mut self) {
+        for index in 0..self.guards.len() {
+            let guard = &self.guards[index];
+            if guard.over {
+                continue;
+            }
+            if guard.cell.ended(self.now).is_some() {
+                let told = guard.ended.is_raised();
+                assert!(told, "nobody was told in time that {:?} of client {} ended", guard.hold, guard.client);
+                self.guards[index].over = true;
+                continue;
+            }
+            if !guard.alive {
+                continue;
+            }
+            let other = self.guards[..index].iter().find(|other| {
+                !other.over
+                    && other.alive
+                    && other.name.key() == guard.name.key()
+                    && (other.client, other.hold) != (guard.client, guard.hold)
+                    && other.epoch_of_data == guard.epoch_of_data
+                    && other.cell.ended(self.now).is_none()
+            });
+            assert!(
+                other.is_none(),
+                "two hold {}: {:?} of client {} and {:?}",
+                guard.name,
+                guard.hold,
+                guard.client,
+                other.map(|other| (other.hold, other.client))
+            );
+        }
+    }
+
+    /// Wants the server to have of every live hold what its guards stand for. Call it when nothing is in flight.
+    pub(crate) fn check_counts(&self) {
+        for guard in self.guards.iter().filter(|guard| guard.alive && guard.cell.ended(self.now).is_none()) {
+            let client = &self.clients[guard.client];
+            let flying = client.tasks.iter().any(|task| task.outcome.is_none() && task.flight.is_some());
+            if flying || !self.net.is_idle(guard.client) || guard.epoch_of_data != self.net.restarts {
+                continue;
+            }
+            let field = client.session.client().field(guard.hold);
+            let guards = self.guards_of(guard.client, guard.hold) + self.detached_of(guard.client, guard.hold);
+            let count = self.count_of(&guard.name, &field) as usize;
+            assert_eq!(count, guards, "the server's count of {field:?}");
+            assert_eq!(guard.cell.count() as usize, guards, "the local count of {field:?}");
+        }
+    }
+
+    /// Wants nothing to be left of any client, here and on the server.
+    pub(crate) fn check_nothing_left(&self) {
+        for (number, client) in self.clients.iter().enumerate() {
+            let census = client.session.census();
+            assert_eq!(census, leasehold_core::session::Census::default(), "of client {number}");
+            assert_eq!(client.session.poll_timeout(), None, "client {number} waits for time to pass");
+            assert!(client.session.is_quiet());
+            assert!(!client.session.has_clean_up());
+        }
+        assert_eq!(self.server.keys(), Vec::<Bytes>::new());
+        assert_eq!(self.server.subscriptions(), 0);
+    }
+
+    /// How often an event happened to a client.
+    pub(crate) fn events(&self, client: usize, is_it: impl Fn(&Event) -> bool) -> usize {
+        self.clients[client].events.iter().filter(|event| is_it(event)).count()
+    }
+}
+
+/// Settings with short times.
+pub(crate) fn settings() -> Settings {
+    Settings {
+        lease: ms(3_000),
+        recheck: ms(3_000),
+        command_timeout: ms(200),
+        unreachable_after: ms(2_000),
+        ..Settings::default()
+    }
+}
+
+pub(crate) fn name(name: &str) -> LockName {
+    LockName::new("", name).expect("the name is valid")
+}
+
+/// A wish for a renewed lease, without end of patience.
+pub(crate) fn wish(lock: &str) -> AcquireRequest {
+    AcquireRequest {
+        name: name(lock),
+        class: "",
+        owner: None,
+        lease: ms(3_000),
+        renewed: true,
+        max_hold: None,
+        patience: Patience::Forever,
+    }
+}
+
+/// A task, as tests name it.
+impl World {
+    pub(crate) fn task(&self, client: usize, task: usize) -> &Task {
+        &self.clients[client].tasks[task]
+    }
+}
