@@ -156,6 +156,10 @@ async fn many_tasks(variants: &[Variant]) {
     }
     for (index, variant) in variants.iter().enumerate().skip(1) {
         println!("{TASKS} tasks, throughput, {} : bare fred = {}", variant.name(), Ratio::of(&rates[index], &rates[0]));
-        println!("{TASKS} tasks, client CPU a pair, {} : bare fred = {}", variant.name(), Ratio::of(&costs[index], &costs[0]));
+        println!(
+            "{TASKS} tasks, client CPU a pair, {} : bare fred = {}",
+            variant.name(),
+            Ratio::of(&costs[index], &costs[0])
+        );
     }
 }

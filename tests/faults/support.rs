@@ -102,5 +102,9 @@ pub(crate) fn scripts(server: &Server) -> u64 {
 
 /// The connections of clients, this program's own look at the server left out.
 pub(crate) fn connections(server: &Server) -> usize {
-    server.client_list().iter().filter(|client| client.get("cmd").is_none_or(|cmd| !cmd.starts_with("client|list"))).count()
+    server
+        .client_list()
+        .iter()
+        .filter(|client| client.get("cmd").is_none_or(|cmd| !cmd.starts_with("client|list")))
+        .count()
 }
