@@ -65,8 +65,11 @@ async fn follow_up(
             _ => return Err(refused(&wire, refusal)),
         };
         let generation = ready(&wire, timeout).await?;
-        let sent = generation.send(command, arguments(&call, script), timeout);
-        let sent = fenced(wires, begun, after_asking(&generation, asking, sent, timeout));
+        // In a box, because it is rare, and would make every caller's future three times as large.
+        let sent = Box::pin(async {
+            let sent = generation.send(command, arguments(&call, script), timeout);
+            fenced(wires, begun, after_asking(&generation, asking, sent, timeout)).await
+        });
         answer = frame::reply(sent.await?);
     }
     answer.map_err(|refusal| refused(&wire, refusal))
