@@ -21,13 +21,13 @@ macro_rules! mount {
     };
 }
 
-/// Mounts on every engine, and then on those whose connections can be broken.
+/// Mounts on every engine; on those whose connections can be broken; on real ones among these; on the embedded one.
 macro_rules! suite {
-    (everywhere { $($all:tt)+ } $(breakable { $($broken:tt)+ } embedded { $($inside:tt)+ })?) => {
-        mount!(embedded = Embedded { $($all)+ $($($broken)+ $($inside)+)? });
-        mount!(redis = Redis { $($all)+ $($($broken)+)? });
-        mount!(redis_oldest = OldestRedis { $($all)+ $($($broken)+)? });
-        mount!(valkey = Valkey { $($all)+ $($($broken)+)? });
+    (everywhere { $($all:tt)+ } breakable { $($broken:tt)+ } servers { $($real:tt)+ } $(embedded { $($inside:tt)+ })?) => {
+        mount!(embedded = Embedded { $($all)+ $($broken)+ $($($inside)+)? });
+        mount!(redis = Redis { $($all)+ $($broken)+ $($real)+ });
+        mount!(redis_oldest = OldestRedis { $($all)+ $($broken)+ $($real)+ });
+        mount!(valkey = Valkey { $($all)+ $($broken)+ $($real)+ });
         mount!(cluster = Cluster { $($all)+ });
     };
 }
@@ -72,5 +72,40 @@ suite! {
             a_force_release_wakes_waiters_and_is_a_loss,
             threads_without_a_runtime_take_the_same_locks,
             a_blocking_call_panics_in_an_async_context;
+        field_bugs:
+            l5_a_renewal_never_outlives_its_release,
+            l7_a_renewal_does_not_bring_a_lock_back,
+            l8_a_lease_of_nothing_is_refused,
+            l9_the_longest_durations_do_not_overflow,
+            l10_a_second_release_does_not_touch_the_next_owner,
+            rw6_a_short_reentry_does_not_shorten_the_lease,
+            rw14_names_of_every_sort;
+        storm:
+            many_tasks_on_few_names;
+    }
+    breakable {
+        replies:
+            l1_a_lost_reply_to_an_acquire_counts_once,
+            l2_a_lost_reply_to_a_release_is_a_release,
+            a_lost_reply_to_a_renewal_does_not_lose_the_lock,
+            a_release_that_comes_too_late_is_a_loss_and_touches_nobody;
+        duplicates:
+            copies_change_nothing_at_once_or_in_a_later_hold,
+            a_first_grant_after_its_time_is_refused;
+        unpolled:
+            a_first_attempt_in_flight_same_client,
+            a_first_attempt_in_flight_another_client,
+            a_place_in_the_line_same_client,
+            a_place_in_the_line_another_client;
+        outages:
+            l11_a_server_that_is_down_is_an_error_in_time_and_can_be_cancelled,
+            a_shutdown_names_what_it_could_not_release,
+            l3_a_lost_notice_costs_one_sleep,
+            after_a_reconnect_waiters_try_again;
+    }
+    servers {
+        wire:
+            changes_of_a_count_are_sent_one_at_a_time,
+            a_release_is_not_sent_while_its_acquire_is_unsettled;
     }
 }
