@@ -102,7 +102,6 @@ pub(crate) struct Guard {
     pub(crate) renewed: bool,
     pub(crate) name: LockName,
     pub(crate) count: u32,
-    pub(crate) granted: Instant,
     /// It has been neither released nor dropped nor detached.
     pub(crate) alive: bool,
     pub(crate) detached: bool,
@@ -252,26 +251,29 @@ impl World {
         let epoch_of_data = self.granted.get(&field).copied().unwrap_or_default();
         let others = self.guards_of(client, granted.hold) + self.detached_of(client, granted.hold) + 1;
         assert_eq!(granted.count as usize, others, "the hold count of a grant");
-        self.guards.push(Guard {
+        let guard = Guard {
             client,
             hold: granted.hold,
             cell: granted.cell,
             renewed: granted.renewed,
             name: wish.name.clone(),
             count: granted.count,
-            granted: self.now,
             alive: true,
             detached: false,
             ended,
             over: false,
             epoch_of_data,
-        });
+        };
+        self.check_exclusion(&guard);
+        self.guards.push(guard);
         self.guards.len() - 1
     }
 
     /// Whether a release's outcome is true to table 1.4.
     fn check_outcome(&self, client: usize, task: usize, outcome: &Outcome) {
-        let TaskKind::Release { guard, held, last: true, deadline } = self.clients[client].tasks[task].kind else { return };
+        let TaskKind::Release { guard, held, last: true, deadline } = self.clients[client].tasks[task].kind else {
+            return;
+        };
         let guard = &self.guards[guard];
         let field = self.clients[client].session.client().field(guard.hold);
         let ended = self.released.get(&field).is_some_and(|counts| counts.contains(&0));

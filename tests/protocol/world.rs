@@ -173,7 +173,13 @@ impl World {
     /// Starts an acquire whose future is polled as `polls` says; the first poll is at once.
     pub(crate) fn acquire_polled(&mut self, client: usize, wish: AcquireRequest, polls: Polls) -> usize {
         let ticket = self.clients[client].session.acquire(self.now, wish.clone());
-        tell!(self, "client {client} acquires {} as {ticket:?} {:?} {polls:?} {:?}", wish.name, wish.patience, wish.owner);
+        tell!(
+            self,
+            "client {client} acquires {} as {ticket:?} {:?} {polls:?} {:?}",
+            wish.name,
+            wish.patience,
+            wish.owner
+        );
         let task = self.clients[client].add_task(self.now, ticket, TaskKind::Acquire(wish), polls);
         self.poll(client, task);
         task
@@ -270,26 +276,20 @@ impl World {
                 self.guards[index].over = true;
                 continue;
             }
-            if !guard.alive {
-                continue;
-            }
-            let other = self.guards[..index].iter().find(|other| {
-                !other.over
-                    && other.alive
-                    && other.name.key() == guard.name.key()
-                    && (other.client, other.hold) != (guard.client, guard.hold)
-                    && other.epoch_of_data == guard.epoch_of_data
-                    && other.cell.ended(self.now).is_none()
-            });
-            assert!(
-                other.is_none(),
-                "two hold {}: {:?} of client {} and {:?}",
-                guard.name,
-                guard.hold,
-                guard.client,
-                other.map(|other| (other.hold, other.client))
-            );
         }
+    }
+
+    /// Wants nobody else to believe that he has what was just granted. Belief only ends between one grant and the next.
+    pub(crate) fn check_exclusion(&self, guard: &Guard) {
+        let other = self.guards.iter().find(|other| {
+            other.alive
+                && other.name.key() == guard.name.key()
+                && (other.client, other.hold) != (guard.client, guard.hold)
+                && other.epoch_of_data == guard.epoch_of_data
+                && other.cell.ended(self.now).is_none()
+        });
+        let other = other.map(|other| (other.client, other.hold));
+        assert_eq!(other, None, "has {} beside {:?} of client {}", guard.name, guard.hold, guard.client);
     }
 
     /// Wants the server to have of every live hold what its guards stand for. Call it when nothing is in flight.

@@ -17,7 +17,7 @@ fn an_acquire_without_a_reply_is_settled_and_sent_again() {
         let task = world.acquire(0, wish("a"));
         let guard = world.granted(0, task);
         assert!(elapsed(&world, start) < ms(400));
-        assert_eq!(world.task(0, task).sent, 2);
+        assert!(world.task(0, task).sent >= 2);
         world.run(ms(100));
         world.check_counts();
         world.give_back(guard);

@@ -551,11 +551,12 @@ impl Session {
         if acquire.place == Place::Line || acquire.outcome.is_some() {
             return;
         }
-        if acquire.last {
+        if self.acquire_of(ticket).is_some_and(|acquire| acquire.last || self.end_of_patience(acquire) <= now) {
             // Its patience ended while it was about to re-enter: it does not begin to wait anew.
             self.end_busy(now, ticket);
             return;
         }
+        let Some(acquire) = self.acquire_of_mut(ticket) else { return };
         acquire.place = Place::Line;
         acquire.retry_at = None;
         let lock = acquire.lock;
@@ -569,8 +570,8 @@ impl Session {
             self.due(now, lock);
         } else {
             line.queue.push_back(ticket);
-            self.begin_to_wait(now, ticket);
         }
+        self.begin_to_wait(now, ticket);
     }
 
     /// Leaves the server in peace for a while.

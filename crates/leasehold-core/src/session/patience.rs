@@ -44,7 +44,7 @@ impl Session {
     }
 
     /// When the request ends without the lock, whatever happens until then.
-    fn end_of_patience(&self, acquire: &Acquire) -> Instant {
+    pub(super) fn end_of_patience(&self, acquire: &Acquire) -> Instant {
         let patience = match acquire.wish.patience {
             Patience::Try => acquire.started + self.settings.command_timeout * 2,
             Patience::Until(until) => until,
