@@ -498,8 +498,7 @@ impl Session {
         let waiting = std::mem::take(&mut self.locks[lock].queue);
         self.locks[lock].gone = 0;
         if let Some(contender) = self.locks[lock].contender {
-            let unsure = self.acquire_of(contender).is_some_and(|acquire| acquire.trouble.unsure);
-            let error = if unsure { self.trouble_error(contender) } else { error.clone() };
+            let error = if self.is_unsure(contender) { self.trouble_error(contender) } else { error.clone() };
             self.fail_acquire(now, contender, error);
         }
         for ticket in waiting {
