@@ -208,3 +208,28 @@ fn a_shorter_entry_does_not_shorten_the_lease() {
     world.give_back(guards[0]);
     nothing_left(&mut world);
 }
+
+#[test]
+fn an_entry_that_waits_for_another_change_of_its_hold_waits_no_longer_than_it_may() {
+    let (mut world, owner, guards) = nested(1);
+    world.set_unreachable(0, true);
+    world.fault(0, "lock/acquire", FaultKind::NotSent);
+    let first = world.acquire(0, owned(owner));
+    world.set_unreachable(0, false);
+    world.run(ms(50));
+    world.freeze(0, leasehold_core::link::Plane::Foreground, ms(900));
+    world.weather.settle_fails = 1.0;
+    let second = world.acquire(0, owned(owner));
+    let until = world.now + ms(100);
+    let third = world.acquire(0, AcquireRequest { patience: Patience::Until(until), ..owned(owner) });
+    let outcome = world.outcome(0, third);
+    assert!(matches!(outcome, Outcome::NotAcquired(AcquireError::WaitElapsed)), "{outcome:?}");
+    assert_eq!(world.now, until);
+    world.weather.settle_fails = 0.0;
+    for task in [first, second] {
+        let guard = world.granted(0, task);
+        world.give_back(guard);
+    }
+    world.give_back(guards[0]);
+    nothing_left(&mut world);
+}

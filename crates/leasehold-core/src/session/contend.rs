@@ -185,7 +185,10 @@ impl Session {
             Place::Aside => None,
             Place::Entering(number) => self.send_entry(now, ticket, number, via),
         };
-        step.unwrap_or(Step::Wait)
+        step.unwrap_or_else(|| {
+            self.begin_to_wait(now, ticket);
+            Step::Wait
+        })
     }
 
     /// A request that is being polled takes the turn that nobody has, or that it missed before and another has not used yet.
