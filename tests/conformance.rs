@@ -104,8 +104,28 @@ suite! {
             after_a_reconnect_waiters_try_again;
     }
     servers {
+        drops:
+            l4_futures_dropped_at_any_time_leave_nothing_on_a_server;
         wire:
             changes_of_a_count_are_sent_one_at_a_time,
             a_release_is_not_sent_while_its_acquire_is_unsettled;
+    }
+    embedded {
+        drops:
+            l4_every_future_dropped_at_every_point_leaves_nothing,
+            l4_what_cannot_be_reached_is_free_after_one_lease;
+        telemetry:
+            every_metric_is_counted_under_its_name,
+            every_span_and_warning_is_traced;
+        paused_time:
+            a_manual_clock_moves_leases_renewals_and_waits;
+    }
+}
+
+/// tokio's clock can only be paused on a runtime of one thread, which the fixture's is not.
+mod embedded_paused {
+    #[test]
+    fn tokios_paused_clock_moves_them_too() {
+        crate::suite::paused_time::tokios_paused_clock_moves_them_too();
     }
 }
