@@ -16,7 +16,8 @@ use crate::name::LockName;
 use crate::owner::{HoldNumber, OwnerId};
 use crate::reply::Reply;
 use crate::time::Instant;
-use std::collections::{HashMap, VecDeque};
+use rustc_hash::FxHashMap as HashMap;
+use std::collections::VecDeque;
 use std::task::Waker;
 use std::time::Duration;
 
