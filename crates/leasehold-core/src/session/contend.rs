@@ -13,10 +13,11 @@ use crate::command::lock::Acquired;
 use crate::error::AcquireError;
 use crate::link::LinkError;
 use crate::name::LockName;
+use crate::number_map::NumberMap;
 use crate::owner::{HoldNumber, OwnerId};
 use crate::reply::Reply;
 use crate::time::Instant;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::task::Waker;
 use std::time::Duration;
 
@@ -82,7 +83,7 @@ impl Lock {
 }
 
 /// The request of a ticket that stands in a line; `None` where it has gone.
-fn waiter(requests: &HashMap<Ticket, Request>, ticket: Ticket) -> Option<&Acquire> {
+fn waiter(requests: &NumberMap<Ticket, Request>, ticket: Ticket) -> Option<&Acquire> {
     match requests.get(&ticket) {
         Some(Request::Acquire(acquire)) if acquire.place == Place::Line && acquire.outcome.is_none() => Some(acquire),
         _ => None,
