@@ -554,13 +554,16 @@ impl Session {
         if acquire.place == Place::Line || acquire.outcome.is_some() {
             return;
         }
-        if self.acquire_of(ticket).is_some_and(|acquire| acquire.last || self.end_of_patience(acquire) <= now) {
+        if self.acquire_of(ticket).is_some_and(|acquire| acquire.last || self.end_of_wish(acquire) <= now) {
             // Its patience ended while it was about to re-enter: it does not begin to wait anew.
             self.end_busy(now, ticket);
             return;
         }
         let Some(acquire) = self.acquire_of_mut(ticket) else { return };
         acquire.place = Place::Line;
+        // From here on the line knows whether the server does its part.
+        acquire.trouble.since = None;
+        acquire.trouble.tries = 0;
         acquire.retry_at = None;
         let lock = acquire.lock;
         let line = &mut self.locks[lock];
