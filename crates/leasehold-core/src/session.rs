@@ -45,6 +45,7 @@ use crate::call::Call;
 use crate::error::LossReason;
 use crate::link::{Epoch, LinkError, Plane};
 use crate::name::LockName;
+use crate::number_map::NumberMap;
 use crate::owner::{ClientId, HoldNumber, OwnerId};
 use crate::reply::Reply;
 use crate::settings::Settings;
@@ -54,10 +55,9 @@ use contend::Lock;
 use hold::Hold;
 use renew::Renewals;
 use request::Request;
-use rustc_hash::FxHashMap as HashMap;
 use settle::Settles;
 use slab::Slab;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::task::Waker;
 use std::time::Duration;
 use timers::Timers;
@@ -188,15 +188,14 @@ pub struct Session {
     last_id: u64,
     closed: bool,
     locks: Slab<Lock>,
-    /// Keyed by names that callers choose, so hashed by a function whose collisions nobody can foresee.
-    by_key: std::collections::HashMap<Bytes, usize>,
-    holds: HashMap<HoldNumber, Hold>,
-    requests: HashMap<Ticket, Request>,
+    by_key: HashMap<Bytes, usize>,
+    holds: NumberMap<HoldNumber, Hold>,
+    requests: NumberMap<Ticket, Request>,
     timers: Timers,
     renewals: Renewals,
     settles: Settles,
     /// Lowerings that the lifeline has under way.
-    lowerings: HashMap<CallId, HoldNumber>,
+    lowerings: NumberMap<CallId, HoldNumber>,
     server_clock: Option<(u64, Instant)>,
     actions: VecDeque<Action>,
     events: VecDeque<Event>,
@@ -214,13 +213,13 @@ impl Session {
             last_id: 0,
             closed: false,
             locks: Slab::new(),
-            by_key: std::collections::HashMap::new(),
-            holds: HashMap::default(),
-            requests: HashMap::default(),
+            by_key: HashMap::new(),
+            holds: NumberMap::default(),
+            requests: NumberMap::default(),
             timers: Timers::default(),
             renewals: Renewals::default(),
             settles: Settles::default(),
-            lowerings: HashMap::default(),
+            lowerings: NumberMap::default(),
             server_clock: None,
             actions: VecDeque::new(),
             events: VecDeque::new(),
