@@ -114,12 +114,17 @@ impl Session {
             acquire.last = true;
         }
         let contends = place == Place::Line && self.locks[lock].contender == Some(ticket);
-        let line_troubled = place == Place::Line && self.locks[lock].trouble.since.is_some();
-        let troubled = line_troubled || self.acquire_of(ticket).is_some_and(|acquire| acquire.trouble.since.is_some());
+        let Some(trouble) = self.trouble_of(ticket) else { return };
+        let own = self.acquire_of(ticket).and_then(|acquire| acquire.trouble.since);
+        let begun_at = [trouble.since, own].into_iter().flatten().min();
+        let too_long = begun_at.is_some_and(|since| now >= since + self.settings.unreachable_after);
+        // One failure in the line is no outage: it is about to be repeated, and the contender's last attempt will tell.
+        let out_of_reach =
+            too_long || if place == Place::Line { trouble.tries > 1 && !contends } else { own.is_some() };
         let flying = self.is_under_way(ticket);
         if flying {
             // The command that is under way is the last attempt; it takes no longer than the command timeout.
-        } else if troubled || begun {
+        } else if out_of_reach || begun {
             let error = self.trouble_error(ticket);
             self.fail_acquire(now, ticket, error);
         } else if contends {
