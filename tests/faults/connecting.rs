@@ -66,15 +66,15 @@ fn hosts_that_do_not_answer_are_told_apart() {
 
 #[test]
 fn a_server_that_is_still_loading_says_so() {
-    on_each(|binary| {
-        let uncompressed = Server::builder().binary(binary).arg("rdbcompression", "no");
-        let server = uncompressed.arg("key-load-delay", "0").start();
-        server.command(&["DEBUG", "POPULATE", "4000", "key", "5000"]);
+    on_one_of_each(|binary| {
+        let builder = Server::builder().binary(binary).arg("loading-process-events-interval-bytes", "1024");
+        let server = builder.arg("key-load-delay", "0").start();
+        server.command(&["DEBUG", "POPULATE", "5000"]);
         server.command(&["SAVE"]);
-        // Each key takes a millisecond after the next start. A server that loads looks at its clients every 2 MB.
+        // Each key takes half a millisecond after the next start.
         let conf = server.dir().join("server.conf");
         let text = std::fs::read_to_string(&conf).expect("its configuration");
-        std::fs::write(&conf, text.replace("key-load-delay 0", "key-load-delay 1000")).expect("a configuration");
+        std::fs::write(&conf, text.replace("key-load-delay 0", "key-load-delay 500")).expect("a configuration");
         server.restart();
         assert_eq!(server.info("loading").as_deref(), Some("1"));
         let error = failure(settings(), &server.url());

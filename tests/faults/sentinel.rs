@@ -1,6 +1,6 @@
 //! A primary that is replaced under Sentinel.
 
-use crate::support::{SLACK, TIMEOUT, connect, counts, held, on_one_of_each, runtime, settings, until, within};
+use crate::support::{SLACK, TIMEOUT, connect, counts, held, lease_left, on_one_of_each, runtime, settings, until, within};
 use leasehold::{Error, LossReason};
 use leasehold_test_support::{Sentinel, Server};
 use std::time::{Duration, Instant};
@@ -8,8 +8,10 @@ use std::time::{Duration, Instant};
 /// The longest pause between two attempts to reconnect.
 const BACK_OFF: Duration = Duration::from_millis(2500);
 
+/// Waits until the replica has everything. `WAIT` is about what the same connection wrote before.
 fn replicated(primary: &Server) {
-    assert_eq!(primary.command(&["WAIT", "1", "5000"]).as_int(), Some(1), "the replica has everything");
+    primary.command(&["SET", "probe", "1"]);
+    assert_eq!(primary.command(&["WAIT", "1", "5000"]).as_int(), Some(1));
 }
 
 #[test]
@@ -17,7 +19,7 @@ fn a_planned_failover_takes_the_locks_along() {
     on_one_of_each(|binary| {
         let world = Sentinel::start_with(binary);
         runtime().block_on(async {
-            let lease = Duration::from_secs(3);
+            let lease = Duration::from_secs(12);
             let client = settings().lease(lease).connect(&world.url()).await.expect("a client");
             let other = connect(&world.url()).await;
             let guard = held(&client, "stock").await;
@@ -35,7 +37,8 @@ fn a_planned_failover_takes_the_locks_along() {
             within("a release", TIMEOUT * 2, inner.release()).await.expect("a release");
             assert_eq!(counts(world.primary(), "outer"), [1]);
             // Renewed at the new primary.
-            crate::support::pass(lease).await;
+            let before = lease_left(world.primary(), "stock");
+            until("it is renewed", || lease_left(world.primary(), "stock") > before).await;
             assert!(guard.is_held() && outer.is_held() && fresh.is_held());
             within("a release", TIMEOUT * 2, guard.release()).await.expect("a release");
             let woken = within("a wake-up", BACK_OFF + TIMEOUT * 2, waiter).await.expect("a task").expect("the lock");
@@ -55,8 +58,6 @@ fn a_dead_primary_costs_its_outage_and_says_what_was_lost() {
             let (old, new) = (world.primary(), world.replica());
             replicated(old);
             let died = Instant::now();
-            // What the replica never gets is lost with its primary.
-            new.command(&["DEBUG", "SLEEP", "0"]);
             old.kill();
             let next = client.lock("next");
             let (next, ()) = tokio::join!(
@@ -64,6 +65,7 @@ fn a_dead_primary_costs_its_outage_and_says_what_was_lost() {
                 until("the replica is the primary", || world.primary().port() == new.port()),
             );
             let took = died.elapsed();
+            world.wait_for_primary(new);
             let next = next.expect("the lock");
             assert!(took < Duration::from_secs(10) + SLACK, "{took:?}");
             assert_eq!(counts(new, "next"), [1]);
