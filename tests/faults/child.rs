@@ -3,8 +3,8 @@
 //! It is told what to do by lines on its standard input, and says what came of it by lines on its standard output, each
 //! behind a mark, because the test harness writes there too. It ends with its input.
 
-use leasehold::blocking;
 use leasehold::Guard;
+use leasehold::blocking;
 use std::collections::HashMap;
 use std::future::poll_fn;
 use std::io::{BufRead, BufReader, Write};

@@ -1,6 +1,8 @@
 //! Faults of one server: it restarts, forgets scripts, pauses, and kills connections.
 
-use crate::support::{TIMEOUT, connect, counts, held, on_each, on_one_of_each, runtime, settings, timed, until, within};
+use crate::support::{
+    TIMEOUT, connect, counts, held, on_each, on_one_of_each, runtime, settings, timed, until, within,
+};
 use leasehold::{Error, LossReason};
 use leasehold_test_support::Server;
 use std::time::{Duration, Instant};
@@ -120,7 +122,8 @@ fn nothing_takes_longer_than_a_pause_and_two_command_timeouts() {
                     assert!(says.iter().any(|words| text.contains(words)), "{text}");
                 }
                 released.unwrap_or_else(|error| assert!(matches!(error, Error::Indeterminate { .. }), "{error:?}"));
-                let inner = entered.inspect_err(|error| assert!(matches!(error, Error::Indeterminate { .. }), "{error:?}"));
+                let inner =
+                    entered.inspect_err(|error| assert!(matches!(error, Error::Indeterminate { .. }), "{error:?}"));
                 let expected = 1 + u32::from(inner.is_ok());
                 assert_eq!(outer.hold_count(), expected);
                 until("what was begun has been taken back", || {

@@ -1,7 +1,7 @@
 //! Processes that are killed, stopped, or end; and locks that go from one process to another.
 
 use crate::child::{Child, clock};
-use crate::support::{TIMEOUT, SLACK, lease_left, on_each, scripts};
+use crate::support::{SLACK, TIMEOUT, lease_left, on_each, scripts};
 use leasehold_test_support::{Server, until};
 use std::time::Duration;
 

@@ -84,3 +84,29 @@ pub mod embedded {
         Aim, EmbeddedLink, EmbeddedServer, Fault, ManualClock, Recorded, Recorder, ServerClock,
     };
 }
+
+/// The documents of the repository: their code runs with the documentation tests. They are no part of the package, whose build
+/// never sees this.
+#[cfg(all(doctest, feature = "embedded"))]
+mod documents {
+    #[doc = include_str!("../../../README.md")]
+    struct Readme;
+    #[doc = include_str!("../../../examples/README.md")]
+    struct Examples;
+    #[doc = include_str!("../../../lua/README.md")]
+    struct Lua;
+    #[doc = include_str!("../../../docs/architecture.md")]
+    struct Architecture;
+    #[doc = include_str!("../../../docs/dependencies.md")]
+    struct Dependencies;
+    #[doc = include_str!("../../../docs/glossary.md")]
+    struct Glossary;
+    #[doc = include_str!("../../../docs/operations.md")]
+    struct Operations;
+    #[doc = include_str!("../../../docs/safety.md")]
+    struct Safety;
+    #[doc = include_str!("../../../docs/testing.md")]
+    struct Testing;
+    #[doc = include_str!("../../../docs/wire-protocol.md")]
+    struct WireProtocol;
+}
