@@ -48,7 +48,12 @@ fn a_lock_moves_with_its_slot_while_it_is_held() {
             assert_eq!(counts(to, "{stock}:1"), [1]);
             crate::support::pass(LEASE).await;
             assert!(guard.is_held() && lease_left(to, "{stock}:1") > Duration::ZERO);
-            within("a re-entry", TIMEOUT * 2, guard.reenter()).await.expect("a re-entry").release().await.expect("one less");
+            within("a re-entry", TIMEOUT * 2, guard.reenter())
+                .await
+                .expect("a re-entry")
+                .release()
+                .await
+                .expect("one less");
             within("a release", TIMEOUT * 2, guard.release()).await.expect("a release");
             within("a release", TIMEOUT * 2, early.release()).await.expect("a release");
             assert_eq!(to.command(&["EXISTS", "{stock}:1", "{stock}:2"]).as_int(), Some(0));

@@ -1,6 +1,8 @@
 //! Connecting: what goes wrong is said, within the connect deadline; and how many connections there are.
 
-use crate::support::{SLACK, TIMEOUT, connect, connections, held, on_each, on_one_of_each, runtime, settings, timed, until};
+use crate::support::{
+    SLACK, TIMEOUT, connect, connections, held, on_each, on_one_of_each, runtime, settings, timed, until,
+};
 use leasehold::{Client, ConnectError};
 use leasehold_test_support::{Ca, Cluster, Server};
 use std::net::TcpListener;

@@ -134,7 +134,8 @@ fn a_server_out_of_reach_is_reported_as_such() {
                 within("an acquire", patience + TIMEOUT, client.lock("waited").acquire()),
                 within("a release", patience + TIMEOUT, guard.release()),
             );
-            for error in [tried.expect_err("no lock"), waited.expect_err("no lock"), released.expect_err("no release")] {
+            for error in [tried.expect_err("no lock"), waited.expect_err("no lock"), released.expect_err("no release")]
+            {
                 // The first command after the end of the server may have been sent.
                 assert!(matches!(error, Error::Unreachable { .. } | Error::Indeterminate { .. }), "{error:?}");
                 let text = error.to_string();

@@ -1,6 +1,8 @@
 //! A primary that is replaced under Sentinel.
 
-use crate::support::{SLACK, TIMEOUT, connect, counts, held, lease_left, on_one_of_each, runtime, settings, until, within};
+use crate::support::{
+    SLACK, TIMEOUT, connect, counts, held, lease_left, on_one_of_each, runtime, settings, until, within,
+};
 use leasehold::{Error, LossReason};
 use leasehold_test_support::{Sentinel, Server};
 use std::time::{Duration, Instant};
