@@ -227,7 +227,7 @@ impl ClientBuilder {
         if self.certificates.ca.is_some() || self.certificates.client.is_some() {
             target = target.with_certificates(&self.certificates).map_err(ConnectError::from)?;
         }
-        let connector = Connector::new(target, self.link_settings());
+        let connector = Connector::new(target, self.link_settings()).map_err(ConnectError::from)?;
         let for_lifeline = connector.clone();
         let prepare = async move || fred_link::Lifeline::connect(&for_lifeline).await;
         let (ready, hand_over, runtime) = lifeline::thread::start(prepare).map_err(no_thread)?;
