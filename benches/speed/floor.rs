@@ -4,8 +4,8 @@ use bytes::Bytes;
 use fred::prelude::{Builder, Client, ClientLike, Config};
 use fred::types::config::{Options, TcpConfig};
 use fred::types::{ClusterHash, CustomCommand, Value};
-use leasehold_core::command::lock as command;
 use leasehold_core::call::Call;
+use leasehold_core::command::lock as command;
 use leasehold_core::name::LockName;
 use std::time::Duration;
 

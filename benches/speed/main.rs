@@ -25,7 +25,8 @@ fn main() {
     let binary = Binary::redis().expect("a Redis server: run `cargo xtask servers`");
     let server = Server::builder().binary(&binary).start();
     println!("server: {} {}", binary.flavor, binary.version);
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
     runtime.block_on(async {
         if runs("uncontended") {
             uncontended::run(&server).await;

@@ -5,7 +5,12 @@ use std::time::Duration;
 /// The value below which `share` of the sample lies.
 pub(crate) fn quantile(sample: &mut [Duration], share: f64) -> Duration {
     sample.sort_unstable();
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss, reason = "an index")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_precision_loss,
+        reason = "an index"
+    )]
     let index = ((sample.len() - 1) as f64 * share).round() as usize;
     sample[index]
 }

@@ -131,10 +131,7 @@ async fn rslock(server: &Server) -> Vec<Duration> {
 }
 
 async fn rlock(server: &Server) -> Vec<Duration> {
-    let (a, b) = (
-        RLock::new(server.url()).await.expect("a client"),
-        RLock::new(server.url()).await.expect("a client"),
-    );
+    let (a, b) = (RLock::new(server.url()).await.expect("a client"), RLock::new(server.url()).await.expect("a client"));
     let mut times = Vec::new();
     for _ in 0..PEER_HANDOVERS {
         let mut held = a.acquire_mutex("bench:wake:rlock").await.expect("the lock");

@@ -271,7 +271,9 @@ impl World {
 
     /// Whether a release's outcome is true to table 1.4.
     fn check_outcome(&self, client: usize, task: usize, outcome: &Outcome) {
-        let TaskKind::Release { guard, held, last: true, deadline } = self.clients[client].tasks[task].kind else { return };
+        let TaskKind::Release { guard, held, last: true, deadline } = self.clients[client].tasks[task].kind else {
+            return;
+        };
         let guard = &self.guards[guard];
         let field = self.clients[client].session.client().field(guard.hold);
         let ended = self.released.get(&field).is_some_and(|counts| counts.contains(&0));

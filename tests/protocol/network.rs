@@ -21,34 +21,113 @@ pub(crate) type CallKey = u64;
 #[derive(Debug)]
 pub(crate) enum Happening {
     /// A request comes to the server.
-    Arrive { key: CallKey, client: usize, plane: Plane, epoch: Epoch, call: Call, reply: ReplyFate },
+    Arrive {
+        key: CallKey,
+        client: usize,
+        plane: Plane,
+        epoch: Epoch,
+        call: Call,
+        reply: ReplyFate,
+    },
     /// A copy of a request comes to the server; nobody waits for its reply.
-    Copy { call: Call },
+    Copy {
+        call: Call,
+    },
     /// A reply, or its absence, comes to the client.
-    Answer { key: CallKey, result: Result<Reply, LinkError> },
+    Answer {
+        key: CallKey,
+        result: Result<Reply, LinkError>,
+    },
     /// A barrier on a connection was answered, or a control command was.
-    Settled { client: usize, plane: Plane, epoch: Epoch, id: CallId },
+    Settled {
+        client: usize,
+        plane: Plane,
+        epoch: Epoch,
+        id: CallId,
+    },
     /// The barrier is not awaited any longer: the connections are killed.
-    Kill { client: usize, plane: Plane, epoch: Epoch, id: CallId },
-    Killed { client: usize, plane: Plane, epoch: Epoch, id: CallId, proven: bool },
-    SettleFailed { client: usize, id: CallId },
+    Kill {
+        client: usize,
+        plane: Plane,
+        epoch: Epoch,
+        id: CallId,
+    },
+    Killed {
+        client: usize,
+        plane: Plane,
+        epoch: Epoch,
+        id: CallId,
+        proven: bool,
+    },
+    SettleFailed {
+        client: usize,
+        id: CallId,
+    },
     /// A subscription, or its end, comes to the server.
-    Subscription { client: usize, channel: Bytes, wanted: bool, life: u64, fate: Result<(), LinkError> },
+    Subscription {
+        client: usize,
+        channel: Bytes,
+        wanted: bool,
+        life: u64,
+        fate: Result<(), LinkError>,
+    },
     /// Its confirmation comes to the client.
-    SubscriptionAnswer { client: usize, channel: Bytes, wanted: bool, life: u64, result: Result<(), LinkError> },
-    Notice { client: usize, channel: Bytes, life: u64 },
-    Event { client: usize, event: LinkEvent },
-    Reset { client: usize, plane: Plane, lose: bool },
-    Reconnected { client: usize, plane: Plane },
-    ResetNotices { client: usize },
-    Freeze { client: usize, plane: Plane, pause: Duration },
-    Unreachable { client: usize, yes: bool },
+    SubscriptionAnswer {
+        client: usize,
+        channel: Bytes,
+        wanted: bool,
+        life: u64,
+        result: Result<(), LinkError>,
+    },
+    Notice {
+        client: usize,
+        channel: Bytes,
+        life: u64,
+    },
+    Event {
+        client: usize,
+        event: LinkEvent,
+    },
+    Reset {
+        client: usize,
+        plane: Plane,
+        lose: bool,
+    },
+    Reconnected {
+        client: usize,
+        plane: Plane,
+    },
+    ResetNotices {
+        client: usize,
+    },
+    Freeze {
+        client: usize,
+        plane: Plane,
+        pause: Duration,
+    },
+    Unreachable {
+        client: usize,
+        yes: bool,
+    },
     RestartEmpty,
-    DenyGrowth { deny: bool },
-    Poll { client: usize, task: usize },
-    Abandon { client: usize, task: usize },
-    Start { client: usize },
-    GiveUp { guard: usize, how: u8 },
+    DenyGrowth {
+        deny: bool,
+    },
+    Poll {
+        client: usize,
+        task: usize,
+    },
+    Abandon {
+        client: usize,
+        task: usize,
+    },
+    Start {
+        client: usize,
+    },
+    GiveUp {
+        guard: usize,
+        how: u8,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -312,8 +391,8 @@ impl World {
             "lock/acquire" | "lock/release" => true,
             _ => false,
         };
-        let first_or_last = (script == "lock/acquire" && call.args()[1] == "1")
-            || (script == "lock/release" && call.args()[1] == "0");
+        let first_or_last =
+            (script == "lock/acquire" && call.args()[1] == "1") || (script == "lock/release" && call.args()[1] == "0");
         if self.chance(weather.copy_late) && (!changes_count || first_or_last) {
             return Some(FaultKind::CopyAfter(self.between(Duration::ZERO, ms(2_000))));
         }
@@ -431,7 +510,9 @@ impl World {
                 self.subscription(client, channel, wanted, life, fate);
             }
             Happening::SubscriptionAnswer { client, channel, wanted, life, result } => {
-                let result = if self.net.wires[client].life == life { result } else {
+                let result = if self.net.wires[client].life == life {
+                    result
+                } else {
                     result.and_then(|()| if wanted { Err(LinkError::Unknown("lost".to_owned())) } else { Ok(()) })
                 };
                 tell!(self, "client {client} notices of {channel:?}: {wanted} {result:?}");
@@ -605,7 +686,10 @@ impl World {
             .map(|(key, _)| *key)
             .collect();
         for key in lost {
-            self.at(now, Happening::Answer { key, result: Err(LinkError::Unknown("the connection was lost".to_owned())) });
+            self.at(
+                now,
+                Happening::Answer { key, result: Err(LinkError::Unknown("the connection was lost".to_owned())) },
+            );
         }
         let pause = self.between(ms(0), ms(5));
         self.after(pause, Happening::Reconnected { client, plane });
@@ -653,14 +737,7 @@ impl World {
         }
     }
 
-    fn subscription(
-        &mut self,
-        client: usize,
-        channel: Bytes,
-        wanted: bool,
-        life: u64,
-        fate: Result<(), LinkError>,
-    ) {
+    fn subscription(&mut self, client: usize, channel: Bytes, wanted: bool, life: u64, fate: Result<(), LinkError>) {
         // A command that is lost may have been carried out.
         let done = fate.is_ok() || (matches!(fate, Err(LinkError::Unknown(_))) && self.rng.bool());
         if done && self.net.wires[client].life == life {
@@ -707,9 +784,7 @@ impl World {
         connection.frozen_until = until;
         connection.last_arrival = connection.last_arrival.max(until);
         let now = connection.epoch;
-        let is_on_it = |what: &Happening| {
-            matches!(what, Happening::Arrive { client: c, plane: p, epoch, .. } if (*c, *p, *epoch) == (client, plane, now))
-        };
+        let is_on_it = |what: &Happening| matches!(what, Happening::Arrive { client: c, plane: p, epoch, .. } if (*c, *p, *epoch) == (client, plane, now));
         let frozen: Vec<_> =
             self.queue.iter().filter(|((at, _), what)| *at < until && is_on_it(what)).map(|(key, _)| *key).collect();
         for key in frozen {

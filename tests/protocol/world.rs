@@ -173,7 +173,13 @@ impl World {
     /// Starts an acquire whose future is polled as `polls` says; the first poll is at once.
     pub(crate) fn acquire_polled(&mut self, client: usize, wish: AcquireRequest, polls: Polls) -> usize {
         let ticket = self.clients[client].session.acquire(self.now, wish.clone());
-        tell!(self, "client {client} acquires {} as {ticket:?} {:?} {polls:?} {:?}", wish.name, wish.patience, wish.owner);
+        tell!(
+            self,
+            "client {client} acquires {} as {ticket:?} {:?} {polls:?} {:?}",
+            wish.name,
+            wish.patience,
+            wish.owner
+        );
         let task = self.clients[client].add_task(self.now, ticket, TaskKind::Acquire(wish), polls);
         self.poll(client, task);
         task
