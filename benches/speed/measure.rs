@@ -36,6 +36,15 @@ impl std::fmt::Display for Ratio {
     }
 }
 
+/// The processor time that this process has used, in the client and in the kernel on its behalf.
+pub(crate) fn processor_time() -> Duration {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // The fields after the command's name, which may hold spaces: utime and stime are the 12th and 13th of them, in hundredths.
+    let after = stat.rsplit(')').next().unwrap_or_default();
+    let ticks: u64 = after.split_whitespace().skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
+    Duration::from_millis(ticks * 10)
+}
+
 /// Bytes of memory that this process has in use.
 pub(crate) fn resident() -> usize {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();

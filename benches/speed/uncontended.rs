@@ -1,7 +1,7 @@
 //! Acquire and release of a lock that nobody else wants.
 
 use crate::floor::Floor;
-use crate::measure::{Ratio, quantile};
+use crate::measure::{Ratio, processor_time, quantile};
 use bytes::Bytes;
 use leasehold::Client;
 use leasehold_core::name::LockName;
@@ -124,9 +124,11 @@ async fn one_task(variants: &[Variant]) {
 
 async fn many_tasks(variants: &[Variant]) {
     let mut rates = vec![Vec::new(); variants.len()];
+    let mut costs = vec![Vec::new(); variants.len()];
     for round in 0..=ROUNDS {
         for (index, variant) in variants.iter().enumerate() {
             let pairs = Arc::new(AtomicU64::new(0));
+            let used = processor_time();
             let begun = Instant::now();
             let mut tasks = Vec::new();
             for task in 0..TASKS {
@@ -146,11 +148,18 @@ async fn many_tasks(variants: &[Variant]) {
             }
             if round > 0 {
                 #[expect(clippy::cast_precision_loss, reason = "a rate")]
-                rates[index].push(pairs.load(Ordering::Relaxed) as f64 / begun.elapsed().as_secs_f64());
+                let pairs = pairs.load(Ordering::Relaxed) as f64;
+                rates[index].push(pairs / begun.elapsed().as_secs_f64());
+                costs[index].push((processor_time() - used).as_secs_f64() / pairs);
             }
         }
     }
     for (index, variant) in variants.iter().enumerate().skip(1) {
         println!("{TASKS} tasks, throughput, {} : bare fred = {}", variant.name(), Ratio::of(&rates[index], &rates[0]));
+        println!(
+            "{TASKS} tasks, client CPU a pair, {} : bare fred = {}",
+            variant.name(),
+            Ratio::of(&costs[index], &costs[0])
+        );
     }
 }

@@ -291,7 +291,10 @@ impl World {
         };
         let owner = (self.rng.u8(..3) == 0).then(|| self.plan.owners[client][self.rng.usize(..2)]);
         let max_hold = (self.rng.u8(..10) == 0).then(|| self.between(ms(50), ms(1_500)));
-        self.start(client, AcquireRequest { name: lock, class: "", owner, lease, renewed, max_hold, patience });
+        self.start(
+            client,
+            AcquireRequest { name: lock, class: "", owner, reenter: None, lease, renewed, max_hold, patience },
+        );
     }
 
     fn start(&mut self, client: usize, wish: AcquireRequest) {
@@ -320,7 +323,16 @@ impl World {
                 let lease = self.between(ms(100), LEASE);
                 let renewed = self.rng.bool();
                 let patience = Patience::Forever;
-                let wish = AcquireRequest { name: lock, class: "", owner, lease, renewed, max_hold: None, patience };
+                let wish = AcquireRequest {
+                    name: lock,
+                    class: "",
+                    owner,
+                    reenter: None,
+                    lease,
+                    renewed,
+                    max_hold: None,
+                    patience,
+                };
                 self.start(client, wish);
                 let pause = self.plan.hold.mul_f64(self.rng.f64());
                 self.after(pause, Happening::GiveUp { guard, how: 0 });

@@ -354,6 +354,7 @@ pub(crate) fn wish(lock: &str) -> AcquireRequest {
         name: name(lock),
         class: "",
         owner: None,
+        reenter: None,
         lease: ms(3_000),
         renewed: true,
         max_hold: None,

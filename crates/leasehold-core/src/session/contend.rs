@@ -551,6 +551,11 @@ impl Session {
         if acquire.place == Place::Line || acquire.outcome.is_some() {
             return;
         }
+        if acquire.last {
+            // Its patience ended while it was about to re-enter: it does not begin to wait anew.
+            self.end_busy(now, ticket);
+            return;
+        }
         acquire.place = Place::Line;
         acquire.retry_at = None;
         let lock = acquire.lock;

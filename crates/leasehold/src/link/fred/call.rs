@@ -25,13 +25,30 @@ pub(super) async fn call(wires: &Wires, call: Call) -> Result<Reply, LinkError> 
     let timeout = (wires.role != Role::Calls(Plane::Foreground)).then_some(wires.shared.settings.command_timeout);
     let begun = *wires.fence.read();
     let slot = call.keys().first().map_or(0, |key| fred::util::redis_keyslot(key));
-    let mut wire = wire_of(wires, slot)?;
+    let wire = wire_of(wires, slot)?;
     // The usual case: one send, and the reply.
-    let mut answer = {
+    let answer = {
         let generation = ready(&wire, timeout).await?;
         let answer = generation.send("EVALSHA", arguments(&call, call.script().sha1()), timeout).await?;
         frame::reply(answer)
     };
+    match answer {
+        Ok(reply) => Ok(reply),
+        // Boxed, so that what is seldom needed does not make the future of every call three times as large.
+        Err(refusal) => Box::pin(follow_up(wires, wire, begun, call, timeout, refusal)).await,
+    }
+}
+
+/// Sends again what a server says that it did not apply.
+async fn follow_up(
+    wires: &Wires,
+    mut wire: Arc<Wire>,
+    begun: u64,
+    call: Call,
+    timeout: Option<Duration>,
+    refusal: ServerError,
+) -> Result<Reply, LinkError> {
+    let mut answer = Err(refusal);
     let mut asking = false;
     for _ in 0..FOLLOWED {
         let refusal = match answer {
@@ -48,8 +65,11 @@ pub(super) async fn call(wires: &Wires, call: Call) -> Result<Reply, LinkError> 
             _ => return Err(refused(&wire, refusal)),
         };
         let generation = ready(&wire, timeout).await?;
-        let sent = generation.send(command, arguments(&call, script), timeout);
-        let sent = fenced(wires, begun, after_asking(&generation, asking, sent, timeout));
+        // In a box, because it is rare, and would make every caller's future three times as large.
+        let sent = Box::pin(async {
+            let sent = generation.send(command, arguments(&call, script), timeout);
+            fenced(wires, begun, after_asking(&generation, asking, sent, timeout)).await
+        });
         answer = frame::reply(sent.await?);
     }
     answer.map_err(|refusal| refused(&wire, refusal))

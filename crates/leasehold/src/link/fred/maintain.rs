@@ -81,7 +81,7 @@ async fn bury(shared: &Shared, by: &Wires) {
             for generation in ended {
                 let Some(executioner) = by.known(node) else { break };
                 if executioner.current().is_ok() {
-                    drop(settle::bury(&generation, &executioner).await);
+                    drop(settle::bury(&generation, &wire, &executioner).await);
                 }
             }
         }

@@ -97,12 +97,15 @@ impl Link for FredLink {
 
     async fn call(&self, plane: Plane, call: Call) -> Result<Reply, LinkError> {
         let wires = self.wires(plane);
-        let sent = call::call(wires, call);
-        if wires.role == wire::Role::Calls(Plane::Foreground) {
-            // It needs no timer, so it may be polled from any thread as it is.
-            return sent.await;
-        }
-        within(self.runtime(), sent).await
+        // On the foreground it needs no timer, so it may be polled from any thread as it is.
+        let timers = (wires.role != wire::Role::Calls(Plane::Foreground)).then(|| self.runtime());
+        // Pinned once, for both planes: this future is a large part of what a caller's own future becomes.
+        let mut sent = pin!(call::call(wires, call));
+        std::future::poll_fn(|cx| {
+            let _context = timers.map(Handle::enter);
+            sent.as_mut().poll(cx)
+        })
+        .await
     }
 
     async fn settle(&self, plane: Plane, epoch: Epoch, key: Bytes) -> Result<Settled, LinkError> {

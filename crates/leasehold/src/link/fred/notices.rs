@@ -1,7 +1,7 @@
 //! Subscriptions, and the messages that come for them.
 //!
 //! fred answers `SUBSCRIBE` before it has written it, and drops the server's answers to all commands of this family. So a
-//! subscription is confirmed by a `PING` with a payload of its own, queued right behind it: one round trip for both. An error
+//! subscription is confirmed by a `PING` with a payload of its own, in one pipeline with it: one round trip for both. An error
 //! reply has no command that waits for it, and fred hands it to whichever command is next: then a `PING` is answered by
 //! something else than its payload, and the connection, on which no reply can be trusted any more, is made anew.
 //!
@@ -15,9 +15,10 @@ use super::slots::Node;
 use super::wire::Wire;
 use super::wires::Wires;
 use bytes::Bytes;
+use fred::error::ErrorKind;
 use fred::interfaces::{ClientLike, PubsubInterface, Resp3Frame};
-use fred::types::Value;
 use fred::types::config::Options;
+use fred::types::{ClusterHash, CustomCommand, Value};
 use leasehold_core::link::{LinkError, LinkEvent, ServerError};
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -60,8 +61,7 @@ impl Notices {
         }
         let wire = self.anchored().await?;
         let generation = wire.ready().await?;
-        let client = generation.client.with_options(&options());
-        self.confirmed(&generation, client.subscribe(text)).await
+        self.confirmed(&generation, Family::Subscribe, text).await
     }
 
     /// See [`Link::unsubscribe`](leasehold_core::link::Link::unsubscribe).
@@ -70,16 +70,14 @@ impl Notices {
         if !self.is_sharded() {
             let wire = self.anchored().await?;
             let generation = wire.current()?;
-            let client = generation.client.with_options(&options());
-            return self.confirmed(&generation, client.unsubscribe(text)).await;
+            return self.confirmed(&generation, Family::Unsubscribe, text).await;
         }
         let slot = fred::util::redis_keyslot(channel);
         self.forget(slot, channel);
         let wire = super::call::wire_of(&self.wires, slot)?;
         let generation = wire.current()?;
         let _turn = wire.turn.lock().await;
-        let client = generation.client.with_options(&options());
-        self.confirmed(&generation, client.sunsubscribe(text)).await
+        self.confirmed(&generation, Family::Sunsubscribe, text).await
     }
 
     /// Makes sure of the sharded subscriptions. A server drops them when their slot moves away, fred drops its word of it,
@@ -165,27 +163,52 @@ impl Notices {
     }
 
     /// Sends a command of the subscription family, which fred answers too early, and waits for the `PING` behind it.
-    async fn confirmed(
-        &self,
-        generation: &Generation,
-        command: impl Future<Output = Result<(), fred::error::Error>>,
-    ) -> Result<(), LinkError> {
+    ///
+    /// The two are one pipeline, which the router writes without reading in between. Were they queued one after the other, an
+    /// error reply to the first could come when no command waits for a reply, and vanish; the `PING` would confirm nothing.
+    async fn confirmed(&self, generation: &Generation, what: Family, channel: &str) -> Result<(), LinkError> {
         if generation.has_ended() {
             return Err(LinkError::NotSent("the notice connection was lost".to_owned()));
         }
         let payload = format!("leasehold:confirm:{}", self.payloads.fetch_add(1, Ordering::Relaxed));
-        let ping = generation.send("PING", vec![Value::from(payload.clone())], Some(self.timeout()));
-        // `join` polls its first future first, so that the command is queued before the PING.
-        let (sent, answer) = futures_util::join!(command, ping);
-        sent.map_err(|error| error::of_fred(&error))?;
-        let answer = answer?;
-        if is_echo(&answer, &payload) {
-            return Ok(());
-        }
-        generation.end();
-        match frame::refusal(&answer) {
-            Some(refusal) => Err(LinkError::Refused(refusal)),
-            None => Err(LinkError::Unknown("a reply went astray on the notice connection".to_owned())),
+        let timeout = Some(self.timeout());
+        let options = Options { max_attempts: Some(1), fail_fast: true, timeout, ..Options::default() };
+        let pipeline = generation.client.pipeline().with_options(&options);
+        // These wait for nothing: they only fill the pipeline.
+        let filled = match what {
+            Family::Subscribe => pipeline.subscribe(channel).await,
+            Family::Unsubscribe => pipeline.unsubscribe(channel).await,
+            Family::Sunsubscribe => pipeline.sunsubscribe(channel).await,
+        };
+        let ping = CustomCommand::new_static("PING", ClusterHash::FirstKey, false);
+        let filled = match filled {
+            Ok(()) => pipeline.custom::<Value, _>(ping, vec![payload.as_str()]).await.map(drop),
+            Err(error) => Err(error),
+        };
+        filled.map_err(|error| LinkError::NotSent(error.to_string()))?;
+        let answer = tokio::select! {
+            biased;
+            answer = pipeline.last::<Value>() => answer,
+            () = generation.ended() => return Err(LinkError::Unknown("the notice connection was lost".to_owned())),
+        };
+        match answer {
+            Ok(answer) if is_pong(&answer, &payload) => Ok(()),
+            Ok(_) => {
+                generation.end();
+                Err(LinkError::Unknown("a reply went astray on the notice connection".to_owned()))
+            }
+            // The error reply to the first command: the one to the PING will find nobody waiting, or somebody else.
+            Err(error) if error.details().starts_with("NOPERM") => {
+                generation.end();
+                Err(LinkError::Refused(ServerError::new(error.details())))
+            }
+            Err(error) => {
+                let lost = error::of_fred(&error);
+                if matches!(lost, LinkError::Unknown(_)) && *error.kind() != ErrorKind::Timeout {
+                    generation.end();
+                }
+                Err(lost)
+            }
         }
     }
 
@@ -249,17 +272,27 @@ pub(super) async fn pump(generation: &Generation, inbox: &Inbox) {
     }
 }
 
+/// The commands that fred answers before it writes them.
+#[derive(Clone, Copy)]
+enum Family {
+    Subscribe,
+    Unsubscribe,
+    Sunsubscribe,
+}
+
+fn is_pong(answer: &Value, payload: &str) -> bool {
+    match answer {
+        Value::Array(parts) => matches!(parts.as_slice(), [_, echo] if echo.as_bytes() == Some(payload.as_bytes())),
+        echo => echo.as_bytes() == Some(payload.as_bytes()),
+    }
+}
+
 /// Whether `answer` is that of a `PING` with this payload: the payload, or in RESP2, while subscribed, `pong` and the payload.
 pub(super) fn is_echo(answer: &Resp3Frame, payload: &str) -> bool {
     frame::text(answer) == Some(payload)
         || matches!(frame::parts(answer), Some([_, echo]) if frame::text(echo) == Some(payload))
 }
 
-fn options() -> Options {
-    Options { max_attempts: Some(1), fail_fast: true, ..Options::default() }
-}
-
-fn text(channel: &Bytes) -> Result<String, LinkError> {
-    let text = std::str::from_utf8(channel);
-    text.map(str::to_owned).map_err(|_| LinkError::NotSent("a channel's name is not UTF-8".to_owned()))
+fn text(channel: &Bytes) -> Result<&str, LinkError> {
+    std::str::from_utf8(channel).map_err(|_| LinkError::NotSent("a channel's name is not UTF-8".to_owned()))
 }

@@ -15,8 +15,8 @@
 //!    nothing from it any more. What fred may still hold in its queue has no other way to the server. This needs nothing of
 //!    the runtime on which the generation lives, so a starved executor does not delay it.
 //! 4. **The right server.** Ids are counted by each server process for itself. So the process on the lifeline must have the
-//!    run id of the one that the generation spoke to. Where it has another, the lifeline must have found that process *after*
-//!    the generation ended: then the address leads elsewhere, the server having been restarted, or replaced in a failover, and
+//!    run id of the one that the generation spoke to. Where it has another, that process must have been found, by the lifeline
+//!    or by the plane itself, *after* the generation ended: then the address leads elsewhere, the server having been restarted, or replaced in a failover, and
 //!    what the old process may still apply is not part of the data that we and others see.
 //!
 //! A carrier that owns no slot any more is not asked. It was failed over, and is gone, or a replica, or will be one as soon as
@@ -32,7 +32,6 @@ use super::wire::Wire;
 use super::wires::Wires;
 use fred::types::Value;
 use leasehold_core::link::{Epoch, LinkError, Settled};
-use std::sync::Arc;
 use std::time::Duration;
 
 /// Settles the calls on `wires` for the slot of `key`. It takes at most two command timeouts: one for an answer that does not
@@ -55,23 +54,23 @@ pub(super) async fn settle(wires: &Wires, lifeline: &Wires, epoch: Epoch, key: &
 
 async fn settle_wire(wire: &Wire, by: &Wire) -> Result<Settled, LinkError> {
     let (generations, forgot) = wire.unburied();
-    let settled = generations.iter().map(|generation| settle_generation(generation, by));
+    let settled = generations.iter().map(|generation| settle_generation(generation, wire, by));
     let settled = worst(futures_util::future::join_all(settled).await)?;
     Ok(if forgot { Settled::Unproven } else { settled })
 }
 
-async fn settle_generation(generation: &Arc<Generation>, by: &Wire) -> Result<Settled, LinkError> {
+async fn settle_generation(generation: &Generation, wire: &Wire, by: &Wire) -> Result<Settled, LinkError> {
     if !generation.has_ended() && answers(generation, by.timeout()).await {
         return Ok(Settled::Proven);
     }
     // Whoever waits on it waits no longer; and it is not asked again.
     generation.end();
-    bury(generation, by).await
+    bury(generation, wire, by).await
 }
 
-/// Has the server kill the connection of a generation that has ended, within the command timeout.
-pub(super) async fn bury(generation: &Generation, by: &Wire) -> Result<Settled, LinkError> {
-    match tokio::time::timeout(by.timeout(), kill(generation, by)).await {
+/// Has the server kill the connection of a generation of `wire` that has ended, within the command timeout.
+pub(super) async fn bury(generation: &Generation, wire: &Wire, by: &Wire) -> Result<Settled, LinkError> {
+    match tokio::time::timeout(by.timeout(), kill(generation, wire, by)).await {
         Ok(settled) => settled,
         Err(_) => Err(LinkError::Unknown(format!("{} does not answer", by.label()))),
     }
@@ -82,13 +81,16 @@ async fn answers(generation: &Generation, timeout: Duration) -> bool {
     matches!(tokio::time::timeout(timeout, generation.send("PING", Vec::new(), None)).await, Ok(Ok(_)))
 }
 
-async fn kill(generation: &Generation, by: &Wire) -> Result<Settled, LinkError> {
+async fn kill(generation: &Generation, wire: &Wire, by: &Wire) -> Result<Settled, LinkError> {
     let Some(id) = generation.id else { return Ok(Settled::Unproven) };
     let executioner = by.standing().await;
     match (&generation.about.run_id, &executioner.about.run_id) {
         (Some(then), Some(now)) if then != now => {
-            let is_later = generation.ended_at().is_some_and(|ended| executioner.began > ended);
-            if is_later {
+            let found_later = |other: &Generation| {
+                let is_later = generation.ended_at().is_some_and(|ended| other.began > ended);
+                is_later && other.about.run_id.as_ref() == Some(now)
+            };
+            if found_later(&executioner) || wire.current().is_ok_and(|current| found_later(&current)) {
                 generation.bury();
                 return Ok(Settled::Proven);
             }

@@ -176,6 +176,13 @@ fn fr16_a_demoted_primary_is_left() {
         for plane in PLANES {
             world.call_until_answered(plane, &acquire("b"));
         }
+        // Nothing that is still on its way to the old primary counts.
+        for plane in PLANES {
+            until("it is settled", || {
+                let settled = world.block_on(world.link.settle(plane, world.link.epoch(plane), key("a")));
+                settled == Ok(leasehold_core::link::Settled::Proven)
+            });
+        }
         let new = world_of_servers.primary();
         assert_eq!(new.command(&["EXISTS", "b"]).as_int(), Some(1));
     });

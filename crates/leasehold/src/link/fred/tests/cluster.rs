@@ -285,3 +285,29 @@ fn fr17_keys_of_two_slots_are_refused() {
         }
     });
 }
+
+#[test]
+fn fr16_a_cluster_that_is_down_comes_back() {
+    on_each(|binary| {
+        let cluster = Cluster::builder().binary(binary).start();
+        let world = World::new(&cluster.url());
+        let [dead, healthy, _] = locks(&cluster);
+        world.call(Plane::Lifeline, inspect(&healthy)).expect("a reply");
+        let (down, up) = (cluster.node_of(&dead), cluster.node_of(&healthy));
+        down.kill();
+        let is_down = || up.command(&["GET", &healthy]).as_str().is_some_and(|text| text.starts_with("CLUSTERDOWN"));
+        until("the cluster is down", is_down);
+        for plane in PLANES {
+            for _ in 0..20 {
+                // fred drops the connection on this error, and gives its text to all that was under way: it says nothing
+                // about one call.
+                let answer = world.call(plane, inspect(&healthy));
+                assert!(matches!(answer, Err(LinkError::Unknown(_) | LinkError::NotSent(_))), "{answer:?}");
+            }
+        }
+        down.restart();
+        for plane in PLANES {
+            assert_eq!(world.call_until_answered(plane, &inspect(&healthy)), nobody());
+        }
+    });
+}

@@ -1,0 +1,30 @@
+//! Real faults of real servers, and of the processes that use them.
+//!
+//! Each test has servers of its own, and breaks them: kills, stops, restarts, pauses, fills and moves them, cuts what lies
+//! between, or does the same to a process that holds a lock. What is asserted is what the documentation promises to a
+//! caller, seen from the server wherever that is possible. Time bounds are the promised ones, plus room for a busy machine.
+//!
+//! A test that needs another process starts this very program again: see [`child`].
+
+#[path = "faults/child.rs"]
+mod child;
+#[path = "faults/cluster.rs"]
+mod cluster;
+#[path = "faults/commands.rs"]
+mod commands;
+#[path = "faults/connecting.rs"]
+mod connecting;
+#[path = "faults/memory.rs"]
+mod memory;
+#[path = "faults/permissions.rs"]
+mod permissions;
+#[path = "faults/processes.rs"]
+mod processes;
+#[path = "faults/runtimes.rs"]
+mod runtimes;
+#[path = "faults/secrets.rs"]
+mod secrets;
+#[path = "faults/sentinel.rs"]
+mod sentinel;
+#[path = "faults/support.rs"]
+mod support;

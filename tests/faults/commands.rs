@@ -1,0 +1,172 @@
+//! Faults of one server: it restarts, forgets scripts, pauses, and kills connections.
+
+use crate::support::{
+    TIMEOUT, connect, counts, held, on_each, on_one_of_each, runtime, settings, timed, until, within,
+};
+use leasehold::{Error, LossReason};
+use leasehold_test_support::Server;
+use std::time::{Duration, Instant};
+
+#[test]
+fn a_server_that_restarts_empty_loses_every_guard_early() {
+    on_each(|binary| {
+        let server = Server::builder().binary(binary).start();
+        runtime().block_on(async {
+            let client = connect(&server.url()).await;
+            let mut guards = Vec::new();
+            for number in 0..100 {
+                guards.push(held(&client, &format!("stock:{number}")).await);
+            }
+            let deadlines: Vec<_> = guards.iter().map(|guard| Instant::now() + guard.remaining()).collect();
+            let tokens: Vec<_> = guards.iter().map(leasehold::Guard::cancellation_token).collect();
+            server.restart();
+            for ((guard, deadline), token) in guards.iter().zip(deadlines).zip(&tokens) {
+                let (lost, _) = timed("the news of the loss", guard.lost()).await;
+                assert!(Instant::now() < deadline, "before the lease would have ended by itself");
+                assert_eq!(lost.reason(), LossReason::Removed);
+                assert!(token.is_cancelled() && !guard.is_held());
+            }
+            for guard in guards {
+                let released = guard.release().await;
+                let expected = |reason: &LossReason| *reason == LossReason::Removed;
+                assert!(matches!(&released, Err(Error::Lost { reason, .. }) if expected(reason)), "{released:?}");
+            }
+            let guard = within("an acquire", TIMEOUT * 2, client.lock("stock:0").acquire()).await.expect("the lock");
+            assert_eq!(counts(&server, "stock:0"), [1]);
+            within("a release", TIMEOUT * 2, guard.release()).await.expect("a release");
+            until("the client is at rest", || client.census().cleaning_up == 0).await;
+        });
+    });
+}
+
+#[test]
+fn one_key_of_another_type_harms_no_other_renewal() {
+    on_each(|binary| {
+        let server = Server::builder().binary(binary).start();
+        runtime().block_on(async {
+            let lease = Duration::from_millis(900);
+            let client = settings().lease(lease).connect(&server.url()).await.expect("a client");
+            let mut guards = Vec::new();
+            for number in 0..20 {
+                guards.push(held(&client, &format!("stock:{number}")).await);
+            }
+            server.command(&["SET", "stock:7", "somebody else's"]);
+            let spoilt = guards.remove(7);
+            let (lost, took) = timed("the news of the loss", spoilt.lost()).await;
+            assert_eq!(lost.reason(), LossReason::Removed, "{took:?}");
+            crate::support::pass(lease * 2).await;
+            for guard in guards {
+                assert!(guard.is_held(), "{guard:?}");
+                guard.release().await.expect("a release");
+            }
+            drop(spoilt);
+            until("the client is at rest", || client.census().cleaning_up == 0).await;
+            assert_eq!(server.command(&["GET", "stock:7"]).as_str(), Some("somebody else's"));
+        });
+    });
+}
+
+#[test]
+fn a_server_that_forgets_its_scripts_is_told_them_again() {
+    on_each(|binary| {
+        let server = Server::builder().binary(binary).start();
+        runtime().block_on(async {
+            let lease = Duration::from_millis(900);
+            let client = settings().lease(lease).connect(&server.url()).await.expect("a client");
+            let kept = held(&client, "kept").await;
+            let end = Instant::now() + lease * 2;
+            while Instant::now() < end {
+                server.command(&["SCRIPT", "FLUSH"]);
+                let guard = held(&client, "stock").await;
+                server.command(&["SCRIPT", "FLUSH"]);
+                let inner = guard.reenter().await.expect("a re-entry");
+                assert_eq!((inner.hold_count(), counts(&server, "stock")), (2, vec![2]));
+                server.command(&["SCRIPT", "FLUSH"]);
+                inner.release().await.expect("a release");
+                guard.release().await.expect("a release");
+                assert_eq!(server.command(&["EXISTS", "stock"]).as_int(), Some(0));
+            }
+            assert!(kept.is_held());
+            kept.release().await.expect("a release");
+        });
+    });
+}
+
+#[test]
+fn nothing_takes_longer_than_a_pause_and_two_command_timeouts() {
+    const PAUSE: Duration = Duration::from_millis(1500);
+    on_one_of_each(|binary| {
+        for mode in ["WRITE", "ALL"] {
+            let server = Server::builder().binary(binary).start();
+            runtime().block_on(async {
+                let client = connect(&server.url()).await;
+                let (kept, outer, done) =
+                    (held(&client, "kept").await, held(&client, "outer").await, held(&client, "done").await);
+                let (tried, bounded, name) = (client.lock("tried"), client.lock("bounded"), client.lock("kept"));
+                server.command(&["CLIENT", "PAUSE", &PAUSE.as_millis().to_string(), mode]);
+                let most = PAUSE + TIMEOUT * 2;
+                let wait = Duration::from_millis(700);
+                let (tried, bounded, entered, released, seen) = tokio::join!(
+                    within("a try", TIMEOUT * 2, tried.try_acquire()),
+                    within("a bounded acquire", wait + TIMEOUT, bounded.acquire().wait(wait)),
+                    within("a re-entry", most, outer.reenter()),
+                    within("a release", most, done.release()),
+                    within("a look", TIMEOUT, name.inspect()),
+                );
+                // A script that writes waits in both modes; one that only reads counts as one that may write.
+                for error in [tried.expect_err("no answer"), bounded.expect_err("no answer"), seen.expect_err("none")] {
+                    let honest = matches!(error, Error::Indeterminate { .. } | Error::Unreachable { .. });
+                    assert!(honest, "{mode}: {error:?}");
+                    let text = error.to_string();
+                    assert!(text.contains("no answer") || text.contains("imed out") || text.contains("lost"), "{text}");
+                }
+                released.unwrap_or_else(|error| assert!(matches!(error, Error::Indeterminate { .. }), "{error:?}"));
+                let inner =
+                    entered.inspect_err(|error| assert!(matches!(error, Error::Indeterminate { .. }), "{error:?}"));
+                let expected = 1 + u32::from(inner.is_ok());
+                assert_eq!(outer.hold_count(), expected);
+                until("what was begun has been taken back", || {
+                    server.command(&["EXISTS", "tried", "bounded", "done"]).as_int() == Some(0)
+                        && counts(&server, "outer") == [expected]
+                })
+                .await;
+                assert!(kept.is_held() && outer.is_held());
+                until("the client is at rest", || client.census().cleaning_up == 0).await;
+                assert_eq!(counts(&server, "outer"), [expected]);
+            });
+        }
+    });
+}
+
+#[test]
+fn killed_connections_cost_a_moment_and_count_nothing_twice() {
+    on_each(|binary| {
+        let server = Server::builder().binary(binary).start();
+        runtime().block_on(async {
+            let client = connect(&server.url()).await;
+            let outer = held(&client, "outer").await;
+            for kind in ["normal", "pubsub", "normal", "normal", "pubsub", "normal"] {
+                let kill = async { server.command(&["CLIENT", "KILL", "TYPE", kind]) };
+                let (entered, _) = tokio::join!(within("a re-entry", TIMEOUT * 2, outer.reenter()), kill);
+                match entered {
+                    Ok(inner) => {
+                        assert_eq!((outer.hold_count(), counts(&server, "outer")), (2, vec![2]));
+                        within("a release", TIMEOUT * 2, inner.release()).await.expect("a release");
+                    }
+                    Err(error) => {
+                        assert!(matches!(error, Error::Indeterminate { .. }), "{error:?}");
+                    }
+                }
+                until("the count is one again", || counts(&server, "outer") == [1]).await;
+                let next = within("an acquire", TIMEOUT * 2, client.lock("next").acquire()).await.expect("the lock");
+                assert_eq!(counts(&server, "next"), [1]);
+                server.command(&["CLIENT", "KILL", "TYPE", kind]);
+                within("a release", TIMEOUT * 2, next.release()).await.expect("a release");
+                assert_eq!(server.command(&["EXISTS", "next"]).as_int(), Some(0));
+            }
+            assert!(outer.is_held());
+            outer.release().await.expect("a release");
+            until("the client is at rest", || client.census().cleaning_up == 0).await;
+        });
+    });
+}

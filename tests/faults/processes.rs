@@ -1,0 +1,138 @@
+//! Processes that are killed, stopped, or end; and locks that go from one process to another.
+
+use crate::child::{Child, clock};
+use crate::support::{SLACK, TIMEOUT, lease_left, on_each, scripts};
+use leasehold_test_support::{Server, until};
+use std::time::Duration;
+
+/// Long: whatever depends on it fails its test.
+const NEVER: Duration = Duration::from_secs(60);
+
+#[test]
+fn a_killed_holder_frees_its_lock_within_its_lease() {
+    on_each(|binary| {
+        let server = Server::builder().binary(binary).start();
+        let lease = Duration::from_millis(1500);
+        let mut holder = Child::obedient(&server.url(), lease);
+        let mut waiter = Child::obedient(&server.url(), NEVER);
+        holder.hear("ready");
+        waiter.hear("ready");
+        holder.order("acquire stock");
+        holder.hear("held");
+        waiter.order("acquire stock");
+        until("the waiter listens", || listeners(&server, "stock") == 1);
+        // A part of the lease is room for a busy machine: it was not renewed just now.
+        until("the next renewal is near", || lease_left(&server, "stock") < lease * 4 / 5);
+        holder.kill();
+        let killed = clock();
+        let waited = Duration::from_micros(waiter.hear_number("held").saturating_sub(killed));
+        assert!(waited <= lease + Duration::from_millis(100), "{waited:?}");
+    });
+}
+
+#[test]
+fn a_holder_that_was_stopped_beyond_its_lease_does_not_go_on() {
+    on_each(|binary| {
+        let server = Server::builder().binary(binary).start();
+        let mut holder = Child::obedient(&server.url(), Duration::from_millis(600));
+        let mut other = Child::obedient(&server.url(), NEVER);
+        holder.hear("ready");
+        holder.order("acquire stock");
+        holder.hear("held");
+        holder.order("work stock");
+        holder.hear("works");
+        holder.stop();
+        let stopped = clock();
+        other.hear("ready");
+        other.order("acquire stock");
+        other.hear("held");
+        holder.resume();
+        let said = holder.hear("lost");
+        let (reason, polled) = said.split_once(' ').expect("a reason and a time");
+        assert_eq!(reason, "not_renewed");
+        let polled: u64 = polled.parse().expect("a time");
+        assert!(polled <= stopped, "polled {} us after it was stopped", polled - stopped);
+        holder.hear("told");
+        // The one who came next was not disturbed by the one who woke up.
+        assert_eq!(server.command(&["HLEN", "stock"]).as_int(), Some(1));
+        other.order("release stock");
+        other.hear("released");
+    });
+}
+
+#[test]
+fn a_process_that_ends_in_order_leaves_no_lock() {
+    on_each(|binary| {
+        for role in ["drop blocking", "drop outside", "shut down"] {
+            let server = Server::builder().binary(binary).start();
+            let mut process = Child::start(role, &server.url(), NEVER);
+            process.hear("held");
+            process.wait();
+            assert_eq!(server.command(&["DBSIZE"]).as_int(), Some(0), "{role}");
+        }
+    });
+}
+
+#[test]
+fn a_release_wakes_a_waiter_in_another_process() {
+    on_each(|binary| {
+        let server = Server::builder().binary(binary).start();
+        let mut holder = Child::obedient(&server.url(), NEVER);
+        let mut waiter = Child::obedient(&server.url(), NEVER);
+        for process in [&mut holder, &mut waiter] {
+            // The scripts are known to the server from here on, so that each call is one command.
+            process.hear("ready");
+            process.order("acquire stock");
+            process.hear("held");
+            process.order("release stock");
+            process.hear("released");
+        }
+        server.command(&["CONFIG", "RESETSTAT"]);
+        for round in 0..5 {
+            holder.order("acquire stock");
+            holder.hear("held");
+            waiter.order("acquire stock");
+            // It tries, listens, and tries again.
+            until("the waiter sleeps", || listeners(&server, "stock") == 1 && scripts(&server) == round * 6 + 3);
+            holder.order("release stock");
+            let released = holder.hear_number("released");
+            let woken = Duration::from_micros(waiter.hear_number("held").saturating_sub(released));
+            assert!(woken <= SLACK, "{woken:?}");
+            assert_eq!(scripts(&server), round * 6 + 5, "one release, and one attempt for it");
+            waiter.order("release stock");
+            waiter.hear("released");
+        }
+    });
+}
+
+#[test]
+fn a_waiter_whose_notice_connection_is_killed_gets_in_after_one_reconnect() {
+    on_each(|binary| {
+        let server = Server::builder().binary(binary).start();
+        let mut holder = Child::obedient(&server.url(), NEVER);
+        let mut waiter = Child::obedient(&server.url(), NEVER);
+        holder.hear("ready");
+        waiter.hear("ready");
+        for _ in 0..5 {
+            holder.order("acquire stock");
+            holder.hear("held");
+            waiter.order("acquire stock");
+            until("the waiter listens", || listeners(&server, "stock") == 1);
+            assert_eq!(server.command(&["CLIENT", "KILL", "TYPE", "pubsub"]).as_int(), Some(1));
+            // Nobody hears the notice of this one.
+            holder.order("release stock");
+            let released = holder.hear_number("released");
+            let woken = Duration::from_micros(waiter.hear_number("held").saturating_sub(released));
+            assert!(woken <= TIMEOUT * 2 + SLACK, "{woken:?}");
+            waiter.order("release stock");
+            waiter.hear("released");
+            until("the waiter listens no more", || listeners(&server, "stock") == 0);
+        }
+    });
+}
+
+fn listeners(server: &Server, lock: &str) -> i64 {
+    let channel = format!("redisson_lock__channel:{{{lock}}}");
+    let reply = server.command(&["PUBSUB", "NUMSUB", &channel]);
+    reply.elements().get(1).and_then(leasehold_test_support::Resp::as_int).expect("a number")
+}

@@ -1,0 +1,110 @@
+//! What the tests share: a test on each server, runtimes, clients, and bounded waiting.
+
+use leasehold::{Client, ClientBuilder, Guard};
+use leasehold_test_support::{Binary, Server, Version, binaries};
+use std::time::{Duration, Instant};
+use tokio::runtime::{Builder, Runtime};
+
+/// The command timeout of the clients: short enough to wait for, long enough for a busy machine.
+pub(crate) const TIMEOUT: Duration = Duration::from_millis(500);
+
+/// Room for a busy machine, wherever a test measures time. It is far below what a broken client would take: a lease or a
+/// re-check of 30 s, or the 10 s after which a server counts as unreachable.
+pub(crate) const SLACK: Duration = Duration::from_secs(3);
+
+/// Runs a test on every server program.
+pub(crate) fn on_each(test: impl Fn(&Binary)) {
+    let all = binaries();
+    assert!(!all.is_empty(), "no server program; run `cargo xtask servers`");
+    for binary in &all {
+        eprintln!("on {binary}");
+        test(binary);
+    }
+}
+
+/// Runs a test on the newest Redis and the newest Valkey that know sharded notices, as far as they are there.
+pub(crate) fn on_one_of_each(test: impl Fn(&Binary)) {
+    let floor = Version { major: 7, minor: 0, patch: 0 };
+    let newest = [Binary::redis(), Binary::valkey()].into_iter().flatten();
+    let all: Vec<_> = newest.filter(|binary| binary.version >= floor).collect();
+    assert!(!all.is_empty(), "no server program; run `cargo xtask servers`");
+    for binary in &all {
+        eprintln!("on {binary}");
+        test(binary);
+    }
+}
+
+/// A runtime whose workers go on while the test's own thread blocks.
+pub(crate) fn runtime() -> Runtime {
+    Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime")
+}
+
+/// The settings that most tests use.
+pub(crate) fn settings() -> ClientBuilder {
+    Client::builder().command_timeout(TIMEOUT)
+}
+
+/// A client with these settings.
+pub(crate) async fn connect(url: &str) -> Client {
+    settings().connect(url).await.expect("a client")
+}
+
+/// A lock that nobody else holds.
+pub(crate) async fn held(client: &Client, name: &str) -> Guard {
+    client.lock(name).try_acquire().await.expect("an answer").expect("a lock that is free")
+}
+
+/// What became of `work`, and how long it took. It fails the test after a minute.
+pub(crate) async fn timed<T>(what: &str, work: impl IntoFuture<Output = T>) -> (T, Duration) {
+    let began = Instant::now();
+    let work = tokio::time::timeout(Duration::from_secs(60), work);
+    let Ok(result) = work.await else { panic!("{what} took more than a minute") };
+    (result, began.elapsed())
+}
+
+/// What became of `work`, which may take `most`, with room for a busy machine.
+pub(crate) async fn within<T>(what: &str, most: Duration, work: impl IntoFuture<Output = T>) -> T {
+    let (result, took) = timed(what, work).await;
+    assert!(took <= most + SLACK, "{what} took {took:?}, and may take {most:?}");
+    result
+}
+
+/// Waits until `holds` returns true, without blocking the runtime.
+pub(crate) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(20);
+    while !holds() {
+        assert!(Instant::now() < end, "waited 20 s in vain until {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Lets that much time pass, which is the condition under test.
+pub(crate) async fn pass(time: Duration) {
+    tokio::time::sleep(time).await;
+}
+
+/// The fields of a lock's hash on the server, with their values; none where nobody holds it.
+pub(crate) fn counts(server: &Server, key: &str) -> Vec<u32> {
+    let reply = server.command(&["HVALS", key]);
+    reply.elements().iter().map(|value| value.as_str().and_then(|text| text.parse().ok()).expect("a count")).collect()
+}
+
+/// What is left of a key's life, as its server has it.
+pub(crate) fn lease_left(server: &Server, key: &str) -> Duration {
+    let left = server.command(&["PTTL", key]).as_int().expect("a number");
+    Duration::from_millis(left.try_into().unwrap_or_default())
+}
+
+/// How often scripts were called, whatever they answered.
+pub(crate) fn scripts(server: &Server) -> u64 {
+    server.commandstats("evalsha") + server.commandstats("eval")
+}
+
+/// The connections of clients, this program's own look at the server left out.
+pub(crate) fn connections(server: &Server) -> usize {
+    server
+        .client_list()
+        .iter()
+        .filter(|client| client.get("cmd").is_none_or(|cmd| !cmd.starts_with("client|list")))
+        .count()
+}
