@@ -8,13 +8,11 @@ use leasehold::{
 };
 use std::time::Duration;
 
-#[expect(dead_code, reason = "it is a type that no other type is")]
 struct Ambiguous;
 
 /// A trait that a type implements twice if it has the auto trait, so that naming the method does not compile then.
 macro_rules! ambiguous_if {
     ($name:ident, $auto:path) => {
-        #[expect(dead_code, reason = "compiling it is the test")]
         trait $name<A> {
             fn lacks(_: &Self) {}
         }
@@ -146,7 +144,7 @@ async fn a_whole_life(client: Client) -> Result<u32, Box<dyn std::error::Error +
     assert!(lock.inspect().await?.is_some(), "somebody holds it");
     drop(lock.force_release().await?);
     drop(guard);
-    drop(token.cancelled().await);
+    token.cancelled().await;
     client.shutdown(Duration::from_secs(5)).await?;
     Ok(counted)
 }

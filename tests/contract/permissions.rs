@@ -3,30 +3,27 @@
 use crate::files;
 use leasehold::{Client, LossReason};
 use leasehold_test_support::Server;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// The commands and channels that the page names, as an ACL rule.
+/// The commands that the page names, and the keys and channels of its example, as an ACL rule.
 fn rule() -> String {
     let page = files::read("docs/operations.md");
     let part = page.split("### Permissions").nth(1).and_then(|rest| rest.split("\n## ").next()).expect("the part");
-    let mut rule = String::from("app on >secret resetkeys resetchannels ~app:* -@all");
-    for (at, word) in part.split('`').enumerate().filter(|(at, _)| at % 2 == 1) {
-        if word.contains("*") {
-            rule.push_str(&format!(" &{}", word.replace('*', "{app:*")));
-        } else if word.chars().all(|letter| letter.is_ascii_uppercase() || letter == ' ') {
-            rule.push_str(&format!(" +{}", word.to_lowercase().replace(' ', "|")));
-        } else {
-            assert!(word.contains("::") && at > 0, "{word:?} is neither a command nor a channel nor an item");
-        }
-    }
-    rule
+    let example = part.lines().find_map(|line| line.strip_prefix("user ")).expect("the example of a user");
+    let (places, rest) = example.split_once(" …").expect("the commands are left to the text above");
+    assert_eq!(rest, "");
+    let prose = part.split("```").step_by(2).collect::<String>();
+    let is_command = |word: &&str| word.chars().all(|letter| letter.is_ascii_uppercase() || letter == ' ');
+    let commands: BTreeSet<_> = prose.split('`').skip(1).step_by(2).filter(is_command).collect();
+    assert!(commands.len() > 15, "the page names commands: {commands:?}");
+    let commands = commands.iter().map(|command| format!(" +{}", command.to_lowercase().replace(' ', "|")));
+    format!("{places} -@all{}", commands.collect::<String>())
 }
 
 #[tokio::test]
 async fn the_permissions_of_the_page_are_enough() {
     let rule = rule();
-    let commands = rule.matches(" +").count();
-    assert!(commands > 15, "the page names commands: {rule}");
     let server = Server::builder().user(&rule).start();
     let url = format!("redis://app:secret@127.0.0.1:{}", server.port());
     let lease = Duration::from_millis(500);

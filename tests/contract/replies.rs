@@ -35,11 +35,13 @@ pub(crate) fn reply(header: &Header, row: &Row, code: i64) -> Reply {
     if header.shape == "integer" {
         return Reply::Int(code);
     }
+    if header.keys[0].index == "i" {
+        // The reply for one lock.
+        return Reply::Array(vec![Reply::Int(code), Reply::Int(70)]);
+    }
     let mut parts = vec![Reply::Int(code)];
-    let words = row.words();
-    // The dots at the end of a row say that it goes on in this way; a renewal of one lock has two integers.
-    let more = words.iter().skip(1).take_while(|word| **word != "..." && **word != "count" || words[0] != "count");
-    parts.extend(more.filter(|word| **word != "...").map(|word| match *word {
+    // Dots say that the reply goes on in this way.
+    parts.extend(row.words()[1..].iter().filter(|word| **word != "...").map(|word| match *word {
         "kind" => Reply::Bulk("zset".into()),
         "hold" => Reply::Bulk("6f0c:7".into()),
         "count" => Reply::Bulk("2".into()),
