@@ -54,9 +54,10 @@ use contend::Lock;
 use hold::Hold;
 use renew::Renewals;
 use request::Request;
+use rustc_hash::FxHashMap as HashMap;
 use settle::Settles;
 use slab::Slab;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::task::Waker;
 use std::time::Duration;
 use timers::Timers;
@@ -187,7 +188,8 @@ pub struct Session {
     last_id: u64,
     closed: bool,
     locks: Slab<Lock>,
-    by_key: HashMap<Bytes, usize>,
+    /// Keyed by names that callers choose, so hashed by a function whose collisions nobody can foresee.
+    by_key: std::collections::HashMap<Bytes, usize>,
     holds: HashMap<HoldNumber, Hold>,
     requests: HashMap<Ticket, Request>,
     timers: Timers,
@@ -212,13 +214,13 @@ impl Session {
             last_id: 0,
             closed: false,
             locks: Slab::new(),
-            by_key: HashMap::new(),
-            holds: HashMap::new(),
-            requests: HashMap::new(),
+            by_key: std::collections::HashMap::new(),
+            holds: HashMap::default(),
+            requests: HashMap::default(),
             timers: Timers::default(),
             renewals: Renewals::default(),
             settles: Settles::default(),
-            lowerings: HashMap::new(),
+            lowerings: HashMap::default(),
             server_clock: None,
             actions: VecDeque::new(),
             events: VecDeque::new(),

@@ -44,7 +44,7 @@ impl Session {
     }
 
     /// When the request ends without the lock, whatever happens until then.
-    fn end_of_patience(&self, acquire: &Acquire) -> Instant {
+    pub(super) fn end_of_patience(&self, acquire: &Acquire) -> Instant {
         let patience = match acquire.wish.patience {
             Patience::Try => acquire.started + self.settings.command_timeout * 2,
             Patience::Until(until) => until,
@@ -116,7 +116,7 @@ impl Session {
     /// Ends an acquire that found others in its way until its patience ended.
     pub(super) fn end_busy(&mut self, now: Instant, ticket: Ticket) {
         let Some(acquire) = self.acquire_of_mut(ticket) else { return };
-        let begun = acquire.hold.take().or(acquire.entering());
+        let begun = acquire.hold.take().or_else(|| acquire.entering());
         let tries = acquire.wish.patience == Patience::Try;
         self.finish_acquire(now, ticket, if tries { Ok(None) } else { Err(AcquireError::WaitElapsed) });
         if let Some(number) = begun {
@@ -129,7 +129,7 @@ impl Session {
         let Some(acquire) = self.acquire_of(ticket) else { return false };
         acquire
             .hold
-            .or(acquire.entering())
+            .or_else(|| acquire.entering())
             .and_then(|number| self.holds.get(&number)?.change.as_ref())
             .is_some_and(|change| change.by == Some(ticket) && !change.settling)
     }
@@ -158,14 +158,15 @@ impl Session {
         Some(if acquire.place == Place::Line { &self.locks[acquire.lock].trouble } else { &acquire.trouble })
     }
 
+    /// Whether a call of the request has been, or may yet be, applied without anybody knowing.
+    pub(super) fn is_unsure(&self, ticket: Ticket) -> bool {
+        self.is_under_way(ticket) || self.acquire_of(ticket).is_some_and(|acquire| acquire.trouble.unsure)
+    }
+
     /// What to tell a caller whose server does not do its part.
     pub(super) fn trouble_error(&self, ticket: Ticket) -> AcquireError {
         let why = self.trouble_of(ticket).map(|trouble| trouble.why.clone()).unwrap_or_default();
-        if self.acquire_of(ticket).is_some_and(|acquire| acquire.trouble.unsure) {
-            AcquireError::Indeterminate(why)
-        } else {
-            AcquireError::Unreachable(why)
-        }
+        if self.is_unsure(ticket) { AcquireError::Indeterminate(why) } else { AcquireError::Unreachable(why) }
     }
 
     /// Ends an acquire that has nothing on the server, or that has been granted.
@@ -190,7 +191,7 @@ impl Session {
     /// Ends an acquire without the lock, and takes back what it may have begun.
     pub(super) fn fail_acquire(&mut self, now: Instant, ticket: Ticket, error: AcquireError) {
         let Some(acquire) = self.acquire_of_mut(ticket) else { return };
-        let begun = acquire.hold.take().or(acquire.entering());
+        let begun = acquire.hold.take().or_else(|| acquire.entering());
         self.finish_acquire(now, ticket, Err(error));
         if let Some(number) = begun {
             self.forsake(now, ticket, number);

@@ -10,7 +10,8 @@ use crate::owner::HoldNumber;
 use crate::reply::Reply;
 use crate::settings::Settings;
 use crate::time::Instant;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use rustc_hash::FxHashMap as HashMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 /// The renewals that are due, and those that are on the way.

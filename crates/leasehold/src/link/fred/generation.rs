@@ -57,6 +57,8 @@ pub(super) struct Generation {
     messages: Mutex<Option<broadcast::Receiver<Message>>>,
     router: AbortHandle,
     ended: CancellationToken,
+    /// The same, where it is only asked for: a look at the token takes a lock.
+    over: AtomicBool,
     ended_at: OnceLock<Instant>,
     /// The server said that the connection is dead.
     buried: AtomicBool,
@@ -99,6 +101,7 @@ impl Generation {
             messages: Mutex::new(Some(messages)),
             router: abort,
             ended: CancellationToken::new(),
+            over: AtomicBool::new(false),
             ended_at: OnceLock::new(),
             buried: AtomicBool::new(false),
             spared: AtomicBool::new(false),
@@ -132,7 +135,7 @@ impl Generation {
 
     /// Whether the connection is gone, or given up. Nothing begins on it any more.
     pub(super) fn has_ended(&self) -> bool {
-        self.ended.is_cancelled()
+        self.over.load(Ordering::Acquire)
     }
 
     /// Waits for the end of the connection.
@@ -143,6 +146,7 @@ impl Generation {
     /// Gives the connection up: calls that wait on it end, with an unknown outcome. It may be called from any thread.
     pub(super) fn end(&self) {
         self.ended_at.get_or_init(Instant::now);
+        self.over.store(true, Ordering::Release);
         self.ended.cancel();
         self.router.abort();
     }
