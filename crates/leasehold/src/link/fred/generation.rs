@@ -22,6 +22,7 @@ use fred::clients::Client;
 use fred::interfaces::{ClientInterface, ClientLike, EventInterface, FredResult, Resp3Frame};
 use fred::types::config::{Options, ServerConfig};
 use fred::types::{ClusterHash, CustomCommand, Message, Value};
+use futures_util::future::BoxFuture;
 use leasehold_core::link::LinkError;
 use parking_lot::Mutex;
 use std::pin::pin;
@@ -124,9 +125,12 @@ impl Generation {
         let options = Options { max_attempts: Some(1), fail_fast: true, timeout, ..Options::default() };
         let client = self.client.with_options(&options);
         let command = CustomCommand::new_static(command, ClusterHash::FirstKey, false);
+        // fred's future has many futures within it. Boxed, it keeps callers' own futures small, and far from the compiler's
+        // limit for types within types.
+        let sent: BoxFuture<'_, FredResult<Resp3Frame>> = Box::pin(client.custom_raw(command, args));
         tokio::select! {
             biased;
-            answer = client.custom_raw(command, args) => answer.map_err(|error| error::of_fred(&error)),
+            answer = sent => answer.map_err(|error| error::of_fred(&error)),
             () = self.ended.cancelled() => {
                 Err(LinkError::Unknown(format!("the connection to {} was lost", self.server)))
             }
