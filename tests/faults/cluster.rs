@@ -1,1 +1,173 @@
-//! x
+//! Clusters whose slots move, and whose nodes freeze.
+
+use crate::support::{TIMEOUT, counts, held, lease_left, on_one_of_each, runtime, settings, until, within};
+use leasehold::{Client, Error, LossReason, Publish};
+use leasehold_test_support::{Cluster, Server};
+use std::time::Duration;
+
+const LEASE: Duration = Duration::from_secs(3);
+
+/// How often a client makes sure of its sharded subscriptions: a server forgets them in silence when their slot moves.
+const AUDIT: Duration = Duration::from_secs(5);
+
+/// A node of the cluster other than this one.
+fn another<'a>(cluster: &'a Cluster, node: &Server) -> &'a Server {
+    cluster.nodes().iter().find(|other| other.port() != node.port()).expect("another node")
+}
+
+/// The name of a lock that lives on a node.
+fn name_on(cluster: &Cluster, node: &Server, family: &str) -> String {
+    let names = (0..).map(|number| format!("{family}:{number}"));
+    names.into_iter().find(|name| cluster.node_of(name).port() == node.port()).expect("a name for every node")
+}
+
+async fn client(cluster: &Cluster, publish: Publish) -> Client {
+    settings().lease(LEASE).publish(publish).connect(&cluster.url()).await.expect("a client")
+}
+
+#[test]
+fn a_lock_moves_with_its_slot_while_it_is_held() {
+    on_one_of_each(|binary| {
+        let cluster = Cluster::builder().binary(binary).start();
+        runtime().block_on(async {
+            let client = client(&cluster, Publish::Auto).await;
+            let slot = cluster.slot_of("{stock}");
+            let from = cluster.owner_of(slot).expect("its node");
+            let to = another(&cluster, from);
+            let guard = held(&client, "{stock}:1").await;
+            let inner = guard.reenter().await.expect("a re-entry");
+            cluster.begin_migration(slot, to);
+            // One key: it is asked for where it is, or is to be.
+            let early = within("an acquire", TIMEOUT * 2, client.lock("{stock}:2").acquire()).await.expect("the lock");
+            assert_eq!(counts_asking(to, "{stock}:2"), 1, "a key that is not there is made at the new node");
+            cluster.move_keys(slot, to);
+            crate::support::pass(LEASE).await;
+            assert!(guard.is_held() && early.is_held(), "renewed on the way");
+            cluster.finish_migration(slot, to);
+            within("a release", TIMEOUT * 2, inner.release()).await.expect("a release");
+            assert_eq!(counts(to, "{stock}:1"), [1]);
+            crate::support::pass(LEASE).await;
+            assert!(guard.is_held() && lease_left(to, "{stock}:1") > Duration::ZERO);
+            within("a re-entry", TIMEOUT * 2, guard.reenter())
+                .await
+                .expect("a re-entry")
+                .release()
+                .await
+                .expect("one less");
+            within("a release", TIMEOUT * 2, guard.release()).await.expect("a release");
+            within("a release", TIMEOUT * 2, early.release()).await.expect("a release");
+            assert_eq!(to.command(&["EXISTS", "{stock}:1", "{stock}:2"]).as_int(), Some(0));
+            until("the client is at rest", || client.census().cleaning_up == 0).await;
+        });
+    });
+}
+
+/// How many fields a hash has on a node that imports its slot.
+fn counts_asking(node: &Server, key: &str) -> i64 {
+    let mut connection = node.connect().expect("a connection");
+    connection.command(&["ASKING"]).expect("an answer");
+    connection.command(&["HLEN", key]).expect("an answer").as_int().expect("a number")
+}
+
+#[test]
+fn a_release_in_the_middle_of_a_migration_is_done_when_that_is_over() {
+    on_one_of_each(|binary| {
+        let cluster = Cluster::builder().binary(binary).start();
+        runtime().block_on(async {
+            let client = client(&cluster, Publish::Auto).await;
+            let slot = cluster.slot_of("{stock}");
+            let from = cluster.owner_of(slot).expect("its node");
+            let to = another(&cluster, from);
+            let guard = held(&client, "{stock}:1").await;
+            cluster.begin_migration(slot, to);
+            let release = tokio::spawn(guard.release());
+            crate::support::pass(TIMEOUT).await;
+            cluster.move_keys(slot, to);
+            cluster.finish_migration(slot, to);
+            let released = within("a release", TIMEOUT * 2, release).await.expect("a task");
+            released.expect("a release");
+            assert_eq!(to.command(&["EXISTS", "{stock}:1"]).as_int(), Some(0));
+        });
+    });
+}
+
+#[test]
+fn a_waiter_gets_in_though_the_slot_moves_under_it() {
+    on_one_of_each(|binary| {
+        for (publish, most) in [(Publish::Classic, TIMEOUT * 2), (Publish::Sharded, AUDIT + TIMEOUT * 2)] {
+            let cluster = Cluster::builder().binary(binary).start();
+            runtime().block_on(async {
+                let slot = cluster.slot_of("stock");
+                let from = cluster.owner_of(slot).expect("its node");
+                let (holder, waiting) = (client(&cluster, publish).await, client(&cluster, publish).await);
+                // The lease is long, so that only a notice, or the client's own care, wakes the waiter in time.
+                let lease = Duration::from_secs(60);
+                let guard = holder.lock("stock").acquire().lease(lease).await.expect("the lock");
+                let lock = waiting.lock("stock");
+                let waiter = tokio::spawn(async move { lock.acquire().await });
+                until("somebody listens", || listeners(&cluster, publish) == 1).await;
+                cluster.migrate_slot(slot, another(&cluster, from));
+                within("a release", TIMEOUT * 2, guard.release()).await.expect("a release");
+                let woken = within("a wake-up", most, waiter).await.expect("a task").expect("the lock");
+                assert_eq!(counts(cluster.node_of("stock"), "stock"), [1], "{publish:?}");
+                woken.release().await.expect("a release");
+            });
+        }
+    });
+}
+
+fn listeners(cluster: &Cluster, publish: Publish) -> usize {
+    let what = if publish == Publish::Sharded { "SHARDCHANNELS" } else { "CHANNELS" };
+    cluster.nodes().iter().map(|node| node.command(&["PUBSUB", what]).elements().len()).sum()
+}
+
+#[test]
+fn one_frozen_node_costs_its_own_locks_and_no_others() {
+    on_one_of_each(|binary| {
+        // The others go on serving their slots, however long the node is silent.
+        let cluster = Cluster::builder().binary(binary).arg("cluster-require-full-coverage", "no");
+        let cluster = cluster.arg("cluster-node-timeout", "60000").start();
+        runtime().block_on(async {
+            let client = client(&cluster, Publish::Auto).await;
+            // The node with the lowest slots, and many locks on it: their renewals stand in front of all others.
+            let [frozen, well, _] = cluster.nodes() else { panic!("three nodes") };
+            let names: Vec<_> = (0..240).map(|number| format!("many:{number}")).collect();
+            let (mut doomed, mut sound) = (Vec::new(), Vec::new());
+            for name in names.iter().take(240) {
+                let guard = held(&client, name).await;
+                if cluster.node_of(name).port() == frozen.port() { doomed.push(guard) } else { sound.push(guard) }
+            }
+            assert!(doomed.len() > 50 && sound.len() > 100, "{} and {}", doomed.len(), sound.len());
+            let name = name_on(&cluster, well, "other");
+            frozen.stop();
+            let stopped = std::time::Instant::now();
+            let mut slowest = Duration::ZERO;
+            while stopped.elapsed() < LEASE * 2 {
+                let began = std::time::Instant::now();
+                held(&client, &name).await.release().await.expect("a release");
+                slowest = slowest.max(began.elapsed());
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            assert!(slowest <= TIMEOUT, "a pair on a healthy node took {slowest:?}");
+            for guard in &sound {
+                assert!(guard.is_held(), "{guard:?}");
+            }
+            for guard in &doomed {
+                let lost = within("the news of the loss", Duration::ZERO, guard.lost()).await;
+                assert_eq!(lost.reason(), LossReason::NotRenewed);
+            }
+            // Whoever wants a lock of that node is told, in time.
+            let there = client.lock(doomed.first().expect("a lock").lock().name());
+            drop(doomed);
+            let error = within("a try", TIMEOUT * 2, there.try_acquire()).await.expect_err("no answer");
+            assert!(matches!(error, Error::Unreachable { .. } | Error::Indeterminate { .. }), "{error:?}");
+            frozen.resume();
+            let back = within("an acquire", Duration::from_millis(2500) + TIMEOUT * 2, there.acquire()).await;
+            back.expect("the lock").release().await.expect("a release");
+            for guard in sound {
+                guard.release().await.expect("a release");
+            }
+            until("the client is at rest", || client.census().cleaning_up == 0).await;
+        });
+    });
+}

@@ -1,1 +1,252 @@
-//! x
+//! Connecting: what goes wrong is said, within the connect deadline; and how many connections there are.
+
+use crate::support::{
+    SLACK, TIMEOUT, connect, connections, held, on_each, on_one_of_each, runtime, settings, timed, until,
+};
+use leasehold::{Client, ConnectError};
+use leasehold_test_support::{Ca, Cluster, Server};
+use std::net::TcpListener;
+use std::time::Duration;
+
+const DEADLINE: Duration = Duration::from_millis(1500);
+
+/// The error of a client that cannot be built, which comes within the deadline.
+fn failure(builder: leasehold::ClientBuilder, url: &str) -> ConnectError {
+    let work = timed("connecting", builder.connect_deadline(DEADLINE).connect(url));
+    let (connected, took) = runtime().block_on(work);
+    let error = connected.expect_err("no client");
+    assert!(took <= DEADLINE + SLACK, "{took:?}: {error}");
+    error
+}
+
+#[test]
+fn credentials_that_are_wrong_or_missing_are_told_apart() {
+    on_each(|binary| {
+        let rule = "app on >open ~* &* +@all";
+        let server = Server::builder().binary(binary).password("sesame").user(rule).start();
+        let addr = server.addr();
+        let denied = |url: &str, words: &str| {
+            let error = failure(settings(), url);
+            assert!(matches!(error, ConnectError::Denied(_)), "{error:?}");
+            let text = error.to_string();
+            assert!(text.contains(words) && text.contains(&addr.to_string()), "{text}");
+        };
+        denied(&format!("redis://{addr}"), "none was given");
+        denied(&format!("redis://:simsim@{addr}"), "refused the user name or the password");
+        denied(&format!("redis://app:simsim@{addr}"), "refused the user name or the password");
+        denied(&format!("redis://nobody:open@{addr}"), "refused the user name or the password");
+        for url in [server.url(), format!("redis://app:open@{addr}"), format!("valkey://default:sesame@{addr}/2")] {
+            runtime().block_on(async {
+                let client = connect(&url).await;
+                held(&client, "stock").await.release().await.expect("a release");
+            });
+        }
+    });
+}
+
+#[test]
+fn hosts_that_do_not_answer_are_told_apart() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let addr = listener.local_addr().expect("an address");
+    // The kernel accepts, and nothing ever answers.
+    let error = failure(settings(), &format!("redis://{addr}"));
+    assert!(matches!(&error, ConnectError::Unreachable(text) if text.contains("no answer")), "{error:?}");
+    assert!(error.to_string().contains(&addr.to_string()), "{error}");
+    drop(listener);
+    let error = failure(settings(), &format!("redis://{addr}"));
+    assert!(matches!(&error, ConnectError::Unreachable(text) if text.contains("refused")), "{error:?}");
+    let error = failure(settings(), "redis://no-such-host.invalid:6379");
+    assert!(matches!(&error, ConnectError::Unreachable(text) if text.contains("no-such-host.invalid")), "{error:?}");
+    assert!(error.to_string().contains("resolved"), "{error}");
+    let error = failure(settings(), "redis+unix:///no/such/socket");
+    assert!(matches!(&error, ConnectError::Unreachable(text) if text.contains("/no/such/socket")), "{error:?}");
+    let error = failure(settings(), &format!("redis-cluster://{addr}?node={addr}"));
+    assert!(matches!(error, ConnectError::Unreachable(_)), "{error:?}");
+    let error = failure(settings(), &format!("redis-sentinel://{addr}?sentinelServiceName=stock"));
+    assert!(matches!(error, ConnectError::Unreachable(_)), "{error:?}");
+}
+
+#[test]
+fn a_server_that_is_still_loading_says_so() {
+    on_one_of_each(|binary| {
+        let builder = Server::builder().binary(binary).arg("loading-process-events-interval-bytes", "1024");
+        let server = builder.arg("key-load-delay", "0").start();
+        server.command(&["DEBUG", "POPULATE", "5000"]);
+        server.command(&["SAVE"]);
+        // Each key takes half a millisecond after the next start.
+        let conf = server.dir().join("server.conf");
+        let text = std::fs::read_to_string(&conf).expect("its configuration");
+        std::fs::write(&conf, text.replace("key-load-delay 0", "key-load-delay 500")).expect("a configuration");
+        server.restart();
+        assert_eq!(server.info("loading").as_deref(), Some("1"));
+        let error = failure(settings(), &server.url());
+        assert!(matches!(error, ConnectError::Loading(_)), "{error:?}");
+        assert!(error.to_string().contains("loading"), "{error}");
+        // One who has the patience gets in when it is done.
+        runtime().block_on(async {
+            let client = settings().connect_deadline(Duration::from_secs(60)).connect(&server.url()).await;
+            held(&client.expect("a client"), "stock").await.release().await.expect("a release");
+        });
+        assert_eq!(server.info("loading").as_deref(), Some("0"));
+    });
+}
+
+#[test]
+fn malformed_urls_are_refused_before_anything_is_sent() {
+    let urls = [
+        "",
+        "stock",
+        "localhost:6379",
+        "http://localhost:6379",
+        "redis://",
+        "redis://:pass@",
+        "redis://localhost:port",
+        "redis://localhost:65536",
+        "redis://localhost:0",
+        "redis://localhost/stock",
+        "redis://localhost/1/2",
+        "redis://[::1",
+        "redis-cluster://localhost?node=other",
+        "redis-sentinel://localhost:1",
+        "rediss+unix:///tmp/socket",
+        "redis+unix://",
+        "redis-none://localhost",
+    ];
+    for url in urls {
+        let error = failure(settings(), url);
+        assert!(matches!(error, ConnectError::Invalid(_)), "{url}: {error:?}");
+        assert!(error.to_string().starts_with("the client cannot be built: "), "{error}");
+    }
+    let error = failure(settings().tls_ca(Ca::new().pem()), "redis://localhost");
+    assert!(matches!(&error, ConnectError::Invalid(text) if text.contains("rediss")), "{error:?}");
+    let error = failure(settings().lease(Duration::ZERO), "redis://localhost");
+    assert!(matches!(&error, ConnectError::Invalid(text) if text.contains("lease")), "{error:?}");
+}
+
+#[test]
+fn a_cluster_and_one_server_are_not_mixed_up() {
+    let server = Server::start();
+    let error = failure(settings(), &server.url().replace("redis://", "redis-cluster://"));
+    assert!(matches!(&error, ConnectError::Unsuitable(text) if text.contains("not a Redis Cluster")), "{error:?}");
+    let cluster = Cluster::start();
+    let error = failure(settings(), &format!("redis://{}", cluster.nodes().first().expect("a node").addr()));
+    assert!(matches!(&error, ConnectError::Unsuitable(text) if text.contains("redis-cluster://")), "{error:?}");
+}
+
+#[test]
+fn a_unix_socket_will_do() {
+    on_each(|binary| {
+        let server = Server::builder().binary(binary).unix_socket().start();
+        assert!(server.url().starts_with("redis+unix:///"), "{}", server.url());
+        runtime().block_on(async {
+            let client = connect(&server.url()).await;
+            let guard = held(&client, "stock").await;
+            let lock = connect(&server.url()).await.lock("stock");
+            let waiter = tokio::spawn(async move { lock.acquire().await });
+            until("somebody waits", || server.command(&["PUBSUB", "CHANNELS"]).elements().len() == 1).await;
+            guard.release().await.expect("a release");
+            drop(waiter.await.expect("a task").expect("the lock"));
+        });
+    });
+}
+
+#[test]
+fn tls_trusts_the_authority_that_it_is_told_to_and_no_other() {
+    let server = Server::builder().tls().password("sesame").start();
+    runtime().block_on(async {
+        let client = settings().tls_ca(server.ca_pem()).connect(&server.url()).await.expect("a client");
+        held(&client, "stock").await.release().await.expect("a release");
+    });
+    let error = failure(settings().tls_ca(Ca::new().pem()), &server.url());
+    assert!(matches!(&error, ConnectError::Tls(text) if text.contains("ertificate")), "{error:?}");
+    // The authorities of the operating system do not know it either.
+    let error = failure(settings(), &server.url());
+    assert!(matches!(error, ConnectError::Tls(_)), "{error:?}");
+    let error = failure(settings().tls_ca("no certificate"), &server.url());
+    assert!(matches!(error, ConnectError::Tls(_) | ConnectError::Invalid(_)), "{error:?}");
+}
+
+#[test]
+fn a_client_shows_its_certificate() {
+    let server = Server::builder().tls().arg("tls-auth-clients", "yes").start();
+    let issued = server.ca().issue(&["client"]);
+    let known = settings().tls_ca(server.ca_pem()).tls_identity(issued.cert_pem, issued.key_pem);
+    runtime().block_on(async {
+        let client = known.connect(&server.url()).await.expect("a client");
+        held(&client, "stock").await.release().await.expect("a release");
+    });
+    let error = failure(settings().tls_ca(server.ca_pem()), &server.url());
+    assert!(matches!(error, ConnectError::Tls(_) | ConnectError::Unsuitable(_)), "{error:?}");
+}
+
+#[test]
+fn a_client_has_three_connections() {
+    on_each(|binary| {
+        let server = Server::builder().binary(binary).start();
+        runtime().block_on(async {
+            let client = connect(&server.url()).await;
+            assert_eq!(connections(&server), 3);
+            let mut guards = Vec::new();
+            for number in 0..50 {
+                guards.push(held(&client, &format!("stock:{number}")).await);
+            }
+            let waiters: Vec<_> = guards
+                .iter()
+                .map(|guard| {
+                    let lock = guard.lock().clone();
+                    tokio::spawn(async move { lock.acquire().await })
+                })
+                .collect();
+            until("everybody waits", || server.command(&["PUBSUB", "CHANNELS"]).elements().len() == 50).await;
+            assert_eq!(connections(&server), 3);
+            for guard in guards {
+                guard.release().await.expect("a release");
+            }
+            for waiter in waiters {
+                drop(waiter.await.expect("a task").expect("the lock"));
+            }
+            client.shutdown(TIMEOUT * 4).await.expect("a shutdown");
+            until("all connections are closed", || connections(&server) == 0).await;
+        });
+        // A client that fails to be built leaves none.
+        let strict = Client::builder().require_noeviction(true);
+        server.command(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
+        let runtime = runtime();
+        runtime.block_on(strict.connect(&server.url())).expect_err("no client");
+        leasehold_test_support::until("all connections are closed", || connections(&server) == 0);
+        // Without a runtime there is no foreground.
+        let client = leasehold::blocking::Client::connect(&server.url()).expect("a client");
+        assert_eq!(connections(&server), 2);
+        drop(client);
+        leasehold_test_support::until("all connections are closed", || connections(&server) == 0);
+    });
+}
+
+#[test]
+fn a_client_has_at_most_three_connections_to_each_node_of_a_cluster() {
+    on_one_of_each(|binary| {
+        let cluster = Cluster::builder().binary(binary).start();
+        let at_rest: Vec<_> = cluster.nodes().iter().map(connections).collect();
+        let added = || -> Vec<_> {
+            let all = cluster.nodes().iter().map(connections);
+            all.zip(&at_rest).map(|(now, before)| now - before).collect()
+        };
+        runtime().block_on(async {
+            let client = connect(&cluster.url()).await;
+            until("two to each", || added() == [2, 2, 2]).await;
+            let mut guards = Vec::new();
+            for number in 0..30 {
+                guards.push(held(&client, &format!("stock:{number}")).await);
+            }
+            for guard in &guards {
+                let lock = guard.lock().clone();
+                drop(tokio::spawn(async move { lock.acquire().await }));
+            }
+            until("everybody waits", || client.census().subscriptions == 30 && client.census().requests == 30).await;
+            until("three to each", || added() == [3, 3, 3]).await;
+            drop(guards);
+            client.shutdown(TIMEOUT * 10).await.expect("a shutdown");
+            until("all connections are closed", || added() == [0, 0, 0]).await;
+        });
+    });
+}

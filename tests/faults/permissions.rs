@@ -1,1 +1,246 @@
-//! x
+//! The published permissions are enough, and each of them is needed.
+//!
+//! "Enough" means that a walk through everything that a client does succeeds, and that the server has refused nothing: its
+//! ACL log stays empty.
+
+use crate::support::{SLACK, counts, on_each, on_one_of_each, runtime};
+use leasehold::{Client, ClientBuilder, ConnectError, Error, Guard, LossReason};
+use leasehold_test_support::{After, Cluster, Proxy, Server};
+use std::time::{Duration, Instant};
+
+const DOCUMENT: &str = include_str!("../../docs/security.md");
+const TIMEOUT: Duration = Duration::from_millis(300);
+
+/// The parts of a published rule.
+fn rule(name: &str) -> Vec<&'static str> {
+    let fence = format!("```acl {name}\n");
+    let (_, rest) = DOCUMENT.split_once(&fence).expect("a rule in the document");
+    let (rule, _) = rest.split_once("```").expect("the end of the rule");
+    rule.split_whitespace().collect()
+}
+
+fn set_user(server: &Server, rule: &[&str]) {
+    let head = ["ACL", "SETUSER", "app", "reset", "on", ">open"];
+    let reply = server.command(&[&head[..], rule].concat());
+    assert!(!reply.is_error(), "{reply:?}");
+    server.command(&["ACL", "LOG", "RESET"]);
+}
+
+/// What the server refused to the user, if anything.
+fn refused(server: &Server) -> Option<String> {
+    let log = server.command(&["ACL", "LOG"]);
+    log.elements().first().map(|entry| format!("{entry:?}"))
+}
+
+fn builder(prefix: &str) -> ClientBuilder {
+    let builder = Client::builder().prefix(prefix).command_timeout(TIMEOUT);
+    builder.unreachable_after(Duration::from_secs(1)).connect_deadline(Duration::from_secs(2))
+}
+
+/// Does what clients do, with names that no other walk has; `admin` changes things behind the client's back.
+async fn walk(url: &str, number: usize, admin: &(impl Fn(&[&str]) + Sync)) -> Result<(), String> {
+    let fail = |error: Error| error.to_string();
+    let lease = Duration::from_millis(600);
+    let connected = builder("shop:").lease(lease).connect(url).await;
+    let client = connected.map_err(|error| error.to_string())?;
+    let careful = builder("shop:").not_after(true).connect(url).await.map_err(|error| error.to_string())?;
+    if client.server().eviction_policy.is_none() || client.server().version.is_empty() {
+        return Err("the server is not known".to_owned());
+    }
+    for name in [format!("stock:{number}"), format!("{{stock}}:{number}")] {
+        admin(&["SCRIPT", "FLUSH"]);
+        let lock = client.lock(&name);
+        let guard = lock.acquire().wait(SLACK).await.map_err(fail)?;
+        let inner = guard.reenter().await.map_err(fail)?;
+        inner.release().await.map_err(fail)?;
+        // Somebody waits, listens, and is woken.
+        let waiting = careful.lock(&name);
+        let waiter = tokio::spawn(async move { waiting.acquire().wait(SLACK).await });
+        let end = Instant::now() + SLACK;
+        while careful.census().subscriptions == 0 && !waiter.is_finished() && Instant::now() < end {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        tokio::time::sleep(Duration::from_millis(30)).await;
+        guard.release().await.map_err(fail)?;
+        let woken = waiter.await.map_err(|error| error.to_string())?.map_err(fail)?;
+        // Seen and ended from outside.
+        lock.inspect().await.map_err(fail)?.ok_or("nobody holds it")?;
+        lock.force_release().await.map_err(fail)?.ok_or("nobody held it")?;
+        drop(woken);
+        // Renewed.
+        let guard = lock.acquire().wait(SLACK).await.map_err(fail)?;
+        tokio::time::sleep(lease).await;
+        if !guard.is_held() {
+            return Err("it was not renewed".to_owned());
+        }
+        guard.release().await.map_err(fail)?;
+        // Something else in its place.
+        admin(&["SET", &format!("shop:{name}"), "1"]);
+        let conflict = lock.try_acquire().await.err();
+        admin(&["DEL", &format!("shop:{name}")]);
+        if !matches!(&conflict, Some(Error::KeyConflict { kind, .. }) if kind == "string") {
+            return Err(format!("{conflict:?}"));
+        }
+    }
+    for client in [client, careful] {
+        client.shutdown(SLACK).await.map_err(|error| error.to_string())?;
+    }
+    Ok(())
+}
+
+/// An acquire whose reply is lost with its connection: it is settled before anything else is done.
+async fn lost_reply(proxy: &Proxy, url: &str, number: usize) -> Result<(), String> {
+    let client = builder("shop:").connect(url).await.map_err(|error| error.to_string())?;
+    let lock = client.lock(format!("settled:{number}"));
+    lock.acquire().await.map_err(|error| error.to_string())?.release().await.map_err(|error| error.to_string())?;
+    let trap = proxy.swallow_reply_to("shop:settled", After::Close);
+    let guard = lock.acquire().wait(SLACK).await.map_err(|error| error.to_string())?;
+    assert!(trap.worked());
+    guard.release().await.map_err(|error| error.to_string())?;
+    client.shutdown(SLACK).await.map_err(|error| error.to_string())
+}
+
+/// Both walks on one server, and what it refused.
+fn walks(server: &Server, proxy: &Proxy, number: usize) -> Result<(), String> {
+    let url = format!("redis://app:open@{}", proxy.addr());
+    let admin = |command: &[&str]| drop(server.command(command));
+    let walked = runtime().block_on(async {
+        walk(&url, number, &admin).await?;
+        lost_reply(proxy, &url, number).await
+    });
+    match (walked, refused(server)) {
+        (Ok(()), None) => Ok(()),
+        (Err(error), _) => Err(error),
+        (Ok(()), Some(refusal)) => Err(refusal),
+    }
+}
+
+#[test]
+fn the_published_rule_is_enough_and_nothing_of_it_can_be_left_out() {
+    on_each(|binary| {
+        let server = Server::builder().binary(binary).start();
+        let proxy = Proxy::to(&server);
+        let rule = rule("server");
+        set_user(&server, &rule);
+        walks(&server, &proxy, 0).expect("a rule that is enough");
+        let parts = rule.iter().filter(|part| !matches!(**part, "resetchannels" | "-@all"));
+        // Each newer server is asked about every part; the oldest only about keys and channels, where it differs.
+        let parts = parts.filter(|part| binary.version.major > 6 || part.starts_with(['~', '&']));
+        for (number, left_out) in parts.enumerate() {
+            let rest: Vec<_> = rule.iter().copied().filter(|part| part != left_out).collect();
+            set_user(&server, &rest);
+            let missed = walks(&server, &proxy, number + 1).expect_err(left_out);
+            eprintln!("without {left_out}: {missed}");
+        }
+        set_user(&server, &rule);
+        walks(&server, &proxy, 1_000).expect("a rule that is enough");
+    });
+}
+
+/// Changes the user on every node.
+fn set_user_everywhere(cluster: &Cluster, rule: &[&str]) {
+    cluster.nodes().iter().for_each(|node| set_user(node, rule));
+}
+
+fn walk_cluster(cluster: &Cluster, number: usize) -> Result<(), String> {
+    let url = cluster.url().replace("redis-cluster://", "redis-cluster://app:open@");
+    let node = cluster.node_of("{stock}");
+    let other = cluster.nodes().iter().find(|other| other.port() != node.port()).expect("another node");
+    let walked = runtime().block_on(async {
+        let admin = |command: &[&str]| {
+            let reply = cluster.node_of(command.get(1).copied().unwrap_or_default()).command(command);
+            assert!(command.first() == Some(&"SCRIPT") || !reply.is_error(), "{reply:?}");
+        };
+        walk(&url, number, &admin).await?;
+        let client = builder("shop:").connect(&url).await.map_err(|error| error.to_string())?;
+        let warm = client.lock(format!("{{stock}}:warm:{number}")).acquire().wait(SLACK).await.map_err(|error| error.to_string())?;
+        // A key that is not there yet is asked for at the node to which its slot is on its way.
+        let slot = cluster.slot_of("{stock}");
+        cluster.begin_migration(slot, other);
+        let asked = client.lock(format!("{{stock}}:asked:{number}")).try_acquire().await;
+        cluster.move_keys(slot, other);
+        cluster.finish_migration(slot, other);
+        cluster.migrate_slot(slot, node);
+        let asked = asked.map_err(|error| error.to_string())?.ok_or("it is busy")?;
+        asked.release().await.map_err(|error| error.to_string())?;
+        warm.release().await.map_err(|error| error.to_string())?;
+        client.shutdown(SLACK).await.map_err(|error| error.to_string())
+    });
+    match (walked, cluster.nodes().iter().find_map(refused)) {
+        (Ok(()), None) => Ok(()),
+        (Err(error), _) => Err(error),
+        (Ok(()), Some(refusal)) => Err(refusal),
+    }
+}
+
+#[test]
+fn the_published_rule_is_enough_on_a_cluster() {
+    on_one_of_each(|binary| {
+        let cluster = Cluster::builder().binary(binary).start();
+        let more = rule("cluster");
+        let all = [rule("server"), more.clone()].concat();
+        set_user_everywhere(&cluster, &all);
+        walk_cluster(&cluster, 0).expect("a rule that is enough");
+        for (number, left_out) in more.iter().enumerate() {
+            let rest: Vec<_> = all.iter().copied().filter(|part| part != left_out).collect();
+            set_user_everywhere(&cluster, &rest);
+            let missed = walk_cluster(&cluster, number + 1).expect_err(left_out);
+            eprintln!("without {left_out}: {missed}");
+        }
+        set_user_everywhere(&cluster, &all);
+        walk_cluster(&cluster, 1_000).expect("a rule that is enough");
+    });
+}
+
+#[test]
+fn a_user_of_one_prefix_cannot_touch_the_names_of_another() {
+    on_each(|binary| {
+        let server = Server::builder().binary(binary).start();
+        set_user(&server, &rule("server"));
+        let url = format!("redis://app:open@{}", server.addr());
+        runtime().block_on(async {
+            let theirs = builder("bank:").connect(&server.url()).await.expect("a client of the administrator");
+            let guard: Guard = theirs.lock("stock").acquire().await.expect("the lock");
+            let intruder = builder("bank:").connect(&url).await.expect("a client");
+            for error in [
+                intruder.lock("stock").try_acquire().await.expect_err("no permission"),
+                intruder.lock("free").acquire().await.expect_err("no permission"),
+                intruder.lock("stock").inspect().await.expect_err("no permission"),
+                intruder.lock("stock").force_release().await.expect_err("no permission"),
+            ] {
+                assert!(matches!(&error, Error::Refused { why, .. } if why.contains("NOPERM")), "{error:?}");
+            }
+            assert!(guard.is_held());
+            assert_eq!(counts(&server, "bank:stock"), [1]);
+            assert_eq!(server.command(&["EXISTS", "bank:free"]).as_int(), Some(0));
+            guard.release().await.expect("a release");
+            let own = builder("shop:").connect(&url).await.expect("a client");
+            own.lock("stock").acquire().await.expect("the lock").release().await.expect("a release");
+        });
+    });
+}
+
+#[test]
+fn a_permission_that_is_taken_away_loses_the_guard_and_says_why() {
+    on_each(|binary| {
+        let server = Server::builder().binary(binary).start();
+        set_user(&server, &rule("server"));
+        let url = format!("redis://app:open@{}", server.addr());
+        runtime().block_on(async {
+            let client = builder("shop:").lease(Duration::from_millis(600)).connect(&url).await.expect("a client");
+            let guard = client.lock("stock").acquire().await.expect("the lock");
+            server.command(&["ACL", "SETUSER", "app", "-evalsha", "-eval"]);
+            let lost = guard.lost().await;
+            assert_eq!(lost.reason(), LossReason::NotRenewed);
+            let error = client.lock("other").try_acquire().await.expect_err("no permission");
+            assert!(matches!(&error, Error::Refused { why, .. } if why.contains("NOPERM")), "{error:?}");
+            server.command(&["ACL", "SETUSER", "app", "+evalsha", "+eval"]);
+            drop(guard);
+            client.lock("stock").acquire().wait(SLACK).await.expect("the lock").release().await.expect("a release");
+            // A user that is gone cannot come back.
+            server.command(&["ACL", "DELUSER", "app"]);
+            let error = builder("shop:").connect(&url).await.expect_err("no user");
+            assert!(matches!(error, ConnectError::Denied(_)), "{error:?}");
+        });
+    });
+}

@@ -100,11 +100,8 @@ pub(crate) fn scripts(server: &Server) -> u64 {
     server.commandstats("evalsha") + server.commandstats("eval")
 }
 
-/// The connections of clients, this program's own look at the server left out.
+/// How many connections of clients there are, this program's own look at the server left out.
 pub(crate) fn connections(server: &Server) -> usize {
-    server
-        .client_list()
-        .iter()
-        .filter(|client| client.get("cmd").is_none_or(|cmd| !cmd.starts_with("client|list")))
-        .count()
+    let own = server.command(&["CLIENT", "ID"]).as_int().expect("a number").to_string();
+    server.client_list().iter().filter(|client| client.get("id") != Some(&own)).count()
 }

@@ -77,7 +77,8 @@ impl HoldToken {
 
     /// Whether the lock has ended.
     pub fn is_cancelled(&self) -> bool {
-        self.token.is_cancelled()
+        // The cell knows first: tokens are cancelled one after the other.
+        self.end().is_some() || self.token.is_cancelled()
     }
 
     /// How the lock has ended; `None` while it is held.

@@ -233,3 +233,23 @@ fn an_entry_that_waits_for_another_change_of_its_hold_waits_no_longer_than_it_ma
     world.give_back(guards[0]);
     nothing_left(&mut world);
 }
+
+#[test]
+fn trouble_long_ago_does_not_end_a_wait_without_end() {
+    let (mut world, owner, guards) = nested(1);
+    let other = world.add_client(crate::world::settings());
+    world.fault(0, "lock/acquire", FaultKind::NotSent);
+    let entry = world.acquire(0, owned(owner));
+    world.run(ms(1));
+    // The hold ends before the entry is tried again; another client gets the lock and keeps it.
+    let first = world.acquire(other, wish("a"));
+    world.run(ms(2));
+    world.give_back(guards[0]);
+    let kept = world.granted(other, first);
+    world.run(ms(10_000));
+    assert_eq!(world.task(0, entry).outcome, None);
+    world.give_back(kept);
+    let guard = world.granted(0, entry);
+    world.give_back(guard);
+    nothing_left(&mut world);
+}

@@ -13,10 +13,11 @@ use crate::command::lock::Acquired;
 use crate::error::AcquireError;
 use crate::link::LinkError;
 use crate::name::LockName;
+use crate::number_map::NumberMap;
 use crate::owner::{HoldNumber, OwnerId};
 use crate::reply::Reply;
 use crate::time::Instant;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::task::Waker;
 use std::time::Duration;
 
@@ -82,7 +83,7 @@ impl Lock {
 }
 
 /// The request of a ticket that stands in a line; `None` where it has gone.
-fn waiter(requests: &HashMap<Ticket, Request>, ticket: Ticket) -> Option<&Acquire> {
+fn waiter(requests: &NumberMap<Ticket, Request>, ticket: Ticket) -> Option<&Acquire> {
     match requests.get(&ticket) {
         Some(Request::Acquire(acquire)) if acquire.place == Place::Line && acquire.outcome.is_none() => Some(acquire),
         _ => None,
@@ -116,7 +117,7 @@ impl Session {
             self.requests.insert(ticket, Request::Acquire(acquire));
             return ticket;
         }
-        if let Some(number) = acquire.wish.reenter.or_else(|| self.hold_of_owner(lock, acquire.wish.owner)) {
+        if let Some(number) = self.hold_of_owner(lock, acquire.wish.owner) {
             acquire.place = Place::Entering(number);
             self.requests.insert(ticket, Request::Acquire(acquire));
             self.check_entry(now, ticket, number);
@@ -553,13 +554,16 @@ impl Session {
         if acquire.place == Place::Line || acquire.outcome.is_some() {
             return;
         }
-        if self.acquire_of(ticket).is_some_and(|acquire| acquire.last || self.end_of_patience(acquire) <= now) {
+        if self.acquire_of(ticket).is_some_and(|acquire| acquire.last || self.end_of_wish(acquire) <= now) {
             // Its patience ended while it was about to re-enter: it does not begin to wait anew.
             self.end_busy(now, ticket);
             return;
         }
         let Some(acquire) = self.acquire_of_mut(ticket) else { return };
         acquire.place = Place::Line;
+        // From here on the line knows whether the server does its part.
+        acquire.trouble.since = None;
+        acquire.trouble.tries = 0;
         acquire.retry_at = None;
         let lock = acquire.lock;
         let line = &mut self.locks[lock];

@@ -43,13 +43,18 @@ impl Session {
         self.set_request_timer(now, ticket);
     }
 
-    /// When the request ends without the lock, whatever happens until then.
-    pub(super) fn end_of_patience(&self, acquire: &Acquire) -> Instant {
-        let patience = match acquire.wish.patience {
+    /// When the caller does not want to wait any longer.
+    pub(super) fn end_of_wish(&self, acquire: &Acquire) -> Instant {
+        match acquire.wish.patience {
             Patience::Try => acquire.started + self.settings.command_timeout * 2,
             Patience::Until(until) => until,
             Patience::Forever => Instant::FAR_FUTURE,
-        };
+        }
+    }
+
+    /// When the request ends without the lock, whatever happens until then.
+    fn end_of_patience(&self, acquire: &Acquire) -> Instant {
+        let patience = self.end_of_wish(acquire);
         let trouble =
             acquire.trouble.since.map_or(Instant::FAR_FUTURE, |since| since + self.settings.unreachable_after);
         patience.min(trouble)
@@ -94,9 +99,20 @@ impl Session {
     }
 
     fn end_patience(&mut self, now: Instant, ticket: Ticket) {
-        let Some(acquire) = self.acquire_of_mut(ticket) else { return };
+        let Some(acquire) = self.acquire_of(ticket) else { return };
         let (lock, place, begun) = (acquire.lock, acquire.place, acquire.hold.is_some());
-        acquire.last = true;
+        let (wish_ended, more) = (self.end_of_wish(acquire) <= now, self.settings.command_timeout);
+        if !wish_ended && self.is_under_way(ticket) {
+            // The server has been out of reach for too long, but may be about to answer after all.
+            if let Some(since) = self.acquire_of_mut(ticket).and_then(|acquire| acquire.trouble.since.as_mut()) {
+                *since = *since + more;
+            }
+            self.set_request_timer(now, ticket);
+            return;
+        }
+        if let Some(acquire) = self.acquire_of_mut(ticket) {
+            acquire.last = true;
+        }
         let contends = place == Place::Line && self.locks[lock].contender == Some(ticket);
         let Some(trouble) = self.trouble_of(ticket) else { return };
         let own = self.acquire_of(ticket).and_then(|acquire| acquire.trouble.since);

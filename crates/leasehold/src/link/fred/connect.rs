@@ -224,10 +224,10 @@ async fn learn(shared: &Shared, wire: &Wire) -> Result<ServerInfo, ConnectError>
         let words = words.into_iter().filter(|word| !word.is_empty());
         generation.send(command, words.map(Value::from_static_str).collect(), timeout).await.map_err(lost)
     };
-    let configured = ask("CONFIG", ["GET", "maxmemory-policy"]).await?;
-    let eviction_policy = match configured_policy(&configured) {
+    // INFO first: the user has it anyway, for the server's run id, and managed services forbid CONFIG.
+    let eviction_policy = match reported_policy(&ask("INFO", ["memory", ""]).await?) {
         Some(policy) => Some(policy),
-        None => reported_policy(&ask("INFO", ["memory", ""]).await?),
+        None => configured_policy(&ask("CONFIG", ["GET", "maxmemory-policy"]).await?),
     };
     let cluster = shared.slots.is_some();
     let sharded_notices = match shared.settings.publish {

@@ -167,8 +167,25 @@ pub(super) fn of_fred(error: &Error) -> LinkError {
         ErrorKind::Backpressure => true,
         _ => false,
     };
-    if unsent { LinkError::NotSent(error.to_string()) } else { LinkError::Unknown(error.to_string()) }
+    // fred's words for a connection that is gone say more of fred than of the connection.
+    let lost = matches!(error.kind(), ErrorKind::Canceled | ErrorKind::Unknown | ErrorKind::IO);
+    match (unsent, lost && LOST.contains(&error.details())) {
+        (true, true) => LinkError::NotSent("the connection was lost".to_owned()),
+        (true, false) => LinkError::NotSent(error.to_string()),
+        (false, true) => LinkError::Unknown("the connection was lost before a reply came".to_owned()),
+        (false, false) => LinkError::Unknown(error.to_string()),
+    }
 }
+
+/// What fred says when a connection, or the task that owns it, is gone.
+const LOST: [&str; 6] = [
+    "Connection closed unexpectedly.",
+    "Connection closed.",
+    "Failed to send command to router.",
+    "Failed to route command.",
+    "channel closed",
+    "Canceled.",
+];
 
 /// Whether the error says that this server must not be written to: it was a primary and is none any more.
 pub(super) fn is_demoted(error: &ServerError) -> bool {
