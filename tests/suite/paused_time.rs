@@ -2,9 +2,8 @@
 
 use crate::support::{World, ms, secs};
 use futures_util::FutureExt as _;
-use leasehold::embedded::{EmbeddedServer, ManualClock, ServerClock};
+use leasehold::embedded::{EmbeddedServer, ManualClock, tokio_clock};
 use leasehold::{Census, Client, Error, LossReason};
-use leasehold_core::time::Instant;
 use std::time::Duration;
 
 pub(crate) async fn a_manual_clock_moves_leases_renewals_and_waits(_: World) {
@@ -49,8 +48,7 @@ pub(crate) async fn a_manual_clock_moves_leases_renewals_and_waits(_: World) {
 /// A client on tokio's clock, and an engine on the same one.
 fn on_tokios_clock(lease: Duration) -> (EmbeddedServer, impl Fn() -> Client) {
     let zero = tokio::time::Instant::now();
-    let nanos = move || u64::try_from(zero.elapsed().as_nanos()).expect("a short test");
-    let server = EmbeddedServer::with_clock(ServerClock::from_fn(move || Instant::from_nanos(nanos())));
+    let server = EmbeddedServer::with_clock(tokio_clock(zero));
     let for_clients = server.clone();
     let client = move || Client::builder().tokio_clock(zero).lease(lease).embedded(&for_clients).expect("a client");
     (server, client)

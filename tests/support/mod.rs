@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// How long a test may take.
-const LIMIT: Duration = Duration::from_secs(90);
+const LIMIT: Duration = Duration::from_secs(40);
 
 /// Runs one test of the suite on one engine.
 pub(crate) fn run(engine: Engine, test: impl AsyncFnOnce(World)) {
