@@ -235,9 +235,23 @@ fn an_entry_that_waits_for_another_change_of_its_hold_waits_no_longer_than_it_ma
 }
 
 #[test]
+fn a_call_that_was_not_sent_is_sent_again_at_once_one_time() {
+    let mut world = World::new(1);
+    let client = world.add_client(crate::world::settings());
+    world.fault(client, "lock/acquire", FaultKind::NotSent);
+    let patience = leasehold_core::session::Patience::Until(world.now + ms(5));
+    let task = world.acquire(client, leasehold_core::session::AcquireRequest { patience, ..wish("a") });
+    let guard = world.granted(client, task);
+    world.give_back(guard);
+    nothing_left(&mut world);
+}
+
+#[test]
 fn trouble_long_ago_does_not_end_a_wait_without_end() {
     let (mut world, owner, guards) = nested(1);
     let other = world.add_client(crate::world::settings());
+    // The first is sent again at once, the second after a pause.
+    world.fault(0, "lock/acquire", FaultKind::NotSent);
     world.fault(0, "lock/acquire", FaultKind::NotSent);
     let entry = world.acquire(0, owned(owner));
     world.run(ms(1));

@@ -107,6 +107,7 @@ impl Session {
             trouble: Trouble::default(),
             overtaken: 0,
             warned: false,
+            went_again: false,
             retry_at: None,
             timer: None,
             waker: None,
@@ -299,6 +300,10 @@ impl Session {
                 self.forget_first(now, ticket, number);
                 let error = if unsure { AcquireError::Indeterminate(text) } else { AcquireError::Refused(text) };
                 self.fail_acquire(now, ticket, error);
+            }
+            Err(LinkError::NotSent(_)) if self.may_go_again(ticket) => {
+                self.forget_first(now, ticket, number);
+                self.go_again(now, ticket);
             }
             Err(error) => {
                 self.forget_first(now, ticket, number);
@@ -578,6 +583,23 @@ impl Session {
             line.queue.push_back(ticket);
         }
         self.begin_to_wait(now, ticket);
+    }
+
+    /// Whether a call that was not sent may be sent again at once. A request may do so one time: a link that was settling
+    /// something else is ready by then, and a server that is out of reach is still found to be so.
+    pub(super) fn may_go_again(&mut self, ticket: Ticket) -> bool {
+        self.acquire_of_mut(ticket).is_some_and(|acquire| !std::mem::replace(&mut acquire.went_again, true))
+    }
+
+    /// Sends the request's call again at once.
+    pub(super) fn go_again(&mut self, now: Instant, ticket: Ticket) {
+        let Some(acquire) = self.acquire_of(ticket) else { return };
+        let lock = acquire.lock;
+        if acquire.place == Place::Line && self.locks[lock].contender == Some(ticket) {
+            self.due(now, lock);
+        } else {
+            self.wake(ticket);
+        }
     }
 
     /// Leaves the server in peace for a while.
