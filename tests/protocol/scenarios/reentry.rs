@@ -63,6 +63,7 @@ fn two_acquires_of_one_owner_at_once_are_one_hold() {
     let owner = world.clients[0].session.new_owner();
     let tasks = [world.acquire(0, owned(owner)), world.acquire(0, owned(owner)), world.acquire(0, owned(owner))];
     let guards = tasks.map(|task| world.granted(0, task));
+    assert_eq!(world.server.calls("lock/acquire"), 3);
     assert!(guards.iter().all(|guard| world.guards[*guard].hold == world.guards[guards[0]].hold));
     world.check_counts();
     guards.into_iter().for_each(|guard| world.give_back(guard));
@@ -131,6 +132,19 @@ fn an_entry_that_is_refused_while_a_guard_goes_leaves_the_right_count() {
     world.run(ms(100));
     world.check_counts();
     world.give_back(guard);
+    world.give_back(guards[1]);
+    nothing_left(&mut world);
+}
+
+#[test]
+fn an_entry_that_is_refused_for_good_while_a_guard_goes_leaves_the_right_count() {
+    let (mut world, owner, guards) = nested(2);
+    world.fault(0, "lock/acquire", FaultKind::Refuse("OOM no"));
+    let entry = world.acquire(0, owned(owner));
+    world.drop_guard(guards[0]);
+    assert!(matches!(world.outcome(0, entry), Outcome::NotAcquired(AcquireError::Refused(_))));
+    world.run(ms(100));
+    world.check_counts();
     world.give_back(guards[1]);
     nothing_left(&mut world);
 }
