@@ -295,7 +295,12 @@ impl World {
     }
 
     fn start(&mut self, client: usize, wish: AcquireRequest) {
-        let polls = self.some_polls();
+        // Whoever polls later than his lease lasts never gets in.
+        let least = wish.max_hold.unwrap_or(wish.lease).min(wish.lease);
+        let polls = match self.some_polls() {
+            Polls::Late(pause) => Polls::Late(pause.min(least / 3)),
+            polls => polls,
+        };
         let task = self.acquire_polled(client, wish, polls);
         self.perhaps_dropped(client, task);
     }
