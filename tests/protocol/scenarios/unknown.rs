@@ -158,7 +158,7 @@ fn settling_an_old_connection_says_nothing_of_calls_on_the_next_one() {
     world.run(ms(1));
     world.reset(0, Plane::Foreground);
     world.run(ms(6));
-    world.freeze(0, Plane::Foreground, ms(150));
+    world.freeze(0, Plane::Foreground, ms(90));
     let new = world.acquire(0, wish("b"));
     let guard = world.granted(0, new);
     assert_eq!(world.task(0, new).sent, 1, "it was taken for answered");
