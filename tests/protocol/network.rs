@@ -390,10 +390,7 @@ impl World {
             return Some(FaultKind::Refuse(text[self.rng.usize(..3)]));
         }
         // Only what a copy may come of later: a changed count of a hold that goes on is settled before it changes again.
-        let changes_count = match script {
-            "lock/acquire" | "lock/release" => true,
-            _ => false,
-        };
+        let changes_count = matches!(script, "lock/acquire" | "lock/release");
         let first_or_last =
             (script == "lock/acquire" && call.args()[1] == "1") || (script == "lock/release" && call.args()[1] == "0");
         if self.chance(weather.copy_late) && (!changes_count || first_or_last) {

@@ -15,7 +15,7 @@ pub enum Reply {
     /// Text, or bytes.
     Bulk(Bytes),
     /// Several replies.
-    Array(Vec<Reply>),
+    Array(Vec<Self>),
 }
 
 impl Reply {

@@ -571,11 +571,10 @@ impl Session {
         let before = line.queue.len();
         line.queue.retain(|waiting| *waiting != ticket);
         line.gone -= before - line.queue.len();
-        if line.contender.is_none() && line.queue.is_empty() {
-            line.contender = Some(ticket);
+        line.queue.push_back(ticket);
+        // Where it is nobody's turn but that of those who are not polled, it is this one's.
+        if line.contender.is_none() && matches!(line.phase, Phase::Idle | Phase::Due(_)) {
             self.due(now, lock);
-        } else {
-            line.queue.push_back(ticket);
         }
         self.begin_to_wait(now, ticket);
     }
