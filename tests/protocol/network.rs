@@ -343,9 +343,6 @@ impl World {
         if let Some(FaultKind::Delay(more)) = fault {
             delay += more;
         }
-        if let Some(FaultKind::CopyAfter(more)) = fault {
-            self.after(delay + more, Happening::Copy { call: call.clone() });
-        }
         if plane == Plane::Lifeline {
             let result = Err(LinkError::Unknown("timed out".to_owned()));
             let timeout = self.clients[client].session.settings().command_timeout;
@@ -355,6 +352,10 @@ impl World {
         let connection = self.net.connection(client, plane);
         let at = (now + delay).max(connection.last_arrival).max(connection.frozen_until);
         connection.last_arrival = at;
+        if let Some(FaultKind::CopyAfter(more)) = fault {
+            // A copy never comes before what it is a copy of.
+            self.at(at + more, Happening::Copy { call: call.clone() });
+        }
         if matches!(fault, Some(FaultKind::LoseRequest)) {
             return self.at(at, Happening::Reset { client, plane, lose: true });
         }
