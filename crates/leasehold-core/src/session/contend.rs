@@ -381,7 +381,9 @@ impl Session {
             self.enter_instead(now, ticket, lock, number);
             return;
         }
-        let goes = patience == Patience::Try || last;
+        // An attempt whose reply comes after the end of the wait was the last one.
+        let ended = self.acquire_of(ticket).is_some_and(|acquire| self.end_of_wish(acquire) <= now);
+        let goes = patience == Patience::Try || last || ended;
         self.locks[lock].trouble = Trouble::default();
         if !goes || self.locks[lock].queue.len() > self.locks[lock].gone {
             let confirmed = self.want_notices(now, lock);
