@@ -386,7 +386,9 @@ impl Session {
             self.enter_instead(now, ticket, lock, number);
             return;
         }
-        let goes = patience == Patience::Try || last;
+        // An attempt whose reply comes after the end of the wait was the last one.
+        let ended = self.acquire_of(ticket).is_some_and(|acquire| self.end_of_wish(acquire) <= now);
+        let goes = patience == Patience::Try || last || ended;
         self.locks[lock].trouble = Trouble::default();
         if !goes || self.locks[lock].queue.len() > self.locks[lock].gone {
             let confirmed = self.want_notices(now, lock);
@@ -576,11 +578,10 @@ impl Session {
         let before = line.queue.len();
         line.queue.retain(|waiting| *waiting != ticket);
         line.gone -= before - line.queue.len();
-        if line.contender.is_none() && line.queue.is_empty() {
-            line.contender = Some(ticket);
+        line.queue.push_back(ticket);
+        // Where it is nobody's turn but that of those who are not polled, it is this one's.
+        if line.contender.is_none() && matches!(line.phase, Phase::Idle | Phase::Due(_)) {
             self.due(now, lock);
-        } else {
-            line.queue.push_back(ticket);
         }
         self.begin_to_wait(now, ticket);
     }

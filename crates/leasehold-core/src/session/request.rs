@@ -88,6 +88,7 @@ pub struct Granted {
 
 /// The request behind a ticket.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "an acquire is the usual one, and must not cost another allocation")]
 pub(super) enum Request {
     Acquire(Acquire),
     Release(Release),
