@@ -40,7 +40,7 @@ fn builder(prefix: &str) -> ClientBuilder {
 /// Does what clients do, with names that no other walk has; `admin` changes things behind the client's back.
 async fn walk(url: &str, number: usize, admin: &(impl Fn(&[&str]) + Sync)) -> Result<(), String> {
     let fail = |error: Error| error.to_string();
-    let lease = Duration::from_millis(600);
+    let lease = Duration::from_millis(300);
     let connected = builder("shop:").lease(lease).connect(url).await;
     let client = connected.map_err(|error| error.to_string())?;
     let careful = builder("shop:").not_after(true).connect(url).await.map_err(|error| error.to_string())?;
