@@ -157,7 +157,12 @@ fn walk_cluster(cluster: &Cluster, number: usize) -> Result<(), String> {
         };
         walk(&url, number, &admin).await?;
         let client = builder("shop:").connect(&url).await.map_err(|error| error.to_string())?;
-        let warm = client.lock(format!("{{stock}}:warm:{number}")).acquire().wait(SLACK).await.map_err(|error| error.to_string())?;
+        let warm = client
+            .lock(format!("{{stock}}:warm:{number}"))
+            .acquire()
+            .wait(SLACK)
+            .await
+            .map_err(|error| error.to_string())?;
         // A key that is not there yet is asked for at the node to which its slot is on its way.
         let slot = cluster.slot_of("{stock}");
         cluster.begin_migration(slot, other);

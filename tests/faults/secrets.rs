@@ -78,6 +78,15 @@ pub(crate) fn child() {
         let issued = tls.ca().issue(&["client"]);
         let secure = settings().tls_ca(tls.ca_pem()).tls_identity(issued.cert_pem, issued.key_pem);
         works(&settings(), &plain.url(), &plain).await;
+        // RESP2 authenticates by another command.
+        let config = fred::types::config::Config {
+            server: fred::types::config::ServerConfig::new_centralized("127.0.0.1", plain.port()),
+            password: Some("hunter2top".to_owned()),
+            ..fred::types::config::Config::default()
+        };
+        show(&settings().connect_with(config.clone()).await.expect("a client"));
+        let config = fred::types::config::Config { password: Some("hunter2wrong".to_owned()), ..config };
+        show(&settings().connect_with(config).await.expect_err("no client"));
         works(&settings(), &format!("redis://app:hunter2app@{addr}"), &plain).await;
         works(&secure, &tls.url(), &tls).await;
         works(&settings(), &cluster.url(), cluster.node_of("stock")).await;
