@@ -10,5 +10,7 @@ mod client;
 mod network;
 #[path = "protocol/random.rs"]
 mod random;
+#[path = "protocol/scenarios.rs"]
+mod scenarios;
 #[path = "protocol/world.rs"]
 mod world;

@@ -242,6 +242,8 @@ pub(crate) struct Network {
     /// Barriers and kills under way.
     settling: HashSet<(usize, CallId)>,
     epochs: u64,
+    /// How often anybody subscribed.
+    pub(crate) subscribes: usize,
     pub(crate) restarts: u32,
 }
 
@@ -323,11 +325,12 @@ impl World {
     fn send(&mut self, key: CallKey, client: usize, plane: Plane, who: Caller, call: Call) {
         let epoch = self.net.connection(client, plane).epoch;
         self.net.waiting.insert(key, Waiting { client, plane, epoch, who });
-        let fault = self.fault_for(client, &call);
+        let up = self.net.connection(client, plane).up;
+        let fault = if up { self.fault_for(client, &call) } else { None };
         if !matches!(fault, None | Some(FaultKind::CopyAfter(_))) {
             self.last_fault = self.now;
         }
-        if !self.net.connection(client, plane).up || matches!(fault, Some(FaultKind::NotSent)) {
+        if !up || matches!(fault, Some(FaultKind::NotSent)) {
             let result = Err(LinkError::NotSent("no connection".to_owned()));
             return self.at(self.now, Happening::Answer { key, result });
         }
@@ -431,6 +434,7 @@ impl World {
 
     pub(crate) fn change_subscription(&mut self, client: usize, channel: Bytes, wanted: bool) {
         tell!(self, "client {client} wants notices of {channel:?}: {wanted}");
+        self.net.subscribes += usize::from(wanted);
         let wires = &self.net.wires[client];
         let (life, reachable) = (wires.life, wires.reachable);
         let delay = self.delay();
@@ -661,14 +665,14 @@ impl World {
         self.look_after(client);
     }
 
-    fn event(&mut self, client: usize, event: LinkEvent) {
+    pub(crate) fn event(&mut self, client: usize, event: LinkEvent) {
         tell!(self, "client {client} link: {event:?}");
         self.clients[client].session.handle_event(self.now, event);
         self.look_after(client);
     }
 
     /// A connection is lost: what waits for a reply ends, and it comes back in a new epoch.
-    fn reset(&mut self, client: usize, plane: Plane) {
+    pub(crate) fn reset(&mut self, client: usize, plane: Plane) {
         tell!(self, "client {client}: {plane:?} is lost");
         self.last_fault = self.last_fault.max(self.now);
         self.net.epochs += 1;
@@ -701,7 +705,7 @@ impl World {
         while next_event(&self.clients[client]).is_some() {}
     }
 
-    fn set_unreachable(&mut self, client: usize, yes: bool) {
+    pub(crate) fn set_unreachable(&mut self, client: usize, yes: bool) {
         tell!(self, "client {client} cannot reach the server: {yes}");
         self.last_fault = self.now;
         self.net.wires[client].reachable = !yes;
@@ -766,6 +770,11 @@ fn at_once<T>(future: impl Future<Output = T>) -> T {
 }
 
 impl World {
+    /// The next call of a script by a client meets this.
+    pub(crate) fn fault(&mut self, client: usize, script: &'static str, kind: FaultKind) {
+        self.faults.push(Fault { client, script, kind });
+    }
+
     /// A client's connections work again.
     pub(crate) fn thaw(&mut self, client: usize) {
         if !self.net.wires[client].reachable {
@@ -776,7 +785,7 @@ impl World {
     }
 
     /// Nothing that a client sends by a plane's connection arrives for a while; order is kept.
-    fn freeze(&mut self, client: usize, plane: Plane, pause: Duration) {
+    pub(crate) fn freeze(&mut self, client: usize, plane: Plane, pause: Duration) {
         tell!(self, "client {client}: {plane:?} freezes for {pause:?}");
         let until = self.now + pause;
         self.last_fault = until;

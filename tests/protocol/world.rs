@@ -276,26 +276,20 @@ impl World {
                 self.guards[index].over = true;
                 continue;
             }
-            if !guard.alive {
-                continue;
-            }
-            let other = self.guards[..index].iter().find(|other| {
-                !other.over
-                    && other.alive
-                    && other.name.key() == guard.name.key()
-                    && (other.client, other.hold) != (guard.client, guard.hold)
-                    && other.epoch_of_data == guard.epoch_of_data
-                    && other.cell.ended(self.now).is_none()
-            });
-            assert!(
-                other.is_none(),
-                "two hold {}: {:?} of client {} and {:?}",
-                guard.name,
-                guard.hold,
-                guard.client,
-                other.map(|other| (other.hold, other.client))
-            );
         }
+    }
+
+    /// Wants nobody else to believe that he has what was just granted. Belief only ends between one grant and the next.
+    pub(crate) fn check_exclusion(&self, guard: &Guard) {
+        let other = self.guards.iter().find(|other| {
+            other.alive
+                && other.name.key() == guard.name.key()
+                && (other.client, other.hold) != (guard.client, guard.hold)
+                && other.epoch_of_data == guard.epoch_of_data
+                && other.cell.ended(self.now).is_none()
+        });
+        let other = other.map(|other| (other.client, other.hold));
+        assert_eq!(other, None, "has {} beside {:?} of client {}", guard.name, guard.hold, guard.client);
     }
 
     /// Wants the server to have of every live hold what its guards stand for. Call it when nothing is in flight.

@@ -12,6 +12,7 @@ pub mod error;
 pub mod hold_cell;
 pub mod link;
 pub mod name;
+mod number_map;
 pub mod owner;
 pub mod reply;
 pub mod script;

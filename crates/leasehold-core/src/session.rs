@@ -45,6 +45,7 @@ use crate::call::Call;
 use crate::error::LossReason;
 use crate::link::{Epoch, LinkError, Plane};
 use crate::name::LockName;
+use crate::number_map::NumberMap;
 use crate::owner::{ClientId, HoldNumber, OwnerId};
 use crate::reply::Reply;
 use crate::settings::Settings;
@@ -188,13 +189,13 @@ pub struct Session {
     closed: bool,
     locks: Slab<Lock>,
     by_key: HashMap<Bytes, usize>,
-    holds: HashMap<HoldNumber, Hold>,
-    requests: HashMap<Ticket, Request>,
+    holds: NumberMap<HoldNumber, Hold>,
+    requests: NumberMap<Ticket, Request>,
     timers: Timers,
     renewals: Renewals,
     settles: Settles,
     /// Lowerings that the lifeline has under way.
-    lowerings: HashMap<CallId, HoldNumber>,
+    lowerings: NumberMap<CallId, HoldNumber>,
     server_clock: Option<(u64, Instant)>,
     actions: VecDeque<Action>,
     events: VecDeque<Event>,
@@ -213,12 +214,12 @@ impl Session {
             closed: false,
             locks: Slab::new(),
             by_key: HashMap::new(),
-            holds: HashMap::new(),
-            requests: HashMap::new(),
+            holds: NumberMap::default(),
+            requests: NumberMap::default(),
             timers: Timers::default(),
             renewals: Renewals::default(),
             settles: Settles::default(),
-            lowerings: HashMap::new(),
+            lowerings: NumberMap::default(),
             server_clock: None,
             actions: VecDeque::new(),
             events: VecDeque::new(),

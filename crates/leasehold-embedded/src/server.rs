@@ -135,6 +135,11 @@ impl EmbeddedServer {
         });
     }
 
+    /// Makes every operation of the links that exist wait before and after it takes effect. See [`EmbeddedLink::stepped`].
+    pub fn stepped(&self, stepped: bool) {
+        self.with(|state| state.links.values_mut().for_each(|connections| connections.stepped = stepped));
+    }
+
     /// Lets a fault wait for a call of any link. A fault of the link's own goes first.
     pub fn inject(&self, fault: Fault, aim: Aim) {
         self.with(|state| state.faults.add(fault, aim));

@@ -88,7 +88,7 @@ impl Acquire {
     }
 
     /// Acquires, or says that the lock is busy.
-    pub(crate) async fn run(self, patience: Option<Patience>) -> Result<Option<Guard>, Error> {
+    pub(crate) async fn run(&self, patience: Option<Patience>) -> Result<Option<Guard>, Error> {
         let class = self.lock.metrics().clone();
         let span = tracing::debug_span!(telemetry::SPAN_ACQUIRE, class = class.name);
         async move {
@@ -109,7 +109,7 @@ impl Acquire {
                 Ok(Some(granted)) => {
                     class.acquire_seconds.record(waited.as_secs_f64());
                     class.held.increment(1.0);
-                    Ok(Some(Guard::new(self.lock, granted)))
+                    Ok(Some(Guard::new(self.lock.clone(), granted)))
                 }
                 Ok(None) => Ok(None),
                 Err(error) => Err(Error::from_acquire(self.lock.name(), waited, error)),
@@ -156,10 +156,9 @@ impl IntoFuture for Acquire {
 
     fn into_future(self) -> Acquiring {
         Acquiring(Box::pin(async move {
-            let lock = self.lock.clone();
             let waited = self.wait.unwrap_or_default();
             // Only a try is told that the lock is busy, and this is none.
-            self.run(None).await?.ok_or_else(|| Error::WaitElapsed { lock: lock.name().to_owned(), waited })
+            self.run(None).await?.ok_or_else(|| Error::WaitElapsed { lock: self.lock.name().to_owned(), waited })
         }))
     }
 }

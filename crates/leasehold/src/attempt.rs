@@ -16,14 +16,12 @@ use std::task::{Poll, Waker};
 
 /// Acquires, and abandons what it has begun when it is dropped.
 pub(crate) async fn acquire(handle: &Arc<Handle>, wish: AcquireRequest) -> Result<Option<Granted>, AcquireError> {
-    let ticket = handle.with(|session, now| session.acquire(now, wish));
-    Attempt::<Acquiring>::new(handle, ticket).run().await
+    Attempt::<Acquiring>::new(handle).run(|session, now| session.acquire(now, wish)).await
 }
 
 /// Releases one guard's worth of a hold. Once it has been polled, the release goes on even if it is dropped.
 pub(crate) async fn release(handle: &Arc<Handle>, hold: HoldNumber, renewed: bool) -> Result<(), ReleaseError> {
-    let ticket = handle.with(|session, now| session.release(now, hold, renewed));
-    Attempt::<Releasing>::new(handle, ticket).run().await
+    Attempt::<Releasing>::new(handle).run(|session, now| session.release(now, hold, renewed)).await
 }
 
 /// The two sorts of requests.
@@ -65,36 +63,37 @@ impl Request for Releasing {
 /// A request that is under way. Its drop is the note to the lifeline: no await, no runtime, no I/O.
 struct Attempt<'a, R: Request> {
     handle: &'a Arc<Handle>,
-    ticket: Ticket,
-    /// The session has forgotten the ticket: there is nothing to abandon.
-    done: bool,
+    /// There is none before the first poll, and none when the session has forgotten it.
+    ticket: Option<Ticket>,
     sort: PhantomData<R>,
 }
 
 impl<'a, R: Request> Attempt<'a, R> {
-    const fn new(handle: &'a Arc<Handle>, ticket: Ticket) -> Self {
-        Self { handle, ticket, done: false, sort: PhantomData }
+    const fn new(handle: &'a Arc<Handle>) -> Self {
+        Self { handle, ticket: None, sort: PhantomData }
     }
 }
 
 impl<R: Request> Drop for Attempt<'_, R> {
     fn drop(&mut self) {
-        if !self.done {
-            self.handle.with(|session, now| R::abandon(session, now, self.ticket));
+        if let Some(ticket) = self.ticket {
+            self.handle.with(|session, now| R::abandon(session, now, ticket));
         }
     }
 }
 
 impl<R: Request> Attempt<'_, R> {
-    async fn run(mut self) -> R::Outcome {
+    /// Begins the request, in the same step in which it first asks what to do.
+    async fn run(mut self, begin: impl FnOnce(&mut Session, Instant) -> Ticket) -> R::Outcome {
+        let mut begin = Some(begin);
         let mut reply = None;
         loop {
-            match self.next_step(&mut reply).await {
-                Next::Send(via, flight, call) => {
-                    reply = self.send(via.plane, flight, call).await.map(|result| (flight, result));
+            match self.next_step(&mut begin, &mut reply).await {
+                Next::Send(via, ticket, flight, call) => {
+                    reply = self.send(via.plane, ticket, flight, call).await.map(|result| (flight, result));
                 }
                 Next::Done(outcome) => {
-                    self.done = true;
+                    self.ticket = None;
                     return outcome;
                 }
             }
@@ -102,43 +101,57 @@ impl<R: Request> Attempt<'_, R> {
     }
 
     /// Hands in the reply to the last call, if there is one, and waits until the session knows what comes next.
-    async fn next_step(&self, reply: &mut Option<(FlightId, Result<Reply, LinkError>)>) -> Next<R::Outcome> {
+    async fn next_step(
+        &mut self,
+        begin: &mut Option<impl FnOnce(&mut Session, Instant) -> Ticket>,
+        reply: &mut Option<(FlightId, Result<Reply, LinkError>)>,
+    ) -> Next<R::Outcome> {
         poll_fn(|cx| {
             let via = self.handle.via();
+            let known = &mut self.ticket;
             let step = self.handle.with(|session, now| {
-                if let Some((flight, result)) = reply.take() {
-                    session.handle_reply(now, self.ticket, flight, result);
+                if let Some(begin) = begin.take() {
+                    *known = Some(begin(session, now));
                 }
-                R::poll(session, now, self.ticket, via, cx.waker())
+                let ticket = (*known)?;
+                if let Some((flight, result)) = reply.take() {
+                    session.handle_reply(now, ticket, flight, result);
+                }
+                Some((ticket, R::poll(session, now, ticket, via, cx.waker())))
             });
             match step {
-                Step::Send(flight, call) => Poll::Ready(Next::Send(via, flight, call)),
-                Step::Done(outcome) => Poll::Ready(Next::Done(outcome)),
-                Step::Wait => Poll::Pending,
+                Some((ticket, Step::Send(flight, call))) => Poll::Ready(Next::Send(via, ticket, flight, call)),
+                Some((_, Step::Done(outcome))) => Poll::Ready(Next::Done(outcome)),
+                Some((_, Step::Wait)) | None => Poll::Pending,
             }
         })
         .await
     }
 
     /// Sends the call and waits for its reply; `None` where the session has given the call up meanwhile.
-    async fn send(&self, plane: Plane, flight: FlightId, call: Call) -> Option<Result<Reply, LinkError>> {
+    async fn send(
+        &self,
+        plane: Plane,
+        ticket: Ticket,
+        flight: FlightId,
+        call: Call,
+    ) -> Option<Result<Reply, LinkError>> {
         let mut calling = pin!(self.handle.link.call(plane, call));
         let mut polled = false;
         poll_fn(|cx| {
-            if polled && !self.handle.with(|session, _| session.is_current(self.ticket, flight)) {
+            let reply = calling.as_mut().poll(cx);
+            // Whoever is woken without a reply may have been overtaken by the lifeline.
+            let again = std::mem::replace(&mut polled, true);
+            if again && reply.is_pending() && !self.handle.with(|session, _| session.is_current(ticket, flight)) {
                 return Poll::Ready(None);
             }
-            polled = true;
-            // The lifeline's connections live on its own runtime, and their timers can be set from that one only.
-            let _entered =
-                (plane == Plane::Lifeline).then(|| self.handle.lifeline.runtime()).flatten().map(|it| it.enter());
-            calling.as_mut().poll(cx).map(Some)
+            reply.map(Some)
         })
         .await
     }
 }
 
 enum Next<T> {
-    Send(Via, FlightId, Call),
+    Send(Via, Ticket, FlightId, Call),
     Done(T),
 }

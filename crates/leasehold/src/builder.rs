@@ -182,8 +182,8 @@ impl ClientBuilder {
         let link = AnyLink::Embedded(server.link());
         match self.clock.clone() {
             None | Some(Clock::Machine) => {
-                let (_, hand_over, runtime) = lifeline::thread::start(async || ()).map_err(no_thread)?;
-                let client = self.assemble(link, Clock::Machine, Lifeline::in_thread(runtime))?;
+                let (_, hand_over) = lifeline::thread::start(async || ()).map_err(no_thread)?;
+                let client = self.assemble(link, Clock::Machine, Lifeline::in_thread())?;
                 // The thread waits for the client, so it is there to receive it.
                 let _ = hand_over.send(client.clone());
                 Ok(Client::from_handle(Handle::new(client)))
@@ -230,7 +230,7 @@ impl ClientBuilder {
         let connector = Connector::new(target, self.link_settings()).map_err(ConnectError::from)?;
         let for_lifeline = connector.clone();
         let prepare = async move || fred_link::Lifeline::connect(&for_lifeline).await;
-        let (ready, hand_over, runtime) = lifeline::thread::start(prepare).map_err(no_thread)?;
+        let (ready, hand_over) = lifeline::thread::start(prepare).map_err(no_thread)?;
         let prepared =
             async { ready.await.map_err(|_| ConnectError::Unreachable("the lifeline's thread ended".to_owned())) };
         // Both at once: connecting takes as long as the slower of the two.
@@ -243,7 +243,7 @@ impl ClientBuilder {
         let (lifeline, server) = lifeline?.map_err(ConnectError::from)?;
         let foreground = foreground.transpose().map_err(ConnectError::from)?;
         let link = AnyLink::Fred(FredLink::new(foreground, lifeline, server));
-        let shared = self.assemble(link, Clock::Machine, Lifeline::in_thread(runtime))?;
+        let shared = self.assemble(link, Clock::Machine, Lifeline::in_thread())?;
         let _ = hand_over.send(shared.clone());
         Ok(Client::from_handle(Handle::new(shared)))
     }

@@ -28,13 +28,10 @@ use thiserror::Error;
 /// # use std::time::Duration;
 /// #[tokio::main(flavor = "current_thread")]
 /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
-///     # if true {
 ///     let client = leasehold::Client::embedded();
-///     # drop(client.clone());
 ///     let guard = client.lock("nightly-report").acquire().await?;
 ///     drop(guard);
 ///     client.shutdown(Duration::from_secs(5)).await?;
-///     # }
 ///     Ok(())
 /// }
 /// ```

@@ -7,8 +7,6 @@ use leasehold_core::command::lock as command;
 use leasehold_core::command::lock::{Forced, Inspected};
 use leasehold_core::link::{Link as _, LinkError, Plane};
 use leasehold_core::reply::{DecodeError, Reply};
-use std::future::poll_fn;
-use std::pin::pin;
 use std::time::Duration;
 
 /// Who holds a lock, as the server has it.
@@ -77,14 +75,8 @@ impl Lock {
 
     /// Sends a call by the lifeline's connection, which bounds the wait.
     async fn ask(&self, call: Call) -> Result<Reply, Error> {
-        let mut asking = pin!(self.handle().link.call(Plane::Lifeline, call));
-        let result = poll_fn(|cx| {
-            // The lifeline's connections live on its own runtime, and their timers can be set from that one only.
-            let _entered = self.handle().lifeline.runtime().map(|runtime| runtime.enter());
-            asking.as_mut().poll(cx)
-        })
-        .await;
-        result.map_err(|error| Error::from_link(self.name(), &error))
+        let asked = self.handle().link.call(Plane::Lifeline, call).await;
+        asked.map_err(|error| Error::from_link(self.name(), &error))
     }
 
     fn misunderstood(&self, error: &DecodeError) -> Error {

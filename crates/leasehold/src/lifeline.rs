@@ -32,8 +32,8 @@ pub(crate) struct Lifeline {
 
 #[derive(Debug)]
 enum Place {
-    /// Its own thread, whose runtime this is.
-    Thread(tokio::runtime::Handle),
+    /// A thread of its own.
+    Thread,
     /// The thread of whoever uses the client or moves the clock.
     #[cfg(feature = "embedded")]
     Inline(ManualClock),
@@ -70,8 +70,8 @@ enum Stage {
 }
 
 impl Lifeline {
-    pub(crate) fn in_thread(runtime: tokio::runtime::Handle) -> Self {
-        Self::new(Place::Thread(runtime))
+    pub(crate) fn in_thread() -> Self {
+        Self::new(Place::Thread)
     }
 
     #[cfg(feature = "embedded")]
@@ -86,15 +86,6 @@ impl Lifeline {
 
     fn new(place: Place) -> Self {
         Self { place, bell: Notify::new(), over: Arc::default() }
-    }
-
-    /// The runtime on which futures of the lifeline plane can be polled.
-    pub(crate) const fn runtime(&self) -> Option<&tokio::runtime::Handle> {
-        match &self.place {
-            Place::Thread(runtime) => Some(runtime),
-            #[cfg(feature = "embedded")]
-            Place::Inline(_) | Place::Task => None,
-        }
     }
 
     /// There is something to do.
@@ -154,7 +145,7 @@ impl Lifeline {
         }
         drop(state);
         self.rouse();
-        let may_block = matches!(self.place, Place::Thread(_)) && tokio::runtime::Handle::try_current().is_err();
+        let may_block = matches!(self.place, Place::Thread) && tokio::runtime::Handle::try_current().is_err();
         if may_block {
             let until = Instant::now() + FLUSH;
             let mut state = self.over.state.lock();

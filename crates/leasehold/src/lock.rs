@@ -33,9 +33,12 @@ use std::sync::Arc;
 /// # Ok::<(), leasehold::Error>(()) }).unwrap();
 /// ```
 #[derive(Clone)]
-pub struct Lock {
+pub struct Lock(Arc<Inner>);
+
+/// All that a lock is, behind one counter: its clones are made on every acquire.
+struct Inner {
     handle: Arc<Handle>,
-    /// The name as it was given, and what it came to.
+    /// The name as it was given.
     given: Arc<str>,
     name: Result<LockName, NameError>,
     class: Arc<Class>,
@@ -50,21 +53,22 @@ impl Lock {
             Ok(name)
         });
         let class = handle.classes.get(DEFAULT_CLASS);
-        Self { handle, given: given.into(), name, class }
+        Self(Arc::new(Inner { handle, given: given.into(), name, class }))
     }
 
     /// The name as the caller gave it, without the client's prefix.
     pub fn name(&self) -> &str {
-        &self.given
+        &self.0.given
     }
 
     /// Counts this lock's metrics under `class`, such as `orders`: one of few words, because a lock's own name is one of many.
     ///
     /// Default: `default`.
     #[must_use]
-    pub fn class(mut self, class: &'static str) -> Self {
-        self.class = self.handle.classes.get(class);
-        self
+    pub fn class(self, class: &'static str) -> Self {
+        let Inner { handle, given, name, .. } = &*self.0;
+        let class = handle.classes.get(class);
+        Self(Arc::new(Inner { handle: handle.clone(), given: given.clone(), name: name.clone(), class }))
     }
 
     /// Acquires the lock, waiting for it while others hold it. Renewed until released, unless [`Acquire::lease`] says otherwise.
@@ -135,22 +139,22 @@ impl Lock {
         }
     }
 
-    pub(crate) const fn handle(&self) -> &Arc<Handle> {
-        &self.handle
+    pub(crate) fn handle(&self) -> &Arc<Handle> {
+        &self.0.handle
     }
 
     /// The name, where it can be used.
     pub(crate) fn checked_name(&self) -> Result<&LockName, InvalidInput> {
-        self.name.as_ref().map_err(|error| error.clone().into())
+        self.0.name.as_ref().map_err(|error| error.clone().into())
     }
 
-    pub(crate) const fn metrics(&self) -> &Arc<Class> {
-        &self.class
+    pub(crate) fn metrics(&self) -> &Arc<Class> {
+        &self.0.class
     }
 }
 
 impl fmt::Debug for Lock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lock").field("name", &self.given).field("class", &self.class.name).finish_non_exhaustive()
+        f.debug_struct("Lock").field("name", &self.0.given).field("class", &self.0.class.name).finish_non_exhaustive()
     }
 }

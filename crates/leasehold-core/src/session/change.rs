@@ -155,7 +155,7 @@ impl Session {
     /// The hold that a request has to do with.
     fn hold_of(&self, ticket: Ticket) -> Option<HoldNumber> {
         match self.requests.get(&ticket)? {
-            Request::Acquire(acquire) => acquire.hold.or(acquire.entering()),
+            Request::Acquire(acquire) => acquire.hold.or_else(|| acquire.entering()),
             Request::Release(release) => Some(release.hold),
         }
     }

@@ -13,10 +13,11 @@ use crate::command::lock::Acquired;
 use crate::error::AcquireError;
 use crate::link::LinkError;
 use crate::name::LockName;
+use crate::number_map::NumberMap;
 use crate::owner::{HoldNumber, OwnerId};
 use crate::reply::Reply;
 use crate::time::Instant;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::task::Waker;
 use std::time::Duration;
 
@@ -82,7 +83,7 @@ impl Lock {
 }
 
 /// The request of a ticket that stands in a line; `None` where it has gone.
-fn waiter(requests: &HashMap<Ticket, Request>, ticket: Ticket) -> Option<&Acquire> {
+fn waiter(requests: &NumberMap<Ticket, Request>, ticket: Ticket) -> Option<&Acquire> {
     match requests.get(&ticket) {
         Some(Request::Acquire(acquire)) if acquire.place == Place::Line && acquire.outcome.is_none() => Some(acquire),
         _ => None,
@@ -116,7 +117,7 @@ impl Session {
             self.requests.insert(ticket, Request::Acquire(acquire));
             return ticket;
         }
-        if let Some(number) = acquire.wish.reenter.or_else(|| self.hold_of_owner(lock, acquire.wish.owner)) {
+        if let Some(number) = self.hold_of_owner(lock, acquire.wish.owner) {
             acquire.place = Place::Entering(number);
             self.requests.insert(ticket, Request::Acquire(acquire));
             self.check_entry(now, ticket, number);
@@ -185,7 +186,10 @@ impl Session {
             Place::Aside => None,
             Place::Entering(number) => self.send_entry(now, ticket, number, via),
         };
-        step.unwrap_or(Step::Wait)
+        step.unwrap_or_else(|| {
+            self.begin_to_wait(now, ticket);
+            Step::Wait
+        })
     }
 
     /// A request that is being polled takes the turn that nobody has, or that it missed before and another has not used yet.
@@ -498,8 +502,7 @@ impl Session {
         let waiting = std::mem::take(&mut self.locks[lock].queue);
         self.locks[lock].gone = 0;
         if let Some(contender) = self.locks[lock].contender {
-            let unsure = self.acquire_of(contender).is_some_and(|acquire| acquire.trouble.unsure);
-            let error = if unsure { self.trouble_error(contender) } else { error.clone() };
+            let error = if self.is_unsure(contender) { self.trouble_error(contender) } else { error.clone() };
             self.fail_acquire(now, contender, error);
         }
         for ticket in waiting {
@@ -551,12 +554,16 @@ impl Session {
         if acquire.place == Place::Line || acquire.outcome.is_some() {
             return;
         }
-        if acquire.last {
+        if self.acquire_of(ticket).is_some_and(|acquire| acquire.last || self.end_of_wish(acquire) <= now) {
             // Its patience ended while it was about to re-enter: it does not begin to wait anew.
             self.end_busy(now, ticket);
             return;
         }
+        let Some(acquire) = self.acquire_of_mut(ticket) else { return };
         acquire.place = Place::Line;
+        // From here on the line knows whether the server does its part.
+        acquire.trouble.since = None;
+        acquire.trouble.tries = 0;
         acquire.retry_at = None;
         let lock = acquire.lock;
         let line = &mut self.locks[lock];
@@ -569,8 +576,8 @@ impl Session {
             self.due(now, lock);
         } else {
             line.queue.push_back(ticket);
-            self.begin_to_wait(now, ticket);
         }
+        self.begin_to_wait(now, ticket);
     }
 
     /// Leaves the server in peace for a while.

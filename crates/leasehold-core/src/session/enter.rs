@@ -85,6 +85,10 @@ impl Session {
             if !hold.waiting.contains(&ticket) {
                 hold.waiting.push(ticket);
             }
+            // It is not the server that it waits for: if that is out of reach, the hold is lost in the end.
+            if let Some(Request::Acquire(acquire)) = self.requests.get_mut(&ticket) {
+                acquire.trouble.since = None;
+            }
             return None;
         }
         let target = hold.guards + 1;

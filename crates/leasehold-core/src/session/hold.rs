@@ -113,7 +113,7 @@ impl Hold {
         self.clean_up.perhaps_lowered = true;
         self.clean_up.by_lifeline = true;
         if target == 0 {
-            self.clean_up.unsure.get_or_insert(change.sent_at < self.cell.deadline());
+            self.clean_up.unsure.get_or_insert_with(|| change.sent_at < self.cell.deadline());
         }
     }
 

@@ -43,13 +43,18 @@ impl Session {
         self.set_request_timer(now, ticket);
     }
 
-    /// When the request ends without the lock, whatever happens until then.
-    fn end_of_patience(&self, acquire: &Acquire) -> Instant {
-        let patience = match acquire.wish.patience {
+    /// When the caller does not want to wait any longer.
+    pub(super) fn end_of_wish(&self, acquire: &Acquire) -> Instant {
+        match acquire.wish.patience {
             Patience::Try => acquire.started + self.settings.command_timeout * 2,
             Patience::Until(until) => until,
             Patience::Forever => Instant::FAR_FUTURE,
-        };
+        }
+    }
+
+    /// When the request ends without the lock, whatever happens until then.
+    fn end_of_patience(&self, acquire: &Acquire) -> Instant {
+        let patience = self.end_of_wish(acquire);
         let trouble =
             acquire.trouble.since.map_or(Instant::FAR_FUTURE, |since| since + self.settings.unreachable_after);
         patience.min(trouble)
@@ -94,16 +99,32 @@ impl Session {
     }
 
     fn end_patience(&mut self, now: Instant, ticket: Ticket) {
-        let Some(acquire) = self.acquire_of_mut(ticket) else { return };
+        let Some(acquire) = self.acquire_of(ticket) else { return };
         let (lock, place, begun) = (acquire.lock, acquire.place, acquire.hold.is_some());
-        acquire.last = true;
+        let (wish_ended, more) = (self.end_of_wish(acquire) <= now, self.settings.command_timeout);
+        if !wish_ended && self.is_under_way(ticket) {
+            // The server has been out of reach for too long, but may be about to answer after all.
+            if let Some(since) = self.acquire_of_mut(ticket).and_then(|acquire| acquire.trouble.since.as_mut()) {
+                *since = *since + more;
+            }
+            self.set_request_timer(now, ticket);
+            return;
+        }
+        if let Some(acquire) = self.acquire_of_mut(ticket) {
+            acquire.last = true;
+        }
         let contends = place == Place::Line && self.locks[lock].contender == Some(ticket);
-        let line_troubled = place == Place::Line && self.locks[lock].trouble.since.is_some();
-        let troubled = line_troubled || self.acquire_of(ticket).is_some_and(|acquire| acquire.trouble.since.is_some());
+        let Some(trouble) = self.trouble_of(ticket) else { return };
+        let own = self.acquire_of(ticket).and_then(|acquire| acquire.trouble.since);
+        let begun_at = [trouble.since, own].into_iter().flatten().min();
+        let too_long = begun_at.is_some_and(|since| now >= since + self.settings.unreachable_after);
+        // One failure in the line is no outage: it is about to be repeated, and the contender's last attempt will tell.
+        let out_of_reach =
+            too_long || if place == Place::Line { trouble.tries > 1 && !contends } else { own.is_some() };
         let flying = self.is_under_way(ticket);
         if flying {
             // The command that is under way is the last attempt; it takes no longer than the command timeout.
-        } else if troubled || begun {
+        } else if out_of_reach || begun {
             let error = self.trouble_error(ticket);
             self.fail_acquire(now, ticket, error);
         } else if contends {
@@ -116,7 +137,7 @@ impl Session {
     /// Ends an acquire that found others in its way until its patience ended.
     pub(super) fn end_busy(&mut self, now: Instant, ticket: Ticket) {
         let Some(acquire) = self.acquire_of_mut(ticket) else { return };
-        let begun = acquire.hold.take().or(acquire.entering());
+        let begun = acquire.hold.take().or_else(|| acquire.entering());
         let tries = acquire.wish.patience == Patience::Try;
         self.finish_acquire(now, ticket, if tries { Ok(None) } else { Err(AcquireError::WaitElapsed) });
         if let Some(number) = begun {
@@ -129,7 +150,7 @@ impl Session {
         let Some(acquire) = self.acquire_of(ticket) else { return false };
         acquire
             .hold
-            .or(acquire.entering())
+            .or_else(|| acquire.entering())
             .and_then(|number| self.holds.get(&number)?.change.as_ref())
             .is_some_and(|change| change.by == Some(ticket) && !change.settling)
     }
@@ -158,14 +179,15 @@ impl Session {
         Some(if acquire.place == Place::Line { &self.locks[acquire.lock].trouble } else { &acquire.trouble })
     }
 
+    /// Whether a call of the request has been, or may yet be, applied without anybody knowing.
+    pub(super) fn is_unsure(&self, ticket: Ticket) -> bool {
+        self.is_under_way(ticket) || self.acquire_of(ticket).is_some_and(|acquire| acquire.trouble.unsure)
+    }
+
     /// What to tell a caller whose server does not do its part.
     pub(super) fn trouble_error(&self, ticket: Ticket) -> AcquireError {
         let why = self.trouble_of(ticket).map(|trouble| trouble.why.clone()).unwrap_or_default();
-        if self.acquire_of(ticket).is_some_and(|acquire| acquire.trouble.unsure) {
-            AcquireError::Indeterminate(why)
-        } else {
-            AcquireError::Unreachable(why)
-        }
+        if self.is_unsure(ticket) { AcquireError::Indeterminate(why) } else { AcquireError::Unreachable(why) }
     }
 
     /// Ends an acquire that has nothing on the server, or that has been granted.
@@ -190,7 +212,7 @@ impl Session {
     /// Ends an acquire without the lock, and takes back what it may have begun.
     pub(super) fn fail_acquire(&mut self, now: Instant, ticket: Ticket, error: AcquireError) {
         let Some(acquire) = self.acquire_of_mut(ticket) else { return };
-        let begun = acquire.hold.take().or(acquire.entering());
+        let begun = acquire.hold.take().or_else(|| acquire.entering());
         self.finish_acquire(now, ticket, Err(error));
         if let Some(number) = begun {
             self.forsake(now, ticket, number);

@@ -292,7 +292,8 @@ impl Session {
 
     /// A caller has waited long enough for the outcome of its release.
     pub(super) fn give_up_release(&mut self, _now: Instant, ticket: Ticket, number: HoldNumber) {
-        let unsure = self.holds.get(&number).is_some_and(|hold| hold.clean_up.perhaps_lowered);
+        // Another copy may be on its way at this moment.
+        let unsure = self.holds.get(&number).is_some_and(|hold| hold.clean_up.perhaps_lowered || hold.change.is_some());
         let why = "no reply came in time; the release is repeated in the background".to_owned();
         let error = if unsure { ReleaseError::Indeterminate(why) } else { ReleaseError::Unreachable(why) };
         self.finish_release(ticket, Err(error));

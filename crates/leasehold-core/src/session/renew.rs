@@ -6,11 +6,12 @@ use crate::command::lock::Renewed;
 use crate::error::LossReason;
 use crate::link::LinkError;
 use crate::name;
+use crate::number_map::NumberMap;
 use crate::owner::HoldNumber;
 use crate::reply::Reply;
 use crate::settings::Settings;
 use crate::time::Instant;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 /// The renewals that are due, and those that are on the way.
@@ -18,7 +19,7 @@ use std::time::Duration;
 pub(super) struct Renewals {
     /// Due, by hash slot on a cluster, all under one number elsewhere: a script may only touch keys of one slot.
     due: BTreeMap<u16, VecDeque<HoldNumber>>,
-    flying: HashMap<CallId, Batch>,
+    flying: NumberMap<CallId, Batch>,
 }
 
 /// One renewal on the way.

@@ -52,7 +52,7 @@ struct Probe {
 
 impl Settles {
     pub(super) fn next_timeout(&self) -> Option<Instant> {
-        let retry = self.open.values().filter_map(|open| open.retry_at).min();
+        let retry = if self.open.is_empty() { None } else { self.open.values().filter_map(|open| open.retry_at).min() };
         let answered = self.answered.front().map(|(at, ..)| *at);
         [retry, answered, self.look_at].into_iter().flatten().min()
     }

@@ -48,7 +48,8 @@ pub(crate) async fn run(shared: Arc<Shared>) {
         if shared.lifeline.is_ending() {
             let now = shared.clock.now();
             let since = *ending_since.get_or_insert(now);
-            let end = shared.lifeline.deadline().unwrap_or(since + shared.settings.lease.max(LAST_EFFORT));
+            let effort = shared.settings.lease.max(LAST_EFFORT);
+            let end = shared.lifeline.deadline().unwrap_or_else(|| since + effort);
             if (quiet && flying.is_empty()) || now >= end {
                 break;
             }

@@ -7,15 +7,12 @@ use tokio::sync::oneshot;
 
 /// Starts a thread with a runtime of its own. `prepare` runs on it, and what it returns is handed out; then the thread
 /// waits for the client that is made of it, and is its lifeline. A client that is never made ends the thread.
-pub(crate) fn start<T, F>(
-    prepare: F,
-) -> io::Result<(oneshot::Receiver<T>, oneshot::Sender<Arc<Shared>>, tokio::runtime::Handle)>
+pub(crate) fn start<T, F>(prepare: F) -> io::Result<(oneshot::Receiver<T>, oneshot::Sender<Arc<Shared>>)>
 where
     T: Send + 'static,
     F: AsyncFnOnce() -> T + Send + 'static,
 {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let handle = runtime.handle().clone();
     let (prepared, ready) = oneshot::channel();
     let (hand_over, client) = oneshot::channel::<Arc<Shared>>();
     std::thread::Builder::new().name("leasehold-lifeline".to_owned()).spawn(move || {
@@ -29,5 +26,5 @@ where
         // fred's tasks end with their connections; whatever does not end by itself must not keep the process.
         runtime.shutdown_background();
     })?;
-    Ok((ready, hand_over, handle))
+    Ok((ready, hand_over))
 }

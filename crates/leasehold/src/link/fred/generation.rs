@@ -22,6 +22,7 @@ use fred::clients::Client;
 use fred::interfaces::{ClientInterface, ClientLike, EventInterface, FredResult, Resp3Frame};
 use fred::types::config::{Options, ServerConfig};
 use fred::types::{ClusterHash, CustomCommand, Message, Value};
+use futures_util::future::BoxFuture;
 use leasehold_core::link::LinkError;
 use parking_lot::Mutex;
 use std::pin::pin;
@@ -57,6 +58,8 @@ pub(super) struct Generation {
     messages: Mutex<Option<broadcast::Receiver<Message>>>,
     router: AbortHandle,
     ended: CancellationToken,
+    /// The same, where it is only asked for: a look at the token takes a lock.
+    over: AtomicBool,
     ended_at: OnceLock<Instant>,
     /// The server said that the connection is dead.
     buried: AtomicBool,
@@ -99,6 +102,7 @@ impl Generation {
             messages: Mutex::new(Some(messages)),
             router: abort,
             ended: CancellationToken::new(),
+            over: AtomicBool::new(false),
             ended_at: OnceLock::new(),
             buried: AtomicBool::new(false),
             spared: AtomicBool::new(false),
@@ -121,9 +125,12 @@ impl Generation {
         let options = Options { max_attempts: Some(1), fail_fast: true, timeout, ..Options::default() };
         let client = self.client.with_options(&options);
         let command = CustomCommand::new_static(command, ClusterHash::FirstKey, false);
+        // fred's future has many futures within it. Boxed, it keeps callers' own futures small, and far from the compiler's
+        // limit for types within types.
+        let sent: BoxFuture<'_, FredResult<Resp3Frame>> = Box::pin(client.custom_raw(command, args));
         tokio::select! {
             biased;
-            answer = client.custom_raw(command, args) => answer.map_err(|error| error::of_fred(&error)),
+            answer = sent => answer.map_err(|error| error::of_fred(&error)),
             () = self.ended.cancelled() => {
                 Err(LinkError::Unknown(format!("the connection to {} was lost", self.server)))
             }
@@ -132,7 +139,7 @@ impl Generation {
 
     /// Whether the connection is gone, or given up. Nothing begins on it any more.
     pub(super) fn has_ended(&self) -> bool {
-        self.ended.is_cancelled()
+        self.over.load(Ordering::Acquire)
     }
 
     /// Waits for the end of the connection.
@@ -143,6 +150,7 @@ impl Generation {
     /// Gives the connection up: calls that wait on it end, with an unknown outcome. It may be called from any thread.
     pub(super) fn end(&self) {
         self.ended_at.get_or_init(Instant::now);
+        self.over.store(true, Ordering::Release);
         self.ended.cancel();
         self.router.abort();
     }

@@ -83,7 +83,7 @@ impl Link for FredLink {
 
     fn home(&self) -> Plane {
         match &self.parts.foreground {
-            Some(foreground) if !foreground.wires.gone.is_cancelled() => Plane::Foreground,
+            Some(foreground) if !foreground.wires.gone.load(Ordering::Acquire) => Plane::Foreground,
             _ => Plane::Lifeline,
         }
     }

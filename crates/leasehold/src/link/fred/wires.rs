@@ -5,6 +5,7 @@ use super::wire::{Gone, Role, Shared, Wire};
 use fred::types::config::{Server, ServerConfig};
 use parking_lot::RwLock;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
@@ -15,8 +16,8 @@ pub(super) struct Wires {
     /// Where the connections live.
     pub(super) runtime: Handle,
     by_node: RwLock<Vec<Option<Arc<Wire>>>>,
-    /// Cancelled when the runtime is gone.
-    pub(super) gone: CancellationToken,
+    /// The runtime is gone.
+    pub(super) gone: Arc<AtomicBool>,
     /// Cancelled when the connections are closed for good.
     pub(super) closed: CancellationToken,
     /// Raised by every settling. A call that was begun at a lower fence sends nothing any more.
@@ -28,8 +29,8 @@ impl Wires {
     pub(super) fn new(shared: &Arc<Shared>, role: Role) -> Arc<Self> {
         let closed_with = shared.closed.child_token();
         let runtime = Handle::current();
-        let gone = CancellationToken::new();
-        let guard = gone.clone().drop_guard();
+        let gone = Arc::new(AtomicBool::new(false));
+        let guard = SetOnDrop(Arc::clone(&gone));
         let closed = closed_with.clone();
         // A task ends with its runtime, and what it owns is dropped then.
         drop(runtime.spawn(async move {
@@ -128,6 +129,14 @@ impl Wires {
     fn server(&self, node: Node) -> Option<ServerConfig> {
         let Some(slots) = &self.shared.slots else { return self.shared.target.seeds().into_iter().next() };
         server_at(&self.shared, slots, node)
+    }
+}
+
+struct SetOnDrop(Arc<AtomicBool>);
+
+impl Drop for SetOnDrop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
     }
 }
 

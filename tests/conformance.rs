@@ -1,0 +1,111 @@
+//! The behaviour suite: every test once on each engine. A test is a function in `suite/`; what is mounted where is the table
+//! below, and a function that is missing in it is a warning of the compiler.
+//!
+//! Engines are modules of tests: `embedded`, `redis`, `redis_oldest`, `valkey` and `cluster`. A server that is missing is a
+//! failure that names the command which gets one.
+
+mod suite;
+mod support;
+
+/// Mounts tests as `engine::file::test`.
+macro_rules! mount {
+    ($engine:ident = $kind:ident { $($file:ident: $($test:ident),+;)+ }) => {
+        mod $engine {
+            $(mod $file {
+                $(#[test]
+                fn $test() {
+                    crate::support::run(crate::support::Engine::$kind, crate::suite::$file::$test);
+                })+
+            })+
+        }
+    };
+}
+
+/// Mounts on every engine; on those whose connections can be broken; on real ones among these; on the embedded one.
+macro_rules! suite {
+    (everywhere { $($all:tt)+ } breakable { $($broken:tt)+ } servers { $($real:tt)+ } $(embedded { $($inside:tt)+ })?) => {
+        mount!(embedded = Embedded { $($all)+ $($broken)+ $($($inside)+)? });
+        mount!(redis = Redis { $($all)+ $($broken)+ $($real)+ });
+        mount!(redis_oldest = OldestRedis { $($all)+ $($broken)+ $($real)+ });
+        mount!(valkey = Valkey { $($all)+ $($broken)+ $($real)+ });
+        mount!(cluster = Cluster { $($all)+ });
+    };
+}
+
+suite! {
+    everywhere {
+        reentrancy:
+            three_functions_that_take_the_same_lock,
+            branches_with_owners_of_their_own_exclude_each_other,
+            a_guard_reenters_without_an_owner,
+            an_owner_is_named_or_inherited_and_the_innermost_counts,
+            a_scope_does_not_cross_spawn,
+            an_owner_takes_its_lock_again_after_a_full_release,
+            a_lost_hold_stays_lost_for_its_owner_until_its_guards_are_gone;
+        waiting:
+            a_try_on_a_busy_lock_is_none_at_once,
+            a_wait_that_runs_out_makes_a_last_attempt,
+            a_wait_of_zero_is_one_attempt,
+            a_wait_without_end_does_not_overflow,
+            a_release_wakes_another_client_without_polling,
+            many_waiters_are_one_subscription_and_one_attempt_a_release,
+            a_waiter_gets_what_a_crashed_holder_left_when_the_lease_ends;
+        input:
+            names_are_checked_before_anything_is_sent,
+            durations_are_checked_before_anything_is_sent,
+            settings_are_checked_before_anything_is_sent,
+            an_owner_of_another_client_is_refused,
+            a_name_that_holds_something_else_is_a_conflict;
+        endings:
+            the_longest_hold_ends_even_a_renewed_one,
+            a_fixed_lease_is_lost_when_it_runs_out,
+            a_detached_lock_runs_out_by_itself,
+            a_deleted_key_is_a_loss_that_renewal_finds,
+            every_end_cancels_the_token_with_its_reason,
+            work_is_not_polled_again_after_the_loss,
+            with_releases_and_carries_the_value,
+            a_shutdown_releases_everything_and_tells_everybody,
+            a_dropped_guard_is_released_in_the_background,
+            a_lock_is_renewed_for_as_long_as_it_is_held;
+        outside:
+            an_inspection_names_the_holder,
+            a_force_release_wakes_waiters_and_is_a_loss,
+            threads_without_a_runtime_take_the_same_locks,
+            a_blocking_call_panics_in_an_async_context;
+        field_bugs:
+            l5_a_renewal_never_outlives_its_release,
+            l7_a_renewal_does_not_bring_a_lock_back,
+            l8_a_lease_of_nothing_is_refused,
+            l9_the_longest_durations_do_not_overflow,
+            l10_a_second_release_does_not_touch_the_next_owner,
+            rw6_a_short_reentry_does_not_shorten_the_lease,
+            rw14_names_of_every_sort;
+        storm:
+            many_tasks_on_few_names;
+    }
+    breakable {
+        replies:
+            l1_a_lost_reply_to_an_acquire_counts_once,
+            l2_a_lost_reply_to_a_release_is_a_release,
+            a_lost_reply_to_a_renewal_does_not_lose_the_lock,
+            a_release_that_comes_too_late_is_a_loss_and_touches_nobody;
+        duplicates:
+            copies_change_nothing_at_once_or_in_a_later_hold,
+            a_first_grant_after_its_time_is_refused;
+        unpolled:
+            a_first_attempt_in_flight_same_client,
+            a_first_attempt_in_flight_another_client,
+            a_place_in_the_line_same_client,
+            a_place_in_the_line_another_client;
+        outages:
+            l11_a_server_that_is_down_is_an_error_in_time_and_can_be_cancelled,
+            a_shutdown_names_what_it_could_not_release,
+            l3_a_lost_notice_costs_one_sleep,
+            after_a_reconnect_waiters_try_again;
+    }
+    servers {
+        wire:
+            changes_of_a_count_are_sent_one_at_a_time,
+            a_release_is_not_sent_while_its_acquire_is_unsettled;
+    }
+}

@@ -1,0 +1,21 @@
+//! What the parts of the workspace say of each other is so: scripts and their headers, decoders, manifests, public types,
+//! documents.
+
+#[path = "contract/architecture.rs"]
+mod architecture;
+#[path = "contract/auto_traits.rs"]
+mod auto_traits;
+#[path = "contract/documents.rs"]
+mod documents;
+#[path = "contract/files.rs"]
+mod files;
+#[path = "contract/header.rs"]
+mod header;
+#[path = "contract/lua.rs"]
+mod lua;
+#[path = "contract/lua_code.rs"]
+mod lua_code;
+#[path = "contract/permissions.rs"]
+mod permissions;
+#[path = "contract/replies.rs"]
+mod replies;

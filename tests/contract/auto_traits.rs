@@ -1,0 +1,187 @@
+//! What can be sent to other threads, shared between them, moved after it was polled, and kept for ever: every public type and
+//! every future of `leasehold`. It is checked when this is compiled; a test sees that no type is forgotten.
+
+use leasehold::embedded;
+use leasehold::{
+    Acquire, Acquiring, Census, Client, ClientBuilder, ConnectError, Error, Guard, HoldEnd, HoldToken, Holder,
+    InvalidInput, Lock, LossReason, Lost, NameError, NotReleased, Owner, Publish, ServerInfo, WithError, blocking,
+};
+use std::time::Duration;
+
+struct Ambiguous;
+
+/// A trait that a type implements twice if it has the auto trait, so that naming the method does not compile then.
+macro_rules! ambiguous_if {
+    ($name:ident, $auto:path) => {
+        trait $name<A> {
+            fn lacks(_: &Self) {}
+        }
+        impl<T: ?Sized> $name<()> for T {}
+        impl<T: ?Sized + $auto> $name<Ambiguous> for T {}
+    };
+}
+
+ambiguous_if!(LacksSync, Sync);
+ambiguous_if!(LacksUnpin, Unpin);
+
+const fn send<T: Send>(_: &T) {}
+const fn sync<T: Sync>(_: &T) {}
+const fn unpin<T: Unpin>(_: &T) {}
+const fn forever<T: 'static>(_: &T) {}
+
+/// One row for each type: what it is.
+macro_rules! types {
+    ($($type:ty: $($auto:ident)*;)*) => {
+        #[expect(dead_code, reason = "compiling it is the test")]
+        #[expect(clippy::too_many_arguments, reason = "it is a table")]
+        fn types() {
+            $(let _: fn(&$type) = |value| { $($auto(value);)* };)*
+        }
+    };
+}
+
+types! {
+    Acquire: send sync unpin forever;
+    Acquiring: send unpin forever;
+    Census: send sync unpin forever;
+    Client: send sync unpin forever;
+    ClientBuilder: send sync unpin forever;
+    ConnectError: send sync unpin forever;
+    Error: send sync unpin forever;
+    Guard: send sync unpin forever;
+    HoldEnd: send sync unpin forever;
+    HoldToken: send sync unpin forever;
+    Holder: send sync unpin forever;
+    InvalidInput: send sync unpin forever;
+    Lock: send sync unpin forever;
+    LossReason: send sync unpin forever;
+    Lost: send sync unpin forever;
+    NameError: send sync unpin forever;
+    NotReleased: send sync unpin forever;
+    Owner: send sync unpin forever;
+    Publish: send sync unpin forever;
+    ServerInfo: send sync unpin forever;
+    WithError<u32>: send sync unpin forever;
+    blocking::Client: send sync unpin forever;
+    blocking::Guard: send sync unpin forever;
+    blocking::Lock: send sync unpin forever;
+    embedded::Aim: send sync unpin forever;
+    embedded::EmbeddedLink: send sync unpin forever;
+    embedded::EmbeddedServer: send sync unpin forever;
+    embedded::Fault: send sync unpin forever;
+    embedded::ManualClock: send sync unpin forever;
+    embedded::Recorded: send sync unpin forever;
+    embedded::Recorder: send sync unpin forever;
+    embedded::ServerClock: send sync unpin forever;
+}
+
+/// The future of an acquire holds a boxed one that only one thread polls.
+#[expect(dead_code, reason = "compiling it is the test")]
+fn the_future_of_an_acquire_is_not_shared(acquiring: &Acquiring) {
+    LacksSync::lacks(acquiring);
+}
+
+/// Futures of async functions may be sent while they are under way, and must be pinned.
+macro_rules! future {
+    ($future:expr) => {
+        let future = $future;
+        send(&future);
+        LacksUnpin::lacks(&future);
+        drop(future);
+    };
+}
+
+#[expect(dead_code, reason = "compiling it is the test")]
+fn futures(client: &Client, lock: &Lock, guard: Guard, owner: &Owner, token: &HoldToken) {
+    send(&lock.acquire().into_future());
+    future!(async { lock.acquire().await });
+    future!(lock.try_acquire());
+    future!(lock.with(async |held| held.hold_count()));
+    future!(lock.inspect());
+    future!(lock.force_release());
+    future!(guard.reenter());
+    future!(guard.lost());
+    future!(guard.run(async { 1 }));
+    future!(owner.scope(async { 1 }));
+    future!(token.cancelled());
+    future!(client.shutdown(Duration::ZERO));
+    future!(Client::connect("redis://127.0.0.1"));
+    future!(Client::builder().connect("redis://127.0.0.1"));
+    future!(guard.release());
+}
+
+/// Work that is sent whole to another thread: the future that awaits all of this is `Send` and `'static`.
+async fn a_whole_life(client: Client) -> Result<u32, Box<dyn std::error::Error + Send + Sync>> {
+    let lock = client.lock("auto-traits");
+    let owner = client.new_owner();
+    let counted = owner
+        .scope(async {
+            let outer = lock.acquire().wait(Duration::from_secs(5)).await?;
+            let inner = outer.reenter().await?;
+            let again = lock.acquire().owner(&owner).await?;
+            let counted = outer.run(async { tokio::task::yield_now().await }).await;
+            counted?;
+            let count = again.hold_count();
+            again.release().await?;
+            inner.release().await?;
+            outer.release().await?;
+            Ok::<_, Error>(count)
+        })
+        .await?;
+    let held = lock
+        .with(async |held| {
+            tokio::task::yield_now().await;
+            held.is_held()
+        })
+        .await?;
+    assert!(held, "the lock is held while the work runs");
+    let guard = lock.try_acquire().await?.ok_or("the lock is free")?;
+    let token = guard.cancellation_token();
+    tokio::select! {
+        lost = guard.lost() => return Err(lost.into()),
+        () = tokio::task::yield_now() => {}
+    }
+    assert!(lock.inspect().await?.is_some(), "somebody holds it");
+    drop(lock.force_release().await?);
+    drop(guard);
+    token.cancelled().await;
+    client.shutdown(Duration::from_secs(5)).await?;
+    Ok(counted)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_whole_life_can_be_spawned() {
+    let counted = tokio::spawn(a_whole_life(Client::embedded())).await.expect("it does not panic");
+    assert_eq!(counted.expect("it comes to its end"), 3);
+}
+
+#[test]
+fn no_public_type_is_forgotten() {
+    let here = include_str!("auto_traits.rs");
+    let table = here.split("types! {").nth(1).and_then(|rest| rest.split("\n}").next()).expect("the table");
+    let lib = crate::files::read("crates/leasehold/src/lib.rs");
+    let mut names = 0;
+    let embedded = lib.find("pub mod embedded").expect("the module");
+    for (at, exported) in lib.match_indices("pub use ").map(|(at, _)| (at, &lib[at..])) {
+        let path = exported.split(';').next().expect("a statement ends");
+        let last = path.rsplit("::").next().filter(|last| !last.contains('}')).unwrap_or_default();
+        let list = path.split_once('{').map_or(last, |(_, list)| list);
+        for name in list.trim_end_matches(['}', '\n', ' ']).split(',').map(str::trim).filter(|name| !name.is_empty()) {
+            if name.chars().all(|letter| letter.is_ascii_uppercase() || letter == '_') {
+                continue;
+            }
+            let row = if at > embedded { format!(" embedded::{name}:") } else { format!("\n    {name}") };
+            assert!(table.contains(&row), "{name} has no row in the table");
+            names += 1;
+        }
+    }
+    for exported in crate::files::read("crates/leasehold/src/blocking.rs")
+        .lines()
+        .filter_map(|line| line.strip_prefix("pub struct "))
+    {
+        let name = exported.split(['(', ' ', '<', ';']).next().expect("a name");
+        assert!(table.contains(&format!(" blocking::{name}:")), "blocking::{name} has no row in the table");
+        names += 1;
+    }
+    assert_eq!(names, table.lines().filter(|line| line.contains(": ")).count(), "the table has no other rows");
+}

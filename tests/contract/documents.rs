@@ -1,0 +1,197 @@
+//! What documents say of names, numbers and files is so.
+
+use crate::architecture::dependencies;
+use crate::files::{self, File};
+use crate::header::Header;
+use leasehold::LossReason;
+use leasehold_core::script;
+use std::collections::BTreeSet;
+
+fn pages() -> Vec<File> {
+    files::tracked().into_iter().filter(|file| file.has_ending("md")).collect()
+}
+
+/// The words between backticks that stand first in a row of a table.
+fn first_cells(text: &str) -> BTreeSet<String> {
+    text.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`')).map(|(word, _)| word.to_owned()).collect()
+}
+
+/// The part of a page under a heading, up to the next heading of the same rank.
+#[track_caller]
+fn section<'a>(page: &'a str, heading: &str) -> &'a str {
+    let rank = heading.split(' ').next().expect("a heading has a rank");
+    let start =
+        page.find(&format!("\n{heading}\n")).unwrap_or_else(|| panic!("the page has a heading {heading:?}")) + 1;
+    let body = &page[start + heading.len()..];
+    &body[..body.find(&format!("\n{rank} ")).unwrap_or(body.len())]
+}
+
+/// The variants of a public enum.
+fn variants(file: &str, name: &str) -> BTreeSet<String> {
+    let text = files::read(file);
+    let body = text.split(&format!("pub enum {name}")).nth(1).expect("the enum").split("\n}").next().expect("its end");
+    body.lines()
+        .filter(|line| line.starts_with("    ") && !line.starts_with("     "))
+        .map(|line| line.trim().split(['(', ' ', '{', ',']).next().unwrap_or_default())
+        .filter(|word| word.starts_with(|first: char| first.is_ascii_uppercase()))
+        .map(str::to_owned)
+        .collect()
+}
+
+#[test]
+fn the_code_of_every_page_is_compiled() {
+    let lib = files::read("crates/leasehold/src/lib.rs");
+    for page in pages().into_iter().filter(|page| page.text.contains("```rust") || page.text.contains("```\nuse ")) {
+        assert!(lib.contains(&format!("include_str!(\"../../../{}\")", page.path)), "lib.rs includes {}", page.path);
+    }
+}
+
+#[test]
+fn every_block_of_code_names_its_language() {
+    for page in pages() {
+        let mut open = false;
+        for (at, line) in page.text.lines().enumerate() {
+            if let Some(language) = line.trim_start().strip_prefix("```") {
+                open = !open;
+                assert!(!open || !language.is_empty(), "{}:{} opens a block without a language", page.path, at + 1);
+            }
+        }
+        assert!(!open, "{} ends within a block", page.path);
+    }
+}
+
+#[test]
+fn links_lead_somewhere() {
+    let anchor = |heading: &str| -> String {
+        let kept =
+            heading.to_lowercase().chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c)).collect::<String>();
+        kept.replace(' ', "-")
+    };
+    for page in pages() {
+        for (at, _) in page.text.match_indices("](") {
+            let target = page.text[at + 2..].split(')').next().expect("a link ends");
+            if target.starts_with("http") {
+                continue;
+            }
+            let (path, fragment) = target.split_once('#').unwrap_or((target, ""));
+            let folder = page.path.rsplit_once('/').map_or("", |(folder, _)| folder);
+            let to =
+                if path.is_empty() { files::root().join(&page.path) } else { files::root().join(folder).join(path) };
+            assert!(to.exists(), "{}: {target} leads nowhere", page.path);
+            if !fragment.is_empty() {
+                let text = std::fs::read_to_string(&to).expect("a page can be read");
+                let found = text
+                    .lines()
+                    .filter(|line| line.starts_with('#'))
+                    .any(|line| anchor(line.trim_start_matches(['#', ' '])) == fragment);
+                assert!(found, "{}: {target} leads to no heading", page.path);
+            }
+        }
+    }
+}
+
+#[test]
+fn every_page_is_listed() {
+    let list = files::read("docs/README.md");
+    for page in pages().iter().filter_map(|page| page.path.strip_prefix("docs/")).filter(|page| *page != "README.md") {
+        assert!(list.contains(&format!("({page})")), "docs/README.md lists {page}");
+    }
+}
+
+#[test]
+fn operations_has_a_row_for_every_metric() {
+    let text = files::read("crates/leasehold/src/telemetry.rs");
+    let names: BTreeSet<_> = text
+        .lines()
+        .filter(|line| line.starts_with("pub const "))
+        .filter_map(|line| line.split('"').nth(1))
+        .filter(|name| name.starts_with("leasehold_"))
+        .map(str::to_owned)
+        .collect();
+    assert!(names.len() > 10, "{names:?}");
+    assert_eq!(first_cells(section(&files::read("docs/operations.md"), "## Metrics")), names);
+}
+
+#[test]
+fn operations_has_a_row_for_every_error() {
+    let page = files::read("docs/operations.md");
+    let errors = section(&page, "## What each error means").split("\n| text of").next().expect("the first table");
+    assert_eq!(first_cells(errors), variants("crates/leasehold/src/error.rs", "Error"));
+    let connecting = section(&page, "## Connecting fails");
+    assert_eq!(first_cells(connecting), variants("crates/leasehold/src/error.rs", "ConnectError"));
+}
+
+#[test]
+fn safety_has_a_row_for_every_reason_of_a_loss() {
+    let reasons: BTreeSet<_> = LossReason::ALL.iter().map(|reason| format!("{reason:?}")).collect();
+    assert_eq!(first_cells(section(&files::read("docs/safety.md"), "## What a lost lock means")), reasons);
+}
+
+#[test]
+fn every_dependency_has_its_reason() {
+    let page = files::read("docs/dependencies.md");
+    // Several may stand in one row.
+    let told: BTreeSet<_> = page
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `"))
+        .flat_map(|row| row.split(" | ").next().unwrap_or_default().split('`').step_by(2).collect::<Vec<_>>())
+        .filter(|word| !word.starts_with('=') && !word.is_empty())
+        .map(str::to_owned)
+        .collect();
+    let mut taken = BTreeSet::new();
+    let manifests = files::tracked().into_iter().filter(|file| file.path.ends_with("Cargo.toml"));
+    for manifest in manifests {
+        for section in ["workspace.dependencies", "dependencies", "dev-dependencies", "build-dependencies"] {
+            taken.extend(dependencies(&manifest.path, section));
+        }
+    }
+    taken.remove("leasehold");
+    assert_eq!(told, taken, "docs/dependencies.md, and the manifests");
+}
+
+#[test]
+fn wire_protocol_has_a_table_for_every_script() {
+    let page = files::read("docs/wire-protocol.md");
+    for script in script::ALL {
+        let part = section(&page, &format!("### `{}`", script.name()));
+        let slots = part.lines().find(|line| line.starts_with("`KEYS` ")).expect("the slots");
+        for word in script.keys().iter().chain(script.args()) {
+            assert!(slots.contains(word), "the page names the slot {word} of {}", script.name());
+        }
+        if script.repeats() {
+            assert!(slots.contains("repeated"), "the page says that the slots of {} are repeated", script.name());
+            continue;
+        }
+        let file = files::read(&format!("lua/{}.lua", script.name()));
+        let header = Header::parse(&file).expect("the header is whole");
+        let codes: BTreeSet<i64> = first_cells(part)
+            .iter()
+            .filter_map(|reply| reply.trim_matches(['{', '}']).split(',').next()?.trim().parse().ok())
+            .collect();
+        assert_eq!(codes, header.codes(), "the replies of {}", script.name());
+    }
+}
+
+#[test]
+fn the_readme_names_the_rust_version() {
+    let manifest = files::read("Cargo.toml");
+    let version =
+        manifest.lines().find_map(|line| line.strip_prefix("rust-version = ")).expect("the version").trim_matches('"');
+    assert!(
+        files::read("README.md").contains(&format!("| Rust | {version} or later |")),
+        "README.md says Rust {version}"
+    );
+}
+
+#[test]
+fn the_readme_names_the_commands() {
+    let readme = files::read("README.md");
+    for command in ["cargo run --example quickstart", "cargo xtask test"] {
+        assert!(readme.contains(&format!("```sh\n{command}\n```")), "README.md shows {command}");
+    }
+    let examples = files::read("examples/README.md");
+    for example in files::tracked().iter().filter_map(|file| file.path.strip_prefix("examples/")?.strip_suffix(".rs")) {
+        let listed = example.contains('/') || examples.contains(&format!("`cargo run --example {example}`"));
+        assert!(listed, "examples/README.md lists {example}");
+    }
+}

@@ -1,0 +1,337 @@
+//! The scripts: header, code, table in core, decoder and server agree.
+
+use crate::files::{self, File};
+use crate::header::Header;
+use crate::lua_code::{self, Word};
+use crate::replies;
+use bytes::Bytes;
+use leasehold_core::call::Call;
+use leasehold_core::script::{self, Script};
+use leasehold_embedded::{EmbeddedServer, ManualClock, ServerClock};
+use leasehold_test_support::{Server, binaries};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The Lua files, by their names without folder `lua/` and ending.
+fn lua_files() -> BTreeMap<String, File> {
+    files::tracked()
+        .into_iter()
+        .filter(|file| file.path.starts_with("lua/") && file.has_ending("lua"))
+        .map(|file| (file.path["lua/".len()..file.path.len() - ".lua".len()].to_owned(), file))
+        .collect()
+}
+
+fn preludes() -> BTreeMap<String, File> {
+    lua_files().into_iter().filter(|(name, _)| name.starts_with("shared/")).collect()
+}
+
+/// Every script of the table, with its own file and its header.
+fn scripts() -> Vec<(&'static Script, File, Header)> {
+    let files = lua_files();
+    script::ALL
+        .iter()
+        .map(|script| {
+            let file =
+                files.get(script.name()).unwrap_or_else(|| panic!("lua/{}.lua is missing", script.name())).clone();
+            let header = Header::parse(&file.text).unwrap_or_else(|error| panic!("{}: {error}", file.path));
+            (*script, file, header)
+        })
+        .collect()
+}
+
+/// The names of the functions of a prelude, each with its parameters.
+fn functions(prelude: &str) -> Vec<(String, Vec<String>)> {
+    let words = lua_code::words(prelude);
+    words
+        .windows(2)
+        .enumerate()
+        .filter(|(_, pair)| pair[0].is("function"))
+        .map(|(at, pair)| {
+            let parameters = words[at + 3..].iter().take_while(|word| !word.is(")")).filter_map(Word::name);
+            (pair[1].name().expect("a function has a name").to_owned(), parameters.map(str::to_owned).collect())
+        })
+        .collect()
+}
+
+#[test]
+fn every_file_is_in_the_table_and_every_entry_has_a_file() {
+    let files: BTreeSet<_> = lua_files().into_keys().filter(|name| !name.starts_with("shared/")).collect();
+    let table: BTreeSet<_> = script::ALL.iter().map(|script| script.name().to_owned()).collect();
+    assert_eq!(files, table, "files below lua/, and leasehold_core::script::ALL");
+}
+
+#[test]
+fn the_text_of_a_script_is_its_preludes_and_its_file() {
+    let preludes = preludes();
+    for (script, file, _) in scripts() {
+        let mut rest = script.source().strip_suffix(file.text.as_str()).expect("the file comes last");
+        let body: Vec<_> = lua_code::words(&file.text);
+        let uses = |text: &str, words: &[Word]| {
+            functions(text).iter().any(|(name, _)| words.iter().any(|word| word.name() == Some(name)))
+        };
+        let mut included = Vec::new();
+        while !rest.is_empty() {
+            let (name, prelude) = preludes
+                .iter()
+                .find(|(_, prelude)| rest.starts_with(&prelude.text))
+                .unwrap_or_else(|| panic!("{}: what stands in front of the file is no prelude:\n{rest}", file.path));
+            rest = &rest[prelude.text.len()..];
+            included.push(name.clone());
+        }
+        for (name, prelude) in &preludes {
+            let is_used = uses(&prelude.text, &body);
+            assert_eq!(included.contains(name), is_used, "{} includes {name} exactly if it uses it", file.path);
+        }
+    }
+}
+
+#[test]
+fn preludes_have_nothing_but_local_functions() {
+    let mut known = BTreeSet::new();
+    for (name, prelude) in preludes() {
+        assert!(prelude.text.starts_with("-- Prelude: "), "{name} says that it is a prelude");
+        let top = prelude.text.lines().filter(|line| !line.is_empty() && !line.starts_with([' ', '-']));
+        for line in top {
+            assert!(
+                line == "end" || line.starts_with("local function "),
+                "{name} has more than local functions: {line}"
+            );
+        }
+        for (function, _) in functions(&prelude.text) {
+            assert!(known.insert(function.clone()), "{function} is in two preludes");
+        }
+    }
+    assert!(!known.is_empty(), "there are preludes");
+}
+
+#[test]
+fn headers_name_the_slots_of_the_table() {
+    for (script, file, header) in scripts() {
+        let words = |slots: &[crate::header::Slot]| slots.iter().map(|slot| slot.word.clone()).collect::<Vec<_>>();
+        assert_eq!(words(&header.keys), script.keys(), "KEYS of {}", file.path);
+        assert_eq!(words(&header.args), script.args(), "ARGV of {}", file.path);
+        assert!(header.purpose.ends_with('.'), "{} opens with sentences", file.path);
+        let expected = |slots: usize| -> Vec<String> {
+            (1..=slots).map(|slot| if script.repeats() { repeated(slots, slot) } else { slot.to_string() }).collect()
+        };
+        let indices = |slots: &[crate::header::Slot]| slots.iter().map(|slot| slot.index.clone()).collect::<Vec<_>>();
+        assert_eq!(indices(&header.keys), expected(header.keys.len()), "KEYS of {} in order", file.path);
+        assert_eq!(indices(&header.args), expected(header.args.len()), "ARGV of {} in order", file.path);
+        for slot in header.keys.iter().chain(&header.args) {
+            let sorts = ["hash", "channel", "string", "integer"];
+            assert!(sorts.contains(&slot.sort.as_str()), "{}: [{}] of {} is a type", file.path, slot.sort, slot.word);
+            assert!(!slot.meaning.is_empty(), "{}: {} has a meaning", file.path, slot.word);
+        }
+        assert!(["array", "integer"].contains(&header.shape.as_str()), "{} returns integers or arrays", file.path);
+        for row in &header.returns {
+            assert!(!row.meaning.is_empty(), "{}: {} has a meaning", file.path, row.reply);
+        }
+    }
+}
+
+/// The index of a slot that is repeated for each lock: `i`, or `2i-1` and `2i`.
+fn repeated(slots: usize, slot: usize) -> String {
+    match (slots, slots - slot) {
+        (1, _) => "i".to_owned(),
+        (n, 0) => format!("{n}i"),
+        (n, less) => format!("{n}i-{less}"),
+    }
+}
+
+#[test]
+fn scripts_use_the_slots_that_they_declare_and_no_others() {
+    for (script, file, header) in scripts() {
+        let words = lua_code::words(&file.text);
+        for (table, slots) in [("KEYS", &header.keys), ("ARGV", &header.args)] {
+            let declared: BTreeSet<_> = slots.iter().map(|slot| slot.index.clone()).collect();
+            let mut used = BTreeSet::new();
+            for (at, word) in words.iter().enumerate().filter(|(_, word)| word.is(table)) {
+                let counted = at.checked_sub(1).is_some_and(|before| words[before].is("#"));
+                if counted {
+                    assert!(script.repeats(), "{} counts {table}, which only a repeated script may", file.path);
+                    continue;
+                }
+                assert!(words[at + 1].is("["), "{}: {table} is used by index only, not {word:?}", file.path);
+                let index: String = words[at + 2..]
+                    .iter()
+                    .take_while(|word| !word.is("]"))
+                    .map(|word| match word {
+                        Word::Name(text) | Word::Number(text) | Word::Text(text) | Word::Sign(text) => text.as_str(),
+                    })
+                    .filter(|text| *text != "*")
+                    .collect();
+                used.insert(index);
+            }
+            assert_eq!(used, declared, "{table} of {}: used, and declared", file.path);
+        }
+    }
+}
+
+#[test]
+fn scripts_use_no_undeclared_name() {
+    let preludes = preludes();
+    for (name, prelude) in &preludes {
+        assert_eq!(lua_code::undeclared(&prelude.text, &[]), [""; 0], "in {name}");
+    }
+    let known: Vec<_> =
+        preludes.values().flat_map(|prelude| functions(&prelude.text)).map(|(function, _)| function).collect();
+    for (_, file, _) in scripts() {
+        assert_eq!(lua_code::undeclared(&file.text, &known), [""; 0], "in {}", file.path);
+    }
+}
+
+#[test]
+fn no_script_makes_up_a_key() {
+    let preludes = preludes();
+    for (name, prelude) in &preludes {
+        for (function, parameters) in functions(&prelude.text) {
+            let touches = lua_code::words(&prelude.text).iter().any(|word| word.is("redis"));
+            assert!(parameters.len() < 5 && (touches || parameters.is_empty()), "{function} of {name} is plain");
+        }
+        assert_keys(&prelude.path, &prelude.text, &["key".to_owned()], &BTreeMap::new());
+    }
+    let takes_key: BTreeMap<_, _> = preludes
+        .values()
+        .flat_map(|prelude| functions(&prelude.text))
+        .filter_map(|(function, parameters)| Some((function, parameters.iter().position(|name| name == "key")?)))
+        .collect();
+    for (_, file, _) in scripts() {
+        let bound = file
+            .text
+            .lines()
+            .filter_map(|line| line.strip_prefix("local ")?.split_once(" = KEYS["))
+            .flat_map(|(names, _)| names.split(", ").map(str::to_owned).collect::<Vec<_>>())
+            .collect::<Vec<_>>();
+        assert_keys(&file.path, &file.text, &bound, &takes_key);
+        for name in &bound {
+            let assigned = file.text.lines().filter(|line| line.trim_start().starts_with(&format!("{name} = ")));
+            assert_eq!(assigned.count(), 0, "{}: {name} stays what it was bound to", file.path);
+        }
+    }
+}
+
+/// Every key that a command or a prelude's function gets is one of `KEYS`, or bound to one.
+#[track_caller]
+fn assert_keys(path: &str, text: &str, bound: &[String], takes_key: &BTreeMap<String, usize>) {
+    let words = lua_code::words(text);
+    assert!(!words.iter().any(|word| word.is("..")), "{path} puts no texts together");
+    let is_key = |argument: &[Word]| match argument {
+        [name] => name.name().is_some_and(|name| bound.iter().any(|bound| bound == name)),
+        [keys, open, ..] => keys.is("KEYS") && open.is("["),
+        [] => false,
+    };
+    for how in ["call", "pcall"] {
+        for arguments in lua_code::calls(&words, &["redis", ".", how]) {
+            if let Some(key) = arguments.get(1) {
+                assert!(is_key(key), "{path}: {arguments:?} touches a key that is none of KEYS");
+            }
+        }
+    }
+    for (function, at) in takes_key {
+        for arguments in lua_code::calls(&words, &[function]) {
+            assert!(is_key(&arguments[*at]), "{path}: {function} gets a key that is none of KEYS: {arguments:?}");
+        }
+    }
+}
+
+#[test]
+fn the_decoder_understands_the_replies_of_the_header_and_no_others() {
+    for (script, file, header) in scripts() {
+        for code in -20..=20 {
+            if replies::is_named(script, &header, code) {
+                let row = header.returns.iter().find(|row| row.words().first() == Some(&code.to_string().as_str()));
+                let row = row.or_else(|| header.returns.iter().find(|row| row.words()[0].parse::<i64>().is_err()));
+                let reply = replies::reply(&header, row.expect("a code has a row"), code);
+                assert!(
+                    replies::is_understood(script, &reply),
+                    "{}: {} is not understood",
+                    file.path,
+                    replies::show(&reply)
+                );
+            } else {
+                for row in header.returns.iter().filter(|row| !row.reply.is_empty() || header.shape == "integer") {
+                    let reply = replies::reply(&header, row, code);
+                    assert!(
+                        !replies::is_understood(script, &reply),
+                        "{}: {} is understood, and the header does not name it",
+                        file.path,
+                        replies::show(&reply)
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_code_answers_with_the_replies_of_the_header() {
+    for (script, file, header) in scripts() {
+        let words = lua_code::words(script.source());
+        let mut answered = BTreeSet::new();
+        for at in 0..words.len() {
+            let (Some(opening), rest) = (words.get(at), &words[at + 1..]) else { continue };
+            let answers = match header.shape.as_str() {
+                "integer" => opening.is("return") || opening.is("and") || opening.is("or"),
+                _ => opening.is("{") || (script.repeats() && (opening.is("and") || opening.is("or"))),
+            };
+            let number = match rest {
+                [Word::Number(digits), ..] => digits.parse::<i64>().ok(),
+                [minus, Word::Number(digits), ..] if minus.is("-") => digits.parse::<i64>().ok().map(|number| -number),
+                _ => None,
+            };
+            answered.extend(number.filter(|_| answers));
+        }
+        for code in &answered {
+            assert!(
+                replies::is_named(script, &header, *code),
+                "{} answers {code}, which its header does not name",
+                file.path
+            );
+        }
+        // A refusal for a key of another kind comes from a prelude; a renewal's 0 is what its counter begins with.
+        for code in header.codes().into_iter().filter(|code| *code != -4) {
+            assert!(answered.contains(&code), "{} never answers {code}, which its header names", file.path);
+        }
+    }
+}
+
+/// What has to be on the server so that an example returns what it says.
+fn scene(script: &str) -> &'static [&'static str] {
+    match script {
+        "lock/acquire" => &[],
+        "lock/inspect" => &["HSET stock:1001 6f0c…:7 2", "PEXPIRE stock:1001 29640"],
+        "lock/release" | "lock/force_release" => &["HSET stock:1001 6f0c…:7 1", "PEXPIRE stock:1001 30000"],
+        "lock/renew" => &["HSET a 6f0c…:7 1", "PEXPIRE a 10000"],
+        other => panic!("the example of {other} has no scene in tests/contract/lua.rs: add it"),
+    }
+}
+
+#[test]
+fn examples_return_what_they_say() {
+    for (script, file, header) in scripts() {
+        let server = EmbeddedServer::with_clock(ServerClock::manual(&ManualClock::new()));
+        for line in scene(script.name()) {
+            let words: Vec<_> = line.split(' ').map(str::as_bytes).collect();
+            server.command(&words).expect("the scene can be set");
+        }
+        let bytes = |words: &[String]| words.iter().map(|word| Bytes::from(word.clone())).collect::<Vec<_>>();
+        let call = Call::new(script, bytes(&header.example.keys), bytes(&header.example.args));
+        let reply = server.execute(&call).unwrap_or_else(|error| panic!("the example of {}: {error}", file.path));
+        assert_eq!(replies::show(&reply), header.example.returns, "the example of {}", file.path);
+        assert!(replies::is_understood(script, &reply) || script.repeats(), "{} is understood", file.path);
+    }
+}
+
+#[test]
+fn servers_know_the_scripts_by_our_sha1() {
+    let mut servers: Vec<_> = binaries().iter().map(|binary| Server::builder().binary(binary).start()).collect();
+    if servers.is_empty() {
+        // Says which command gets one.
+        servers.push(Server::start());
+    }
+    for server in &servers {
+        for script in script::ALL {
+            let loaded = server.command(&["SCRIPT", "LOAD", script.source()]);
+            assert_eq!(loaded.as_str(), Some(script.sha1()), "{} on {}", script.name(), server.binary());
+        }
+    }
+}

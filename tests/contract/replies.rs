@@ -1,0 +1,62 @@
+//! The decoder of each script, and replies made up in the forms that its header shows.
+
+use crate::header::{Header, Row};
+use leasehold_core::command::lock;
+use leasehold_core::reply::{DecodeError, Reply};
+use leasehold_core::script::Script;
+
+/// Whether the client understands `reply` as an answer of `script`.
+pub(crate) fn is_understood(script: &Script, reply: &Reply) -> bool {
+    fn shown<T: std::fmt::Debug>(result: Result<T, DecodeError>) -> bool {
+        result.is_ok()
+    }
+    match script.name() {
+        "lock/acquire" => shown(lock::acquired(reply)),
+        "lock/release" => shown(lock::released(reply)),
+        "lock/renew" => shown(lock::renewed(reply, 1)),
+        "lock/force_release" => shown(lock::forced(reply)),
+        "lock/inspect" => shown(lock::inspected(reply)),
+        other => panic!("{other} has no decoder in tests/contract/replies.rs: add it"),
+    }
+}
+
+/// The codes that the header of a script names. A renewal tells its codes in words: `0 where the hold is gone`.
+pub(crate) fn is_named(script: &Script, header: &Header, code: i64) -> bool {
+    if script.name() != "lock/renew" {
+        return header.codes().contains(&code);
+    }
+    let told = header.returns.iter().map(|row| row.meaning.as_str()).collect::<Vec<_>>().join(" ");
+    let told = told.split("; left").next().unwrap_or_default();
+    code > 0 || told.contains(&format!(" {code} where"))
+}
+
+/// A reply that begins with `code`, in the form of `row`.
+pub(crate) fn reply(header: &Header, row: &Row, code: i64) -> Reply {
+    if header.shape == "integer" {
+        return Reply::Int(code);
+    }
+    if header.keys[0].index == "i" {
+        // The reply for one lock.
+        return Reply::Array(vec![Reply::Int(code), Reply::Int(70)]);
+    }
+    let mut parts = vec![Reply::Int(code)];
+    // Dots say that the reply goes on in this way.
+    parts.extend(row.words()[1..].iter().filter(|word| **word != "...").map(|word| match *word {
+        "kind" => Reply::Bulk("zset".into()),
+        "hold" => Reply::Bulk("6f0c:7".into()),
+        "count" => Reply::Bulk("2".into()),
+        "left" | "stored" | "time" | "0" => Reply::Int(70),
+        other => panic!("{other:?} in a reply is no word that tests/contract/replies.rs knows: add it"),
+    }));
+    Reply::Array(parts)
+}
+
+/// A reply as a header writes it: `{1, 29640, "6f0c…:7", "2"}`.
+pub(crate) fn show(reply: &Reply) -> String {
+    match reply {
+        Reply::Int(number) => number.to_string(),
+        Reply::Bulk(text) => format!("\"{}\"", String::from_utf8_lossy(text)),
+        Reply::Array(parts) => format!("{{{}}}", parts.iter().map(show).collect::<Vec<_>>().join(", ")),
+        other => format!("{other:?}"),
+    }
+}

@@ -1,0 +1,41 @@
+//! One behaviour each.
+
+#[path = "scenarios/endings.rs"]
+mod endings;
+#[path = "scenarios/losses.rs"]
+mod losses;
+#[path = "scenarios/notices.rs"]
+mod notices;
+#[path = "scenarios/reentry.rs"]
+mod reentry;
+#[path = "scenarios/releases.rs"]
+mod releases;
+#[path = "scenarios/renewals.rs"]
+mod renewals;
+#[path = "scenarios/unknown.rs"]
+mod unknown;
+#[path = "scenarios/waiting.rs"]
+mod waiting;
+
+use crate::world::{World, ms, settings};
+use std::time::Duration;
+
+/// A calm world with so many clients.
+fn world(clients: usize) -> World {
+    let mut world = World::new(7);
+    for _ in 0..clients {
+        world.add_client(settings());
+    }
+    world
+}
+
+/// Waits until the clients have nothing to look after, and wants nothing to be left.
+fn nothing_left(world: &mut World) {
+    world.run(ms(1_500));
+    world.check_nothing_left();
+}
+
+/// How long after `since` it is in the world.
+fn elapsed(world: &World, since: leasehold_core::time::Instant) -> Duration {
+    world.now.since(since)
+}

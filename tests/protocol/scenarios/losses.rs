@@ -1,0 +1,149 @@
+//! Holds that are lost: when, why, and who is told.
+
+use super::{nothing_left, world};
+use crate::client::Outcome;
+use crate::network::{FaultKind, Happening};
+use crate::world::{ms, wish};
+use leasehold_core::error::{HoldEnd, LossReason, ReleaseError};
+use leasehold_core::link::Plane;
+use leasehold_core::session::AcquireRequest;
+
+#[test]
+fn a_lease_that_is_not_renewed_is_lost_before_the_server_can_grant_to_another() {
+    let mut world = world(2);
+    let task = world.acquire(0, AcquireRequest { lease: ms(1_000), renewed: false, ..wish("a") });
+    let guard = world.granted(0, task);
+    let waiter = world.acquire(1, wish("a"));
+    world.run(ms(980));
+    assert!(!world.guards[guard].over);
+    let other = world.granted(1, waiter);
+    assert!(world.guards[guard].over);
+    assert_eq!(world.guards[guard].cell.ended(world.now), Some(HoldEnd::Lost(LossReason::LeaseExpired)));
+    world.drop_guard(guard);
+    world.give_back(other);
+    nothing_left(&mut world);
+}
+
+#[test]
+fn a_failing_renewal_loses_the_hold_at_its_deadline_and_not_before() {
+    let mut world = world(1);
+    let task = world.acquire(0, wish("a"));
+    let guard = world.granted(0, task);
+    let deadline = world.guards[guard].cell.deadline();
+    world.set_unreachable(0, true);
+    world.run_until(deadline - ms(1));
+    assert!(!world.guards[guard].over);
+    world.run(ms(1));
+    assert!(world.guards[guard].over);
+    assert_eq!(world.guards[guard].cell.ended(world.now), Some(HoldEnd::Lost(LossReason::NotRenewed)));
+    world.drop_guard(guard);
+    world.set_unreachable(0, false);
+    nothing_left(&mut world);
+}
+
+#[test]
+fn a_hold_lives_on_when_the_server_comes_back_before_its_deadline() {
+    let mut world = world(1);
+    let task = world.acquire(0, wish("a"));
+    let guard = world.granted(0, task);
+    world.set_unreachable(0, true);
+    world.run(ms(2_800));
+    world.set_unreachable(0, false);
+    world.run(ms(5_000));
+    world.check_counts();
+    world.give_back(guard);
+    nothing_left(&mut world);
+}
+
+#[test]
+fn the_longest_hold_ends_the_hold_and_the_lease() {
+    let mut world = world(1);
+    let task = world.acquire(0, AcquireRequest { max_hold: Some(ms(5_000)), ..wish("a") });
+    let start = world.now;
+    let guard = world.granted(0, task);
+    world.run_until(start + ms(4_999));
+    assert!(!world.guards[guard].over);
+    world.run(ms(1));
+    assert_eq!(world.guards[guard].cell.ended(world.now), Some(HoldEnd::Lost(LossReason::MaxHold)));
+    world.run(ms(100));
+    assert!(world.server.keys().is_empty(), "the lease outlives the hold");
+    assert!(world.server.calls("lock/renew") < 12, "{}", world.server.calls("lock/renew"));
+    world.drop_guard(guard);
+    nothing_left(&mut world);
+}
+
+#[test]
+fn a_count_that_is_not_ours_loses_the_hold() {
+    let mut world = world(1);
+    let task = world.acquire(0, wish("a"));
+    let guard = world.granted(0, task);
+    let field = world.clients[0].session.client().field(world.guards[guard].hold);
+    world.server.command(&[b"HSET", b"a", &field, b"5"]).expect("the server works");
+    world.run(ms(1_100));
+    assert_eq!(world.guards[guard].cell.ended(world.now), Some(HoldEnd::Lost(LossReason::CountMismatch)));
+    world.drop_guard(guard);
+    world.run(ms(1));
+    assert!(world.server.keys().is_empty());
+    nothing_left(&mut world);
+}
+
+#[test]
+fn a_server_that_comes_back_empty_loses_every_hold_soon() {
+    let mut world = world(1);
+    let guards: Vec<_> = (0..20)
+        .map(|n| {
+            let task = world.acquire(0, wish(&format!("a{n}")));
+            world.granted(0, task)
+        })
+        .collect();
+    let waiter = world.acquire(0, wish("a0"));
+    world.run(ms(100));
+    world.restart_empty();
+    world.run(ms(60));
+    for guard in &guards {
+        assert_eq!(world.guards[*guard].cell.ended(world.now), Some(HoldEnd::Lost(LossReason::Removed)));
+    }
+    world.run(ms(60));
+    assert!(matches!(world.task(0, waiter).outcome, Some(Outcome::Granted(_))), "waiters try again");
+    for guard in 0..world.guards.len() {
+        world.drop_guard(guard);
+    }
+    nothing_left(&mut world);
+}
+
+#[test]
+fn a_lost_hold_with_a_lowering_to_do_waits_for_its_last_guard() {
+    let mut world = world(1);
+    let owner = Some(world.clients[0].session.new_owner());
+    let guards = [(), ()].map(|()| {
+        let task = world.acquire(0, AcquireRequest { owner, lease: ms(500), renewed: false, ..wish("a") });
+        world.granted(0, task)
+    });
+    world.set_unreachable(0, true);
+    world.drop_guard(guards[0]);
+    world.run(ms(3_000));
+    assert!(world.guards[guards[1]].over);
+    world.set_unreachable(0, false);
+    let task = world.release(guards[1]);
+    assert!(matches!(world.outcome(0, task), Outcome::NotReleased(ReleaseError::Lost(_))));
+    nothing_left(&mut world);
+}
+
+#[test]
+fn a_release_that_waits_for_another_is_told_of_the_loss() {
+    let mut world = world(1);
+    let owner = Some(world.clients[0].session.new_owner());
+    let guards = [(), (), ()].map(|()| {
+        let task = world.acquire(0, AcquireRequest { owner, lease: ms(500), renewed: false, ..wish("a") });
+        world.granted(0, task)
+    });
+    world.fault(0, "lock/release", FaultKind::Swallow);
+    world.freeze(0, Plane::Lifeline, ms(900));
+    let tasks = [world.release(guards[0]), world.release(guards[1])];
+    for task in tasks {
+        assert!(matches!(world.outcome(0, task), Outcome::NotReleased(_)));
+    }
+    world.after(ms(1_500), Happening::GiveUp { guard: guards[2], how: 6 });
+    world.run(ms(3_500));
+    world.check_nothing_left();
+}

@@ -1,0 +1,102 @@
+//! Subscriptions that fail, and notices that do not come.
+
+use super::{elapsed, nothing_left, world};
+use crate::client::Outcome;
+use crate::network::{FaultKind, Happening};
+use crate::world::{ms, wish};
+use leasehold_core::error::AcquireError;
+use leasehold_core::link::LinkEvent;
+use leasehold_core::session::{AcquireRequest, Event};
+
+#[test]
+fn a_lost_notice_costs_at_most_the_lease_that_was_left() {
+    let mut world = world(2);
+    let task = world.acquire(0, AcquireRequest { lease: ms(1_000), renewed: false, ..wish("a") });
+    let guard = world.granted(0, task);
+    let start = world.now;
+    let waiter = world.acquire(1, wish("a"));
+    world.run(ms(500));
+    world.weather.lose_notice = 1.0;
+    world.give_back(guard);
+    let guard = world.granted(1, waiter);
+    assert!(elapsed(&world, start) < ms(1_020));
+    world.give_back(guard);
+    nothing_left(&mut world);
+}
+
+#[test]
+fn whoever_missed_notices_tries_again() {
+    for event in 0..2 {
+        let mut world = world(2);
+        let task = world.acquire(0, wish("a"));
+        let guard = world.granted(0, task);
+        let waiter = world.acquire(1, wish("a"));
+        world.run(ms(100));
+        world.weather.lose_notice = 1.0;
+        world.give_back(guard);
+        world.weather.lose_notice = 0.0;
+        let start = world.now;
+        if event == 0 {
+            world.event(1, LinkEvent::NoticesLagged);
+        } else {
+            world.after(ms(0), Happening::ResetNotices { client: 1 });
+        }
+        let guard = world.granted(1, waiter);
+        assert!(elapsed(&world, start) < ms(60));
+        world.give_back(guard);
+        nothing_left(&mut world);
+    }
+}
+
+#[test]
+fn without_a_subscription_a_waiter_asks_now_and_then() {
+    let mut world = world(2);
+    let task = world.acquire(0, wish("a"));
+    let guard = world.granted(0, task);
+    world.weather.subscribe_fails = 1.0;
+    let waiter = world.acquire(1, wish("a"));
+    world.run(ms(5_000));
+    assert!(world.events(1, |event| matches!(event, Event::SubscribeFailed { .. })) > 10);
+    assert!(world.server.calls("lock/acquire") < 30, "{}", world.server.calls("lock/acquire"));
+    let start = world.now;
+    world.give_back(guard);
+    let guard = world.granted(1, waiter);
+    assert!(elapsed(&world, start) < ms(550));
+    world.weather.subscribe_fails = 0.0;
+    world.give_back(guard);
+    nothing_left(&mut world);
+}
+
+#[test]
+fn a_subscription_that_is_forbidden_fails_those_who_wait() {
+    let mut world = world(2);
+    let task = world.acquire(0, wish("a"));
+    let guard = world.granted(0, task);
+    world.fault(1, "subscribe", FaultKind::Refuse("NOPERM no channel"));
+    let waiters = [world.acquire(1, wish("a")), world.acquire(1, wish("a"))];
+    for waiter in waiters {
+        assert!(matches!(world.outcome(1, waiter), Outcome::NotAcquired(AcquireError::Refused(_))));
+    }
+    world.give_back(guard);
+    nothing_left(&mut world);
+}
+
+#[test]
+fn a_connection_lost_while_subscribing_is_subscribed_again() {
+    for micros in (0..1_500).step_by(100) {
+        let mut world = world(2);
+        let task = world.acquire(0, wish("a"));
+        let guard = world.granted(0, task);
+        let waiter = world.acquire(1, wish("a"));
+        let pause = std::time::Duration::from_micros(micros);
+        world.after(pause, Happening::ResetNotices { client: 1 });
+        world.run(ms(20));
+        assert_eq!(world.server.subscriptions(), 1, "reset after {micros} us");
+        let start = world.now;
+        world.give_back(guard);
+        let guard = world.granted(1, waiter);
+        assert!(elapsed(&world, start) < ms(5), "reset after {micros} us");
+        world.give_back(guard);
+        nothing_left(&mut world);
+    }
+}

@@ -1,0 +1,255 @@
+//! Owners that come again, and hold counts.
+
+use super::{nothing_left, world};
+use crate::client::{Outcome, Polls};
+use crate::network::FaultKind;
+use crate::world::{World, ms, wish};
+use leasehold_core::error::AcquireError;
+use leasehold_core::owner::OwnerId;
+use leasehold_core::session::{AcquireRequest, Patience};
+
+fn owned(owner: OwnerId) -> AcquireRequest {
+    AcquireRequest { owner: Some(owner), ..wish("a") }
+}
+
+/// A world of one client, an owner of it, and so many guards that it has.
+fn nested(guards: usize) -> (World, OwnerId, Vec<usize>) {
+    let mut world = world(1);
+    let owner = world.clients[0].session.new_owner();
+    let guards = (0..guards)
+        .map(|_| {
+            let task = world.acquire(0, owned(owner));
+            world.granted(0, task)
+        })
+        .collect();
+    (world, owner, guards)
+}
+
+#[test]
+fn an_owner_enters_again_and_the_count_is_exact() {
+    let (mut world, _, guards) = nested(3);
+    assert_eq!(guards.iter().map(|guard| world.guards[*guard].count).collect::<Vec<_>>(), [1, 2, 3]);
+    world.check_counts();
+    for guard in guards {
+        world.give_back(guard);
+        world.check_counts();
+    }
+    assert_eq!((world.server.calls("lock/acquire"), world.server.calls("lock/release")), (3, 3));
+    nothing_left(&mut world);
+}
+
+#[test]
+fn nested_guards_are_released_in_any_order_or_at_once() {
+    for order in [[0, 1, 2], [2, 1, 0], [1, 0, 2], [1, 2, 0]] {
+        let (mut world, _, guards) = nested(3);
+        for index in order {
+            world.give_back(guards[index]);
+            world.check_counts();
+        }
+        nothing_left(&mut world);
+        let (mut world, _, guards) = nested(3);
+        let tasks: Vec<_> = order.iter().map(|index| world.release(guards[*index])).collect();
+        for task in tasks {
+            assert_eq!(world.outcome(0, task), Outcome::Released);
+        }
+        assert!(world.server.keys().is_empty(), "released at once, and not all was");
+        nothing_left(&mut world);
+    }
+}
+
+#[test]
+fn two_acquires_of_one_owner_at_once_are_one_hold() {
+    let mut world = world(1);
+    let owner = world.clients[0].session.new_owner();
+    let tasks = [world.acquire(0, owned(owner)), world.acquire(0, owned(owner)), world.acquire(0, owned(owner))];
+    let guards = tasks.map(|task| world.granted(0, task));
+    assert!(guards.iter().all(|guard| world.guards[*guard].hold == world.guards[guards[0]].hold));
+    world.check_counts();
+    guards.into_iter().for_each(|guard| world.give_back(guard));
+    nothing_left(&mut world);
+}
+
+#[test]
+fn another_owner_and_no_owner_are_others() {
+    let (mut world, _, guards) = nested(1);
+    let other = world.clients[0].session.new_owner();
+    for owner in [Some(other), None] {
+        let task = world.acquire(0, AcquireRequest { owner, patience: Patience::Try, ..wish("a") });
+        assert_eq!(world.outcome(0, task), Outcome::Nothing);
+    }
+    world.give_back(guards[0]);
+    nothing_left(&mut world);
+}
+
+#[test]
+fn an_entry_without_a_reply_is_taken_back_and_sent_again() {
+    for kind in [FaultKind::LoseReply, FaultKind::LoseRequest, FaultKind::Swallow] {
+        let (mut world, owner, guards) = nested(1);
+        world.fault(0, "lock/acquire", kind);
+        let task = world.acquire(0, owned(owner));
+        let guard = world.granted(0, task);
+        world.run(ms(50));
+        world.check_counts();
+        world.give_back(guard);
+        world.check_counts();
+        world.give_back(guards[0]);
+        nothing_left(&mut world);
+    }
+}
+
+#[test]
+fn a_release_does_not_wait_for_an_entry_that_nobody_polls() {
+    for kind in [None, Some(FaultKind::LoseReply), Some(FaultKind::NotSent), Some(FaultKind::Refuse("LOADING wait"))] {
+        let (mut world, owner, guards) = nested(2);
+        let answered = kind.is_some();
+        if let Some(kind) = kind {
+            world.fault(0, "lock/acquire", kind);
+        }
+        let entry = world.acquire_polled(0, owned(owner), Polls::Never);
+        world.run(ms(1));
+        if answered {
+            // It sees that it has failed, and is not polled again.
+            world.poll(0, entry);
+        }
+        for guard in guards {
+            world.give_back(guard);
+        }
+        let field = world.clients[0].session.client().field(world.guards[0].hold);
+        assert_eq!(world.count_of(&wish("a").name, &field), 0);
+        world.abandon(0, entry);
+        nothing_left(&mut world);
+    }
+}
+
+#[test]
+fn an_entry_that_is_refused_while_a_guard_goes_leaves_the_right_count() {
+    let (mut world, owner, guards) = nested(2);
+    world.fault(0, "lock/acquire", FaultKind::Refuse("LOADING wait"));
+    let entry = world.acquire(0, owned(owner));
+    world.drop_guard(guards[0]);
+    let guard = world.granted(0, entry);
+    world.run(ms(100));
+    world.check_counts();
+    world.give_back(guard);
+    world.give_back(guards[1]);
+    nothing_left(&mut world);
+}
+
+#[test]
+fn an_entry_waits_while_a_lowering_is_refused() {
+    let (mut world, owner, guards) = nested(2);
+    world.server.deny_growth(true);
+    let release = world.release(guards[0]);
+    let entry = world.acquire(0, owned(owner));
+    assert!(matches!(world.outcome(0, release), Outcome::NotReleased(_)));
+    world.run(ms(300));
+    world.server.deny_growth(false);
+    let guard = world.granted(0, entry);
+    world.run(ms(100));
+    world.check_counts();
+    world.give_back(guard);
+    world.give_back(guards[1]);
+    nothing_left(&mut world);
+}
+
+#[test]
+fn an_owner_whose_hold_was_lost_is_told_until_its_guards_are_gone() {
+    let (mut world, owner, guards) = nested(1);
+    world.server.command(&[b"DEL", b"a"]).expect("the server works");
+    world.run(ms(1_500));
+    assert!(world.guards[guards[0]].over);
+    let entry = world.acquire(0, owned(owner));
+    assert!(matches!(world.outcome(0, entry), Outcome::NotAcquired(AcquireError::Lost(_))));
+    world.drop_guard(guards[0]);
+    let task = world.acquire(0, owned(owner));
+    let guard = world.granted(0, task);
+    world.give_back(guard);
+    nothing_left(&mut world);
+}
+
+#[test]
+fn an_entry_whose_hold_ends_meanwhile_acquires_anew() {
+    let (mut world, owner, guards) = nested(1);
+    let release = world.release(guards[0]);
+    let task = world.acquire(0, owned(owner));
+    assert_eq!(world.outcome(0, release), Outcome::Released);
+    let guard = world.granted(0, task);
+    assert_ne!(world.guards[guard].hold, world.guards[guards[0]].hold);
+    world.give_back(guard);
+    nothing_left(&mut world);
+}
+
+#[test]
+fn a_wait_that_ended_during_an_entry_does_not_begin_anew_when_the_hold_ends() {
+    let (mut world, owner, guards) = nested(1);
+    let until = world.now + ms(20);
+    world.freeze(0, leasehold_core::link::Plane::Foreground, ms(60));
+    let task = world.acquire(0, AcquireRequest { patience: Patience::Until(until), ..owned(owner) });
+    world.run(ms(30));
+    world.drop_guard(guards[0]);
+    let outcome = world.outcome(0, task);
+    assert!(matches!(outcome, Outcome::NotAcquired(_)), "{outcome:?}");
+    assert!(world.now < until + ms(200));
+    nothing_left(&mut world);
+}
+
+#[test]
+fn a_shorter_entry_does_not_shorten_the_lease() {
+    let (mut world, owner, guards) = nested(1);
+    let deadline = world.guards[guards[0]].cell.deadline();
+    let short = AcquireRequest { lease: ms(100), renewed: false, ..owned(owner) };
+    let task = world.acquire(0, short);
+    let guard = world.granted(0, task);
+    assert!(world.guards[guard].cell.deadline() >= deadline);
+    world.run(ms(5_000));
+    world.check_counts();
+    assert!(!world.guards[guard].over, "it was renewed for the sake of the other guard");
+    world.give_back(guard);
+    world.give_back(guards[0]);
+    nothing_left(&mut world);
+}
+
+#[test]
+fn an_entry_that_waits_for_another_change_of_its_hold_waits_no_longer_than_it_may() {
+    let (mut world, owner, guards) = nested(1);
+    world.set_unreachable(0, true);
+    world.fault(0, "lock/acquire", FaultKind::NotSent);
+    let first = world.acquire(0, owned(owner));
+    world.set_unreachable(0, false);
+    world.run(ms(50));
+    world.freeze(0, leasehold_core::link::Plane::Foreground, ms(900));
+    world.weather.settle_fails = 1.0;
+    let second = world.acquire(0, owned(owner));
+    let until = world.now + ms(100);
+    let third = world.acquire(0, AcquireRequest { patience: Patience::Until(until), ..owned(owner) });
+    let outcome = world.outcome(0, third);
+    assert!(matches!(outcome, Outcome::NotAcquired(AcquireError::WaitElapsed)), "{outcome:?}");
+    assert_eq!(world.now, until);
+    world.weather.settle_fails = 0.0;
+    for task in [first, second] {
+        let guard = world.granted(0, task);
+        world.give_back(guard);
+    }
+    world.give_back(guards[0]);
+    nothing_left(&mut world);
+}
+
+#[test]
+fn trouble_long_ago_does_not_end_a_wait_without_end() {
+    let (mut world, owner, guards) = nested(1);
+    let other = world.add_client(crate::world::settings());
+    world.fault(0, "lock/acquire", FaultKind::NotSent);
+    let entry = world.acquire(0, owned(owner));
+    world.run(ms(1));
+    // The hold ends before the entry is tried again; another client gets the lock and keeps it.
+    let first = world.acquire(other, wish("a"));
+    world.run(ms(2));
+    world.give_back(guards[0]);
+    let kept = world.granted(other, first);
+    world.run(ms(10_000));
+    assert_eq!(world.task(0, entry).outcome, None);
+    world.give_back(kept);
+    let guard = world.granted(0, entry);
+    world.give_back(guard);
+    nothing_left(&mut world);
+}

@@ -1,0 +1,125 @@
+//! The watchdog: batches, failures, and its races with releases.
+
+use super::{nothing_left, world};
+use crate::network::FaultKind;
+use crate::world::{World, ms, settings, wish};
+use leasehold_core::error::{HoldEnd, LossReason};
+use leasehold_core::link::{LinkEvent, Plane};
+use leasehold_core::session::AcquireRequest;
+use std::time::Duration;
+
+fn hold_many(world: &mut World, count: usize) -> Vec<usize> {
+    let tasks: Vec<_> = (0..count).map(|n| world.acquire(0, wish(&format!("a{n}")))).collect();
+    tasks.into_iter().map(|task| world.granted(0, task)).collect()
+}
+
+#[test]
+fn a_hundred_holds_are_renewed_together_and_one_that_is_gone_harms_no_other() {
+    let mut world = world(1);
+    let guards = hold_many(&mut world, 100);
+    world.server.command(&[b"DEL", b"a42"]).expect("the server works");
+    world.run(ms(1_100));
+    for (index, guard) in guards.iter().enumerate() {
+        let ended = world.guards[*guard].cell.ended(world.now);
+        assert_eq!(ended, (index == 42).then_some(HoldEnd::Lost(LossReason::Removed)), "{index}");
+    }
+    world.run(ms(20_000));
+    world.check_counts();
+    guards.into_iter().for_each(|guard| world.drop_guard(guard));
+    nothing_left(&mut world);
+}
+
+#[test]
+fn the_renewals_of_many_holds_meet_in_batches() {
+    let mut world = world(1);
+    let guards = hold_many(&mut world, 1_000);
+    world.run(ms(5_000));
+    // Four fifths of a second is the shortest period, and it has 64 instants.
+    let renewals = world.server.calls("lock/renew");
+    assert!(renewals < 5 * 80 + 20, "{renewals} commands in 5 s for a thousand holds");
+    guards.into_iter().for_each(|guard| world.drop_guard(guard));
+    nothing_left(&mut world);
+}
+
+#[test]
+fn at_most_one_batch_is_on_the_way() {
+    let mut world = World::new(7);
+    world.add_client(leasehold_core::settings::Settings { renew_batch: 10, ..settings() });
+    let guards = hold_many(&mut world, 95);
+    world.event(0, LinkEvent::PlaneReset(Plane::Lifeline));
+    world.run(ms(100));
+    assert!(world.server.calls("lock/renew") >= 10);
+    guards.into_iter().for_each(|guard| world.drop_guard(guard));
+    nothing_left(&mut world);
+}
+
+#[test]
+fn a_reconnect_has_everything_renewed_at_once() {
+    let mut world = world(1);
+    let guards = hold_many(&mut world, 10);
+    world.server.command(&[b"DEL", b"a3"]).expect("the server works");
+    world.reset(0, Plane::Lifeline);
+    world.run(ms(20));
+    assert!(world.guards[guards[3]].over, "the loss is seen at once, not after a third of the lease");
+    guards.into_iter().for_each(|guard| world.drop_guard(guard));
+    nothing_left(&mut world);
+}
+
+#[test]
+fn a_renewal_that_failed_is_repeated() {
+    for kind in [FaultKind::LoseReply, FaultKind::Swallow, FaultKind::NotSent, FaultKind::Refuse("LOADING wait")] {
+        let mut world = world(1);
+        let guards = hold_many(&mut world, 1);
+        world.fault(0, "lock/renew", kind);
+        world.run(ms(10_000));
+        world.check_counts();
+        assert!(!world.guards[guards[0]].over);
+        world.give_back(guards[0]);
+        nothing_left(&mut world);
+    }
+}
+
+#[test]
+fn a_renewal_and_a_release_at_the_same_time_never_look_like_a_loss() {
+    let mut world = world(1);
+    world.weather.delay = (Duration::from_micros(50), Duration::from_micros(900));
+    let owner = Some(world.clients[0].session.new_owner());
+    let outer = AcquireRequest { owner, ..wish("a") };
+    let task = world.acquire(0, outer.clone());
+    let kept = world.granted(0, task);
+    for round in 0..10_000 {
+        let task = world.acquire(0, outer.clone());
+        let guard = world.granted(0, task);
+        // Every renewal is made due again, so that one is on the way at any instant of the release.
+        world.event(0, LinkEvent::PlaneReset(Plane::Lifeline));
+        let pause = world.between(Duration::ZERO, Duration::from_micros(1_200));
+        world.run(pause);
+        world.give_back(guard);
+        assert!(!world.guards[kept].over, "lost in round {round}: {:?}", world.guards[kept].cell.ended(world.now));
+        if round % 100 == 0 {
+            world.run(ms(20));
+            world.check_counts();
+        }
+        world.guards.truncate(1);
+        world.clients[0].tasks.clear();
+        world.clients[0].events.clear();
+    }
+    assert!(world.server.calls("lock/renew") > 5_000, "{}", world.server.calls("lock/renew"));
+    world.give_back(kept);
+    nothing_left(&mut world);
+}
+
+#[test]
+fn a_slow_server_does_not_make_the_next_renewal_too_late() {
+    let mut world = World::new(7);
+    world.add_client(leasehold_core::settings::Settings { command_timeout: ms(2_500), ..settings() });
+    let guards = hold_many(&mut world, 1);
+    // The reply comes when little of the lease that it tells of is left.
+    world.fault(0, "lock/renew", FaultKind::Delay(ms(1_800)));
+    world.run(ms(3_000));
+    world.fault(0, "lock/renew", FaultKind::Delay(ms(500)));
+    world.run(ms(6_000));
+    assert!(!world.guards[guards[0]].over);
+    world.give_back(guards[0]);
+    nothing_left(&mut world);
+}

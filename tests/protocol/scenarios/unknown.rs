@@ -1,0 +1,152 @@
+//! Commands whose outcome is not known, and copies that come late.
+
+use super::{elapsed, nothing_left, world};
+use crate::client::Outcome;
+use crate::network::FaultKind;
+use crate::world::{ms, wish};
+use leasehold_core::error::{AcquireError, ReleaseError};
+use leasehold_core::link::Plane;
+use leasehold_core::session::{AcquireRequest, Patience};
+
+#[test]
+fn an_acquire_without_a_reply_is_settled_and_sent_again() {
+    for kind in [FaultKind::LoseReply, FaultKind::LoseRequest, FaultKind::Swallow] {
+        let mut world = world(1);
+        world.fault(0, "lock/acquire", kind);
+        let start = world.now;
+        let task = world.acquire(0, wish("a"));
+        let guard = world.granted(0, task);
+        assert!(elapsed(&world, start) < ms(400));
+        assert!(world.task(0, task).sent >= 2);
+        world.run(ms(100));
+        world.check_counts();
+        world.give_back(guard);
+        nothing_left(&mut world);
+    }
+}
+
+#[test]
+fn a_wait_that_ends_while_the_outcome_is_unknown_says_so_and_leaves_nothing() {
+    let mut world = world(1);
+    world.fault(0, "lock/acquire", FaultKind::Swallow);
+    let until = world.now + ms(100);
+    let task = world.acquire(0, AcquireRequest { patience: Patience::Until(until), ..wish("a") });
+    assert!(matches!(world.outcome(0, task), Outcome::NotAcquired(AcquireError::Indeterminate(_))));
+    world.run(ms(300));
+    assert!(world.server.keys().is_empty());
+    nothing_left(&mut world);
+}
+
+#[test]
+fn a_request_that_a_proxy_keeps_is_killed_before_the_lock_is_released() {
+    let mut world = world(1);
+    world.freeze(0, Plane::Foreground, ms(800));
+    let task = world.acquire(0, wish("a"));
+    world.run(ms(1));
+    world.abandon(0, task);
+    world.run(ms(2_000));
+    assert_eq!(world.server.calls("lock/acquire"), 0, "the copy arrived although its connection was settled");
+    nothing_left(&mut world);
+}
+
+#[test]
+fn where_nothing_can_be_proven_the_release_is_repeated_until_the_lease_would_have_ended() {
+    let mut world = world(1);
+    world.weather.unproven = 1.0;
+    world.freeze(0, Plane::Foreground, ms(700));
+    let task = world.acquire(0, wish("a"));
+    world.run(ms(1));
+    world.abandon(0, task);
+    world.run(ms(600));
+    assert!(world.server.calls("lock/release") >= 1);
+    world.run(ms(200));
+    assert_eq!(world.server.calls("lock/acquire"), 1, "the late copy was applied");
+    world.run(ms(500));
+    assert!(world.server.keys().is_empty(), "the late grant outlived the repeated release");
+    world.run(ms(4_000));
+    world.check_nothing_left();
+}
+
+#[test]
+fn an_acquire_that_was_refused_after_an_unknown_outcome_is_indeterminate() {
+    let mut world = world(1);
+    world.fault(0, "lock/acquire", FaultKind::LoseReply);
+    world.fault(0, "lock/acquire", FaultKind::Refuse("OOM no"));
+    let task = world.acquire(0, wish("a"));
+    assert!(matches!(world.outcome(0, task), Outcome::NotAcquired(AcquireError::Indeterminate(_))));
+    world.run(ms(50));
+    assert!(world.server.keys().is_empty());
+    nothing_left(&mut world);
+}
+
+#[test]
+fn a_release_that_was_refused_after_an_unknown_outcome_is_indeterminate() {
+    let mut world = world(1);
+    let task = world.acquire(0, wish("a"));
+    let guard = world.granted(0, task);
+    world.fault(0, "lock/release", FaultKind::LoseReply);
+    world.fault(0, "lock/release", FaultKind::Refuse("OOM no"));
+    let task = world.release(guard);
+    assert!(matches!(world.outcome(0, task), Outcome::NotReleased(ReleaseError::Indeterminate(_))));
+    nothing_left(&mut world);
+}
+
+#[test]
+fn a_release_without_a_reply_is_repeated_and_counts_as_released() {
+    for kind in [FaultKind::LoseReply, FaultKind::LoseRequest, FaultKind::Swallow] {
+        let mut world = world(1);
+        let task = world.acquire(0, wish("a"));
+        let guard = world.granted(0, task);
+        world.fault(0, "lock/release", kind);
+        world.give_back(guard);
+        nothing_left(&mut world);
+    }
+}
+
+#[test]
+fn late_copies_of_an_old_hold_change_nothing_of_a_later_one() {
+    let mut world = world(1);
+    world.fault(0, "lock/acquire", FaultKind::CopyAfter(ms(100)));
+    world.fault(0, "lock/release", FaultKind::CopyAfter(ms(100)));
+    let task = world.acquire(0, wish("a"));
+    let guard = world.granted(0, task);
+    world.give_back(guard);
+    let task = world.acquire(0, wish("a"));
+    let guard = world.granted(0, task);
+    world.run(ms(300));
+    world.check_counts();
+    assert!(world.guards[guard].cell.ended(world.now).is_none());
+    world.give_back(guard);
+    nothing_left(&mut world);
+}
+
+#[test]
+fn a_grant_that_is_older_than_its_lease_is_not_handed_out() {
+    let mut world = world(1);
+    world.clients[0].tasks.clear();
+    let short = AcquireRequest { lease: ms(50), renewed: false, ..wish("a") };
+    let task = world.acquire_polled(0, short, crate::client::Polls::Late(ms(55)));
+    world.run(ms(58));
+    assert_eq!(world.task(0, task).outcome, None);
+    // Polled in time, the next attempt succeeds.
+    world.clients[0].tasks[task].polls = crate::client::Polls::AtOnce;
+    let guard = world.granted(0, task);
+    assert_eq!(world.task(0, task).sent, 2);
+    world.give_back(guard);
+    nothing_left(&mut world);
+}
+
+#[test]
+fn a_call_that_is_never_answered_is_given_up_after_the_command_timeout() {
+    let mut world = world(1);
+    // Neither the call nor what settles it gets through.
+    world.fault(0, "lock/acquire", FaultKind::Swallow);
+    world.weather.settle_fails = 1.0;
+    let until = world.now + ms(300);
+    let task = world.acquire(0, AcquireRequest { patience: Patience::Until(until), ..wish("a") });
+    assert!(matches!(world.outcome(0, task), Outcome::NotAcquired(AcquireError::Indeterminate(_))));
+    assert!(world.now <= until + ms(250), "{:?}", world.now);
+    world.weather.settle_fails = 0.0;
+    world.run(ms(2_000));
+    world.check_nothing_left();
+}

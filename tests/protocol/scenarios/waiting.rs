@@ -1,0 +1,268 @@
+//! Who waits, for how long, and whose turn it is.
+
+use super::{elapsed, nothing_left, world};
+use crate::client::{Outcome, Polls};
+use crate::network::Happening;
+use crate::world::{ms, name, wish};
+use leasehold_core::error::AcquireError;
+use leasehold_core::session::{AcquireRequest, Event, Patience};
+
+#[test]
+fn a_free_lock_costs_one_command_and_its_release_another() {
+    let mut world = world(1);
+    let task = world.acquire(0, wish("a"));
+    let guard = world.granted(0, task);
+    world.check_counts();
+    world.give_back(guard);
+    assert_eq!((world.server.calls("lock/acquire"), world.server.calls("lock/release")), (1, 1));
+    assert_eq!(world.net.subscribes, 0);
+    nothing_left(&mut world);
+}
+
+#[test]
+fn a_waiter_subscribes_tries_again_sleeps_and_is_woken_by_the_notice() {
+    let mut world = world(2);
+    let task = world.acquire(0, wish("a"));
+    let guard = world.granted(0, task);
+    let waiter = world.acquire(1, wish("a"));
+    world.run(ms(500));
+    assert_eq!(world.server.calls("lock/acquire"), 3, "one, one that was busy, and one after the subscription");
+    assert_eq!(world.server.subscriptions(), 1);
+    let start = world.now;
+    world.give_back(guard);
+    let guard = world.granted(1, waiter);
+    assert!(elapsed(&world, start) < ms(3));
+    assert_eq!(world.server.calls("lock/acquire"), 4);
+    world.run(ms(5));
+    assert_eq!(world.server.subscriptions(), 0, "nobody waits any more");
+    world.give_back(guard);
+    nothing_left(&mut world);
+}
+
+#[test]
+fn a_line_of_a_hundred_is_one_subscription_and_one_attempt_a_release() {
+    let mut world = world(2);
+    let task = world.acquire(0, wish("a"));
+    let mut guard = world.granted(0, task);
+    let waiters: Vec<_> = (0..100).map(|_| world.acquire(1, wish("a"))).collect();
+    world.run(ms(100));
+    for waiter in waiters {
+        world.give_back(guard);
+        guard = world.granted(1, waiter);
+    }
+    world.give_back(guard);
+    assert_eq!(world.server.calls("lock/acquire"), 1 + 2 + 100);
+    assert_eq!(world.net.subscribes, 1);
+    nothing_left(&mut world);
+}
+
+#[test]
+fn a_turn_that_is_not_used_passes_on_after_fifty_milliseconds() {
+    let mut world = world(2);
+    let task = world.acquire(0, wish("a"));
+    let guard = world.granted(0, task);
+    let first = world.acquire(1, wish("a"));
+    let second = world.acquire(1, wish("a"));
+    world.run(ms(100));
+    world.clients[1].tasks[first].polls = Polls::Never;
+    let start = world.now;
+    world.give_back(guard);
+    let guard = world.granted(1, second);
+    assert!(elapsed(&world, start) > ms(50) && elapsed(&world, start) < ms(53));
+    assert_eq!(world.events(1, |event| matches!(event, Event::TurnPassed { .. })), 1);
+    world.give_back(guard);
+    // The first one comes at once when it is polled after all.
+    world.clients[1].tasks[first].polls = Polls::AtOnce;
+    world.poll(1, first);
+    let guard = world.granted(1, first);
+    world.give_back(guard);
+    nothing_left(&mut world);
+}
+
+#[test]
+fn a_grant_whose_future_is_not_polled_is_taken_back_within_a_hundred_milliseconds() {
+    let mut world = world(2);
+    let sleepy = world.acquire_polled(0, wish("a"), Polls::Never);
+    let start = world.now;
+    world.run(ms(1));
+    let waiter = world.acquire(1, wish("a"));
+    let guard = world.granted(1, waiter);
+    assert!(elapsed(&world, start) < ms(100), "{:?}", elapsed(&world, start));
+    world.clients[0].tasks[sleepy].polls = Polls::AtOnce;
+    world.poll(0, sleepy);
+    world.run(ms(100));
+    assert_eq!(world.task(0, sleepy).outcome, None, "it was granted the lock that another has");
+    world.give_back(guard);
+    let guard = world.granted(0, sleepy);
+    world.give_back(guard);
+    nothing_left(&mut world);
+}
+
+#[test]
+fn a_future_that_is_always_polled_late_gets_in_because_its_time_is_doubled() {
+    let mut world = world(1);
+    let late = world.acquire_polled(0, wish("a"), Polls::Late(ms(250)));
+    let guard = world.granted(0, late);
+    let passed = world.events(0, |event| matches!(event, Event::TurnPassed { .. }));
+    assert_eq!(passed, 3, "60, 100 and 180 ms are too short, 340 ms is not");
+    world.give_back(guard);
+    nothing_left(&mut world);
+}
+
+#[test]
+fn futures_that_are_all_polled_late_do_not_pass_the_turn_to_each_other_for_ever() {
+    let mut world = world(2);
+    let task = world.acquire(0, wish("a"));
+    let guard = world.granted(0, task);
+    let late: Vec<_> = (0..3).map(|n| world.acquire_polled(1, wish("a"), Polls::Late(ms(55 + n)))).collect();
+    world.run(ms(500));
+    world.give_back(guard);
+    world.run(ms(3_000));
+    let granted: Vec<_> = late
+        .iter()
+        .filter_map(|task| match world.task(1, *task).outcome {
+            Some(Outcome::Granted(guard)) => Some(guard),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(granted.len(), 1);
+}
+
+#[test]
+fn trying_does_not_wait() {
+    let mut world = world(2);
+    let task = world.acquire(0, wish("a"));
+    let guard = world.granted(0, task);
+    let tries = AcquireRequest { patience: Patience::Try, ..wish("a") };
+    let task = world.acquire(1, tries.clone());
+    assert_eq!(world.outcome(1, task), Outcome::Nothing);
+    let waiter = world.acquire(1, wish("a"));
+    world.run(ms(10));
+    let calls = world.server.calls("lock/acquire");
+    let task = world.acquire(1, tries);
+    assert_eq!(world.outcome(1, task), Outcome::Nothing);
+    assert_eq!(world.server.calls("lock/acquire"), calls, "somebody of the same client waits already");
+    world.abandon(1, waiter);
+    world.give_back(guard);
+    nothing_left(&mut world);
+}
+
+#[test]
+fn a_wait_ends_in_time_after_a_last_attempt() {
+    let mut world = world(2);
+    let task = world.acquire(0, wish("a"));
+    let guard = world.granted(0, task);
+    let until = world.now + ms(700);
+    let task = world.acquire(1, AcquireRequest { patience: Patience::Until(until), ..wish("a") });
+    world.run(ms(600));
+    let calls = world.server.calls("lock/acquire");
+    assert_eq!(world.outcome(1, task), Outcome::NotAcquired(AcquireError::WaitElapsed));
+    assert!(world.now >= until && world.now < until + ms(2));
+    assert_eq!(world.server.calls("lock/acquire"), calls + 1);
+    world.give_back(guard);
+    nothing_left(&mut world);
+}
+
+#[test]
+fn the_last_attempt_may_succeed() {
+    let mut world = world(2);
+    let task = world.acquire(0, wish("a"));
+    let guard = world.granted(0, task);
+    let until = world.now + ms(700);
+    let task = world.acquire(1, AcquireRequest { patience: Patience::Until(until), ..wish("a") });
+    world.run(ms(600));
+    world.weather.lose_notice = 1.0;
+    world.give_back(guard);
+    let guard = world.granted(1, task);
+    assert!(world.now >= until);
+    world.give_back(guard);
+    nothing_left(&mut world);
+}
+
+#[test]
+fn a_server_out_of_reach_fails_an_acquire_after_its_time() {
+    let mut world = world(1);
+    world.set_unreachable(0, true);
+    let start = world.now;
+    let first = world.acquire(0, wish("a"));
+    let second = world.acquire(0, wish("a"));
+    assert!(matches!(world.outcome(0, first), Outcome::NotAcquired(AcquireError::Unreachable(_))));
+    assert!(matches!(world.outcome(0, second), Outcome::NotAcquired(AcquireError::Unreachable(_))));
+    assert_eq!(elapsed(&world, start), ms(2_000));
+    world.set_unreachable(0, false);
+    nothing_left(&mut world);
+}
+
+#[test]
+fn a_server_that_comes_back_in_time_is_asked_again() {
+    let mut world = world(1);
+    world.set_unreachable(0, true);
+    let task = world.acquire(0, wish("a"));
+    world.run(ms(1_000));
+    world.set_unreachable(0, false);
+    let start = world.now;
+    let guard = world.granted(0, task);
+    assert!(elapsed(&world, start) < ms(60));
+    world.give_back(guard);
+    nothing_left(&mut world);
+}
+
+#[test]
+fn a_key_of_another_kind_is_named() {
+    let mut world = world(1);
+    world.server.command(&[b"SET", b"a", b"1"]).expect("the server works");
+    let first = world.acquire(0, wish("a"));
+    let second = world.acquire(0, wish("a"));
+    for task in [first, second] {
+        assert_eq!(world.outcome(0, task), Outcome::NotAcquired(AcquireError::KeyConflict("string".to_owned())));
+    }
+    world.server.command(&[b"DEL", b"a"]).expect("the server works");
+    nothing_left(&mut world);
+}
+
+#[test]
+fn a_waiter_is_told_that_its_own_client_has_the_lock() {
+    let mut world = world(1);
+    let task = world.acquire(0, wish("a"));
+    let guard = world.granted(0, task);
+    let waiter = world.acquire(0, wish("a"));
+    world.run(ms(50));
+    let said = |event: &Event| *event == Event::WaitsForOwnClient { name: name("a") };
+    assert_eq!(world.events(0, said), 1);
+    world.abandon(0, waiter);
+    world.give_back(guard);
+    nothing_left(&mut world);
+}
+
+#[test]
+fn a_waiter_that_goes_leaves_nothing_and_nobody_behind() {
+    let mut world = world(2);
+    let task = world.acquire(0, wish("a"));
+    let guard = world.granted(0, task);
+    let waiters: Vec<_> = (0..4).map(|_| world.acquire(1, wish("a"))).collect();
+    world.run(ms(50));
+    // The contender and one of the line go.
+    world.abandon(1, waiters[0]);
+    world.abandon(1, waiters[2]);
+    world.give_back(guard);
+    for waiter in [waiters[1], waiters[3]] {
+        let guard = world.granted(1, waiter);
+        world.give_back(guard);
+    }
+    nothing_left(&mut world);
+}
+
+#[test]
+fn a_future_dropped_at_any_point_of_an_acquire_leaves_nothing() {
+    for micros in (0..1_200).step_by(50) {
+        let mut world = world(1);
+        let task = world.acquire(0, wish("a"));
+        world.after(std::time::Duration::from_micros(micros), Happening::Abandon { client: 0, task });
+        if let Outcome::Granted(guard) = world.outcome(0, task) {
+            world.drop_guard(guard);
+        }
+        world.run(ms(5));
+        assert!(world.server.keys().is_empty(), "dropped after {micros} us");
+        nothing_left(&mut world);
+    }
+}

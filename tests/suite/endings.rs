@@ -1,0 +1,287 @@
+//! How holds end, and how their guards learn of it.
+
+use crate::support::world::idle;
+use crate::support::{World, ms, secs, until};
+use leasehold::{Error, HoldEnd, LossReason, WithError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+pub(crate) async fn the_longest_hold_ends_even_a_renewed_one(world: World) {
+    let client = world.client_with(|builder| builder.lease(ms(300))).await;
+    let (first, second) = (client.lock(world.name("longest")), client.lock(world.name("longest")));
+    let begun = Instant::now();
+    let forgotten = first.acquire().max_hold(ms(700)).await.expect("the lock");
+    let lost = forgotten.lost().await;
+    assert_eq!((lost.reason(), lost.lock()), (LossReason::MaxHold, first.name()));
+    assert!(begun.elapsed() >= ms(600), "it was renewed until then: {:?}", begun.elapsed());
+    // The guard is still there, and nobody renews for it: others get in.
+    let next = first.acquire().wait(secs(5)).await.expect("the lock, once its lease has ended");
+    next.release().await.expect("a release");
+    assert!(matches!(forgotten.release().await, Err(Error::Lost { reason: LossReason::MaxHold, .. })));
+    let short = second.acquire().max_hold(ms(60)).await.expect("the lock");
+    assert!(world.lease(second.name()).is_none_or(|left| left <= ms(60)), "the lease ends with the longest hold");
+    assert_eq!(short.lost().await.reason(), LossReason::MaxHold);
+    drop(short);
+    world.gone(second.name()).await;
+    idle(&client).await;
+}
+
+pub(crate) async fn a_fixed_lease_is_lost_when_it_runs_out(world: World) {
+    let client = world.client().await;
+    let lock = client.lock(world.name("fixed"));
+    let guard = lock.acquire().lease(ms(200)).await.expect("the lock");
+    assert!(guard.remaining() <= ms(200) && guard.remaining() > ms(0));
+    let lost = guard.lost().await;
+    assert_eq!(lost.reason(), LossReason::LeaseExpired);
+    assert!(!guard.is_held() && guard.remaining() == ms(0));
+    let error = guard.release().await.expect_err("a lost hold");
+    assert!(matches!(error, Error::Lost { reason: LossReason::LeaseExpired, .. }), "{error}");
+    world.gone(lock.name()).await;
+    idle(&client).await;
+}
+
+pub(crate) async fn a_lock_is_renewed_for_as_long_as_it_is_held(world: World) {
+    let client = world.client_with(|builder| builder.lease(ms(300))).await;
+    let lock = client.lock(world.name("long"));
+    let guard = lock.acquire().await.expect("the lock");
+    let begun = Instant::now();
+    while begun.elapsed() < ms(1_200) {
+        assert!(guard.is_held(), "lost after {:?}", begun.elapsed());
+        assert!(world.exists(lock.name()));
+        tokio::time::sleep(ms(20)).await;
+    }
+    assert!(guard.held_for() >= ms(1_200));
+    guard.release().await.expect("a release of what was held all the time");
+    assert!(!world.exists(lock.name()));
+    idle(&client).await;
+}
+
+pub(crate) async fn a_detached_lock_runs_out_by_itself(world: World) {
+    let client = world.client_with(|builder| builder.lease(ms(300))).await;
+    let lock = client.lock(world.name("detached"));
+    let guard = lock.acquire().await.expect("the lock");
+    let inner = guard.reenter().await.expect("a re-entry");
+    let token = guard.cancellation_token();
+    guard.detach();
+    assert_eq!(token.end(), None, "another guard still holds it");
+    assert!(inner.is_held());
+    tokio::time::sleep(ms(500)).await;
+    assert!(inner.is_held(), "the other guard is renewed");
+    inner.detach();
+    assert_eq!(token.cancelled().await, HoldEnd::Detached);
+    assert!(world.exists(lock.name()), "nothing was released");
+    until("the lease has run out", || !world.exists(lock.name())).await;
+    idle(&client).await;
+}
+
+pub(crate) async fn a_deleted_key_is_a_loss_that_renewal_finds(world: World) {
+    let client = world.client_with(|builder| builder.lease(ms(600))).await;
+    let lock = client.lock(world.name("deleted"));
+    let guard = lock.acquire().await.expect("the lock");
+    world.delete(lock.name());
+    let lost = guard.lost().await;
+    assert_eq!(lost.reason(), LossReason::Removed);
+    assert!(!world.exists(lock.name()), "a renewal creates nothing");
+    assert!(matches!(guard.release().await, Err(Error::Lost { reason: LossReason::Removed, .. })));
+    let guard = lock.acquire().await.expect("the lock");
+    world.delete(lock.name());
+    let error = guard.release().await.expect_err("a hold that is gone");
+    assert!(matches!(error, Error::Lost { reason: LossReason::Removed, .. }), "{error}");
+    let guard = lock.acquire().await.expect("the lock");
+    let (field, _) = world.holds(lock.name())[0].clone();
+    let _ = world.command(lock.name(), &["HSET", lock.name(), &field, "7"]);
+    assert_eq!(guard.lost().await.reason(), LossReason::CountMismatch);
+    drop(guard);
+    world.gone(lock.name()).await;
+    idle(&client).await;
+}
+
+pub(crate) async fn every_end_cancels_the_token_with_its_reason(world: World) {
+    let client = world.client_with(|builder| builder.lease(ms(600))).await;
+    let lock = client.lock(world.name("token"));
+    let guard = lock.acquire().await.expect("the lock");
+    let (token, plain) = (guard.cancellation_token(), guard.cancellation_token().token());
+    assert!(!token.is_cancelled() && !plain.is_cancelled() && token.end().is_none());
+    guard.release().await.expect("a release");
+    assert_eq!(token.cancelled().await, HoldEnd::Released);
+    plain.cancelled().await;
+
+    let guard = lock.acquire().await.expect("the lock");
+    let token = guard.cancellation_token();
+    drop(guard);
+    assert_eq!(token.cancelled().await, HoldEnd::Released);
+
+    let guard = lock.acquire().wait(secs(5)).lease(ms(100)).await.expect("the lock");
+    let token = guard.cancellation_token();
+    assert_eq!(token.cancelled().await, HoldEnd::Lost(LossReason::LeaseExpired));
+    drop(guard);
+
+    let guard = lock.acquire().wait(secs(5)).max_hold(ms(100)).await.expect("the lock");
+    let token = guard.cancellation_token();
+    assert_eq!(token.cancelled().await, HoldEnd::Lost(LossReason::MaxHold));
+    drop(guard);
+
+    let guard = lock.acquire().wait(secs(5)).await.expect("the lock");
+    let token = guard.cancellation_token();
+    world.delete(lock.name());
+    assert_eq!(token.cancelled().await, HoldEnd::Lost(LossReason::Removed));
+    drop(guard);
+
+    let guard = lock.acquire().wait(secs(5)).await.expect("the lock");
+    let token = guard.cancellation_token();
+    guard.detach();
+    assert_eq!(token.cancelled().await, HoldEnd::Detached);
+
+    let guard = lock.acquire().wait(secs(5)).await.expect("the lock");
+    let token = guard.cancellation_token();
+    client.shutdown(secs(5)).await.expect("nothing is left");
+    assert_eq!(token.cancelled().await, HoldEnd::Lost(LossReason::ShutDown));
+    assert!(matches!(guard.release().await, Err(Error::Lost { reason: LossReason::ShutDown, .. })));
+}
+
+/// Notes its drop.
+struct Work<'a>(&'a AtomicBool);
+
+impl Drop for Work<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+pub(crate) async fn work_is_not_polled_again_after_the_loss(world: World) {
+    let client = world.client_with(|builder| builder.lease(ms(300))).await;
+    let lock = client.lock(world.name("work"));
+    let guard = lock.acquire().await.expect("the lock");
+    assert_eq!(guard.run(async { 7 }).await.expect("work that ends in time"), 7);
+    guard.release().await.expect("a release");
+
+    let guard = lock.acquire().lease(ms(150)).await.expect("the lock");
+    let dropped = AtomicBool::new(false);
+    let late = AtomicBool::new(false);
+    let result = guard
+        .run(async {
+            let _work = Work(&dropped);
+            loop {
+                late.fetch_or(!guard.is_held(), Ordering::SeqCst);
+                tokio::time::sleep(ms(5)).await;
+            }
+        })
+        .await;
+    let lost = result.expect_err("a lock that was lost") as leasehold::Lost;
+    assert_eq!(lost.reason(), LossReason::LeaseExpired);
+    assert!(dropped.load(Ordering::SeqCst), "the work was dropped");
+    assert!(!late.load(Ordering::SeqCst), "the work was never polled after the loss");
+    drop(guard);
+
+    // A holder that blocks its executor beyond the lease does not go on.
+    let guard = lock.acquire().wait(secs(5)).lease(ms(100)).await.expect("the lock");
+    let went_on = AtomicBool::new(false);
+    let result = guard
+        .run(async {
+            std::thread::sleep(ms(150));
+            tokio::task::yield_now().await;
+            went_on.store(true, Ordering::SeqCst);
+        })
+        .await;
+    assert!(result.is_err() && !went_on.load(Ordering::SeqCst));
+}
+
+pub(crate) async fn with_releases_and_carries_the_value(world: World) {
+    let (client, other) = (world.client().await, world.client().await);
+    let lock = client.lock(world.name("with"));
+    let value = lock
+        .with(async |held| {
+            assert_eq!(world.count(lock.name()), 1);
+            held.hold_count()
+        })
+        .await
+        .expect("work under the lock");
+    assert_eq!(value, 1);
+    assert!(!world.exists(lock.name()), "it is released");
+
+    let outcome = lock.with(async |_| world.delete(lock.name())).await;
+    let expected = WithError::Lost { lock: lock.name().to_owned(), reason: LossReason::Removed, value: Some(()) };
+    assert_eq!(outcome, Err(expected), "the work came to its end, and the lock was gone");
+
+    let brief = world.client_with(|builder| builder.lease(ms(300))).await;
+    let stopped = brief.lock(lock.name());
+    let outcome = stopped
+        .with(async |_| {
+            world.delete(lock.name());
+            std::future::pending::<()>().await;
+        })
+        .await;
+    let expected = WithError::Lost { lock: lock.name().to_owned(), reason: LossReason::Removed, value: None };
+    assert_eq!(outcome, Err(expected), "the work was stopped");
+
+    let guard = other.lock(lock.name()).acquire().await.expect("the lock");
+    let impatient = world.client_with(|builder| builder.default_wait(ms(50))).await;
+    let outcome = impatient.lock(lock.name()).with(async |_| ()).await;
+    assert!(matches!(outcome, Err(WithError::NotAcquired(Error::WaitElapsed { .. }))), "{outcome:?}");
+    guard.release().await.expect("a release");
+    world.gone(lock.name()).await;
+}
+
+pub(crate) async fn a_shutdown_releases_everything_and_tells_everybody(world: World) {
+    let (client, other) = (world.client().await, world.client().await);
+    let names: Vec<String> = (0..20).map(|_| world.name("closing")).collect();
+    let mut guards = Vec::new();
+    for name in &names {
+        guards.push(client.lock(name).acquire().await.expect("the lock"));
+    }
+    let busy = world.name("busy");
+    let held_elsewhere = other.lock(&busy).acquire().await.expect("the lock");
+    let waiting = tokio::spawn({
+        let lock = client.lock(&busy);
+        async move { lock.acquire().await.map(drop) }
+    });
+    until("the waiter listens", || world.subscribers(&busy) == 1).await;
+    client.shutdown(secs(10)).await.expect("everything is released");
+    let told = waiting.await.expect("a task").expect_err("a client that is shut down");
+    assert_eq!(told, Error::ShutDown { lock: busy.clone() });
+    for (name, guard) in names.iter().zip(guards) {
+        assert!(!world.exists(name), "{name} is released");
+        assert_eq!(guard.lost().await.reason(), LossReason::ShutDown);
+    }
+    assert_eq!(world.subscribers(&busy), 0);
+    let late = client.lock(&names[0]).acquire().await.expect_err("a client that is shut down");
+    assert_eq!(late, Error::ShutDown { lock: names[0].clone() });
+    assert!(matches!(client.lock(&names[0]).try_acquire().await, Err(Error::ShutDown { .. })));
+    client.shutdown(secs(1)).await.expect("a second shutdown does nothing");
+    held_elsewhere.release().await.expect("other clients are not touched");
+}
+
+pub(crate) async fn a_dropped_guard_is_released_in_the_background(world: World) {
+    let client = world.client().await;
+    let lock = client.lock(world.name("dropped"));
+    drop(lock.acquire().await.expect("the lock"));
+    world.gone(lock.name()).await;
+    // A panic drops the guard too.
+    let panicking = tokio::spawn({
+        let lock = lock.clone();
+        async move {
+            let _guard = lock.acquire().await.expect("the lock");
+            std::panic::resume_unwind(Box::new("on purpose"));
+        }
+    });
+    assert!(panicking.await.expect_err("a panic").is_panic());
+    world.gone(lock.name()).await;
+    // A runtime that goes away drops its tasks.
+    let (held, holds) = tokio::sync::oneshot::channel();
+    let gone = std::thread::spawn({
+        let lock = lock.clone();
+        move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+            drop(runtime.spawn(async move {
+                let guard = lock.acquire().await.expect("the lock");
+                let _ = held.send(());
+                std::future::pending::<()>().await;
+                drop(guard);
+            }));
+            runtime.block_on(async { drop(holds.await) });
+        }
+    });
+    tokio::task::spawn_blocking(|| gone.join()).await.expect("a thread").expect("a runtime that went away");
+    world.gone(lock.name()).await;
+    idle(&client).await;
+}

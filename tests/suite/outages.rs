@@ -1,0 +1,122 @@
+//! Servers that are out of reach, and notices that never come.
+
+use crate::support::world::idle;
+use crate::support::{World, ms, secs, until};
+use leasehold::{Error, LossReason};
+use std::time::Instant;
+
+pub(crate) async fn l11_a_server_that_is_down_is_an_error_in_time_and_can_be_cancelled(world: World) {
+    let world = world.proxied();
+    let client = world.client_with(|builder| builder.unreachable_after(ms(600)).command_timeout(ms(200))).await;
+    let lock = client.lock(world.name("down"));
+    let guard = lock.acquire().await.expect("the lock");
+    let free = client.lock(world.name("free"));
+    world.set_down(true);
+
+    let begun = Instant::now();
+    let error = free.acquire().await.expect_err("a server that is down");
+    assert!(matches!(error, Error::Unreachable { .. } | Error::Indeterminate { .. }), "{error}");
+    assert!(begun.elapsed() >= ms(500) && begun.elapsed() < secs(5), "after {:?}", begun.elapsed());
+
+    let begun = Instant::now();
+    let error = free.acquire().wait(ms(100)).await.expect_err("a server that is down");
+    assert!(matches!(error, Error::Unreachable { .. } | Error::Indeterminate { .. }), "{error}");
+    assert!(begun.elapsed() < secs(3), "after {:?}", begun.elapsed());
+
+    let begun = Instant::now();
+    let error = free.try_acquire().await.expect_err("a server that is down");
+    assert!(matches!(error, Error::Unreachable { .. } | Error::Indeterminate { .. }), "{error}");
+    assert!(begun.elapsed() < secs(3), "after {:?}", begun.elapsed());
+
+    let begun = Instant::now();
+    let error = free.inspect().await.expect_err("a server that is down");
+    assert!(matches!(error, Error::Unreachable { .. } | Error::Indeterminate { .. }), "{error}");
+    assert!(begun.elapsed() < secs(3), "after {:?}", begun.elapsed());
+
+    assert!(tokio::time::timeout(ms(50), free.acquire().into_future()).await.is_err(), "it can be cancelled");
+
+    let begun = Instant::now();
+    let error = guard.release().await.expect_err("a server that is down");
+    assert!(matches!(error, Error::Unreachable { .. } | Error::Indeterminate { .. }), "{error}");
+    assert!(begun.elapsed() < secs(5), "after {:?}", begun.elapsed());
+
+    world.set_down(false);
+    world.gone(lock.name()).await;
+    world.gone(free.name()).await;
+    idle(&client).await;
+    // Connecting again may take longer than this client is willing to be without a server.
+    let begun = Instant::now();
+    let guard = loop {
+        match lock.acquire().await {
+            Ok(guard) => break guard,
+            Err(error) => assert!(begun.elapsed() < secs(10), "{error}"),
+        }
+    };
+    guard.release().await.expect("a release");
+}
+
+pub(crate) async fn a_shutdown_names_what_it_could_not_release(world: World) {
+    let world = world.proxied();
+    let client = world.client_with(|builder| builder.lease(ms(1_500)).command_timeout(ms(200))).await;
+    let names = [world.name("first"), world.name("second")];
+    let mut guards = Vec::new();
+    for name in &names {
+        guards.push(client.lock(name).acquire().await.expect("the lock"));
+    }
+    world.set_down(true);
+    let begun = Instant::now();
+    let left = client.shutdown(ms(300)).await.expect_err("a server that is down");
+    assert!(begun.elapsed() < secs(5), "after {:?}", begun.elapsed());
+    let mut expected = names.to_vec();
+    expected.sort_unstable();
+    assert_eq!(left.locks(), expected);
+    assert!(left.to_string().contains(&names[0]), "{left}");
+    for guard in guards {
+        assert_eq!(guard.lost().await.reason(), LossReason::ShutDown);
+    }
+    for name in &names {
+        until("the lease has run out", || !world.exists(name)).await;
+    }
+}
+
+/// The key goes, and nobody is told: the waiter looks again by itself.
+pub(crate) async fn l3_a_lost_notice_costs_one_sleep(world: World) {
+    let holder = world.client().await;
+    let waiter = world.client_with(|builder| builder.recheck(ms(300))).await;
+    let name = world.name("silent");
+    let guard = holder.lock(&name).acquire().await.expect("the lock");
+    let waiting = tokio::spawn({
+        let lock = waiter.lock(&name);
+        async move { lock.acquire().await }
+    });
+    until("the waiter listens", || world.subscribers(&name) == 1).await;
+    let begun = Instant::now();
+    world.delete(&name);
+    let got = waiting.await.expect("a task").expect("the lock");
+    assert!(begun.elapsed() < secs(3), "in after {:?}", begun.elapsed());
+    got.release().await.expect("a release");
+    drop(guard);
+    world.gone(&name).await;
+}
+
+pub(crate) async fn after_a_reconnect_waiters_try_again(world: World) {
+    let world = world.proxied();
+    let waiter = world.client().await;
+    let name = world.name("reconnected");
+    let _ = world.command(&name, &["HSET", &name, "somebody:1", "1"]);
+    let _ = world.command(&name, &["PEXPIRE", &name, "60000"]);
+    let waiting = tokio::spawn({
+        let lock = waiter.lock(&name);
+        async move { lock.acquire().await }
+    });
+    until("the waiter listens", || world.subscribers(&name) == 1).await;
+    world.set_down(true);
+    world.delete(&name);
+    world.set_down(false);
+    let begun = Instant::now();
+    let got = waiting.await.expect("a task").expect("the lock");
+    assert!(begun.elapsed() < secs(8), "in after {:?}", begun.elapsed());
+    got.release().await.expect("a release");
+    world.gone(&name).await;
+    idle(&waiter).await;
+}

@@ -1,0 +1,132 @@
+//! Looking at a lock from outside, ending a hold that is not one's own, and threads without a runtime.
+
+use crate::support::world::idle;
+use crate::support::{World, ms, secs, until};
+use leasehold::{Error, LossReason, blocking};
+use std::time::Instant;
+
+pub(crate) async fn an_inspection_names_the_holder(world: World) {
+    let (client, other) = (world.client().await, world.client().await);
+    let name = world.name("inspected");
+    assert_eq!(other.lock(&name).inspect().await.expect("an answer"), None);
+    let guard = client.lock(&name).acquire().lease(secs(60)).await.expect("the lock");
+    let inner = guard.reenter().await.expect("a re-entry");
+    let holder = other.lock(&name).inspect().await.expect("an answer").expect("a holder");
+    assert!(holder.id.starts_with(&format!("{}:", client.id())), "{holder:?}");
+    assert_eq!(holder.hold_count, 2);
+    let remaining = holder.remaining.expect("a lease");
+    assert!(remaining > secs(40) && remaining <= secs(60), "{remaining:?}");
+    inner.release().await.expect("a release");
+    guard.release().await.expect("a release");
+    assert_eq!(client.lock(&name).inspect().await.expect("an answer"), None);
+    // A hash without a lease, as a mistake of somebody else's may leave it.
+    let _ = world.command(&name, &["HSET", &name, "somebody:1", "1"]);
+    let holder = client.lock(&name).inspect().await.expect("an answer").expect("a holder");
+    assert_eq!((holder.id.as_str(), holder.hold_count, holder.remaining), ("somebody:1", 1, None));
+    world.delete(&name);
+}
+
+pub(crate) async fn a_force_release_wakes_waiters_and_is_a_loss(world: World) {
+    let holder = world.client_with(|builder| builder.lease(secs(3))).await;
+    let (waiter, operator) = (world.client().await, world.client().await);
+    let name = world.name("forced");
+    assert_eq!(operator.lock(&name).force_release().await.expect("an answer"), None);
+    let guard = holder.lock(&name).acquire().await.expect("the lock");
+    let waiting = tokio::spawn({
+        let lock = waiter.lock(&name);
+        async move { lock.acquire().await }
+    });
+    until("the waiter listens", || world.subscribers(&name) == 1).await;
+    let begun = Instant::now();
+    let ended = operator.lock(&name).force_release().await.expect("an answer").expect("a holder");
+    assert!(ended.id.starts_with(&holder.id()), "{ended:?}");
+    let got = waiting.await.expect("a task").expect("the lock");
+    assert!(begun.elapsed() < secs(2), "the waiter was told, and did not wait for the lease: {:?}", begun.elapsed());
+    let lost = guard.lost().await;
+    assert_eq!(lost.reason(), LossReason::Removed);
+    assert!(begun.elapsed() < secs(3), "within a third of the lease and a little: {:?}", begun.elapsed());
+    assert!(matches!(guard.release().await, Err(Error::Lost { .. })));
+    assert_eq!(world.count(&name), 1, "the release of a lost hold does not touch the next one");
+    got.release().await.expect("a release");
+    world.gone(&name).await;
+    idle(&holder).await;
+}
+
+pub(crate) async fn threads_without_a_runtime_take_the_same_locks(world: World) {
+    let client = world.client().await;
+    let name = world.name("threads");
+    let guard = client.lock(&name).acquire().await.expect("the lock");
+    let (url, embedded) = (world.url(), world.embedded().cloned());
+    let (began, begun) = tokio::sync::oneshot::channel();
+    let in_threads = {
+        let name = name.clone();
+        std::thread::spawn(move || {
+            let client = match (url, embedded) {
+                (Some(url), _) => blocking::Client::connect(&url).expect("a client"),
+                (None, Some(server)) => {
+                    leasehold::Client::builder().embedded(&server).map(blocking::Client::from).expect("a client")
+                }
+                (None, None) => unreachable!("an engine is one of the two"),
+            };
+            let lock = client.lock(&name);
+            assert!(lock.try_acquire().expect("an answer").is_none());
+            let error = lock.acquire_with(|acquire| acquire.wait(ms(30))).expect_err("a busy lock");
+            assert!(matches!(error, Error::WaitElapsed { .. }), "{error}");
+            began.send(()).expect("somebody who listens");
+            let workers: Vec<_> = (0..4)
+                .map(|_| {
+                    let lock = lock.clone();
+                    std::thread::spawn(move || {
+                        let guard = lock.acquire().expect("the lock");
+                        assert_eq!(lock.inspect().expect("an answer").map(|holder| holder.hold_count), Some(1));
+                        let again = guard.reenter().expect("a re-entry");
+                        assert_eq!(again.hold_count(), 2);
+                        again.release().expect("a release");
+                        assert!(guard.is_held() && guard.remaining() > ms(0));
+                        guard.release().expect("a release");
+                    })
+                })
+                .collect();
+            for worker in workers {
+                worker.join().expect("a thread");
+            }
+            assert_eq!(lock.with(|held| held.hold_count()).expect("work under the lock"), 1);
+            let guard = lock.acquire_with(|acquire| acquire.lease(ms(80))).expect("the lock");
+            let token = guard.cancellation_token();
+            assert_eq!(guard.wait_until_lost(), LossReason::LeaseExpired);
+            assert!(token.is_cancelled());
+            drop(guard);
+            let guard = lock.acquire().expect("the lock");
+            assert!(lock.force_release().expect("an answer").is_some());
+            assert!(matches!(guard.release(), Err(Error::Lost { .. })));
+            lock.acquire().expect("the lock").detach();
+            client.shutdown(secs(5)).expect("nothing is left but what was detached");
+        })
+    };
+    begun.await.expect("threads that begin");
+    until("a thread waits for the lock", || world.subscribers(&name) == 1).await;
+    guard.release().await.expect("a release");
+    tokio::task::spawn_blocking(|| in_threads.join()).await.expect("a thread").expect("a thread that did not panic");
+    assert_eq!(world.count(&name), 1, "the detached lock runs out by itself");
+    world.delete(&name);
+}
+
+pub(crate) async fn a_blocking_call_panics_in_an_async_context(world: World) {
+    let client = blocking::Client::from(world.client().await);
+    let lock = client.lock(world.name("async"));
+    let from_async = tokio::spawn({
+        let lock = lock.clone();
+        async move { lock.acquire().map(drop) }
+    });
+    let panic = from_async.await.expect_err("a panic").into_panic();
+    let text =
+        panic.downcast_ref::<String>().cloned().or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).to_owned()));
+    assert!(text.expect("a text").contains("runtime"), "the panic says why");
+    // A thread that the runtime keeps for blocking may block.
+    let kept = tokio::task::spawn_blocking({
+        let lock = lock.clone();
+        move || lock.acquire()?.release()
+    });
+    kept.await.expect("a task").expect("the lock, and its release");
+    world.gone(lock.name()).await;
+}

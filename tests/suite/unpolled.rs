@@ -1,0 +1,107 @@
+//! Futures that are neither polled nor dropped delay the others by a tenth of a second at most.
+
+use crate::support::{Engine, Polled, World, ms, secs};
+use leasehold::Client;
+use leasehold_test_support::Way;
+use std::time::{Duration, Instant};
+
+/// The promise.
+const DELAY: Duration = ms(100);
+
+/// Rounds of which one must keep the promise: a busy machine breaks single ones. None may take as long as a lease.
+const ROUNDS: u32 = 6;
+
+/// Runs rounds until one kept the promise.
+async fn within_the_promise(mut round: impl AsyncFnMut() -> Duration) {
+    let mut all = Vec::new();
+    for _ in 0..ROUNDS {
+        let delay = round().await;
+        assert!(delay < secs(5), "delayed by {delay:?}");
+        all.push(delay);
+        if delay <= DELAY {
+            return;
+        }
+    }
+    panic!("delayed by {all:?}");
+}
+
+/// A client whose commands take long enough for a future to be forgotten between the request and the reply.
+async fn slow_client(world: &World) -> Client {
+    let client = world.client().await;
+    match (&world.proxy, world.embedded()) {
+        (Some(proxy), _) => proxy.delay(Way::ToClient, ms(3)),
+        (None, Some(server)) => server.stepped(true),
+        (None, None) => {}
+    }
+    client
+}
+
+async fn forgets_its_first_attempt(world: World, same_client: bool) {
+    let world = world.proxied();
+    world.warm();
+    let forgetful = slow_client(&world).await;
+    let other = if same_client { forgetful.clone() } else { world.client().await };
+    within_the_promise(async || {
+        let name = world.name("forgotten");
+        let mut forgotten = Polled::new(forgetful.lock(&name).acquire().into_future());
+        let polls = if world.engine == Engine::Embedded { 2 } else { 1 };
+        for _ in 0..polls {
+            assert!(forgotten.poll().is_pending());
+        }
+        let begun = Instant::now();
+        let guard = other.lock(&name).acquire().await.expect("the lock");
+        let delay = begun.elapsed();
+        guard.release().await.expect("a release");
+        drop(forgotten);
+        world.gone(&name).await;
+        delay
+    })
+    .await;
+}
+
+pub(crate) async fn a_first_attempt_in_flight_same_client(world: World) {
+    forgets_its_first_attempt(world, true).await;
+}
+
+pub(crate) async fn a_first_attempt_in_flight_another_client(world: World) {
+    forgets_its_first_attempt(world, false).await;
+}
+
+async fn forgets_its_turn(world: World, same_client: bool) {
+    let (holder, forgetful) = (world.client().await, world.client().await);
+    let other = if same_client { forgetful.clone() } else { world.client().await };
+    within_the_promise(async || {
+        let name = world.name("forgotten");
+        let held = holder.lock(&name).acquire().await.expect("the lock");
+        let mut forgotten = Polled::new(forgetful.lock(&name).acquire().into_future());
+        while world.subscribers(&name) == 0 || forgotten.is_woken() {
+            assert!(forgotten.poll().is_pending());
+            tokio::time::sleep(ms(2)).await;
+        }
+        let waiting = tokio::spawn({
+            let lock = other.lock(&name);
+            async move { lock.acquire().await.map(|guard| (guard, Instant::now())) }
+        });
+        let listeners = if same_client { 1 } else { 2 };
+        crate::support::until("the other waits too", || {
+            world.subscribers(&name) == listeners && other.census().requests >= 1 && other.census().subscriptions == 1
+        })
+        .await;
+        let released = Instant::now();
+        held.release().await.expect("a release");
+        let (guard, at) = waiting.await.expect("a task").expect("the lock");
+        guard.release().await.expect("a release");
+        drop(forgotten);
+        world.gone(&name).await;
+        at - released
+    })
+    .await;
+}
+
+pub(crate) async fn a_place_in_the_line_same_client(world: World) {
+    forgets_its_turn(world, true).await;
+}
+
+pub(crate) async fn a_place_in_the_line_another_client(world: World) {
+    forgets_its_turn(world, false).await;
+}

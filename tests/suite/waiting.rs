@@ -1,0 +1,153 @@
+//! Waiting: who is woken when, and what it costs.
+
+use crate::support::world::idle;
+use crate::support::{Engine, World, ms, secs, until};
+use leasehold::Error;
+use std::time::{Duration, Instant};
+use tokio::task::JoinSet;
+
+pub(crate) async fn a_try_on_a_busy_lock_is_none_at_once(world: World) {
+    let (holder, other) = (world.client().await, world.client().await);
+    let name = world.name("busy");
+    let guard = holder.lock(&name).acquire().await.expect("the lock");
+    assert!(holder.lock(&name).try_acquire().await.expect("an answer").is_none(), "the holder's own client");
+    assert!(other.lock(&name).try_acquire().await.expect("an answer").is_none(), "another client");
+    guard.release().await.expect("a release");
+    let taken = other.lock(&name).try_acquire().await.expect("an answer").expect("the lock, which is free");
+    taken.release().await.expect("a release");
+    world.gone(&name).await;
+    idle(&other).await;
+}
+
+pub(crate) async fn a_wait_that_runs_out_makes_a_last_attempt(world: World) {
+    let (holder, waiter) = (world.client().await, world.client().await);
+    let name = world.name("busy");
+    let guard = holder.lock(&name).acquire().await.expect("the lock");
+    let begun = Instant::now();
+    let error = waiter.lock(&name).acquire().wait(ms(80)).await.expect_err("a busy lock");
+    assert!(matches!(&error, Error::WaitElapsed { lock, waited } if *lock == name && *waited >= ms(80)), "{error}");
+    assert!(begun.elapsed() >= ms(80));
+    // A release of which nobody was told: the key alone goes. Only an attempt at the end of the wait can see it.
+    let last = tokio::spawn({
+        let lock = waiter.lock(&name);
+        async move { lock.acquire().wait(ms(300)).await }
+    });
+    until("the waiter listens", || world.subscribers(&name) == 1).await;
+    world.delete(&name);
+    let begun = Instant::now();
+    let got = last.await.expect("a task").expect("the lock, by the last attempt");
+    assert!(begun.elapsed() < secs(5));
+    got.release().await.expect("a release");
+    drop(guard);
+    world.gone(&name).await;
+    idle(&waiter).await;
+}
+
+pub(crate) async fn a_wait_of_zero_is_one_attempt(world: World) {
+    let (holder, waiter) = (world.client().await, world.client().await);
+    let name = world.name("busy");
+    let free = waiter.lock(&name).acquire().wait(Duration::ZERO).await.expect("a free lock needs no wait");
+    free.release().await.expect("a release");
+    let guard = holder.lock(&name).acquire().await.expect("the lock");
+    let error = waiter.lock(&name).acquire().wait(Duration::ZERO).await.expect_err("a busy lock");
+    assert!(matches!(error, Error::WaitElapsed { .. }), "{error}");
+    guard.release().await.expect("a release");
+    world.gone(&name).await;
+    idle(&waiter).await;
+}
+
+pub(crate) async fn a_wait_without_end_does_not_overflow(world: World) {
+    let (holder, waiter) = (world.client().await, world.client().await);
+    let name = world.name("busy");
+    let guard = holder.lock(&name).acquire().await.expect("the lock");
+    for wait in [Duration::MAX, Duration::MAX - ms(1), secs(u64::MAX / 2)] {
+        let waiting = tokio::spawn({
+            let lock = waiter.lock(&name);
+            async move { lock.acquire().wait(wait).await }
+        });
+        until("the waiter listens", || world.subscribers(&name) == 1).await;
+        assert!(!waiting.is_finished(), "it waits");
+        waiting.abort();
+        assert!(waiting.await.expect_err("an aborted task").is_cancelled());
+        until("nobody listens", || world.subscribers(&name) == 0).await;
+    }
+    let waiting = waiter.lock(&name);
+    let waiting = tokio::spawn(async move { waiting.acquire().wait(Duration::MAX).await });
+    until("the waiter listens", || world.subscribers(&name) == 1).await;
+    guard.release().await.expect("a release");
+    let got = waiting.await.expect("a task").expect("the lock, once it is free");
+    got.release().await.expect("a release");
+}
+
+/// The waiter has one attempt before it listens, one after, and one when it is told: nothing in between, however long it waits.
+pub(crate) async fn a_release_wakes_another_client_without_polling(world: World) {
+    let world = world.own();
+    world.warm();
+    let (holder, waiter) = (world.client().await, world.client().await);
+    let name = world.name("busy");
+    let guard = holder.lock(&name).acquire().await.expect("the lock");
+    let before = world.calls();
+    let waiting = tokio::spawn({
+        let lock = waiter.lock(&name);
+        async move { lock.acquire().await.map(|guard| (guard, Instant::now())) }
+    });
+    until("the waiter has tried before and after listening", || world.calls() >= before + 2).await;
+    assert_eq!(world.subscribers(&name), 1);
+    tokio::time::sleep(ms(400)).await;
+    assert_eq!(world.calls(), before + 2, "nothing is sent while it waits");
+    let released = Instant::now();
+    guard.release().await.expect("a release");
+    let (got, woken) = waiting.await.expect("a task").expect("the lock");
+    assert!(woken - released < secs(2), "woken after {:?}", woken - released);
+    assert_eq!(world.calls(), before + 4, "a release, and one attempt that it caused");
+    got.release().await.expect("a release");
+    world.gone(&name).await;
+    idle(&waiter).await;
+}
+
+/// Ten thousand tasks on the embedded engine, a few hundred where every step is a round trip.
+pub(crate) async fn many_waiters_are_one_subscription_and_one_attempt_a_release(world: World) {
+    let world = world.own();
+    world.warm();
+    let tasks: u64 = if world.engine == Engine::Embedded { 10_000 } else { 300 };
+    let (holder, client) = (world.client().await, world.client().await);
+    let name = world.name("crowd");
+    let guard = holder.lock(&name).acquire().await.expect("the lock");
+    let mut crowd = JoinSet::new();
+    for _ in 0..tasks {
+        let lock = client.lock(&name);
+        crowd.spawn(async move {
+            let guard = lock.acquire().await.expect("the lock");
+            assert!(guard.is_held());
+            guard.release().await.expect("a release");
+        });
+    }
+    let waiting = usize::try_from(tasks).expect("a number of tasks");
+    until("all wait", || client.census().requests == waiting).await;
+    until("the waiters listen", || world.subscribers(&name) == 1).await;
+    assert_eq!(world.subscriptions(), 1);
+    assert_eq!(client.census().subscriptions, 1);
+    let before = world.calls();
+    guard.release().await.expect("a release");
+    while let Some(done) = crowd.join_next().await {
+        done.expect("a task");
+    }
+    let calls = world.calls() - before;
+    // An attempt and a release for each, and what a loaded machine makes of turns that pass.
+    let turns = client.census();
+    assert!(calls <= 2 * tasks + 1 + tasks / 5 + 10, "{calls} calls for {tasks} tasks, {turns:?}");
+    world.gone(&name).await;
+    idle(&client).await;
+}
+
+pub(crate) async fn a_waiter_gets_what_a_crashed_holder_left_when_the_lease_ends(world: World) {
+    let (crashed, waiter) = (world.client().await, world.client().await);
+    let name = world.name("crashed");
+    // A holder that will never renew nor release, and of whose end nobody is told.
+    crashed.lock(&name).acquire().lease(ms(400)).await.expect("the lock").detach();
+    let begun = Instant::now();
+    let got = waiter.lock(&name).acquire().await.expect("the lock");
+    assert!(begun.elapsed() >= ms(300) && begun.elapsed() < secs(5), "in after {:?}", begun.elapsed());
+    got.release().await.expect("a release");
+    world.gone(&name).await;
+}

@@ -1,0 +1,97 @@
+//! The engines that the suite runs on.
+
+use leasehold_core::name::slot;
+use leasehold_core::reply::Reply;
+use leasehold_test_support::{Binary, Cluster, Resp, Server, binaries};
+use std::sync::{Arc, OnceLock};
+
+use leasehold::embedded::EmbeddedServer;
+
+/// What a test runs on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Engine {
+    /// The engine inside the process.
+    Embedded,
+    /// The newest Redis there is.
+    Redis,
+    /// The oldest Redis there is.
+    OldestRedis,
+    /// The newest Valkey there is.
+    Valkey,
+    /// A cluster of three nodes, of the newest server there is.
+    Cluster,
+}
+
+/// A server of an engine.
+#[derive(Clone)]
+pub(crate) enum Backend {
+    Embedded(EmbeddedServer),
+    Server(Arc<Server>),
+    Cluster(Arc<Cluster>),
+}
+
+impl Engine {
+    /// The program of the engine's server. A missing one is a failure, whose text names the command that gets one.
+    pub(crate) fn binary(self) -> Binary {
+        match self {
+            Self::Embedded => unreachable!("the embedded engine has no program"),
+            Self::Redis => Binary::redis().expect("a Redis server"),
+            Self::Valkey => Binary::valkey().expect("a Valkey server"),
+            Self::Cluster => Binary::any().expect("a server that can be in a cluster"),
+            Self::OldestRedis => {
+                let newest = Self::Redis.binary();
+                binaries().into_iter().find(|binary| binary.flavor == newest.flavor).unwrap_or(newest)
+            }
+        }
+    }
+
+    /// A server that no other test uses.
+    pub(crate) fn own(self) -> Backend {
+        match self {
+            Self::Embedded => Backend::Embedded(EmbeddedServer::new()),
+            Self::Cluster => Backend::Cluster(Arc::new(Cluster::builder().binary(&self.binary()).start())),
+            _ => Backend::Server(Arc::new(Server::builder().binary(&self.binary()).start())),
+        }
+    }
+
+    /// The server that all tests of the engine share. It dies with the process.
+    pub(crate) fn shared(self) -> Backend {
+        static SHARED: [OnceLock<Backend>; 5] = [const { OnceLock::new() }; 5];
+        SHARED[self as usize].get_or_init(|| self.own()).clone()
+    }
+}
+
+impl Backend {
+    /// Runs a command where `key` lives, past every client and proxy.
+    #[track_caller]
+    pub(crate) fn command(&self, key: &str, words: &[&str]) -> Resp {
+        match self {
+            Self::Embedded(server) => {
+                let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+                server.command(&words).map_or_else(|error| Resp::Error(error.text().to_owned()), resp)
+            }
+            Self::Server(server) => server.command(words),
+            Self::Cluster(cluster) => {
+                cluster.owner_of(slot(key.as_bytes())).expect("an owner of the slot").command(words)
+            }
+        }
+    }
+
+    /// The servers, where there are any.
+    pub(crate) fn servers(&self) -> &[Server] {
+        match self {
+            Self::Embedded(_) => &[],
+            Self::Server(server) => std::slice::from_ref(server),
+            Self::Cluster(cluster) => cluster.nodes(),
+        }
+    }
+}
+
+fn resp(reply: Reply) -> Resp {
+    match reply {
+        Reply::Int(int) => Resp::Int(int),
+        Reply::Bulk(bytes) => Resp::Bulk(bytes.to_vec()),
+        Reply::Array(parts) => Resp::Array(parts.into_iter().map(resp).collect()),
+        _ => Resp::Nil,
+    }
+}

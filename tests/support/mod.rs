@@ -1,0 +1,52 @@
+//! What the tests of the suite stand on: an engine, a second look at what is on it, and what can go wrong on the way to it.
+
+pub(crate) mod engine;
+pub(crate) mod polled;
+pub(crate) mod wire;
+pub(crate) mod world;
+
+pub(crate) use engine::Engine;
+pub(crate) use polled::Polled;
+pub(crate) use wire::Sent;
+pub(crate) use world::World;
+
+use std::time::{Duration, Instant};
+
+/// How long a condition may take to come true. It is long because the machine may be busy; nothing waits for it to pass.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// How long a test may take.
+const LIMIT: Duration = Duration::from_secs(90);
+
+/// Runs one test of the suite on one engine.
+pub(crate) fn run(engine: Engine, test: impl AsyncFnOnce(World)) {
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
+    let ended = runtime.block_on(async { tokio::time::timeout(LIMIT, test(World::on(engine))).await });
+    // What a failed test left running must not keep the process.
+    runtime.shutdown_background();
+    ended.expect("a test that ends in time");
+}
+
+/// Waits until `holds`, and fails with `what` where it does not.
+#[track_caller]
+pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) -> impl Future<Output = ()> {
+    let place = std::panic::Location::caller();
+    let end = Instant::now() + PATIENCE;
+    async move {
+        while !holds() {
+            assert!(Instant::now() < end, "{place}: waited in vain until {what}");
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+}
+
+/// Milliseconds.
+pub(crate) const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// Seconds.
+pub(crate) const fn secs(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}

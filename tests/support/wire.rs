@@ -1,0 +1,134 @@
+//! What went over the wire, and what goes wrong there.
+
+use super::engine::Backend;
+use super::world::World;
+use leasehold::embedded::{Aim, Fault, Recorder};
+use leasehold_core::reply::Reply;
+use leasehold_core::script::Script;
+use leasehold_test_support::{After, Request, Resp};
+
+/// A call of a script that a client has sent.
+#[derive(Clone, Debug)]
+pub(crate) struct Sent {
+    pub(crate) script: &'static str,
+    pub(crate) keys: Vec<String>,
+    pub(crate) args: Vec<String>,
+    /// Whether a reply was seen.
+    pub(crate) answered: bool,
+    copy: Copy,
+}
+
+#[derive(Clone, Debug)]
+enum Copy {
+    Embedded(usize),
+    Proxy(Box<Request>),
+}
+
+/// The calls from some moment on.
+pub(crate) enum Log {
+    Embedded(Recorder),
+    Proxy { from: u64 },
+}
+
+impl World {
+    /// Records from now on. On a server it takes [`World::proxied`].
+    pub(crate) fn record(&self) -> Log {
+        match (&self.backend, &self.proxy) {
+            (Backend::Embedded(server), _) => Log::Embedded(server.record()),
+            (_, Some(proxy)) => Log::Proxy { from: proxy.requests().last().map_or(0, |request| request.number + 1) },
+            _ => panic!("only a proxy can record what is sent to a server"),
+        }
+    }
+
+    /// The recorded calls of scripts, in the order in which they were sent. A script that a server did not know counts once.
+    pub(crate) fn sent(&self, log: &Log) -> Vec<Sent> {
+        match (log, &self.proxy) {
+            (Log::Embedded(recorder), _) => recorder
+                .calls()
+                .iter()
+                .enumerate()
+                .map(|(index, call)| Sent {
+                    script: call.script(),
+                    keys: call.keys().iter().map(|key| String::from_utf8_lossy(key).into_owned()).collect(),
+                    args: call.args().iter().map(|arg| String::from_utf8_lossy(arg).into_owned()).collect(),
+                    answered: call.outcome().is_some(),
+                    copy: Copy::Embedded(index),
+                })
+                .collect(),
+            (Log::Proxy { from }, Some(proxy)) => {
+                proxy.requests().into_iter().filter(|request| request.number >= *from).filter_map(sent).collect()
+            }
+            (Log::Proxy { .. }, None) => Vec::new(),
+        }
+    }
+
+    /// Delivers a recorded call to the server once more.
+    #[track_caller]
+    pub(crate) fn replay(&self, log: &Log, sent: &Sent) -> Resp {
+        match (log, &sent.copy, &self.proxy) {
+            (Log::Embedded(recorder), Copy::Embedded(index), _) => match recorder.replay(*index) {
+                Ok(Reply::Int(int)) => Resp::Int(int),
+                Ok(Reply::Array(parts)) => {
+                    Resp::Array(parts.iter().map(|part| part.int().map_or(Resp::Nil, Resp::Int)).collect())
+                }
+                other => panic!("an unexpected reply to a copy: {other:?}"),
+            },
+            (_, Copy::Proxy(request), Some(proxy)) => proxy.replay(request),
+            _ => panic!("the call is of another world"),
+        }
+    }
+
+    /// The next call of a script is applied, its reply is lost, and its connection with it.
+    pub(crate) fn lose_reply(&self, script: &'static Script) {
+        match (&self.backend, &self.proxy) {
+            (Backend::Embedded(server), _) => server.inject(Fault::LoseReply, Aim::next().script(script.name())),
+            (_, Some(proxy)) => drop(proxy.swallow_reply_to(script.sha1(), After::Close)),
+            _ => panic!("only a proxy can lose a reply"),
+        }
+    }
+
+    /// The next call of a script is lost on its way to the server, and its connection with it.
+    pub(crate) fn lose_request(&self, script: &'static Script) {
+        match (&self.backend, &self.proxy) {
+            (Backend::Embedded(server), _) => server.inject(Fault::LoseRequest, Aim::next().script(script.name())),
+            (_, Some(proxy)) => drop(proxy.cut_before(script.sha1())),
+            _ => panic!("only a proxy can lose a request"),
+        }
+    }
+
+    /// Cuts every client off, or lets them connect again.
+    pub(crate) fn set_down(&self, down: bool) {
+        match (&self.backend, &self.proxy) {
+            (Backend::Embedded(server), _) => server.set_down(down),
+            (_, Some(proxy)) => {
+                proxy.refuse(down);
+                if down {
+                    proxy.cut();
+                }
+            }
+            _ => panic!("only a proxy can cut a client off"),
+        }
+    }
+
+    /// Has the servers know every script, so that each call is one request.
+    pub(crate) fn warm(&self) {
+        for server in self.backend.servers() {
+            for script in leasehold_core::script::ALL {
+                assert!(!server.command(&["SCRIPT", "LOAD", script.source()]).is_error());
+            }
+        }
+    }
+}
+
+fn sent(request: Request) -> Option<Sent> {
+    let script = leasehold_core::script::ALL.into_iter().find(|script| request.contains(script.sha1()))?;
+    let text = |bytes: &Vec<u8>| String::from_utf8_lossy(bytes).into_owned();
+    let keys: usize = text(request.argv.get(2)?).parse().ok()?;
+    Some(Sent {
+        script: script.name(),
+        keys: request.argv[3..3 + keys].iter().map(text).collect(),
+        args: request.argv[3 + keys..].iter().map(text).collect(),
+        answered: request.reply.is_some(),
+        copy: Copy::Proxy(Box::new(request)),
+    })
+}
