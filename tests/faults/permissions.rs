@@ -40,7 +40,7 @@ fn builder(prefix: &str) -> ClientBuilder {
 /// Does what clients do, with names that no other walk has; `admin` changes things behind the client's back.
 async fn walk(url: &str, number: usize, admin: &(impl Fn(&[&str]) + Sync)) -> Result<(), String> {
     let fail = |error: Error| error.to_string();
-    let lease = Duration::from_millis(300);
+    let lease = Duration::from_secs(1);
     let connected = builder("shop:").lease(lease).connect(url).await;
     let client = connected.map_err(|error| error.to_string())?;
     let careful = builder("shop:").not_after(true).connect(url).await.map_err(|error| error.to_string())?;
@@ -69,8 +69,12 @@ async fn walk(url: &str, number: usize, admin: &(impl Fn(&[&str]) + Sync)) -> Re
         drop(woken);
         // Renewed.
         let guard = lock.acquire().wait(SLACK).await.map_err(fail)?;
-        tokio::time::sleep(lease).await;
-        if !guard.is_held() {
+        let (mut left, end) = (guard.remaining(), Instant::now() + SLACK);
+        while guard.remaining() <= left && guard.is_held() && Instant::now() < end {
+            left = guard.remaining();
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        if guard.remaining() <= left {
             return Err("it was not renewed".to_owned());
         }
         guard.release().await.map_err(fail)?;
