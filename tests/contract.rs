@@ -15,7 +15,5 @@ mod header;
 mod lua;
 #[path = "contract/lua_code.rs"]
 mod lua_code;
-#[path = "contract/permissions.rs"]
-mod permissions;
 #[path = "contract/replies.rs"]
 mod replies;

@@ -33,7 +33,6 @@ const fn forever<T: 'static>(_: &T) {}
 macro_rules! types {
     ($($type:ty: $($auto:ident)*;)*) => {
         #[expect(dead_code, reason = "compiling it is the test")]
-        #[expect(clippy::too_many_arguments, reason = "it is a table")]
         fn types() {
             $(let _: fn(&$type) = |value| { $($auto(value);)* };)*
         }
@@ -153,6 +152,28 @@ async fn a_whole_life(client: Client) -> Result<u32, Box<dyn std::error::Error +
 async fn a_whole_life_can_be_spawned() {
     let counted = tokio::spawn(a_whole_life(Client::embedded())).await.expect("it does not panic");
     assert_eq!(counted.expect("it comes to its end"), 3);
+}
+
+/// What a caller's task carries while it waits. Ten thousand waiters are ten thousand of these.
+#[tokio::test]
+async fn futures_are_small() {
+    let client = Client::embedded();
+    let lock = client.lock("auto-traits");
+    let guard = lock.acquire().await.expect("the lock is free");
+    let reenter = size_of_val(&guard.reenter());
+    let sizes = [
+        ("acquire", size_of_val(&lock.acquire().into_future())),
+        ("try_acquire", size_of_val(&lock.try_acquire())),
+        ("with", size_of_val(&lock.with(async |held| held.hold_count()))),
+        ("inspect", size_of_val(&lock.inspect())),
+        ("force_release", size_of_val(&lock.force_release())),
+        ("reenter", reenter),
+        ("shutdown", size_of_val(&client.shutdown(Duration::ZERO))),
+        ("release", size_of_val(&guard.release())),
+    ];
+    for (future, size) in sizes {
+        assert!(size <= 2560, "the future of {future} has {size} bytes");
+    }
 }
 
 #[test]

@@ -58,7 +58,7 @@ impl Header {
         };
         let mut part = "";
         for line in &lines[gap + 1..] {
-            let (first, rest) = line.trim().split_once(' ').unwrap_or((line.trim(), ""));
+            let (first, rest) = line.trim().split_once(' ').unwrap_or_else(|| (line.trim(), ""));
             let rest = rest.trim();
             if !line.starts_with(' ') {
                 part = first.split('[').next().unwrap_or_default();

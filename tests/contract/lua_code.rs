@@ -56,7 +56,7 @@ pub(crate) fn words(text: &str) -> Vec<Word> {
             end
         } else {
             let long = ["..", "==", "~=", "<=", ">="].into_iter().find(|sign| rest.starts_with(sign));
-            let end = long.map_or(first.len_utf8(), str::len);
+            let end = long.map_or_else(|| first.len_utf8(), str::len);
             words.push(Word::Sign(rest[..end].to_owned()));
             end
         };

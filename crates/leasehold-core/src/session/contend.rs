@@ -117,7 +117,7 @@ impl Session {
             self.requests.insert(ticket, Request::Acquire(acquire));
             return ticket;
         }
-        if let Some(number) = self.hold_of_owner(lock, acquire.wish.owner) {
+        if let Some(number) = acquire.wish.reenter.or_else(|| self.hold_of_owner(lock, acquire.wish.owner)) {
             acquire.place = Place::Entering(number);
             self.requests.insert(ticket, Request::Acquire(acquire));
             self.check_entry(now, ticket, number);
