@@ -38,8 +38,10 @@ if stored then
   elseif stored == count then
     return {2, extend_lease(lock_key, lease), time}
   elseif stored == count - 1 then
+    -- In this order, so that an error in between leaves the count as it was.
+    local left = extend_lease(lock_key, lease)
     redis.call('HSET', lock_key, hold, count)
-    return {1, extend_lease(lock_key, lease), time}
+    return {1, left, time}
   end
   return {-1, stored, time}
 end
@@ -60,5 +62,10 @@ if not_after > 0 and time > not_after then
 end
 
 redis.call('HSET', lock_key, hold, 1)
-redis.call('PEXPIRE', lock_key, lease)
+local set = redis.pcall('PEXPIRE', lock_key, lease)
+if type(set) == 'table' then
+  -- A user who may not set a time to live must not leave a lock without one.
+  redis.call('DEL', lock_key)
+  return set
+end
 return {1, lease, time}

@@ -33,6 +33,7 @@ if redis.call('HEXISTS', lock_key, 'mode') == 1 then
   return -4
 end
 
-redis.call('DEL', lock_key)
+-- In this order, so that a user who may not publish has released nothing when the server says so.
 redis.call(publish, channel, '0')
+redis.call('DEL', lock_key)
 return 1

@@ -35,8 +35,9 @@ end
 
 stored = tonumber(stored)
 if count == 0 then
-  redis.call('DEL', lock_key)
+  -- In this order, so that a user who may not publish has released nothing when the server says so.
   redis.call(publish, channel, '0')
+  redis.call('DEL', lock_key)
   return 1
 elseif stored > count then
   redis.call('HSET', lock_key, hold, count)

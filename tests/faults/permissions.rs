@@ -3,7 +3,7 @@
 //! "Enough" means that a walk through everything that a client does succeeds, and that the server has refused nothing: its
 //! ACL log stays empty.
 
-use crate::support::{SLACK, counts, on_each, on_one_of_each, runtime};
+use crate::support::{SLACK, counts, on_each, on_one_of_each, runtime, until};
 use leasehold::{Client, ClientBuilder, ConnectError, Error, Guard, LossReason};
 use leasehold_test_support::{After, Cluster, Proxy, Server};
 use std::time::{Duration, Instant};
@@ -40,7 +40,7 @@ fn builder(prefix: &str) -> ClientBuilder {
 /// Does what clients do, with names that no other walk has; `admin` changes things behind the client's back.
 async fn walk(url: &str, number: usize, admin: &(impl Fn(&[&str]) + Sync)) -> Result<(), String> {
     let fail = |error: Error| error.to_string();
-    let lease = Duration::from_millis(600);
+    let lease = Duration::from_secs(1);
     let connected = builder("shop:").lease(lease).connect(url).await;
     let client = connected.map_err(|error| error.to_string())?;
     let careful = builder("shop:").not_after(true).connect(url).await.map_err(|error| error.to_string())?;
@@ -69,8 +69,12 @@ async fn walk(url: &str, number: usize, admin: &(impl Fn(&[&str]) + Sync)) -> Re
         drop(woken);
         // Renewed.
         let guard = lock.acquire().wait(SLACK).await.map_err(fail)?;
-        tokio::time::sleep(lease).await;
-        if !guard.is_held() {
+        let (mut left, end) = (guard.remaining(), Instant::now() + SLACK);
+        while guard.remaining() <= left && guard.is_held() && Instant::now() < end {
+            left = guard.remaining();
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        if guard.remaining() <= left {
             return Err("it was not renewed".to_owned());
         }
         guard.release().await.map_err(fail)?;
@@ -108,6 +112,10 @@ fn walks(server: &Server, proxy: &Proxy, number: usize) -> Result<(), String> {
         walk(&url, number, &admin).await?;
         lost_reply(proxy, &url, number).await
     });
+    for key in server.command(&["KEYS", "*"]).elements() {
+        let key = key.as_str().expect("a name");
+        assert_ne!(server.command(&["PTTL", key]).as_int(), Some(-1), "{key} would stay for ever");
+    }
     match (walked, refused(server)) {
         (Ok(()), None) => Ok(()),
         (Err(error), _) => Err(error),
@@ -221,6 +229,26 @@ fn a_user_of_one_prefix_cannot_touch_the_names_of_another() {
             guard.release().await.expect("a release");
             let own = builder("shop:").connect(&url).await.expect("a client");
             own.lock("stock").acquire().await.expect("the lock").release().await.expect("a release");
+        });
+    });
+}
+
+#[test]
+fn a_release_that_may_not_be_announced_releases_nothing() {
+    on_each(|binary| {
+        let server = Server::builder().binary(binary).start();
+        set_user(&server, &rule("server"));
+        let url = format!("redis://app:open@{}", server.addr());
+        runtime().block_on(async {
+            let client = builder("shop:").connect(&url).await.expect("a client");
+            let guard = client.lock("stock").acquire().await.expect("the lock");
+            server.command(&["ACL", "SETUSER", "app", "-publish"]);
+            let error = guard.release().await.expect_err("no permission");
+            assert!(matches!(error, Error::Refused { .. }), "{error:?}");
+            assert_eq!(counts(&server, "shop:stock"), [1], "what was refused was not done");
+            server.command(&["ACL", "SETUSER", "app", "+publish"]);
+            until("the release is repeated", || counts(&server, "shop:stock").is_empty()).await;
+            until("the client is at rest", || client.census().cleaning_up == 0).await;
         });
     });
 }
