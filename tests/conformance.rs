@@ -7,14 +7,16 @@
 mod suite;
 mod support;
 
-/// Mounts tests as `engine::file::test`.
+/// Mounts tests as `engine::group::file::test`.
 macro_rules! mount {
-    ($engine:ident = $kind:ident { $($file:ident: $($test:ident),+;)+ }) => {
+    ($engine:ident = $kind:ident { $($group:ident { $($file:ident: $($test:ident),+;)+ })+ }) => {
         mod $engine {
-            $(mod $file {
-                $(#[test]
-                fn $test() {
-                    crate::support::run(crate::support::Engine::$kind, crate::suite::$file::$test);
+            $(mod $group {
+                $(mod $file {
+                    $(#[test]
+                    fn $test() {
+                        crate::support::run(crate::support::Engine::$kind, crate::suite::$file::$test);
+                    })+
                 })+
             })+
         }
@@ -23,12 +25,12 @@ macro_rules! mount {
 
 /// Mounts on every engine; on those whose connections can be broken; on real ones among these; on the embedded one.
 macro_rules! suite {
-    (everywhere { $($all:tt)+ } breakable { $($broken:tt)+ } servers { $($real:tt)+ } $(embedded { $($inside:tt)+ })?) => {
-        mount!(embedded = Embedded { $($all)+ $($broken)+ $($($inside)+)? });
-        mount!(redis = Redis { $($all)+ $($broken)+ $($real)+ });
-        mount!(redis_oldest = OldestRedis { $($all)+ $($broken)+ $($real)+ });
-        mount!(valkey = Valkey { $($all)+ $($broken)+ $($real)+ });
-        mount!(cluster = Cluster { $($all)+ });
+    (everywhere { $($all:tt)+ } breakable { $($broken:tt)+ } servers { $($real:tt)+ } inside { $($inside:tt)+ }) => {
+        mount!(embedded = Embedded { everywhere { $($all)+ } breakable { $($broken)+ } inside { $($inside)+ } });
+        mount!(redis = Redis { everywhere { $($all)+ } breakable { $($broken)+ } servers { $($real)+ } });
+        mount!(redis_oldest = OldestRedis { everywhere { $($all)+ } breakable { $($broken)+ } servers { $($real)+ } });
+        mount!(valkey = Valkey { everywhere { $($all)+ } breakable { $($broken)+ } servers { $($real)+ } });
+        mount!(cluster = Cluster { everywhere { $($all)+ } });
     };
 }
 
@@ -104,8 +106,34 @@ suite! {
             after_a_reconnect_waiters_try_again;
     }
     servers {
+        drops:
+            l4_futures_dropped_at_any_time_leave_nothing_on_a_server;
+        outages:
+            a_connect_that_is_dropped_closes_its_connections;
         wire:
             changes_of_a_count_are_sent_one_at_a_time,
             a_release_is_not_sent_while_its_acquire_is_unsettled;
+    }
+    inside {
+        drops:
+            l4_every_future_dropped_at_every_point_leaves_nothing,
+            l4_what_cannot_be_reached_is_free_after_one_lease;
+        duplicates:
+            copies_whose_replies_are_seen_change_nothing_either;
+        unpolled:
+            the_delay_is_bounded_exactly;
+        telemetry:
+            every_metric_is_counted_under_its_name,
+            every_span_and_warning_is_traced;
+        paused_time:
+            a_manual_clock_moves_leases_renewals_and_waits;
+    }
+}
+
+/// tokio's clock can only be paused on a runtime of one thread, which the fixture's is not.
+mod embedded_paused {
+    #[test]
+    fn tokios_paused_clock_moves_them_too() {
+        crate::suite::paused_time::tokios_paused_clock_moves_them_too();
     }
 }

@@ -132,3 +132,11 @@ fn graceful_shutdown() {
         ],
     );
 }
+
+#[test]
+fn paused_time() {
+    let told = story("paused_time", None);
+    let expected =
+        ["one after the other", "was lost after", "a day later", "half a minute without a server", "a moment"];
+    assert_told(&told, &expected);
+}

@@ -283,7 +283,8 @@ impl World {
                 assert!(ended || self.clients[client].tasks[task].started < deadline, "nobody released {field:?}");
             }
             Outcome::NotReleased(ReleaseError::Lost(_)) => {
-                assert!(!held || !ended, "the release of {field:?} was carried out");
+                // A copy that was sent after the local deadline proves nothing.
+                assert!(!held || !ended || self.now >= deadline, "the release of {field:?} was carried out");
             }
             // It is repeated in the background, which may have succeeded before a late poll.
             Outcome::NotReleased(ReleaseError::Unreachable(_) | ReleaseError::Refused(_))

@@ -343,9 +343,6 @@ impl World {
         if let Some(FaultKind::Delay(more)) = fault {
             delay += more;
         }
-        if let Some(FaultKind::CopyAfter(more)) = fault {
-            self.after(delay + more, Happening::Copy { call: call.clone() });
-        }
         if plane == Plane::Lifeline {
             let result = Err(LinkError::Unknown("timed out".to_owned()));
             let timeout = self.clients[client].session.settings().command_timeout;
@@ -355,6 +352,10 @@ impl World {
         let connection = self.net.connection(client, plane);
         let at = (now + delay).max(connection.last_arrival).max(connection.frozen_until);
         connection.last_arrival = at;
+        if let Some(FaultKind::CopyAfter(more)) = fault {
+            // A copy never comes before what it is a copy of.
+            self.at(at + more, Happening::Copy { call: call.clone() });
+        }
         if matches!(fault, Some(FaultKind::LoseRequest)) {
             return self.at(at, Happening::Reset { client, plane, lose: true });
         }
@@ -390,10 +391,7 @@ impl World {
             return Some(FaultKind::Refuse(text[self.rng.usize(..3)]));
         }
         // Only what a copy may come of later: a changed count of a hold that goes on is settled before it changes again.
-        let changes_count = match script {
-            "lock/acquire" | "lock/release" => true,
-            _ => false,
-        };
+        let changes_count = matches!(script, "lock/acquire" | "lock/release");
         let first_or_last =
             (script == "lock/acquire" && call.args()[1] == "1") || (script == "lock/release" && call.args()[1] == "0");
         if self.chance(weather.copy_late) && (!changes_count || first_or_last) {

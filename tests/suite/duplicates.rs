@@ -1,7 +1,9 @@
 //! Copies of calls, delivered at once and late.
 
 use crate::support::wire::Log;
+use crate::support::world::idle;
 use crate::support::{Sent, World, ms, until};
+use leasehold::embedded::{Aim, Fault};
 use leasehold::{Client, Lock};
 use leasehold_core::script::ACQUIRE;
 
@@ -58,7 +60,7 @@ pub(crate) async fn copies_change_nothing_at_once_or_in_a_later_hold(world: Worl
         let guard = later.lock(lock.name()).acquire().lease(ms(5_000)).await.expect("the lock");
         let waiting = tokio::spawn({
             let lock = waiter.lock(lock.name());
-            async move { lock.acquire().await.map(|guard| drop(guard)) }
+            async move { lock.acquire().await.map(drop) }
         });
         until("a waiter listens", || world.subscribers(lock.name()) == 1).await;
         until("the waiter has tried after listening", || {
@@ -103,4 +105,27 @@ pub(crate) async fn a_first_grant_after_its_time_is_refused(world: World) {
     let reply = world.replay(&log, acquire);
     assert_eq!(reply.elements().first().and_then(leasehold_test_support::Resp::as_int), Some(-3), "{reply:?}");
     assert!(!world.exists(lock.name()), "nobody got it");
+}
+
+/// A driver that sends everything twice: callers see the replies to the copies only.
+pub(crate) async fn copies_whose_replies_are_seen_change_nothing_either(world: World) {
+    let world = world.own();
+    let server = world.embedded().expect("the embedded engine");
+    server.inject(Fault::Duplicate, Aim::always());
+    let client = world.client_with(|builder| builder.lease(ms(600))).await;
+    let lock = client.lock(world.name("doubled"));
+    for _ in 0..3 {
+        let guard = lock.acquire().await.expect("the lock");
+        assert_eq!((guard.hold_count(), world.count(lock.name())), (1, 1));
+        let again = guard.reenter().await.expect("a re-entry");
+        assert_eq!((again.hold_count(), world.count(lock.name())), (2, 2));
+        until("it was renewed twice", || guard.held_for() > ms(500)).await;
+        again.release().await.expect("a release");
+        assert_eq!((guard.hold_count(), world.count(lock.name())), (1, 1));
+        // The server cannot tell the copy of a last release from one of a hold that was lost, and the caller is told so: our
+        // link never sends anything twice.
+        drop(guard.release().await);
+        world.gone(lock.name()).await;
+    }
+    idle(&client).await;
 }

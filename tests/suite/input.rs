@@ -63,16 +63,13 @@ pub(crate) async fn durations_are_checked_before_anything_is_sent(world: World) 
 }
 
 pub(crate) async fn settings_are_checked_before_anything_is_sent(world: World) {
-    let url = world.url();
-    let refused = async |builder: leasehold::ClientBuilder| {
-        let result = match &url {
-            Some(url) => builder.connect(url).await,
-            None => builder.embedded(world.embedded().expect("an engine")),
-        };
-        match result.expect_err("settings that cannot be used") {
-            ConnectError::Invalid(why) => why,
-            other => panic!("{other}"),
-        }
+    let refused = async |builder: leasehold::ClientBuilder| match world
+        .try_connect(|_| builder)
+        .await
+        .expect_err("settings that cannot be used")
+    {
+        ConnectError::Invalid(why) => why,
+        other => panic!("{other}"),
     };
     assert!(refused(Client::builder().lease(Duration::ZERO)).await.contains("lease"));
     assert!(refused(Client::builder().lease(Duration::MAX)).await.contains("lease"));

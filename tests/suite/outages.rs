@@ -120,3 +120,18 @@ pub(crate) async fn after_a_reconnect_waiters_try_again(world: World) {
     world.gone(&name).await;
     idle(&waiter).await;
 }
+
+pub(crate) async fn a_connect_that_is_dropped_closes_its_connections(world: World) {
+    let world = world.proxied();
+    let proxy = world.proxy.as_ref().expect("a proxy");
+    proxy.delay(leasehold_test_support::Way::Both, ms(3));
+    for after in [0, 2, 5, 8, 12, 16, 20, 25] {
+        drop(tokio::time::timeout(ms(after), leasehold::Client::connect(&world.url().expect("a server"))).await);
+        until("its connections are closed", || proxy.connections() == 0).await;
+    }
+    proxy.refuse(true);
+    let begun = Instant::now();
+    let error = world.try_connect(|builder| builder.connect_deadline(ms(500))).await.expect_err("nobody who listens");
+    assert!(matches!(error, leasehold::ConnectError::Unreachable(_)), "{error}");
+    assert!(begun.elapsed() < secs(3), "after {:?}", begun.elapsed());
+}

@@ -8,12 +8,12 @@ use leasehold_core::script::{ACQUIRE, RELEASE, RENEW, Script};
 /// A way to lose something.
 type Lose = fn(&World, &'static Script);
 
-const WAYS: [Lose; 2] = [World::lose_reply, World::lose_request];
+const WAYS: [Lose; 3] = [World::lose_reply, World::lose_request, World::swallow_reply];
 
 async fn scene(world: World) -> (World, Client, Lock) {
     let world = world.proxied();
     world.warm();
-    let client = world.client().await;
+    let client = world.client_with(|builder| builder.command_timeout(ms(400))).await;
     let lock = client.lock(world.name("lossy"));
     (world, client, lock)
 }
@@ -62,14 +62,14 @@ pub(crate) async fn l2_a_lost_reply_to_a_release_is_a_release(world: World) {
 pub(crate) async fn a_lost_reply_to_a_renewal_does_not_lose_the_lock(world: World) {
     let world = world.proxied();
     world.warm();
-    let client = world.client_with(|builder| builder.lease(ms(900))).await;
+    let client = world.client_with(|builder| builder.lease(ms(1_200)).command_timeout(ms(200))).await;
     let lock = client.lock(world.name("renewed"));
     for lose in WAYS {
         let guard = lock.acquire().await.expect("the lock");
         lose(&world, &RENEW);
         until("two leases have passed", || {
             assert!(guard.is_held(), "lost after {:?}", guard.held_for());
-            guard.held_for() > ms(1_800)
+            guard.held_for() > ms(2_400)
         })
         .await;
         assert_eq!((guard.hold_count(), world.count(lock.name())), (1, 1));

@@ -80,7 +80,7 @@ async fn leave(guard: Option<Guard>, section: &Section, way: u64) {
     let Some(guard) = guard else { return };
     assert!(guard.is_held());
     let inside = section.enter();
-    if way % 3 == 0 {
+    if way.is_multiple_of(3) {
         tokio::task::yield_now().await;
     }
     drop(inside);

@@ -1,7 +1,9 @@
 //! Futures that are neither polled nor dropped delay the others by a tenth of a second at most.
 
 use crate::support::{Engine, Polled, World, ms, secs};
+use futures_util::FutureExt as _;
 use leasehold::Client;
+use leasehold::embedded::{EmbeddedServer, ManualClock};
 use leasehold_test_support::Way;
 use std::time::{Duration, Instant};
 
@@ -104,4 +106,36 @@ pub(crate) async fn a_place_in_the_line_same_client(world: World) {
 
 pub(crate) async fn a_place_in_the_line_another_client(world: World) {
     forgets_its_turn(world, false).await;
+}
+
+/// The same to the millisecond, on a clock that is moved by hand.
+pub(crate) async fn the_delay_is_bounded_exactly(_: World) {
+    for (same_client, polls) in [(true, 2), (false, 2), (true, 60), (false, 60)] {
+        let clock = ManualClock::new();
+        let server = EmbeddedServer::with_clock(clock.clone());
+        let client = || Client::builder().manual_clock(&clock).embedded(&server).expect("a client");
+        let (holder, forgetful) = (client(), client());
+        let other = if same_client { forgetful.clone() } else { client() };
+        let waits = polls > 2;
+        let held = waits.then(|| holder.lock("forgotten").acquire().into_future().now_or_never().expect("an answer"));
+        server.stepped(true);
+        let mut forgotten = Polled::new(forgetful.lock("forgotten").acquire().into_future());
+        let mut waiting = Polled::new(other.lock("forgotten").acquire().into_future());
+        for _ in 0..polls {
+            assert!(forgotten.poll().is_pending());
+            if waits {
+                assert!(waiting.poll().is_pending());
+            }
+            clock.advance(Duration::ZERO);
+        }
+        drop(held);
+        let begun = clock.now();
+        while !(waiting.is_woken() && waiting.poll().is_ready()) {
+            clock.advance(ms(1));
+            let delay = clock.now().since(begun);
+            assert!(delay <= DELAY, "same client: {same_client}, waits: {waits}: delayed by {delay:?}");
+        }
+        drop(forgotten);
+        drop(waiting);
+    }
 }

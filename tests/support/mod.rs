@@ -16,10 +16,11 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// How long a test may take.
-const LIMIT: Duration = Duration::from_secs(90);
+const LIMIT: Duration = Duration::from_secs(40);
 
 /// Runs one test of the suite on one engine.
 pub(crate) fn run(engine: Engine, test: impl AsyncFnOnce(World)) {
+    crate::suite::telemetry::Collector::install();
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
     let ended = runtime.block_on(async { tokio::time::timeout(LIMIT, test(World::on(engine))).await });

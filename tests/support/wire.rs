@@ -87,6 +87,15 @@ impl World {
         }
     }
 
+    /// The next call of a script is applied, and nothing comes back any more: the connection hangs.
+    pub(crate) fn swallow_reply(&self, script: &'static Script) {
+        match (&self.backend, &self.proxy) {
+            (Backend::Embedded(server), _) => server.inject(Fault::Swallow, Aim::next().script(script.name())),
+            (_, Some(proxy)) => drop(proxy.swallow_reply_to(script.sha1(), After::Hang)),
+            _ => panic!("only a proxy can swallow a reply"),
+        }
+    }
+
     /// The next call of a script is lost on its way to the server, and its connection with it.
     pub(crate) fn lose_request(&self, script: &'static Script) {
         match (&self.backend, &self.proxy) {

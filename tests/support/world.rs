@@ -3,7 +3,7 @@
 use super::engine::{Backend, Engine};
 use super::until;
 use leasehold::embedded::EmbeddedServer;
-use leasehold::{Census, Client, ClientBuilder};
+use leasehold::{Census, Client, ClientBuilder, ConnectError};
 use leasehold_core::name::LockName;
 use leasehold_core::script;
 use leasehold_test_support::{Proxy, Resp, Server};
@@ -47,10 +47,18 @@ impl World {
 
     /// A client with settings.
     pub(crate) async fn client_with(&self, settings: impl FnOnce(ClientBuilder) -> ClientBuilder) -> Client {
+        self.try_connect(settings).await.expect("a client")
+    }
+
+    /// A client with settings, if there can be one.
+    pub(crate) async fn try_connect(
+        &self,
+        settings: impl FnOnce(ClientBuilder) -> ClientBuilder,
+    ) -> Result<Client, ConnectError> {
         let builder = settings(Client::builder());
         match self.url() {
-            Some(url) => builder.connect(&url).await.expect("a client of the server"),
-            None => builder.embedded(self.embedded().expect("an engine")).expect("a client of the engine"),
+            Some(url) => builder.connect(&url).await,
+            None => builder.embedded(self.embedded().expect("an engine")),
         }
     }
 

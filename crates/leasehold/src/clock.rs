@@ -30,7 +30,7 @@ impl Clock {
             #[cfg(feature = "embedded")]
             Self::Manual(clock) => clock.now(),
             #[cfg(feature = "embedded")]
-            Self::Tokio(zero) => Instant::from_nanos(u64::try_from(zero.elapsed().as_nanos()).unwrap_or(u64::MAX)),
+            Self::Tokio(zero) => since(*zero),
         }
     }
 
@@ -54,6 +54,12 @@ impl Clock {
             },
         }
     }
+}
+
+/// What tokio's clock shows, where it began at `zero`.
+#[cfg(feature = "embedded")]
+pub(crate) fn since(zero: tokio::time::Instant) -> Instant {
+    Instant::from_nanos(u64::try_from(zero.elapsed().as_nanos()).unwrap_or(u64::MAX))
 }
 
 #[cfg(any(target_os = "linux", target_os = "android", target_os = "fuchsia"))]

@@ -83,6 +83,30 @@ pub mod embedded {
     pub use leasehold_embedded::{
         Aim, EmbeddedLink, EmbeddedServer, Fault, ManualClock, Recorded, Recorder, ServerClock,
     };
+
+    /// A server's clock that is tokio's, which a test can pause, beginning at `zero`; for clients that are built with
+    /// [`tokio_clock`](crate::ClientBuilder::tokio_clock).
+    ///
+    /// ```
+    /// use leasehold::Client;
+    /// use leasehold::embedded::{EmbeddedServer, tokio_clock};
+    /// use std::time::Duration;
+    ///
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    /// # runtime.block_on(async {
+    /// // In a test under `#[tokio::test(start_paused = true)]`:
+    /// let zero = tokio::time::Instant::now();
+    /// let server = EmbeddedServer::with_clock(tokio_clock(zero));
+    /// let client = Client::builder().tokio_clock(zero).embedded(&server)?;
+    ///
+    /// let guard = client.lock("report").acquire().await?;
+    /// tokio::time::sleep(Duration::from_secs(3_600)).await; // over at once, and the lock was renewed all along
+    /// assert!(guard.is_held());
+    /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+    /// ```
+    pub fn tokio_clock(zero: tokio::time::Instant) -> ServerClock {
+        ServerClock::from_fn(move || crate::clock::since(zero))
+    }
 }
 
 /// The documents of the repository: their code runs with the documentation tests. They are no part of the package, whose build

@@ -43,7 +43,8 @@ fn a_shutdown_takes_every_hold_from_its_guards_and_releases_it() {
     // One that was lost before, and one that is not polled for.
     let task = world.acquire(0, AcquireRequest { lease: ms(100), renewed: false, ..wish("b") });
     guards.push(world.granted(0, task));
-    world.run(ms(200));
+    // Lost here, and perhaps still there on the server.
+    world.run_until(world.guards[guards[2]].cell.deadline());
     let sleepy = world.acquire_polled(0, wish("c"), Polls::Never);
     world.run(ms(1));
     world.clients[0].session.close(world.now);

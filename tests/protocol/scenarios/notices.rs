@@ -100,3 +100,22 @@ fn a_connection_lost_while_subscribing_is_subscribed_again() {
         nothing_left(&mut world);
     }
 }
+
+#[test]
+fn a_notice_that_overtakes_the_reply_before_it_is_not_lost() {
+    let mut world = world(2);
+    world.weather.delay = (ms(0), ms(5));
+    for round in 0..200 {
+        let task = world.acquire(0, wish("a"));
+        let guard = world.granted(0, task);
+        let waiter = world.acquire(1, wish("a"));
+        let pause = world.between(ms(0), ms(30));
+        world.run(pause);
+        let start = world.now;
+        world.give_back(guard);
+        let guard = world.granted(1, waiter);
+        assert!(elapsed(&world, start) < ms(60), "in round {round}: {:?}", elapsed(&world, start));
+        world.give_back(guard);
+    }
+    nothing_left(&mut world);
+}

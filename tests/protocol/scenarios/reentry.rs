@@ -5,6 +5,7 @@ use crate::client::{Outcome, Polls};
 use crate::network::FaultKind;
 use crate::world::{World, ms, wish};
 use leasehold_core::error::AcquireError;
+use leasehold_core::link::LinkEvent;
 use leasehold_core::owner::OwnerId;
 use leasehold_core::session::{AcquireRequest, Patience};
 
@@ -63,6 +64,7 @@ fn two_acquires_of_one_owner_at_once_are_one_hold() {
     let owner = world.clients[0].session.new_owner();
     let tasks = [world.acquire(0, owned(owner)), world.acquire(0, owned(owner)), world.acquire(0, owned(owner))];
     let guards = tasks.map(|task| world.granted(0, task));
+    assert_eq!(world.server.calls("lock/acquire"), 3);
     assert!(guards.iter().all(|guard| world.guards[*guard].hold == world.guards[guards[0]].hold));
     world.check_counts();
     guards.into_iter().for_each(|guard| world.give_back(guard));
@@ -131,6 +133,19 @@ fn an_entry_that_is_refused_while_a_guard_goes_leaves_the_right_count() {
     world.run(ms(100));
     world.check_counts();
     world.give_back(guard);
+    world.give_back(guards[1]);
+    nothing_left(&mut world);
+}
+
+#[test]
+fn an_entry_that_is_refused_for_good_while_a_guard_goes_leaves_the_right_count() {
+    let (mut world, owner, guards) = nested(2);
+    world.fault(0, "lock/acquire", FaultKind::Refuse("OOM no"));
+    let entry = world.acquire(0, owned(owner));
+    world.drop_guard(guards[0]);
+    assert!(matches!(world.outcome(0, entry), Outcome::NotAcquired(AcquireError::Refused(_))));
+    world.run(ms(100));
+    world.check_counts();
     world.give_back(guards[1]);
     nothing_left(&mut world);
 }
@@ -235,9 +250,47 @@ fn an_entry_that_waits_for_another_change_of_its_hold_waits_no_longer_than_it_ma
 }
 
 #[test]
+fn a_call_that_was_not_sent_is_sent_again_at_once_one_time() {
+    let mut world = World::new(1);
+    let client = world.add_client(crate::world::settings());
+    world.fault(client, "lock/acquire", FaultKind::NotSent);
+    let begun = world.now;
+    let task = world.acquire(client, wish("a"));
+    let guard = world.granted(client, task);
+    // A pause would be 5 ms at the least; a round trip is shorter.
+    assert!(world.now < begun + ms(5), "{:?}", world.now.since(begun));
+    world.give_back(guard);
+    nothing_left(&mut world);
+}
+
+#[test]
+fn an_entry_whose_hold_ends_does_not_wait_behind_futures_that_nobody_polls() {
+    for micros in (100..2_000).step_by(100) {
+        let (mut world, owner, guards) = nested(1);
+        let sleepy = world.acquire(0, wish("a"));
+        world.run(ms(5));
+        world.clients[0].tasks[sleepy].polls = Polls::Never;
+        // Its turn comes and passes.
+        world.event(0, LinkEvent::NoticesLagged);
+        world.run(ms(150));
+        world.fault(0, "lock/acquire", FaultKind::LoseReply);
+        let entry = world.acquire(0, owned(owner));
+        world.run(std::time::Duration::from_micros(micros));
+        world.drop_guard(guards[0]);
+        if let Outcome::Granted(guard) = world.outcome(0, entry) {
+            world.give_back(guard);
+        }
+        world.abandon(0, sleepy);
+        nothing_left(&mut world);
+    }
+}
+
+#[test]
 fn trouble_long_ago_does_not_end_a_wait_without_end() {
     let (mut world, owner, guards) = nested(1);
     let other = world.add_client(crate::world::settings());
+    // The first is sent again at once, the second after a pause.
+    world.fault(0, "lock/acquire", FaultKind::NotSent);
     world.fault(0, "lock/acquire", FaultKind::NotSent);
     let entry = world.acquire(0, owned(owner));
     world.run(ms(1));

@@ -150,3 +150,19 @@ fn a_call_that_is_never_answered_is_given_up_after_the_command_timeout() {
     world.run(ms(2_000));
     world.check_nothing_left();
 }
+
+#[test]
+fn settling_an_old_connection_says_nothing_of_calls_on_the_next_one() {
+    let mut world = world(1);
+    let old = world.acquire_polled(0, wish("a"), crate::client::Polls::Never);
+    world.run(ms(1));
+    world.reset(0, Plane::Foreground);
+    world.run(ms(6));
+    world.freeze(0, Plane::Foreground, ms(90));
+    let new = world.acquire(0, wish("b"));
+    let guard = world.granted(0, new);
+    assert_eq!(world.task(0, new).sent, 1, "it was taken for answered");
+    world.abandon(0, old);
+    world.give_back(guard);
+    nothing_left(&mut world);
+}

@@ -266,3 +266,17 @@ fn a_future_dropped_at_any_point_of_an_acquire_leaves_nothing() {
         nothing_left(&mut world);
     }
 }
+
+#[test]
+fn an_attempt_that_is_answered_after_the_end_of_the_wait_was_the_last() {
+    let mut world = world(2);
+    let task = world.acquire(0, wish("a"));
+    let guard = world.granted(0, task);
+    world.fault(1, "lock/acquire", crate::network::FaultKind::Delay(ms(80)));
+    let until = world.now + ms(10);
+    let task = world.acquire(1, AcquireRequest { patience: Patience::Until(until), ..wish("a") });
+    assert_eq!(world.outcome(1, task), Outcome::NotAcquired(AcquireError::WaitElapsed));
+    assert_eq!(world.task(1, task).sent, 1);
+    world.give_back(guard);
+    nothing_left(&mut world);
+}

@@ -107,6 +107,7 @@ impl Session {
             trouble: Trouble::default(),
             overtaken: 0,
             warned: false,
+            went_again: false,
             retry_at: None,
             timer: None,
             waker: None,
@@ -300,6 +301,10 @@ impl Session {
                 let error = if unsure { AcquireError::Indeterminate(text) } else { AcquireError::Refused(text) };
                 self.fail_acquire(now, ticket, error);
             }
+            Err(LinkError::NotSent(_)) if self.may_go_again(ticket) => {
+                self.forget_first(now, ticket, number);
+                self.go_again(now, ticket);
+            }
             Err(error) => {
                 self.forget_first(now, ticket, number);
                 self.note_trouble(now, ticket, &error.to_string(), false);
@@ -381,7 +386,9 @@ impl Session {
             self.enter_instead(now, ticket, lock, number);
             return;
         }
-        let goes = patience == Patience::Try || last;
+        // An attempt whose reply comes after the end of the wait was the last one.
+        let ended = self.acquire_of(ticket).is_some_and(|acquire| self.end_of_wish(acquire) <= now);
+        let goes = patience == Patience::Try || last || ended;
         self.locks[lock].trouble = Trouble::default();
         if !goes || self.locks[lock].queue.len() > self.locks[lock].gone {
             let confirmed = self.want_notices(now, lock);
@@ -571,13 +578,29 @@ impl Session {
         let before = line.queue.len();
         line.queue.retain(|waiting| *waiting != ticket);
         line.gone -= before - line.queue.len();
-        if line.contender.is_none() && line.queue.is_empty() {
-            line.contender = Some(ticket);
+        line.queue.push_back(ticket);
+        // Where it is nobody's turn but that of those who are not polled, it is this one's.
+        if line.contender.is_none() && matches!(line.phase, Phase::Idle | Phase::Due(_)) {
             self.due(now, lock);
-        } else {
-            line.queue.push_back(ticket);
         }
         self.begin_to_wait(now, ticket);
+    }
+
+    /// Whether a call that was not sent may be sent again at once. A request may do so one time: a link that was settling
+    /// something else is ready by then, and a server that is out of reach is still found to be so.
+    pub(super) fn may_go_again(&mut self, ticket: Ticket) -> bool {
+        self.acquire_of_mut(ticket).is_some_and(|acquire| !std::mem::replace(&mut acquire.went_again, true))
+    }
+
+    /// Sends the request's call again at once.
+    pub(super) fn go_again(&mut self, now: Instant, ticket: Ticket) {
+        let Some(acquire) = self.acquire_of(ticket) else { return };
+        let lock = acquire.lock;
+        if acquire.place == Place::Line && self.locks[lock].contender == Some(ticket) {
+            self.due(now, lock);
+        } else {
+            self.wake(ticket);
+        }
     }
 
     /// Leaves the server in peace for a while.

@@ -141,6 +141,10 @@ impl Session {
                 self.not_raised(number, change.aim);
                 self.fail_acquire(now, ticket, AcquireError::Refused(error.text().to_owned()));
             }
+            Err(LinkError::NotSent(_)) if self.may_go_again(ticket) => {
+                self.not_raised(number, change.aim);
+                self.go_again(now, ticket);
+            }
             Err(error) => {
                 self.not_raised(number, change.aim);
                 self.note_trouble(now, ticket, &error.to_string(), false);

@@ -88,6 +88,7 @@ pub struct Granted {
 
 /// The request behind a ticket.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "an acquire is the usual one, and must not cost another allocation")]
 pub(super) enum Request {
     Acquire(Acquire),
     Release(Release),
@@ -111,6 +112,8 @@ pub(super) struct Acquire {
     pub(super) overtaken: u32,
     /// It was said that the same client holds the lock.
     pub(super) warned: bool,
+    /// A call of it was not sent, and was sent again at once.
+    pub(super) went_again: bool,
     pub(super) retry_at: Option<Instant>,
     pub(super) timer: Option<Instant>,
     pub(super) waker: Option<Waker>,

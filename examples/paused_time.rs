@@ -1,0 +1,75 @@
+//! How to test code that uses locks, without waiting and without a server.
+//!
+//! `cargo run --example paused_time`.
+//!
+//! The engine, the clients and the test share one clock: tokio's, which is paused and goes on whenever everybody sleeps; or a
+//! manual clock, which the test moves. An hour of renewals then takes a few milliseconds, and the outcome is always the same.
+
+#![expect(clippy::print_stdout, reason = "an example tells its story on stdout")]
+
+use leasehold::embedded::{EmbeddedServer, ManualClock, tokio_clock};
+use leasehold::{Client, LossReason};
+use std::error::Error;
+use std::time::Duration;
+
+type Story = Result<(), Box<dyn Error>>;
+
+/// What is to be tested: a job that takes an hour, under a lock.
+async fn job(client: &Client) -> Result<&'static str, leasehold::Error> {
+    let guard = client.lock("job").acquire().await?;
+    guard.run(tokio::time::sleep(Duration::from_secs(3_600))).await?;
+    guard.release().await?;
+    Ok("done")
+}
+
+/// Under tokio's clock. In a test of your own, write `#[tokio::test(start_paused = true)]`.
+async fn under_tokios_clock() -> Story {
+    let zero = tokio::time::Instant::now();
+    let server = EmbeddedServer::with_clock(tokio_clock(zero));
+    let client = || Client::builder().tokio_clock(zero).embedded(&server);
+    let (one, other) = (client()?, client()?);
+
+    // Two workers want to do the same job: one does it after the other.
+    let (first, second) = tokio::join!(job(&one), job(&other));
+    assert_eq!((first?, second?), ("done", "done"));
+    assert!(zero.elapsed() >= Duration::from_secs(7_200));
+    println!(
+        "two jobs of an hour, one after the other: {} hours of the clock's time",
+        zero.elapsed().as_secs() / 3_600
+    );
+
+    // A lease that nobody renews ends when it should.
+    let guard = one.lock("report").acquire().lease(Duration::from_secs(10)).await?;
+    let begun = zero.elapsed();
+    assert_eq!(guard.lost().await.reason(), LossReason::LeaseExpired);
+    println!("a lease of ten seconds was lost after {:?}", zero.elapsed() - begun);
+    Ok(())
+}
+
+/// Under a clock that the test moves itself. It needs no runtime at all.
+async fn under_a_manual_clock() -> Story {
+    let clock = ManualClock::new();
+    let server = EmbeddedServer::with_clock(clock.clone());
+    let client = Client::builder().manual_clock(&clock).embedded(&server)?;
+
+    let guard = client.lock("report").acquire().await?;
+    clock.advance(Duration::from_secs(24 * 3_600));
+    assert!(guard.is_held());
+    println!("a day later the lock is still held, and was renewed all along");
+
+    server.set_down(true);
+    clock.advance(Duration::from_secs(31));
+    assert!(!guard.is_held());
+    println!("half a minute without a server, and it is lost: {}", guard.lost().await);
+    Ok(())
+}
+
+fn main() -> Story {
+    let begun = std::time::Instant::now();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build()?;
+    runtime.block_on(under_tokios_clock())?;
+    runtime.block_on(under_a_manual_clock())?;
+    assert!(begun.elapsed() < Duration::from_secs(30));
+    println!("all that took less than a moment");
+    Ok(())
+}

@@ -1,0 +1,237 @@
+//! Metrics and spans, each once. The lifeline runs inline under a clock that is moved by hand, so that all happens on the
+//! thread whose recorder and subscriber are looked at.
+
+use crate::support::{World, ms, secs};
+use futures_util::FutureExt as _;
+use leasehold::embedded::{Aim, EmbeddedServer, Fault, ManualClock};
+use leasehold::{Client, telemetry};
+use leasehold_core::link::ServerError;
+use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::sync::Once;
+use tracing::field::{Field, Visit};
+
+/// A client and its engine on a clock that is moved by hand.
+fn client(clock: &ManualClock) -> (EmbeddedServer, Client) {
+    let server = EmbeddedServer::with_clock(clock.clone());
+    let client = Client::builder().manual_clock(clock).lease(secs(3)).embedded(&server).expect("a client");
+    (server, client)
+}
+
+/// Runs a future of which every step is answered at once.
+#[track_caller]
+fn now<T>(future: impl IntoFuture<Output = T>) -> T {
+    future.into_future().now_or_never().expect("an answer at once")
+}
+
+/// One acquire and one hold of every outcome, under the class `orders`.
+fn play(clock: &ManualClock, server: &EmbeddedServer, client: &Client) {
+    let lock = client.lock("telemetry").class("orders");
+    let guard = now(lock.acquire()).expect("the lock");
+    assert!(now(lock.try_acquire()).expect("an answer").is_none());
+    clock.advance(ms(1));
+    let mut waiting = Box::pin(lock.acquire().wait(ms(20)).into_future());
+    assert!((&mut waiting).now_or_never().is_none());
+    clock.advance(ms(25));
+    assert!(waiting.now_or_never().expect("an answer").is_err());
+    let cancelled = lock.acquire().into_future();
+    assert!(cancelled.now_or_never().is_none(), "it is polled once, and dropped");
+    // A renewal, one that fails, and its repetition.
+    clock.advance(ms(1_000));
+    server.inject(Fault::Refuse(ServerError::new("LOADING")), Aim::next().script("lock/renew"));
+    clock.advance(ms(1_500));
+    assert_eq!(now(guard.run(async { 1 })).expect("work"), 1);
+    now(guard.release()).expect("a release");
+    drop(now(lock.acquire()).expect("the lock"));
+    clock.advance(ms(1));
+    now(lock.acquire()).expect("the lock").detach();
+    clock.advance(secs(4));
+    let guard = now(lock.acquire().lease(ms(100))).expect("the lock");
+    clock.advance(ms(200));
+    assert!(now(guard.release()).is_err());
+    server.inject(Fault::Refuse(ServerError::new("OOM full")), Aim::next().script("lock/acquire"));
+    assert!(now(lock.acquire()).is_err());
+    server.inject(Fault::Refuse(ServerError::new("OOM full")), Aim::next().script("lock/release"));
+    assert!(now(now(lock.acquire()).expect("the lock").release()).is_err());
+    clock.advance(secs(1));
+    server.inject(Fault::Refuse(ServerError::new("OOM full")), Aim::next().script("lock/release"));
+    drop(now(lock.acquire()).expect("the lock"));
+    clock.advance(secs(1));
+    // A waiter that is not polled when its turn has come.
+    let guard = now(lock.acquire()).expect("the lock");
+    let mut forgotten = Box::pin(lock.acquire().into_future());
+    for _ in 0..5 {
+        assert!((&mut forgotten).now_or_never().is_none());
+        clock.advance(ms(1));
+    }
+    now(guard.release()).expect("a release");
+    clock.advance(ms(60));
+    drop(forgotten);
+    clock.advance(secs(1));
+}
+
+pub(crate) async fn every_metric_is_counted_under_its_name(_: World) {
+    let recorder = DebuggingRecorder::new();
+    let snapshotter = recorder.snapshotter();
+    metrics::with_local_recorder(&recorder, || {
+        let clock = ManualClock::new();
+        let (server, client) = client(&clock);
+        play(&clock, &server, &client);
+        server.set_eviction_policy("allkeys-lru");
+        drop(Client::builder().manual_clock(&clock).embedded(&server).expect("a client"));
+    });
+    let seen = values(&snapshotter);
+    let value = |key: &str| *seen.get(key).unwrap_or_else(|| panic!("{key} is not among {:#?}", seen.keys()));
+    let acquire = telemetry::ACQUIRE_TOTAL;
+    assert!(value(&format!("{acquire} class=orders outcome=acquired")) >= 6.0);
+    assert_eq!(value(&format!("{acquire} class=orders outcome=busy")), 1.0);
+    assert!(value(&format!("{acquire} class=orders outcome=wait_elapsed")) >= 1.0);
+    assert!(value(&format!("{acquire} class=orders outcome=cancelled")) >= 1.0);
+    assert_eq!(value(&format!("{acquire} class=orders outcome=failed")), 1.0);
+    let release = telemetry::RELEASE_TOTAL;
+    assert_eq!(value(&format!("{release} class=orders outcome=released")), 2.0);
+    assert_eq!(value(&format!("{release} class=orders outcome=dropped")), 2.0);
+    assert_eq!(value(&format!("{release} class=orders outcome=detached")), 1.0);
+    assert_eq!(value(&format!("{release} class=orders outcome=lost")), 1.0);
+    assert_eq!(value(&format!("{release} class=orders outcome=failed")), 1.0);
+    assert_eq!(value(&format!("{} class=orders reason=lease_expired", telemetry::LOST_TOTAL)), 1.0);
+    assert!(value(&format!("{} outcome=renewed", telemetry::RENEW_TOTAL)) >= 1.0);
+    assert!(value(&format!("{} outcome=failed", telemetry::RENEW_TOTAL)) >= 1.0);
+    assert!(value(telemetry::RENEWED_HOLDS_TOTAL) >= 1.0);
+    assert!(value(telemetry::TURN_PASSED_TOTAL) >= 1.0);
+    assert!(value(&format!("{} outcome=done", telemetry::CLEAN_UP_TOTAL)) >= 1.0);
+    assert!(value(&format!("{} outcome=failed", telemetry::CLEAN_UP_TOTAL)) >= 1.0);
+    assert_eq!(value(telemetry::EVICTION_TOTAL), 1.0);
+    assert_eq!(value(&format!("{} class=orders", telemetry::WAITING)), 0.0, "nobody waits at the end");
+    assert_eq!(value(&format!("{} class=orders", telemetry::HELD)), 0.0, "nobody holds at the end");
+    assert!(value(&format!("{} class=orders", telemetry::ACQUIRE_SECONDS)) >= 6.0);
+    assert!(value(&format!("{} class=orders", telemetry::HOLD_SECONDS)) >= 6.0);
+    let names: Vec<&String> = seen.keys().filter(|key| key.contains("telemetry")).collect();
+    assert!(names.is_empty(), "no metric is labelled with the name of a lock: {names:?}");
+}
+
+/// Every metric by name and labels: its value, or how often it was recorded.
+fn values(snapshotter: &Snapshotter) -> BTreeMap<String, f64> {
+    let all = snapshotter.snapshot().into_vec().into_iter();
+    all.map(|(key, _, _, value)| {
+        let key = key.key();
+        let mut labels: Vec<String> = key.labels().map(|label| format!(" {}={}", label.key(), label.value())).collect();
+        labels.sort_unstable();
+        let value = match value {
+            DebugValue::Counter(count) => count as f64,
+            DebugValue::Gauge(value) => value.into_inner(),
+            DebugValue::Histogram(values) => values.len() as f64,
+        };
+        (key.name().to_owned() + &labels.concat(), value)
+    })
+    .collect()
+}
+
+pub(crate) async fn every_span_and_warning_is_traced(_: World) {
+    let seen = collected(|| {
+        let clock = ManualClock::new();
+        let (server, client) = client(&clock);
+        play(&clock, &server, &client);
+        let forced = now(client.lock("forced").acquire()).expect("the lock");
+        assert!(now(client.lock("forced").force_release()).expect("an answer").is_some());
+        drop(forced);
+        server.set_eviction_policy("allkeys-lru");
+        drop(Client::builder().manual_clock(&clock).embedded(&server).expect("a client"));
+    });
+    let has = |what: &str| assert!(seen.iter().any(|line| line.contains(what)), "{what} is not among {seen:#?}");
+    for span in [telemetry::SPAN_ACQUIRE, telemetry::SPAN_HOLD, telemetry::SPAN_RELEASE] {
+        has(&format!("span {span} DEBUG class=\"orders\""));
+    }
+    has("event WARN lock=telemetry class=\"orders\" reason=\"lease_expired\" message=the lock was lost");
+    has("message=a renewal failed");
+    has("message=a task waits for a lock that this client holds under another owner");
+    has("message=a lock could not be cleaned up yet");
+    has("message=the lock was force-released");
+    has("message=the server's maxmemory-policy can evict");
+}
+
+thread_local! {
+    /// What this thread has traced, where somebody wants to know.
+    static SEEN: RefCell<Option<Vec<String>>> = const { RefCell::new(None) };
+}
+
+/// Runs something, and returns what it traced on this thread.
+fn collected(work: impl FnOnce()) -> Vec<String> {
+    SEEN.set(Some(Vec::new()));
+    work();
+    SEEN.take().unwrap_or_default()
+}
+
+fn collect(line: String) {
+    SEEN.with_borrow_mut(|seen| seen.iter_mut().for_each(|seen| seen.push(line.clone())));
+}
+
+/// Collects spans and events as lines, for all threads: a subscriber of one thread alone misses what another thread was the
+/// first to come across.
+pub(crate) struct Collector;
+
+impl Collector {
+    /// Has everything go to the collector, in the whole process.
+    pub(crate) fn install() {
+        static INSTALLED: Once = Once::new();
+        INSTALLED.call_once(|| tracing::subscriber::set_global_default(Self).expect("the only subscriber"));
+    }
+}
+
+struct Fields(String);
+
+impl Visit for Fields {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        self.0 += &format!(" {}={value:?}", field.name());
+    }
+}
+
+impl tracing::Subscriber for Collector {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        metadata.target().starts_with("leasehold")
+    }
+
+    fn new_span(&self, span: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        let mut fields = Fields(String::new());
+        span.record(&mut fields);
+        let (name, level) = (span.metadata().name(), span.metadata().level());
+        collect(format!("span {name} {level}{}", fields.0));
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        let mut fields = Fields(String::new());
+        event.record(&mut fields);
+        // The message comes last, wherever the macro put it.
+        let (message, rest): (Vec<_>, Vec<_>) = split(&fields.0);
+        let line = format!("event {}{}{}", event.metadata().level(), rest.concat(), message.concat());
+        collect(line);
+    }
+
+    fn enter(&self, _: &tracing::span::Id) {}
+
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+/// The message of an event, and its other fields.
+fn split(fields: &str) -> (Vec<String>, Vec<String>) {
+    match fields.find(" message=") {
+        Some(0) => {
+            // Fields follow the message; their names are known.
+            let end = [" lock=", " class=", " reason=", " holds=", " why=", " policy=", " holder="]
+                .iter()
+                .filter_map(|name| fields.find(name))
+                .min()
+                .unwrap_or(fields.len());
+            (vec![fields[..end].to_owned()], vec![fields[end..].to_owned()])
+        }
+        Some(at) => (vec![fields[at..].to_owned()], vec![fields[..at].to_owned()]),
+        None => (vec![], vec![fields.to_owned()]),
+    }
+}
