@@ -38,10 +38,7 @@ fn builder(prefix: &str) -> ClientBuilder {
 }
 
 /// Does one thing, which may be refused, and must not take for ever.
-async fn step<T, E: std::fmt::Display>(
-    what: &str,
-    work: impl IntoFuture<Output = Result<T, E>>,
-) -> Result<T, String> {
+async fn step<T, E: std::fmt::Display>(what: &str, work: impl IntoFuture<Output = Result<T, E>>) -> Result<T, String> {
     let (done, _) = timed(what, work).await;
     done.map_err(|error| format!("{what}: {error}"))
 }
