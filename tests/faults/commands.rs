@@ -4,7 +4,7 @@ use crate::support::{
     TIMEOUT, connect, counts, held, on_each, on_one_of_each, runtime, settings, timed, until, within,
 };
 use leasehold::{Error, LossReason};
-use leasehold_test_support::Server;
+use leasehold_test_support::{After, Proxy, Server};
 use std::time::{Duration, Instant};
 
 #[test]
@@ -168,6 +168,39 @@ fn killed_connections_cost_a_moment_and_count_nothing_twice() {
             assert!(outer.is_held());
             outer.release().await.expect("a release");
             until("the client is at rest", || client.census().cleaning_up == 0).await;
+        });
+    });
+}
+
+#[test]
+fn a_reply_that_never_comes_costs_two_command_timeouts_and_counts_nothing_twice() {
+    on_each(|binary| {
+        let server = Server::builder().binary(binary).start();
+        let proxy = Proxy::to(&server);
+        runtime().block_on(async {
+            let client = connect(&proxy.url()).await;
+            let lock = client.lock("stock");
+            held(&client, "stock").await.release().await.expect("a release");
+            for after in [After::Hang, After::Close] {
+                // The server carries each of these out, and says so to nobody.
+                let trap = proxy.swallow_reply_to("stock", after);
+                let guard = within("an acquire", TIMEOUT * 2, lock.acquire()).await.expect("the lock");
+                assert!(trap.worked());
+                assert_eq!(counts(&server, "stock"), [1]);
+                let trap = proxy.swallow_reply_to("stock", after);
+                let inner = within("a re-entry", TIMEOUT * 2, guard.reenter()).await.expect("a re-entry");
+                assert!(trap.worked());
+                assert_eq!((guard.hold_count(), counts(&server, "stock")), (2, vec![2]));
+                let trap = proxy.swallow_reply_to("stock", after);
+                within("a release", TIMEOUT * 2, inner.release()).await.expect("a release");
+                assert!(trap.worked());
+                assert_eq!(counts(&server, "stock"), [1]);
+                let trap = proxy.swallow_reply_to("stock", after);
+                within("a release", TIMEOUT * 2, guard.release()).await.expect("a release");
+                assert!(trap.worked());
+                assert_eq!(server.command(&["EXISTS", "stock"]).as_int(), Some(0));
+                until("the client is at rest", || client.census().cleaning_up == 0).await;
+            }
         });
     });
 }

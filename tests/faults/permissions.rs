@@ -3,7 +3,7 @@
 //! "Enough" means that a walk through everything that a client does succeeds, and that the server has refused nothing: its
 //! ACL log stays empty.
 
-use crate::support::{SLACK, counts, on_each, on_one_of_each, runtime, until};
+use crate::support::{SLACK, counts, on_each, on_one_of_each, runtime, timed, until};
 use leasehold::{Client, ClientBuilder, ConnectError, Error, Guard, LossReason};
 use leasehold_test_support::{After, Cluster, Proxy, Server};
 use std::time::{Duration, Instant};
@@ -37,9 +37,14 @@ fn builder(prefix: &str) -> ClientBuilder {
     builder.unreachable_after(Duration::from_secs(1)).connect_deadline(Duration::from_secs(2))
 }
 
+/// Does one thing, which may be refused, and must not take for ever.
+async fn step<T, E: std::fmt::Display>(what: &str, work: impl IntoFuture<Output = Result<T, E>>) -> Result<T, String> {
+    let (done, _) = timed(what, work).await;
+    done.map_err(|error| format!("{what}: {error}"))
+}
+
 /// Does what clients do, with names that no other walk has; `admin` changes things behind the client's back.
 async fn walk(url: &str, number: usize, admin: &(impl Fn(&[&str]) + Sync)) -> Result<(), String> {
-    let fail = |error: Error| error.to_string();
     let lease = Duration::from_secs(1);
     let connected = builder("shop:").lease(lease).connect(url).await;
     let client = connected.map_err(|error| error.to_string())?;
@@ -50,9 +55,9 @@ async fn walk(url: &str, number: usize, admin: &(impl Fn(&[&str]) + Sync)) -> Re
     for name in [format!("stock:{number}"), format!("{{stock}}:{number}")] {
         admin(&["SCRIPT", "FLUSH"]);
         let lock = client.lock(&name);
-        let guard = lock.acquire().wait(SLACK).await.map_err(fail)?;
-        let inner = guard.reenter().await.map_err(fail)?;
-        inner.release().await.map_err(fail)?;
+        let guard = step("an acquire", lock.acquire().wait(SLACK)).await?;
+        let inner = step("a re-entry", guard.reenter()).await?;
+        step("a lowering", inner.release()).await?;
         // Somebody waits, listens, and is woken.
         let waiting = careful.lock(&name);
         let waiter = tokio::spawn(async move { waiting.acquire().wait(SLACK).await });
@@ -61,14 +66,14 @@ async fn walk(url: &str, number: usize, admin: &(impl Fn(&[&str]) + Sync)) -> Re
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
         tokio::time::sleep(Duration::from_millis(30)).await;
-        guard.release().await.map_err(fail)?;
-        let woken = waiter.await.map_err(|error| error.to_string())?.map_err(fail)?;
+        step("a release", guard.release()).await?;
+        let woken = step("a wake-up", async { waiter.await.expect("a task") }).await?;
         // Seen and ended from outside.
-        lock.inspect().await.map_err(fail)?.ok_or("nobody holds it")?;
-        lock.force_release().await.map_err(fail)?.ok_or("nobody held it")?;
+        step("a look", lock.inspect()).await?.ok_or("nobody holds it")?;
+        step("the end of a hold", lock.force_release()).await?.ok_or("nobody held it")?;
         drop(woken);
         // Renewed.
-        let guard = lock.acquire().wait(SLACK).await.map_err(fail)?;
+        let guard = step("an acquire", lock.acquire().wait(SLACK)).await?;
         let (mut left, end) = (guard.remaining(), Instant::now() + SLACK);
         while guard.remaining() <= left && guard.is_held() && Instant::now() < end {
             left = guard.remaining();
@@ -77,17 +82,17 @@ async fn walk(url: &str, number: usize, admin: &(impl Fn(&[&str]) + Sync)) -> Re
         if guard.remaining() <= left {
             return Err("it was not renewed".to_owned());
         }
-        guard.release().await.map_err(fail)?;
+        step("a release", guard.release()).await?;
         // Something else in its place.
         admin(&["SET", &format!("shop:{name}"), "1"]);
-        let conflict = lock.try_acquire().await.err();
+        let conflict = timed("a try", lock.try_acquire()).await.0.err();
         admin(&["DEL", &format!("shop:{name}")]);
         if !matches!(&conflict, Some(Error::KeyConflict { kind, .. }) if kind == "string") {
             return Err(format!("{conflict:?}"));
         }
     }
     for client in [client, careful] {
-        client.shutdown(SLACK).await.map_err(|error| error.to_string())?;
+        step("a shutdown", client.shutdown(SLACK)).await?;
     }
     Ok(())
 }

@@ -17,9 +17,10 @@ fn a_job_that_blocks_every_worker_keeps_its_lock() {
         let runtime = runtime();
         let client = runtime.block_on(settings().lease(LEASE).connect(&server.url()).into_future()).expect("a client");
         let guard = runtime.block_on(held(&client, "stock"));
-        let over = Arc::new(AtomicBool::new(false));
+        // Dropped before the runtime, which waits for its workers, even if this test fails.
+        let free = SetOnDrop(Arc::default());
         let block = || {
-            let over = over.clone();
+            let over = free.0.clone();
             runtime.spawn(async move {
                 while !over.load(Ordering::Relaxed) {
                     std::thread::sleep(Duration::from_millis(5));
@@ -33,7 +34,7 @@ fn a_job_that_blocks_every_worker_keeps_its_lock() {
             assert_eq!(counts(&server, "stock"), [1]);
             std::thread::sleep(Duration::from_millis(10));
         }
-        over.store(true, Ordering::Relaxed);
+        drop(free);
         runtime.block_on(async {
             for worker in blocked {
                 worker.await.expect("a worker that is free again");
@@ -42,6 +43,14 @@ fn a_job_that_blocks_every_worker_keeps_its_lock() {
         });
         assert_eq!(server.command(&["EXISTS", "stock"]).as_int(), Some(0));
     });
+}
+
+struct SetOnDrop(Arc<AtomicBool>);
+
+impl Drop for SetOnDrop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 #[test]

@@ -54,11 +54,11 @@ pub(crate) async fn held(client: &Client, name: &str) -> Guard {
     client.lock(name).try_acquire().await.expect("an answer").expect("a lock that is free")
 }
 
-/// What became of `work`, and how long it took. It fails the test after a minute.
+/// What became of `work`, and how long it took. It fails the test after 25 s.
 pub(crate) async fn timed<T>(what: &str, work: impl IntoFuture<Output = T>) -> (T, Duration) {
     let began = Instant::now();
-    let work = tokio::time::timeout(Duration::from_secs(60), work);
-    let Ok(result) = work.await else { panic!("{what} took more than a minute") };
+    let work = tokio::time::timeout(Duration::from_secs(25), work);
+    let Ok(result) = work.await else { panic!("{what} took more than 25 s") };
     (result, began.elapsed())
 }
 
