@@ -39,8 +39,12 @@ fn a_planned_failover_takes_the_locks_along() {
             within("a release", TIMEOUT * 2, inner.release()).await.expect("a release");
             assert_eq!(counts(world.primary(), "outer"), [1]);
             // Renewed at the new primary.
-            let before = lease_left(world.primary(), "stock");
-            until("it is renewed", || lease_left(world.primary(), "stock") > before).await;
+            let mut last = lease_left(world.primary(), "stock");
+            let mut rises = || {
+                let before = std::mem::replace(&mut last, lease_left(world.primary(), "stock"));
+                last > before
+            };
+            until("it is renewed", || rises()).await;
             assert!(guard.is_held() && outer.is_held() && fresh.is_held());
             within("a release", TIMEOUT * 2, guard.release()).await.expect("a release");
             let woken = within("a wake-up", BACK_OFF + TIMEOUT * 2, waiter).await.expect("a task").expect("the lock");
