@@ -49,7 +49,7 @@ async fn floor(server: &Server) -> Vec<Duration> {
     listener.init().await.expect("a connection");
     let mut messages = listener.message_rx();
     listener.subscribe(std::str::from_utf8(name.channel()).expect("text")).await.expect("subscribed");
-    let _: String = listener.ping(None).await.expect("confirmed");
+    let _: fred::types::Value = listener.ping(None).await.expect("confirmed");
     let mut times = Vec::with_capacity(HANDOVERS);
     for number in 0..HANDOVERS {
         let (first, second) = (Bytes::from(format!("floor:{number}:a")), Bytes::from(format!("floor:{number}:b")));
