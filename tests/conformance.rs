@@ -66,9 +66,10 @@ suite! {
             every_end_cancels_the_token_with_its_reason,
             work_is_not_polled_again_after_the_loss,
             with_releases_and_carries_the_value,
-            a_shutdown_releases_everything_and_tells_everybody,
-            a_dropped_guard_is_released_in_the_background,
             a_lock_is_renewed_for_as_long_as_it_is_held;
+        farewells:
+            a_shutdown_releases_everything_and_tells_everybody,
+            a_dropped_guard_is_released_in_the_background;
         outside:
             an_inspection_names_the_holder,
             a_force_release_wakes_waiters_and_is_a_loss,
@@ -99,9 +100,10 @@ suite! {
             a_first_attempt_in_flight_another_client,
             a_place_in_the_line_same_client,
             a_place_in_the_line_another_client;
+        farewells:
+            a_shutdown_names_what_it_could_not_release;
         outages:
             l11_a_server_that_is_down_is_an_error_in_time_and_can_be_cancelled,
-            a_shutdown_names_what_it_could_not_release,
             l3_a_lost_notice_costs_one_sleep,
             after_a_reconnect_waiters_try_again;
     }

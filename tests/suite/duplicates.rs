@@ -49,7 +49,7 @@ pub(crate) async fn copies_change_nothing_at_once_or_in_a_later_hold(world: Worl
     let world = world.proxied();
     world.warm();
     let log = world.record();
-    let client = world.client_with(|builder| builder.lease(ms(900))).await;
+    let client = world.client_with(|builder| builder.lease(ms(1_500))).await;
     let (other, waiter) = (world.client().await, world.client().await);
     let lock = client.lock(world.name("copied"));
     let old = history(&world, &log, &client, &lock).await;

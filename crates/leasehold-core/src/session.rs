@@ -29,6 +29,7 @@
 mod change;
 mod contend;
 mod enter;
+mod first;
 mod hold;
 mod notice;
 mod patience;

@@ -1,0 +1,177 @@
+//! The first acquire of a hold: its call, and what each reply means for whoever sent it.
+
+use super::Session;
+use super::hold::Aim;
+use super::request::{Granted, Place, Request, Step, Ticket, Trouble, Via};
+use crate::command::lock as command;
+use crate::command::lock::Acquired;
+use crate::error::AcquireError;
+use crate::link::LinkError;
+use crate::owner::HoldNumber;
+use crate::reply::Reply;
+use crate::time::Instant;
+use std::time::Duration;
+
+impl Session {
+    /// Sends a first acquire, unless one is still being settled.
+    pub(super) fn send_first(
+        &mut self,
+        now: Instant,
+        ticket: Ticket,
+        via: Via,
+    ) -> Option<Step<Result<Option<Granted>, AcquireError>>> {
+        let number = match self.acquire_of(ticket)?.hold {
+            Some(number) => number,
+            None => self.begin_hold(now, ticket)?,
+        };
+        let hold = self.holds.get(&number).filter(|hold| hold.change.is_none())?;
+        let lease = hold.lease.min(hold.max_hold_at.since(now)).max(Duration::from_millis(1));
+        let limit = self.settings.not_after.then(|| self.not_after(now));
+        let call = command::acquire(&self.locks[hold.lock].name, &hold.field, 1, lease, limit);
+        Some(Step::Send(self.begin_change(now, number, Some(ticket), Aim::Raise(1), via), call))
+    }
+
+    /// Takes the outcome of a first acquire.
+    pub(super) fn handle_first_reply(
+        &mut self,
+        now: Instant,
+        ticket: Ticket,
+        number: HoldNumber,
+        result: Result<Reply, LinkError>,
+    ) {
+        let decoded = match result {
+            Ok(reply) => command::acquired(&reply).map_err(|error| LinkError::Unknown(error.to_string())),
+            Err(error) => Err(error),
+        };
+        if let Err(LinkError::Unknown(why)) = &decoded {
+            self.note_trouble(now, ticket, why, true);
+            self.unsettle(now, number);
+            if self.acquire_of(ticket).is_some_and(|acquire| acquire.last) {
+                let error = self.trouble_error(ticket);
+                self.fail_acquire(now, ticket, error);
+            }
+            return;
+        }
+        let Some(change) = self.end_change(number) else { return };
+        let Some(hold) = self.holds.get_mut(&number) else { return };
+        hold.touch(now);
+        match decoded {
+            Ok(Acquired::Held { left, time }) => {
+                hold.count = 1;
+                hold.extend(change.sent_at, left);
+                self.note_time(change.sent_at, time);
+                self.first_grant(now, ticket, number, left);
+            }
+            Ok(Acquired::Busy { left, time }) => {
+                self.note_time(change.sent_at, time);
+                self.nothing_begun(now, ticket, number);
+                self.busy(now, ticket, left);
+            }
+            Ok(Acquired::TooLate { time }) => {
+                self.note_time(change.sent_at, time);
+                self.nothing_begun(now, ticket, number);
+                self.note_trouble(now, ticket, "the server received the command too late", false);
+                self.back_off(now, ticket);
+            }
+            Ok(Acquired::Kind(kind)) => {
+                self.nothing_begun(now, ticket, number);
+                self.fail_acquire(now, ticket, AcquireError::KeyConflict(kind));
+            }
+            // Neither can answer a first acquire of a hold that was never granted: the server is not what we think it is.
+            Ok(Acquired::Mismatch | Acquired::Lost) => {
+                self.fail_acquire(now, ticket, AcquireError::Indeterminate("the hold count is not ours".to_owned()));
+            }
+            Err(LinkError::Refused(error)) if !error.is_transient() => {
+                let text = error.text().to_owned();
+                // The refusal speaks for this copy only.
+                let unsure = self.acquire_of(ticket).is_some_and(|acquire| acquire.trouble.unsure);
+                self.forget_first(now, ticket, number);
+                let error = if unsure { AcquireError::Indeterminate(text) } else { AcquireError::Refused(text) };
+                self.fail_acquire(now, ticket, error);
+            }
+            Err(LinkError::NotSent(_)) if self.may_go_again(ticket) => {
+                self.forget_first(now, ticket, number);
+                self.go_again(now, ticket);
+            }
+            Err(error) => {
+                self.forget_first(now, ticket, number);
+                self.note_trouble(now, ticket, &error.to_string(), false);
+                self.back_off(now, ticket);
+            }
+        }
+    }
+
+    /// The lock is the caller's, unless the grant came too late to be worth anything.
+    pub(super) fn first_grant(&mut self, now: Instant, ticket: Ticket, number: HoldNumber, left: Duration) {
+        let Some(Request::Acquire(acquire)) = self.requests.get_mut(&ticket) else { return };
+        let Some(hold) = self.holds.get_mut(&number) else { return };
+        acquire.hold = None;
+        hold.raising = None;
+        if now >= hold.cell.deadline() {
+            hold.clean_up.by_lifeline = true;
+            self.attend(now, number);
+            self.note_trouble(now, ticket, "the server's reply took longer than the lease", false);
+            self.back_off(now, ticket);
+            return;
+        }
+        hold.granted = true;
+        hold.guards = 1;
+        hold.renewed = u32::from(acquire.wish.renewed);
+        hold.cell.set_count(1);
+        hold.cell.set_renewed(hold.renewed);
+        let granted = Granted { hold: number, cell: hold.cell.clone(), count: 1, renewed: acquire.wish.renewed };
+        acquire.outcome = Some(Ok(Some(granted)));
+        let (lock, owner, place) = (hold.lock, hold.owner, acquire.place);
+        self.locks[lock].held += 1;
+        self.schedule_renewal(now, number);
+        self.set_hold_timer(number);
+        if let Some(owner) = owner {
+            self.locks[lock].owners.push((owner, number));
+            self.admit_owner(now, lock, owner, number);
+        }
+        if place == Place::Line {
+            self.locks[lock].trouble = Trouble::default();
+            self.contender_got_in(now, ticket, lock, left);
+        }
+    }
+
+    /// Nothing of the request's hold is on the server.
+    pub(super) fn nothing_begun(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
+        if let Some(acquire) = self.acquire_of_mut(ticket) {
+            acquire.hold = None;
+            acquire.trouble.unsure = false;
+        }
+        let pause = self.settings.command_timeout * 2;
+        if let Some(hold) = self.holds.get_mut(&number) {
+            hold.count = 0;
+            hold.raising = None;
+            if hold.clean_up.unproven {
+                hold.expect_late_copies(now + pause);
+            }
+        }
+        self.attend(now, number);
+    }
+
+    /// The call was not applied; an earlier copy of it may have been.
+    pub(super) fn forget_first(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
+        let unsure = self.acquire_of(ticket).is_some_and(|acquire| acquire.trouble.unsure);
+        if !unsure {
+            self.nothing_begun(now, ticket, number);
+        }
+    }
+
+    /// The server time after which a first grant that is sent now may refuse itself; 0 while the server's clock is unknown.
+    pub(super) fn not_after(&self, now: Instant) -> u64 {
+        self.server_clock.map_or(0, |(time, at)| {
+            let millis = (now.since(at) + self.settings.command_timeout).as_millis();
+            time.saturating_add(u64::try_from(millis).unwrap_or(u64::MAX))
+        })
+    }
+
+    /// Remembers the server's time. It was read after the call was sent, so what is reckoned from it is never behind.
+    pub(super) fn note_time(&mut self, sent_at: Instant, time: Option<u64>) {
+        if let Some(time) = time {
+            self.server_clock = Some((time, sent_at));
+        }
+    }
+}
