@@ -173,6 +173,9 @@ pub(super) fn of_fred(error: &Error) -> LinkError {
         (true, true) => LinkError::NotSent("the connection was lost".to_owned()),
         (true, false) => LinkError::NotSent(error.to_string()),
         (false, true) => LinkError::Unknown("the connection was lost before a reply came".to_owned()),
+        (false, false) if *error.kind() == ErrorKind::IO => {
+            LinkError::Unknown(format!("the connection was lost before a reply came: {}", error.details()))
+        }
         (false, false) => LinkError::Unknown(error.to_string()),
     }
 }
