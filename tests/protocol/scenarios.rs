@@ -4,6 +4,8 @@
 mod endings;
 #[path = "scenarios/losses.rs"]
 mod losses;
+#[path = "scenarios/many.rs"]
+mod many;
 #[path = "scenarios/notices.rs"]
 mod notices;
 #[path = "scenarios/reentry.rs"]

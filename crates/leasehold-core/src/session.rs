@@ -197,6 +197,8 @@ pub struct Session {
     settles: Settles,
     /// Lowerings that the lifeline has under way.
     lowerings: NumberMap<CallId, HoldNumber>,
+    /// Holds whose lowering waits for room.
+    lower_next: VecDeque<HoldNumber>,
     server_clock: Option<(u64, Instant)>,
     actions: VecDeque<Action>,
     events: VecDeque<Event>,
@@ -221,6 +223,7 @@ impl Session {
             renewals: Renewals::default(),
             settles: Settles::default(),
             lowerings: NumberMap::default(),
+            lower_next: VecDeque::new(),
             server_clock: None,
             actions: VecDeque::new(),
             events: VecDeque::new(),
@@ -267,6 +270,7 @@ impl Session {
                 change.epoch = epoch;
             }
             self.handle_lowered(now, number, result);
+            self.lower_more(now);
         }
     }
 

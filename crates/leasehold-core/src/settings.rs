@@ -42,6 +42,10 @@ impl Settings {
     /// How long the future of an answered call may stay unpolled before its grant is taken back.
     pub(crate) const UNPOLLED: Duration = Duration::from_millis(40);
 
+    /// The most releases that the lifeline has under way. A server answers so many well within the command timeout; whoever
+    /// drops a hundred thousand guards at once does not drown it.
+    pub(crate) const LOWERINGS_IN_FLIGHT: usize = 64;
+
     /// How long after a caller's last command the lifeline keeps looking, so that a busy client need not wake it each time.
     pub(crate) const LINGER: Duration = Duration::from_secs(1);
 }

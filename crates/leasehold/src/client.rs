@@ -132,9 +132,17 @@ impl fmt::Debug for Client {
 
 /// Locks that a shutdown could not release in time.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("these locks could not be released in time, and are free when their leases have run out: {}", .locks.join(", "))]
+#[error("{} could not be released in time, and are free when their leases have run out", list(.locks))]
 pub struct NotReleased {
     locks: Vec<String>,
+}
+
+/// The first few names, and how many more there are.
+fn list(locks: &[String]) -> String {
+    const NAMED: usize = 10;
+    let named = locks.iter().take(NAMED).map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ");
+    let more = locks.len().saturating_sub(NAMED);
+    if more == 0 { format!("the locks {named}") } else { format!("the locks {named} and {more} more") }
 }
 
 impl NotReleased {

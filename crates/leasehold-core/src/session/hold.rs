@@ -49,6 +49,8 @@ pub(super) struct Hold {
 pub(super) struct CleanUp {
     /// Whether the lifeline lowers the count, and no caller does.
     pub(super) by_lifeline: bool,
+    /// The lifeline has as much to do as it may have under way: this one waits for room.
+    pub(super) queued: bool,
     /// The lifeline does not try before.
     pub(super) not_before: Instant,
     pub(super) tries: u32,
@@ -174,6 +176,7 @@ impl Session {
                 not_before: now,
                 tries: 0,
                 unsure: None,
+                queued: false,
                 perhaps_lowered: false,
                 unproven: false,
                 repeated: false,
@@ -230,7 +233,7 @@ impl Session {
             }
             if !hold.is_high() {
                 self.go_on(number);
-            } else if hold.is_for_lifeline() && now >= hold.clean_up.not_before {
+            } else if hold.is_for_lifeline() && !hold.clean_up.queued && now >= hold.clean_up.not_before {
                 self.lower_by_lifeline(now, number);
             }
         }
@@ -273,7 +276,8 @@ impl Session {
     pub(super) fn set_hold_timer(&mut self, number: HoldNumber) {
         let Some(hold) = self.holds.get_mut(&number) else { return };
         let deadline = hold.is_live().then(|| hold.cell.deadline());
-        let lowering = (hold.change.is_none() && hold.is_for_lifeline()).then(|| {
+        let idle = hold.change.is_none() && !hold.clean_up.queued;
+        let lowering = (idle && hold.is_for_lifeline()).then(|| {
             let forgotten = if hold.is_abandoned() { hold.clean_up.until } else { Instant::FAR_FUTURE };
             hold.clean_up.not_before.min(forgotten)
         });

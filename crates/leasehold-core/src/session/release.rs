@@ -10,6 +10,7 @@ use crate::error::{HoldEnd, LossReason, ReleaseError};
 use crate::link::LinkError;
 use crate::owner::HoldNumber;
 use crate::reply::Reply;
+use crate::settings::Settings;
 use crate::time::Instant;
 use std::task::Waker;
 use std::time::Duration;
@@ -167,14 +168,31 @@ impl Session {
         }
     }
 
-    /// Sends the lowering of a count that no caller lowers.
+    /// Sends the lowering of a count that no caller lowers, as soon as there is room for it.
     pub(super) fn lower_by_lifeline(&mut self, now: Instant, number: HoldNumber) {
-        let Some(hold) = self.holds.get(&number) else { return };
+        let Some(hold) = self.holds.get_mut(&number) else { return };
+        if self.lowerings.len() >= Settings::LOWERINGS_IN_FLIGHT {
+            hold.clean_up.queued = true;
+            self.lower_next.push_back(number);
+            return;
+        }
         let target = hold.guards;
         let call = command::release(&self.locks[hold.lock].name, &hold.field, target, &self.settings.publish);
         self.begin_change(now, number, None, Aim::Lower(target), Self::by_lifeline());
         let id = self.call_by_lifeline(call);
         self.lowerings.insert(id, number);
+    }
+
+    /// There is room for lowerings that had to wait.
+    pub(super) fn lower_more(&mut self, now: Instant) {
+        while self.lowerings.len() < Settings::LOWERINGS_IN_FLIGHT
+            && let Some(number) = self.lower_next.pop_front()
+        {
+            if let Some(hold) = self.holds.get_mut(&number) {
+                hold.clean_up.queued = false;
+                self.attend(now, number);
+            }
+        }
     }
 
     /// Takes the outcome of a lowering, whoever sent it.
