@@ -3,6 +3,8 @@
 use super::hold::{Aim, Change};
 use super::request::{Request, Ticket, Via};
 use super::{CallId, Event, FlightId, Session};
+use crate::command::lock as command;
+use crate::command::lock::Acquired;
 use crate::link::{LinkError, Plane};
 use crate::owner::HoldNumber;
 use crate::reply::Reply;
@@ -48,6 +50,33 @@ impl Session {
             self.watch_flight(now, number, flight);
         }
         flight
+    }
+
+    /// Takes the outcome of an acquire. `None` where it is not known: the call is settled first, and a request that has no
+    /// more time for that is told so.
+    pub(super) fn raise_ends(
+        &mut self,
+        now: Instant,
+        ticket: Ticket,
+        number: HoldNumber,
+        result: Result<Reply, LinkError>,
+    ) -> Option<(Change, Result<Acquired, LinkError>)> {
+        let outcome = match result {
+            Ok(reply) => command::acquired(&reply).map_err(|error| LinkError::Unknown(error.to_string())),
+            Err(error) => Err(error),
+        };
+        if let Err(LinkError::Unknown(why)) = &outcome {
+            self.note_trouble(now, ticket, why, true);
+            self.unsettle(now, number);
+            if self.acquire_of(ticket).is_some_and(|acquire| acquire.last) {
+                let error = self.trouble_error(ticket);
+                self.fail_acquire(now, ticket, error);
+            }
+            return None;
+        }
+        let change = self.end_change(number)?;
+        self.holds.get_mut(&number)?.touch(now);
+        Some((change, outcome))
     }
 
     /// Takes the change whose outcome has come.

@@ -39,23 +39,9 @@ impl Session {
         number: HoldNumber,
         result: Result<Reply, LinkError>,
     ) {
-        let decoded = match result {
-            Ok(reply) => command::acquired(&reply).map_err(|error| LinkError::Unknown(error.to_string())),
-            Err(error) => Err(error),
-        };
-        if let Err(LinkError::Unknown(why)) = &decoded {
-            self.note_trouble(now, ticket, why, true);
-            self.unsettle(now, number);
-            if self.acquire_of(ticket).is_some_and(|acquire| acquire.last) {
-                let error = self.trouble_error(ticket);
-                self.fail_acquire(now, ticket, error);
-            }
-            return;
-        }
-        let Some(change) = self.end_change(number) else { return };
+        let Some((change, outcome)) = self.raise_ends(now, ticket, number, result) else { return };
         let Some(hold) = self.holds.get_mut(&number) else { return };
-        hold.touch(now);
-        match decoded {
+        match outcome {
             Ok(Acquired::Held { left, time }) => {
                 hold.count = 1;
                 hold.extend(change.sent_at, left);

@@ -98,18 +98,7 @@ impl Session {
     pub fn detach(&mut self, now: Instant, number: HoldNumber, renewed: bool) {
         let Some(hold) = self.holds.get_mut(&number).filter(|hold| hold.guards > hold.detached) else { return };
         hold.detached += 1;
-        hold.renewed -= u32::from(renewed);
-        hold.cell.set_renewed(hold.renewed);
-        if hold.renewed == 0 {
-            hold.renew_at = None;
-        }
-        if hold.guards == hold.detached {
-            if hold.end.is_none() {
-                hold.end = Some(HoldEnd::Detached);
-                hold.cell.end(HoldEnd::Detached, &mut self.woken);
-            }
-            self.retire(now, number);
-        }
+        self.guard_ends(now, number, renewed, HoldEnd::Detached);
         self.attend(now, number);
     }
 
@@ -127,6 +116,13 @@ impl Session {
         }
         hold.guards -= 1;
         hold.widen(hold.guards);
+        self.guard_ends(now, number, renewed, HoldEnd::Released);
+        self.holds.get(&number)?.end
+    }
+
+    /// A guard does not want the hold to be renewed any more. The last one ends the hold, if nothing else has.
+    fn guard_ends(&mut self, now: Instant, number: HoldNumber, renewed: bool, end: HoldEnd) {
+        let Some(hold) = self.holds.get_mut(&number) else { return };
         hold.renewed -= u32::from(renewed);
         hold.cell.set_renewed(hold.renewed);
         if hold.renewed == 0 {
@@ -134,12 +130,11 @@ impl Session {
         }
         if hold.guards == hold.detached {
             if hold.end.is_none() {
-                hold.end = Some(HoldEnd::Released);
-                hold.cell.end(HoldEnd::Released, &mut self.woken);
+                hold.end = Some(end);
+                hold.cell.end(end, &mut self.woken);
             }
             self.retire(now, number);
         }
-        self.holds.get(&number)?.end
     }
 
     /// The last guard of a hold is gone: nobody re-enters it. Whoever was about to, acquires anew.
