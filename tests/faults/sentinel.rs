@@ -44,7 +44,7 @@ fn a_planned_failover_takes_the_locks_along() {
                 let before = std::mem::replace(&mut last, lease_left(world.primary(), "stock"));
                 last > before
             };
-            until("it is renewed", || rises()).await;
+            until("it is renewed", &mut rises).await;
             assert!(guard.is_held() && outer.is_held() && fresh.is_held());
             within("a release", TIMEOUT * 2, guard.release()).await.expect("a release");
             let woken = within("a wake-up", BACK_OFF + TIMEOUT * 2, waiter).await.expect("a task").expect("the lock");
