@@ -3,7 +3,7 @@
 use crate::network::{CallKey, Happening};
 use crate::world::{World, tell};
 use leasehold_core::error::{AcquireError, ReleaseError};
-use leasehold_core::hold_cell::HoldCell;
+use leasehold_core::hold_cell::{EndWatch, HoldCell};
 use leasehold_core::link::LinkError;
 use leasehold_core::name::LockName;
 use leasehold_core::owner::HoldNumber;
@@ -107,6 +107,7 @@ pub(crate) struct Guard {
     pub(crate) detached: bool,
     /// Raised at the end of the hold.
     pub(crate) ended: Arc<Flag>,
+    pub(crate) _watch: EndWatch,
     /// The end was seen.
     pub(crate) over: bool,
     /// How often the server had lost its data.
@@ -246,7 +247,8 @@ impl World {
         assert!(granted.cell.ended(self.now).is_none(), "a grant was handed out that has ended");
         assert_eq!(granted.renewed, wish.renewed);
         let ended: Arc<Flag> = Arc::default();
-        granted.cell.wake_at_end(&Waker::from(ended.clone()));
+        let mut watch = EndWatch::new(granted.cell.clone());
+        watch.wake_at_end(&Waker::from(ended.clone()));
         let field = self.clients[client].session.client().field(granted.hold);
         let epoch_of_data = self.granted.get(&field).copied().unwrap_or_default();
         let others = self.guards_of(client, granted.hold) + self.detached_of(client, granted.hold) + 1;
@@ -261,6 +263,7 @@ impl World {
             alive: true,
             detached: false,
             ended,
+            _watch: watch,
             over: false,
             epoch_of_data,
         };

@@ -187,6 +187,19 @@ pub(crate) async fn work_is_not_polled_again_after_the_loss(world: World) {
         })
         .await;
     assert!(result.is_err() && !went_on.load(Ordering::SeqCst));
+    drop(guard);
+
+    // Nor does work pass for done that came to its end in a poll which outlived the lease; a token knows it at once.
+    let guard = lock.acquire().wait(secs(5)).lease(ms(100)).await.expect("the lock");
+    let token = guard.cancellation_token();
+    let result = guard
+        .run(async {
+            std::thread::sleep(ms(150));
+            token.is_cancelled()
+        })
+        .await;
+    assert_eq!(result.expect_err("a lock that was lost").reason(), LossReason::LeaseExpired);
+    assert_eq!(token.end(), Some(HoldEnd::Lost(LossReason::LeaseExpired)));
 }
 
 pub(crate) async fn with_releases_and_carries_the_value(world: World) {

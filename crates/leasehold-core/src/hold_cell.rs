@@ -2,8 +2,9 @@
 
 use crate::error::{HoldEnd, LossReason};
 use crate::time::Instant;
+use slab::Slab;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Waker;
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ pub struct HoldCell {
     deadline: AtomicU64,
     count: AtomicU32,
     end: OnceLock<HoldEnd>,
-    wakers: Mutex<Vec<Waker>>,
+    watches: Mutex<Slab<Waker>>,
     /// Whether the deadline is one that a renewal was to move.
     renewed: AtomicU32,
     max_hold_at: Instant,
@@ -29,7 +30,7 @@ impl HoldCell {
             deadline: AtomicU64::new(0),
             count: AtomicU32::new(0),
             end: OnceLock::new(),
-            wakers: Mutex::new(Vec::new()),
+            watches: Mutex::new(Slab::new()),
             renewed: AtomicU32::new(0),
             max_hold_at,
         }
@@ -71,20 +72,6 @@ impl HoldCell {
         }
     }
 
-    /// Has `waker` woken when the hold ends. A waker that would wake the same task is kept once.
-    ///
-    /// Look at [`HoldCell::ended`] *after* this, so that an end in between is not missed.
-    pub fn wake_at_end(&self, waker: &Waker) {
-        let mut wakers = self.wakers.lock().unwrap_or_else(PoisonError::into_inner);
-        if !wakers.iter().any(|known| known.will_wake(waker)) {
-            wakers.push(waker.clone());
-        }
-        drop(wakers);
-        if self.end.get().is_some() {
-            waker.wake_by_ref();
-        }
-    }
-
     pub(crate) fn set_deadline(&self, deadline: Instant) {
         self.deadline.store(deadline.min(self.max_hold_at).as_nanos(), Ordering::Release);
     }
@@ -100,7 +87,48 @@ impl HoldCell {
     /// Ends the hold, once; the wakers are given to the caller, who wakes them outside the session's lock.
     pub(crate) fn end(&self, end: HoldEnd, woken: &mut Vec<Waker>) {
         if self.end.set(end).is_ok() {
-            woken.append(&mut self.wakers.lock().unwrap_or_else(PoisonError::into_inner));
+            woken.extend(self.watches().drain());
         }
+    }
+
+    fn watches(&self) -> MutexGuard<'_, Slab<Waker>> {
+        self.watches.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Somebody who is woken when a hold ends, for as long as this lives.
+#[derive(Debug)]
+pub struct EndWatch {
+    cell: Arc<HoldCell>,
+    place: Option<usize>,
+}
+
+impl EndWatch {
+    /// Nobody is woken yet.
+    pub const fn new(cell: Arc<HoldCell>) -> Self {
+        Self { cell, place: None }
+    }
+
+    /// Has `waker` woken when the hold ends, instead of the one that was given before.
+    ///
+    /// Look at [`HoldCell::ended`] *after* this, so that an end in between is not missed.
+    pub fn wake_at_end(&mut self, waker: &Waker) {
+        let mut watches = self.cell.watches();
+        match self.place.and_then(|place| watches.get_mut(place)) {
+            Some(known) => known.clone_from(waker),
+            None => self.place = Some(watches.insert(waker.clone())),
+        }
+        drop(watches);
+        if self.cell.end.get().is_some() {
+            waker.wake_by_ref();
+        }
+    }
+}
+
+impl Drop for EndWatch {
+    fn drop(&mut self) {
+        // After the end the places are void, and whoever has one by then sees the end by itself.
+        let waker = self.place.and_then(|place| self.cell.watches().try_remove(place));
+        drop(waker);
     }
 }

@@ -104,7 +104,8 @@ impl Client {
     }
 
     /// Ends the client: nothing is granted any more, everybody who waits is told, every guard is lost with the reason
-    /// [`ShutDown`](crate::LossReason::ShutDown), and every lock is released. Waits until that is done, for at most `within`.
+    /// [`ShutDown`](crate::LossReason::ShutDown), and every lock is released. Waits until that is done, for at most `within`; of two
+    /// shutdowns at once the shorter counts for both.
     ///
     /// # Errors
     ///

@@ -33,19 +33,18 @@ pub enum Error {
         /// Why.
         reason: LossReason,
     },
-    /// A reply is missing, so that it is not known whether the operation took effect. Cleaning up is under way.
-    #[error(
-        "it is not known what became of the lock {lock:?}: {why}; it is being cleaned up, and is free after one lease at the latest"
-    )]
+    /// A reply is missing, so that it is not known whether the operation took effect. What an acquire or a release has begun is
+    /// cleaned up in the background: the lock is free after one lease at the latest.
+    #[error("it is not known what became of the lock {lock:?}: {why}")]
     Indeterminate {
         /// The lock.
         lock: String,
         /// What happened.
         why: String,
     },
-    /// The server could not be reached for the time set by `unreachable_after`, or the wait. The operation certainly did not
-    /// take effect.
-    #[error("the server could not be reached for the lock {lock:?}: {why}; nothing was changed")]
+    /// The server could not be reached for the time set by `unreachable_after`, or the wait. An acquire certainly
+    /// did not take effect; a release is repeated in the background.
+    #[error("the server could not be reached for the lock {lock:?}: {why}")]
     Unreachable {
         /// The lock.
         lock: String,

@@ -7,7 +7,7 @@ use crate::lock::Lock;
 use crate::loss::{HoldToken, Lost};
 use crate::telemetry::{self, Class};
 use leasehold_core::error::{HoldEnd, LossReason, ReleaseError};
-use leasehold_core::hold_cell::HoldCell;
+use leasehold_core::hold_cell::{EndWatch, HoldCell};
 use leasehold_core::owner::HoldNumber;
 use leasehold_core::session::Granted;
 use metrics::Counter;
@@ -95,8 +95,9 @@ impl Guard {
     ///
     /// Dropping the future leaves nothing behind. It can be called any number of times.
     pub async fn lost(&self) -> Lost {
+        let mut watch = EndWatch::new(self.cell.clone());
         poll_fn(|cx| {
-            self.cell.wake_at_end(cx.waker());
+            watch.wake_at_end(cx.waker());
             match self.cell.ended(self.lock.handle().clock.now()) {
                 Some(HoldEnd::Lost(reason)) => Poll::Ready(self.lost_by(reason)),
                 _ => Poll::Pending,
@@ -110,17 +111,29 @@ impl Guard {
     ///
     /// # Errors
     ///
-    /// [`Lost`], with the reason, where the lock was lost before the work came to its end.
+    /// [`Lost`], with the reason, where the lock was lost before the work came to its end. What the work returned in a poll that
+    /// outlived the lease is dropped; [`Lock::with`] keeps it.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future drops `work`; the lock stays held.
     pub async fn run<T>(&self, work: impl Future<Output = T>) -> Result<T, Lost> {
+        let value = self.guarded(work).await?;
+        // The last poll may have outlived the lease.
+        match self.cell.ended(self.lock.handle().clock.now()) {
+            Some(HoldEnd::Lost(reason)) => Err(self.lost_by(reason)),
+            _ => Ok(value),
+        }
+    }
+
+    /// As [`Guard::run`], for a caller that learns of a loss during the last poll in another way.
+    pub(crate) async fn guarded<T>(&self, work: impl Future<Output = T>) -> Result<T, Lost> {
         let span = tracing::debug_span!(telemetry::SPAN_HOLD, class = self.lock.metrics().name);
         let work = async {
             let mut work = pin!(work);
+            let mut watch = EndWatch::new(self.cell.clone());
             poll_fn(|cx| {
-                self.cell.wake_at_end(cx.waker());
+                watch.wake_at_end(cx.waker());
                 match self.cell.ended(self.lock.handle().clock.now()) {
                     Some(HoldEnd::Lost(reason)) => Poll::Ready(Err(self.lost_by(reason))),
                     _ => work.as_mut().poll(cx).map(Ok),
@@ -134,7 +147,7 @@ impl Guard {
     /// A token for work that runs elsewhere. It is cancelled when the lock ends in any way: released, dropped, detached or lost;
     /// it keeps which.
     pub fn cancellation_token(&self) -> HoldToken {
-        HoldToken::new(&self.cell)
+        HoldToken::new(&self.cell, &self.lock.handle().clock)
     }
 
     /// Releases the lock, or lowers its hold count, and says whether it was held up to that moment.

@@ -49,7 +49,8 @@ impl Lock {
     ///
     /// **The holder is not asked.** It learns of it at its next renewal, a third of its lease later at the most, and until then may go
     /// on with its work beside the next holder. Its guard is then lost with the reason
-    /// [`Removed`](crate::LossReason::Removed).
+    /// [`Removed`](crate::LossReason::Removed). A holder with a fixed lease renews nothing: it learns of it after a reconnect, and
+    /// otherwise holds its guard for good until that lease has run out.
     ///
     /// # Errors
     ///
@@ -65,6 +66,8 @@ impl Lock {
         let reply = self.ask(command::force_release(self.checked_name()?, &holder.id, &publish)).await?;
         match command::forced(&reply).map_err(|error| self.misunderstood(&error))? {
             Forced::Ended => {
+                // Guards of this very client need not wait for their next renewal.
+                self.handle().with(|session, now| session.look_again(now, self.name()));
                 tracing::warn!(lock = self.name(), holder = holder.id, "the lock was force-released");
                 Ok(Some(holder))
             }

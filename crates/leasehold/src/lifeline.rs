@@ -120,7 +120,7 @@ impl Lifeline {
             if state.stage == Stage::Running {
                 state.stage = Stage::Ending;
             }
-            state.deadline.get_or_insert(deadline);
+            state.deadline = Some(state.deadline.map_or(deadline, |earlier| earlier.min(deadline)));
         }
         loop {
             let mut done = std::pin::pin!(self.over.done.notified());

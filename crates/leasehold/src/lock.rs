@@ -125,7 +125,7 @@ impl Lock {
     /// ```
     pub async fn with<T>(&self, work: impl AsyncFnOnce(&Guard) -> T) -> Result<T, WithError<T>> {
         let guard = self.acquire().await.map_err(WithError::NotAcquired)?;
-        let value = match guard.run(work(&guard)).await {
+        let value = match guard.guarded(work(&guard)).await {
             Ok(value) => value,
             Err(lost) => {
                 drop(guard);

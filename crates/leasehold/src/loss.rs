@@ -1,8 +1,8 @@
 //! Losing a lock, as a value and as a token.
 
+use crate::clock::Clock;
 use leasehold_core::error::{HoldEnd, LossReason};
-use leasehold_core::hold_cell::HoldCell;
-use leasehold_core::time::Instant;
+use leasehold_core::hold_cell::{EndWatch, HoldCell};
 use std::sync::Arc;
 use std::task::{Wake, Waker};
 use thiserror::Error;
@@ -56,13 +56,17 @@ impl From<Lost> for crate::Error {
 pub struct HoldToken {
     token: CancellationToken,
     cell: Arc<HoldCell>,
+    clock: Clock,
+    /// Taken back with the last clone.
+    _watch: Arc<EndWatch>,
 }
 
 impl HoldToken {
-    pub(crate) fn new(cell: &Arc<HoldCell>) -> Self {
+    pub(crate) fn new(cell: &Arc<HoldCell>, clock: &Clock) -> Self {
         let token = CancellationToken::new();
-        cell.wake_at_end(&Waker::from(Arc::new(CancelAtEnd(token.clone()))));
-        Self { token, cell: cell.clone() }
+        let mut watch = EndWatch::new(cell.clone());
+        watch.wake_at_end(&Waker::from(Arc::new(CancelAtEnd(token.clone()))));
+        Self { token, cell: cell.clone(), clock: clock.clone(), _watch: Arc::new(watch) }
     }
 
     /// Completes when the lock has ended, and says how.
@@ -75,26 +79,26 @@ impl HoldToken {
         self.end().unwrap_or(HoldEnd::Released)
     }
 
-    /// Whether the lock has ended.
+    /// Whether the lock has ended. It looks at the clock, as [`Guard::is_held`](crate::Guard::is_held) does.
     pub fn is_cancelled(&self) -> bool {
-        // The cell knows first: tokens are cancelled one after the other.
-        self.end().is_some() || self.token.is_cancelled()
+        self.end().is_some()
     }
 
     /// How the lock has ended; `None` while it is held.
     pub fn end(&self) -> Option<HoldEnd> {
-        self.cell.ended(Instant::from_nanos(0))
+        self.cell.ended(self.clock.now())
     }
 
-    /// The plain token, for code that knows nothing of locks.
+    /// A plain token, for code that knows nothing of locks. It is cancelled by the lifeline, and asks no clock: after a pause of the
+    /// whole process it may be a moment late. Cancelling it by hand does nothing to the lock.
     pub fn token(&self) -> CancellationToken {
-        self.token.clone()
+        self.token.child_token()
     }
 }
 
 impl From<HoldToken> for CancellationToken {
     fn from(token: HoldToken) -> Self {
-        token.token
+        token.token()
     }
 }
 

@@ -112,6 +112,39 @@ fn a_server_that_comes_back_empty_loses_every_hold_soon() {
 }
 
 #[test]
+fn a_fixed_lease_learns_of_an_empty_restart_as_well() {
+    let mut world = world(1);
+    let fixed = AcquireRequest { lease: ms(60_000), renewed: false, ..wish("a") };
+    let task = world.acquire(0, fixed);
+    let guard = world.granted(0, task);
+    world.run(ms(100));
+    world.restart_empty();
+    world.run(ms(60));
+    assert_eq!(world.guards[guard].cell.ended(world.now), Some(HoldEnd::Lost(LossReason::Removed)));
+    world.drop_guard(guard);
+    nothing_left(&mut world);
+}
+
+#[test]
+fn a_look_at_a_fixed_lease_does_not_extend_it() {
+    let mut world = world(1);
+    let fixed = AcquireRequest { lease: ms(500), renewed: false, ..wish("a") };
+    let task = world.acquire(0, fixed);
+    let guard = world.granted(0, task);
+    let deadline = world.guards[guard].cell.deadline();
+    world.run(ms(100));
+    let now = world.now;
+    world.clients[0].session.look_again(now, "a");
+    world.run(ms(100));
+    assert!(world.guards[guard].cell.deadline().since(deadline) <= ms(8), "what is left is reckoned anew, and no more");
+    assert_eq!(world.guards[guard].cell.ended(world.now), None);
+    world.run(ms(400));
+    assert_eq!(world.guards[guard].cell.ended(world.now), Some(HoldEnd::Lost(LossReason::LeaseExpired)));
+    world.drop_guard(guard);
+    nothing_left(&mut world);
+}
+
+#[test]
 fn a_lost_hold_with_a_lowering_to_do_waits_for_its_last_guard() {
     let mut world = world(1);
     let owner = Some(world.clients[0].session.new_owner());

@@ -38,6 +38,8 @@ pub(super) struct Hold {
     pub(super) granted: bool,
     pub(super) end: Option<HoldEnd>,
     pub(super) renew_at: Option<Instant>,
+    /// Something may have happened to the hold on the server: it is looked at, although its lease is not renewed.
+    pub(super) look: bool,
     /// The lowest and highest count that the server can have while a renewal is on the way.
     pub(super) window: Option<(u32, u32)>,
     pub(super) clean_up: CleanUp,
@@ -127,6 +129,11 @@ impl Hold {
         self.clean_up.not_before = not_before;
     }
 
+    /// Whether a renewal is to be sent, were it only to see whether the hold is still there.
+    pub(super) const fn wants_renewal(&self) -> bool {
+        self.is_live() && (self.renewed > 0 || self.look)
+    }
+
     /// Notes that the server may get, or have got, this count while a renewal is on the way.
     pub(super) fn widen(&mut self, count: u32) {
         if let Some((low, high)) = &mut self.window {
@@ -170,6 +177,7 @@ impl Session {
             granted: false,
             end: None,
             renew_at: None,
+            look: false,
             window: None,
             clean_up: CleanUp {
                 by_lifeline: false,

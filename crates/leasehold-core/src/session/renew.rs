@@ -67,7 +67,7 @@ impl Session {
         let pause = (hold.cell.deadline().since(now) / 8).clamp(Duration::from_millis(20), Duration::from_secs(1));
         let at = now + pause / 2 + self.jitter(pause / 2);
         if let Some(hold) = self.holds.get_mut(&number) {
-            hold.renew_at = (hold.renewed > 0 && hold.is_live()).then_some(at);
+            hold.renew_at = hold.wants_renewal().then_some(at);
         }
         self.set_hold_timer(number);
     }
@@ -85,22 +85,40 @@ impl Session {
 
     /// Has every hold renewed at once, spread over a moment: what the server had may be gone.
     pub(super) fn renew_all(&mut self, now: Instant) {
-        let mut live: Vec<_> = self
-            .holds
-            .iter()
-            .filter(|(_, hold)| hold.is_live() && hold.renewed > 0)
-            .map(|(number, _)| *number)
-            .collect();
+        let mut live: Vec<_> =
+            self.holds.iter().filter(|(_, hold)| hold.is_live()).map(|(number, _)| *number).collect();
         live.sort_unstable();
         let spread = Duration::from_micros(50) * u32::try_from(live.len()).unwrap_or(u32::MAX);
         for number in live {
             let at = now + self.jitter(spread.min(Duration::from_secs(1)));
-            if let Some(hold) = self.holds.get_mut(&number) {
-                // A hold without an instant has its renewal on the way, or waiting to go out.
-                hold.renew_at = hold.renew_at.map(|planned| planned.min(at));
-            }
-            self.set_hold_timer(number);
+            self.look_at_hold(number, at);
         }
+    }
+
+    /// Has the holds of a lock looked at now: somebody has ended what the server had.
+    pub fn look_again(&mut self, now: Instant, name: &str) {
+        let mut live: Vec<_> = self
+            .holds
+            .iter()
+            .filter(|(_, hold)| hold.is_live() && self.locks[hold.lock].name.as_str() == name)
+            .map(|(number, _)| *number)
+            .collect();
+        live.sort_unstable();
+        for number in live {
+            self.look_at_hold(number, now);
+        }
+    }
+
+    fn look_at_hold(&mut self, number: HoldNumber, at: Instant) {
+        let Some(hold) = self.holds.get_mut(&number) else { return };
+        if hold.renewed == 0 && !hold.look {
+            hold.look = true;
+            hold.renew_at = Some(at);
+        } else {
+            // A hold without an instant has its renewal on the way, or waiting to go out.
+            hold.renew_at = hold.renew_at.map(|planned| planned.min(at));
+        }
+        self.set_hold_timer(number);
     }
 
     /// Sends what is due, as far as there is room.
@@ -112,7 +130,7 @@ impl Session {
             while batch.len() < self.settings.renew_batch
                 && let Some(number) = queue.pop_front()
             {
-                batch.extend(self.holds.get(&number).filter(|hold| hold.is_live() && hold.renewed > 0).map(|_| number));
+                batch.extend(self.holds.get(&number).filter(|hold| hold.wants_renewal()).map(|_| number));
             }
             if queue.is_empty() {
                 entry.remove();
@@ -134,7 +152,9 @@ impl Session {
             let hold = self.holds.get(number)?;
             // The lease ends with the longest time for which the lock is to be held.
             let most = hold.max_hold_at.since(now).saturating_add(Settings::margin(hold.lease));
-            let lease = hold.lease.min(most).max(Duration::from_millis(1));
+            // A lease that is not renewed is only looked at: a millisecond extends nothing.
+            let lease = if hold.renewed > 0 { hold.lease.min(most) } else { Duration::ZERO };
+            let lease = lease.max(Duration::from_millis(1));
             Some((locks[hold.lock].name.key(), &hold.field, lease))
         }));
         let id = self.call_by_lifeline(call);
@@ -173,6 +193,7 @@ impl Session {
         let Some(hold) = self.holds.get_mut(&number) else { return };
         let window = hold.window.take();
         hold.touch(now);
+        hold.look &= outcome == Renewed::Refused;
         if !hold.is_live() {
             return;
         }

@@ -79,7 +79,13 @@ struct Last<'a>(&'a Shared);
 
 impl Drop for Last<'_> {
     fn drop(&mut self) {
-        let (unreleased, _) = self.0.drive(|session, _| session.unreleased());
+        let (unreleased, _) = self.0.drive(|session, now| {
+            let unreleased = session.unreleased();
+            // Nobody renews any more, or watches deadlines: also where this thread panics, guards and waiters are told.
+            session.close(now);
+            session.release_all(now);
+            unreleased
+        });
         self.0.lifeline.ended(unreleased.iter().map(|name| name.as_str().to_owned()).collect());
     }
 }
