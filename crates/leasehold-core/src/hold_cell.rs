@@ -123,6 +123,11 @@ impl EndWatch {
             waker.wake_by_ref();
         }
     }
+
+    /// Leaves the waker with the hold until that ends.
+    pub fn keep(mut self) {
+        self.place = None;
+    }
 }
 
 impl Drop for EndWatch {

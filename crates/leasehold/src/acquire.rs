@@ -19,9 +19,9 @@ use tracing::Instrument as _;
 ///
 /// # Cancel safety
 ///
-/// Dropping the future at any point, or never polling it again, leaves nothing behind: a place in the line is given up, a
-/// command that is under way is settled, and a lock that it took is released by the lifeline, as soon as the server can be
-/// reached.
+/// Dropping the future at any point leaves nothing behind: a place in the line is given up, a command that is under way is
+/// settled, and a lock that it took is released by the lifeline, as soon as the server can be reached. A future that is
+/// neither polled again nor dropped keeps its place and a subscription, and holds nobody up for more than a moment.
 ///
 /// # Examples
 ///

@@ -83,7 +83,9 @@ impl ClientBuilder {
         self
     }
 
-    /// How long a server may be out of reach before an acquire or a release fails. Default: 10 s.
+    /// How long a server may be out of reach before an acquire or a release fails, counted from the first command that fails. A
+    /// waiter that sleeps sends none: it notices at its next attempt, when the holder's lease may be over, or after the
+    /// [re-check interval](ClientBuilder::recheck) at the latest. Default: 10 s.
     pub const fn unreachable_after(mut self, after: Duration) -> Self {
         self.settings.unreachable_after = after;
         self
@@ -171,7 +173,8 @@ impl ClientBuilder {
         self.connect_to(target).await
     }
 
-    /// Uses an engine inside the process. Clients on the same engine exclude each other as those of one server do.
+    /// Uses an engine inside the process. Clients on the same engine exclude each other as those of one server do, if their clocks
+    /// are the engine's.
     ///
     /// # Errors
     ///
@@ -211,7 +214,8 @@ impl ClientBuilder {
     }
 
     /// Takes the time from tokio's clock, which a test can pause, beginning at `zero`. The lifeline is then a task of the runtime
-    /// in which the client is built. Only for [`ClientBuilder::embedded`], on an engine with the same clock.
+    /// in which the client is built, and building it elsewhere panics. Only for [`ClientBuilder::embedded`], on an engine with
+    /// the same clock.
     #[cfg(feature = "embedded")]
     pub fn tokio_clock(mut self, zero: tokio::time::Instant) -> Self {
         self.clock = Some(Clock::Tokio(zero));

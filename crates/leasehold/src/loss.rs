@@ -63,9 +63,7 @@ pub struct HoldToken {
 
 impl HoldToken {
     pub(crate) fn new(cell: &Arc<HoldCell>, clock: &Clock) -> Self {
-        let token = CancellationToken::new();
-        let mut watch = EndWatch::new(cell.clone());
-        watch.wake_at_end(&Waker::from(Arc::new(CancelAtEnd(token.clone()))));
+        let (token, watch) = cancelled_at_end(cell);
         Self { token, cell: cell.clone(), clock: clock.clone(), _watch: Arc::new(watch) }
     }
 
@@ -90,9 +88,12 @@ impl HoldToken {
     }
 
     /// A plain token, for code that knows nothing of locks. It is cancelled by the lifeline, and asks no clock: after a pause of the
-    /// whole process it may be a moment late. Cancelling it by hand does nothing to the lock.
+    /// whole process it may be a moment late. Cancelling it by hand does nothing to the lock. Some bytes for it stay with the hold until
+    /// that ends.
     pub fn token(&self) -> CancellationToken {
-        self.token.child_token()
+        let (token, watch) = cancelled_at_end(&self.cell);
+        watch.keep();
+        token
     }
 }
 
@@ -100,6 +101,14 @@ impl From<HoldToken> for CancellationToken {
     fn from(token: HoldToken) -> Self {
         token.token()
     }
+}
+
+/// A token that is cancelled when the hold ends, for as long as the watch lives or if it is kept.
+fn cancelled_at_end(cell: &Arc<HoldCell>) -> (CancellationToken, EndWatch) {
+    let token = CancellationToken::new();
+    let mut watch = EndWatch::new(cell.clone());
+    watch.wake_at_end(&Waker::from(Arc::new(CancelAtEnd(token.clone()))));
+    (token, watch)
 }
 
 /// Cancels a token where others would wake a task.
