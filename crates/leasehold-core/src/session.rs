@@ -309,8 +309,10 @@ impl Session {
     }
 
     /// When [`Session::handle_timeout`] is next to be called; `None` where nothing waits for time to pass.
+    ///
+    /// A renewal that is due has no instant of its own: it goes out as soon as there is room.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        [self.timers.next(), self.settles.next_timeout(), self.renewals.next_timeout()].into_iter().flatten().min()
+        [self.timers.next(), self.settles.next_timeout()].into_iter().flatten().min()
     }
 
     fn next_id(&mut self) -> u64 {

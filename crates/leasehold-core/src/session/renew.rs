@@ -33,12 +33,6 @@ impl Renewals {
     pub(super) fn take(&mut self, id: CallId) -> Option<Batch> {
         self.flying.remove(&id)
     }
-
-    /// What is due goes out as soon as there is room, and then nothing waits for time to pass.
-    #[expect(clippy::unused_self, reason = "it stands beside the other sources of timeouts")]
-    pub(super) const fn next_timeout(&self) -> Option<Instant> {
-        None
-    }
 }
 
 impl Session {
