@@ -5,9 +5,8 @@ use fred::prelude::{Builder, Client, ClientLike, Config};
 use fred::types::config::{Options, TcpConfig};
 use fred::types::{ClusterHash, CustomCommand, Value};
 use leasehold_core::call::Call;
-use leasehold_core::command::lock as command;
 use leasehold_core::name::LockName;
-use std::time::Duration;
+use leasehold_core::script;
 
 /// One connection of bare fred.
 #[derive(Clone)]
@@ -26,7 +25,7 @@ impl Floor {
             .expect("a client");
         client.init().await.expect("a connection");
         let floor = Self { client };
-        for script in [&leasehold_core::script::ACQUIRE, &leasehold_core::script::RELEASE] {
+        for script in [&script::ACQUIRE, &script::RELEASE] {
             let args: Vec<Value> = vec!["LOAD".into(), script.source().into()];
             let _: Value =
                 floor.client.custom(CustomCommand::new_static("SCRIPT", None, false), args).await.expect("a script");
@@ -35,12 +34,16 @@ impl Floor {
     }
 
     pub(crate) async fn acquire(&self, name: &LockName, hold: &Bytes) {
-        let reply = self.call(command::acquire(name, hold, 1, Duration::from_secs(30), None)).await;
+        let keys = vec![name.key().clone()];
+        let args = vec![hold.clone(), "1".into(), "30000".into(), "-1".into()];
+        let reply = self.call(Call::new(&script::ACQUIRE, keys, args)).await;
         assert!(matches!(reply, Value::Array(parts) if parts.first() == Some(&Value::Integer(1))), "granted");
     }
 
     pub(crate) async fn release(&self, name: &LockName, hold: &Bytes) {
-        let reply = self.call(command::release(name, hold, 0, &Bytes::from_static(b"PUBLISH"))).await;
+        let keys = vec![name.key().clone(), name.channel().clone()];
+        let args = vec![hold.clone(), "0".into(), "PUBLISH".into()];
+        let reply = self.call(Call::new(&script::RELEASE, keys, args)).await;
         assert_eq!(reply, Value::Integer(1), "released");
     }
 

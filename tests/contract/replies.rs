@@ -1,7 +1,7 @@
 //! The decoder of each script, and replies made up in the forms that its header shows.
 
 use crate::header::{Header, Row};
-use leasehold_core::command::lock;
+use leasehold_core::command::{Acquired, Released, Renewed, lock};
 use leasehold_core::reply::{DecodeError, Reply};
 use leasehold_core::script::Script;
 
@@ -11,9 +11,9 @@ pub(crate) fn is_understood(script: &Script, reply: &Reply) -> bool {
         result.is_ok()
     }
     match script.name() {
-        "lock/acquire" => shown(lock::acquired(reply)),
-        "lock/release" => shown(lock::released(reply)),
-        "lock/renew" => shown(lock::renewed(reply, 1)),
+        "lock/acquire" => shown(Acquired::decode(reply)),
+        "lock/release" => shown(Released::decode(reply)),
+        "lock/renew" => shown(Renewed::decode(reply, 1)),
         "lock/force_release" => shown(lock::forced(reply)),
         "lock/inspect" => shown(lock::inspected(reply)),
         other => panic!("{other} has no decoder in tests/contract/replies.rs: add it"),

@@ -3,6 +3,7 @@
 use crate::client::{Outcome, Polls, TaskKind};
 use crate::network::{Happening, Weather};
 use crate::world::{World, ms, name, settings, tell};
+use leasehold_core::command::Kind;
 use leasehold_core::error::AcquireError;
 use leasehold_core::link::{LinkEvent, Plane};
 use leasehold_core::owner::OwnerId;
@@ -294,7 +295,14 @@ impl World {
         let max_hold = (self.rng.u8(..10) == 0).then(|| self.between(ms(50), ms(1_500)));
         self.start(
             client,
-            AcquireRequest { name: lock, class: "", owner, reenter: None, lease, renewed, max_hold, patience },
+            AcquireRequest {
+                owner,
+                lease,
+                renewed,
+                max_hold,
+                patience,
+                ..AcquireRequest::new(lock, Kind::Lock, lease)
+            },
         );
     }
 
@@ -329,16 +337,7 @@ impl World {
                 let lease = self.between(ms(100), LEASE);
                 let renewed = self.rng.bool();
                 let patience = Patience::Forever;
-                let wish = AcquireRequest {
-                    name: lock,
-                    class: "",
-                    owner,
-                    reenter: None,
-                    lease,
-                    renewed,
-                    max_hold: None,
-                    patience,
-                };
+                let wish = AcquireRequest { owner, renewed, patience, ..AcquireRequest::new(lock, Kind::Lock, lease) };
                 self.start(client, wish);
                 let pause = self.plan.hold.mul_f64(self.rng.f64());
                 self.after(pause, Happening::GiveUp { guard, how: 0 });

@@ -3,10 +3,11 @@
 use crate::client::{Client, Guard, Outcome, Polls, Task, TaskKind};
 use crate::network::{Fault, Happening, Network, Weather};
 use bytes::Bytes;
+use leasehold_core::command::Kind;
 use leasehold_core::name::LockName;
 use leasehold_core::owner::{ClientId, HoldNumber};
 use leasehold_core::reply::Reply;
-use leasehold_core::session::{AcquireRequest, Event, Patience, Session};
+use leasehold_core::session::{AcquireRequest, Event, Session};
 use leasehold_core::settings::Settings;
 use leasehold_core::time::Instant;
 use leasehold_embedded::{EmbeddedServer, ServerClock};
@@ -344,16 +345,7 @@ pub(crate) fn name(name: &str) -> LockName {
 
 /// A wish for a renewed lease, without end of patience.
 pub(crate) fn wish(lock: &str) -> AcquireRequest {
-    AcquireRequest {
-        name: name(lock),
-        class: "",
-        owner: None,
-        reenter: None,
-        lease: ms(3_000),
-        renewed: true,
-        max_hold: None,
-        patience: Patience::Forever,
-    }
+    AcquireRequest::new(name(lock), Kind::Lock, ms(3_000))
 }
 
 /// A task, as tests name it.

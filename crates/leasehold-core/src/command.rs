@@ -1,3 +1,32 @@
 //! What is said to a server about each kind of lock, and what its replies mean.
+//!
+//! One file is one kind. [`Verbs`] is what the session asks of a kind; [`Kind`] is the table of them. A kind is added by its folder
+//! of scripts, its rows in [`script`](crate::script), its file here, and its line in [`Kind::verbs`].
 
 pub mod lock;
+pub mod outcome;
+pub mod verbs;
+
+pub use outcome::{Acquired, Released, Renewed};
+pub use verbs::{Ask, Give, HoldKey, Keys, Line, Renewal, Verbs};
+
+/// A kind of lock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[expect(clippy::exhaustive_enums, reason = "the runtime has a public type for each")]
+pub enum Kind {
+    /// The reentrant lock.
+    #[default]
+    Lock,
+}
+
+impl Kind {
+    /// Every kind, for tables and tests.
+    pub const ALL: [Self; 1] = [Self::Lock];
+
+    /// What the kind does on the wire.
+    pub fn verbs(self) -> &'static dyn Verbs {
+        match self {
+            Self::Lock => &lock::Lock,
+        }
+    }
+}

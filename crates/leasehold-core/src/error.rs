@@ -96,6 +96,12 @@ pub enum AcquireError {
     /// The server refused.
     #[error("the server refused: {0}")]
     Refused(String),
+    /// More was asked for than there is in all.
+    #[error("more was asked for than the {capacity} that there are in all")]
+    Excess {
+        /// How much there is in all.
+        capacity: i64,
+    },
     /// The client is shut down.
     #[error("the client is shut down")]
     Closed,

@@ -61,6 +61,24 @@ impl LockName {
         &self.key
     }
 
+    /// The name of something that belongs to the lock: `prefix:{name}`, or `prefix:name` where the name has an opening brace of its
+    /// own (Redisson's rule).
+    pub fn prefixed(&self, prefix: &str) -> Bytes {
+        Bytes::from(tagged(prefix, self.raw()))
+    }
+
+    /// The name of something that belongs to the lock: `{name}:suffix`, or `name:suffix` where the name has an opening brace of its
+    /// own (Redisson's rule).
+    pub fn suffixed(&self, suffix: &str) -> Bytes {
+        let raw = self.raw();
+        Bytes::from(if raw.contains('{') { format!("{raw}:{suffix}") } else { format!("{{{raw}}}:{suffix}") })
+    }
+
+    fn raw(&self) -> &str {
+        // Key bytes come from two `str`s, so they are UTF-8; the fallback is never seen.
+        std::str::from_utf8(&self.key).unwrap_or_default()
+    }
+
     /// The channel on which releases of the lock are announced.
     pub fn channel(&self) -> &Bytes {
         &self.channel
@@ -150,6 +168,9 @@ mod tests {
         let prefixed = LockName::new("app:", "stock").expect("the name is valid");
         assert_eq!(prefixed.key(), "app:stock");
         assert_eq!(prefixed.as_str(), "stock");
+        assert_eq!(prefixed.prefixed("redisson_lock_queue"), "redisson_lock_queue:{app:stock}");
+        assert_eq!(prefixed.suffixed("timeout"), "{app:stock}:timeout");
+        assert_eq!(name("{shop}:stock").suffixed("timeout"), "{shop}:stock:timeout");
     }
 
     #[test]

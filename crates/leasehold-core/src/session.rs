@@ -39,6 +39,7 @@ mod request;
 mod settle;
 mod shut_down;
 mod timers;
+mod wire;
 
 pub use request::{AcquireRequest, Granted, Patience, Step, Ticket, Via};
 

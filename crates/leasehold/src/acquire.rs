@@ -7,6 +7,7 @@ use crate::lock::Lock;
 use crate::owner::Owner;
 use crate::settings;
 use crate::telemetry;
+use leasehold_core::command::Kind;
 use leasehold_core::owner::HoldNumber;
 use leasehold_core::session::{AcquireRequest, Patience};
 use std::future::IntoFuture;
@@ -139,6 +140,8 @@ impl Acquire {
         let lease = self.lease.unwrap_or(handle.settings.lease);
         Ok(AcquireRequest {
             name: self.lock.checked_name()?.clone(),
+            kind: Kind::Lock,
+            permits: 1,
             class: self.lock.metrics().name,
             owner,
             reenter: self.reenter,

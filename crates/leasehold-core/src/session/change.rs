@@ -3,8 +3,7 @@
 use super::hold::{Aim, Change};
 use super::request::{Request, Ticket, Via};
 use super::{CallId, Event, FlightId, Session};
-use crate::command::lock as command;
-use crate::command::lock::Acquired;
+use crate::command::Acquired;
 use crate::link::{LinkError, Plane};
 use crate::owner::HoldNumber;
 use crate::reply::Reply;
@@ -62,7 +61,10 @@ impl Session {
         result: Result<Reply, LinkError>,
     ) -> Option<(Change, Result<Acquired, LinkError>)> {
         let outcome = match result {
-            Ok(reply) => command::acquired(&reply).map_err(|error| LinkError::Unknown(error.to_string())),
+            Ok(reply) => {
+                let verbs = self.verbs_of(number);
+                verbs.acquired(&reply).map_err(|error| LinkError::Unknown(error.to_string()))
+            }
             Err(error) => Err(error),
         };
         if let Err(LinkError::Unknown(why)) = &outcome {

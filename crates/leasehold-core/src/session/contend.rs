@@ -7,6 +7,7 @@
 use super::request::{Acquire, AcquireRequest, Granted, Patience, Place, Request, Step, Ticket, Trouble, Via};
 use super::timers::Timer;
 use super::{Event, Session};
+use crate::command::{Keys, Kind};
 use crate::error::AcquireError;
 use crate::name::LockName;
 use crate::number_map::NumberMap;
@@ -20,6 +21,8 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(super) struct Lock {
     pub(super) name: LockName,
+    pub(super) kind: Kind,
+    pub(super) keys: Keys,
     /// How many holds, requests and subscriptions refer to this.
     pub(super) refs: usize,
     /// How many holds of this client are held.
@@ -58,8 +61,10 @@ pub(super) enum Phase {
 }
 
 impl Lock {
-    fn new(name: LockName) -> Self {
+    fn new(name: LockName, kind: Kind) -> Self {
         Self {
+            keys: kind.verbs().keys(&name),
+            kind,
             name,
             refs: 0,
             held: 0,
@@ -89,7 +94,7 @@ impl Session {
     /// Begins to acquire. The first [`Session::poll_acquire`] must follow at once.
     pub fn acquire(&mut self, now: Instant, wish: AcquireRequest) -> Ticket {
         let ticket = Ticket(self.next_id());
-        let lock = self.lock_for(&wish.name);
+        let lock = self.lock_for(&wish.name, wish.kind);
         self.locks[lock].refs += 1;
         let mut acquire = Acquire {
             lock,
@@ -523,11 +528,11 @@ impl Session {
     }
 
     /// The state of a lock by name, made where there is none.
-    fn lock_for(&mut self, name: &LockName) -> usize {
+    fn lock_for(&mut self, name: &LockName, kind: Kind) -> usize {
         if let Some(lock) = self.by_key.get(name.key()) {
             return *lock;
         }
-        let lock = self.locks.insert(Lock::new(name.clone()));
+        let lock = self.locks.insert(Lock::new(name.clone(), kind));
         self.by_key.insert(name.key().clone(), lock);
         lock
     }

@@ -4,8 +4,7 @@ use super::Session;
 use super::contend::Phase;
 use super::hold::Aim;
 use super::request::{Granted, Place, Request, Step, Ticket, Via};
-use crate::command::lock as command;
-use crate::command::lock::Acquired;
+use crate::command::Acquired;
 use crate::error::{AcquireError, HoldEnd, LossReason};
 use crate::link::LinkError;
 use crate::owner::{HoldNumber, OwnerId};
@@ -99,7 +98,7 @@ impl Session {
             acquire.trouble.unsure = false;
         }
         let lease = lease.min(hold.max_hold_at.since(now)).max(Duration::from_millis(1));
-        let call = command::acquire(&self.locks[hold.lock].name, &hold.field, target, lease, None);
+        let call = self.ask(number, ticket, target, lease, None)?;
         Some(Step::Send(self.begin_change(now, number, Some(ticket), Aim::Raise(target), via), call))
     }
 
@@ -122,7 +121,13 @@ impl Session {
             Ok(Acquired::Lost | Acquired::Busy { .. } | Acquired::Kind(_)) => {
                 self.lose(now, number, LossReason::Removed);
             }
-            Ok(Acquired::Held { .. } | Acquired::TooLate { .. }) => {}
+            Ok(
+                Acquired::Held { .. }
+                | Acquired::TooLate { .. }
+                | Acquired::Placed { .. }
+                | Acquired::Withdrawn
+                | Acquired::Excess { .. },
+            ) => {}
             Err(LinkError::Refused(error)) if !error.is_transient() => {
                 self.not_raised(number, change.aim);
                 self.fail_acquire(now, ticket, AcquireError::Refused(error.text().to_owned()));

@@ -3,8 +3,7 @@
 use super::Session;
 use super::hold::Aim;
 use super::request::{Granted, Place, Request, Step, Ticket, Trouble, Via};
-use crate::command::lock as command;
-use crate::command::lock::Acquired;
+use crate::command::Acquired;
 use crate::error::AcquireError;
 use crate::link::LinkError;
 use crate::owner::HoldNumber;
@@ -27,7 +26,7 @@ impl Session {
         let hold = self.holds.get(&number).filter(|hold| hold.change.is_none())?;
         let lease = hold.lease.min(hold.max_hold_at.since(now)).max(Duration::from_millis(1));
         let limit = self.settings.not_after.then(|| self.not_after(now));
-        let call = command::acquire(&self.locks[hold.lock].name, &hold.field, 1, lease, limit);
+        let call = self.ask(number, ticket, 1, lease, limit)?;
         Some(Step::Send(self.begin_change(now, number, Some(ticket), Aim::Raise(1), via), call))
     }
 
@@ -42,7 +41,7 @@ impl Session {
         let Some((change, outcome)) = self.raise_ends(now, ticket, number, result) else { return };
         let Some(hold) = self.holds.get_mut(&number) else { return };
         match outcome {
-            Ok(Acquired::Held { left, time }) => {
+            Ok(Acquired::Held { left, time, .. }) => {
                 hold.count = 1;
                 hold.extend(change.sent_at, left);
                 self.note_time(change.sent_at, time);
@@ -63,8 +62,12 @@ impl Session {
                 self.nothing_begun(now, ticket, number);
                 self.fail_acquire(now, ticket, AcquireError::KeyConflict(kind));
             }
+            Ok(Acquired::Excess { capacity }) => {
+                self.nothing_begun(now, ticket, number);
+                self.fail_acquire(now, ticket, AcquireError::Excess { capacity });
+            }
             // Neither can answer a first acquire of a hold that was never granted: the server is not what we think it is.
-            Ok(Acquired::Mismatch | Acquired::Lost) => {
+            Ok(Acquired::Mismatch | Acquired::Lost | Acquired::Withdrawn | Acquired::Placed { .. }) => {
                 self.fail_acquire(now, ticket, AcquireError::Indeterminate("the hold count is not ours".to_owned()));
             }
             Err(LinkError::Refused(error)) if !error.is_transient() => {

@@ -3,20 +3,20 @@
 use super::request::Ticket;
 use super::timers::Timer;
 use super::{Event, FlightId, Session};
+use crate::command::HoldKey;
 use crate::error::{AcquireError, HoldEnd, LossReason, ReleaseError};
 use crate::hold_cell::HoldCell;
 use crate::link::{Epoch, Plane};
 use crate::owner::{HoldNumber, OwnerId};
 use crate::settings::Settings;
 use crate::time::Instant;
-use bytes::Bytes;
 use std::sync::Arc;
 use std::time::Duration;
 
 #[derive(Debug)]
 pub(super) struct Hold {
     pub(super) lock: usize,
-    pub(super) field: Bytes,
+    pub(super) key: HoldKey,
     pub(super) owner: Option<OwnerId>,
     pub(super) class: &'static str,
     pub(super) cell: Arc<HoldCell>,
@@ -161,7 +161,7 @@ impl Session {
         let max_hold_at = wish.max_hold.map_or(Instant::FAR_FUTURE, |most| now + most);
         let hold = Hold {
             lock: self.acquire_of(ticket)?.lock,
-            field: self.client.field(self.last_hold.next()),
+            key: HoldKey { field: self.client.field(self.last_hold.next()), permits: wish.permits },
             owner: wish.owner,
             class: wish.class,
             cell: Arc::new(HoldCell::new(now, max_hold_at)),

@@ -3,9 +3,9 @@
 use super::hold::Aim;
 use super::request::{Release, Request, Step, Ticket, Via};
 use super::timers::Timer;
+use super::wire::give;
 use super::{Event, Session};
-use crate::command::lock as command;
-use crate::command::lock::Released;
+use crate::command::Released;
 use crate::error::{HoldEnd, LossReason, ReleaseError};
 use crate::link::LinkError;
 use crate::owner::HoldNumber;
@@ -59,7 +59,7 @@ impl Session {
         }
         if hold.change.is_none() && hold.is_high() && !hold.clean_up.by_lifeline {
             let target = hold.guards;
-            let call = command::release(&self.locks[hold.lock].name, &hold.field, target, &self.settings.publish);
+            let call = give(&self.locks[hold.lock], hold, &self.settings);
             release.waker = Some(waker.clone());
             return Step::Send(self.begin_change(now, number, Some(ticket), Aim::Lower(target), via), call);
         }
@@ -172,7 +172,7 @@ impl Session {
             return;
         }
         let target = hold.guards;
-        let call = command::release(&self.locks[hold.lock].name, &hold.field, target, &self.settings.publish);
+        let call = give(&self.locks[hold.lock], hold, &self.settings);
         self.begin_change(now, number, None, Aim::Lower(target), Self::by_lifeline());
         let id = self.call_by_lifeline(call);
         self.lowerings.insert(id, number);
@@ -193,7 +193,10 @@ impl Session {
     /// Takes the outcome of a lowering, whoever sent it.
     pub(super) fn handle_lowered(&mut self, now: Instant, number: HoldNumber, result: Result<Reply, LinkError>) {
         let decoded = match result {
-            Ok(reply) => command::released(&reply).map_err(|error| LinkError::Unknown(error.to_string())),
+            Ok(reply) => {
+                let verbs = self.verbs_of(number);
+                verbs.released(&reply).map_err(|error| LinkError::Unknown(error.to_string()))
+            }
             Err(error) => Err(error),
         };
         if let Err(error) = &decoded {

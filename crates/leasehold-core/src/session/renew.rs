@@ -1,8 +1,8 @@
 //! The watchdog's decisions: which holds are renewed when, in which batches, and what the replies mean.
 
 use super::{CallId, Event, Session};
-use crate::command::lock as command;
-use crate::command::lock::Renewed;
+use crate::call::Call;
+use crate::command::{Renewal, Renewed};
 use crate::error::LossReason;
 use crate::link::LinkError;
 use crate::name;
@@ -17,8 +17,9 @@ use std::time::Duration;
 /// The renewals that are due, and those that are on the way.
 #[derive(Debug, Default)]
 pub(super) struct Renewals {
-    /// Due, by hash slot on a cluster, all under one number elsewhere: a script may only touch keys of one slot.
-    due: BTreeMap<u16, VecDeque<HoldNumber>>,
+    /// Due, by script and hash slot; elsewhere than on a cluster all have one number for a slot. A script may only touch keys of
+    /// one slot.
+    due: BTreeMap<(&'static str, u16), VecDeque<HoldNumber>>,
     flying: NumberMap<CallId, Batch>,
 }
 
@@ -74,7 +75,8 @@ impl Session {
         }
         hold.renew_at = None;
         let slot = if self.settings.cluster { name::slot(self.locks[hold.lock].name.key()) } else { 0 };
-        self.renewals.due.entry(slot).or_default().push_back(number);
+        let Some(script) = self.locks[hold.lock].kind.verbs().renewal() else { return };
+        self.renewals.due.entry((script.name(), slot)).or_default().push_back(number);
     }
 
     /// Has every hold renewed at once, spread over a moment: what the server had may be gone.
@@ -141,24 +143,29 @@ impl Session {
                 hold.window = Some((hold.count.min(hold.guards), hold.count.max(hold.guards)));
             }
         }
-        let locks = &self.locks;
-        let call = command::renew(batch.iter().filter_map(|number| {
-            let hold = self.holds.get(number)?;
+        let mut renewal = Renewal::default();
+        let mut script = None;
+        for number in &batch {
+            let Some(hold) = self.holds.get(number) else { continue };
+            let lock = &self.locks[hold.lock];
             // The lease ends with the longest time for which the lock is to be held.
             let most = hold.max_hold_at.since(now).saturating_add(Settings::margin(hold.lease));
             // A lease that is not renewed is only looked at: a millisecond extends nothing.
             let lease = if hold.renewed > 0 { hold.lease.min(most) } else { Duration::ZERO };
             let lease = lease.max(Duration::from_millis(1));
-            Some((locks[hold.lock].name.key(), &hold.field, lease))
-        }));
-        let id = self.call_by_lifeline(call);
+            let verbs = lock.kind.verbs();
+            script = script.or_else(|| verbs.renewal());
+            verbs.renew(&mut renewal, &lock.name, &lock.keys, &hold.key, lease);
+        }
+        let Some(script) = script else { return };
+        let id = self.call_by_lifeline(Call::new(script, renewal.keys, renewal.args));
         self.renewals.flying.insert(id, Batch { sent_at: now, holds: batch });
     }
 
     /// Takes the outcome of a renewal.
     pub(super) fn handle_renewed(&mut self, now: Instant, batch: Batch, result: Result<Reply, LinkError>) {
         let decoded = match result {
-            Ok(reply) => command::renewed(&reply, batch.holds.len()).map_err(|error| error.to_string()),
+            Ok(reply) => Renewed::decode(&reply, batch.holds.len()).map_err(|error| error.to_string()),
             Err(error) => Err(error.to_string()),
         };
         match decoded {

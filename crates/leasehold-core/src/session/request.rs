@@ -2,6 +2,7 @@
 
 use super::FlightId;
 use crate::call::Call;
+use crate::command::Kind;
 use crate::error::{AcquireError, ReleaseError};
 use crate::hold_cell::HoldCell;
 use crate::link::{Epoch, Plane};
@@ -34,6 +35,10 @@ pub enum Patience {
 pub struct AcquireRequest {
     /// The lock.
     pub name: LockName,
+    /// Its kind.
+    pub kind: Kind,
+    /// How many permits to take; 1 for locks.
+    pub permits: u32,
     /// What losses of this lock are counted under.
     pub class: &'static str,
     /// Who may re-enter; `None` for an owner of its own.
@@ -48,6 +53,24 @@ pub struct AcquireRequest {
     pub max_hold: Option<Duration>,
     /// How long to wait.
     pub patience: Patience,
+}
+
+impl AcquireRequest {
+    /// A wish without an owner, for a lease that is renewed, as long as it takes.
+    pub const fn new(name: LockName, kind: Kind, lease: Duration) -> Self {
+        Self {
+            name,
+            kind,
+            permits: 1,
+            class: "",
+            owner: None,
+            reenter: None,
+            lease,
+            renewed: true,
+            max_hold: None,
+            patience: Patience::Forever,
+        }
+    }
 }
 
 /// Where a call that a caller's future is about to send will go. Read the epoch before.

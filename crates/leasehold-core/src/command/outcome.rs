@@ -1,0 +1,204 @@
+//! What a server did, in words that are the same for every kind.
+
+use super::verbs::left;
+use crate::reply::{DecodeError, Reply};
+use std::time::Duration;
+
+/// What the server did with an acquire.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "a state machine must handle every outcome")]
+pub enum Acquired {
+    /// The hold has the count that was asked for: granted, or a copy of a command that was.
+    Held {
+        /// The lease left when the server answered.
+        left: Duration,
+        /// The server's time in milliseconds, where it was asked for.
+        time: Option<u64>,
+        /// The fencing token of the grant, where the kind has one.
+        token: Option<u64>,
+    },
+    /// Another hold has the lock, and nothing was left on the server.
+    Busy {
+        /// The lease left of the holder; `None` where the key has no time to live.
+        left: Option<Duration>,
+        /// The server's time in milliseconds, where it was asked for.
+        time: Option<u64>,
+    },
+    /// The lock is not free, and the hold has a place in the queue, or a mark, on the server: whoever does not want it any more
+    /// must release the hold, as if it had been granted.
+    Placed {
+        /// The lease left of the holder; `None` where nobody holds the lock at this moment.
+        left: Option<Duration>,
+        /// The server's time in milliseconds, where it was asked for.
+        time: Option<u64>,
+        /// It had a place before, lost it, and now stands at the tail.
+        moved: bool,
+        /// It is the head of the queue.
+        head: bool,
+        /// Clients that are not of this library are in the queue, or hold the lock.
+        foreign: bool,
+    },
+    /// The stored count does not fit the one asked for: client and server disagree.
+    Mismatch,
+    /// The hold that was to be raised is not there.
+    Lost,
+    /// The first grant arrived after its time.
+    TooLate {
+        /// The server's time in milliseconds.
+        time: Option<u64>,
+    },
+    /// The hold gave up its place before, and cannot have another.
+    Withdrawn,
+    /// The key is of another kind.
+    Kind(String),
+    /// More was asked for than there is in all.
+    Excess {
+        /// How much there is in all.
+        capacity: i64,
+    },
+}
+
+/// What the server did with a release.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "a state machine must handle every outcome")]
+pub enum Released {
+    /// The hold has ended.
+    Ended,
+    /// The count is what was asked for, or lower.
+    Lowered,
+    /// The hold is not there: the lock is free, somebody else has it, or the key is of another kind.
+    Gone,
+}
+
+/// What the server did with one hold of a renewal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "a state machine must handle every outcome")]
+pub enum Renewed {
+    /// The hold is there.
+    Held {
+        /// Its count on the server.
+        count: u32,
+        /// The lease left when the server answered.
+        left: Duration,
+    },
+    /// The hold is not there, or the key is of another kind.
+    Gone,
+    /// The server refused this key alone; a later renewal may succeed.
+    Refused,
+}
+
+impl Acquired {
+    /// Decodes the replies that most kinds share: `{code, left, time}`, `{code, left, time, token}` and `{-4, kind}`.
+    ///
+    /// # Errors
+    ///
+    /// The reply is none of them.
+    pub fn decode(reply: &Reply) -> Result<Self, DecodeError> {
+        let parts = reply.array()?;
+        let [code, second, rest @ ..] = parts else {
+            return Err(DecodeError::new("an array of at least two", reply));
+        };
+        let time = || match rest.first().map(Reply::int).transpose()? {
+            Some(time) => Ok(u64::try_from(time).ok().filter(|time| *time > 0)),
+            None => Err(DecodeError::new("an array of three", reply)),
+        };
+        Ok(match code.int()? {
+            1..=3 => {
+                let token = rest.get(1).map(Reply::int).transpose()?.and_then(|token| u64::try_from(token).ok());
+                Self::Held { left: left(second)?.unwrap_or_default(), time: time()?, token }
+            }
+            0 => Self::Busy { left: left(second)?, time: time()? },
+            -1 => Self::Mismatch,
+            -2 => Self::Lost,
+            -3 => Self::TooLate { time: time()? },
+            -4 => Self::Kind(second.text()?.to_owned()),
+            _ => return Err(DecodeError::new("a code of an acquire", reply)),
+        })
+    }
+}
+
+impl Released {
+    /// Decodes the replies that most kinds share: one integer.
+    ///
+    /// # Errors
+    ///
+    /// The reply is none of them.
+    pub fn decode(reply: &Reply) -> Result<Self, DecodeError> {
+        Ok(match reply.int()? {
+            1 => Self::Ended,
+            2..=4 => Self::Lowered,
+            0 | -1 | -4 => Self::Gone,
+            _ => return Err(DecodeError::new("a code of a release", reply)),
+        })
+    }
+}
+
+impl Renewed {
+    /// Decodes the reply to a renewal of `holds` holds, in their order: two integers for each.
+    ///
+    /// # Errors
+    ///
+    /// The reply is not what the script promises.
+    pub fn decode(reply: &Reply, holds: usize) -> Result<Vec<Self>, DecodeError> {
+        let parts = reply.array()?;
+        if parts.len() != 2 * holds {
+            return Err(DecodeError::new("two integers for each hold", reply));
+        }
+        parts
+            .chunks_exact(2)
+            .map(|pair| {
+                Ok(match pair[0].int()? {
+                    0 | -4 => Self::Gone,
+                    -5 => Self::Refused,
+                    count => Self::Held {
+                        count: u32::try_from(count).map_err(|_| DecodeError::new("a hold count", &pair[0]))?,
+                        left: left(&pair[1])?.unwrap_or_default(),
+                    },
+                })
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ints(parts: &[i64]) -> Reply {
+        Reply::Array(parts.iter().copied().map(Reply::Int).collect())
+    }
+
+    #[test]
+    fn every_code_of_acquire_is_understood() {
+        let left = Duration::from_millis(70);
+        for code in [1, 2, 3] {
+            assert_eq!(Acquired::decode(&ints(&[code, 70, 0])), Ok(Acquired::Held { left, time: None, token: None }));
+        }
+        let token = Ok(Acquired::Held { left, time: Some(9), token: Some(12) });
+        assert_eq!(Acquired::decode(&ints(&[1, 70, 9, 12])), token);
+        assert_eq!(Acquired::decode(&ints(&[0, -1, 9])), Ok(Acquired::Busy { left: None, time: Some(9) }));
+        assert_eq!(Acquired::decode(&ints(&[-1, 3, 0])), Ok(Acquired::Mismatch));
+        assert_eq!(Acquired::decode(&ints(&[-2, 0, 0])), Ok(Acquired::Lost));
+        assert_eq!(Acquired::decode(&ints(&[-3, 0, 5])), Ok(Acquired::TooLate { time: Some(5) }));
+        let kind = Reply::Array(vec![Reply::Int(-4), Reply::Bulk("zset".into())]);
+        assert_eq!(Acquired::decode(&kind), Ok(Acquired::Kind("zset".to_owned())));
+    }
+
+    #[test]
+    fn what_no_script_answers_is_an_error_and_no_outcome() {
+        for reply in [Reply::Nil, Reply::Bulk("PONG".into()), ints(&[]), ints(&[1]), ints(&[9, 0, 0]), ints(&[1, 70])] {
+            assert!(Acquired::decode(&reply).is_err(), "{reply:?}");
+            assert!(Released::decode(&reply).is_err(), "{reply:?}");
+            assert!(Renewed::decode(&reply, 3).is_err(), "{reply:?}");
+        }
+    }
+
+    #[test]
+    fn a_renewal_answers_for_each_hold() {
+        let held = Renewed::Held { count: 2, left: Duration::from_millis(30) };
+        assert_eq!(
+            Renewed::decode(&ints(&[2, 30, 0, 0, -4, 0, -5, 0]), 4),
+            Ok(vec![held, Renewed::Gone, Renewed::Gone, Renewed::Refused])
+        );
+    }
+}

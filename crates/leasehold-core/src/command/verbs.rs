@@ -1,0 +1,162 @@
+//! What a session asks of a kind of lock: the calls that it makes, and what their replies mean.
+
+use super::outcome::{Acquired, Released};
+use crate::call::Call;
+use crate::name::LockName;
+use crate::reply::{DecodeError, Reply};
+use crate::script::Script;
+use crate::settings::Settings;
+use bytes::Bytes;
+use std::time::Duration;
+
+/// A kind of lock on the wire. It has no state: everything is an argument.
+pub trait Verbs: Sync {
+    /// What the kind is called in errors and documents, such as `read-write lock`.
+    fn word(&self) -> &'static str;
+
+    /// How those who wait in one client stand to each other.
+    fn line(&self) -> Line;
+
+    /// What the server has under `name`.
+    fn keys(&self, name: &LockName) -> Keys;
+
+    /// Asks for the hold count `ask.count`, which only begins a hold when it is 1.
+    fn acquire(&self, ask: &Ask<'_>) -> Call;
+
+    /// Decodes the reply to [`Verbs::acquire`].
+    ///
+    /// # Errors
+    ///
+    /// The reply is not what the script promises.
+    fn acquired(&self, reply: &Reply) -> Result<Acquired, DecodeError>;
+
+    /// Asks that the hold count `give.count` remain; 0 ends the hold, and gives up whatever place in a queue it has.
+    fn release(&self, give: &Give<'_>) -> Call;
+
+    /// Decodes the reply to [`Verbs::release`].
+    ///
+    /// # Errors
+    ///
+    /// The reply is not what the script promises.
+    fn released(&self, reply: &Reply) -> Result<Released, DecodeError>;
+
+    /// The script that renews many holds of this kind in one call, answering as `lock/renew` does; `None` where holds have
+    /// no lease.
+    fn renewal(&self) -> Option<&'static Script>;
+
+    /// Adds one hold to a renewal.
+    fn renew(&self, into: &mut Renewal, name: &LockName, keys: &Keys, hold: &HoldKey, lease: Duration);
+}
+
+/// How those who wait for one lock in one client stand to each other, and what a grant to one means for the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "the session must handle each")]
+pub enum Line {
+    /// One contends on the server; when it gets in, the next waits.
+    Exclusive,
+    /// One contends on the server; when it gets in, the next may get in beside it, and tries at once.
+    Shared,
+    /// Everybody has a place of its own in a queue on the server.
+    Places,
+    /// Nobody holds anything: when it opens for one, it is open for all.
+    Gate,
+}
+
+/// The keys of a lock, derived once.
+#[derive(Clone, Debug)]
+#[expect(clippy::exhaustive_structs, reason = "each kind builds it")]
+pub struct Keys {
+    /// In the order of the kind's scripts; the first is the lock's own.
+    pub keys: Box<[Bytes]>,
+    /// Where releases are announced; `None` where waiting is by polling.
+    pub channel: Option<Bytes>,
+}
+
+/// What a hold is called on the server.
+#[derive(Clone, Debug)]
+#[expect(clippy::exhaustive_structs, reason = "the session builds it")]
+pub struct HoldKey {
+    /// `uuid:number`; or the caller's id, where the kind lets callers choose one.
+    pub field: Bytes,
+    /// How many permits it takes; 1 for locks.
+    pub permits: u32,
+}
+
+/// A wish for a hold count.
+#[derive(Clone, Copy, Debug)]
+#[expect(clippy::exhaustive_structs, reason = "the session builds it, and must decide on every field")]
+pub struct Ask<'a> {
+    /// The lock.
+    pub name: &'a LockName,
+    /// Its keys.
+    pub keys: &'a Keys,
+    /// The hold.
+    pub hold: &'a HoldKey,
+    /// The hold of the same owner on the other half of a read-write lock, beside which this one may be taken.
+    pub beside: Option<&'a Bytes>,
+    /// The count after success, at least 1.
+    pub count: u32,
+    /// The lease, at least a millisecond.
+    pub lease: Duration,
+    /// Server time in milliseconds after which a first grant refuses itself; `Some(0)` sets no limit and asks for the time.
+    pub not_after: Option<u64>,
+    /// Whether the caller waits: only then may it leave a place in a queue, or a mark, on the server.
+    pub waits: bool,
+    /// Whether the hold had a place in the queue before, so that a new place is the loss of the old one.
+    pub placed: bool,
+    /// What the client was told.
+    pub settings: &'a Settings,
+}
+
+/// A wish to lower a hold count.
+#[derive(Clone, Copy, Debug)]
+#[expect(clippy::exhaustive_structs, reason = "the session builds it, and must decide on every field")]
+pub struct Give<'a> {
+    /// The lock.
+    pub name: &'a LockName,
+    /// Its keys.
+    pub keys: &'a Keys,
+    /// The hold.
+    pub hold: &'a HoldKey,
+    /// The count that shall remain.
+    pub count: u32,
+    /// Whether the hold was granted for certain, so that there is something to be given back even where the server has no
+    /// record of it.
+    pub granted: bool,
+    /// What the client was told.
+    pub settings: &'a Settings,
+}
+
+/// A renewal of many holds that is being put together. Keys and arguments come in groups, one group for each hold.
+#[derive(Clone, Debug, Default)]
+#[expect(clippy::exhaustive_structs, reason = "each kind adds to it")]
+pub struct Renewal {
+    /// `KEYS`.
+    pub keys: Vec<Bytes>,
+    /// `ARGV`.
+    pub args: Vec<Bytes>,
+}
+
+/// Milliseconds, as an argument.
+pub(super) fn millis(duration: Duration) -> Bytes {
+    decimal(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
+}
+
+/// A number, as an argument.
+pub(super) fn decimal(number: u64) -> Bytes {
+    match number {
+        0 => Bytes::from_static(b"0"),
+        1 => Bytes::from_static(b"1"),
+        _ => Bytes::from(number.to_string()),
+    }
+}
+
+/// The argument `not_after`: -1 where there is no limit and nobody asks for the time.
+pub(super) fn limit(not_after: Option<u64>) -> Bytes {
+    not_after.map_or_else(|| Bytes::from_static(b"-1"), decimal)
+}
+
+/// Milliseconds in a reply; `None` where they are negative: the key has no time to live, or is gone.
+pub(super) fn left(reply: &Reply) -> Result<Option<Duration>, DecodeError> {
+    Ok(u64::try_from(reply.int()?).ok().map(Duration::from_millis))
+}

@@ -1,0 +1,57 @@
+//! The calls of a hold, put together from what the session knows of it.
+
+use super::Session;
+use super::contend::Lock;
+use super::hold::Hold;
+use super::request::Ticket;
+use crate::call::Call;
+use crate::command::{Ask, Give, Verbs};
+use crate::owner::HoldNumber;
+use crate::settings::Settings;
+use std::time::Duration;
+
+impl Session {
+    /// What the kind of a hold's lock does on the wire.
+    pub(super) fn verbs_of(&self, number: HoldNumber) -> &'static dyn Verbs {
+        let kind = self.holds.get(&number).map(|hold| self.locks[hold.lock].kind);
+        kind.unwrap_or_default().verbs()
+    }
+
+    /// The call that raises a hold's count to `count` for a request.
+    pub(super) fn ask(
+        &self,
+        number: HoldNumber,
+        ticket: Ticket,
+        count: u32,
+        lease: Duration,
+        not_after: Option<u64>,
+    ) -> Option<Call> {
+        let hold = self.holds.get(&number)?;
+        let acquire = self.acquire_of(ticket)?;
+        let lock = &self.locks[hold.lock];
+        Some(lock.kind.verbs().acquire(&Ask {
+            name: &lock.name,
+            keys: &lock.keys,
+            hold: &hold.key,
+            beside: None,
+            count,
+            lease,
+            not_after,
+            waits: acquire.wish.patience != super::Patience::Try,
+            placed: false,
+            settings: &self.settings,
+        }))
+    }
+}
+
+/// The call that lowers a hold's count to the number of its guards.
+pub(super) fn give(lock: &Lock, hold: &Hold, settings: &Settings) -> Call {
+    lock.kind.verbs().release(&Give {
+        name: &lock.name,
+        keys: &lock.keys,
+        hold: &hold.key,
+        count: hold.guards,
+        granted: hold.granted,
+        settings,
+    })
+}
