@@ -3,6 +3,7 @@
 use super::outcome::{Acquired, Released};
 use crate::call::Call;
 use crate::name::LockName;
+use crate::owner::ClientId;
 use crate::reply::{DecodeError, Reply};
 use crate::script::Script;
 use crate::settings::Settings;
@@ -17,8 +18,8 @@ pub trait Verbs: Sync {
     /// How those who wait in one client stand to each other.
     fn line(&self) -> Line;
 
-    /// What the server has under `name`.
-    fn keys(&self, name: &LockName) -> Keys;
+    /// What the server has under `name`, and where `client` listens for releases.
+    fn keys(&self, name: &LockName, client: &ClientId) -> Keys;
 
     /// Asks for the hold count `ask.count`, which only begins a hold when it is 1.
     fn acquire(&self, ask: &Ask<'_>) -> Call;

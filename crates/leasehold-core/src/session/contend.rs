@@ -11,7 +11,7 @@ use crate::command::{Keys, Kind};
 use crate::error::AcquireError;
 use crate::name::LockName;
 use crate::number_map::NumberMap;
-use crate::owner::{HoldNumber, OwnerId};
+use crate::owner::{ClientId, HoldNumber, OwnerId};
 use crate::time::Instant;
 use std::collections::VecDeque;
 use std::task::Waker;
@@ -61,9 +61,9 @@ pub(super) enum Phase {
 }
 
 impl Lock {
-    fn new(name: LockName, kind: Kind) -> Self {
+    fn new(name: LockName, kind: Kind, client: &ClientId) -> Self {
         Self {
-            keys: kind.verbs().keys(&name),
+            keys: kind.verbs().keys(&name, client),
             kind,
             name,
             refs: 0,
@@ -532,7 +532,7 @@ impl Session {
         if let Some(lock) = self.by_key.get(name.key()) {
             return *lock;
         }
-        let lock = self.locks.insert(Lock::new(name.clone(), kind));
+        let lock = self.locks.insert(Lock::new(name.clone(), kind, &self.client));
         self.by_key.insert(name.key().clone(), lock);
         lock
     }
