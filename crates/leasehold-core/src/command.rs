@@ -3,6 +3,7 @@
 //! One file is one kind. [`Verbs`] is what the session asks of a kind; [`Kind`] is the table of them. A kind is added by its folder
 //! of scripts, its rows in [`script`](crate::script), its file here, and its line in [`Kind::verbs`].
 
+pub mod fair;
 pub mod lock;
 pub mod outcome;
 pub mod verbs;
@@ -17,6 +18,26 @@ pub enum Kind {
     /// The reentrant lock.
     #[default]
     Lock,
+    /// The fair lock.
+    Fair,
+    /// The fair lock with fencing tokens.
+    FencedFair,
+    /// The lock with fencing tokens.
+    Fenced,
+    /// The lock whose waiters poll.
+    Spin,
+    /// The lock that is a string under a name of the caller's, as go-zero's is.
+    Simple,
+    /// The read half of the read-write lock.
+    Read,
+    /// The write half of the read-write lock.
+    Write,
+    /// The counter of permits.
+    Semaphore,
+    /// Permits that have ids and leases.
+    Permits,
+    /// The count-down latch.
+    Latch,
 }
 
 impl Kind {
@@ -26,7 +47,7 @@ impl Kind {
     /// What the kind does on the wire.
     pub fn verbs(self) -> &'static dyn Verbs {
         match self {
-            Self::Lock => &lock::Lock,
+            _ => &lock::Lock,
         }
     }
 }

@@ -25,6 +25,8 @@ pub struct Settings {
     pub renewals_in_flight: usize,
     /// Whether all keys of a call must lie in one hash slot.
     pub cluster: bool,
+    /// Fair.
+    pub fair: FairSettings,
     /// The command that publishes a release: `PUBLISH` or `SPUBLISH`.
     pub publish: Bytes,
 }
@@ -62,7 +64,15 @@ impl Default for Settings {
             renew_batch: 100,
             renewals_in_flight: 1,
             cluster: false,
+            fair: FairSettings { beat: Duration::from_millis(500) },
             publish: Bytes::from_static(b"PUBLISH"),
         }
     }
+}
+
+/// x
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FairSettings {
+    /// x
+    pub beat: Duration,
 }

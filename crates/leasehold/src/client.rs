@@ -3,6 +3,8 @@
 use crate::builder::ClientBuilder;
 use crate::error::ConnectError;
 use crate::lock::Lock;
+use crate::target::Target;
+use leasehold_core::command::Kind;
 use crate::owner::Owner;
 use crate::shared::Handle;
 use leasehold_core::link::{Link as _, ServerInfo};
@@ -80,7 +82,7 @@ impl Client {
 
     /// The reentrant lock of that name. It does no I/O; a name that cannot be used is refused when the lock is.
     pub fn lock(&self, name: impl AsRef<str>) -> Lock {
-        Lock::new(self.handle.clone(), name.as_ref())
+        Lock::of(Target::new(self.handle.clone(), Kind::Lock, name.as_ref()))
     }
 
     /// An owner that holds nothing yet.

@@ -49,6 +49,8 @@ pub enum Acquired {
     },
     /// The hold gave up its place before, and cannot have another.
     Withdrawn,
+    /// The owner holds the read half of the read-write lock whose write half it asks for.
+    Upgrade,
     /// The key is of another kind.
     Kind(String),
     /// More was asked for than there is in all.

@@ -105,6 +105,8 @@ pub struct Ask<'a> {
     pub waits: bool,
     /// Whether the hold had a place in the queue before, so that a new place is the loss of the old one.
     pub placed: bool,
+    /// Whether waiting writers keep new readers out, and for how long a mark of such a writer counts.
+    pub prefer_writers: Option<Duration>,
     /// What the client was told.
     pub settings: &'a Settings,
 }

@@ -100,7 +100,11 @@ impl Session {
 
     fn end_patience(&mut self, now: Instant, ticket: Ticket) {
         let Some(acquire) = self.acquire_of(ticket) else { return };
-        let (lock, place, begun) = (acquire.lock, acquire.place, acquire.hold.is_some());
+        let (lock, place, begun) = (
+            acquire.lock,
+            acquire.place,
+            acquire.hold.and_then(|number| self.holds.get(&number)).is_some_and(|hold| !hold.placed),
+        );
         let (wish_ended, more) = (self.end_of_wish(acquire) <= now, self.settings.command_timeout);
         if !wish_ended && self.is_under_way(ticket) {
             // The server has been out of reach for too long, but may be about to answer after all.
