@@ -92,6 +92,13 @@ impl<K: LockKind> Acquire<K> {
         self
     }
 
+    /// Says at once what other builders were told.
+    pub(crate) fn describe(&mut self, lease: Option<Duration>, max_hold: Option<Duration>, owner: Option<&Owner>) {
+        self.lease = lease;
+        self.max_hold = max_hold;
+        self.owner = owner.cloned();
+    }
+
     /// Takes one half of a read-write lock beside a hold of the other half.
     pub(crate) const fn standing_beside(mut self, hold: HoldNumber) -> Self {
         self.beside = Some(hold);

@@ -149,6 +149,21 @@ pub enum InvalidInput {
         /// The most that is allowed.
         most: Duration,
     },
+    /// A lock over many has no members.
+    #[error("a lock over several needs at least one member, and this one has none")]
+    NoMembers,
+    /// A lock over many names one of them twice.
+    #[error("a lock over several names {name:?} twice: name each member once")]
+    SameMember {
+        /// The member.
+        name: String,
+    },
+    /// A quorum needs servers that fail independently.
+    #[error("two clients of the quorum lock {name:?} are connected to the same server: give it clients of independent servers")]
+    SameServer {
+        /// The lock.
+        name: String,
+    },
     /// No permit was asked for.
     #[error("at least one permit must be asked for")]
     NoPermits,

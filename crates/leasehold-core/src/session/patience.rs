@@ -1,11 +1,13 @@
 //! How requests wait and end: patience, trouble with the server, and outcomes.
 
-use super::request::{Acquire, Granted, Patience, Place, Request, Ticket, Trouble};
+use super::request::{Acquire, Granted, Patience, Pause, Place, Request, Ticket, Trouble};
 use super::timers::Timer;
 use super::{Event, Session};
 use crate::error::{AcquireError, ReleaseError};
 use crate::owner::HoldNumber;
 use crate::time::Instant;
+use std::task::Waker;
+use std::time::Duration;
 
 impl Acquire {
     /// The hold of its own owner that it re-enters.
@@ -80,6 +82,10 @@ impl Session {
             Request::Release(release) => {
                 let number = release.hold;
                 self.give_up_release(now, ticket, number);
+                return;
+            }
+            Request::Pause(_) => {
+                self.wake(ticket);
                 return;
             }
         };
@@ -228,6 +234,34 @@ impl Session {
             release.outcome.get_or_insert(outcome);
             self.wake(ticket);
         }
+    }
+
+    /// Lets a caller wait for time to pass. The clock is the session's, so that it also goes on where a test moves it by hand.
+    pub fn pause(&mut self, now: Instant, pause: Duration) -> Ticket {
+        let ticket = Ticket(self.next_id());
+        self.requests.insert(ticket, Request::Pause(Pause { until: now + pause, timer: None, waker: None }));
+        ticket
+    }
+
+    /// Whether a pause is over; `waker` is woken when it is.
+    pub fn poll_pause(&mut self, now: Instant, ticket: Ticket, waker: &Waker) -> bool {
+        let Some(Request::Pause(pause)) = self.requests.get_mut(&ticket) else { return true };
+        if self.closed || pause.until <= now {
+            return true;
+        }
+        pause.waker = Some(waker.clone());
+        self.timers.set(Timer::Request(ticket), &mut pause.timer, Some(pause.until));
+        false
+    }
+
+    /// Forgets a pause.
+    pub fn end_pause(&mut self, ticket: Ticket) {
+        self.remove_request(ticket);
+    }
+
+    /// A number between 0 and 1.
+    pub fn random(&mut self) -> f64 {
+        self.rng.f64()
     }
 
     /// Forgets a request whose future is done or gone.

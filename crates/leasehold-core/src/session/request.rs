@@ -129,6 +129,7 @@ pub struct Granted {
 pub(super) enum Request {
     Acquire(Acquire),
     Release(Release),
+    Pause(Pause),
 }
 
 #[derive(Debug)]
@@ -206,11 +207,20 @@ pub(super) struct Release {
     pub(super) outcome: Option<Result<(), ReleaseError>>,
 }
 
+/// A caller that waits for time to pass, without a timer of its runtime.
+#[derive(Debug)]
+pub(super) struct Pause {
+    pub(super) until: Instant,
+    pub(super) timer: Option<Instant>,
+    pub(super) waker: Option<Waker>,
+}
+
 impl Request {
     pub(super) fn take_waker(&mut self) -> Option<Waker> {
         match self {
             Self::Acquire(acquire) => acquire.waker.take(),
             Self::Release(release) => release.waker.take(),
+            Self::Pause(pause) => pause.waker.take(),
         }
     }
 
@@ -218,6 +228,7 @@ impl Request {
         match self {
             Self::Acquire(acquire) => &mut acquire.timer,
             Self::Release(release) => &mut release.timer,
+            Self::Pause(pause) => &mut pause.timer,
         }
     }
 }
