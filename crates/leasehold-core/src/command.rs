@@ -3,6 +3,7 @@
 //! One file is one kind. [`Verbs`] is what the session asks of a kind; [`Kind`] is the table of them. A kind is added by its folder
 //! of scripts, its rows in [`script`](crate::script), its file here, and its line in [`Kind::verbs`].
 
+pub mod fair;
 pub mod lock;
 pub mod outcome;
 pub mod verbs;
@@ -17,16 +18,22 @@ pub enum Kind {
     /// The reentrant lock.
     #[default]
     Lock,
+    /// The fair lock.
+    Fair,
+    /// The fair lock with fencing tokens.
+    FencedFair,
 }
 
 impl Kind {
     /// Every kind, for tables and tests.
-    pub const ALL: [Self; 1] = [Self::Lock];
+    pub const ALL: [Self; 3] = [Self::Lock, Self::Fair, Self::FencedFair];
 
     /// What the kind does on the wire.
     pub fn verbs(self) -> &'static dyn Verbs {
         match self {
             Self::Lock => &lock::Lock,
+            Self::Fair => &fair::Fair,
+            Self::FencedFair => &fair::FencedFair,
         }
     }
 }

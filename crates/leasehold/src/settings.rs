@@ -71,6 +71,7 @@ impl Settings {
             renewals_in_flight: if server.cluster { 16 } else { 1 },
             cluster: server.cluster,
             publish: bytes::Bytes::from_static(publish.as_bytes()),
+            fair: leasehold_core::settings::FairSettings::default(),
         }
     }
 }
