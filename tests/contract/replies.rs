@@ -1,7 +1,7 @@
 //! The decoder of each script, and replies made up in the forms that its header shows.
 
 use crate::header::{Header, Row};
-use leasehold_core::command::{Acquired, Released, Renewed, lock};
+use leasehold_core::command::{Acquired, Kind, Released, Renewed, fair, lock};
 use leasehold_core::reply::{DecodeError, Reply};
 use leasehold_core::script::Script;
 
@@ -16,6 +16,12 @@ pub(crate) fn is_understood(script: &Script, reply: &Reply) -> bool {
         "lock/renew" => shown(Renewed::decode(reply, 1)),
         "lock/force_release" => shown(lock::forced(reply)),
         "lock/inspect" => shown(lock::inspected(reply)),
+        "fair/acquire" => shown(Kind::Fair.verbs().acquired(reply)),
+        "fair/release" => shown(Kind::Fair.verbs().released(reply)),
+        "fair/beat" => shown(fair::beaten(reply)),
+        "fair/force_release" => shown(fair::forced(reply)),
+        "fair/inspect" => shown(fair::inspected(reply)),
+        "fenced_fair/acquire" => shown(Kind::FencedFair.verbs().acquired(reply)),
         other => panic!("{other} has no decoder in tests/contract/replies.rs: add it"),
     }
 }
@@ -43,9 +49,10 @@ pub(crate) fn reply(header: &Header, row: &Row, code: i64) -> Reply {
     // Dots say that the reply goes on in this way.
     parts.extend(row.words()[1..].iter().filter(|word| **word != "...").map(|word| match *word {
         "kind" => Reply::Bulk("zset".into()),
-        "hold" => Reply::Bulk("6f0c:7".into()),
-        "count" => Reply::Bulk("2".into()),
-        "left" | "stored" | "time" | "0" => Reply::Int(70),
+        "hold" | "waiter" => Reply::Bulk("6f0c:7".into()),
+        "count" | "token" => Reply::Bulk("2".into()),
+        "left" | "stored" | "time" | "age" | "0" => Reply::Int(70),
+        "moved" | "head" | "foreign" | "alive" => Reply::Int(1),
         other => panic!("{other:?} in a reply is no word that tests/contract/replies.rs knows: add it"),
     }));
     Reply::Array(parts)

@@ -42,11 +42,14 @@ pub enum Kind {
 
 impl Kind {
     /// Every kind, for tables and tests.
-    pub const ALL: [Self; 1] = [Self::Lock];
+    pub const ALL: [Self; 3] = [Self::Lock, Self::Fair, Self::FencedFair];
 
     /// What the kind does on the wire.
     pub fn verbs(self) -> &'static dyn Verbs {
         match self {
+            Self::Lock => &lock::Lock,
+            Self::Fair => &fair::Fair,
+            Self::FencedFair => &fair::FencedFair,
             _ => &lock::Lock,
         }
     }

@@ -80,5 +80,47 @@ pub static FORCE_RELEASE: Script =
 /// Tells who holds the reentrant lock.
 pub static INSPECT: Script = Script::new("lock/inspect", lua::lock::INSPECT, &["lock"], &[]);
 
+/// Takes the fair lock, raises a hold count, or takes a place in the queue.
+pub static FAIR_ACQUIRE: Script = Script::new(
+    "fair/acquire",
+    lua::fair::ACQUIRE,
+    FAIR_KEYS,
+    &["hold", "count", "lease", "waits", "placed", "not_after", "settings", "publish"],
+);
+/// Lowers a hold count of the fair lock, or ends a hold and its place in the queue.
+pub static FAIR_RELEASE: Script =
+    Script::new("fair/release", lua::fair::RELEASE, FAIR_KEYS, &["hold", "count", "settings", "publish"]);
+/// Says that a process waits for the fair lock, and asks whether it is its turn.
+pub static FAIR_BEAT: Script =
+    Script::new("fair/beat", lua::fair::BEAT, FAIR_KEYS, &["client", "front", "settings", "publish"]);
+/// Ends the hold of a named holder of the fair lock.
+pub static FAIR_FORCE_RELEASE: Script =
+    Script::new("fair/force_release", lua::fair::FORCE_RELEASE, FAIR_KEYS, &["holder", "settings", "publish"]);
+/// Tells who holds the fair lock, and who waits for it.
+pub static FAIR_INSPECT: Script =
+    Script::new("fair/inspect", lua::fair::INSPECT, &["lock", "queue", "deadlines", "marks"], &["settings"]);
+/// Takes the fair lock with a fencing token, raises a hold count, or takes a place in the queue.
+pub static FENCED_FAIR_ACQUIRE: Script = Script::new(
+    "fenced_fair/acquire",
+    lua::fenced_fair::ACQUIRE,
+    &["lock", "queue", "deadlines", "channel", "marks", "token"],
+    &["hold", "count", "lease", "waits", "placed", "not_after", "settings", "publish"],
+);
+
+/// The keys of the scripts of the fair lock.
+const FAIR_KEYS: &[&str] = &["lock", "queue", "deadlines", "channel", "marks"];
+
 /// Every script there is.
-pub static ALL: [&Script; 5] = [&ACQUIRE, &RELEASE, &RENEW, &FORCE_RELEASE, &INSPECT];
+pub static ALL: [&Script; 11] = [
+    &ACQUIRE,
+    &RELEASE,
+    &RENEW,
+    &FORCE_RELEASE,
+    &INSPECT,
+    &FAIR_ACQUIRE,
+    &FAIR_RELEASE,
+    &FAIR_BEAT,
+    &FAIR_FORCE_RELEASE,
+    &FAIR_INSPECT,
+    &FENCED_FAIR_ACQUIRE,
+];

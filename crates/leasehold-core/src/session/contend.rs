@@ -313,7 +313,7 @@ impl Session {
 
     /// How long to sleep when the holder's lease has `left` to go. A little more than that, and not the same everywhere, so
     /// that the clients of a fleet do not all ask at the same instant.
-    fn sleep(&mut self, left: Option<Duration>) -> Duration {
+    pub(super) fn sleep(&mut self, left: Option<Duration>) -> Duration {
         let spread = self.jitter(Duration::from_millis(5));
         let recheck = self.settings.recheck;
         left.map_or(recheck, |left| recheck.min(left + Duration::from_millis(1) + spread))

@@ -2,8 +2,8 @@
 
 use super::Session;
 use super::hold::Aim;
-use super::places::Standing;
 use super::request::{Granted, Place, Request, Step, Ticket, Trouble, Via};
+use crate::command::fair::Standing;
 use crate::command::{Acquired, Line};
 use crate::error::AcquireError;
 use crate::link::LinkError;
@@ -67,7 +67,7 @@ impl Session {
             }
             Ok(Acquired::Placed { left, time, moved, head, foreign }) => {
                 self.note_time(change.sent_at, time);
-                self.placed(now, ticket, number, Standing { left, moved, head, foreign });
+                self.placed(now, ticket, number, moved, Standing { left, time, head, foreign });
             }
             Ok(Acquired::Withdrawn) => {
                 self.nothing_begun(now, ticket, number);

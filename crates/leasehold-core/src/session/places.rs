@@ -7,28 +7,14 @@
 use super::contend::Phase;
 use super::request::{Place, Ticket};
 use super::{CallId, Event, Session};
-use crate::call::Call;
-use crate::command::Line;
-use crate::command::fair::{self, Beat};
+use crate::command::fair::{self, Beat, Standing};
+use crate::command::{Give, HoldKey, Line};
+use crate::error::AcquireError;
 use crate::link::LinkError;
 use crate::owner::HoldNumber;
 use crate::reply::Reply;
 use crate::time::Instant;
 use bytes::Bytes;
-use std::time::Duration;
-
-/// What the server said of a place in its queue.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Standing {
-    /// The lease left of the holder; `None` where nobody holds the lock.
-    pub(super) left: Option<Duration>,
-    /// The place is a new one, behind others that came later.
-    pub(super) moved: bool,
-    /// The place is the first of the queue.
-    pub(super) head: bool,
-    /// Clients that announce a release to one waiter alone have to do with the lock.
-    pub(super) foreign: bool,
-}
 
 impl Session {
     /// Whether a request must ask the server for a place, whosever turn it is.
@@ -39,10 +25,10 @@ impl Session {
     }
 
     /// The hold of a request has a place, or a mark, on the server: it is given up like a grant when nobody wants it any more.
-    pub(super) fn placed(&mut self, now: Instant, ticket: Ticket, number: HoldNumber, standing: Standing) {
+    pub(super) fn placed(&mut self, now: Instant, ticket: Ticket, number: HoldNumber, moved: bool, standing: Standing) {
         let Some(acquire) = self.acquire_of_mut(ticket) else { return };
         let (lock, last) = (acquire.lock, acquire.last);
-        let lost_place = acquire.had_place && standing.moved;
+        let lost_place = acquire.had_place && moved;
         acquire.had_place = true;
         acquire.trouble.unsure = false;
         if let Some(hold) = self.holds.get_mut(&number) {
@@ -77,7 +63,7 @@ impl Session {
             return;
         }
         let Some(hold) = self.holds.get(&number) else { return };
-        let wanted = foreign.then(|| fair::front_channel(&self.locks[lock].keys, &hold.key.field));
+        let wanted = foreign.then(|| fair::front_channel(&self.locks[lock].name, &hold.key.field));
         let own = self.locks[lock].keys.channel.clone();
         for index in self.locks[lock].channels.clone() {
             let name = &self.channels[index].name;
@@ -138,13 +124,10 @@ impl Session {
             Ok(beat) => {
                 self.locks[lock].trouble = super::request::Trouble::default();
                 match beat {
-                    Beat::Calm { foreign, .. } => {
-                        if let Some(number) = self.front(lock) {
-                            self.hear_for_front(lock, number, foreign);
-                        }
-                    }
+                    Beat::Calm(standing) => self.front_stands(now, lock, standing),
                     Beat::Yours { entry, .. } => self.turn_of_entry(now, lock, &entry),
-                    Beat::Gone { .. } => self.places_are_gone(lock),
+                    Beat::Gone(_) => self.places_are_gone(lock),
+                    Beat::Kind(kind) => self.fail_line(now, lock, &AcquireError::KeyConflict(kind)),
                 }
             }
             Err(why) if waits => {
@@ -158,6 +141,18 @@ impl Session {
             self.plan_beat(now, lock);
         }
         self.unref(lock);
+    }
+
+    /// The front has its place: its process looks when the holder's lease has run out, if nobody is ahead of it.
+    fn front_stands(&mut self, now: Instant, lock: usize, standing: Standing) {
+        let Some(number) = self.front(lock) else { return };
+        self.hear_for_front(lock, number, standing.foreign);
+        let Some(left) = standing.left.filter(|_| standing.head) else { return };
+        let at = now + self.sleep(Some(left));
+        if let Phase::Sleeping(until) = &mut self.locks[lock].phase {
+            *until = at.min(*until);
+            self.set_lock_timer(lock);
+        }
     }
 
     /// The free lock is offered to an entry of this client.
@@ -206,7 +201,14 @@ impl Session {
     /// Gives up the place of an entry that no hold stands for.
     fn leave_behind(&mut self, lock: usize, entry: &Bytes) {
         let line = &self.locks[lock];
-        let call: Call = fair::leave(line.kind, &line.name, &line.keys, entry, &self.settings);
+        let call = line.kind.verbs().release(&Give {
+            name: &line.name,
+            keys: &line.keys,
+            hold: &HoldKey { field: entry.clone(), permits: 1 },
+            count: 0,
+            granted: false,
+            settings: &self.settings,
+        });
         // Nobody waits for the answer: the next beat tells whether it has to be repeated.
         self.call_by_lifeline(call);
     }
