@@ -73,3 +73,124 @@ pub mod fenced_fair {
     pub const ACQUIRE: &str =
         fair_change!("shared/lease.lua", "shared/token.lua", "shared/fair_acquire.lua", "fenced_fair/acquire.lua",);
 }
+
+/// The semaphore: a bare counter of permits.
+pub mod semaphore {
+    /// Takes permits.
+    pub const ACQUIRE: &str = concat!(
+        include_str!("shared/kind.lua"),
+        include_str!("shared/clock.lua"),
+        include_str!("shared/once.lua"),
+        include_str!("semaphore/acquire.lua"),
+    );
+    /// Gives the permits of a hold back.
+    pub const RELEASE: &str = concat!(include_str!("shared/kind.lua"), include_str!("semaphore/release.lua"),);
+    /// Sets the number of permits where there is none.
+    pub const SET: &str = concat!(include_str!("shared/kind.lua"), include_str!("semaphore/set.lua"),);
+    /// Adds permits, or takes some away for good.
+    pub const ADD: &str =
+        concat!(include_str!("shared/kind.lua"), include_str!("shared/once.lua"), include_str!("semaphore/add.lua"),);
+    /// Takes all available permits.
+    pub const DRAIN: &str =
+        concat!(include_str!("shared/kind.lua"), include_str!("shared/once.lua"), include_str!("semaphore/drain.lua"),);
+    /// Tells how many permits are available.
+    pub const INSPECT: &str = concat!(include_str!("shared/kind.lua"), include_str!("semaphore/inspect.lua"),);
+}
+
+/// The permit semaphore: permits with ids and leases.
+pub mod permits {
+    /// Takes permits.
+    pub const ACQUIRE: &str = concat!(
+        include_str!("shared/kind.lua"),
+        include_str!("shared/clock.lua"),
+        include_str!("shared/ids.lua"),
+        include_str!("shared/deadline.lua"),
+        include_str!("shared/permits.lua"),
+        include_str!("permits/acquire.lua"),
+    );
+    /// Gives the permits of a hold back.
+    pub const RELEASE: &str = concat!(
+        include_str!("shared/kind.lua"),
+        include_str!("shared/clock.lua"),
+        include_str!("shared/ids.lua"),
+        include_str!("shared/permits.lua"),
+        include_str!("permits/release.lua"),
+    );
+    /// Gives permits back by their ids.
+    pub const GIVE: &str = concat!(
+        include_str!("shared/kind.lua"),
+        include_str!("shared/clock.lua"),
+        include_str!("shared/ids.lua"),
+        include_str!("shared/permits.lua"),
+        include_str!("permits/give.lua"),
+    );
+    /// Renews the leases of many holds in one call.
+    pub const RENEW: &str = concat!(
+        include_str!("shared/kind.lua"),
+        include_str!("shared/clock.lua"),
+        include_str!("shared/ids.lua"),
+        include_str!("shared/deadline.lua"),
+        include_str!("permits/renew.lua"),
+    );
+    /// Sets the capacity where there is none.
+    pub const SET: &str = concat!(include_str!("shared/kind.lua"), include_str!("permits/set.lua"),);
+    /// Sets the capacity, also while permits are held.
+    pub const RESIZE: &str = concat!(
+        include_str!("shared/kind.lua"),
+        include_str!("shared/clock.lua"),
+        include_str!("shared/once.lua"),
+        include_str!("shared/permits.lua"),
+        include_str!("permits/resize.lua"),
+    );
+    /// Tells how many permits are available and held.
+    pub const INSPECT: &str = concat!(
+        include_str!("shared/kind.lua"),
+        include_str!("shared/clock.lua"),
+        include_str!("permits/inspect.lua"),
+    );
+    /// Tells the lease left of one permit.
+    pub const LEASE: &str =
+        concat!(include_str!("shared/kind.lua"), include_str!("shared/clock.lua"), include_str!("permits/lease.lua"),);
+}
+
+/// The count-down latch.
+pub mod latch {
+    /// Asks whether the latch is open.
+    pub const ACQUIRE: &str =
+        concat!(include_str!("shared/kind.lua"), include_str!("shared/clock.lua"), include_str!("latch/acquire.lua"),);
+    /// Sets the count of a latch that has none.
+    pub const SET: &str = concat!(include_str!("shared/kind.lua"), include_str!("latch/set.lua"),);
+    /// Counts a latch down.
+    pub const COUNT_DOWN: &str = concat!(
+        include_str!("shared/kind.lua"),
+        include_str!("shared/once.lua"),
+        include_str!("latch/count_down.lua"),
+    );
+    /// Tells the count of a latch.
+    pub const INSPECT: &str = concat!(include_str!("shared/kind.lua"), include_str!("latch/inspect.lua"),);
+    /// Removes a latch, which opens it.
+    pub const DELETE: &str = concat!(include_str!("shared/kind.lua"), include_str!("latch/delete.lua"),);
+}
+
+/// What clients say of themselves.
+pub mod record {
+    /// Writes who a client is.
+    pub const PUT: &str = concat!(include_str!("shared/kind.lua"), include_str!("record/put.lua"),);
+    /// Tells who a client is.
+    pub const GET: &str = concat!(include_str!("shared/kind.lua"), include_str!("record/get.lua"),);
+    /// Removes the record of a client.
+    pub const REMOVE: &str = concat!(include_str!("shared/kind.lua"), include_str!("record/remove.lua"),);
+}
+
+/// Values that are guarded by fencing tokens.
+pub mod store {
+    /// Reads a guarded value.
+    pub const READ: &str =
+        concat!(include_str!("shared/kind.lua"), include_str!("shared/fence.lua"), include_str!("store/read.lua"),);
+    /// Writes a guarded value.
+    pub const WRITE: &str =
+        concat!(include_str!("shared/kind.lua"), include_str!("shared/fence.lua"), include_str!("store/write.lua"),);
+    /// Registers a fencing token for something that is guarded elsewhere.
+    pub const CHECK: &str =
+        concat!(include_str!("shared/kind.lua"), include_str!("shared/fence.lua"), include_str!("store/check.lua"),);
+}

@@ -110,8 +110,117 @@ pub static FENCED_FAIR_ACQUIRE: Script = Script::new(
 /// The keys of the scripts of the fair lock.
 const FAIR_KEYS: &[&str] = &["lock", "queue", "deadlines", "channel", "marks"];
 
+/// Takes permits (semaphore).
+pub static SEMAPHORE_ACQUIRE: Script = Script::new(
+    "semaphore/acquire",
+    lua::semaphore::ACQUIRE,
+    &["semaphore", "record"],
+    &["count", "permits", "not_after", "memory"],
+);
+/// Gives the permits of a hold back (semaphore).
+pub static SEMAPHORE_RELEASE: Script = Script::new(
+    "semaphore/release",
+    lua::semaphore::RELEASE,
+    &["semaphore", "record", "channel"],
+    &["count", "permits", "granted", "memory", "publish"],
+);
+/// Sets the number of permits where there is none (semaphore).
+pub static SEMAPHORE_SET: Script = Script::new(
+    "semaphore/set",
+    lua::semaphore::SET,
+    &["semaphore", "record", "channel"],
+    &["permits", "lifetime", "memory", "publish"],
+);
+/// Adds permits, or takes some away for good (semaphore).
+pub static SEMAPHORE_ADD: Script = Script::new(
+    "semaphore/add",
+    lua::semaphore::ADD,
+    &["semaphore", "record", "channel"],
+    &["permits", "memory", "publish"],
+);
+/// Takes all available permits (semaphore).
+pub static SEMAPHORE_DRAIN: Script =
+    Script::new("semaphore/drain", lua::semaphore::DRAIN, &["semaphore", "record"], &["memory"]);
+/// Tells how many permits are available (semaphore).
+pub static SEMAPHORE_INSPECT: Script = Script::new("semaphore/inspect", lua::semaphore::INSPECT, &["semaphore"], &[]);
+/// Takes permits (permit semaphore).
+pub static PERMITS_ACQUIRE: Script = Script::new(
+    "permits/acquire",
+    lua::permits::ACQUIRE,
+    &["permits", "deadlines", "channel"],
+    &["ids", "count", "lease", "not_after", "publish"],
+);
+/// Gives the permits of a hold back (permit semaphore).
+pub static PERMITS_RELEASE: Script = Script::new(
+    "permits/release",
+    lua::permits::RELEASE,
+    &["permits", "deadlines", "channel"],
+    &["ids", "count", "publish"],
+);
+/// Gives permits back by their ids (permit semaphore).
+pub static PERMITS_GIVE: Script =
+    Script::new("permits/give", lua::permits::GIVE, &["permits", "deadlines", "channel"], &["ids", "publish"]);
+/// Renews the leases of many holds in one call (permit semaphore).
+pub static PERMITS_RENEW: Script =
+    Script::repeated("permits/renew", lua::permits::RENEW, &["deadlines"], &["ids", "lease"]);
+/// Sets the capacity where there is none (permit semaphore).
+pub static PERMITS_SET: Script = Script::new(
+    "permits/set",
+    lua::permits::SET,
+    &["permits", "deadlines", "record", "channel"],
+    &["capacity", "memory", "publish"],
+);
+/// Sets the capacity, also while permits are held (permit semaphore).
+pub static PERMITS_RESIZE: Script = Script::new(
+    "permits/resize",
+    lua::permits::RESIZE,
+    &["permits", "deadlines", "record", "channel"],
+    &["capacity", "memory", "publish"],
+);
+/// Tells how many permits are available and held (permit semaphore).
+pub static PERMITS_INSPECT: Script =
+    Script::new("permits/inspect", lua::permits::INSPECT, &["permits", "deadlines"], &[]);
+/// Tells the lease left of one permit (permit semaphore).
+pub static PERMITS_LEASE: Script = Script::new("permits/lease", lua::permits::LEASE, &["deadlines"], &["id"]);
+/// Asks whether the latch is open.
+pub static LATCH_ACQUIRE: Script = Script::new("latch/acquire", lua::latch::ACQUIRE, &["latch"], &["not_after"]);
+/// Sets the count of a latch that has none.
+pub static LATCH_SET: Script =
+    Script::new("latch/set", lua::latch::SET, &["latch", "record", "channel"], &["count", "memory", "publish"]);
+/// Counts a latch down.
+pub static LATCH_COUNT_DOWN: Script = Script::new(
+    "latch/count_down",
+    lua::latch::COUNT_DOWN,
+    &["latch", "record", "channel"],
+    &["count", "memory", "publish"],
+);
+/// Tells the count of a latch.
+pub static LATCH_INSPECT: Script = Script::new("latch/inspect", lua::latch::INSPECT, &["latch"], &[]);
+/// Removes a latch, which opens it.
+pub static LATCH_DELETE: Script =
+    Script::new("latch/delete", lua::latch::DELETE, &["latch", "record", "channel"], &["memory", "publish"]);
+/// Writes who a client is.
+pub static RECORD_PUT: Script =
+    Script::new("record/put", lua::record::PUT, &["client"], &["host", "pid", "application", "since", "lifetime"]);
+/// Tells who a client is.
+pub static RECORD_GET: Script = Script::new("record/get", lua::record::GET, &["client"], &[]);
+/// Removes the record of a client.
+pub static RECORD_REMOVE: Script = Script::new("record/remove", lua::record::REMOVE, &["client"], &[]);
+/// Reads a guarded value.
+pub static STORE_READ: Script =
+    Script::new("store/read", lua::store::READ, &["data", "fence"], &["token", "owner", "keep"]);
+/// Writes a guarded value.
+pub static STORE_WRITE: Script = Script::new(
+    "store/write",
+    lua::store::WRITE,
+    &["data", "fence"],
+    &["token", "owner", "keep", "number", "value", "lifetime"],
+);
+/// Registers a fencing token for something that is guarded elsewhere.
+pub static STORE_CHECK: Script = Script::new("store/check", lua::store::CHECK, &["fence"], &["token", "owner", "keep"]);
+
 /// Every script there is.
-pub static ALL: [&Script; 11] = [
+pub static ALL: &[&Script] = &[
     &ACQUIRE,
     &RELEASE,
     &RENEW,
@@ -123,4 +232,29 @@ pub static ALL: [&Script; 11] = [
     &FAIR_FORCE_RELEASE,
     &FAIR_INSPECT,
     &FENCED_FAIR_ACQUIRE,
+    &SEMAPHORE_ACQUIRE,
+    &SEMAPHORE_RELEASE,
+    &SEMAPHORE_SET,
+    &SEMAPHORE_ADD,
+    &SEMAPHORE_DRAIN,
+    &SEMAPHORE_INSPECT,
+    &PERMITS_ACQUIRE,
+    &PERMITS_RELEASE,
+    &PERMITS_GIVE,
+    &PERMITS_RENEW,
+    &PERMITS_SET,
+    &PERMITS_RESIZE,
+    &PERMITS_INSPECT,
+    &PERMITS_LEASE,
+    &LATCH_ACQUIRE,
+    &LATCH_SET,
+    &LATCH_COUNT_DOWN,
+    &LATCH_INSPECT,
+    &LATCH_DELETE,
+    &RECORD_PUT,
+    &RECORD_GET,
+    &RECORD_REMOVE,
+    &STORE_READ,
+    &STORE_WRITE,
+    &STORE_CHECK,
 ];

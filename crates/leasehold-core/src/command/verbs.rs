@@ -2,7 +2,7 @@
 
 use super::outcome::{Acquired, Released};
 use crate::call::Call;
-use crate::name::LockName;
+use crate::name::{LockName, NameError, slot};
 use crate::owner::ClientId;
 use crate::reply::{DecodeError, Reply};
 use crate::script::Script;
@@ -71,6 +71,23 @@ pub struct Keys {
     pub keys: Box<[Bytes]>,
     /// Where releases are announced; `None` where waiting is by polling.
     pub channel: Option<Bytes>,
+}
+
+impl Keys {
+    /// Refuses a name whose keys and channel a Redis Cluster would put into different slots, so that no script could use them
+    /// together. What else belongs to the name, such as records, lies in the slot of these.
+    ///
+    /// # Errors
+    ///
+    /// [`NameError::Unplaceable`].
+    pub fn check_cluster(&self, name: &LockName) -> Result<(), NameError> {
+        let wanted = slot(name.key());
+        if self.keys.iter().chain(&self.channel).all(|key| slot(key) == wanted) {
+            Ok(())
+        } else {
+            Err(NameError::Unplaceable { name: name.as_str().to_owned() })
+        }
+    }
 }
 
 /// What a hold is called on the server.
