@@ -27,3 +27,17 @@ pub mod lock {
     /// Tells who holds the lock.
     pub const INSPECT: &str = concat!(include_str!("shared/kind.lua"), include_str!("lock/inspect.lua"));
 }
+
+/// The fenced lock, which is released, renewed and inspected by the scripts of the reentrant lock.
+pub mod fenced {
+    /// Takes the lock, or raises a hold count, and tells the fencing token.
+    pub const ACQUIRE: &str = concat!(
+        include_str!("shared/kind.lua"),
+        include_str!("shared/lease.lua"),
+        include_str!("shared/clock.lua"),
+        include_str!("shared/token.lua"),
+        include_str!("fenced/acquire.lua"),
+    );
+    /// Tells the last fencing token.
+    pub const TOKEN: &str = concat!(include_str!("shared/kind.lua"), include_str!("fenced/token.lua"));
+}

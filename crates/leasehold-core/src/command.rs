@@ -3,8 +3,10 @@
 //! One file is one kind. [`Verbs`] is what the session asks of a kind; [`Kind`] is the table of them. A kind is added by its folder
 //! of scripts, its rows in [`script`](crate::script), its file here, and its line in [`Kind::verbs`].
 
+pub mod fenced;
 pub mod lock;
 pub mod outcome;
+pub mod spin;
 pub mod verbs;
 
 pub use outcome::{Acquired, Released, Renewed};
@@ -17,16 +19,22 @@ pub enum Kind {
     /// The reentrant lock.
     #[default]
     Lock,
+    /// The fenced lock: each grant has a token that is greater than all before.
+    Fenced,
+    /// The spin lock: releases are announced to nobody, and waiting is by polling.
+    Spin,
 }
 
 impl Kind {
     /// Every kind, for tables and tests.
-    pub const ALL: [Self; 1] = [Self::Lock];
+    pub const ALL: [Self; 3] = [Self::Lock, Self::Fenced, Self::Spin];
 
     /// What the kind does on the wire.
     pub fn verbs(self) -> &'static dyn Verbs {
         match self {
             Self::Lock => &lock::Lock,
+            Self::Fenced => &fenced::Fenced,
+            Self::Spin => &spin::Spin,
         }
     }
 }

@@ -80,5 +80,11 @@ pub static FORCE_RELEASE: Script =
 /// Tells who holds the reentrant lock.
 pub static INSPECT: Script = Script::new("lock/inspect", lua::lock::INSPECT, &["lock"], &[]);
 
+/// Takes the fenced lock, or raises a hold count.
+pub static FENCED_ACQUIRE: Script =
+    Script::new("fenced/acquire", lua::fenced::ACQUIRE, &["lock", "token"], &["hold", "count", "lease", "not_after"]);
+/// Tells the last fencing token of a fenced lock.
+pub static FENCED_TOKEN: Script = Script::new("fenced/token", lua::fenced::TOKEN, &["token"], &[]);
+
 /// Every script there is.
-pub static ALL: [&Script; 5] = [&ACQUIRE, &RELEASE, &RENEW, &FORCE_RELEASE, &INSPECT];
+pub static ALL: [&Script; 7] = [&ACQUIRE, &RELEASE, &RENEW, &FORCE_RELEASE, &INSPECT, &FENCED_ACQUIRE, &FENCED_TOKEN];

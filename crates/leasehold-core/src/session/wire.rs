@@ -39,6 +39,7 @@ impl Session {
             not_after,
             waits: acquire.wish.patience != super::Patience::Try,
             placed: false,
+            prefer_writers: None,
             settings: &self.settings,
         }))
     }
