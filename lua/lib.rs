@@ -41,3 +41,21 @@ pub mod fenced {
     /// Tells the last fencing token.
     pub const TOKEN: &str = concat!(include_str!("shared/kind.lua"), include_str!("fenced/token.lua"));
 }
+
+/// The simple lock, which shares its keys with go-zero.
+pub mod simple {
+    /// Takes the lock, or lengthens its lease.
+    pub const ACQUIRE: &str = concat!(
+        include_str!("shared/kind.lua"),
+        include_str!("shared/lease.lua"),
+        include_str!("shared/clock.lua"),
+        include_str!("simple/acquire.lua"),
+    );
+    /// Ends a hold.
+    pub const RELEASE: &str = concat!(include_str!("shared/kind.lua"), include_str!("simple/release.lua"));
+    /// Renews many leases in one call.
+    pub const RENEW: &str =
+        concat!(include_str!("shared/kind.lua"), include_str!("shared/lease.lua"), include_str!("simple/renew.lua"),);
+    /// Tells who holds the lock.
+    pub const INSPECT: &str = concat!(include_str!("shared/kind.lua"), include_str!("simple/inspect.lua"));
+}

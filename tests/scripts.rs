@@ -3,6 +3,8 @@
 
 #[path = "scripts/fenced.rs"]
 mod fenced;
+#[path = "scripts/simple.rs"]
+mod simple;
 #[path = "scripts/spin.rs"]
 mod spin;
 #[path = "scripts/support_rw.rs"]

@@ -6,6 +6,7 @@
 pub mod fenced;
 pub mod lock;
 pub mod outcome;
+pub mod simple;
 pub mod spin;
 pub mod verbs;
 
@@ -23,11 +24,13 @@ pub enum Kind {
     Fenced,
     /// The spin lock: releases are announced to nobody, and waiting is by polling.
     Spin,
+    /// The simple lock: a string that holds the caller's id, shared with go-zero.
+    Simple,
 }
 
 impl Kind {
     /// Every kind, for tables and tests.
-    pub const ALL: [Self; 3] = [Self::Lock, Self::Fenced, Self::Spin];
+    pub const ALL: [Self; 4] = [Self::Lock, Self::Fenced, Self::Spin, Self::Simple];
 
     /// What the kind does on the wire.
     pub fn verbs(self) -> &'static dyn Verbs {
@@ -35,6 +38,7 @@ impl Kind {
             Self::Lock => &lock::Lock,
             Self::Fenced => &fenced::Fenced,
             Self::Spin => &spin::Spin,
+            Self::Simple => &simple::Simple,
         }
     }
 }
