@@ -74,6 +74,38 @@ pub mod fenced_fair {
         fair_change!("shared/lease.lua", "shared/token.lua", "shared/fair_acquire.lua", "fenced_fair/acquire.lua",);
 }
 
+/// The fenced lock, which is released, renewed and inspected by the scripts of the reentrant lock.
+pub mod fenced {
+    /// Takes the lock, or raises a hold count, and tells the fencing token.
+    pub const ACQUIRE: &str = concat!(
+        include_str!("shared/kind.lua"),
+        include_str!("shared/lease.lua"),
+        include_str!("shared/clock.lua"),
+        include_str!("shared/token.lua"),
+        include_str!("fenced/acquire.lua"),
+    );
+    /// Tells the last fencing token.
+    pub const TOKEN: &str = concat!(include_str!("shared/kind.lua"), include_str!("fenced/token.lua"));
+}
+
+/// The simple lock, which shares its keys with go-zero.
+pub mod simple {
+    /// Takes the lock, or lengthens its lease.
+    pub const ACQUIRE: &str = concat!(
+        include_str!("shared/kind.lua"),
+        include_str!("shared/lease.lua"),
+        include_str!("shared/clock.lua"),
+        include_str!("simple/acquire.lua"),
+    );
+    /// Ends a hold.
+    pub const RELEASE: &str = concat!(include_str!("shared/kind.lua"), include_str!("simple/release.lua"));
+    /// Renews many leases in one call.
+    pub const RENEW: &str =
+        concat!(include_str!("shared/kind.lua"), include_str!("shared/lease.lua"), include_str!("simple/renew.lua"),);
+    /// Tells who holds the lock.
+    pub const INSPECT: &str = concat!(include_str!("shared/kind.lua"), include_str!("simple/inspect.lua"));
+}
+
 /// The semaphore: a bare counter of permits.
 pub mod semaphore {
     /// Takes permits.

@@ -5,6 +5,7 @@
 
 mod code;
 pub mod fair;
+pub mod fenced;
 pub mod latch;
 pub mod lock;
 pub mod operation;
@@ -12,6 +13,8 @@ pub mod outcome;
 pub mod permits;
 pub mod record;
 pub mod semaphore;
+pub mod simple;
+pub mod spin;
 pub mod store;
 pub mod verbs;
 
@@ -49,8 +52,17 @@ pub enum Kind {
 
 impl Kind {
     /// Every kind, for tables and tests.
-    pub const ALL: [Self; 6] =
-        [Self::Lock, Self::Fair, Self::FencedFair, Self::Semaphore, Self::Permits, Self::Latch];
+    pub const ALL: [Self; 9] = [
+        Self::Lock,
+        Self::Fair,
+        Self::FencedFair,
+        Self::Fenced,
+        Self::Spin,
+        Self::Simple,
+        Self::Semaphore,
+        Self::Permits,
+        Self::Latch,
+    ];
 
     /// What the kind does on the wire.
     pub fn verbs(self) -> &'static dyn Verbs {
@@ -58,6 +70,9 @@ impl Kind {
             Self::Lock => &lock::Lock,
             Self::Fair => &fair::Fair,
             Self::FencedFair => &fair::FencedFair,
+            Self::Fenced => &fenced::Fenced,
+            Self::Spin => &spin::Spin,
+            Self::Simple => &simple::Simple,
             Self::Semaphore => &semaphore::Semaphore,
             Self::Permits => &permits::Permits,
             Self::Latch => &latch::Latch,

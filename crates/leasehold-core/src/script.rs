@@ -219,6 +219,21 @@ pub static STORE_WRITE: Script = Script::new(
 /// Registers a fencing token for something that is guarded elsewhere.
 pub static STORE_CHECK: Script = Script::new("store/check", lua::store::CHECK, &["fence"], &["token", "owner", "keep"]);
 
+/// Takes the fenced lock, or raises a hold count.
+pub static FENCED_ACQUIRE: Script =
+    Script::new("fenced/acquire", lua::fenced::ACQUIRE, &["lock", "token"], &["hold", "count", "lease", "not_after"]);
+/// Tells the last fencing token of a fenced lock.
+pub static FENCED_TOKEN: Script = Script::new("fenced/token", lua::fenced::TOKEN, &["token"], &[]);
+/// Takes the simple lock, or lengthens its lease.
+pub static SIMPLE_ACQUIRE: Script =
+    Script::new("simple/acquire", lua::simple::ACQUIRE, &["lock"], &["hold", "count", "lease", "not_after"]);
+/// Ends a hold of the simple lock.
+pub static SIMPLE_RELEASE: Script = Script::new("simple/release", lua::simple::RELEASE, &["lock"], &["hold", "count"]);
+/// Renews many leases of simple locks.
+pub static SIMPLE_RENEW: Script = Script::repeated("simple/renew", lua::simple::RENEW, &["lock"], &["hold", "lease"]);
+/// Tells who holds the simple lock.
+pub static SIMPLE_INSPECT: Script = Script::new("simple/inspect", lua::simple::INSPECT, &["lock"], &[]);
+
 /// Every script there is.
 pub static ALL: &[&Script] = &[
     &ACQUIRE,
@@ -257,4 +272,10 @@ pub static ALL: &[&Script] = &[
     &STORE_READ,
     &STORE_WRITE,
     &STORE_CHECK,
+    &FENCED_ACQUIRE,
+    &FENCED_TOKEN,
+    &SIMPLE_ACQUIRE,
+    &SIMPLE_RELEASE,
+    &SIMPLE_RENEW,
+    &SIMPLE_INSPECT,
 ];

@@ -68,7 +68,9 @@ pub enum Error {
         why: String,
     },
     /// The owner holds the read half of a read-write lock, and asks for its write half, which it would keep from itself for ever.
-    #[error("the write half of the lock {lock:?} cannot be acquired: the same owner holds its read half; release that first")]
+    #[error(
+        "the write half of the lock {lock:?} cannot be acquired: the same owner holds its read half; release that first"
+    )]
     Upgrade {
         /// The lock.
         lock: String,
@@ -159,7 +161,9 @@ pub enum InvalidInput {
         name: String,
     },
     /// A quorum needs servers that fail independently.
-    #[error("two clients of the quorum lock {name:?} are connected to the same server: give it clients of independent servers")]
+    #[error(
+        "two clients of the quorum lock {name:?} are connected to the same server: give it clients of independent servers"
+    )]
     SameServer {
         /// The lock.
         name: String,

@@ -3,8 +3,8 @@
 use crate::acquire::Acquire;
 use crate::attempt;
 use crate::error::Error;
-use crate::lock::Lock;
 use crate::kind::{Fencing, LockKind, Reentrant};
+use crate::lock::Lock;
 use crate::loss::{HoldToken, Lost};
 use crate::target::Target;
 use crate::telemetry::{self, Class};
@@ -45,8 +45,7 @@ pub struct Guard<K: LockKind = Reentrant> {
 
 impl<K: LockKind> Guard<K> {
     pub(crate) fn new(target: Target, granted: Granted) -> Self {
-        Self {
-            lock: Lock::of(target), hold: granted.hold, cell: granted.cell, renewed: granted.renewed, spent: false }
+        Self { lock: Lock::of(target), hold: granted.hold, cell: granted.cell, renewed: granted.renewed, spent: false }
     }
 
     /// The lock that is held.

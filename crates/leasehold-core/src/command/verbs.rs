@@ -122,7 +122,8 @@ pub struct Ask<'a> {
     pub waits: bool,
     /// Whether the hold had a place in the queue before, so that a new place is the loss of the old one.
     pub placed: bool,
-    /// Whether waiting writers keep new readers out, and for how long a mark of such a writer counts.
+    /// Whether waiting writers go before new readers. A reader gives way to their marks where it is set; a writer that waits leaves
+    /// a mark of this length.
     pub prefer_writers: Option<Duration>,
     /// What the client was told.
     pub settings: &'a Settings,

@@ -225,11 +225,7 @@ impl MultiAcquire {
         self
     }
 
-    async fn take<K: LockKind>(
-        &self,
-        lock: &Lock<K>,
-        patience: Patience,
-    ) -> Result<Option<Box<dyn AnyGuard>>, Error> {
+    async fn take<K: LockKind>(&self, lock: &Lock<K>, patience: Patience) -> Result<Option<Box<dyn AnyGuard>>, Error> {
         let mut acquire = Acquire::<K>::new(lock.target().clone());
         acquire.describe(self.lease, self.max_hold, self.owner.as_ref());
         let guard: Option<Guard<K>> = acquire.run(Some(patience)).await?;
@@ -270,8 +266,10 @@ impl MultiAcquire {
             Some(wait) if wait < Duration::MAX => begun + wait,
             _ => Instant::FAR_FUTURE,
         };
-        let elapsed =
-            || Error::WaitElapsed { lock: self.multi.name.as_ref().to_owned(), waited: handle.clock.now().since(begun) };
+        let elapsed = || Error::WaitElapsed {
+            lock: self.multi.name.as_ref().to_owned(),
+            waited: handle.clock.now().since(begun),
+        };
         let mut busy = None;
         let mut rounds = 0_u32;
         loop {
@@ -391,4 +389,3 @@ impl fmt::Debug for MultiGuard {
             .finish_non_exhaustive()
     }
 }
-

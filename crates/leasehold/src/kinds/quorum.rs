@@ -207,9 +207,11 @@ impl QuorumAcquire {
             }
             // A lock on every server survives the loss of more of them than one on a bare majority; but nobody waits long for a
             // server that does not answer.
-            let elapsed = handle.clock.now().since(*enough_at.get_or_insert_with(|| handle.clock.now())).max(
-                handle.clock.now().since(begun),
-            );
+            let elapsed = handle
+                .clock
+                .now()
+                .since(*enough_at.get_or_insert_with(|| handle.clock.now()))
+                .max(handle.clock.now().since(begun));
             let grace = grace.get_or_insert_with(|| {
                 let handle = handle.clone();
                 Box::pin(async move { attempt::pause(&handle, elapsed.max(Duration::from_millis(10))).await })
