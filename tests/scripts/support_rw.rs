@@ -115,7 +115,7 @@ impl World {
     }
 
     pub(crate) fn keys(&self, kind: Kind) -> Keys {
-        kind.verbs().keys(&self.name, &self.client)
+        kind.verbs().keys(&self.name, &ClientId::new(uuid::Uuid::nil()))
     }
 
     pub(crate) fn acquire_call(&self, kind: Kind, field: &str, count: u32, wish: Wish<'_>) -> Call {
