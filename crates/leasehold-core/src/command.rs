@@ -6,6 +6,7 @@
 pub mod fenced;
 pub mod lock;
 pub mod outcome;
+pub mod read_write;
 pub mod simple;
 pub mod spin;
 pub mod verbs;
@@ -26,11 +27,15 @@ pub enum Kind {
     Spin,
     /// The simple lock: a string that holds the caller's id, shared with go-zero.
     Simple,
+    /// The read half of the read-write lock.
+    Read,
+    /// The write half of the read-write lock.
+    Write,
 }
 
 impl Kind {
     /// Every kind, for tables and tests.
-    pub const ALL: [Self; 4] = [Self::Lock, Self::Fenced, Self::Spin, Self::Simple];
+    pub const ALL: [Self; 6] = [Self::Lock, Self::Fenced, Self::Spin, Self::Simple, Self::Read, Self::Write];
 
     /// What the kind does on the wire.
     pub fn verbs(self) -> &'static dyn Verbs {
@@ -39,6 +44,8 @@ impl Kind {
             Self::Fenced => &fenced::Fenced,
             Self::Spin => &spin::Spin,
             Self::Simple => &simple::Simple,
+            Self::Read => &read_write::Read,
+            Self::Write => &read_write::Write,
         }
     }
 }

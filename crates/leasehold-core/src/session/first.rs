@@ -67,7 +67,9 @@ impl Session {
                 self.fail_acquire(now, ticket, AcquireError::Excess { capacity });
             }
             // Neither can answer a first acquire of a hold that was never granted: the server is not what we think it is.
-            Ok(Acquired::Mismatch | Acquired::Lost | Acquired::Withdrawn | Acquired::Placed { .. }) => {
+            Ok(
+                Acquired::Mismatch | Acquired::Lost | Acquired::Withdrawn | Acquired::Upgrade | Acquired::Placed { .. },
+            ) => {
                 self.fail_acquire(now, ticket, AcquireError::Indeterminate("the hold count is not ours".to_owned()));
             }
             Err(LinkError::Refused(error)) if !error.is_transient() => {
