@@ -106,6 +106,63 @@ pub mod simple {
     pub const INSPECT: &str = concat!(include_str!("shared/kind.lua"), include_str!("simple/inspect.lua"));
 }
 
+/// The read half of the read-write lock.
+pub mod read {
+    /// Takes it, or raises a hold count.
+    pub const ACQUIRE: &str = concat!(
+        include_str!("shared/kind.lua"),
+        include_str!("shared/lease.lua"),
+        include_str!("shared/clock.lua"),
+        include_str!("shared/readers.lua"),
+        include_str!("read/acquire.lua"),
+    );
+    /// Lowers a hold count, or ends a hold.
+    pub const RELEASE: &str = concat!(
+        include_str!("shared/kind.lua"),
+        include_str!("shared/clock.lua"),
+        include_str!("shared/readers.lua"),
+        include_str!("read/release.lua"),
+    );
+    /// Renews many holds in one call.
+    pub const RENEW: &str = concat!(
+        include_str!("shared/kind.lua"),
+        include_str!("shared/lease.lua"),
+        include_str!("shared/clock.lua"),
+        include_str!("shared/readers.lua"),
+        include_str!("read/renew.lua"),
+    );
+}
+
+/// The write half of the read-write lock, which is renewed by the script of the reentrant lock.
+pub mod write {
+    /// Takes it, raises a hold count, or leaves a mark.
+    pub const ACQUIRE: &str = concat!(
+        include_str!("shared/kind.lua"),
+        include_str!("shared/lease.lua"),
+        include_str!("shared/clock.lua"),
+        include_str!("shared/readers.lua"),
+        include_str!("write/acquire.lua"),
+    );
+    /// Lowers a hold count, or ends a hold, and takes a mark back.
+    pub const RELEASE: &str = concat!(
+        include_str!("shared/kind.lua"),
+        include_str!("shared/clock.lua"),
+        include_str!("shared/readers.lua"),
+        include_str!("write/release.lua"),
+    );
+}
+
+/// Both halves of the read-write lock.
+pub mod read_write {
+    /// Tells who holds the lock.
+    pub const INSPECT: &str = concat!(
+        include_str!("shared/kind.lua"),
+        include_str!("shared/clock.lua"),
+        include_str!("shared/readers.lua"),
+        include_str!("read_write/inspect.lua"),
+    );
+}
+
 /// The semaphore: a bare counter of permits.
 pub mod semaphore {
     /// Takes permits.

@@ -3,6 +3,8 @@
 
 #[path = "scripts/fenced.rs"]
 mod fenced;
+#[path = "scripts/read_write.rs"]
+mod read_write;
 #[path = "scripts/simple.rs"]
 mod simple;
 #[path = "scripts/spin.rs"]

@@ -5,6 +5,7 @@ use leasehold_core::call::Call;
 use leasehold_core::command::{Acquired, Ask, Give, HoldKey, Keys, Kind, Released, Renewal, Renewed};
 use leasehold_core::link::{Link, LinkEvent};
 use leasehold_core::name::LockName;
+use leasehold_core::owner::ClientId;
 use leasehold_core::reply::Reply;
 use leasehold_core::settings::Settings;
 use leasehold_embedded::{EmbeddedLink, EmbeddedServer, ManualClock, ServerClock};
@@ -97,12 +98,18 @@ impl World {
     /// The reply to a command, shown; `{}` in its words stands for the name of the lock.
     #[track_caller]
     pub(crate) fn command(&self, words: &str) -> String {
+        show(&self.reply(words))
+    }
+
+    /// The reply to a command.
+    #[track_caller]
+    pub(crate) fn reply(&self, words: &str) -> Reply {
         let words = words.replace("{}", self.name.as_str());
         let words: Vec<&[u8]> = words.split_whitespace().map(str::as_bytes).collect();
-        show(&match &self.engine {
+        match &self.engine {
             Engine::Embedded(server, _) => server.command(&words).unwrap_or_else(|error| panic!("{error}")),
             Engine::Real(server) => reply(server.command(&words)),
-        })
+        }
     }
 
     /// Commands, one a line, each with its reply after `=>`.
@@ -183,7 +190,7 @@ impl World {
     }
 
     pub(crate) fn renew_call(&self, kind: Kind, holds: &[(&str, u64)]) -> Call {
-        let mut renewal = Renewal::default();
+        let mut renewal = Renewal { publish: self.settings.publish.clone(), ..Renewal::default() };
         for (field, lease) in holds {
             let lease = Duration::from_millis(*lease);
             kind.verbs().renew(&mut renewal, &self.name, &self.keys(kind), &hold(field), lease);

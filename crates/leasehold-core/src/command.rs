@@ -11,6 +11,7 @@ pub mod lock;
 pub mod operation;
 pub mod outcome;
 pub mod permits;
+pub mod read_write;
 pub mod record;
 pub mod semaphore;
 pub mod simple;
@@ -52,13 +53,15 @@ pub enum Kind {
 
 impl Kind {
     /// Every kind, for tables and tests.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::Lock,
         Self::Fair,
         Self::FencedFair,
         Self::Fenced,
         Self::Spin,
         Self::Simple,
+        Self::Read,
+        Self::Write,
         Self::Semaphore,
         Self::Permits,
         Self::Latch,
@@ -73,10 +76,11 @@ impl Kind {
             Self::Fenced => &fenced::Fenced,
             Self::Spin => &spin::Spin,
             Self::Simple => &simple::Simple,
+            Self::Read => &read_write::Read,
+            Self::Write => &read_write::Write,
             Self::Semaphore => &semaphore::Semaphore,
             Self::Permits => &permits::Permits,
             Self::Latch => &latch::Latch,
-            _ => &lock::Lock,
         }
     }
 }

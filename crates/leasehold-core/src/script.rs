@@ -233,6 +233,44 @@ pub static SIMPLE_RELEASE: Script = Script::new("simple/release", lua::simple::R
 pub static SIMPLE_RENEW: Script = Script::repeated("simple/renew", lua::simple::RENEW, &["lock"], &["hold", "lease"]);
 /// Tells who holds the simple lock.
 pub static SIMPLE_INSPECT: Script = Script::new("simple/inspect", lua::simple::INSPECT, &["lock"], &[]);
+/// Takes the read half of a read-write lock, or raises a hold count.
+pub static READ_ACQUIRE: Script = Script::new(
+    "read/acquire",
+    lua::read::ACQUIRE,
+    &["lock", "channel", "readers", "writers", "hold_key"],
+    &["hold", "count", "lease", "not_after", "writer", "prefer", "publish"],
+);
+/// Lowers a hold count of a reader, or ends its hold.
+pub static READ_RELEASE: Script = Script::new(
+    "read/release",
+    lua::read::RELEASE,
+    &["lock", "channel", "readers", "writers", "hold_key"],
+    &["hold", "count", "publish"],
+);
+/// Renews the holds of many readers.
+pub static READ_RENEW: Script = Script::repeated(
+    "read/renew",
+    lua::read::RENEW,
+    &["lock", "channel", "readers", "hold_key"],
+    &["hold", "lease", "publish"],
+);
+/// Takes the write half of a read-write lock, raises a hold count, or leaves a mark.
+pub static WRITE_ACQUIRE: Script = Script::new(
+    "write/acquire",
+    lua::write::ACQUIRE,
+    &["lock", "channel", "readers", "writers"],
+    &["hold", "count", "lease", "not_after", "reader", "mark", "publish"],
+);
+/// Lowers a hold count of a writer, or ends its hold, and takes its mark back.
+pub static WRITE_RELEASE: Script = Script::new(
+    "write/release",
+    lua::write::RELEASE,
+    &["lock", "channel", "readers", "writers"],
+    &["hold", "count", "publish"],
+);
+/// Tells who holds a read-write lock.
+pub static READ_WRITE_INSPECT: Script =
+    Script::new("read_write/inspect", lua::read_write::INSPECT, &["lock", "readers"], &[]);
 
 /// Every script there is.
 pub static ALL: &[&Script] = &[
@@ -278,4 +316,10 @@ pub static ALL: &[&Script] = &[
     &SIMPLE_RELEASE,
     &SIMPLE_RENEW,
     &SIMPLE_INSPECT,
+    &READ_ACQUIRE,
+    &READ_RELEASE,
+    &READ_RENEW,
+    &WRITE_ACQUIRE,
+    &WRITE_RELEASE,
+    &READ_WRITE_INSPECT,
 ];

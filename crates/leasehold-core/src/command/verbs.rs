@@ -156,6 +156,8 @@ pub struct Renewal {
     pub keys: Vec<Bytes>,
     /// `ARGV`.
     pub args: Vec<Bytes>,
+    /// The command that publishes, for kinds whose renewal may find the last holder dead.
+    pub publish: Bytes,
 }
 
 /// Milliseconds, as an argument.
