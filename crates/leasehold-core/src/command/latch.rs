@@ -53,6 +53,10 @@ impl Verbs for Latch {
         Line::Gate
     }
 
+    fn reenters(&self) -> bool {
+        false
+    }
+
     fn keys(&self, name: &LockName, _client: &ClientId) -> Keys {
         Keys { keys: Box::new([name.key().clone()]), channel: Some(channel(name)) }
     }

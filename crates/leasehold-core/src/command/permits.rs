@@ -87,6 +87,10 @@ impl Verbs for Permits {
         Line::Shared
     }
 
+    fn reenters(&self) -> bool {
+        false
+    }
+
     fn keys(&self, name: &LockName, _client: &ClientId) -> Keys {
         Keys { keys: Box::new([name.key().clone(), deadlines(name)]), channel: Some(channel(name)) }
     }

@@ -45,6 +45,10 @@ impl Verbs for Semaphore {
         Line::Shared
     }
 
+    fn reenters(&self) -> bool {
+        false
+    }
+
     fn keys(&self, name: &LockName, _client: &ClientId) -> Keys {
         Keys { keys: Box::new([name.key().clone()]), channel: Some(channel(name)) }
     }

@@ -97,7 +97,11 @@ fn waiter(requests: &NumberMap<Ticket, Request>, ticket: Ticket) -> Option<&Acqu
 
 impl Session {
     /// Begins to acquire. The first [`Session::poll_acquire`] must follow at once.
-    pub fn acquire(&mut self, now: Instant, wish: AcquireRequest) -> Ticket {
+    pub fn acquire(&mut self, now: Instant, mut wish: AcquireRequest) -> Ticket {
+        if !wish.kind.verbs().reenters() {
+            wish.owner = None;
+            wish.reenter = None;
+        }
         let ticket = Ticket(self.next_id());
         let lock = self.lock_for(&wish.name, wish.kind);
         self.locks[lock].refs += 1;
