@@ -58,13 +58,10 @@ if mode then
   end
 end
 
-local code = 1
 if stored then
   stored = tonumber(stored)
   if stored > count then
     return {3, left, time}
-  elseif stored == count then
-    code = 2
   elseif stored < count - 1 then
     return {-1, stored, time}
   end
@@ -109,4 +106,7 @@ else
     return set
   end
 end
-return {code, left, time}
+if stored == count then
+  return {2, left, time}
+end
+return {1, left, time}

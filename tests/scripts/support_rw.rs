@@ -48,7 +48,11 @@ impl Default for Wish<'_> {
 pub(crate) fn each(name: &str, test: impl Fn(&World)) {
     test(&World::embedded(name));
     static SERVERS: OnceLock<Vec<Server>> = OnceLock::new();
-    let start = || binaries().iter().map(|binary| Server::builder().binary(binary).start()).collect();
+    let start = || match &binaries()[..] {
+        // Says which command gets one.
+        [] => vec![Server::start()],
+        binaries => binaries.iter().map(|binary| Server::builder().binary(binary).start()).collect(),
+    };
     for server in SERVERS.get_or_init(start) {
         test(&World::new(Engine::Real(server), name));
     }
