@@ -249,6 +249,11 @@ impl Listener {
         }
     }
 
+    /// Whether anything has come since the last time.
+    pub(crate) fn hears_any(&mut self) -> bool {
+        !self.heard().is_empty()
+    }
+
     fn heard(&mut self) -> String {
         let mut heard = String::new();
         match self {
