@@ -86,11 +86,11 @@ else
 end
 
 -- In this order, so that an error in between leaves the count as it was, and no reader without a deadline.
+left = math.max(left, lease)
+redis.call('SET', hold_key, '1', 'PX', left)
 if not mode then
   redis.call('DEL', readers_key)
 end
-left = math.max(left, lease)
-redis.call('SET', hold_key, '1', 'PX', left)
 redis.call('ZADD', readers_key, time + left, hold)
 if mode then
   -- The index outlives what it speaks of by ten minutes, so that no hold is ever left without its deadline.
