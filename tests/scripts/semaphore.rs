@@ -297,16 +297,17 @@ fn a_key_of_another_kind_is_named() {
 
 #[test]
 fn full_memory_refuses_who_comes_and_lets_go_who_leaves() {
-    let bench = Bench::embedded();
-    let desk = semaphore(&bench, 2);
-    let hold_in_time = hold(1);
-    assert!(desk.gets(&hold_in_time));
-    bench.server().deny_growth(true);
-    let late = hold(1);
-    assert!(bench.try_run(&desk.ask(&late, 1, LEASE, None)).expect_err("memory is full").starts_with("OOM "));
-    assert_eq!(desk.release(&hold_in_time), Released::Ended);
-    assert_eq!(desk.withdraw(&late), Released::Gone);
-    bench.server().deny_growth(false);
-    assert_eq!(desk.acquire(&late), Acquired::Withdrawn);
-    assert_eq!(desk.number(), "2");
+    Bench::apart(|bench| {
+        let desk = semaphore(bench, 2);
+        let (known, never) = (hold(1), hold(1));
+        assert!(desk.gets(&known));
+        bench.set_full(true);
+        let refused = bench.try_run(&desk.ask(&never, 1, LEASE, None)).expect_err("memory is full");
+        assert!(refused.contains("OOM "), "{refused}");
+        assert_eq!(desk.release(&known), Released::Ended);
+        assert_eq!(desk.withdraw(&never), Released::Gone);
+        bench.set_full(false);
+        assert_eq!(desk.acquire(&never), Acquired::Withdrawn);
+        assert_eq!(desk.number(), "2");
+    });
 }

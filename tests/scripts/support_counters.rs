@@ -11,17 +11,19 @@ use leasehold_embedded::{EmbeddedLink, EmbeddedServer, ManualClock, ServerClock}
 use leasehold_test_support::{Connection, Resp, Server, binaries};
 use std::future::Future;
 use std::pin::pin;
-use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 /// One of each kind, for all tests; their keys have names of their own.
-static SERVERS: LazyLock<Vec<Server>> = LazyLock::new(|| {
-    let servers: Vec<_> = binaries().iter().map(|binary| Server::builder().binary(binary).start()).collect();
+static SERVERS: LazyLock<Vec<Arc<Server>>> = LazyLock::new(start);
+
+fn start() -> Vec<Arc<Server>> {
+    let servers: Vec<_> = binaries().iter().map(|binary| Server::builder().binary(binary).start().into()).collect();
     // Without any, says which command gets one.
-    if servers.is_empty() { vec![Server::start()] } else { servers }
-});
+    if servers.is_empty() { vec![Server::start().into()] } else { servers }
+}
 
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
@@ -53,7 +55,7 @@ pub(crate) fn publish() -> Bytes {
 /// A server that runs scripts.
 pub(crate) enum Bench {
     Embedded(EmbeddedServer, ManualClock),
-    Real(&'static Server),
+    Real(Arc<Server>),
 }
 
 impl Bench {
@@ -67,14 +69,26 @@ impl Bench {
     pub(crate) fn everywhere(test: impl Fn(&Self)) {
         test(&Self::embedded());
         for server in SERVERS.iter() {
+            test(&Self::Real(server.clone()));
+        }
+    }
+
+    /// As [`Bench::everywhere`], on servers that no other test uses.
+    pub(crate) fn apart(test: impl Fn(&Self)) {
+        test(&Self::embedded());
+        for server in start() {
             test(&Self::Real(server));
         }
     }
 
-    pub(crate) fn server(&self) -> &EmbeddedServer {
+    /// Whether memory is full, of a server that no other test uses.
+    pub(crate) fn set_full(&self, full: bool) {
         match self {
-            Self::Embedded(server, _) => server,
-            Self::Real(_) => panic!("only the embedded engine can do this"),
+            Self::Embedded(server, _) => server.deny_growth(full),
+            Self::Real(server) => {
+                let set = server.command(&["CONFIG", "SET", "maxmemory", if full { "1" } else { "0" }]);
+                assert_eq!(set.as_str(), Some("OK"));
+            }
         }
     }
 
