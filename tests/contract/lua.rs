@@ -214,7 +214,6 @@ fn no_script_makes_up_a_key() {
 }
 
 /// Whether a parameter of a prelude's function is a key: it is called so.
-#[expect(clippy::ptr_arg, reason = "it filters an iterator of these")]
 fn is_key_name(name: &String) -> bool {
     name == "key" || name.ends_with("_key")
 }
