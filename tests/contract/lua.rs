@@ -229,7 +229,6 @@ const PUTS_TOGETHER: &str = "lua/shared/fair_entries.lua";
 const PUTS_KEYS_TOGETHER: &str = "hold_key_of";
 
 /// Whether a parameter of a prelude's function is a key: it is called so.
-#[expect(clippy::ptr_arg, reason = "it filters an iterator of these")]
 fn is_key_name(name: &String) -> bool {
     name == "key" || name.ends_with("_key")
 }
