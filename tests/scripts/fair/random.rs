@@ -589,7 +589,7 @@ impl<'a> History<'a> {
         }
         let mut stood = before.queue.iter();
         // A JVM's command may evict its own entry, which then comes anew.
-        let comes_anew = |last: &String| by_jvm && actor == Some(last);
+        let comes_anew = |last: &String| by_jvm && actor == Some(last) && before.scores.get(last) != scores.get(last);
         let new = queue.last().filter(|last| comes_anew(last) || !before.queue.contains(last));
         for entry in queue.iter().filter(|entry| Some(*entry) != new) {
             let ordered = stood.any(|earlier| earlier == entry);

@@ -19,7 +19,7 @@ use uuid::Uuid;
 /// Where the commands go.
 pub(super) enum Engine {
     Embedded(EmbeddedServer, ManualClock),
-    Real(Server),
+    Real(Box<Server>),
 }
 
 /// A fair lock on a server.
@@ -45,7 +45,7 @@ impl World {
     }
 
     pub(super) fn real(binary: &Binary) -> Self {
-        Self::on(Engine::Real(Server::builder().binary(binary).start()))
+        Self::on(Engine::Real(Box::new(Server::builder().binary(binary).start())))
     }
 
     fn on(engine: Engine) -> Self {
