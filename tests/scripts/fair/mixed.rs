@@ -229,6 +229,8 @@ fn no_tombstone_is_left_where_a_jvm_could_inherit_it() {
     world.release(&ours[1].hold(1), 0);
     let jvm = Jvm::new(1, 5_000);
     jvm.acquire(&world, 30_000);
+    // This walks, so that the next command does not.
+    world.beat(ours[0], None);
     world.release(&ours[2].hold(1), 0);
     assert!(!world.scores().values().any(|score| *score < 1e12), "{:?}", world.scores());
     assert_eq!(world.queue(), [ours[0].hold(1), ours[3].hold(1), jvm.entry.clone()]);
