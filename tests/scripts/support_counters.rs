@@ -5,6 +5,7 @@ use leasehold_core::call::Call;
 use leasehold_core::command::{Acquired, Ask, Give, HoldKey, Keys, Kind, Released, Renewal, Renewed};
 use leasehold_core::link::{Link, LinkEvent};
 use leasehold_core::name::LockName;
+use leasehold_core::owner::ClientId;
 use leasehold_core::reply::Reply;
 use leasehold_core::settings::Settings;
 use leasehold_embedded::{EmbeddedLink, EmbeddedServer, ManualClock, ServerClock};
@@ -156,7 +157,7 @@ impl Bench {
     /// A lock of this kind under a name that no other test has.
     pub(crate) fn desk(&self, kind: Kind) -> Desk<'_> {
         let name = self.name("seats");
-        let keys = kind.verbs().keys(&name);
+        let keys = kind.verbs().keys(&name, &ClientId::new(uuid::Uuid::nil()));
         Desk { bench: self, kind, name, keys, settings: Settings::default() }
     }
 
@@ -253,6 +254,7 @@ impl Desk<'_> {
             not_after,
             waits: true,
             placed: false,
+            prefer_writers: None,
             settings: &self.settings,
         })
     }
