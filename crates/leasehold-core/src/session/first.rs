@@ -207,10 +207,11 @@ impl Session {
         self.attend(now, number);
     }
 
-    /// The call was not applied; an earlier copy of it may have been.
+    /// The call was not applied; an earlier copy of it may have been, or an earlier call may have left a place.
     pub(super) fn forget_first(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
         let unsure = self.acquire_of(ticket).is_some_and(|acquire| acquire.trouble.unsure);
-        if !unsure {
+        let placed = self.holds.get(&number).is_some_and(|hold| hold.placed);
+        if !unsure && !placed {
             self.nothing_begun(now, ticket, number);
         }
     }
