@@ -20,9 +20,6 @@ pub trait Owned: LockKind {}
 /// A kind of which several permits can be taken at once.
 pub trait Counted: LockKind {}
 
-/// A kind whose waiters stand in a queue on the server.
-pub trait Queued: LockKind {}
-
 /// A kind whose holds have a lease.
 pub trait Leased: LockKind {}
 
@@ -62,9 +59,9 @@ kinds! {
     /// The reentrant lock: [`Lock`](crate::Lock).
     Reentrant is Lock: Owned, Leased, PlainHash;
     /// The fair lock: [`FairLock`](crate::FairLock).
-    Fair is Fair: Owned, Queued, Leased;
+    Fair is Fair: Owned, Leased;
     /// The fair lock with fencing tokens: [`FencedFairLock`](crate::FencedFairLock).
-    FencedFair is FencedFair: Owned, Queued, Leased, Fencing;
+    FencedFair is FencedFair: Owned, Leased, Fencing;
     /// The fenced lock: [`FencedLock`](crate::FencedLock).
     Fenced is Fenced: Owned, Leased, Fencing, PlainHash;
     /// The spin lock: [`SpinLock`](crate::SpinLock).

@@ -24,6 +24,7 @@ pub(crate) struct Settings {
     pub(crate) connect_deadline: Duration,
     pub(crate) require_noeviction: bool,
     pub(crate) not_after: bool,
+    pub(crate) announce: Option<String>,
     pub(crate) fair: leasehold_core::settings::FairSettings,
 }
 
@@ -39,6 +40,7 @@ impl Default for Settings {
             connect_deadline: Duration::from_secs(10),
             require_noeviction: false,
             not_after: false,
+            announce: None,
             fair: leasehold_core::settings::FairSettings::default(),
         }
     }
@@ -57,6 +59,12 @@ impl Settings {
         if let Some(wait) = self.default_wait {
             within("default wait", wait, short, Duration::MAX)?;
         }
+        let (hour, fair) = (Duration::from_secs(60 * 60), &self.fair);
+        within("window of fair locks", fair.window, Duration::from_millis(200), hour)?;
+        within("beat of fair locks", fair.beat, Duration::from_millis(10), fair.window / 4)?;
+        within("claim of fair locks", fair.claim, Duration::from_millis(100), hour)?;
+        within("longest wait of a JVM for a fair lock", fair.cap, Duration::from_secs(1), day)?;
+        within("difference between the clocks of JVMs and the server", fair.skew, Duration::ZERO, hour)?;
         if self.prefix.len() >= leasehold_core::name::MAX_NAME_BYTES {
             return Err(leasehold_core::name::NameError::TooLong { bytes: self.prefix.len() }.into());
         }
@@ -110,6 +118,7 @@ fn within(what: &'static str, given: Duration, least: Duration, most: Duration) 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use leasehold_core::settings::FairSettings;
 
     #[test]
     fn the_defaults_are_sound() {
@@ -123,6 +132,14 @@ mod tests {
         assert!(refused(Settings { lease: Duration::MAX, ..Settings::default() }).contains("lease"));
         assert!(refused(Settings { recheck: Duration::ZERO, ..Settings::default() }).contains("re-check"));
         assert!(refused(Settings { default_wait: Some(Duration::ZERO), ..Settings::default() }).contains("wait"));
+        let fair = Settings::default().fair;
+        let of_fair = |fair| refused(Settings { fair, ..Settings::default() });
+        assert!(of_fair(FairSettings { window: Duration::ZERO, ..fair }).contains("window"));
+        assert!(of_fair(FairSettings { beat: fair.window / 3, ..fair }).contains("beat"));
+        assert!(of_fair(FairSettings { beat: Duration::ZERO, ..fair }).contains("beat"));
+        assert!(of_fair(FairSettings { claim: Duration::MAX, ..fair }).contains("claim"));
+        assert!(of_fair(FairSettings { cap: Duration::ZERO, ..fair }).contains("JVM"));
+        assert!(of_fair(FairSettings { skew: Duration::MAX, ..fair }).contains("clocks"));
         assert!(refused(Settings { command_timeout: Duration::ZERO, ..Settings::default() }).contains("command"));
     }
 }
