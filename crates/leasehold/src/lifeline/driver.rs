@@ -34,6 +34,9 @@ pub(crate) async fn run(shared: Arc<Shared>) {
     loop {
         let ((actions, events, quiet), due) = shared.drive(|session, now| {
             session.handle_timeout(now);
+            if shared.lifeline.is_ending() {
+                session.retract();
+            }
             let actions: Vec<Action> = std::iter::from_fn(|| session.poll_action()).collect();
             let events: Vec<Event> = std::iter::from_fn(|| session.poll_event()).collect();
             (actions, events, session.is_quiet())
