@@ -60,6 +60,11 @@ impl Script {
         self.args
     }
 
+    /// Whether it renews leases.
+    pub fn is_renewal(&self) -> bool {
+        self.name.ends_with("/renew")
+    }
+
     /// Whether keys and arguments come in groups, one group for each lock.
     pub const fn repeats(&self) -> bool {
         self.repeats

@@ -37,6 +37,7 @@ mod patience;
 mod places;
 mod release;
 mod renew;
+mod replicas;
 mod request;
 mod settle;
 mod shut_down;

@@ -28,7 +28,7 @@ impl Session {
         let lease = hold.lease.min(hold.max_hold_at.since(now)).max(Duration::from_millis(1));
         let limit = self.settings.not_after.then(|| self.not_after(now));
         let call = self.ask(number, ticket, 1, lease, limit)?;
-        Some(Step::Send(self.begin_change(now, number, Some(ticket), Aim::Raise(1), via), call))
+        Some(Step::Send(self.begin_change(now, number, Some(ticket), Aim::Raise(1), via, &call), call))
     }
 
     /// Takes the outcome of a first acquire.
@@ -46,6 +46,12 @@ impl Session {
                 hold.count = 1;
                 hold.placed = false;
                 hold.cell.set_token(token);
+                if let Some(error) = change.shortfall() {
+                    self.note_time(change.sent_at, time);
+                    self.undo(now, ticket, number, error);
+                    return;
+                }
+                hold.cell.set_acknowledged(change.acknowledged);
                 hold.extend(change.sent_at, left);
                 self.note_time(change.sent_at, time);
                 self.first_grant(now, ticket, number, left);
