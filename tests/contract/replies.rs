@@ -2,7 +2,7 @@
 
 use crate::header::{Header, Row};
 use leasehold_core::command::{
-    Acquired, Kind, Released, Renewed, fair, latch, lock, permits, record, semaphore, store,
+    Acquired, Kind, Released, Renewed, durable, fair, latch, lock, permits, record, semaphore, store,
 };
 use leasehold_core::reply::{DecodeError, Reply};
 use leasehold_core::script::Script;
@@ -46,6 +46,7 @@ pub(crate) fn is_understood(script: &Script, reply: &Reply) -> bool {
         "record/put" => shown(record::put_done(reply)),
         "record/get" => shown(record::found(reply)),
         "record/remove" => shown(record::removed(reply)),
+        "durable/mark" => shown(durable::marked(reply)),
         "store/read" => shown(store::read_done(reply)),
         "store/write" => shown(store::written(reply)),
         "store/check" => shown(store::checked(reply)),

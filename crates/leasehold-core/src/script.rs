@@ -277,6 +277,9 @@ pub static WRITE_RELEASE: Script = Script::new(
 pub static READ_WRITE_INSPECT: Script =
     Script::new("read_write/inspect", lua::read_write::INSPECT, &["lock", "readers"], &[]);
 
+/// Writes the lease of a lock once more, so that a `WAIT` behind it proves something.
+pub static DURABLE_MARK: Script = Script::new("durable/mark", lua::durable::MARK, &["lock"], &[]);
+
 /// Every script there is.
 pub static ALL: &[&Script] = &[
     &ACQUIRE,
@@ -327,4 +330,5 @@ pub static ALL: &[&Script] = &[
     &WRITE_ACQUIRE,
     &WRITE_RELEASE,
     &READ_WRITE_INSPECT,
+    &DURABLE_MARK,
 ];

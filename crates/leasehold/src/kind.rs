@@ -16,6 +16,9 @@ pub trait Fencing: LockKind {}
 /// A kind whose holds have a lease.
 pub trait Leased: LockKind {}
 
+/// A kind whose holds replicas can be asked to acknowledge.
+pub trait Durable: Leased {}
+
 /// A kind that is a hash of hold counts on the server, and nothing else.
 pub trait PlainHash: LockKind {}
 
@@ -50,21 +53,21 @@ macro_rules! kinds {
 
 kinds! {
     /// The reentrant lock: [`Lock`](crate::Lock).
-    Reentrant is Lock: Leased, PlainHash;
+    Reentrant is Lock: Leased, Durable, PlainHash;
     /// The fair lock: [`FairLock`](crate::FairLock).
-    Fair is Fair: Leased;
+    Fair is Fair: Leased, Durable;
     /// The fair lock with fencing tokens: [`FencedFairLock`](crate::FencedFairLock).
-    FencedFair is FencedFair: Leased, Fencing;
+    FencedFair is FencedFair: Leased, Durable, Fencing;
     /// The fenced lock: [`FencedLock`](crate::FencedLock).
-    Fenced is Fenced: Leased, Fencing, PlainHash;
+    Fenced is Fenced: Leased, Durable, Fencing, PlainHash;
     /// The spin lock: [`SpinLock`](crate::SpinLock).
-    Spin is Spin: Leased, Polled, PlainHash;
+    Spin is Spin: Leased, Durable, Polled, PlainHash;
     /// The simple lock: [`SimpleLock`](crate::SimpleLock).
-    Simple is Simple: Leased, Polled;
+    Simple is Simple: Leased, Durable, Polled;
     /// The read half of a read-write lock: [`ReadLock`](crate::ReadLock).
-    Read is Read: Leased;
+    Read is Read: Leased, Durable;
     /// The write half of a read-write lock: [`WriteLock`](crate::WriteLock).
-    Write is Write: Leased;
+    Write is Write: Leased, Durable;
     /// Permits that are a bare counter: [`Semaphore`](crate::Semaphore).
     Counter is Semaphore:;
     /// Permits with ids and leases: [`PermitSemaphore`](crate::PermitSemaphore).
