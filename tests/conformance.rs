@@ -118,6 +118,10 @@ suite! {
             a_read_write_lock_tells_both_halves,
             a_simple_lock_tells_its_id,
             a_client_that_announces_itself_can_be_found;
+        blocking_kinds:
+            threads_take_locks_of_every_kind,
+            threads_take_permits_and_wait_at_latches,
+            an_owner_of_threads_takes_its_locks_again;
     }
     breakable {
         semaphores:
