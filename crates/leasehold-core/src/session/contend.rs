@@ -6,7 +6,7 @@
 
 use super::request::{Acquire, AcquireRequest, Granted, Patience, Place, Request, Step, Ticket, Trouble, Via};
 use super::timers::Timer;
-use super::{Event, Session};
+use super::{Event, Session, replicas};
 use crate::command::{Keys, Kind, Line};
 use crate::error::AcquireError;
 use crate::name::LockName;
@@ -113,6 +113,7 @@ impl Session {
             beside: None,
             hold: None,
             had_place: false,
+            asks: 0,
             polls: 0,
             dormant: false,
             last: false,
@@ -124,6 +125,7 @@ impl Session {
             timer: None,
             waker: None,
             outcome: None,
+            undoing: None,
         };
         if self.closed {
             acquire.outcome = Some(Err(AcquireError::Closed));
@@ -144,6 +146,7 @@ impl Session {
                 return ticket;
             }
         }
+        acquire.wish.replicas = replicas::both(acquire.wish.replicas, self.replicas_of(acquire.wish.beside));
         let line = &mut self.locks[lock];
         if acquire.beside.is_some() {
             // An owner that holds the other half bypasses the line: who stands there waits for it.
@@ -184,6 +187,9 @@ impl Session {
         }
         let missed = std::mem::take(&mut acquire.dormant);
         acquire.waker = Some(waker.clone());
+        if acquire.undoing.is_some() {
+            return Step::Wait;
+        }
         if let Some(number) = acquire.entering() {
             self.check_entry(now, ticket, number);
         }
@@ -202,7 +208,7 @@ impl Session {
                     line.again = false;
                     self.set_lock_timer(lock);
                     self.send_first(now, ticket, via)
-                } else if self.needs_place(ticket) && retry_at.is_none_or(|at| at <= now) {
+                } else if self.may_take_place(ticket) && retry_at.is_none_or(|at| at <= now) {
                     self.send_first(now, ticket, via)
                 } else {
                     None
@@ -327,6 +333,8 @@ impl Session {
     pub(super) fn contender_got_in(&mut self, now: Instant, ticket: Ticket, lock: usize, left: Duration) {
         let line = &mut self.locks[lock];
         if line.contender != Some(ticket) {
+            // The server knows a better order than this client: it was another's turn.
+            self.leave_line(now, ticket, lock);
             return;
         }
         line.contender = None;

@@ -3,6 +3,7 @@
 use super::request::{Acquire, Granted, Patience, Pause, Place, Request, Ticket, Trouble};
 use super::timers::Timer;
 use super::{Event, Session};
+use crate::command::Line;
 use crate::error::{AcquireError, ReleaseError};
 use crate::owner::HoldNumber;
 use crate::time::Instant;
@@ -38,7 +39,8 @@ impl Session {
     pub(super) fn begin_to_wait(&mut self, now: Instant, ticket: Ticket) {
         let Some(Request::Acquire(acquire)) = self.requests.get_mut(&ticket) else { return };
         let state = &self.locks[acquire.lock];
-        if state.held > 0 && acquire.place == Place::Line && !acquire.warned {
+        let excludes = matches!(state.kind.verbs().line(), Line::Exclusive | Line::Places);
+        if excludes && state.held > 0 && acquire.place == Place::Line && !acquire.warned {
             acquire.warned = true;
             self.events.push_back(Event::WaitsForOwnClient { name: state.name.clone() });
         }
@@ -64,7 +66,7 @@ impl Session {
 
     pub(super) fn set_request_timer(&mut self, now: Instant, ticket: Ticket) {
         let Some(acquire) = self.acquire_of(ticket) else { return };
-        let end = self.end_of_patience(acquire);
+        let end = acquire.undoing.as_ref().map_or_else(|| self.end_of_patience(acquire), |undoing| undoing.until);
         // A patience that has ended was acted upon: only the last attempt is still awaited.
         let end = if end <= now && acquire.last { Instant::FAR_FUTURE } else { end };
         let next = acquire.retry_at.map_or(end, |retry| retry.min(end));
@@ -92,6 +94,14 @@ impl Session {
         if acquire.outcome.is_some() {
             return;
         }
+        if let Some(undoing) = &acquire.undoing {
+            if undoing.until <= now {
+                self.undone(now, ticket);
+            } else {
+                self.set_request_timer(now, ticket);
+            }
+            return;
+        }
         if acquire.retry_at.is_some_and(|at| at <= now) {
             acquire.retry_at = None;
             self.wake(ticket);
@@ -109,7 +119,10 @@ impl Session {
         let (lock, place, begun) = (
             acquire.lock,
             acquire.place,
-            acquire.hold.and_then(|number| self.holds.get(&number)).is_some_and(|hold| !hold.placed),
+            acquire
+                .hold
+                .and_then(|number| self.holds.get(&number))
+                .is_some_and(|hold| !hold.placed || hold.change.is_some()),
         );
         let (wish_ended, more) = (self.end_of_wish(acquire) <= now, self.settings.command_timeout);
         if !wish_ended && self.is_under_way(ticket) {
