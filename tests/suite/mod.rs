@@ -2,6 +2,7 @@
 
 pub(crate) mod drops;
 pub(crate) mod duplicates;
+pub(crate) mod durability;
 pub(crate) mod endings;
 pub(crate) mod farewells;
 pub(crate) mod field_bugs;

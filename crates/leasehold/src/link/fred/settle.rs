@@ -62,7 +62,8 @@ pub(super) async fn settle_all(
     // What owns no slot any more cannot change what others see, see above.
     let primaries = shared.slots.as_ref().map(Slots::primaries);
     let nodes = nodes.into_iter().filter(|node| primaries.as_ref().is_none_or(|primaries| primaries.contains(node)));
-    let each = nodes.flat_map(|node| all.iter().filter_map(move |wires| Some((wires.known(node)?, lifeline.to(node)?))));
+    let each =
+        nodes.flat_map(|node| all.iter().filter_map(move |wires| Some((wires.known(node)?, lifeline.to(node)?))));
     let each = each.map(|(wire, by)| async move { settle_wire(&wire, &by).await });
     worst(futures_util::future::join_all(each).await)
 }
