@@ -249,7 +249,6 @@ fn a_replica_that_acknowledged_has_the_lock_when_it_is_promoted() {
             world.wait_for_primary(new);
             assert_eq!(counts(new, "stock"), [1]);
             assert!(guard.is_held());
-            let lock = other.lock("stock");
             // Long enough for a client that is still on its way to the new primary.
             let waited = other.lock("stock").acquire().wait(BACK_OFF + TIMEOUT).await;
             assert!(matches!(waited, Err(Error::WaitElapsed { .. })), "the lock is held: {waited:?}");

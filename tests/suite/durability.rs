@@ -85,6 +85,9 @@ pub(crate) async fn the_error_waits_for_the_undo_but_not_for_ever(_: World) {
     let mut dropped = Box::pin(client.lock("dropped").acquire().durable(ONE).into_future());
     assert!((&mut dropped).now_or_never().is_none());
     drop(dropped);
+    // The replies are missing for good, and the connection says so.
+    stage.server.set_down(true);
+    stage.server.set_down(false);
     stage.clock.advance(secs(60));
     assert!(stage.server.keys().is_empty(), "{:?}", stage.server.keys());
     assert_eq!(client.census(), Census::default());
