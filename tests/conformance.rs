@@ -118,6 +118,10 @@ suite! {
             a_read_write_lock_tells_both_halves,
             a_simple_lock_tells_its_id,
             a_client_that_announces_itself_can_be_found;
+        blocking_kinds:
+            threads_take_locks_of_every_kind,
+            threads_take_permits_and_wait_at_latches,
+            an_owner_of_threads_takes_its_locks_again;
     }
     breakable {
         semaphores:
@@ -175,6 +179,16 @@ suite! {
         telemetry:
             every_metric_is_counted_under_its_name,
             every_span_and_warning_is_traced;
+        durability:
+            a_shortfall_is_taken_back_and_said,
+            the_error_waits_for_the_undo_but_not_for_ever,
+            only_acknowledged_renewals_move_the_deadline,
+            a_reentry_that_falls_short_is_taken_back_alone,
+            a_downgrade_keeps_the_condition,
+            a_call_that_waits_for_replicas_is_left_in_peace,
+            what_is_acknowledged_too_late_is_not_handed_out,
+            nobody_elses_renewal_waits_for_replicas,
+            conditions_are_checked_before_anything_is_sent;
         paused_time:
             a_manual_clock_moves_leases_renewals_and_waits;
     }

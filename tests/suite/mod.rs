@@ -1,7 +1,9 @@
 //! The behaviour of locks and of what is built beside them, one file a topic. `conformance.rs` mounts every test on every engine that can run it.
 
+pub(crate) mod blocking_kinds;
 pub(crate) mod drops;
 pub(crate) mod duplicates;
+pub(crate) mod durability;
 pub(crate) mod endings;
 pub(crate) mod farewells;
 pub(crate) mod fences;
