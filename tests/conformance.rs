@@ -85,8 +85,41 @@ suite! {
             rw14_names_of_every_sort;
         storm:
             many_tasks_on_few_names;
+        semaphores:
+            s4_a_number_that_is_there_is_not_set_again,
+            s5_of_two_waiters_for_two_permits_each_one_proceeds,
+            s6_permits_that_are_added_wake_who_waits,
+            permits_without_a_hold_are_drained_and_given_back,
+            an_owner_takes_permits_of_its_own_each_time,
+            s14_many_tasks_never_have_too_many_permits,
+            what_cannot_be_a_number_of_permits_is_refused;
+        permits:
+            s1_what_a_crashed_holder_had_is_back_after_its_lease,
+            s4_a_capacity_that_is_there_is_not_set_again,
+            s5_of_two_waiters_for_two_permits_one_proceeds,
+            s6_permits_that_are_added_wake_who_waits,
+            s7_each_of_several_permits_is_given_back_on_its_own,
+            s11_more_than_there_are_in_all_is_refused_at_once,
+            s12_permits_are_renewed_and_a_loss_is_told,
+            s13_the_shortest_and_the_longest_lease,
+            s14_contention_loses_no_permit,
+            a_capacity_changes_under_its_holders,
+            what_cannot_be_a_number_of_permits_is_refused;
+        latch:
+            a_latch_is_set_counted_down_and_open,
+            c2_all_who_wait_are_woken,
+            a_wait_that_is_dropped_leaves_nothing,
+            what_cannot_be_a_count_is_refused;
     }
     breakable {
+        semaphores:
+            s3_a_lost_reply_leaves_no_permit_behind,
+            a_lost_reply_to_an_operation_counts_it_once,
+            an_operation_on_a_server_that_is_down_is_an_error_in_time;
+        permits:
+            s3_a_lost_reply_leaves_no_permit_behind;
+        latch:
+            c1_a_lost_reply_to_a_count_counts_once;
         replies:
             l1_a_lost_reply_to_an_acquire_counts_once,
             l2_a_lost_reply_to_a_release_is_a_release,

@@ -1,4 +1,4 @@
-//! The behaviour of the reentrant lock, one file a topic. `conformance.rs` mounts every test on every engine that can run it.
+//! The behaviour of locks and of what is built beside them, one file a topic. `conformance.rs` mounts every test on every engine that can run it.
 
 pub(crate) mod drops;
 pub(crate) mod duplicates;
@@ -6,11 +6,14 @@ pub(crate) mod endings;
 pub(crate) mod farewells;
 pub(crate) mod field_bugs;
 pub(crate) mod input;
+pub(crate) mod latch;
 pub(crate) mod outages;
 pub(crate) mod outside;
 pub(crate) mod paused_time;
+pub(crate) mod permits;
 pub(crate) mod reentrancy;
 pub(crate) mod replies;
+pub(crate) mod semaphores;
 pub(crate) mod storm;
 pub(crate) mod telemetry;
 pub(crate) mod unpolled;

@@ -1,5 +1,6 @@
 //! What guards know of their hold without asking anybody.
 
+use crate::command::HoldKey;
 use crate::error::{HoldEnd, LossReason};
 use crate::time::Instant;
 use slab::Slab;
@@ -13,6 +14,7 @@ use std::time::Duration;
 /// The session writes it; guards and their futures read it from any thread, without the session's lock.
 #[derive(Debug)]
 pub struct HoldCell {
+    key: HoldKey,
     acquired_at: Instant,
     deadline: AtomicU64,
     count: AtomicU32,
@@ -26,8 +28,9 @@ pub struct HoldCell {
 }
 
 impl HoldCell {
-    pub(crate) fn new(acquired_at: Instant, max_hold_at: Instant) -> Self {
+    pub(crate) fn new(key: HoldKey, acquired_at: Instant, max_hold_at: Instant) -> Self {
         Self {
+            key,
             acquired_at,
             deadline: AtomicU64::new(0),
             count: AtomicU32::new(0),
@@ -37,6 +40,11 @@ impl HoldCell {
             max_hold_at,
             token: AtomicU64::new(0),
         }
+    }
+
+    /// What the hold is called on the server, and how many permits it takes.
+    pub const fn key(&self) -> &HoldKey {
+        &self.key
     }
 
     /// When the first grant was received.

@@ -269,6 +269,22 @@ impl Session {
         OwnerId::new(self.next_id())
     }
 
+    /// The id of an operation, such as the setting of a counter, that was never given out before. It is none of a hold's either.
+    pub fn new_operation(&mut self) -> Bytes {
+        self.last_hold = self.last_hold.next();
+        self.client.field(self.last_hold)
+    }
+
+    /// A number that is greater than all before it.
+    pub fn new_number(&mut self) -> u64 {
+        self.next_id()
+    }
+
+    /// Whether nothing is granted any more.
+    pub const fn is_closed(&self) -> bool {
+        self.closed
+    }
+
     /// What is open.
     pub fn census(&self) -> Census {
         let held = self.holds.values().filter(|hold| hold.guards > 0).count();

@@ -3,12 +3,13 @@
 use crate::attempt;
 use crate::error::{Error, InvalidInput};
 use crate::guard::Guard;
-use crate::kind::{Leased, LockKind, Polled, Reentrant, Simple};
+use crate::kind::{Counted, Leased, LockKind, Owned, Polled, Reentrant, Simple};
 use crate::owner::Owner;
 use crate::settings;
 use crate::target::Target;
 use crate::telemetry;
 use leasehold_core::backoff::Backoff;
+use leasehold_core::command::Kind;
 use leasehold_core::owner::HoldNumber;
 use leasehold_core::session::{AcquireRequest, Patience};
 use std::future::IntoFuture;
@@ -79,19 +80,6 @@ impl<K: LockKind> Acquire<K> {
         self
     }
 
-    /// Acquires as `owner`, which re-enters a lock that it holds. Default: the owner in whose scope the future is first polled, or
-    /// an owner of its own.
-    pub fn owner(mut self, owner: &Owner) -> Self {
-        self.owner = Some(owner.clone());
-        self
-    }
-
-    /// Takes so many permits at once.
-    pub(crate) const fn taking(mut self, permits: u32) -> Self {
-        self.permits = permits;
-        self
-    }
-
     /// Says at once what other builders were told.
     pub(crate) fn describe(&mut self, lease: Option<Duration>, max_hold: Option<Duration>, owner: Option<&Owner>) {
         self.lease = lease;
@@ -146,7 +134,9 @@ impl<K: LockKind> Acquire<K> {
     /// Checks what was asked for, before anything is sent.
     fn wish(&self, patience: Option<Patience>) -> Result<AcquireRequest, Error> {
         let handle = self.target.handle();
-        if let Some(lease) = self.lease {
+        let manner = self.target.manner();
+        let fixed = self.lease.or(manner.lease);
+        if let Some(lease) = fixed {
             settings::check_lease(lease)?;
         }
         if let Some(most) = self.max_hold {
@@ -160,12 +150,11 @@ impl<K: LockKind> Acquire<K> {
             Some(wait) if wait < Duration::MAX => Patience::Until(handle.clock.now() + wait),
             _ => Patience::Forever,
         });
-        if self.permits == 0 {
-            return Err(InvalidInput::NoPermits.into());
-        }
-        let manner = self.target.manner();
-        let fixed = self.lease.or(manner.lease);
-        let lease = fixed.unwrap_or(handle.settings.lease);
+        settings::check_permits(self.permits)?;
+        let (lease, renewed) = match self.target.kind() {
+            Kind::Semaphore => (settings::NO_LEASE, false),
+            _ => (fixed.unwrap_or(handle.settings.lease), fixed.is_none() || self.renewed),
+        };
         let mut wish = AcquireRequest::new(
             self.target.checked_name()?.clone(),
             self.target.kind(),
@@ -175,7 +164,7 @@ impl<K: LockKind> Acquire<K> {
         wish.owner = owner.or(manner.owner);
         wish.reenter = self.reenter;
         wish.beside = self.beside;
-        wish.renewed = fixed.is_none() || self.renewed;
+        wish.renewed = renewed;
         wish.max_hold = self.max_hold;
         wish.patience = patience;
         wish.permits = self.permits;
@@ -183,6 +172,23 @@ impl<K: LockKind> Acquire<K> {
         wish.prefer_writers = manner.prefer_writers;
         wish.backoff = self.backoff.clone().unwrap_or_else(|| manner.backoff.clone());
         Ok(wish)
+    }
+}
+
+impl<K: Owned> Acquire<K> {
+    /// Acquires as `owner`, which re-enters a lock that it holds. Default: the owner in whose scope the future is first polled, or
+    /// an owner of its own.
+    pub fn owner(mut self, owner: &Owner) -> Self {
+        self.owner = Some(owner.clone());
+        self
+    }
+}
+
+impl<K: Counted> Acquire<K> {
+    /// Takes so many permits at once: all of them, or none. From 1 to `i32::MAX`. Default: 1.
+    pub const fn permits(mut self, permits: u32) -> Self {
+        self.permits = permits;
+        self
     }
 }
 

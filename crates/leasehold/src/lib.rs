@@ -57,6 +57,7 @@ pub use guard::Guard;
 pub use inspect::Holder;
 pub use kinds::*;
 pub use leasehold_core::backoff::Backoff;
+pub use leasehold_core::command::permits::{InvalidPermitId, PermitId};
 pub use leasehold_core::error::{HoldEnd, LossReason};
 pub use leasehold_core::link::ServerInfo;
 pub use leasehold_core::name::NameError;

@@ -9,6 +9,9 @@ pub const MIN_LEASE: Duration = Duration::from_millis(50);
 /// The longest lease: a year, far below what `PEXPIRE` takes.
 pub const MAX_LEASE: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
+/// The lease of what has none, such as the permits of a bare semaphore: ten years.
+pub(crate) const NO_LEASE: Duration = Duration::from_secs(3_650 * 24 * 60 * 60);
+
 /// What a client was told. See the methods of [`ClientBuilder`](crate::ClientBuilder) for what each field means.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
@@ -80,6 +83,20 @@ impl Settings {
 
 pub(crate) fn check_lease(lease: Duration) -> Result<(), InvalidInput> {
     within("lease", lease, MIN_LEASE, MAX_LEASE)
+}
+
+/// A number of permits that can be taken, or given, at once. Others count them in 32 bits with a sign.
+pub(crate) fn check_permits(permits: u32) -> Result<(), InvalidInput> {
+    if permits == 0 { Err(InvalidInput::NoPermits) } else { check_number("number of permits", permits, 1) }
+}
+
+/// A number that a counter can have, on which a JVM counts too.
+pub(crate) fn check_number(what: &'static str, number: u32, least: u32) -> Result<(), InvalidInput> {
+    let most = i32::MAX.unsigned_abs();
+    if (least..=most).contains(&number) {
+        return Ok(());
+    }
+    Err(InvalidInput::Number { what, given: number.into(), least: least.into(), most: most.into() })
 }
 
 pub(crate) fn check_max_hold(most: Duration) -> Result<(), InvalidInput> {

@@ -16,7 +16,6 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(super) struct Hold {
     pub(super) lock: usize,
-    pub(super) key: HoldKey,
     pub(super) owner: Option<OwnerId>,
     pub(super) class: &'static str,
     pub(super) cell: Arc<HoldCell>,
@@ -161,15 +160,15 @@ impl Session {
     pub(super) fn begin_hold(&mut self, now: Instant, ticket: Ticket) -> Option<HoldNumber> {
         let wish = &self.acquire_of(ticket)?.wish;
         let max_hold_at = wish.max_hold.map_or(Instant::FAR_FUTURE, |most| now + most);
+        let key = HoldKey {
+            field: wish.field.clone().unwrap_or_else(|| self.client.field(self.last_hold.next())),
+            permits: wish.permits,
+        };
         let hold = Hold {
             lock: self.acquire_of(ticket)?.lock,
-            key: HoldKey {
-                field: wish.field.clone().unwrap_or_else(|| self.client.field(self.last_hold.next())),
-                permits: wish.permits,
-            },
             owner: wish.owner,
             class: wish.class,
-            cell: Arc::new(HoldCell::new(now, max_hold_at)),
+            cell: Arc::new(HoldCell::new(key, now, max_hold_at)),
             count: 0,
             guards: 0,
             detached: 0,

@@ -155,7 +155,7 @@ impl Session {
             let lease = lease.max(Duration::from_millis(1));
             let verbs = lock.kind.verbs();
             script = script.or_else(|| verbs.renewal());
-            verbs.renew(&mut renewal, &lock.name, &lock.keys, &hold.key, lease);
+            verbs.renew(&mut renewal, &lock.name, &lock.keys, hold.cell.key(), lease);
         }
         let Some(script) = script else { return };
         let id = self.call_by_lifeline(Call::new(script, renewal.keys, renewal.args));

@@ -32,7 +32,7 @@ impl Session {
         Some(lock.kind.verbs().acquire(&Ask {
             name: &lock.name,
             keys: &lock.keys,
-            hold: &hold.key,
+            hold: hold.cell.key(),
             beside: acquire.beside.as_ref(),
             count,
             lease,
@@ -50,7 +50,7 @@ pub(super) fn give(lock: &Lock, hold: &Hold, settings: &Settings) -> Call {
     lock.kind.verbs().release(&Give {
         name: &lock.name,
         keys: &lock.keys,
-        hold: &hold.key,
+        hold: hold.cell.key(),
         count: hold.guards,
         granted: hold.granted,
         settings,
