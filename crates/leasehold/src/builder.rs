@@ -59,6 +59,23 @@ pub enum Publish {
 }
 
 impl ClientBuilder {
+    /// The shortest `lockWatchdogTimeout` of the JVMs that share read-write locks with this client. Default: 30 seconds, which is
+    /// Redisson's.
+    ///
+    /// A reader of Redisson that renews *sets* the time to live of the whole lock to this, also where it cuts a longer lease of another
+    /// reader. Readers of this library raise it again every third of it, for fixed leases too.
+    pub const fn jvm_watchdog(mut self, watchdog: Duration) -> Self {
+        self.settings.jvm_watchdog = watchdog;
+        self
+    }
+
+    /// What acquires of the kinds that offer it do once the server has been out of reach for `unreachable_after`. Default:
+    /// [`Fallback::Fail`](crate::Fallback::Fail). See [`Lock::fallback`](crate::Lock::fallback).
+    pub const fn fallback(mut self, fallback: leasehold_core::session::Fallback) -> Self {
+        self.settings.fallback = fallback;
+        self
+    }
+
     /// Puts `prefix` in front of every name, as a `NameMapper` does in Redisson. Default: none.
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
         self.settings.prefix = prefix.into();

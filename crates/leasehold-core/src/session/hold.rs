@@ -38,6 +38,10 @@ pub(super) struct Hold {
     pub(super) replicas: Option<Replicas>,
     pub(super) max_hold_at: Instant,
     pub(super) granted: bool,
+    /// It was granted without the server, which does not have it yet.
+    pub(super) degraded: bool,
+    /// It was granted without the server, which does not count its guards since then.
+    pub(super) by_itself: bool,
     /// It has a place, or a mark, on the server, and has not been granted.
     pub(super) placed: bool,
     pub(super) end: Option<HoldEnd>,
@@ -139,7 +143,7 @@ impl Hold {
 
     /// Whether a renewal is to be sent, were it only to see whether the hold is still there.
     pub(super) const fn wants_renewal(&self) -> bool {
-        self.is_live() && (self.renewed > 0 || self.look)
+        self.is_live() && !self.degraded && (self.renewed > 0 || self.look)
     }
 
     /// Notes that the server may get, or have got, this count while a renewal is on the way.
@@ -187,6 +191,8 @@ impl Session {
             replicas: wish.replicas,
             max_hold_at,
             granted: false,
+            degraded: false,
+            by_itself: false,
             placed: false,
             end: None,
             renew_at: None,
@@ -220,7 +226,12 @@ impl Session {
             let reason = hold.cell.reason_of_deadline();
             self.lose(now, number, reason);
         }
-        self.queue_renewal(now, number);
+        let restores = self.holds.get(&number).is_some_and(|hold| hold.degraded && hold.is_live());
+        if !restores {
+            self.queue_renewal(now, number);
+        } else if self.holds.get(&number).and_then(|hold| hold.renew_at).is_some_and(|at| at <= now) {
+            self.restore(now, number);
+        }
         self.attend(now, number);
     }
 

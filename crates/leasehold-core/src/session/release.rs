@@ -146,6 +146,7 @@ impl Session {
         self.disown(lock, owner, number);
         if granted {
             self.locks[lock].held -= 1;
+            self.open_gates(now, lock);
         }
         for ticket in waiting {
             if self.acquire_of(ticket).is_some_and(|acquire| acquire.undoing.is_none()) {
