@@ -1,0 +1,1 @@
+pub(crate) async fn run(_: &[String]) {}
