@@ -98,8 +98,13 @@ pub(crate) async fn run(cases: Cases, filters: &[String]) -> Tally {
     let wanted = |case: &Case| filters.is_empty() || filters.iter().any(|filter| case.name.contains(filter));
     let cases: Vec<_> = cases.0.into_iter().filter(wanted).collect();
     let mut places = BTreeMap::new();
+    let mut opening = JoinSet::new();
     for place in PlaceName::ALL.into_iter().filter(|place| cases.iter().any(|case| case.place == *place)) {
-        places.insert(place, open(place).await);
+        opening.spawn(async move { (place, open(place).await) });
+    }
+    while let Some(opened) = opening.join_next().await {
+        let (name, place) = opened.expect("a place to run at");
+        places.insert(name, place);
     }
     println!("{} cases", cases.len());
     let mut tally = Tally { passed: 0, failed: 0, took: Duration::ZERO };
