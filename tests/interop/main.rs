@@ -18,7 +18,8 @@ mod world;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_all().build();
+    // Far more threads than processors: the looks at a server block the thread that takes them.
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(16).enable_all().build();
     let runtime = runtime.expect("a runtime");
     if let Ok(url) = std::env::var(child::URL) {
         child::obey(&runtime, &url);

@@ -6,7 +6,7 @@ use leasehold_test_support::{Binary, Cluster, Resp, Server, Version};
 /// Servers of this run's own.
 pub(crate) enum Place {
     /// One server. Redisson publishes by `PUBLISH` there.
-    Standalone(Server),
+    Standalone(Box<Server>),
     /// Three primaries. Both sides find out by themselves that notices can be sharded.
     Cluster(Cluster),
 }
@@ -33,7 +33,7 @@ impl Place {
     pub(crate) fn start(name: PlaceName) -> Self {
         let binary = binary();
         match name {
-            PlaceName::Standalone => Self::Standalone(Server::builder().binary(&binary).start()),
+            PlaceName::Standalone => Self::Standalone(Box::new(Server::builder().binary(&binary).start())),
             PlaceName::Cluster => Self::Cluster(Cluster::builder().binary(&binary).start()),
         }
     }
@@ -74,7 +74,7 @@ impl Place {
     /// Every node.
     pub(crate) fn nodes(&self) -> &[Server] {
         match self {
-            Self::Standalone(server) => std::slice::from_ref(server),
+            Self::Standalone(server) => std::slice::from_ref(&**server),
             Self::Cluster(cluster) => cluster.nodes(),
         }
     }

@@ -5,7 +5,7 @@ use crate::child::Child;
 use crate::kind::{Kind, RustLock};
 use crate::place::{Place, PlaceName};
 use leasehold::{Client, ClientBuilder};
-use leasehold_test_support::Resp;
+use leasehold_test_support::{Connection, Resp};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::Semaphore;
@@ -17,7 +17,7 @@ pub(crate) const LEASE: Duration = crate::agent::WATCHDOG;
 pub(crate) const NEVER: Duration = Duration::from_secs(120);
 
 /// Room for a busy machine, wherever a case measures time.
-pub(crate) const SLACK: Duration = Duration::from_millis(1500);
+pub(crate) const SLACK: Duration = Duration::from_secs(3);
 
 /// What the cases of a place share.
 pub(crate) struct Shared {
@@ -124,6 +124,42 @@ impl World {
     /// Shows figures behind the line of this case.
     pub(crate) fn note(&self, note: String) {
         *self.note.lock().unwrap_or_else(PoisonError::into_inner) = note;
+    }
+}
+
+/// Listens to a channel, by a connection of its own.
+pub(crate) struct Ear {
+    connection: Connection,
+    channel: String,
+}
+
+/// What no lock ever says.
+const END: &str = "7777";
+
+impl Ear {
+    /// Listens from here on.
+    pub(crate) fn open(world: &World, channel: &str) -> Self {
+        let mut connection = world.shared.place.node(channel).connect().expect("a connection");
+        let sharded = world.shared.name == PlaceName::Cluster;
+        let reply = connection.command(&[if sharded { "SSUBSCRIBE" } else { "SUBSCRIBE" }, channel]);
+        let reply = reply.expect("an answer");
+        assert!(!reply.is_error(), "{reply:?}");
+        Self { connection, channel: channel.to_owned() }
+    }
+
+    /// What was said since it was asked last. A word of our own marks the end, so that nothing is waited for.
+    pub(crate) fn heard(&mut self, world: &World) -> Vec<String> {
+        let publish = if world.shared.name == PlaceName::Cluster { "SPUBLISH" } else { "PUBLISH" };
+        world.shared.place.node(&self.channel).command(&[publish, &self.channel, END]);
+        let mut heard = Vec::new();
+        loop {
+            let message = self.connection.receive().expect("a message");
+            let payload = message.elements()[2].as_str().expect("a text").to_owned();
+            if payload == END {
+                return heard;
+            }
+            heard.push(payload);
+        }
     }
 }
 

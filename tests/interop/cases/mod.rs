@@ -3,6 +3,7 @@
 mod counts;
 mod death;
 mod exclusion;
+mod facts;
 mod force;
 mod leases;
 mod names;
@@ -14,9 +15,17 @@ use crate::suite::Cases;
 /// Every case, at every place where it runs.
 pub(crate) fn all() -> Cases {
     let mut cases = Cases::default();
-    for add in
-        [wake_up::add, exclusion::add, counts::add, leases::add, renewal::add, death::add, force::add, names::add]
-    {
+    for add in [
+        wake_up::add,
+        exclusion::add,
+        counts::add,
+        leases::add,
+        renewal::add,
+        death::add,
+        force::add,
+        names::add,
+        facts::add,
+    ] {
         add(&mut cases);
     }
     cases
