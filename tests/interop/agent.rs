@@ -21,7 +21,7 @@ pub(crate) const WATCHDOG: Duration = Duration::from_secs(3);
 pub(crate) const FAIR_WAIT: Duration = Duration::from_secs(5);
 
 /// The longest that a command of an actor may take. What blocks for longer is a failure.
-const PATIENCE: Duration = Duration::from_secs(80);
+const PATIENCE: Duration = Duration::from_secs(45);
 
 /// A process of the agent. It ends with its handle, and with this process.
 pub(crate) struct Jvm {
