@@ -8,6 +8,31 @@
 
 #![no_std]
 
+/// A script of the fair lock that reads: what all of them begin with, and its own files.
+macro_rules! fair {
+    ($($file:literal),+ $(,)?) => {
+        concat!(
+            include_str!("shared/kind.lua"),
+            include_str!("shared/clock.lua"),
+            include_str!("shared/fair_entries.lua"),
+            include_str!("shared/fair_open.lua"),
+            $(include_str!($file),)+
+        )
+    };
+}
+
+/// A script of the fair lock that may change the queue.
+macro_rules! fair_change {
+    ($($file:literal),+ $(,)?) => {
+        fair!(
+            "shared/fair_queue.lua",
+            "shared/fair_walk.lua",
+            "shared/fair_upkeep.lua",
+            $($file),+
+        )
+    };
+}
+
 /// The reentrant lock.
 pub mod lock {
     /// Takes the lock, or raises a hold count.
@@ -26,4 +51,235 @@ pub mod lock {
     pub const FORCE_RELEASE: &str = concat!(include_str!("shared/kind.lua"), include_str!("lock/force_release.lua"));
     /// Tells who holds the lock.
     pub const INSPECT: &str = concat!(include_str!("shared/kind.lua"), include_str!("lock/inspect.lua"));
+}
+
+/// The fair lock. Its holds are renewed by [`lock::RENEW`].
+pub mod fair {
+    /// Takes the lock, raises a hold count, or takes a place in the queue.
+    pub const ACQUIRE: &str = fair_change!("shared/lease.lua", "shared/fair_acquire.lua", "fair/acquire.lua");
+    /// Lowers a hold count, or ends a hold and its place.
+    pub const RELEASE: &str = fair_change!("shared/fair_leave.lua", "fair/release.lua");
+    /// Says that a process lives, and asks whether it is its turn.
+    pub const BEAT: &str = fair_change!("fair/beat.lua");
+    /// Ends the hold of a named holder.
+    pub const FORCE_RELEASE: &str = fair_change!("fair/force_release.lua");
+    /// Tells who holds the lock, and who waits.
+    pub const INSPECT: &str = fair!("fair/inspect.lua");
+}
+
+/// The fair lock with fencing tokens. The other verbs are those of [`fair`].
+pub mod fenced_fair {
+    /// Takes the lock with a token, raises a hold count, or takes a place in the queue.
+    pub const ACQUIRE: &str =
+        fair_change!("shared/lease.lua", "shared/token.lua", "shared/fair_acquire.lua", "fenced_fair/acquire.lua",);
+}
+
+/// The fenced lock, which is released, renewed and inspected by the scripts of the reentrant lock.
+pub mod fenced {
+    /// Takes the lock, or raises a hold count, and tells the fencing token.
+    pub const ACQUIRE: &str = concat!(
+        include_str!("shared/kind.lua"),
+        include_str!("shared/lease.lua"),
+        include_str!("shared/clock.lua"),
+        include_str!("shared/token.lua"),
+        include_str!("fenced/acquire.lua"),
+    );
+    /// Tells the last fencing token.
+    pub const TOKEN: &str = concat!(include_str!("shared/kind.lua"), include_str!("fenced/token.lua"));
+}
+
+/// The simple lock, which shares its keys with go-zero.
+pub mod simple {
+    /// Takes the lock, or lengthens its lease.
+    pub const ACQUIRE: &str = concat!(
+        include_str!("shared/kind.lua"),
+        include_str!("shared/lease.lua"),
+        include_str!("shared/clock.lua"),
+        include_str!("simple/acquire.lua"),
+    );
+    /// Ends a hold.
+    pub const RELEASE: &str = concat!(include_str!("shared/kind.lua"), include_str!("simple/release.lua"));
+    /// Renews many leases in one call.
+    pub const RENEW: &str =
+        concat!(include_str!("shared/kind.lua"), include_str!("shared/lease.lua"), include_str!("simple/renew.lua"),);
+    /// Tells who holds the lock.
+    pub const INSPECT: &str = concat!(include_str!("shared/kind.lua"), include_str!("simple/inspect.lua"));
+}
+
+/// The read half of the read-write lock.
+pub mod read {
+    /// Takes it, or raises a hold count.
+    pub const ACQUIRE: &str = concat!(
+        include_str!("shared/kind.lua"),
+        include_str!("shared/lease.lua"),
+        include_str!("shared/clock.lua"),
+        include_str!("shared/readers.lua"),
+        include_str!("read/acquire.lua"),
+    );
+    /// Lowers a hold count, or ends a hold.
+    pub const RELEASE: &str = concat!(
+        include_str!("shared/kind.lua"),
+        include_str!("shared/clock.lua"),
+        include_str!("shared/readers.lua"),
+        include_str!("read/release.lua"),
+    );
+    /// Renews many holds in one call.
+    pub const RENEW: &str = concat!(
+        include_str!("shared/kind.lua"),
+        include_str!("shared/lease.lua"),
+        include_str!("shared/clock.lua"),
+        include_str!("shared/readers.lua"),
+        include_str!("read/renew.lua"),
+    );
+}
+
+/// The write half of the read-write lock, which is renewed by the script of the reentrant lock.
+pub mod write {
+    /// Takes it, raises a hold count, or leaves a mark.
+    pub const ACQUIRE: &str = concat!(
+        include_str!("shared/kind.lua"),
+        include_str!("shared/lease.lua"),
+        include_str!("shared/clock.lua"),
+        include_str!("shared/readers.lua"),
+        include_str!("write/acquire.lua"),
+    );
+    /// Lowers a hold count, or ends a hold, and takes a mark back.
+    pub const RELEASE: &str = concat!(
+        include_str!("shared/kind.lua"),
+        include_str!("shared/clock.lua"),
+        include_str!("shared/readers.lua"),
+        include_str!("write/release.lua"),
+    );
+}
+
+/// Both halves of the read-write lock.
+pub mod read_write {
+    /// Tells who holds the lock.
+    pub const INSPECT: &str = concat!(
+        include_str!("shared/kind.lua"),
+        include_str!("shared/clock.lua"),
+        include_str!("shared/readers.lua"),
+        include_str!("read_write/inspect.lua"),
+    );
+}
+
+/// The semaphore: a bare counter of permits.
+pub mod semaphore {
+    /// Takes permits.
+    pub const ACQUIRE: &str = concat!(
+        include_str!("shared/kind.lua"),
+        include_str!("shared/clock.lua"),
+        include_str!("shared/once.lua"),
+        include_str!("semaphore/acquire.lua"),
+    );
+    /// Gives the permits of a hold back.
+    pub const RELEASE: &str = concat!(include_str!("shared/kind.lua"), include_str!("semaphore/release.lua"),);
+    /// Sets the number of permits where there is none.
+    pub const SET: &str = concat!(include_str!("shared/kind.lua"), include_str!("semaphore/set.lua"),);
+    /// Adds permits, or takes some away for good.
+    pub const ADD: &str =
+        concat!(include_str!("shared/kind.lua"), include_str!("shared/once.lua"), include_str!("semaphore/add.lua"),);
+    /// Takes all available permits.
+    pub const DRAIN: &str =
+        concat!(include_str!("shared/kind.lua"), include_str!("shared/once.lua"), include_str!("semaphore/drain.lua"),);
+    /// Tells how many permits are available.
+    pub const INSPECT: &str = concat!(include_str!("shared/kind.lua"), include_str!("semaphore/inspect.lua"),);
+}
+
+/// The permit semaphore: permits with ids and leases.
+pub mod permits {
+    /// Takes permits.
+    pub const ACQUIRE: &str = concat!(
+        include_str!("shared/kind.lua"),
+        include_str!("shared/clock.lua"),
+        include_str!("shared/ids.lua"),
+        include_str!("shared/deadline.lua"),
+        include_str!("shared/permits.lua"),
+        include_str!("permits/acquire.lua"),
+    );
+    /// Gives the permits of a hold back.
+    pub const RELEASE: &str = concat!(
+        include_str!("shared/kind.lua"),
+        include_str!("shared/clock.lua"),
+        include_str!("shared/ids.lua"),
+        include_str!("shared/permits.lua"),
+        include_str!("permits/release.lua"),
+    );
+    /// Gives permits back by their ids.
+    pub const GIVE: &str = concat!(
+        include_str!("shared/kind.lua"),
+        include_str!("shared/clock.lua"),
+        include_str!("shared/ids.lua"),
+        include_str!("shared/permits.lua"),
+        include_str!("permits/give.lua"),
+    );
+    /// Renews the leases of many holds in one call.
+    pub const RENEW: &str = concat!(
+        include_str!("shared/kind.lua"),
+        include_str!("shared/clock.lua"),
+        include_str!("shared/ids.lua"),
+        include_str!("shared/deadline.lua"),
+        include_str!("permits/renew.lua"),
+    );
+    /// Sets the capacity where there is none.
+    pub const SET: &str = concat!(include_str!("shared/kind.lua"), include_str!("permits/set.lua"),);
+    /// Sets the capacity, also while permits are held.
+    pub const RESIZE: &str = concat!(
+        include_str!("shared/kind.lua"),
+        include_str!("shared/clock.lua"),
+        include_str!("shared/once.lua"),
+        include_str!("shared/permits.lua"),
+        include_str!("permits/resize.lua"),
+    );
+    /// Tells how many permits are available and held.
+    pub const INSPECT: &str = concat!(
+        include_str!("shared/kind.lua"),
+        include_str!("shared/clock.lua"),
+        include_str!("permits/inspect.lua"),
+    );
+    /// Tells the lease left of one permit.
+    pub const LEASE: &str =
+        concat!(include_str!("shared/kind.lua"), include_str!("shared/clock.lua"), include_str!("permits/lease.lua"),);
+}
+
+/// The count-down latch.
+pub mod latch {
+    /// Asks whether the latch is open.
+    pub const ACQUIRE: &str =
+        concat!(include_str!("shared/kind.lua"), include_str!("shared/clock.lua"), include_str!("latch/acquire.lua"),);
+    /// Sets the count of a latch that has none.
+    pub const SET: &str = concat!(include_str!("shared/kind.lua"), include_str!("latch/set.lua"),);
+    /// Counts a latch down.
+    pub const COUNT_DOWN: &str = concat!(
+        include_str!("shared/kind.lua"),
+        include_str!("shared/once.lua"),
+        include_str!("latch/count_down.lua"),
+    );
+    /// Tells the count of a latch.
+    pub const INSPECT: &str = concat!(include_str!("shared/kind.lua"), include_str!("latch/inspect.lua"),);
+    /// Removes a latch, which opens it.
+    pub const DELETE: &str = concat!(include_str!("shared/kind.lua"), include_str!("latch/delete.lua"),);
+}
+
+/// What clients say of themselves.
+pub mod record {
+    /// Writes who a client is.
+    pub const PUT: &str = concat!(include_str!("shared/kind.lua"), include_str!("record/put.lua"),);
+    /// Tells who a client is.
+    pub const GET: &str = concat!(include_str!("shared/kind.lua"), include_str!("record/get.lua"),);
+    /// Removes the record of a client.
+    pub const REMOVE: &str = concat!(include_str!("shared/kind.lua"), include_str!("record/remove.lua"),);
+}
+
+/// Values that are guarded by fencing tokens.
+pub mod store {
+    /// Reads a guarded value.
+    pub const READ: &str =
+        concat!(include_str!("shared/kind.lua"), include_str!("shared/fence.lua"), include_str!("store/read.lua"),);
+    /// Writes a guarded value.
+    pub const WRITE: &str =
+        concat!(include_str!("shared/kind.lua"), include_str!("shared/fence.lua"), include_str!("store/write.lua"),);
+    /// Registers a fencing token for something that is guarded elsewhere.
+    pub const CHECK: &str =
+        concat!(include_str!("shared/kind.lua"), include_str!("shared/fence.lua"), include_str!("store/check.lua"),);
 }

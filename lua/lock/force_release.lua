@@ -4,8 +4,8 @@
 -- KEYS[1]  lock     [hash]     hold -> count, with the lease as its time to live
 -- KEYS[2]  channel  [channel]  where waiters listen; gets the message 0 when the hold ends
 -- ARGV[1]  holder   [string]   the field of the hold that was seen: uuid:number, or a JVM's uuid:thread
--- ARGV[2]  publish  [string]   PUBLISH or SPUBLISH
--- returns  [integer]  1   released: the hold has ended, and the message was published
+-- ARGV[2]  publish  [string]   PUBLISH or SPUBLISH; SILENT where nobody listens (the spin lock)
+-- returns  [integer]  1   released: the hold has ended, and the message was published unless it is SILENT
 --                     0   absent: nobody holds the lock
 --                     -1  other: somebody else holds it
 --                     -4  kind: the key is not a hash, or is a read-write lock
@@ -34,6 +34,8 @@ if redis.call('HEXISTS', lock_key, 'mode') == 1 then
 end
 
 -- In this order, so that a user who may not publish has released nothing when the server says so.
-redis.call(publish, channel, '0')
+if publish ~= 'SILENT' then
+  redis.call(publish, channel, '0')
+end
 redis.call('DEL', lock_key)
 return 1

@@ -4,8 +4,8 @@
 -- KEYS[2]  channel  [channel]  where waiters listen; gets the message 0 when the hold ends
 -- ARGV[1]  hold     [string]   the field of the hold: uuid:number
 -- ARGV[2]  count    [integer]  the hold count that shall remain; 0 always ends the hold
--- ARGV[3]  publish  [string]   PUBLISH or SPUBLISH
--- returns  [integer]  1   released: the hold has ended, and the message was published
+-- ARGV[3]  publish  [string]   PUBLISH or SPUBLISH; SILENT where nobody listens (the spin lock)
+-- returns  [integer]  1   released: the hold has ended, and the message was published unless it is SILENT
 --                     2   lowered: the count is now what was asked; the lease is untouched
 --                     3   same: the count was this already (a copy of a command that succeeded)
 --                     4   below: the count is lower already (a late copy of an older command)
@@ -36,7 +36,9 @@ end
 stored = tonumber(stored)
 if count == 0 then
   -- In this order, so that a user who may not publish has released nothing when the server says so.
-  redis.call(publish, channel, '0')
+  if publish ~= 'SILENT' then
+    redis.call(publish, channel, '0')
+  end
   redis.call('DEL', lock_key)
   return 1
 elseif stored > count then

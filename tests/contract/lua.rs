@@ -78,7 +78,10 @@ fn the_text_of_a_script_is_its_preludes_and_its_file() {
             included.push(name.clone());
         }
         for (name, prelude) in &preludes {
-            let is_used = uses(&prelude.text, &body);
+            // A prelude may use those that stand in front of it.
+            let by_prelude = included.iter().filter(|other| *other != name);
+            let is_used = uses(&prelude.text, &body)
+                || by_prelude.clone().any(|other| uses(&prelude.text, &lua_code::words(&preludes[other].text)));
             assert_eq!(included.contains(name), is_used, "{} includes {name} exactly if it uses it", file.path);
         }
     }
@@ -117,7 +120,7 @@ fn headers_name_the_slots_of_the_table() {
         assert_eq!(indices(&header.keys), expected(header.keys.len()), "KEYS of {} in order", file.path);
         assert_eq!(indices(&header.args), expected(header.args.len()), "ARGV of {} in order", file.path);
         for slot in header.keys.iter().chain(&header.args) {
-            let sorts = ["hash", "channel", "string", "integer"];
+            let sorts = ["hash", "list", "zset", "channel", "string", "integer"];
             assert!(sorts.contains(&slot.sort.as_str()), "{}: [{}] of {} is a type", file.path, slot.sort, slot.word);
             assert!(!slot.meaning.is_empty(), "{}: {} has a meaning", file.path, slot.word);
         }
@@ -168,14 +171,9 @@ fn scripts_use_the_slots_that_they_declare_and_no_others() {
 
 #[test]
 fn scripts_use_no_undeclared_name() {
-    let preludes = preludes();
-    for (name, prelude) in &preludes {
-        assert_eq!(lua_code::undeclared(&prelude.text, &[]), [""; 0], "in {name}");
-    }
-    let known: Vec<_> =
-        preludes.values().flat_map(|prelude| functions(&prelude.text)).map(|(function, _)| function).collect();
-    for (_, file, _) in scripts() {
-        assert_eq!(lua_code::undeclared(&file.text, &known), [""; 0], "in {}", file.path);
+    for (script, file, _) in scripts() {
+        // The whole text in its order: a prelude may use what stands in front of it, and nothing else.
+        assert_eq!(lua_code::undeclared(script.source(), &[]), [""; 0], "in {}", file.path);
     }
 }
 
@@ -184,15 +182,22 @@ fn no_script_makes_up_a_key() {
     let preludes = preludes();
     for (name, prelude) in &preludes {
         for (function, parameters) in functions(&prelude.text) {
-            let touches = lua_code::words(&prelude.text).iter().any(|word| word.is("redis"));
+            let touches = lua_code::words(&prelude.text).iter().any(|word| word.is("redis") || word.is("fair"));
             assert!(parameters.len() < 5 && (touches || parameters.is_empty()), "{function} of {name} is plain");
         }
-        assert_keys(&prelude.path, &prelude.text, &["key".to_owned()], &BTreeMap::new());
+        let bound: Vec<_> =
+            functions(&prelude.text).into_iter().flat_map(|(_, parameters)| parameters).filter(is_key_name).collect();
+        assert_keys(&prelude.path, &prelude.text, &bound, &BTreeMap::new());
+        for slot in SLOTS_OF_FAIR {
+            assert!(!prelude.text.contains(&format!("fair.{slot} = ")), "{name}: fair.{slot} stays what it was");
+        }
     }
-    let takes_key: BTreeMap<_, _> = preludes
+    let takes_key: BTreeMap<_, Vec<_>> = preludes
         .values()
         .flat_map(|prelude| functions(&prelude.text))
-        .filter_map(|(function, parameters)| Some((function, parameters.iter().position(|name| name == "key")?)))
+        .map(|(function, parameters)| {
+            (function, (0..parameters.len()).filter(|at| is_key_name(&parameters[*at])).collect())
+        })
         .collect();
     for (_, file, _) in scripts() {
         let bound = file
@@ -206,29 +211,50 @@ fn no_script_makes_up_a_key() {
             let assigned = file.text.lines().filter(|line| line.trim_start().starts_with(&format!("{name} = ")));
             assert_eq!(assigned.count(), 0, "{}: {name} stays what it was bound to", file.path);
         }
+        for slot in SLOTS_OF_FAIR.into_iter().filter(|slot| file.text.contains(&format!("{slot} = "))) {
+            assert!(file.text.contains(&format!("{slot} = KEYS[")), "{}: fair.{slot} is one of KEYS", file.path);
+            assert!(!file.text.contains(&format!("fair.{slot} = ")), "{}: fair.{slot} stays that", file.path);
+        }
     }
+}
+
+/// The fields by which the preludes of the fair lock know its keys.
+const SLOTS_OF_FAIR: [&str; 5] = ["lock", "queue", "deadlines", "channel", "marks"];
+
+/// The one file that puts texts together: fields of the marks, and the channels of waiters, which Redisson makes of the
+/// lock's channel and a hold.
+const PUTS_TOGETHER: &str = "lua/shared/fair_entries.lua";
+/// Whether a parameter of a prelude's function is a key: it is called so.
+#[expect(clippy::ptr_arg, reason = "it filters an iterator of these")]
+fn is_key_name(name: &String) -> bool {
+    name == "key" || name.ends_with("_key")
 }
 
 /// Every key that a command or a prelude's function gets is one of `KEYS`, or bound to one.
 #[track_caller]
-fn assert_keys(path: &str, text: &str, bound: &[String], takes_key: &BTreeMap<String, usize>) {
+fn assert_keys(path: &str, text: &str, bound: &[String], takes_key: &BTreeMap<String, Vec<usize>>) {
     let words = lua_code::words(text);
-    assert!(!words.iter().any(|word| word.is("..")), "{path} puts no texts together");
+    assert!(path == PUTS_TOGETHER || !words.iter().any(|word| word.is("..")), "{path} puts no texts together");
     let is_key = |argument: &[Word]| match argument {
+        [fair, dot, slot] if fair.is("fair") && dot.is(".") => SLOTS_OF_FAIR.iter().any(|known| slot.is(known)),
         [name] => name.name().is_some_and(|name| bound.iter().any(|bound| bound == name)),
         [keys, open, ..] => keys.is("KEYS") && open.is("["),
         [] => false,
     };
     for how in ["call", "pcall"] {
         for arguments in lua_code::calls(&words, &["redis", ".", how]) {
-            if let Some(key) = arguments.get(1) {
+            let publishes = arguments[0].last().is_some_and(|word| word.is("publish"));
+            let to_a_waiter = arguments.get(1).is_some_and(|channel| channel[0].is("channel_of"));
+            if let Some(key) = arguments.get(1).filter(|_| !(publishes && to_a_waiter)) {
                 assert!(is_key(key), "{path}: {arguments:?} touches a key that is none of KEYS");
             }
         }
     }
-    for (function, at) in takes_key {
+    for (function, places) in takes_key {
         for arguments in lua_code::calls(&words, &[function]) {
-            assert!(is_key(&arguments[*at]), "{path}: {function} gets a key that is none of KEYS: {arguments:?}");
+            for at in places {
+                assert!(is_key(&arguments[*at]), "{path}: {function} gets a key that is none of KEYS: {arguments:?}");
+            }
         }
     }
 }
@@ -301,6 +327,33 @@ fn scene(script: &str) -> &'static [&'static str] {
         "lock/inspect" => &["HSET stock:1001 6f0c…:7 2", "PEXPIRE stock:1001 29640"],
         "lock/release" | "lock/force_release" => &["HSET stock:1001 6f0c…:7 1", "PEXPIRE stock:1001 30000"],
         "lock/renew" => &["HSET a 6f0c…:7 1", "PEXPIRE a 10000"],
+        "fenced_fair/acquire" | "fair/beat" => &[],
+        "fair/acquire" => &["HSET s 6f0c…:3 1", "PEXPIRE s 20000"],
+        "fair/release" | "fair/force_release" => &["HSET s 6f0c…:7 1", "PEXPIRE s 20000"],
+        "fair/inspect" => &[
+            "HSET s 6f0c…:7 2",
+            "PEXPIRE s 20000",
+            "RPUSH redisson_lock_queue:{s} 6f0c…:8",
+            "ZADD redisson_lock_timeout:{s} 1800000003000 6f0c…:8",
+        ],
+        "semaphore/set" | "permits/set" | "latch/set" => &[],
+        "semaphore/acquire" | "semaphore/add" | "semaphore/drain" | "semaphore/inspect" => &["SET seats 10"],
+        "semaphore/release" => &["SET seats 8", "SET leasehold:1:op:{seats}:6f0c…:7 -2"],
+        "permits/acquire" => &["SET seats 10"],
+        "permits/release" | "permits/give" | "permits/resize" | "permits/inspect" | "permits/lease" => {
+            &["SET seats 9", "ZADD {seats}:timeout 1800000029640 0123456789abcdef"]
+        }
+        "permits/renew" => &["ZADD {a}:timeout 1800000010000 0123456789abcdef"],
+        "latch/acquire" => &[],
+        "latch/count_down" | "latch/inspect" | "latch/delete" => &["SET parts 3"],
+        "record/put" => &[],
+        "record/get" | "record/remove" => &[
+            "HSET leasehold:1:client:6f0c… host web-3 pid 4711 application orders since 1800000000000",
+            "PEXPIRE leasehold:1:client:6f0c… 29640",
+        ],
+        "store/read" | "store/write" | "store/check" => {
+            &["SET balance 100", "HSET leasehold:1:fence:{balance} token 33 owner 6f0c…:6 write 4"]
+        }
         other => panic!("the example of {other} has no scene in tests/contract/lua.rs: add it"),
     }
 }

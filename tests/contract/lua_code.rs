@@ -20,8 +20,8 @@ impl Word {
 }
 
 /// What a script may use without declaring it.
-pub(crate) const GLOBALS: [&str; 9] =
-    ["KEYS", "ARGV", "redis", "tonumber", "tostring", "type", "string", "math", "ipairs"];
+pub(crate) const GLOBALS: [&str; 11] =
+    ["KEYS", "ARGV", "redis", "tonumber", "tostring", "type", "string", "math", "ipairs", "pairs", "unpack"];
 
 const KEYWORDS: [&str; 21] = [
     "and", "break", "do", "else", "elseif", "end", "false", "for", "function", "if", "in", "local", "nil", "not", "or",
@@ -70,8 +70,18 @@ pub(crate) fn undeclared(text: &str, known: &[String]) -> Vec<String> {
     let words = words(text);
     let mut declared: Vec<String> = known.to_vec();
     let mut missing = Vec::new();
+    let mut open = Vec::new();
     for (at, word) in words.iter().enumerate() {
+        if let Some(bracket) = ["(", "[", "{"].into_iter().find(|bracket| word.is(bracket)) {
+            open.push(bracket);
+        } else if [")", "]", "}"].iter().any(|bracket| word.is(bracket)) {
+            open.pop();
+        }
         let Some(name) = word.name() else { continue };
+        if open.last() == Some(&"{") && words.get(at + 1).is_some_and(|next| next.is("=")) {
+            // The name of a field in the making of a table.
+            continue;
+        }
         let before = at.checked_sub(1).map(|before| &words[before]);
         let is_field = before.is_some_and(|word| word.is(".") || word.is(":"));
         if is_field || KEYWORDS.contains(&name) {
@@ -153,6 +163,8 @@ fn undeclared_names_are_found() {
     );
     assert_eq!(undeclared("for i = 1, #KEYS do local x = i end", &[]), [""; 0]);
     assert_eq!(undeclared("count = 1", &[]), ["count"]);
+    assert_eq!(undeclared("local t = {count = 1, lease = KEYS[1]}", &[]), [""; 0]);
+    assert_eq!(undeclared("local t = {count = lease}", &[]), ["lease"]);
     assert_eq!(undeclared("local x = os.time() return x", &[]), ["os"]);
     assert_eq!(undeclared("return extend(1)", &[]), ["extend"]);
     assert_eq!(undeclared("return extend(1)", &["extend".to_owned()]), [""; 0]);

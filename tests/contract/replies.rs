@@ -1,7 +1,9 @@
 //! The decoder of each script, and replies made up in the forms that its header shows.
 
 use crate::header::{Header, Row};
-use leasehold_core::command::{Acquired, Released, Renewed, lock};
+use leasehold_core::command::{
+    Acquired, Kind, Released, Renewed, fair, latch, lock, permits, record, semaphore, store,
+};
 use leasehold_core::reply::{DecodeError, Reply};
 use leasehold_core::script::Script;
 
@@ -16,13 +18,44 @@ pub(crate) fn is_understood(script: &Script, reply: &Reply) -> bool {
         "lock/renew" => shown(Renewed::decode(reply, 1)),
         "lock/force_release" => shown(lock::forced(reply)),
         "lock/inspect" => shown(lock::inspected(reply)),
+        "fair/acquire" => shown(Kind::Fair.verbs().acquired(reply)),
+        "fair/release" => shown(Kind::Fair.verbs().released(reply)),
+        "fair/beat" => shown(fair::beaten(reply)),
+        "fair/force_release" => shown(fair::forced(reply)),
+        "fair/inspect" => shown(fair::inspected(reply)),
+        "fenced_fair/acquire" => shown(Kind::FencedFair.verbs().acquired(reply)),
+        "semaphore/acquire" => shown(Kind::Semaphore.verbs().acquired(reply)),
+        "semaphore/release" => shown(Kind::Semaphore.verbs().released(reply)),
+        "semaphore/set" => shown(semaphore::set_done(reply)),
+        "semaphore/add" => shown(semaphore::added(reply)),
+        "semaphore/drain" => shown(semaphore::drained(reply)),
+        "semaphore/inspect" => shown(semaphore::inspected(reply)),
+        "permits/acquire" => shown(Kind::Permits.verbs().acquired(reply)),
+        "permits/release" => shown(Kind::Permits.verbs().released(reply)),
+        "permits/give" => shown(permits::given(reply)),
+        "permits/renew" => shown(Renewed::decode(reply, 1)),
+        "permits/set" => shown(permits::set_done(reply)),
+        "permits/resize" => shown(permits::resized(reply)),
+        "permits/inspect" => shown(permits::inspected(reply)),
+        "permits/lease" => shown(permits::leased(reply)),
+        "latch/acquire" => shown(Kind::Latch.verbs().acquired(reply)),
+        "latch/set" => shown(latch::set_done(reply)),
+        "latch/count_down" => shown(latch::counted_down(reply)),
+        "latch/inspect" => shown(latch::inspected(reply)),
+        "latch/delete" => shown(latch::deleted(reply)),
+        "record/put" => shown(record::put_done(reply)),
+        "record/get" => shown(record::found(reply)),
+        "record/remove" => shown(record::removed(reply)),
+        "store/read" => shown(store::read_done(reply)),
+        "store/write" => shown(store::written(reply)),
+        "store/check" => shown(store::checked(reply)),
         other => panic!("{other} has no decoder in tests/contract/replies.rs: add it"),
     }
 }
 
 /// The codes that the header of a script names. A renewal tells its codes in words: `0 where the hold is gone`.
 pub(crate) fn is_named(script: &Script, header: &Header, code: i64) -> bool {
-    if script.name() != "lock/renew" {
+    if !script.repeats() {
         return header.codes().contains(&code);
     }
     let told = header.returns.iter().map(|row| row.meaning.as_str()).collect::<Vec<_>>().join(" ");
@@ -35,7 +68,7 @@ pub(crate) fn reply(header: &Header, row: &Row, code: i64) -> Reply {
     if header.shape == "integer" {
         return Reply::Int(code);
     }
-    if header.keys[0].index == "i" {
+    if header.keys[0].index.contains('i') {
         // The reply for one lock.
         return Reply::Array(vec![Reply::Int(code), Reply::Int(70)]);
     }
@@ -43,9 +76,14 @@ pub(crate) fn reply(header: &Header, row: &Row, code: i64) -> Reply {
     // Dots say that the reply goes on in this way.
     parts.extend(row.words()[1..].iter().filter(|word| **word != "...").map(|word| match *word {
         "kind" => Reply::Bulk("zset".into()),
-        "hold" => Reply::Bulk("6f0c:7".into()),
-        "count" => Reply::Bulk("2".into()),
-        "left" | "stored" | "time" | "0" => Reply::Int(70),
+        "hold" | "waiter" => Reply::Bulk("6f0c:7".into()),
+        "count" | "token" => Reply::Bulk("2".into()),
+        "id" => Reply::Bulk("0123456789abcdef".into()),
+        "host" | "application" | "value" => Reply::Bulk("orders".into()),
+        "pid" | "since" => Reply::Bulk("4711".into()),
+        "left" | "stored" | "time" | "age" | "0" | "available" | "capacity" | "drained" | "given" | "held"
+        | "registered" => Reply::Int(70),
+        "moved" | "head" | "foreign" | "alive" => Reply::Int(1),
         other => panic!("{other:?} in a reply is no word that tests/contract/replies.rs knows: add it"),
     }));
     Reply::Array(parts)

@@ -3,8 +3,20 @@
 //! One file is one kind. [`Verbs`] is what the session asks of a kind; [`Kind`] is the table of them. A kind is added by its folder
 //! of scripts, its rows in [`script`](crate::script), its file here, and its line in [`Kind::verbs`].
 
+mod code;
+pub mod fair;
+pub mod fenced;
+pub mod latch;
 pub mod lock;
+pub mod operation;
 pub mod outcome;
+pub mod permits;
+pub mod read_write;
+pub mod record;
+pub mod semaphore;
+pub mod simple;
+pub mod spin;
+pub mod store;
 pub mod verbs;
 
 pub use outcome::{Acquired, Released, Renewed};
@@ -17,16 +29,88 @@ pub enum Kind {
     /// The reentrant lock.
     #[default]
     Lock,
+    /// The fair lock.
+    Fair,
+    /// The fair lock with fencing tokens.
+    FencedFair,
+    /// The lock with fencing tokens.
+    Fenced,
+    /// The lock whose waiters poll.
+    Spin,
+    /// The lock that is a string under a name of the caller's, as go-zero's is.
+    Simple,
+    /// The read half of the read-write lock.
+    Read,
+    /// The write half of the read-write lock.
+    Write,
+    /// The counter of permits.
+    Semaphore,
+    /// Permits that have ids and leases.
+    Permits,
+    /// The count-down latch.
+    Latch,
 }
 
 impl Kind {
     /// Every kind, for tables and tests.
-    pub const ALL: [Self; 1] = [Self::Lock];
+    pub const ALL: [Self; 11] = [
+        Self::Lock,
+        Self::Fair,
+        Self::FencedFair,
+        Self::Fenced,
+        Self::Spin,
+        Self::Simple,
+        Self::Read,
+        Self::Write,
+        Self::Semaphore,
+        Self::Permits,
+        Self::Latch,
+    ];
 
     /// What the kind does on the wire.
     pub fn verbs(self) -> &'static dyn Verbs {
         match self {
             Self::Lock => &lock::Lock,
+            Self::Fair => &fair::Fair,
+            Self::FencedFair => &fair::FencedFair,
+            Self::Fenced => &fenced::Fenced,
+            Self::Spin => &spin::Spin,
+            Self::Simple => &simple::Simple,
+            Self::Read => &read_write::Read,
+            Self::Write => &read_write::Write,
+            Self::Semaphore => &semaphore::Semaphore,
+            Self::Permits => &permits::Permits,
+            Self::Latch => &latch::Latch,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::name::LockName;
+    use crate::owner::ClientId;
+
+    #[test]
+    fn a_cluster_refuses_what_it_cannot_place() {
+        // Redisson's names on Redis 7.0: which of them a script with all keys of a kind can use.
+        for (raw, all_but_latches, latches) in [
+            ("plain", true, true),
+            ("é", true, true),
+            ("a{b}c", true, false),
+            ("{a}{b}", true, false),
+            ("}x{a}", true, false),
+            ("a{b", false, true),
+            ("a}b", false, false),
+            ("{}x", false, false),
+            ("x{}y", false, false),
+        ] {
+            let name = LockName::new("", raw).expect("the name is valid");
+            for kind in Kind::ALL {
+                let placeable = if kind == Kind::Latch { latches } else { all_but_latches };
+                let checked = kind.verbs().keys(&name, &ClientId::new(uuid::Uuid::nil())).check_cluster(&name);
+                assert_eq!(checked.is_ok(), placeable, "{raw} as {kind:?}");
+            }
         }
     }
 }

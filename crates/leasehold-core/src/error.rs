@@ -96,6 +96,9 @@ pub enum AcquireError {
     /// The server refused.
     #[error("the server refused: {0}")]
     Refused(String),
+    /// The owner holds the read half of a read-write lock, and asks for its write half, which it would keep from itself.
+    #[error("the owner holds the read half of the lock: release it before the write half is acquired")]
+    Upgrade,
     /// More was asked for than there is in all.
     #[error("more was asked for than the {capacity} that there are in all")]
     Excess {

@@ -21,6 +21,8 @@ pub struct HoldCell {
     /// Whether the deadline is one that a renewal was to move.
     renewed: AtomicU32,
     max_hold_at: Instant,
+    /// The fencing token of the first grant; 0 where the kind has none.
+    token: AtomicU64,
 }
 
 impl HoldCell {
@@ -33,6 +35,7 @@ impl HoldCell {
             watches: Mutex::new(Slab::new()),
             renewed: AtomicU32::new(0),
             max_hold_at,
+            token: AtomicU64::new(0),
         }
     }
 
@@ -49,6 +52,11 @@ impl HoldCell {
     /// The time to the local deadline; zero once the hold has ended.
     pub fn remaining(&self, now: Instant) -> Duration {
         if self.end.get().is_some() { Duration::ZERO } else { self.deadline().since(now) }
+    }
+
+    /// The fencing token of the first grant, where the kind has one.
+    pub fn token(&self) -> Option<u64> {
+        Some(self.token.load(Ordering::Acquire)).filter(|token| *token > 0)
     }
 
     /// The hold count that the server last confirmed.
@@ -74,6 +82,10 @@ impl HoldCell {
 
     pub(crate) fn set_deadline(&self, deadline: Instant) {
         self.deadline.store(deadline.min(self.max_hold_at).as_nanos(), Ordering::Release);
+    }
+
+    pub(crate) fn set_token(&self, token: Option<u64>) {
+        self.token.store(token.unwrap_or_default(), Ordering::Release);
     }
 
     pub(crate) fn set_count(&self, count: u32) {

@@ -6,6 +6,7 @@
 //!
 //! It is internal to leasehold and has no stability promise of its own. Use the crate `leasehold`.
 
+pub mod backoff;
 pub mod call;
 pub mod command;
 pub mod error;

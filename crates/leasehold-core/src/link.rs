@@ -117,6 +117,8 @@ pub struct ServerInfo {
     pub flavor: String,
     /// Its version, such as `7.0.15`.
     pub version: String,
+    /// Which process it is: no two servers have the same. Empty where it is not known.
+    pub instance: String,
     /// `maxmemory-policy`, where it can be read.
     pub eviction_policy: Option<String>,
     /// Whether it is a Redis Cluster, where all keys of a call must lie in one slot.

@@ -74,6 +74,12 @@ impl LockName {
         Bytes::from(if raw.contains('{') { format!("{raw}:{suffix}") } else { format!("{{{raw}}}:{suffix}") })
     }
 
+    /// The name of something that belongs to the lock and has its braces always: `prefix{name}`, even where the name has braces of
+    /// its own (Redisson's rule for the channel of a count-down latch).
+    pub fn braced(&self, prefix: &str) -> Bytes {
+        Bytes::from(format!("{prefix}{{{}}}", self.raw()))
+    }
+
     fn raw(&self) -> &str {
         // Key bytes come from two `str`s, so they are UTF-8; the fallback is never seen.
         std::str::from_utf8(&self.key).unwrap_or_default()
@@ -115,7 +121,7 @@ pub enum NameError {
     /// A Redis Cluster would put the lock and its channel into different slots.
     #[error(
         "the lock {name:?} cannot be used on a cluster: its braces put the lock and its channel into different hash slots; \
-         use balanced braces around a part that is not empty, or none"
+         use a name without braces; for everything but a latch, balanced braces around a part that is not empty do as well"
     )]
     Unplaceable {
         /// The name as the caller gave it.
@@ -171,6 +177,8 @@ mod tests {
         assert_eq!(prefixed.prefixed("redisson_lock_queue"), "redisson_lock_queue:{app:stock}");
         assert_eq!(prefixed.suffixed("timeout"), "{app:stock}:timeout");
         assert_eq!(name("{shop}:stock").suffixed("timeout"), "{shop}:stock:timeout");
+        assert_eq!(prefixed.braced("latch__"), "latch__{app:stock}");
+        assert_eq!(name("{shop}:stock").braced("latch__"), "latch__{{shop}:stock}");
     }
 
     #[test]

@@ -34,6 +34,14 @@ impl ClientId {
         text.copy_within(start.., 37);
         Bytes::copy_from_slice(&text[..end])
     }
+
+    /// The number of the hold that `field` names, where it is one of this client.
+    pub fn number_in(&self, field: &[u8]) -> Option<HoldNumber> {
+        let text = std::str::from_utf8(field).ok()?;
+        let (client, number) = text.rsplit_once(':')?;
+        let own = Uuid::try_parse(client).is_ok_and(|uuid| uuid == self.0);
+        number.parse().ok().filter(|_| own).map(HoldNumber)
+    }
 }
 
 impl fmt::Display for ClientId {

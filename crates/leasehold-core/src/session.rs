@@ -31,8 +31,10 @@ mod contend;
 mod enter;
 mod first;
 mod hold;
+mod names;
 mod notice;
 mod patience;
+mod places;
 mod release;
 mod renew;
 mod request;
@@ -55,6 +57,7 @@ use crate::time::Instant;
 use bytes::Bytes;
 use contend::Lock;
 use hold::Hold;
+use notice::Channel;
 use renew::Renewals;
 use request::Request;
 use settle::Settles;
@@ -133,6 +136,18 @@ pub enum Event {
         /// The lock.
         name: LockName,
     },
+    /// A waiter lost its place in a queue on the server, and stands at the tail.
+    PlaceLost {
+        /// The lock.
+        name: LockName,
+    },
+    /// The server could not be told that the waiters of a lock live.
+    BeatFailed {
+        /// The lock.
+        name: LockName,
+        /// What the link said.
+        why: String,
+    },
     /// The lifeline ended, or lowered, a hold that nobody released.
     CleanedUp {
         /// The lock.
@@ -191,6 +206,8 @@ pub struct Session {
     closed: bool,
     locks: Slab<Lock>,
     by_key: HashMap<Bytes, usize>,
+    channels: Slab<Channel>,
+    by_channel: HashMap<Bytes, usize>,
     holds: NumberMap<HoldNumber, Hold>,
     requests: NumberMap<Ticket, Request>,
     timers: Timers,
@@ -198,6 +215,8 @@ pub struct Session {
     settles: Settles,
     /// Lowerings that the lifeline has under way.
     lowerings: NumberMap<CallId, HoldNumber>,
+    /// Beats that are under way, each with its lock.
+    beats: NumberMap<CallId, usize>,
     /// Holds whose lowering waits for room.
     lower_next: VecDeque<HoldNumber>,
     server_clock: Option<(u64, Instant)>,
@@ -218,12 +237,15 @@ impl Session {
             closed: false,
             locks: Slab::new(),
             by_key: HashMap::new(),
+            channels: Slab::new(),
+            by_channel: HashMap::new(),
             holds: NumberMap::default(),
             requests: NumberMap::default(),
             timers: Timers::default(),
             renewals: Renewals::default(),
             settles: Settles::default(),
             lowerings: NumberMap::default(),
+            beats: NumberMap::default(),
             lower_next: VecDeque::new(),
             server_clock: None,
             actions: VecDeque::new(),
@@ -254,7 +276,7 @@ impl Session {
             held,
             cleaning_up: self.holds.len() - held,
             requests: self.requests.len(),
-            subscriptions: self.locks.iter().filter(|(_, lock)| lock.is_subscribed()).count(),
+            subscriptions: self.channels.len(),
             locks: self.locks.len(),
             timers: self.timers.len(),
         }
@@ -266,6 +288,8 @@ impl Session {
     pub fn handle_called(&mut self, now: Instant, id: CallId, epoch: Epoch, result: Result<Reply, LinkError>) {
         if let Some(batch) = self.renewals.take(id) {
             self.handle_renewed(now, batch, result);
+        } else if self.beats.contains_key(&id) {
+            self.handle_beaten(now, id, result);
         } else if let Some(number) = self.lowerings.remove(&id) {
             if let Some(change) = self.holds.get_mut(&number).and_then(|hold| hold.change.as_mut()) {
                 change.epoch = epoch;
@@ -281,6 +305,7 @@ impl Session {
             match due {
                 timers::Timer::Lock(lock) => self.lock_is_due(now, lock),
                 timers::Timer::Hold(number) => self.hold_is_due(now, number),
+                timers::Timer::Channel(index) => self.channel_is_due(index),
                 timers::Timer::Request(ticket) => self.patience_ends(now, ticket),
             }
         }

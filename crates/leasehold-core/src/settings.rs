@@ -27,6 +27,54 @@ pub struct Settings {
     pub cluster: bool,
     /// The command that publishes a release: `PUBLISH` or `SPUBLISH`.
     pub publish: Bytes,
+    /// What fair locks go by.
+    pub fair: FairSettings,
+}
+
+/// What the queue of a fair lock goes by. All processes of a fleet must be told the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "the runtime builds it, and must decide on every field")]
+pub struct FairSettings {
+    /// How long a process may be silent before its waiters lose their places.
+    pub window: Duration,
+    /// How often a process that waits says that it lives; at most a quarter of the window.
+    pub beat: Duration,
+    /// How far the clock of a JVM may be from the server's.
+    pub skew: Duration,
+    /// The longest wait of any JVM: its `fairLockWaitTimeout`, and its longest `tryLock`.
+    pub cap: Duration,
+    /// How long a free lock is offered to a process that lives and does not take it.
+    pub claim: Duration,
+    /// How long a JVM whose deadline passed during a long hold may take to come, once it is told.
+    pub grace: Duration,
+    /// The shortest time between two passes over a queue in which JVMs wait.
+    pub walk: Duration,
+    /// How long what nobody uses stays on the server.
+    pub idle: Duration,
+}
+
+impl FairSettings {
+    /// All of it as one argument: milliseconds, in the order of the fields.
+    pub fn packed(&self) -> Bytes {
+        let Self { window, beat, skew, cap, claim, grace, walk, idle } = *self;
+        let parts = [window, beat, skew, cap, claim, grace, walk, idle];
+        Bytes::from(parts.map(|part| part.as_millis().to_string()).join(","))
+    }
+}
+
+impl Default for FairSettings {
+    fn default() -> Self {
+        Self {
+            window: Duration::from_secs(2),
+            beat: Duration::from_millis(500),
+            skew: Duration::from_secs(1),
+            cap: Duration::from_secs(300),
+            claim: Duration::from_secs(2),
+            grace: Duration::from_secs(2),
+            walk: Duration::from_millis(250),
+            idle: Duration::from_secs(600),
+        }
+    }
 }
 
 impl Settings {
@@ -63,6 +111,7 @@ impl Default for Settings {
             renewals_in_flight: 1,
             cluster: false,
             publish: Bytes::from_static(b"PUBLISH"),
+            fair: FairSettings::default(),
         }
     }
 }

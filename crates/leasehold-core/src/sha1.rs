@@ -1,4 +1,5 @@
-//! SHA-1 at compile time, so that a script's name on the server is a constant and no script is loaded ahead of its use.
+//! SHA-1 at compile time, so that a script's name on the server is a constant and no script is loaded ahead of its use. The ids of
+//! permits are made with it, too.
 
 /// The SHA-1 of `text` as 40 lower-case hexadecimal digits (FIPS 180-4).
 pub(crate) const fn hex(text: &[u8]) -> [u8; 40] {
@@ -14,7 +15,8 @@ pub(crate) const fn hex(text: &[u8]) -> [u8; 40] {
     out
 }
 
-const fn digest(text: &[u8]) -> [u8; 20] {
+/// The SHA-1 of `text` as bytes.
+pub(crate) const fn digest(text: &[u8]) -> [u8; 20] {
     let mut state = [0x6745_2301u32, 0xefcd_ab89, 0x98ba_dcfe, 0x1032_5476, 0xc3d2_e1f0];
     // The padded message: the text, one byte 0x80, zeros, and the length in bits in the last eight bytes of a block.
     let blocks = (text.len() + 8) / 64 + 1;

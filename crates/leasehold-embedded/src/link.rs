@@ -38,6 +38,7 @@ impl EmbeddedLink {
             let mut info = ServerInfo::default();
             info.flavor = "embedded".into();
             info.version = env!("CARGO_PKG_VERSION").into();
+            info.instance = server.instance();
             info.eviction_policy = Some(state.eviction_policy.clone());
             info.sharded_notices = connections.world == World::Sharded;
             state.links.insert(id, connections);

@@ -25,6 +25,11 @@ pub struct EmbeddedServer {
 }
 
 impl EmbeddedServer {
+    /// What tells this server from every other one of this process.
+    pub(crate) fn instance(&self) -> String {
+        format!("{:p}", Arc::as_ptr(&self.state))
+    }
+
     /// A server without keys, on the machine's clock.
     pub fn new() -> Self {
         Self::with_clock(ServerClock::system())

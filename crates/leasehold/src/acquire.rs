@@ -3,14 +3,16 @@
 use crate::attempt;
 use crate::error::{Error, InvalidInput};
 use crate::guard::Guard;
-use crate::lock::Lock;
+use crate::kind::{Leased, LockKind, Polled, Reentrant, Simple};
 use crate::owner::Owner;
 use crate::settings;
+use crate::target::Target;
 use crate::telemetry;
-use leasehold_core::command::Kind;
+use leasehold_core::backoff::Backoff;
 use leasehold_core::owner::HoldNumber;
 use leasehold_core::session::{AcquireRequest, Patience};
 use std::future::IntoFuture;
+use std::marker::PhantomData;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -35,20 +37,37 @@ use tracing::Instrument as _;
 /// guard.release().await?;
 /// # Ok::<(), leasehold::Error>(()) }).unwrap();
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[must_use = "nothing is acquired until this is awaited"]
-pub struct Acquire {
-    lock: Lock,
+pub struct Acquire<K: LockKind = Reentrant> {
+    target: Target,
     wait: Option<Duration>,
     lease: Option<Duration>,
     max_hold: Option<Duration>,
     owner: Option<Owner>,
     reenter: Option<HoldNumber>,
+    beside: Option<HoldNumber>,
+    renewed: bool,
+    permits: u32,
+    backoff: Option<Backoff>,
+    kind: PhantomData<K>,
 }
 
-impl Acquire {
-    pub(crate) const fn new(lock: Lock) -> Self {
-        Self { lock, wait: None, lease: None, max_hold: None, owner: None, reenter: None }
+impl<K: LockKind> Acquire<K> {
+    pub(crate) fn new(target: Target) -> Self {
+        Self {
+            target,
+            wait: None,
+            lease: None,
+            max_hold: None,
+            owner: None,
+            reenter: None,
+            beside: None,
+            renewed: false,
+            permits: 1,
+            backoff: None,
+            kind: PhantomData,
+        }
     }
 
     /// Waits for at most this long while others hold the lock; then one last attempt is made, and
@@ -60,25 +79,29 @@ impl Acquire {
         self
     }
 
-    /// Takes the lock for a fixed lease, which is not renewed: it is lost when the lease has run out. Whole milliseconds count.
-    ///
-    /// A re-entry never shortens the lease that the lock has. Default: the client's lease, renewed until the guard's end.
-    pub const fn lease(mut self, lease: Duration) -> Self {
-        self.lease = Some(lease);
-        self
-    }
-
-    /// Loses the lock, with the reason `MaxHold`, when it has been held for this long: nothing renews it beyond that, so its lease
-    /// ends then, even if the guard was forgotten. It counts from the first grant; on a re-entry it has no effect.
-    pub const fn max_hold(mut self, most: Duration) -> Self {
-        self.max_hold = Some(most);
-        self
-    }
-
     /// Acquires as `owner`, which re-enters a lock that it holds. Default: the owner in whose scope the future is first polled, or
     /// an owner of its own.
     pub fn owner(mut self, owner: &Owner) -> Self {
         self.owner = Some(owner.clone());
+        self
+    }
+
+    /// Takes so many permits at once.
+    pub(crate) const fn taking(mut self, permits: u32) -> Self {
+        self.permits = permits;
+        self
+    }
+
+    /// Says at once what other builders were told.
+    pub(crate) fn describe(&mut self, lease: Option<Duration>, max_hold: Option<Duration>, owner: Option<&Owner>) {
+        self.lease = lease;
+        self.max_hold = max_hold;
+        self.owner = owner.cloned();
+    }
+
+    /// Takes one half of a read-write lock beside a hold of the other half.
+    pub(crate) const fn standing_beside(mut self, hold: HoldNumber) -> Self {
+        self.beside = Some(hold);
         self
     }
 
@@ -89,16 +112,16 @@ impl Acquire {
     }
 
     /// Acquires, or says that the lock is busy.
-    pub(crate) async fn run(&self, patience: Option<Patience>) -> Result<Option<Guard>, Error> {
-        let class = self.lock.metrics().clone();
+    pub(crate) async fn run(&self, patience: Option<Patience>) -> Result<Option<Guard<K>>, Error> {
+        let class = self.target.metrics().clone();
         let span = tracing::debug_span!(telemetry::SPAN_ACQUIRE, class = class.name);
         async move {
-            let begun = self.lock.handle().clock.now();
+            let begun = self.target.handle().clock.now();
             let wish = self.wish(patience)?;
             class.waiting.increment(1.0);
             let mut watch = Watch { class: &class, outcome: &class.cancelled };
-            let result = attempt::acquire(self.lock.handle(), wish).await;
-            let waited = self.lock.handle().clock.now().since(begun);
+            let result = attempt::acquire(self.target.handle(), wish).await;
+            let waited = self.target.handle().clock.now().since(begun);
             watch.outcome = match &result {
                 Ok(Some(_)) => &class.acquired,
                 Ok(None) => &class.busy,
@@ -110,10 +133,10 @@ impl Acquire {
                 Ok(Some(granted)) => {
                     class.acquire_seconds.record(waited.as_secs_f64());
                     class.held.increment(1.0);
-                    Ok(Some(Guard::new(self.lock.clone(), granted)))
+                    Ok(Some(Guard::new(self.target.clone(), granted)))
                 }
                 Ok(None) => Ok(None),
-                Err(error) => Err(Error::from_acquire(self.lock.name(), waited, error)),
+                Err(error) => Err(Error::from_acquire(self.target.name(), waited, error)),
             }
         }
         .instrument(span)
@@ -122,7 +145,7 @@ impl Acquire {
 
     /// Checks what was asked for, before anything is sent.
     fn wish(&self, patience: Option<Patience>) -> Result<AcquireRequest, Error> {
-        let handle = self.lock.handle();
+        let handle = self.target.handle();
         if let Some(lease) = self.lease {
             settings::check_lease(lease)?;
         }
@@ -137,50 +160,104 @@ impl Acquire {
             Some(wait) if wait < Duration::MAX => Patience::Until(handle.clock.now() + wait),
             _ => Patience::Forever,
         });
-        let lease = self.lease.unwrap_or(handle.settings.lease);
-        Ok(AcquireRequest {
-            name: self.lock.checked_name()?.clone(),
-            kind: Kind::Lock,
-            permits: 1,
-            class: self.lock.metrics().name,
-            owner,
-            reenter: self.reenter,
-            lease: Duration::from_millis(u64::try_from(lease.as_millis()).unwrap_or(u64::MAX)),
-            renewed: self.lease.is_none(),
-            max_hold: self.max_hold,
-            patience,
-        })
+        if self.permits == 0 {
+            return Err(InvalidInput::NoPermits.into());
+        }
+        let manner = self.target.manner();
+        let fixed = self.lease.or(manner.lease);
+        let lease = fixed.unwrap_or(handle.settings.lease);
+        let mut wish = AcquireRequest::new(
+            self.target.checked_name()?.clone(),
+            self.target.kind(),
+            Duration::from_millis(u64::try_from(lease.as_millis()).unwrap_or(u64::MAX)),
+        );
+        wish.class = self.target.metrics().name;
+        wish.owner = owner.or(manner.owner);
+        wish.reenter = self.reenter;
+        wish.beside = self.beside;
+        wish.renewed = fixed.is_none() || self.renewed;
+        wish.max_hold = self.max_hold;
+        wish.patience = patience;
+        wish.permits = self.permits;
+        wish.field.clone_from(&manner.field);
+        wish.prefer_writers = manner.prefer_writers;
+        wish.backoff = self.backoff.clone().unwrap_or_else(|| manner.backoff.clone());
+        Ok(wish)
     }
 }
 
-impl IntoFuture for Acquire {
-    type Output = Result<Guard, Error>;
-    type IntoFuture = Acquiring;
+impl<K: Leased> Acquire<K> {
+    /// Takes the lock for a fixed lease, which is not renewed: it is lost when the lease has run out. Whole milliseconds count.
+    ///
+    /// A re-entry never shortens the lease that the lock has. Default: the client's lease, renewed until the guard's end.
+    pub const fn lease(mut self, lease: Duration) -> Self {
+        self.lease = Some(lease);
+        self
+    }
 
-    fn into_future(self) -> Acquiring {
+    /// Loses the lock, with the reason `MaxHold`, when it has been held for this long: nothing renews it beyond that, so its lease
+    /// ends then, even if the guard was forgotten. It counts from the first grant; on a re-entry it has no effect.
+    pub const fn max_hold(mut self, most: Duration) -> Self {
+        self.max_hold = Some(most);
+        self
+    }
+}
+
+impl<K: Polled> Acquire<K> {
+    /// How long to leave a busy lock alone between two attempts. Default: exponential with full jitter, from 2 ms to 128 ms.
+    pub fn backoff(mut self, backoff: Backoff) -> Self {
+        self.backoff = Some(backoff);
+        self
+    }
+}
+
+impl Acquire<Simple> {
+    /// Renews the lease until the guard's end, as the other kinds do.
+    pub const fn renewed(mut self) -> Self {
+        self.renewed = true;
+        self
+    }
+}
+
+impl<K: LockKind> IntoFuture for Acquire<K> {
+    type Output = Result<Guard<K>, Error>;
+    type IntoFuture = Acquiring<K>;
+
+    fn into_future(self) -> Acquiring<K> {
         Acquiring(Box::pin(async move {
             let waited = self.wait.unwrap_or_default();
             // Only a try is told that the lock is busy, and this is none.
-            self.run(None).await?.ok_or_else(|| Error::WaitElapsed { lock: self.lock.name().to_owned(), waited })
+            self.run(None).await?.ok_or_else(|| Error::WaitElapsed { lock: self.target.name().to_owned(), waited })
         }))
     }
 }
 
 /// The future of an [`Acquire`].
 #[must_use = "futures do nothing unless they are awaited"]
-pub struct Acquiring(Pin<Box<dyn Future<Output = Result<Guard, Error>> + Send>>);
+pub struct Acquiring<K: LockKind = Reentrant>(Pin<Box<dyn Future<Output = Result<Guard<K>, Error>> + Send>>);
 
-impl Future for Acquiring {
-    type Output = Result<Guard, Error>;
+impl<K: LockKind> Future for Acquiring<K> {
+    type Output = Result<Guard<K>, Error>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         self.0.as_mut().poll(cx)
     }
 }
 
-impl std::fmt::Debug for Acquiring {
+impl<K: LockKind> std::fmt::Debug for Acquiring<K> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Acquiring").finish_non_exhaustive()
+    }
+}
+
+impl<K: LockKind> std::fmt::Debug for Acquire<K> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Acquire")
+            .field("lock", &self.target.name())
+            .field("wait", &self.wait)
+            .field("lease", &self.lease)
+            .field("max_hold", &self.max_hold)
+            .finish_non_exhaustive()
     }
 }
 

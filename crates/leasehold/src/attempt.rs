@@ -13,6 +13,7 @@ use std::marker::PhantomData;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
+use std::time::Duration;
 
 /// Acquires, and abandons what it has begun when it is dropped.
 pub(crate) async fn acquire(handle: &Arc<Handle>, wish: AcquireRequest) -> Result<Option<Granted>, AcquireError> {
@@ -22,6 +23,27 @@ pub(crate) async fn acquire(handle: &Arc<Handle>, wish: AcquireRequest) -> Resul
 /// Releases one guard's worth of a hold. Once it has been polled, the release goes on even if it is dropped.
 pub(crate) async fn release(handle: &Arc<Handle>, hold: HoldNumber, renewed: bool) -> Result<(), ReleaseError> {
     Attempt::<Releasing>::new(handle).run(|session, now| session.release(now, hold, renewed)).await
+}
+
+/// Waits for `pause` to pass, on the client's own clock and without a timer of the caller's runtime.
+pub(crate) async fn pause(handle: &Arc<Handle>, pause: Duration) {
+    let pausing = Pausing { handle, ticket: handle.with(|session, now| session.pause(now, pause)) };
+    poll_fn(|cx| {
+        let over = pausing.handle.with(|session, now| session.poll_pause(now, pausing.ticket, cx.waker()));
+        if over { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+}
+
+struct Pausing<'a> {
+    handle: &'a Arc<Handle>,
+    ticket: Ticket,
+}
+
+impl Drop for Pausing<'_> {
+    fn drop(&mut self) {
+        self.handle.with(|session, _| session.end_pause(self.ticket));
+    }
 }
 
 /// The two sorts of requests.

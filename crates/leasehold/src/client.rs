@@ -2,9 +2,12 @@
 
 use crate::builder::ClientBuilder;
 use crate::error::ConnectError;
+use crate::kinds::{FairLock, FencedLock, Member, MultiLock, ReadWriteLock, SimpleLock, SpinLock, StripedLock};
 use crate::lock::Lock;
 use crate::owner::Owner;
 use crate::shared::Handle;
+use crate::target::Target;
+use leasehold_core::command::Kind;
 use leasehold_core::link::{Link as _, ServerInfo};
 use leasehold_core::session::Census;
 use std::fmt;
@@ -80,7 +83,51 @@ impl Client {
 
     /// The reentrant lock of that name. It does no I/O; a name that cannot be used is refused when the lock is.
     pub fn lock(&self, name: impl AsRef<str>) -> Lock {
-        Lock::new(self.handle.clone(), name.as_ref())
+        Lock::of(self.target(Kind::Lock, name.as_ref()))
+    }
+
+    /// The fair lock of that name, granted in the order in which it was asked for. See [`FairLock`].
+    pub fn fair_lock(&self, name: impl AsRef<str>) -> FairLock {
+        Lock::of(self.target(Kind::Fair, name.as_ref()))
+    }
+
+    /// The lock of that name whose grants carry fencing tokens. See [`FencedLock`].
+    pub fn fenced_lock(&self, name: impl AsRef<str>) -> FencedLock {
+        Lock::of(self.target(Kind::Fenced, name.as_ref()))
+    }
+
+    /// The lock of that name whose waiters ask again and again. See [`SpinLock`].
+    pub fn spin_lock(&self, name: impl AsRef<str>) -> SpinLock {
+        Lock::of(self.target(Kind::Spin, name.as_ref()))
+    }
+
+    /// The read-write lock of that name. See [`ReadWriteLock`].
+    pub fn read_write_lock(&self, name: impl AsRef<str>) -> ReadWriteLock {
+        ReadWriteLock::new(&self.handle, name.as_ref())
+    }
+
+    /// The lock of that name that is one string with a lease, as go-zero's is. See [`SimpleLock`].
+    pub fn simple_lock(&self, name: impl AsRef<str>, lease: Duration) -> SimpleLock {
+        let target = self.target(Kind::Simple, name.as_ref());
+        Lock::of(target.with_manner(|manner| manner.lease = Some(lease)))
+    }
+
+    /// One lock over many: all or none. See [`MultiLock`].
+    pub fn multi_lock<M: Into<Member>>(&self, members: impl IntoIterator<Item = M>) -> MultiLock {
+        MultiLock::new(members)
+    }
+
+    /// So many locks that stand for any number of small things. See [`StripedLock`].
+    pub fn striped_lock(&self, name: impl AsRef<str>, stripes: u32) -> StripedLock {
+        StripedLock::new(self.clone(), name.as_ref(), stripes)
+    }
+
+    fn target(&self, kind: Kind, name: &str) -> Target {
+        Target::new(self.handle.clone(), kind, name)
+    }
+
+    pub(crate) const fn handle(&self) -> &Arc<Handle> {
+        &self.handle
     }
 
     /// An owner that holds nothing yet.

@@ -67,6 +67,22 @@ pub enum Error {
         /// The server's own words.
         why: String,
     },
+    /// The owner holds the read half of a read-write lock, and asks for its write half, which it would keep from itself for ever.
+    #[error(
+        "the write half of the lock {lock:?} cannot be acquired: the same owner holds its read half; release that first"
+    )]
+    Upgrade {
+        /// The lock.
+        lock: String,
+    },
+    /// More permits were asked for than there are in all, so that waiting would never end.
+    #[error("the semaphore {lock:?} has {capacity} permits in all, and more were asked for at once")]
+    Excess {
+        /// The semaphore.
+        lock: String,
+        /// How many permits there are, free or not.
+        capacity: i64,
+    },
     /// The client was shut down.
     #[error("the lock {lock:?} was not acquired: its client is shut down")]
     ShutDown {
@@ -88,6 +104,8 @@ impl Error {
             AcquireError::Unreachable(why) => Self::Unreachable { lock, why },
             AcquireError::Indeterminate(why) => Self::Indeterminate { lock, why },
             AcquireError::Refused(why) => Self::Refused { lock, why },
+            AcquireError::Upgrade => Self::Upgrade { lock },
+            AcquireError::Excess { capacity } => Self::Excess { lock, capacity },
             AcquireError::Closed => Self::ShutDown { lock },
             other => Self::Indeterminate { lock, why: other.to_string() },
         }
@@ -132,6 +150,38 @@ pub enum InvalidInput {
         least: Duration,
         /// The most that is allowed.
         most: Duration,
+    },
+    /// A lock over many has no members.
+    #[error("a lock over several needs at least one member, and this one has none")]
+    NoMembers,
+    /// A lock over many names one of them twice.
+    #[error("a lock over several names {name:?} twice: name each member once")]
+    SameMember {
+        /// The member.
+        name: String,
+    },
+    /// A quorum needs servers that fail independently.
+    #[error(
+        "two clients of the quorum lock {name:?} are connected to the same server: give it clients of independent servers"
+    )]
+    SameServer {
+        /// The lock.
+        name: String,
+    },
+    /// No permit was asked for.
+    #[error("at least one permit must be asked for")]
+    NoPermits,
+    /// A number that no counter on the server can take.
+    #[error("the {what} of {given} cannot be used: it must lie between {least} and {most}")]
+    Number {
+        /// Which number.
+        what: &'static str,
+        /// What was given.
+        given: i64,
+        /// The least that is allowed.
+        least: i64,
+        /// The most that is allowed.
+        most: i64,
     },
     /// An owner of another client was named.
     #[error("the owner belongs to another client: an owner can only re-enter locks of the client that made it")]

@@ -3,8 +3,10 @@
 use crate::acquire::Acquire;
 use crate::attempt;
 use crate::error::Error;
+use crate::kind::{Fencing, LockKind, Reentrant};
 use crate::lock::Lock;
 use crate::loss::{HoldToken, Lost};
+use crate::target::Target;
 use crate::telemetry::{self, Class};
 use leasehold_core::error::{HoldEnd, LossReason, ReleaseError};
 use leasehold_core::hold_cell::{EndWatch, HoldCell};
@@ -32,8 +34,8 @@ use tracing::Instrument as _;
 /// [`Client::shutdown`](crate::Client::shutdown), or drop the last handle of the client outside a runtime, which waits a moment.
 #[must_use = "a guard that is dropped releases its lock at once"]
 #[clippy::has_significant_drop]
-pub struct Guard {
-    lock: Lock,
+pub struct Guard<K: LockKind = Reentrant> {
+    lock: Lock<K>,
     hold: HoldNumber,
     cell: Arc<HoldCell>,
     renewed: bool,
@@ -41,24 +43,24 @@ pub struct Guard {
     spent: bool,
 }
 
-impl Guard {
-    pub(crate) fn new(lock: Lock, granted: Granted) -> Self {
-        Self { lock, hold: granted.hold, cell: granted.cell, renewed: granted.renewed, spent: false }
+impl<K: LockKind> Guard<K> {
+    pub(crate) fn new(target: Target, granted: Granted) -> Self {
+        Self { lock: Lock::of(target), hold: granted.hold, cell: granted.cell, renewed: granted.renewed, spent: false }
     }
 
     /// The lock that is held.
-    pub const fn lock(&self) -> &Lock {
+    pub const fn lock(&self) -> &Lock<K> {
         &self.lock
     }
 
     /// Whether the lock is certainly still held: its local deadline has not passed, and it is not known to be lost.
     pub fn is_held(&self) -> bool {
-        self.cell.ended(self.lock.handle().clock.now()).is_none()
+        self.cell.ended(self.lock.target().handle().clock.now()).is_none()
     }
 
     /// How long the lock is certainly held even if nothing renews it; zero once it is lost.
     pub fn remaining(&self) -> Duration {
-        self.cell.remaining(self.lock.handle().clock.now())
+        self.cell.remaining(self.lock.target().handle().clock.now())
     }
 
     /// How often the lock is held by this guard's owner: 1, and 1 more for each re-entry.
@@ -68,7 +70,7 @@ impl Guard {
 
     /// How long the lock has been held, from its first grant.
     pub fn held_for(&self) -> Duration {
-        self.lock.handle().clock.now().since(self.cell.acquired_at())
+        self.lock.target().handle().clock.now().since(self.cell.acquired_at())
     }
 
     /// Takes the lock once more, as the same owner.
@@ -84,7 +86,7 @@ impl Guard {
     ///
     /// See [`Acquire`]: the hold count goes back to what it was.
     pub async fn reenter(&self) -> Result<Self, Error> {
-        let acquire = Acquire::new(self.lock.clone()).entering(self.hold);
+        let acquire = Acquire::new(self.lock.target().clone()).entering(self.hold);
         let guard = acquire.run(None).await?;
         guard.ok_or_else(|| Error::WaitElapsed { lock: self.lock.name().to_owned(), waited: Duration::ZERO })
     }
@@ -98,7 +100,7 @@ impl Guard {
         let mut watch = EndWatch::new(self.cell.clone());
         poll_fn(|cx| {
             watch.wake_at_end(cx.waker());
-            match self.cell.ended(self.lock.handle().clock.now()) {
+            match self.cell.ended(self.lock.target().handle().clock.now()) {
                 Some(HoldEnd::Lost(reason)) => Poll::Ready(self.lost_by(reason)),
                 _ => Poll::Pending,
             }
@@ -120,7 +122,7 @@ impl Guard {
     pub async fn run<T>(&self, work: impl Future<Output = T>) -> Result<T, Lost> {
         let value = self.guarded(work).await?;
         // The last poll may have outlived the lease.
-        match self.cell.ended(self.lock.handle().clock.now()) {
+        match self.cell.ended(self.lock.target().handle().clock.now()) {
             Some(HoldEnd::Lost(reason)) => Err(self.lost_by(reason)),
             _ => Ok(value),
         }
@@ -128,13 +130,13 @@ impl Guard {
 
     /// As [`Guard::run`], for a caller that learns of a loss during the last poll in another way.
     pub(crate) async fn guarded<T>(&self, work: impl Future<Output = T>) -> Result<T, Lost> {
-        let span = tracing::debug_span!(telemetry::SPAN_HOLD, class = self.lock.metrics().name);
+        let span = tracing::debug_span!(telemetry::SPAN_HOLD, class = self.lock.target().metrics().name);
         let work = async {
             let mut work = pin!(work);
             let mut watch = EndWatch::new(self.cell.clone());
             poll_fn(|cx| {
                 watch.wake_at_end(cx.waker());
-                match self.cell.ended(self.lock.handle().clock.now()) {
+                match self.cell.ended(self.lock.target().handle().clock.now()) {
                     Some(HoldEnd::Lost(reason)) => Poll::Ready(Err(self.lost_by(reason))),
                     _ => work.as_mut().poll(cx).map(Ok),
                 }
@@ -147,7 +149,7 @@ impl Guard {
     /// A token for work that runs elsewhere. It is cancelled when the lock ends in any way: released, dropped, detached or lost;
     /// it keeps which.
     pub fn cancellation_token(&self) -> HoldToken {
-        HoldToken::new(&self.cell, &self.lock.handle().clock)
+        HoldToken::new(&self.cell, &self.lock.target().handle().clock)
     }
 
     /// Releases the lock, or lowers its hold count, and says whether it was held up to that moment.
@@ -164,12 +166,12 @@ impl Guard {
     /// Once the future has been polled, the release is carried out whether it is dropped or not; dropping it only drops the
     /// answer. A future that is never polled releases as a dropped guard does.
     pub async fn release(mut self) -> Result<(), Error> {
-        let class = self.lock.metrics().clone();
+        let class = self.lock.target().metrics().clone();
         let span = tracing::debug_span!(telemetry::SPAN_RELEASE, class = class.name);
         self.spent = true;
         let mut end = GuardEnd { class: &class, how: &class.dropped, held_for: self.held_for() };
         async {
-            let result = attempt::release(self.lock.handle(), self.hold, self.renewed).await;
+            let result = attempt::release(self.lock.target().handle(), self.hold, self.renewed).await;
             end.how = match &result {
                 Ok(()) => &class.released,
                 Err(ReleaseError::Lost(_)) => &class.release_lost,
@@ -186,9 +188,18 @@ impl Guard {
     /// The lock stays busy until then, at most one lease. Other guards of the same hold are not touched.
     pub fn detach(mut self) {
         self.spent = true;
-        let class = self.lock.metrics();
+        let class = self.lock.target().metrics();
         drop(GuardEnd { class, how: &class.detached, held_for: self.held_for() });
-        self.lock.handle().with(|session, now| session.detach(now, self.hold, self.renewed));
+        self.lock.target().handle().with(|session, now| session.detach(now, self.hold, self.renewed));
+    }
+
+    /// The hold, for what this crate builds on guards.
+    pub(crate) const fn hold(&self) -> HoldNumber {
+        self.hold
+    }
+
+    pub(crate) const fn cell(&self) -> &Arc<HoldCell> {
+        &self.cell
     }
 
     fn lost_by(&self, reason: LossReason) -> Lost {
@@ -196,12 +207,22 @@ impl Guard {
     }
 }
 
-impl Drop for Guard {
+impl<K: Fencing> Guard<K> {
+    /// The fencing token of this hold: greater than that of every hold before it, below 2^53, and the same for every re-entry.
+    ///
+    /// Show it to the store at the first read as well as at every write, and have the store refuse what is lower than the greatest it
+    /// has seen; see [`fence`](crate::fence).
+    pub fn fencing_token(&self) -> u64 {
+        self.cell.token().unwrap_or_default()
+    }
+}
+
+impl<K: LockKind> Drop for Guard<K> {
     fn drop(&mut self) {
         if !self.spent {
-            let class = self.lock.metrics();
+            let class = self.lock.target().metrics();
             drop(GuardEnd { class, how: &class.dropped, held_for: self.held_for() });
-            self.lock.handle().with(|session, now| session.drop_guard(now, self.hold, self.renewed));
+            self.lock.target().handle().with(|session, now| session.drop_guard(now, self.hold, self.renewed));
         }
     }
 }
@@ -221,7 +242,7 @@ impl Drop for GuardEnd<'_> {
     }
 }
 
-impl fmt::Debug for Guard {
+impl<K: LockKind> fmt::Debug for Guard<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Guard")
             .field("lock", &self.lock.name())

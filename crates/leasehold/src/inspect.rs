@@ -1,12 +1,10 @@
 //! Looking at a lock from outside, and ending a hold that is not one's own.
 
 use crate::error::Error;
+use crate::kind::PlainHash;
 use crate::lock::Lock;
-use leasehold_core::call::Call;
 use leasehold_core::command::lock as command;
 use leasehold_core::command::lock::{Forced, Inspected};
-use leasehold_core::link::{Link as _, LinkError, Plane};
-use leasehold_core::reply::{DecodeError, Reply};
 use std::time::Duration;
 
 /// Who holds a lock, as the server has it.
@@ -22,7 +20,7 @@ pub struct Holder {
     pub remaining: Option<Duration>,
 }
 
-impl Lock {
+impl<K: PlainHash> Lock<K> {
     /// Who holds the lock; `None` where nobody does. Nothing is changed.
     ///
     /// # Errors
@@ -34,13 +32,13 @@ impl Lock {
     ///
     /// Dropping the future leaves nothing behind.
     pub async fn inspect(&self) -> Result<Option<Holder>, Error> {
-        let reply = self.ask(command::inspect(self.checked_name()?)).await?;
-        match command::inspected(&reply).map_err(|error| self.misunderstood(&error))? {
+        let target = self.target();
+        match target.ask(command::inspect(target.checked_name()?), command::inspected).await? {
             Inspected::Free => Ok(None),
             Inspected::Held { holder, count, left } => {
                 Ok(Some(Holder { id: holder, hold_count: count, remaining: left }))
             }
-            Inspected::Kind(kind) => Err(self.conflict(kind)),
+            Inspected::Kind(kind) => Err(target.conflict(kind)),
         }
     }
 
@@ -62,31 +60,17 @@ impl Lock {
     /// cannot end a later hold.
     pub async fn force_release(&self) -> Result<Option<Holder>, Error> {
         let Some(holder) = self.inspect().await? else { return Ok(None) };
-        let publish = self.handle().with(|session, _| session.settings().publish.clone());
-        let reply = self.ask(command::force_release(self.checked_name()?, &holder.id, &publish)).await?;
-        match command::forced(&reply).map_err(|error| self.misunderstood(&error))? {
+        let target = self.target();
+        let call = command::force_release(target.checked_name()?, &holder.id, &target.publish());
+        match target.ask(call, command::forced).await? {
             Forced::Ended => {
                 // Guards of this very client need not wait for their next renewal.
-                self.handle().with(|session, now| session.look_again(now, self.name()));
+                target.handle().with(|session, now| session.look_again(now, self.name()));
                 tracing::warn!(lock = self.name(), holder = holder.id, "the lock was force-released");
                 Ok(Some(holder))
             }
             Forced::Absent | Forced::Other => Ok(None),
-            Forced::Kind => Err(self.conflict("key of another kind".to_owned())),
+            Forced::Kind => Err(target.conflict("key of another kind".to_owned())),
         }
-    }
-
-    /// Sends a call by the lifeline's connection, which bounds the wait.
-    async fn ask(&self, call: Call) -> Result<Reply, Error> {
-        let asked = self.handle().link.call(Plane::Lifeline, call).await;
-        asked.map_err(|error| Error::from_link(self.name(), &error))
-    }
-
-    fn misunderstood(&self, error: &DecodeError) -> Error {
-        Error::from_link(self.name(), &LinkError::Unknown(error.to_string()))
-    }
-
-    fn conflict(&self, kind: String) -> Error {
-        Error::KeyConflict { lock: self.name().to_owned(), kind }
     }
 }

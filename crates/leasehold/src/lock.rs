@@ -1,17 +1,19 @@
-//! The reentrant lock.
+//! A lock of any kind: its name, and what can be done with it.
 
 use crate::acquire::Acquire;
-use crate::error::{Error, InvalidInput, WithError};
+use crate::error::{Error, WithError};
 use crate::guard::Guard;
-use crate::shared::Handle;
-use crate::telemetry::{Class, DEFAULT_CLASS};
-use leasehold_core::link::Link as _;
-use leasehold_core::name::{LockName, NameError};
+use crate::kind::{LockKind, Reentrant};
+use crate::target::Target;
 use leasehold_core::session::Patience;
 use std::fmt;
-use std::sync::Arc;
+use std::marker::PhantomData;
 
-/// A reentrant lock: at most one owner holds it at a time, over all processes that use the same server.
+/// A lock: at most one owner holds it at a time, over all processes that use the same server.
+///
+/// This is the reentrant lock, unless `K` says another [kind](crate::kind): [`FairLock`](crate::FairLock),
+/// [`FencedLock`](crate::FencedLock), [`SpinLock`](crate::SpinLock), [`SimpleLock`](crate::SimpleLock), and the halves
+/// [`ReadLock`](crate::ReadLock) and [`WriteLock`](crate::WriteLock) are all locks of this type, and are used in the same way.
 ///
 /// **When to use it:** for work that must not run twice at once and whose length is not known: the lease renews itself until
 /// the guard's end, and the guard says when it was lost. **When not:** where waiters must be served in the order in which they
@@ -32,33 +34,19 @@ use std::sync::Arc;
 /// guard.release().await?;
 /// # Ok::<(), leasehold::Error>(()) }).unwrap();
 /// ```
-#[derive(Clone)]
-pub struct Lock(Arc<Inner>);
-
-/// All that a lock is, behind one counter: its clones are made on every acquire.
-struct Inner {
-    handle: Arc<Handle>,
-    /// The name as it was given.
-    given: Arc<str>,
-    name: Result<LockName, NameError>,
-    class: Arc<Class>,
+pub struct Lock<K: LockKind = Reentrant> {
+    target: Target,
+    kind: PhantomData<K>,
 }
 
-impl Lock {
-    pub(crate) fn new(handle: Arc<Handle>, given: &str) -> Self {
-        let name = LockName::new(&handle.settings.prefix, given).and_then(|name| {
-            if handle.link.server().cluster {
-                name.check_cluster()?;
-            }
-            Ok(name)
-        });
-        let class = handle.classes.get(DEFAULT_CLASS);
-        Self(Arc::new(Inner { handle, given: given.into(), name, class }))
+impl<K: LockKind> Lock<K> {
+    pub(crate) const fn of(target: Target) -> Self {
+        Self { target, kind: PhantomData }
     }
 
     /// The name as the caller gave it, without the client's prefix.
     pub fn name(&self) -> &str {
-        &self.0.given
+        self.target.name()
     }
 
     /// Counts this lock's metrics under `class`, such as `orders`: one of few words, because a lock's own name is one of many.
@@ -66,9 +54,7 @@ impl Lock {
     /// Default: `default`.
     #[must_use]
     pub fn class(self, class: &'static str) -> Self {
-        let Inner { handle, given, name, .. } = &*self.0;
-        let class = handle.classes.get(class);
-        Self(Arc::new(Inner { handle: handle.clone(), given: given.clone(), name: name.clone(), class }))
+        Self::of(self.target.with_class(class))
     }
 
     /// Acquires the lock, waiting for it while others hold it. Renewed until released, unless [`Acquire::lease`] says otherwise.
@@ -82,8 +68,8 @@ impl Lock {
     /// # Cancel safety
     ///
     /// See [`Acquire`].
-    pub fn acquire(&self) -> Acquire {
-        Acquire::new(self.clone())
+    pub fn acquire(&self) -> Acquire<K> {
+        Acquire::new(self.target.clone())
     }
 
     /// Acquires the lock if it is free; `None` where somebody else holds it, or waits for it in this client.
@@ -96,7 +82,7 @@ impl Lock {
     /// # Cancel safety
     ///
     /// See [`Acquire`].
-    pub async fn try_acquire(&self) -> Result<Option<Guard>, Error> {
+    pub async fn try_acquire(&self) -> Result<Option<Guard<K>>, Error> {
         self.acquire().run(Some(Patience::Try)).await
     }
 
@@ -123,7 +109,7 @@ impl Lock {
     /// assert_eq!(left, 99);
     /// # Ok::<(), leasehold::WithError<u32>>(()) }).unwrap();
     /// ```
-    pub async fn with<T>(&self, work: impl AsyncFnOnce(&Guard) -> T) -> Result<T, WithError<T>> {
+    pub async fn with<T>(&self, work: impl AsyncFnOnce(&Guard<K>) -> T) -> Result<T, WithError<T>> {
         let guard = self.acquire().await.map_err(WithError::NotAcquired)?;
         let value = match guard.guarded(work(&guard)).await {
             Ok(value) => value,
@@ -139,22 +125,23 @@ impl Lock {
         }
     }
 
-    pub(crate) fn handle(&self) -> &Arc<Handle> {
-        &self.0.handle
-    }
-
-    /// The name, where it can be used.
-    pub(crate) fn checked_name(&self) -> Result<&LockName, InvalidInput> {
-        self.0.name.as_ref().map_err(|error| error.clone().into())
-    }
-
-    pub(crate) fn metrics(&self) -> &Arc<Class> {
-        &self.0.class
+    pub(crate) const fn target(&self) -> &Target {
+        &self.target
     }
 }
 
-impl fmt::Debug for Lock {
+impl<K: LockKind> Clone for Lock<K> {
+    fn clone(&self) -> Self {
+        Self::of(self.target.clone())
+    }
+}
+
+impl<K: LockKind> fmt::Debug for Lock<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lock").field("name", &self.0.given).field("class", &self.0.class.name).finish_non_exhaustive()
+        f.debug_struct("Lock")
+            .field("kind", &self.target.kind_word())
+            .field("name", &self.target.name())
+            .field("class", &self.target.metrics().name)
+            .finish_non_exhaustive()
     }
 }

@@ -3,6 +3,7 @@
 use crate::clock::Clock;
 use leasehold_core::error::{HoldEnd, LossReason};
 use leasehold_core::hold_cell::{EndWatch, HoldCell};
+use leasehold_core::time::Instant;
 use std::sync::Arc;
 use std::task::{Wake, Waker};
 use thiserror::Error;
@@ -55,16 +56,36 @@ impl From<Lost> for crate::Error {
 #[derive(Clone, Debug)]
 pub struct HoldToken {
     token: CancellationToken,
-    cell: Arc<HoldCell>,
+    cells: Cells,
     clock: Clock,
     /// Taken back with the last clone.
-    _watch: Arc<EndWatch>,
+    _watch: Arc<[EndWatch]>,
+}
+
+/// The holds that a token is about, and how many of them must be held.
+#[derive(Clone, Debug)]
+struct Cells {
+    cells: Arc<[Arc<HoldCell>]>,
+    needed: usize,
+}
+
+impl Cells {
+    /// How the holds ended together; `None` while enough of them are held.
+    fn ended(&self, now: Instant) -> Option<HoldEnd> {
+        self.cells.iter().filter_map(|cell| cell.ended(now)).nth(self.cells.len() - self.needed)
+    }
 }
 
 impl HoldToken {
     pub(crate) fn new(cell: &Arc<HoldCell>, clock: &Clock) -> Self {
-        let (token, watch) = cancelled_at_end(cell);
-        Self { token, cell: cell.clone(), clock: clock.clone(), _watch: Arc::new(watch) }
+        Self::of_many(vec![cell.clone()], 1, clock)
+    }
+
+    /// A token that is cancelled when fewer than `needed` of the holds are left.
+    pub(crate) fn of_many(cells: Vec<Arc<HoldCell>>, needed: usize, clock: &Clock) -> Self {
+        let cells = Cells { cells: cells.into(), needed };
+        let (token, watch) = cancelled_at_end(&cells);
+        Self { token, cells, clock: clock.clone(), _watch: watch.into() }
     }
 
     /// Completes when the lock has ended, and says how.
@@ -84,15 +105,15 @@ impl HoldToken {
 
     /// How the lock has ended; `None` while it is held.
     pub fn end(&self) -> Option<HoldEnd> {
-        self.cell.ended(self.clock.now())
+        self.cells.ended(self.clock.now())
     }
 
     /// A plain token, for code that knows nothing of locks. It is cancelled by the lifeline, and asks no clock: after a pause of the
     /// whole process it may be a moment late. Cancelling it by hand does nothing to the lock. Some bytes for it stay with the hold until
     /// that ends.
     pub fn token(&self) -> CancellationToken {
-        let (token, watch) = cancelled_at_end(&self.cell);
-        watch.keep();
+        let (token, watches) = cancelled_at_end(&self.cells);
+        watches.into_iter().for_each(EndWatch::keep);
         token
     }
 }
@@ -103,19 +124,27 @@ impl From<HoldToken> for CancellationToken {
     }
 }
 
-/// A token that is cancelled when the hold ends, for as long as the watch lives or if it is kept.
-fn cancelled_at_end(cell: &Arc<HoldCell>) -> (CancellationToken, EndWatch) {
+/// A token that is cancelled when the holds end, for as long as the watches live or if they are kept.
+fn cancelled_at_end(cells: &Cells) -> (CancellationToken, Vec<EndWatch>) {
     let token = CancellationToken::new();
-    let mut watch = EndWatch::new(cell.clone());
-    watch.wake_at_end(&Waker::from(Arc::new(CancelAtEnd(token.clone()))));
-    (token, watch)
+    let waker = Waker::from(Arc::new(CancelAtEnd(token.clone(), cells.clone())));
+    let watches = cells.cells.iter().map(|cell| {
+        let mut watch = EndWatch::new(cell.clone());
+        watch.wake_at_end(&waker);
+        watch
+    });
+    let watches = watches.collect();
+    (token, watches)
 }
 
 /// Cancels a token where others would wake a task.
-struct CancelAtEnd(CancellationToken);
+struct CancelAtEnd(CancellationToken, Cells);
 
 impl Wake for CancelAtEnd {
     fn wake(self: Arc<Self>) {
-        self.0.cancel();
+        // What is known to have ended, whatever the clock says: whoever asks the token asks the clock too.
+        if self.1.ended(Instant::default()).is_some() {
+            self.0.cancel();
+        }
     }
 }

@@ -21,6 +21,7 @@ pub(crate) struct Settings {
     pub(crate) connect_deadline: Duration,
     pub(crate) require_noeviction: bool,
     pub(crate) not_after: bool,
+    pub(crate) fair: leasehold_core::settings::FairSettings,
 }
 
 impl Default for Settings {
@@ -35,6 +36,7 @@ impl Default for Settings {
             connect_deadline: Duration::from_secs(10),
             require_noeviction: false,
             not_after: false,
+            fair: leasehold_core::settings::FairSettings::default(),
         }
     }
 }
@@ -70,6 +72,7 @@ impl Settings {
             renew_batch: 100,
             renewals_in_flight: if server.cluster { 16 } else { 1 },
             cluster: server.cluster,
+            fair: self.fair,
             publish: bytes::Bytes::from_static(publish.as_bytes()),
         }
     }

@@ -4,6 +4,7 @@ use super::outcome::{Acquired, Released};
 use super::verbs::{Ask, Give, HoldKey, Keys, Line, Renewal, Verbs, decimal, left, limit, millis};
 use crate::call::Call;
 use crate::name::LockName;
+use crate::owner::ClientId;
 use crate::reply::{DecodeError, Reply};
 use crate::script::{self, Script};
 use bytes::Bytes;
@@ -55,7 +56,7 @@ impl Verbs for Lock {
         Line::Exclusive
     }
 
-    fn keys(&self, name: &LockName) -> Keys {
+    fn keys(&self, name: &LockName, _client: &ClientId) -> Keys {
         Keys { keys: Box::new([name.key().clone()]), channel: Some(name.channel().clone()) }
     }
 

@@ -49,6 +49,8 @@ pub enum Acquired {
     },
     /// The hold gave up its place before, and cannot have another.
     Withdrawn,
+    /// The owner holds the read half of the read-write lock whose write half it asks for.
+    Upgrade,
     /// The key is of another kind.
     Kind(String),
     /// More was asked for than there is in all.
@@ -88,7 +90,8 @@ pub enum Renewed {
 }
 
 impl Acquired {
-    /// Decodes the replies that most kinds share: `{code, left, time}`, `{code, left, time, token}` and `{-4, kind}`.
+    /// Decodes the replies that most kinds share: `{code, left, time}`, `{code, left, time, token}`,
+    /// `{4, left, time, moved, head, foreign}` and `{-4, kind}`.
     ///
     /// # Errors
     ///
@@ -108,6 +111,18 @@ impl Acquired {
                 Self::Held { left: left(second)?.unwrap_or_default(), time: time()?, token }
             }
             0 => Self::Busy { left: left(second)?, time: time()? },
+            4 => {
+                let [_, moved, head, foreign] = rest else {
+                    return Err(DecodeError::new("an array of six", reply));
+                };
+                Self::Placed {
+                    left: left(second)?,
+                    time: time()?,
+                    moved: moved.int()? != 0,
+                    head: head.int()? != 0,
+                    foreign: foreign.int()? != 0,
+                }
+            }
             -1 => Self::Mismatch,
             -2 => Self::Lost,
             -3 => Self::TooLate { time: time()? },
@@ -180,6 +195,8 @@ mod tests {
         assert_eq!(Acquired::decode(&ints(&[-1, 3, 0])), Ok(Acquired::Mismatch));
         assert_eq!(Acquired::decode(&ints(&[-2, 0, 0])), Ok(Acquired::Lost));
         assert_eq!(Acquired::decode(&ints(&[-3, 0, 5])), Ok(Acquired::TooLate { time: Some(5) }));
+        let placed = Acquired::Placed { left: None, time: Some(9), moved: false, head: true, foreign: false };
+        assert_eq!(Acquired::decode(&ints(&[4, -1, 9, 0, 1, 0])), Ok(placed));
         let kind = Reply::Array(vec![Reply::Int(-4), Reply::Bulk("zset".into())]);
         assert_eq!(Acquired::decode(&kind), Ok(Acquired::Kind("zset".to_owned())));
     }

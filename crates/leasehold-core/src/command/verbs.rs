@@ -2,7 +2,8 @@
 
 use super::outcome::{Acquired, Released};
 use crate::call::Call;
-use crate::name::LockName;
+use crate::name::{LockName, NameError, slot};
+use crate::owner::ClientId;
 use crate::reply::{DecodeError, Reply};
 use crate::script::Script;
 use crate::settings::Settings;
@@ -17,8 +18,13 @@ pub trait Verbs: Sync {
     /// How those who wait in one client stand to each other.
     fn line(&self) -> Line;
 
-    /// What the server has under `name`.
-    fn keys(&self, name: &LockName) -> Keys;
+    /// Whether an owner that holds may acquire once more without waiting. Where it may not, every acquire stands for itself.
+    fn reenters(&self) -> bool {
+        true
+    }
+
+    /// What the server has under `name`, and where `client` listens for releases.
+    fn keys(&self, name: &LockName, client: &ClientId) -> Keys;
 
     /// Asks for the hold count `ask.count`, which only begins a hold when it is 1.
     fn acquire(&self, ask: &Ask<'_>) -> Call;
@@ -72,6 +78,23 @@ pub struct Keys {
     pub channel: Option<Bytes>,
 }
 
+impl Keys {
+    /// Refuses a name whose keys and channel a Redis Cluster would put into different slots, so that no script could use them
+    /// together. What else belongs to the name, such as records, lies in the slot of these.
+    ///
+    /// # Errors
+    ///
+    /// [`NameError::Unplaceable`].
+    pub fn check_cluster(&self, name: &LockName) -> Result<(), NameError> {
+        let wanted = slot(name.key());
+        if self.keys.iter().chain(&self.channel).all(|key| slot(key) == wanted) {
+            Ok(())
+        } else {
+            Err(NameError::Unplaceable { name: name.as_str().to_owned() })
+        }
+    }
+}
+
 /// What a hold is called on the server.
 #[derive(Clone, Debug)]
 #[expect(clippy::exhaustive_structs, reason = "the session builds it")]
@@ -104,6 +127,9 @@ pub struct Ask<'a> {
     pub waits: bool,
     /// Whether the hold had a place in the queue before, so that a new place is the loss of the old one.
     pub placed: bool,
+    /// Whether waiting writers go before new readers. A reader gives way to their marks where it is set; a writer that waits leaves
+    /// a mark of this length.
+    pub prefer_writers: Option<Duration>,
     /// What the client was told.
     pub settings: &'a Settings,
 }
@@ -135,6 +161,8 @@ pub struct Renewal {
     pub keys: Vec<Bytes>,
     /// `ARGV`.
     pub args: Vec<Bytes>,
+    /// The command that publishes, for kinds whose renewal may find the last holder dead.
+    pub publish: Bytes,
 }
 
 /// Milliseconds, as an argument.

@@ -19,7 +19,7 @@ impl Session {
             }
             Some(Request::Acquire(_)) => self.handle_enter_reply(now, ticket, number, result),
             Some(Request::Release(_)) => self.handle_lowered(now, number, result),
-            None => {}
+            Some(Request::Pause(_)) | None => {}
         }
     }
 
@@ -156,7 +156,7 @@ impl Session {
                 self.turn_missed(now, ticket);
             }
             Some(Request::Release(_)) => hold.waiting.push(ticket),
-            None => {}
+            Some(Request::Pause(_)) | None => {}
         }
         self.change_settled(now, number, proven);
         if self.acquire_of(ticket).is_some_and(|acquire| acquire.last) {
@@ -188,6 +188,7 @@ impl Session {
         match self.requests.get(&ticket)? {
             Request::Acquire(acquire) => acquire.hold.or_else(|| acquire.entering()),
             Request::Release(release) => Some(release.hold),
+            Request::Pause(_) => None,
         }
     }
 

@@ -7,11 +7,11 @@
 use super::request::{Acquire, AcquireRequest, Granted, Patience, Place, Request, Step, Ticket, Trouble, Via};
 use super::timers::Timer;
 use super::{Event, Session};
-use crate::command::{Keys, Kind};
+use crate::command::{Keys, Kind, Line};
 use crate::error::AcquireError;
 use crate::name::LockName;
 use crate::number_map::NumberMap;
-use crate::owner::{HoldNumber, OwnerId};
+use crate::owner::{ClientId, HoldNumber, OwnerId};
 use crate::time::Instant;
 use std::collections::VecDeque;
 use std::task::Waker;
@@ -23,7 +23,7 @@ pub(super) struct Lock {
     pub(super) name: LockName,
     pub(super) kind: Kind,
     pub(super) keys: Keys,
-    /// How many holds, requests and subscriptions refer to this.
+    /// How many holds and requests refer to this.
     pub(super) refs: usize,
     /// How many holds of this client are held.
     pub(super) held: usize,
@@ -38,8 +38,12 @@ pub(super) struct Lock {
     /// A notice came while the contender's command was under way.
     pub(super) again: bool,
     pub(super) trouble: Trouble,
-    pub(super) subscription: super::notice::Subscription,
-    pub(super) wants_notices: bool,
+    /// The channels that those who wait listen to.
+    pub(super) channels: Vec<usize>,
+    /// When the server is told next that the waiters live, where it wants to be told.
+    pub(super) beat_at: Option<Instant>,
+    /// Another lock with the same name: the other half of a read-write lock, or a lock of another kind.
+    pub(super) sibling: Option<usize>,
     pub(super) timer: Option<Instant>,
 }
 
@@ -61,9 +65,9 @@ pub(super) enum Phase {
 }
 
 impl Lock {
-    fn new(name: LockName, kind: Kind) -> Self {
+    pub(super) fn new(name: LockName, kind: Kind, client: &ClientId) -> Self {
         Self {
-            keys: kind.verbs().keys(&name),
+            keys: kind.verbs().keys(&name, client),
             kind,
             name,
             refs: 0,
@@ -75,8 +79,9 @@ impl Lock {
             phase: Phase::Idle,
             again: false,
             trouble: Trouble::default(),
-            subscription: super::notice::Subscription::default(),
-            wants_notices: false,
+            channels: Vec::new(),
+            beat_at: None,
+            sibling: None,
             timer: None,
         }
     }
@@ -92,7 +97,11 @@ fn waiter(requests: &NumberMap<Ticket, Request>, ticket: Ticket) -> Option<&Acqu
 
 impl Session {
     /// Begins to acquire. The first [`Session::poll_acquire`] must follow at once.
-    pub fn acquire(&mut self, now: Instant, wish: AcquireRequest) -> Ticket {
+    pub fn acquire(&mut self, now: Instant, mut wish: AcquireRequest) -> Ticket {
+        if !wish.kind.verbs().reenters() {
+            wish.owner = None;
+            wish.reenter = None;
+        }
         let ticket = Ticket(self.next_id());
         let lock = self.lock_for(&wish.name, wish.kind);
         self.locks[lock].refs += 1;
@@ -101,7 +110,10 @@ impl Session {
             wish,
             started: now,
             place: Place::Line,
+            beside: None,
             hold: None,
+            had_place: false,
+            polls: 0,
             dormant: false,
             last: false,
             trouble: Trouble::default(),
@@ -124,8 +136,19 @@ impl Session {
             self.check_entry(now, ticket, number);
             return ticket;
         }
+        match self.look_at_siblings(lock, &acquire.wish) {
+            Ok(beside) => acquire.beside = beside,
+            Err(error) => {
+                acquire.outcome = Some(Err(error));
+                self.requests.insert(ticket, Request::Acquire(acquire));
+                return ticket;
+            }
+        }
         let line = &mut self.locks[lock];
-        if line.contender.is_none() && line.queue.is_empty() {
+        if acquire.beside.is_some() {
+            // An owner that holds the other half bypasses the line: who stands there waits for it.
+            acquire.place = Place::Aside;
+        } else if line.contender.is_none() && line.queue.is_empty() {
             line.contender = Some(ticket);
             line.phase = Phase::Due(now + self.settings.turn);
         } else if acquire.wish.patience == Patience::Try {
@@ -179,6 +202,8 @@ impl Session {
                     line.again = false;
                     self.set_lock_timer(lock);
                     self.send_first(now, ticket, via)
+                } else if self.needs_place(ticket) && retry_at.is_none_or(|at| at <= now) {
+                    self.send_first(now, ticket, via)
                 } else {
                     None
                 }
@@ -197,7 +222,8 @@ impl Session {
     /// Without the latter, two futures that are always polled a little late would pass the turn to each other for ever.
     fn take_turn(&mut self, ticket: Ticket, lock: usize, missed: bool) {
         let line = &self.locks[lock];
-        if !matches!(line.phase, Phase::Due(_)) || line.contender == Some(ticket) {
+        let in_order = line.kind.verbs().line() == Line::Places && line.contender.is_some();
+        if !matches!(line.phase, Phase::Due(_)) || line.contender == Some(ticket) || in_order {
             return;
         }
         let other = line.contender.and_then(|contender| self.acquire_of(contender));
@@ -231,7 +257,12 @@ impl Session {
         let (lock, last, patience, place) = (acquire.lock, acquire.last, acquire.wish.patience, acquire.place);
         let acquire_owner = acquire.wish.owner;
         if place == Place::Aside {
-            self.finish_acquire(now, ticket, Ok(None));
+            if self.acquire_of_mut(ticket).is_some_and(|acquire| acquire.beside.take().is_some()) {
+                // The other half was lost meanwhile.
+                self.join_line(now, ticket);
+            } else {
+                self.finish_acquire(now, ticket, Ok(None));
+            }
             return;
         }
         if let Some(number) = self.hold_of_owner(lock, acquire_owner) {
@@ -241,32 +272,52 @@ impl Session {
         }
         // An attempt whose reply comes after the end of the wait was the last one.
         let ended = self.acquire_of(ticket).is_some_and(|acquire| self.end_of_wish(acquire) <= now);
-        let goes = patience == Patience::Try || last || ended;
+        let mut goes = patience == Patience::Try || last || ended;
         self.locks[lock].trouble = Trouble::default();
+        let mut left = left;
+        if self.locks[lock].keys.channel.is_none() {
+            let pause = self.next_poll(ticket);
+            goes |= pause.is_none();
+            left = pause;
+        }
         if !goes || self.locks[lock].queue.len() > self.locks[lock].gone {
-            let confirmed = self.want_notices(now, lock);
-            let until = now + self.sleep(left);
-            let line = &mut self.locks[lock];
-            line.phase = match confirmed {
-                false => Phase::Subscribing,
-                true if line.again => Phase::Due(now + self.settings.turn),
-                true => Phase::Sleeping(until),
-            };
+            self.contender_waits(now, lock, left);
         }
         if goes {
             self.end_busy(now, ticket);
             return;
         }
         self.begin_to_wait(now, ticket);
+    }
+
+    /// The contender sleeps until it is told that the lock may be free, or until the holder's lease may be over.
+    pub(super) fn contender_waits(&mut self, now: Instant, lock: usize, left: Option<Duration>) {
+        let confirmed = self.want_notices(lock);
+        let polls = self.locks[lock].keys.channel.is_none();
+        let until = now + if polls { left.unwrap_or_default() } else { self.sleep(left) };
+        let line = &mut self.locks[lock];
+        line.phase = match confirmed {
+            false => Phase::Subscribing,
+            true if line.again => Phase::Due(now + self.settings.turn),
+            true => Phase::Sleeping(until),
+        };
         if matches!(self.locks[lock].phase, Phase::Due(_)) {
             self.due(now, lock);
         }
         self.set_lock_timer(lock);
     }
 
+    /// How long a request whose kind has no notices waits before it asks again; `None` where it has asked often enough.
+    fn next_poll(&mut self, ticket: Ticket) -> Option<Duration> {
+        let random = self.rng.f64();
+        let acquire = self.acquire_of_mut(ticket)?;
+        acquire.polls = acquire.polls.saturating_add(1);
+        acquire.wish.backoff.pause(acquire.polls, random)
+    }
+
     /// How long to sleep when the holder's lease has `left` to go. A little more than that, and not the same everywhere, so
     /// that the clients of a fleet do not all ask at the same instant.
-    fn sleep(&mut self, left: Option<Duration>) -> Duration {
+    pub(super) fn sleep(&mut self, left: Option<Duration>) -> Duration {
         let spread = self.jitter(Duration::from_millis(5));
         let recheck = self.settings.recheck;
         left.map_or(recheck, |left| recheck.min(left + Duration::from_millis(1) + spread))
@@ -284,21 +335,26 @@ impl Session {
             acquire.place = Place::Aside;
         }
         if !line_goes_on {
-            self.line_is_empty(now, lock);
+            self.line_is_empty(lock);
             return;
         }
-        let confirmed = self.want_notices(now, lock);
-        let until = now + self.sleep(Some(left));
+        if self.locks[lock].kind.verbs().line() == Line::Shared {
+            self.due(now, lock);
+            return;
+        }
+        let confirmed = self.want_notices(lock);
+        let polls = self.locks[lock].keys.channel.is_none();
+        let until = now + self.sleep(Some(if polls { Duration::ZERO } else { left }));
         let line = &mut self.locks[lock];
         line.phase = if confirmed { Phase::Sleeping(until) } else { Phase::Subscribing };
-        self.pick_contender(now, lock);
+        self.pick_contender(lock);
         self.set_lock_timer(lock);
     }
 
     /// It is the contender's turn.
     pub(super) fn due(&mut self, now: Instant, lock: usize) {
         self.locks[lock].phase = Phase::Due(now + self.settings.turn);
-        self.pick_contender(now, lock);
+        self.pick_contender(lock);
         if let Some(contender) = self.locks[lock].contender {
             self.wake(contender);
         }
@@ -306,7 +362,7 @@ impl Session {
     }
 
     /// Fills the contender's place with the first of the line whose future was polled when its turn came.
-    fn pick_contender(&mut self, now: Instant, lock: usize) {
+    pub(super) fn pick_contender(&mut self, lock: usize) {
         if self.locks[lock].contender.is_some() {
             return;
         }
@@ -319,7 +375,7 @@ impl Session {
         let awake = |ticket: &Ticket| waiter(requests, *ticket).is_some_and(|acquire| !acquire.dormant);
         line.contender = line.queue.iter().position(awake).and_then(|index| line.queue.remove(index));
         if line.queue.is_empty() && line.contender.is_none() {
-            self.line_is_empty(now, lock);
+            self.line_is_empty(lock);
         }
     }
 
@@ -329,7 +385,7 @@ impl Session {
             return;
         }
         self.locks[lock].timer = None;
-        self.subscription_is_due(now, lock);
+        self.beat_is_due(now, lock);
         if self.trouble_is_over(now, lock) {
             return;
         }
@@ -389,7 +445,12 @@ impl Session {
         }
         let line = &mut self.locks[lock];
         line.contender = None;
-        line.queue.push_front(ticket);
+        if line.kind.verbs().line() == Line::Places {
+            // Its place on the server is given up: when it is polled again it takes a new one, at the tail.
+            line.queue.push_back(ticket);
+        } else {
+            line.queue.push_front(ticket);
+        }
         self.begin_to_wait(now, ticket);
         self.due(now, lock);
     }
@@ -463,15 +524,18 @@ impl Session {
         let until = now + pause / 2 + self.jitter(pause / 2);
         let Some(acquire) = self.acquire_of_mut(ticket) else { return };
         let (lock, place, last) = (acquire.lock, acquire.place, acquire.last);
+        let contends = self.locks[lock].contender == Some(ticket);
         if last {
             let error = self.trouble_error(ticket);
             self.fail_acquire(now, ticket, error);
-        } else if place == Place::Line {
+        } else if place == Place::Line && contends {
             self.locks[lock].phase = Phase::BackingOff(until);
             self.set_lock_timer(lock);
             self.begin_to_wait(now, ticket);
         } else {
-            acquire.retry_at = Some(until);
+            if let Some(acquire) = self.acquire_of_mut(ticket) {
+                acquire.retry_at = Some(until);
+            }
             self.begin_to_wait(now, ticket);
         }
     }
@@ -489,7 +553,7 @@ impl Session {
                 line.gone = 0;
             }
             if line.queue.is_empty() && line.contender.is_none() {
-                self.line_is_empty(now, lock);
+                self.line_is_empty(lock);
             }
             return;
         }
@@ -499,20 +563,21 @@ impl Session {
         }
         match line.phase {
             Phase::Due(_) => self.due(now, lock),
-            _ => self.pick_contender(now, lock),
+            _ => self.pick_contender(lock),
         }
         self.set_lock_timer(lock);
     }
 
-    fn line_is_empty(&mut self, now: Instant, lock: usize) {
+    fn line_is_empty(&mut self, lock: usize) {
         let line = &mut self.locks[lock];
         line.queue.clear();
         line.gone = 0;
         line.phase = Phase::Idle;
         line.again = false;
         line.trouble = Trouble::default();
+        line.beat_at = None;
         self.set_lock_timer(lock);
-        self.drop_notices(now, lock);
+        self.drop_notices(lock);
     }
 
     pub(super) fn set_lock_timer(&mut self, lock: usize) {
@@ -523,34 +588,7 @@ impl Session {
             _ => None,
         };
         let trouble = line.trouble.since.map(|since| since + self.settings.unreachable_after);
-        let next = [phase, trouble, line.subscription.retry_at()].into_iter().flatten().min();
+        let next = [phase, trouble, line.beat_at].into_iter().flatten().min();
         self.timers.set(Timer::Lock(lock), &mut line.timer, next);
-    }
-
-    /// The state of a lock by name, made where there is none.
-    fn lock_for(&mut self, name: &LockName, kind: Kind) -> usize {
-        if let Some(lock) = self.by_key.get(name.key()) {
-            return *lock;
-        }
-        let lock = self.locks.insert(Lock::new(name.clone(), kind));
-        self.by_key.insert(name.key().clone(), lock);
-        lock
-    }
-
-    /// One reference less; the last one takes the lock's state with it.
-    pub(super) fn unref(&mut self, lock: usize) {
-        let state = &mut self.locks[lock];
-        state.refs -= 1;
-        if state.refs == 0 {
-            self.timers.set(Timer::Lock(lock), &mut state.timer, None);
-            let state = self.locks.remove(lock);
-            self.by_key.remove(state.name.key());
-        }
-    }
-
-    /// The hold that a named owner has of a lock.
-    fn hold_of_owner(&self, lock: usize, owner: Option<OwnerId>) -> Option<HoldNumber> {
-        let owner = owner?;
-        self.locks[lock].owners.iter().find(|(holder, _)| *holder == owner).map(|(_, number)| *number)
     }
 }

@@ -126,6 +126,7 @@ impl Session {
                 | Acquired::TooLate { .. }
                 | Acquired::Placed { .. }
                 | Acquired::Withdrawn
+                | Acquired::Upgrade
                 | Acquired::Excess { .. },
             ) => {}
             Err(LinkError::Refused(error)) if !error.is_transient() => {

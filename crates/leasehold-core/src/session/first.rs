@@ -3,7 +3,8 @@
 use super::Session;
 use super::hold::Aim;
 use super::request::{Granted, Place, Request, Step, Ticket, Trouble, Via};
-use crate::command::Acquired;
+use crate::command::fair::Standing;
+use crate::command::{Acquired, Line};
 use crate::error::AcquireError;
 use crate::link::LinkError;
 use crate::owner::HoldNumber;
@@ -41,8 +42,10 @@ impl Session {
         let Some((change, outcome)) = self.raise_ends(now, ticket, number, result) else { return };
         let Some(hold) = self.holds.get_mut(&number) else { return };
         match outcome {
-            Ok(Acquired::Held { left, time, .. }) => {
+            Ok(Acquired::Held { left, time, token }) => {
                 hold.count = 1;
+                hold.placed = false;
+                hold.cell.set_token(token);
                 hold.extend(change.sent_at, left);
                 self.note_time(change.sent_at, time);
                 self.first_grant(now, ticket, number, left);
@@ -62,12 +65,25 @@ impl Session {
                 self.nothing_begun(now, ticket, number);
                 self.fail_acquire(now, ticket, AcquireError::KeyConflict(kind));
             }
+            Ok(Acquired::Placed { left, time, moved, head, foreign }) => {
+                self.note_time(change.sent_at, time);
+                self.placed(now, ticket, number, moved, Standing { left, time, head, foreign });
+            }
+            Ok(Acquired::Withdrawn) => {
+                self.nothing_begun(now, ticket, number);
+                self.note_trouble(now, ticket, "the server had a withdrawal of this hold", false);
+                self.back_off(now, ticket);
+            }
+            Ok(Acquired::Upgrade) => {
+                self.nothing_begun(now, ticket, number);
+                self.fail_acquire(now, ticket, AcquireError::Upgrade);
+            }
             Ok(Acquired::Excess { capacity }) => {
                 self.nothing_begun(now, ticket, number);
                 self.fail_acquire(now, ticket, AcquireError::Excess { capacity });
             }
             // Neither can answer a first acquire of a hold that was never granted: the server is not what we think it is.
-            Ok(Acquired::Mismatch | Acquired::Lost | Acquired::Withdrawn | Acquired::Placed { .. }) => {
+            Ok(Acquired::Mismatch | Acquired::Lost) => {
                 self.fail_acquire(now, ticket, AcquireError::Indeterminate("the hold count is not ours".to_owned()));
             }
             Err(LinkError::Refused(error)) if !error.is_transient() => {
@@ -111,6 +127,10 @@ impl Session {
         let granted = Granted { hold: number, cell: hold.cell.clone(), count: 1, renewed: acquire.wish.renewed };
         acquire.outcome = Some(Ok(Some(granted)));
         let (lock, owner, place) = (hold.lock, hold.owner, acquire.place);
+        if self.locks[lock].kind.verbs().line() == Line::Gate {
+            self.gate_opens(now, ticket, number, lock);
+            return;
+        }
         self.locks[lock].held += 1;
         self.schedule_renewal(now, number);
         self.set_hold_timer(number);
@@ -122,6 +142,26 @@ impl Session {
             self.locks[lock].trouble = Trouble::default();
             self.contender_got_in(now, ticket, lock, left);
         }
+    }
+
+    /// The gate is open for everybody, and nobody holds anything of it.
+    fn gate_opens(&mut self, now: Instant, ticket: Ticket, number: HoldNumber, lock: usize) {
+        let granted = self.acquire_of_mut(ticket).and_then(|acquire| acquire.outcome.clone());
+        if let Some(hold) = self.holds.get_mut(&number) {
+            hold.granted = false;
+            hold.guards = 0;
+            hold.count = 0;
+            hold.renewed = 0;
+        }
+        self.attend(now, number);
+        let waiting: Vec<Ticket> = self.locks[lock].queue.iter().copied().collect();
+        if let Some(granted) = granted {
+            for other in waiting {
+                self.finish_acquire(now, other, granted.clone());
+            }
+        }
+        self.locks[lock].trouble = Trouble::default();
+        self.contender_got_in(now, ticket, lock, Duration::ZERO);
     }
 
     /// Nothing of the request's hold is on the server.

@@ -36,6 +36,8 @@ pub(super) struct Hold {
     pub(super) lease: Duration,
     pub(super) max_hold_at: Instant,
     pub(super) granted: bool,
+    /// It has a place, or a mark, on the server, and has not been granted.
+    pub(super) placed: bool,
     pub(super) end: Option<HoldEnd>,
     pub(super) renew_at: Option<Instant>,
     /// Something may have happened to the hold on the server: it is looked at, although its lease is not renewed.
@@ -161,7 +163,10 @@ impl Session {
         let max_hold_at = wish.max_hold.map_or(Instant::FAR_FUTURE, |most| now + most);
         let hold = Hold {
             lock: self.acquire_of(ticket)?.lock,
-            key: HoldKey { field: self.client.field(self.last_hold.next()), permits: wish.permits },
+            key: HoldKey {
+                field: wish.field.clone().unwrap_or_else(|| self.client.field(self.last_hold.next())),
+                permits: wish.permits,
+            },
             owner: wish.owner,
             class: wish.class,
             cell: Arc::new(HoldCell::new(now, max_hold_at)),
@@ -175,6 +180,7 @@ impl Session {
             lease: wish.lease,
             max_hold_at,
             granted: false,
+            placed: false,
             end: None,
             renew_at: None,
             look: false,

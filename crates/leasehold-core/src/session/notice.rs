@@ -1,6 +1,7 @@
 //! Subscriptions to release notices, and what notices and resets do to those who wait.
 
 use super::contend::Phase;
+use super::timers::Timer;
 use super::{Action, Event, Session};
 use crate::error::AcquireError;
 use crate::link::{LinkError, LinkEvent, Plane};
@@ -8,11 +9,19 @@ use crate::time::Instant;
 use bytes::Bytes;
 use std::time::Duration;
 
-/// The state of a lock's subscription. One command for a channel is under way at a time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Subscription {
-    #[default]
-    None,
+/// A channel that somebody listens to, or did until just now.
+#[derive(Debug)]
+pub(super) struct Channel {
+    pub(super) name: Bytes,
+    state: Subscription,
+    /// The locks whose waiters listen. The halves of a read-write lock share a channel.
+    listeners: Vec<usize>,
+    timer: Option<Instant>,
+}
+
+/// The state of a subscription. One command for a channel is under way at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Subscription {
     /// The server has not confirmed it yet.
     Asked {
         /// The connection was lost meanwhile: whatever is answered may be about the old one.
@@ -21,80 +30,73 @@ pub(super) enum Subscription {
     Confirmed,
     /// It is being ended.
     Ending,
-    /// It, or its end, failed, and is tried again at that instant.
-    Retry(Instant),
-}
-
-impl Subscription {
-    pub(super) const fn retry_at(self) -> Option<Instant> {
-        match self {
-            Self::Retry(at) => Some(at),
-            _ => None,
-        }
-    }
+    /// It, or its end, failed, and is tried again.
+    Retry,
 }
 
 /// How long a contender sleeps, at least, when its subscription could not be made; at most twice as long.
 const POLLING: Duration = Duration::from_millis(250);
 
-impl super::contend::Lock {
-    pub(super) fn is_subscribed(&self) -> bool {
-        self.subscription != Subscription::None
-    }
-}
-
 impl Session {
     /// Takes the answer to [`Action::Subscribe`].
     pub fn handle_subscribed(&mut self, now: Instant, channel: &Bytes, result: Result<(), LinkError>) {
-        let Some(lock) = self.lock_of_channel(channel) else { return };
-        let Subscription::Asked { stale } = self.locks[lock].subscription else { return };
+        let Some(index) = self.by_channel.get(channel).copied() else { return };
+        let Subscription::Asked { stale } = self.channels[index].state else { return };
+        let wanted = !self.channels[index].listeners.is_empty();
         match result {
-            _ if stale && self.locks[lock].wants_notices => self.subscribe(lock),
-            _ if stale => self.unsubscribe(lock),
+            _ if stale && wanted => self.subscribe(index),
+            _ if stale => self.unsubscribe(index),
             Ok(()) => {
-                self.locks[lock].subscription = Subscription::Confirmed;
-                if !self.locks[lock].wants_notices {
-                    self.unsubscribe(lock);
-                } else if matches!(self.locks[lock].phase, Phase::Subscribing | Phase::Sleeping(_)) {
+                self.channels[index].state = Subscription::Confirmed;
+                if !wanted {
+                    self.unsubscribe(index);
+                }
+                for lock in self.channels[index].listeners.clone() {
                     // Whatever was missed before the confirmation is seen by trying now.
-                    self.due(now, lock);
+                    if matches!(self.locks[lock].phase, Phase::Subscribing | Phase::Sleeping(_)) && self.hears(lock) {
+                        self.due(now, lock);
+                    }
                 }
             }
             Err(LinkError::Refused(error)) if !error.is_transient() => {
-                self.locks[lock].subscription = Subscription::Confirmed;
-                self.unsubscribe(lock);
-                self.fail_line(now, lock, &AcquireError::Refused(error.text().to_owned()));
+                self.channels[index].state = Subscription::Confirmed;
+                let listeners = std::mem::take(&mut self.channels[index].listeners);
+                self.unsubscribe(index);
+                for lock in listeners {
+                    self.locks[lock].channels.retain(|heard| *heard != index);
+                    self.fail_line(now, lock, &AcquireError::Refused(error.text().to_owned()));
+                }
             }
             Err(error) => {
                 let why = error.to_string();
-                let name = self.locks[lock].name.clone();
-                self.retry_subscription(now, lock);
-                if self.locks[lock].phase == Phase::Subscribing {
-                    // Without notices, asking now and then must do.
-                    self.locks[lock].phase = Phase::Sleeping(now + POLLING + self.jitter(POLLING));
-                    self.set_lock_timer(lock);
+                self.retry_subscription(now, index);
+                for lock in self.channels[index].listeners.clone() {
+                    if self.locks[lock].phase == Phase::Subscribing {
+                        // Without notices, asking now and then must do.
+                        self.locks[lock].phase = Phase::Sleeping(now + POLLING + self.jitter(POLLING));
+                        self.set_lock_timer(lock);
+                    }
+                    let name = self.locks[lock].name.clone();
+                    self.events.push_back(Event::SubscribeFailed { name, why: why.clone() });
                 }
-                self.events.push_back(Event::SubscribeFailed { name, why });
             }
         }
     }
 
     /// Takes the answer to [`Action::Unsubscribe`].
     pub fn handle_unsubscribed(&mut self, now: Instant, channel: &Bytes, result: Result<(), LinkError>) {
-        let Some(lock) = self.lock_of_channel(channel) else { return };
-        if self.locks[lock].subscription != Subscription::Ending {
+        let Some(index) = self.by_channel.get(channel).copied() else { return };
+        if self.channels[index].state != Subscription::Ending {
             return;
         }
         match result {
-            Err(error) if !matches!(error, LinkError::Refused(_)) => self.retry_subscription(now, lock),
-            _ => {
-                self.locks[lock].subscription = Subscription::None;
-                if self.locks[lock].wants_notices {
-                    self.subscribe(lock);
-                } else {
-                    self.unref(lock);
-                }
+            Err(error) if !matches!(error, LinkError::Refused(_)) => self.retry_subscription(now, index),
+            _ if self.channels[index].listeners.is_empty() => {
+                let mut gone = self.channels.remove(index);
+                self.timers.set(Timer::Channel(index), &mut gone.timer, None);
+                self.by_channel.remove(&gone.name);
             }
+            _ => self.subscribe(index),
         }
     }
 
@@ -102,12 +104,13 @@ impl Session {
     pub fn handle_event(&mut self, now: Instant, event: LinkEvent) {
         match event {
             LinkEvent::Notice { channel } => {
-                if let Some(lock) = self.lock_of_channel(&channel) {
+                let heard = self.by_channel.get(&channel).map(|index| self.channels[*index].listeners.clone());
+                for lock in heard.unwrap_or_default() {
                     self.handle_notice(now, lock);
                 }
             }
             LinkEvent::NoticesLagged => self.all_try_again(now),
-            LinkEvent::NoticesReset => self.resubscribe(now),
+            LinkEvent::NoticesReset => self.resubscribe(),
             LinkEvent::PlaneReset(Plane::Lifeline) => {
                 self.renew_all(now);
                 self.all_try_again(now);
@@ -116,56 +119,87 @@ impl Session {
         }
     }
 
-    /// Makes sure that the lock's releases are heard of; `true` where the server has confirmed it already.
-    pub(super) fn want_notices(&mut self, _now: Instant, lock: usize) -> bool {
-        let state = &mut self.locks[lock];
-        state.wants_notices = true;
-        if state.subscription == Subscription::None {
-            state.refs += 1;
-            self.subscribe(lock);
+    /// Makes sure that the lock's releases are heard of; `true` where the server has confirmed it already, or where there is
+    /// nothing to be heard and waiting is by polling.
+    pub(super) fn want_notices(&mut self, lock: usize) -> bool {
+        if let Some(channel) = self.locks[lock].keys.channel.clone() {
+            self.listen(lock, &channel);
         }
-        self.locks[lock].subscription == Subscription::Confirmed
+        self.hears(lock)
+    }
+
+    /// Has the waiters of a lock hear what is said on a channel.
+    pub(super) fn listen(&mut self, lock: usize, channel: &Bytes) {
+        let known = self.by_channel.get(channel).copied();
+        let index = known.unwrap_or_else(|| {
+            let state = Subscription::Asked { stale: false };
+            let new = Channel { name: channel.clone(), state, listeners: Vec::new(), timer: None };
+            let index = self.channels.insert(new);
+            self.by_channel.insert(channel.clone(), index);
+            self.subscribe(index);
+            index
+        });
+        if !self.locks[lock].channels.contains(&index) {
+            self.locks[lock].channels.push(index);
+            self.channels[index].listeners.push(lock);
+        }
+    }
+
+    /// The waiters of a lock need not hear what is said on a channel any more.
+    pub(super) fn stop_listening(&mut self, lock: usize, index: usize) {
+        self.locks[lock].channels.retain(|heard| *heard != index);
+        let channel = &mut self.channels[index];
+        channel.listeners.retain(|listener| *listener != lock);
+        if channel.listeners.is_empty() && matches!(channel.state, Subscription::Confirmed | Subscription::Retry) {
+            self.unsubscribe(index);
+        }
     }
 
     /// Nobody waits for the lock any more.
-    pub(super) fn drop_notices(&mut self, _now: Instant, lock: usize) {
-        let state = &mut self.locks[lock];
-        state.wants_notices = false;
-        match state.subscription {
-            Subscription::Confirmed | Subscription::Retry(_) => self.unsubscribe(lock),
-            Subscription::None | Subscription::Asked { .. } | Subscription::Ending => {}
+    pub(super) fn drop_notices(&mut self, lock: usize) {
+        for index in self.locks[lock].channels.clone() {
+            self.stop_listening(lock, index);
         }
     }
 
-    pub(super) fn subscription_is_due(&mut self, now: Instant, lock: usize) {
-        if self.locks[lock].subscription.retry_at().is_none_or(|at| at > now) {
+    /// Whether all that the lock listens to is confirmed.
+    fn hears(&self, lock: usize) -> bool {
+        self.locks[lock].channels.iter().all(|index| self.channels[*index].state == Subscription::Confirmed)
+    }
+
+    /// A subscription, or its end, failed a moment ago.
+    pub(super) fn channel_is_due(&mut self, index: usize) {
+        let Some(channel) = self.channels.get_mut(index) else { return };
+        channel.timer = None;
+        if channel.state != Subscription::Retry {
             return;
         }
-        if self.locks[lock].wants_notices {
-            self.subscribe(lock);
+        if channel.listeners.is_empty() {
+            self.unsubscribe(index);
         } else {
-            self.unsubscribe(lock);
+            self.subscribe(index);
         }
     }
 
-    fn subscribe(&mut self, lock: usize) {
-        let state = &mut self.locks[lock];
-        state.subscription = Subscription::Asked { stale: false };
-        let channel = state.name.channel().clone();
+    fn subscribe(&mut self, index: usize) {
+        let state = &mut self.channels[index];
+        state.state = Subscription::Asked { stale: false };
+        let channel = state.name.clone();
         self.actions.push_back(Action::Subscribe { channel });
     }
 
-    fn unsubscribe(&mut self, lock: usize) {
-        let state = &mut self.locks[lock];
-        state.subscription = Subscription::Ending;
-        let channel = state.name.channel().clone();
+    fn unsubscribe(&mut self, index: usize) {
+        let state = &mut self.channels[index];
+        state.state = Subscription::Ending;
+        let channel = state.name.clone();
         self.actions.push_back(Action::Unsubscribe { channel });
     }
 
-    fn retry_subscription(&mut self, now: Instant, lock: usize) {
+    fn retry_subscription(&mut self, now: Instant, index: usize) {
         let at = now + self.jitter(Duration::from_millis(100)) + Duration::from_millis(20);
-        self.locks[lock].subscription = Subscription::Retry(at);
-        self.set_lock_timer(lock);
+        let channel = &mut self.channels[index];
+        channel.state = Subscription::Retry;
+        self.timers.set(Timer::Channel(index), &mut channel.timer, Some(at));
     }
 
     /// The lock may be free.
@@ -192,30 +226,20 @@ impl Session {
     }
 
     /// The connection for notices is back, without any subscription.
-    fn resubscribe(&mut self, _now: Instant) {
-        let locks: Vec<_> = self.locks.iter().map(|(lock, _)| lock).collect();
-        for lock in locks {
-            let state = &mut self.locks[lock];
-            match state.subscription {
-                Subscription::None | Subscription::Ending => {}
+    fn resubscribe(&mut self) {
+        let channels: Vec<_> = self.channels.iter().map(|(index, _)| index).collect();
+        for index in channels {
+            let channel = &mut self.channels[index];
+            match channel.state {
+                Subscription::Ending => {}
                 // The command under way may have gone by the old connection. One is under way at a time, so that none can
                 // overtake another: it is repeated when it has been answered.
-                Subscription::Asked { .. } => state.subscription = Subscription::Asked { stale: true },
-                Subscription::Confirmed | Subscription::Retry(_) if state.wants_notices => self.subscribe(lock),
-                Subscription::Confirmed | Subscription::Retry(_) => self.unsubscribe(lock),
+                Subscription::Asked { .. } => channel.state = Subscription::Asked { stale: true },
+                Subscription::Confirmed | Subscription::Retry if channel.listeners.is_empty() => {
+                    self.unsubscribe(index);
+                }
+                Subscription::Confirmed | Subscription::Retry => self.subscribe(index),
             }
         }
-    }
-
-    fn lock_of_channel(&self, channel: &Bytes) -> Option<usize> {
-        // The channel is `redisson_lock__channel:` and the key, which stands in braces where it has none of its own.
-        let start = channel.iter().position(|byte| *byte == b':')? + 1;
-        let tail = channel.get(start..)?;
-        let plain = tail.strip_prefix(b"{").and_then(|rest| rest.strip_suffix(b"}"));
-        plain
-            .and_then(|key| self.by_key.get(key))
-            .or_else(|| self.by_key.get(tail))
-            .copied()
-            .filter(|lock| self.locks[*lock].name.channel() == channel)
     }
 }

@@ -1,11 +1,13 @@
 //! How requests wait and end: patience, trouble with the server, and outcomes.
 
-use super::request::{Acquire, Granted, Patience, Place, Request, Ticket, Trouble};
+use super::request::{Acquire, Granted, Patience, Pause, Place, Request, Ticket, Trouble};
 use super::timers::Timer;
 use super::{Event, Session};
 use crate::error::{AcquireError, ReleaseError};
 use crate::owner::HoldNumber;
 use crate::time::Instant;
+use std::task::Waker;
+use std::time::Duration;
 
 impl Acquire {
     /// The hold of its own owner that it re-enters.
@@ -82,6 +84,10 @@ impl Session {
                 self.give_up_release(now, ticket, number);
                 return;
             }
+            Request::Pause(_) => {
+                self.wake(ticket);
+                return;
+            }
         };
         if acquire.outcome.is_some() {
             return;
@@ -100,7 +106,11 @@ impl Session {
 
     fn end_patience(&mut self, now: Instant, ticket: Ticket) {
         let Some(acquire) = self.acquire_of(ticket) else { return };
-        let (lock, place, begun) = (acquire.lock, acquire.place, acquire.hold.is_some());
+        let (lock, place, begun) = (
+            acquire.lock,
+            acquire.place,
+            acquire.hold.and_then(|number| self.holds.get(&number)).is_some_and(|hold| !hold.placed),
+        );
         let (wish_ended, more) = (self.end_of_wish(acquire) <= now, self.settings.command_timeout);
         if !wish_ended && self.is_under_way(ticket) {
             // The server has been out of reach for too long, but may be about to answer after all.
@@ -224,6 +234,34 @@ impl Session {
             release.outcome.get_or_insert(outcome);
             self.wake(ticket);
         }
+    }
+
+    /// Lets a caller wait for time to pass. The clock is the session's, so that it also goes on where a test moves it by hand.
+    pub fn pause(&mut self, now: Instant, pause: Duration) -> Ticket {
+        let ticket = Ticket(self.next_id());
+        self.requests.insert(ticket, Request::Pause(Pause { until: now + pause, timer: None, waker: None }));
+        ticket
+    }
+
+    /// Whether a pause is over; `waker` is woken when it is.
+    pub fn poll_pause(&mut self, now: Instant, ticket: Ticket, waker: &Waker) -> bool {
+        let Some(Request::Pause(pause)) = self.requests.get_mut(&ticket) else { return true };
+        if self.closed || pause.until <= now {
+            return true;
+        }
+        pause.waker = Some(waker.clone());
+        self.timers.set(Timer::Request(ticket), &mut pause.timer, Some(pause.until));
+        false
+    }
+
+    /// Forgets a pause.
+    pub fn end_pause(&mut self, ticket: Ticket) {
+        self.remove_request(ticket);
+    }
+
+    /// A number between 0 and 1.
+    pub fn random(&mut self) -> f64 {
+        self.rng.f64()
     }
 
     /// Forgets a request whose future is done or gone.

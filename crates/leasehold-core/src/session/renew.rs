@@ -143,7 +143,7 @@ impl Session {
                 hold.window = Some((hold.count.min(hold.guards), hold.count.max(hold.guards)));
             }
         }
-        let mut renewal = Renewal::default();
+        let mut renewal = Renewal { publish: self.settings.publish.clone(), ..Renewal::default() };
         let mut script = None;
         for number in &batch {
             let Some(hold) = self.holds.get(number) else { continue };

@@ -1,6 +1,7 @@
 //! What callers ask of a session, and what it tells their futures.
 
 use super::FlightId;
+use crate::backoff::Backoff;
 use crate::call::Call;
 use crate::command::Kind;
 use crate::error::{AcquireError, ReleaseError};
@@ -9,6 +10,7 @@ use crate::link::{Epoch, Plane};
 use crate::name::LockName;
 use crate::owner::{HoldNumber, OwnerId};
 use crate::time::Instant;
+use bytes::Bytes;
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
@@ -53,11 +55,19 @@ pub struct AcquireRequest {
     pub max_hold: Option<Duration>,
     /// How long to wait.
     pub patience: Patience,
+    /// How to poll, where the kind has no notices.
+    pub backoff: Backoff,
+    /// The hold of the other half of a read-write lock beside which this one may be taken, by whatever owner.
+    pub beside: Option<HoldNumber>,
+    /// The name of the hold on the server, where the kind lets the caller choose it.
+    pub field: Option<Bytes>,
+    /// Whether waiting writers keep new readers out, and for how long a mark of such a writer counts.
+    pub prefer_writers: Option<Duration>,
 }
 
 impl AcquireRequest {
     /// A wish without an owner, for a lease that is renewed, as long as it takes.
-    pub const fn new(name: LockName, kind: Kind, lease: Duration) -> Self {
+    pub fn new(name: LockName, kind: Kind, lease: Duration) -> Self {
         Self {
             name,
             kind,
@@ -69,6 +79,10 @@ impl AcquireRequest {
             renewed: true,
             max_hold: None,
             patience: Patience::Forever,
+            backoff: Backoff::default(),
+            beside: None,
+            field: None,
+            prefer_writers: None,
         }
     }
 }
@@ -115,6 +129,7 @@ pub struct Granted {
 pub(super) enum Request {
     Acquire(Acquire),
     Release(Release),
+    Pause(Pause),
 }
 
 #[derive(Debug)]
@@ -123,6 +138,12 @@ pub(super) struct Acquire {
     pub(super) wish: AcquireRequest,
     pub(super) started: Instant,
     pub(super) place: Place,
+    /// The hold of the other half of a read-write lock beside which this one is taken.
+    pub(super) beside: Option<Bytes>,
+    /// A hold of it had a place in the server's queue.
+    pub(super) had_place: bool,
+    /// How often it found the lock busy, where waiting is by polling.
+    pub(super) polls: u32,
     /// The hold that this request has begun: a first grant of it may be on the way.
     pub(super) hold: Option<HoldNumber>,
     /// The turn came and the future was not polled: others go first until it is.
@@ -186,11 +207,20 @@ pub(super) struct Release {
     pub(super) outcome: Option<Result<(), ReleaseError>>,
 }
 
+/// A caller that waits for time to pass, without a timer of its runtime.
+#[derive(Debug)]
+pub(super) struct Pause {
+    pub(super) until: Instant,
+    pub(super) timer: Option<Instant>,
+    pub(super) waker: Option<Waker>,
+}
+
 impl Request {
     pub(super) fn take_waker(&mut self) -> Option<Waker> {
         match self {
             Self::Acquire(acquire) => acquire.waker.take(),
             Self::Release(release) => release.waker.take(),
+            Self::Pause(pause) => pause.waker.take(),
         }
     }
 
@@ -198,6 +228,7 @@ impl Request {
         match self {
             Self::Acquire(acquire) => &mut acquire.timer,
             Self::Release(release) => &mut release.timer,
+            Self::Pause(pause) => &mut pause.timer,
         }
     }
 }

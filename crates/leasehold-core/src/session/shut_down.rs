@@ -42,7 +42,7 @@ impl Session {
 
     /// Whether nothing of this client can be left on the server, and nothing is subscribed to.
     pub fn is_quiet(&self) -> bool {
-        self.holds.is_empty() && self.locks.iter().all(|(_, lock)| !lock.is_subscribed())
+        self.holds.is_empty() && self.channels.is_empty()
     }
 
     /// Whether a hold that no guard has any more may still be on the server.

@@ -12,6 +12,8 @@ pub(super) enum Timer {
     Lock(usize),
     /// A hold: its deadline passes, its renewal is due, or its count is to be lowered.
     Hold(HoldNumber),
+    /// A channel: a subscription, or its end, is tried again.
+    Channel(usize),
     /// A request: the caller's patience ends.
     Request(Ticket),
 }

@@ -33,12 +33,13 @@ impl Session {
             name: &lock.name,
             keys: &lock.keys,
             hold: &hold.key,
-            beside: None,
+            beside: acquire.beside.as_ref(),
             count,
             lease,
             not_after,
             waits: acquire.wish.patience != super::Patience::Try,
-            placed: false,
+            placed: acquire.had_place,
+            prefer_writers: acquire.wish.prefer_writers,
             settings: &self.settings,
         }))
     }

@@ -242,6 +242,7 @@ async fn learn(shared: &Shared, wire: &Wire) -> Result<ServerInfo, ConnectError>
     let mut info = ServerInfo::default();
     info.flavor.clone_from(&generation.about.flavor);
     info.version.clone_from(&generation.about.version);
+    info.instance = generation.about.run_id.clone().unwrap_or_default();
     info.eviction_policy = eviction_policy;
     info.cluster = cluster;
     info.sharded_notices = sharded_notices;

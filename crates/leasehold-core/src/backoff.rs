@@ -1,0 +1,142 @@
+//! How long to wait between two attempts, where waiting is by polling.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a waiter leaves a busy lock alone before it asks again, and how often it asks at most.
+///
+/// It is only used where a kind of lock has no release notices: the spin lock and the simple lock. The others are woken.
+///
+/// # Examples
+///
+/// ```
+/// use leasehold_core::backoff::Backoff;
+/// use std::time::Duration;
+///
+/// let ms = Duration::from_millis;
+/// let backoff = Backoff::exponential(ms(1), ms(128)).at_most(10);
+/// assert!(backoff.pause(1, 0.999).unwrap() <= ms(1));
+/// assert!(backoff.pause(9, 0.999).unwrap() <= ms(128));
+/// assert_eq!(backoff.pause(10, 0.5), None, "the tenth attempt was the last");
+/// ```
+#[derive(Clone)]
+pub struct Backoff {
+    shape: Shape,
+    attempts: Option<u32>,
+}
+
+#[derive(Clone)]
+enum Shape {
+    Exponential { first: Duration, most: Duration },
+    Linear { step: Duration, most: Duration },
+    Constant(Duration),
+    Custom(Arc<dyn Fn(u32) -> Option<Duration> + Send + Sync>),
+}
+
+/// No pause is shorter, so that no choice of numbers makes a waiter ask without a break.
+const LEAST: Duration = Duration::from_millis(1);
+
+impl Backoff {
+    /// After the first failure between nothing and `first`, and twice as much after each further one, but never more than
+    /// `most`: exponential back-off with full jitter, as in "Exponential Backoff And Jitter" (Brooker, 2015).
+    pub const fn exponential(first: Duration, most: Duration) -> Self {
+        Self { shape: Shape::Exponential { first, most }, attempts: None }
+    }
+
+    /// `step` longer after each failure, but never more than `most`.
+    pub const fn linear(step: Duration, most: Duration) -> Self {
+        Self { shape: Shape::Linear { step, most }, attempts: None }
+    }
+
+    /// The same after each failure.
+    pub const fn constant(pause: Duration) -> Self {
+        Self { shape: Shape::Constant(pause), attempts: None }
+    }
+
+    /// What the caller says after the failure of this number, 1 being the first; `None` ends the wait.
+    pub fn custom(pause: impl Fn(u32) -> Option<Duration> + Send + Sync + 'static) -> Self {
+        Self { shape: Shape::Custom(Arc::new(pause)), attempts: None }
+    }
+
+    /// Ends the wait when so many attempts have failed.
+    #[must_use]
+    pub const fn at_most(mut self, attempts: u32) -> Self {
+        self.attempts = Some(attempts);
+        self
+    }
+
+    /// The pause after `failures` failed attempts; `None` where there is to be no further one. `random` lies between 0 and 1.
+    pub fn pause(&self, failures: u32, random: f64) -> Option<Duration> {
+        if self.attempts.is_some_and(|most| failures >= most) {
+            return None;
+        }
+        let pause = match &self.shape {
+            Shape::Exponential { first, most } => {
+                let doublings = failures.saturating_sub(1).min(31);
+                first.saturating_mul(1 << doublings).min(*most).mul_f64(random.clamp(0.0, 1.0))
+            }
+            Shape::Linear { step, most } => step.saturating_mul(failures).min(*most),
+            Shape::Constant(pause) => *pause,
+            Shape::Custom(pause) => pause(failures)?,
+        };
+        Some(pause.max(LEAST))
+    }
+}
+
+impl Default for Backoff {
+    /// Exponential, from 2 ms to 128 ms.
+    fn default() -> Self {
+        Self::exponential(Duration::from_millis(2), Duration::from_millis(128))
+    }
+}
+
+impl fmt::Debug for Backoff {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shape: &dyn fmt::Debug = match &self.shape {
+            Shape::Exponential { first, most } => &("exponential", first, most),
+            Shape::Linear { step, most } => &("linear", step, most),
+            Shape::Constant(pause) => &("constant", pause),
+            Shape::Custom(_) => &"custom",
+        };
+        f.debug_struct("Backoff").field("shape", shape).field("attempts", &self.attempts).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn ms(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    #[test]
+    fn exponential_doubles_up_to_its_limit_and_spreads_over_all_of_it() {
+        let backoff = Backoff::exponential(ms(2), ms(100));
+        assert_eq!(backoff.pause(1, 1.0), Some(ms(2)));
+        assert_eq!(backoff.pause(4, 1.0), Some(ms(16)));
+        assert_eq!(backoff.pause(4, 0.5), Some(ms(8)));
+        assert_eq!(backoff.pause(u32::MAX, 1.0), Some(ms(100)));
+        assert_eq!(backoff.pause(4, 0.0), Some(LEAST));
+    }
+
+    #[test]
+    fn linear_constant_and_the_callers_own() {
+        assert_eq!(Backoff::linear(ms(3), ms(10)).pause(2, 0.3), Some(ms(6)));
+        assert_eq!(Backoff::linear(ms(3), ms(10)).pause(9, 0.3), Some(ms(10)));
+        assert_eq!(Backoff::constant(ms(7)).pause(99, 0.0), Some(ms(7)));
+        let own = Backoff::custom(|failures| (failures < 3).then_some(ms(u64::from(failures))));
+        assert_eq!(own.pause(2, 0.9), Some(ms(2)));
+        assert_eq!(own.pause(3, 0.9), None);
+        assert_eq!(own.at_most(2).pause(2, 0.9), None);
+    }
+
+    #[test]
+    fn nothing_makes_a_waiter_ask_without_a_break() {
+        for backoff in [Backoff::constant(Duration::ZERO), Backoff::custom(|_| Some(Duration::ZERO))] {
+            assert_eq!(backoff.pause(1, 0.0), Some(LEAST));
+        }
+        assert!(Backoff::linear(Duration::MAX, Duration::MAX).pause(3, 0.1).is_some());
+    }
+}

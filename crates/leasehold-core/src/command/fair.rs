@@ -1,0 +1,407 @@
+//! The commands of the fair lock, with and without fencing tokens.
+//!
+//! Every hold that waits has a place in a queue on the server, and a process says for all of its holds at once that it lives:
+//! [`beat`]. Renewal is the reentrant lock's, whose hash looks the same.
+
+use super::lock::Forced;
+use super::outcome::{Acquired, Released};
+use super::verbs::{Ask, Give, HoldKey, Keys, Line, Renewal, Verbs, decimal, left, limit, millis};
+use crate::call::Call;
+use crate::name::LockName;
+use crate::owner::ClientId;
+use crate::reply::{DecodeError, Reply};
+use crate::script::{self, Script};
+use crate::settings::{FairSettings, Settings};
+use bytes::Bytes;
+use std::time::Duration;
+
+/// The fair lock, on the wire.
+#[derive(Debug)]
+pub struct Fair;
+
+/// The fair lock with fencing tokens, on the wire.
+#[derive(Debug)]
+pub struct FencedFair;
+
+/// What the server says to a process that waits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "a state machine must handle every outcome")]
+pub enum Beat {
+    /// The front has its place, or the lock.
+    Calm(Standing),
+    /// The lock is free, and a hold of this process is next. Where the process does not know the hold, it must release it.
+    Yours {
+        /// The field of the hold.
+        entry: Bytes,
+        /// How the process stands.
+        standing: Standing,
+    },
+    /// The front has no place any more, and the holds behind it may have none either: all must acquire again, in their order.
+    Gone(Standing),
+    /// A key is of another kind.
+    Kind(String),
+}
+
+/// How a process that waits stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "tests build it")]
+pub struct Standing {
+    /// The lease left of the holder; `None` where nobody holds the lock, or for ever.
+    pub left: Option<Duration>,
+    /// The server's time in milliseconds.
+    pub time: Option<u64>,
+    /// A hold of this process is next, so that this process must look when the holder's lease has run out.
+    pub head: bool,
+    /// Clients that are not of this library are in the queue, or hold the lock: the process must also listen where they
+    /// would announce the turn of its front, see [`front_channel`].
+    pub foreign: bool,
+}
+
+/// What an inspection found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "a caller must handle every outcome")]
+pub enum Inspected {
+    /// What there is.
+    Seen {
+        /// Who holds the lock.
+        holder: Option<Holder>,
+        /// Who waits for it, the next one first.
+        waiters: Vec<Waiter>,
+    },
+    /// A key is of another kind.
+    Kind(String),
+}
+
+/// Who holds a fair lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "it is all that the server tells")]
+pub struct Holder {
+    /// The field of the hold: `uuid:number`, or a JVM's `uuid:thread`.
+    pub holder: String,
+    /// The hold count.
+    pub count: u32,
+    /// The lease left; `None` where the key has no time to live.
+    pub left: Option<Duration>,
+}
+
+/// Who waits for a fair lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "it is all that the server tells")]
+pub struct Waiter {
+    /// The field of its hold: `uuid:number`, or a JVM's `uuid:thread`.
+    pub waiter: String,
+    /// How long it has waited; `None` where that is not known, as of a JVM's.
+    pub age: Option<Duration>,
+    /// Its process gave a sign of life within the window; or, for a JVM's, its deadline has not passed.
+    pub alive: bool,
+}
+
+impl Verbs for Fair {
+    fn word(&self) -> &'static str {
+        "fair lock"
+    }
+
+    fn line(&self) -> Line {
+        Line::Places
+    }
+
+    fn keys(&self, name: &LockName, client: &ClientId) -> Keys {
+        Keys { keys: keys(name).into(), channel: Some(channel(name, &client.to_string())) }
+    }
+
+    fn acquire(&self, ask: &Ask<'_>) -> Call {
+        Call::new(&script::FAIR_ACQUIRE, ask.keys.keys.to_vec(), acquire_args(ask))
+    }
+
+    fn acquired(&self, reply: &Reply) -> Result<Acquired, DecodeError> {
+        acquired(reply)
+    }
+
+    fn release(&self, give: &Give<'_>) -> Call {
+        let settings = give.settings;
+        let args =
+            vec![give.hold.field.clone(), decimal(give.count.into()), settings.fair.packed(), settings.publish.clone()];
+        Call::new(&script::FAIR_RELEASE, five(give.keys), args)
+    }
+
+    fn released(&self, reply: &Reply) -> Result<Released, DecodeError> {
+        Released::decode(reply)
+    }
+
+    fn renewal(&self) -> Option<&'static Script> {
+        Some(&script::RENEW)
+    }
+
+    fn renew(&self, into: &mut Renewal, name: &LockName, _keys: &Keys, hold: &HoldKey, lease: Duration) {
+        into.keys.push(name.key().clone());
+        into.args.push(hold.field.clone());
+        into.args.push(millis(lease));
+    }
+}
+
+impl Verbs for FencedFair {
+    fn word(&self) -> &'static str {
+        "fenced fair lock"
+    }
+
+    fn line(&self) -> Line {
+        Fair.line()
+    }
+
+    fn keys(&self, name: &LockName, client: &ClientId) -> Keys {
+        let mut all = keys(name);
+        all.push(name.prefixed("redisson_lock_token"));
+        Keys { keys: all.into(), ..Fair.keys(name, client) }
+    }
+
+    fn acquire(&self, ask: &Ask<'_>) -> Call {
+        Call::new(&script::FENCED_FAIR_ACQUIRE, ask.keys.keys.to_vec(), acquire_args(ask))
+    }
+
+    fn acquired(&self, reply: &Reply) -> Result<Acquired, DecodeError> {
+        match acquired(reply)? {
+            Acquired::Held { token: None, .. } => Err(DecodeError::new("a fencing token", reply)),
+            outcome => Ok(outcome),
+        }
+    }
+
+    fn release(&self, give: &Give<'_>) -> Call {
+        Fair.release(give)
+    }
+
+    fn released(&self, reply: &Reply) -> Result<Released, DecodeError> {
+        Fair.released(reply)
+    }
+
+    fn renewal(&self) -> Option<&'static Script> {
+        Fair.renewal()
+    }
+
+    fn renew(&self, into: &mut Renewal, name: &LockName, keys: &Keys, hold: &HoldKey, lease: Duration) {
+        Fair.renew(into, name, keys, hold, lease);
+    }
+}
+
+/// Where the turn of the hold `entry` is announced by a JVM, which does not know that the holds of a process share a channel.
+pub fn front_channel(name: &LockName, entry: &Bytes) -> Bytes {
+    let mut channel = name.channel().to_vec();
+    channel.push(b':');
+    channel.extend_from_slice(entry);
+    channel.into()
+}
+
+/// Says that `client` lives, and asks how it stands; `front` is the hold of its that waits longest.
+pub fn beat(name: &LockName, keys: &Keys, client: &ClientId, front: Option<&Bytes>, settings: &Settings) -> Call {
+    debug_assert_eq!(keys.keys[0], name.key(), "the keys are the lock's");
+    let args = vec![
+        Bytes::from(client.to_string()),
+        front.cloned().unwrap_or_default(),
+        settings.fair.packed(),
+        settings.publish.clone(),
+    ];
+    Call::new(&script::FAIR_BEAT, five(keys), args)
+}
+
+/// Decodes the reply to [`beat`].
+///
+/// # Errors
+///
+/// The reply is not what the script promises.
+pub fn beaten(reply: &Reply) -> Result<Beat, DecodeError> {
+    let standing = |lease: &Reply, time: &Reply, head: &Reply, foreign: &Reply| {
+        Ok(Standing {
+            left: left(lease)?,
+            time: u64::try_from(time.int()?).ok(),
+            head: head.int()? == 1,
+            foreign: foreign.int()? == 1,
+        })
+    };
+    match reply.array()? {
+        [code, lease, time, head, foreign] => match code.int()? {
+            0 => Ok(Beat::Gone(standing(lease, time, head, foreign)?)),
+            1 => Ok(Beat::Calm(standing(lease, time, head, foreign)?)),
+            _ => Err(DecodeError::new("a code of fair/beat", reply)),
+        },
+        [code, lease, time, head, foreign, Reply::Bulk(entry)] if code.int()? == 2 => {
+            Ok(Beat::Yours { entry: entry.clone(), standing: standing(lease, time, head, foreign)? })
+        }
+        [code, kind] if code.int()? == -4 => Ok(Beat::Kind(kind.text()?.to_owned())),
+        _ => Err(DecodeError::new("a reply of fair/beat", reply)),
+    }
+}
+
+/// Ends the hold of `holder`.
+pub fn force_release(name: &LockName, holder: &str, settings: &Settings) -> Call {
+    let args = vec![Bytes::copy_from_slice(holder.as_bytes()), settings.fair.packed(), settings.publish.clone()];
+    Call::new(&script::FAIR_FORCE_RELEASE, keys(name), args)
+}
+
+/// Decodes the reply to [`force_release`].
+///
+/// # Errors
+///
+/// The reply is not what the script promises.
+pub fn forced(reply: &Reply) -> Result<Forced, DecodeError> {
+    super::lock::forced(reply)
+}
+
+/// Asks who holds the lock and who waits for it.
+pub fn inspect(name: &LockName, settings: &FairSettings) -> Call {
+    let [lock, queue, deadlines, _, marks] = parts(name);
+    Call::new(&script::FAIR_INSPECT, vec![lock, queue, deadlines, marks], vec![settings.packed()])
+}
+
+/// Decodes the reply to [`inspect`].
+///
+/// # Errors
+///
+/// The reply is not what the script promises.
+pub fn inspected(reply: &Reply) -> Result<Inspected, DecodeError> {
+    let (holder, rest) = match reply.array()? {
+        [code, kind] if code.int()? == -4 => return Ok(Inspected::Kind(kind.text()?.to_owned())),
+        [code, rest @ ..] if code.int()? == 0 => (None, rest),
+        [code, lease, holder, count, rest @ ..] if code.int()? == 1 => {
+            let count = u32::try_from(count.int()?).map_err(|_| DecodeError::new("a hold count", count))?;
+            (Some(Holder { holder: holder.text()?.to_owned(), count, left: left(lease)? }), rest)
+        }
+        _ => return Err(DecodeError::new("a reply of fair/inspect", reply)),
+    };
+    let (waiters, odd) = rest.as_chunks::<3>();
+    if !odd.is_empty() {
+        return Err(DecodeError::new("three words for each waiter", reply));
+    }
+    let waiters = waiters.iter().map(|[waiter, age, alive]| {
+        Ok(Waiter { waiter: waiter.text()?.to_owned(), age: left(age)?, alive: alive.int()? == 1 })
+    });
+    Ok(Inspected::Seen { holder, waiters: waiters.collect::<Result<_, _>>()? })
+}
+
+/// Lock, queue, deadlines, channel and marks.
+fn parts(name: &LockName) -> [Bytes; 5] {
+    [
+        name.key().clone(),
+        name.prefixed("redisson_lock_queue"),
+        name.prefixed("redisson_lock_timeout"),
+        name.channel().clone(),
+        name.prefixed("leasehold:1:fair"),
+    ]
+}
+
+fn keys(name: &LockName) -> Vec<Bytes> {
+    parts(name).into()
+}
+
+/// The keys that both kinds have, which are all but the token's.
+fn five(keys: &Keys) -> Vec<Bytes> {
+    keys.keys[..5].to_vec()
+}
+
+fn channel(name: &LockName, listener: &str) -> Bytes {
+    front_channel(name, &Bytes::copy_from_slice(listener.as_bytes()))
+}
+
+fn acquire_args(ask: &Ask<'_>) -> Vec<Bytes> {
+    vec![
+        ask.hold.field.clone(),
+        decimal(ask.count.into()),
+        millis(ask.lease),
+        decimal(ask.waits.into()),
+        decimal(ask.placed.into()),
+        limit(ask.not_after),
+        ask.settings.fair.packed(),
+        ask.settings.publish.clone(),
+    ]
+}
+
+fn acquired(reply: &Reply) -> Result<Acquired, DecodeError> {
+    match reply.array()? {
+        [code, lease, time, moved, head, foreign] if code.int()? == 4 => Ok(Acquired::Placed {
+            left: left(lease)?,
+            time: u64::try_from(time.int()?).ok(),
+            moved: moved.int()? == 1,
+            head: head.int()? == 1,
+            foreign: foreign.int()? == 1,
+        }),
+        [code, _, _] if code.int()? == -7 => Ok(Acquired::Withdrawn),
+        _ => Acquired::decode(reply),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use uuid::Uuid;
+
+    fn ints(parts: &[i64]) -> Reply {
+        Reply::Array(parts.iter().copied().map(Reply::Int).collect())
+    }
+
+    #[test]
+    fn keys_and_channels_follow_redisson() {
+        let client = ClientId::new(Uuid::from_u128(0x6f0c_0000_0000_4000_8000_0000_0000_0001));
+        let name = LockName::new("", "stock").expect("a name");
+        let keys = FencedFair.keys(&name, &client);
+        let expected: [&[u8]; 6] = [
+            b"stock",
+            b"redisson_lock_queue:{stock}",
+            b"redisson_lock_timeout:{stock}",
+            b"redisson_lock__channel:{stock}",
+            b"leasehold:1:fair:{stock}",
+            b"redisson_lock_token:{stock}",
+        ];
+        assert!(keys.keys.iter().eq(expected), "{keys:?}");
+        let channel = "redisson_lock__channel:{stock}:6f0c0000-0000-4000-8000-000000000001";
+        assert_eq!(keys.channel, Some(Bytes::from(channel)));
+        assert_eq!(front_channel(&name, &"6f0c:7".into()), "redisson_lock__channel:{stock}:6f0c:7");
+        assert_eq!(Fair.keys(&name, &client).keys.len(), 5);
+        let tagged = LockName::new("", "{a}b").expect("a name");
+        assert_eq!(Fair.keys(&tagged, &client).keys[1], "redisson_lock_queue:{a}b");
+    }
+
+    #[test]
+    fn the_settings_are_one_argument() {
+        assert_eq!(FairSettings::default().packed(), "2000,500,1000,300000,2000,2000,250,600000");
+    }
+
+    #[test]
+    fn a_place_and_a_withdrawal_are_understood() {
+        let placed = Acquired::Placed {
+            left: Some(Duration::from_millis(70)),
+            time: Some(9),
+            moved: true,
+            head: false,
+            foreign: true,
+        };
+        assert_eq!(Fair.acquired(&ints(&[4, 70, 9, 1, 0, 1])), Ok(placed));
+        assert_eq!(Fair.acquired(&ints(&[-7, 0, 9])), Ok(Acquired::Withdrawn));
+        assert!(Fair.acquired(&ints(&[4, 70, 9])).is_err());
+        assert!(FencedFair.acquired(&ints(&[1, 70, 9])).is_err(), "a fenced grant has a token");
+        assert!(FencedFair.acquired(&ints(&[1, 70, 9, 5])).is_ok());
+    }
+
+    #[test]
+    fn what_no_script_answers_is_an_error_and_no_outcome() {
+        for reply in [Reply::Nil, Reply::Bulk("PONG".into()), ints(&[]), ints(&[9, 0, 0]), ints(&[2, 1, 1, 1, 1])] {
+            assert!(beaten(&reply).is_err(), "{reply:?}");
+            assert!(inspected(&reply).is_err(), "{reply:?}");
+        }
+        assert!(inspected(&ints(&[0, 1])).is_err(), "waiters come in threes");
+    }
+
+    #[test]
+    fn an_inspection_tells_holder_and_waiters() {
+        let text = |text: &str| Reply::Bulk(Bytes::copy_from_slice(text.as_bytes()));
+        let reply = Reply::Array(vec![
+            Reply::Int(1),
+            Reply::Int(70),
+            text("a:1"),
+            text("2"),
+            text("b:1"),
+            Reply::Int(-1),
+            Reply::Int(1),
+        ]);
+        let holder = Holder { holder: "a:1".into(), count: 2, left: Some(Duration::from_millis(70)) };
+        let waiter = Waiter { waiter: "b:1".into(), age: None, alive: true };
+        assert_eq!(inspected(&reply), Ok(Inspected::Seen { holder: Some(holder), waiters: vec![waiter] }));
+    }
+}

@@ -1,0 +1,117 @@
+//! The commands of the fenced lock: those of the reentrant lock, but that a grant has a fencing token.
+
+use super::lock::Lock;
+use super::outcome::{Acquired, Released};
+use super::verbs::{Ask, Give, HoldKey, Keys, Line, Renewal, Verbs, decimal, limit, millis};
+use crate::call::Call;
+use crate::name::LockName;
+use crate::owner::ClientId;
+use crate::reply::{DecodeError, Reply};
+use crate::script::{self, Script};
+use bytes::Bytes;
+use std::time::Duration;
+
+/// The fenced lock, on the wire.
+#[derive(Debug)]
+pub struct Fenced;
+
+/// What is known of the last fencing token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "a caller must handle every outcome")]
+pub enum LastToken {
+    /// The lock was never granted.
+    Unissued,
+    /// The token of the last grant, which may have ended.
+    Issued(u64),
+    /// The key is of another kind.
+    Kind(String),
+}
+
+impl Verbs for Fenced {
+    fn word(&self) -> &'static str {
+        "fenced lock"
+    }
+
+    fn line(&self) -> Line {
+        Line::Exclusive
+    }
+
+    fn keys(&self, name: &LockName, _client: &ClientId) -> Keys {
+        Keys { keys: Box::new([name.key().clone(), token_key(name)]), channel: Some(name.channel().clone()) }
+    }
+
+    fn acquire(&self, ask: &Ask<'_>) -> Call {
+        let args = vec![ask.hold.field.clone(), decimal(ask.count.into()), millis(ask.lease), limit(ask.not_after)];
+        Call::new(&script::FENCED_ACQUIRE, ask.keys.keys.to_vec(), args)
+    }
+
+    fn acquired(&self, reply: &Reply) -> Result<Acquired, DecodeError> {
+        match Acquired::decode(reply)? {
+            Acquired::Held { token: None, .. } => Err(DecodeError::new("a grant with a fencing token", reply)),
+            acquired => Ok(acquired),
+        }
+    }
+
+    fn release(&self, give: &Give<'_>) -> Call {
+        Lock.release(give)
+    }
+
+    fn released(&self, reply: &Reply) -> Result<Released, DecodeError> {
+        Lock.released(reply)
+    }
+
+    fn renewal(&self) -> Option<&'static Script> {
+        Lock.renewal()
+    }
+
+    fn renew(&self, into: &mut Renewal, name: &LockName, keys: &Keys, hold: &HoldKey, lease: Duration) {
+        Lock.renew(into, name, keys, hold, lease);
+    }
+}
+
+/// Asks for the last fencing token.
+pub fn token(lock: &LockName) -> Call {
+    Call::new(&script::FENCED_TOKEN, vec![token_key(lock)], Vec::new())
+}
+
+/// Decodes the reply to [`token`].
+///
+/// # Errors
+///
+/// The reply is not what the script promises.
+pub fn last_token(reply: &Reply) -> Result<LastToken, DecodeError> {
+    match reply.array()? {
+        [code] if code.int()? == 0 => Ok(LastToken::Unissued),
+        [code, token] if code.int()? == 1 => {
+            let token = u64::try_from(token.int()?).map_err(|_| DecodeError::new("a fencing token", token))?;
+            Ok(LastToken::Issued(token))
+        }
+        [code, kind] if code.int()? == -4 => Ok(LastToken::Kind(kind.text()?.to_owned())),
+        _ => Err(DecodeError::new("a reply of fenced/token", reply)),
+    }
+}
+
+/// Where the last fencing token of a lock is kept.
+fn token_key(name: &LockName) -> Bytes {
+    name.prefixed("redisson_lock_token")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_grant_without_a_token_is_an_error_and_no_grant() {
+        let grant = |parts: &[i64]| Fenced.acquired(&Reply::Array(parts.iter().copied().map(Reply::Int).collect()));
+        assert!(grant(&[1, 70, 0]).is_err());
+        assert!(matches!(grant(&[1, 70, 0, 12]), Ok(Acquired::Held { token: Some(12), .. })));
+        assert!(matches!(grant(&[0, 70, 0]), Ok(Acquired::Busy { .. })));
+    }
+
+    #[test]
+    fn what_no_script_answers_is_an_error_and_no_outcome() {
+        for reply in [Reply::Nil, Reply::Int(1), Reply::Array(vec![Reply::Int(1), Reply::Int(-1)])] {
+            assert!(last_token(&reply).is_err(), "{reply:?}");
+        }
+    }
+}

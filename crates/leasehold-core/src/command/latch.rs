@@ -1,0 +1,166 @@
+//! The commands of the count-down latch.
+
+use super::code::{array_code, int_code};
+use super::operation::{Done, MEMORY, braced_record_key};
+use super::outcome::{Acquired, Released};
+use super::semaphore::decode_done;
+use super::verbs::{Ask, Give, HoldKey, Keys, Line, Renewal, Verbs, decimal, limit, millis};
+use crate::call::Call;
+use crate::name::LockName;
+use crate::owner::ClientId;
+use crate::reply::{DecodeError, Reply};
+use crate::script::{self, Script};
+use bytes::Bytes;
+use std::time::Duration;
+
+/// The count-down latch, on the wire.
+#[derive(Debug)]
+pub struct Latch;
+
+/// What an inspection found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "a caller must handle every outcome")]
+pub enum Inspected {
+    /// The count is 0, or there is none.
+    Open,
+    /// There is something left to count down.
+    Closed {
+        /// How much.
+        left: i64,
+    },
+    /// The key is of another kind.
+    Kind(String),
+}
+
+/// What the server did with a deletion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "a caller must handle every outcome")]
+pub enum Deleted {
+    /// The latch is gone: by this command, or by an earlier copy of it.
+    Deleted,
+    /// There was none.
+    Absent,
+    /// The key is of another kind.
+    Kind,
+}
+
+impl Verbs for Latch {
+    fn word(&self) -> &'static str {
+        "count-down latch"
+    }
+
+    fn line(&self) -> Line {
+        Line::Gate
+    }
+
+    fn reenters(&self) -> bool {
+        false
+    }
+
+    fn keys(&self, name: &LockName, _client: &ClientId) -> Keys {
+        Keys { keys: Box::new([name.key().clone()]), channel: Some(channel(name)) }
+    }
+
+    fn acquire(&self, ask: &Ask<'_>) -> Call {
+        Call::new(&script::LATCH_ACQUIRE, vec![ask.name.key().clone()], vec![limit(ask.not_after)])
+    }
+
+    fn acquired(&self, reply: &Reply) -> Result<Acquired, DecodeError> {
+        array_code(reply, &[1, 0, -4], "a reply of latch/acquire")?;
+        Acquired::decode(reply)
+    }
+
+    /// Nobody holds a latch, so there is nothing to release: this is an inspection, whatever is asked.
+    fn release(&self, give: &Give<'_>) -> Call {
+        inspect(give.name)
+    }
+
+    fn released(&self, reply: &Reply) -> Result<Released, DecodeError> {
+        inspected(reply).map(|_| Released::Ended)
+    }
+
+    /// Nobody holds a latch, so nobody has a lease.
+    fn renewal(&self) -> Option<&'static Script> {
+        None
+    }
+
+    fn renew(&self, _into: &mut Renewal, _name: &LockName, _keys: &Keys, _hold: &HoldKey, _lease: Duration) {}
+}
+
+/// Sets the count of a latch that has none. `operation` is an id that is used once; `count` is at least 1.
+pub fn set(name: &LockName, count: u32, operation: &[u8], publish: &Bytes) -> Call {
+    Call::new(&script::LATCH_SET, keys_of_change(name, operation), args_of_change(count, publish))
+}
+
+/// Decodes the reply to [`set`].
+///
+/// # Errors
+///
+/// The reply is not what the script promises.
+pub fn set_done(reply: &Reply) -> Result<Done, DecodeError> {
+    decode_done(reply, &[1, 2, 0, -4], "a reply of latch/set")
+}
+
+/// Counts down, and opens the latch at zero. `operation` is an id that is used once; `count` is at least 1.
+pub fn count_down(name: &LockName, count: u32, operation: &[u8], publish: &Bytes) -> Call {
+    Call::new(&script::LATCH_COUNT_DOWN, keys_of_change(name, operation), args_of_change(count, publish))
+}
+
+/// Decodes the reply to [`count_down`]: the number is the count that is left. Refused is a latch that was open already.
+///
+/// # Errors
+///
+/// The reply is not what the script promises.
+pub fn counted_down(reply: &Reply) -> Result<Done, DecodeError> {
+    decode_done(reply, &[1, 2, 0, -4], "a reply of latch/count_down")
+}
+
+/// Asks for the count.
+pub fn inspect(name: &LockName) -> Call {
+    Call::new(&script::LATCH_INSPECT, vec![name.key().clone()], Vec::new())
+}
+
+/// Decodes the reply to [`inspect`].
+///
+/// # Errors
+///
+/// The reply is not what the script promises.
+pub fn inspected(reply: &Reply) -> Result<Inspected, DecodeError> {
+    const EXPECTED: &str = "a reply of latch/inspect";
+    match array_code(reply, &[1, 0, -4], EXPECTED)? {
+        (0, []) => Ok(Inspected::Open),
+        (1, [left]) => Ok(Inspected::Closed { left: left.int()? }),
+        (-4, [kind]) => Ok(Inspected::Kind(kind.text()?.to_owned())),
+        _ => Err(DecodeError::new(EXPECTED, reply)),
+    }
+}
+
+/// Removes the latch, which opens it for all who wait. `operation` is an id that is used once.
+pub fn delete(name: &LockName, operation: &[u8], publish: &Bytes) -> Call {
+    Call::new(&script::LATCH_DELETE, keys_of_change(name, operation), vec![millis(MEMORY), publish.clone()])
+}
+
+/// Decodes the reply to [`delete`].
+///
+/// # Errors
+///
+/// The reply is not what the script promises.
+pub fn deleted(reply: &Reply) -> Result<Deleted, DecodeError> {
+    Ok(match int_code(reply, &[1, 2, 0, -4], "a reply of latch/delete")? {
+        1 | 2 => Deleted::Deleted,
+        0 => Deleted::Absent,
+        _ => Deleted::Kind,
+    })
+}
+
+fn channel(name: &LockName) -> Bytes {
+    name.braced("redisson_countdownlatch__channel__")
+}
+
+fn keys_of_change(name: &LockName, operation: &[u8]) -> Vec<Bytes> {
+    vec![name.key().clone(), braced_record_key(name, operation), channel(name)]
+}
+
+fn args_of_change(count: u32, publish: &Bytes) -> Vec<Bytes> {
+    vec![decimal(count.into()), millis(MEMORY), publish.clone()]
+}

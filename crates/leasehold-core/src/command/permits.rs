@@ -1,0 +1,258 @@
+//! The commands of the permit semaphore, whose permits have ids and leases.
+
+mod id;
+
+pub use id::{ID_BYTES, InvalidPermitId, PermitId};
+
+use super::code::{array_code, int_code};
+use super::operation::{Done, MEMORY, record_key};
+use super::outcome::{Acquired, Released};
+use super::semaphore::{channel, decode_done};
+use super::verbs::{Ask, Give, HoldKey, Keys, Line, Renewal, Verbs, decimal, left, limit, millis};
+use crate::call::Call;
+use crate::name::LockName;
+use crate::owner::ClientId;
+use crate::reply::{DecodeError, Reply};
+use crate::script::{self, Script};
+use bytes::Bytes;
+use std::time::Duration;
+
+/// Adds capacity, or takes some away for good: the counter of available permits is that of the semaphore, and so is the command.
+pub use super::semaphore::{add, added};
+
+/// The permit semaphore, on the wire.
+#[derive(Debug)]
+pub struct Permits;
+
+/// A permit that somebody holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "it is what the script answers")]
+pub struct HeldPermit {
+    /// Its id.
+    pub id: PermitId,
+    /// The lease left; `None` where it does not expire.
+    pub left: Option<Duration>,
+}
+
+/// What an inspection found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "a caller must handle every outcome")]
+pub enum Inspected {
+    /// There is no such semaphore.
+    Absent,
+    /// There is one. Available and held permits are together the capacity.
+    Present {
+        /// How many permits are available; negative where the capacity was lowered below what is held.
+        available: i64,
+        /// How many permits are held.
+        held: u64,
+        /// Those that expire first, at most a thousand.
+        permits: Vec<HeldPermit>,
+    },
+    /// A key is of another kind.
+    Kind(String),
+}
+
+/// What the server said of the lease of one permit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "a caller must handle every outcome")]
+pub enum Leased {
+    /// The permit is not held, or has expired.
+    Gone,
+    /// It is held.
+    Held {
+        /// The lease left; `None` where it does not expire.
+        left: Option<Duration>,
+    },
+    /// The key is of another kind.
+    Kind(String),
+}
+
+/// What the server did with permits that were given back by their ids.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "a caller must handle every outcome")]
+pub enum Given {
+    /// For each id, in order: whether it is back; `false` where it was not there, or had expired.
+    Each(Vec<bool>),
+    /// A key is of another kind.
+    Kind(String),
+}
+
+impl Verbs for Permits {
+    fn word(&self) -> &'static str {
+        "permit semaphore"
+    }
+
+    fn line(&self) -> Line {
+        Line::Shared
+    }
+
+    fn reenters(&self) -> bool {
+        false
+    }
+
+    fn keys(&self, name: &LockName, _client: &ClientId) -> Keys {
+        Keys { keys: Box::new([name.key().clone(), deadlines(name)]), channel: Some(channel(name)) }
+    }
+
+    fn acquire(&self, ask: &Ask<'_>) -> Call {
+        let args = vec![
+            PermitId::blob(PermitId::of_hold(ask.hold)),
+            decimal(ask.count.into()),
+            millis(ask.lease),
+            limit(ask.not_after),
+            ask.settings.publish.clone(),
+        ];
+        Call::new(&script::PERMITS_ACQUIRE, all_keys(ask.name), args)
+    }
+
+    fn acquired(&self, reply: &Reply) -> Result<Acquired, DecodeError> {
+        const EXPECTED: &str = "a reply of permits/acquire";
+        match array_code(reply, &[1, 2, 0, -2, -3, -4, -6], EXPECTED)? {
+            (-6, [capacity]) => Ok(Acquired::Excess { capacity: capacity.int()? }),
+            (-6, _) => Err(DecodeError::new(EXPECTED, reply)),
+            _ => Acquired::decode(reply),
+        }
+    }
+
+    fn release(&self, give: &Give<'_>) -> Call {
+        let ids = PermitId::blob(PermitId::of_hold(give.hold));
+        let args = vec![ids, decimal(give.count.into()), give.settings.publish.clone()];
+        Call::new(&script::PERMITS_RELEASE, all_keys(give.name), args)
+    }
+
+    fn released(&self, reply: &Reply) -> Result<Released, DecodeError> {
+        Ok(match int_code(reply, &[1, 3, 0, -1, -4], "a reply of permits/release")? {
+            1 => Released::Ended,
+            3 => Released::Lowered,
+            _ => Released::Gone,
+        })
+    }
+
+    fn renewal(&self) -> Option<&'static Script> {
+        Some(&script::PERMITS_RENEW)
+    }
+
+    fn renew(&self, into: &mut Renewal, name: &LockName, _keys: &Keys, hold: &HoldKey, lease: Duration) {
+        into.keys.push(deadlines(name));
+        into.args.push(PermitId::blob(PermitId::of_hold(hold)));
+        into.args.push(millis(lease));
+    }
+}
+
+/// Gives permits back by their ids, whoever holds them. A copy answers `false` for each.
+pub fn give(name: &LockName, ids: impl IntoIterator<Item = PermitId>, publish: &Bytes) -> Call {
+    Call::new(&script::PERMITS_GIVE, all_keys(name), vec![PermitId::blob(ids), publish.clone()])
+}
+
+/// Decodes the reply to [`give`].
+///
+/// # Errors
+///
+/// The reply is not what the script promises.
+pub fn given(reply: &Reply) -> Result<Given, DecodeError> {
+    const EXPECTED: &str = "a reply of permits/give";
+    match array_code(reply, &[1, -4], EXPECTED)? {
+        (-4, [kind]) => Ok(Given::Kind(kind.text()?.to_owned())),
+        (1, each) => Ok(Given::Each(each.iter().map(|given| Ok(given.int()? == 1)).collect::<Result<_, _>>()?)),
+        _ => Err(DecodeError::new(EXPECTED, reply)),
+    }
+}
+
+/// Sets the capacity where there is none yet. `operation` is an id that is used once.
+pub fn set(name: &LockName, capacity: u32, operation: &[u8], publish: &Bytes) -> Call {
+    Call::new(&script::PERMITS_SET, keys_of_change(name, operation), args_of_change(capacity, publish))
+}
+
+/// Decodes the reply to [`set`].
+///
+/// # Errors
+///
+/// The reply is not what the script promises.
+pub fn set_done(reply: &Reply) -> Result<Done, DecodeError> {
+    decode_done(reply, &[1, 2, 0, -4, -8], "a reply of permits/set")
+}
+
+/// Sets the capacity, also while permits are held. `operation` is an id that is used once.
+pub fn resize(name: &LockName, capacity: u32, operation: &[u8], publish: &Bytes) -> Call {
+    Call::new(&script::PERMITS_RESIZE, keys_of_change(name, operation), args_of_change(capacity, publish))
+}
+
+/// Decodes the reply to [`resize`].
+///
+/// # Errors
+///
+/// The reply is not what the script promises.
+pub fn resized(reply: &Reply) -> Result<Done, DecodeError> {
+    decode_done(reply, &[1, 2, -4, -8], "a reply of permits/resize")
+}
+
+/// Asks how many permits are available and held.
+pub fn inspect(name: &LockName) -> Call {
+    Call::new(&script::PERMITS_INSPECT, vec![name.key().clone(), deadlines(name)], Vec::new())
+}
+
+/// Decodes the reply to [`inspect`].
+///
+/// # Errors
+///
+/// The reply is not what the script promises.
+pub fn inspected(reply: &Reply) -> Result<Inspected, DecodeError> {
+    const EXPECTED: &str = "a reply of permits/inspect";
+    match array_code(reply, &[1, 0, -4], EXPECTED)? {
+        (0, []) => Ok(Inspected::Absent),
+        (-4, [kind]) => Ok(Inspected::Kind(kind.text()?.to_owned())),
+        (1, [available, held, permits @ ..]) => Ok(Inspected::Present {
+            available: available.int()?,
+            held: u64::try_from(held.int()?).map_err(|_| DecodeError::new("how many are held", held))?,
+            permits: permits
+                .chunks(2)
+                .map(|pair| match pair {
+                    [Reply::Bulk(id), remaining] => {
+                        let id =
+                            PermitId::from_bytes(id).ok_or_else(|| DecodeError::new("an id of a permit", reply))?;
+                        Ok(HeldPermit { id, left: left(remaining)? })
+                    }
+                    _ => Err(DecodeError::new(EXPECTED, reply)),
+                })
+                .collect::<Result<_, _>>()?,
+        }),
+        _ => Err(DecodeError::new(EXPECTED, reply)),
+    }
+}
+
+/// Asks for the lease left of one permit.
+pub fn lease(name: &LockName, id: PermitId) -> Call {
+    Call::new(&script::PERMITS_LEASE, vec![deadlines(name)], vec![PermitId::blob([id])])
+}
+
+/// Decodes the reply to [`lease`].
+///
+/// # Errors
+///
+/// The reply is not what the script promises.
+pub fn leased(reply: &Reply) -> Result<Leased, DecodeError> {
+    const EXPECTED: &str = "a reply of permits/lease";
+    match array_code(reply, &[1, 0, -4], EXPECTED)? {
+        (0, []) => Ok(Leased::Gone),
+        (1, [remaining]) => Ok(Leased::Held { left: left(remaining)? }),
+        (-4, [kind]) => Ok(Leased::Kind(kind.text()?.to_owned())),
+        _ => Err(DecodeError::new(EXPECTED, reply)),
+    }
+}
+
+fn deadlines(name: &LockName) -> Bytes {
+    name.suffixed("timeout")
+}
+
+fn all_keys(name: &LockName) -> Vec<Bytes> {
+    vec![name.key().clone(), deadlines(name), channel(name)]
+}
+
+fn keys_of_change(name: &LockName, operation: &[u8]) -> Vec<Bytes> {
+    vec![name.key().clone(), deadlines(name), record_key(name, operation), channel(name)]
+}
+
+fn args_of_change(capacity: u32, publish: &Bytes) -> Vec<Bytes> {
+    vec![decimal(capacity.into()), millis(MEMORY), publish.clone()]
+}

@@ -1,0 +1,108 @@
+//! The id of a permit.
+
+use crate::command::verbs::HoldKey;
+use crate::sha1;
+use bytes::Bytes;
+use std::fmt;
+use std::str::FromStr;
+use thiserror::Error;
+
+/// How long an id is on the server, in bytes.
+pub const ID_BYTES: usize = 16;
+
+/// The id of one permit: sixteen bytes on the server, and 32 hexadecimal digits for people and for a JVM.
+///
+/// A hold's ids follow from its field, so that every copy of its acquire names the same permits.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PermitId([u8; ID_BYTES]);
+
+/// A text is not the id of a permit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("the id of a permit has 32 hexadecimal digits")]
+#[expect(clippy::exhaustive_structs, reason = "there is one way to be no id")]
+pub struct InvalidPermitId;
+
+impl PermitId {
+    /// The ids of the permits of a hold, in order.
+    pub fn of_hold(hold: &HoldKey) -> impl Iterator<Item = Self> {
+        (1..=hold.permits).map(|number| {
+            let digest = sha1::digest(&[&hold.field, b":".as_slice(), number.to_string().as_bytes()].concat());
+            let mut id = [0; ID_BYTES];
+            id.copy_from_slice(&digest[..ID_BYTES]);
+            Self(id)
+        })
+    }
+
+    /// The id that these bytes are; `None` where they are not sixteen.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        bytes.try_into().ok().map(Self)
+    }
+
+    /// The bytes on the server.
+    pub const fn as_bytes(&self) -> &[u8; ID_BYTES] {
+        &self.0
+    }
+
+    /// Ids as one text, as scripts take them.
+    pub fn blob(ids: impl IntoIterator<Item = Self>) -> Bytes {
+        let mut blob = Vec::new();
+        ids.into_iter().for_each(|id| blob.extend_from_slice(&id.0));
+        Bytes::from(blob)
+    }
+}
+
+impl fmt::Display for PermitId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for PermitId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl FromStr for PermitId {
+    type Err = InvalidPermitId;
+
+    fn from_str(text: &str) -> Result<Self, InvalidPermitId> {
+        let digits = text.as_bytes();
+        if digits.len() != 2 * ID_BYTES {
+            return Err(InvalidPermitId);
+        }
+        let digit = |at: usize| char::from(digits[at]).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+        let mut id = [0; ID_BYTES];
+        for (at, byte) in id.iter_mut().enumerate() {
+            let (Some(high), Some(low)) = (digit(2 * at), digit(2 * at + 1)) else { return Err(InvalidPermitId) };
+            *byte = high << 4 | low;
+        }
+        Ok(Self(id))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_follow_from_the_hold_and_are_read_back() {
+        let hold = |permits| HoldKey { field: "6f0c0000-0000-4000-8000-000000000001:7".into(), permits };
+        let ids: Vec<_> = PermitId::of_hold(&hold(3)).collect();
+        assert_eq!(ids[..2], PermitId::of_hold(&hold(2)).collect::<Vec<_>>());
+        assert!(ids[0] != ids[1] && ids[1] != ids[2]);
+        // The first half of `printf 6f0c0000-0000-4000-8000-000000000001:7:1 | sha1sum`.
+        assert_eq!(ids[0].to_string(), "919bf28450ee33e6371f2abf8502f931");
+        assert_eq!(ids[0].to_string().parse(), Ok(ids[0]));
+        assert_eq!(ids[0].to_string().to_uppercase().parse(), Ok(ids[0]));
+        assert_eq!(PermitId::blob(ids.iter().copied()).len(), 48);
+    }
+
+    #[test]
+    fn what_is_no_id_is_refused() {
+        for text in ["", "0123", &"0".repeat(31), &"g".repeat(32), &"é".repeat(16), &"+1".repeat(16)] {
+            assert_eq!(text.parse::<PermitId>(), Err(InvalidPermitId), "{text}");
+        }
+        assert_eq!(PermitId::from_bytes(b"short"), None);
+    }
+}

@@ -1,0 +1,302 @@
+//! The commands of both halves of the read-write lock.
+//!
+//! Each half's hold has a number of its own. A reader's field is `uuid:number`, and a writer's `uuid:number:write`: the second word
+//! is put to it here, so that whoever holds a [`HoldKey`] need not know.
+
+use super::outcome::{Acquired, Released};
+use super::verbs::{Ask, Give, HoldKey, Keys, Line, Renewal, Verbs, decimal, left, limit, millis};
+use crate::call::Call;
+use crate::name::LockName;
+use crate::owner::ClientId;
+use crate::reply::{DecodeError, Reply};
+use crate::script::{self, Script};
+use bytes::Bytes;
+use std::time::Duration;
+
+/// What a writer's field ends in.
+const WRITE: &str = ":write";
+
+/// The read half, on the wire.
+#[derive(Debug)]
+pub struct Read;
+
+/// The write half, on the wire.
+#[derive(Debug)]
+pub struct Write;
+
+/// Which half of the lock is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "there is no third half")]
+pub enum Mode {
+    /// Readers hold it.
+    Read,
+    /// A writer holds it, and may read beside.
+    Write,
+}
+
+/// One who holds a half of the lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "it is data")]
+pub struct Holder {
+    /// The half that it holds.
+    pub mode: Mode,
+    /// `uuid:number`, or a JVM's `uuid:thread`.
+    pub holder: String,
+    /// The hold count.
+    pub count: u32,
+    /// The lease left; `None` where the key has no time to live.
+    pub left: Option<Duration>,
+}
+
+/// What an inspection found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "a caller must handle every outcome")]
+pub enum Inspected {
+    /// Nobody holds the lock.
+    Free,
+    /// These hold it.
+    Held {
+        /// The half that is held against others.
+        mode: Mode,
+        /// Everybody who holds a half.
+        holders: Vec<Holder>,
+    },
+    /// The key is of another kind.
+    Kind(String),
+}
+
+impl Verbs for Read {
+    fn word(&self) -> &'static str {
+        "read-write lock"
+    }
+
+    fn line(&self) -> Line {
+        Line::Shared
+    }
+
+    fn keys(&self, name: &LockName, _client: &ClientId) -> Keys {
+        keys(name)
+    }
+
+    fn acquire(&self, ask: &Ask<'_>) -> Call {
+        let args = vec![
+            ask.hold.field.clone(),
+            decimal(ask.count.into()),
+            millis(ask.lease),
+            limit(ask.not_after),
+            writing(ask.beside.unwrap_or(&ask.hold.field)),
+            decimal(ask.prefer_writers.is_some().into()),
+            ask.settings.publish.clone(),
+        ];
+        Call::new(&script::READ_ACQUIRE, keys_with_hold(ask.keys, ask.name, &ask.hold.field), args)
+    }
+
+    fn acquired(&self, reply: &Reply) -> Result<Acquired, DecodeError> {
+        match Acquired::decode(reply)? {
+            Acquired::Placed { .. } => Err(DecodeError::new("a code of read/acquire", reply)),
+            acquired => Ok(acquired),
+        }
+    }
+
+    fn release(&self, give: &Give<'_>) -> Call {
+        release_read(give.name, give.keys, &give.hold.field, give.count, &give.settings.publish)
+    }
+
+    fn released(&self, reply: &Reply) -> Result<Released, DecodeError> {
+        Released::decode(reply)
+    }
+
+    fn renewal(&self) -> Option<&'static Script> {
+        Some(&script::READ_RENEW)
+    }
+
+    /// A lease of zero leaves the hold as it is, and lifts the lock's time to live back over it, where a JVM has cut it.
+    fn renew(&self, into: &mut Renewal, name: &LockName, keys: &Keys, hold: &HoldKey, lease: Duration) {
+        into.keys.extend([keys.keys[0].clone(), keys.keys[1].clone(), keys.keys[2].clone()]);
+        into.keys.push(hold_key(name, &hold.field));
+        into.args.extend([hold.field.clone(), millis(lease), into.publish.clone()]);
+    }
+}
+
+impl Verbs for Write {
+    fn word(&self) -> &'static str {
+        "read-write lock"
+    }
+
+    fn line(&self) -> Line {
+        Line::Exclusive
+    }
+
+    fn keys(&self, name: &LockName, _client: &ClientId) -> Keys {
+        keys(name)
+    }
+
+    fn acquire(&self, ask: &Ask<'_>) -> Call {
+        let args = vec![
+            writing(&ask.hold.field),
+            decimal(ask.count.into()),
+            millis(ask.lease),
+            limit(ask.not_after),
+            ask.beside.cloned().unwrap_or_default(),
+            millis(ask.prefer_writers.filter(|_| ask.waits).unwrap_or_default()),
+            ask.settings.publish.clone(),
+        ];
+        Call::new(&script::WRITE_ACQUIRE, ask.keys.keys.to_vec(), args)
+    }
+
+    fn acquired(&self, reply: &Reply) -> Result<Acquired, DecodeError> {
+        match reply.array()? {
+            [code, _, _] if code.int()? == -8 => Ok(Acquired::Upgrade),
+            _ => Acquired::decode(reply),
+        }
+    }
+
+    fn release(&self, give: &Give<'_>) -> Call {
+        release_write(give.keys, &give.hold.field, give.count, &give.settings.publish)
+    }
+
+    fn released(&self, reply: &Reply) -> Result<Released, DecodeError> {
+        Released::decode(reply)
+    }
+
+    fn renewal(&self) -> Option<&'static Script> {
+        // A writer's field is there as long as its hold, and nobody else's hold needs looking at.
+        Some(&script::RENEW)
+    }
+
+    fn renew(&self, into: &mut Renewal, name: &LockName, _keys: &Keys, hold: &HoldKey, lease: Duration) {
+        into.keys.push(name.key().clone());
+        into.args.extend([writing(&hold.field), millis(lease)]);
+    }
+}
+
+/// Ends the hold of `holder` on one half, whoever asks: a release in its name. Other holders keep theirs, and a writer that reads
+/// beside goes on as a reader. [`lock::forced`](super::lock::forced) decodes the reply.
+pub fn force_release(lock: &LockName, mode: Mode, holder: &str, publish: &Bytes) -> Call {
+    let field = Bytes::copy_from_slice(holder.as_bytes());
+    match mode {
+        Mode::Read => release_read(lock, &keys(lock), &field, 0, publish),
+        Mode::Write => release_write(&keys(lock), &field, 0, publish),
+    }
+}
+
+/// Asks who holds the lock.
+pub fn inspect(lock: &LockName) -> Call {
+    Call::new(&script::READ_WRITE_INSPECT, vec![lock.key().clone(), readers_key(lock)], Vec::new())
+}
+
+/// Decodes the reply to [`inspect`].
+///
+/// # Errors
+///
+/// The reply is not what the script promises.
+pub fn inspected(reply: &Reply) -> Result<Inspected, DecodeError> {
+    match reply.array()? {
+        [code] if code.int()? == 0 => Ok(Inspected::Free),
+        [code, kind] if code.int()? == -4 => Ok(Inspected::Kind(kind.text()?.to_owned())),
+        [code, mode, holders @ ..] if code.int()? == 1 && !holders.is_empty() && holders.len() % 3 == 0 => {
+            let mode = match mode.text()? {
+                "read" => Mode::Read,
+                "write" => Mode::Write,
+                _ => return Err(DecodeError::new("a mode", mode)),
+            };
+            let holders = holders.chunks_exact(3).map(holder).collect::<Result<_, _>>()?;
+            Ok(Inspected::Held { mode, holders })
+        }
+        _ => Err(DecodeError::new("a reply of read_write/inspect", reply)),
+    }
+}
+
+fn holder(parts: &[Reply]) -> Result<Holder, DecodeError> {
+    let field = parts[0].text()?;
+    let (mode, holder) = match field.strip_suffix(WRITE) {
+        Some(holder) => (Mode::Write, holder),
+        None => (Mode::Read, field),
+    };
+    Ok(Holder {
+        mode,
+        holder: holder.to_owned(),
+        count: u32::try_from(parts[1].int()?).map_err(|_| DecodeError::new("a hold count", &parts[1]))?,
+        left: left(&parts[2])?,
+    })
+}
+
+fn release_read(name: &LockName, keys: &Keys, field: &Bytes, count: u32, publish: &Bytes) -> Call {
+    let args = vec![field.clone(), decimal(count.into()), publish.clone()];
+    Call::new(&script::READ_RELEASE, keys_with_hold(keys, name, field), args)
+}
+
+fn release_write(keys: &Keys, field: &Bytes, count: u32, publish: &Bytes) -> Call {
+    let args = vec![writing(field), decimal(count.into()), publish.clone()];
+    Call::new(&script::WRITE_RELEASE, keys.keys.to_vec(), args)
+}
+
+/// Lock, channel, readers and writers: what both halves share.
+fn keys(name: &LockName) -> Keys {
+    let channel = name.prefixed("redisson_rwlock");
+    let writers = name.prefixed("leasehold:1:rw_writers");
+    Keys { keys: Box::new([name.key().clone(), channel.clone(), readers_key(name), writers]), channel: Some(channel) }
+}
+
+/// The index of native readers.
+fn readers_key(name: &LockName) -> Bytes {
+    name.prefixed("leasehold:1:rw_readers")
+}
+
+fn keys_with_hold(keys: &Keys, name: &LockName, reader: &Bytes) -> Vec<Bytes> {
+    keys.keys.iter().cloned().chain([hold_key(name, reader)]).collect()
+}
+
+/// The key that lives as long as the lease of a reader. A reader of ours has one, whatever its count.
+fn hold_key(name: &LockName, reader: &Bytes) -> Bytes {
+    name.suffixed(&format!("{}:rwlock_timeout:1", String::from_utf8_lossy(reader)))
+}
+
+/// The field of a writer.
+fn writing(field: &Bytes) -> Bytes {
+    [field, WRITE.as_bytes()].concat().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_names_are_redissons() {
+        let name = LockName::new("", "stock").expect("the name is valid");
+        let keys = keys_with_hold(&keys(&name), &name, &"u:7".into());
+        let expected = [
+            "stock",
+            "redisson_rwlock:{stock}",
+            "leasehold:1:rw_readers:{stock}",
+            "leasehold:1:rw_writers:{stock}",
+            "{stock}:u:7:rwlock_timeout:1",
+        ];
+        assert_eq!(keys, expected);
+        let tagged = LockName::new("", "{shop}:stock").expect("the name is valid");
+        assert_eq!(hold_key(&tagged, &"u:7".into()), "{shop}:stock:u:7:rwlock_timeout:1");
+    }
+
+    #[test]
+    fn an_upgrade_is_the_write_halfs_alone() {
+        let upgrade = Reply::Array([-8, 0, 9].map(Reply::Int).to_vec());
+        assert_eq!(Write.acquired(&upgrade), Ok(Acquired::Upgrade));
+        assert!(Read.acquired(&upgrade).is_err());
+        let placed = Reply::Array([4, 70, 9, 0, 0, 0].map(Reply::Int).to_vec());
+        assert!(matches!(Write.acquired(&placed), Ok(Acquired::Placed { .. })));
+        assert!(Read.acquired(&placed).is_err());
+    }
+
+    #[test]
+    fn what_no_script_answers_is_an_error_and_no_outcome() {
+        let held = |mode: &'static str, more: Vec<Reply>| {
+            Reply::Array([vec![Reply::Int(1), Reply::Bulk(mode.into())], more].concat())
+        };
+        let whole = vec![Reply::Bulk("u:7".into()), Reply::Int(1), Reply::Int(70)];
+        assert!(matches!(inspected(&held("read", whole.clone())), Ok(Inspected::Held { mode: Mode::Read, .. })));
+        let wrong = [held("read", Vec::new()), held("other", whole.clone()), held("read", whole[..2].to_vec())];
+        for reply in wrong.into_iter().chain([Reply::Nil, Reply::Int(1), Reply::Array(Vec::new())]) {
+            assert!(inspected(&reply).is_err(), "{reply:?}");
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! The record of a client: who it is, for people who look at a server. A hold's field names the client by its UUID only.
+
+use super::code::{array_code, int_code};
+use super::verbs::{decimal, left, millis};
+use crate::call::Call;
+use crate::owner::ClientId;
+use crate::reply::{DecodeError, Reply};
+use crate::script;
+use bytes::Bytes;
+use std::time::Duration;
+
+/// What a client says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "the runtime builds it")]
+pub struct ClientRecord {
+    /// The machine that it runs on.
+    pub host: String,
+    /// Its process there.
+    pub pid: u32,
+    /// What the application calls itself; may be empty.
+    pub application: String,
+    /// When the client was built, in milliseconds since the epoch.
+    pub since: u64,
+}
+
+/// What was found of a client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "a caller must handle every outcome")]
+pub enum Found {
+    /// It has no record: it writes none, or is gone.
+    Absent,
+    /// It has one.
+    Record {
+        /// What it says.
+        record: ClientRecord,
+        /// How long the record stays unless it is written again; `None` where it stays for ever.
+        left: Option<Duration>,
+    },
+    /// The key is of another kind.
+    Kind(String),
+}
+
+/// The key of a client's record: `leasehold:1:client:uuid`.
+pub fn key(client: &ClientId) -> Bytes {
+    Bytes::from(format!("leasehold:1:client:{client}"))
+}
+
+/// Writes the record, or writes it again so that it stays for `lifetime`, which is at least a millisecond.
+pub fn put(client: &ClientId, record: &ClientRecord, lifetime: Duration) -> Call {
+    let text = |text: &str| Bytes::copy_from_slice(text.as_bytes());
+    let args = vec![
+        text(&record.host),
+        decimal(record.pid.into()),
+        text(&record.application),
+        decimal(record.since),
+        millis(lifetime),
+    ];
+    Call::new(&script::RECORD_PUT, vec![key(client)], args)
+}
+
+/// Decodes the reply to [`put`]: whether the record was written; it is not where the key is of another kind.
+///
+/// # Errors
+///
+/// The reply is not what the script promises.
+pub fn put_done(reply: &Reply) -> Result<bool, DecodeError> {
+    Ok(int_code(reply, &[1, -4], "a reply of record/put")? == 1)
+}
+
+/// Asks who the client with this key is.
+pub fn get(client: &ClientId) -> Call {
+    Call::new(&script::RECORD_GET, vec![key(client)], Vec::new())
+}
+
+/// Decodes the reply to [`get`].
+///
+/// # Errors
+///
+/// The reply is not what the script promises.
+pub fn found(reply: &Reply) -> Result<Found, DecodeError> {
+    const EXPECTED: &str = "a reply of record/get";
+    match array_code(reply, &[1, 0, -4], EXPECTED)? {
+        (0, []) => Ok(Found::Absent),
+        (-4, [kind]) => Ok(Found::Kind(kind.text()?.to_owned())),
+        (1, [remaining, host, pid, application, since]) => {
+            let record = ClientRecord {
+                host: host.text()?.to_owned(),
+                pid: u32::try_from(pid.int()?).map_err(|_| DecodeError::new("the number of a process", pid))?,
+                application: application.text()?.to_owned(),
+                since: u64::try_from(since.int()?).map_err(|_| DecodeError::new("a time", since))?,
+            };
+            Ok(Found::Record { record, left: left(remaining)? })
+        }
+        _ => Err(DecodeError::new(EXPECTED, reply)),
+    }
+}
+
+/// Removes the record.
+pub fn remove(client: &ClientId) -> Call {
+    Call::new(&script::RECORD_REMOVE, vec![key(client)], Vec::new())
+}
+
+/// Decodes the reply to [`remove`]: whether there was one.
+///
+/// # Errors
+///
+/// The reply is not what the script promises.
+pub fn removed(reply: &Reply) -> Result<bool, DecodeError> {
+    Ok(int_code(reply, &[1, 0, -4], "a reply of record/remove")? == 1)
+}

@@ -1,0 +1,93 @@
+//! The commands of the simple lock, a string under the plain name whose value is the caller's id, as go-zero's `RedisLock` has it.
+
+use super::outcome::{Acquired, Released};
+use super::verbs::{Ask, Give, HoldKey, Keys, Line, Renewal, Verbs, decimal, limit, millis};
+use crate::call::Call;
+use crate::name::LockName;
+use crate::owner::ClientId;
+use crate::reply::{DecodeError, Reply};
+use crate::script::{self, Script};
+use bytes::Bytes;
+use std::time::Duration;
+
+/// The simple lock, on the wire. The field of a hold is the id itself.
+#[derive(Debug)]
+pub struct Simple;
+
+impl Verbs for Simple {
+    fn word(&self) -> &'static str {
+        "simple lock"
+    }
+
+    fn line(&self) -> Line {
+        Line::Exclusive
+    }
+
+    fn keys(&self, name: &LockName, _client: &ClientId) -> Keys {
+        Keys { keys: Box::new([name.key().clone()]), channel: None }
+    }
+
+    fn acquire(&self, ask: &Ask<'_>) -> Call {
+        let args = vec![ask.hold.field.clone(), decimal(ask.count.into()), millis(ask.lease), limit(ask.not_after)];
+        Call::new(&script::SIMPLE_ACQUIRE, vec![ask.name.key().clone()], args)
+    }
+
+    fn acquired(&self, reply: &Reply) -> Result<Acquired, DecodeError> {
+        match reply.array()? {
+            // There is no count that could be too great or too small.
+            [code, ..] if matches!(code.int()?, 3 | -1) => Err(DecodeError::new("a code of simple/acquire", reply)),
+            _ => Acquired::decode(reply),
+        }
+    }
+
+    fn release(&self, give: &Give<'_>) -> Call {
+        release(give.name, &give.hold.field, give.count)
+    }
+
+    fn released(&self, reply: &Reply) -> Result<Released, DecodeError> {
+        match reply.int()? {
+            2 | 4 => Err(DecodeError::new("a code of simple/release", reply)),
+            _ => Released::decode(reply),
+        }
+    }
+
+    fn renewal(&self) -> Option<&'static Script> {
+        Some(&script::SIMPLE_RENEW)
+    }
+
+    fn renew(&self, into: &mut Renewal, name: &LockName, _keys: &Keys, hold: &HoldKey, lease: Duration) {
+        into.keys.push(name.key().clone());
+        into.args.push(hold.field.clone());
+        into.args.push(millis(lease));
+    }
+}
+
+/// Ends the hold of `holder`, whoever asks: a release in its name. [`lock::forced`](super::lock::forced) decodes the reply.
+pub fn force_release(lock: &LockName, holder: &str) -> Call {
+    release(lock, &Bytes::copy_from_slice(holder.as_bytes()), 0)
+}
+
+/// Asks who holds the lock. [`lock::inspected`](super::lock::inspected) decodes the reply.
+pub fn inspect(lock: &LockName) -> Call {
+    Call::new(&script::SIMPLE_INSPECT, vec![lock.key().clone()], Vec::new())
+}
+
+fn release(lock: &LockName, field: &Bytes, count: u32) -> Call {
+    Call::new(&script::SIMPLE_RELEASE, vec![lock.key().clone()], vec![field.clone(), decimal(count.into())])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_no_script_answers_is_an_error_and_no_outcome() {
+        for code in [3, -1] {
+            let reply = Reply::Array([code, 70, 0].map(Reply::Int).to_vec());
+            assert!(Simple.acquired(&reply).is_err(), "{reply:?}");
+        }
+        for code in [2, 4] {
+            assert!(Simple.released(&Reply::Int(code)).is_err(), "{code}");
+        }
+    }
+}

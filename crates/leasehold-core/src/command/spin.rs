@@ -1,0 +1,63 @@
+//! The commands of the spin lock: those of the reentrant lock, but that a release is announced to nobody.
+
+use super::lock::{self, Lock};
+use super::outcome::{Acquired, Released};
+use super::verbs::{Ask, Give, HoldKey, Keys, Line, Renewal, Verbs, decimal};
+use crate::call::Call;
+use crate::name::LockName;
+use crate::owner::ClientId;
+use crate::reply::{DecodeError, Reply};
+use crate::script::{self, Script};
+use bytes::Bytes;
+use std::time::Duration;
+
+/// What a release says instead of a command to publish with.
+const SILENT: Bytes = Bytes::from_static(b"SILENT");
+
+/// The spin lock, on the wire.
+#[derive(Debug)]
+pub struct Spin;
+
+impl Verbs for Spin {
+    fn word(&self) -> &'static str {
+        "spin lock"
+    }
+
+    fn line(&self) -> Line {
+        Line::Exclusive
+    }
+
+    fn keys(&self, name: &LockName, client: &ClientId) -> Keys {
+        Keys { channel: None, ..Lock.keys(name, client) }
+    }
+
+    fn acquire(&self, ask: &Ask<'_>) -> Call {
+        Lock.acquire(ask)
+    }
+
+    fn acquired(&self, reply: &Reply) -> Result<Acquired, DecodeError> {
+        Lock.acquired(reply)
+    }
+
+    fn release(&self, give: &Give<'_>) -> Call {
+        let keys = vec![give.name.key().clone(), give.name.channel().clone()];
+        Call::new(&script::RELEASE, keys, vec![give.hold.field.clone(), decimal(give.count.into()), SILENT])
+    }
+
+    fn released(&self, reply: &Reply) -> Result<Released, DecodeError> {
+        Lock.released(reply)
+    }
+
+    fn renewal(&self) -> Option<&'static Script> {
+        Lock.renewal()
+    }
+
+    fn renew(&self, into: &mut Renewal, name: &LockName, keys: &Keys, hold: &HoldKey, lease: Duration) {
+        Lock.renew(into, name, keys, hold, lease);
+    }
+}
+
+/// Ends the hold of `holder`; [`lock::forced`] decodes the reply.
+pub fn force_release(lock: &LockName, holder: &str) -> Call {
+    lock::force_release(lock, holder, &SILENT)
+}

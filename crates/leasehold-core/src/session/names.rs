@@ -1,0 +1,98 @@
+//! The locks that a client has to do with, by name and kind.
+
+use super::Session;
+use super::contend::Lock;
+use super::request::AcquireRequest;
+use super::timers::Timer;
+use crate::command::Kind;
+use crate::error::AcquireError;
+use crate::name::LockName;
+use crate::owner::{HoldNumber, OwnerId};
+use bytes::Bytes;
+
+impl Session {
+    /// The state of a lock by name and kind, made where there is none.
+    pub(super) fn lock_for(&mut self, name: &LockName, kind: Kind) -> usize {
+        let first = self.by_key.get(name.key()).copied();
+        if let Some(known) = first.and_then(|first| self.among_siblings(first, kind)) {
+            return known;
+        }
+        let mut new = Lock::new(name.clone(), kind, &self.client);
+        new.sibling = first;
+        let lock = self.locks.insert(new);
+        self.by_key.insert(name.key().clone(), lock);
+        lock
+    }
+
+    /// One reference less; the last one takes the lock's state with it.
+    pub(super) fn unref(&mut self, lock: usize) {
+        let state = &mut self.locks[lock];
+        state.refs -= 1;
+        if state.refs > 0 {
+            return;
+        }
+        self.timers.set(Timer::Lock(lock), &mut state.timer, None);
+        let state = self.locks.remove(lock);
+        let first = self.by_key.get(state.name.key()).copied();
+        match (first, state.sibling) {
+            (Some(first), None) if first == lock => {
+                self.by_key.remove(state.name.key());
+            }
+            (Some(first), Some(sibling)) if first == lock => {
+                self.by_key.insert(state.name.key().clone(), sibling);
+            }
+            (Some(first), sibling) => {
+                let mut at = first;
+                while let Some(next) = self.locks[at].sibling.filter(|next| *next != lock) {
+                    at = next;
+                }
+                self.locks[at].sibling = sibling;
+            }
+            (None, _) => {}
+        }
+    }
+
+    /// What other locks of the same name mean for a wish: the hold beside which it may be taken, or why it must be refused.
+    ///
+    /// The hashes of most kinds look alike on the server, so only here can be seen that a name is used for two of them.
+    pub(super) fn look_at_siblings(&self, lock: usize, wish: &AcquireRequest) -> Result<Option<Bytes>, AcquireError> {
+        let mut beside = None;
+        let mut next = self.by_key.get(wish.name.key()).copied();
+        while let Some(at) = next {
+            let other = &self.locks[at];
+            next = other.sibling;
+            if at == lock {
+                continue;
+            }
+            let own = self.hold_of_owner(at, wish.owner).or(wish.beside).and_then(|number| self.holds.get(&number));
+            let own = own.filter(|hold| hold.lock == at && hold.is_live());
+            match (other.kind, wish.kind) {
+                (Kind::Write, Kind::Read) => beside = own.map(|hold| hold.key.field.clone()).or(beside),
+                (Kind::Read, Kind::Write) if own.is_some() => return Err(AcquireError::Upgrade),
+                (Kind::Read, Kind::Write) => {}
+                (kind, _) if other.held > 0 || other.contender.is_some() => {
+                    return Err(AcquireError::KeyConflict(kind.verbs().word().to_owned()));
+                }
+                _ => {}
+            }
+        }
+        Ok(beside)
+    }
+
+    fn among_siblings(&self, first: usize, kind: Kind) -> Option<usize> {
+        let mut next = Some(first);
+        while let Some(at) = next {
+            if self.locks[at].kind == kind {
+                return Some(at);
+            }
+            next = self.locks[at].sibling;
+        }
+        None
+    }
+
+    /// The hold that a named owner has of a lock.
+    pub(super) fn hold_of_owner(&self, lock: usize, owner: Option<OwnerId>) -> Option<HoldNumber> {
+        let owner = owner?;
+        self.locks[lock].owners.iter().find(|(holder, _)| *holder == owner).map(|(_, number)| *number)
+    }
+}

@@ -1,0 +1,215 @@
+//! Queues on the server, in which every waiter of every client has a place of its own: the fair lock.
+//!
+//! Everybody who waits takes its place at once, in the order in which it came. From then on only the first of this client, the
+//! contender of the line, asks again: nobody behind it can be granted the lock before. One beat for each lock and client proves
+//! that its waiters live, however many there are.
+
+use super::contend::Phase;
+use super::request::{Place, Ticket};
+use super::{CallId, Event, Session};
+use crate::command::fair::{self, Beat, Standing};
+use crate::command::{Give, HoldKey, Line};
+use crate::error::AcquireError;
+use crate::link::LinkError;
+use crate::owner::HoldNumber;
+use crate::reply::Reply;
+use crate::time::Instant;
+use bytes::Bytes;
+
+impl Session {
+    /// Whether a request must ask the server for a place, whosever turn it is.
+    pub(super) fn needs_place(&self, ticket: Ticket) -> bool {
+        let Some(acquire) = self.acquire_of(ticket) else { return false };
+        let placed = acquire.hold.and_then(|number| self.holds.get(&number)).is_some_and(|hold| hold.placed);
+        self.locks[acquire.lock].kind.verbs().line() == Line::Places && !placed && acquire.place == Place::Line
+    }
+
+    /// The hold of a request has a place, or a mark, on the server: it is given up like a grant when nobody wants it any more.
+    pub(super) fn placed(&mut self, now: Instant, ticket: Ticket, number: HoldNumber, moved: bool, standing: Standing) {
+        let Some(acquire) = self.acquire_of_mut(ticket) else { return };
+        let (lock, last) = (acquire.lock, acquire.last);
+        let lost_place = acquire.had_place && moved;
+        acquire.had_place = true;
+        acquire.trouble.unsure = false;
+        if let Some(hold) = self.holds.get_mut(&number) {
+            hold.count = 1;
+            hold.placed = true;
+        }
+        self.locks[lock].trouble = super::request::Trouble::default();
+        if lost_place {
+            let name = self.locks[lock].name.clone();
+            self.events.push_back(Event::PlaceLost { name });
+        }
+        let ended = self.acquire_of(ticket).is_some_and(|acquire| self.end_of_wish(acquire) <= now);
+        if last || ended {
+            self.end_busy(now, ticket);
+            return;
+        }
+        self.begin_to_wait(now, ticket);
+        if self.locks[lock].contender == Some(ticket) {
+            self.hear_for_front(lock, number, standing.foreign);
+            self.contender_waits(now, lock, if standing.head { standing.left } else { None });
+        } else if self.locks[lock].contender.is_none() {
+            self.pick_contender(lock);
+        }
+        if self.locks[lock].kind.verbs().line() == Line::Places && self.locks[lock].beat_at.is_none() {
+            self.plan_beat(now, lock);
+        }
+    }
+
+    /// Clients that are not of this library announce a release to one waiter alone, on a channel of its own.
+    fn hear_for_front(&mut self, lock: usize, number: HoldNumber, foreign: bool) {
+        if self.locks[lock].kind.verbs().line() != Line::Places {
+            return;
+        }
+        let Some(hold) = self.holds.get(&number) else { return };
+        let wanted = foreign.then(|| fair::front_channel(&self.locks[lock].name, &hold.key.field));
+        let own = self.locks[lock].keys.channel.clone();
+        for index in self.locks[lock].channels.clone() {
+            let name = &self.channels[index].name;
+            if Some(name) != own.as_ref() && Some(name) != wanted.as_ref() {
+                self.stop_listening(lock, index);
+            }
+        }
+        if let Some(channel) = wanted {
+            self.listen(lock, &channel);
+        }
+    }
+
+    /// The next beat, a little sooner or later than those of other clients.
+    fn plan_beat(&mut self, now: Instant, lock: usize) {
+        let beat = self.settings.fair.beat;
+        let at = now + beat - self.jitter(beat / 8);
+        self.locks[lock].beat_at = Some(at);
+        self.set_lock_timer(lock);
+    }
+
+    /// Tells the server that the waiters of a lock live, if it is time to.
+    pub(super) fn beat_is_due(&mut self, now: Instant, lock: usize) {
+        if self.locks[lock].beat_at.is_none_or(|at| at > now) {
+            return;
+        }
+        self.locks[lock].beat_at = None;
+        let line = &self.locks[lock];
+        if line.contender.is_none() && line.queue.len() <= line.gone {
+            return;
+        }
+        let front = self.front(lock).and_then(|number| self.holds.get(&number)).map(|hold| &hold.key.field);
+        let line = &self.locks[lock];
+        let call = fair::beat(&line.name, &line.keys, &self.client, front, &self.settings);
+        let id = self.call_by_lifeline(call);
+        self.locks[lock].refs += 1;
+        self.beats.insert(id, lock);
+    }
+
+    /// The hold of the first of this client that has a place.
+    fn front(&self, lock: usize) -> Option<HoldNumber> {
+        let line = &self.locks[lock];
+        let placed = |ticket: &Ticket| {
+            let number = self.acquire_of(*ticket)?.hold?;
+            self.holds.get(&number).filter(|hold| hold.placed).map(|_| number)
+        };
+        line.contender.iter().chain(&line.queue).find_map(placed)
+    }
+
+    /// Takes the answer to a beat.
+    pub(super) fn handle_beaten(&mut self, now: Instant, id: CallId, result: Result<Reply, LinkError>) {
+        let Some(lock) = self.beats.remove(&id) else { return };
+        let beat = match result {
+            Ok(reply) => fair::beaten(&reply).map_err(|error| error.to_string()),
+            Err(error) => Err(error.to_string()),
+        };
+        let waits = self.locks[lock].contender.is_some() || self.locks[lock].queue.len() > self.locks[lock].gone;
+        match beat {
+            Ok(beat) => {
+                self.locks[lock].trouble = super::request::Trouble::default();
+                match beat {
+                    Beat::Calm(standing) => self.front_stands(now, lock, standing),
+                    Beat::Yours { entry, .. } => self.turn_of_entry(now, lock, &entry),
+                    Beat::Gone(_) => self.places_are_gone(lock),
+                    Beat::Kind(kind) => self.fail_line(now, lock, &AcquireError::KeyConflict(kind)),
+                }
+            }
+            Err(why) if waits => {
+                let name = self.locks[lock].name.clone();
+                self.locks[lock].trouble.note(now, &why);
+                self.events.push_back(Event::BeatFailed { name, why });
+            }
+            Err(_) => {}
+        }
+        if waits {
+            self.plan_beat(now, lock);
+        }
+        self.unref(lock);
+    }
+
+    /// The front has its place: its process looks when the holder's lease has run out, if nobody is ahead of it.
+    fn front_stands(&mut self, now: Instant, lock: usize, standing: Standing) {
+        let Some(number) = self.front(lock) else { return };
+        self.hear_for_front(lock, number, standing.foreign);
+        let Some(left) = standing.left.filter(|_| standing.head) else { return };
+        let at = now + self.sleep(Some(left));
+        if let Phase::Sleeping(until) = &mut self.locks[lock].phase {
+            *until = at.min(*until);
+            self.set_lock_timer(lock);
+        }
+    }
+
+    /// The free lock is offered to an entry of this client.
+    fn turn_of_entry(&mut self, now: Instant, lock: usize, entry: &Bytes) {
+        let known = self.client.number_in(entry).filter(|number| self.holds.contains_key(number));
+        let Some(number) = known else {
+            // The entry is of a hold that this client has forgotten: it must not keep the others waiting.
+            self.leave_behind(lock, entry);
+            return;
+        };
+        let Some(ticket) = self.holds.get(&number).and_then(|hold| hold.raising) else { return };
+        if self.acquire_of(ticket).is_none_or(|acquire| acquire.place != Place::Line) {
+            return;
+        }
+        let line = &mut self.locks[lock];
+        if line.contender != Some(ticket) {
+            if line.phase == Phase::Trying {
+                // The contender is being answered; the next beat comes back to this.
+                return;
+            }
+            line.queue.retain(|waiting| *waiting != ticket);
+            if let Some(contender) = line.contender.replace(ticket) {
+                line.queue.push_front(contender);
+            }
+        }
+        if matches!(self.locks[lock].phase, Phase::Sleeping(_) | Phase::Subscribing | Phase::Idle) {
+            self.due(now, lock);
+        }
+    }
+
+    /// The server has forgotten the queue: everybody takes a new place, in the order of the line.
+    fn places_are_gone(&mut self, lock: usize) {
+        let line = &self.locks[lock];
+        let all: Vec<Ticket> = line.contender.iter().chain(&line.queue).copied().collect();
+        for ticket in all {
+            let number = self.acquire_of(ticket).and_then(|acquire| acquire.hold);
+            if let Some(hold) = number.and_then(|number| self.holds.get_mut(&number))
+                && hold.change.is_none()
+            {
+                hold.placed = false;
+                self.wake(ticket);
+            }
+        }
+    }
+
+    /// Gives up the place of an entry that no hold stands for.
+    fn leave_behind(&mut self, lock: usize, entry: &Bytes) {
+        let line = &self.locks[lock];
+        let call = line.kind.verbs().release(&Give {
+            name: &line.name,
+            keys: &line.keys,
+            hold: &HoldKey { field: entry.clone(), permits: 1 },
+            count: 0,
+            granted: false,
+            settings: &self.settings,
+        });
+        // Nobody waits for the answer: the next beat tells whether it has to be repeated.
+        self.call_by_lifeline(call);
+    }
+}

@@ -1,0 +1,72 @@
+//! The kinds of locks, as types: what tells a [`FairLock`](crate::FairLock) from a [`Lock`](crate::Lock) when the program is
+//! compiled.
+//!
+//! Nobody has values of these types. They stand in `Lock<K>`, `Guard<K>` and `Acquire<K>`, whose methods are the same for every kind, but
+//! for those that only one kind has.
+
+use leasehold_core::command::Kind;
+use std::fmt::Debug;
+
+/// A kind of lock. It cannot be implemented outside of this crate.
+pub trait LockKind: sealed::Sealed + Debug + Send + Sync + 'static {}
+
+/// A kind whose grants carry a fencing token.
+pub trait Fencing: LockKind {}
+
+/// A kind whose holds have a lease.
+pub trait Leased: LockKind {}
+
+/// A kind that is a hash of hold counts on the server, and nothing else.
+pub trait PlainHash: LockKind {}
+
+/// A kind without release notices: who waits for it asks again and again.
+pub trait Polled: LockKind {}
+
+pub(crate) mod sealed {
+    use super::Kind;
+
+    #[expect(unnameable_types, reason = "that is what keeps the trait from being implemented elsewhere")]
+    pub trait Sealed {
+        const KIND: Kind;
+    }
+}
+
+macro_rules! kinds {
+    ($($(#[$doc:meta])* $name:ident is $kind:ident: $($trait:ident),*;)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug)]
+        #[expect(clippy::exhaustive_enums, reason = "it has no values")]
+        pub enum $name {}
+
+        impl sealed::Sealed for $name {
+            const KIND: Kind = Kind::$kind;
+        }
+
+        impl LockKind for $name {}
+
+        $(impl $trait for $name {})*
+    )*};
+}
+
+kinds! {
+    /// The reentrant lock: [`Lock`](crate::Lock).
+    Reentrant is Lock: Leased, PlainHash;
+    /// The fair lock: [`FairLock`](crate::FairLock).
+    Fair is Fair: Leased;
+    /// The fair lock with fencing tokens: [`FencedFairLock`](crate::FencedFairLock).
+    FencedFair is FencedFair: Leased, Fencing;
+    /// The fenced lock: [`FencedLock`](crate::FencedLock).
+    Fenced is Fenced: Leased, Fencing, PlainHash;
+    /// The spin lock: [`SpinLock`](crate::SpinLock).
+    Spin is Spin: Leased, Polled, PlainHash;
+    /// The simple lock: [`SimpleLock`](crate::SimpleLock).
+    Simple is Simple: Leased, Polled;
+    /// The read half of a read-write lock: [`ReadLock`](crate::ReadLock).
+    Read is Read: Leased;
+    /// The write half of a read-write lock: [`WriteLock`](crate::WriteLock).
+    Write is Write: Leased;
+    /// Permits that are a bare counter: [`Semaphore`](crate::Semaphore).
+    Counter is Semaphore:;
+    /// Permits with ids and leases: [`PermitSemaphore`](crate::PermitSemaphore).
+    Permit is Permits: Leased;
+}

@@ -1,0 +1,20 @@
+//! What each kind of lock is for, and what only that kind can do. One file is one kind.
+
+mod fair;
+mod fenced;
+mod group;
+mod multi;
+mod quorum;
+mod read_write;
+mod simple;
+mod spin;
+mod striped;
+
+pub use fair::{FairGuard, FairLock, FencedFairGuard, FencedFairLock};
+pub use fenced::{FencedGuard, FencedLock};
+pub use multi::{Member, MultiAcquire, MultiGuard, MultiLock};
+pub use quorum::{QuorumAcquire, QuorumGuard, QuorumLock};
+pub use read_write::{ReadGuard, ReadLock, ReadWriteLock, WriteGuard, WriteLock};
+pub use simple::{SimpleGuard, SimpleLock};
+pub use spin::{SpinGuard, SpinLock};
+pub use striped::StripedLock;

@@ -1,0 +1,58 @@
+//! The fair lock.
+
+use crate::guard::Guard;
+use crate::kind::{Fair, FencedFair};
+use crate::lock::Lock;
+use leasehold_core::command::Kind;
+
+/// A lock that is granted in the order in which it was asked for, over all processes that use the same server.
+///
+/// **When to use it:** where nobody may be overtaken: buyers in front of an inventory, jobs in front of a scarce machine. Every
+/// waiting task has its own place in a queue on the server; a process that dies loses its places within the
+/// [window](crate::ClientBuilder::fair_window) of two seconds, however many they are. **When not:** where only exclusion matters. Each
+/// waiting task costs a command of its own, and a process that waits says every half second that it lives.
+///
+/// A waiter that was silent for longer than the window, because its machine was suspended or its server out of reach, has lost its
+/// place and goes on at the tail; `leasehold_places_lost_total` counts it. On the server the lock is Redisson's `RFairLock`.
+///
+/// # Examples
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// # let client = leasehold::Client::embedded();
+/// let till = client.fair_lock("till:3");
+/// let guard = till.acquire().await?;
+/// guard.release().await?;
+/// # Ok::<(), leasehold::Error>(()) }).unwrap();
+/// ```
+pub type FairLock = Lock<Fair>;
+
+/// A [`FairLock`] that is held.
+pub type FairGuard = Guard<Fair>;
+
+/// A [`FairLock`] whose grants carry fencing tokens: see [`FencedLock`](crate::FencedLock) for what these are for.
+///
+/// # Examples
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// # let client = leasehold::Client::embedded();
+/// let till = client.fair_lock("till:3").fenced();
+/// let guard = till.acquire().await?;
+/// assert!(guard.fencing_token() > 0);
+/// # guard.release().await?;
+/// # Ok::<(), leasehold::Error>(()) }).unwrap();
+/// ```
+pub type FencedFairLock = Lock<FencedFair>;
+
+/// A [`FencedFairLock`] that is held.
+pub type FencedFairGuard = Guard<FencedFair>;
+
+impl FairLock {
+    /// The same lock, whose grants carry fencing tokens. All who use the name should ask for them: a grant without one leaves the token of
+    /// the grant before in force.
+    #[must_use]
+    pub fn fenced(&self) -> FencedFairLock {
+        Lock::of(self.target().with_kind(Kind::FencedFair))
+    }
+}

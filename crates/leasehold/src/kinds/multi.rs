@@ -1,0 +1,391 @@
+//! The multi lock.
+
+use super::group::{AnyGuard, Group, all};
+use crate::acquire::Acquire;
+use crate::attempt;
+use crate::error::{Error, InvalidInput};
+use crate::guard::Guard;
+use crate::kind::{Fenced, LockKind, Read, Reentrant, Write};
+use crate::lock::Lock;
+use crate::loss::{HoldToken, Lost};
+use crate::owner::Owner;
+use crate::shared::Handle;
+use crate::target::Target;
+use leasehold_core::session::Patience;
+use leasehold_core::time::Instant;
+use std::fmt;
+use std::future::IntoFuture;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Many locks that are acquired together: all of them, or none.
+///
+/// **When to use it:** where one step touches several things that have a lock each, such as both accounts of a transfer. Nobody who
+/// acquires by a multi lock waits for one member while it holds another, so that no order of acquiring can deadlock. **When not:** to
+/// survive the loss of a server: that is the [`QuorumLock`](crate::QuorumLock). For many small things, see the
+/// [`StripedLock`](crate::StripedLock).
+///
+/// Members are [`Lock`], [`FencedLock`](crate::FencedLock), [`ReadLock`](crate::ReadLock) and [`WriteLock`](crate::WriteLock), also of
+/// several clients and servers. When a member is busy, all others are released, and the busy one is waited for. The guard lasts as long
+/// as the earliest deadline of its members; when one is lost, all are.
+///
+/// # Examples
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// # let client = leasehold::Client::embedded();
+/// let transfer = client.multi_lock([client.lock("account:1"), client.lock("account:2")]);
+/// let guard = transfer.acquire().await?;
+/// guard.run(async { /* move money */ }).await?;
+/// guard.release().await?;
+/// # Ok::<(), leasehold::Error>(()) }).unwrap();
+/// ```
+#[derive(Clone)]
+pub struct MultiLock {
+    members: Arc<[Member]>,
+    name: Arc<str>,
+}
+
+/// A member of a [`MultiLock`].
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Member {
+    /// A reentrant lock.
+    Lock(Lock),
+    /// A fenced lock.
+    Fenced(Lock<Fenced>),
+    /// The read half of a read-write lock.
+    Read(Lock<Read>),
+    /// The write half of a read-write lock.
+    Write(Lock<Write>),
+}
+
+impl From<Lock> for Member {
+    fn from(lock: Lock) -> Self {
+        Self::Lock(lock)
+    }
+}
+
+impl From<Lock<Fenced>> for Member {
+    fn from(lock: Lock<Fenced>) -> Self {
+        Self::Fenced(lock)
+    }
+}
+
+impl From<Lock<Read>> for Member {
+    fn from(lock: Lock<Read>) -> Self {
+        Self::Read(lock)
+    }
+}
+
+impl From<Lock<Write>> for Member {
+    fn from(lock: Lock<Write>) -> Self {
+        Self::Write(lock)
+    }
+}
+
+impl Member {
+    fn target(&self) -> &Target {
+        match self {
+            Self::Lock(lock) => lock.target(),
+            Self::Fenced(lock) => lock.target(),
+            Self::Read(lock) => lock.target(),
+            Self::Write(lock) => lock.target(),
+        }
+    }
+
+    async fn acquire(&self, how: &MultiAcquire, patience: Patience) -> Result<Option<Box<dyn AnyGuard>>, Error> {
+        match self {
+            Self::Lock(lock) => how.take::<Reentrant>(lock, patience).await,
+            Self::Fenced(lock) => how.take::<Fenced>(lock, patience).await,
+            Self::Read(lock) => how.take::<Read>(lock, patience).await,
+            Self::Write(lock) => how.take::<Write>(lock, patience).await,
+        }
+    }
+}
+
+impl MultiLock {
+    /// One lock over `members`, which may belong to several clients. No members, or one of them twice, is refused when it is acquired.
+    pub fn new<M: Into<Member>>(members: impl IntoIterator<Item = M>) -> Self {
+        let members: Arc<[Member]> = members.into_iter().map(Into::into).collect();
+        let names: Vec<&str> = members.iter().map(|member| member.target().name()).collect();
+        let name = names.join(" + ").into();
+        Self { members, name }
+    }
+
+    /// The names of the members, joined by ` + `, as errors have it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The members.
+    pub fn members(&self) -> &[Member] {
+        &self.members
+    }
+
+    /// Acquires all members, waiting for each that is busy while none is held.
+    ///
+    /// # Errors
+    ///
+    /// When awaited: those of [`Lock::acquire`], of the member that failed; [`InvalidInput::NoMembers`] and
+    /// [`InvalidInput::SameMember`]. Nothing is held after an error.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future gives back every member that it holds, and leaves nothing behind.
+    pub fn acquire(&self) -> MultiAcquire {
+        MultiAcquire { multi: self.clone(), wait: None, lease: None, max_hold: None, owner: None }
+    }
+
+    /// Acquires all members if they are free; `None` where one is not.
+    ///
+    /// # Errors
+    ///
+    /// As [`MultiLock::acquire`].
+    ///
+    /// # Cancel safety
+    ///
+    /// See [`MultiLock::acquire`].
+    pub async fn try_acquire(&self) -> Result<Option<MultiGuard>, Error> {
+        let how = self.acquire();
+        let handle = self.check()?;
+        match how.round(None).await? {
+            Ok(guards) => Ok(Some(self.guard(&handle, guards))),
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// Refuses what cannot be acquired, and tells whose clock counts.
+    fn check(&self) -> Result<Arc<Handle>, Error> {
+        let Some(first) = self.members.first() else { return Err(InvalidInput::NoMembers.into()) };
+        for (index, member) in self.members.iter().enumerate() {
+            let target = member.target();
+            target.checked_name()?;
+            let same = |other: &Member| {
+                other.target().name() == target.name()
+                    && Arc::ptr_eq(other.target().handle().shared(), target.handle().shared())
+            };
+            if self.members[..index].iter().any(same) {
+                return Err(InvalidInput::SameMember { name: target.name().to_owned() }.into());
+            }
+        }
+        Ok(first.target().handle().clone())
+    }
+
+    fn guard(&self, handle: &Arc<Handle>, guards: Vec<Box<dyn AnyGuard>>) -> MultiGuard {
+        let needed = guards.len();
+        MultiGuard(Group::new(self.name.clone(), guards, needed, handle.clock.clone()))
+    }
+}
+
+impl fmt::Debug for MultiLock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MultiLock").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// An acquire of a [`MultiLock`] that is being described. Awaiting it acquires.
+///
+/// # Cancel safety
+///
+/// See [`MultiLock::acquire`].
+#[derive(Clone, Debug)]
+#[must_use = "nothing is acquired until this is awaited"]
+pub struct MultiAcquire {
+    multi: MultiLock,
+    wait: Option<Duration>,
+    lease: Option<Duration>,
+    max_hold: Option<Duration>,
+    owner: Option<Owner>,
+}
+
+impl MultiAcquire {
+    /// Waits for at most this long while members are busy. Default: that of the first member's client.
+    pub const fn wait(mut self, wait: Duration) -> Self {
+        self.wait = Some(wait);
+        self
+    }
+
+    /// Takes every member for a fixed lease, which is not renewed.
+    pub const fn lease(mut self, lease: Duration) -> Self {
+        self.lease = Some(lease);
+        self
+    }
+
+    /// Loses all members when one has been held for this long.
+    pub const fn max_hold(mut self, most: Duration) -> Self {
+        self.max_hold = Some(most);
+        self
+    }
+
+    /// Acquires as `owner`, of the client that all members belong to.
+    pub fn owner(mut self, owner: &Owner) -> Self {
+        self.owner = Some(owner.clone());
+        self
+    }
+
+    async fn take<K: LockKind>(&self, lock: &Lock<K>, patience: Patience) -> Result<Option<Box<dyn AnyGuard>>, Error> {
+        let mut acquire = Acquire::<K>::new(lock.target().clone());
+        acquire.describe(self.lease, self.max_hold, self.owner.as_ref());
+        let guard: Option<Guard<K>> = acquire.run(Some(patience)).await?;
+        Ok(guard.map(|guard| Box::new(guard) as Box<dyn AnyGuard>))
+    }
+
+    /// Takes all members without waiting, except for the one that was busy before. `Err` names the member that is busy now; nothing is
+    /// held then.
+    #[expect(clippy::type_complexity, reason = "it is named once")]
+    async fn round(&self, busy: Option<(usize, Patience)>) -> Result<Result<Vec<Box<dyn AnyGuard>>, usize>, Error> {
+        let mut guards = Vec::with_capacity(self.multi.members.len());
+        // The one that was busy comes first, so that nothing is held while it is waited for.
+        let order = busy.iter().map(|(index, _)| *index).chain(0..self.multi.members.len());
+        let mut taken = vec![false; self.multi.members.len()];
+        for index in order {
+            if std::mem::replace(&mut taken[index], true) {
+                continue;
+            }
+            let patience = match busy {
+                Some((first, patience)) if first == index && guards.is_empty() => patience,
+                _ => Patience::Try,
+            };
+            match self.multi.members[index].acquire(self, patience).await? {
+                Some(guard) => guards.push(guard),
+                None => {
+                    all(guards.into_iter().map(AnyGuard::release)).await;
+                    return Ok(Err(index));
+                }
+            }
+        }
+        Ok(Ok(guards))
+    }
+
+    async fn run(self) -> Result<MultiGuard, Error> {
+        let handle = self.multi.check()?;
+        let begun = handle.clock.now();
+        let until = match self.wait.or(handle.settings.default_wait) {
+            Some(wait) if wait < Duration::MAX => begun + wait,
+            _ => Instant::FAR_FUTURE,
+        };
+        let elapsed = || Error::WaitElapsed {
+            lock: self.multi.name.as_ref().to_owned(),
+            waited: handle.clock.now().since(begun),
+        };
+        let mut busy = None;
+        let mut rounds = 0_u32;
+        loop {
+            // The members may belong to clients whose clocks have different zeros.
+            let patience = |index: usize| {
+                let clock = &self.multi.members[index].target().handle().clock;
+                if until == Instant::FAR_FUTURE {
+                    Patience::Forever
+                } else {
+                    Patience::Until(clock.now() + until.since(handle.clock.now()))
+                }
+            };
+            let first = busy.map(|index| (index, patience(index)));
+            match self.round(first).await {
+                Ok(Ok(guards)) => {
+                    let guard = self.multi.guard(&handle, guards);
+                    if guard.is_held() {
+                        return Ok(guard);
+                    }
+                    // The first ones ran out while the last ones were acquired.
+                    let reason = guard.0.ended();
+                    guard.release().await.ok();
+                    if until <= handle.clock.now() {
+                        return Err(elapsed());
+                    }
+                    tracing::debug!(?reason, "members of a multi lock were lost while the others were acquired");
+                }
+                Ok(Err(index)) => busy = Some(index),
+                Err(Error::WaitElapsed { .. }) => return Err(elapsed()),
+                Err(error) => return Err(error),
+            }
+            if until <= handle.clock.now() {
+                return Err(elapsed());
+            }
+            // Two who want the same members in another order must not go on in step.
+            rounds = rounds.saturating_add(1);
+            let most = Duration::from_millis(1 << rounds.min(6)).min(until.since(handle.clock.now()));
+            let random = handle.with(|session, _| session.random());
+            attempt::pause(&handle, most.mul_f64(random)).await;
+        }
+    }
+}
+
+impl IntoFuture for MultiAcquire {
+    type Output = Result<MultiGuard, Error>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.run())
+    }
+}
+
+/// A [`MultiLock`] that is held: all its members are.
+///
+/// Dropping it releases every member in the background.
+#[must_use = "a guard that is dropped releases its locks at once"]
+#[clippy::has_significant_drop]
+pub struct MultiGuard(Group);
+
+impl MultiGuard {
+    /// Whether every member is certainly still held.
+    pub fn is_held(&self) -> bool {
+        self.0.ended().is_none()
+    }
+
+    /// How long every member is certainly held even if nothing renews them: until the earliest deadline.
+    pub fn remaining(&self) -> Duration {
+        if self.is_held() { self.0.remaining() } else { Duration::ZERO }
+    }
+
+    /// Completes when a member is lost.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves nothing behind.
+    pub async fn lost(&self) -> Lost {
+        self.0.lost().await
+    }
+
+    /// Runs `work` for as long as every member is held. See [`Guard::run`].
+    ///
+    /// # Errors
+    ///
+    /// [`Lost`], where a member was lost before the work came to its end.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future drops `work`; the members stay held.
+    pub async fn run<T>(&self, work: impl Future<Output = T>) -> Result<T, Lost> {
+        self.0.run(work).await
+    }
+
+    /// A token that is cancelled when a member ends in any way.
+    pub fn cancellation_token(&self) -> HoldToken {
+        self.0.cancellation_token()
+    }
+
+    /// Releases every member, each on its own, and says whether all were held up to that moment.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Lost`] where a member had been lost before; else the first error of a member's release.
+    ///
+    /// # Cancel safety
+    ///
+    /// Once the future has been polled, every release is carried out whether it is dropped or not.
+    pub async fn release(self) -> Result<(), Error> {
+        self.0.release().await
+    }
+}
+
+impl fmt::Debug for MultiGuard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MultiGuard")
+            .field("name", &self.0.name())
+            .field("remaining", &self.remaining())
+            .finish_non_exhaustive()
+    }
+}

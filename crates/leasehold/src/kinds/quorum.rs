@@ -1,0 +1,373 @@
+//! The quorum lock.
+
+use super::group::{AnyGuard, Group, all};
+use crate::acquire::Acquire;
+use crate::attempt;
+use crate::client::Client;
+use crate::error::{Error, InvalidInput};
+use crate::guard::Guard;
+use crate::kind::Reentrant;
+use crate::loss::{HoldToken, Lost};
+use crate::shared::Handle;
+use leasehold_core::backoff::Backoff;
+use leasehold_core::link::Link as _;
+use leasehold_core::session::Patience;
+use leasehold_core::time::Instant;
+use std::fmt;
+use std::future::{IntoFuture, poll_fn};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+/// A lock over several independent servers: it is held while a majority of them say so.
+///
+/// **When to use it:** where a lock must outlive the loss of a server, or of its data: three or five servers that do not replicate each
+/// other, each with a client of its own. **When not:** where a fencing token is checked by the store, which is stronger and cheaper; or
+/// on the replicas of one primary, which fail together. Tokens and fairness are not to be had over several servers.
+///
+/// An acquire asks all servers at once. It has the lock when a majority granted it and the shortest of the leases that count still runs,
+/// less the allowance for clock rates that every lease carries (a hundredth of it, and 2 ms). Otherwise it gives everything back, on
+/// every server, whatever each of them answered, and tries again after a random pause. Leases are renewed on each server
+/// by its own client; the guard is lost when fewer than a majority are left. This is Redlock (Sanfilippo, "Distributed Locks with
+/// Redis") with renewal. Its validity rests on clock *rates*, and not on what time the servers' clocks show.
+///
+/// # Examples
+///
+/// ```
+/// # use leasehold::{Client, QuorumLock};
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// let servers = [Client::embedded(), Client::embedded(), Client::embedded()];
+/// let lock = QuorumLock::new(servers, "leader");
+/// let guard = lock.acquire().await?;
+/// assert!(guard.servers() >= 2);
+/// guard.release().await?;
+/// # Ok::<(), leasehold::Error>(()) }).unwrap();
+/// ```
+#[derive(Clone)]
+pub struct QuorumLock {
+    clients: Arc<[Client]>,
+    name: Arc<str>,
+}
+
+impl QuorumLock {
+    /// The lock of that name over the servers of `clients`. No client, or two of one server, is refused when it is acquired.
+    pub fn new(clients: impl IntoIterator<Item = Client>, name: impl AsRef<str>) -> Self {
+        Self { clients: clients.into_iter().collect(), name: name.as_ref().into() }
+    }
+
+    /// The name as the caller gave it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// How many servers must grant the lock: more than half of them.
+    pub fn quorum(&self) -> usize {
+        self.clients.len() / 2 + 1
+    }
+
+    /// Acquires the lock on a majority of the servers, trying again while others hold it.
+    ///
+    /// # Errors
+    ///
+    /// When awaited: [`Error::WaitElapsed`]; [`Error::Unreachable`] where a majority of the servers cannot be reached or do not
+    /// serve, for as long as `unreachable_after` of the first client says; [`InvalidInput::NoMembers`] and
+    /// [`InvalidInput::SameServer`]. Nothing is held after an error.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future gives back what it holds, on every server, and leaves nothing behind.
+    pub fn acquire(&self) -> QuorumAcquire {
+        QuorumAcquire { lock: self.clone(), wait: None, lease: None, max_hold: None, backoff: None }
+    }
+
+    /// Acquires the lock if a majority of the servers grant it at once; `None` where they do not.
+    ///
+    /// # Errors
+    ///
+    /// As [`QuorumLock::acquire`], but without any repetition.
+    ///
+    /// # Cancel safety
+    ///
+    /// See [`QuorumLock::acquire`].
+    pub async fn try_acquire(&self) -> Result<Option<QuorumGuard>, Error> {
+        let handle = self.check()?;
+        match self.acquire().round(&handle).await {
+            Round::Granted(guard) => Ok(Some(guard)),
+            Round::Busy => Ok(None),
+            Round::Failed(error) => Err(error),
+        }
+    }
+
+    fn check(&self) -> Result<Arc<Handle>, Error> {
+        let Some(first) = self.clients.first() else { return Err(InvalidInput::NoMembers.into()) };
+        for (index, client) in self.clients.iter().enumerate() {
+            let server = &client.handle().link.server().instance;
+            let same = |other: &Client| {
+                Arc::ptr_eq(other.handle().shared(), client.handle().shared())
+                    || (!server.is_empty() && other.handle().link.server().instance == *server)
+            };
+            if self.clients[..index].iter().any(same) {
+                return Err(InvalidInput::SameServer { name: self.name.as_ref().to_owned() }.into());
+            }
+        }
+        Ok(first.handle().clone())
+    }
+}
+
+impl fmt::Debug for QuorumLock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("QuorumLock").field("name", &self.name).field("servers", &self.clients.len()).finish()
+    }
+}
+
+/// An acquire of a [`QuorumLock`] that is being described. Awaiting it acquires.
+///
+/// # Cancel safety
+///
+/// See [`QuorumLock::acquire`].
+#[derive(Clone, Debug)]
+#[must_use = "nothing is acquired until this is awaited"]
+pub struct QuorumAcquire {
+    lock: QuorumLock,
+    wait: Option<Duration>,
+    lease: Option<Duration>,
+    max_hold: Option<Duration>,
+    backoff: Option<Backoff>,
+}
+
+/// What came of one attempt on all servers.
+enum Round {
+    Granted(QuorumGuard),
+    Busy,
+    Failed(Error),
+}
+
+type Trying = Pin<Box<dyn Future<Output = Result<Option<Guard>, Error>> + Send>>;
+
+impl QuorumAcquire {
+    /// Waits for at most this long while others hold the lock. Default: that of the first client.
+    pub const fn wait(mut self, wait: Duration) -> Self {
+        self.wait = Some(wait);
+        self
+    }
+
+    /// Takes the lock for a fixed lease on every server, which is not renewed.
+    pub const fn lease(mut self, lease: Duration) -> Self {
+        self.lease = Some(lease);
+        self
+    }
+
+    /// Loses the lock when it has been held for this long.
+    pub const fn max_hold(mut self, most: Duration) -> Self {
+        self.max_hold = Some(most);
+        self
+    }
+
+    /// How long to pause between two attempts. Default: exponential with full jitter, from 10 ms to 500 ms.
+    pub fn backoff(mut self, backoff: Backoff) -> Self {
+        self.backoff = Some(backoff);
+        self
+    }
+
+    /// Asks all servers at once.
+    async fn round(&self, handle: &Arc<Handle>) -> Round {
+        let quorum = self.lock.quorum();
+        let mut asked: Vec<(Trying, Option<Result<Option<Guard>, Error>>)> = self
+            .lock
+            .clients
+            .iter()
+            .map(|client| {
+                let lock = client.lock(&self.lock.name);
+                let mut acquire = Acquire::<Reentrant>::new(lock.target().clone());
+                acquire.describe(self.lease, self.max_hold, None);
+                let trying: Trying = Box::pin(async move { acquire.run(Some(Patience::Try)).await });
+                (trying, None)
+            })
+            .collect();
+        let servers = asked.len();
+        let begun = handle.clock.now();
+        let mut enough_at = None;
+        let mut grace: Option<Pin<Box<dyn Future<Output = ()> + Send>>> = None;
+        poll_fn(|cx| {
+            for (trying, outcome) in &mut asked {
+                if outcome.is_none()
+                    && let Poll::Ready(done) = trying.as_mut().poll(cx)
+                {
+                    *outcome = Some(done);
+                }
+            }
+            let granted = asked.iter().filter(|(_, outcome)| matches!(outcome, Some(Ok(Some(_))))).count();
+            let answered = asked.iter().filter(|(_, outcome)| outcome.is_some()).count();
+            if answered == servers || servers - (answered - granted) < quorum {
+                return Poll::Ready(());
+            }
+            if granted < quorum {
+                return Poll::Pending;
+            }
+            // A lock on every server survives the loss of more of them than one on a bare majority; but nobody waits long for a
+            // server that does not answer.
+            let elapsed = handle
+                .clock
+                .now()
+                .since(*enough_at.get_or_insert_with(|| handle.clock.now()))
+                .max(handle.clock.now().since(begun));
+            let grace = grace.get_or_insert_with(|| {
+                let handle = handle.clone();
+                Box::pin(async move { attempt::pause(&handle, elapsed.max(Duration::from_millis(10))).await })
+            });
+            grace.as_mut().poll(cx)
+        })
+        .await;
+        let mut guards: Vec<Box<dyn AnyGuard>> = Vec::with_capacity(servers);
+        let (mut busy, mut failure) = (0, None);
+        for (_, outcome) in asked {
+            match outcome {
+                Some(Ok(Some(guard))) => guards.push(Box::new(guard)),
+                Some(Ok(None)) => busy += 1,
+                Some(Err(error)) => failure = Some(error),
+                // Dropping its future takes back whatever it may still get.
+                None => {}
+            }
+        }
+        if guards.len() >= quorum {
+            let guard = QuorumGuard(Group::new(self.lock.name.clone(), guards, quorum, handle.clock.clone()));
+            if guard.is_held() {
+                return Round::Granted(guard);
+            }
+            guard.release().await.ok();
+            return Round::Busy;
+        }
+        let could = guards.len() + busy;
+        all(guards.into_iter().map(AnyGuard::release)).await;
+        match failure {
+            Some(error) if could < quorum => Round::Failed(error),
+            _ => Round::Busy,
+        }
+    }
+
+    async fn run(self) -> Result<QuorumGuard, Error> {
+        let handle = self.lock.check()?;
+        let begun = handle.clock.now();
+        let until = match self.wait.or(handle.settings.default_wait) {
+            Some(wait) if wait < Duration::MAX => begun + wait,
+            _ => Instant::FAR_FUTURE,
+        };
+        let default = Backoff::exponential(Duration::from_millis(10), Duration::from_millis(500));
+        let backoff = self.backoff.clone().unwrap_or(default);
+        let mut failures = 0_u32;
+        let mut out_of_reach = None;
+        loop {
+            let now = handle.clock.now();
+            let last = now >= until;
+            let failed = match self.round(&handle).await {
+                Round::Granted(guard) => return Ok(guard),
+                Round::Busy => {
+                    out_of_reach = None;
+                    None
+                }
+                Round::Failed(error @ (Error::Unreachable { .. } | Error::Indeterminate { .. })) => {
+                    let since = *out_of_reach.get_or_insert(now);
+                    if handle.clock.now().since(since) >= handle.settings.unreachable_after {
+                        return Err(error);
+                    }
+                    Some(error)
+                }
+                Round::Failed(error) => return Err(error),
+            };
+            failures = failures.saturating_add(1);
+            let random = handle.with(|session, _| session.random());
+            let pause = if last { None } else { backoff.pause(failures, random) };
+            let Some(pause) = pause else {
+                let waited = handle.clock.now().since(begun);
+                let elapsed = Error::WaitElapsed { lock: self.lock.name.as_ref().to_owned(), waited };
+                return Err(failed.unwrap_or(elapsed));
+            };
+            attempt::pause(&handle, pause.min(until.since(handle.clock.now()))).await;
+        }
+    }
+}
+
+impl IntoFuture for QuorumAcquire {
+    type Output = Result<QuorumGuard, Error>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.run())
+    }
+}
+
+/// A [`QuorumLock`] that is held, on a majority of its servers.
+///
+/// Dropping it releases the lock on every server in the background.
+#[must_use = "a guard that is dropped releases its lock at once"]
+#[clippy::has_significant_drop]
+pub struct QuorumGuard(Group);
+
+impl QuorumGuard {
+    /// Whether the lock is certainly still held on a majority of the servers.
+    pub fn is_held(&self) -> bool {
+        self.0.ended().is_none()
+    }
+
+    /// The validity time: how long the lock is certainly held on a majority of the servers even if nothing renews it.
+    pub fn remaining(&self) -> Duration {
+        self.0.remaining()
+    }
+
+    /// On how many servers the lock is held at this moment.
+    pub fn servers(&self) -> usize {
+        self.0.held()
+    }
+
+    /// Completes when fewer than a majority are left.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves nothing behind.
+    pub async fn lost(&self) -> Lost {
+        self.0.lost().await
+    }
+
+    /// Runs `work` for as long as the lock is held on a majority of the servers. See [`Guard::run`].
+    ///
+    /// # Errors
+    ///
+    /// [`Lost`], where the majority was lost before the work came to its end.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future drops `work`; the lock stays held.
+    pub async fn run<T>(&self, work: impl Future<Output = T>) -> Result<T, Lost> {
+        self.0.run(work).await
+    }
+
+    /// A token that is cancelled when the lock ends in any way.
+    pub fn cancellation_token(&self) -> HoldToken {
+        self.0.cancellation_token()
+    }
+
+    /// Releases the lock on every server, and says whether a majority was held up to that moment.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Lost`] where the majority had been lost before; else an error of a server, where fewer than a majority confirmed the
+    /// release. What could not be released is released in the background.
+    ///
+    /// # Cancel safety
+    ///
+    /// Once the future has been polled, every release is carried out whether it is dropped or not.
+    pub async fn release(self) -> Result<(), Error> {
+        self.0.release().await
+    }
+}
+
+impl fmt::Debug for QuorumGuard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("QuorumGuard")
+            .field("name", &self.0.name())
+            .field("servers", &self.servers())
+            .field("remaining", &self.remaining())
+            .finish_non_exhaustive()
+    }
+}

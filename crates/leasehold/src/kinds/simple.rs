@@ -1,0 +1,79 @@
+//! The simple lock.
+
+use crate::error::Error;
+use crate::guard::Guard;
+use crate::kind::Simple;
+use crate::lock::Lock;
+use crate::settings;
+use bytes::Bytes;
+use leasehold_core::command::{Give, HoldKey, Released};
+
+/// A lock that is one string with a lease: go-zero's `RedisLock`.
+///
+/// **When to use it:** to share locks with services that use go-zero, or any library that sets a string under the lock's own name; and
+/// for a short section of known length, where a fixed lease is what is wanted. **When not:** otherwise. Its waiters ask again and
+/// again, nobody is told of a release, and there is no hold count on the server.
+///
+/// Its lease is given when the lock is made, and is not renewed unless the acquire says [`renewed`](crate::Acquire::renewed). go-zero adds
+/// 500 ms to the seconds that it is given; name the same length here. Every hold has an id of its own, unless
+/// [`with_id`](Lock::with_id) names one: whoever has the same id takes the lock again and refreshes its lease, in any process.
+///
+/// # Examples
+///
+/// ```
+/// # use std::time::Duration;
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// # let client = leasehold::Client::embedded();
+/// let lock = client.simple_lock("report", Duration::from_millis(5_500)); // go-zero: SetExpire(5)
+/// let Some(guard) = lock.try_acquire().await? else { return Ok(()) };
+/// guard.release().await?;
+/// # Ok::<(), leasehold::Error>(()) }).unwrap();
+/// ```
+pub type SimpleLock = Lock<Simple>;
+
+/// A [`SimpleLock`] that is held.
+pub type SimpleGuard = Guard<Simple>;
+
+impl SimpleLock {
+    /// Holds the lock under this id. Whoever has the same id is the same holder: its acquire refreshes the lease, and its release
+    /// ends the hold, in whatever process.
+    #[must_use]
+    pub fn with_id(&self, id: impl Into<String>) -> Self {
+        let id = Bytes::from(id.into());
+        let owner = self.target().handle().with(|session, _| session.new_owner());
+        Self::of(self.target().with_manner(|manner| {
+            manner.field = Some(id);
+            manner.owner = Some(owner);
+        }))
+    }
+
+    /// Ends the hold of this lock's id, whoever took it, and says whether there was one. A second release answers `false`.
+    ///
+    /// Guards of this very client that have the id learn of it when they look, or at the end of their lease. A lock without an id of
+    /// its own holds nothing that could be named: `false`.
+    ///
+    /// # Errors
+    ///
+    /// Those of the server, and [`Error::Invalid`] where the name or the lease cannot be used.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves it open whether the hold was ended. A copy that comes late may end a later hold of the same id.
+    pub async fn release(&self) -> Result<bool, Error> {
+        let target = self.target();
+        let Some(field) = target.manner().field.clone() else { return Ok(false) };
+        let (name, verbs) = (target.checked_name()?, target.kind().verbs());
+        if let Some(lease) = target.manner().lease {
+            settings::check_lease(lease)?;
+        }
+        let call = target.handle().with(|session, _| {
+            let keys = verbs.keys(name, &session.client());
+            let hold = HoldKey { field, permits: 1 };
+            let settings = session.settings();
+            verbs.release(&Give { name, keys: &keys, hold: &hold, count: 0, granted: true, settings })
+        });
+        let released = target.ask(call, |reply| verbs.released(reply)).await?;
+        target.handle().with(|session, now| session.look_again(now, self.name()));
+        Ok(released == Released::Ended)
+    }
+}

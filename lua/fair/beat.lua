@@ -1,0 +1,55 @@
+-- Says that a process lives, for all its waiters at once, and asks whether it is their turn. One is sent for each process
+-- and lock in an interval, however many waiters there are. A copy changes nothing.
+--
+-- KEYS[1]  lock       [hash]     hold -> count, with the lease as its time to live
+-- KEYS[2]  queue      [list]     the holds that wait, the next one first
+-- KEYS[3]  deadlines  [zset]     hold -> server time in milliseconds, as JVMs need it
+-- KEYS[4]  channel    [channel]  what the channels of the waiters begin with
+-- KEYS[5]  marks      [hash]     heartbeats, arrivals and what was observed of JVMs
+-- ARGV[1]  client     [string]   the process: the uuid that its holds begin with
+-- ARGV[2]  front      [string]   the hold of the process that waits longest, or nothing
+-- ARGV[3]  settings   [string]   eight durations in milliseconds, between commas: window, beat, skew, cap, claim, grace, walk and idle
+-- ARGV[4]  publish    [string]   PUBLISH or SPUBLISH
+-- returns  [array]    {1, left, time, head, foreign}  calm: the front has its place, or the lock
+--                     {2, left, time, head, foreign, hold}  yours: the lock is free, and hold, of this process, is next
+--                     {0, left, time, head, foreign}  gone: the front has no place any more
+--                     {-4, kind}  a key is of another kind, named by kind
+-- where    left is the lease left of the holder in milliseconds, -1 where there is none; time is the server's in milliseconds;
+--          head is 1 where a hold of this process is next; foreign is 1 where JVMs wait too or hold the lock
+-- example  KEYS s redisson_lock_queue:{s} redisson_lock_timeout:{s} redisson_lock__channel:{s} leasehold:1:fair:{s}  ARGV 6f0c… 6f0c…:7 2000,500,1000,300000,2000,2000,250,600000 PUBLISH  returns {0, -1, 1800000000000, 0, 0}
+
+local fair = {
+  lock = KEYS[1], queue = KEYS[2], deadlines = KEYS[3], channel = KEYS[4], marks = KEYS[5],
+  publish = ARGV[4], now = server_time(),
+}
+local client, front = ARGV[1], ARGV[2]
+
+local holds = redis.pcall('HEXISTS', fair.lock, front)
+if type(holds) == 'table' then
+  return refuse_kind(holds, fair.lock)
+end
+local refusal = open_fair(fair, ARGV[3])
+if refusal then
+  return refusal
+end
+
+redis.call('HSET', fair.marks, mark('p', client), fair.now)
+fair.beats[client] = fair.now
+local head = prune(fair)
+maintain(fair, false)
+
+local is_next = head and process_of(head) == client
+local next_bit = is_next and 1 or 0
+if is_next and not fair.held then
+  if fair.offer ~= head then
+    -- From now on it has the time of a claim to take it.
+    redis.call('HSET', fair.marks, 'o', head, 'ot', fair.now)
+  end
+  return {2, lease_left(fair), fair.now, next_bit, foreign_bit(fair), head}
+end
+-- This is how a JVM's waiter learns that a lease has run out.
+wake(fair)
+if front ~= '' and holds == 0 and not score_of(fair, front) then
+  return {0, lease_left(fair), fair.now, next_bit, foreign_bit(fair)}
+end
+return {1, lease_left(fair), fair.now, next_bit, foreign_bit(fair)}

@@ -1,0 +1,53 @@
+-- Ends the hold of a named holder, whoever asks, and tells whoever is next. The holder is named so that a late copy of this
+-- command cannot end the hold of a later one.
+--
+-- KEYS[1]  lock       [hash]     hold -> count, with the lease as its time to live
+-- KEYS[2]  queue      [list]     the holds that wait, the next one first
+-- KEYS[3]  deadlines  [zset]     hold -> server time in milliseconds, as JVMs need it
+-- KEYS[4]  channel    [channel]  what the channels of the waiters begin with
+-- KEYS[5]  marks      [hash]     heartbeats, arrivals and what was observed of JVMs
+-- ARGV[1]  holder     [string]   the field of the hold that was seen: uuid:number, or a JVM's uuid:thread
+-- ARGV[2]  settings   [string]   eight durations in milliseconds, between commas: window, beat, skew, cap, claim, grace, walk and idle
+-- ARGV[3]  publish    [string]   PUBLISH or SPUBLISH
+-- returns  [integer]  1   released: the hold has ended, and the next was told
+--                     0   absent: nobody holds the lock; the next was told, in case the lease had run out
+--                     -1  other: somebody else holds it
+--                     -4  kind: a key is of another kind
+-- example  KEYS s redisson_lock_queue:{s} redisson_lock_timeout:{s} redisson_lock__channel:{s} leasehold:1:fair:{s}  ARGV 6f0c…:7 2000,500,1000,300000,2000,2000,250,600000 PUBLISH  returns 1
+
+local fair = {
+  lock = KEYS[1], queue = KEYS[2], deadlines = KEYS[3], channel = KEYS[4], marks = KEYS[5],
+  publish = ARGV[3], now = server_time(),
+}
+local holder = ARGV[1]
+
+local present = redis.pcall('HEXISTS', fair.lock, holder)
+local refusal
+if type(present) == 'table' then
+  refusal = refuse_kind(present, fair.lock)
+else
+  refusal = open_fair(fair, ARGV[2])
+end
+if refusal then
+  if refusal.err then
+    return refusal
+  end
+  return -4
+end
+if fair.held and redis.call('HEXISTS', fair.lock, 'mode') == 1 then
+  return -4
+elseif fair.held and present == 0 then
+  return -1
+end
+
+-- The queue is settled as if the lock were free, and the lock is freed last: a user who may not publish, or not change the
+-- queue, has released nothing when the server says so.
+fair.held, fair.left = false, -2
+prune(fair)
+maintain(fair, false)
+wake(fair)
+if present == 0 then
+  return 0
+end
+redis.call('DEL', fair.lock)
+return 1

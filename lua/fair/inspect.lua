@@ -1,0 +1,45 @@
+-- Tells who holds the lock and who waits for it, in order. It changes nothing.
+--
+-- KEYS[1]  lock       [hash]  hold -> count, with the lease as its time to live
+-- KEYS[2]  queue      [list]  the holds that wait, the next one first
+-- KEYS[3]  deadlines  [zset]  hold -> server time in milliseconds, as JVMs need it
+-- KEYS[4]  marks      [hash]  heartbeats, arrivals and what was observed of JVMs
+-- ARGV[1]  settings   [string]  eight durations in milliseconds, between commas: window, beat, skew, cap, claim, grace, walk and idle
+-- returns  [array]  {0, waiter, age, alive, ...}  nobody holds the lock; then three words for each that waits
+--                   {1, left, hold, count, waiter, age, alive, ...}  somebody holds it; left is the lease left in milliseconds,
+--                                -1 where the key has no time to live; then three words for each that waits
+--                   {-4, kind}   a key is of another kind, named by kind
+-- where    waiter is the field of a hold that waits; age is how long it has waited in milliseconds, -1 where that is not
+--          known, as of a JVM's; alive is 1 where its process was heard of in the window, or a JVM's deadline has not passed
+-- example  KEYS s redisson_lock_queue:{s} redisson_lock_timeout:{s} leasehold:1:fair:{s}  ARGV 2000,500,1000,300000,2000,2000,250,600000  returns {1, 20000, "6f0c…:7", "2", "6f0c…:8", -1, 1}
+
+local fair = {lock = KEYS[1], queue = KEYS[2], deadlines = KEYS[3], marks = KEYS[4], now = server_time()}
+
+local fields = redis.pcall('HGETALL', fair.lock)
+if fields.err then
+  return refuse_kind(fields, fair.lock)
+elseif redis.call('HEXISTS', fair.lock, 'mode') == 1 then
+  return {-4, 'read-write lock'}
+end
+local refusal = open_fair(fair, ARGV[1])
+if refusal then
+  return refusal
+end
+
+local reply = {0}
+if #fields > 0 then
+  reply = {1, lease_left(fair), fields[1], fields[2]}
+end
+local scores = paired(redis.call('ZRANGE', fair.deadlines, 0, -1, 'WITHSCORES'))
+local marks = paired(redis.call('HGETALL', fair.marks))
+for _, entry in ipairs(redis.call('LRANGE', fair.queue, 0, -1)) do
+  local score = tonumber(scores[entry]) or fair.now
+  if not is_tombstone(score) then
+    local arrived = tonumber(marks[mark('a', entry)])
+    local lives = is_alive(fair, entry) or (is_foreign(fair, entry) and score > fair.now - fair.skew)
+    reply[#reply + 1] = entry
+    reply[#reply + 1] = arrived and fair.now - arrived or -1
+    reply[#reply + 1] = lives and 1 or 0
+  end
+end
+return reply

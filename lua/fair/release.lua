@@ -1,0 +1,76 @@
+-- Lowers the hold count of a hold, or ends the hold, and its place in the queue, and tells whoever is next. The count is
+-- absolute, so a copy changes nothing.
+--
+-- KEYS[1]  lock       [hash]     hold -> count, with the lease as its time to live
+-- KEYS[2]  queue      [list]     the holds that wait, the next one first
+-- KEYS[3]  deadlines  [zset]     hold -> server time in milliseconds, as JVMs need it
+-- KEYS[4]  channel    [channel]  what the channels of the waiters begin with
+-- KEYS[5]  marks      [hash]     heartbeats, arrivals and what was observed of JVMs
+-- ARGV[1]  hold       [string]   the field of the hold: uuid:number
+-- ARGV[2]  count      [integer]  the hold count that shall remain; 0 always ends the hold and gives up its place
+-- ARGV[3]  settings   [string]   eight durations in milliseconds, between commas: window, beat, skew, cap, claim, grace, walk and idle
+-- ARGV[4]  publish    [string]   PUBLISH or SPUBLISH
+-- returns  [integer]  1   released: the hold has ended, and the next was told
+--                     2   lowered: the count is now what was asked; the lease is untouched
+--                     3   same: the count was this already (a copy of a command that succeeded)
+--                     4   below: the count is lower already (a late copy of an older command)
+--                     0   absent: nobody holds the lock; the next was told, in case the lease had run out
+--                     -1  other: somebody else holds it
+--                     -4  kind: a key is of another kind
+-- where    a place in the queue that was given up shows in no code: its hold was not there, which is 0 or -1
+-- example  KEYS s redisson_lock_queue:{s} redisson_lock_timeout:{s} redisson_lock__channel:{s} leasehold:1:fair:{s}  ARGV 6f0c…:7 0 2000,500,1000,300000,2000,2000,250,600000 PUBLISH  returns 1
+
+local fair = {
+  lock = KEYS[1], queue = KEYS[2], deadlines = KEYS[3], channel = KEYS[4], marks = KEYS[5],
+  publish = ARGV[4], now = server_time(),
+}
+local hold, count = ARGV[1], tonumber(ARGV[2])
+
+local stored = redis.pcall('HGET', fair.lock, hold)
+local is_hash = type(stored) ~= 'table'
+if not is_hash then
+  local refusal = refuse_kind(stored, fair.lock)
+  if refusal.err then
+    return refusal
+  end
+  stored = false
+end
+
+if stored and count > 0 then
+  stored = tonumber(stored)
+  if stored > count then
+    redis.call('HSET', fair.lock, hold, count)
+    return 2
+  elseif stored == count then
+    return 3
+  end
+  return 4
+end
+
+local refusal = open_fair(fair, ARGV[3])
+if refusal then
+  if refusal.err then
+    return refusal
+  end
+  return -4
+end
+if stored then
+  -- The queue is settled as if the lock were free, and the lock is freed last: a user who may not publish, or not change
+  -- the queue, has released nothing when the server says so.
+  fair.held, fair.left = false, -2
+end
+local left = count == 0 and leave_queue(fair, hold)
+if left or not fair.held then
+  prune(fair)
+  maintain(fair, false)
+  wake(fair)
+end
+if stored then
+  redis.call('DEL', fair.lock)
+  return 1
+elseif not is_hash then
+  return -4
+elseif fair.held then
+  return -1
+end
+return 0

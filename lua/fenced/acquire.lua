@@ -1,0 +1,88 @@
+-- Takes the fenced lock, or raises the hold count of the hold that has it, and tells the fencing token of the grant. Count and
+-- token are absolute, so a copy changes nothing.
+--
+-- KEYS[1]  lock       [hash]     hold -> count, with the lease as its time to live
+-- KEYS[2]  token      [string]   the last fencing token, in decimal; it has no time to live and is never deleted
+-- ARGV[1]  hold       [string]   the field of the hold: uuid:number
+-- ARGV[2]  count      [integer]  the hold count after success, at least 1; only 1 may create the lock
+-- ARGV[3]  lease      [integer]  milliseconds, at least 1; an existing lease is never shortened
+-- ARGV[4]  not_after  [integer]  server time in milliseconds after which a first grant is refused; 0 sets no limit and
+--                                asks for the server's time; -1 sets no limit and spares the reading of the clock
+-- returns  [array]    {1, left, time, token}  granted: the count was one less, or the lock was free; a grant of a free lock has
+--                                             a token greater than all before
+--                     {2, left, time, token}  held: the count was this already (a copy of a command that succeeded)
+--                     {3, left, time, token}  past: the count is greater (a late copy of an older command that succeeded)
+--                     {0, left, time}  busy: another hold has it; left is -1 where the key has no time to live
+--                     {-1, stored, time}  mismatch: the stored count is too low for this count
+--                     {-2, 0, time}    lost: a count above 1 of a hold that is not there
+--                     {-3, 0, time}    too late: the first grant arrived after not_after
+--                     {-4, kind}       one of the keys is of another kind, named by kind
+-- where    left is the lease left in milliseconds, time the server's time in milliseconds, or 0 where it was not read, token the
+--          fencing token in decimal, below 2^53; a re-entry has the token of the first grant
+-- example  KEYS stock:1001 redisson_lock_token:{stock:1001}  ARGV 6f0c…:7 1 30000 -1  returns {1, 30000, 0, "1800000000000000"}
+
+local lock_key, token_key = KEYS[1], KEYS[2]
+local hold, count = ARGV[1], tonumber(ARGV[2])
+local lease, not_after = tonumber(ARGV[3]), tonumber(ARGV[4])
+
+local stored = redis.pcall('HGET', lock_key, hold)
+if type(stored) == 'table' then
+  return refuse_kind(stored, lock_key)
+end
+
+local last = redis.pcall('GET', token_key)
+if type(last) == 'table' then
+  return refuse_kind(last, token_key)
+end
+if last and tonumber(last) and tonumber(last) >= 9007199254740991 then
+  -- Beyond this Lua cannot add one, and the next token would be an old one.
+  return redis.error_reply('ERR the last fencing token is not below 2^53 - 1')
+end
+
+local time = 0
+if not_after >= 0 then
+  time = server_time()
+end
+
+if stored then
+  stored = tonumber(stored)
+  if stored < count - 1 then
+    return {-1, stored, time}
+  end
+  local token = same_token(token_key)
+  if stored > count then
+    return {3, redis.call('PTTL', lock_key), time, token}
+  elseif stored == count then
+    return {2, extend_lease(lock_key, lease), time, token}
+  end
+  -- In this order, so that an error in between leaves the count as it was.
+  local left = extend_lease(lock_key, lease)
+  redis.call('HSET', lock_key, hold, count)
+  return {1, left, time, token}
+end
+
+if count > 1 then
+  return {-2, 0, time}
+end
+
+if redis.call('EXISTS', lock_key) == 1 then
+  if redis.call('HEXISTS', lock_key, 'mode') == 1 then
+    return {-4, 'read-write lock'}
+  end
+  return {0, redis.call('PTTL', lock_key), time}
+end
+
+if not_after > 0 and time > not_after then
+  return {-3, 0, time}
+end
+
+-- The token first: a token without a grant is only a gap.
+local token = next_token(token_key)
+redis.call('HSET', lock_key, hold, 1)
+local set = redis.pcall('PEXPIRE', lock_key, lease)
+if type(set) == 'table' then
+  -- A user who may not set a time to live must not leave a lock without one.
+  redis.call('DEL', lock_key)
+  return set
+end
+return {1, lease, time, token}

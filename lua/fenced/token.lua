@@ -1,0 +1,18 @@
+-- Tells the last fencing token of a fenced lock, whether it is held or not. It changes nothing.
+--
+-- KEYS[1]  token    [string]  the last fencing token, in decimal
+-- returns  [array]  {0}         there was no grant yet
+--                   {1, token}  the token of the last grant
+--                   {-4, kind}  the key is of another kind, named by kind
+-- example  KEYS redisson_lock_token:{stock:1001}  returns {1, "1800000000000000"}
+
+local token_key = KEYS[1]
+
+local token = redis.pcall('GET', token_key)
+if type(token) == 'table' then
+  return refuse_kind(token, token_key)
+end
+if not token then
+  return {0}
+end
+return {1, token}

@@ -1,0 +1,30 @@
+-- Asks whether the latch is open: nobody holds anything, and it is open for all at once. It changes nothing.
+--
+-- KEYS[1]  latch      [string]   the count that is left, in decimal; absent is 0
+-- ARGV[1]  not_after  [integer]  0 and more ask for the server's time; -1 spares the reading of the clock
+-- returns  [array]    {1, left, time}  open: the count is 0
+--                     {0, left, time}  closed; left is -1, for nothing tells when it will open
+--                     {-4, kind}       the key is of another kind, named by kind
+-- where    left is ten years, because what is open stays so for whoever went through; time is the server's time in milliseconds,
+--          or 0 where it was not read
+-- example  KEYS parts  ARGV -1  returns {1, 315360000000, 0}
+
+local latch_key = KEYS[1]
+local not_after = tonumber(ARGV[1])
+
+local value = redis.pcall('GET', latch_key)
+if type(value) == 'table' then
+  return refuse_kind(value, latch_key)
+end
+if value and not tonumber(value) then
+  return {-4, 'string'}
+end
+
+local time = 0
+if not_after >= 0 then
+  time = server_time()
+end
+if tonumber(value or 0) > 0 then
+  return {0, -1, time}
+end
+return {1, 315360000000, time}

@@ -1,0 +1,43 @@
+-- Counts a latch down, once, and opens it at zero.
+--
+-- KEYS[1]  latch    [string]   the count that is left, in decimal; absent is 0
+-- KEYS[2]  record   [string]   is there when this operation was done before
+-- KEYS[3]  channel  [channel]  where waiters listen; gets the message 0 when the latch opens
+-- ARGV[1]  count    [integer]  by how much, at least 1
+-- ARGV[2]  memory   [integer]  milliseconds for which the record is kept
+-- ARGV[3]  publish  [string]   PUBLISH or SPUBLISH
+-- returns  [array]  {1, left}   counted
+--                   {2, left}   counted before (a copy of a command that succeeded)
+--                   {0, left}   open already: there was nothing to count
+--                   {-4, kind}  the key is of another kind, named by kind
+-- where    left is the count that is left after the command; 0 is open
+-- example  KEYS parts leasehold:1:op:{parts}:6f0c…:7 redisson_countdownlatch__channel__{parts}  ARGV 1 600000 PUBLISH  returns {1, 2}
+
+local latch_key, record_key, channel = KEYS[1], KEYS[2], KEYS[3]
+local count, memory, publish = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
+
+local value = redis.pcall('GET', latch_key)
+if type(value) == 'table' then
+  return refuse_kind(value, latch_key)
+end
+if value and not tonumber(value) then
+  return {-4, 'string'}
+end
+value = math.max(0, tonumber(value or 0))
+if redis.call('EXISTS', record_key) == 1 then
+  return {2, value}
+elseif value == 0 then
+  return {0, 0}
+elseif value > count then
+  local left = change_once(latch_key, record_key, -count, memory)
+  if type(left) == 'table' then
+    return left
+  end
+  return {1, left}
+end
+
+-- In this order, so that a user who may not publish has opened nothing when the server says so.
+redis.call(publish, channel, '0')
+redis.call('SET', record_key, -value, 'PX', memory)
+redis.call('DEL', latch_key)
+return {1, 0}

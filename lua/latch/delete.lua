@@ -1,0 +1,37 @@
+-- Removes a latch. A latch without a count is open, so whoever waits is woken as by the last count.
+--
+-- KEYS[1]  latch    [string]   the count that is left, in decimal
+-- KEYS[2]  record   [string]   is there when this operation was done before
+-- KEYS[3]  channel  [channel]  where waiters listen; gets the message 0
+-- ARGV[1]  memory   [integer]  milliseconds for which the record is kept
+-- ARGV[2]  publish  [string]   PUBLISH or SPUBLISH
+-- returns  [integer]  1   removed
+--                     2   removed before (a copy of a command that succeeded)
+--                     0   there is none
+--                     -4  kind: the key is not a counter
+-- example  KEYS parts leasehold:1:op:{parts}:6f0c…:7 redisson_countdownlatch__channel__{parts}  ARGV 600000 PUBLISH  returns 1
+
+local latch_key, record_key, channel = KEYS[1], KEYS[2], KEYS[3]
+local memory, publish = tonumber(ARGV[1]), ARGV[2]
+
+local value = redis.pcall('GET', latch_key)
+if type(value) == 'table' then
+  local refusal = refuse_kind(value, latch_key)
+  if refusal.err then
+    return refusal
+  end
+  return -4
+end
+if value and not tonumber(value) then
+  return -4
+end
+if redis.call('EXISTS', record_key) == 1 then
+  return 2
+elseif not value then
+  return 0
+end
+
+redis.call(publish, channel, '0')
+redis.call('SET', record_key, value, 'PX', memory)
+redis.call('DEL', latch_key)
+return 1

@@ -1,0 +1,22 @@
+-- Tells the count of a latch. It changes nothing.
+--
+-- KEYS[1]  latch  [string]  the count that is left, in decimal
+-- returns  [array]  {1, left}   closed: left is the count that is left
+--                   {0}         open: the count is 0, or there is none
+--                   {-4, kind}  the key is of another kind, named by kind
+-- example  KEYS parts  returns {1, 3}
+
+local latch_key = KEYS[1]
+
+local value = redis.pcall('GET', latch_key)
+if type(value) == 'table' then
+  return refuse_kind(value, latch_key)
+end
+if value and not tonumber(value) then
+  return {-4, 'string'}
+end
+value = tonumber(value or 0)
+if value > 0 then
+  return {1, value}
+end
+return {0}

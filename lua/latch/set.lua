@@ -1,0 +1,36 @@
+-- Sets the count of a latch that has none. A stored count of 0 or less is none: it keeps nobody waiting.
+--
+-- KEYS[1]  latch    [string]   the count that is left, in decimal
+-- KEYS[2]  record   [string]   is there when this operation was done before
+-- KEYS[3]  channel  [channel]  where waiters listen; gets the message 1, which tells a JVM that the latch is closed
+-- ARGV[1]  count    [integer]  the count, from 1 to 2147483647
+-- ARGV[2]  memory   [integer]  milliseconds for which the record is kept
+-- ARGV[3]  publish  [string]   PUBLISH or SPUBLISH
+-- returns  [array]  {1, left}   set
+--                   {2, left}   set before (a copy of a command that succeeded)
+--                   {0, left}   refused: the latch is closed already
+--                   {-4, kind}  the key is of another kind, named by kind
+-- where    left is the count that is left after the command
+-- example  KEYS parts leasehold:1:op:{parts}:6f0c…:7 redisson_countdownlatch__channel__{parts}  ARGV 3 600000 PUBLISH  returns {1, 3}
+
+local latch_key, record_key, channel = KEYS[1], KEYS[2], KEYS[3]
+local count, memory, publish = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
+
+local value = redis.pcall('GET', latch_key)
+if type(value) == 'table' then
+  return refuse_kind(value, latch_key)
+end
+if value and not tonumber(value) then
+  return {-4, 'string'}
+end
+value = math.max(0, tonumber(value or 0))
+if redis.call('EXISTS', record_key) == 1 then
+  return {2, value}
+elseif value > 0 then
+  return {0, value}
+end
+
+redis.call(publish, channel, '1')
+redis.call('SET', latch_key, count)
+redis.call('SET', record_key, count, 'PX', memory)
+return {1, count}

@@ -1,0 +1,90 @@
+-- Takes permits that have ids and a lease. The ids belong to one hold, so a copy of the command finds them and takes nothing.
+--
+-- KEYS[1]  permits    [string]   the number of available permits, in decimal
+-- KEYS[2]  deadlines  [zset]     id of a held permit -> its deadline, in milliseconds since the epoch
+-- KEYS[3]  channel    [channel]  where waiters listen; gets the number of available permits when expired ones have come back
+-- ARGV[1]  ids        [string]   the ids of the hold, sixteen bytes each
+-- ARGV[2]  count      [integer]  the hold count after success, at least 1; only 1 may take permits
+-- ARGV[3]  lease      [integer]  milliseconds, at least 1; an existing lease is never shortened
+-- ARGV[4]  not_after  [integer]  server time in milliseconds after which nothing is taken; 0 and less set no limit
+-- ARGV[5]  publish    [string]   PUBLISH or SPUBLISH
+-- returns  [array]    {1, left, time}  granted: the permits were taken
+--                     {2, left, time}  held: they were taken before (a copy of a command that succeeded)
+--                     {0, left, time}  busy: fewer permits are available; left is the lease left of the permit that expires first,
+--                                      -1 where none does
+--                     {-2, 0, time}    lost: a count above 1 of a hold that has not all of its permits
+--                     {-3, 0, time}    too late: the command arrived after not_after
+--                     {-4, kind}       a key is of another kind, named by kind
+--                     {-6, capacity}   excess: more permits were asked for than there are in all
+-- where    left is the lease left in milliseconds, time the server's time in milliseconds
+-- example  KEYS seats {seats}:timeout redisson_sc:{seats}  ARGV 0123456789abcdef 1 30000 -1 PUBLISH  returns {1, 30000, 1800000000000}
+
+local permits_key, deadlines_key, channel = KEYS[1], KEYS[2], KEYS[3]
+local ids, count, lease = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local not_after, publish = tonumber(ARGV[4]), ARGV[5]
+
+local value = redis.pcall('GET', permits_key)
+if type(value) == 'table' then
+  return refuse_kind(value, permits_key)
+end
+if value and not tonumber(value) then
+  return {-4, 'string'}
+end
+local held_in_all = redis.pcall('ZCARD', deadlines_key)
+if type(held_in_all) == 'table' then
+  return refuse_kind(held_in_all, deadlines_key)
+end
+
+local time = server_time()
+local held, all = find_held(deadlines_key, ids, time)
+if #held == #all then
+  return {2, extend_deadlines(deadlines_key, all, time + lease) - time, time}
+elseif count > 1 then
+  return {-2, 0, time}
+end
+
+local reaped = reap(permits_key, deadlines_key, time)
+if #held > 0 then
+  -- Some permits of the hold were taken from it. What is left of them goes back before it begins anew.
+  give_back(permits_key, deadlines_key, held)
+end
+local available = tonumber(redis.call('GET', permits_key) or 0)
+local too_late = not_after > 0 and time > not_after
+
+if available < #all or too_late then
+  if reaped + #held > 0 and available > 0 then
+    redis.call(publish, channel, available)
+  end
+  local capacity = available + redis.call('ZCARD', deadlines_key)
+  if capacity >= 1 and capacity < #all then
+    return {-6, capacity}
+  elseif available >= #all then
+    return {-3, 0, time}
+  end
+  local first = redis.call('ZRANGE', deadlines_key, 0, 0, 'WITHSCORES')
+  if first[2] and tonumber(first[2]) < 922337203685477 then
+    return {0, math.max(1, tonumber(first[2]) - time), time}
+  end
+  return {0, -1, time}
+end
+
+if reaped + #held > 0 and available > #all then
+  redis.call(publish, channel, available - #all)
+end
+-- The deadlines first, and they go again if counting fails: a permit that is nowhere would never come back.
+local deadline = math.min(time + lease, 922337203685477)
+for i = 1, #all do
+  redis.call('ZADD', deadlines_key, deadline, all[i])
+end
+local counted = redis.pcall('DECRBY', permits_key, #all)
+if type(counted) == 'table' then
+  for i = 1, #all do
+    redis.call('ZREM', deadlines_key, all[i])
+  end
+  return counted
+end
+local lifetime = redis.call('PTTL', permits_key)
+if lifetime > 0 then
+  redis.call('PEXPIRE', deadlines_key, lifetime)
+end
+return {1, deadline - time, time}

@@ -1,0 +1,57 @@
+-- Gives the permits of a hold back, and tells the waiters. Those that have expired came back at that time.
+--
+-- KEYS[1]  permits    [string]   the number of available permits, in decimal
+-- KEYS[2]  deadlines  [zset]     id of a held permit -> its deadline, in milliseconds since the epoch
+-- KEYS[3]  channel    [channel]  where waiters listen; gets the new number of available permits when it is positive
+-- ARGV[1]  ids        [string]   the ids of the hold, sixteen bytes each
+-- ARGV[2]  count      [integer]  the hold count that shall remain; 0 gives the permits back, more leaves them where they are
+-- ARGV[3]  publish    [string]   PUBLISH or SPUBLISH
+-- returns  [integer]  1   released: all permits were there, and are back
+--                     3   same: a count above 0 changes nothing
+--                     0   gone: none of them was there
+--                     -1  partly gone: some were not there; the others are back
+--                     -4  kind: a key is of another kind
+-- example  KEYS seats {seats}:timeout redisson_sc:{seats}  ARGV 0123456789abcdef 0 PUBLISH  returns 1
+
+local permits_key, deadlines_key, channel = KEYS[1], KEYS[2], KEYS[3]
+local ids, count, publish = ARGV[1], tonumber(ARGV[2]), ARGV[3]
+
+local value = redis.pcall('GET', permits_key)
+if type(value) == 'table' then
+  local refusal = refuse_kind(value, permits_key)
+  if refusal.err then
+    return refusal
+  end
+  return -4
+end
+if value and not tonumber(value) then
+  return -4
+end
+local held_in_all = redis.pcall('ZCARD', deadlines_key)
+if type(held_in_all) == 'table' then
+  local refusal = refuse_kind(held_in_all, deadlines_key)
+  if refusal.err then
+    return refusal
+  end
+  return -4
+end
+if count > 0 then
+  return 3
+end
+
+local time = server_time()
+local reaped = reap(permits_key, deadlines_key, time)
+local held, all = find_held(deadlines_key, ids, time)
+local available = redis.call('GET', permits_key)
+if available and reaped + #held > 0 and available + #held > 0 then
+  redis.call(publish, channel, available + #held)
+end
+if #held > 0 then
+  give_back(permits_key, deadlines_key, held)
+end
+if #held == #all then
+  return 1
+elseif #held == 0 then
+  return 0
+end
+return -1

@@ -1,0 +1,50 @@
+-- Sets the capacity, also while permits are held. Where more are held than there shall be, the number of available permits is
+-- negative until enough have come back: available and held permits are together the capacity.
+--
+-- KEYS[1]  permits    [string]   the number of available permits, in decimal
+-- KEYS[2]  deadlines  [zset]     id of a held permit -> its deadline, in milliseconds since the epoch
+-- KEYS[3]  record     [string]   is there when this operation was done before
+-- KEYS[4]  channel    [channel]  where waiters listen; gets the number of available permits when it has grown and is positive
+-- ARGV[1]  capacity   [integer]  how many permits there shall be in all, from 0 to 2147483647
+-- ARGV[2]  memory     [integer]  milliseconds for which the record is kept
+-- ARGV[3]  publish    [string]   PUBLISH or SPUBLISH
+-- returns  [array]    {1, available}   done
+--                     {2, available}   done before (a copy of a command that succeeded)
+--                     {-4, kind}       a key is of another kind, named by kind
+--                     {-8, available}  overflow: more than 2147483647 permits; nothing was changed
+-- where    available is the number of available permits after the command; it may be negative
+-- example  KEYS seats {seats}:timeout leasehold:1:op:{seats}:6f0c…:7 redisson_sc:{seats}  ARGV 4 600000 PUBLISH  returns {1, 3}
+
+local permits_key, deadlines_key, record_key, channel = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local capacity, memory, publish = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
+
+local value = redis.pcall('GET', permits_key)
+if type(value) == 'table' then
+  return refuse_kind(value, permits_key)
+end
+if value and not tonumber(value) then
+  return {-4, 'string'}
+end
+local held_in_all = redis.pcall('ZCARD', deadlines_key)
+if type(held_in_all) == 'table' then
+  return refuse_kind(held_in_all, deadlines_key)
+end
+value = tonumber(value or 0)
+if redis.call('EXISTS', record_key) == 1 then
+  return {2, value}
+elseif capacity > 2147483647 then
+  return {-8, value}
+end
+
+-- What has expired is not held.
+reap(permits_key, deadlines_key, server_time())
+value = tonumber(redis.call('GET', permits_key) or 0)
+local available = capacity - redis.call('ZCARD', deadlines_key)
+if available > 0 and available > value then
+  redis.call(publish, channel, available)
+end
+local changed = change_once(permits_key, record_key, available - value, memory)
+if type(changed) == 'table' then
+  return changed
+end
+return {1, available}

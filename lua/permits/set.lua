@@ -1,0 +1,47 @@
+-- Sets the capacity where there is none yet. A counter of 0 is there: all of its permits may be held.
+--
+-- KEYS[1]  permits    [string]   the number of available permits, in decimal
+-- KEYS[2]  deadlines  [zset]     id of a held permit -> its deadline, in milliseconds since the epoch
+-- KEYS[3]  record     [string]   is there when this operation was done before
+-- KEYS[4]  channel    [channel]  where waiters listen; gets the number of available permits when it is positive
+-- ARGV[1]  capacity   [integer]  how many permits there are in all, from 0 to 2147483647
+-- ARGV[2]  memory     [integer]  milliseconds for which the record is kept
+-- ARGV[3]  publish    [string]   PUBLISH or SPUBLISH
+-- returns  [array]    {1, available}   set
+--                     {2, available}   set before (a copy of a command that succeeded)
+--                     {0, available}   refused: there is a number already
+--                     {-4, kind}       a key is of another kind, named by kind
+--                     {-8, available}  overflow: more than 2147483647 permits; nothing was changed
+-- where    available is the number of available permits after the command
+-- example  KEYS seats {seats}:timeout leasehold:1:op:{seats}:6f0c…:7 redisson_sc:{seats}  ARGV 10 600000 PUBLISH  returns {1, 10}
+
+local permits_key, deadlines_key, record_key, channel = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local capacity, memory, publish = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
+
+local value = redis.pcall('GET', permits_key)
+if type(value) == 'table' then
+  return refuse_kind(value, permits_key)
+end
+if value and not tonumber(value) then
+  return {-4, 'string'}
+end
+local held_in_all = redis.pcall('ZCARD', deadlines_key)
+if type(held_in_all) == 'table' then
+  return refuse_kind(held_in_all, deadlines_key)
+end
+if redis.call('EXISTS', record_key) == 1 then
+  return {2, tonumber(value or 0)}
+elseif value then
+  return {0, tonumber(value)}
+elseif capacity > 2147483647 then
+  return {-8, 0}
+end
+
+-- Permits of a semaphore that was deleted may still be held. They count, so that no more are held than there are.
+local available = capacity - held_in_all
+if available > 0 then
+  redis.call(publish, channel, available)
+end
+redis.call('SET', permits_key, available)
+redis.call('SET', record_key, capacity, 'PX', memory)
+return {1, available}

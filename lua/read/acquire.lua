@@ -1,0 +1,112 @@
+-- Takes the read half of a read-write lock, or raises the hold count of a reader. The count is absolute, so a copy changes nothing.
+--
+-- KEYS[1]  lock       [hash]     mode -> read or write, reader -> count, writer:write -> count; it lives as long as its longest hold
+-- KEYS[2]  channel    [channel]  where waiters listen; gets the message 0 when the last readers are found to be dead
+-- KEYS[3]  readers    [zset]     readers of ours -> deadline, in the server's milliseconds
+-- KEYS[4]  writers    [zset]     waiting writers of ours -> deadline of their mark
+-- KEYS[5]  hold_key   [string]   1, with the lease of this reader as its time to live
+-- ARGV[1]  hold       [string]   the field of the reader: uuid:number
+-- ARGV[2]  count      [integer]  the hold count after success, at least 1; only 1 may begin a hold
+-- ARGV[3]  lease      [integer]  milliseconds, at least 1; an existing lease is never shortened
+-- ARGV[4]  not_after  [integer]  server time in milliseconds after which a first grant is refused; no limit where it is not positive
+-- ARGV[5]  writer     [string]   the field of the writer beside whom this hold may be taken: uuid:number:write
+-- ARGV[6]  prefer     [integer]  1 to give way to writers that wait, 0 not to look
+-- ARGV[7]  publish    [string]   PUBLISH or SPUBLISH
+-- returns  [array]    {1, left, time}  granted: the count was one less, or the lock was free, or held by readers or this writer
+--                     {2, left, time}  held: the count was this already (a copy of a command that succeeded)
+--                     {3, left, time}  past: the count is greater (a late copy of an older command that succeeded)
+--                     {0, left, time}  busy: a writer has it, or waits and is preferred; left is what there is left of the lease, or of
+--                                      the mark if that is shorter; -1 where the key has no time to live
+--                     {-1, stored, time}  mismatch: the stored count is too low for this count
+--                     {-2, 0, time}    lost: a count above 1 of a hold that is not there, or is over
+--                     {-3, 0, time}    too late: the first grant arrived after not_after
+--                     {-4, kind}       the key is of another kind, named by kind
+-- where    left is the time left of this reader's own hold in milliseconds, time the server's time in milliseconds
+-- example  KEYS s redisson_rwlock:{s} leasehold:1:rw_readers:{s} leasehold:1:rw_writers:{s} {s}:6f0c…:7:rwlock_timeout:1  ARGV 6f0c…:7 1 30000 -1 6f0c…:7:write 0 PUBLISH  returns {1, 30000, 1800000000000}
+
+local lock_key, channel, readers_key = KEYS[1], KEYS[2], KEYS[3]
+local writers_key, hold_key = KEYS[4], KEYS[5]
+local hold, count, lease = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local not_after, writer, prefer, publish = tonumber(ARGV[4]), ARGV[5], ARGV[6], ARGV[7]
+
+local mode = redis.pcall('HGET', lock_key, 'mode')
+if type(mode) == 'table' then
+  return refuse_kind(mode, lock_key)
+end
+if not mode and redis.call('EXISTS', lock_key) == 1 then
+  return {-4, 'hash'}
+end
+
+local time = server_time()
+local stored, left = false, 0
+if mode then
+  local empty = reap(lock_key, readers_key, time)
+  stored = redis.call('HGET', lock_key, hold)
+  if stored then
+    left = hold_left(lock_key, readers_key, hold, time)
+    if left <= 0 then
+      -- A hold that is over is lost, and nothing to re-enter.
+      forget_reader(lock_key, readers_key, hold)
+      stored, left = false, 0
+      empty = redis.call('HLEN', lock_key) == 1
+    end
+  end
+  if empty then
+    redis.call(publish, channel, '0')
+    redis.call('DEL', lock_key, readers_key)
+    mode = false
+  end
+end
+
+local code = 1
+if stored then
+  stored = tonumber(stored)
+  if stored > count then
+    return {3, left, time}
+  elseif stored == count then
+    code = 2
+  elseif stored < count - 1 then
+    return {-1, stored, time}
+  end
+elseif count > 1 then
+  return {-2, 0, time}
+else
+  local beside = mode == 'write' and redis.call('HEXISTS', lock_key, writer) == 1
+  if mode == 'write' and not beside then
+    return {0, redis.call('PTTL', lock_key), time}
+  end
+  if prefer == '1' and not beside then
+    local last = redis.call('ZRANGE', writers_key, -1, -1, 'WITHSCORES')[2]
+    local wait = last and tonumber(last) - time or 0
+    if wait > 0 then
+      local lock_left = mode and redis.call('PTTL', lock_key) or -1
+      return {0, lock_left >= 0 and math.min(lock_left, wait) or wait, time}
+    end
+  end
+  if not_after > 0 and time > not_after then
+    return {-3, 0, time}
+  end
+end
+
+-- In this order, so that an error in between leaves the count as it was, and no reader without a deadline.
+if not mode then
+  redis.call('DEL', readers_key)
+end
+left = math.max(left, lease)
+redis.call('SET', hold_key, '1', 'PX', left)
+redis.call('ZADD', readers_key, time + left, hold)
+if mode then
+  -- The index outlives what it speaks of by ten minutes, so that no hold is ever left without its deadline.
+  extend_lease(readers_key, extend_lease(lock_key, left) + 600000)
+  redis.call('HSET', lock_key, hold, count)
+else
+  extend_lease(readers_key, left + 600000)
+  redis.call('HSET', lock_key, 'mode', 'read', hold, count)
+  local set = redis.pcall('PEXPIRE', lock_key, left)
+  if type(set) == 'table' then
+    -- A user who may not set a time to live must not leave a lock without one.
+    redis.call('DEL', lock_key, readers_key, hold_key)
+    return set
+  end
+end
+return {code, left, time}

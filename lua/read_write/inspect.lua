@@ -1,0 +1,44 @@
+-- Tells who holds a read-write lock, those left out whose time is over. It changes nothing.
+--
+-- KEYS[1]  lock     [hash]  mode -> read or write, reader -> count, writer:write -> count; it lives as long as its longest hold
+-- KEYS[2]  readers  [zset]  readers of ours -> deadline, in the server's milliseconds
+-- returns  [array]  {0}         nobody holds the lock
+--                   {1, mode, hold, count, left, ...}  mode is read or write; then field, count and time left of each hold, a writer's
+--                               field with :write at its end; left is -1 where the key has no time to live
+--                   {-4, kind}  the key is of another kind, named by kind
+-- example  KEYS s leasehold:1:rw_readers:{s}  returns {1, "read", "6f0c…:7", "2", 29640}
+
+local lock_key, readers_key = KEYS[1], KEYS[2]
+
+local mode = redis.pcall('HGET', lock_key, 'mode')
+if type(mode) == 'table' then
+  return refuse_kind(mode, lock_key)
+end
+if not mode then
+  if redis.call('EXISTS', lock_key) == 1 then
+    return {-4, 'hash'}
+  end
+  return {0}
+end
+
+local reply = {1, mode}
+local time, lock_left = server_time(), redis.call('PTTL', lock_key)
+local fields = redis.call('HGETALL', lock_key)
+for i = 1, #fields, 2 do
+  local writes = string.sub(fields[i], -6) == ':write'
+  local left = 0
+  if writes then
+    left = lock_left
+  elseif fields[i] ~= 'mode' then
+    left = hold_left(lock_key, readers_key, fields[i], time)
+  end
+  if writes or left > 0 then
+    reply[#reply + 1] = fields[i]
+    reply[#reply + 1] = fields[i + 1]
+    reply[#reply + 1] = left
+  end
+end
+if #reply == 2 then
+  return {0}
+end
+return reply

@@ -1,0 +1,18 @@
+-- Tells who a client is. It changes nothing.
+--
+-- KEYS[1]  client  [hash]  host, pid, application and since of the client, with a time to live
+-- returns  [array]  {1, left, host, pid, application, since}  left is the time to live in milliseconds
+--                   {0}         there is no record of this client
+--                   {-4, kind}  the key is of another kind, named by kind
+-- example  KEYS leasehold:1:client:6f0c…  returns {1, 29640, "web-3", "4711", "orders", "1800000000000"}
+
+local client_key = KEYS[1]
+
+local fields = redis.pcall('HMGET', client_key, 'host', 'pid', 'application', 'since')
+if fields.err then
+  return refuse_kind(fields, client_key)
+end
+if not (fields[1] and fields[2] and fields[3] and fields[4]) then
+  return {0}
+end
+return {1, redis.call('PTTL', client_key), fields[1], fields[2], fields[3], fields[4]}

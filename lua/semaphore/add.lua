@@ -1,0 +1,42 @@
+-- Adds permits that belong to no hold, or takes some away for good. The time to live of the semaphore stays.
+--
+-- KEYS[1]  semaphore  [string]   the number of available permits, in decimal; absent is 0
+-- KEYS[2]  record     [string]   is there when this operation was done before
+-- KEYS[3]  channel    [channel]  where waiters listen; gets the new number when it has grown and is positive
+-- ARGV[1]  permits    [integer]  how many, not 0; negative takes away, and may take more than there are
+-- ARGV[2]  memory     [integer]  milliseconds for which the record is kept
+-- ARGV[3]  publish    [string]   PUBLISH or SPUBLISH
+-- returns  [array]    {1, available}   done
+--                     {2, available}   done before (a copy of a command that succeeded)
+--                     {-4, kind}       the key is of another kind, named by kind
+--                     {-8, available}  overflow: the number would leave the range of 32 bits; nothing was changed
+-- where    available is the number of available permits after the command; it may be negative
+-- example  KEYS seats leasehold:1:op:{seats}:6f0c…:7 redisson_sc:{seats}  ARGV 3 600000 PUBLISH  returns {1, 13}
+
+local semaphore_key, record_key, channel = KEYS[1], KEYS[2], KEYS[3]
+local permits, memory, publish = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
+
+local value = redis.pcall('GET', semaphore_key)
+if type(value) == 'table' then
+  return refuse_kind(value, semaphore_key)
+end
+if value and not tonumber(value) then
+  return {-4, 'string'}
+end
+value = tonumber(value or 0)
+if redis.call('EXISTS', record_key) == 1 then
+  return {2, value}
+end
+local sum = value + permits
+if sum > 2147483647 or sum < -2147483648 then
+  return {-8, value}
+end
+
+if permits > 0 and sum > 0 then
+  redis.call(publish, channel, sum)
+end
+local changed = change_once(semaphore_key, record_key, permits, memory)
+if type(changed) == 'table' then
+  return changed
+end
+return {1, sum}

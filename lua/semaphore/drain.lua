@@ -1,0 +1,33 @@
+-- Takes all available permits, for no hold. The time to live of the semaphore stays.
+--
+-- KEYS[1]  semaphore  [string]   the number of available permits, in decimal; absent is 0
+-- KEYS[2]  record     [string]   minus the number that this operation took, when it was done before
+-- ARGV[1]  memory     [integer]  milliseconds for which the record is kept
+-- returns  [array]    {1, drained}  done
+--                     {2, drained}  done before (a copy of a command that succeeded)
+--                     {-4, kind}    the key is of another kind, named by kind
+-- where    drained is how many permits were taken, 0 where none was available
+-- example  KEYS seats leasehold:1:op:{seats}:6f0c…:7  ARGV 600000  returns {1, 10}
+
+local semaphore_key, record_key = KEYS[1], KEYS[2]
+local memory = tonumber(ARGV[1])
+
+local value = redis.pcall('GET', semaphore_key)
+if type(value) == 'table' then
+  return refuse_kind(value, semaphore_key)
+end
+if value and not tonumber(value) then
+  return {-4, 'string'}
+end
+local record = redis.call('GET', record_key)
+if record then
+  return {2, -tonumber(record)}
+end
+local drained = math.max(0, tonumber(value or 0))
+if drained > 0 then
+  local changed = change_once(semaphore_key, record_key, -drained, memory)
+  if type(changed) == 'table' then
+    return changed
+  end
+end
+return {1, drained}

@@ -1,0 +1,21 @@
+-- Tells how many permits are available. It changes nothing.
+--
+-- KEYS[1]  semaphore  [string]  the number of available permits, in decimal
+-- returns  [array]    {1, available, left}  left is the time to live in milliseconds, -1 where it is without end
+--                     {0}                   there is no such semaphore
+--                     {-4, kind}            the key is of another kind, named by kind
+-- example  KEYS seats  returns {1, 10, -1}
+
+local semaphore_key = KEYS[1]
+
+local value = redis.pcall('GET', semaphore_key)
+if type(value) == 'table' then
+  return refuse_kind(value, semaphore_key)
+end
+if not value then
+  return {0}
+end
+if not tonumber(value) then
+  return {-4, 'string'}
+end
+return {1, tonumber(value), redis.call('PTTL', semaphore_key)}

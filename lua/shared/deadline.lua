@@ -1,0 +1,16 @@
+-- Prelude: the deadline of a permit never comes nearer. 922337203685477 stands for "no expiry", here and in Redisson; a lease
+-- that ends later than that has no end. Returns the lowest deadline of the permits.
+
+local function extend_deadlines(key, ids, deadline)
+  local lowest = nil
+  deadline = math.min(deadline, 922337203685477)
+  for i = 1, #ids do
+    local stored = tonumber(redis.call('ZSCORE', key, ids[i]))
+    if stored < deadline then
+      redis.call('ZADD', key, deadline, ids[i])
+      stored = deadline
+    end
+    lowest = math.min(lowest or stored, stored)
+  end
+  return lowest
+end

@@ -1,0 +1,110 @@
+-- Prelude: the acquire of the fair lock, with or without a fencing token.
+--
+-- `ask` has the hold `entry`, its `count` after success, its `lease`, whether it `waits`, whether it was `placed` before,
+-- and `not_after`. `token` is the key of the fencing token, or nil.
+
+-- The replies to a hold that is there: the same table as the reentrant lock's.
+local function raise_hold(fair, ask, stored, token)
+  if stored < ask.count - 1 then
+    return {-1, stored, fair.now}
+  elseif stored > ask.count then
+    return {3, redis.call('PTTL', fair.lock), fair.now, token}
+  end
+  -- The lease first, so that an error in between leaves the count as it was.
+  local left = extend_lease(fair.lock, ask.lease)
+  if stored == ask.count then
+    return {2, left, fair.now, token}
+  end
+  redis.call('HSET', fair.lock, ask.entry, ask.count)
+  return {1, left, fair.now, token}
+end
+
+-- Puts the hold behind all others. Answers with whether the whole queue has to be walked.
+local function join_queue(fair, entry)
+  local tail = redis.call('LINDEX', fair.queue, -1)
+  local unseen = false
+  if tail and is_foreign(fair, tail) then
+    unseen = redis.call('HEXISTS', fair.marks, mark('w', tail)) == 0
+    if not fair.mixed then
+      -- From here on it stands in the middle, where nothing else would show that it is there.
+      redis.call('HSET', fair.marks, 'f', 1)
+      fair.mixed = true
+    end
+  end
+  local score = fair.now + fair.reach
+  if fair.mixed then
+    score = score + fair.guard
+  end
+  redis.call('HSET', fair.marks, mark('a', entry), fair.now)
+  redis.call('ZADD', fair.deadlines, score, entry)
+  redis.call('RPUSH', fair.queue, entry)
+  return unseen
+end
+
+-- What is still to be done where the lock is not granted. Answers with the head.
+local function settle(fair, force)
+  maintain(fair, force)
+  wake(fair)
+  return redis.call('LINDEX', fair.queue, 0)
+end
+
+-- Gives the hold its turn, or a place. Answers with the reply, or with nothing where the hold is to be granted.
+local function acquire_place(fair, ask, settings)
+  local entry = ask.entry
+  if ask.count > 1 then
+    return {-2, 0, fair.now}
+  end
+  local refusal = open_fair(fair, settings)
+  if refusal then
+    return refusal
+  elseif fair.held and redis.call('HEXISTS', fair.lock, 'mode') == 1 then
+    return {-4, 'read-write lock'}
+  end
+  local own = score_of(fair, entry)
+  if own and is_tombstone(own) then
+    return {-7, 0, fair.now}
+  end
+  local late = ask.not_after > 0 and fair.now > ask.not_after
+  if ask.waits and not late then
+    redis.call('HSET', fair.marks, mark('p', process_of(entry)), fair.now)
+    fair.beats[process_of(entry)] = fair.now
+  end
+
+  local head = prune(fair)
+  own = own and score_of(fair, entry)
+  local granted = not fair.held and (not head or head == entry)
+  local joins = not granted and not own and ask.waits
+  if late and (granted or joins) then
+    settle(fair, false)
+    return {-3, 0, fair.now}
+  elseif granted then
+    if head then
+      pop_head(fair, entry)
+    end
+    fair.held, fair.left = true, ask.lease
+    -- So that a holder that is not known here is known to be foreign.
+    redis.call('HSET', fair.marks, 'h', entry)
+    maintain(fair, false)
+    return nil
+  elseif not own and not joins then
+    settle(fair, false)
+    return {0, lease_left(fair), fair.now}
+  end
+
+  local force = joins and join_queue(fair, entry)
+  head = settle(fair, force)
+  local moved = joins and ask.placed and 1 or 0
+  return {4, lease_left(fair), fair.now, moved, head == entry and 1 or 0, foreign_bit(fair)}
+end
+
+-- The last step of a grant, so that no error before it leaves a hold behind.
+local function grant(fair, ask, token)
+  redis.call('HSET', fair.lock, ask.entry, 1)
+  local set = redis.pcall('PEXPIRE', fair.lock, ask.lease)
+  if type(set) == 'table' then
+    -- A user who may not set a time to live must not leave a lock without one.
+    redis.call('DEL', fair.lock)
+    return set
+  end
+  return {1, ask.lease, fair.now, token}
+end

@@ -1,0 +1,26 @@
+-- Prelude: gives up a place in a fair queue.
+
+-- Answers with whether there was a place. In the middle of a queue of ours alone the entry stays as a tombstone, because
+-- finding it in the list is slow. Among JVMs it may not: the next one to arrive would take a tombstone's score for its own.
+local function leave_queue(fair, entry)
+  local score = score_of(fair, entry)
+  if not score or is_tombstone(score) then
+    return false
+  end
+  local tail = redis.call('LINDEX', fair.queue, -1)
+  if redis.call('LINDEX', fair.queue, 0) == entry then
+    pop_head(fair, entry)
+  elseif tail == entry then
+    redis.call('RPOP', fair.queue)
+    redis.call('ZREM', fair.deadlines, entry)
+    forget(fair, entry)
+  elseif fair.mixed or (tail and is_foreign(fair, tail)) then
+    redis.call('LREM', fair.queue, 0, entry)
+    redis.call('ZREM', fair.deadlines, entry)
+    forget(fair, entry)
+  else
+    redis.call('ZADD', fair.deadlines, 1, entry)
+    forget(fair, entry)
+  end
+  return true
+end

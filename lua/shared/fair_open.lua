@@ -1,0 +1,60 @@
+-- Prelude: the beginning of every fair script.
+
+-- Reads what the settings say, whether the lock is held, and the marks that are not an entry's. Answers with nothing, or
+-- with a refusal where one of the keys is of another kind.
+local function open_fair(fair, settings)
+  local window, skew, cap, claim, grace, walk, idle =
+    string.match(settings, '^(%d+),%d+,(%d+),(%d+),(%d+),(%d+),(%d+),(%d+)$')
+  fair.window, fair.skew, fair.cap, fair.claim = tonumber(window), tonumber(skew), tonumber(cap), tonumber(claim)
+  fair.grace, fair.gap, fair.idle = tonumber(grace), tonumber(walk), tonumber(idle)
+  -- How long a waiter of ours that is not heard of again keeps its place, by a JVM's clock too.
+  fair.reach = fair.window + fair.skew
+  fair.beats = {}
+
+  fair.length = redis.pcall('LLEN', fair.queue)
+  if type(fair.length) == 'table' then
+    return refuse_kind(fair.length, fair.queue)
+  end
+  local scores = redis.pcall('ZCARD', fair.deadlines)
+  if type(scores) == 'table' then
+    return refuse_kind(scores, fair.deadlines)
+  end
+  local marks = redis.pcall('HMGET', fair.marks, 'o', 'ot', 'f', 'k', 'g', 'h', 's')
+  if marks.err then
+    return refuse_kind(marks, fair.marks)
+  end
+
+  fair.scattered = fair.length ~= scores
+  fair.offer, fair.offered_at = marks[1], tonumber(marks[2]) or 0
+  fair.mixed, fair.walked, fair.guard = marks[3] == '1', tonumber(marks[4]), tonumber(marks[5]) or 0
+  fair.holder, fair.swept = marks[6], tonumber(marks[7]) or 0
+  fair.left = redis.call('PTTL', fair.lock)
+  -- -2 says that there is no such key.
+  fair.held = fair.left > -2
+  if fair.length > 0 and not marks[6] and not marks[3] and redis.call('EXISTS', fair.marks) == 0 then
+    -- The marks were lost while somebody waited, so foreign entries may stand anywhere: the next upkeep looks.
+    fair.mixed = true
+  end
+end
+
+-- Whether the lock is held by somebody whom no command of ours has granted it.
+local function holder_is_foreign(fair)
+  if not fair.held then
+    return false
+  end
+  local holders = redis.pcall('HKEYS', fair.lock)
+  return not holders.err and holders[1] ~= fair.holder
+end
+
+-- What every reply tells a waiter of the lease: -1 where nobody holds the lock, or for ever.
+local function lease_left(fair)
+  return math.max(fair.left, -1)
+end
+
+-- Whether a waiter has to listen as a JVM does, because whoever comes before it may announce its turn in a JVM's way.
+local function foreign_bit(fair)
+  if fair.mixed or holder_is_foreign(fair) then
+    return 1
+  end
+  return 0
+end

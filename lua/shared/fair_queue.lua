@@ -1,0 +1,121 @@
+-- Prelude: takes out of a fair queue who does not wait any more, and mends a queue that was damaged.
+
+local function withdraw_offer(fair)
+  if fair.offer then
+    redis.call('HDEL', fair.marks, 'o', 'ot')
+    fair.offer = false
+  end
+end
+
+-- Deletes what is known of an entry that leaves the queue.
+local function forget(fair, entry)
+  redis.call('HDEL', fair.marks, mark('a', entry), mark('w', entry), mark('c', entry))
+  if fair.offer == entry then
+    withdraw_offer(fair)
+  end
+end
+
+local function pop_head(fair, head)
+  redis.call('LPOP', fair.queue)
+  redis.call('ZREM', fair.deadlines, head)
+  forget(fair, head)
+end
+
+-- Makes the list new. In parts, because a call of Lua takes no more than some thousand words.
+local function rewrite_queue(fair, entries)
+  redis.call('DEL', fair.queue)
+  for from = 1, #entries, 500 do
+    redis.call('RPUSH', fair.queue, unpack(entries, from, math.min(from + 499, #entries)))
+  end
+end
+
+-- Makes list and scores name the same entries again, whichever of the keys was deleted, evicted or changed by hand.
+local function repair(fair)
+  local listed, entries = {}, {}
+  for _, entry in ipairs(redis.call('LRANGE', fair.queue, 0, -1)) do
+    local score = not listed[entry] and score_of(fair, entry)
+    if not listed[entry] and not score then
+      if is_foreign(fair, entry) then
+        score = fair.now + held_for(fair) + fair.cap
+        fair.mixed = true
+      elseif is_alive(fair, entry) then
+        score = fair.now + fair.reach
+      end
+      if score then
+        redis.call('ZADD', fair.deadlines, score, entry)
+      else
+        forget(fair, entry)
+      end
+    end
+    if score then
+      entries[#entries + 1] = entry
+    end
+    listed[entry] = true
+  end
+  for _, entry in ipairs(redis.call('ZRANGE', fair.deadlines, 0, -1)) do
+    if not listed[entry] then
+      -- A JVM that is removed here queues itself again at its next try, so only waiters of ours are worth keeping.
+      if is_alive(fair, entry) and not is_tombstone(score_of(fair, entry)) then
+        entries[#entries + 1] = entry
+      else
+        redis.call('ZREM', fair.deadlines, entry)
+        forget(fair, entry)
+      end
+    end
+  end
+  rewrite_queue(fair, entries)
+  fair.scattered = false
+end
+
+-- A JVM whose deadline passed during a long hold, but which still listens, is told once and gets `grace` to come. Its score
+-- is raised, or its own next command would evict it.
+local function second_chance(fair, head)
+  if redis.call('HEXISTS', fair.marks, mark('c', head)) == 1 then
+    return false
+  end
+  if redis.call(fair.publish, channel_of(fair, head), '0') == 0 then
+    return false
+  end
+  fair.told = head
+  local score = fair.now + fair.grace
+  redis.call('HSET', fair.marks, mark('c', head), 1)
+  local wait = string.match(redis.call('HGET', fair.marks, mark('w', head)) or '', '^(%d+) ')
+  if wait then
+    -- So that the walk does not take it for one that left and came back.
+    redis.call('HSET', fair.marks, mark('w', head), string.format('%.0f %.0f', wait, score))
+  end
+  redis.call('ZADD', fair.deadlines, score, head)
+  return true
+end
+
+-- Takes heads out that do not wait any more, and answers with the head that does, if any.
+local function prune(fair)
+  if fair.held then
+    -- Somebody took it, so that the time to take it begins anew when it is free again.
+    withdraw_offer(fair)
+  end
+  while true do
+    local head = redis.call('LINDEX', fair.queue, 0)
+    local score = head and score_of(fair, head)
+    if fair.scattered or (head and not score) then
+      repair(fair)
+    elseif not head then
+      return nil
+    elseif is_tombstone(score) then
+      pop_head(fair, head)
+    elseif is_foreign(fair, head) then
+      -- A lock that is held needs no eviction.
+      if fair.held or score > fair.now - fair.skew or second_chance(fair, head) then
+        return head
+      end
+      pop_head(fair, head)
+    elseif not is_alive(fair, head) then
+      pop_head(fair, head)
+    elseif not fair.held and fair.offer == head and fair.now - fair.offered_at > fair.claim then
+      -- Its process lives and was told, and yet it did not take the lock.
+      pop_head(fair, head)
+    else
+      return head
+    end
+  end
+end

@@ -1,0 +1,27 @@
+-- Prelude: the register of fencing tokens of one guarded value. The greatest token that was shown counts, together with its owner:
+-- a lower one is stale, and an equal one of another owner was issued twice, by a server that had lost a write.
+--
+-- A refusal is {0, registered} or {-1, registered}; nil stands for admitted and registered.
+
+local function admit_token(key, known, token, owner)
+  local registered = tonumber(known[1] or 0)
+  if token < registered then
+    return {0, registered}
+  end
+  if token == registered and known[2] ~= owner then
+    return {-1, registered}
+  end
+  if token > registered then
+    redis.call('HSET', key, 'token', token, 'owner', owner, 'write', 0)
+  end
+  return nil
+end
+
+-- Lets the register end `keep` milliseconds from now, or never where that is 0.
+local function keep_register(key, keep)
+  if keep > 0 then
+    redis.call('PEXPIRE', key, keep)
+  else
+    redis.call('PERSIST', key)
+  end
+end

@@ -1,0 +1,57 @@
+-- Prelude: the readers of a read-write lock, living and dead.
+--
+-- A reader of ours has its deadline in the index of native readers, and that alone counts, because old JVMs renew everybody's hold keys. Any
+-- other reader lives as long as one of its hold keys. A reader whose time is over counts for nothing, and whoever sees it removes it.
+-- Hold keys of readers that the caller did not name are put together here, as Redisson does: they are in the lock's hash slot.
+
+local function hold_key_of(key, reader, index)
+  if string.find(key, '{', 1, true) then
+    return key .. ':' .. reader .. ':rwlock_timeout:' .. index
+  end
+  return '{' .. key .. '}:' .. reader .. ':rwlock_timeout:' .. index
+end
+
+-- Milliseconds that are left of a reader's hold; 0 or less where it is over.
+local function hold_left(key, readers_key, reader, time)
+  local deadline = redis.call('ZSCORE', readers_key, reader)
+  if deadline then
+    return tonumber(deadline) - time
+  end
+  local left = 0
+  for index = tonumber(redis.call('HGET', key, reader) or '0'), 1, -1 do
+    left = math.max(left, redis.call('PTTL', hold_key_of(key, reader, index)))
+  end
+  return left
+end
+
+local function forget_reader(key, readers_key, reader)
+  redis.call('HDEL', key, reader)
+  redis.call('ZREM', readers_key, reader)
+  redis.call('DEL', hold_key_of(key, reader, 1))
+end
+
+-- Removes the readers of ours whose deadline has passed. True where nobody is left of the lock but its mode.
+local function reap(key, readers_key, time)
+  local over = redis.call('ZRANGEBYSCORE', readers_key, '-inf', time)
+  for _, reader in ipairs(over) do
+    forget_reader(key, readers_key, reader)
+  end
+  return #over > 0 and redis.call('HLEN', key) == 1
+end
+
+-- Removes every reader whose time is over. Returns how many live, the one named except not counted, and the longest of their times.
+local function scan(key, readers_key, time, except)
+  local alive, longest = 0, 0
+  for _, field in ipairs(redis.call('HKEYS', key)) do
+    if field ~= 'mode' and field ~= except and string.sub(field, -6) ~= ':write' then
+      local left = hold_left(key, readers_key, field, time)
+      if left > 0 then
+        alive = alive + 1
+        longest = math.max(longest, left)
+      else
+        forget_reader(key, readers_key, field)
+      end
+    end
+  end
+  return alive, longest
+end

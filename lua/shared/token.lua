@@ -1,0 +1,20 @@
+-- Prelude: fencing tokens. A token is the server's time in microseconds, or one more than the last token where that is
+-- greater: tokens grow with every grant, even if a failover has lost the last of them. It stays below 2^53, so that every
+-- client can count with it, and travels as text. The key is never deleted.
+
+local function next_token(key)
+  local time = redis.call('TIME')
+  local token = tonumber(time[1]) * 1000000 + tonumber(time[2])
+  local stored = tonumber(redis.call('GET', key) or 0)
+  if stored and stored >= token then
+    token = stored + 1
+  end
+  local text = string.format('%.0f', token)
+  redis.call('SET', key, text)
+  return text
+end
+
+local function same_token(key)
+  -- A key that is gone although its lock is held was deleted by hand: a new token is greater than the lost one.
+  return redis.call('GET', key) or next_token(key)
+end

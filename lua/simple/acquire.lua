@@ -1,0 +1,44 @@
+-- Takes the simple lock, or lengthens the lease of the hold that has it. The value of the key is the caller's id, as go-zero
+-- writes it, so there is no hold count: a hold is there or it is not.
+--
+-- KEYS[1]  lock       [string]   the id of the hold, with the lease as its time to live
+-- ARGV[1]  hold       [string]   the id of the hold
+-- ARGV[2]  count      [integer]  the hold count after success, at least 1; only 1 may create the lock; it is not stored
+-- ARGV[3]  lease      [integer]  milliseconds, at least 1; an existing lease is never shortened
+-- ARGV[4]  not_after  [integer]  server time in milliseconds after which a first grant is refused; 0 sets no limit and
+--                                asks for the server's time; -1 sets no limit and spares the reading of the clock
+-- returns  [array]    {1, left, time}  granted: the lock was free
+--                     {2, left, time}  held: the id is there already
+--                     {0, left, time}  busy: another id has it; left is -1 where the key has no time to live
+--                     {-2, 0, time}    lost: a count above 1 of a hold that is not there
+--                     {-3, 0, time}    too late: the first grant arrived after not_after
+--                     {-4, kind}       the key is of another kind, named by kind
+-- where    left is the lease left in milliseconds, time the server's time in milliseconds, or 0 where it was not read
+-- example  KEYS stock:1001  ARGV Xu2k 1 5500 -1  returns {1, 5500, 0}
+
+local lock_key = KEYS[1]
+local hold, count = ARGV[1], tonumber(ARGV[2])
+local lease, not_after = tonumber(ARGV[3]), tonumber(ARGV[4])
+
+local stored = redis.pcall('GET', lock_key)
+if type(stored) == 'table' then
+  return refuse_kind(stored, lock_key)
+end
+
+local time = 0
+if not_after >= 0 then
+  time = server_time()
+end
+
+if stored == hold then
+  return {2, extend_lease(lock_key, lease), time}
+elseif count > 1 then
+  return {-2, 0, time}
+elseif stored then
+  return {0, redis.call('PTTL', lock_key), time}
+elseif not_after > 0 and time > not_after then
+  return {-3, 0, time}
+end
+
+redis.call('SET', lock_key, hold, 'PX', lease)
+return {1, lease, time}

@@ -1,0 +1,105 @@
+-- Takes the write half of a read-write lock, raises the hold count of its writer, or leaves a mark for readers to give way to. The count
+-- is absolute, so a copy changes nothing.
+--
+-- KEYS[1]  lock       [hash]     mode -> read or write, reader -> count, writer:write -> count; it lives as long as its longest hold
+-- KEYS[2]  channel    [channel]  where waiters listen; gets the message 0 when the last readers are found to be dead
+-- KEYS[3]  readers    [zset]     readers of ours -> deadline, in the server's milliseconds
+-- KEYS[4]  writers    [zset]     waiting writers of ours -> deadline of their mark
+-- ARGV[1]  hold       [string]   the field of the writer: uuid:number:write
+-- ARGV[2]  count      [integer]  the hold count after success, at least 1; only 1 may begin a hold
+-- ARGV[3]  lease      [integer]  milliseconds, at least 1; an existing lease is never shortened
+-- ARGV[4]  not_after  [integer]  server time in milliseconds after which a first grant and a mark are refused; no limit where it is
+--                                not positive
+-- ARGV[5]  reader     [string]   the field of the read hold that the owner has: uuid:number, or nothing
+-- ARGV[6]  mark       [integer]  milliseconds for which readers shall give way, 0 to leave no mark
+-- ARGV[7]  publish    [string]   PUBLISH or SPUBLISH
+-- returns  [array]    {1, left, time}  granted: the count was one less, or nobody held the lock
+--                     {2, left, time}  held: the count was this already (a copy of a command that succeeded)
+--                     {3, left, time}  past: the count is greater (a late copy of an older command that succeeded)
+--                     {4, left, time, 0, 0, 0}  placed: others hold it, and a mark is left
+--                     {0, left, time}  busy: others hold it, and no mark is left
+--                     {-1, stored, time}  mismatch: the stored count is too low for this count
+--                     {-2, 0, time}    lost: a count above 1 of a hold that is not there
+--                     {-3, 0, time}    too late: the first grant arrived after not_after
+--                     {-4, kind}       the key is of another kind, named by kind
+--                     {-8, 0, time}    upgrade: the owner reads, and would wait for itself
+-- where    left is the lease left of the lock in milliseconds, -1 where it has no time to live; time the server's time in milliseconds
+-- example  KEYS s redisson_rwlock:{s} leasehold:1:rw_readers:{s} leasehold:1:rw_writers:{s}  ARGV 6f0c…:7:write 1 30000 -1 6f0c…:6 0 PUBLISH  returns {1, 30000, 1800000000000}
+
+local lock_key, channel, readers_key, writers_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local hold, count, lease = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local not_after, reader, mark, publish = tonumber(ARGV[4]), ARGV[5], tonumber(ARGV[6]), ARGV[7]
+
+local mode = redis.pcall('HGET', lock_key, 'mode')
+if type(mode) == 'table' then
+  return refuse_kind(mode, lock_key)
+end
+if not mode and redis.call('EXISTS', lock_key) == 1 then
+  return {-4, 'hash'}
+end
+
+local time = server_time()
+local in_time = not_after <= 0 or time <= not_after
+local empty = mode and reap(lock_key, readers_key, time)
+
+local stored = redis.call('HGET', lock_key, hold)
+if stored then
+  stored = tonumber(stored)
+  if stored > count then
+    return {3, redis.call('PTTL', lock_key), time}
+  elseif stored == count then
+    return {2, extend_lease(lock_key, lease), time}
+  elseif stored == count - 1 then
+    -- In this order, so that an error in between leaves the count as it was.
+    local left = extend_lease(lock_key, lease)
+    redis.call('HSET', lock_key, hold, count)
+    return {1, left, time}
+  end
+  return {-1, stored, time}
+end
+
+if mode == 'read' and not empty then
+  if reader ~= '' and redis.call('HEXISTS', lock_key, reader) == 1
+    and hold_left(lock_key, readers_key, reader, time) > 0 then
+    redis.call('ZREM', writers_key, hold)
+    return {-8, 0, time}
+  end
+  local fields = redis.call('HLEN', lock_key)
+  if fields <= 33 or fields - 1 ~= redis.call('ZCARD', readers_key) then
+    empty = scan(lock_key, readers_key, time, '') == 0
+  end
+end
+if empty then
+  -- Whatever becomes of this command, no waiter sleeps for readers that are dead.
+  redis.call(publish, channel, '0')
+  redis.call('DEL', lock_key, readers_key)
+  mode = false
+end
+
+if count > 1 then
+  return {-2, 0, time}
+end
+if mode then
+  local left = redis.call('PTTL', lock_key)
+  if mark > 0 and in_time then
+    redis.call('ZREMRANGEBYSCORE', writers_key, '-inf', time)
+    redis.call('ZADD', writers_key, time + mark, hold)
+    extend_lease(writers_key, mark)
+    return {4, left, time, 0, 0, 0}
+  end
+  return {0, left, time}
+end
+if not in_time then
+  return {-3, 0, time}
+end
+
+redis.call('DEL', readers_key)
+redis.call('HSET', lock_key, 'mode', 'write', hold, 1)
+local set = redis.pcall('PEXPIRE', lock_key, lease)
+if type(set) == 'table' then
+  -- A user who may not set a time to live must not leave a lock without one.
+  redis.call('DEL', lock_key)
+  return set
+end
+redis.call('ZREM', writers_key, hold)
+return {1, lease, time}

@@ -1,0 +1,75 @@
+-- Lowers the hold count of a writer, or ends its hold and tells all waiters; a writer that still reads goes on as a reader. Ending a hold
+-- takes its mark back too, whether it was granted or not. The count is absolute, so a copy changes nothing.
+--
+-- KEYS[1]  lock     [hash]     mode -> read or write, reader -> count, writer:write -> count; it lives as long as its longest hold
+-- KEYS[2]  channel  [channel]  where waiters listen; gets the message 1 when the hold ends, and when the last mark is taken back
+-- KEYS[3]  readers  [zset]     readers of ours -> deadline, in the server's milliseconds
+-- KEYS[4]  writers  [zset]     waiting writers of ours -> deadline of their mark
+-- ARGV[1]  hold     [string]   the field of the writer: uuid:number:write
+-- ARGV[2]  count    [integer]  the hold count that shall remain; 0 always ends the hold
+-- ARGV[3]  publish  [string]   PUBLISH or SPUBLISH
+-- returns  [integer]  1   released: the hold has ended, and the message was published
+--                     2   lowered: the count is now what was asked; the lease is untouched
+--                     3   same: the count was this already (a copy of a command that succeeded)
+--                     4   below: the count is lower already (a late copy of an older command)
+--                     0   absent: nobody holds the lock
+--                     -1  other: somebody else holds it
+--                     -4  kind: the key is no read-write lock
+-- example  KEYS s redisson_rwlock:{s} leasehold:1:rw_readers:{s} leasehold:1:rw_writers:{s}  ARGV 6f0c…:7:write 0 PUBLISH  returns 1
+
+local lock_key, channel, readers_key, writers_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local hold, count, publish = ARGV[1], tonumber(ARGV[2]), ARGV[3]
+
+local mode = redis.pcall('HGET', lock_key, 'mode')
+if type(mode) == 'table' then
+  local refusal = refuse_kind(mode, lock_key)
+  if refusal.err then
+    return refusal
+  end
+  return -4
+end
+if not mode and redis.call('EXISTS', lock_key) == 1 then
+  return -4
+end
+
+local stored = mode and redis.call('HGET', lock_key, hold)
+if stored and count > 0 then
+  stored = tonumber(stored)
+  if stored > count then
+    redis.call('HSET', lock_key, hold, count)
+    return 2
+  elseif stored == count then
+    return 3
+  end
+  return 4
+end
+
+local time = server_time()
+if stored then
+  reap(lock_key, readers_key, time)
+  local alive, longest = scan(lock_key, readers_key, time, hold)
+  -- In this order, so that a user who may not publish has released nothing when the server says so.
+  redis.call(publish, channel, '1')
+  if alive == 0 then
+    redis.call('DEL', lock_key, readers_key)
+  else
+    redis.call('HDEL', lock_key, hold)
+    redis.call('HSET', lock_key, 'mode', 'read')
+    redis.call('PEXPIRE', lock_key, longest)
+  end
+  redis.call('ZREM', writers_key, hold)
+  return 1
+end
+
+local mark = count == 0 and redis.call('ZSCORE', writers_key, hold)
+if mark then
+  local living = redis.call('ZCOUNT', writers_key, time + 1, '+inf')
+  if tonumber(mark) > time then
+    living = living - 1
+  end
+  if living == 0 and mode ~= 'write' then
+    redis.call(publish, channel, '1')
+  end
+  redis.call('ZREM', writers_key, hold)
+end
+return mode and -1 or 0
