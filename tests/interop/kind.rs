@@ -1,6 +1,7 @@
 //! The kinds of locks that both sides have, in one form, so that a case is written once for all of them.
 
 use futures_util::future::BoxFuture;
+use leasehold::kind::Leased;
 use leasehold::{Client, Error, Guard, Holder, Lock, LossReason, Owner};
 use std::fmt;
 use std::time::Duration;
@@ -10,15 +11,33 @@ use std::time::Duration;
 pub(crate) enum Kind {
     /// `Client::lock`, `RLock`.
     Lock,
+    /// `Client::fair_lock`, `RFairLock`.
+    Fair,
+    /// `Client::fenced_lock`, `RFencedLock`.
+    Fenced,
+    /// `Client::spin_lock`, `RSpinLock`.
+    Spin,
+    /// The write half of `Client::read_write_lock` and `RReadWriteLock`.
+    Write,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 1] = [Self::Lock];
+    pub(crate) const ALL: [Self; 5] = [Self::Lock, Self::Fair, Self::Fenced, Self::Spin, Self::Write];
+
+    /// Those that are a hash of hold counts and nothing else, into which our side can look.
+    pub(crate) const PLAIN: [Self; 3] = [Self::Lock, Self::Fenced, Self::Spin];
+
+    /// Those whose releases wake waiters.
+    pub(crate) const NOTICED: [Self; 4] = [Self::Lock, Self::Fair, Self::Fenced, Self::Write];
 
     /// The kind by its word, which is also the agent's.
     pub(crate) const fn word(self) -> &'static str {
         match self {
             Self::Lock => "lock",
+            Self::Fair => "fair",
+            Self::Fenced => "fenced",
+            Self::Spin => "spin",
+            Self::Write => "write",
         }
     }
 
@@ -31,16 +50,47 @@ impl Kind {
     pub(crate) fn of(self, client: &Client, name: &str) -> Box<dyn RustLock> {
         match self {
             Self::Lock => Box::new(client.lock(name)),
+            Self::Fair => Box::new(client.fair_lock(name)),
+            Self::Fenced => Box::new(client.fenced_lock(name)),
+            Self::Spin => Box::new(client.spin_lock(name)),
+            Self::Write => Box::new(client.read_write_lock(name).write()),
         }
     }
 
-    /// The channel on which a release is announced, of a name that is mapped already.
-    pub(crate) fn channel(self, raw: &str) -> String {
-        let prefix = match self {
-            Self::Lock => "redisson_lock__channel",
+    /// Who holds it, as our side sees it. Only for [`Kind::PLAIN`].
+    pub(crate) async fn inspect(self, client: &Client, name: &str) -> Option<Holder> {
+        let holder = match self {
+            Self::Fenced => client.fenced_lock(name).inspect().await,
+            Self::Spin => client.spin_lock(name).inspect().await,
+            _ => client.lock(name).inspect().await,
         };
-        if raw.contains('{') { format!("{prefix}:{raw}") } else { format!("{prefix}:{{{raw}}}") }
+        holder.expect("an answer")
     }
+
+    /// Ends a hold by force, on our side. Only for [`Kind::PLAIN`].
+    pub(crate) async fn force(self, client: &Client, name: &str) -> Option<Holder> {
+        let holder = match self {
+            Self::Fenced => client.fenced_lock(name).force_release().await,
+            Self::Spin => client.spin_lock(name).force_release().await,
+            _ => client.lock(name).force_release().await,
+        };
+        holder.expect("an answer")
+    }
+
+    /// The channel on which a release is announced, of a name that is mapped already. Waiters of a fair lock have one each instead.
+    pub(crate) fn channel(self, raw: &str) -> String {
+        tagged(if self == Self::Write { "redisson_rwlock" } else { "redisson_lock__channel" }, raw)
+    }
+
+    /// The queue of the waiters of a fair lock.
+    pub(crate) fn queue(raw: &str) -> String {
+        tagged("redisson_lock_queue", raw)
+    }
+}
+
+/// Redisson's rule for names that are derived from another: braces around it, unless it has some.
+pub(crate) fn tagged(prefix: &str, raw: &str) -> String {
+    if raw.contains('{') { format!("{prefix}:{raw}") } else { format!("{prefix}:{{{raw}}}") }
 }
 
 impl fmt::Display for Kind {
@@ -61,8 +111,6 @@ pub(crate) struct Wish {
 pub(crate) trait RustLock: Send + Sync {
     fn acquire(&self, wish: Wish) -> BoxFuture<'static, Result<Box<dyn Held>, Error>>;
     fn try_acquire(&self) -> BoxFuture<'_, Result<Option<Box<dyn Held>>, Error>>;
-    fn inspect(&self) -> BoxFuture<'_, Result<Option<Holder>, Error>>;
-    fn force_release(&self) -> BoxFuture<'_, Result<Option<Holder>, Error>>;
 }
 
 /// A guard of ours, of any kind.
@@ -72,51 +120,36 @@ pub(crate) trait Held: Send + Sync {
     fn lost(&self) -> BoxFuture<'_, LossReason>;
 }
 
-/// A kind whose methods have the usual names.
-macro_rules! usual {
-    ($lock:ty, $guard:ty) => {
-        impl RustLock for $lock {
-            fn acquire(&self, wish: Wish) -> BoxFuture<'static, Result<Box<dyn Held>, Error>> {
-                let mut acquire = self.acquire();
-                if let Some(wait) = wish.wait {
-                    acquire = acquire.wait(wait);
-                }
-                if let Some(lease) = wish.lease {
-                    acquire = acquire.lease(lease);
-                }
-                if let Some(owner) = &wish.owner {
-                    acquire = acquire.owner(owner);
-                }
-                Box::pin(async move { acquire.await.map(|guard| Box::new(guard) as Box<dyn Held>) })
-            }
-
-            fn try_acquire(&self) -> BoxFuture<'_, Result<Option<Box<dyn Held>>, Error>> {
-                Box::pin(async { Ok(self.try_acquire().await?.map(|guard| Box::new(guard) as Box<dyn Held>)) })
-            }
-
-            fn inspect(&self) -> BoxFuture<'_, Result<Option<Holder>, Error>> {
-                Box::pin(self.inspect())
-            }
-
-            fn force_release(&self) -> BoxFuture<'_, Result<Option<Holder>, Error>> {
-                Box::pin(self.force_release())
-            }
+impl<K: Leased> RustLock for Lock<K> {
+    fn acquire(&self, wish: Wish) -> BoxFuture<'static, Result<Box<dyn Held>, Error>> {
+        let mut acquire = self.acquire();
+        if let Some(wait) = wish.wait {
+            acquire = acquire.wait(wait);
         }
-
-        impl Held for $guard {
-            fn release(self: Box<Self>) -> BoxFuture<'static, Result<(), Error>> {
-                Box::pin((*self).release())
-            }
-
-            fn is_held(&self) -> bool {
-                self.is_held()
-            }
-
-            fn lost(&self) -> BoxFuture<'_, LossReason> {
-                Box::pin(async { self.lost().await.reason() })
-            }
+        if let Some(lease) = wish.lease {
+            acquire = acquire.lease(lease);
         }
-    };
+        if let Some(owner) = &wish.owner {
+            acquire = acquire.owner(owner);
+        }
+        Box::pin(async move { acquire.await.map(|guard| Box::new(guard) as Box<dyn Held>) })
+    }
+
+    fn try_acquire(&self) -> BoxFuture<'_, Result<Option<Box<dyn Held>>, Error>> {
+        Box::pin(async { Ok(self.try_acquire().await?.map(|guard| Box::new(guard) as Box<dyn Held>)) })
+    }
 }
 
-usual!(Lock, Guard);
+impl<K: Leased> Held for Guard<K> {
+    fn release(self: Box<Self>) -> BoxFuture<'static, Result<(), Error>> {
+        Box::pin((*self).release())
+    }
+
+    fn is_held(&self) -> bool {
+        self.is_held()
+    }
+
+    fn lost(&self) -> BoxFuture<'_, LossReason> {
+        Box::pin(async { self.lost().await.reason() })
+    }
+}

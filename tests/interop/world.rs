@@ -19,6 +19,9 @@ pub(crate) const NEVER: Duration = Duration::from_secs(120);
 /// Room for a busy machine, wherever a case measures time.
 pub(crate) const SLACK: Duration = Duration::from_secs(3);
 
+/// What a waiter needs to fall asleep.
+const SETTLING: Duration = Duration::from_millis(40);
+
 /// What the cases of a place share.
 pub(crate) struct Shared {
     pub(crate) name: PlaceName,
@@ -110,17 +113,38 @@ impl World {
         fields
     }
 
+    /// Who holds the lock of this case, and how often, as the server has it.
+    pub(crate) fn holder(&self) -> Option<(String, String)> {
+        let holds: Vec<_> = self.fields(&self.name).into_iter().filter(|(field, _)| field != "mode").collect();
+        assert!(holds.len() <= 1, "one holder at a time, not {holds:?}");
+        holds.into_iter().next().map(|(field, count)| (field.trim_end_matches(":write").to_owned(), count))
+    }
+
     /// What is left of a key's life; zero where there is none.
     pub(crate) fn left(&self, key: &str) -> Duration {
         let left = self.command(&["PTTL", key]).as_int().expect("a number");
         Duration::from_millis(left.try_into().unwrap_or_default())
     }
 
+    /// Waits until so many wait for the lock of this case: clients, or in the queue of a fair lock owners.
+    pub(crate) async fn until_waiting(&self, kind: Kind, waiters: i64) {
+        match kind {
+            Kind::Spin => pass(Duration::from_millis(100)).await,
+            Kind::Fair => {
+                let queue = Kind::queue(&self.name);
+                let length = || self.command(&["LLEN", &queue]).as_int();
+                until(&format!("{waiters} are in {queue}"), || length() == Some(waiters)).await;
+                pass(SETTLING).await;
+            }
+            _ => self.until_listening(&kind.channel(&self.name), waiters).await,
+        }
+    }
+
     /// Waits until so many clients listen to a channel.
     pub(crate) async fn until_listening(&self, channel: &str, clients: i64) {
         until(&format!("{clients} listen to {channel}"), || self.shared.place.listeners(channel) == clients).await;
         // A waiter tries once more when it listens. The case holds either way; but a waiter that sleeps is what it is about.
-        pass(Duration::from_millis(40)).await;
+        pass(SETTLING).await;
     }
 
     /// Shows figures behind the line of this case.

@@ -21,6 +21,8 @@ pub(super) fn add(cases: &mut Cases) {
                 kind,
                 rust_dies,
             );
+        }
+        for kind in [Kind::Lock, Kind::Fenced, Kind::Write] {
             let name = format!("{kind}: waiters of both sides that were killed hold nobody up");
             cases.add_with(place, name, kind, waiters_die);
         }
@@ -32,7 +34,7 @@ async fn jvm_dies(world: World, kind: Kind) {
     let (jvm, actor) = world.mortal().await;
     actor.tell("lock", &[&world.object(kind)]).await;
     let waiting = tokio::spawn(lock.acquire(Wish::default()));
-    world.until_listening(&kind.channel(&world.name), 1).await;
+    world.until_waiting(kind, 1).await;
     let left = world.left(&world.name);
     jvm.kill();
     let killed = clock();
@@ -46,7 +48,7 @@ async fn rust_dies(world: World, kind: Kind) {
     let mut child = world.child().await;
     child.acquire(kind, &world.name).await;
     let waiting = actor.begin("lock", &[&object]).await;
-    world.until_listening(&kind.channel(&world.name), 1).await;
+    world.until_waiting(kind, 1).await;
     let left = world.left(&world.name);
     child.kill();
     let killed = clock();

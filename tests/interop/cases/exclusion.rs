@@ -52,20 +52,23 @@ async fn rust_keeps_jvm_out(world: World, kind: Kind) {
     assert!(jvm.yes("tryLock", &[&object]).await, "it is free");
     assert!(lock.try_acquire().await.expect("an answer").is_none(), "the JVM holds it");
     jvm.tell("unlock", &[&object]).await;
-    assert!(lock.inspect().await.expect("an answer").is_none());
+    assert_eq!(world.holder(), None);
 }
 
 async fn not_the_holder(world: World, kind: Kind) {
     let (jvm, lock, object) = (world.actor("jvm"), world.lock(kind), world.object(kind));
     let guard = lock.acquire(Wish::default()).await.expect("the lock");
-    let before = lock.inspect().await.expect("an answer").expect("a holder");
+    let before = world.holder();
+    assert!(before.is_some());
     jvm.refuses("IllegalMonitorStateException", "unlock", &[&object]).await;
-    let after = lock.inspect().await.expect("an answer").expect("a holder");
-    assert_eq!((before.id, before.hold_count), (after.id, after.hold_count));
+    assert_eq!(before, world.holder());
     assert_eq!(jvm.ask("holdCount", &[&object]).await, "0");
     assert!(guard.is_held());
     guard.release().await.expect("a release");
-    jvm.refuses("IllegalMonitorStateException", "unlock", &[&object]).await;
+    if kind != Kind::Fair {
+        // Redisson takes an unlock of a fair lock that nobody holds for a success.
+        jvm.refuses("IllegalMonitorStateException", "unlock", &[&object]).await;
+    }
 }
 
 async fn rust_waits(world: World, kind: Kind) {

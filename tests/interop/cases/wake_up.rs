@@ -18,7 +18,7 @@ const ROUNDS: usize = 15;
 
 pub(super) fn add(cases: &mut Cases) {
     for place in PlaceName::ALL {
-        for kind in Kind::ALL {
+        for kind in Kind::NOTICED {
             cases.add_alone(place, format!("{kind}: Rust wakes up when a JVM unlocks"), kind, rust_wakes);
             cases.add_alone(place, format!("{kind}: a JVM wakes up when Rust releases"), kind, jvm_wakes);
         }
@@ -29,36 +29,34 @@ pub(super) fn add(cases: &mut Cases) {
 
 async fn rust_wakes(world: World, kind: Kind) {
     let (jvm, lock, object) = (world.actor("jvm"), world.lock(kind), world.object(kind));
-    let channel = kind.channel(&world.name);
     let mut waits = Vec::new();
     for _ in 0..=ROUNDS {
         jvm.tell("lock", &[&object, &NEVER.as_millis().to_string()]).await;
         let acquire = lock.acquire(Wish::default());
         let waiting = tokio::spawn(async { (acquire.await, clock()) });
-        world.until_listening(&channel, 1).await;
+        world.until_waiting(kind, 1).await;
         let unlocked = jvm.tell("unlock", &[&object]).await;
         let (guard, woken) = waiting.await.expect("a task");
         waits.push(woken.saturating_sub(unlocked.began));
         guard.expect("the lock").release().await.expect("a release");
-        world.until_listening(&channel, 0).await;
+        world.until_waiting(kind, 0).await;
     }
     judge(&world, waits);
 }
 
 async fn jvm_wakes(world: World, kind: Kind) {
     let (jvm, lock, object) = (world.actor("jvm"), world.lock(kind), world.object(kind));
-    let channel = kind.channel(&world.name);
     let mut waits = Vec::new();
     for _ in 0..=ROUNDS {
         let guard = lock.acquire(Wish { lease: Some(NEVER), ..Wish::default() }).await.expect("the lock");
         let waiting = jvm.begin("lock", &[&object]).await;
-        world.until_listening(&channel, 1).await;
+        world.until_waiting(kind, 1).await;
         let released = clock();
         guard.release().await.expect("a release");
         let woken = waiting.await.expect("an answer").expect("no exception").ended;
         waits.push(woken.saturating_sub(released));
         jvm.tell("unlock", &[&object]).await;
-        world.until_listening(&channel, 0).await;
+        world.until_waiting(kind, 0).await;
     }
     judge(&world, waits);
 }
