@@ -72,7 +72,7 @@ pub(crate) fn obey(runtime: &Runtime, url: &str) {
         let line = line.expect("an order");
         let (verb, object) = line.split_once(' ').expect("an order of three words");
         let (word, name) = object.split_once(' ').expect("an order of three words");
-        let kind = Kind::ALL.into_iter().find(|kind| kind.word() == word).expect("a kind");
+        let kind = Kind::named(word).expect("a kind");
         match verb {
             "acquire" => {
                 let guard = runtime.block_on(kind.of(&client, name).acquire(Wish::default())).expect("the lock");

@@ -6,7 +6,7 @@ use leasehold::{Client, Error, Guard, Holder, Lock, LossReason, Owner};
 use std::fmt;
 use std::time::Duration;
 
-/// A kind that excludes: one holder at a time.
+/// A kind of lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// `Client::lock`, `RLock`.
@@ -19,9 +19,12 @@ pub(crate) enum Kind {
     Spin,
     /// The write half of `Client::read_write_lock` and `RReadWriteLock`.
     Write,
+    /// The read half of the same.
+    Read,
 }
 
 impl Kind {
+    /// Those that exclude: one holder at a time.
     pub(crate) const ALL: [Self; 5] = [Self::Lock, Self::Fair, Self::Fenced, Self::Spin, Self::Write];
 
     /// Those that are a hash of hold counts and nothing else, into which our side can look.
@@ -29,6 +32,11 @@ impl Kind {
 
     /// Those whose releases wake waiters.
     pub(crate) const NOTICED: [Self; 4] = [Self::Lock, Self::Fair, Self::Fenced, Self::Write];
+
+    /// The kind of that word.
+    pub(crate) fn named(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().chain([Self::Read]).find(|kind| kind.word() == word)
+    }
 
     /// The kind by its word, which is also the agent's.
     pub(crate) const fn word(self) -> &'static str {
@@ -38,6 +46,7 @@ impl Kind {
             Self::Fenced => "fenced",
             Self::Spin => "spin",
             Self::Write => "write",
+            Self::Read => "read",
         }
     }
 
@@ -54,6 +63,7 @@ impl Kind {
             Self::Fenced => Box::new(client.fenced_lock(name)),
             Self::Spin => Box::new(client.spin_lock(name)),
             Self::Write => Box::new(client.read_write_lock(name).write()),
+            Self::Read => Box::new(client.read_write_lock(name).read()),
         }
     }
 
@@ -79,7 +89,7 @@ impl Kind {
 
     /// The channel on which a release is announced, of a name that is mapped already. Waiters of a fair lock have one each instead.
     pub(crate) fn channel(self, raw: &str) -> String {
-        tagged(if self == Self::Write { "redisson_rwlock" } else { "redisson_lock__channel" }, raw)
+        tagged(if matches!(self, Self::Write | Self::Read) { "redisson_rwlock" } else { "redisson_lock__channel" }, raw)
     }
 
     /// The queue of the waiters of a fair lock.

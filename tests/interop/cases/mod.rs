@@ -4,25 +4,33 @@ mod counts;
 mod death;
 mod exclusion;
 mod facts;
+mod fair;
+mod fenced;
 mod force;
 mod leases;
+mod multi;
 mod names;
+mod read_write;
 mod renewal;
 mod wake_up;
 
 use crate::suite::Cases;
 
-/// Every case, at every place where it runs.
+/// Every case, at every place where it runs. The long ones come first.
 pub(crate) fn all() -> Cases {
     let mut cases = Cases::default();
     for add in [
         wake_up::add,
+        renewal::add,
+        fair::add,
+        death::add,
+        read_write::add,
         exclusion::add,
         counts::add,
         leases::add,
-        renewal::add,
-        death::add,
         force::add,
+        fenced::add,
+        multi::add,
         names::add,
         facts::add,
     ] {
