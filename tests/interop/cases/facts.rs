@@ -291,7 +291,7 @@ async fn multi(world: World) {
     let members = ["1", "2"].map(|part| format!("{{{key}}}{part}"));
     let object = format!("multi:lock:{}|fair:{}", members[0], members[1]);
     let id = world.holder_id(&a).await;
-    assert!(a.yes("tryLock", &[&object, "1000", "20000"]).await);
+    assert!(a.yes("tryLock", &[&object, "10000", "20000"]).await);
     for member in &members {
         assert_eq!(world.fields(member), [(id.clone(), "1".to_owned())]);
         near(world.left(member), Duration::from_secs(20));

@@ -72,7 +72,7 @@ async fn one_is_busy(world: World) {
 async fn wait(world: World) {
     let (lock, _, all) = members(&world);
     let jvm = world.actor("jvm");
-    assert!(jvm.yes("tryLock", &[&all, "1000", &NEVER.as_millis().to_string()]).await);
+    assert!(jvm.yes("tryLock", &[&all, "10000", &NEVER.as_millis().to_string()]).await);
     let acquire = lock.acquire().wait(NEVER);
     let waiting = tokio::spawn(async move { acquire.await });
     pass(SHORT).await;
