@@ -608,7 +608,7 @@ impl World {
         if let Some((id, count)) = hold_of(call) {
             match &result {
                 Ok(Reply::Int(1..=4)) => self.released.entry(id).or_default().push(count),
-                Ok(Reply::Array(parts)) if parts[0] == Reply::Int(1) => self.was_granted(call, id),
+                Ok(Reply::Array(parts)) if parts[0] == Reply::Int(1) => self.was_granted(call, id, count),
                 Ok(Reply::Array(parts)) if parts[0] == Reply::Int(4) => self.was_placed(call, id),
                 _ => {}
             }

@@ -18,6 +18,8 @@ pub(crate) struct Plan {
     pub(crate) locks: u64,
     /// Nobody is late and nothing goes wrong, so that a fair queue is served in the order in which it came to be.
     pub(crate) orderly: bool,
+    /// A copy of a command may come late, or it cannot be proven that none does.
+    pub(crate) copies: bool,
     owners: Vec<Vec<OwnerId>>,
     /// How long a guard is kept.
     hold: Duration,
@@ -65,6 +67,7 @@ fn run(seed: u64, telling: bool) {
     world.plan.family =
         Family::ALL[usize::try_from(number("LEASEHOLD_KIND").unwrap_or(seed / 8) % families).expect("few")];
     world.plan.orderly = mix == 0;
+    world.plan.copies = mix >= 5;
     let mut settings = settings();
     settings.lease = LEASE;
     settings.recheck = ms(1_000);
@@ -341,7 +344,8 @@ impl World {
             9 if !self.plan.over => {
                 // It is kept until the end.
             }
-            10 if !self.plan.over => self.detach_one(guard),
+            // Whoever detaches the permits of a bare semaphore gives them up for good.
+            10 if !self.plan.over && self.plan.family != Family::Semaphore => self.detach_one(guard),
             6 | 7 => self.drop_guard(guard),
             8 | 11 if !self.plan.over => {
                 // The same owner comes again, for a shorter or longer time.

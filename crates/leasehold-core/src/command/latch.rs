@@ -15,6 +15,7 @@ use std::time::Duration;
 
 /// The count-down latch, on the wire.
 #[derive(Debug)]
+#[expect(clippy::exhaustive_structs, reason = "it has no state")]
 pub struct Latch;
 
 /// What an inspection found.

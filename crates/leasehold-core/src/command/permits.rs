@@ -22,6 +22,7 @@ pub use super::semaphore::{add, added};
 
 /// The permit semaphore, on the wire.
 #[derive(Debug)]
+#[expect(clippy::exhaustive_structs, reason = "it has no state")]
 pub struct Permits;
 
 /// A permit that somebody holds.

@@ -17,6 +17,7 @@ use std::time::Duration;
 
 /// The semaphore, on the wire.
 #[derive(Debug)]
+#[expect(clippy::exhaustive_structs, reason = "it has no state")]
 pub struct Semaphore;
 
 /// What an inspection found.

@@ -113,6 +113,7 @@ impl Session {
             beside: None,
             hold: None,
             had_place: false,
+            asks: 0,
             polls: 0,
             dormant: false,
             last: false,
@@ -202,7 +203,7 @@ impl Session {
                     line.again = false;
                     self.set_lock_timer(lock);
                     self.send_first(now, ticket, via)
-                } else if self.needs_place(ticket) && retry_at.is_none_or(|at| at <= now) {
+                } else if self.may_take_place(ticket) && retry_at.is_none_or(|at| at <= now) {
                     self.send_first(now, ticket, via)
                 } else {
                     None
@@ -327,6 +328,8 @@ impl Session {
     pub(super) fn contender_got_in(&mut self, now: Instant, ticket: Ticket, lock: usize, left: Duration) {
         let line = &mut self.locks[lock];
         if line.contender != Some(ticket) {
+            // The server knows a better order than this client: it was another's turn.
+            self.leave_line(now, ticket, lock);
             return;
         }
         line.contender = None;
