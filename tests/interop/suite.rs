@@ -12,7 +12,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 /// The longest that a case may take.
-const PATIENCE: Duration = Duration::from_secs(70);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// How many cases run at once. They wait for most of their time.
 const AT_ONCE: usize = 80;

@@ -14,7 +14,7 @@ const USUAL: Duration = Duration::from_millis(100);
 /// long as the lease, which is far more.
 const WORST: Duration = Duration::from_secs(1);
 
-const ROUNDS: usize = 15;
+const ROUNDS: usize = 10;
 
 pub(super) fn add(cases: &mut Cases) {
     for place in PlaceName::ALL {
