@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// How many cases run at once. They wait for most of their time.
-const AT_ONCE: usize = 80;
+const AT_ONCE: usize = 60;
 
 /// A case that runs at a place.
 pub(crate) struct Case {

@@ -147,7 +147,10 @@ async fn renewed(world: World) {
         no_writer(&world).await;
         pass(Duration::from_millis(200)).await;
     }
-    assert!(guard.is_held() && jvm.yes("isHeld", &[&read]).await);
+    assert!(jvm.yes("isHeld", &[&read]).await, "the JVM lost it, and the server has {:?}", world.fields(&world.name));
+    if !guard.is_held() {
+        panic!("Rust lost it: {}; the server has {:?}", guard.lost().await, world.fields(&world.name));
+    }
     jvm.tell("unlock", &[&read]).await;
     pass(LEASE).await;
     no_writer(&world).await;
