@@ -176,9 +176,9 @@ async fn read_renewal(world: World) {
     a.tell("lock", &[&object, "60000"]).await;
     b.tell("lock", &[&object]).await;
     crate::world::until("the renewal has cut the lease", || world.left(key) <= LEASE).await;
-    near(world.left(&hold), Duration::from_secs(60) - LEASE / 2);
+    near(world.left(&hold), Duration::from_secs(60));
     b.tell("unlock", &[&object]).await;
-    near(world.left(key), Duration::from_secs(60) - LEASE / 2);
+    near(world.left(key), Duration::from_secs(60));
     a.tell("unlock", &[&object]).await;
 }
 
