@@ -84,7 +84,7 @@ suite! {
             rw6_a_short_reentry_does_not_shorten_the_lease,
             rw14_names_of_every_sort;
         storm:
-            many_tasks_on_few_names;
+            lock, fair, fenced_fair, fenced, spin, simple, read_write, multi, quorum;
     }
     breakable {
         replies:

@@ -1,11 +1,13 @@
 //! What the tests of the suite stand on: an engine, a second look at what is on it, and what can go wrong on the way to it.
 
 pub(crate) mod engine;
+pub(crate) mod kinds;
 pub(crate) mod polled;
 pub(crate) mod wire;
 pub(crate) mod world;
 
 pub(crate) use engine::Engine;
+pub(crate) use kinds::Kind;
 pub(crate) use polled::Polled;
 pub(crate) use wire::Sent;
 pub(crate) use world::World;
