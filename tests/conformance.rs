@@ -124,6 +124,8 @@ suite! {
             copies_whose_replies_are_seen_change_nothing_either;
         unpolled:
             the_delay_is_bounded_exactly;
+        fair:
+            virtual_storm;
         telemetry:
             every_metric_is_counted_under_its_name,
             every_span_and_warning_is_traced;

@@ -3,6 +3,7 @@
 pub(crate) mod drops;
 pub(crate) mod duplicates;
 pub(crate) mod endings;
+pub(crate) mod fair;
 pub(crate) mod farewells;
 pub(crate) mod field_bugs;
 pub(crate) mod input;

@@ -3,12 +3,14 @@
 pub(crate) mod engine;
 pub(crate) mod kinds;
 pub(crate) mod polled;
+pub(crate) mod stage;
 pub(crate) mod wire;
 pub(crate) mod world;
 
 pub(crate) use engine::Engine;
 pub(crate) use kinds::Kind;
 pub(crate) use polled::Polled;
+pub(crate) use stage::{Actor, Stage};
 pub(crate) use wire::Sent;
 pub(crate) use world::World;
 
