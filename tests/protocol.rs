@@ -6,6 +6,8 @@
 
 #[path = "protocol/client.rs"]
 mod client;
+#[path = "protocol/kinds.rs"]
+mod kinds;
 #[path = "protocol/network.rs"]
 mod network;
 #[path = "protocol/random.rs"]

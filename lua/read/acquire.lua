@@ -58,13 +58,10 @@ if mode then
   end
 end
 
-local code = 1
 if stored then
   stored = tonumber(stored)
   if stored > count then
     return {3, left, time}
-  elseif stored == count then
-    code = 2
   elseif stored < count - 1 then
     return {-1, stored, time}
   end
@@ -89,11 +86,11 @@ else
 end
 
 -- In this order, so that an error in between leaves the count as it was, and no reader without a deadline.
+left = math.max(left, lease)
+redis.call('SET', hold_key, '1', 'PX', left)
 if not mode then
   redis.call('DEL', readers_key)
 end
-left = math.max(left, lease)
-redis.call('SET', hold_key, '1', 'PX', left)
 redis.call('ZADD', readers_key, time + left, hold)
 if mode then
   -- The index outlives what it speaks of by ten minutes, so that no hold is ever left without its deadline.
@@ -109,4 +106,7 @@ else
     return set
   end
 end
-return {code, left, time}
+if stored == count then
+  return {2, left, time}
+end
+return {1, left, time}

@@ -29,7 +29,10 @@ for i = 1, #KEYS / 4 do
       extend_lease(KEYS[4 * i - 3], math.max(left, lease))
       if lease > left then
         left = lease
-        redis.call('SET', KEYS[4 * i], '1', 'PX', left)
+        -- A server whose memory is full lets a script go on that has begun with a command that needs none.
+        if redis.call('PEXPIRE', KEYS[4 * i], left) == 0 then
+          redis.call('SET', KEYS[4 * i], '1', 'PX', left)
+        end
         redis.call('ZADD', KEYS[4 * i - 1], time + left, hold)
         extend_lease(KEYS[4 * i - 1], left + 600000)
       end

@@ -43,10 +43,14 @@ elseif record then
   return {2, 315360000000, time}
 elseif count > 1 then
   return {-2, 0, time}
-elseif tonumber(value or 0) < permits then
-  return {0, -1, time}
 elseif not_after > 0 and time > not_after then
   return {-3, 0, time}
+elseif tonumber(value or 0) < permits then
+  if not_after > 0 then
+    -- Nobody waits for this attempt any more: a copy of it that comes before not_after takes nothing either.
+    redis.call('SET', record_key, 0, 'PX', not_after - time + 1)
+  end
+  return {0, -1, time}
 end
 
 local left = change_once(semaphore_key, record_key, -permits, memory)

@@ -84,6 +84,8 @@ local function acquire_place(fair, ask, settings)
     fair.held, fair.left = true, ask.lease
     -- So that a holder that is not known here is known to be foreign.
     redis.call('HSET', fair.marks, 'h', entry)
+    -- What stands behind it may have left, and must not be taken for a head that lives.
+    prune(fair)
     maintain(fair, false)
     return nil
   elseif not own and not joins then

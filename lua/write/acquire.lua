@@ -93,7 +93,6 @@ if not in_time then
   return {-3, 0, time}
 end
 
-redis.call('DEL', readers_key)
 redis.call('HSET', lock_key, 'mode', 'write', hold, 1)
 local set = redis.pcall('PEXPIRE', lock_key, lease)
 if type(set) == 'table' then
@@ -101,5 +100,6 @@ if type(set) == 'table' then
   redis.call('DEL', lock_key)
   return set
 end
+redis.call('DEL', readers_key)
 redis.call('ZREM', writers_key, hold)
 return {1, lease, time}

@@ -2,11 +2,13 @@
 
 use crate::network::{CallKey, Happening};
 use crate::world::{World, tell};
+use bytes::Bytes;
+use leasehold_core::command::{HoldKey, Kind};
 use leasehold_core::error::{AcquireError, ReleaseError};
 use leasehold_core::hold_cell::{EndWatch, HoldCell};
 use leasehold_core::link::LinkError;
 use leasehold_core::name::LockName;
-use leasehold_core::owner::HoldNumber;
+use leasehold_core::owner::{HoldNumber, OwnerId};
 use leasehold_core::reply::Reply;
 use leasehold_core::session::{AcquireRequest, Action, Event, FlightId, Granted, Session, Step, Ticket};
 use leasehold_core::time::Instant;
@@ -101,6 +103,13 @@ pub(crate) struct Guard {
     pub(crate) cell: Arc<HoldCell>,
     pub(crate) renewed: bool,
     pub(crate) name: LockName,
+    pub(crate) kind: Kind,
+    pub(crate) owner: Option<OwnerId>,
+    pub(crate) permits: u32,
+    /// The field of its hold.
+    pub(crate) field: Bytes,
+    /// What tells its hold from all others in the calls of its kind.
+    pub(crate) wire_id: Bytes,
     pub(crate) count: u32,
     /// It has been neither released nor dropped nor detached.
     pub(crate) alive: bool,
@@ -250,7 +259,12 @@ impl World {
         let mut watch = EndWatch::new(granted.cell.clone());
         watch.wake_at_end(&Waker::from(ended.clone()));
         let field = self.clients[client].session.client().field(granted.hold);
-        let epoch_of_data = self.granted.get(&field).copied().unwrap_or_default();
+        let hold = HoldKey { field: field.clone(), permits: wish.permits };
+        let wire_id = self.wire_id(client, wish.kind, &wish.name, &hold);
+        let epoch_of_data = self.granted.get(&wire_id).copied().unwrap_or_default();
+        if let Some(token) = granted.cell.token() {
+            self.tokens.borrow_mut().push((wish.name.clone(), granted.hold, client, token));
+        }
         let others = self.guards_of(client, granted.hold) + self.detached_of(client, granted.hold) + 1;
         assert_eq!(granted.count as usize, others, "the hold count of a grant");
         let guard = Guard {
@@ -259,6 +273,11 @@ impl World {
             cell: granted.cell,
             renewed: granted.renewed,
             name: wish.name.clone(),
+            kind: wish.kind,
+            owner: wish.owner,
+            permits: wish.permits,
+            field,
+            wire_id,
             count: granted.count,
             alive: true,
             detached: false,
@@ -278,8 +297,8 @@ impl World {
             return;
         };
         let guard = &self.guards[guard];
-        let field = self.clients[client].session.client().field(guard.hold);
-        let ended = self.released.get(&field).is_some_and(|counts| counts.contains(&0));
+        let field = &guard.field;
+        let ended = self.released.get(&guard.wire_id).is_some_and(|counts| counts.contains(&0));
         match outcome {
             Outcome::Released => {
                 assert!(held, "a hold that was lost was released");

@@ -1,6 +1,7 @@
 //! The network between clients and the server: order within a connection, and everything that can go wrong.
 
 use crate::client::Client;
+use crate::kinds::hold_of;
 use crate::world::{World, ms, tell};
 use bytes::Bytes;
 use leasehold_core::call::Call;
@@ -391,9 +392,9 @@ impl World {
             return Some(FaultKind::Refuse(text[self.rng.usize(..3)]));
         }
         // Only what a copy may come of later: a changed count of a hold that goes on is settled before it changes again.
-        let changes_count = matches!(script, "lock/acquire" | "lock/release");
-        let first_or_last =
-            (script == "lock/acquire" && call.args()[1] == "1") || (script == "lock/release" && call.args()[1] == "0");
+        let change = hold_of(call);
+        let changes_count = change.is_some();
+        let first_or_last = change.is_some_and(|(_, count)| count == u32::from(script.ends_with("/acquire")));
         if self.chance(weather.copy_late) && (!changes_count || first_or_last) {
             return Some(FaultKind::CopyAfter(self.between(Duration::ZERO, ms(2_000))));
         }
@@ -604,17 +605,16 @@ impl World {
     /// Runs a script on the server, and sends the notices of it.
     pub(crate) fn execute(&mut self, call: &Call) -> Result<Reply, ServerError> {
         let result = self.server.execute(call);
-        if call.script().name() == "lock/release"
-            && let Ok(Reply::Int(1..=4)) = result
-        {
-            let count = std::str::from_utf8(&call.args()[1]).ok().and_then(|text| text.parse().ok()).unwrap_or(0);
-            self.released.entry(call.args()[0].clone()).or_default().push(count);
-        }
-        if let Ok(Reply::Array(parts)) = &result
-            && call.script().name() == "lock/acquire"
-            && parts[0] == Reply::Int(1)
-        {
-            self.granted.insert(call.args()[0].clone(), self.net.restarts);
+        if let Some((id, count)) = hold_of(call) {
+            match &result {
+                Ok(Reply::Int(1..=4)) => self.released.entry(id).or_default().push(count),
+                Ok(Reply::Array(parts)) if parts[0] == Reply::Int(1) => self.was_granted(call, id, count),
+                Ok(Reply::Array(parts)) if parts[0] == Reply::Int(4) => self.was_placed(call, id),
+                _ => {}
+            }
+            if call.script().name().ends_with("/release") {
+                self.left_queue(&hold_of(call).map(|(id, _)| id).unwrap_or_default());
+            }
         }
         for client in 0..self.clients.len() {
             while let Some(event) = next_event(&self.clients[client]) {
@@ -726,6 +726,8 @@ impl World {
         self.last_fault = self.now;
         self.net.restarts += 1;
         self.server.restart_empty();
+        self.fill();
+        self.places.clear();
         for client in 0..self.clients.len() {
             for plane in [Plane::Foreground, Plane::Lifeline] {
                 if self.net.connection(client, plane).up {

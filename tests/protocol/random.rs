@@ -1,9 +1,9 @@
 //! Random worlds: everything that happens in one follows from its seed.
 
 use crate::client::{Outcome, Polls, TaskKind};
+use crate::kinds::Family;
 use crate::network::{Happening, Weather};
 use crate::world::{World, ms, name, settings, tell};
-use leasehold_core::command::Kind;
 use leasehold_core::error::AcquireError;
 use leasehold_core::link::{LinkEvent, Plane};
 use leasehold_core::owner::OwnerId;
@@ -14,7 +14,12 @@ use std::time::Duration;
 /// What the users of a random world do.
 #[derive(Debug, Default)]
 pub(crate) struct Plan {
-    locks: u64,
+    pub(crate) family: Family,
+    pub(crate) locks: u64,
+    /// Nobody is late and nothing goes wrong, so that a fair queue is served in the order in which it came to be.
+    pub(crate) orderly: bool,
+    /// A copy of a command may come late, or it cannot be proven that none does.
+    pub(crate) copies: bool,
     owners: Vec<Vec<OwnerId>>,
     /// How long a guard is kept.
     hold: Duration,
@@ -58,11 +63,20 @@ fn run(seed: u64, telling: bool) {
     let mut world = World::new(seed);
     world.telling |= telling;
     let mix = seed % 8;
+    let families = Family::ALL.len() as u64;
+    world.plan.family =
+        Family::ALL[usize::try_from(number("LEASEHOLD_KIND").unwrap_or(seed / 8) % families).expect("few")];
+    world.plan.orderly = mix == 0;
+    world.plan.copies = mix >= 5;
     let mut settings = settings();
     settings.lease = LEASE;
     settings.recheck = ms(1_000);
     settings.command_timeout = ms(150);
     settings.unreachable_after = ms(1_500);
+    settings.fair.window = ms(600);
+    settings.fair.beat = ms(120);
+    settings.fair.claim = ms(600);
+    settings.fair.idle = ms(8_000);
     settings.renew_batch = 1 + world.rng.usize(..4);
     settings.not_after = world.rng.bool();
     settings.cluster = world.rng.u8(..4) == 0;
@@ -73,6 +87,7 @@ fn run(seed: u64, telling: bool) {
         world.plan.owners.push(owners);
     }
     world.plan.locks = 1 + world.rng.u64(..3);
+    world.fill();
     world.plan.hold = ms([1, 20, 200, 1_500][world.rng.usize(..4)]);
     disturb(&mut world, mix);
     let starts = 4 + world.rng.usize(..24);
@@ -101,7 +116,7 @@ fn run(seed: u64, telling: bool) {
     if !unproven && mix != 5 && !world.plan.detached {
         // In one mix a command that was sent before may take long on either way.
         world.run(if mix == 3 { ms(3_100) } else { ms(1_100) });
-        assert_eq!(world.server.keys(), Vec::<bytes::Bytes>::new(), "soon after the last guard");
+        world.check_keys_left("soon after the last guard");
         assert_eq!(world.server.subscriptions(), 0, "soon after the last waiter");
     }
     world.run(LEASE * 3 + ms(3_000));
@@ -166,7 +181,8 @@ fn disturb(world: &mut World, mix: u64) {
             world.after(at, Happening::Unreachable { client, yes: true });
             world.after(at + pause, Happening::Unreachable { client, yes: false });
         }
-        if world.rng.u8(..3) == 0 {
+        // A bare semaphore that has lost its counter has lost its capacity: nobody could put that right.
+        if world.rng.u8(..3) == 0 && world.plan.family != Family::Semaphore {
             let at = some_time(world);
             world.after(at, Happening::RestartEmpty);
         }
@@ -293,17 +309,17 @@ impl World {
         };
         let owner = (self.rng.u8(..3) == 0).then(|| self.plan.owners[client][self.rng.usize(..2)]);
         let max_hold = (self.rng.u8(..10) == 0).then(|| self.between(ms(50), ms(1_500)));
-        self.start(
-            client,
-            AcquireRequest {
-                owner,
-                lease,
-                renewed,
-                max_hold,
-                patience,
-                ..AcquireRequest::new(lock, Kind::Lock, lease)
-            },
-        );
+        let wish = self.plan.family.wish(lock, lease, &mut self.rng);
+        let wish = self.without_lease(AcquireRequest { owner, lease, renewed, max_hold, patience, ..wish });
+        self.start(client, wish);
+    }
+
+    /// What a bare semaphore gives has no lease, and nobody re-enters it.
+    fn without_lease(&self, wish: AcquireRequest) -> AcquireRequest {
+        if self.plan.family != Family::Semaphore {
+            return wish;
+        }
+        AcquireRequest { lease: Duration::from_secs(10 * 365 * 86_400), renewed: false, max_hold: None, ..wish }
     }
 
     fn start(&mut self, client: usize, wish: AcquireRequest) {
@@ -328,7 +344,8 @@ impl World {
             9 if !self.plan.over => {
                 // It is kept until the end.
             }
-            10 if !self.plan.over => self.detach_one(guard),
+            // Whoever detaches the permits of a bare semaphore gives them up for good.
+            10 if !self.plan.over && self.plan.family != Family::Semaphore => self.detach_one(guard),
             6 | 7 => self.drop_guard(guard),
             8 | 11 if !self.plan.over => {
                 // The same owner comes again, for a shorter or longer time.
@@ -337,7 +354,8 @@ impl World {
                 let lease = self.between(ms(100), LEASE);
                 let renewed = self.rng.bool();
                 let patience = Patience::Forever;
-                let wish = AcquireRequest { owner, renewed, patience, ..AcquireRequest::new(lock, Kind::Lock, lease) };
+                let wish = self.plan.family.wish(lock, lease, &mut self.rng);
+                let wish = self.without_lease(AcquireRequest { owner, renewed, patience, ..wish });
                 self.start(client, wish);
                 let pause = self.plan.hold.mul_f64(self.rng.f64());
                 self.after(pause, Happening::GiveUp { guard, how: 0 });

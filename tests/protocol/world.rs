@@ -3,6 +3,7 @@
 use crate::client::{Client, Guard, Outcome, Polls, Task, TaskKind};
 use crate::network::{Fault, Happening, Network, Weather};
 use bytes::Bytes;
+use leasehold_core::call::Call;
 use leasehold_core::command::Kind;
 use leasehold_core::name::LockName;
 use leasehold_core::owner::{ClientId, HoldNumber};
@@ -50,6 +51,10 @@ pub(crate) struct World {
     pub(crate) released: std::collections::HashMap<Bytes, Vec<u32>>,
     /// How often the server had lost its data when it granted a hold.
     pub(crate) granted: std::collections::HashMap<Bytes, u32>,
+    /// Holds that wait in a fair queue, by lock, in the order in which the server took them in.
+    pub(crate) places: std::collections::HashMap<Bytes, Vec<Bytes>>,
+    /// The fencing tokens that were handed out, with their lock, hold and client.
+    pub(crate) tokens: std::cell::RefCell<Vec<(LockName, HoldNumber, usize, u64)>>,
     pub(crate) last_fault: Instant,
     pub(crate) plan: crate::random::Plan,
     steps: u64,
@@ -78,6 +83,8 @@ impl World {
             telling: std::env::var_os("LEASEHOLD_TELL").is_some(),
             released: std::collections::HashMap::new(),
             granted: std::collections::HashMap::new(),
+            places: std::collections::HashMap::new(),
+            tokens: std::cell::RefCell::default(),
             last_fault: Instant::from_nanos(0),
             plan: crate::random::Plan::default(),
             steps: 0,
@@ -266,6 +273,7 @@ impl World {
 
     /// What the world checks after every step.
     fn check(&mut self) {
+        self.check_capacity();
         for index in 0..self.guards.len() {
             let guard = &self.guards[index];
             if guard.over {
@@ -280,19 +288,6 @@ impl World {
         }
     }
 
-    /// Wants nobody else to believe that he has what was just granted. Belief only ends between one grant and the next.
-    pub(crate) fn check_exclusion(&self, guard: &Guard) {
-        let other = self.guards.iter().find(|other| {
-            other.alive
-                && other.name.key() == guard.name.key()
-                && (other.client, other.hold) != (guard.client, guard.hold)
-                && other.epoch_of_data == guard.epoch_of_data
-                && other.cell.ended(self.now).is_none()
-        });
-        let other = other.map(|other| (other.client, other.hold));
-        assert_eq!(other, None, "has {} beside {:?} of client {}", guard.name, guard.hold, guard.client);
-    }
-
     /// Wants the server to have of every live hold what its guards stand for. Call it when nothing is in flight.
     pub(crate) fn check_counts(&self) {
         for guard in self.guards.iter().filter(|guard| guard.alive && guard.cell.ended(self.now).is_none()) {
@@ -301,10 +296,11 @@ impl World {
             if flying || !self.net.is_idle(guard.client) || guard.epoch_of_data != self.net.restarts {
                 continue;
             }
-            let field = client.session.client().field(guard.hold);
+            let field = &guard.field;
             let guards = self.guards_of(guard.client, guard.hold) + self.detached_of(guard.client, guard.hold);
-            let count = self.count_of(&guard.name, &field) as usize;
-            assert_eq!(count, guards, "the server's count of {field:?}");
+            if let Some(count) = self.count_on_server(guard) {
+                assert_eq!(count as usize, guards, "the server's count of {field:?}");
+            }
             assert_eq!(guard.cell.count() as usize, guards, "the local count of {field:?}");
         }
     }
@@ -318,8 +314,31 @@ impl World {
             assert!(client.session.is_quiet());
             assert!(!client.session.has_clean_up());
         }
-        assert_eq!(self.server.keys(), Vec::<Bytes>::new());
+        self.check_keys_left("at the end");
         assert_eq!(self.server.subscriptions(), 0);
+    }
+
+    /// A hold was begun on the server.
+    pub(crate) fn was_granted(&mut self, call: &Call, id: Bytes, count: u32) {
+        let queue = self.places.entry(call.keys()[0].clone()).or_default();
+        if self.plan.orderly && count == 1 && call.script().name().contains("fair/") {
+            assert!(queue.first().is_none_or(|first| *first == id), "{id:?} overtook {queue:?}");
+        }
+        queue.retain(|waiting| *waiting != id);
+        self.granted.insert(id, self.net.restarts);
+    }
+
+    /// A hold has a place in a queue.
+    pub(crate) fn was_placed(&mut self, call: &Call, id: Bytes) {
+        let queue = self.places.entry(call.keys()[0].clone()).or_default();
+        if !queue.contains(&id) {
+            queue.push(id);
+        }
+    }
+
+    /// A hold has given up its place.
+    pub(crate) fn left_queue(&mut self, id: &Bytes) {
+        self.places.values_mut().for_each(|queue| queue.retain(|waiting| waiting != id));
     }
 
     /// How often an event happened to a client.

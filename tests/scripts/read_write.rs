@@ -6,3 +6,5 @@ mod directed;
 mod field_bugs;
 #[path = "read_write/jvm.rs"]
 mod jvm;
+#[path = "read_write/random.rs"]
+mod random;

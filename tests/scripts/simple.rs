@@ -148,6 +148,8 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
     /// The first two of four ids are ours, and go by our scripts; the others are go-zero's, and do with plain commands what its
     /// scripts are known to do. The model says who gets in.
     #[test]

@@ -49,7 +49,11 @@ impl Default for Wish<'_> {
 pub(crate) fn each(name: &str, test: impl Fn(&World)) {
     test(&World::embedded(name));
     static SERVERS: OnceLock<Vec<Server>> = OnceLock::new();
-    let start = || binaries().iter().map(|binary| Server::builder().binary(binary).start()).collect();
+    let start = || match &binaries()[..] {
+        // Says which command gets one.
+        [] => vec![Server::start()],
+        binaries => binaries.iter().map(|binary| Server::builder().binary(binary).start()).collect(),
+    };
     for server in SERVERS.get_or_init(start) {
         test(&World::new(Engine::Real(server), name));
     }
@@ -244,6 +248,11 @@ impl Listener {
             Self::Embedded(_) => assert_eq!(heard.len(), expected.len(), "messages, expected {expected:?}"),
             Self::Real(_) => assert_eq!(heard, expected, "messages"),
         }
+    }
+
+    /// Whether anything has come since the last time.
+    pub(crate) fn hears_any(&mut self) -> bool {
+        !self.heard().is_empty()
     }
 
     fn heard(&mut self) -> String {

@@ -401,3 +401,25 @@ fn keys_of_another_kind_are_named_and_left_alone() {
         world.check("EXISTS {} leasehold:1:rw_readers:{rw-kind} redisson_lock_token:{rw-kind} => 0");
     });
 }
+
+#[test]
+fn only_a_first_grant_meets_full_memory() {
+    let world = World::embedded("rw");
+    let refused = |kind, field| {
+        let call = world.acquire_call(kind, field, 1, wish(1_000));
+        let error = world.server().execute(&call).expect_err("memory is full");
+        assert!(error.text().starts_with("OOM "), "{error}");
+    };
+    world.acquire(READ, "me:1", 1, wish(1_000));
+    world.acquire(READ, "me:2", 1, wish(5_000));
+    world.advance(500);
+    world.server().deny_growth(true);
+    refused(READ, "me:3");
+    assert_eq!(world.renew(READ, &[("me:1", 1_000)]), "[1, 1000]", "renewals need no memory");
+    assert_eq!(world.release(READ, "me:1", 0), 1, "nor do releases");
+    assert_eq!(world.release(READ, "me:2", 0), 1);
+    for kind in [READ, WRITE] {
+        refused(kind, "me:4");
+    }
+    assert!(world.server().keys().is_empty(), "{:?}", world.server().keys());
+}

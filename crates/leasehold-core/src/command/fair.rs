@@ -17,10 +17,12 @@ use std::time::Duration;
 
 /// The fair lock, on the wire.
 #[derive(Debug)]
+#[expect(clippy::exhaustive_structs, reason = "it has no state")]
 pub struct Fair;
 
 /// The fair lock with fencing tokens, on the wire.
 #[derive(Debug)]
+#[expect(clippy::exhaustive_structs, reason = "it has no state")]
 pub struct FencedFair;
 
 /// What the server says to a process that waits.

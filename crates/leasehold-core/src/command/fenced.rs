@@ -13,6 +13,7 @@ use std::time::Duration;
 
 /// The fenced lock, on the wire.
 #[derive(Debug)]
+#[expect(clippy::exhaustive_structs, reason = "it has no state")]
 pub struct Fenced;
 
 /// What is known of the last fencing token.

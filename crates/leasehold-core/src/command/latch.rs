@@ -15,6 +15,7 @@ use std::time::Duration;
 
 /// The count-down latch, on the wire.
 #[derive(Debug)]
+#[expect(clippy::exhaustive_structs, reason = "it has no state")]
 pub struct Latch;
 
 /// What an inspection found.
@@ -51,6 +52,10 @@ impl Verbs for Latch {
 
     fn line(&self) -> Line {
         Line::Gate
+    }
+
+    fn reenters(&self) -> bool {
+        false
     }
 
     fn keys(&self, name: &LockName, _client: &ClientId) -> Keys {

@@ -45,6 +45,7 @@ pub enum Inspected {
 
 /// The reentrant lock, on the wire.
 #[derive(Debug)]
+#[expect(clippy::exhaustive_structs, reason = "it has no state")]
 pub struct Lock;
 
 impl Verbs for Lock {

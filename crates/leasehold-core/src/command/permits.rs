@@ -22,6 +22,7 @@ pub use super::semaphore::{add, added};
 
 /// The permit semaphore, on the wire.
 #[derive(Debug)]
+#[expect(clippy::exhaustive_structs, reason = "it has no state")]
 pub struct Permits;
 
 /// A permit that somebody holds.
@@ -85,6 +86,10 @@ impl Verbs for Permits {
 
     fn line(&self) -> Line {
         Line::Shared
+    }
+
+    fn reenters(&self) -> bool {
+        false
     }
 
     fn keys(&self, name: &LockName, _client: &ClientId) -> Keys {

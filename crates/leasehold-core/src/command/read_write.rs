@@ -18,10 +18,12 @@ const WRITE: &str = ":write";
 
 /// The read half, on the wire.
 #[derive(Debug)]
+#[expect(clippy::exhaustive_structs, reason = "it has no state")]
 pub struct Read;
 
 /// The write half, on the wire.
 #[derive(Debug)]
+#[expect(clippy::exhaustive_structs, reason = "it has no state")]
 pub struct Write;
 
 /// Which half of the lock is held.

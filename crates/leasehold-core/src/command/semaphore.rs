@@ -17,6 +17,7 @@ use std::time::Duration;
 
 /// The semaphore, on the wire.
 #[derive(Debug)]
+#[expect(clippy::exhaustive_structs, reason = "it has no state")]
 pub struct Semaphore;
 
 /// What an inspection found.
@@ -43,6 +44,10 @@ impl Verbs for Semaphore {
 
     fn line(&self) -> Line {
         Line::Shared
+    }
+
+    fn reenters(&self) -> bool {
+        false
     }
 
     fn keys(&self, name: &LockName, _client: &ClientId) -> Keys {

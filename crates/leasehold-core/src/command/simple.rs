@@ -12,6 +12,7 @@ use std::time::Duration;
 
 /// The simple lock, on the wire. The field of a hold is the id itself.
 #[derive(Debug)]
+#[expect(clippy::exhaustive_structs, reason = "it has no state")]
 pub struct Simple;
 
 impl Verbs for Simple {

@@ -16,6 +16,7 @@ const SILENT: Bytes = Bytes::from_static(b"SILENT");
 
 /// The spin lock, on the wire.
 #[derive(Debug)]
+#[expect(clippy::exhaustive_structs, reason = "it has no state")]
 pub struct Spin;
 
 impl Verbs for Spin {

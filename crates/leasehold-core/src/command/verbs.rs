@@ -18,6 +18,11 @@ pub trait Verbs: Sync {
     /// How those who wait in one client stand to each other.
     fn line(&self) -> Line;
 
+    /// Whether an owner that holds may acquire once more without waiting. Where it may not, every acquire stands for itself.
+    fn reenters(&self) -> bool {
+        true
+    }
+
     /// What the server has under `name`, and where `client` listens for releases.
     fn keys(&self, name: &LockName, client: &ClientId) -> Keys;
 

@@ -125,6 +125,10 @@ impl Session {
     pub(super) fn forsake(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
         let Some(hold) = self.holds.get_mut(&number) else { return };
         hold.waiting.retain(|waiting| *waiting != ticket);
+        if hold.placed {
+            // No lease ends a place in a queue: what is not given up stays for as long as the queue is used.
+            hold.clean_up.until = hold.clean_up.until.max(now + self.settings.fair.idle);
+        }
         if hold.raising == Some(ticket) {
             hold.raising = None;
             hold.clean_up.by_lifeline = true;

@@ -97,7 +97,11 @@ fn waiter(requests: &NumberMap<Ticket, Request>, ticket: Ticket) -> Option<&Acqu
 
 impl Session {
     /// Begins to acquire. The first [`Session::poll_acquire`] must follow at once.
-    pub fn acquire(&mut self, now: Instant, wish: AcquireRequest) -> Ticket {
+    pub fn acquire(&mut self, now: Instant, mut wish: AcquireRequest) -> Ticket {
+        if !wish.kind.verbs().reenters() {
+            wish.owner = None;
+            wish.reenter = None;
+        }
         let ticket = Ticket(self.next_id());
         let lock = self.lock_for(&wish.name, wish.kind);
         self.locks[lock].refs += 1;
@@ -109,6 +113,7 @@ impl Session {
             beside: None,
             hold: None,
             had_place: false,
+            asks: 0,
             polls: 0,
             dormant: false,
             last: false,
@@ -198,7 +203,7 @@ impl Session {
                     line.again = false;
                     self.set_lock_timer(lock);
                     self.send_first(now, ticket, via)
-                } else if self.needs_place(ticket) && retry_at.is_none_or(|at| at <= now) {
+                } else if self.may_take_place(ticket) && retry_at.is_none_or(|at| at <= now) {
                     self.send_first(now, ticket, via)
                 } else {
                     None
@@ -323,6 +328,8 @@ impl Session {
     pub(super) fn contender_got_in(&mut self, now: Instant, ticket: Ticket, lock: usize, left: Duration) {
         let line = &mut self.locks[lock];
         if line.contender != Some(ticket) {
+            // The server knows a better order than this client: it was another's turn.
+            self.leave_line(now, ticket, lock);
             return;
         }
         line.contender = None;

@@ -6,10 +6,12 @@ use super::request::{Granted, Place, Request, Step, Ticket, Trouble, Via};
 use crate::command::fair::Standing;
 use crate::command::{Acquired, Line};
 use crate::error::AcquireError;
+use crate::hold_cell::HoldCell;
 use crate::link::LinkError;
 use crate::owner::HoldNumber;
 use crate::reply::Reply;
 use crate::time::Instant;
+use std::sync::Arc;
 use std::time::Duration;
 
 impl Session {
@@ -24,11 +26,31 @@ impl Session {
             Some(number) => number,
             None => self.begin_hold(now, ticket)?,
         };
+        if let Some(acquire) = self.acquire_of_mut(ticket) {
+            acquire.asks = acquire.asks.saturating_add(1);
+        }
+        self.begin_anew(now, ticket, number);
         let hold = self.holds.get(&number).filter(|hold| hold.change.is_none())?;
         let lease = hold.lease.min(hold.max_hold_at.since(now)).max(Duration::from_millis(1));
-        let limit = self.settings.not_after.then(|| self.not_after(now));
+        // What has no lease would be taken for good by a copy that comes when nobody waits for it any more. So it always has a limit; a
+        // client that does not know the server's time is told it by a refusal.
+        let leased = self.verbs_of(number).renewal().is_some();
+        let limit = if leased {
+            self.settings.not_after.then(|| self.not_after(now))
+        } else {
+            Some(self.not_after(now).max(1))
+        };
         let call = self.ask(number, ticket, 1, lease, limit)?;
         Some(Step::Send(self.begin_change(now, number, Some(ticket), Aim::Raise(1), via), call))
+    }
+
+    /// A hold that waited in a queue is held from its grant on, and not from when it came.
+    fn begin_anew(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
+        let most = self.acquire_of(ticket).and_then(|acquire| acquire.wish.max_hold);
+        if let Some(hold) = self.holds.get_mut(&number).filter(|hold| hold.placed && hold.change.is_none()) {
+            hold.max_hold_at = most.map_or(Instant::FAR_FUTURE, |most| now + most);
+            hold.cell = Arc::new(HoldCell::new(now, hold.max_hold_at));
+        }
     }
 
     /// Takes the outcome of a first acquire.
@@ -58,6 +80,10 @@ impl Session {
             Ok(Acquired::TooLate { time }) => {
                 self.note_time(change.sent_at, time);
                 self.nothing_begun(now, ticket, number);
+                if self.may_go_again(ticket) {
+                    self.go_again(now, ticket);
+                    return;
+                }
                 self.note_trouble(now, ticket, "the server received the command too late", false);
                 self.back_off(now, ticket);
             }

@@ -3,6 +3,7 @@
 use super::request::{Acquire, Granted, Patience, Pause, Place, Request, Ticket, Trouble};
 use super::timers::Timer;
 use super::{Event, Session};
+use crate::command::Line;
 use crate::error::{AcquireError, ReleaseError};
 use crate::owner::HoldNumber;
 use crate::time::Instant;
@@ -38,7 +39,8 @@ impl Session {
     pub(super) fn begin_to_wait(&mut self, now: Instant, ticket: Ticket) {
         let Some(Request::Acquire(acquire)) = self.requests.get_mut(&ticket) else { return };
         let state = &self.locks[acquire.lock];
-        if state.held > 0 && acquire.place == Place::Line && !acquire.warned {
+        let excludes = matches!(state.kind.verbs().line(), Line::Exclusive | Line::Places);
+        if excludes && state.held > 0 && acquire.place == Place::Line && !acquire.warned {
             acquire.warned = true;
             self.events.push_back(Event::WaitsForOwnClient { name: state.name.clone() });
         }
@@ -109,7 +111,10 @@ impl Session {
         let (lock, place, begun) = (
             acquire.lock,
             acquire.place,
-            acquire.hold.and_then(|number| self.holds.get(&number)).is_some_and(|hold| !hold.placed),
+            acquire
+                .hold
+                .and_then(|number| self.holds.get(&number))
+                .is_some_and(|hold| !hold.placed || hold.change.is_some()),
         );
         let (wish_ended, more) = (self.end_of_wish(acquire) <= now, self.settings.command_timeout);
         if !wish_ended && self.is_under_way(ticket) {

@@ -17,11 +17,14 @@ use crate::time::Instant;
 use bytes::Bytes;
 
 impl Session {
-    /// Whether a request must ask the server for a place, whosever turn it is.
-    pub(super) fn needs_place(&self, ticket: Ticket) -> bool {
+    /// Whether a request has no place on the server, and may ask for one, whosever turn it is.
+    pub(super) fn may_take_place(&self, ticket: Ticket) -> bool {
         let Some(acquire) = self.acquire_of(ticket) else { return false };
+        let line = &self.locks[acquire.lock];
         let placed = acquire.hold.and_then(|number| self.holds.get(&number)).is_some_and(|hold| hold.placed);
-        self.locks[acquire.lock].kind.verbs().line() == Line::Places && !placed && acquire.place == Place::Line
+        // When the contender asks is a matter of its turn.
+        let contends = line.contender == Some(ticket) && !matches!(line.phase, Phase::Sleeping(_) | Phase::Subscribing);
+        line.kind.verbs().line() == Line::Places && acquire.place == Place::Line && !placed && !contends
     }
 
     /// The hold of a request has a place, or a mark, on the server: it is given up like a grant when nobody wants it any more.
@@ -29,11 +32,13 @@ impl Session {
         let Some(acquire) = self.acquire_of_mut(ticket) else { return };
         let (lock, last) = (acquire.lock, acquire.last);
         let lost_place = acquire.had_place && moved;
+        let asked_again = acquire.asks > 1;
         acquire.had_place = true;
         acquire.trouble.unsure = false;
+        let mut fresh = moved;
         if let Some(hold) = self.holds.get_mut(&number) {
             hold.count = 1;
-            hold.placed = true;
+            fresh |= !std::mem::replace(&mut hold.placed, true);
         }
         self.locks[lock].trouble = super::request::Trouble::default();
         if lost_place {
@@ -46,14 +51,34 @@ impl Session {
             return;
         }
         self.begin_to_wait(now, ticket);
+        let in_places = self.locks[lock].kind.verbs().line() == Line::Places;
+        if in_places && fresh && asked_again {
+            self.stand_last(now, lock, ticket);
+        }
         if self.locks[lock].contender == Some(ticket) {
             self.hear_for_front(lock, number, standing.foreign);
+            if in_places && !standing.head && standing.left.is_none() {
+                // The lock is free and somebody else is first, perhaps another one of this client: the beat tells.
+                self.locks[lock].again = false;
+                self.locks[lock].beat_at = Some(now);
+            }
             self.contender_waits(now, lock, if standing.head { standing.left } else { None });
         } else if self.locks[lock].contender.is_none() {
             self.pick_contender(lock);
         }
-        if self.locks[lock].kind.verbs().line() == Line::Places && self.locks[lock].beat_at.is_none() {
+        if in_places && self.locks[lock].beat_at.is_none() && !self.beats.values().any(|beaten| *beaten == lock) {
             self.plan_beat(now, lock);
+        }
+    }
+
+    /// A request has a new place, behind all that have one already: the line follows the order of the server's queue.
+    fn stand_last(&mut self, now: Instant, lock: usize, ticket: Ticket) {
+        let line = &mut self.locks[lock];
+        line.queue.retain(|waiting| *waiting != ticket);
+        line.queue.push_back(ticket);
+        if line.contender == Some(ticket) {
+            line.contender = None;
+            self.due(now, lock);
         }
     }
 

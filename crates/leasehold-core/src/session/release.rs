@@ -225,7 +225,12 @@ impl Session {
         let waiting = if done { std::mem::take(&mut hold.waiting) } else { Vec::new() };
         let name = self.locks[hold.lock].name.clone();
         let (class, live, repeated) = (hold.class, hold.is_live(), hold.clean_up.repeated);
-        if hold.clean_up.unproven && hold.guards == 0 && now < hold.clean_up.until {
+        if std::mem::take(&mut hold.placed) {
+            hold.clean_up.until = now + hold.lease;
+        }
+        // What has no lease leaves a record, which refuses late copies of its acquire.
+        let leased = self.locks[hold.lock].kind.verbs().renewal().is_some();
+        if leased && hold.clean_up.unproven && hold.guards == 0 && now < hold.clean_up.until {
             hold.expect_late_copies(now + self.settings.command_timeout * 2);
         }
         if gone && live {

@@ -142,6 +142,8 @@ pub(super) struct Acquire {
     pub(super) beside: Option<Bytes>,
     /// A hold of it had a place in the server's queue.
     pub(super) had_place: bool,
+    /// How often it has asked for a first grant.
+    pub(super) asks: u32,
     /// How often it found the lock busy, where waiting is by polling.
     pub(super) polls: u32,
     /// The hold that this request has begun: a first grant of it may be on the way.

@@ -1,0 +1,196 @@
+//! What the kinds of locks have in common with each other in a random world, and what each is checked for.
+
+use crate::client::Guard;
+use crate::world::{World, name};
+use bytes::Bytes;
+use leasehold_core::call::Call;
+use leasehold_core::command::{Give, HoldKey, Kind};
+use leasehold_core::name::LockName;
+use leasehold_core::reply::Reply;
+use leasehold_core::session::AcquireRequest;
+use std::time::Duration;
+
+/// The locks of a world that have one name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Family {
+    #[default]
+    Lock,
+    Fair,
+    FencedFair,
+    Fenced,
+    Spin,
+    Simple,
+    ReadWrite,
+    PreferWriters,
+    Semaphore,
+    Permits,
+}
+
+/// How many permits every semaphore of a world has.
+pub(crate) const CAPACITY: u32 = 3;
+
+impl Family {
+    pub(crate) const ALL: [Self; 10] = [
+        Self::Lock,
+        Self::Fair,
+        Self::FencedFair,
+        Self::Fenced,
+        Self::Spin,
+        Self::Simple,
+        Self::ReadWrite,
+        Self::PreferWriters,
+        Self::Semaphore,
+        Self::Permits,
+    ];
+
+    pub(crate) const fn counts(self) -> bool {
+        matches!(self, Self::Semaphore | Self::Permits)
+    }
+
+    /// A wish for a lock of this family.
+    pub(crate) fn wish(self, lock: LockName, lease: Duration, rng: &mut fastrand::Rng) -> AcquireRequest {
+        let half = if rng.u8(..3) == 0 { Kind::Write } else { Kind::Read };
+        let kind = match self {
+            Self::Lock => Kind::Lock,
+            Self::Fair => Kind::Fair,
+            Self::FencedFair => Kind::FencedFair,
+            Self::Fenced => Kind::Fenced,
+            Self::Spin => Kind::Spin,
+            Self::Simple => Kind::Simple,
+            Self::ReadWrite | Self::PreferWriters => half,
+            Self::Semaphore => Kind::Semaphore,
+            Self::Permits => Kind::Permits,
+        };
+        let mut wish = AcquireRequest::new(lock, kind, lease);
+        if self.counts() {
+            wish.permits = 1 + rng.u32(..CAPACITY);
+        }
+        if self == Self::PreferWriters {
+            wish.prefer_writers = Some(Duration::from_millis(300));
+        }
+        wish
+    }
+}
+
+/// What tells one hold from all others in the calls of its kind, and the count that the call is about.
+pub(crate) fn hold_of(call: &Call) -> Option<(Bytes, u32)> {
+    let (folder, verb) = call.script().name().split_once('/')?;
+    if !matches!(verb, "acquire" | "release") {
+        return None;
+    }
+    let (id, count) = match folder {
+        "semaphore" => (&call.keys()[1], &call.args()[0]),
+        _ => (&call.args()[0], &call.args()[1]),
+    };
+    Some((id.clone(), std::str::from_utf8(count).ok()?.parse().ok()?))
+}
+
+impl World {
+    /// Gives the semaphores of the world their permits.
+    pub(crate) fn fill(&self) {
+        if self.plan.family.counts() {
+            for lock in 0..self.plan.locks {
+                let key = format!("lock{lock}");
+                self.server.command(&[b"SET", key.as_bytes(), CAPACITY.to_string().as_bytes()]).expect("a counter");
+            }
+        }
+    }
+
+    /// What tells a guard's hold from all others in the calls of its kind.
+    pub(crate) fn wire_id(&self, client: usize, kind: Kind, name: &LockName, hold: &HoldKey) -> Bytes {
+        let session = &self.clients[client].session;
+        let keys = kind.verbs().keys(name, &session.client());
+        let settings = session.settings();
+        let give = Give { name, keys: &keys, hold, count: 0, granted: true, settings };
+        hold_of(&kind.verbs().release(&give)).expect("a release names its hold").0
+    }
+
+    /// The count that the server has of a guard's hold, where it keeps one.
+    pub(crate) fn count_on_server(&self, guard: &Guard) -> Option<u32> {
+        let field = &guard.field;
+        match guard.kind {
+            Kind::Lock | Kind::Fair | Kind::FencedFair | Kind::Fenced | Kind::Spin | Kind::Read => {
+                Some(self.count_of(&guard.name, field))
+            }
+            Kind::Write => Some(self.count_of(&guard.name, &[field.as_ref(), b":write"].concat().into())),
+            Kind::Simple | Kind::Semaphore | Kind::Permits | Kind::Latch => None,
+        }
+    }
+
+    /// Wants nobody else to believe that he has what was just granted, so far as the kind excludes it. Belief only ends between one grant
+    /// and the next.
+    pub(crate) fn check_exclusion(&self, guard: &Guard) {
+        let believers = self.guards.iter().filter(|other| {
+            other.alive
+                && other.name.key() == guard.name.key()
+                && (other.client, other.hold) != (guard.client, guard.hold)
+                && other.epoch_of_data == guard.epoch_of_data
+                && other.cell.ended(self.now).is_none()
+        });
+        if matches!(guard.kind, Kind::Semaphore | Kind::Permits) {
+            let taken: u32 = believers.map(|other| other.permits).sum::<u32>() + guard.permits;
+            assert!(taken <= CAPACITY, "{taken} permits of {} are held", guard.name);
+            return;
+        }
+        let other = believers.map(|other| (other.client, other.hold, other.kind, other.owner)).find(|other| {
+            let both_read = guard.kind == Kind::Read && other.2 == Kind::Read;
+            let halves = guard.kind != other.2 && other.3 == guard.owner;
+            !both_read && !(halves && guard.owner.is_some() && other.0 == guard.client)
+        });
+        assert_eq!(other, None, "has {} beside {:?} of client {}", guard.name, guard.hold, guard.client);
+    }
+
+    /// Wants what is left on the server to be what may be left: fencing tokens, counters that the user made, and what expires by itself.
+    pub(crate) fn check_keys_left(&self, when: &str) {
+        for key in self.server.keys() {
+            let int = |command: &[u8]| match self.server.command(&[command, &key]) {
+                Ok(Reply::Int(value)) => value,
+                other => panic!("{other:?}"),
+            };
+            let text = String::from_utf8_lossy(&key);
+            let token = text.starts_with("redisson_lock_token:");
+            let counter = self.plan.family.counts()
+                && (0..self.plan.locks).any(|lock| *key == *name(&format!("lock{lock}")).key());
+            if self.plan.family == Family::Permits && text.ends_with(":timeout") {
+                self.check_expired(&key, when);
+                continue;
+            }
+            // A late copy may have put a hold into a queue again, whose process is silent by now.
+            let queue = self.plan.copies && text.starts_with("redisson_lock_");
+            let expires = (queue || text.starts_with("leasehold:1:")) && int(b"PTTL") > 0;
+            let dump = [b"LRANGE".as_slice(), b"ZRANGE"].map(|read| self.server.command(&[read, &key, b"0", b"-1"]));
+            assert!(token || counter || expires, "{text} is left {when}: {dump:?}");
+            if counter && self.plan.family == Family::Semaphore {
+                let left = self.server.command(&[b"GET", &key]).expect("a counter");
+                assert_eq!(left, Reply::Bulk(CAPACITY.to_string().into()), "all permits of {text} are back {when}");
+            }
+        }
+    }
+
+    /// Wants every permit that is left to have expired: the next command takes it back.
+    fn check_expired(&self, key: &Bytes, when: &str) {
+        let now = 1_800_000_000_000 + self.now.as_nanos() / 1_000_000;
+        let later = format!("({now}");
+        let alive = self.server.command(&[b"ZCOUNT", key, later.as_bytes(), b"+inf"]).expect("a sorted set");
+        assert_eq!(alive, Reply::Int(0), "permits of {key:?} are held {when}");
+    }
+
+    /// Wants the permits of permit semaphores to add up, at any time.
+    pub(crate) fn check_capacity(&self) {
+        if self.plan.family != Family::Permits {
+            return;
+        }
+        for lock in 0..self.plan.locks {
+            let lock = name(&format!("lock{lock}"));
+            let available = match self.server.command(&[b"GET", lock.key()]) {
+                Ok(Reply::Bulk(text)) => String::from_utf8_lossy(&text).parse::<i64>().expect("a number"),
+                other => panic!("{other:?}"),
+            };
+            let held = match self.server.command(&[b"ZCARD", &lock.suffixed("timeout")]) {
+                Ok(Reply::Int(held)) => held,
+                other => panic!("{other:?}"),
+            };
+            assert_eq!(available + held, i64::from(CAPACITY), "available and held permits of {lock}");
+        }
+    }
+}

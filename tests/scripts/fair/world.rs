@@ -1,0 +1,287 @@
+//! A server, a fair lock on it, and the processes that contend for it.
+
+use bytes::Bytes;
+use leasehold_core::call::Call;
+use leasehold_core::command::fair::{self, Beat, Inspected};
+use leasehold_core::command::lock::Forced;
+use leasehold_core::command::{Acquired, Ask, Give, HoldKey, Keys, Kind};
+use leasehold_core::name::LockName;
+use leasehold_core::owner::ClientId;
+use leasehold_core::reply::Reply;
+use leasehold_core::settings::Settings;
+use leasehold_embedded::{EmbeddedServer, ManualClock, ServerClock};
+use leasehold_test_support::{Binary, Resp, Server};
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use uuid::Uuid;
+
+/// Where the commands go.
+pub(super) enum Engine {
+    Embedded(EmbeddedServer, ManualClock),
+    Real(Box<Server>),
+}
+
+/// A fair lock on a server.
+///
+/// Messages are recorded: the command that publishes is an argument, and here it is `RPUSH`, so that each channel is a list of
+/// what was said on it, and everybody looks connected.
+pub(super) struct World {
+    pub(super) engine: Engine,
+    pub(super) kind: Kind,
+    pub(super) name: LockName,
+    pub(super) settings: Settings,
+    pub(super) next_process: Cell<u128>,
+}
+
+/// A process of ours.
+#[derive(Clone, Copy)]
+pub(super) struct Process(pub(super) ClientId);
+
+impl World {
+    pub(super) fn embedded() -> Self {
+        let clock = ManualClock::new();
+        Self::on(Engine::Embedded(EmbeddedServer::with_clock(ServerClock::manual(&clock)), clock))
+    }
+
+    pub(super) fn real(binary: &Binary) -> Self {
+        Self::on(Engine::Real(Box::new(Server::builder().binary(binary).start())))
+    }
+
+    fn on(engine: Engine) -> Self {
+        let settings = Settings { publish: Bytes::from_static(b"RPUSH"), ..Settings::default() };
+        let name = LockName::new("", "stock").expect("a name");
+        Self { engine, kind: Kind::Fair, name, settings, next_process: Cell::new(0) }
+    }
+
+    pub(super) fn run(&self, call: &Call) -> Reply {
+        match &self.engine {
+            Engine::Embedded(server, _) => {
+                server.execute(call).unwrap_or_else(|error| panic!("{}: {error}", call.script().name()))
+            }
+            Engine::Real(server) => {
+                let keys = call.keys().len().to_string();
+                let mut words: Vec<&[u8]> = vec![b"EVAL", call.script().source().as_bytes(), keys.as_bytes()];
+                words.extend(call.keys().iter().chain(call.args()).map(|word| &word[..]));
+                reply(server.command(&words))
+            }
+        }
+    }
+
+    pub(super) fn command(&self, words: &[&str]) -> Reply {
+        match &self.engine {
+            Engine::Embedded(server, _) => {
+                let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+                server.command(&words).unwrap_or_else(|error| panic!("{error}"))
+            }
+            Engine::Real(server) => reply(server.command(words)),
+        }
+    }
+
+    pub(super) fn advance(&self, millis: u64) {
+        let Engine::Embedded(_, clock) = &self.engine else { panic!("time is moved on the embedded engine only") };
+        clock.advance(Duration::from_millis(millis));
+    }
+
+    pub(super) fn now(&self) -> i64 {
+        match &self.engine {
+            Engine::Embedded(server, _) => server.wall_millis(),
+            Engine::Real(_) => {
+                let Reply::Array(parts) = self.command(&["TIME"]) else { panic!("the time has two parts") };
+                int(&parts[0]) * 1000 + int(&parts[1]) / 1000
+            }
+        }
+    }
+
+    /// The name of one of the lock's keys: `queue`, `deadlines`, `channel`, `marks` or `token`.
+    pub(super) fn key(&self, what: &str) -> String {
+        let prefix = match what {
+            "lock" => return "stock".to_owned(),
+            "queue" => "redisson_lock_queue",
+            "deadlines" => "redisson_lock_timeout",
+            "channel" => "redisson_lock__channel",
+            "marks" => "leasehold:1:fair",
+            "token" => "redisson_lock_token",
+            other => panic!("a fair lock has no {other}"),
+        };
+        format!("{prefix}:{{stock}}")
+    }
+
+    pub(super) fn process(&self) -> Process {
+        let number = self.next_process.get() + 1;
+        self.next_process.set(number);
+        Process(ClientId::new(Uuid::from_u128(0x6f0c_0000_0000_4000_8000_0000_0000_0000 + number)))
+    }
+
+    pub(super) fn keys_of(&self, process: Process) -> Keys {
+        self.kind.verbs().keys(&self.name, &process.0)
+    }
+
+    /// Sends an acquire: it waits, has a lease of 30 s, and is changed by `change`.
+    pub(super) fn ask(&self, entry: &str, change: impl FnOnce(&mut Ask<'_>)) -> Acquired {
+        let call = self.acquire_call(entry, change);
+        let reply = self.run(&call);
+        self.kind.verbs().acquired(&reply).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    pub(super) fn acquire_call(&self, entry: &str, change: impl FnOnce(&mut Ask<'_>)) -> Call {
+        let keys = self.keys_of(process_of(entry));
+        let hold = HoldKey { field: Bytes::copy_from_slice(entry.as_bytes()), permits: 1 };
+        let mut ask = Ask {
+            name: &self.name,
+            keys: &keys,
+            hold: &hold,
+            beside: None,
+            count: 1,
+            lease: Duration::from_secs(30),
+            not_after: None,
+            waits: true,
+            placed: false,
+            prefer_writers: None,
+            settings: &self.settings,
+        };
+        change(&mut ask);
+        self.kind.verbs().acquire(&ask)
+    }
+
+    /// Asks for the lock and waits.
+    pub(super) fn acquire(&self, entry: &str) -> Acquired {
+        self.ask(entry, |_| {})
+    }
+
+    /// Asks for the lock and does not wait.
+    pub(super) fn try_acquire(&self, entry: &str) -> Acquired {
+        self.ask(entry, |ask| ask.waits = false)
+    }
+
+    /// The code that answers a release.
+    pub(super) fn release(&self, entry: &str, count: u32) -> i64 {
+        int(&self.run(&self.release_call(entry, count)))
+    }
+
+    pub(super) fn release_call(&self, entry: &str, count: u32) -> Call {
+        let keys = self.keys_of(process_of(entry));
+        let hold = HoldKey { field: Bytes::copy_from_slice(entry.as_bytes()), permits: 1 };
+        let give = Give { name: &self.name, keys: &keys, hold: &hold, count, granted: true, settings: &self.settings };
+        self.kind.verbs().release(&give)
+    }
+
+    pub(super) fn beat(&self, process: Process, front: Option<&str>) -> Beat {
+        fair::beaten(&self.run(&self.beat_call(process, front))).expect("a reply of a beat")
+    }
+
+    pub(super) fn beat_call(&self, process: Process, front: Option<&str>) -> Call {
+        let front = front.map(|front| Bytes::copy_from_slice(front.as_bytes()));
+        fair::beat(&self.name, &self.keys_of(process), &process.0, front.as_ref(), &self.settings)
+    }
+
+    pub(super) fn force_release(&self, holder: &str) -> Forced {
+        fair::forced(&self.run(&fair::force_release(&self.name, holder, &self.settings))).expect("a code")
+    }
+
+    pub(super) fn inspect(&self) -> Inspected {
+        fair::inspected(&self.run(&fair::inspect(&self.name, &self.settings.fair))).expect("an inspection")
+    }
+
+    /// The queue, its head first.
+    pub(super) fn queue(&self) -> Vec<String> {
+        texts(self.command(&["LRANGE", &self.key("queue"), "0", "-1"]))
+    }
+
+    /// The scores.
+    pub(super) fn scores(&self) -> BTreeMap<String, f64> {
+        let parts = texts(self.command(&["ZRANGE", &self.key("deadlines"), "0", "-1", "WITHSCORES"]));
+        parts.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].parse().expect("a score"))).collect()
+    }
+
+    /// How far in the future the score of an entry is.
+    #[track_caller]
+    pub(super) fn score(&self, entry: &str) -> i64 {
+        self.scores()[entry] as i64 - self.now()
+    }
+
+    pub(super) fn marks(&self) -> BTreeMap<String, String> {
+        let parts = texts(self.command(&["HGETALL", &self.key("marks")]));
+        parts.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect()
+    }
+
+    /// Who holds the lock, with the count.
+    pub(super) fn holder(&self) -> Option<(String, i64)> {
+        let parts = texts(self.command(&["HGETALL", "stock"]));
+        parts.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].parse().expect("a count"))).next()
+    }
+
+    pub(super) fn ttl(&self, what: &str) -> i64 {
+        int(&self.command(&["PTTL", &self.key(what)]))
+    }
+
+    /// What was said to a listener since this was asked last: a process's uuid, or a JVM's entry.
+    pub(super) fn heard(&self, listener: &str) -> Vec<String> {
+        let channel = format!("{}:{listener}", self.key("channel"));
+        let said = texts(self.command(&["LRANGE", &channel, "0", "-1"]));
+        self.command(&["DEL", &channel]);
+        said
+    }
+
+    /// List and scores name the same entries, each once.
+    #[track_caller]
+    pub(super) fn assert_consistent(&self) {
+        let mut listed = self.queue();
+        listed.sort();
+        let scored: Vec<_> = self.scores().into_keys().collect();
+        assert_eq!(listed, scored, "list and scores name the same entries");
+    }
+}
+
+impl Process {
+    /// The field of the process's hold with this number.
+    pub(super) fn hold(self, number: u64) -> String {
+        format!("{}:{number}", self.0)
+    }
+
+    pub(super) fn id(self) -> String {
+        self.0.to_string()
+    }
+}
+
+fn process_of(entry: &str) -> Process {
+    let uuid = entry.rsplit_once(':').and_then(|(process, _)| Uuid::parse_str(process).ok());
+    Process(ClientId::new(uuid.unwrap_or_else(|| Uuid::from_u128(9))))
+}
+
+pub(super) fn int(reply: &Reply) -> i64 {
+    reply.int().unwrap_or_else(|error| panic!("{error}"))
+}
+
+pub(super) fn texts(reply: Reply) -> Vec<String> {
+    match reply {
+        Reply::Array(parts) => parts.iter().map(|part| part.text().expect("text").to_owned()).collect(),
+        other => panic!("{other:?} is no array"),
+    }
+}
+
+fn reply(resp: Resp) -> Reply {
+    match resp {
+        Resp::Int(int) => Reply::Int(int),
+        Resp::Bulk(bytes) => Reply::Bulk(bytes.into()),
+        Resp::Simple(text) => Reply::Bulk(text.into()),
+        Resp::Array(parts) => Reply::Array(parts.into_iter().map(reply).collect()),
+        Resp::Error(text) => panic!("{text}"),
+        _ => Reply::Nil,
+    }
+}
+
+/// Milliseconds.
+pub(super) const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// Whether the hold has the lock.
+pub(super) fn is_held(acquired: &Acquired) -> bool {
+    matches!(acquired, Acquired::Held { .. })
+}
+
+/// Whether the hold has a place, and had not lost another.
+pub(super) fn is_placed(acquired: &Acquired) -> bool {
+    matches!(acquired, Acquired::Placed { moved: false, .. })
+}
