@@ -83,6 +83,10 @@ suite! {
             l10_a_second_release_does_not_touch_the_next_owner,
             rw6_a_short_reentry_does_not_shorten_the_lease,
             rw14_names_of_every_sort;
+        fair:
+            everybody_comes_in_the_order_of_arrival,
+            f5_who_has_left_does_not_stand_in_the_queue,
+            grants_carry_tokens_that_grow;
         storm:
             lock, fair, fenced_fair, fenced, spin, simple, read_write, multi, quorum;
     }
@@ -125,7 +129,19 @@ suite! {
         unpolled:
             the_delay_is_bounded_exactly;
         fair:
-            virtual_storm;
+            f1_dead_waiters_cost_a_window_in_all,
+            f2_a_dead_holder_costs_its_lease,
+            f4_deadlines_do_not_drift,
+            f6_a_queue_that_lost_one_of_its_keys_mends_itself,
+            f8_a_release_after_the_end_is_a_loss_and_wakes_the_head,
+            f10_a_try_overtakes_nobody_who_lives,
+            f11_what_the_dead_leave_expires,
+            f12_waiting_costs_the_same_for_few_and_many,
+            a_place_is_given_up_however_long_it_was_held,
+            silence_beyond_the_window_costs_the_place,
+            an_outage_does_not_strand_anybody,
+            a_front_that_is_not_polled_passes_its_turn,
+            the_lock_is_never_free_while_somebody_waits;
         telemetry:
             every_metric_is_counted_under_its_name,
             every_span_and_warning_is_traced;
