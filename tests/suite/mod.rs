@@ -1,4 +1,4 @@
-//! The behaviour of the reentrant lock, one file a topic. `conformance.rs` mounts every test on every engine that can run it.
+//! The behaviour of locks, one file a topic. `conformance.rs` mounts every test on every engine that can run it.
 
 pub(crate) mod drops;
 pub(crate) mod duplicates;
@@ -6,10 +6,13 @@ pub(crate) mod endings;
 pub(crate) mod fair;
 pub(crate) mod farewells;
 pub(crate) mod field_bugs;
+pub(crate) mod groups;
 pub(crate) mod input;
 pub(crate) mod outages;
 pub(crate) mod outside;
 pub(crate) mod paused_time;
+pub(crate) mod polling;
+pub(crate) mod read_write;
 pub(crate) mod reentrancy;
 pub(crate) mod replies;
 pub(crate) mod storm;
