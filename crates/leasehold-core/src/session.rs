@@ -38,6 +38,7 @@ mod places;
 mod record;
 mod release;
 mod renew;
+mod replicas;
 mod request;
 mod settle;
 mod shut_down;

@@ -106,6 +106,19 @@ pub enum Error {
         /// The token.
         token: u64,
     },
+    /// The server granted the lock, and fewer replicas than were wanted acknowledged that in time. It has been taken back: the lock is
+    /// free when this is said, or, where the server does not confirm that within the command timeout, soon after.
+    #[error(
+        "the lock {lock:?} was not acquired: {acknowledged} replicas acknowledged it in time, and {wanted} were wanted"
+    )]
+    NotReplicated {
+        /// The lock.
+        lock: String,
+        /// How many replicas acknowledged it.
+        acknowledged: u32,
+        /// How many were wanted.
+        wanted: u32,
+    },
     /// The client was shut down.
     #[error("the lock {lock:?} was not acquired: its client is shut down")]
     ShutDown {
@@ -129,6 +142,7 @@ impl Error {
             AcquireError::Refused(why) => Self::Refused { lock, why },
             AcquireError::Upgrade => Self::Upgrade { lock },
             AcquireError::Excess { capacity } => Self::Excess { lock, capacity },
+            AcquireError::NotReplicated { acknowledged, wanted } => Self::NotReplicated { lock, acknowledged, wanted },
             AcquireError::Closed => Self::ShutDown { lock },
             other => Self::Indeterminate { lock, why: other.to_string() },
         }

@@ -59,6 +59,7 @@ pub use guard::Guard;
 pub use inspect::{FairQueue, Halves, Holder, Waiter};
 pub use kinds::*;
 pub use leasehold_core::backoff::Backoff;
+pub use leasehold_core::call::Replicas;
 pub use leasehold_core::command::permits::{InvalidPermitId, PermitId};
 pub use leasehold_core::error::{HoldEnd, LossReason};
 pub use leasehold_core::link::ServerInfo;

@@ -1,6 +1,7 @@
 //! The settings of a client, checked before anything is sent.
 
 use crate::error::InvalidInput;
+use leasehold_core::call::Replicas;
 use std::time::Duration;
 
 /// The shortest lease. Below it the margin, the renewal and a round trip leave no room for work.
@@ -11,6 +12,9 @@ pub const MAX_LEASE: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
 /// The lease of what has none, such as the permits of a bare semaphore: ten years.
 pub(crate) const NO_LEASE: Duration = Duration::from_secs(3_650 * 24 * 60 * 60);
+
+/// The most replicas that can be asked for: more than any primary has.
+const MAX_REPLICAS: u32 = 1_000;
 
 /// What a client was told. See the methods of [`ClientBuilder`](crate::ClientBuilder) for what each field means.
 #[derive(Clone, Debug)]
@@ -109,6 +113,15 @@ pub(crate) fn check_number(what: &'static str, number: u32, least: u32) -> Resul
 
 pub(crate) fn check_max_hold(most: Duration) -> Result<(), InvalidInput> {
     within("longest hold", most, MIN_LEASE, MAX_LEASE)
+}
+
+/// Refuses a number of replicas that means nothing, and a time for them that leaves a renewal no second attempt.
+pub(crate) fn check_replicas(replicas: Replicas, lease: Duration) -> Result<(), InvalidInput> {
+    if !(1..=MAX_REPLICAS).contains(&replicas.at_least) {
+        let (given, most) = (i64::from(replicas.at_least), i64::from(MAX_REPLICAS));
+        return Err(InvalidInput::Number { what: "number of replicas", given, least: 1, most });
+    }
+    within("time for replicas", replicas.within, Duration::from_millis(1), lease / 4)
 }
 
 fn within(what: &'static str, given: Duration, least: Duration, most: Duration) -> Result<(), InvalidInput> {

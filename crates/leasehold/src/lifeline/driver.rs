@@ -120,8 +120,9 @@ fn perform(shared: &Shared, action: Action) -> impl Future<Output = Outcome> + S
     async move {
         match action {
             Action::Call { id, call } => {
-                let epoch = link.epoch(Plane::Lifeline);
-                Outcome::Called(id, epoch, link.call(Plane::Lifeline, call).await)
+                let plane = call.plane(Plane::Lifeline);
+                let epoch = link.epoch(plane);
+                Outcome::Called(id, epoch, link.call(plane, call).await)
             }
             Action::Settle { id, plane, epoch, key } => Outcome::Settled(id, link.settle(plane, epoch, key).await),
             Action::Subscribe { channel } => {
