@@ -40,7 +40,7 @@ end
 local time = server_time()
 local stored, left = false, 0
 if mode then
-  local empty = reap(lock_key, readers_key, time)
+  local empty = reap_readers(lock_key, readers_key, time)
   stored = redis.call('HGET', lock_key, hold)
   if stored then
     left = hold_left(lock_key, readers_key, hold, time)

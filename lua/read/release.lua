@@ -60,7 +60,7 @@ if mode == 'write' then
   return code
 end
 
-reap(lock_key, readers_key, time)
+reap_readers(lock_key, readers_key, time)
 local alive, longest = 1, false
 if redis.call('HLEN', lock_key) <= 33 then
   alive, longest = scan(lock_key, readers_key, time, hold)

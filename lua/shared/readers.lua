@@ -31,7 +31,7 @@ local function forget_reader(key, readers_key, reader)
 end
 
 -- Removes the readers of ours whose deadline has passed. True where nobody is left of the lock but its mode.
-local function reap(key, readers_key, time)
+local function reap_readers(key, readers_key, time)
   local over = redis.call('ZRANGEBYSCORE', readers_key, '-inf', time)
   for _, reader in ipairs(over) do
     forget_reader(key, readers_key, reader)

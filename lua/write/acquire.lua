@@ -40,7 +40,7 @@ end
 
 local time = server_time()
 local in_time = not_after <= 0 or time <= not_after
-local empty = mode and reap(lock_key, readers_key, time)
+local empty = mode and reap_readers(lock_key, readers_key, time)
 
 local stored = redis.call('HGET', lock_key, hold)
 if stored then

@@ -46,7 +46,7 @@ end
 
 local time = server_time()
 if stored then
-  reap(lock_key, readers_key, time)
+  reap_readers(lock_key, readers_key, time)
   local alive, longest = scan(lock_key, readers_key, time, hold)
   -- In this order, so that a user who may not publish has released nothing when the server says so.
   redis.call(publish, channel, '1')

@@ -1,11 +1,17 @@
 //! What can be sent to other threads, shared between them, moved after it was polled, and kept for ever: every public type and
 //! every future of `leasehold`. It is checked when this is compiled; a test sees that no type is forgotten.
 
-use leasehold::embedded;
+use leasehold::kind::{Fencing, LockKind, Owned};
 use leasehold::{
-    Acquire, Acquiring, Census, Client, ClientBuilder, ConnectError, Error, Guard, HoldEnd, HoldToken, Holder,
-    InvalidInput, Lock, LossReason, Lost, NameError, NotReleased, Owner, Publish, ServerInfo, WithError, blocking,
+    Acquire, Acquiring, Backoff, Census, Client, ClientBuilder, ClientRecord, ConnectError, CountDownLatch, Error,
+    FairGuard, FairLock, FairQueue, FencedFairGuard, FencedFairLock, FencedGuard, FencedLock, Guard, Halves,
+    HeldPermit, HoldEnd, HoldToken, Holder, InvalidInput, InvalidPermitId, LatchWait, LatchWaiting, Lock, LossReason,
+    Lost, Member, MultiAcquire, MultiGuard, MultiLock, NameError, NotReleased, Owner, PermitCounts, PermitGuard,
+    PermitId, PermitSemaphore, Publish, QuorumAcquire, QuorumGuard, QuorumLock, ReadGuard, ReadLock, ReadWriteLock,
+    Semaphore, SemaphoreGuard, ServerInfo, SimpleGuard, SimpleLock, SpinGuard, SpinLock, StripedLock, Waiter,
+    WithError, WriteGuard, WriteLock, blocking,
 };
+use leasehold::{embedded, fence};
 use std::time::Duration;
 
 struct Ambiguous;
@@ -42,25 +48,64 @@ macro_rules! types {
 types! {
     Acquire: send sync unpin forever;
     Acquiring: send unpin forever;
+    Backoff: send sync unpin forever;
     Census: send sync unpin forever;
     Client: send sync unpin forever;
     ClientBuilder: send sync unpin forever;
+    ClientRecord: send sync unpin forever;
     ConnectError: send sync unpin forever;
+    CountDownLatch: send sync unpin forever;
     Error: send sync unpin forever;
+    FairGuard: send sync unpin forever;
+    FairLock: send sync unpin forever;
+    FairQueue: send sync unpin forever;
+    FencedFairGuard: send sync unpin forever;
+    FencedFairLock: send sync unpin forever;
+    FencedGuard: send sync unpin forever;
+    FencedLock: send sync unpin forever;
     Guard: send sync unpin forever;
+    Halves: send sync unpin forever;
+    HeldPermit: send sync unpin forever;
     HoldEnd: send sync unpin forever;
     HoldToken: send sync unpin forever;
     Holder: send sync unpin forever;
     InvalidInput: send sync unpin forever;
+    InvalidPermitId: send sync unpin forever;
+    LatchWait: send sync unpin forever;
+    LatchWaiting: send unpin forever;
     Lock: send sync unpin forever;
     LossReason: send sync unpin forever;
     Lost: send sync unpin forever;
+    Member: send sync unpin forever;
+    MultiAcquire: send sync unpin forever;
+    MultiGuard: send sync unpin forever;
+    MultiLock: send sync unpin forever;
     NameError: send sync unpin forever;
     NotReleased: send sync unpin forever;
     Owner: send sync unpin forever;
+    PermitCounts: send sync unpin forever;
+    PermitGuard: send sync unpin forever;
+    PermitId: send sync unpin forever;
+    PermitSemaphore: send sync unpin forever;
     Publish: send sync unpin forever;
+    QuorumAcquire: send sync unpin forever;
+    QuorumGuard: send sync unpin forever;
+    QuorumLock: send sync unpin forever;
+    ReadGuard: send sync unpin forever;
+    ReadLock: send sync unpin forever;
+    ReadWriteLock: send sync unpin forever;
+    Semaphore: send sync unpin forever;
+    SemaphoreGuard: send sync unpin forever;
     ServerInfo: send sync unpin forever;
+    SimpleGuard: send sync unpin forever;
+    SimpleLock: send sync unpin forever;
+    SpinGuard: send sync unpin forever;
+    SpinLock: send sync unpin forever;
+    StripedLock: send sync unpin forever;
+    Waiter: send sync unpin forever;
     WithError<u32>: send sync unpin forever;
+    WriteGuard: send sync unpin forever;
+    WriteLock: send sync unpin forever;
     blocking::Client: send sync unpin forever;
     blocking::Guard: send sync unpin forever;
     blocking::Lock: send sync unpin forever;
@@ -72,12 +117,23 @@ types! {
     embedded::Recorded: send sync unpin forever;
     embedded::Recorder: send sync unpin forever;
     embedded::ServerClock: send sync unpin forever;
+    fence::FencedValue: send sync unpin forever;
 }
 
-/// The future of an acquire holds a boxed one that only one thread polls.
+/// The locks and guards of a kind are what those of every other kind are.
 #[expect(dead_code, reason = "compiling it is the test")]
-fn the_future_of_an_acquire_is_not_shared(acquiring: &Acquiring) {
+fn every_kind<K: LockKind>(lock: &Lock<K>, acquire: &Acquire<K>, acquiring: &Acquiring<K>, guard: &Guard<K>) {
+    (send(lock), sync(lock));
+    (send(acquire), sync(acquire));
+    send(acquiring);
+    (send(guard), sync(guard));
+}
+
+/// The future of a wait holds a boxed one that only one thread polls.
+#[expect(dead_code, reason = "compiling it is the test")]
+fn the_future_of_a_wait_is_not_shared(acquiring: &Acquiring, waiting: &LatchWaiting) {
     LacksSync::lacks(acquiring);
+    LacksSync::lacks(waiting);
 }
 
 /// Futures of async functions may be sent while they are under way, and must be pinned.
@@ -107,6 +163,77 @@ fn futures(client: &Client, lock: &Lock, guard: Guard, owner: &Owner, token: &Ho
     future!(Client::connect("redis://127.0.0.1"));
     future!(Client::builder().connect("redis://127.0.0.1"));
     future!(guard.release());
+}
+
+/// What every kind has, and what only some have.
+#[expect(dead_code, reason = "compiling it is the test")]
+fn futures_of_kinds<K: Owned, F: Fencing>(
+    (lock, guard): (&Lock<K>, Guard<K>),
+    (value, token): (&fence::FencedValue, &Guard<F>),
+    (read_write, write): (&ReadWriteLock, WriteGuard),
+) {
+    send(&lock.acquire().into_future());
+    future!(lock.try_acquire());
+    future!(lock.with(async |held| held.hold_count()));
+    future!(guard.reenter());
+    future!(guard.lost());
+    future!(guard.run(async { 1 }));
+    future!(guard.release());
+    future!(value.read(token));
+    future!(value.write(token, "value"));
+    future!(value.check(token));
+    future!(read_write.inspect());
+    future!(write.read());
+    future!(write.downgrade());
+}
+
+/// What is made of several locks, or is none.
+#[expect(dead_code, reason = "compiling it is the test")]
+fn futures_of_others(
+    (multi, all): (&MultiLock, MultiGuard),
+    (quorum, most): (&QuorumLock, QuorumGuard),
+    (permits, seats, latch, id): (&PermitSemaphore, &Semaphore, &CountDownLatch, PermitId),
+    (client, simple): (&Client, &SimpleLock),
+) {
+    future!(async { multi.acquire().await });
+    future!(multi.try_acquire());
+    future!(all.lost());
+    future!(all.run(async { 1 }));
+    future!(all.release());
+    future!(async { quorum.acquire().await });
+    future!(quorum.try_acquire());
+    future!(most.lost());
+    future!(most.run(async { 1 }));
+    future!(most.release());
+    future!(async { permits.acquire().permits(2).await });
+    future!(permits.try_acquire());
+    future!(permits.try_acquire_many(2));
+    future!(permits.with(async |held| held.permits()));
+    future!(permits.try_set_permits(1));
+    future!(permits.resize(1));
+    future!(permits.add_permits(1));
+    future!(permits.available_permits());
+    future!(permits.held_permits());
+    future!(permits.inspect());
+    future!(permits.lease_of(id));
+    future!(permits.release_ids(&[]));
+    future!(async { seats.acquire().await });
+    future!(seats.try_acquire());
+    future!(seats.try_acquire_many(2));
+    future!(seats.with(async |held| held.permits()));
+    future!(seats.try_set_permits(1));
+    future!(seats.add_permits(1));
+    future!(seats.release_permits(1));
+    future!(seats.drain_permits());
+    future!(seats.available_permits());
+    future!(latch.try_set_count(1));
+    future!(latch.count_down());
+    future!(latch.count_down_by(2));
+    future!(latch.count());
+    future!(latch.delete());
+    future!(async { latch.wait().await });
+    future!(client.who_is("id"));
+    future!(simple.release());
 }
 
 /// Work that is sent whole to another thread: the future that awaits all of this is `Send` and `'static`.
@@ -176,33 +303,48 @@ async fn futures_are_small() {
     }
 }
 
+/// The types that a file exports, with those of the files below it that it exports whole.
+fn exported(file: &str, text: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    for statement in text.split("pub use ").skip(1) {
+        let path = statement.split(';').next().expect("a statement ends");
+        if let Some(module) = path.strip_suffix("::*") {
+            let below = format!("{}{module}.rs", &file[..=file.rfind('/').expect("a folder")]);
+            names.extend(exported(&below, &crate::files::read(&below)));
+            continue;
+        }
+        let last = path.rsplit("::").next().filter(|last| !last.contains('}')).unwrap_or_default();
+        let list = path.split_once('{').map_or(last, |(_, list)| list);
+        let words = list.trim_end_matches(['}', '\n', ' ']).split(',').map(str::trim);
+        let is_type = |word: &&str| word.contains(|letter: char| letter.is_ascii_lowercase());
+        names.extend(words.filter(is_type).map(str::to_owned));
+    }
+    names
+}
+
 #[test]
 fn no_public_type_is_forgotten() {
     let here = include_str!("auto_traits.rs");
     let table = here.split("types! {").nth(1).and_then(|rest| rest.split("\n}").next()).expect("the table");
-    let lib = crate::files::read("crates/leasehold/src/lib.rs");
-    let mut names = 0;
-    let embedded = lib.find("pub mod embedded").expect("the module");
-    for (at, exported) in lib.match_indices("pub use ").map(|(at, _)| (at, &lib[at..])) {
-        let path = exported.split(';').next().expect("a statement ends");
-        let last = path.rsplit("::").next().filter(|last| !last.contains('}')).unwrap_or_default();
-        let list = path.split_once('{').map_or(last, |(_, list)| list);
-        for name in list.trim_end_matches(['}', '\n', ' ']).split(',').map(str::trim).filter(|name| !name.is_empty()) {
-            if name.chars().all(|letter| letter.is_ascii_uppercase() || letter == '_') {
-                continue;
-            }
-            let row = if at > embedded { format!(" embedded::{name}:") } else { format!("\n    {name}") };
-            assert!(table.contains(&row), "{name} has no row in the table");
-            names += 1;
-        }
-    }
-    for exported in crate::files::read("crates/leasehold/src/blocking.rs")
+    let rows: Vec<_> = table
         .lines()
-        .filter_map(|line| line.strip_prefix("pub struct "))
-    {
-        let name = exported.split(['(', ' ', '<', ';']).next().expect("a name");
-        assert!(table.contains(&format!(" blocking::{name}:")), "blocking::{name} has no row in the table");
-        names += 1;
+        .filter_map(|line| line.split_once(": "))
+        .map(|(row, _)| row.trim().split('<').next().expect("a name").to_owned())
+        .collect();
+    let source = "crates/leasehold/src/lib.rs";
+    let lib = crate::files::read(source);
+    let (crate_root, embedded) = lib.split_at(lib.find("pub mod embedded").expect("the module"));
+    let mut names = exported(source, crate_root);
+    names.extend(exported(source, embedded).iter().map(|name| format!("embedded::{name}")));
+    for module in ["blocking", "fence"] {
+        let file = format!("crates/leasehold/src/{module}.rs");
+        let text = crate::files::read(&file);
+        let structs = text.lines().filter_map(|line| line.strip_prefix("pub struct "));
+        let structs = structs.map(|rest| rest.split(['(', ' ', '<', ';']).next().expect("a name").to_owned());
+        names.extend(exported(&file, &text).into_iter().chain(structs).map(|name| format!("{module}::{name}")));
     }
-    assert_eq!(names, table.lines().filter(|line| line.contains(": ")).count(), "the table has no other rows");
+    for (a, b) in [(&names, &rows), (&rows, &names)] {
+        let missing: Vec<_> = a.iter().filter(|name| !b.contains(name)).collect();
+        assert!(missing.is_empty(), "{missing:?} are not in both: the exports of the crate, and the table");
+    }
 }

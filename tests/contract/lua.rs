@@ -65,8 +65,10 @@ fn the_text_of_a_script_is_its_preludes_and_its_file() {
     for (script, file, _) in scripts() {
         let mut rest = script.source().strip_suffix(file.text.as_str()).expect("the file comes last");
         let body: Vec<_> = lua_code::words(&file.text);
+        // A function is used where it is called: a local variable may have the name of another prelude's function.
         let uses = |text: &str, words: &[Word]| {
-            functions(text).iter().any(|(name, _)| words.iter().any(|word| word.name() == Some(name)))
+            let is_call = |pair: &[Word], name: &str| pair[0].name() == Some(name) && pair[1].is("(");
+            functions(text).iter().any(|(name, _)| words.windows(2).any(|pair| is_call(pair, name)))
         };
         let mut included = Vec::new();
         while !rest.is_empty() {
