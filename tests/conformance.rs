@@ -180,6 +180,8 @@ suite! {
             a_release_is_not_sent_while_its_acquire_is_unsettled;
     }
     inside {
+        semaphores:
+            a_release_that_is_repeated_late_gives_nothing_back_twice;
         fences:
             sql_refuses_stale_tokens_on_read_and_write,
             sql_loses_no_update_to_holders_at_once;

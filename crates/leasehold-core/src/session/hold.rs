@@ -5,6 +5,7 @@ use super::timers::Timer;
 use super::{Event, FlightId, Session};
 use crate::call::Replicas;
 use crate::command::HoldKey;
+use crate::command::operation::MEMORY;
 use crate::error::{AcquireError, HoldEnd, LossReason, ReleaseError};
 use crate::hold_cell::HoldCell;
 use crate::link::{Epoch, Plane};
@@ -66,6 +67,8 @@ pub(super) struct CleanUp {
     pub(super) tries: u32,
     /// An earlier copy of the last release may have been applied, and was sent before (`true`) or after the deadline.
     pub(super) unsure: Option<bool>,
+    /// Since when an earlier copy of the last release may have been applied.
+    pub(super) doubted_since: Option<Instant>,
     /// An earlier lowering, to whatever count, may have been applied.
     pub(super) perhaps_lowered: bool,
     /// Some copy of a call may still come, because nothing could be proven: the release is repeated.
@@ -130,6 +133,7 @@ impl Hold {
         self.clean_up.by_lifeline = true;
         if target == 0 {
             self.clean_up.unsure.get_or_insert_with(|| change.sent_at < self.cell.deadline());
+            self.clean_up.doubted_since.get_or_insert(change.sent_at);
         }
     }
 
@@ -139,6 +143,16 @@ impl Hold {
         self.clean_up.by_lifeline = true;
         self.clean_up.repeated = true;
         self.clean_up.not_before = not_before;
+        // Where nothing has a lease, copies are known for what they are only while there is a record of the hold.
+        self.clean_up.until = self.clean_up.until.min(not_before + MEMORY);
+    }
+
+    /// Whether a release may say that there is something to be given back even where the server has no record of it. It may not once a
+    /// copy of it may have been applied so long ago that the record of that is gone: permits that are lost are better than permits that
+    /// are given back twice.
+    pub(super) fn is_surely_granted(&self, now: Instant) -> bool {
+        let doubt = self.clean_up.doubted_since;
+        self.granted && !self.clean_up.repeated && doubt.is_none_or(|since| now.since(since) < MEMORY / 2)
     }
 
     /// Whether a renewal is to be sent, were it only to see whether the hold is still there.
@@ -203,6 +217,7 @@ impl Session {
                 not_before: now,
                 tries: 0,
                 unsure: None,
+                doubted_since: None,
                 queued: false,
                 perhaps_lowered: false,
                 unproven: false,
