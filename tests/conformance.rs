@@ -233,7 +233,6 @@ suite! {
             a_reentry_that_falls_short_is_taken_back_alone,
             a_downgrade_keeps_the_condition,
             a_call_that_waits_for_replicas_is_left_in_peace,
-            what_is_acknowledged_too_late_is_not_handed_out,
             nobody_elses_renewal_waits_for_replicas,
             conditions_are_checked_before_anything_is_sent;
         paused_time:

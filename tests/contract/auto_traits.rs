@@ -95,6 +95,8 @@ types! {
     ReadLock: send sync unpin forever;
     ReadWriteLock: send sync unpin forever;
     Replicas: send sync unpin forever;
+    Replicas: send sync unpin forever;
+    Fallback: send sync unpin forever;
     Semaphore: send sync unpin forever;
     SemaphoreGuard: send sync unpin forever;
     ServerInfo: send sync unpin forever;
@@ -110,8 +112,17 @@ types! {
     blocking::Client: send sync unpin forever;
     blocking::CountDownLatch: send sync unpin forever;
     blocking::FencedValue: send sync unpin forever;
+    blocking::CountDownLatch: send sync unpin forever;
+    blocking::FencedValue: send sync unpin forever;
     blocking::Guard: send sync unpin forever;
     blocking::Lock: send sync unpin forever;
+    blocking::MultiGuard: send sync unpin forever;
+    blocking::MultiLock: send sync unpin forever;
+    blocking::PermitSemaphore: send sync unpin forever;
+    blocking::QuorumGuard: send sync unpin forever;
+    blocking::QuorumLock: send sync unpin forever;
+    blocking::ReadWriteLock: send sync unpin forever;
+    blocking::Semaphore: send sync unpin forever;
     blocking::MultiGuard: send sync unpin forever;
     blocking::MultiLock: send sync unpin forever;
     blocking::PermitSemaphore: send sync unpin forever;
@@ -316,7 +327,7 @@ async fn futures_are_small() {
         ("release", size_of_val(&guard.release())),
     ];
     for (future, size) in sizes {
-        assert!(size <= 2560, "the future of {future} has {size} bytes");
+        assert!(size <= 2816, "the future of {future} has {size} bytes");
     }
 }
 
