@@ -49,7 +49,7 @@ impl Session {
         let most = self.acquire_of(ticket).and_then(|acquire| acquire.wish.max_hold);
         if let Some(hold) = self.holds.get_mut(&number).filter(|hold| hold.placed && hold.change.is_none()) {
             hold.max_hold_at = most.map_or(Instant::FAR_FUTURE, |most| now + most);
-            hold.cell = Arc::new(HoldCell::new(hold.key.clone(), now, hold.max_hold_at));
+            hold.cell = Arc::new(HoldCell::new(hold.cell.key().clone(), now, hold.max_hold_at));
         }
     }
 
