@@ -161,7 +161,7 @@ impl Session {
             acquire.place = Place::Aside;
         } else if line.contender.is_none() && line.queue.is_empty() {
             line.contender = Some(ticket);
-            line.phase = Phase::Due(now + self.settings.turn);
+            line.phase = Phase::Due(now + self.settings.turn_in(line.kind.verbs().line()));
         } else if acquire.wish.patience == Patience::Try {
             // Somebody of this client is ahead, so the lock is as good as taken; unless nobody can say, for want of a server.
             if line.trouble.since.is_some() {
@@ -347,7 +347,7 @@ impl Session {
         let line = &mut self.locks[lock];
         line.phase = match confirmed {
             false => Phase::Subscribing,
-            true if line.again => Phase::Due(now + self.settings.turn),
+            true if line.again => Phase::Due(now + self.settings.turn_in(line.kind.verbs().line())),
             true => Phase::Sleeping(until),
         };
         if matches!(self.locks[lock].phase, Phase::Due(_)) {
@@ -410,7 +410,8 @@ impl Session {
 
     /// It is the contender's turn.
     pub(super) fn due(&mut self, now: Instant, lock: usize) {
-        self.locks[lock].phase = Phase::Due(now + self.settings.turn);
+        let line = &mut self.locks[lock];
+        line.phase = Phase::Due(now + self.settings.turn_in(line.kind.verbs().line()));
         self.pick_contender(lock);
         if let Some(contender) = self.locks[lock].contender {
             self.wake(contender);
