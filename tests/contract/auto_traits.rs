@@ -4,7 +4,7 @@
 use leasehold::kind::{Fencing, LockKind, Owned};
 use leasehold::{
     Acquire, Acquiring, Backoff, Census, Client, ClientBuilder, ClientRecord, ConnectError, CountDownLatch, Error,
-    FairGuard, FairLock, FairQueue, FencedFairGuard, FencedFairLock, FencedGuard, FencedLock, Guard, Halves,
+    FairGuard, FairLock, FairQueue, Fallback, FencedFairGuard, FencedFairLock, FencedGuard, FencedLock, Guard, Halves,
     HeldPermit, HoldEnd, HoldToken, Holder, InvalidInput, InvalidPermitId, LatchWait, LatchWaiting, Lock, LossReason,
     Lost, Member, MultiAcquire, MultiGuard, MultiLock, NameError, NotReleased, Owner, PermitCounts, PermitGuard,
     PermitId, PermitSemaphore, Publish, QuorumAcquire, QuorumGuard, QuorumLock, ReadGuard, ReadLock, ReadWriteLock,

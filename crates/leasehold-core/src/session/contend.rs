@@ -9,6 +9,7 @@ use super::request::{
 };
 use super::timers::Timer;
 use super::{Event, Session, replicas};
+use crate::backoff::Backoff;
 use crate::command::{Keys, Kind, Line};
 use crate::error::AcquireError;
 use crate::name::LockName;
@@ -361,7 +362,10 @@ impl Session {
         let random = self.rng.f64();
         let acquire = self.acquire_of_mut(ticket)?;
         acquire.polls = acquire.polls.saturating_add(1);
-        acquire.wish.backoff.pause(acquire.polls, random)
+        match &acquire.wish.backoff {
+            Some(backoff) => backoff.pause(acquire.polls, random),
+            None => Backoff::default().pause(acquire.polls, random),
+        }
     }
 
     /// How long to sleep when the holder's lease has `left` to go. A little more than that, and not the same everywhere, so
