@@ -8,7 +8,7 @@ use leasehold::{
     HeldPermit, HoldEnd, HoldToken, Holder, InvalidInput, InvalidPermitId, LatchWait, LatchWaiting, Lock, LossReason,
     Lost, Member, MultiAcquire, MultiGuard, MultiLock, NameError, NotReleased, Owner, PermitCounts, PermitGuard,
     PermitId, PermitSemaphore, Publish, QuorumAcquire, QuorumGuard, QuorumLock, ReadGuard, ReadLock, ReadWriteLock,
-    Semaphore, SemaphoreGuard, ServerInfo, SimpleGuard, SimpleLock, SpinGuard, SpinLock, StripedLock, Waiter,
+    Replicas, Semaphore, SemaphoreGuard, ServerInfo, SimpleGuard, SimpleLock, SpinGuard, SpinLock, StripedLock, Waiter,
     WithError, WriteGuard, WriteLock, blocking,
 };
 use leasehold::{embedded, fence};
@@ -94,6 +94,7 @@ types! {
     ReadGuard: send sync unpin forever;
     ReadLock: send sync unpin forever;
     ReadWriteLock: send sync unpin forever;
+    Replicas: send sync unpin forever;
     Semaphore: send sync unpin forever;
     SemaphoreGuard: send sync unpin forever;
     ServerInfo: send sync unpin forever;
