@@ -83,6 +83,21 @@ suite! {
             l10_a_second_release_does_not_touch_the_next_owner,
             rw6_a_short_reentry_does_not_shorten_the_lease,
             rw14_names_of_every_sort;
+        fair:
+            everybody_comes_in_the_order_of_arrival,
+            f5_who_has_left_does_not_stand_in_the_queue,
+            grants_carry_tokens_that_grow;
+        read_write:
+            readers_and_writers_exclude_each_other,
+            rw4_an_owner_leaves_the_halves_in_any_order,
+            rw11_a_reader_does_not_become_a_writer;
+        polling:
+            a_spin_lock_is_entered_again,
+            a_simple_lock_is_its_id;
+        groups:
+            m1_a_busy_member_leaves_nothing_held,
+            m3_members_in_another_order_do_not_deadlock,
+            stripes_are_taken_together_in_any_order;
         storm:
             many_tasks_on_few_names;
         semaphores:
@@ -118,6 +133,11 @@ suite! {
             a_read_write_lock_tells_both_halves,
             a_simple_lock_tells_its_id,
             a_client_that_announces_itself_can_be_found;
+        blocking_kinds:
+            threads_take_locks_of_every_kind,
+            threads_take_permits_and_wait_at_latches,
+            an_owner_of_threads_takes_its_locks_again;
+            lock, fair, fenced_fair, fenced, spin, simple, read_write, multi, quorum;
     }
     breakable {
         semaphores:
@@ -160,6 +180,8 @@ suite! {
             a_release_is_not_sent_while_its_acquire_is_unsettled;
     }
     inside {
+        semaphores:
+            a_release_that_is_repeated_late_gives_nothing_back_twice;
         fences:
             sql_refuses_stale_tokens_on_read_and_write,
             sql_loses_no_update_to_holders_at_once;
@@ -172,9 +194,48 @@ suite! {
             copies_whose_replies_are_seen_change_nothing_either;
         unpolled:
             the_delay_is_bounded_exactly;
+        fair:
+            f1_dead_waiters_cost_a_window_in_all,
+            f2_a_dead_holder_costs_its_lease,
+            f4_deadlines_do_not_drift,
+            f6_a_queue_that_lost_one_of_its_keys_mends_itself,
+            f8_a_release_after_the_end_is_a_loss_and_wakes_the_head,
+            f10_a_try_overtakes_nobody_who_lives,
+            f11_what_the_dead_leave_expires,
+            f12_waiting_costs_the_same_for_few_and_many,
+            a_place_is_given_up_however_long_it_was_held,
+            silence_beyond_the_window_costs_the_place,
+            an_outage_does_not_strand_anybody,
+            a_front_that_is_not_polled_passes_its_turn,
+            the_lock_is_never_free_while_somebody_waits;
+        read_write:
+            rw1_a_dead_reader_is_gone_by_its_own_lease,
+            rw5_leases_do_not_add_up,
+            rw8_every_reader_of_a_client_is_renewed,
+            rw9_a_release_after_the_end_is_a_loss,
+            rw10_readers_come_in_together,
+            rw12_a_writer_that_is_preferred_gets_in,
+            a_reader_is_let_in_beside_its_own_owner;
+        polling:
+            a_spin_lock_asks_as_often_as_it_is_told,
+            a_simple_lock_is_renewed_where_that_is_asked_for;
+        groups:
+            a_multi_lock_ends_with_its_first_member,
+            a_quorum_is_held_without_a_minority,
+            rivals_for_a_quorum_all_get_it;
         telemetry:
             every_metric_is_counted_under_its_name,
             every_span_and_warning_is_traced;
+        durability:
+            a_shortfall_is_taken_back_and_said,
+            the_error_waits_for_the_undo_but_not_for_ever,
+            only_acknowledged_renewals_move_the_deadline,
+            a_reentry_that_falls_short_is_taken_back_alone,
+            a_downgrade_keeps_the_condition,
+            a_call_that_waits_for_replicas_is_left_in_peace,
+            what_is_acknowledged_too_late_is_not_handed_out,
+            nobody_elses_renewal_waits_for_replicas,
+            conditions_are_checked_before_anything_is_sent;
         paused_time:
             a_manual_clock_moves_leases_renewals_and_waits;
     }

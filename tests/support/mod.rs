@@ -1,12 +1,16 @@
 //! What the tests of the suite stand on: an engine, a second look at what is on it, and what can go wrong on the way to it.
 
 pub(crate) mod engine;
+pub(crate) mod kinds;
 pub(crate) mod polled;
+pub(crate) mod stage;
 pub(crate) mod wire;
 pub(crate) mod world;
 
 pub(crate) use engine::Engine;
+pub(crate) use kinds::Kind;
 pub(crate) use polled::Polled;
+pub(crate) use stage::{Actor, Stage};
 pub(crate) use wire::Sent;
 pub(crate) use world::World;
 

@@ -15,6 +15,8 @@ pub enum LossReason {
     Removed,
     /// The server has another hold count than the one that was set.
     CountMismatch,
+    /// It was granted while the server was out of reach, and when that was back, somebody else held the lock.
+    NotRestored,
     /// The longest time for which the lock was to be held has passed.
     MaxHold,
     /// The client was shut down.
@@ -23,8 +25,15 @@ pub enum LossReason {
 
 impl LossReason {
     /// Every reason, for tables and tests.
-    pub const ALL: [Self; 6] =
-        [Self::LeaseExpired, Self::NotRenewed, Self::Removed, Self::CountMismatch, Self::MaxHold, Self::ShutDown];
+    pub const ALL: [Self; 7] = [
+        Self::LeaseExpired,
+        Self::NotRenewed,
+        Self::Removed,
+        Self::CountMismatch,
+        Self::NotRestored,
+        Self::MaxHold,
+        Self::ShutDown,
+    ];
 
     /// One lower-case word, for metrics and logs.
     pub const fn word(self) -> &'static str {
@@ -33,6 +42,7 @@ impl LossReason {
             Self::NotRenewed => "not_renewed",
             Self::Removed => "removed",
             Self::CountMismatch => "count_mismatch",
+            Self::NotRestored => "not_restored",
             Self::MaxHold => "max_hold",
             Self::ShutDown => "shut_down",
         }
@@ -46,6 +56,9 @@ impl fmt::Display for LossReason {
             Self::NotRenewed => "its lease could not be renewed in time",
             Self::Removed => "the server no longer has it: it was force-released, deleted or evicted, or data was lost",
             Self::CountMismatch => "the server has another hold count than the one that was set",
+            Self::NotRestored => {
+                "it was granted while the server was out of reach, and when that was back, somebody else held the lock"
+            }
             Self::MaxHold => "it was held for as long as `max_hold` allows",
             Self::ShutDown => "the client was shut down",
         })

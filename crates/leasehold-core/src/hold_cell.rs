@@ -4,7 +4,7 @@ use crate::command::HoldKey;
 use crate::error::{HoldEnd, LossReason};
 use crate::time::Instant;
 use slab::Slab;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Waker;
 use std::time::Duration;
@@ -23,6 +23,8 @@ pub struct HoldCell {
     /// Whether the deadline is one that a renewal was to move.
     renewed: AtomicU32,
     max_hold_at: Instant,
+    /// It was granted without the server, which does not have it.
+    degraded: AtomicBool,
     /// The fencing token of the first grant; 0 where the kind has none.
     token: AtomicU64,
     /// One more than the replicas that acknowledged; 0 where nobody asked them.
@@ -40,6 +42,7 @@ impl HoldCell {
             watches: Mutex::new(Slab::new()),
             renewed: AtomicU32::new(0),
             max_hold_at,
+            degraded: AtomicBool::new(false),
             token: AtomicU64::new(0),
             acknowledged: AtomicU32::new(0),
         }
@@ -63,6 +66,15 @@ impl HoldCell {
     /// The time to the local deadline; zero once the hold has ended.
     pub fn remaining(&self, now: Instant) -> Duration {
         if self.end.get().is_some() { Duration::ZERO } else { self.deadline().since(now) }
+    }
+
+    /// Whether it was granted without the server, which does not have it.
+    pub fn is_degraded(&self) -> bool {
+        self.degraded.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_degraded(&self, degraded: bool) {
+        self.degraded.store(degraded, Ordering::Release);
     }
 
     /// The fencing token of the first grant, where the kind has one.

@@ -29,6 +29,7 @@
 mod change;
 mod contend;
 mod enter;
+mod fallback;
 mod first;
 mod hold;
 mod names;
@@ -45,7 +46,7 @@ mod shut_down;
 mod timers;
 mod wire;
 
-pub use request::{AcquireRequest, Granted, Patience, Step, Ticket, Via};
+pub use request::{AcquireRequest, Fallback, Granted, Patience, Step, Ticket, Via};
 
 use crate::call::Call;
 use crate::error::LossReason;
@@ -138,6 +139,16 @@ pub enum Event {
         /// The lock.
         name: LockName,
     },
+    /// A lock was granted without the server, which is out of reach.
+    Degraded {
+        /// The lock.
+        name: LockName,
+    },
+    /// The server granted what had been granted without it.
+    Restored {
+        /// The lock.
+        name: LockName,
+    },
     /// A waiter lost its place in a queue on the server, and stands at the tail.
     PlaceLost {
         /// The lock.
@@ -219,6 +230,10 @@ pub struct Session {
     lowerings: NumberMap<CallId, HoldNumber>,
     /// Beats that are under way, each with its lock.
     beats: NumberMap<CallId, usize>,
+    /// Degraded holds for which the server is being asked.
+    restorations: NumberMap<CallId, HoldNumber>,
+    /// Since when no server has been in reach, as far as first acquires have seen.
+    out_of_reach: Option<Instant>,
     /// Holds whose lowering waits for room.
     lower_next: VecDeque<HoldNumber>,
     server_clock: Option<(u64, Instant)>,
@@ -249,6 +264,8 @@ impl Session {
             settles: Settles::default(),
             lowerings: NumberMap::default(),
             beats: NumberMap::default(),
+            restorations: NumberMap::default(),
+            out_of_reach: None,
             lower_next: VecDeque::new(),
             server_clock: None,
             announced: None,
@@ -310,6 +327,11 @@ impl Session {
             // It says nothing of any hold.
         } else if let Some(batch) = self.renewals.take(id) {
             self.handle_renewed(now, batch, result);
+        } else if let Some(number) = self.restorations.remove(&id) {
+            if let Some(change) = self.holds.get_mut(&number).and_then(|hold| hold.change.as_mut()) {
+                change.epoch = epoch;
+            }
+            self.handle_restored(now, number, result);
         } else if self.beats.contains_key(&id) {
             self.handle_beaten(now, id, result);
         } else if let Some(number) = self.lowerings.remove(&id) {

@@ -29,6 +29,8 @@ pub struct Settings {
     pub publish: Bytes,
     /// What fair locks go by.
     pub fair: FairSettings,
+    /// The shortest `lockWatchdogTimeout` of the JVMs that share locks: their renewals *set* the time to live of a read lock to it.
+    pub jvm_watchdog: Duration,
 }
 
 /// What the queue of a fair lock goes by. All processes of a fleet must be told the same.
@@ -112,6 +114,7 @@ impl Default for Settings {
             cluster: false,
             publish: Bytes::from_static(b"PUBLISH"),
             fair: FairSettings::default(),
+            jvm_watchdog: Duration::from_secs(30),
         }
     }
 }

@@ -12,7 +12,7 @@ use leasehold_core::backoff::Backoff;
 use leasehold_core::call::Replicas;
 use leasehold_core::command::Kind;
 use leasehold_core::owner::HoldNumber;
-use leasehold_core::session::{AcquireRequest, Patience};
+use leasehold_core::session::{AcquireRequest, Fallback, Patience};
 use std::future::IntoFuture;
 use std::marker::PhantomData;
 use std::pin::Pin;
@@ -177,6 +177,10 @@ impl<K: LockKind> Acquire<K> {
         }
         wish.field.clone_from(&manner.field);
         wish.prefer_writers = manner.prefer_writers;
+        wish.fallback = self.target.fallback();
+        if wish.fallback != Fallback::Fail && wish.replicas.is_some() {
+            return Err(InvalidInput::Contradiction("a lock that falls back cannot ask for replicas".to_owned()).into());
+        }
         wish.backoff = self.backoff.clone().unwrap_or_else(|| manner.backoff.clone());
         Ok(wish)
     }

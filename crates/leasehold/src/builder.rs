@@ -18,7 +18,7 @@ use std::time::Duration;
 use uuid::Uuid;
 
 #[cfg(feature = "embedded")]
-use leasehold_embedded::{EmbeddedServer, ManualClock};
+use leasehold_embedded::{EmbeddedLink, EmbeddedServer, ManualClock};
 
 /// The settings of a client. They are checked when it is built, before anything is sent.
 ///
@@ -59,6 +59,23 @@ pub enum Publish {
 }
 
 impl ClientBuilder {
+    /// The shortest `lockWatchdogTimeout` of the JVMs that share read-write locks with this client. Default: 30 seconds, which is
+    /// Redisson's.
+    ///
+    /// A reader of Redisson that renews *sets* the time to live of the whole lock to this, also where it cuts a longer lease of another
+    /// reader. Readers of this library raise it again every third of it, for fixed leases too.
+    pub const fn jvm_watchdog(mut self, watchdog: Duration) -> Self {
+        self.settings.jvm_watchdog = watchdog;
+        self
+    }
+
+    /// What acquires of the kinds that offer it do once the server has been out of reach for `unreachable_after`. Default:
+    /// [`Fallback::Fail`](crate::Fallback::Fail). See [`Lock::fallback`](crate::Lock::fallback).
+    pub const fn fallback(mut self, fallback: leasehold_core::session::Fallback) -> Self {
+        self.settings.fallback = fallback;
+        self
+    }
+
     /// Puts `prefix` in front of every name, as a `NameMapper` does in Redisson. Default: none.
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
         self.settings.prefix = prefix.into();
@@ -225,8 +242,39 @@ impl ClientBuilder {
     /// A setting cannot be used, or the operating system has no thread to give.
     #[cfg(feature = "embedded")]
     pub fn embedded(self, server: &EmbeddedServer) -> Result<Client, ConnectError> {
+        self.embedded_link(server.link())
+    }
+
+    /// As [`ClientBuilder::embedded`], by connections that the caller has made and may disturb. A client whose connections are
+    /// [down](EmbeddedLink::set_down) for good is to all others what a process is that was killed: nothing of it reaches the engine
+    /// any more, and nothing is cleaned up.
+    ///
+    /// # Errors
+    ///
+    /// As [`ClientBuilder::embedded`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use leasehold::{Client, embedded::EmbeddedServer};
+    /// # use std::time::Duration;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// let server = EmbeddedServer::new();
+    /// let link = server.link();
+    /// let dies = Client::builder().lease(Duration::from_millis(200)).embedded_link(link.clone())?;
+    /// let other = Client::builder().embedded(&server)?;
+    ///
+    /// let held = dies.lock("report").acquire().await?;
+    /// link.set_down(true);
+    /// drop(held); // says nothing to the engine
+    /// assert!(other.lock("report").try_acquire().await?.is_none());
+    /// other.lock("report").acquire().await?.release().await?; // when the lease of the dead has run out
+    /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+    /// ```
+    #[cfg(feature = "embedded")]
+    pub fn embedded_link(self, link: EmbeddedLink) -> Result<Client, ConnectError> {
         self.check()?;
-        let link = AnyLink::Embedded(server.link());
+        let link = AnyLink::Embedded(link);
         match self.clock.clone() {
             None | Some(Clock::Machine) => {
                 let (_, hand_over) = lifeline::thread::start(async || ()).map_err(no_thread)?;

@@ -201,6 +201,13 @@ impl<K: LockKind> Guard<K> {
 }
 
 impl<K: Owned> Guard<K> {
+    /// Whether the lock was granted without the server, which is out of reach: other processes are not excluded. It ends when the server
+    /// grants the lock, too; where that does not, the guard is lost with the reason
+    /// [`NotRestored`](crate::LossReason::NotRestored). See [`Fallback`](crate::Fallback).
+    pub fn is_degraded(&self) -> bool {
+        self.cell.is_degraded()
+    }
+
     /// Takes the lock once more, as the same owner.
     ///
     /// It never waits for the lock, which is held already, but for the server. A lock that was acquired without an owner is

@@ -29,6 +29,9 @@ pub trait Durable: Leased {}
 /// A kind that is a hash of hold counts on the server, and nothing else.
 pub trait PlainHash: LockKind {}
 
+/// A kind that may do without the server while that is out of reach: see [`Fallback`](crate::Fallback).
+pub trait FallsBack: LockKind {}
+
 /// A kind without release notices: who waits for it asks again and again.
 pub trait Polled: LockKind {}
 
@@ -60,7 +63,7 @@ macro_rules! kinds {
 
 kinds! {
     /// The reentrant lock: [`Lock`](crate::Lock).
-    Reentrant is Lock: Owned, Leased, Durable, PlainHash;
+    Reentrant is Lock: FallsBack, Owned, Leased, Durable, PlainHash;
     /// The fair lock: [`FairLock`](crate::FairLock).
     Fair is Fair: Owned, Leased, Durable;
     /// The fair lock with fencing tokens: [`FencedFairLock`](crate::FencedFairLock).
@@ -68,13 +71,13 @@ kinds! {
     /// The fenced lock: [`FencedLock`](crate::FencedLock).
     Fenced is Fenced: Owned, Leased, Durable, Fencing, PlainHash;
     /// The spin lock: [`SpinLock`](crate::SpinLock).
-    Spin is Spin: Owned, Leased, Durable, Polled, PlainHash;
+    Spin is Spin: FallsBack, Owned, Leased, Durable, Polled, PlainHash;
     /// The simple lock: [`SimpleLock`](crate::SimpleLock).
-    Simple is Simple: Owned, Leased, Durable, Polled;
+    Simple is Simple: FallsBack, Owned, Leased, Durable, Polled;
     /// The read half of a read-write lock: [`ReadLock`](crate::ReadLock).
-    Read is Read: Owned, Leased, Durable;
+    Read is Read: FallsBack, Owned, Leased, Durable;
     /// The write half of a read-write lock: [`WriteLock`](crate::WriteLock).
-    Write is Write: Owned, Leased, Durable;
+    Write is Write: FallsBack, Owned, Leased, Durable;
     /// Permits that are a bare counter: [`Semaphore`](crate::Semaphore).
     Counter is Semaphore: Counted;
     /// Permits with ids and leases: [`PermitSemaphore`](crate::PermitSemaphore).

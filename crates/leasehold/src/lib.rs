@@ -64,7 +64,7 @@ pub use leasehold_core::command::permits::{InvalidPermitId, PermitId};
 pub use leasehold_core::error::{HoldEnd, LossReason};
 pub use leasehold_core::link::ServerInfo;
 pub use leasehold_core::name::NameError;
-pub use leasehold_core::session::Census;
+pub use leasehold_core::session::{Census, Fallback};
 pub use lock::Lock;
 pub use loss::{HoldToken, Lost};
 pub use owner::Owner;

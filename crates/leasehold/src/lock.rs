@@ -3,9 +3,9 @@
 use crate::acquire::Acquire;
 use crate::error::{Error, WithError};
 use crate::guard::Guard;
-use crate::kind::{LockKind, Reentrant};
+use crate::kind::{FallsBack, LockKind, Reentrant};
 use crate::target::Target;
-use leasehold_core::session::Patience;
+use leasehold_core::session::{Fallback, Patience};
 use std::fmt;
 use std::marker::PhantomData;
 
@@ -127,6 +127,21 @@ impl<K: LockKind> Lock<K> {
 
     pub(crate) const fn target(&self) -> &Target {
         &self.target
+    }
+}
+
+impl<K: FallsBack> Lock<K> {
+    /// What an acquire does once the server has been out of reach for `unreachable_after`. Default: what the client says
+    /// ([`ClientBuilder::fallback`](crate::ClientBuilder::fallback)), and that is [`Fallback::Fail`].
+    ///
+    /// **When to use it:** [`Fallback::Local`] where going on with the exclusion of this one process is better than not going on, and a
+    /// double holder in another process does no more than double work. [`Fallback::PassThrough`] where the lock only saves work.
+    /// **When not:** wherever two holders do harm. Fenced, fair, quorum and durable locks and semaphores do not offer it.
+    ///
+    /// A guard that was granted without the server says so: [`Guard::is_degraded`].
+    #[must_use]
+    pub fn fallback(&self, fallback: Fallback) -> Self {
+        Self::of(self.target.with_manner(|manner| manner.fallback = Some(fallback)))
     }
 }
 

@@ -30,6 +30,8 @@ pub(crate) struct Settings {
     pub(crate) not_after: bool,
     pub(crate) announce: Option<String>,
     pub(crate) fair: leasehold_core::settings::FairSettings,
+    pub(crate) fallback: leasehold_core::session::Fallback,
+    pub(crate) jvm_watchdog: Duration,
 }
 
 impl Default for Settings {
@@ -46,6 +48,8 @@ impl Default for Settings {
             not_after: false,
             announce: None,
             fair: leasehold_core::settings::FairSettings::default(),
+            fallback: leasehold_core::session::Fallback::Fail,
+            jvm_watchdog: Duration::from_secs(30),
         }
     }
 }
@@ -60,6 +64,7 @@ impl Settings {
         within("time after which a server counts as unreachable", self.unreachable_after, short, day)?;
         within("command timeout", self.command_timeout, Duration::from_millis(10), Duration::from_secs(60))?;
         within("connect deadline", self.connect_deadline, Duration::from_millis(10), day)?;
+        within("watchdog time of the JVMs", self.jvm_watchdog, Duration::from_millis(300), day)?;
         if let Some(wait) = self.default_wait {
             within("default wait", wait, short, Duration::MAX)?;
         }
@@ -88,6 +93,7 @@ impl Settings {
             renewals_in_flight: if server.cluster { 16 } else { 1 },
             cluster: server.cluster,
             fair: self.fair,
+            jvm_watchdog: self.jvm_watchdog,
             publish: bytes::Bytes::from_static(publish.as_bytes()),
         }
     }

@@ -13,6 +13,7 @@ use leasehold_core::link::{Link as _, LinkError, Plane};
 use leasehold_core::name::{LockName, NameError};
 use leasehold_core::owner::OwnerId;
 use leasehold_core::reply::{DecodeError, Reply};
+use leasehold_core::session::Fallback;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -51,6 +52,8 @@ pub(crate) struct Manner {
     /// Who acquires outside of every scope; an owner of its own for each acquire where there is none.
     pub(crate) owner: Option<OwnerId>,
     pub(crate) backoff: Backoff,
+    /// What to do without the server; what the client says, where there is none.
+    pub(crate) fallback: Option<Fallback>,
     /// How long the mark of a waiting writer counts.
     pub(crate) prefer_writers: Option<Duration>,
 }
@@ -82,6 +85,13 @@ impl Target {
     /// The same name as another kind.
     pub(crate) fn with_kind(&self, kind: Kind) -> Self {
         Self(Arc::new(Inner { kind, ..Inner::clone(&self.0) }))
+    }
+
+    /// What an acquire does while the server is out of reach.
+    pub(crate) fn fallback(&self) -> Fallback {
+        let offered = matches!(self.0.kind, Kind::Lock | Kind::Spin | Kind::Simple | Kind::Read | Kind::Write);
+        let said = self.0.manner.fallback.unwrap_or(self.0.handle.settings.fallback);
+        if offered { said } else { Fallback::Fail }
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -156,7 +166,7 @@ impl Target {
             let closed = handle.with(|session, _| session.is_closed());
             if refused || closed || handle.clock.now() >= end {
                 // A copy that got no reply may have been applied, whatever is said of the later ones.
-                let error = unknown.unwrap_or(match error {
+                let error = unknown.unwrap_or_else(|| match error {
                     LinkError::Refused(refusal) => LinkError::NotSent(refusal.text().to_owned()),
                     other => other,
                 });

@@ -16,6 +16,8 @@
 //! | [`RENEW_TOTAL`] | counter | `outcome` | renewals, one for each batch |
 //! | [`RENEWED_HOLDS_TOTAL`] | counter | | holds in renewals that were answered |
 //! | [`TURN_PASSED_TOTAL`] | counter | | waiters that were not polled in time |
+//! | [`PLACE_LOST_TOTAL`] | counter | | waiters of fair locks that lost their place and went on at the tail |
+//! | [`FALLBACK_TOTAL`] | counter | `event` | locks that were granted without the server, and those that it granted later |
 //! | [`CLEAN_UP_TOTAL`] | counter | `outcome` | what the lifeline did for callers that were gone |
 //! | [`EVICTION_TOTAL`] | counter | | clients that found an eviction policy that can evict a held lock |
 //!
@@ -50,6 +52,10 @@ pub const RENEW_TOTAL: &str = "leasehold_renew_total";
 pub const RENEWED_HOLDS_TOTAL: &str = "leasehold_renewed_holds_total";
 /// Counts waiters whose future was not polled in time when its turn had come.
 pub const TURN_PASSED_TOTAL: &str = "leasehold_turn_passed_total";
+/// Counts waiters of fair locks that lost their place in the queue and went on at the tail.
+pub const PLACE_LOST_TOTAL: &str = "leasehold_places_lost_total";
+/// Counts by `event` locks that were granted without the server, `degraded`, and those that it granted later, `restored`.
+pub const FALLBACK_TOTAL: &str = "leasehold_fallback_total";
 /// Counts what the lifeline cleaned up, by `outcome`: `done` or `failed`, which is tried again.
 pub const CLEAN_UP_TOTAL: &str = "leasehold_clean_up_total";
 /// Counts clients that found an eviction policy other than `noeviction`.
@@ -155,6 +161,21 @@ impl Classes {
             Event::CleanUpFailed { name, why } => {
                 counter!(CLEAN_UP_TOTAL, "outcome" => "failed").increment(1);
                 tracing::warn!(lock = %name, why, "a lock could not be cleaned up yet; it is tried again");
+            }
+            Event::Degraded { name } => {
+                counter!(FALLBACK_TOTAL, "event" => "degraded").increment(1);
+                tracing::warn!(lock = %name, "the lock was granted without the server, which is out of reach");
+            }
+            Event::Restored { name } => {
+                counter!(FALLBACK_TOTAL, "event" => "restored").increment(1);
+                tracing::info!(lock = %name, "the server granted a lock that had been granted without it");
+            }
+            Event::PlaceLost { name } => {
+                counter!(PLACE_LOST_TOTAL).increment(1);
+                tracing::warn!(lock = %name, "a waiter lost its place in the queue and goes on at the tail");
+            }
+            Event::BeatFailed { name, why } => {
+                tracing::warn!(lock = %name, why, "the server could not be told that waiters of the lock live");
             }
             Event::SubscribeFailed { name, why } => {
                 tracing::warn!(lock = %name, why, "release notices cannot be had yet; it is tried again");

@@ -3,6 +3,7 @@
 #![expect(clippy::print_stdout, reason = "a command line tool speaks on stdout")]
 
 mod bench;
+mod interop;
 mod licenses;
 mod lint;
 mod package;
@@ -33,6 +34,12 @@ enum Task {
         #[arg(last = true)]
         forwarded: Vec<String>,
     },
+    /// Run what is done together with a real Redisson, which needs a JDK and Maven
+    Interop {
+        /// Parts of names of cases to filter by; or --dump, which shows what Redisson writes
+        #[arg(last = true)]
+        forwarded: Vec<String>,
+    },
     /// Check format, lints and documentation
     Lint,
     /// Rehearse the release: package and build every crate that is published
@@ -58,6 +65,7 @@ fn main() -> ExitCode {
     let outcome = match Arguments::parse().task {
         Task::Servers => servers::run(),
         Task::Test { forwarded } => test::run(&forwarded),
+        Task::Interop { forwarded } => interop::run(&forwarded),
         Task::Lint => lint::run(),
         Task::Package { allow_dirty } => package::run(allow_dirty),
         Task::Licenses => licenses::run(),
@@ -76,6 +84,13 @@ fn main() -> ExitCode {
 fn cargo(args: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(args).current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."));
+    // What cargo tells this program of its package. Build scripts look at such variables, and would run again each time that
+    // a command is started in another way.
+    for (name, _) in std::env::vars_os() {
+        if ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|head| name.to_string_lossy().starts_with(head)) {
+            command.env_remove(name);
+        }
+    }
     command
 }
 
@@ -90,5 +105,6 @@ fn run(command: &mut Command) -> Outcome {
 /// A command as one would type it.
 fn shown(command: &Command) -> String {
     let args = command.get_args().map(|arg| arg.to_string_lossy());
-    std::iter::once("cargo".into()).chain(args).collect::<Vec<_>>().join(" ")
+    let program = Path::new(command.get_program()).file_name().unwrap_or_default().to_string_lossy();
+    std::iter::once(program).chain(args).collect::<Vec<_>>().join(" ")
 }

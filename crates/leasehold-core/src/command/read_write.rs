@@ -76,6 +76,10 @@ impl Verbs for Read {
         Line::Shared
     }
 
+    fn shares_key(&self) -> bool {
+        true
+    }
+
     fn keys(&self, name: &LockName, _client: &ClientId) -> Keys {
         keys(name)
     }

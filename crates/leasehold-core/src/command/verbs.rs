@@ -46,6 +46,12 @@ pub trait Verbs: Sync {
     /// The reply is not what the script promises.
     fn released(&self, reply: &Reply) -> Result<Released, DecodeError>;
 
+    /// Whether other holders may shorten the time to live of the key beneath a hold's lease, so that it is raised again in time, for
+    /// fixed leases too.
+    fn shares_key(&self) -> bool {
+        false
+    }
+
     /// The script that renews many holds of this kind in one call, answering as `lock/renew` does; `None` where holds have
     /// no lease.
     fn renewal(&self) -> Option<&'static Script>;

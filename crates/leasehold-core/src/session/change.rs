@@ -88,6 +88,9 @@ impl Session {
             return None;
         }
         let change = self.end_change(number)?;
+        if outcome.is_ok() {
+            self.server_answered();
+        }
         self.holds.get_mut(&number)?.touch(now);
         Some((change, outcome))
     }

@@ -4,7 +4,9 @@
 //! that, and sleeps until a notice, or until the lease that the server named may be over. Then it is its turn. A contender
 //! whose future is not polled within the turn goes back to the head of the line, and is passed over until it is polled.
 
-use super::request::{Acquire, AcquireRequest, Granted, Patience, Place, Request, Step, Ticket, Trouble, Via};
+use super::request::{
+    Acquire, AcquireRequest, Fallback, Granted, Patience, Place, Request, Step, Ticket, Trouble, Via,
+};
 use super::timers::Timer;
 use super::{Event, Session, replicas};
 use crate::command::{Keys, Kind, Line};
@@ -42,6 +44,8 @@ pub(super) struct Lock {
     pub(super) channels: Vec<usize>,
     /// When the server is told next that the waiters live, where it wants to be told.
     pub(super) beat_at: Option<Instant>,
+    /// Whoever asks for it takes the lock within this client first.
+    pub(super) local: bool,
     /// Another lock with the same name: the other half of a read-write lock, or a lock of another kind.
     pub(super) sibling: Option<usize>,
     pub(super) timer: Option<Instant>,
@@ -62,6 +66,8 @@ pub(super) enum Phase {
     Sleeping(Instant),
     /// It leaves the server in peace until then.
     BackingOff(Instant),
+    /// It waits for another task of this client to let go.
+    Gated,
 }
 
 impl Lock {
@@ -81,6 +87,7 @@ impl Lock {
             trouble: Trouble::default(),
             channels: Vec::new(),
             beat_at: None,
+            local: false,
             sibling: None,
             timer: None,
         }
@@ -105,6 +112,7 @@ impl Session {
         let ticket = Ticket(self.next_id());
         let lock = self.lock_for(&wish.name, wish.kind);
         self.locks[lock].refs += 1;
+        self.locks[lock].local |= wish.fallback == Fallback::Local;
         let mut acquire = Acquire {
             lock,
             wish,
@@ -203,7 +211,13 @@ impl Session {
             Place::Line => {
                 self.take_turn(ticket, lock, missed);
                 let line = &mut self.locks[lock];
-                if line.contender == Some(ticket) && matches!(line.phase, Phase::Due(_)) {
+                let is_due = line.contender == Some(ticket) && matches!(line.phase, Phase::Due(_));
+                if is_due && self.is_gated(lock) {
+                    self.stand_at_gate(now, ticket, lock);
+                    return self.poll_acquire_at_gate(ticket);
+                }
+                let line = &mut self.locks[lock];
+                if is_due {
                     line.phase = Phase::Trying;
                     line.again = false;
                     self.set_lock_timer(lock);
@@ -216,12 +230,41 @@ impl Session {
             }
             Place::Aside if retry_at.is_none_or(|at| at <= now) => self.send_first(now, ticket, via),
             Place::Aside => None,
+            Place::Entering(number) if self.holds.get(&number).is_some_and(|hold| hold.by_itself) => {
+                // The server does not count what was granted without it.
+                self.grant_entry(now, ticket, number);
+                return self.poll_acquire_at_gate(ticket);
+            }
             Place::Entering(number) => self.send_entry(now, ticket, number, via),
         };
         step.unwrap_or_else(|| {
             self.begin_to_wait(now, ticket);
             Step::Wait
         })
+    }
+
+    /// Another task of this client has the lock: it is waited for here, and the server is left out of it.
+    fn stand_at_gate(&mut self, now: Instant, ticket: Ticket, lock: usize) {
+        self.locks[lock].phase = Phase::Gated;
+        self.set_lock_timer(lock);
+        let Some(acquire) = self.acquire_of(ticket) else { return };
+        if acquire.wish.patience == Patience::Try || acquire.last || self.end_of_wish(acquire) <= now {
+            self.end_busy(now, ticket);
+        } else {
+            self.begin_to_wait(now, ticket);
+        }
+    }
+
+    /// What a request learns that came to the gate.
+    fn poll_acquire_at_gate(&mut self, ticket: Ticket) -> Step<Result<Option<Granted>, AcquireError>> {
+        let outcome = self.acquire_of_mut(ticket).and_then(|acquire| acquire.outcome.take());
+        match outcome {
+            Some(outcome) => {
+                self.remove_request(ticket);
+                Step::Done(outcome)
+            }
+            None => Step::Wait,
+        }
     }
 
     /// A request that is being polled takes the turn that nobody has, or that it missed before and another has not used yet.
@@ -346,6 +389,12 @@ impl Session {
             self.line_is_empty(lock);
             return;
         }
+        if self.is_gated(lock) {
+            self.locks[lock].phase = Phase::Gated;
+            self.pick_contender(lock);
+            self.set_lock_timer(lock);
+            return;
+        }
         if self.locks[lock].kind.verbs().line() == Line::Shared {
             self.due(now, lock);
             return;
@@ -418,6 +467,13 @@ impl Session {
             return false;
         }
         let error = AcquireError::Unreachable(self.locks[lock].trouble.why.clone());
+        if let Some(contender) = self.locks[lock].contender
+            && !self.is_unsure(contender)
+            && self.falls_back(now, contender)
+        {
+            self.degrade(now, contender);
+            return true;
+        }
         self.fail_line(now, lock, &error);
         true
     }
@@ -533,9 +589,8 @@ impl Session {
         let Some(acquire) = self.acquire_of_mut(ticket) else { return };
         let (lock, place, last) = (acquire.lock, acquire.place, acquire.last);
         let contends = self.locks[lock].contender == Some(ticket);
-        if last {
-            let error = self.trouble_error(ticket);
-            self.fail_acquire(now, ticket, error);
+        if last || self.falls_back(now, ticket) {
+            self.end_unreachable(now, ticket);
         } else if place == Place::Line && contends {
             self.locks[lock].phase = Phase::BackingOff(until);
             self.set_lock_timer(lock);

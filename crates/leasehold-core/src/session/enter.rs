@@ -163,7 +163,7 @@ impl Session {
         }
     }
 
-    fn grant_entry(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
+    pub(super) fn grant_entry(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
         let Some(Request::Acquire(acquire)) = self.requests.get_mut(&ticket) else { return };
         let Some(hold) = self.holds.get_mut(&number) else { return };
         hold.raising = None;

@@ -5,6 +5,7 @@ use super::timers::Timer;
 use super::{Event, FlightId, Session};
 use crate::call::Replicas;
 use crate::command::HoldKey;
+use crate::command::operation::MEMORY;
 use crate::error::{AcquireError, HoldEnd, LossReason, ReleaseError};
 use crate::hold_cell::HoldCell;
 use crate::link::{Epoch, Plane};
@@ -38,6 +39,10 @@ pub(super) struct Hold {
     pub(super) replicas: Option<Replicas>,
     pub(super) max_hold_at: Instant,
     pub(super) granted: bool,
+    /// It was granted without the server, which does not have it yet.
+    pub(super) degraded: bool,
+    /// It was granted without the server, which does not count its guards since then.
+    pub(super) by_itself: bool,
     /// It has a place, or a mark, on the server, and has not been granted.
     pub(super) placed: bool,
     pub(super) end: Option<HoldEnd>,
@@ -62,6 +67,8 @@ pub(super) struct CleanUp {
     pub(super) tries: u32,
     /// An earlier copy of the last release may have been applied, and was sent before (`true`) or after the deadline.
     pub(super) unsure: Option<bool>,
+    /// Since when an earlier copy of the last release may have been applied.
+    pub(super) doubted_since: Option<Instant>,
     /// An earlier lowering, to whatever count, may have been applied.
     pub(super) perhaps_lowered: bool,
     /// Some copy of a call may still come, because nothing could be proven: the release is repeated.
@@ -126,6 +133,7 @@ impl Hold {
         self.clean_up.by_lifeline = true;
         if target == 0 {
             self.clean_up.unsure.get_or_insert_with(|| change.sent_at < self.cell.deadline());
+            self.clean_up.doubted_since.get_or_insert(change.sent_at);
         }
     }
 
@@ -135,11 +143,21 @@ impl Hold {
         self.clean_up.by_lifeline = true;
         self.clean_up.repeated = true;
         self.clean_up.not_before = not_before;
+        // Where nothing has a lease, copies are known for what they are only while there is a record of the hold.
+        self.clean_up.until = self.clean_up.until.min(not_before + MEMORY);
+    }
+
+    /// Whether a release may say that there is something to be given back even where the server has no record of it. It may not once a
+    /// copy of it may have been applied so long ago that the record of that is gone: permits that are lost are better than permits that
+    /// are given back twice.
+    pub(super) fn is_surely_granted(&self, now: Instant) -> bool {
+        let doubt = self.clean_up.doubted_since;
+        self.granted && !self.clean_up.repeated && doubt.is_none_or(|since| now.since(since) < MEMORY / 2)
     }
 
     /// Whether a renewal is to be sent, were it only to see whether the hold is still there.
     pub(super) const fn wants_renewal(&self) -> bool {
-        self.is_live() && (self.renewed > 0 || self.look)
+        self.is_live() && !self.degraded && (self.renewed > 0 || self.look)
     }
 
     /// Notes that the server may get, or have got, this count while a renewal is on the way.
@@ -187,6 +205,8 @@ impl Session {
             replicas: wish.replicas,
             max_hold_at,
             granted: false,
+            degraded: false,
+            by_itself: false,
             placed: false,
             end: None,
             renew_at: None,
@@ -197,6 +217,7 @@ impl Session {
                 not_before: now,
                 tries: 0,
                 unsure: None,
+                doubted_since: None,
                 queued: false,
                 perhaps_lowered: false,
                 unproven: false,
@@ -220,7 +241,12 @@ impl Session {
             let reason = hold.cell.reason_of_deadline();
             self.lose(now, number, reason);
         }
-        self.queue_renewal(now, number);
+        let restores = self.holds.get(&number).is_some_and(|hold| hold.degraded && hold.is_live());
+        if !restores {
+            self.queue_renewal(now, number);
+        } else if self.holds.get(&number).and_then(|hold| hold.renew_at).is_some_and(|at| at <= now) {
+            self.restore(now, number);
+        }
         self.attend(now, number);
     }
 

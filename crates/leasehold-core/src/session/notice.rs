@@ -207,7 +207,7 @@ impl Session {
         match self.locks[lock].phase {
             Phase::Sleeping(_) => self.due(now, lock),
             Phase::Trying => self.locks[lock].again = true,
-            Phase::Idle | Phase::Due(_) | Phase::Subscribing | Phase::BackingOff(_) => {}
+            Phase::Idle | Phase::Due(_) | Phase::Subscribing | Phase::BackingOff(_) | Phase::Gated => {}
         }
     }
 
@@ -219,7 +219,7 @@ impl Session {
             match &mut self.locks[lock].phase {
                 Phase::Sleeping(until) | Phase::BackingOff(until) => *until = at.min(*until),
                 Phase::Trying => self.locks[lock].again = true,
-                Phase::Idle | Phase::Due(_) | Phase::Subscribing => {}
+                Phase::Idle | Phase::Due(_) | Phase::Subscribing | Phase::Gated => {}
             }
             self.set_lock_timer(lock);
         }

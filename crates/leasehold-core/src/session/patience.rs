@@ -1,5 +1,6 @@
 //! How requests wait and end: patience, trouble with the server, and outcomes.
 
+use super::contend::Phase;
 use super::request::{Acquire, Granted, Patience, Pause, Place, Request, Ticket, Trouble};
 use super::timers::Timer;
 use super::{Event, Session};
@@ -148,9 +149,8 @@ impl Session {
         if flying {
             // The command that is under way is the last attempt; it takes no longer than the command timeout.
         } else if out_of_reach || begun {
-            let error = self.trouble_error(ticket);
-            self.fail_acquire(now, ticket, error);
-        } else if contends {
+            self.end_unreachable(now, ticket);
+        } else if contends && self.locks[lock].phase != Phase::Gated {
             self.due(now, lock);
         } else {
             self.end_busy(now, ticket);

@@ -59,7 +59,7 @@ impl Session {
         }
         if hold.change.is_none() && hold.is_high() && !hold.clean_up.by_lifeline {
             let target = hold.guards;
-            let call = give(&self.locks[hold.lock], hold, &self.settings);
+            let call = give(now, &self.locks[hold.lock], hold, &self.settings);
             release.waker = Some(waker.clone());
             return Step::Send(self.begin_change(now, number, Some(ticket), Aim::Lower(target), via, &call), call);
         }
@@ -146,6 +146,7 @@ impl Session {
         self.disown(lock, owner, number);
         if granted {
             self.locks[lock].held -= 1;
+            self.open_gates(now, lock);
         }
         for ticket in waiting {
             if self.acquire_of(ticket).is_some_and(|acquire| acquire.undoing.is_none()) {
@@ -172,7 +173,7 @@ impl Session {
             return;
         }
         let target = hold.guards;
-        let call = give(&self.locks[hold.lock], hold, &self.settings);
+        let call = give(now, &self.locks[hold.lock], hold, &self.settings);
         self.begin_change(now, number, None, Aim::Lower(target), Self::by_lifeline(), &call);
         let id = self.call_by_lifeline(call);
         self.lowerings.insert(id, number);
@@ -218,6 +219,7 @@ impl Session {
         hold.cell.set_count(hold.count);
         hold.clean_up.tries = 0;
         hold.clean_up.unsure = None;
+        hold.clean_up.doubted_since = None;
         hold.clean_up.perhaps_lowered = false;
         let done = hold.count <= hold.guards;
         hold.clean_up.by_lifeline &= !done;

@@ -68,7 +68,14 @@ impl Session {
     /// batches.
     pub(super) fn schedule_renewal(&mut self, now: Instant, number: HoldNumber) {
         let Some(hold) = self.holds.get(&number) else { return };
-        let (period, deadline) = (hold.lease / 3, hold.cell.deadline());
+        let mut period = hold.lease / 3;
+        let deadline = hold.cell.deadline();
+        // A reader of a JVM sets the key's time to live when it renews, and may die after that.
+        let shares = self.locks[hold.lock].kind.verbs().shares_key();
+        let reasserts = shares && period * 3 > self.settings.jvm_watchdog / 3;
+        if shares {
+            period = period.min(self.settings.jvm_watchdog / 3);
+        }
         let mut at = now + period - self.jitter(period / 5);
         let hold = &self.holds[&number];
         if deadline < hold.max_hold_at {
@@ -78,7 +85,8 @@ impl Session {
         let slot = u64::try_from((period / 64).as_nanos()).unwrap_or(u64::MAX).max(1);
         let at = Instant::from_nanos(at.as_nanos() / slot * slot).max(now);
         if let Some(hold) = self.holds.get_mut(&number) {
-            hold.renew_at = (hold.renewed > 0 && hold.is_live()).then_some(at);
+            hold.look |= reasserts && hold.renewed == 0;
+            hold.renew_at = (hold.wants_renewal() && (hold.renewed > 0 || reasserts)).then_some(at);
         }
     }
 

@@ -31,6 +31,21 @@ pub enum Patience {
     Forever,
 }
 
+/// What an acquire does once the server has been out of reach for too long. Only an acquire that certainly was not applied falls back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[expect(clippy::exhaustive_enums, reason = "there is no other way to go on")]
+pub enum Fallback {
+    /// It fails.
+    #[default]
+    Fail,
+    /// It takes the lock within this client: other tasks of the client are excluded, other processes are not. When the server is back, the
+    /// guard becomes one that the server knows, or is lost. With this, every acquire takes the lock within the client first, whether the
+    /// server is in reach or not.
+    Local,
+    /// It gets a guard that excludes nobody.
+    PassThrough,
+}
+
 /// A wish to hold a lock.
 #[derive(Clone, Debug)]
 #[expect(clippy::exhaustive_structs, reason = "the runtime builds it, and must decide on every field")]
@@ -61,6 +76,8 @@ pub struct AcquireRequest {
     pub beside: Option<HoldNumber>,
     /// The name of the hold on the server, where the kind lets the caller choose it.
     pub field: Option<Bytes>,
+    /// What to do without the server.
+    pub fallback: Fallback,
     /// Whether waiting writers keep new readers out, and for how long a mark of such a writer counts.
     pub prefer_writers: Option<Duration>,
     /// The replicas that must acknowledge the hold, and its renewals. A re-entry of a hold that has such a condition is under it as well.
@@ -84,6 +101,7 @@ impl AcquireRequest {
             backoff: Backoff::default(),
             beside: None,
             field: None,
+            fallback: Fallback::Fail,
             prefer_writers: None,
             replicas: None,
         }

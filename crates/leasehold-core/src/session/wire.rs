@@ -8,6 +8,7 @@ use crate::call::Call;
 use crate::command::{Ask, Give, Verbs};
 use crate::owner::HoldNumber;
 use crate::settings::Settings;
+use crate::time::Instant;
 use std::time::Duration;
 
 impl Session {
@@ -47,13 +48,13 @@ impl Session {
 }
 
 /// The call that lowers a hold's count to the number of its guards.
-pub(super) fn give(lock: &Lock, hold: &Hold, settings: &Settings) -> Call {
+pub(super) fn give(now: Instant, lock: &Lock, hold: &Hold, settings: &Settings) -> Call {
     lock.kind.verbs().release(&Give {
         name: &lock.name,
         keys: &lock.keys,
         hold: hold.cell.key(),
         count: hold.guards,
-        granted: hold.granted,
+        granted: hold.is_surely_granted(now),
         settings,
     })
 }

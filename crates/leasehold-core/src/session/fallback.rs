@@ -1,0 +1,201 @@
+//! What callers get while the server is out of reach: nothing, the lock within this client, or a guard that excludes nobody.
+//!
+//! A hold that is granted without the server is **degraded**. It has nothing on the server, so its count there is 0. Where it excludes
+//! the other tasks of this client, the lifeline asks the server again and again, until it is granted there too, or refused: then it
+//! is lost. To be sure that two tasks of this client never hold at once, everybody who asks for such a lock waits for the one who has it
+//! here, whether the server can be reached or not.
+
+use super::contend::Phase;
+use super::hold::Aim;
+use super::request::{Fallback, Granted, Place, Request, Ticket, Trouble};
+use super::{Event, Session};
+use crate::command::{Acquired, Ask, Kind};
+use crate::error::{AcquireError, LossReason};
+use crate::link::LinkError;
+use crate::owner::HoldNumber;
+use crate::reply::Reply;
+use crate::settings::Settings;
+use crate::time::Instant;
+use std::time::Duration;
+
+/// How long a degraded hold waits before the server is asked again, at most; at least half of it.
+const RESTORE: Duration = Duration::from_millis(250);
+
+impl Session {
+    /// Somebody of this client has the lock, and whoever asks for it falls back to the lock within this client: he waits here.
+    pub(super) fn is_gated(&self, lock: usize) -> bool {
+        let state = &self.locks[lock];
+        if !state.local {
+            return false;
+        }
+        let held_as = |kind: Kind| {
+            let mut next = self.by_key.get(state.name.key()).copied();
+            while let Some(at) = next {
+                if self.locks[at].kind == kind && self.locks[at].held > 0 {
+                    return true;
+                }
+                next = self.locks[at].sibling;
+            }
+            false
+        };
+        match state.kind {
+            Kind::Read => held_as(Kind::Write),
+            Kind::Write => state.held > 0 || held_as(Kind::Read),
+            _ => state.held > 0,
+        }
+    }
+
+    /// Somebody of this client has let go of the lock.
+    pub(super) fn open_gates(&mut self, now: Instant, lock: usize) {
+        let mut next = self.by_key.get(self.locks[lock].name.key()).copied();
+        while let Some(at) = next {
+            next = self.locks[at].sibling;
+            if self.locks[at].phase == Phase::Gated && !self.is_gated(at) {
+                self.due(now, at);
+            }
+        }
+    }
+
+    /// Notes that a server answered: it is in reach.
+    pub(super) const fn server_answered(&mut self) {
+        self.out_of_reach = None;
+    }
+
+    /// Ends an acquire that cannot reach the server: by what it falls back to, where that is so and nothing was sent that may have been
+    /// applied, and otherwise by an error.
+    pub(super) fn end_unreachable(&mut self, now: Instant, ticket: Ticket) {
+        let error = self.trouble_error(ticket);
+        if matches!(error, AcquireError::Unreachable(_)) && self.falls_back(now, ticket) {
+            self.degrade(now, ticket);
+        } else {
+            self.fail_acquire(now, ticket, error);
+        }
+    }
+
+    /// Whether a request, whose call was certainly not applied, is to do without the server from now on.
+    pub(super) fn falls_back(&mut self, now: Instant, ticket: Ticket) -> bool {
+        let since = *self.out_of_reach.get_or_insert(now);
+        let Some(acquire) = self.acquire_of(ticket) else { return false };
+        let first = acquire.entering().is_none() && acquire.beside.is_none();
+        let nothing_there = acquire
+            .hold
+            .and_then(|number| self.holds.get(&number))
+            .is_none_or(|hold| hold.count == 0 && hold.change.is_none());
+        acquire.wish.fallback != Fallback::Fail
+            && first
+            && nothing_there
+            && !acquire.trouble.unsure
+            && now >= since + self.settings.unreachable_after
+    }
+
+    /// Grants without the server.
+    pub(super) fn degrade(&mut self, now: Instant, ticket: Ticket) {
+        let known = self.acquire_of(ticket).and_then(|acquire| acquire.hold);
+        let Some(number) = known.or_else(|| self.begin_hold(now, ticket)) else { return };
+        let Some(Request::Acquire(acquire)) = self.requests.get_mut(&ticket) else { return };
+        let Some(hold) = self.holds.get_mut(&number) else { return };
+        acquire.hold = None;
+        hold.raising = None;
+        hold.granted = true;
+        hold.guards = 1;
+        hold.renewed = u32::from(acquire.wish.renewed);
+        hold.by_itself = true;
+        hold.degraded = true;
+        hold.cell.set_degraded(true);
+        hold.cell.set_count(1);
+        hold.cell.set_renewed(hold.renewed);
+        // Nothing renews it, and nothing needs to: it lasts as long as its guard, unless a fixed time was asked for.
+        let deadline = if acquire.wish.renewed { Instant::FAR_FUTURE } else { now + hold.lease };
+        hold.cell.set_deadline(deadline);
+        if acquire.wish.fallback == Fallback::Local {
+            hold.renew_at = Some(now + RESTORE);
+        }
+        let granted = Granted { hold: number, cell: hold.cell.clone(), count: 1, renewed: acquire.wish.renewed };
+        acquire.outcome = Some(Ok(Some(granted)));
+        let (lock, owner, place) = (hold.lock, hold.owner, acquire.place);
+        self.locks[lock].held += 1;
+        self.events.push_back(Event::Degraded { name: self.locks[lock].name.clone() });
+        self.set_hold_timer(number);
+        if let Some(owner) = owner {
+            self.locks[lock].owners.push((owner, number));
+            self.admit_owner(now, lock, owner, number);
+        }
+        if place == Place::Line {
+            self.locks[lock].trouble = Trouble::default();
+            self.contender_got_in(now, ticket, lock, Duration::ZERO);
+        }
+        self.wake(ticket);
+    }
+
+    /// Asks the server for what was granted without it.
+    pub(super) fn restore(&mut self, now: Instant, number: HoldNumber) {
+        let again = now + RESTORE / 2 + self.jitter(RESTORE / 2);
+        let Some(hold) = self.holds.get_mut(&number) else { return };
+        hold.renew_at = None;
+        if hold.change.is_some() {
+            hold.renew_at = Some(again);
+            return;
+        }
+        let lock = &self.locks[hold.lock];
+        let call = lock.kind.verbs().acquire(&Ask {
+            name: &lock.name,
+            keys: &lock.keys,
+            hold: hold.cell.key(),
+            beside: None,
+            count: 1,
+            lease: hold.lease.min(hold.max_hold_at.since(now)).max(Duration::from_millis(1)),
+            not_after: None,
+            waits: false,
+            placed: false,
+            prefer_writers: None,
+            settings: &self.settings,
+        });
+        self.begin_change(now, number, None, Aim::Raise(1), Self::by_lifeline(), &call);
+        let id = self.call_by_lifeline(call);
+        self.restorations.insert(id, number);
+    }
+
+    /// Takes what the server says to that.
+    pub(super) fn handle_restored(&mut self, now: Instant, number: HoldNumber, result: Result<Reply, LinkError>) {
+        let verbs = self.verbs_of(number);
+        let outcome = match result {
+            Ok(reply) => verbs.acquired(&reply).map_err(|error| LinkError::Unknown(error.to_string())),
+            Err(error) => Err(error),
+        };
+        let again = now + RESTORE / 2 + self.jitter(RESTORE / 2);
+        if let Some(hold) = self.holds.get_mut(&number) {
+            hold.renew_at = (hold.degraded && hold.is_live()).then_some(again);
+        }
+        if let Err(LinkError::Unknown(_)) = &outcome {
+            self.unsettle(now, number);
+            self.set_hold_timer(number);
+            return;
+        }
+        let Some(change) = self.end_change(number) else { return };
+        let Some(hold) = self.holds.get_mut(&number) else { return };
+        match outcome {
+            Ok(Acquired::Held { left, .. }) if hold.is_live() => {
+                hold.degraded = false;
+                hold.cell.set_degraded(false);
+                hold.cell.set_deadline(change.sent_at + left - Settings::margin(left));
+                hold.touch(now);
+                let name = self.locks[hold.lock].name.clone();
+                self.events.push_back(Event::Restored { name });
+                self.server_answered();
+                self.schedule_renewal(now, number);
+            }
+            // Nobody needs it any more: it is lowered like whatever else is too high.
+            Ok(Acquired::Held { .. }) => {
+                hold.clean_up.by_lifeline = true;
+                hold.touch(now);
+            }
+            Ok(_) => {
+                hold.count = 0;
+                self.server_answered();
+                self.lose(now, number, LossReason::NotRestored);
+            }
+            Err(_) => hold.count = 0,
+        }
+        self.attend(now, number);
+    }
+}

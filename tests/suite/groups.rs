@@ -1,0 +1,247 @@
+//! Locks that are made of locks: the multi lock, the quorum lock and the striped lock.
+
+use crate::support::world::idle;
+use crate::support::{Actor, Stage, World, ms, secs, until};
+use leasehold::embedded::{Aim, EmbeddedServer, Fault};
+use leasehold::{Client, Error, InvalidInput, Member, MultiGuard, MultiLock, QuorumGuard, QuorumLock};
+use std::time::{Duration, Instant};
+
+pub(crate) async fn m1_a_busy_member_leaves_nothing_held(world: World) {
+    let (client, other) = (world.client().await, world.client().await);
+    let (a, b, c) = (world.name("a"), world.name("b"), world.name("c"));
+    let multi = client.multi_lock([client.lock(&a), client.lock(&b), client.lock(&c)]);
+    let held = other.lock(&b).acquire().await.expect("the lock");
+    assert!(multi.try_acquire().await.expect("an answer").is_none());
+    assert!(!world.exists(&a) && !world.exists(&c), "all or nothing");
+    // M2: the wait is that of the whole, and not of each member.
+    let begun = Instant::now();
+    let error = multi.acquire().wait(ms(150)).await.expect_err("a busy member");
+    assert!(matches!(error, Error::WaitElapsed { .. }), "{error}");
+    assert!(begun.elapsed() >= ms(150) && begun.elapsed() < secs(5), "{:?}", begun.elapsed());
+    assert!(!world.exists(&a) && !world.exists(&c));
+    // While it waits for one, the others are free.
+    let waiting = tokio::spawn({
+        let multi = multi.clone();
+        async move { multi.acquire().await }
+    });
+    until("it waits", || world.subscribers(&b) == 1).await;
+    other.lock(&a).acquire().wait(secs(5)).await.expect("a free member").release().await.expect("a release");
+    held.release().await.expect("a release");
+    let guard = waiting.await.expect("a task").expect("all members");
+    assert!(world.count(&a) == 1 && world.count(&b) == 1 && world.count(&c) == 1);
+    world.delete(&b);
+    let lost = other.lock(&b).try_acquire().await.expect("an answer").expect("a free member");
+    let error = guard.release().await.expect_err("a member was lost");
+    assert!(matches!(error, Error::Lost { .. }), "{error}");
+    assert!(!world.exists(&a) && !world.exists(&c), "what was left is released");
+    lost.release().await.expect("a release");
+    let halves = client.read_write_lock(&c);
+    let mixed = MultiLock::new([Member::from(client.lock(&a)), client.fenced_lock(&b).into(), halves.read().into()]);
+    let guard = mixed.acquire().await.expect("members of several kinds");
+    halves.read().try_acquire().await.expect("an answer").expect("readers beside").release().await.expect("a release");
+    guard.release().await.expect("a release");
+    idle(&client).await;
+    assert!(!world.exists(&a) && !world.exists(&b) && !world.exists(&c));
+}
+
+pub(crate) async fn m3_members_in_another_order_do_not_deadlock(world: World) {
+    let (client, other) = (world.client().await, world.client().await);
+    let (a, b) = (world.name("a"), world.name("b"));
+    let mut tasks = Vec::new();
+    for number in 0..8 {
+        let client = if number % 2 == 0 { &client } else { &other };
+        let members = if number < 4 { [&a, &b] } else { [&b, &a] };
+        let multi = client.multi_lock(members.map(|name| client.lock(name)));
+        tasks.push(tokio::spawn(async move {
+            for _ in 0..5 {
+                multi.acquire().wait(secs(30)).await.expect("all members").release().await.expect("a release");
+            }
+        }));
+    }
+    for task in tasks {
+        task.await.expect("a task");
+    }
+    idle(&client).await;
+    idle(&other).await;
+    assert!(!world.exists(&a) && !world.exists(&b));
+}
+
+pub(crate) async fn a_multi_lock_ends_with_its_first_member(_: World) {
+    let stage = Stage::new();
+    let (client, other) = (stage.client(), stage.client_with(|builder| builder.lease(secs(9))));
+    // Members of two clients; the second one has the shorter lease.
+    let multi = MultiLock::new([client.lock("a"), other.lock("b")]);
+    let acquire = |multi: &MultiLock| {
+        let multi = multi.clone();
+        stage.now(async move { multi.acquire().await })
+    };
+    let guard: MultiGuard = acquire(&multi).expect("all members");
+    assert_eq!(guard.remaining(), secs(9) - ms(92));
+    stage.clock.advance(secs(60));
+    assert!(guard.is_held(), "every member is renewed");
+    let token = guard.cancellation_token();
+    stage.command(&["DEL", "b"]);
+    stage.clock.advance(secs(4));
+    assert!(!guard.is_held() && guard.remaining() == Duration::ZERO && token.is_cancelled());
+    drop(guard);
+    stage.pass(ms(10), &mut Vec::<Actor<()>>::new());
+    assert!(stage.keys().is_empty());
+    for (members, same) in [(vec![], false), (vec![client.lock("a"), client.lock("a")], true)] {
+        let multi = MultiLock::new(members);
+        let error = acquire(&multi).expect_err("no members, or one twice");
+        match error {
+            Error::Invalid(InvalidInput::SameMember { .. }) => assert!(same),
+            Error::Invalid(InvalidInput::NoMembers) => assert!(!same),
+            error => panic!("{error}"),
+        }
+    }
+    // Two clients of one server: it would wait for itself.
+    let error = acquire(&MultiLock::new([client.lock("a"), other.lock("a")])).expect_err("one lock twice");
+    assert!(matches!(error, Error::Invalid(InvalidInput::SameMember { .. })), "{error}");
+}
+
+pub(crate) async fn stripes_are_taken_together_in_any_order(world: World) {
+    let client = world.client().await;
+    let striped = client.striped_lock(world.name("striped"), 16);
+    let things: Vec<String> = (0..40).map(|number| format!("thing {number}")).collect();
+    let guard = striped.all_of(&things[..8]).acquire().await.expect("all stripes");
+    assert!(striped.of(&things[3]).try_acquire().await.expect("an answer").is_none());
+    guard.release().await.expect("a release");
+    let mut tasks = Vec::new();
+    for number in 0..6 {
+        let (striped, mut things) = (striped.clone(), things.clone());
+        tasks.push(tokio::spawn(async move {
+            things.rotate_left(number * 5);
+            striped
+                .all_of(&things[..6])
+                .acquire()
+                .wait(secs(30))
+                .await
+                .expect("them")
+                .release()
+                .await
+                .expect("a release");
+        }));
+    }
+    for task in tasks {
+        task.await.expect("a task");
+    }
+    idle(&client).await;
+}
+
+/// A process of a quorum: a client of each server.
+fn process(stage: &Stage, servers: &[EmbeddedServer]) -> Vec<Client> {
+    let client =
+        |server: &EmbeddedServer| Client::builder().manual_clock(&stage.clock).embedded(server).expect("a client");
+    servers.iter().map(client).collect()
+}
+
+fn acquire(lock: &QuorumLock) -> Actor<Result<QuorumGuard, Error>> {
+    let lock = lock.clone();
+    Actor::new(async move { lock.acquire().await })
+}
+
+pub(crate) async fn a_quorum_is_held_without_a_minority(_: World) {
+    for count in [3, 5] {
+        let stage = Stage::new();
+        let servers: Vec<EmbeddedServer> =
+            (0..count).map(|_| EmbeddedServer::with_clock(stage.clock.clone())).collect();
+        let minority = (count - 1) / 2;
+        let keys = || servers.iter().map(|server| server.keys().len()).sum::<usize>();
+        let clients = process(&stage, &servers);
+        let lock = QuorumLock::new(clients.clone(), "leader");
+        let rival = QuorumLock::new(process(&stage, &servers), "leader");
+        let mut actors = [acquire(&lock)];
+        let took = stage.pass_until("the lock", secs(1), &mut actors, |actors| actors[0].is_done());
+        assert!(took <= ms(5));
+        let guard = actors[0].take().expect("the lock");
+        assert_eq!((guard.servers(), keys()), (count, count));
+        assert_eq!(guard.remaining(), secs(30) - ms(302));
+        assert!(stage.now(async move { rival.try_acquire().await }).expect("an answer").is_none());
+        // A minority may forget it.
+        for server in &servers[..minority] {
+            server.restart_empty();
+        }
+        stage.clock.advance(secs(25));
+        assert!(guard.is_held() && guard.servers() == count - minority);
+        servers[minority].restart_empty();
+        stage.clock.advance(secs(25));
+        assert!(!guard.is_held(), "a majority was lost");
+        drop(guard);
+        stage.pass(ms(20), &mut Vec::<Actor<()>>::new());
+        assert_eq!(keys(), 0);
+
+        // A minority may be down, or frozen.
+        for frozen in [false, true] {
+            for server in &servers[..minority] {
+                if frozen { server.inject(Fault::Swallow, Aim::always()) } else { server.set_down(true) }
+            }
+            let mut actors = [acquire(&lock)];
+            let took = stage.pass_until("the lock", secs(5), &mut actors, |actors| actors[0].is_done());
+            assert!(took <= ms(100), "frozen: {frozen}: in after {took:?}");
+            let guard = actors[0].take().expect("the lock");
+            assert_eq!(guard.servers(), count - minority);
+            let mut releasing = [Actor::new(guard.release())];
+            let took = stage.pass_until("the release", secs(20), &mut releasing, |actors| actors[0].is_done());
+            assert!(took <= ms(100), "frozen: {frozen}: released after {took:?}");
+            releasing[0].take().expect("a release");
+            servers.iter().for_each(EmbeddedServer::clear_faults);
+            servers.iter().for_each(|server| server.set_down(false));
+            stage.pass(secs(3), &mut Vec::<Actor<()>>::new());
+            assert_eq!(keys(), 0, "frozen: {frozen}");
+        }
+
+        // A server that freezes while the lock is held does not hold up its release.
+        let mut actors = [acquire(&lock)];
+        stage.pass_until("the lock", secs(1), &mut actors, |actors| actors[0].is_done());
+        let guard = actors[0].take().expect("the lock");
+        servers[0].inject(Fault::Swallow, Aim::always());
+        let mut releasing = [Actor::new(guard.release())];
+        let took = stage.pass_until("the release", secs(40), &mut releasing, |actors| actors[0].is_done());
+        assert!(took <= ms(100), "released after {took:?}");
+        releasing[0].take().expect("a majority has released it");
+        servers[0].clear_faults();
+        stage.pass(secs(40), &mut Vec::<Actor<()>>::new());
+        assert_eq!(keys(), 0);
+
+        // Without a majority there is an error, and nothing is left.
+        servers[..=minority].iter().for_each(|server| server.set_down(true));
+        let mut actors = [acquire(&lock)];
+        let took = stage.pass_until("an error", secs(30), &mut actors, |actors| actors[0].is_done());
+        let error = actors[0].take().expect_err("two servers are down");
+        assert!(matches!(error, Error::Unreachable { .. } | Error::Indeterminate { .. }), "{error}");
+        assert!(took <= secs(13), "{took:?}");
+        servers.iter().for_each(|server| server.set_down(false));
+        stage.pass(secs(3), &mut Vec::<Actor<()>>::new());
+        assert_eq!(keys(), 0);
+        assert!(clients.iter().all(|client| client.census() == leasehold::Census::default()));
+        // Two clients of one server are no two servers.
+        let twice =
+            QuorumLock::new(process(&stage, &[servers[0].clone(), servers[0].clone(), servers[1].clone()]), "x");
+        let error = stage.now(async move { twice.acquire().await }).expect_err("one server twice");
+        assert!(matches!(error, Error::Invalid(InvalidInput::SameServer { .. })), "{error}");
+    }
+}
+
+pub(crate) async fn rivals_for_a_quorum_all_get_it(_: World) {
+    let stage = Stage::new();
+    let servers: Vec<EmbeddedServer> = (0..3).map(|_| EmbeddedServer::with_clock(stage.clock.clone())).collect();
+    let locks: Vec<QuorumLock> = (0..4).map(|_| QuorumLock::new(process(&stage, &servers), "leader")).collect();
+    let mut times = [0; 4];
+    let mut rivals: Vec<_> = locks.iter().map(acquire).collect();
+    for _ in 0..60 {
+        stage.pass_until("a leader", secs(20), &mut rivals, |rivals| rivals.iter().any(Actor::is_done));
+        let leaders: Vec<usize> = (0..4).filter(|index| rivals[*index].is_done()).collect();
+        assert_eq!(leaders.len(), 1, "two holders");
+        let guard = rivals[leaders[0]].take().expect("the lock");
+        times[leaders[0]] += 1;
+        stage.pass(ms(20), &mut rivals);
+        assert!(guard.is_held() && rivals.iter().all(|rival| !rival.is_done()), "two holders");
+        stage.now(guard.release()).expect("a release");
+        rivals[leaders[0]] = acquire(&locks[leaders[0]]);
+    }
+    assert!(times.iter().all(|times| *times > 0), "nobody starves: {times:?}");
+    drop(rivals);
+    stage.pass(secs(1), &mut Vec::<Actor<()>>::new());
+    assert!(servers.iter().all(|server| server.keys().is_empty()));
+}
