@@ -164,7 +164,7 @@ impl Target {
             let closed = handle.with(|session, _| session.is_closed());
             if refused || closed || handle.clock.now() >= end {
                 // A copy that got no reply may have been applied, whatever is said of the later ones.
-                let error = unknown.unwrap_or(match error {
+                let error = unknown.unwrap_or_else(|| match error {
                     LinkError::Refused(refusal) => LinkError::NotSent(refusal.text().to_owned()),
                     other => other,
                 });

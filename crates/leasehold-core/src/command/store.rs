@@ -86,7 +86,7 @@ pub fn write(data: &LockName, claim: &Claim<'_>, number: u64, value: Bytes, life
     Call::new(&script::STORE_WRITE, keys(data), args)
 }
 
-/// Decodes the reply to [`write`].
+/// Decodes the reply to [`write()`].
 ///
 /// # Errors
 ///

@@ -234,7 +234,6 @@ impl MultiAcquire {
 
     /// Takes all members without waiting, except for the one that was busy before. `Err` names the member that is busy now; nothing is
     /// held then.
-    #[expect(clippy::type_complexity, reason = "it is named once")]
     async fn round(&self, busy: Option<(usize, Patience)>) -> Result<Result<Vec<Box<dyn AnyGuard>>, usize>, Error> {
         let mut guards = Vec::with_capacity(self.multi.members.len());
         // The one that was busy comes first, so that nothing is held while it is waited for.

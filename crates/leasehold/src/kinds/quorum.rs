@@ -143,7 +143,9 @@ enum Round {
     Failed(Error),
 }
 
-type Trying = Pin<Box<dyn Future<Output = Result<Option<Guard>, Error>> + Send>>;
+/// What one server said.
+type Answer = Result<Option<Guard>, Error>;
+type Trying = Pin<Box<dyn Future<Output = Answer> + Send>>;
 
 impl QuorumAcquire {
     /// Waits for at most this long while others hold the lock. Default: that of the first client.
@@ -173,7 +175,7 @@ impl QuorumAcquire {
     /// Asks all servers at once.
     async fn round(&self, handle: &Arc<Handle>) -> Round {
         let quorum = self.lock.quorum();
-        let mut asked: Vec<(Trying, Option<Result<Option<Guard>, Error>>)> = self
+        let mut asked: Vec<(Trying, Option<Answer>)> = self
             .lock
             .clients
             .iter()
