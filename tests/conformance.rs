@@ -100,8 +100,56 @@ suite! {
             stripes_are_taken_together_in_any_order;
         storm:
             lock, fair, fenced_fair, fenced, spin, simple, read_write, multi, quorum;
+            many_tasks_on_few_names;
+        semaphores:
+            s4_a_number_that_is_there_is_not_set_again,
+            s5_of_two_waiters_for_two_permits_each_one_proceeds,
+            s6_permits_that_are_added_wake_who_waits,
+            permits_without_a_hold_are_drained_and_given_back,
+            an_owner_takes_permits_of_its_own_each_time,
+            s14_many_tasks_never_have_too_many_permits,
+            what_cannot_be_a_number_of_permits_is_refused;
+        permits:
+            s1_what_a_crashed_holder_had_is_back_after_its_lease,
+            s4_a_capacity_that_is_there_is_not_set_again,
+            s5_of_two_waiters_for_two_permits_one_proceeds,
+            s6_permits_that_are_added_wake_who_waits,
+            s7_each_of_several_permits_is_given_back_on_its_own,
+            s11_more_than_there_are_in_all_is_refused_at_once,
+            s12_permits_are_renewed_and_a_loss_is_told,
+            s13_the_shortest_and_the_longest_lease,
+            s14_contention_loses_no_permit,
+            a_capacity_changes_under_its_holders,
+            what_cannot_be_a_number_of_permits_is_refused;
+        latch:
+            a_latch_is_set_counted_down_and_open,
+            c2_all_who_wait_are_woken,
+            a_wait_that_is_dropped_leaves_nothing,
+            what_cannot_be_a_count_is_refused;
+        fences:
+            a_stale_token_neither_reads_nor_writes,
+            the_same_token_of_another_holder_is_refused;
+        inspection:
+            a_fair_lock_tells_its_holder_and_its_queue,
+            a_read_write_lock_tells_both_halves,
+            a_simple_lock_tells_its_id,
+            a_client_that_announces_itself_can_be_found;
+        blocking_kinds:
+            threads_take_locks_of_every_kind,
+            threads_take_permits_and_wait_at_latches,
+            an_owner_of_threads_takes_its_locks_again;
     }
     breakable {
+        semaphores:
+            s3_a_lost_reply_leaves_no_permit_behind,
+            a_lost_reply_to_an_operation_counts_it_once,
+            an_operation_on_a_server_that_is_down_is_an_error_in_time;
+        permits:
+            s3_a_lost_reply_leaves_no_permit_behind;
+        latch:
+            c1_a_lost_reply_to_a_count_counts_once;
+        fences:
+            a_lost_reply_to_a_write_writes_once;
         replies:
             l1_a_lost_reply_to_an_acquire_counts_once,
             l2_a_lost_reply_to_a_release_is_a_release,
@@ -132,6 +180,11 @@ suite! {
             a_release_is_not_sent_while_its_acquire_is_unsettled;
     }
     inside {
+        fences:
+            sql_refuses_stale_tokens_on_read_and_write,
+            sql_loses_no_update_to_holders_at_once;
+        inspection:
+            a_record_is_written_again_before_it_ends;
         drops:
             l4_every_future_dropped_at_every_point_leaves_nothing,
             l4_what_cannot_be_reached_is_free_after_one_lease;
@@ -171,6 +224,16 @@ suite! {
         telemetry:
             every_metric_is_counted_under_its_name,
             every_span_and_warning_is_traced;
+        durability:
+            a_shortfall_is_taken_back_and_said,
+            the_error_waits_for_the_undo_but_not_for_ever,
+            only_acknowledged_renewals_move_the_deadline,
+            a_reentry_that_falls_short_is_taken_back_alone,
+            a_downgrade_keeps_the_condition,
+            a_call_that_waits_for_replicas_is_left_in_peace,
+            what_is_acknowledged_too_late_is_not_handed_out,
+            nobody_elses_renewal_waits_for_replicas,
+            conditions_are_checked_before_anything_is_sent;
         paused_time:
             a_manual_clock_moves_leases_renewals_and_waits;
     }

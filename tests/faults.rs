@@ -14,6 +14,8 @@ mod cluster;
 mod commands;
 #[path = "faults/connecting.rs"]
 mod connecting;
+#[path = "faults/durability.rs"]
+mod durability;
 #[path = "faults/memory.rs"]
 mod memory;
 #[path = "faults/permissions.rs"]

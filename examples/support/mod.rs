@@ -8,7 +8,8 @@ use std::time::Instant;
 /// Where the story takes place, and its clock.
 pub(crate) struct Stage {
     pub(crate) place: Place,
-    prefix: String,
+    /// What the names of all keys of the story begin with.
+    pub(crate) prefix: String,
     opened: Instant,
 }
 

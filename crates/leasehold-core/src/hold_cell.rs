@@ -1,5 +1,6 @@
 //! What guards know of their hold without asking anybody.
 
+use crate::command::HoldKey;
 use crate::error::{HoldEnd, LossReason};
 use crate::time::Instant;
 use slab::Slab;
@@ -13,6 +14,7 @@ use std::time::Duration;
 /// The session writes it; guards and their futures read it from any thread, without the session's lock.
 #[derive(Debug)]
 pub struct HoldCell {
+    key: HoldKey,
     acquired_at: Instant,
     deadline: AtomicU64,
     count: AtomicU32,
@@ -23,11 +25,14 @@ pub struct HoldCell {
     max_hold_at: Instant,
     /// The fencing token of the first grant; 0 where the kind has none.
     token: AtomicU64,
+    /// One more than the replicas that acknowledged; 0 where nobody asked them.
+    acknowledged: AtomicU32,
 }
 
 impl HoldCell {
-    pub(crate) fn new(acquired_at: Instant, max_hold_at: Instant) -> Self {
+    pub(crate) fn new(key: HoldKey, acquired_at: Instant, max_hold_at: Instant) -> Self {
         Self {
+            key,
             acquired_at,
             deadline: AtomicU64::new(0),
             count: AtomicU32::new(0),
@@ -36,7 +41,13 @@ impl HoldCell {
             renewed: AtomicU32::new(0),
             max_hold_at,
             token: AtomicU64::new(0),
+            acknowledged: AtomicU32::new(0),
         }
+    }
+
+    /// What the hold is called on the server, and how many permits it takes.
+    pub const fn key(&self) -> &HoldKey {
+        &self.key
     }
 
     /// When the first grant was received.
@@ -57,6 +68,11 @@ impl HoldCell {
     /// The fencing token of the first grant, where the kind has one.
     pub fn token(&self) -> Option<u64> {
         Some(self.token.load(Ordering::Acquire)).filter(|token| *token > 0)
+    }
+
+    /// How many replicas acknowledged the last acquire or renewal that counted; `None` where none was asked.
+    pub fn acknowledged(&self) -> Option<u32> {
+        self.acknowledged.load(Ordering::Acquire).checked_sub(1)
     }
 
     /// The hold count that the server last confirmed.
@@ -86,6 +102,12 @@ impl HoldCell {
 
     pub(crate) fn set_token(&self, token: Option<u64>) {
         self.token.store(token.unwrap_or_default(), Ordering::Release);
+    }
+
+    pub(crate) fn set_acknowledged(&self, replicas: Option<u32>) {
+        if let Some(replicas) = replicas {
+            self.acknowledged.store(replicas.saturating_add(1), Ordering::Release);
+        }
     }
 
     pub(crate) fn set_count(&self, count: u32) {

@@ -3,12 +3,14 @@
 use crate::attempt;
 use crate::error::{Error, InvalidInput};
 use crate::guard::Guard;
-use crate::kind::{Leased, LockKind, Polled, Reentrant, Simple};
+use crate::kind::{Counted, Durable, Leased, LockKind, Owned, Polled, Reentrant, Simple};
 use crate::owner::Owner;
 use crate::settings;
 use crate::target::Target;
 use crate::telemetry;
 use leasehold_core::backoff::Backoff;
+use leasehold_core::call::Replicas;
+use leasehold_core::command::Kind;
 use leasehold_core::owner::HoldNumber;
 use leasehold_core::session::{AcquireRequest, Patience};
 use std::future::IntoFuture;
@@ -50,6 +52,7 @@ pub struct Acquire<K: LockKind = Reentrant> {
     renewed: bool,
     permits: u32,
     backoff: Option<Backoff>,
+    replicas: Option<Replicas>,
     kind: PhantomData<K>,
 }
 
@@ -66,6 +69,7 @@ impl<K: LockKind> Acquire<K> {
             renewed: false,
             permits: 1,
             backoff: None,
+            replicas: None,
             kind: PhantomData,
         }
     }
@@ -76,19 +80,6 @@ impl<K: LockKind> Acquire<K> {
     /// Default: the client's [`default_wait`](crate::ClientBuilder::default_wait), or as long as it takes.
     pub const fn wait(mut self, wait: Duration) -> Self {
         self.wait = Some(wait);
-        self
-    }
-
-    /// Acquires as `owner`, which re-enters a lock that it holds. Default: the owner in whose scope the future is first polled, or
-    /// an owner of its own.
-    pub fn owner(mut self, owner: &Owner) -> Self {
-        self.owner = Some(owner.clone());
-        self
-    }
-
-    /// Takes so many permits at once.
-    pub(crate) const fn taking(mut self, permits: u32) -> Self {
-        self.permits = permits;
         self
     }
 
@@ -146,7 +137,9 @@ impl<K: LockKind> Acquire<K> {
     /// Checks what was asked for, before anything is sent.
     fn wish(&self, patience: Option<Patience>) -> Result<AcquireRequest, Error> {
         let handle = self.target.handle();
-        if let Some(lease) = self.lease {
+        let manner = self.target.manner();
+        let fixed = self.lease.or(manner.lease);
+        if let Some(lease) = fixed {
             settings::check_lease(lease)?;
         }
         if let Some(most) = self.max_hold {
@@ -160,12 +153,11 @@ impl<K: LockKind> Acquire<K> {
             Some(wait) if wait < Duration::MAX => Patience::Until(handle.clock.now() + wait),
             _ => Patience::Forever,
         });
-        if self.permits == 0 {
-            return Err(InvalidInput::NoPermits.into());
-        }
-        let manner = self.target.manner();
-        let fixed = self.lease.or(manner.lease);
-        let lease = fixed.unwrap_or(handle.settings.lease);
+        settings::check_permits(self.permits)?;
+        let (lease, renewed) = match self.target.kind() {
+            Kind::Semaphore => (settings::NO_LEASE, false),
+            _ => (fixed.unwrap_or(handle.settings.lease), fixed.is_none() || self.renewed),
+        };
         let mut wish = AcquireRequest::new(
             self.target.checked_name()?.clone(),
             self.target.kind(),
@@ -175,14 +167,35 @@ impl<K: LockKind> Acquire<K> {
         wish.owner = owner.or(manner.owner);
         wish.reenter = self.reenter;
         wish.beside = self.beside;
-        wish.renewed = fixed.is_none() || self.renewed;
+        wish.renewed = renewed;
         wish.max_hold = self.max_hold;
         wish.patience = patience;
         wish.permits = self.permits;
+        if let Some(replicas) = self.replicas {
+            settings::check_replicas(replicas, lease)?;
+            wish.replicas = Some(replicas);
+        }
         wish.field.clone_from(&manner.field);
         wish.prefer_writers = manner.prefer_writers;
         wish.backoff = self.backoff.clone().unwrap_or_else(|| manner.backoff.clone());
         Ok(wish)
+    }
+}
+
+impl<K: Owned> Acquire<K> {
+    /// Acquires as `owner`, which re-enters a lock that it holds. Default: the owner in whose scope the future is first polled, or
+    /// an owner of its own.
+    pub fn owner(mut self, owner: &Owner) -> Self {
+        self.owner = Some(owner.clone());
+        self
+    }
+}
+
+impl<K: Counted> Acquire<K> {
+    /// Takes so many permits at once: all of them, or none. From 1 to `i32::MAX`. Default: 1.
+    pub const fn permits(mut self, permits: u32) -> Self {
+        self.permits = permits;
+        self
     }
 }
 
@@ -199,6 +212,39 @@ impl<K: Leased> Acquire<K> {
     /// ends then, even if the guard was forgotten. It counts from the first grant; on a re-entry it has no effect.
     pub const fn max_hold(mut self, most: Duration) -> Self {
         self.max_hold = Some(most);
+        self
+    }
+}
+
+impl<K: Durable> Acquire<K> {
+    /// Acquires only what so many replicas have acknowledged, so that a failover to one of them keeps the lock.
+    ///
+    /// An acquire that fewer acknowledge is taken back, and [`Error::NotReplicated`] is the answer, whatever the wait. The renewals of
+    /// the lock, and its re-entries, are under the same condition: a renewal that falls short leaves the deadline where it was, and is
+    /// tried again while the lease lasts. Releases do not wait. Whole milliseconds count, and `within` may be up to a quarter of the
+    /// lease; it comes on top of the command timeout, also where the lock is found busy.
+    ///
+    /// It narrows the window in which a failover loses the lock, and does not close it: `WAIT` is no consensus, and whoever promotes
+    /// a replica may choose one that has not acknowledged. See `docs/safety.md`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// # let server = leasehold::embedded::EmbeddedServer::new();
+    /// # server.set_replicas(2);
+    /// # let client = leasehold::Client::builder().embedded(&server).unwrap();
+    /// use leasehold::Replicas;
+    ///
+    /// let replicas = Replicas { at_least: 1, within: Duration::from_millis(200) };
+    /// let guard = client.lock("ledger").acquire().durable(replicas).await?;
+    /// assert!(guard.acknowledged() >= Some(1));
+    /// guard.release().await?;
+    /// # Ok::<(), leasehold::Error>(()) }).unwrap();
+    /// ```
+    pub const fn durable(mut self, replicas: Replicas) -> Self {
+        self.replicas = Some(replicas);
         self
     }
 }
@@ -257,6 +303,7 @@ impl<K: LockKind> std::fmt::Debug for Acquire<K> {
             .field("wait", &self.wait)
             .field("lease", &self.lease)
             .field("max_hold", &self.max_hold)
+            .field("replicas", &self.replicas)
             .finish_non_exhaustive()
     }
 }

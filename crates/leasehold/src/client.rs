@@ -2,7 +2,11 @@
 
 use crate::builder::ClientBuilder;
 use crate::error::ConnectError;
-use crate::kinds::{FairLock, FencedLock, Member, MultiLock, ReadWriteLock, SimpleLock, SpinLock, StripedLock};
+use crate::fence::FencedValue;
+use crate::kinds::{
+    CountDownLatch, FairLock, FencedLock, Member, MultiLock, PermitSemaphore, ReadWriteLock, Semaphore, SimpleLock,
+    SpinLock, StripedLock,
+};
 use crate::lock::Lock;
 use crate::owner::Owner;
 use crate::shared::Handle;
@@ -110,6 +114,27 @@ impl Client {
     pub fn simple_lock(&self, name: impl AsRef<str>, lease: Duration) -> SimpleLock {
         let target = self.target(Kind::Simple, name.as_ref());
         Lock::of(target.with_manner(|manner| manner.lease = Some(lease)))
+    }
+
+    /// The semaphore of that name, a bare counter of permits. See [`Semaphore`], and why [`PermitSemaphore`] is mostly the better one.
+    pub fn semaphore(&self, name: impl AsRef<str>) -> Semaphore {
+        Semaphore::new(self.target(Kind::Semaphore, name.as_ref()))
+    }
+
+    /// The semaphore of that name whose permits have leases. See [`PermitSemaphore`].
+    pub fn permit_semaphore(&self, name: impl AsRef<str>) -> PermitSemaphore {
+        PermitSemaphore::new(self.target(Kind::Permits, name.as_ref()))
+    }
+
+    /// The count-down latch of that name. See [`CountDownLatch`].
+    pub fn count_down_latch(&self, name: impl AsRef<str>) -> CountDownLatch {
+        CountDownLatch::new(self.target(Kind::Latch, name.as_ref()))
+    }
+
+    /// The value under `key` on this server, which only the newest holder of a fenced lock reads and writes. See
+    /// [`FencedValue`](crate::fence::FencedValue).
+    pub fn fenced_value(&self, key: impl AsRef<str>) -> FencedValue {
+        FencedValue::new(self.target(Kind::Fenced, key.as_ref()))
     }
 
     /// One lock over many: all or none. See [`MultiLock`].

@@ -3,7 +3,7 @@
 use crate::acquire::Acquire;
 use crate::attempt;
 use crate::error::Error;
-use crate::kind::{Fencing, LockKind, Reentrant};
+use crate::kind::{Counted, Fencing, LockKind, Owned, Reentrant};
 use crate::lock::Lock;
 use crate::loss::{HoldToken, Lost};
 use crate::target::Target;
@@ -68,27 +68,20 @@ impl<K: LockKind> Guard<K> {
         self.cell.count()
     }
 
+    /// How many replicas acknowledged the last acquire or renewal that counted; `None` where none was asked. See
+    /// [`Acquire::durable`].
+    pub fn acknowledged(&self) -> Option<u32> {
+        self.cell.acknowledged()
+    }
+
     /// How long the lock has been held, from its first grant.
     pub fn held_for(&self) -> Duration {
         self.lock.target().handle().clock.now().since(self.cell.acquired_at())
     }
 
-    /// Takes the lock once more, as the same owner.
-    ///
-    /// It never waits for the lock, which is held already, but for the server. A lock that was acquired without an owner is
-    /// re-entered by this alone.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Lost`] where the lock was lost, and those of the server.
-    ///
-    /// # Cancel safety
-    ///
-    /// See [`Acquire`]: the hold count goes back to what it was.
-    pub async fn reenter(&self) -> Result<Self, Error> {
-        let acquire = Acquire::new(self.lock.target().clone()).entering(self.hold);
-        let guard = acquire.run(None).await?;
-        guard.ok_or_else(|| Error::WaitElapsed { lock: self.lock.name().to_owned(), waited: Duration::ZERO })
+    /// The holder's name on the server: `uuid:number`, as [`Holder::id`](crate::Holder::id) shows it to others.
+    pub fn holder_id(&self) -> String {
+        String::from_utf8_lossy(&self.cell.key().field).into_owned()
     }
 
     /// Completes when the lock is lost, and says why. It never completes otherwise.
@@ -204,6 +197,33 @@ impl<K: LockKind> Guard<K> {
 
     fn lost_by(&self, reason: LossReason) -> Lost {
         Lost::new(self.lock.name(), reason)
+    }
+}
+
+impl<K: Owned> Guard<K> {
+    /// Takes the lock once more, as the same owner.
+    ///
+    /// It never waits for the lock, which is held already, but for the server. A lock that was acquired without an owner is
+    /// re-entered by this alone.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Lost`] where the lock was lost, and those of the server.
+    ///
+    /// # Cancel safety
+    ///
+    /// See [`Acquire`]: the hold count goes back to what it was.
+    pub async fn reenter(&self) -> Result<Self, Error> {
+        let acquire = Acquire::new(self.lock.target().clone()).entering(self.hold);
+        let guard = acquire.run(None).await?;
+        guard.ok_or_else(|| Error::WaitElapsed { lock: self.lock.name().to_owned(), waited: Duration::ZERO })
+    }
+}
+
+impl<K: Counted> Guard<K> {
+    /// How many permits are held.
+    pub fn permits(&self) -> u32 {
+        self.cell.key().permits
     }
 }
 

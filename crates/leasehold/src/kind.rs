@@ -13,8 +13,18 @@ pub trait LockKind: sealed::Sealed + Debug + Send + Sync + 'static {}
 /// A kind whose grants carry a fencing token.
 pub trait Fencing: LockKind {}
 
+/// A kind whose holds belong to an owner, who takes the lock again while it holds it. Permits do not: every acquire of some stands for
+/// itself.
+pub trait Owned: LockKind {}
+
+/// A kind of which several permits can be taken at once.
+pub trait Counted: LockKind {}
+
 /// A kind whose holds have a lease.
 pub trait Leased: LockKind {}
+
+/// A kind whose holds replicas can be asked to acknowledge.
+pub trait Durable: Leased {}
 
 /// A kind that is a hash of hold counts on the server, and nothing else.
 pub trait PlainHash: LockKind {}
@@ -50,23 +60,23 @@ macro_rules! kinds {
 
 kinds! {
     /// The reentrant lock: [`Lock`](crate::Lock).
-    Reentrant is Lock: Leased, PlainHash;
+    Reentrant is Lock: Owned, Leased, Durable, PlainHash;
     /// The fair lock: [`FairLock`](crate::FairLock).
-    Fair is Fair: Leased;
+    Fair is Fair: Owned, Leased, Durable;
     /// The fair lock with fencing tokens: [`FencedFairLock`](crate::FencedFairLock).
-    FencedFair is FencedFair: Leased, Fencing;
+    FencedFair is FencedFair: Owned, Leased, Durable, Fencing;
     /// The fenced lock: [`FencedLock`](crate::FencedLock).
-    Fenced is Fenced: Leased, Fencing, PlainHash;
+    Fenced is Fenced: Owned, Leased, Durable, Fencing, PlainHash;
     /// The spin lock: [`SpinLock`](crate::SpinLock).
-    Spin is Spin: Leased, Polled, PlainHash;
+    Spin is Spin: Owned, Leased, Durable, Polled, PlainHash;
     /// The simple lock: [`SimpleLock`](crate::SimpleLock).
-    Simple is Simple: Leased, Polled;
+    Simple is Simple: Owned, Leased, Durable, Polled;
     /// The read half of a read-write lock: [`ReadLock`](crate::ReadLock).
-    Read is Read: Leased;
+    Read is Read: Owned, Leased, Durable;
     /// The write half of a read-write lock: [`WriteLock`](crate::WriteLock).
-    Write is Write: Leased;
+    Write is Write: Owned, Leased, Durable;
     /// Permits that are a bare counter: [`Semaphore`](crate::Semaphore).
-    Counter is Semaphore:;
+    Counter is Semaphore: Counted;
     /// Permits with ids and leases: [`PermitSemaphore`](crate::PermitSemaphore).
-    Permit is Permits: Leased;
+    Permit is Permits: Counted, Leased;
 }

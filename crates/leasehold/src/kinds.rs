@@ -3,18 +3,24 @@
 mod fair;
 mod fenced;
 mod group;
+mod latch;
 mod multi;
+mod permits;
 mod quorum;
 mod read_write;
+mod semaphore;
 mod simple;
 mod spin;
 mod striped;
 
 pub use fair::{FairGuard, FairLock, FencedFairGuard, FencedFairLock};
 pub use fenced::{FencedGuard, FencedLock};
+pub use latch::{CountDownLatch, LatchWait, LatchWaiting};
 pub use multi::{Member, MultiAcquire, MultiGuard, MultiLock};
+pub use permits::{HeldPermit, PermitCounts, PermitGuard, PermitSemaphore};
 pub use quorum::{QuorumAcquire, QuorumGuard, QuorumLock};
 pub use read_write::{ReadGuard, ReadLock, ReadWriteLock, WriteGuard, WriteLock};
+pub use semaphore::{Semaphore, SemaphoreGuard};
 pub use simple::{SimpleGuard, SimpleLock};
 pub use spin::{SpinGuard, SpinLock};
 pub use striped::StripedLock;

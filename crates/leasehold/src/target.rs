@@ -1,5 +1,6 @@
 //! What a lock value is about: a name, a kind, and how it is asked for. Every public type of lock has one.
 
+use crate::attempt;
 use crate::error::{Error, InvalidInput};
 use crate::shared::Handle;
 use crate::telemetry::{Class, DEFAULT_CLASS};
@@ -7,6 +8,7 @@ use bytes::Bytes;
 use leasehold_core::backoff::Backoff;
 use leasehold_core::call::Call;
 use leasehold_core::command::Kind;
+use leasehold_core::command::operation::Done;
 use leasehold_core::link::{Link as _, LinkError, Plane};
 use leasehold_core::name::{LockName, NameError};
 use leasehold_core::owner::OwnerId;
@@ -29,6 +31,16 @@ struct Inner {
     manner: Manner,
 }
 
+/// What became of an operation on a counter, with the number that the server told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Done(i64),
+    /// It does not apply.
+    Refused(i64),
+    /// The counter would leave its range.
+    Overflow(i64),
+}
+
 /// How a lock is asked for, where the caller's acquire does not say otherwise.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Manner {
@@ -47,7 +59,8 @@ impl Target {
     pub(crate) fn new(handle: Arc<Handle>, kind: Kind, given: &str) -> Self {
         let name = LockName::new(&handle.settings.prefix, given).and_then(|name| {
             if handle.link.server().cluster {
-                name.check_cluster()?;
+                let client = handle.with(|session, _| session.client());
+                kind.verbs().keys(&name, &client).check_cluster(&name)?;
             }
             Ok(name)
         });
@@ -109,6 +122,66 @@ impl Target {
         let reply = self.handle().link.call(Plane::Lifeline, call).await;
         let reply = reply.map_err(|error| Error::from_link(self.name(), &error))?;
         decode(&reply).map_err(|error| Error::from_link(self.name(), &LinkError::Unknown(error.to_string())))
+    }
+
+    /// Sends a call until it is known what became of it, for as long as a server may be out of reach. A copy of the call must change
+    /// nothing: what would change something twice carries the id of an operation.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves it open whether the call was applied.
+    pub(crate) async fn insist<T>(
+        &self,
+        call: Call,
+        decode: impl Fn(&Reply) -> Result<T, DecodeError>,
+    ) -> Result<T, Error> {
+        let handle = self.handle();
+        let end = handle.clock.now() + handle.settings.unreachable_after;
+        let mut pause = Duration::from_millis(10);
+        let mut unknown = None;
+        loop {
+            let reply = handle.link.call(Plane::Lifeline, call.clone()).await;
+            let outcome = reply.and_then(|reply| decode(&reply).map_err(|error| LinkError::Unknown(error.to_string())));
+            let error = match outcome {
+                Ok(value) => return Ok(value),
+                Err(LinkError::Refused(refusal)) if !refusal.is_transient() && unknown.is_none() => {
+                    return Err(Error::from_link(self.name(), &LinkError::Refused(refusal)));
+                }
+                Err(error) => error,
+            };
+            let refused = matches!(&error, LinkError::Refused(refusal) if !refusal.is_transient());
+            if matches!(error, LinkError::Unknown(_)) {
+                unknown = Some(error.clone());
+            }
+            let closed = handle.with(|session, _| session.is_closed());
+            if refused || closed || handle.clock.now() >= end {
+                // A copy that got no reply may have been applied, whatever is said of the later ones.
+                let error = unknown.unwrap_or(match error {
+                    LinkError::Refused(refusal) => LinkError::NotSent(refusal.text().to_owned()),
+                    other => other,
+                });
+                return Err(Error::from_link(self.name(), &error));
+            }
+            attempt::pause(handle, pause).await;
+            pause = (pause * 2).min(Duration::from_millis(500));
+        }
+    }
+
+    /// As [`Target::insist`], for an operation with an id of its own; what the server refused by its data is the caller's to judge.
+    pub(crate) async fn operate(
+        &self,
+        call: impl FnOnce(&LockName, &[u8], &Bytes) -> Call,
+        decode: impl Fn(&Reply) -> Result<Done, DecodeError>,
+    ) -> Result<Outcome, Error> {
+        let name = self.checked_name()?;
+        let (operation, publish) =
+            self.handle().with(|session, _| (session.new_operation(), session.settings().publish.clone()));
+        match self.insist(call(name, &operation, &publish), decode).await? {
+            Done::Done { number, .. } => Ok(Outcome::Done(number)),
+            Done::Refused { number } => Ok(Outcome::Refused(number)),
+            Done::Overflow { number } => Ok(Outcome::Overflow(number)),
+            Done::Kind(kind) => Err(self.conflict(kind)),
+        }
     }
 
     /// The command by which the client publishes.

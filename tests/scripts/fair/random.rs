@@ -609,7 +609,10 @@ impl<'a> History<'a> {
             self.free_since = None;
             return;
         }
-        let stall = now - *self.free_since.get_or_insert(now);
+        // A process that dies while the lock is free begins the window anew: the bound counts from the last death.
+        let last_death = self.ours.iter().filter(|ours| !ours.lives).map(|ours| ours.last_sign).max();
+        let since = *self.free_since.get_or_insert(now);
+        let stall = now - since.max(last_death.unwrap_or(since));
         let (longest, bound) = if self.theirs.is_empty() {
             (&mut self.tally.longest_stall, LONGEST_STALL)
         } else {

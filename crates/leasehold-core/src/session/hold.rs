@@ -3,6 +3,7 @@
 use super::request::Ticket;
 use super::timers::Timer;
 use super::{Event, FlightId, Session};
+use crate::call::Replicas;
 use crate::command::HoldKey;
 use crate::error::{AcquireError, HoldEnd, LossReason, ReleaseError};
 use crate::hold_cell::HoldCell;
@@ -16,7 +17,6 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(super) struct Hold {
     pub(super) lock: usize,
-    pub(super) key: HoldKey,
     pub(super) owner: Option<OwnerId>,
     pub(super) class: &'static str,
     pub(super) cell: Arc<HoldCell>,
@@ -34,6 +34,8 @@ pub(super) struct Hold {
     /// Requests that wait for the change to be over.
     pub(super) waiting: Vec<Ticket>,
     pub(super) lease: Duration,
+    /// The replicas that must acknowledge its changes and its renewals.
+    pub(super) replicas: Option<Replicas>,
     pub(super) max_hold_at: Instant,
     pub(super) granted: bool,
     /// It has a place, or a mark, on the server, and has not been granted.
@@ -82,6 +84,10 @@ pub(super) struct Change {
     pub(super) sent_at: Instant,
     /// No reply will come: it is being made sure that no copy can be applied any more.
     pub(super) settling: bool,
+    /// The replicas that must acknowledge it.
+    pub(super) replicas: Option<Replicas>,
+    /// How many did, once it is answered.
+    pub(super) acknowledged: Option<u32>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,15 +167,15 @@ impl Session {
     pub(super) fn begin_hold(&mut self, now: Instant, ticket: Ticket) -> Option<HoldNumber> {
         let wish = &self.acquire_of(ticket)?.wish;
         let max_hold_at = wish.max_hold.map_or(Instant::FAR_FUTURE, |most| now + most);
+        let key = HoldKey {
+            field: wish.field.clone().unwrap_or_else(|| self.client.field(self.last_hold.next())),
+            permits: wish.permits,
+        };
         let hold = Hold {
             lock: self.acquire_of(ticket)?.lock,
-            key: HoldKey {
-                field: wish.field.clone().unwrap_or_else(|| self.client.field(self.last_hold.next())),
-                permits: wish.permits,
-            },
             owner: wish.owner,
             class: wish.class,
-            cell: Arc::new(HoldCell::new(now, max_hold_at)),
+            cell: Arc::new(HoldCell::new(key, now, max_hold_at)),
             count: 0,
             guards: 0,
             detached: 0,
@@ -178,6 +184,7 @@ impl Session {
             change: None,
             waiting: Vec::new(),
             lease: wish.lease,
+            replicas: wish.replicas,
             max_hold_at,
             granted: false,
             placed: false,
@@ -242,11 +249,11 @@ impl Session {
         let Some(hold) = self.holds.get_mut(&number) else { return };
         if hold.change.is_none() {
             if hold.is_abandoned() && (hold.count <= hold.guards || now >= hold.clean_up.until) {
-                self.forget(number);
+                self.forget(now, number);
                 return;
             }
             if !hold.is_high() {
-                self.go_on(number);
+                self.go_on(now, number);
             } else if hold.is_for_lifeline() && !hold.clean_up.queued && now >= hold.clean_up.not_before {
                 self.lower_by_lifeline(now, number);
             }
@@ -255,16 +262,17 @@ impl Session {
     }
 
     /// Nothing stands in the way of those who wait for the hold's count any more: entries are sent, releases are done.
-    fn go_on(&mut self, number: HoldNumber) {
+    fn go_on(&mut self, now: Instant, number: HoldNumber) {
         let Some(hold) = self.holds.get_mut(&number) else { return };
         for ticket in std::mem::take(&mut hold.waiting) {
             self.finish_release(ticket, Ok(()));
+            self.undone(now, ticket);
             self.wake(ticket);
         }
     }
 
     /// Forgets a hold of which the server has nothing, or nothing that will not go by itself.
-    fn forget(&mut self, number: HoldNumber) {
+    fn forget(&mut self, now: Instant, number: HoldNumber) {
         let Some(mut hold) = self.holds.remove(&number) else { return };
         self.timers.set(Timer::Hold(number), &mut hold.timer, None);
         let gone = hold.count <= hold.guards;
@@ -274,6 +282,7 @@ impl Session {
         for ticket in hold.waiting {
             let unknown = || ReleaseError::Indeterminate("no reply came while the lease lasted".to_owned());
             self.finish_release(ticket, if gone { Ok(()) } else { Err(unknown()) });
+            self.undone(now, ticket);
             self.wake(ticket);
         }
         self.disown(hold.lock, hold.owner, number);

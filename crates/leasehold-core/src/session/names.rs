@@ -67,7 +67,7 @@ impl Session {
             let own = self.hold_of_owner(at, wish.owner).or(wish.beside).and_then(|number| self.holds.get(&number));
             let own = own.filter(|hold| hold.lock == at && hold.is_live());
             match (other.kind, wish.kind) {
-                (Kind::Write, Kind::Read) => beside = own.map(|hold| hold.key.field.clone()).or(beside),
+                (Kind::Write, Kind::Read) => beside = own.map(|hold| hold.cell.key().field.clone()).or(beside),
                 (Kind::Read, Kind::Write) if own.is_some() => return Err(AcquireError::Upgrade),
                 (Kind::Read, Kind::Write) => {}
                 (kind, _) if other.held > 0 || other.contender.is_some() => {

@@ -88,7 +88,7 @@ impl Session {
             return;
         }
         let Some(hold) = self.holds.get(&number) else { return };
-        let wanted = foreign.then(|| fair::front_channel(&self.locks[lock].name, &hold.key.field));
+        let wanted = foreign.then(|| fair::front_channel(&self.locks[lock].name, &hold.cell.key().field));
         let own = self.locks[lock].keys.channel.clone();
         for index in self.locks[lock].channels.clone() {
             let name = &self.channels[index].name;
@@ -119,7 +119,7 @@ impl Session {
         if line.contender.is_none() && line.queue.len() <= line.gone {
             return;
         }
-        let front = self.front(lock).and_then(|number| self.holds.get(&number)).map(|hold| &hold.key.field);
+        let front = self.front(lock).and_then(|number| self.holds.get(&number)).map(|hold| &hold.cell.key().field);
         let line = &self.locks[lock];
         let call = fair::beat(&line.name, &line.keys, &self.client, front, &self.settings);
         let id = self.call_by_lifeline(call);

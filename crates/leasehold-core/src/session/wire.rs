@@ -1,9 +1,9 @@
 //! The calls of a hold, put together from what the session knows of it.
 
-use super::Session;
 use super::contend::Lock;
 use super::hold::Hold;
 use super::request::Ticket;
+use super::{Session, replicas};
 use crate::call::Call;
 use crate::command::{Ask, Give, Verbs};
 use crate::owner::HoldNumber;
@@ -29,10 +29,10 @@ impl Session {
         let hold = self.holds.get(&number)?;
         let acquire = self.acquire_of(ticket)?;
         let lock = &self.locks[hold.lock];
-        Some(lock.kind.verbs().acquire(&Ask {
+        let call = lock.kind.verbs().acquire(&Ask {
             name: &lock.name,
             keys: &lock.keys,
-            hold: &hold.key,
+            hold: hold.cell.key(),
             beside: acquire.beside.as_ref(),
             count,
             lease,
@@ -41,7 +41,8 @@ impl Session {
             placed: acquire.had_place,
             prefer_writers: acquire.wish.prefer_writers,
             settings: &self.settings,
-        }))
+        });
+        Some(call.with_replicas(replicas::both(hold.replicas, acquire.wish.replicas)))
     }
 }
 
@@ -50,7 +51,7 @@ pub(super) fn give(lock: &Lock, hold: &Hold, settings: &Settings) -> Call {
     lock.kind.verbs().release(&Give {
         name: &lock.name,
         keys: &lock.keys,
-        hold: &hold.key,
+        hold: hold.cell.key(),
         count: hold.guards,
         granted: hold.granted,
         settings,

@@ -4,6 +4,7 @@
 mod calls;
 mod cluster;
 mod connecting;
+mod durable;
 mod fred_itself;
 mod notices;
 mod settling;

@@ -1,0 +1,234 @@
+//! The count-down latch.
+
+use crate::attempt;
+use crate::error::Error;
+use crate::settings;
+use crate::target::{Outcome, Target};
+use leasehold_core::command::latch::{self as command, Deleted, Inspected};
+use leasehold_core::session::{AcquireRequest, Patience};
+use std::fmt;
+use std::future::IntoFuture;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+/// A gate that opens when it has been counted down to zero, for all who wait at it, in every process.
+///
+/// **When to use it:** to begin something when a known number of others are done: the parts of an import, the shards of a migration.
+/// **When not:** to exclude anybody, for nothing is held; or where a part may be done twice, because each count counts.
+///
+/// A latch without a count is open, so [`try_set_count`](Self::try_set_count) comes first. Once it has opened it may be set again.
+/// On the server it is Redisson's `RCountDownLatch`.
+///
+/// # Examples
+///
+/// ```
+/// # use std::time::Duration;
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// # let client = leasehold::Client::embedded();
+/// let parts = client.count_down_latch("import:7:parts");
+/// assert!(parts.try_set_count(2).await?);
+/// let all = tokio::spawn({
+///     let parts = parts.clone();
+///     async move { parts.wait().at_most(Duration::from_secs(60)).await }
+/// });
+/// parts.count_down().await?;
+/// parts.count_down().await?;
+/// all.await.expect("a task")?;
+/// # Ok::<(), leasehold::Error>(()) }).unwrap();
+/// ```
+#[derive(Clone)]
+pub struct CountDownLatch(Target);
+
+impl CountDownLatch {
+    pub(crate) const fn new(target: Target) -> Self {
+        Self(target)
+    }
+
+    /// The name as the caller gave it, without the client's prefix.
+    pub fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    /// Sets the count of a latch that is open, and says whether it did: one that is closed keeps its count.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::KeyConflict`] where the name holds something else, [`Error::Invalid`] for 0 and for more than `i32::MAX`, and
+    /// [`Error::Unreachable`], [`Error::Indeterminate`] or [`Error::Refused`] where the server gave no answer within
+    /// [`unreachable_after`](crate::ClientBuilder::unreachable_after), for which the command is repeated. It is applied once, however
+    /// often it is sent.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves it open whether the count was set.
+    pub async fn try_set_count(&self, count: u32) -> Result<bool, Error> {
+        settings::check_number("count", count, 1)?;
+        let set = |name: &_, operation: &[u8], publish: &_| command::set(name, count, operation, publish);
+        Ok(matches!(self.0.operate(set, command::set_done).await?, Outcome::Done(_)))
+    }
+
+    /// Counts down by one, and returns the count that is left; 0 is open. A latch that is open stays so.
+    ///
+    /// # Errors
+    ///
+    /// As [`CountDownLatch::try_set_count`]. It is counted once, however often it is sent; whoever calls again after
+    /// [`Error::Indeterminate`] may count twice.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves it open whether it was counted.
+    pub async fn count_down(&self) -> Result<u32, Error> {
+        self.count_down_by(1).await
+    }
+
+    /// Counts down by so many at once, but not below zero, and returns the count that is left.
+    ///
+    /// # Errors
+    ///
+    /// As [`CountDownLatch::count_down`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves it open whether it was counted.
+    pub async fn count_down_by(&self, count: u32) -> Result<u32, Error> {
+        settings::check_number("count", count, 1)?;
+        let down = |name: &_, operation: &[u8], publish: &_| command::count_down(name, count, operation, publish);
+        match self.0.operate(down, command::counted_down).await? {
+            Outcome::Done(left) | Outcome::Refused(left) | Outcome::Overflow(left) => {
+                Ok(u32::try_from(left).unwrap_or_default())
+            }
+        }
+    }
+
+    /// The count that is left; 0 where the latch is open. Nothing is changed.
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::inspect`](crate::Lock::inspect).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves nothing behind.
+    pub async fn count(&self) -> Result<u32, Error> {
+        match self.0.ask(command::inspect(self.0.checked_name()?), command::inspected).await? {
+            Inspected::Open => Ok(0),
+            Inspected::Closed { left } => Ok(u32::try_from(left).unwrap_or(u32::MAX)),
+            Inspected::Kind(kind) => Err(self.0.conflict(kind)),
+        }
+    }
+
+    /// Removes the latch, which opens it for all who wait, and says whether there was one.
+    ///
+    /// # Errors
+    ///
+    /// As [`CountDownLatch::try_set_count`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves it open whether the latch was removed.
+    pub async fn delete(&self) -> Result<bool, Error> {
+        let name = self.0.checked_name()?;
+        let (operation, publish) =
+            self.0.handle().with(|session, _| (session.new_operation(), session.settings().publish.clone()));
+        match self.0.insist(command::delete(name, &operation, &publish), command::deleted).await? {
+            Deleted::Deleted => Ok(true),
+            Deleted::Absent => Ok(false),
+            Deleted::Kind => Err(self.0.conflict("key of another kind".to_owned())),
+        }
+    }
+
+    /// Waits until the latch is open, which it may be already. All who wait in one client are one subscription, and one question to the
+    /// server.
+    ///
+    /// # Errors
+    ///
+    /// When awaited: [`Error::WaitElapsed`], [`Error::KeyConflict`], [`Error::Unreachable`], [`Error::Indeterminate`],
+    /// [`Error::Refused`], [`Error::ShutDown`] and [`Error::Invalid`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves nothing behind.
+    pub fn wait(&self) -> LatchWait {
+        LatchWait { target: self.0.clone(), at_most: None }
+    }
+}
+
+impl fmt::Debug for CountDownLatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CountDownLatch").field("name", &self.name()).finish_non_exhaustive()
+    }
+}
+
+/// A wait at a [`CountDownLatch`] that is being described. Awaiting it waits.
+#[derive(Clone)]
+#[must_use = "nobody waits until this is awaited"]
+pub struct LatchWait {
+    target: Target,
+    at_most: Option<Duration>,
+}
+
+impl LatchWait {
+    /// Waits for at most this long; then the server is asked one last time, and [`Error::WaitElapsed`] is the answer.
+    /// `Duration::MAX` waits as long as it takes.
+    ///
+    /// Default: the client's [`default_wait`](crate::ClientBuilder::default_wait), or as long as it takes.
+    pub const fn at_most(mut self, wait: Duration) -> Self {
+        self.at_most = Some(wait);
+        self
+    }
+
+    async fn run(self) -> Result<(), Error> {
+        let handle = self.target.handle();
+        let begun = handle.clock.now();
+        let name = self.target.checked_name()?.clone();
+        let mut wish = AcquireRequest::new(name, self.target.kind(), settings::NO_LEASE);
+        wish.renewed = false;
+        wish.class = self.target.metrics().name;
+        wish.patience = match self.at_most.or(handle.settings.default_wait) {
+            Some(wait) if wait < Duration::MAX => Patience::Until(begun + wait),
+            _ => Patience::Forever,
+        };
+        // What is granted is nothing: an open latch is held by nobody.
+        match attempt::acquire(handle, wish).await {
+            Ok(_) => Ok(()),
+            Err(error) => Err(Error::from_acquire(self.target.name(), handle.clock.now().since(begun), error)),
+        }
+    }
+}
+
+impl IntoFuture for LatchWait {
+    type Output = Result<(), Error>;
+    type IntoFuture = LatchWaiting;
+
+    fn into_future(self) -> LatchWaiting {
+        LatchWaiting(Box::pin(self.run()))
+    }
+}
+
+impl fmt::Debug for LatchWait {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LatchWait")
+            .field("latch", &self.target.name())
+            .field("at_most", &self.at_most)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The future of a [`LatchWait`].
+#[must_use = "futures do nothing unless they are awaited"]
+pub struct LatchWaiting(Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>);
+
+impl Future for LatchWaiting {
+    type Output = Result<(), Error>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.0.as_mut().poll(cx)
+    }
+}
+
+impl fmt::Debug for LatchWaiting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LatchWaiting").finish_non_exhaustive()
+    }
+}

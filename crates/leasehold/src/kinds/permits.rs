@@ -1,0 +1,301 @@
+//! The permit semaphore.
+
+use crate::acquire::Acquire;
+use crate::error::{Error, InvalidInput, WithError};
+use crate::guard::Guard;
+use crate::kind::Permit;
+use crate::kinds::semaphore::add;
+use crate::lock::Lock;
+use crate::settings;
+use crate::target::{Outcome, Target};
+use leasehold_core::command::permits::{self as command, Given, Inspected, Leased, PermitId};
+use leasehold_core::session::Patience;
+use std::fmt;
+use std::time::Duration;
+
+/// A number of permits, each of which has an id and a lease while it is held.
+///
+/// **When to use it:** to bound how many do something at once, over all processes: connections to a supplier, jobs on a machine. The
+/// leases are renewed while the guard lives, and the permits of a process that crashed are back after one lease. **When not:** where
+/// one at a time is allowed, which is a lock.
+///
+/// A semaphore that nobody has set has no permits: [`try_set_permits`](Self::try_set_permits) comes first. More permits than there are
+/// in all are refused at once with [`Error::Excess`], unless there are none yet. On the server it is Redisson's
+/// `RPermitExpirableSemaphore`, by the server's clock. An owner does not re-enter it: each acquire takes permits of its own.
+///
+/// # Examples
+///
+/// ```
+/// # use std::time::Duration;
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// # let client = leasehold::Client::embedded();
+/// let supplier = client.permit_semaphore("supplier");
+/// supplier.try_set_permits(3).await?;
+/// let guard = supplier.acquire().permits(2).wait(Duration::from_secs(5)).await?; // renewed until it is released
+/// assert_eq!((guard.ids().len(), supplier.available_permits().await?), (2, 1));
+/// guard.release().await?;
+/// # Ok::<(), leasehold::Error>(()) }).unwrap();
+/// ```
+#[derive(Clone)]
+pub struct PermitSemaphore(Lock<Permit>);
+
+/// Permits of a [`PermitSemaphore`] that are held.
+pub type PermitGuard = Guard<Permit>;
+
+/// A permit that somebody holds, as the server has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct HeldPermit {
+    /// Its id.
+    pub id: PermitId,
+    /// How long its lease still runs; `None` where it does not end, as a JVM may ask for.
+    pub remaining: Option<Duration>,
+}
+
+/// What there is of a [`PermitSemaphore`]. Available and held permits are together the capacity.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PermitCounts {
+    /// How many permits are available; negative where the capacity was lowered below what is held.
+    pub available: i64,
+    /// How many permits are held.
+    pub held: u64,
+    /// The held permits that expire first, at most a thousand.
+    pub permits: Vec<HeldPermit>,
+}
+
+impl PermitSemaphore {
+    pub(crate) const fn new(target: Target) -> Self {
+        Self(Lock::of(target))
+    }
+
+    /// The name as the caller gave it, without the client's prefix.
+    pub fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    /// Counts this semaphore's metrics under `class`. See [`Lock::class`].
+    #[must_use]
+    pub fn class(self, class: &'static str) -> Self {
+        Self(self.0.class(class))
+    }
+
+    /// Takes a permit, or as many as [`Acquire::permits`] says, waiting until there are enough. Renewed until released, unless
+    /// [`Acquire::lease`] says otherwise.
+    ///
+    /// # Errors
+    ///
+    /// When awaited: as [`Lock::acquire`]; [`Error::Excess`] where more are asked for than there are in all, and [`Error::Invalid`]
+    /// where the number of permits cannot be used.
+    ///
+    /// # Cancel safety
+    ///
+    /// See [`Acquire`]: what was taken is given back.
+    pub fn acquire(&self) -> Acquire<Permit> {
+        self.0.acquire()
+    }
+
+    /// Takes a permit if there is one; `None` otherwise, or where somebody in this client waits already.
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::try_acquire`].
+    ///
+    /// # Cancel safety
+    ///
+    /// See [`Acquire`].
+    pub async fn try_acquire(&self) -> Result<Option<PermitGuard>, Error> {
+        self.0.try_acquire().await
+    }
+
+    /// Takes so many permits if they are there, all of them or none.
+    ///
+    /// # Errors
+    ///
+    /// As [`PermitSemaphore::acquire`], but never [`Error::WaitElapsed`].
+    ///
+    /// # Cancel safety
+    ///
+    /// See [`Acquire`].
+    pub async fn try_acquire_many(&self, permits: u32) -> Result<Option<PermitGuard>, Error> {
+        self.acquire().permits(permits).run(Some(Patience::Try)).await
+    }
+
+    /// Takes a permit, runs `work`, which is stopped if the permit is lost, and gives the permit back.
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::with`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future drops `work` and gives the permit back in the background.
+    pub async fn with<T>(&self, work: impl AsyncFnOnce(&PermitGuard) -> T) -> Result<T, WithError<T>> {
+        self.0.with(work).await
+    }
+
+    /// Sets the capacity where none was ever set, and says whether it did. A number that is there is left as it is, also where it is 0
+    /// because all permits are held.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::KeyConflict`] where the name holds something else, [`Error::Invalid`] for more than `i32::MAX`, and
+    /// [`Error::Unreachable`], [`Error::Indeterminate`] or [`Error::Refused`] where the server gave no answer within
+    /// [`unreachable_after`](crate::ClientBuilder::unreachable_after), for which the command is repeated. It is applied once, however
+    /// often it is sent.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves it open whether the capacity was set.
+    pub async fn try_set_permits(&self, permits: u32) -> Result<bool, Error> {
+        settings::check_number("number of permits", permits, 0)?;
+        let set = |name: &_, operation: &[u8], publish: &_| command::set(name, permits, operation, publish);
+        let outcome = self.0.target().operate(set, command::set_done).await?;
+        Ok(matches!(outcome, Outcome::Done(_)))
+    }
+
+    /// Sets the capacity, also while permits are held, and returns how many are available then: fewer than none, where more are held
+    /// than there shall be, until enough have come back. Nobody loses a permit by it.
+    ///
+    /// # Errors
+    ///
+    /// As [`PermitSemaphore::try_set_permits`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves it open whether the capacity was set.
+    pub async fn resize(&self, permits: u32) -> Result<i64, Error> {
+        settings::check_number("number of permits", permits, 0)?;
+        let resize = |name: &_, operation: &[u8], publish: &_| command::resize(name, permits, operation, publish);
+        match self.0.target().operate(resize, command::resized).await? {
+            Outcome::Done(available) | Outcome::Refused(available) => Ok(available),
+            Outcome::Overflow(available) => Err(Error::Invalid(InvalidInput::Number {
+                what: "number of permits",
+                given: available,
+                least: 0,
+                most: i32::MAX.into(),
+            })),
+        }
+    }
+
+    /// Adds permits to the capacity, or takes some away for good; returns how many are available then, which may be negative.
+    ///
+    /// # Errors
+    ///
+    /// As [`PermitSemaphore::try_set_permits`]; [`Error::Invalid`] for 0, and where the sum would leave the range of 32 bits.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves it open whether the permits were added.
+    pub async fn add_permits(&self, permits: i32) -> Result<i64, Error> {
+        add(self.0.target(), permits).await
+    }
+
+    /// How many permits are available, those whose lease has run out included; 0 where there is no such semaphore.
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::inspect`](crate::Lock::inspect).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves nothing behind.
+    pub async fn available_permits(&self) -> Result<i64, Error> {
+        Ok(self.inspect().await?.map_or(0, |counts| counts.available))
+    }
+
+    /// How many permits are held, by whomever.
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::inspect`](crate::Lock::inspect).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves nothing behind.
+    pub async fn held_permits(&self) -> Result<u64, Error> {
+        Ok(self.inspect().await?.map_or(0, |counts| counts.held))
+    }
+
+    /// What there is, each held permit with its lease; `None` where there is no such semaphore. Nothing is changed.
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::inspect`](crate::Lock::inspect).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves nothing behind.
+    pub async fn inspect(&self) -> Result<Option<PermitCounts>, Error> {
+        let target = self.0.target();
+        match target.ask(command::inspect(target.checked_name()?), command::inspected).await? {
+            Inspected::Absent => Ok(None),
+            Inspected::Present { available, held, permits } => {
+                let permits =
+                    permits.into_iter().map(|held| HeldPermit { id: held.id, remaining: held.left }).collect();
+                Ok(Some(PermitCounts { available, held, permits }))
+            }
+            Inspected::Kind(kind) => Err(target.conflict(kind)),
+        }
+    }
+
+    /// The lease of one permit; `None` where nobody holds it, or its lease has run out.
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::inspect`](crate::Lock::inspect).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves nothing behind.
+    pub async fn lease_of(&self, id: PermitId) -> Result<Option<HeldPermit>, Error> {
+        let target = self.0.target();
+        match target.ask(command::lease(target.checked_name()?, id), command::leased).await? {
+            Leased::Gone => Ok(None),
+            Leased::Held { left } => Ok(Some(HeldPermit { id, remaining: left })),
+            Leased::Kind(kind) => Err(target.conflict(kind)),
+        }
+    }
+
+    /// Gives permits back by their ids, **whoever holds them**, and says of each, in order, whether it is back: `false` where nobody held
+    /// it any more, or its lease had run out. One that has expired does not keep the others from going back.
+    ///
+    /// A guard elsewhere that has such a permit is lost with the reason [`Removed`](crate::LossReason::Removed) at its next renewal; those
+    /// of this client are told at once. What such a guard has besides is back when its lease has run out.
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::inspect`](crate::Lock::inspect).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves it open whether the permits were given back.
+    pub async fn release_ids(&self, ids: &[PermitId]) -> Result<Vec<bool>, Error> {
+        let target = self.0.target();
+        let name = target.checked_name()?;
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
+        let call = command::give(name, ids.iter().copied(), &target.publish());
+        match target.ask(call, command::given).await? {
+            Given::Each(given) => {
+                target.handle().with(|session, now| session.look_again(now, self.name()));
+                Ok(given)
+            }
+            Given::Kind(kind) => Err(target.conflict(kind)),
+        }
+    }
+}
+
+impl PermitGuard {
+    /// The ids of the permits, as many as are [held](Guard::permits). Written out, an id has 32 hexadecimal digits, as a JVM shows it.
+    pub fn ids(&self) -> Vec<PermitId> {
+        PermitId::of_hold(self.cell().key()).collect()
+    }
+}
+
+impl fmt::Debug for PermitSemaphore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PermitSemaphore").field("name", &self.name()).finish_non_exhaustive()
+    }
+}
