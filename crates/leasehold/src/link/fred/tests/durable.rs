@@ -152,8 +152,10 @@ fn a_durable_call_in_the_line_is_not_sent_once_it_is_settled() {
         );
         assert!(world.block_on(warm).iter().all(Result::is_ok));
         replica.stop();
-        let mut first: Vec<_> =
-            names.iter().map(|name| Box::pin(world.link.call(Plane::Foreground, durable(acquire(name), 200)))).collect();
+        let mut first: Vec<_> = names
+            .iter()
+            .map(|name| Box::pin(world.link.call(Plane::Foreground, durable(acquire(name), 200))))
+            .collect();
         first.iter_mut().for_each(|call| begin(call.as_mut()));
         until("all connections are blocked", || blocked(&primary).as_deref() == Some("4"));
         let mut last = pin!(world.link.call(Plane::Foreground, durable(acquire("last"), 200)));
