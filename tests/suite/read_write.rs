@@ -123,7 +123,15 @@ pub(crate) async fn rw4_an_owner_leaves_the_halves_in_any_order(world: World) {
     inner.release().await.expect("a release");
     assert!(outside.write().try_acquire().await.expect("an answer").is_none());
     outer.release().await.expect("a release");
-    outside.write().try_acquire().await.expect("an answer").expect("the write half").release().await.expect("a release");
+    outside
+        .write()
+        .try_acquire()
+        .await
+        .expect("an answer")
+        .expect("the write half")
+        .release()
+        .await
+        .expect("a release");
     idle(&client).await;
     idle(&other).await;
 }
