@@ -99,7 +99,7 @@ suite! {
             m3_members_in_another_order_do_not_deadlock,
             stripes_are_taken_together_in_any_order;
         storm:
-            many_tasks_on_few_names;
+            lock, fair, fenced_fair, fenced, spin, simple, read_write, multi, quorum;
         semaphores:
             s4_a_number_that_is_there_is_not_set_again,
             s5_of_two_waiters_for_two_permits_each_one_proceeds,
@@ -137,7 +137,6 @@ suite! {
             threads_take_locks_of_every_kind,
             threads_take_permits_and_wait_at_latches,
             an_owner_of_threads_takes_its_locks_again;
-            lock, fair, fenced_fair, fenced, spin, simple, read_write, multi, quorum;
     }
     breakable {
         semaphores:
@@ -233,7 +232,6 @@ suite! {
             a_reentry_that_falls_short_is_taken_back_alone,
             a_downgrade_keeps_the_condition,
             a_call_that_waits_for_replicas_is_left_in_peace,
-            what_is_acknowledged_too_late_is_not_handed_out,
             nobody_elses_renewal_waits_for_replicas,
             conditions_are_checked_before_anything_is_sent;
         paused_time:

@@ -8,6 +8,8 @@ mod losses;
 mod many;
 #[path = "scenarios/notices.rs"]
 mod notices;
+#[path = "scenarios/places.rs"]
+mod places;
 #[path = "scenarios/reentry.rs"]
 mod reentry;
 #[path = "scenarios/releases.rs"]

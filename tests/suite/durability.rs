@@ -194,21 +194,6 @@ pub(crate) async fn a_call_that_waits_for_replicas_is_left_in_peace(_: World) {
     assert_eq!(stage.server.calls("lock/acquire") - acquires, 2);
 }
 
-/// A grant that is acknowledged after its own deadline is worth nothing.
-pub(crate) async fn what_is_acknowledged_too_late_is_not_handed_out(_: World) {
-    let stage = Stage::new(1);
-    let client = stage.client_with(|builder| builder.lease(secs(4)).command_timeout(secs(60)));
-    let link_calls = stage.server.record();
-    stage.server.inject(Fault::Swallow, Aim::next().script("lock/acquire"));
-    let mut acquiring = Box::pin(client.lock("stock").acquire().durable(ONE).into_future());
-    assert!((&mut acquiring).now_or_never().is_none());
-    assert_eq!(link_calls.scripts(), ["lock/acquire"]);
-    drop(acquiring);
-    stage.clock.advance(secs(10));
-    assert!(stage.server.keys().is_empty());
-    assert_eq!(client.census(), Census::default());
-}
-
 /// A renewal that waits for replicas takes no room from the others.
 pub(crate) async fn nobody_elses_renewal_waits_for_replicas(_: World) {
     let stage = Stage::new(1);

@@ -1,5 +1,6 @@
 //! The settings that the state machines obey.
 
+use crate::command::Line;
 use bytes::Bytes;
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ pub struct Settings {
     pub lease: Duration,
     /// The longest that a waiter sleeps without trying again, whatever the lease of the holder.
     pub recheck: Duration,
-    /// How long a waiter whose turn it is may leave its future unpolled before the turn passes on.
+    /// How long a waiter whose turn it is may leave its future unpolled before the turn passes on; fair locks leave it more.
     pub turn: Duration,
     /// How long a server may take to answer a command.
     pub command_timeout: Duration,
@@ -90,7 +91,18 @@ impl Settings {
     pub(crate) const PROBE_AFTER: Duration = Duration::from_millis(20);
 
     /// How long the future of an answered call may stay unpolled before its grant is taken back.
-    pub(crate) const UNPOLLED: Duration = Duration::from_millis(40);
+    const UNPOLLED: Duration = Duration::from_millis(40);
+
+    /// How long a contender may leave its future unpolled when its turn has come. In a queue on the server that costs it its place,
+    /// and an executor is easily late by some milliseconds; so it gets half the time for which the server offers it the free lock.
+    pub(crate) fn turn_in(&self, line: Line) -> Duration {
+        if line == Line::Places { self.turn.max(self.fair.claim / 2) } else { self.turn }
+    }
+
+    /// How long the future of an answered call may stay unpolled: in a queue, as long as that of a contender.
+    pub(crate) fn unpolled_in(&self, line: Line) -> Duration {
+        if line == Line::Places { self.turn_in(line) } else { Self::UNPOLLED }
+    }
 
     /// The most releases that the lifeline has under way. A server answers so many well within the command timeout; whoever
     /// drops a hundred thousand guards at once does not drown it.

@@ -16,6 +16,7 @@ use leasehold_core::session::{AcquireRequest, Fallback, Patience};
 use std::future::IntoFuture;
 use std::marker::PhantomData;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tracing::Instrument as _;
@@ -51,7 +52,7 @@ pub struct Acquire<K: LockKind = Reentrant> {
     beside: Option<HoldNumber>,
     renewed: bool,
     permits: u32,
-    backoff: Option<Backoff>,
+    backoff: Option<Arc<Backoff>>,
     replicas: Option<Replicas>,
     kind: PhantomData<K>,
 }
@@ -181,7 +182,7 @@ impl<K: LockKind> Acquire<K> {
         if wish.fallback != Fallback::Fail && wish.replicas.is_some() {
             return Err(InvalidInput::Contradiction("a lock that falls back cannot ask for replicas".to_owned()).into());
         }
-        wish.backoff = self.backoff.clone().unwrap_or_else(|| manner.backoff.clone());
+        wish.backoff.clone_from(&self.backoff);
         Ok(wish)
     }
 }
@@ -256,7 +257,7 @@ impl<K: Durable> Acquire<K> {
 impl<K: Polled> Acquire<K> {
     /// How long to leave a busy lock alone between two attempts. Default: exponential with full jitter, from 2 ms to 128 ms.
     pub fn backoff(mut self, backoff: Backoff) -> Self {
-        self.backoff = Some(backoff);
+        self.backoff = Some(Arc::new(backoff));
         self
     }
 }

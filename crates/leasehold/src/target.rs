@@ -5,7 +5,6 @@ use crate::error::{Error, InvalidInput};
 use crate::shared::Handle;
 use crate::telemetry::{Class, DEFAULT_CLASS};
 use bytes::Bytes;
-use leasehold_core::backoff::Backoff;
 use leasehold_core::call::Call;
 use leasehold_core::command::Kind;
 use leasehold_core::command::operation::Done;
@@ -51,7 +50,6 @@ pub(crate) struct Manner {
     pub(crate) field: Option<Bytes>,
     /// Who acquires outside of every scope; an owner of its own for each acquire where there is none.
     pub(crate) owner: Option<OwnerId>,
-    pub(crate) backoff: Backoff,
     /// What to do without the server; what the client says, where there is none.
     pub(crate) fallback: Option<Fallback>,
     /// How long the mark of a waiting writer counts.

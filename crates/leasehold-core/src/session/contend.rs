@@ -9,6 +9,7 @@ use super::request::{
 };
 use super::timers::Timer;
 use super::{Event, Session, replicas};
+use crate::backoff::Backoff;
 use crate::command::{Keys, Kind, Line};
 use crate::error::AcquireError;
 use crate::name::LockName;
@@ -161,7 +162,7 @@ impl Session {
             acquire.place = Place::Aside;
         } else if line.contender.is_none() && line.queue.is_empty() {
             line.contender = Some(ticket);
-            line.phase = Phase::Due(now + self.settings.turn);
+            line.phase = Phase::Due(now + self.settings.turn_in(line.kind.verbs().line()));
         } else if acquire.wish.patience == Patience::Try {
             // Somebody of this client is ahead, so the lock is as good as taken; unless nobody can say, for want of a server.
             if line.trouble.since.is_some() {
@@ -347,7 +348,7 @@ impl Session {
         let line = &mut self.locks[lock];
         line.phase = match confirmed {
             false => Phase::Subscribing,
-            true if line.again => Phase::Due(now + self.settings.turn),
+            true if line.again => Phase::Due(now + self.settings.turn_in(line.kind.verbs().line())),
             true => Phase::Sleeping(until),
         };
         if matches!(self.locks[lock].phase, Phase::Due(_)) {
@@ -361,7 +362,10 @@ impl Session {
         let random = self.rng.f64();
         let acquire = self.acquire_of_mut(ticket)?;
         acquire.polls = acquire.polls.saturating_add(1);
-        acquire.wish.backoff.pause(acquire.polls, random)
+        match &acquire.wish.backoff {
+            Some(backoff) => backoff.pause(acquire.polls, random),
+            None => Backoff::default().pause(acquire.polls, random),
+        }
     }
 
     /// How long to sleep when the holder's lease has `left` to go. A little more than that, and not the same everywhere, so
@@ -410,7 +414,8 @@ impl Session {
 
     /// It is the contender's turn.
     pub(super) fn due(&mut self, now: Instant, lock: usize) {
-        self.locks[lock].phase = Phase::Due(now + self.settings.turn);
+        let line = &mut self.locks[lock];
+        line.phase = Phase::Due(now + self.settings.turn_in(line.kind.verbs().line()));
         self.pick_contender(lock);
         if let Some(contender) = self.locks[lock].contender {
             self.wake(contender);

@@ -69,3 +69,60 @@ impl Session {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::Kind;
+    use crate::link::{Epoch, Plane};
+    use crate::name::LockName;
+    use crate::owner::ClientId;
+    use crate::session::{AcquireRequest, Action, Step, Via};
+    use crate::settings::Settings;
+    use std::task::Waker;
+    use std::time::Duration;
+
+    const VIA: Via = Via { plane: Plane::Foreground, epoch: Epoch(1) };
+
+    /// A grant with four seconds of lease, and how many replicas acknowledged it.
+    fn granted(acknowledged: i64) -> Reply {
+        let script = [1, 4_000, 0].map(Reply::Int).to_vec();
+        Reply::Array(vec![Reply::Array(script), Reply::Int(acknowledged)])
+    }
+
+    /// Acquires with one replica, and hands in the grant so much later; tells whether it was handed out, and what was done then.
+    fn acquire(later: Duration) -> (bool, Vec<&'static str>) {
+        let mut session = Session::new(ClientId::new(uuid::Uuid::nil()), Settings::default(), 1);
+        let begun = Instant::from_nanos(1_000_000_000);
+        let name = LockName::new("", "stock").expect("a name");
+        let mut wish = AcquireRequest::new(name, Kind::Lock, Duration::from_secs(4));
+        wish.replicas = Some(Replicas { at_least: 1, within: Duration::from_secs(1) });
+        let ticket = session.acquire(begun, wish);
+        let Step::Send(flight, call) = session.poll_acquire(begun, ticket, VIA, Waker::noop()) else {
+            panic!("it is sent at once");
+        };
+        assert_eq!(call.plane(VIA.plane), Plane::Durable);
+        session.handle_reply(begun + later, ticket, flight, Ok(granted(1)));
+        let step = session.poll_acquire(begun + later, ticket, VIA, Waker::noop());
+        let actions = std::iter::from_fn(|| session.poll_action());
+        let calls = actions.filter_map(|action| match action {
+            Action::Call { call, .. } => Some(call.script().name()),
+            _ => None,
+        });
+        (matches!(step, Step::Done(Ok(Some(_)))), calls.collect())
+    }
+
+    #[test]
+    fn a_grant_that_is_acknowledged_after_its_deadline_is_not_handed_out() {
+        assert_eq!(acquire(Duration::from_millis(3_900)), (true, vec![]));
+        assert_eq!(acquire(Duration::from_millis(3_990)), (false, vec!["lock/release"]));
+    }
+
+    #[test]
+    fn a_reply_without_a_number_of_replicas_is_none() {
+        assert!(split(&granted(2)).is_ok_and(|(_, acknowledged)| acknowledged == 2));
+        for reply in [Reply::Nil, Reply::Array(vec![Reply::Int(1)]), granted(-1)] {
+            assert!(split(&reply).is_err(), "{reply:?}");
+        }
+    }
+}

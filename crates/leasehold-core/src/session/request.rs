@@ -70,8 +70,8 @@ pub struct AcquireRequest {
     pub max_hold: Option<Duration>,
     /// How long to wait.
     pub patience: Patience,
-    /// How to poll, where the kind has no notices.
-    pub backoff: Backoff,
+    /// How to poll, where the kind has no notices; as [`Backoff::default`] says where it is `None`.
+    pub backoff: Option<Arc<Backoff>>,
     /// The hold of the other half of a read-write lock beside which this one may be taken, by whatever owner.
     pub beside: Option<HoldNumber>,
     /// The name of the hold on the server, where the kind lets the caller choose it.
@@ -98,7 +98,7 @@ impl AcquireRequest {
             renewed: true,
             max_hold: None,
             patience: Patience::Forever,
-            backoff: Backoff::default(),
+            backoff: None,
             beside: None,
             field: None,
             fallback: Fallback::Fail,

@@ -213,7 +213,8 @@ impl Session {
             }
             let covered = sent_at <= probe.begun && self.is_under(number, &probe);
             if covered {
-                let patience = Settings::UNPOLLED * (1 << self.times_overtaken(number).min(8));
+                let unpolled = self.settings.unpolled_in(self.verbs_of(number).line());
+                let patience = unpolled * (1 << self.times_overtaken(number).min(8));
                 let entry = (now + patience, number, flight, settled == Settled::Proven);
                 let at = self.settles.answered.partition_point(|(at, ..)| *at <= entry.0);
                 self.settles.answered.insert(at, entry);

@@ -1,0 +1,188 @@
+//! A thousand buyers and a hundred units: sold through a fair lock, a plain lock, a semaphore, and without any lock. In the end
+//! fifty of the buyers die while they wait, or in their turn.
+//!
+//! `cargo run --example inventory`, or `LEASEHOLD_URL=redis://127.0.0.1:6379 cargo run --example inventory`.
+//!
+//! The buyers come to four clients: on the engine inside this process these are four clients of this process; on a server they are
+//! four processes, which this program starts of itself. Of the fifty that die each has a client, or a process, of its own.
+//!
+//! # What arrival order is
+//!
+//! The doors are closed while the buyers come: somebody else has the lock. They come one after the other, each to a client that is
+//! drawn by lot; the next one comes when the one before has asked, and, at the fair lock, when its place is seen in the queue on the
+//! server. So who came before whom is decided here, and not by what is to be judged. Then the doors open. Each buyer enters its
+//! number into a list in the store as soon as it has its turn, and that list is compared with the order of arrival.
+
+#![expect(clippy::print_stdout, reason = "an example tells its story on stdout")]
+
+#[path = "inventory/branch.rs"]
+mod branch;
+#[path = "inventory/buyer.rs"]
+mod buyer;
+#[path = "inventory/outcome.rs"]
+mod outcome;
+#[path = "support/store.rs"]
+mod store;
+mod support;
+
+use branch::{Branch, LEASE};
+use buyer::{Fate, Sale, Turn, UNITS, Way, clock};
+use futures_util::future::try_join_all;
+use outcome::Outcome;
+use std::collections::HashMap;
+use std::time::Duration;
+use store::{Failed, Store};
+use support::Stage;
+use tokio::sync::{oneshot, watch};
+
+const BUYERS: usize = 1_000;
+/// The clients that buyers come to.
+const BRANCHES: usize = 4;
+/// The window and the beat of fair locks: after how long a process that is silent has lost its places, and how often the others say
+/// that they live. These are the defaults.
+const WINDOW: Duration = Duration::from_secs(2);
+const BEAT: Duration = Duration::from_millis(500);
+/// What a machine may take to do what is due.
+const SLACK: Duration = Duration::from_millis(100);
+
+#[tokio::main(flavor = "multi_thread", worker_threads = 2)]
+async fn main() -> Result<(), Failed> {
+    if let Some(role) = branch::role() {
+        return branch::obey(role).await;
+    }
+    let stage = Stage::open("A thousand buyers want a hundred units.");
+    let store = Store::open(&stage).await?;
+
+    for way in [Way::FairLock, Way::PlainLock, Way::Semaphore, Way::NoLock] {
+        let outcome = all_live(&stage, &store, way).await?;
+        stage.tell(format_args!("{}: {outcome}", way.word()));
+        assert_eq!(outcome.served, BUYERS, "everybody has a turn");
+        match way {
+            Way::FairLock => {
+                assert_eq!((outcome.sold, outcome.oversold()), (UNITS, 0), "a lock is exact");
+                assert_eq!(outcome.violations, 0, "who came first is served first");
+            }
+            // Both exclude, and neither promises an order between clients.
+            Way::PlainLock | Way::Semaphore => assert_eq!((outcome.sold, outcome.oversold()), (UNITS, 0), "{way:?}"),
+            Way::NoLock => assert!(outcome.oversold() > 0, "without a lock, buyers sell each other's units"),
+        }
+    }
+
+    let outcome = some_die(&stage, &store).await?;
+    stage.tell(format_args!("fair lock, and deaths: {outcome}"));
+    let bound = LEASE.max(WINDOW + BEAT) + SLACK;
+    stage.tell(format_args!("the longest stall was {:.2?}, and may be {bound:.2?}", outcome.stall));
+    assert_eq!(outcome.served, BUYERS - WAVES * DIE_WAITING, "everybody who did not die waiting has a turn");
+    assert_eq!((outcome.sold, outcome.oversold()), (UNITS, 0), "deaths change nothing in what is sold");
+    assert_eq!(outcome.violations, 0, "the living are served in their order");
+    assert!(outcome.stall <= bound, "who died holds nobody up for longer than its lease, or than the queue's window");
+    Ok(())
+}
+
+/// The doorman of a sale has the lock while buyers come.
+struct Doorman {
+    client: leasehold::Client,
+    turn: Turn,
+}
+
+impl Doorman {
+    /// Closes the doors.
+    async fn close(stage: &Stage, sale: &Sale) -> Result<Self, Failed> {
+        let client = stage.client(stage.builder()).await?;
+        if sale.way == Way::Semaphore {
+            client.semaphore(&sale.name).try_set_permits(1).await?;
+        }
+        let (asked, _) = oneshot::channel();
+        let turn = sale.turn(&client, asked, watch::Sender::new(true).subscribe()).await?;
+        Ok(Self { client, turn })
+    }
+
+    /// Opens the doors; says when.
+    async fn open(self) -> Result<(u64, leasehold::Client), Failed> {
+        let opened = clock();
+        self.turn.release().await?;
+        Ok((opened, self.client))
+    }
+}
+
+/// A sale in which nobody dies.
+async fn all_live(stage: &Stage, store: &Store, way: Way) -> Result<Outcome, Failed> {
+    let sale = Sale { way, prefix: stage.prefix.clone(), name: way.word().replace(' ', "-"), store: store.clone() };
+    let doorman = Doorman::close(stage, &sale).await?;
+    let mut branches = try_join_all((0..BRANCHES).map(|_| Branch::open(stage, &sale))).await?;
+    let arrivals: Vec<usize> = (0..BUYERS).collect();
+    let mut lots = fastrand::Rng::with_seed(7);
+    for buyer in &arrivals {
+        branches[lots.usize(..BRANCHES)].admit(*buyer, Fate::Lives).await?;
+        has_place(&sale, buyer + 1).await?;
+    }
+    let (opened, client) = doorman.open().await?;
+    try_join_all(branches.iter_mut().map(Branch::open_doors)).await?;
+    try_join_all(branches.into_iter().map(Branch::close)).await?;
+    client.shutdown(Duration::from_secs(5)).await?;
+    let outcome = Outcome::read(&sale, &arrivals, opened).await?;
+    if way == Way::Semaphore {
+        // A bare counter has no end of its own.
+        store.remove(&format!("{}{}", sale.prefix, sale.name)).await?;
+    }
+    Ok(outcome)
+}
+
+/// Waits until so many stand in the queue of a fair lock.
+async fn has_place(sale: &Sale, buyers: usize) -> Result<(), Failed> {
+    while sale.way == Way::FairLock && sale.store.length(&sale.queue()).await? < buyers {
+        tokio::task::yield_now().await;
+    }
+    Ok(())
+}
+
+/// How often death comes: to one buyer in its turn, and at the same instant to some that wait.
+const WAVES: usize = 5;
+/// How many die waiting, each time.
+const DIE_WAITING: usize = 9;
+
+/// The places of those who die together, the one in its turn first: three right behind it, and the others all over the queue.
+fn wave(number: usize) -> [usize; 1 + DIE_WAITING] {
+    let first = 10 + 20 * number;
+    let far = 150 + 160 * number;
+    [first, first + 1, first + 2, first + 3, first + 5, far, far + 1, far + 20, far + 60, far + 61]
+}
+
+/// A sale in which some die: each wave when its first has its turn.
+async fn some_die(stage: &Stage, store: &Store) -> Result<Outcome, Failed> {
+    let sale =
+        Sale { way: Way::FairLock, prefix: stage.prefix.clone(), name: "deaths".to_owned(), store: store.clone() };
+    let doorman = Doorman::close(stage, &sale).await?;
+    let mut branches = try_join_all((0..BRANCHES).map(|_| Branch::open(stage, &sale))).await?;
+    let mortals: Vec<usize> = (0..WAVES).flat_map(wave).collect();
+    let opening = mortals.iter().map(async |buyer| Ok::<_, Failed>((*buyer, Branch::open(stage, &sale).await?)));
+    let mut dying: HashMap<usize, Branch> = try_join_all(opening).await?.into_iter().collect();
+    stage.tell(format_args!(
+        "of the next {BUYERS} buyers, {} each have a client of their own and will die",
+        dying.len()
+    ));
+
+    let arrivals: Vec<usize> = (0..BUYERS).collect();
+    let mut lots = fastrand::Rng::with_seed(7);
+    for buyer in &arrivals {
+        let fate = match mortals.iter().position(|mortal| mortal == buyer) {
+            Some(index) if index % (2 * wave(0).len()) == 0 => Fate::StopsBeforeItBuys,
+            Some(index) if index % wave(0).len() == 0 => Fate::StopsAfterItBought,
+            _ => Fate::Lives,
+        };
+        let branch = dying.get_mut(buyer).unwrap_or_else(|| &mut branches[lots.usize(..BRANCHES)]);
+        branch.admit(*buyer, fate).await?;
+        has_place(&sale, buyer + 1).await?;
+    }
+    let (opened, client) = doorman.open().await?;
+    for buyers in (0..WAVES).map(wave) {
+        dying.get_mut(&buyers[0]).ok_or("a buyer that is not there")?.holds().await?;
+        for buyer in buyers {
+            dying.get_mut(&buyer).ok_or("a buyer that is not there")?.kill()?;
+        }
+        stage.tell(format_args!("buyer {} died in its turn, and {DIE_WAITING} others while they waited", buyers[0]));
+    }
+    try_join_all(branches.into_iter().map(Branch::close)).await?;
+    client.shutdown(Duration::from_secs(5)).await?;
+    Outcome::read(&sale, &arrivals, opened).await
+}

@@ -1,0 +1,181 @@
+//! What a buyer does: it asks for its turn, looks at what is left, and buys a unit if there is one.
+
+use super::store::{Failed, Store};
+use leasehold::kind::LockKind;
+use leasehold::{Acquire, Client, Error, FairGuard, Guard, SemaphoreGuard};
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
+use tokio::sync::{oneshot, watch};
+
+/// How many units there are.
+pub(crate) const UNITS: usize = 100;
+
+/// What stands between buyers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    FairLock,
+    PlainLock,
+    Semaphore,
+    NoLock,
+}
+
+impl Way {
+    const ALL: [Self; 4] = [Self::FairLock, Self::PlainLock, Self::Semaphore, Self::NoLock];
+
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::FairLock => "fair lock",
+            Self::PlainLock => "plain lock",
+            Self::Semaphore => "semaphore",
+            Self::NoLock => "no lock",
+        }
+    }
+
+    pub(crate) fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|way| way.word() == word)
+    }
+}
+
+/// A sale of units, as all who take part in it know it.
+#[derive(Clone)]
+pub(crate) struct Sale {
+    pub(crate) way: Way,
+    /// What the names of its keys begin with, those of locks aside: their client has the prefix.
+    pub(crate) prefix: String,
+    /// What tells this sale from others of the story.
+    pub(crate) name: String,
+    pub(crate) store: Store,
+}
+
+/// The turn of a buyer; it ends when this is released.
+pub(crate) enum Turn {
+    Fair(FairGuard),
+    Plain(Guard),
+    Permit(SemaphoreGuard),
+    Free,
+}
+
+/// What a buyer does when it has its turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// It lives, and releases.
+    Lives,
+    /// It looks at the stock and stops for ever.
+    StopsBeforeItBuys,
+    /// It buys a unit and stops for ever.
+    StopsAfterItBought,
+}
+
+impl Fate {
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Lives => "lives",
+            Self::StopsBeforeItBuys => "before",
+            Self::StopsAfterItBought => "after",
+        }
+    }
+
+    pub(crate) fn parse(word: &str) -> Option<Self> {
+        [Self::Lives, Self::StopsBeforeItBuys, Self::StopsAfterItBought].into_iter().find(|fate| fate.word() == word)
+    }
+}
+
+impl Sale {
+    /// Who bought a unit.
+    pub(crate) fn sold(&self) -> String {
+        format!("{}{}:sold", self.prefix, self.name)
+    }
+
+    /// Who had its turn, and when.
+    pub(crate) fn served(&self) -> String {
+        format!("{}{}:served", self.prefix, self.name)
+    }
+
+    /// The queue of the fair lock, as the server has it: see `docs/wire-protocol.md`.
+    pub(crate) fn queue(&self) -> String {
+        format!("redisson_lock_queue:{{{}{}}}", self.prefix, self.name)
+    }
+
+    /// Asks for a turn. `asked` is told as soon as the request is on its way.
+    pub(crate) async fn turn(
+        &self,
+        client: &Client,
+        asked: oneshot::Sender<()>,
+        mut doors: watch::Receiver<bool>,
+    ) -> Result<Turn, Failed> {
+        Ok(match self.way {
+            Way::FairLock => Turn::Fair(ask(client.fair_lock(&self.name).acquire(), asked).await?),
+            Way::PlainLock => Turn::Plain(ask(client.lock(&self.name).acquire(), asked).await?),
+            Way::Semaphore => Turn::Permit(ask(client.semaphore(&self.name).acquire(), asked).await?),
+            Way::NoLock => {
+                let _ = asked.send(());
+                doors.wait_for(|open| *open).await?;
+                Turn::Free
+            }
+        })
+    }
+
+    /// What a buyer does from beginning to end. `holds` is told before it stops for ever.
+    pub(crate) async fn buy(
+        &self,
+        client: &Client,
+        buyer: usize,
+        fate: Fate,
+        asked: oneshot::Sender<()>,
+        doors: watch::Receiver<bool>,
+        holds: oneshot::Sender<()>,
+    ) -> Result<(), Failed> {
+        let turn = self.turn(client, asked, doors).await?;
+        self.store.append(&self.served(), &format!("{buyer} {}", clock())).await?;
+        let sold = self.store.length(&self.sold()).await?;
+        if fate == Fate::StopsBeforeItBuys {
+            return stop(turn, holds).await;
+        }
+        // Between the look and this, nobody else may buy. The sale is one command, so who dies has bought a unit or has not.
+        if sold < UNITS {
+            self.store.append(&self.sold(), &buyer.to_string()).await?;
+        }
+        if fate == Fate::StopsAfterItBought {
+            return stop(turn, holds).await;
+        }
+        turn.release().await?;
+        Ok(())
+    }
+}
+
+impl Turn {
+    /// Lets the next one in.
+    pub(crate) async fn release(self) -> Result<(), Error> {
+        match self {
+            Self::Fair(guard) => guard.release().await,
+            Self::Plain(guard) => guard.release().await,
+            Self::Permit(guard) => guard.release().await,
+            Self::Free => Ok(()),
+        }
+    }
+}
+
+/// Acquires, and says when that has begun: after the first poll the request is on its way.
+async fn ask<K: LockKind>(acquire: Acquire<K>, asked: oneshot::Sender<()>) -> Result<Guard<K>, Error> {
+    let mut acquiring = pin!(acquire.into_future());
+    let first = poll_fn(|cx| Poll::Ready(acquiring.as_mut().poll(cx))).await;
+    let _ = asked.send(());
+    match first {
+        Poll::Ready(granted) => granted,
+        Poll::Pending => acquiring.await,
+    }
+}
+
+/// Holds its turn until it is killed.
+async fn stop(turn: Turn, holds: oneshot::Sender<()>) -> Result<(), Failed> {
+    let _turn = turn;
+    let _ = holds.send(());
+    std::future::pending().await
+}
+
+/// Microseconds of a clock that all processes of the machine share.
+pub(crate) fn clock() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec.unsigned_abs() * 1_000_000 + now.tv_nsec.unsigned_abs() / 1_000
+}

@@ -1,0 +1,58 @@
+//! Queues on the server: who has a place, and what costs it.
+
+use super::{elapsed, nothing_left, world};
+use crate::client::Polls;
+use crate::world::{ms, wish};
+use leasehold_core::command::Kind;
+use leasehold_core::session::{AcquireRequest, Event};
+
+fn fair() -> AcquireRequest {
+    AcquireRequest { kind: Kind::Fair, ..wish("a") }
+}
+
+#[test]
+fn waiters_on_a_busy_executor_keep_their_places() {
+    let mut world = world(3);
+    let task = world.acquire(0, fair());
+    let mut guard = world.granted(0, task);
+    // Each future is polled a fifth of a second late, every time.
+    let waiters: Vec<_> = (0..6).map(|n| (1 + n % 2, Polls::Late(ms(200)))).collect();
+    let mut line = Vec::new();
+    for (client, polls) in waiters {
+        line.push((client, world.acquire_polled(client, fair(), polls)));
+        world.run(ms(1_000));
+    }
+    for (client, task) in line {
+        world.give_back(guard);
+        guard = world.granted(client, task);
+    }
+    for client in 1..3 {
+        assert_eq!(world.events(client, |event| matches!(event, Event::TurnPassed { .. })), 0);
+        assert_eq!(world.events(client, |event| matches!(event, Event::PlaceLost { .. })), 0);
+    }
+    world.give_back(guard);
+    nothing_left(&mut world);
+}
+
+#[test]
+fn a_place_whose_future_is_not_polled_is_given_up_after_half_the_time_of_a_claim() {
+    let mut world = world(3);
+    let task = world.acquire(0, fair());
+    let guard = world.granted(0, task);
+    let sleepy = world.acquire(1, fair());
+    world.run(ms(100));
+    let waiter = world.acquire(2, fair());
+    world.run(ms(100));
+    world.clients[1].tasks[sleepy].polls = Polls::Never;
+    let start = world.now;
+    world.give_back(guard);
+    let guard = world.granted(2, waiter);
+    assert!(elapsed(&world, start) > ms(1_000) && elapsed(&world, start) < ms(1_010), "{:?}", elapsed(&world, start));
+    world.give_back(guard);
+    // It gets in at the tail when it is polled after all.
+    world.clients[1].tasks[sleepy].polls = Polls::AtOnce;
+    world.poll(1, sleepy);
+    let guard = world.granted(1, sleepy);
+    world.give_back(guard);
+    nothing_left(&mut world);
+}
