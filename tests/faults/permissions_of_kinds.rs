@@ -23,7 +23,7 @@ const WALKS: [&[&str]; 10] = [
 ];
 
 /// Somebody holds, somebody else waits and is woken, and both release.
-async fn contend<K: LockKind>(lock: &Lock<K>, other: &Lock<K>, client: &Client) -> Result<(), String> {
+async fn contend<K: LockKind, L: LockKind>(lock: &Lock<K>, other: &Lock<L>, client: &Client) -> Result<(), String> {
     let guard = step("an acquire", lock.acquire().wait(SLACK)).await?;
     let waiting = other.clone();
     let waiter = tokio::spawn(async move { waiting.acquire().wait(SLACK).await });
