@@ -20,6 +20,8 @@ mod durability;
 mod memory;
 #[path = "faults/permissions.rs"]
 mod permissions;
+#[path = "faults/permissions_of_kinds.rs"]
+mod permissions_of_kinds;
 #[path = "faults/processes.rs"]
 mod processes;
 #[path = "faults/runtimes.rs"]

@@ -134,10 +134,13 @@ types! {
 /// The locks and guards of a kind are what those of every other kind are.
 #[expect(dead_code, reason = "compiling it is the test")]
 fn every_kind<K: LockKind>(lock: &Lock<K>, acquire: &Acquire<K>, acquiring: &Acquiring<K>, guard: &Guard<K>) {
-    (send(lock), sync(lock));
-    (send(acquire), sync(acquire));
+    send(lock);
+    sync(lock);
+    send(acquire);
+    sync(acquire);
     send(acquiring);
-    (send(guard), sync(guard));
+    send(guard);
+    sync(guard);
 }
 
 /// The future of a wait holds a boxed one that only one thread polls.

@@ -172,6 +172,54 @@ fn wire_protocol_has_a_table_for_every_script() {
     }
 }
 
+/// The commands of the data that some scripts use.
+fn commands_of(folders: &[&str]) -> BTreeSet<String> {
+    let of_folder = |name: &str| folders.contains(&name.split('/').next().unwrap_or_default());
+    let scripts = script::ALL.iter().filter(|script| of_folder(script.name()));
+    let calls = scripts.flat_map(|script| ["call('", "in_parts('"].map(|call| script.source().split(call).skip(1)));
+    calls.flatten().filter_map(|rest| rest.split('\'').next()).map(str::to_lowercase).collect()
+}
+
+#[test]
+fn security_allows_the_commands_of_the_scripts_and_no_others() {
+    let page = files::read("docs/security.md");
+    let block = |name: &str| -> BTreeSet<String> {
+        let (_, rest) = page.split_once(&format!("```acl {name}\n")).unwrap_or_else(|| panic!("a rule for {name}"));
+        let (rule, _) = rest.split_once("```").expect("the end of the rule");
+        rule.split_whitespace().filter_map(|part| part.strip_prefix('+')).map(str::to_owned).collect()
+    };
+    let base = block("server");
+    let of_connections =
+        ["eval", "evalsha", "publish", "subscribe", "unsubscribe", "ping", "info", "client|id", "client|kill"];
+    let of_connections: BTreeSet<String> = of_connections.map(str::to_owned).into();
+    assert_eq!(base, commands_of(&["lock"]).union(&of_connections).cloned().collect(), "the first rule");
+    let mut told = BTreeSet::from(["lock"]);
+    let blocks: [(&str, &[&str]); 9] = [
+        ("fair", &["fair"]),
+        ("fenced", &["fenced"]),
+        ("simple", &["simple"]),
+        ("read_write", &["read", "write", "read_write"]),
+        ("semaphore", &["semaphore"]),
+        ("permits", &["permits"]),
+        ("latch", &["latch"]),
+        ("fence", &["store"]),
+        ("record", &["record"]),
+    ];
+    for (name, folders) in blocks {
+        let more: BTreeSet<_> = commands_of(folders).difference(&base).cloned().collect();
+        assert_eq!(block(name), more, "the rule for {name}");
+        told.extend(folders);
+    }
+    // Those need nothing of their own but `WAIT`.
+    let both: BTreeSet<_> = base.iter().cloned().chain(block("fair")).chain(block("fenced")).collect();
+    assert!(commands_of(&["fenced_fair"]).is_subset(&both));
+    assert!(commands_of(&["durable"]).is_subset(&base));
+    assert_eq!(block("durable"), BTreeSet::from(["wait".to_owned()]));
+    told.extend(["fenced_fair", "durable"]);
+    let all: BTreeSet<_> = script::ALL.iter().filter_map(|script| script.name().split('/').next()).collect();
+    assert_eq!(told, all, "every folder of scripts has its rule");
+}
+
 #[test]
 fn the_readme_names_the_rust_version() {
     let manifest = files::read("Cargo.toml");

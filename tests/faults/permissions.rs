@@ -12,14 +12,14 @@ const DOCUMENT: &str = include_str!("../../docs/security.md");
 const TIMEOUT: Duration = Duration::from_millis(300);
 
 /// The parts of a published rule.
-fn rule(name: &str) -> Vec<&'static str> {
+pub(crate) fn rule(name: &str) -> Vec<&'static str> {
     let fence = format!("```acl {name}\n");
     let (_, rest) = DOCUMENT.split_once(&fence).expect("a rule in the document");
     let (rule, _) = rest.split_once("```").expect("the end of the rule");
     rule.split_whitespace().collect()
 }
 
-fn set_user(server: &Server, rule: &[&str]) {
+pub(crate) fn set_user(server: &Server, rule: &[&str]) {
     let head = ["ACL", "SETUSER", "app", "reset", "on", ">open"];
     let reply = server.command(&[&head[..], rule].concat());
     assert!(!reply.is_error(), "{reply:?}");
@@ -27,18 +27,21 @@ fn set_user(server: &Server, rule: &[&str]) {
 }
 
 /// What the server refused to the user, if anything.
-fn refused(server: &Server) -> Option<String> {
+pub(crate) fn refused(server: &Server) -> Option<String> {
     let log = server.command(&["ACL", "LOG"]);
     log.elements().first().map(|entry| format!("{entry:?}"))
 }
 
-fn builder(prefix: &str) -> ClientBuilder {
+pub(crate) fn builder(prefix: &str) -> ClientBuilder {
     let builder = Client::builder().prefix(prefix).command_timeout(TIMEOUT);
     builder.unreachable_after(Duration::from_secs(1)).connect_deadline(Duration::from_secs(2))
 }
 
 /// Does one thing, which may be refused, and must not take for ever.
-async fn step<T, E: std::fmt::Display>(what: &str, work: impl IntoFuture<Output = Result<T, E>>) -> Result<T, String> {
+pub(crate) async fn step<T, E: std::fmt::Display>(
+    what: &str,
+    work: impl IntoFuture<Output = Result<T, E>>,
+) -> Result<T, String> {
     let (done, _) = timed(what, work).await;
     done.map_err(|error| format!("{what}: {error}"))
 }

@@ -131,12 +131,16 @@ mod documents {
     struct Lua;
     #[doc = include_str!("../../../docs/architecture.md")]
     struct Architecture;
+    #[doc = include_str!("../../../docs/choosing.md")]
+    struct Choosing;
     #[doc = include_str!("../../../docs/dependencies.md")]
     struct Dependencies;
     #[doc = include_str!("../../../docs/glossary.md")]
     struct Glossary;
     #[doc = include_str!("../../../docs/operations.md")]
     struct Operations;
+    #[doc = include_str!("../../../docs/redisson.md")]
+    struct Redisson;
     #[doc = include_str!("../../../docs/safety.md")]
     struct Safety;
     #[doc = include_str!("../../../docs/testing.md")]

@@ -1,0 +1,194 @@
+//! The published permissions of each kind of lock are enough, and each pattern of them is needed. That their commands are those of the
+//! scripts, no more and no fewer, is what `tests/contract` says.
+
+use crate::permissions::{builder, refused, rule, set_user, step};
+use crate::support::{SLACK, on_each, runtime};
+use leasehold::kind::LockKind;
+use leasehold::{Client, Error, Lock, Replicas};
+use leasehold_test_support::Server;
+use std::time::{Duration, Instant};
+
+/// What a walk is for: the blocks of `docs/security.md` that it needs beside the first.
+const WALKS: [&[&str]; 10] = [
+    &["fair"],
+    &["fair", "fenced"],
+    &["fenced"],
+    &["fenced", "fence"],
+    &["simple"],
+    &["read_write"],
+    &["semaphore"],
+    &["permits"],
+    &["latch"],
+    &["record"],
+];
+
+/// Somebody holds, somebody else waits and is woken, and both release.
+async fn contend<K: LockKind, L: LockKind>(lock: &Lock<K>, other: &Lock<L>, client: &Client) -> Result<(), String> {
+    let guard = step("an acquire", lock.acquire().wait(SLACK)).await?;
+    let waiting = other.clone();
+    let waiter = tokio::spawn(async move { waiting.acquire().wait(SLACK).await });
+    listens(client).await;
+    step("a release", guard.release()).await?;
+    let woken = step("a wake-up", async { waiter.await.expect("a task") }).await?;
+    step("a release", woken.release()).await
+}
+
+/// Until the client has a subscription, or a moment has passed without one: a spin lock has none, nor has whoever may not.
+async fn listens(client: &Client) {
+    let end = Instant::now() + Duration::from_millis(100);
+    while client.census().subscriptions == 0 && Instant::now() < end {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+async fn walk(blocks: &[&str], name: &str, client: &Client, other: &Client) -> Result<(), String> {
+    match blocks {
+        ["fair"] => {
+            contend(&client.fair_lock(name), &other.fair_lock(name), other).await?;
+            step("a look", client.fair_lock(name).inspect()).await?;
+        }
+        ["fair", "fenced"] => {
+            contend(&client.fair_lock(name).fenced(), &other.fair_lock(name).fenced(), other).await?;
+        }
+        ["fenced"] => contend(&client.fenced_lock(name), &other.fenced_lock(name), other).await?,
+        ["fenced", "fence"] => {
+            let guard = step("an acquire", client.fenced_lock(name).acquire().wait(SLACK)).await?;
+            let value = client.fenced_value(format!("{name}:value"));
+            step("a write", value.write(&guard, "1")).await?;
+            step("a read", value.read(&guard)).await?;
+            step("a check", value.check(&guard)).await?;
+            step("a release", guard.release()).await?;
+        }
+        ["simple"] => {
+            let lease = Duration::from_secs(1);
+            contend(&client.simple_lock(name, lease), &other.simple_lock(name, lease), other).await?;
+        }
+        ["read_write"] => {
+            let (lock, rival) = (client.read_write_lock(name), other.read_write_lock(name).prefer_writers());
+            contend(&lock.write(), &rival.write(), other).await?;
+            contend(&lock.write(), &rival.read(), other).await?;
+            let reader = step("a read", lock.read().acquire().wait(SLACK)).await?;
+            let waiting = rival.write();
+            let writer = tokio::spawn(async move { waiting.acquire().wait(SLACK).await });
+            listens(other).await;
+            step("a release", reader.release()).await?;
+            let writer = step("a wake-up", async { writer.await.expect("a task") }).await?;
+            step("a downgrade", writer.downgrade()).await?.release().await.map_err(|error| error.to_string())?;
+            step("a look", lock.inspect()).await?;
+        }
+        ["semaphore"] => {
+            let (seats, same) = (client.semaphore(name), other.semaphore(name));
+            step("setting", seats.try_set_permits(1)).await?;
+            let guard = step("an acquire", seats.acquire().wait(SLACK)).await?;
+            let waiter = tokio::spawn(async move { same.acquire().wait(SLACK).await });
+            listens(other).await;
+            step("a release", guard.release()).await?;
+            step("a wake-up", async { waiter.await.expect("a task") })
+                .await?
+                .release()
+                .await
+                .map_err(|e| e.to_string())?;
+            step("adding", seats.add_permits(2)).await?;
+            step("draining", seats.drain_permits()).await?;
+            step("a look", seats.available_permits()).await?;
+        }
+        ["permits"] => {
+            let (jobs, same) = (client.permit_semaphore(name), other.permit_semaphore(name));
+            step("setting", jobs.try_set_permits(1)).await?;
+            let guard = step("an acquire", jobs.acquire().wait(SLACK)).await?;
+            step("a look", jobs.lease_of(guard.ids()[0])).await?;
+            let waiter = tokio::spawn(async move { same.acquire().wait(SLACK).await });
+            listens(other).await;
+            step("a release", jobs.release_ids(&guard.ids())).await?;
+            drop(guard);
+            step("a wake-up", async { waiter.await.expect("a task") })
+                .await?
+                .release()
+                .await
+                .map_err(|e| e.to_string())?;
+            step("resizing", jobs.resize(3)).await?;
+            step("a look", jobs.inspect()).await?;
+        }
+        ["latch"] => {
+            let (parts, same) = (client.count_down_latch(name), other.count_down_latch(name));
+            step("setting", parts.try_set_count(1)).await?;
+            let waiter = tokio::spawn(async move { same.wait().at_most(SLACK).await });
+            listens(other).await;
+            step("counting", parts.count_down()).await?;
+            step("a wake-up", async { waiter.await.expect("a task") }).await?;
+            step("a look", parts.count()).await?;
+            step("a deletion", parts.delete()).await?;
+        }
+        ["record"] => {
+            let end = Instant::now() + SLACK;
+            while step("a question", client.who_is(&other.id())).await?.is_none() {
+                if Instant::now() > end {
+                    return Err("no record".to_owned());
+                }
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+        }
+        other => panic!("{other:?} has no walk"),
+    }
+    Ok(())
+}
+
+/// One walk, with names that no other walk has, and what the server refused.
+fn try_rule(server: &Server, blocks: &[&str], number: usize) -> Result<(), String> {
+    let url = format!("redis://app:open@{}", server.addr());
+    let walked = runtime().block_on(async {
+        let lease = Duration::from_secs(1);
+        let settings = || builder("shop:").lease(lease).unreachable_after(Duration::from_millis(300));
+        let client = settings().connect(&url).await.map_err(|error| error.to_string())?;
+        let announced = if blocks == ["record"] { settings().announce("orders") } else { settings() };
+        let other = announced.connect(&url).await.map_err(|error| error.to_string())?;
+        for name in [format!("stock:{number}"), format!("{{stock}}:{number}")] {
+            walk(blocks, &name, &client, &other).await?;
+        }
+        step("a shutdown", client.shutdown(SLACK)).await?;
+        step("a shutdown", other.shutdown(SLACK)).await
+    });
+    walked.and_then(|()| refused(server).map_or(Ok(()), Err))
+}
+
+#[test]
+fn the_published_rule_of_each_kind_is_enough_and_no_pattern_of_it_can_be_left_out() {
+    on_each(|binary| {
+        let server = Server::builder().binary(binary).start();
+        let mut number = 0;
+        let mut walk = |blocks: &[&str], rule: &[&str]| {
+            number += 1;
+            set_user(&server, rule);
+            try_rule(&server, blocks, number)
+        };
+        for blocks in WALKS {
+            let more: Vec<_> = blocks.iter().flat_map(|block| rule(block)).collect();
+            let all = [rule("server"), more.clone()].concat();
+            walk(blocks, &all).unwrap_or_else(|error| panic!("{blocks:?}: {error}"));
+            // Each newer server is asked about every pattern; the oldest, which tells keys and channels apart as they do, about none.
+            let patterns = more.iter().filter(|part| part.starts_with(['~', '&']) && binary.version.major > 6);
+            for left_out in patterns {
+                let rest: Vec<_> = all.iter().copied().filter(|part| part != left_out).collect();
+                let missed = walk(blocks, &rest).expect_err(left_out);
+                eprintln!("{blocks:?} without {left_out}: {missed}");
+            }
+        }
+    });
+}
+
+#[test]
+fn replicas_are_asked_by_those_who_may() {
+    on_each(|binary| {
+        let server = Server::builder().binary(binary).start();
+        let url = format!("redis://app:open@{}", server.addr());
+        let replicas = Replicas { at_least: 1, within: Duration::from_millis(20) };
+        for (rule, allowed) in [(rule("server"), false), ([rule("server"), rule("durable")].concat(), true)] {
+            set_user(&server, &rule);
+            let error = runtime().block_on(async {
+                let client = builder("shop:").connect(&url).await.expect("a client");
+                client.lock("ledger").acquire().wait(SLACK).durable(replicas).await.expect_err("there are no replicas")
+            });
+            assert_eq!(matches!(error, Error::NotReplicated { .. }), allowed, "{error:?}");
+        }
+    });
+}
