@@ -271,6 +271,12 @@ pub mod record {
     pub const REMOVE: &str = concat!(include_str!("shared/kind.lua"), include_str!("record/remove.lua"),);
 }
 
+/// What goes between a script and its `WAIT`.
+pub mod durable {
+    /// Writes the lease of a lock once more.
+    pub const MARK: &str = include_str!("durable/mark.lua");
+}
+
 /// Values that are guarded by fencing tokens.
 pub mod store {
     /// Reads a guarded value.

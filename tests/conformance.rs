@@ -110,6 +110,18 @@ suite! {
             c2_all_who_wait_are_woken,
             a_wait_that_is_dropped_leaves_nothing,
             what_cannot_be_a_count_is_refused;
+        fences:
+            a_stale_token_neither_reads_nor_writes,
+            the_same_token_of_another_holder_is_refused;
+        inspection:
+            a_fair_lock_tells_its_holder_and_its_queue,
+            a_read_write_lock_tells_both_halves,
+            a_simple_lock_tells_its_id,
+            a_client_that_announces_itself_can_be_found;
+        blocking_kinds:
+            threads_take_locks_of_every_kind,
+            threads_take_permits_and_wait_at_latches,
+            an_owner_of_threads_takes_its_locks_again;
     }
     breakable {
         semaphores:
@@ -120,6 +132,8 @@ suite! {
             s3_a_lost_reply_leaves_no_permit_behind;
         latch:
             c1_a_lost_reply_to_a_count_counts_once;
+        fences:
+            a_lost_reply_to_a_write_writes_once;
         replies:
             l1_a_lost_reply_to_an_acquire_counts_once,
             l2_a_lost_reply_to_a_release_is_a_release,
@@ -150,6 +164,13 @@ suite! {
             a_release_is_not_sent_while_its_acquire_is_unsettled;
     }
     inside {
+        semaphores:
+            a_release_that_is_repeated_late_gives_nothing_back_twice;
+        fences:
+            sql_refuses_stale_tokens_on_read_and_write,
+            sql_loses_no_update_to_holders_at_once;
+        inspection:
+            a_record_is_written_again_before_it_ends;
         drops:
             l4_every_future_dropped_at_every_point_leaves_nothing,
             l4_what_cannot_be_reached_is_free_after_one_lease;

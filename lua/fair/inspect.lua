@@ -35,7 +35,7 @@ local marks = paired(redis.call('HGETALL', fair.marks))
 for _, entry in ipairs(redis.call('LRANGE', fair.queue, 0, -1)) do
   local score = tonumber(scores[entry]) or fair.now
   if not is_tombstone(score) then
-    local arrived = tonumber(marks[mark('a', entry)])
+    local arrived = tonumber(marks[mark_of('a', entry)])
     local lives = is_alive(fair, entry) or (is_foreign(fair, entry) and score > fair.now - fair.skew)
     reply[#reply + 1] = entry
     reply[#reply + 1] = arrived and fair.now - arrived or -1

@@ -43,7 +43,7 @@ elseif count > 1 then
   return {-2, 0, time}
 end
 
-local reaped = reap(permits_key, deadlines_key, time)
+local reaped = reap_permits(permits_key, deadlines_key, time)
 if #held > 0 then
   -- Some permits of the hold were taken from it. What is left of them goes back before it begins anew.
   give_back(permits_key, deadlines_key, held)

@@ -25,7 +25,7 @@ if type(held_in_all) == 'table' then
 end
 
 local time = server_time()
-local reaped = reap(permits_key, deadlines_key, time)
+local reaped = reap_permits(permits_key, deadlines_key, time)
 local held, all = find_held(deadlines_key, ids, time)
 local reply, given, distinct = {1}, {}, {}
 for i = 1, #held do

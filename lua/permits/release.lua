@@ -40,7 +40,7 @@ if count > 0 then
 end
 
 local time = server_time()
-local reaped = reap(permits_key, deadlines_key, time)
+local reaped = reap_permits(permits_key, deadlines_key, time)
 local held, all = find_held(deadlines_key, ids, time)
 local available = redis.call('GET', permits_key)
 if available and reaped + #held > 0 and available + #held > 0 then

@@ -37,7 +37,7 @@ elseif capacity > 2147483647 then
 end
 
 -- What has expired is not held.
-reap(permits_key, deadlines_key, server_time())
+reap_permits(permits_key, deadlines_key, server_time())
 value = tonumber(redis.call('GET', permits_key) or 0)
 local available = capacity - redis.call('ZCARD', deadlines_key)
 if available > 0 and available > value then

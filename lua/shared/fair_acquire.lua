@@ -24,7 +24,7 @@ local function join_queue(fair, entry)
   local tail = redis.call('LINDEX', fair.queue, -1)
   local unseen = false
   if tail and is_foreign(fair, tail) then
-    unseen = redis.call('HEXISTS', fair.marks, mark('w', tail)) == 0
+    unseen = redis.call('HEXISTS', fair.marks, mark_of('w', tail)) == 0
     if not fair.mixed then
       -- From here on it stands in the middle, where nothing else would show that it is there.
       redis.call('HSET', fair.marks, 'f', 1)
@@ -35,7 +35,7 @@ local function join_queue(fair, entry)
   if fair.mixed then
     score = score + fair.guard
   end
-  redis.call('HSET', fair.marks, mark('a', entry), fair.now)
+  redis.call('HSET', fair.marks, mark_of('a', entry), fair.now)
   redis.call('ZADD', fair.deadlines, score, entry)
   redis.call('RPUSH', fair.queue, entry)
   return unseen
@@ -66,7 +66,7 @@ local function acquire_place(fair, ask, settings)
   end
   local late = ask.not_after > 0 and fair.now > ask.not_after
   if ask.waits and not late then
-    redis.call('HSET', fair.marks, mark('p', process_of(entry)), fair.now)
+    redis.call('HSET', fair.marks, mark_of('p', process_of(entry)), fair.now)
     fair.beats[process_of(entry)] = fair.now
   end
 

@@ -5,7 +5,7 @@
 -- native where the marks have a heartbeat of it, and foreign (a JVM) where they have none.
 
 -- The name of a field of the marks: `p:` heartbeat of a process, `a:` arrival, `w:` wait and score, `c:` second chance.
-local function mark(sort, whose)
+local function mark_of(sort, whose)
   return sort .. ':' .. whose
 end
 
@@ -23,7 +23,7 @@ end
 local function beat_of(fair, process)
   local beat = fair.beats[process]
   if beat == nil then
-    beat = tonumber(redis.call('HGET', fair.marks, mark('p', process))) or false
+    beat = tonumber(redis.call('HGET', fair.marks, mark_of('p', process))) or false
     fair.beats[process] = beat
   end
   return beat

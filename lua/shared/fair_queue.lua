@@ -9,7 +9,7 @@ end
 
 -- Deletes what is known of an entry that leaves the queue.
 local function forget(fair, entry)
-  redis.call('HDEL', fair.marks, mark('a', entry), mark('w', entry), mark('c', entry))
+  redis.call('HDEL', fair.marks, mark_of('a', entry), mark_of('w', entry), mark_of('c', entry))
   if fair.offer == entry then
     withdraw_offer(fair)
   end
@@ -70,7 +70,7 @@ end
 -- A JVM whose deadline passed during a long hold, but which still listens, is told once and gets `grace` to come. Its score
 -- is raised, or its own next command would evict it.
 local function second_chance(fair, head)
-  if redis.call('HEXISTS', fair.marks, mark('c', head)) == 1 then
+  if redis.call('HEXISTS', fair.marks, mark_of('c', head)) == 1 then
     return false
   end
   if redis.call(fair.publish, channel_of(fair, head), '0') == 0 then
@@ -78,11 +78,11 @@ local function second_chance(fair, head)
   end
   fair.told = head
   local score = fair.now + fair.grace
-  redis.call('HSET', fair.marks, mark('c', head), 1)
-  local wait = string.match(redis.call('HGET', fair.marks, mark('w', head)) or '', '^(%d+) ')
+  redis.call('HSET', fair.marks, mark_of('c', head), 1)
+  local wait = string.match(redis.call('HGET', fair.marks, mark_of('w', head)) or '', '^(%d+) ')
   if wait then
     -- So that the walk does not take it for one that left and came back.
-    redis.call('HSET', fair.marks, mark('w', head), string.format('%.0f %.0f', wait, score))
+    redis.call('HSET', fair.marks, mark_of('w', head), string.format('%.0f %.0f', wait, score))
   end
   redis.call('ZADD', fair.deadlines, score, head)
   return true

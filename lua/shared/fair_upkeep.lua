@@ -89,7 +89,7 @@ local function walk_due(fair, tail, gap)
   if not fair.walked or fair.now - fair.walked >= gap then
     return true
   end
-  return is_foreign(fair, tail) and redis.call('HEXISTS', fair.marks, mark('w', tail)) == 0
+  return is_foreign(fair, tail) and redis.call('HEXISTS', fair.marks, mark_of('w', tail)) == 0
 end
 
 local function maintain(fair, force)

@@ -52,20 +52,20 @@ local function walk_queue(fair, gap)
       keeps = false
     elseif is_foreign(fair, entry) then
       foreign = true
-      local note = marks[mark('w', entry)]
+      local note = marks[mark_of('w', entry)]
       local wait, seen = string.match(note or '', '^(%d+) (%d+)$')
       wait = tonumber(wait)
       if not wait or score > tonumber(seen) then
         -- It is new, or has left and come back: its score is lowered once, to what a JVM would have given it.
         wait = observed_wait(fair, score, before)
         wanted = math.min(score, fair.now + held_for(fair) + sum + wait + fair.reach)
-        if marks[mark('c', entry)] then
-          redis.call('HDEL', fair.marks, mark('c', entry))
+        if marks[mark_of('c', entry)] then
+          redis.call('HDEL', fair.marks, mark_of('c', entry))
         end
       end
       local now_seen = string.format('%.0f %.0f', wait, wanted)
       if now_seen ~= note then
-        noted[#noted + 1] = mark('w', entry)
+        noted[#noted + 1] = mark_of('w', entry)
         noted[#noted + 1] = now_seen
       end
       sum = sum + wait

@@ -15,7 +15,7 @@ local function give_back(key, deadlines_key, ids)
 end
 
 -- Gives back what has expired, at most a thousand permits a call, and returns how many these were.
-local function reap(key, deadlines_key, time)
+local function reap_permits(key, deadlines_key, time)
   local expired = redis.call('ZRANGEBYSCORE', deadlines_key, '-inf', time, 'LIMIT', 0, 1000)
   if #expired > 0 then
     give_back(key, deadlines_key, expired)

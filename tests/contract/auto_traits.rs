@@ -3,8 +3,13 @@
 
 use leasehold::embedded;
 use leasehold::{
-    Acquire, Acquiring, Census, Client, ClientBuilder, ConnectError, Error, Guard, HoldEnd, HoldToken, Holder,
-    InvalidInput, Lock, LossReason, Lost, NameError, NotReleased, Owner, Publish, ServerInfo, WithError, blocking,
+    Acquire, Acquiring, Backoff, Census, Client, ClientBuilder, ClientRecord, ConnectError, CountDownLatch, Error,
+    FairGuard, FairLock, FairQueue, FencedFairGuard, FencedFairLock, FencedGuard, FencedLock, Guard, Halves,
+    HeldPermit, HoldEnd, HoldToken, Holder, InvalidInput, InvalidPermitId, LatchWait, LatchWaiting, Lock, LossReason,
+    Lost, Member, MultiAcquire, MultiGuard, MultiLock, NameError, NotReleased, Owner, PermitCounts, PermitGuard,
+    PermitId, PermitSemaphore, Publish, QuorumAcquire, QuorumGuard, QuorumLock, ReadGuard, ReadLock, ReadWriteLock,
+    Replicas, Semaphore, SemaphoreGuard, ServerInfo, SimpleGuard, SimpleLock, SpinGuard, SpinLock, StripedLock, Waiter,
+    WithError, WriteGuard, WriteLock, blocking, fence,
 };
 use std::time::Duration;
 
@@ -42,28 +47,78 @@ macro_rules! types {
 types! {
     Acquire: send sync unpin forever;
     Acquiring: send unpin forever;
+    Backoff: send sync unpin forever;
     Census: send sync unpin forever;
     Client: send sync unpin forever;
     ClientBuilder: send sync unpin forever;
+    ClientRecord: send sync unpin forever;
     ConnectError: send sync unpin forever;
+    CountDownLatch: send sync unpin forever;
     Error: send sync unpin forever;
+    FairGuard: send sync unpin forever;
+    FairLock: send sync unpin forever;
+    FairQueue: send sync unpin forever;
+    FencedFairGuard: send sync unpin forever;
+    FencedFairLock: send sync unpin forever;
+    FencedGuard: send sync unpin forever;
+    FencedLock: send sync unpin forever;
     Guard: send sync unpin forever;
+    Halves: send sync unpin forever;
+    HeldPermit: send sync unpin forever;
     HoldEnd: send sync unpin forever;
     HoldToken: send sync unpin forever;
     Holder: send sync unpin forever;
     InvalidInput: send sync unpin forever;
+    InvalidPermitId: send sync unpin forever;
+    LatchWait: send sync unpin forever;
+    LatchWaiting: send unpin forever;
     Lock: send sync unpin forever;
     LossReason: send sync unpin forever;
     Lost: send sync unpin forever;
+    Member: send sync unpin forever;
+    MultiAcquire: send sync unpin forever;
+    MultiGuard: send sync unpin forever;
+    MultiLock: send sync unpin forever;
     NameError: send sync unpin forever;
     NotReleased: send sync unpin forever;
     Owner: send sync unpin forever;
+    PermitCounts: send sync unpin forever;
+    PermitGuard: send sync unpin forever;
+    PermitId: send sync unpin forever;
+    PermitSemaphore: send sync unpin forever;
     Publish: send sync unpin forever;
+    QuorumAcquire: send sync unpin forever;
+    QuorumGuard: send sync unpin forever;
+    QuorumLock: send sync unpin forever;
+    ReadGuard: send sync unpin forever;
+    ReadLock: send sync unpin forever;
+    ReadWriteLock: send sync unpin forever;
+    Replicas: send sync unpin forever;
+    Semaphore: send sync unpin forever;
+    SemaphoreGuard: send sync unpin forever;
     ServerInfo: send sync unpin forever;
+    SimpleGuard: send sync unpin forever;
+    SimpleLock: send sync unpin forever;
+    SpinGuard: send sync unpin forever;
+    SpinLock: send sync unpin forever;
+    StripedLock: send sync unpin forever;
+    Waiter: send sync unpin forever;
+    WriteGuard: send sync unpin forever;
+    WriteLock: send sync unpin forever;
     WithError<u32>: send sync unpin forever;
     blocking::Client: send sync unpin forever;
+    blocking::CountDownLatch: send sync unpin forever;
+    blocking::FencedValue: send sync unpin forever;
     blocking::Guard: send sync unpin forever;
     blocking::Lock: send sync unpin forever;
+    blocking::MultiGuard: send sync unpin forever;
+    blocking::MultiLock: send sync unpin forever;
+    blocking::PermitSemaphore: send sync unpin forever;
+    blocking::QuorumGuard: send sync unpin forever;
+    blocking::QuorumLock: send sync unpin forever;
+    blocking::ReadWriteLock: send sync unpin forever;
+    blocking::Semaphore: send sync unpin forever;
+    fence::FencedValue: send sync unpin forever;
     embedded::Aim: send sync unpin forever;
     embedded::EmbeddedLink: send sync unpin forever;
     embedded::EmbeddedServer: send sync unpin forever;
@@ -107,6 +162,12 @@ fn futures(client: &Client, lock: &Lock, guard: Guard, owner: &Owner, token: &Ho
     future!(Client::connect("redis://127.0.0.1"));
     future!(Client::builder().connect("redis://127.0.0.1"));
     future!(guard.release());
+    let (seats, parts) = (client.permit_semaphore("auto-traits"), client.count_down_latch("auto-traits"));
+    send(&parts.wait().into_future());
+    future!(seats.try_set_permits(1));
+    future!(seats.inspect());
+    future!(parts.count_down());
+    future!(client.who_is(""));
 }
 
 /// Work that is sent whole to another thread: the future that awaits all of this is `Send` and `'static`.
@@ -176,33 +237,43 @@ async fn futures_are_small() {
     }
 }
 
+/// The names that a file exports by `pub use`, constants aside; what follows the module `embedded` is that module's.
+fn exported(path: &str, module: &str) -> Vec<String> {
+    let text = crate::files::read(path);
+    let embedded = text.find("pub mod embedded").unwrap_or(text.len());
+    let mut names = Vec::new();
+    for (at, _) in text.match_indices("pub use ") {
+        let path = text[at..].split(';').next().expect("a statement ends");
+        let last = path.rsplit("::").next().filter(|last| !last.contains('}')).unwrap_or_default();
+        let list = path.split_once('{').map_or(last, |(_, list)| list);
+        let module = if at > embedded { "embedded::" } else { module };
+        let listed = list.trim_end_matches(['}', '\n', ' ']).split(',').map(str::trim);
+        names.extend(
+            listed
+                .filter(|name| !name.is_empty() && *name != "*")
+                .filter(|name| !name.chars().all(|letter| letter.is_ascii_uppercase() || letter == '_'))
+                .map(|name| format!("{module}{name}")),
+        );
+    }
+    names
+}
+
 #[test]
 fn no_public_type_is_forgotten() {
     let here = include_str!("auto_traits.rs");
     let table = here.split("types! {").nth(1).and_then(|rest| rest.split("\n}").next()).expect("the table");
-    let lib = crate::files::read("crates/leasehold/src/lib.rs");
-    let mut names = 0;
-    let embedded = lib.find("pub mod embedded").expect("the module");
-    for (at, exported) in lib.match_indices("pub use ").map(|(at, _)| (at, &lib[at..])) {
-        let path = exported.split(';').next().expect("a statement ends");
-        let last = path.rsplit("::").next().filter(|last| !last.contains('}')).unwrap_or_default();
-        let list = path.split_once('{').map_or(last, |(_, list)| list);
-        for name in list.trim_end_matches(['}', '\n', ' ']).split(',').map(str::trim).filter(|name| !name.is_empty()) {
-            if name.chars().all(|letter| letter.is_ascii_uppercase() || letter == '_') {
-                continue;
-            }
-            let row = if at > embedded { format!(" embedded::{name}:") } else { format!("\n    {name}") };
-            assert!(table.contains(&row), "{name} has no row in the table");
-            names += 1;
-        }
+    let names = [
+        exported("crates/leasehold/src/lib.rs", ""),
+        exported("crates/leasehold/src/kinds.rs", ""),
+        exported("crates/leasehold/src/blocking.rs", "blocking::"),
+        exported("crates/leasehold/src/fence.rs", "fence::"),
+    ]
+    .concat();
+    for name in &names {
+        assert!(
+            table.contains(&format!("\n    {name}:")) || table.contains(&format!("\n    {name}<")),
+            "{name} has no row in the table"
+        );
     }
-    for exported in crate::files::read("crates/leasehold/src/blocking.rs")
-        .lines()
-        .filter_map(|line| line.strip_prefix("pub struct "))
-    {
-        let name = exported.split(['(', ' ', '<', ';']).next().expect("a name");
-        assert!(table.contains(&format!(" blocking::{name}:")), "blocking::{name} has no row in the table");
-        names += 1;
-    }
-    assert_eq!(names, table.lines().filter(|line| line.contains(": ")).count(), "the table has no other rows");
+    assert_eq!(names.len(), table.lines().filter(|line| line.contains(": ")).count(), "the table has no other rows");
 }

@@ -370,6 +370,7 @@ fn scene(script: &str) -> &'static [&'static str] {
             "HSET leasehold:1:client:6f0c… host web-3 pid 4711 application orders since 1800000000000",
             "PEXPIRE leasehold:1:client:6f0c… 29640",
         ],
+        "durable/mark" => &["HSET stock:1001 6f0c…:7 1", "PEXPIRE stock:1001 30000"],
         "store/read" | "store/write" | "store/check" => {
             &["SET balance 100", "HSET leasehold:1:fence:{balance} token 33 owner 6f0c…:6 write 4"]
         }

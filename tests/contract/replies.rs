@@ -2,7 +2,8 @@
 
 use crate::header::{Header, Row};
 use leasehold_core::command::{
-    Acquired, Kind, Released, Renewed, fair, fenced, latch, lock, permits, read_write, record, semaphore, store,
+    Acquired, Kind, Released, Renewed, durable, fair, fenced, latch, lock, permits, read_write, record, semaphore,
+    store,
 };
 use leasehold_core::reply::{DecodeError, Reply};
 use leasehold_core::script::Script;
@@ -58,6 +59,7 @@ pub(crate) fn is_understood(script: &Script, reply: &Reply) -> bool {
         "record/put" => shown(record::put_done(reply)),
         "record/get" => shown(record::found(reply)),
         "record/remove" => shown(record::removed(reply)),
+        "durable/mark" => shown(durable::marked(reply)),
         "store/read" => shown(store::read_done(reply)),
         "store/write" => shown(store::written(reply)),
         "store/check" => shown(store::checked(reply)),

@@ -1,11 +1,14 @@
 //! The behaviour of locks and of what is built beside them, one file a topic. `conformance.rs` mounts every test on every engine that can run it.
 
+pub(crate) mod blocking_kinds;
 pub(crate) mod drops;
 pub(crate) mod duplicates;
 pub(crate) mod endings;
 pub(crate) mod farewells;
+pub(crate) mod fences;
 pub(crate) mod field_bugs;
 pub(crate) mod input;
+pub(crate) mod inspection;
 pub(crate) mod latch;
 pub(crate) mod outages;
 pub(crate) mod outside;

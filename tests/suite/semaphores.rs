@@ -2,6 +2,7 @@
 
 use crate::support::world::idle;
 use crate::support::{Polled, World, ms, secs, until};
+use leasehold::embedded::{Aim, EmbeddedServer, Fault, ManualClock};
 use leasehold::{Client, Error, InvalidInput, NameError};
 use leasehold_core::script;
 use std::sync::Arc;
@@ -243,4 +244,28 @@ pub(crate) async fn an_operation_on_a_server_that_is_down_is_an_error_in_time(wo
     let copy = client.clone();
     until("the client reaches its server again", move || copy.census().subscriptions == 0).await;
     assert!(seats.add_permits(1).await.is_ok());
+}
+
+pub(crate) async fn a_release_that_is_repeated_late_gives_nothing_back_twice(world: World) {
+    drop(world);
+    let clock = ManualClock::new();
+    let server = EmbeddedServer::with_clock(clock.clone());
+    let client = Client::builder().manual_clock(&clock).embedded(&server).expect("a client");
+    let seats = client.semaphore("seats");
+    seats.try_set_permits(2).await.expect("an answer");
+    let guard = seats.acquire().permits(2).await.expect("two permits");
+    clock.advance(secs(20 * 60));
+    assert!(guard.is_held(), "the record of the hold is gone, and the hold is not");
+    guard.release().await.expect("a release");
+    assert_eq!(seats.available_permits().await.expect("an answer"), 2, "they are back without a record");
+    let guard = seats.acquire().permits(2).await.expect("two permits");
+    let release = || Aim::next().script(script::SEMAPHORE_RELEASE.name());
+    server.inject(Fault::LoseReply, release());
+    server.inject(Fault::LinkDown, release());
+    drop(guard);
+    clock.advance(secs(20 * 60));
+    server.set_down(false);
+    clock.advance(secs(60));
+    assert_eq!(seats.available_permits().await.expect("an answer"), 2, "the first copy gave them back");
+    idle(&client).await;
 }

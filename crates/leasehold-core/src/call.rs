@@ -1,7 +1,27 @@
 //! One call of a script, ready to be sent.
 
+use crate::link::Plane;
 use crate::script::Script;
 use bytes::Bytes;
+use std::time::Duration;
+
+/// How many replicas must have what a call wrote before it counts, and how long they may take to say so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[expect(clippy::exhaustive_structs, reason = "callers write it as a literal, and there is nothing else to say")]
+pub struct Replicas {
+    /// How many replicas must acknowledge; at least 1.
+    pub at_least: u32,
+    /// How long the server waits for them at most, in whole milliseconds; at least 1 ms.
+    pub within: Duration,
+}
+
+impl Replicas {
+    /// What satisfies both.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self { at_least: self.at_least.max(other.at_least), within: self.within.max(other.within) }
+    }
+}
 
 /// A script with its keys and arguments. Everything in it is owned, so that it can be sent again as it is.
 #[derive(Clone, Debug)]
@@ -9,12 +29,13 @@ pub struct Call {
     script: &'static Script,
     keys: Vec<Bytes>,
     args: Vec<Bytes>,
+    replicas: Option<Replicas>,
 }
 
 impl Call {
     /// A call of `script`. All keys must lie in one hash slot.
     pub const fn new(script: &'static Script, keys: Vec<Bytes>, args: Vec<Bytes>) -> Self {
-        Self { script, keys, args }
+        Self { script, keys, args, replicas: None }
     }
 
     /// What is called.
@@ -30,5 +51,22 @@ impl Call {
     /// `ARGV`.
     pub fn args(&self) -> &[Bytes] {
         &self.args
+    }
+
+    /// The same call, which counts only once so many replicas have acknowledged what it wrote.
+    #[must_use]
+    pub const fn with_replicas(mut self, replicas: Option<Replicas>) -> Self {
+        self.replicas = replicas;
+        self
+    }
+
+    /// The replicas that must acknowledge it, where it is not enough that the server has applied it.
+    pub const fn replicas(&self) -> Option<Replicas> {
+        self.replicas
+    }
+
+    /// The plane that the call goes by, where those without replicas go by `usual`.
+    pub const fn plane(&self, usual: Plane) -> Plane {
+        if self.replicas.is_some() { Plane::Durable } else { usual }
     }
 }

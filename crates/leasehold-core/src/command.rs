@@ -4,6 +4,7 @@
 //! of scripts, its rows in [`script`](crate::script), its file here, and its line in [`Kind::verbs`].
 
 mod code;
+pub mod durable;
 pub mod fair;
 pub mod fenced;
 pub mod latch;

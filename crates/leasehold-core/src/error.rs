@@ -105,6 +105,14 @@ pub enum AcquireError {
         /// How much there is in all.
         capacity: i64,
     },
+    /// The server granted the lock, and too few replicas acknowledged that in time. It has been taken back.
+    #[error("{acknowledged} replicas acknowledged the lock, and {wanted} were wanted")]
+    NotReplicated {
+        /// How many acknowledged it.
+        acknowledged: u32,
+        /// How many were wanted.
+        wanted: u32,
+    },
     /// The client is shut down.
     #[error("the client is shut down")]
     Closed,

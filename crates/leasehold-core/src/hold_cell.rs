@@ -25,6 +25,8 @@ pub struct HoldCell {
     max_hold_at: Instant,
     /// The fencing token of the first grant; 0 where the kind has none.
     token: AtomicU64,
+    /// One more than the replicas that acknowledged; 0 where nobody asked them.
+    acknowledged: AtomicU32,
 }
 
 impl HoldCell {
@@ -39,6 +41,7 @@ impl HoldCell {
             renewed: AtomicU32::new(0),
             max_hold_at,
             token: AtomicU64::new(0),
+            acknowledged: AtomicU32::new(0),
         }
     }
 
@@ -65,6 +68,11 @@ impl HoldCell {
     /// The fencing token of the first grant, where the kind has one.
     pub fn token(&self) -> Option<u64> {
         Some(self.token.load(Ordering::Acquire)).filter(|token| *token > 0)
+    }
+
+    /// How many replicas acknowledged the last acquire or renewal that counted; `None` where none was asked.
+    pub fn acknowledged(&self) -> Option<u32> {
+        self.acknowledged.load(Ordering::Acquire).checked_sub(1)
     }
 
     /// The hold count that the server last confirmed.
@@ -94,6 +102,12 @@ impl HoldCell {
 
     pub(crate) fn set_token(&self, token: Option<u64>) {
         self.token.store(token.unwrap_or_default(), Ordering::Release);
+    }
+
+    pub(crate) fn set_acknowledged(&self, replicas: Option<u32>) {
+        if let Some(replicas) = replicas {
+            self.acknowledged.store(replicas.saturating_add(1), Ordering::Release);
+        }
     }
 
     pub(crate) fn set_count(&self, count: u32) {

@@ -10,13 +10,21 @@ use std::future::Future;
 use thiserror::Error;
 
 /// A connection, seen from above, on which things keep their order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[expect(clippy::exhaustive_enums, reason = "a link must know every plane")]
 pub enum Plane {
     /// The caller's: bound to the runtime on which the client was built, and dead once that is gone.
     Foreground,
     /// The lifeline's: alive as long as the client.
     Lifeline,
+    /// That of calls which wait for replicas, whoever sends them: the server blocks a connection that waits, so it is shared with
+    /// no other call. Alive as long as the client.
+    Durable,
+}
+
+impl Plane {
+    /// Every plane.
+    pub const ALL: [Self; 3] = [Self::Foreground, Self::Lifeline, Self::Durable];
 }
 
 /// One life of the connections of a plane. It changes with every reconnect, to a value never seen before.
@@ -129,8 +137,8 @@ pub struct ServerInfo {
 
 /// Sends calls to a server and carries its notices. Cheap to clone; the clones share their connections.
 ///
-/// No method waits longer than the link's command timeout, except that [`Link::event`] waits for an event. All futures may
-/// be polled from any thread.
+/// No method waits longer than the link's command timeout, except that [`Link::event`] waits for an event, and that the time which
+/// replicas are given comes on top. All futures may be polled from any thread.
 pub trait Link: Clone + Send + Sync + 'static {
     /// What the server said of itself when the client connected.
     fn server(&self) -> &ServerInfo;
@@ -146,6 +154,10 @@ pub trait Link: Clone + Send + Sync + 'static {
     ///
     /// It leaves the process when the future is first polled. On the foreground plane nothing bounds the wait but the
     /// connection's end: the driver watches over it, and asks [`Link::settle`] when it takes too long.
+    ///
+    /// A call [with replicas](Call::with_replicas) goes by [`Plane::Durable`], whichever plane is named, and only such calls do. Script
+    /// and `WAIT` are one pipeline on one connection, which is never sent again. The reply is an array of two: the script's reply, and
+    /// how many replicas acknowledged it, which may be fewer than were asked for. Where the latter is not known, the outcome is not.
     ///
     /// # Cancel safety
     ///

@@ -60,6 +60,11 @@ impl Script {
         self.args
     }
 
+    /// Whether it renews leases.
+    pub fn is_renewal(&self) -> bool {
+        self.name.ends_with("/renew")
+    }
+
     /// Whether keys and arguments come in groups, one group for each lock.
     pub const fn repeats(&self) -> bool {
         self.repeats
@@ -272,6 +277,9 @@ pub static WRITE_RELEASE: Script = Script::new(
 pub static READ_WRITE_INSPECT: Script =
     Script::new("read_write/inspect", lua::read_write::INSPECT, &["lock", "readers"], &[]);
 
+/// Writes the lease of a lock once more, so that a `WAIT` behind it proves something.
+pub static DURABLE_MARK: Script = Script::new("durable/mark", lua::durable::MARK, &["lock"], &[]);
+
 /// Every script there is.
 pub static ALL: &[&Script] = &[
     &ACQUIRE,
@@ -322,4 +330,5 @@ pub static ALL: &[&Script] = &[
     &WRITE_ACQUIRE,
     &WRITE_RELEASE,
     &READ_WRITE_INSPECT,
+    &DURABLE_MARK,
 ];

@@ -35,8 +35,10 @@ mod names;
 mod notice;
 mod patience;
 mod places;
+mod record;
 mod release;
 mod renew;
+mod replicas;
 mod request;
 mod settle;
 mod shut_down;
@@ -220,6 +222,7 @@ pub struct Session {
     /// Holds whose lowering waits for room.
     lower_next: VecDeque<HoldNumber>,
     server_clock: Option<(u64, Instant)>,
+    announced: Option<record::Announced>,
     actions: VecDeque<Action>,
     events: VecDeque<Event>,
     woken: Vec<Waker>,
@@ -248,6 +251,7 @@ impl Session {
             beats: NumberMap::default(),
             lower_next: VecDeque::new(),
             server_clock: None,
+            announced: None,
             actions: VecDeque::new(),
             events: VecDeque::new(),
             woken: Vec::new(),
@@ -302,7 +306,9 @@ impl Session {
     ///
     /// `epoch` is that of the lifeline plane, read before the call was sent.
     pub fn handle_called(&mut self, now: Instant, id: CallId, epoch: Epoch, result: Result<Reply, LinkError>) {
-        if let Some(batch) = self.renewals.take(id) {
+        if self.handle_recorded(now, id, &result) {
+            // It says nothing of any hold.
+        } else if let Some(batch) = self.renewals.take(id) {
             self.handle_renewed(now, batch, result);
         } else if self.beats.contains_key(&id) {
             self.handle_beaten(now, id, result);
@@ -327,6 +333,7 @@ impl Session {
         }
         self.look_after_flights(now);
         self.retry_settles(now);
+        self.record_is_due(now);
         self.send_renewals(now);
     }
 
@@ -354,7 +361,8 @@ impl Session {
     ///
     /// A renewal that is due has no instant of its own: it goes out as soon as there is room.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        [self.timers.next(), self.settles.next_timeout()].into_iter().flatten().min()
+        let record = self.announced.as_ref().and_then(|announced| announced.next);
+        [self.timers.next(), self.settles.next_timeout(), record].into_iter().flatten().min()
     }
 
     fn next_id(&mut self) -> u64 {

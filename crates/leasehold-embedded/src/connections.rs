@@ -11,6 +11,7 @@ use std::task::Waker;
 pub(crate) struct Connections {
     pub(crate) foreground: Epoch,
     pub(crate) lifeline: Epoch,
+    pub(crate) durable: Epoch,
     pub(crate) world: World,
     pub(crate) state: LinkState,
     /// Whether a call waits once before it is applied and once after.
@@ -33,10 +34,11 @@ pub(crate) enum LinkState {
 }
 
 impl Connections {
-    pub(crate) fn new(foreground: Epoch, lifeline: Epoch, world: World) -> Self {
+    pub(crate) fn new([foreground, lifeline, durable]: [Epoch; 3], world: World) -> Self {
         Self {
             foreground,
             lifeline,
+            durable,
             world,
             state: LinkState::Up,
             stepped: false,
@@ -52,6 +54,7 @@ impl Connections {
         match plane {
             Plane::Foreground => self.foreground,
             Plane::Lifeline => self.lifeline,
+            Plane::Durable => self.durable,
         }
     }
 
@@ -59,6 +62,7 @@ impl Connections {
         match plane {
             Plane::Foreground => self.foreground = epoch,
             Plane::Lifeline => self.lifeline = epoch,
+            Plane::Durable => self.durable = epoch,
         }
     }
 

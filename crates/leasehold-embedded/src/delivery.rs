@@ -10,8 +10,6 @@ use leasehold_core::call::Call;
 use leasehold_core::link::{Epoch, LinkError, LinkEvent, Plane};
 use std::task::Waker;
 
-const BOTH: [Plane; 2] = [Plane::Foreground, Plane::Lifeline];
-
 /// What has become of a call that was begun.
 pub(crate) enum Begun {
     /// Its result is here.
@@ -23,6 +21,7 @@ pub(crate) enum Begun {
 impl State {
     /// Sends a call from a link, with whatever fault waits for it.
     pub(crate) fn begin(&mut self, link: LinkId, plane: Plane, call: &Call) -> Begun {
+        let plane = call.plane(plane);
         let entry = self.log.as_mut().map(|log| {
             log.push(Recorded { link, plane, call: call.clone(), applied: 0, outcome: None });
             log.len() - 1
@@ -160,7 +159,7 @@ impl State {
         let Some(connections) = self.links.get_mut(&link).filter(|links| links.state == LinkState::Up) else { return };
         connections.state = LinkState::Down;
         self.keyspace.lock().channels.disconnect(link);
-        BOTH.into_iter().for_each(|plane| self.end_waiting(link, plane));
+        Plane::ALL.into_iter().for_each(|plane| self.end_waiting(link, plane));
     }
 
     /// Connections can be made again, and are.
@@ -175,7 +174,7 @@ impl State {
     /// Every connection of a link is lost and at once back.
     fn reset_all(&mut self, link: LinkId) {
         self.reset_notices(link);
-        BOTH.into_iter().for_each(|plane| self.reset(link, plane));
+        Plane::ALL.into_iter().for_each(|plane| self.reset(link, plane));
     }
 
     /// The process died and came back with nothing. What a proxy kept has lost the connection that it would have gone by.
@@ -190,7 +189,7 @@ impl State {
     /// The client closes its connections.
     pub(crate) fn close(&mut self, link: LinkId) {
         self.keyspace.lock().channels.disconnect(link);
-        BOTH.into_iter().for_each(|plane| self.end_waiting(link, plane));
+        Plane::ALL.into_iter().for_each(|plane| self.end_waiting(link, plane));
         if let Some(connections) = self.links.get_mut(&link) {
             self.wakers.extend(connections.close());
         }

@@ -32,8 +32,8 @@ struct Inner {
 impl EmbeddedLink {
     pub(crate) fn new(server: &EmbeddedServer) -> Self {
         let (id, info) = server.with(|state| {
-            let (id, foreground, lifeline) = (state.next_number(), state.next_number(), state.next_number());
-            let mut connections = Connections::new(Epoch(foreground), Epoch(lifeline), state.world);
+            let id = state.next_number();
+            let mut connections = Connections::new(Plane::ALL.map(|_| Epoch(state.next_number())), state.world);
             connections.state = if state.down { LinkState::Down } else { LinkState::Up };
             let mut info = ServerInfo::default();
             info.flavor = "embedded".into();

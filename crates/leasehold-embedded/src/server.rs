@@ -121,6 +121,12 @@ impl EmbeddedServer {
         self.with(|state| state.keyspace.lock().deny_growth = deny);
     }
 
+    /// How many replicas acknowledge what is written. At first there are none. There is no copy of anything behind it: a call that
+    /// wants more replicas than these is told so at once, and not after the time that it gives them.
+    pub fn set_replicas(&self, acknowledging: u32) {
+        self.with(|state| state.replicas = acknowledging);
+    }
+
     /// What links made from now on report as `maxmemory-policy`. At first it is `noeviction`.
     pub fn set_eviction_policy(&self, policy: &str) {
         self.with(|state| state.eviction_policy = policy.into());

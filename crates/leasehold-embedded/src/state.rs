@@ -32,6 +32,8 @@ pub(crate) struct State {
     pub(crate) waiting: BTreeMap<CallId, Waiting>,
     pub(crate) held: Vec<Held>,
     pub(crate) log: Option<Vec<Recorded>>,
+    /// How many replicas acknowledge what is written.
+    pub(crate) replicas: u32,
     pub(crate) eviction_policy: String,
     pub(crate) world: World,
     /// Whether links made from now on find the server out of reach.
@@ -55,6 +57,7 @@ impl State {
             waiting: BTreeMap::new(),
             held: Vec::new(),
             log: None,
+            replicas: 0,
             eviction_policy: "noeviction".into(),
             world: World::Plain,
             down: false,
@@ -96,7 +99,11 @@ impl State {
             recorded.applied += 1;
         }
         let script = self.compiled(call.script())?;
-        self.turn(true, |state| state.host.run(&script, call.script().sha1(), call.keys(), call.args()))
+        let reply = self.turn(true, |state| state.host.run(&script, call.script().sha1(), call.keys(), call.args()))?;
+        Ok(match call.replicas() {
+            None => reply,
+            Some(_) => Reply::Array(vec![reply, Reply::Int(i64::from(self.replicas))]),
+        })
     }
 
     /// Runs a text that is no script of ours.

@@ -3,12 +3,13 @@
 use crate::attempt;
 use crate::error::{Error, InvalidInput};
 use crate::guard::Guard;
-use crate::kind::{Counted, Leased, LockKind, Owned, Polled, Reentrant, Simple};
+use crate::kind::{Counted, Durable, Leased, LockKind, Owned, Polled, Reentrant, Simple};
 use crate::owner::Owner;
 use crate::settings;
 use crate::target::Target;
 use crate::telemetry;
 use leasehold_core::backoff::Backoff;
+use leasehold_core::call::Replicas;
 use leasehold_core::command::Kind;
 use leasehold_core::owner::HoldNumber;
 use leasehold_core::session::{AcquireRequest, Patience};
@@ -51,6 +52,7 @@ pub struct Acquire<K: LockKind = Reentrant> {
     renewed: bool,
     permits: u32,
     backoff: Option<Backoff>,
+    replicas: Option<Replicas>,
     kind: PhantomData<K>,
 }
 
@@ -67,6 +69,7 @@ impl<K: LockKind> Acquire<K> {
             renewed: false,
             permits: 1,
             backoff: None,
+            replicas: None,
             kind: PhantomData,
         }
     }
@@ -168,6 +171,10 @@ impl<K: LockKind> Acquire<K> {
         wish.max_hold = self.max_hold;
         wish.patience = patience;
         wish.permits = self.permits;
+        if let Some(replicas) = self.replicas {
+            settings::check_replicas(replicas, lease)?;
+            wish.replicas = Some(replicas);
+        }
         wish.field.clone_from(&manner.field);
         wish.prefer_writers = manner.prefer_writers;
         wish.backoff = self.backoff.clone().unwrap_or_else(|| manner.backoff.clone());
@@ -205,6 +212,39 @@ impl<K: Leased> Acquire<K> {
     /// ends then, even if the guard was forgotten. It counts from the first grant; on a re-entry it has no effect.
     pub const fn max_hold(mut self, most: Duration) -> Self {
         self.max_hold = Some(most);
+        self
+    }
+}
+
+impl<K: Durable> Acquire<K> {
+    /// Acquires only what so many replicas have acknowledged, so that a failover to one of them keeps the lock.
+    ///
+    /// An acquire that fewer acknowledge is taken back, and [`Error::NotReplicated`] is the answer, whatever the wait. The renewals of
+    /// the lock, and its re-entries, are under the same condition: a renewal that falls short leaves the deadline where it was, and is
+    /// tried again while the lease lasts. Releases do not wait. Whole milliseconds count, and `within` may be up to a quarter of the
+    /// lease; it comes on top of the command timeout, also where the lock is found busy.
+    ///
+    /// It narrows the window in which a failover loses the lock, and does not close it: `WAIT` is no consensus, and whoever promotes
+    /// a replica may choose one that has not acknowledged. See `docs/safety.md`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// # let server = leasehold::embedded::EmbeddedServer::new();
+    /// # server.set_replicas(2);
+    /// # let client = leasehold::Client::builder().embedded(&server).unwrap();
+    /// use leasehold::Replicas;
+    ///
+    /// let replicas = Replicas { at_least: 1, within: Duration::from_millis(200) };
+    /// let guard = client.lock("ledger").acquire().durable(replicas).await?;
+    /// assert!(guard.acknowledged() >= Some(1));
+    /// guard.release().await?;
+    /// # Ok::<(), leasehold::Error>(()) }).unwrap();
+    /// ```
+    pub const fn durable(mut self, replicas: Replicas) -> Self {
+        self.replicas = Some(replicas);
         self
     }
 }
@@ -263,6 +303,7 @@ impl<K: LockKind> std::fmt::Debug for Acquire<K> {
             .field("wait", &self.wait)
             .field("lease", &self.lease)
             .field("max_hold", &self.max_hold)
+            .field("replicas", &self.replicas)
             .finish_non_exhaustive()
     }
 }

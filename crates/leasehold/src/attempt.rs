@@ -158,6 +158,7 @@ impl<R: Request> Attempt<'_, R> {
         flight: FlightId,
         call: Call,
     ) -> Option<Result<Reply, LinkError>> {
+        let plane = call.plane(plane);
         let mut calling = pin!(self.handle.link.call(plane, call));
         let mut polled = false;
         poll_fn(|cx| {

@@ -1,6 +1,11 @@
 //! The same locks for threads without a runtime.
 //!
-//! Everything goes by the lifeline's connections; a thread that waits for a lock sleeps, and is woken by the release notice.
+//! Every type here stands for the one of the same name in the root of the crate, is made [`From`] it, and gives it back by `as_async`. What is
+//! described for an asynchronous lock, such as a [class](crate::Lock::class), is described there:
+//! `blocking::Lock::from(client.as_async().fair_lock("till").fenced())`.
+//!
+//! Everything goes by the lifeline's connections; a thread that waits for a lock sleeps, and is woken by the release notice. A thread
+//! cannot be stopped when its lock is lost: work asks [`Guard::is_held`] where it matters.
 //!
 //! # Panics
 //!
@@ -16,189 +21,57 @@
 //! let guard = stock.acquire()?;
 //! assert!(stock.try_acquire()?.is_none());
 //! guard.release()?;
+//!
+//! // An owner takes its locks again.
+//! let owner = client.new_owner();
+//! owner.scope_blocking(|| {
+//!     let outer = stock.acquire()?;
+//!     let inner = stock.acquire()?;
+//!     assert_eq!(inner.hold_count(), 2);
+//!     inner.release()?;
+//!     outer.release()
+//! })?;
 //! # Ok(()) }
 //! ```
 
-use crate::error::{ConnectError, Error, WithError};
-use crate::inspect::Holder;
-use crate::loss::{HoldToken, Lost};
-use crate::{ClientBuilder, LossReason, NotReleased};
+mod client;
+mod counted;
+mod fenced;
+mod group;
+mod guard;
+mod lock;
+
+pub use client::Client;
+pub use counted::{CountDownLatch, PermitSemaphore, Semaphore};
+pub use fenced::FencedValue;
+pub use group::{MultiGuard, MultiLock, QuorumGuard, QuorumLock};
+pub use guard::Guard;
+pub use lock::{Lock, ReadWriteLock};
+
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
-use std::time::Duration;
 
-/// A [`Client`](crate::Client) for threads.
-#[derive(Clone, Debug)]
-pub struct Client(crate::Client);
-
-impl Client {
-    /// Connects to a server with the default settings.
-    ///
-    /// # Errors
-    ///
-    /// As [`Client::connect`](crate::Client::connect).
-    pub fn connect(url: &str) -> Result<Self, ConnectError> {
-        Self::build(crate::Client::builder(), url)
-    }
-
-    /// Connects to a server with these settings.
-    ///
-    /// # Errors
-    ///
-    /// As [`ClientBuilder::connect`].
-    pub fn build(builder: ClientBuilder, url: &str) -> Result<Self, ConnectError> {
-        park_on(builder.connect(url)).map(Self)
-    }
-
-    /// The reentrant lock of that name.
-    pub fn lock(&self, name: impl AsRef<str>) -> Lock {
-        Lock(self.0.lock(name))
-    }
-
-    /// Ends the client. See [`Client::shutdown`](crate::Client::shutdown).
-    ///
-    /// # Errors
-    ///
-    /// Names the locks that could not be released in time.
-    pub fn shutdown(&self, within: Duration) -> Result<(), NotReleased> {
-        park_on(self.0.shutdown(within))
-    }
-}
-
-impl From<crate::Client> for Client {
-    fn from(client: crate::Client) -> Self {
-        Self(client)
-    }
-}
-
-/// A [`Lock`](crate::Lock) for threads.
-#[derive(Clone, Debug)]
-pub struct Lock(crate::Lock);
-
-impl Lock {
-    /// The name.
-    pub fn name(&self) -> &str {
-        self.0.name()
-    }
-
-    /// Acquires the lock, waiting as long as the client's default wait says.
-    ///
-    /// # Errors
-    ///
-    /// As [`Lock::acquire`](crate::Lock::acquire).
-    pub fn acquire(&self) -> Result<Guard, Error> {
-        self.acquire_with(|acquire| acquire)
-    }
-
-    /// Acquires the lock as described, such as `|acquire| acquire.wait(secs(5))`.
-    ///
-    /// # Errors
-    ///
-    /// As [`Lock::acquire`](crate::Lock::acquire).
-    pub fn acquire_with(&self, describe: impl FnOnce(crate::Acquire) -> crate::Acquire) -> Result<Guard, Error> {
-        park_on(describe(self.0.acquire()).into_future()).map(Guard)
-    }
-
-    /// Acquires the lock if it is free.
-    ///
-    /// # Errors
-    ///
-    /// As [`Lock::try_acquire`](crate::Lock::try_acquire).
-    pub fn try_acquire(&self) -> Result<Option<Guard>, Error> {
-        Ok(park_on(self.0.try_acquire())?.map(Guard))
-    }
-
-    /// Acquires, runs `work`, and releases. A thread cannot be stopped: `work` asks [`Guard::is_held`] where it matters.
-    ///
-    /// # Errors
-    ///
-    /// As [`Lock::with`](crate::Lock::with).
-    pub fn with<T>(&self, work: impl FnOnce(&Guard) -> T) -> Result<T, WithError<T>> {
-        let guard = self.acquire().map_err(WithError::NotAcquired)?;
-        let value = work(&guard);
-        match guard.release() {
-            Ok(()) => Ok(value),
-            Err(Error::Lost { lock, reason }) => Err(WithError::Lost { lock, reason, value: Some(value) }),
-            Err(error) => Err(WithError::NotReleased { error, value }),
+/// Makes a type of threads out of its asynchronous one, and the way back.
+macro_rules! mirrors {
+    ($($name:ident $(<$kind:ident>)?),*) => {$(
+        impl $(<$kind: crate::kind::LockKind>)? From<crate::$name $(<$kind>)?> for $name $(<$kind>)? {
+            fn from(inner: crate::$name $(<$kind>)?) -> Self {
+                Self(inner)
+            }
         }
-    }
 
-    /// Who holds the lock.
-    ///
-    /// # Errors
-    ///
-    /// As [`Lock::inspect`](crate::Lock::inspect).
-    pub fn inspect(&self) -> Result<Option<Holder>, Error> {
-        park_on(self.0.inspect())
-    }
-
-    /// Ends whatever hold there is. See [`Lock::force_release`](crate::Lock::force_release).
-    ///
-    /// # Errors
-    ///
-    /// As [`Lock::inspect`](crate::Lock::inspect).
-    pub fn force_release(&self) -> Result<Option<Holder>, Error> {
-        park_on(self.0.force_release())
-    }
+        impl $(<$kind: crate::kind::LockKind>)? $name $(<$kind>)? {
+            /// The asynchronous one, for what it alone can do.
+            pub const fn as_async(&self) -> &crate::$name $(<$kind>)? {
+                &self.0
+            }
+        }
+    )*};
 }
 
-/// A [`Guard`](crate::Guard) for threads. Dropping it releases the lock in the background.
-#[derive(Debug)]
-#[must_use = "a guard that is dropped releases its lock at once"]
-pub struct Guard(crate::Guard);
-
-impl Guard {
-    /// Whether the lock is certainly still held.
-    pub fn is_held(&self) -> bool {
-        self.0.is_held()
-    }
-
-    /// How long the lock is certainly held even if nothing renews it.
-    pub fn remaining(&self) -> Duration {
-        self.0.remaining()
-    }
-
-    /// How often the lock is held by this guard's owner.
-    pub fn hold_count(&self) -> u32 {
-        self.0.hold_count()
-    }
-
-    /// Takes the lock once more, as the same owner.
-    ///
-    /// # Errors
-    ///
-    /// As [`Guard::reenter`](crate::Guard::reenter).
-    pub fn reenter(&self) -> Result<Self, Error> {
-        park_on(self.0.reenter()).map(Self)
-    }
-
-    /// Sleeps until the lock is lost, and says why.
-    pub fn wait_until_lost(&self) -> LossReason {
-        let lost: Lost = park_on(self.0.lost());
-        lost.reason()
-    }
-
-    /// A token that is cancelled when the lock ends.
-    pub fn cancellation_token(&self) -> HoldToken {
-        self.0.cancellation_token()
-    }
-
-    /// Releases the lock, and says whether it was held up to that moment.
-    ///
-    /// # Errors
-    ///
-    /// As [`Guard::release`](crate::Guard::release).
-    pub fn release(self) -> Result<(), Error> {
-        park_on(self.0.release())
-    }
-
-    /// Gives the guard up without a release.
-    pub fn detach(self) {
-        self.0.detach();
-    }
-}
+use mirrors;
 
 /// Polls a future on this thread, and parks it in between. The futures of this crate need no runtime: what they wait for is
 /// woken by the lifeline.

@@ -6,6 +6,7 @@ use crate::error::{ConnectError, InvalidInput};
 use crate::lifeline::{self, Lifeline};
 use crate::link::AnyLink;
 use crate::link::fred::{self as fred_link, Certificates, Connector, Foreground, FredLink, Target};
+use crate::record;
 use crate::settings::Settings;
 use crate::shared::{Handle, Shared};
 use crate::telemetry;
@@ -113,6 +114,49 @@ impl ClientBuilder {
     /// `CLIENT KILL` is forbidden; it costs a third of the script's time. Default: no.
     pub const fn not_after(mut self, carry: bool) -> Self {
         self.settings.not_after = carry;
+        self
+    }
+
+    /// Leaves a record of this client on the server while it lives: host, process, the name of the application, and since when, so that
+    /// [`Client::who_is`] can tell an operator which process a holder is. Its key is `leasehold:1:client:` and the
+    /// [id](Client::id) of the client; it is written three times a minute, is removed at the end, and goes away a minute after a crash.
+    /// Everybody who may read that key can read it. Default: no record.
+    pub fn announce(mut self, application: impl Into<String>) -> Self {
+        self.settings.announce = Some(application.into());
+        self
+    }
+
+    /// How long a process may be silent before its waiters lose their places in the queues of fair locks. It says that it lives four
+    /// times in that time, unless [`fair_beat`](Self::fair_beat) says otherwise. From 200 ms to an hour. Default: 2 s.
+    ///
+    /// **One value for a fleet**: who hears another one is believed dead too soon, or too late. The same is true of the other
+    /// settings of fair locks.
+    pub fn fair_window(mut self, window: Duration) -> Self {
+        self.settings.fair.window = window;
+        self.settings.fair.beat = window / 4;
+        self
+    }
+
+    /// How often a process that waits for a fair lock says that it lives, one command for each lock; at most a quarter of the
+    /// [window](Self::fair_window), which is set first. Default: 500 ms. One value for a fleet.
+    pub const fn fair_beat(mut self, beat: Duration) -> Self {
+        self.settings.fair.beat = beat;
+        self
+    }
+
+    /// How long a free fair lock is offered to the next in its queue, whose process lives and does not take it. From 100 ms to an hour.
+    /// Default: 2 s. One value for a fleet.
+    pub const fn fair_claim(mut self, claim: Duration) -> Self {
+        self.settings.fair.claim = claim;
+        self
+    }
+
+    /// How JVMs stand to the queues of fair locks: the longest that any of them waits, which is its `fairLockWaitTimeout` or its longest
+    /// `tryLock`; and how far their clocks may be from the server's. Who stays longer is dropped from the queue. Default: 300 s and 1 s.
+    /// One value for a fleet.
+    pub const fn fair_jvms(mut self, longest_wait: Duration, skew: Duration) -> Self {
+        self.settings.fair.cap = longest_wait;
+        self.settings.fair.skew = skew;
         self
     }
 
@@ -301,7 +345,10 @@ impl ClientBuilder {
         self.check_eviction(link.server())?;
         let identity = Uuid::new_v4();
         let seed = Uuid::new_v4().as_u64_pair().0;
-        let session = Session::new(ClientId::new(identity), self.settings.for_session(link.server()), seed);
+        let mut session = Session::new(ClientId::new(identity), self.settings.for_session(link.server()), seed);
+        if let Some(application) = self.settings.announce.clone() {
+            session.announce(clock.now(), record::own(application), record::LIFETIME);
+        }
         Ok(Arc::new(Shared::new(session, link, clock, self.settings, lifeline)))
     }
 

@@ -2,6 +2,7 @@
 
 use crate::builder::ClientBuilder;
 use crate::error::ConnectError;
+use crate::fence::FencedValue;
 use crate::kinds::{
     CountDownLatch, FairLock, FencedLock, Member, MultiLock, PermitSemaphore, ReadWriteLock, Semaphore, SimpleLock,
     SpinLock, StripedLock,
@@ -128,6 +129,12 @@ impl Client {
     /// The count-down latch of that name. See [`CountDownLatch`].
     pub fn count_down_latch(&self, name: impl AsRef<str>) -> CountDownLatch {
         CountDownLatch::new(self.target(Kind::Latch, name.as_ref()))
+    }
+
+    /// The value under `key` on this server, which only the newest holder of a fenced lock reads and writes. See
+    /// [`FencedValue`](crate::fence::FencedValue).
+    pub fn fenced_value(&self, key: impl AsRef<str>) -> FencedValue {
+        FencedValue::new(self.target(Kind::Fenced, key.as_ref()))
     }
 
     /// One lock over many: all or none. See [`MultiLock`].

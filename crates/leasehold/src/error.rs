@@ -83,6 +83,42 @@ pub enum Error {
         /// How many permits there are, free or not.
         capacity: i64,
     },
+    /// A fencing token was shown to a store that has seen a greater one: another holder came after this one, and what this one read
+    /// may be old. Nothing was read or written.
+    #[error("the fencing token {token} is stale: {name:?} has seen {registered}, so somebody else has the lock since")]
+    Stale {
+        /// What is guarded.
+        name: String,
+        /// The token that was shown.
+        token: u64,
+        /// The greatest token that was shown to it.
+        registered: u64,
+    },
+    /// A fencing token was shown to a store that has seen the same one of another holder: the lock's server has lost a write, as in a
+    /// failover, and granted twice. Nothing was read or written.
+    #[error(
+        "the fencing token {token} was granted to another holder as well, which has shown it to {name:?} before: the lock's \
+         server has lost data"
+    )]
+    IssuedTwice {
+        /// What is guarded.
+        name: String,
+        /// The token.
+        token: u64,
+    },
+    /// The server granted the lock, and fewer replicas than were wanted acknowledged that in time. It has been taken back: the lock is
+    /// free when this is said, or, where the server does not confirm that within the command timeout, soon after.
+    #[error(
+        "the lock {lock:?} was not acquired: {acknowledged} replicas acknowledged it in time, and {wanted} were wanted"
+    )]
+    NotReplicated {
+        /// The lock.
+        lock: String,
+        /// How many replicas acknowledged it.
+        acknowledged: u32,
+        /// How many were wanted.
+        wanted: u32,
+    },
     /// The client was shut down.
     #[error("the lock {lock:?} was not acquired: its client is shut down")]
     ShutDown {
@@ -106,6 +142,7 @@ impl Error {
             AcquireError::Refused(why) => Self::Refused { lock, why },
             AcquireError::Upgrade => Self::Upgrade { lock },
             AcquireError::Excess { capacity } => Self::Excess { lock, capacity },
+            AcquireError::NotReplicated { acknowledged, wanted } => Self::NotReplicated { lock, acknowledged, wanted },
             AcquireError::Closed => Self::ShutDown { lock },
             other => Self::Indeterminate { lock, why: other.to_string() },
         }

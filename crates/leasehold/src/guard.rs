@@ -68,6 +68,12 @@ impl<K: LockKind> Guard<K> {
         self.cell.count()
     }
 
+    /// How many replicas acknowledged the last acquire or renewal that counted; `None` where none was asked. See
+    /// [`Acquire::durable`].
+    pub fn acknowledged(&self) -> Option<u32> {
+        self.cell.acknowledged()
+    }
+
     /// How long the lock has been held, from its first grant.
     pub fn held_for(&self) -> Duration {
         self.lock.target().handle().clock.now().since(self.cell.acquired_at())

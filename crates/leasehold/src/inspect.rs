@@ -1,10 +1,16 @@
 //! Looking at a lock from outside, and ending a hold that is not one's own.
 
 use crate::error::Error;
-use crate::kind::PlainHash;
+use crate::kind::{Fair, FencedFair, PlainHash, Read, Simple, Write};
+use crate::kinds::ReadWriteLock;
 use crate::lock::Lock;
+use crate::target::Target;
+use leasehold_core::call::Call;
 use leasehold_core::command::lock as command;
 use leasehold_core::command::lock::{Forced, Inspected};
+use leasehold_core::command::read_write::Mode;
+use leasehold_core::command::{fair, read_write, simple};
+use leasehold_core::reply::{DecodeError, Reply};
 use std::time::Duration;
 
 /// Who holds a lock, as the server has it.
@@ -18,6 +24,39 @@ pub struct Holder {
     pub hold_count: u32,
     /// How long the lease still runs; `None` where the key has no time to live, which nobody who keeps to the layout leaves behind.
     pub remaining: Option<Duration>,
+}
+
+/// Who waits for a fair lock, as the server has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Waiter {
+    /// The waiter's name in the queue: `uuid:number`, or a JVM's `uuid:thread`. It becomes the holder's when its turn comes.
+    pub id: String,
+    /// How long it has waited; `None` where that is not known, as of a JVM's.
+    pub waited: Option<Duration>,
+    /// Whether its process has said within the [window](crate::ClientBuilder::fair_window) that it lives; of a JVM's, whether its
+    /// deadline has not passed. What is not alive is passed over.
+    pub is_alive: bool,
+}
+
+/// A fair lock, as the server has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FairQueue {
+    /// Who holds the lock; `None` where nobody does.
+    pub holder: Option<Holder>,
+    /// Who waits for it, the next one first.
+    pub waiters: Vec<Waiter>,
+}
+
+/// A read-write lock, as the server has it. A writer may be a reader, too.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Halves {
+    /// Who holds the write half.
+    pub writer: Option<Holder>,
+    /// Who holds the read half, each with its own lease.
+    pub readers: Vec<Holder>,
 }
 
 impl<K: PlainHash> Lock<K> {
@@ -62,15 +101,241 @@ impl<K: PlainHash> Lock<K> {
         let Some(holder) = self.inspect().await? else { return Ok(None) };
         let target = self.target();
         let call = command::force_release(target.checked_name()?, &holder.id, &target.publish());
-        match target.ask(call, command::forced).await? {
-            Forced::Ended => {
-                // Guards of this very client need not wait for their next renewal.
-                target.handle().with(|session, now| session.look_again(now, self.name()));
-                tracing::warn!(lock = self.name(), holder = holder.id, "the lock was force-released");
-                Ok(Some(holder))
+        force(target, holder, call, command::forced).await
+    }
+}
+
+/// Both fair locks are looked at in the same way.
+macro_rules! fair {
+    ($($kind:ident),*) => {$(
+        impl Lock<$kind> {
+            /// Who holds the lock, and who waits for it, in order. Nothing is changed.
+            ///
+            /// # Errors
+            ///
+            /// As for a plain lock: [`Error::KeyConflict`] where the name holds something else; [`Error::Unreachable`],
+            /// [`Error::Indeterminate`] or [`Error::Refused`] where the server gave no answer, within the command timeout.
+            ///
+            /// # Cancel safety
+            ///
+            /// Dropping the future leaves nothing behind.
+            ///
+            /// # Examples
+            ///
+            /// ```
+            /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+            /// # let client = leasehold::Client::embedded();
+            /// let till = client.fair_lock("till:3");
+            /// let guard = till.acquire().await?;
+            /// let queue = till.inspect().await?;
+            /// assert_eq!(queue.holder.map(|holder| holder.id), Some(guard.holder_id()));
+            /// assert!(queue.waiters.is_empty());
+            /// # guard.release().await?;
+            /// # Ok::<(), leasehold::Error>(()) }).unwrap();
+            /// ```
+            pub async fn inspect(&self) -> Result<FairQueue, Error> {
+                let target = self.target();
+                let name = target.checked_name()?;
+                let call = target.handle().with(|session, _| fair::inspect(name, &session.settings().fair));
+                match target.ask(call, fair::inspected).await? {
+                    fair::Inspected::Seen { holder, waiters } => Ok(FairQueue {
+                        holder: holder.map(|seen| Holder { id: seen.holder, hold_count: seen.count, remaining: seen.left }),
+                        waiters: waiters
+                            .into_iter()
+                            .map(|seen| Waiter { id: seen.waiter, waited: seen.age, is_alive: seen.alive })
+                            .collect(),
+                    }),
+                    fair::Inspected::Kind(kind) => Err(target.conflict(kind)),
+                }
             }
-            Forced::Absent | Forced::Other => Ok(None),
-            Forced::Kind => Err(target.conflict("key of another kind".to_owned())),
+
+            /// Ends whatever hold there is, whoever has it; the next in the queue gets the lock. Returns the holder whose hold was ended; `None`
+            /// where nobody held the lock, or the holder changed just then.
+            ///
+            /// **The holder is not asked**, as with a plain lock: it learns of it at its next
+            /// renewal, and may go on with its work beside the next holder until then.
+            ///
+            /// # Errors
+            ///
+            /// As the inspection.
+            ///
+            /// # Cancel safety
+            ///
+            /// Dropping the future leaves it open whether the hold was ended. The command names the holder that was seen, so a late copy
+            /// cannot end a later hold.
+            pub async fn force_release(&self) -> Result<Option<Holder>, Error> {
+                let Some(holder) = self.inspect().await?.holder else { return Ok(None) };
+                let target = self.target();
+                let name = target.checked_name()?;
+                let call = target.handle().with(|session, _| fair::force_release(name, &holder.id, session.settings()));
+                force(target, holder, call, fair::forced).await
+            }
         }
+    )*};
+}
+
+fair!(Fair, FencedFair);
+
+impl Lock<Simple> {
+    /// Who holds the lock: the id under which it is held, with a hold count of 1. Nothing is changed.
+    ///
+    /// # Errors
+    ///
+    /// As for a plain lock: [`Error::KeyConflict`], and those of the server.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves nothing behind.
+    pub async fn inspect(&self) -> Result<Option<Holder>, Error> {
+        let target = self.target();
+        match target.ask(simple::inspect(target.checked_name()?), command::inspected).await? {
+            Inspected::Free => Ok(None),
+            Inspected::Held { holder, count, left } => {
+                Ok(Some(Holder { id: holder, hold_count: count, remaining: left }))
+            }
+            Inspected::Kind(kind) => Err(target.conflict(kind)),
+        }
+    }
+
+    /// Ends whatever hold there is, whoever has it. Returns the holder whose hold was ended; `None` where nobody held the lock, or the
+    /// holder changed just then. Nobody is woken: who waits asks again by itself.
+    ///
+    /// **The holder is not asked**, and learns of it only when it renews or releases.
+    ///
+    /// # Errors
+    ///
+    /// As the inspection.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves it open whether the hold was ended. The command names the id that was seen.
+    pub async fn force_release(&self) -> Result<Option<Holder>, Error> {
+        let Some(holder) = self.inspect().await? else { return Ok(None) };
+        let target = self.target();
+        let call = simple::force_release(target.checked_name()?, &holder.id);
+        force(target, holder, call, command::forced).await
+    }
+}
+
+impl ReadWriteLock {
+    /// Who holds the lock, both halves. Nothing is changed.
+    ///
+    /// # Errors
+    ///
+    /// As for a plain lock: [`Error::KeyConflict`], and those of the server.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves nothing behind.
+    pub async fn inspect(&self) -> Result<Halves, Error> {
+        halves(self.read().target()).await
+    }
+}
+
+impl Lock<Read> {
+    /// Who holds the read half; nobody where the list is empty. Nothing is changed.
+    ///
+    /// # Errors
+    ///
+    /// As for a plain lock: [`Error::KeyConflict`], and those of the server.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves nothing behind.
+    pub async fn inspect(&self) -> Result<Vec<Holder>, Error> {
+        Ok(halves(self.target()).await?.readers)
+    }
+
+    /// Ends the hold of every reader, whoever they are, and returns those whose hold was ended. Writers are woken.
+    ///
+    /// **The readers are not asked**: each learns of it at its next renewal, and may go on reading beside a writer until then.
+    ///
+    /// # Errors
+    ///
+    /// As the inspection. Some may have been ended before an error.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves it open whose hold was ended. Each command names the holder that was seen.
+    pub async fn force_release(&self) -> Result<Vec<Holder>, Error> {
+        let target = self.target();
+        let mut ended = Vec::new();
+        for holder in self.inspect().await? {
+            let call = read_write::force_release(target.checked_name()?, Mode::Read, &holder.id, &target.publish());
+            ended.extend(force(target, holder, call, command::forced).await?);
+        }
+        Ok(ended)
+    }
+}
+
+impl Lock<Write> {
+    /// Who holds the write half; `None` where nobody does. Nothing is changed.
+    ///
+    /// # Errors
+    ///
+    /// As for a plain lock: [`Error::KeyConflict`], and those of the server.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves nothing behind.
+    pub async fn inspect(&self) -> Result<Option<Holder>, Error> {
+        Ok(halves(self.target()).await?.writer)
+    }
+
+    /// Ends the hold of the writer, whoever that is, and wakes who waits. A writer that reads beside goes on as a reader. Returns the
+    /// holder whose hold was ended; `None` where there was none, or it changed just then.
+    ///
+    /// **The writer is not asked**: it learns of it at its next renewal, and may go on writing beside others until then.
+    ///
+    /// # Errors
+    ///
+    /// As the inspection.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves it open whether the hold was ended. The command names the holder that was seen.
+    pub async fn force_release(&self) -> Result<Option<Holder>, Error> {
+        let Some(holder) = self.inspect().await? else { return Ok(None) };
+        let target = self.target();
+        let call = read_write::force_release(target.checked_name()?, Mode::Write, &holder.id, &target.publish());
+        force(target, holder, call, command::forced).await
+    }
+}
+
+async fn halves(target: &Target) -> Result<Halves, Error> {
+    let mut seen = Halves { writer: None, readers: Vec::new() };
+    match target.ask(read_write::inspect(target.checked_name()?), read_write::inspected).await? {
+        read_write::Inspected::Free => {}
+        read_write::Inspected::Held { holders, .. } => {
+            for holder in holders {
+                let (mode, holder) =
+                    (holder.mode, Holder { id: holder.holder, hold_count: holder.count, remaining: holder.left });
+                match mode {
+                    Mode::Read => seen.readers.push(holder),
+                    Mode::Write => seen.writer = Some(holder),
+                }
+            }
+        }
+        read_write::Inspected::Kind(kind) => return Err(target.conflict(kind)),
+    }
+    Ok(seen)
+}
+
+/// Sends a force release, which names the holder that was seen.
+async fn force(
+    target: &Target,
+    holder: Holder,
+    call: Call,
+    decode: impl FnOnce(&Reply) -> Result<Forced, DecodeError>,
+) -> Result<Option<Holder>, Error> {
+    match target.ask(call, decode).await? {
+        Forced::Ended => {
+            // Guards of this very client need not wait for their next renewal.
+            target.handle().with(|session, now| session.look_again(now, target.name()));
+            tracing::warn!(lock = target.name(), holder = holder.id, "the lock was force-released");
+            Ok(Some(holder))
+        }
+        Forced::Absent | Forced::Other => Ok(None),
+        Forced::Kind => Err(target.conflict("key of another kind".to_owned())),
     }
 }

@@ -20,11 +20,11 @@ pub trait Owned: LockKind {}
 /// A kind of which several permits can be taken at once.
 pub trait Counted: LockKind {}
 
-/// A kind whose waiters stand in a queue on the server.
-pub trait Queued: LockKind {}
-
 /// A kind whose holds have a lease.
 pub trait Leased: LockKind {}
+
+/// A kind whose holds replicas can be asked to acknowledge.
+pub trait Durable: Leased {}
 
 /// A kind that is a hash of hold counts on the server, and nothing else.
 pub trait PlainHash: LockKind {}
@@ -60,21 +60,21 @@ macro_rules! kinds {
 
 kinds! {
     /// The reentrant lock: [`Lock`](crate::Lock).
-    Reentrant is Lock: Owned, Leased, PlainHash;
+    Reentrant is Lock: Owned, Leased, Durable, PlainHash;
     /// The fair lock: [`FairLock`](crate::FairLock).
-    Fair is Fair: Owned, Queued, Leased;
+    Fair is Fair: Owned, Leased, Durable;
     /// The fair lock with fencing tokens: [`FencedFairLock`](crate::FencedFairLock).
-    FencedFair is FencedFair: Owned, Queued, Leased, Fencing;
+    FencedFair is FencedFair: Owned, Leased, Durable, Fencing;
     /// The fenced lock: [`FencedLock`](crate::FencedLock).
-    Fenced is Fenced: Owned, Leased, Fencing, PlainHash;
+    Fenced is Fenced: Owned, Leased, Durable, Fencing, PlainHash;
     /// The spin lock: [`SpinLock`](crate::SpinLock).
-    Spin is Spin: Owned, Leased, Polled, PlainHash;
+    Spin is Spin: Owned, Leased, Durable, Polled, PlainHash;
     /// The simple lock: [`SimpleLock`](crate::SimpleLock).
-    Simple is Simple: Owned, Leased, Polled;
+    Simple is Simple: Owned, Leased, Durable, Polled;
     /// The read half of a read-write lock: [`ReadLock`](crate::ReadLock).
-    Read is Read: Owned, Leased;
+    Read is Read: Owned, Leased, Durable;
     /// The write half of a read-write lock: [`WriteLock`](crate::WriteLock).
-    Write is Write: Owned, Leased;
+    Write is Write: Owned, Leased, Durable;
     /// Permits that are a bare counter: [`Semaphore`](crate::Semaphore).
     Counter is Semaphore: Counted;
     /// Permits with ids and leases: [`PermitSemaphore`](crate::PermitSemaphore).

@@ -61,6 +61,12 @@ impl Owner {
         CURRENT.scope(self.clone(), work).await
     }
 
+    /// As [`Owner::scope`], for work of a thread without a runtime: see [`blocking`](crate::blocking). The scope does not cross to other
+    /// threads.
+    pub fn scope_blocking<T>(&self, work: impl FnOnce() -> T) -> T {
+        CURRENT.sync_scope(self.clone(), work)
+    }
+
     /// The owner in whose scope this is called, where it belongs to the client of `handle`.
     pub(crate) fn current(handle: &Arc<Handle>) -> Option<OwnerId> {
         CURRENT.try_with(|owner| owner.id_for(handle)).ok().flatten()

@@ -1,6 +1,7 @@
 //! The settings of a client, checked before anything is sent.
 
 use crate::error::InvalidInput;
+use leasehold_core::call::Replicas;
 use std::time::Duration;
 
 /// The shortest lease. Below it the margin, the renewal and a round trip leave no room for work.
@@ -11,6 +12,9 @@ pub const MAX_LEASE: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
 /// The lease of what has none, such as the permits of a bare semaphore: ten years.
 pub(crate) const NO_LEASE: Duration = Duration::from_secs(3_650 * 24 * 60 * 60);
+
+/// The most replicas that can be asked for: more than any primary has.
+const MAX_REPLICAS: u32 = 1_000;
 
 /// What a client was told. See the methods of [`ClientBuilder`](crate::ClientBuilder) for what each field means.
 #[derive(Clone, Debug)]
@@ -24,6 +28,7 @@ pub(crate) struct Settings {
     pub(crate) connect_deadline: Duration,
     pub(crate) require_noeviction: bool,
     pub(crate) not_after: bool,
+    pub(crate) announce: Option<String>,
     pub(crate) fair: leasehold_core::settings::FairSettings,
 }
 
@@ -39,6 +44,7 @@ impl Default for Settings {
             connect_deadline: Duration::from_secs(10),
             require_noeviction: false,
             not_after: false,
+            announce: None,
             fair: leasehold_core::settings::FairSettings::default(),
         }
     }
@@ -57,6 +63,12 @@ impl Settings {
         if let Some(wait) = self.default_wait {
             within("default wait", wait, short, Duration::MAX)?;
         }
+        let (hour, fair) = (Duration::from_secs(60 * 60), &self.fair);
+        within("window of fair locks", fair.window, Duration::from_millis(200), hour)?;
+        within("beat of fair locks", fair.beat, Duration::from_millis(10), fair.window / 4)?;
+        within("claim of fair locks", fair.claim, Duration::from_millis(100), hour)?;
+        within("longest wait of a JVM for a fair lock", fair.cap, Duration::from_secs(1), day)?;
+        within("difference between the clocks of JVMs and the server", fair.skew, Duration::ZERO, hour)?;
         if self.prefix.len() >= leasehold_core::name::MAX_NAME_BYTES {
             return Err(leasehold_core::name::NameError::TooLong { bytes: self.prefix.len() }.into());
         }
@@ -103,6 +115,15 @@ pub(crate) fn check_max_hold(most: Duration) -> Result<(), InvalidInput> {
     within("longest hold", most, MIN_LEASE, MAX_LEASE)
 }
 
+/// Refuses a number of replicas that means nothing, and a time for them that leaves a renewal no second attempt.
+pub(crate) fn check_replicas(replicas: Replicas, lease: Duration) -> Result<(), InvalidInput> {
+    if !(1..=MAX_REPLICAS).contains(&replicas.at_least) {
+        let (given, most) = (i64::from(replicas.at_least), i64::from(MAX_REPLICAS));
+        return Err(InvalidInput::Number { what: "number of replicas", given, least: 1, most });
+    }
+    within("time for replicas", replicas.within, Duration::from_millis(1), lease / 4)
+}
+
 fn within(what: &'static str, given: Duration, least: Duration, most: Duration) -> Result<(), InvalidInput> {
     if (least..=most).contains(&given) { Ok(()) } else { Err(InvalidInput::Duration { what, given, least, most }) }
 }
@@ -110,6 +131,7 @@ fn within(what: &'static str, given: Duration, least: Duration, most: Duration) 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use leasehold_core::settings::FairSettings;
 
     #[test]
     fn the_defaults_are_sound() {
@@ -123,6 +145,14 @@ mod tests {
         assert!(refused(Settings { lease: Duration::MAX, ..Settings::default() }).contains("lease"));
         assert!(refused(Settings { recheck: Duration::ZERO, ..Settings::default() }).contains("re-check"));
         assert!(refused(Settings { default_wait: Some(Duration::ZERO), ..Settings::default() }).contains("wait"));
+        let fair = Settings::default().fair;
+        let of_fair = |fair| refused(Settings { fair, ..Settings::default() });
+        assert!(of_fair(FairSettings { window: Duration::ZERO, ..fair }).contains("window"));
+        assert!(of_fair(FairSettings { beat: fair.window / 3, ..fair }).contains("beat"));
+        assert!(of_fair(FairSettings { beat: Duration::ZERO, ..fair }).contains("beat"));
+        assert!(of_fair(FairSettings { claim: Duration::MAX, ..fair }).contains("claim"));
+        assert!(of_fair(FairSettings { cap: Duration::ZERO, ..fair }).contains("JVM"));
+        assert!(of_fair(FairSettings { skew: Duration::MAX, ..fair }).contains("clocks"));
         assert!(refused(Settings { command_timeout: Duration::ZERO, ..Settings::default() }).contains("command"));
     }
 }

@@ -2,12 +2,14 @@
 
 use super::hold::{Aim, Change};
 use super::request::{Request, Ticket, Via};
-use super::{CallId, Event, FlightId, Session};
+use super::{CallId, Event, FlightId, Session, replicas};
+use crate::call::Call;
 use crate::command::Acquired;
 use crate::link::{LinkError, Plane};
 use crate::owner::HoldNumber;
-use crate::reply::Reply;
+use crate::reply::{DecodeError, Reply};
 use crate::time::Instant;
+use std::time::Duration;
 
 impl Session {
     /// Takes the outcome of a call that a request's future sent. A call that has been given up is ignored.
@@ -36,17 +38,29 @@ impl Session {
         by: Option<Ticket>,
         aim: Aim,
         via: Via,
+        call: &Call,
     ) -> FlightId {
+        let (via, replicas) = (via.for_call(call), call.replicas());
         let flight = FlightId(self.next_id());
         if let Some(hold) = self.holds.get_mut(&number) {
             let (Aim::Raise(target) | Aim::Lower(target)) = aim;
             hold.count = hold.count.max(target);
             hold.widen(target);
-            hold.change =
-                Some(Change { flight, by, aim, plane: via.plane, epoch: via.epoch, sent_at: now, settling: false });
+            hold.change = Some(Change {
+                flight,
+                by,
+                aim,
+                plane: via.plane,
+                epoch: via.epoch,
+                sent_at: now,
+                settling: false,
+                replicas,
+                acknowledged: None,
+            });
         }
         if by.is_some() {
-            self.watch_flight(now, number, flight);
+            let pause = replicas.map_or(Duration::ZERO, |replicas| replicas.within);
+            self.watch_flight(now, number, flight, pause);
         }
         flight
     }
@@ -61,10 +75,7 @@ impl Session {
         result: Result<Reply, LinkError>,
     ) -> Option<(Change, Result<Acquired, LinkError>)> {
         let outcome = match result {
-            Ok(reply) => {
-                let verbs = self.verbs_of(number);
-                verbs.acquired(&reply).map_err(|error| LinkError::Unknown(error.to_string()))
-            }
+            Ok(reply) => self.raised(number, &reply).map_err(|error| LinkError::Unknown(error.to_string())),
             Err(error) => Err(error),
         };
         if let Err(LinkError::Unknown(why)) = &outcome {
@@ -79,6 +90,16 @@ impl Session {
         let change = self.end_change(number)?;
         self.holds.get_mut(&number)?.touch(now);
         Some((change, outcome))
+    }
+
+    /// Decodes the reply to an acquire, and notes how many replicas acknowledged it.
+    fn raised(&mut self, number: HoldNumber, reply: &Reply) -> Result<Acquired, DecodeError> {
+        let verbs = self.verbs_of(number);
+        let change = self.holds.get_mut(&number).and_then(|hold| hold.change.as_mut());
+        let Some(change) = change.filter(|change| change.replicas.is_some()) else { return verbs.acquired(reply) };
+        let (reply, acknowledged) = replicas::split(reply)?;
+        change.acknowledged = Some(acknowledged);
+        verbs.acquired(reply)
     }
 
     /// Takes the change whose outcome has come.
@@ -203,7 +224,7 @@ impl Session {
     }
 
     /// Sends a call on the lifeline.
-    pub(super) fn call_by_lifeline(&mut self, call: crate::call::Call) -> CallId {
+    pub(super) fn call_by_lifeline(&mut self, call: Call) -> CallId {
         let id = CallId(self.next_id());
         self.actions.push_back(super::Action::Call { id, call });
         id

@@ -6,7 +6,7 @@
 
 use super::request::{Acquire, AcquireRequest, Granted, Patience, Place, Request, Step, Ticket, Trouble, Via};
 use super::timers::Timer;
-use super::{Event, Session};
+use super::{Event, Session, replicas};
 use crate::command::{Keys, Kind, Line};
 use crate::error::AcquireError;
 use crate::name::LockName;
@@ -125,6 +125,7 @@ impl Session {
             timer: None,
             waker: None,
             outcome: None,
+            undoing: None,
         };
         if self.closed {
             acquire.outcome = Some(Err(AcquireError::Closed));
@@ -145,6 +146,7 @@ impl Session {
                 return ticket;
             }
         }
+        acquire.wish.replicas = replicas::both(acquire.wish.replicas, self.replicas_of(acquire.wish.beside));
         let line = &mut self.locks[lock];
         if acquire.beside.is_some() {
             // An owner that holds the other half bypasses the line: who stands there waits for it.
@@ -185,6 +187,9 @@ impl Session {
         }
         let missed = std::mem::take(&mut acquire.dormant);
         acquire.waker = Some(waker.clone());
+        if acquire.undoing.is_some() {
+            return Step::Wait;
+        }
         if let Some(number) = acquire.entering() {
             self.check_entry(now, ticket, number);
         }

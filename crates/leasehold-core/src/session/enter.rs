@@ -99,7 +99,7 @@ impl Session {
         }
         let lease = lease.min(hold.max_hold_at.since(now)).max(Duration::from_millis(1));
         let call = self.ask(number, ticket, target, lease, None)?;
-        Some(Step::Send(self.begin_change(now, number, Some(ticket), Aim::Raise(target), via), call))
+        Some(Step::Send(self.begin_change(now, number, Some(ticket), Aim::Raise(target), via, &call), call))
     }
 
     /// Takes the outcome of an entry.
@@ -114,8 +114,14 @@ impl Session {
         let Some(hold) = self.holds.get_mut(&number) else { return };
         match outcome {
             Ok(Acquired::Held { left, .. }) if hold.end.is_none() => {
-                hold.extend(change.sent_at, left);
-                self.grant_entry(now, ticket, number);
+                if let Some(error) = change.shortfall() {
+                    self.undo(now, ticket, number, error);
+                } else {
+                    hold.cell.set_acknowledged(change.acknowledged);
+                    hold.replicas = change.replicas;
+                    hold.extend(change.sent_at, left);
+                    self.grant_entry(now, ticket, number);
+                }
             }
             Ok(Acquired::Mismatch) => self.lose(now, number, LossReason::CountMismatch),
             Ok(Acquired::Lost | Acquired::Busy { .. } | Acquired::Kind(_)) => {
@@ -143,7 +149,7 @@ impl Session {
                 self.back_off(now, ticket);
             }
         }
-        if self.acquire_of(ticket).is_some_and(|acquire| acquire.outcome.is_none()) {
+        if self.acquire_of(ticket).is_some_and(|acquire| acquire.outcome.is_none() && acquire.undoing.is_none()) {
             self.check_entry(now, ticket, number);
         }
         self.attend(now, number);

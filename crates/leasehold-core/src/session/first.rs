@@ -41,7 +41,7 @@ impl Session {
             Some(self.not_after(now).max(1))
         };
         let call = self.ask(number, ticket, 1, lease, limit)?;
-        Some(Step::Send(self.begin_change(now, number, Some(ticket), Aim::Raise(1), via), call))
+        Some(Step::Send(self.begin_change(now, number, Some(ticket), Aim::Raise(1), via, &call), call))
     }
 
     /// A hold that waited in a queue is held from its grant on, and not from when it came.
@@ -68,6 +68,12 @@ impl Session {
                 hold.count = 1;
                 hold.placed = false;
                 hold.cell.set_token(token);
+                if let Some(error) = change.shortfall() {
+                    self.note_time(change.sent_at, time);
+                    self.undo(now, ticket, number, error);
+                    return;
+                }
+                hold.cell.set_acknowledged(change.acknowledged);
                 hold.extend(change.sent_at, left);
                 self.note_time(change.sent_at, time);
                 self.first_grant(now, ticket, number, left);
@@ -207,10 +213,11 @@ impl Session {
         self.attend(now, number);
     }
 
-    /// The call was not applied; an earlier copy of it may have been.
+    /// The call was not applied; an earlier copy of it may have been, or an earlier call may have left a place.
     pub(super) fn forget_first(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
         let unsure = self.acquire_of(ticket).is_some_and(|acquire| acquire.trouble.unsure);
-        if !unsure {
+        let placed = self.holds.get(&number).is_some_and(|hold| hold.placed);
+        if !unsure && !placed {
             self.nothing_begun(now, ticket, number);
         }
     }

@@ -3,7 +3,9 @@
 use super::request::Ticket;
 use super::timers::Timer;
 use super::{Event, FlightId, Session};
+use crate::call::Replicas;
 use crate::command::HoldKey;
+use crate::command::operation::MEMORY;
 use crate::error::{AcquireError, HoldEnd, LossReason, ReleaseError};
 use crate::hold_cell::HoldCell;
 use crate::link::{Epoch, Plane};
@@ -33,6 +35,8 @@ pub(super) struct Hold {
     /// Requests that wait for the change to be over.
     pub(super) waiting: Vec<Ticket>,
     pub(super) lease: Duration,
+    /// The replicas that must acknowledge its changes and its renewals.
+    pub(super) replicas: Option<Replicas>,
     pub(super) max_hold_at: Instant,
     pub(super) granted: bool,
     /// It has a place, or a mark, on the server, and has not been granted.
@@ -59,6 +63,8 @@ pub(super) struct CleanUp {
     pub(super) tries: u32,
     /// An earlier copy of the last release may have been applied, and was sent before (`true`) or after the deadline.
     pub(super) unsure: Option<bool>,
+    /// Since when an earlier copy of the last release may have been applied.
+    pub(super) doubted_since: Option<Instant>,
     /// An earlier lowering, to whatever count, may have been applied.
     pub(super) perhaps_lowered: bool,
     /// Some copy of a call may still come, because nothing could be proven: the release is repeated.
@@ -81,6 +87,10 @@ pub(super) struct Change {
     pub(super) sent_at: Instant,
     /// No reply will come: it is being made sure that no copy can be applied any more.
     pub(super) settling: bool,
+    /// The replicas that must acknowledge it.
+    pub(super) replicas: Option<Replicas>,
+    /// How many did, once it is answered.
+    pub(super) acknowledged: Option<u32>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,6 +129,7 @@ impl Hold {
         self.clean_up.by_lifeline = true;
         if target == 0 {
             self.clean_up.unsure.get_or_insert_with(|| change.sent_at < self.cell.deadline());
+            self.clean_up.doubted_since.get_or_insert(change.sent_at);
         }
     }
 
@@ -128,6 +139,16 @@ impl Hold {
         self.clean_up.by_lifeline = true;
         self.clean_up.repeated = true;
         self.clean_up.not_before = not_before;
+        // Where nothing has a lease, copies are known for what they are only while there is a record of the hold.
+        self.clean_up.until = self.clean_up.until.min(not_before + MEMORY);
+    }
+
+    /// Whether a release may say that there is something to be given back even where the server has no record of it. It may not once a
+    /// copy of it may have been applied so long ago that the record of that is gone: permits that are lost are better than permits that
+    /// are given back twice.
+    pub(super) fn is_surely_granted(&self, now: Instant) -> bool {
+        let doubt = self.clean_up.doubted_since;
+        self.granted && !self.clean_up.repeated && doubt.is_none_or(|since| now.since(since) < MEMORY / 2)
     }
 
     /// Whether a renewal is to be sent, were it only to see whether the hold is still there.
@@ -177,6 +198,7 @@ impl Session {
             change: None,
             waiting: Vec::new(),
             lease: wish.lease,
+            replicas: wish.replicas,
             max_hold_at,
             granted: false,
             placed: false,
@@ -189,6 +211,7 @@ impl Session {
                 not_before: now,
                 tries: 0,
                 unsure: None,
+                doubted_since: None,
                 queued: false,
                 perhaps_lowered: false,
                 unproven: false,
@@ -241,11 +264,11 @@ impl Session {
         let Some(hold) = self.holds.get_mut(&number) else { return };
         if hold.change.is_none() {
             if hold.is_abandoned() && (hold.count <= hold.guards || now >= hold.clean_up.until) {
-                self.forget(number);
+                self.forget(now, number);
                 return;
             }
             if !hold.is_high() {
-                self.go_on(number);
+                self.go_on(now, number);
             } else if hold.is_for_lifeline() && !hold.clean_up.queued && now >= hold.clean_up.not_before {
                 self.lower_by_lifeline(now, number);
             }
@@ -254,16 +277,17 @@ impl Session {
     }
 
     /// Nothing stands in the way of those who wait for the hold's count any more: entries are sent, releases are done.
-    fn go_on(&mut self, number: HoldNumber) {
+    fn go_on(&mut self, now: Instant, number: HoldNumber) {
         let Some(hold) = self.holds.get_mut(&number) else { return };
         for ticket in std::mem::take(&mut hold.waiting) {
             self.finish_release(ticket, Ok(()));
+            self.undone(now, ticket);
             self.wake(ticket);
         }
     }
 
     /// Forgets a hold of which the server has nothing, or nothing that will not go by itself.
-    fn forget(&mut self, number: HoldNumber) {
+    fn forget(&mut self, now: Instant, number: HoldNumber) {
         let Some(mut hold) = self.holds.remove(&number) else { return };
         self.timers.set(Timer::Hold(number), &mut hold.timer, None);
         let gone = hold.count <= hold.guards;
@@ -273,6 +297,7 @@ impl Session {
         for ticket in hold.waiting {
             let unknown = || ReleaseError::Indeterminate("no reply came while the lease lasted".to_owned());
             self.finish_release(ticket, if gone { Ok(()) } else { Err(unknown()) });
+            self.undone(now, ticket);
             self.wake(ticket);
         }
         self.disown(hold.lock, hold.owner, number);

@@ -115,7 +115,7 @@ impl Session {
                 self.renew_all(now);
                 self.all_try_again(now);
             }
-            LinkEvent::PlaneReset(Plane::Foreground) => self.all_try_again(now),
+            LinkEvent::PlaneReset(Plane::Foreground | Plane::Durable) => self.all_try_again(now),
         }
     }
 

@@ -66,7 +66,7 @@ impl Session {
 
     pub(super) fn set_request_timer(&mut self, now: Instant, ticket: Ticket) {
         let Some(acquire) = self.acquire_of(ticket) else { return };
-        let end = self.end_of_patience(acquire);
+        let end = acquire.undoing.as_ref().map_or_else(|| self.end_of_patience(acquire), |undoing| undoing.until);
         // A patience that has ended was acted upon: only the last attempt is still awaited.
         let end = if end <= now && acquire.last { Instant::FAR_FUTURE } else { end };
         let next = acquire.retry_at.map_or(end, |retry| retry.min(end));
@@ -92,6 +92,14 @@ impl Session {
             }
         };
         if acquire.outcome.is_some() {
+            return;
+        }
+        if let Some(undoing) = &acquire.undoing {
+            if undoing.until <= now {
+                self.undone(now, ticket);
+            } else {
+                self.set_request_timer(now, ticket);
+            }
             return;
         }
         if acquire.retry_at.is_some_and(|at| at <= now) {

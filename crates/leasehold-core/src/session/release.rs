@@ -59,9 +59,9 @@ impl Session {
         }
         if hold.change.is_none() && hold.is_high() && !hold.clean_up.by_lifeline {
             let target = hold.guards;
-            let call = give(&self.locks[hold.lock], hold, &self.settings);
+            let call = give(now, &self.locks[hold.lock], hold, &self.settings);
             release.waker = Some(waker.clone());
-            return Step::Send(self.begin_change(now, number, Some(ticket), Aim::Lower(target), via), call);
+            return Step::Send(self.begin_change(now, number, Some(ticket), Aim::Lower(target), via, &call), call);
         }
         release.waker = Some(waker.clone());
         if !hold.waiting.contains(&ticket) {
@@ -148,7 +148,7 @@ impl Session {
             self.locks[lock].held -= 1;
         }
         for ticket in waiting {
-            if self.acquire_of(ticket).is_some() {
+            if self.acquire_of(ticket).is_some_and(|acquire| acquire.undoing.is_none()) {
                 self.join_line(now, ticket);
             } else if let Some(hold) = self.holds.get_mut(&number) {
                 hold.waiting.push(ticket);
@@ -172,8 +172,8 @@ impl Session {
             return;
         }
         let target = hold.guards;
-        let call = give(&self.locks[hold.lock], hold, &self.settings);
-        self.begin_change(now, number, None, Aim::Lower(target), Self::by_lifeline());
+        let call = give(now, &self.locks[hold.lock], hold, &self.settings);
+        self.begin_change(now, number, None, Aim::Lower(target), Self::by_lifeline(), &call);
         let id = self.call_by_lifeline(call);
         self.lowerings.insert(id, number);
     }
@@ -218,12 +218,15 @@ impl Session {
         hold.cell.set_count(hold.count);
         hold.clean_up.tries = 0;
         hold.clean_up.unsure = None;
+        hold.clean_up.doubted_since = None;
         hold.clean_up.perhaps_lowered = false;
         let done = hold.count <= hold.guards;
         hold.clean_up.by_lifeline &= !done;
         // Where the guards that are left want less than was asked for, those who wait do so until that is reached too.
         let waiting = if done { std::mem::take(&mut hold.waiting) } else { Vec::new() };
         let name = self.locks[hold.lock].name.clone();
+        let is_release = |ticket: &Ticket| matches!(self.requests.get(ticket), Some(Request::Release(_)));
+        let was_released = change.by.is_some() || waiting.iter().any(is_release);
         let (class, live, repeated) = (hold.class, hold.is_live(), hold.clean_up.repeated);
         if std::mem::take(&mut hold.placed) {
             hold.clean_up.until = now + hold.lease;
@@ -235,7 +238,7 @@ impl Session {
         }
         if gone && live {
             self.lose(now, number, LossReason::Removed);
-        } else if outcome.is_err() && (change.by.is_some() || !waiting.is_empty()) {
+        } else if outcome.is_err() && was_released {
             self.events.push_back(Event::Lost { name: name.clone(), class, reason: LossReason::Removed });
         }
         if change.by.is_none() && waiting.is_empty() && !repeated {
@@ -243,6 +246,7 @@ impl Session {
         }
         for ticket in change.by.into_iter().chain(waiting) {
             self.finish_release(ticket, outcome.clone());
+            self.undone(now, ticket);
             self.wake(ticket);
         }
         self.attend(now, number);

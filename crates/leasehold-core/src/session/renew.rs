@@ -1,14 +1,14 @@
 //! The watchdog's decisions: which holds are renewed when, in which batches, and what the replies mean.
 
-use super::{CallId, Event, Session};
-use crate::call::Call;
+use super::{CallId, Event, Session, replicas};
+use crate::call::{Call, Replicas};
 use crate::command::{Renewal, Renewed};
 use crate::error::LossReason;
 use crate::link::LinkError;
 use crate::name;
 use crate::number_map::NumberMap;
 use crate::owner::HoldNumber;
-use crate::reply::Reply;
+use crate::reply::{DecodeError, Reply};
 use crate::settings::Settings;
 use crate::time::Instant;
 use std::collections::{BTreeMap, VecDeque};
@@ -17,22 +17,48 @@ use std::time::Duration;
 /// The renewals that are due, and those that are on the way.
 #[derive(Debug, Default)]
 pub(super) struct Renewals {
-    /// Due, by script and hash slot; elsewhere than on a cluster all have one number for a slot. A script may only touch keys of
-    /// one slot.
-    due: BTreeMap<(&'static str, u16), VecDeque<HoldNumber>>,
+    /// Due, in the order in which they became so within each group.
+    due: BTreeMap<Group, VecDeque<HoldNumber>>,
     flying: NumberMap<CallId, Batch>,
+    /// How many of those that fly wait for replicas.
+    durable: usize,
 }
+
+/// What may be renewed together: by script; by hash slot, because a script may only touch keys of one, where elsewhere than on a
+/// cluster all have one number for a slot; and by the replicas that must acknowledge it, because the answer is about all of it.
+type Group = (&'static str, u16, Option<Replicas>);
 
 /// One renewal on the way.
 #[derive(Debug)]
 pub(super) struct Batch {
     sent_at: Instant,
     holds: Vec<HoldNumber>,
+    replicas: Option<Replicas>,
 }
 
 impl Renewals {
     pub(super) fn take(&mut self, id: CallId) -> Option<Batch> {
-        self.flying.remove(&id)
+        let batch = self.flying.remove(&id)?;
+        self.durable -= usize::from(batch.replicas.is_some());
+        Some(batch)
+    }
+}
+
+impl Batch {
+    /// What the server did with each hold, and how many replicas acknowledged it, where they were asked.
+    fn decode(&self, reply: &Reply) -> Result<(Vec<Renewed>, Option<u32>), DecodeError> {
+        let (reply, acknowledged) = match self.replicas {
+            None => (reply, None),
+            Some(_) => replicas::split(reply).map(|(reply, acknowledged)| (reply, Some(acknowledged)))?,
+        };
+        Ok((Renewed::decode(reply, self.holds.len())?, acknowledged))
+    }
+
+    /// What is wrong, where too few replicas acknowledged the renewal.
+    fn shortfall(&self, acknowledged: Option<u32>) -> Option<String> {
+        let wanted = self.replicas?.at_least;
+        let count = acknowledged.unwrap_or_default();
+        (count < wanted).then(|| format!("{count} replicas acknowledged it, and {wanted} were wanted"))
     }
 }
 
@@ -76,7 +102,9 @@ impl Session {
         hold.renew_at = None;
         let slot = if self.settings.cluster { name::slot(self.locks[hold.lock].name.key()) } else { 0 };
         let Some(script) = self.locks[hold.lock].kind.verbs().renewal() else { return };
-        self.renewals.due.entry((script.name(), slot)).or_default().push_back(number);
+        // A lease that is only looked at is not renewed, so there is nothing to acknowledge.
+        let replicas = hold.replicas.filter(|_| hold.renewed > 0);
+        self.renewals.due.entry((script.name(), slot, replicas)).or_default().push_back(number);
     }
 
     /// Has every hold renewed at once, spread over a moment: what the server had may be gone.
@@ -117,11 +145,15 @@ impl Session {
         self.set_hold_timer(number);
     }
 
-    /// Sends what is due, as far as there is room.
+    /// Sends what is due, as far as there is room. What waits for replicas may take long, and takes no room from the others.
     pub(super) fn send_renewals(&mut self, now: Instant) {
-        while self.renewals.flying.len() < self.settings.renewals_in_flight {
-            let Some(mut entry) = self.renewals.due.first_entry() else { return };
-            let queue = entry.get_mut();
+        loop {
+            let most = self.settings.renewals_in_flight;
+            let (durable, plain) = (self.renewals.durable, self.renewals.flying.len() - self.renewals.durable);
+            let has_room = |replicas: Option<Replicas>| if replicas.is_some() { durable < most } else { plain < most };
+            let group = self.renewals.due.keys().find(|(_, _, replicas)| has_room(*replicas)).copied();
+            let Some(group) = group else { return };
+            let Some(queue) = self.renewals.due.get_mut(&group) else { return };
             let mut batch = Vec::with_capacity(queue.len().min(self.settings.renew_batch));
             while batch.len() < self.settings.renew_batch
                 && let Some(number) = queue.pop_front()
@@ -129,15 +161,15 @@ impl Session {
                 batch.extend(self.holds.get(&number).filter(|hold| hold.wants_renewal()).map(|_| number));
             }
             if queue.is_empty() {
-                entry.remove();
+                self.renewals.due.remove(&group);
             }
             if !batch.is_empty() {
-                self.send_batch(now, batch);
+                self.send_batch(now, batch, group.2);
             }
         }
     }
 
-    fn send_batch(&mut self, now: Instant, batch: Vec<HoldNumber>) {
+    fn send_batch(&mut self, now: Instant, batch: Vec<HoldNumber>, replicas: Option<Replicas>) {
         for number in &batch {
             if let Some(hold) = self.holds.get_mut(number) {
                 hold.window = Some((hold.count.min(hold.guards), hold.count.max(hold.guards)));
@@ -158,21 +190,26 @@ impl Session {
             verbs.renew(&mut renewal, &lock.name, &lock.keys, hold.cell.key(), lease);
         }
         let Some(script) = script else { return };
-        let id = self.call_by_lifeline(Call::new(script, renewal.keys, renewal.args));
-        self.renewals.flying.insert(id, Batch { sent_at: now, holds: batch });
+        let id = self.call_by_lifeline(Call::new(script, renewal.keys, renewal.args).with_replicas(replicas));
+        self.renewals.durable += usize::from(replicas.is_some());
+        self.renewals.flying.insert(id, Batch { sent_at: now, holds: batch, replicas });
     }
 
     /// Takes the outcome of a renewal.
     pub(super) fn handle_renewed(&mut self, now: Instant, batch: Batch, result: Result<Reply, LinkError>) {
         let decoded = match result {
-            Ok(reply) => Renewed::decode(&reply, batch.holds.len()).map_err(|error| error.to_string()),
+            Ok(reply) => batch.decode(&reply).map_err(|error| error.to_string()),
             Err(error) => Err(error.to_string()),
         };
         match decoded {
-            Ok(outcomes) => {
-                self.events.push_back(Event::Renewed { holds: batch.holds.len() });
+            Ok((outcomes, acknowledged)) => {
+                let holds = batch.holds.len();
+                self.events.push_back(match batch.shortfall(acknowledged) {
+                    None => Event::Renewed { holds },
+                    Some(why) => Event::RenewalFailed { holds, why },
+                });
                 for (number, outcome) in batch.holds.into_iter().zip(outcomes) {
-                    self.hold_renewed(now, batch.sent_at, number, outcome);
+                    self.hold_renewed(now, batch.sent_at, number, outcome, acknowledged);
                 }
             }
             Err(why) => {
@@ -190,7 +227,14 @@ impl Session {
         self.send_renewals(now);
     }
 
-    fn hold_renewed(&mut self, now: Instant, sent_at: Instant, number: HoldNumber, outcome: Renewed) {
+    fn hold_renewed(
+        &mut self,
+        now: Instant,
+        sent_at: Instant,
+        number: HoldNumber,
+        outcome: Renewed,
+        acknowledged: Option<u32>,
+    ) {
         let Some(hold) = self.holds.get_mut(&number) else { return };
         let window = hold.window.take();
         hold.touch(now);
@@ -209,6 +253,13 @@ impl Session {
                     self.lose(now, number, LossReason::CountMismatch);
                     return;
                 }
+                let enough = |replicas: Replicas| acknowledged.is_some_and(|count| count >= replicas.at_least);
+                if !hold.replicas.is_none_or(enough) {
+                    // A failover could undo it: the deadline stays where it was last acknowledged.
+                    self.retry_renewal(now, number);
+                    return;
+                }
+                hold.cell.set_acknowledged(acknowledged);
                 hold.extend(sent_at, left);
                 self.schedule_renewal(now, number);
                 self.set_hold_timer(number);

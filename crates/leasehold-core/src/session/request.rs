@@ -2,7 +2,7 @@
 
 use super::FlightId;
 use crate::backoff::Backoff;
-use crate::call::Call;
+use crate::call::{Call, Replicas};
 use crate::command::Kind;
 use crate::error::{AcquireError, ReleaseError};
 use crate::hold_cell::HoldCell;
@@ -63,6 +63,8 @@ pub struct AcquireRequest {
     pub field: Option<Bytes>,
     /// Whether waiting writers keep new readers out, and for how long a mark of such a writer counts.
     pub prefer_writers: Option<Duration>,
+    /// The replicas that must acknowledge the hold, and its renewals. A re-entry of a hold that has such a condition is under it as well.
+    pub replicas: Option<Replicas>,
 }
 
 impl AcquireRequest {
@@ -83,6 +85,7 @@ impl AcquireRequest {
             beside: None,
             field: None,
             prefer_writers: None,
+            replicas: None,
         }
     }
 }
@@ -95,6 +98,17 @@ pub struct Via {
     pub plane: Plane,
     /// Its epoch.
     pub epoch: Epoch,
+}
+
+impl Via {
+    /// The way that a call takes, where those without replicas go this one. The plane of durable calls has several connections, so no
+    /// one epoch stands for it: settling covers every one up to the present.
+    pub(super) const fn for_call(self, call: &Call) -> Self {
+        match call.plane(self.plane) {
+            Plane::Durable => Self { plane: Plane::Durable, epoch: Epoch(u64::MAX) },
+            _ => self,
+        }
+    }
 }
 
 /// What a request's future does next.
@@ -164,6 +178,16 @@ pub(super) struct Acquire {
     pub(super) timer: Option<Instant>,
     pub(super) waker: Option<Waker>,
     pub(super) outcome: Option<Result<Option<Granted>, AcquireError>>,
+    /// It failed, and what it began is being taken back.
+    pub(super) undoing: Option<Undoing>,
+}
+
+/// A failed acquire whose caller is told once the server has taken it back.
+#[derive(Debug)]
+pub(super) struct Undoing {
+    pub(super) error: AcquireError,
+    /// The caller is told by then, whatever the server says.
+    pub(super) until: Instant,
 }
 
 /// Where an acquire stands.

@@ -14,9 +14,10 @@ use std::time::Duration;
 /// What is being settled, and the calls of callers that are watched.
 #[derive(Debug, Default)]
 pub(super) struct Settles {
-    /// By foreground or not, epoch, and hash slot on a cluster: one settlement serves every hold under it.
-    open: BTreeMap<(bool, Epoch, u16), Open>,
-    /// Calls that callers have sent, oldest first; many are long answered.
+    /// By plane, epoch, and hash slot on a cluster: one settlement serves every hold under it.
+    open: BTreeMap<(Plane, Epoch, u16), Open>,
+    /// Calls that callers have sent, by the instant from which a reply counts as late, which is later for those that wait for
+    /// replicas. Many are long answered.
     flights: VecDeque<(Instant, HoldNumber, FlightId)>,
     /// How many flights there may be before those that were answered are dropped.
     compact_at: usize,
@@ -74,8 +75,7 @@ impl Session {
                     self.change_settled(now, number, settled == Settled::Proven);
                 }
                 for number in open.late {
-                    let plane = if place.0 { Plane::Foreground } else { Plane::Lifeline };
-                    self.settle(now, plane, place.1, open.key.clone(), number);
+                    self.settle(now, place.0, place.1, open.key.clone(), number);
                 }
             }
             Err(error) => self.settle_failed(now, place, &error),
@@ -85,7 +85,7 @@ impl Session {
     /// Settles the call of a hold that was begun on `plane` in `epoch`.
     pub(super) fn settle(&mut self, _now: Instant, plane: Plane, epoch: Epoch, key: Bytes, number: HoldNumber) {
         let slot = self.slot_of(&key);
-        let place = (plane == Plane::Foreground, epoch, slot);
+        let place = (plane, epoch, slot);
         let open = self.settles.open.entry(place).or_insert_with(|| Open {
             key,
             holds: Vec::new(),
@@ -117,17 +117,16 @@ impl Session {
         }
     }
 
-    fn send_settle(&mut self, place: (bool, Epoch, u16)) {
+    fn send_settle(&mut self, place: (Plane, Epoch, u16)) {
         let id = CallId(self.next_id());
         let Some(open) = self.settles.open.get_mut(&place) else { return };
         open.under_way = Some(id);
         open.retry_at = None;
-        let plane = if place.0 { Plane::Foreground } else { Plane::Lifeline };
-        self.actions.push_back(Action::Settle { id, plane, epoch: place.1, key: open.key.clone() });
+        self.actions.push_back(Action::Settle { id, plane: place.0, epoch: place.1, key: open.key.clone() });
     }
 
     /// The server could not be reached: the settlement is tried again, for as long as it takes.
-    fn settle_failed(&mut self, now: Instant, place: (bool, Epoch, u16), error: &LinkError) {
+    fn settle_failed(&mut self, now: Instant, place: (Plane, Epoch, u16), error: &LinkError) {
         let spread = self.rng.f64();
         let Some(open) = self.settles.open.get_mut(&place) else { return };
         open.under_way = None;
@@ -143,15 +142,21 @@ impl Session {
         }
     }
 
-    /// Notes a call that a caller sends, so that a future that is never polled again does not keep the lock.
-    pub(super) fn watch_flight(&mut self, now: Instant, number: HoldNumber, flight: FlightId) {
+    /// Notes a call that a caller sends, so that a future that is never polled again does not keep the lock. The server may take
+    /// `pause` before it answers: until then the call is neither late nor left alone.
+    pub(super) fn watch_flight(&mut self, now: Instant, number: HoldNumber, flight: FlightId, pause: Duration) {
         if self.settles.flights.len() >= self.settles.compact_at {
             let mut flights = std::mem::take(&mut self.settles.flights);
             flights.retain(|(_, number, flight)| self.is_flying(*number, *flight));
             self.settles.compact_at = (2 * flights.len()).max(1024);
             self.settles.flights = flights;
         }
-        self.settles.flights.push_back((now, number, flight));
+        let entry = (now + pause, number, flight);
+        let at = match self.settles.flights.back() {
+            Some((last, ..)) if *last > entry.0 => self.settles.flights.partition_point(|(from, ..)| *from <= entry.0),
+            _ => self.settles.flights.len(),
+        };
+        self.settles.flights.insert(at, entry);
         self.settles.last_flight = Some(now);
         self.settles.look_at.get_or_insert(now + Settings::PROBE_AFTER);
     }

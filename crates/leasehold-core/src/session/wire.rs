@@ -1,13 +1,14 @@
 //! The calls of a hold, put together from what the session knows of it.
 
-use super::Session;
 use super::contend::Lock;
 use super::hold::Hold;
 use super::request::Ticket;
+use super::{Session, replicas};
 use crate::call::Call;
 use crate::command::{Ask, Give, Verbs};
 use crate::owner::HoldNumber;
 use crate::settings::Settings;
+use crate::time::Instant;
 use std::time::Duration;
 
 impl Session {
@@ -29,7 +30,7 @@ impl Session {
         let hold = self.holds.get(&number)?;
         let acquire = self.acquire_of(ticket)?;
         let lock = &self.locks[hold.lock];
-        Some(lock.kind.verbs().acquire(&Ask {
+        let call = lock.kind.verbs().acquire(&Ask {
             name: &lock.name,
             keys: &lock.keys,
             hold: hold.cell.key(),
@@ -41,18 +42,19 @@ impl Session {
             placed: acquire.had_place,
             prefer_writers: acquire.wish.prefer_writers,
             settings: &self.settings,
-        }))
+        });
+        Some(call.with_replicas(replicas::both(hold.replicas, acquire.wish.replicas)))
     }
 }
 
 /// The call that lowers a hold's count to the number of its guards.
-pub(super) fn give(lock: &Lock, hold: &Hold, settings: &Settings) -> Call {
+pub(super) fn give(now: Instant, lock: &Lock, hold: &Hold, settings: &Settings) -> Call {
     lock.kind.verbs().release(&Give {
         name: &lock.name,
         keys: &lock.keys,
         hold: hold.cell.key(),
         count: hold.guards,
-        granted: hold.granted,
+        granted: hold.is_surely_granted(now),
         settings,
     })
 }

@@ -34,6 +34,9 @@ pub(crate) async fn run(shared: Arc<Shared>) {
     loop {
         let ((actions, events, quiet), due) = shared.drive(|session, now| {
             session.handle_timeout(now);
+            if shared.lifeline.is_ending() {
+                session.retract();
+            }
             let actions: Vec<Action> = std::iter::from_fn(|| session.poll_action()).collect();
             let events: Vec<Event> = std::iter::from_fn(|| session.poll_event()).collect();
             (actions, events, session.is_quiet())
@@ -117,8 +120,9 @@ fn perform(shared: &Shared, action: Action) -> impl Future<Output = Outcome> + S
     async move {
         match action {
             Action::Call { id, call } => {
-                let epoch = link.epoch(Plane::Lifeline);
-                Outcome::Called(id, epoch, link.call(Plane::Lifeline, call).await)
+                let plane = call.plane(Plane::Lifeline);
+                let epoch = link.epoch(plane);
+                Outcome::Called(id, epoch, link.call(plane, call).await)
             }
             Action::Settle { id, plane, epoch, key } => Outcome::Settled(id, link.settle(plane, epoch, key).await),
             Action::Subscribe { channel } => {

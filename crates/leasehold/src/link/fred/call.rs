@@ -11,13 +11,14 @@ use fred::types::Value;
 use leasehold_core::call::Call;
 use leasehold_core::link::{LinkError, Plane, ServerError};
 use leasehold_core::reply::Reply;
+use parking_lot::RwLock;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
 /// How often one call is sent once more, because the server did not apply it: redirected, and unknown to each server on the way.
-const FOLLOWED: usize = 6;
+pub(super) const FOLLOWED: usize = 6;
 
 /// Sends a call, and follows the two answers by which a server says that it did *not* apply it: `NOSCRIPT`, with the script's
 /// text to the same server, and a redirection, to where it leads. Nothing else is ever sent again.
@@ -68,7 +69,7 @@ async fn follow_up(
         // In a box, because it is rare, and would make every caller's future three times as large.
         let sent = Box::pin(async {
             let sent = generation.send(command, arguments(&call, script), timeout);
-            fenced(wires, begun, after_asking(&generation, asking, sent, timeout)).await
+            fenced(&wires.fence, begun, after_asking(&generation, asking, sent, timeout)).await
         });
         answer = frame::reply(sent.await?);
     }
@@ -76,7 +77,7 @@ async fn follow_up(
 }
 
 /// The connection of a wire. One that was never there is waited for.
-async fn ready(wire: &Wire, timeout: Option<Duration>) -> Result<Arc<Generation>, LinkError> {
+pub(super) async fn ready(wire: &Wire, timeout: Option<Duration>) -> Result<Arc<Generation>, LinkError> {
     let Some(timeout) = timeout else { return wire.ready().await };
     match tokio::time::timeout(timeout, wire.ready()).await {
         Ok(ready) => ready,
@@ -108,7 +109,7 @@ pub(super) fn wire_of(wires: &Wires, slot: u16) -> Result<Arc<Wire>, LinkError> 
 }
 
 /// Where a redirection leads; the slot map learns of it.
-fn follow(wires: &Wires, slots: &Slots, from: &Wire, redirect: Redirect) -> Result<Arc<Wire>, LinkError> {
+pub(super) fn follow(wires: &Wires, slots: &Slots, from: &Wire, redirect: Redirect) -> Result<Arc<Wire>, LinkError> {
     let (Redirect::Moved(slot, address) | Redirect::Ask(slot, address)) = &redirect;
     let node = slots.node(&named(address, from));
     match redirect {
@@ -140,8 +141,8 @@ async fn after_asking(
 
 /// Sends only if nothing was settled since `begun`. The fence is held while the command is queued, so that a settling either
 /// comes before it, and it is not sent, or finds it queued.
-async fn fenced<T>(
-    wires: &Wires,
+pub(super) async fn fenced<T>(
+    fence: &RwLock<u64>,
     begun: u64,
     sent: impl Future<Output = Result<T, LinkError>>,
 ) -> Result<T, LinkError> {
@@ -151,7 +152,7 @@ async fn fenced<T>(
         if queued {
             return sent.as_mut().poll(cx);
         }
-        let fence = wires.fence.read();
+        let fence = fence.read();
         if *fence != begun {
             return Poll::Ready(Err(LinkError::NotSent("not sent again: it was settled meanwhile".to_owned())));
         }
@@ -161,7 +162,7 @@ async fn fenced<T>(
     .await
 }
 
-fn refused(wire: &Wire, refusal: ServerError) -> LinkError {
+pub(super) fn refused(wire: &Wire, refusal: ServerError) -> LinkError {
     if error::is_demoted(&refusal) {
         wire.renew();
     }
@@ -179,7 +180,7 @@ pub(super) fn named(address: &str, wire: &Wire) -> String {
     }
 }
 
-fn arguments(call: &Call, script: &'static str) -> Vec<Value> {
+pub(super) fn arguments(call: &Call, script: &'static str) -> Vec<Value> {
     const COUNTS: [&str; 8] = ["0", "1", "2", "3", "4", "5", "6", "7"];
     let keys = call.keys();
     let mut arguments = Vec::with_capacity(2 + keys.len() + call.args().len());

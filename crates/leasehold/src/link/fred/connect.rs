@@ -1,5 +1,6 @@
 //! Making the connections, and getting to know the server.
 
+use super::durable::Durable;
 use super::error::ConnectError;
 use super::frame;
 use super::inbox::Inbox;
@@ -75,10 +76,12 @@ impl Drop for Foreground {
     }
 }
 
-/// The connections that live as long as the link: one for calls, and one for notices.
+/// The connections that live as long as the link: one for calls, one for notices, and those for calls that wait for replicas, which are
+/// made when the first such call comes.
 pub(crate) struct Lifeline {
     pub(super) wires: Arc<Wires>,
     pub(super) notices: Arc<Notices>,
+    pub(super) durable: Arc<Durable>,
 }
 
 impl Lifeline {
@@ -96,7 +99,8 @@ impl Lifeline {
         let shared = &connector.shared;
         let wires = Wires::new(shared, Role::Calls(Plane::Lifeline));
         let notices = Arc::new(Notices::new(Wires::new(shared, Role::Notices)));
-        let lifeline = Self { wires, notices };
+        let durable = Arc::new(Durable::new(shared));
+        let lifeline = Self { wires, notices, durable };
         let wire = connect(&lifeline.wires).await?;
         let info = learn(shared, &wire).await?;
         lifeline.notices.shard(info.sharded_notices);
@@ -112,6 +116,7 @@ impl Drop for Lifeline {
     fn drop(&mut self) {
         self.wires.close();
         self.notices.wires().close();
+        self.durable.close();
     }
 }
 

@@ -65,6 +65,8 @@ pub(super) struct Generation {
     buried: AtomicBool,
     /// The server said that we may not kill it.
     spared: AtomicBool,
+    /// The scripts that the server was given by this connection, by their hash.
+    scripts: Mutex<Vec<&'static str>>,
 }
 
 impl Generation {
@@ -106,6 +108,7 @@ impl Generation {
             ended_at: OnceLock::new(),
             buried: AtomicBool::new(false),
             spared: AtomicBool::new(false),
+            scripts: Mutex::default(),
         };
         generation.about = generation.introduce(settings.attempt()).await?;
         Ok((generation, guard.disarm()))
@@ -178,6 +181,21 @@ impl Generation {
     /// Whether the server refused to kill this connection.
     pub(super) fn is_spared(&self) -> bool {
         self.spared.load(Ordering::Acquire)
+    }
+
+    /// Whether the server was given a script by this connection. It may have forgotten it since.
+    pub(super) fn has_given(&self, sha1: &'static str) -> bool {
+        self.scripts.lock().contains(&sha1)
+    }
+
+    /// The server was given a script by this connection.
+    pub(super) fn note_given(&self, sha1: &'static str) {
+        self.scripts.lock().push(sha1);
+    }
+
+    /// Whether the server was given any script by this connection.
+    pub(super) fn has_given_any(&self) -> bool {
+        !self.scripts.lock().is_empty()
     }
 
     /// Takes the end from which messages come. There is one.

@@ -21,6 +21,7 @@ pub(super) struct Inbox {
 struct Waiting {
     foreground_reset: bool,
     lifeline_reset: bool,
+    durable_reset: bool,
     notices_reset: bool,
     lagged: bool,
     notices: VecDeque<Bytes>,
@@ -52,6 +53,7 @@ impl Inbox {
             LinkEvent::NoticesLagged => waiting.lagged = true,
             LinkEvent::PlaneReset(Plane::Foreground) => waiting.foreground_reset = true,
             LinkEvent::PlaneReset(Plane::Lifeline) => waiting.lifeline_reset = true,
+            LinkEvent::PlaneReset(Plane::Durable) => waiting.durable_reset = true,
         }
         drop(waiting);
         self.changed.notify_one();
@@ -91,6 +93,8 @@ impl Inbox {
             LinkEvent::PlaneReset(Plane::Foreground)
         } else if std::mem::take(&mut waiting.lifeline_reset) {
             LinkEvent::PlaneReset(Plane::Lifeline)
+        } else if std::mem::take(&mut waiting.durable_reset) {
+            LinkEvent::PlaneReset(Plane::Durable)
         } else if std::mem::take(&mut waiting.lagged) {
             LinkEvent::NoticesLagged
         } else {

@@ -3,14 +3,16 @@
 //! - [`target`]: which server; [`settings`]: how long to wait; [`tls`]: by which certificates; [`profile`]: how fred is set up.
 //! - [`generation`]: one connection, from its making to its end, and what is certain about it. Everything else rests on it.
 //! - [`wire`]: a connection that is kept; [`wires`]: one to each server; [`slots`]: which server of a cluster.
-//! - [`call`], [`settle`], [`notices`]: what the link is for; [`inbox`]: what it tells unasked.
+//! - [`call`], [`durable`], [`settle`], [`notices`]: what the link is for; [`inbox`]: what it tells unasked.
 //! - [`connect`]: making all this; [`maintain`]: keeping it true; [`error`] and [`frame`]: what came back.
 //!
 //! A link has three connections to each server: for the foreground's calls, for the lifeline's calls, and for notices. On a
-//! cluster the third is there only where there are subscriptions.
+//! cluster the third is there only where there are subscriptions. Calls that wait for replicas have up to five more, which are made
+//! when they are needed.
 
 mod call;
 mod connect;
+mod durable;
 mod error;
 mod frame;
 mod generation;
@@ -67,7 +69,8 @@ impl FredLink {
     fn wires(&self, plane: Plane) -> &Arc<Wires> {
         match (plane, &self.parts.foreground) {
             (Plane::Foreground, Some(foreground)) => &foreground.wires,
-            (Plane::Foreground | Plane::Lifeline, _) => &self.parts.lifeline.wires,
+            // Nothing but calls that wait for replicas goes by the durable plane, and these do not come here.
+            (Plane::Foreground | Plane::Lifeline | Plane::Durable, _) => &self.parts.lifeline.wires,
         }
     }
 
@@ -90,12 +93,15 @@ impl Link for FredLink {
 
     fn epoch(&self, plane: Plane) -> Epoch {
         let wires = self.wires(plane);
-        let [foreground, lifeline, _] = &wires.shared.epochs;
-        let last = if wires.role == wire::Role::Calls(Plane::Foreground) { foreground } else { lifeline };
-        Epoch(last.load(Ordering::Acquire))
+        let role = if plane == Plane::Durable { wire::Role::Calls(plane) } else { wires.role };
+        Epoch(wires.shared.epochs[role.index()].load(Ordering::Acquire))
     }
 
     async fn call(&self, plane: Plane, call: Call) -> Result<Reply, LinkError> {
+        if let Some(replicas) = call.replicas() {
+            // Boxed, because it is rare, and would make the future of every call larger.
+            return Box::pin(durable::call(&self.parts.lifeline.durable, call, replicas)).await;
+        }
         let wires = self.wires(plane);
         // On the foreground it needs no timer, so it may be polled from any thread as it is.
         let timers = (wires.role != wire::Role::Calls(Plane::Foreground)).then(|| self.runtime());
@@ -109,7 +115,13 @@ impl Link for FredLink {
     }
 
     async fn settle(&self, plane: Plane, epoch: Epoch, key: Bytes) -> Result<Settled, LinkError> {
-        let settled = settle::settle(self.wires(plane), &self.parts.lifeline.wires, epoch, &key);
+        let lifeline = &self.parts.lifeline;
+        let settled = async {
+            match plane {
+                Plane::Durable => lifeline.durable.settle(&lifeline.wires, epoch, &key).await,
+                _ => settle::settle(self.wires(plane), &lifeline.wires, epoch, &key).await,
+            }
+        };
         within(self.runtime(), settled).await
     }
 

@@ -23,6 +23,10 @@
 //! it learns of it: what it may still apply is replaced by the data of the new owner. Or its slots were moved away, and it
 //! answers with redirections.
 //!
+//! 5. **Calls that wait for replicas** ([`durable`](super::durable)) are of a plane with several connections. Their fence is one, and
+//!    stands in front of the queue for a connection: a call that has not been sent when it is raised never is. The `PING` of a
+//!    connection that the server has blocked is answered when the server has stopped waiting, and is given that much longer.
+//!
 //! Where the id is not known, the kill is forbidden, or the process cannot be told, the answer is [`Settled::Unproven`].
 
 use super::frame;
@@ -35,19 +39,31 @@ use leasehold_core::link::{Epoch, LinkError, Settled};
 use std::time::Duration;
 
 /// Settles the calls on `wires` for the slot of `key`. It takes at most two command timeouts: one for an answer that does not
-/// come, and one for the kill. It must be polled where tokio's timers are at hand.
+/// come, and one for the kill; and what replicas are given, where the server waits for them. It must be polled where tokio's timers are at hand.
 pub(super) async fn settle(wires: &Wires, lifeline: &Wires, epoch: Epoch, key: &[u8]) -> Result<Settled, LinkError> {
     *wires.fence.write() += 1;
+    settle_all(&[wires], lifeline, epoch, key).await
+}
+
+/// The same for several connections to each node, whose common fence has been raised.
+pub(super) async fn settle_all(
+    all: &[&Wires],
+    lifeline: &Wires,
+    epoch: Epoch,
+    key: &[u8],
+) -> Result<Settled, LinkError> {
     let slot = fred::util::redis_keyslot(key);
-    let nodes = match &wires.shared.slots {
+    let shared = &lifeline.shared;
+    let nodes = match &shared.slots {
         None => vec![0],
         Some(slots) => slots.carriers(slot),
     };
     tracing::debug!(?epoch, slot, carriers = nodes.len(), "settling");
     // What owns no slot any more cannot change what others see, see above.
-    let primaries = wires.shared.slots.as_ref().map(Slots::primaries);
+    let primaries = shared.slots.as_ref().map(Slots::primaries);
     let nodes = nodes.into_iter().filter(|node| primaries.as_ref().is_none_or(|primaries| primaries.contains(node)));
-    let each = nodes.filter_map(|node| Some((wires.known(node)?, lifeline.to(node)?)));
+    let each =
+        nodes.flat_map(|node| all.iter().filter_map(move |wires| Some((wires.known(node)?, lifeline.to(node)?))));
     let each = each.map(|(wire, by)| async move { settle_wire(&wire, &by).await });
     worst(futures_util::future::join_all(each).await)
 }
@@ -60,7 +76,7 @@ async fn settle_wire(wire: &Wire, by: &Wire) -> Result<Settled, LinkError> {
 }
 
 async fn settle_generation(generation: &Generation, wire: &Wire, by: &Wire) -> Result<Settled, LinkError> {
-    if !generation.has_ended() && answers(generation, by.timeout()).await {
+    if !generation.has_ended() && answers(generation, wire.patience()).await {
         return Ok(Settled::Proven);
     }
     // Whoever waits on it waits no longer; and it is not asked again.

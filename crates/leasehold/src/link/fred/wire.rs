@@ -32,6 +32,17 @@ pub(super) enum Role {
     Notices,
 }
 
+impl Role {
+    pub(super) const fn index(self) -> usize {
+        match self {
+            Self::Calls(Plane::Foreground) => 0,
+            Self::Calls(Plane::Lifeline) => 1,
+            Self::Calls(Plane::Durable) => 2,
+            Self::Notices => 3,
+        }
+    }
+}
+
 /// What all wires of a link share.
 #[derive(Debug)]
 pub(super) struct Shared {
@@ -42,8 +53,8 @@ pub(super) struct Shared {
     pub(super) slots: Option<Slots>,
     /// How many subscriptions there are in each slot, where notices are sharded.
     pub(super) subscribed: Mutex<HashMap<u16, HashSet<Bytes>>>,
-    /// The last epoch of each plane, and of the notices.
-    pub(super) epochs: [AtomicU64; 3],
+    /// The last epoch of each purpose, by [`Role::index`].
+    pub(super) epochs: [AtomicU64; 4],
     /// The connections of both planes and for notices.
     pub(super) wires: Mutex<Vec<Weak<Wires>>>,
     pub(super) closed: CancellationToken,
@@ -78,8 +89,11 @@ pub(super) struct Wire {
     state: Mutex<State>,
     changed: Notify,
     closed: CancellationToken,
-    /// One subscription command at a time, where its reply could be taken for another's.
-    pub(super) turn: tokio::sync::Mutex<()>,
+    /// One subscription command at a time, where its reply could be taken for another's; and one call at a time, where the server
+    /// blocks the connection.
+    pub(super) turn: Arc<tokio::sync::Mutex<()>>,
+    /// How many milliseconds the server may leave the connection blocked, by the last call that had it do so.
+    blocked: AtomicU64,
 }
 
 #[derive(Default)]
@@ -105,7 +119,8 @@ impl Wire {
             state: Mutex::default(),
             changed: Notify::new(),
             closed: wires.closed.child_token(),
-            turn: tokio::sync::Mutex::default(),
+            turn: Arc::default(),
+            blocked: AtomicU64::new(0),
         })
     }
 
@@ -183,12 +198,7 @@ impl Wire {
     pub(super) async fn open(self: &Arc<Self>) -> Result<Router, ConnectError> {
         let capacity = if self.role == Role::Notices { profile::MESSAGES } else { 16 };
         let shared = &self.shared;
-        let [foreground, lifeline, notices] = &shared.epochs;
-        let last = match self.role {
-            Role::Calls(Plane::Foreground) => foreground,
-            Role::Calls(Plane::Lifeline) => lifeline,
-            Role::Notices => notices,
-        };
+        let last = &shared.epochs[self.role.index()];
         let made = Generation::connect(&shared.target, self.server.clone(), &shared.settings, capacity).await;
         let mut state = self.state.lock();
         state.attempts += 1;
@@ -271,6 +281,16 @@ impl Wire {
         self.shared.settings.command_timeout
     }
 
+    /// The server may leave the connection blocked for so long before it answers. Said before the call is sent.
+    pub(super) fn blocks_for(&self, pause: Duration) {
+        self.blocked.store(u64::try_from(pause.as_millis()).unwrap_or(u64::MAX), Ordering::Release);
+    }
+
+    /// How long a reply is waited for that comes behind whatever is under way.
+    pub(super) fn patience(&self) -> Duration {
+        self.timeout() + Duration::from_millis(self.blocked.load(Ordering::Acquire))
+    }
+
     /// The server's name, for errors and logs.
     pub(super) fn label(&self) -> String {
         target::label(&self.server)
@@ -289,7 +309,7 @@ impl Wire {
             tokio::time::sleep(timeout / 2).await;
             let payload = format!("leasehold:{count}");
             let ping = generation.send("PING", vec![Value::from(payload.clone())], None);
-            match tokio::time::timeout(timeout, ping).await {
+            match tokio::time::timeout(self.patience(), ping).await {
                 Ok(Ok(answer)) if self.role == Role::Notices && !notices::is_echo(&answer, &payload) => {
                     tracing::warn!(server = %self.label(), "a reply went astray on the notice connection: it is made anew");
                     return;

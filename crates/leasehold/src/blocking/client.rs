@@ -1,0 +1,124 @@
+//! The client of threads.
+
+use super::{
+    CountDownLatch, FencedValue, Lock, MultiLock, PermitSemaphore, ReadWriteLock, Semaphore, mirrors, park_on,
+};
+use crate::error::{ConnectError, Error};
+use crate::kind::{Fair, Fenced, Simple, Spin};
+use crate::record::ClientRecord;
+use crate::{Census, ClientBuilder, Member, NotReleased, Owner};
+use std::time::Duration;
+
+/// A [`Client`](crate::Client) for threads.
+#[derive(Clone, Debug)]
+pub struct Client(crate::Client);
+
+mirrors!(Client);
+
+impl Client {
+    /// Connects to a server with the default settings.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::connect`](crate::Client::connect).
+    pub fn connect(url: &str) -> Result<Self, ConnectError> {
+        Self::build(crate::Client::builder(), url)
+    }
+
+    /// Connects to a server with these settings.
+    ///
+    /// # Errors
+    ///
+    /// As [`ClientBuilder::connect`].
+    pub fn build(builder: ClientBuilder, url: &str) -> Result<Self, ConnectError> {
+        park_on(builder.connect(url)).map(Self)
+    }
+
+    /// The reentrant lock of that name. See [`Lock`](crate::Lock).
+    pub fn lock(&self, name: impl AsRef<str>) -> Lock {
+        self.0.lock(name).into()
+    }
+
+    /// The fair lock of that name. See [`FairLock`](crate::FairLock).
+    pub fn fair_lock(&self, name: impl AsRef<str>) -> Lock<Fair> {
+        self.0.fair_lock(name).into()
+    }
+
+    /// The lock of that name whose grants carry fencing tokens. See [`FencedLock`](crate::FencedLock).
+    pub fn fenced_lock(&self, name: impl AsRef<str>) -> Lock<Fenced> {
+        self.0.fenced_lock(name).into()
+    }
+
+    /// The lock of that name whose waiters ask again and again. See [`SpinLock`](crate::SpinLock).
+    pub fn spin_lock(&self, name: impl AsRef<str>) -> Lock<Spin> {
+        self.0.spin_lock(name).into()
+    }
+
+    /// The lock of that name that is one string with a lease. See [`SimpleLock`](crate::SimpleLock).
+    pub fn simple_lock(&self, name: impl AsRef<str>, lease: Duration) -> Lock<Simple> {
+        self.0.simple_lock(name, lease).into()
+    }
+
+    /// The read-write lock of that name. See [`ReadWriteLock`](crate::ReadWriteLock).
+    pub fn read_write_lock(&self, name: impl AsRef<str>) -> ReadWriteLock {
+        self.0.read_write_lock(name).into()
+    }
+
+    /// The semaphore of that name. See [`Semaphore`](crate::Semaphore).
+    pub fn semaphore(&self, name: impl AsRef<str>) -> Semaphore {
+        self.0.semaphore(name).into()
+    }
+
+    /// The semaphore of that name whose permits have leases. See [`PermitSemaphore`](crate::PermitSemaphore).
+    pub fn permit_semaphore(&self, name: impl AsRef<str>) -> PermitSemaphore {
+        self.0.permit_semaphore(name).into()
+    }
+
+    /// The count-down latch of that name. See [`CountDownLatch`](crate::CountDownLatch).
+    pub fn count_down_latch(&self, name: impl AsRef<str>) -> CountDownLatch {
+        self.0.count_down_latch(name).into()
+    }
+
+    /// The guarded value under that key. See [`FencedValue`](crate::fence::FencedValue).
+    pub fn fenced_value(&self, key: impl AsRef<str>) -> FencedValue {
+        self.0.fenced_value(key).into()
+    }
+
+    /// One lock over many, named as those of the asynchronous client. See [`MultiLock`](crate::MultiLock).
+    pub fn multi_lock<M: Into<Member>>(&self, members: impl IntoIterator<Item = M>) -> MultiLock {
+        self.0.multi_lock(members).into()
+    }
+
+    /// An owner that holds nothing yet. Its scope is [`Owner::scope_blocking`].
+    pub fn new_owner(&self) -> Owner {
+        self.0.new_owner()
+    }
+
+    /// The identity of this client. See [`Client::id`](crate::Client::id).
+    pub fn id(&self) -> String {
+        self.0.id()
+    }
+
+    /// What the client has open.
+    pub fn census(&self) -> Census {
+        self.0.census()
+    }
+
+    /// Who is behind a holder. See [`Client::who_is`](crate::Client::who_is).
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::who_is`](crate::Client::who_is).
+    pub fn who_is(&self, id: &str) -> Result<Option<ClientRecord>, Error> {
+        park_on(self.0.who_is(id))
+    }
+
+    /// Ends the client. See [`Client::shutdown`](crate::Client::shutdown).
+    ///
+    /// # Errors
+    ///
+    /// Names the locks that could not be released in time.
+    pub fn shutdown(&self, within: Duration) -> Result<(), NotReleased> {
+        park_on(self.0.shutdown(within))
+    }
+}

@@ -1,0 +1,165 @@
+//! Locks over many, for threads.
+
+use super::{mirrors, park_on};
+use crate::error::Error;
+use crate::loss::{HoldToken, Lost};
+use crate::{Client, MultiAcquire, QuorumAcquire};
+use leasehold_core::error::LossReason;
+use std::time::Duration;
+
+/// A [`MultiLock`](crate::MultiLock) for threads.
+#[derive(Clone, Debug)]
+pub struct MultiLock(crate::MultiLock);
+
+/// A [`MultiGuard`](crate::MultiGuard) for threads. Dropping it releases everything in the background.
+#[derive(Debug)]
+#[must_use = "a guard that is dropped releases its locks at once"]
+pub struct MultiGuard(crate::MultiGuard);
+
+/// A [`QuorumLock`](crate::QuorumLock) for threads.
+#[derive(Clone, Debug)]
+pub struct QuorumLock(crate::QuorumLock);
+
+/// A [`QuorumGuard`](crate::QuorumGuard) for threads. Dropping it releases everything in the background.
+#[derive(Debug)]
+#[must_use = "a guard that is dropped releases its locks at once"]
+pub struct QuorumGuard(crate::QuorumGuard);
+
+mirrors!(MultiLock, MultiGuard, QuorumLock, QuorumGuard);
+
+impl MultiLock {
+    /// The name.
+    pub fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    /// Acquires, waiting as long as the default wait says.
+    ///
+    /// # Errors
+    ///
+    /// As [`MultiLock::acquire`](crate::MultiLock::acquire).
+    pub fn acquire(&self) -> Result<MultiGuard, Error> {
+        self.acquire_with(|acquire| acquire)
+    }
+
+    /// Acquires as described.
+    ///
+    /// # Errors
+    ///
+    /// As [`MultiLock::acquire`](crate::MultiLock::acquire).
+    pub fn acquire_with(&self, describe: impl FnOnce(MultiAcquire) -> MultiAcquire) -> Result<MultiGuard, Error> {
+        park_on(describe(self.0.acquire()).into_future()).map(MultiGuard)
+    }
+
+    /// Acquires if nobody is in the way.
+    ///
+    /// # Errors
+    ///
+    /// As [`MultiLock::try_acquire`](crate::MultiLock::try_acquire).
+    pub fn try_acquire(&self) -> Result<Option<MultiGuard>, Error> {
+        Ok(park_on(self.0.try_acquire())?.map(MultiGuard))
+    }
+}
+
+impl MultiGuard {
+    /// Whether enough is certainly still held.
+    pub fn is_held(&self) -> bool {
+        self.0.is_held()
+    }
+
+    /// How long enough is certainly held even if nothing renews it.
+    pub fn remaining(&self) -> Duration {
+        self.0.remaining()
+    }
+
+    /// Sleeps until the lock is lost, and says why.
+    pub fn wait_until_lost(&self) -> LossReason {
+        let lost: Lost = park_on(self.0.lost());
+        lost.reason()
+    }
+
+    /// A token that is cancelled when the lock ends.
+    pub fn cancellation_token(&self) -> HoldToken {
+        self.0.cancellation_token()
+    }
+
+    /// Releases everything, and says whether it was held up to that moment.
+    ///
+    /// # Errors
+    ///
+    /// As [`MultiGuard::release`](crate::MultiGuard::release).
+    pub fn release(self) -> Result<(), Error> {
+        park_on(self.0.release())
+    }
+}
+
+impl QuorumLock {
+    /// The lock of that name on these servers.
+    pub fn new(clients: impl IntoIterator<Item = Client>, name: impl AsRef<str>) -> Self {
+        crate::QuorumLock::new(clients, name).into()
+    }
+
+    /// The name.
+    pub fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    /// Acquires, waiting as long as the default wait says.
+    ///
+    /// # Errors
+    ///
+    /// As [`QuorumLock::acquire`](crate::QuorumLock::acquire).
+    pub fn acquire(&self) -> Result<QuorumGuard, Error> {
+        self.acquire_with(|acquire| acquire)
+    }
+
+    /// Acquires as described.
+    ///
+    /// # Errors
+    ///
+    /// As [`QuorumLock::acquire`](crate::QuorumLock::acquire).
+    pub fn acquire_with(&self, describe: impl FnOnce(QuorumAcquire) -> QuorumAcquire) -> Result<QuorumGuard, Error> {
+        park_on(describe(self.0.acquire()).into_future()).map(QuorumGuard)
+    }
+
+    /// Acquires if nobody is in the way.
+    ///
+    /// # Errors
+    ///
+    /// As [`QuorumLock::try_acquire`](crate::QuorumLock::try_acquire).
+    pub fn try_acquire(&self) -> Result<Option<QuorumGuard>, Error> {
+        Ok(park_on(self.0.try_acquire())?.map(QuorumGuard))
+    }
+}
+
+impl QuorumGuard {
+    /// Whether enough is certainly still held.
+    pub fn is_held(&self) -> bool {
+        self.0.is_held()
+    }
+
+    /// How long enough is certainly held even if nothing renews it.
+    pub fn remaining(&self) -> Duration {
+        self.0.remaining()
+    }
+
+    /// Sleeps until the lock is lost, and says why.
+    pub fn wait_until_lost(&self) -> LossReason {
+        let lost: Lost = park_on(self.0.lost());
+        lost.reason()
+    }
+
+    /// A token that is cancelled when the lock ends.
+    pub fn cancellation_token(&self) -> HoldToken {
+        self.0.cancellation_token()
+    }
+
+    /// Releases everything, and says whether it was held up to that moment.
+    ///
+    /// # Errors
+    ///
+    /// As [`QuorumGuard::release`](crate::QuorumGuard::release).
+    pub fn release(self) -> Result<(), Error> {
+        park_on(self.0.release())
+    }
+}

@@ -1,0 +1,132 @@
+//! Guards, for threads.
+
+use super::{mirrors, park_on};
+use crate::PermitId;
+use crate::error::Error;
+use crate::kind::{Counted, Fencing, LockKind, Owned, Permit, Read, Reentrant, Write};
+use crate::loss::{HoldToken, Lost};
+use leasehold_core::error::LossReason;
+use std::fmt;
+use std::time::Duration;
+
+/// A [`Guard`](crate::Guard) for threads. Dropping it releases the lock in the background.
+#[must_use = "a guard that is dropped releases its lock at once"]
+#[clippy::has_significant_drop]
+pub struct Guard<K: LockKind = Reentrant>(crate::Guard<K>);
+
+mirrors!(Guard<K>);
+
+impl<K: LockKind> Guard<K> {
+    /// Whether the lock is certainly still held.
+    pub fn is_held(&self) -> bool {
+        self.0.is_held()
+    }
+
+    /// How long the lock is certainly held even if nothing renews it.
+    pub fn remaining(&self) -> Duration {
+        self.0.remaining()
+    }
+
+    /// How often the lock is held by this guard's owner.
+    pub fn hold_count(&self) -> u32 {
+        self.0.hold_count()
+    }
+
+    /// How long the lock has been held, from its first grant.
+    pub fn held_for(&self) -> Duration {
+        self.0.held_for()
+    }
+
+    /// The holder's name on the server. See [`Guard::holder_id`](crate::Guard::holder_id).
+    pub fn holder_id(&self) -> String {
+        self.0.holder_id()
+    }
+
+    /// Sleeps until the lock is lost, and says why.
+    pub fn wait_until_lost(&self) -> LossReason {
+        let lost: Lost = park_on(self.0.lost());
+        lost.reason()
+    }
+
+    /// A token that is cancelled when the lock ends.
+    pub fn cancellation_token(&self) -> HoldToken {
+        self.0.cancellation_token()
+    }
+
+    /// Releases the lock, and says whether it was held up to that moment.
+    ///
+    /// # Errors
+    ///
+    /// As [`Guard::release`](crate::Guard::release).
+    pub fn release(self) -> Result<(), Error> {
+        park_on(self.0.release())
+    }
+
+    /// Gives the guard up without a release.
+    pub fn detach(self) {
+        self.0.detach();
+    }
+
+    /// The asynchronous guard of the same hold.
+    pub fn into_async(self) -> crate::Guard<K> {
+        self.0
+    }
+}
+
+impl<K: Owned> Guard<K> {
+    /// Takes the lock once more, as the same owner.
+    ///
+    /// # Errors
+    ///
+    /// As [`Guard::reenter`](crate::Guard::reenter).
+    pub fn reenter(&self) -> Result<Self, Error> {
+        park_on(self.0.reenter()).map(Self)
+    }
+}
+
+impl<K: Fencing> Guard<K> {
+    /// The fencing token of this hold. See [`Guard::fencing_token`](crate::Guard::fencing_token).
+    pub fn fencing_token(&self) -> u64 {
+        self.0.fencing_token()
+    }
+}
+
+impl<K: Counted> Guard<K> {
+    /// How many permits are held.
+    pub fn permits(&self) -> u32 {
+        self.0.permits()
+    }
+}
+
+impl Guard<Permit> {
+    /// The ids of the permits.
+    pub fn ids(&self) -> Vec<PermitId> {
+        self.0.ids()
+    }
+}
+
+impl Guard<Write> {
+    /// Takes the read half too. See [`WriteGuard::read`](crate::Guard::read).
+    ///
+    /// # Errors
+    ///
+    /// As [`WriteGuard::read`](crate::Guard::read).
+    pub fn read(&self) -> Result<Guard<Read>, Error> {
+        park_on(self.0.read()).map(Guard::from)
+    }
+
+    /// Becomes a reader without letting another writer in between. See [`WriteGuard::downgrade`](crate::Guard::downgrade).
+    ///
+    /// # Errors
+    ///
+    /// As [`WriteGuard::downgrade`](crate::Guard::downgrade).
+    pub fn downgrade(self) -> Result<Guard<Read>, Error> {
+        park_on(self.0.downgrade()).map(Guard::from)
+    }
+}
+
+impl<K: LockKind> fmt::Debug for Guard<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}

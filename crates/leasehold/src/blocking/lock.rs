@@ -1,0 +1,234 @@
+//! Locks of every kind, for threads.
+
+use super::{Guard, mirrors, park_on};
+use crate::error::{Error, WithError};
+use crate::inspect::{FairQueue, Halves, Holder};
+use crate::kind::{Fair, FencedFair, LockKind, PlainHash, Read, Reentrant, Simple, Write};
+
+/// A [`Lock`](crate::Lock) for threads, of whatever kind.
+pub struct Lock<K: LockKind = Reentrant>(crate::Lock<K>);
+
+mirrors!(Lock<K>, ReadWriteLock);
+
+impl<K: LockKind> Lock<K> {
+    /// The name.
+    pub fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    /// Acquires the lock, waiting as long as the client's default wait says.
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::acquire`](crate::Lock::acquire).
+    pub fn acquire(&self) -> Result<Guard<K>, Error> {
+        self.acquire_with(|acquire| acquire)
+    }
+
+    /// Acquires the lock as described, such as `|acquire| acquire.wait(secs(5)).owner(&owner)`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::acquire`](crate::Lock::acquire).
+    pub fn acquire_with(
+        &self,
+        describe: impl FnOnce(crate::Acquire<K>) -> crate::Acquire<K>,
+    ) -> Result<Guard<K>, Error> {
+        park_on(describe(self.0.acquire()).into_future()).map(Guard::from)
+    }
+
+    /// Acquires the lock if it is free.
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::try_acquire`](crate::Lock::try_acquire).
+    pub fn try_acquire(&self) -> Result<Option<Guard<K>>, Error> {
+        Ok(park_on(self.0.try_acquire())?.map(Guard::from))
+    }
+
+    /// Acquires, runs `work`, and releases. A thread cannot be stopped: `work` asks [`Guard::is_held`] where it matters.
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::with`](crate::Lock::with).
+    pub fn with<T>(&self, work: impl FnOnce(&Guard<K>) -> T) -> Result<T, WithError<T>> {
+        let guard = self.acquire().map_err(WithError::NotAcquired)?;
+        let value = work(&guard);
+        match guard.release() {
+            Ok(()) => Ok(value),
+            Err(Error::Lost { lock, reason }) => Err(WithError::Lost { lock, reason, value: Some(value) }),
+            Err(error) => Err(WithError::NotReleased { error, value }),
+        }
+    }
+}
+
+impl<K: PlainHash> Lock<K> {
+    /// Who holds the lock.
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::inspect`](crate::Lock::inspect).
+    pub fn inspect(&self) -> Result<Option<Holder>, Error> {
+        park_on(self.0.inspect())
+    }
+
+    /// Ends whatever hold there is. See [`Lock::force_release`](crate::Lock::force_release).
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::inspect`](crate::Lock::inspect).
+    pub fn force_release(&self) -> Result<Option<Holder>, Error> {
+        park_on(self.0.force_release())
+    }
+}
+
+impl Lock<Fair> {
+    /// Who holds the lock, and who waits for it, in order.
+    ///
+    /// # Errors
+    ///
+    /// As the asynchronous lock's.
+    pub fn inspect(&self) -> Result<FairQueue, Error> {
+        park_on(self.0.inspect())
+    }
+
+    /// Ends whatever hold there is, whoever has it; the holder is not asked. See the asynchronous lock's.
+    ///
+    /// # Errors
+    ///
+    /// As the asynchronous lock's.
+    pub fn force_release(&self) -> Result<Option<Holder>, Error> {
+        park_on(self.0.force_release())
+    }
+}
+
+impl Lock<FencedFair> {
+    /// Who holds the lock, and who waits for it, in order.
+    ///
+    /// # Errors
+    ///
+    /// As the asynchronous lock's.
+    pub fn inspect(&self) -> Result<FairQueue, Error> {
+        park_on(self.0.inspect())
+    }
+
+    /// Ends whatever hold there is, whoever has it; the holder is not asked. See the asynchronous lock's.
+    ///
+    /// # Errors
+    ///
+    /// As the asynchronous lock's.
+    pub fn force_release(&self) -> Result<Option<Holder>, Error> {
+        park_on(self.0.force_release())
+    }
+}
+
+impl Lock<Read> {
+    /// Who holds the read half.
+    ///
+    /// # Errors
+    ///
+    /// As the asynchronous lock's.
+    pub fn inspect(&self) -> Result<Vec<Holder>, Error> {
+        park_on(self.0.inspect())
+    }
+
+    /// Ends whatever hold there is, whoever has it; the holder is not asked. See the asynchronous lock's.
+    ///
+    /// # Errors
+    ///
+    /// As the asynchronous lock's.
+    pub fn force_release(&self) -> Result<Vec<Holder>, Error> {
+        park_on(self.0.force_release())
+    }
+}
+
+impl Lock<Write> {
+    /// Who holds the write half.
+    ///
+    /// # Errors
+    ///
+    /// As the asynchronous lock's.
+    pub fn inspect(&self) -> Result<Option<Holder>, Error> {
+        park_on(self.0.inspect())
+    }
+
+    /// Ends whatever hold there is, whoever has it; the holder is not asked. See the asynchronous lock's.
+    ///
+    /// # Errors
+    ///
+    /// As the asynchronous lock's.
+    pub fn force_release(&self) -> Result<Option<Holder>, Error> {
+        park_on(self.0.force_release())
+    }
+}
+
+impl Lock<Simple> {
+    /// Under which id the lock is held.
+    ///
+    /// # Errors
+    ///
+    /// As the asynchronous lock's.
+    pub fn inspect(&self) -> Result<Option<Holder>, Error> {
+        park_on(self.0.inspect())
+    }
+
+    /// Ends whatever hold there is, whoever has it; the holder is not asked. See the asynchronous lock's.
+    ///
+    /// # Errors
+    ///
+    /// As the asynchronous lock's.
+    pub fn force_release(&self) -> Result<Option<Holder>, Error> {
+        park_on(self.0.force_release())
+    }
+
+    /// Ends the hold of this lock's id, whoever took it. See [`SimpleLock::release`](crate::Lock::release).
+    ///
+    /// # Errors
+    ///
+    /// As [`SimpleLock::release`](crate::Lock::release).
+    pub fn release(&self) -> Result<bool, Error> {
+        park_on(self.0.release())
+    }
+}
+
+/// A [`ReadWriteLock`](crate::ReadWriteLock) for threads.
+#[derive(Clone, Debug)]
+pub struct ReadWriteLock(crate::ReadWriteLock);
+
+impl ReadWriteLock {
+    /// The name.
+    pub fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    /// The half that many may hold.
+    pub fn read(&self) -> Lock<Read> {
+        self.0.read().into()
+    }
+
+    /// The half that one alone may hold.
+    pub fn write(&self) -> Lock<Write> {
+        self.0.write().into()
+    }
+
+    /// Who holds the lock, both halves.
+    ///
+    /// # Errors
+    ///
+    /// As [`ReadWriteLock::inspect`](crate::ReadWriteLock::inspect).
+    pub fn inspect(&self) -> Result<Halves, Error> {
+        park_on(self.0.inspect())
+    }
+}
+
+impl<K: LockKind> Clone for Lock<K> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<K: LockKind> std::fmt::Debug for Lock<K> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}

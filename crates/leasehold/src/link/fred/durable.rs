@@ -1,0 +1,245 @@
+//! Calls that wait for replicas.
+//!
+//! Such a call is one pipeline: the script, a [mark](leasehold_core::command::durable), and `WAIT`, on one generation, which is one
+//! connection with one id, and is never sent again. `WAIT` speaks of what *its* connection has written: on another one it is
+//! answered at once, with replicas that have nothing of the call.
+//!
+//! The server blocks a connection that waits, so these calls have connections of their own, and each takes its turn on one of them.
+//! Renewals have one for themselves: a lease must not run out in a queue of acquires. All of them live on the lifeline's runtime,
+//! and a call is a task there, which keeps its turn to the end even where the caller has gone: the server waits on regardless.
+
+use super::call::{self, FOLLOWED};
+use super::error::{self, Redirect};
+use super::frame;
+use super::generation::Generation;
+use super::settle;
+use super::slots::{Node, Slots};
+use super::wire::{Role, Shared, Wire};
+use super::wires::Wires;
+use fred::interfaces::Resp3Frame;
+use fred::types::Value;
+use leasehold_core::call::{Call, Replicas};
+use leasehold_core::command::durable as mark;
+use leasehold_core::link::{Epoch, LinkError, Plane, ServerError, Settled};
+use leasehold_core::reply::Reply;
+use parking_lot::RwLock;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::OwnedMutexGuard;
+
+/// How many acquires may wait for replicas of one node at the same time; others stand in line.
+const LANES: usize = 4;
+
+/// The connections of calls that wait for replicas.
+pub(super) struct Durable {
+    renewals: Arc<Wires>,
+    acquires: [Arc<Wires>; LANES],
+    /// As [`Wires::fence`], for all of them. It stands in front of the line, too.
+    fence: RwLock<u64>,
+}
+
+/// The turn on a connection.
+struct Turn {
+    wires: Arc<Wires>,
+    wire: Arc<Wire>,
+    _guard: OwnedMutexGuard<()>,
+}
+
+/// What came of a pipeline.
+struct Answers {
+    script: Resp3Frame,
+    mark: Resp3Frame,
+    wait: Resp3Frame,
+}
+
+impl Durable {
+    /// No connections yet; they will live on the runtime in whose context this is called.
+    pub(super) fn new(shared: &Arc<Shared>) -> Self {
+        let wires = || Wires::new(shared, Role::Calls(Plane::Durable));
+        Self { renewals: wires(), acquires: std::array::from_fn(|_| wires()), fence: RwLock::default() }
+    }
+
+    /// Closes all connections for good, from any thread.
+    pub(super) fn close(&self) {
+        self.all().for_each(Wires::close);
+    }
+
+    /// Settles the calls for the slot of `key`.
+    pub(super) async fn settle(&self, lifeline: &Wires, epoch: Epoch, key: &[u8]) -> Result<Settled, LinkError> {
+        *self.fence.write() += 1;
+        let all: Vec<&Wires> = self.all().collect();
+        settle::settle_all(&all, lifeline, epoch, key).await
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Wires> {
+        std::iter::once(&self.renewals).chain(&self.acquires).map(|wires| &**wires)
+    }
+
+    /// Waits for a connection that is free. The first ones are preferred, so that the others are made only when they are needed.
+    async fn turn(&self, call: &Call, to: To) -> Result<Turn, LinkError> {
+        let lanes = if call.script().is_renewal() { std::slice::from_ref(&self.renewals) } else { &self.acquires[..] };
+        let mut busy = Vec::with_capacity(lanes.len());
+        for wires in lanes {
+            let wire = match to {
+                To::Slot(slot) => call::wire_of(wires, slot)?,
+                To::Node(node) => wires.to(node).ok_or_else(|| LinkError::NotSent("no way to the node".to_owned()))?,
+            };
+            match Arc::clone(&wire.turn).try_lock_owned() {
+                Ok(guard) => return Ok(Turn { wires: Arc::clone(wires), wire, _guard: guard }),
+                Err(_) => busy.push((wires, wire)),
+            }
+        }
+        let turns = busy.into_iter().map(|(wires, wire)| {
+            Box::pin(async move {
+                let guard = Arc::clone(&wire.turn).lock_owned().await;
+                Turn { wires: Arc::clone(wires), wire, _guard: guard }
+            })
+        });
+        Ok(futures_util::future::select_all(turns).await.0)
+    }
+
+    /// Sends a call, and follows `NOSCRIPT` and redirections, by which a server says that it did not apply it.
+    async fn call(&self, begun: u64, call: &Call, replicas: Replicas) -> Result<Reply, LinkError> {
+        let slot = call.keys().first().map_or(0, |key| fred::util::redis_keyslot(key));
+        let mut to = To::Slot(slot);
+        let (mut command, mut script, mut asking) = ("EVALSHA", call.script().sha1(), false);
+        let mut refused = None;
+        for _ in 0..=FOLLOWED {
+            let prepared = self.prepare(call, to);
+            let timeout = self.renewals.shared.settings.command_timeout;
+            let prepared = tokio::time::timeout(timeout / 2, prepared).await;
+            let (turn, generation) = prepared.map_err(|_| {
+                LinkError::NotSent("no connection for calls that wait for replicas became free in time".to_owned())
+            })??;
+            turn.wire.blocks_for(replicas.within);
+            let sent = pipeline(&generation, call, command, script, replicas, asking, turn.wire.patience());
+            let answers = Box::pin(call::fenced(&self.fence, begun, sent)).await?;
+            let refusal = match frame::reply(answers.script) {
+                Ok(reply) => {
+                    let acknowledged = acknowledged(&turn.wire, answers.mark, &answers.wait)?;
+                    return Ok(Reply::Array(vec![reply, Reply::Int(acknowledged)]));
+                }
+                Err(refusal) => refusal,
+            };
+            match (error::redirect(&refusal), &turn.wires.shared.slots) {
+                _ if refusal.code() == "NOSCRIPT" => (command, script) = ("EVAL", call.script().source()),
+                (Some(redirect), Some(slots)) => {
+                    asking = matches!(redirect, Redirect::Ask(..));
+                    to = To::Node(redirected(&turn, slots, redirect)?);
+                    (command, script) = ("EVALSHA", call.script().sha1());
+                }
+                _ => return Err(call::refused(&turn.wire, refusal)),
+            }
+            refused = Some(refusal);
+        }
+        let refused = refused.unwrap_or_else(|| ServerError::new("ERR redirected without end"));
+        Err(LinkError::Refused(refused))
+    }
+
+    /// A free connection that stands, on a server that knows the script and lets us wait. Nothing of the call has been sent so far.
+    async fn prepare(&self, call: &Call, to: To) -> Result<(Turn, Arc<Generation>), LinkError> {
+        let turn = self.turn(call, to).await?;
+        let generation = turn.wire.ready().await?;
+        let sha1 = call.script().sha1();
+        if generation.has_given(sha1) {
+            return Ok((turn, generation));
+        }
+        let unsent = |error: LinkError| LinkError::NotSent(error.to_string());
+        let timeout = Some(turn.wire.timeout());
+        if !generation.has_given_any() {
+            // It is answered at once. Where it is refused, the script must not be sent.
+            let args = vec![Value::from_static_str("0"), Value::from_static_str("1")];
+            let answer = generation.send("WAIT", args, timeout).await.map_err(unsent)?;
+            match frame::refusal(&answer) {
+                Some(refusal) if refusal.code() == "NOPERM" => return Err(LinkError::Refused(refusal)),
+                Some(refusal) => {
+                    // A replica, which was the primary until just now.
+                    turn.wire.renew();
+                    return Err(LinkError::NotSent(refusal.text().to_owned()));
+                }
+                None => {}
+            }
+        }
+        // A first call that met NOSCRIPT would wait for replicas in vain. Where this is forbidden, it does.
+        let args = vec![Value::from_static_str("LOAD"), Value::from_static_str(call.script().source())];
+        generation.send("SCRIPT", args, timeout).await.map_err(unsent)?;
+        generation.note_given(sha1);
+        Ok((turn, generation))
+    }
+}
+
+/// Where a call goes.
+#[derive(Clone, Copy)]
+enum To {
+    /// To the owner of the slot.
+    Slot(u16),
+    /// Where a redirection led.
+    Node(Node),
+}
+
+/// Sends a call, in a task of the lifeline's runtime.
+pub(super) async fn call(durable: &Arc<Durable>, call: Call, replicas: Replicas) -> Result<Reply, LinkError> {
+    let begun = *durable.fence.read();
+    let runtime = durable.renewals.runtime.clone();
+    let durable = Arc::clone(durable);
+    let task = runtime.spawn(async move { durable.call(begun, &call, replicas).await });
+    let gone = |_| Err(LinkError::Unknown("the runtime of the connection is gone".to_owned()));
+    task.await.unwrap_or_else(gone)
+}
+
+/// Queues script, mark and `WAIT` in one go, and waits for all three answers. A missing one leaves the outcome unknown.
+async fn pipeline(
+    generation: &Generation,
+    call: &Call,
+    command: &'static str,
+    script: &'static str,
+    replicas: Replicas,
+    asking: bool,
+    timeout: Duration,
+) -> Result<Answers, LinkError> {
+    let timeout = Some(timeout);
+    let lock = call.keys().first().cloned().unwrap_or_default();
+    let mark = mark::mark(lock);
+    let millis = replicas.within.as_millis().max(1);
+    let wait = vec![Value::from(replicas.at_least.to_string()), Value::from(millis.to_string())];
+    // An importing node wants it before each command with a key. It is answered "OK", and nobody needs to know.
+    let ask = || async move {
+        if asking {
+            let _ = generation.send("ASKING", Vec::new(), timeout).await;
+        }
+    };
+    let (_, script, _, mark, wait) = futures_util::join!(
+        ask(),
+        generation.send(command, call::arguments(call, script), timeout),
+        ask(),
+        // By its text, because a script that the server has forgotten would mark nothing.
+        generation.send("EVAL", call::arguments(&mark, mark.script().source()), timeout),
+        generation.send("WAIT", wait, timeout),
+    );
+    let script = script?;
+    let unknown = |error: LinkError| LinkError::Unknown(error.to_string());
+    Ok(Answers { script, mark: mark.map_err(unknown)?, wait: wait.map_err(unknown)? })
+}
+
+/// How many replicas have what the script wrote.
+fn acknowledged(wire: &Wire, mark: Resp3Frame, wait: &Resp3Frame) -> Result<i64, LinkError> {
+    let marked = frame::reply(mark).map(|reply| mark::marked(&reply));
+    match (marked, frame::int(wait)) {
+        (Ok(Ok(true)), Some(count)) => Ok(count.max(0)),
+        (Ok(Err(error)), _) => Err(LinkError::Unknown(error.to_string())),
+        // Nobody knows of a single one. `WAIT` is refused by a primary that became a replica meanwhile, for one.
+        (marked, _) => {
+            let mark = marked.err();
+            tracing::debug!(server = %wire.label(), ?mark, wait = ?frame::refusal(wait), "the replicas cannot be asked");
+            Ok(0)
+        }
+    }
+}
+
+/// The node to which a redirection leads; the slot map learns of it.
+fn redirected(turn: &Turn, slots: &Slots, redirect: Redirect) -> Result<Node, LinkError> {
+    let (Redirect::Moved(_, address) | Redirect::Ask(_, address)) = &redirect;
+    let node = slots.node(&call::named(address, &turn.wire));
+    call::follow(&turn.wires, slots, &turn.wire, redirect)?;
+    Ok(node)
+}
