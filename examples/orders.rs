@@ -36,7 +36,10 @@ async fn main() -> Result<(), Failed> {
     let clients = try_join_all((0..INSTANCES).map(|_| stage.client(stage.builder()))).await?;
 
     let (taken, most) = round(&stage, &store, &clients, true).await?;
-    stage.tell(format_args!("with a lock for each user: {} requests, {taken} orders, at most {most} a user", USERS * CLICKS));
+    stage.tell(format_args!(
+        "with a lock for each user: {} requests, {taken} orders, at most {most} a user",
+        USERS * CLICKS
+    ));
     assert_eq!((taken, most), (USERS, 1), "every user has one order");
 
     let (taken, most) = round(&stage, &store, &clients, false).await?;
