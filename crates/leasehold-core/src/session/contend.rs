@@ -129,7 +129,7 @@ impl Session {
             trouble: Trouble::default(),
             overtaken: 0,
             warned: false,
-            went_again: false,
+            went_again: 0,
             retry_at: None,
             timer: None,
             waker: None,
@@ -573,10 +573,13 @@ impl Session {
         self.begin_to_wait(now, ticket);
     }
 
-    /// Whether a call that was not sent may be sent again at once. A request may do so one time: a link that was settling
+    /// Whether a call that was not sent may be sent again at once. A request may do so a few times: a link that was settling
     /// something else is ready by then, and a server that is out of reach is still found to be so.
     pub(super) fn may_go_again(&mut self, ticket: Ticket) -> bool {
-        self.acquire_of_mut(ticket).is_some_and(|acquire| !std::mem::replace(&mut acquire.went_again, true))
+        const TIMES: u8 = 3;
+        let Some(acquire) = self.acquire_of_mut(ticket) else { return false };
+        acquire.went_again = acquire.went_again.saturating_add(1);
+        acquire.went_again <= TIMES
     }
 
     /// Sends the request's call again at once.
