@@ -2,7 +2,7 @@
 
 use super::{World, ms, secs};
 use futures_util::future::BoxFuture;
-use leasehold::kind::Leased;
+use leasehold::kind::{Leased, Owned};
 use leasehold::{Client, Error, Guard, Lock, Lost, MultiGuard, MultiLock, Owner, QuorumGuard, QuorumLock};
 use std::sync::Arc;
 use std::time::Duration;
@@ -148,19 +148,19 @@ impl AnyLock {
 }
 
 /// A lock of one name, and how its guards tell their fencing token.
-struct Single<K: Leased> {
+struct Single<K: Leased + Owned> {
     lock: Lock<K>,
     token: Token<K>,
 }
 
 type Token<K> = fn(&Guard<K>) -> Option<u64>;
 
-struct SingleGuard<K: Leased> {
+struct SingleGuard<K: Leased + Owned> {
     guard: Guard<K>,
     token: Token<K>,
 }
 
-fn of<K: Leased>(lock: Lock<K>, token: Token<K>) -> AnyLock {
+fn of<K: Leased + Owned>(lock: Lock<K>, token: Token<K>) -> AnyLock {
     any(Single { lock, token })
 }
 
@@ -168,11 +168,11 @@ fn any(lock: impl Lockable + 'static) -> AnyLock {
     AnyLock { lock: Arc::new(lock), shared: false }
 }
 
-const fn no_token<K: Leased>(_: &Guard<K>) -> Option<u64> {
+const fn no_token<K: Leased + Owned>(_: &Guard<K>) -> Option<u64> {
     None
 }
 
-impl<K: Leased> Lockable for Single<K> {
+impl<K: Leased + Owned> Lockable for Single<K> {
     fn take(&self, how: How) -> BoxFuture<'static, Taken> {
         let (lock, token) = (self.lock.clone(), self.token);
         Box::pin(async move {
@@ -230,7 +230,7 @@ fn held(guard: impl Held + 'static) -> AnyGuard {
     Box::new(guard)
 }
 
-impl<K: Leased> Held for SingleGuard<K> {
+impl<K: Leased + Owned> Held for SingleGuard<K> {
     fn is_held(&self) -> bool {
         self.guard.is_held()
     }

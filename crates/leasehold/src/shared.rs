@@ -94,6 +94,12 @@ impl Handle {
     pub(crate) const fn shared(&self) -> &Arc<Shared> {
         &self.0
     }
+
+    /// Whether two clients are on one server, as far as that is known.
+    pub(crate) fn is_of_server(&self, other: &Self) -> bool {
+        let instance = &self.link.server().instance;
+        Arc::ptr_eq(&self.0, &other.0) || (!instance.is_empty() && other.link.server().instance == *instance)
+    }
 }
 
 impl std::ops::Deref for Handle {

@@ -52,6 +52,10 @@ impl Verbs for Simple {
         }
     }
 
+    fn counts(&self) -> bool {
+        false
+    }
+
     fn renewal(&self) -> Option<&'static Script> {
         Some(&script::SIMPLE_RENEW)
     }

@@ -52,6 +52,11 @@ pub trait Verbs: Sync {
         false
     }
 
+    /// Whether the server knows how often a hold was entered, so that a renewal can tell that it disagrees.
+    fn counts(&self) -> bool {
+        true
+    }
+
     /// The script that renews many holds of this kind in one call, answering as `lock/renew` does; `None` where holds have
     /// no lease.
     fn renewal(&self) -> Option<&'static Script>;

@@ -320,6 +320,10 @@ impl Session {
             self.enter_instead(now, ticket, lock, number);
             return;
         }
+        if let Some(beside) = self.acquire_of(ticket).and_then(|acquire| self.own_other_half(acquire)) {
+            self.stand_beside(now, ticket, beside);
+            return;
+        }
         // An attempt whose reply comes after the end of the wait was the last one.
         let ended = self.acquire_of(ticket).is_some_and(|acquire| self.end_of_wish(acquire) <= now);
         let mut goes = patience == Patience::Try || last || ended;

@@ -169,6 +169,7 @@ impl Session {
         if let Some(owner) = owner {
             self.locks[lock].owners.push((owner, number));
             self.admit_owner(now, lock, owner, number);
+            self.admit_readers(now, lock, owner);
         }
         if place == Place::Line {
             self.locks[lock].trouble = Trouble::default();

@@ -1,13 +1,14 @@
 //! The locks that a client has to do with, by name and kind.
 
 use super::Session;
-use super::contend::Lock;
-use super::request::AcquireRequest;
+use super::contend::{Lock, Phase};
+use super::request::{Acquire, AcquireRequest, Place, Ticket, Trouble};
 use super::timers::Timer;
 use crate::command::Kind;
 use crate::error::AcquireError;
 use crate::name::LockName;
 use crate::owner::{HoldNumber, OwnerId};
+use crate::time::Instant;
 use bytes::Bytes;
 
 impl Session {
@@ -77,6 +78,42 @@ impl Session {
             }
         }
         Ok(beside)
+    }
+
+    /// The hold of the other half of a read-write lock beside which a request that waits may come in by now.
+    pub(super) fn own_other_half(&self, acquire: &Acquire) -> Option<Bytes> {
+        self.look_at_siblings(acquire.lock, &acquire.wish).ok().flatten()
+    }
+
+    /// The owner writes from here on: its other requests, which wait to read, come in beside. They would wait for their own owner.
+    pub(super) fn admit_readers(&mut self, now: Instant, lock: usize, owner: OwnerId) {
+        if self.locks[lock].kind != Kind::Write {
+            return;
+        }
+        let first = self.by_key.get(self.locks[lock].name.key()).copied();
+        let Some(read) = first.and_then(|first| self.among_siblings(first, Kind::Read)) else { return };
+        let line = &self.locks[read];
+        // A contender whose command is under way learns of it from the reply.
+        let contender = line.contender.filter(|_| line.phase != Phase::Trying);
+        let waiting: Vec<Ticket> = line.queue.iter().copied().chain(contender).collect();
+        for ticket in waiting {
+            let same = self.acquire_of(ticket).filter(|acquire| {
+                acquire.wish.owner == Some(owner) && acquire.place == Place::Line && acquire.outcome.is_none()
+            });
+            if let Some(beside) = same.and_then(|acquire| self.own_other_half(acquire)) {
+                self.stand_beside(now, ticket, beside);
+            }
+        }
+    }
+
+    /// Takes a request out of the line, because its owner holds the other half.
+    pub(super) fn stand_beside(&mut self, now: Instant, ticket: Ticket, beside: Bytes) {
+        let Some(acquire) = self.acquire_of_mut(ticket) else { return };
+        acquire.beside = Some(beside);
+        let lock = acquire.lock;
+        self.locks[lock].trouble = Trouble::default();
+        self.leave_line(now, ticket, lock);
+        self.wake(ticket);
     }
 
     fn among_siblings(&self, first: usize, kind: Kind) -> Option<usize> {

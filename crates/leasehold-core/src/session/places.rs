@@ -62,7 +62,12 @@ impl Session {
                 self.locks[lock].again = false;
                 self.locks[lock].beat_at = Some(now);
             }
-            self.contender_waits(now, lock, if standing.head { standing.left } else { None });
+            let left = match self.acquire_of(ticket).and_then(|acquire| acquire.wish.prefer_writers) {
+                // Every attempt renews the mark, which must not run out before there have been several.
+                Some(mark) if !in_places => Some(standing.left.map_or(mark / 3, |left| left.min(mark / 3))),
+                _ => standing.left.filter(|_| standing.head),
+            };
+            self.contender_waits(now, lock, left);
         } else if self.locks[lock].contender.is_none() {
             self.pick_contender(lock);
         }

@@ -243,8 +243,9 @@ impl Session {
         outcome: Renewed,
         acknowledged: Option<u32>,
     ) {
+        let counts = self.verbs_of(number).counts();
         let Some(hold) = self.holds.get_mut(&number) else { return };
-        let window = hold.window.take();
+        let window = hold.window.take().filter(|_| counts);
         hold.touch(now);
         hold.look &= outcome == Renewed::Refused;
         if !hold.is_live() {

@@ -1,16 +1,17 @@
 //! Guards that stand and fall together.
 
-use crate::clock::Clock;
+use crate::attempt;
 use crate::error::Error;
 use crate::guard::Guard;
 use crate::kind::LockKind;
 use crate::loss::{HoldToken, Lost};
+use crate::shared::Handle;
 use leasehold_core::error::HoldEnd;
 use leasehold_core::hold_cell::{EndWatch, HoldCell};
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 /// A guard of whatever kind, as a member of a group.
@@ -34,12 +35,13 @@ pub(super) struct Group {
     name: Arc<str>,
     guards: Vec<Box<dyn AnyGuard>>,
     needed: usize,
-    clock: Clock,
+    /// Whose clock counts.
+    handle: Arc<Handle>,
 }
 
 impl Group {
-    pub(super) fn new(name: Arc<str>, guards: Vec<Box<dyn AnyGuard>>, needed: usize, clock: Clock) -> Self {
-        Self { name, guards, needed, clock }
+    pub(super) fn new(name: Arc<str>, guards: Vec<Box<dyn AnyGuard>>, needed: usize, handle: Arc<Handle>) -> Self {
+        Self { name, guards, needed, handle }
     }
 
     pub(super) fn name(&self) -> &str {
@@ -48,13 +50,13 @@ impl Group {
 
     /// How many of the guards are held.
     pub(super) fn held(&self) -> usize {
-        let now = self.clock.now();
+        let now = self.handle.clock.now();
         self.guards.iter().filter(|guard| guard.cell().ended(now).is_none()).count()
     }
 
     /// How long enough of the guards are certainly held even if nothing renews them.
     pub(super) fn remaining(&self) -> Duration {
-        let now = self.clock.now();
+        let now = self.handle.clock.now();
         let mut left: Vec<Duration> = self.guards.iter().map(|guard| guard.cell().remaining(now)).collect();
         left.sort_unstable_by(|one, other| other.cmp(one));
         self.needed.checked_sub(1).and_then(|last| left.get(last).copied()).unwrap_or_default()
@@ -62,7 +64,7 @@ impl Group {
 
     /// How the group ended; `None` while enough of the guards are held.
     pub(super) fn ended(&self) -> Option<HoldEnd> {
-        let now = self.clock.now();
+        let now = self.handle.clock.now();
         let mut ends = self.guards.iter().filter_map(|guard| guard.cell().ended(now));
         let spare = self.guards.len() - self.needed;
         ends.nth(spare)
@@ -105,17 +107,23 @@ impl Group {
 
     pub(super) fn cancellation_token(&self) -> HoldToken {
         let cells = self.guards.iter().map(|guard| guard.cell().clone()).collect();
-        HoldToken::of_many(cells, self.needed, &self.clock)
+        HoldToken::of_many(cells, self.needed, &self.handle.clock)
     }
 
     /// Releases every guard, each on its own, and says whether the group was held up to that moment.
     pub(super) async fn release(self) -> Result<(), Error> {
         let lost = self.lost_now();
         let needed = self.needed;
-        let outcomes = all(self.guards.into_iter().map(AnyGuard::release)).await;
+        let enough = |outcomes: &[Option<Result<(), Error>>]| {
+            let released = outcomes.iter().filter(|outcome| matches!(outcome, Some(Ok(())))).count();
+            if released >= needed { Enough::Yes } else { Enough::No }
+        };
+        // Nobody waits for a server that does not answer: its release goes on without its future.
+        let outcomes = most(&self.handle, self.guards.into_iter().map(AnyGuard::release), enough).await;
         if let Some(lost) = lost {
             return Err(lost.into());
         }
+        let outcomes: Vec<_> = outcomes.into_iter().flatten().collect();
         let released = outcomes.iter().filter(|outcome| outcome.is_ok()).count();
         if released >= needed {
             return Ok(());
@@ -125,18 +133,81 @@ impl Group {
 }
 
 /// Waits for all futures at once.
-pub(super) async fn all<T>(futures: impl Iterator<Item = Pin<Box<dyn Future<Output = T> + Send>>>) -> Vec<T> {
-    let mut futures: Vec<_> = futures.map(|future| (future, None)).collect();
+pub(super) async fn all<T>(futures: impl Iterator<Item = Doing<T>>) -> Vec<T> {
+    let mut gathering = Gathering::new(futures);
+    poll_fn(|cx| gathering.poll(cx)).await;
+    gathering.values().flatten().collect()
+}
+
+/// Waits for all futures at once, but not for long once there is `enough`: then the others have as long again as that took, and 10 ms
+/// at the least. Those that are not done by then are dropped.
+pub(super) async fn most<T>(
+    handle: &Arc<Handle>,
+    futures: impl Iterator<Item = Doing<T>>,
+    enough: impl Fn(&[Option<T>]) -> Enough,
+) -> Vec<Option<T>> {
+    let mut gathering = Gathering::new(futures);
+    let begun = handle.clock.now();
+    let mut grace: Option<Pin<Box<dyn Future<Output = ()> + Send>>> = None;
     poll_fn(|cx| {
-        for (future, value) in &mut futures {
+        if gathering.poll(cx).is_ready() {
+            return Poll::Ready(());
+        }
+        match enough(&gathering.values) {
+            Enough::No => Poll::Pending,
+            Enough::Over => Poll::Ready(()),
+            Enough::Yes => {
+                let grace = grace.get_or_insert_with(|| {
+                    let (handle, again) = (handle.clone(), handle.clock.now().since(begun).max(GRACE));
+                    Box::pin(async move { attempt::pause(&handle, again).await })
+                });
+                grace.as_mut().poll(cx)
+            }
+        }
+    })
+    .await;
+    gathering.values().collect()
+}
+
+/// Whether the values so far are enough.
+pub(super) enum Enough {
+    No,
+    Yes,
+    /// What is missing cannot change anything.
+    Over,
+}
+
+/// The least time that is left to those who are slower than the others.
+const GRACE: Duration = Duration::from_millis(10);
+
+/// A future that is polled beside others.
+pub(super) type Doing<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// Futures that are polled side by side, each until it is done.
+struct Gathering<T> {
+    futures: Vec<Doing<T>>,
+    values: Vec<Option<T>>,
+}
+
+impl<T> Gathering<T> {
+    fn new(futures: impl Iterator<Item = Doing<T>>) -> Self {
+        let futures: Vec<_> = futures.collect();
+        let values = futures.iter().map(|_| None).collect();
+        Self { futures, values }
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        for (future, value) in self.futures.iter_mut().zip(&mut self.values) {
             if value.is_none()
                 && let Poll::Ready(done) = future.as_mut().poll(cx)
             {
                 *value = Some(done);
             }
         }
-        if futures.iter().all(|(_, value)| value.is_some()) { Poll::Ready(()) } else { Poll::Pending }
-    })
-    .await;
-    futures.into_iter().filter_map(|(_, value)| value).collect()
+        if self.values.iter().all(Option::is_some) { Poll::Ready(()) } else { Poll::Pending }
+    }
+
+    fn values(self) -> impl Iterator<Item = Option<T>> {
+        self.values.into_iter()
+    }
 }

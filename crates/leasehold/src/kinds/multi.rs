@@ -161,10 +161,11 @@ impl MultiLock {
         let Some(first) = self.members.first() else { return Err(InvalidInput::NoMembers.into()) };
         for (index, member) in self.members.iter().enumerate() {
             let target = member.target();
-            target.checked_name()?;
+            let key = target.checked_name()?.key();
+            // Two clients of one server would wait for each other under the name of one caller.
             let same = |other: &Member| {
-                other.target().name() == target.name()
-                    && Arc::ptr_eq(other.target().handle().shared(), target.handle().shared())
+                other.target().checked_name().is_ok_and(|name| name.key() == key)
+                    && other.target().handle().is_of_server(target.handle())
             };
             if self.members[..index].iter().any(same) {
                 return Err(InvalidInput::SameMember { name: target.name().to_owned() }.into());
@@ -175,7 +176,7 @@ impl MultiLock {
 
     fn guard(&self, handle: &Arc<Handle>, guards: Vec<Box<dyn AnyGuard>>) -> MultiGuard {
         let needed = guards.len();
-        MultiGuard(Group::new(self.name.clone(), guards, needed, handle.clock.clone()))
+        MultiGuard(Group::new(self.name.clone(), guards, needed, handle.clone()))
     }
 }
 

@@ -1,6 +1,6 @@
 //! The quorum lock.
 
-use super::group::{AnyGuard, Group, all};
+use super::group::{AnyGuard, Doing, Enough, Group, most};
 use crate::acquire::Acquire;
 use crate::attempt;
 use crate::client::Client;
@@ -10,14 +10,12 @@ use crate::kind::Reentrant;
 use crate::loss::{HoldToken, Lost};
 use crate::shared::Handle;
 use leasehold_core::backoff::Backoff;
-use leasehold_core::link::Link as _;
 use leasehold_core::session::Patience;
 use leasehold_core::time::Instant;
 use std::fmt;
-use std::future::{IntoFuture, poll_fn};
+use std::future::IntoFuture;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
 /// A lock over several independent servers: it is held while a majority of them say so.
@@ -102,12 +100,7 @@ impl QuorumLock {
     fn check(&self) -> Result<Arc<Handle>, Error> {
         let Some(first) = self.clients.first() else { return Err(InvalidInput::NoMembers.into()) };
         for (index, client) in self.clients.iter().enumerate() {
-            let server = &client.handle().link.server().instance;
-            let same = |other: &Client| {
-                Arc::ptr_eq(other.handle().shared(), client.handle().shared())
-                    || (!server.is_empty() && other.handle().link.server().instance == *server)
-            };
-            if self.clients[..index].iter().any(same) {
+            if self.clients[..index].iter().any(|other| other.handle().is_of_server(client.handle())) {
                 return Err(InvalidInput::SameServer { name: self.name.as_ref().to_owned() }.into());
             }
         }
@@ -143,9 +136,8 @@ enum Round {
     Failed(Error),
 }
 
-/// What one server said.
+/// What a server said.
 type Answer = Result<Option<Guard>, Error>;
-type Trying = Pin<Box<dyn Future<Output = Answer> + Send>>;
 
 impl QuorumAcquire {
     /// Waits for at most this long while others hold the lock. Default: that of the first client.
@@ -175,55 +167,31 @@ impl QuorumAcquire {
     /// Asks all servers at once.
     async fn round(&self, handle: &Arc<Handle>) -> Round {
         let quorum = self.lock.quorum();
-        let mut asked: Vec<(Trying, Option<Answer>)> = self
-            .lock
-            .clients
-            .iter()
-            .map(|client| {
-                let lock = client.lock(&self.lock.name);
-                let mut acquire = Acquire::<Reentrant>::new(lock.target().clone());
-                acquire.describe(self.lease, self.max_hold, None);
-                let trying: Trying = Box::pin(async move { acquire.run(Some(Patience::Try)).await });
-                (trying, None)
-            })
-            .collect();
-        let servers = asked.len();
-        let begun = handle.clock.now();
-        let mut enough_at = None;
-        let mut grace: Option<Pin<Box<dyn Future<Output = ()> + Send>>> = None;
-        poll_fn(|cx| {
-            for (trying, outcome) in &mut asked {
-                if outcome.is_none()
-                    && let Poll::Ready(done) = trying.as_mut().poll(cx)
-                {
-                    *outcome = Some(done);
-                }
+        let asked = self.lock.clients.iter().map(|client| {
+            let lock = client.lock(&self.lock.name);
+            let mut acquire = Acquire::<Reentrant>::new(lock.target().clone());
+            acquire.describe(self.lease, self.max_hold, None);
+            let trying: Doing<Answer> = Box::pin(async move { acquire.run(Some(Patience::Try)).await });
+            trying
+        });
+        let servers = self.lock.clients.len();
+        // A lock on every server survives the loss of more of them than one on a bare majority; but nobody waits long for a server that
+        // does not answer.
+        let enough = |answers: &[Option<Answer>]| {
+            let granted = answers.iter().filter(|answer| matches!(answer, Some(Ok(Some(_))))).count();
+            let answered = answers.iter().filter(|answer| answer.is_some()).count();
+            if servers - (answered - granted) < quorum {
+                Enough::Over
+            } else if granted >= quorum {
+                Enough::Yes
+            } else {
+                Enough::No
             }
-            let granted = asked.iter().filter(|(_, outcome)| matches!(outcome, Some(Ok(Some(_))))).count();
-            let answered = asked.iter().filter(|(_, outcome)| outcome.is_some()).count();
-            if answered == servers || servers - (answered - granted) < quorum {
-                return Poll::Ready(());
-            }
-            if granted < quorum {
-                return Poll::Pending;
-            }
-            // A lock on every server survives the loss of more of them than one on a bare majority; but nobody waits long for a
-            // server that does not answer.
-            let elapsed = handle
-                .clock
-                .now()
-                .since(*enough_at.get_or_insert_with(|| handle.clock.now()))
-                .max(handle.clock.now().since(begun));
-            let grace = grace.get_or_insert_with(|| {
-                let handle = handle.clone();
-                Box::pin(async move { attempt::pause(&handle, elapsed.max(Duration::from_millis(10))).await })
-            });
-            grace.as_mut().poll(cx)
-        })
-        .await;
+        };
+        let answers = most(handle, asked, enough).await;
         let mut guards: Vec<Box<dyn AnyGuard>> = Vec::with_capacity(servers);
         let (mut busy, mut failure) = (0, None);
-        for (_, outcome) in asked {
+        for outcome in answers {
             match outcome {
                 Some(Ok(Some(guard))) => guards.push(Box::new(guard)),
                 Some(Ok(None)) => busy += 1,
@@ -233,7 +201,7 @@ impl QuorumAcquire {
             }
         }
         if guards.len() >= quorum {
-            let guard = QuorumGuard(Group::new(self.lock.name.clone(), guards, quorum, handle.clock.clone()));
+            let guard = QuorumGuard(Group::new(self.lock.name.clone(), guards, quorum, handle.clone()));
             if guard.is_held() {
                 return Round::Granted(guard);
             }
@@ -241,7 +209,11 @@ impl QuorumAcquire {
             return Round::Busy;
         }
         let could = guards.len() + busy;
-        all(guards.into_iter().map(AnyGuard::release)).await;
+        // Most of it is given back before the next attempt; what a server does not answer goes on without its future.
+        let half = guards.len().div_ceil(2);
+        let back =
+            |released: &[Option<_>]| if released.iter().flatten().count() >= half { Enough::Yes } else { Enough::No };
+        most(handle, guards.into_iter().map(AnyGuard::release), back).await;
         match failure {
             Some(error) if could < quorum => Round::Failed(error),
             _ => Round::Busy,

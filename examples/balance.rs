@@ -1,0 +1,156 @@
+//! A holder is paused beyond its lease, wakes up, and writes. A store that checks fencing tokens refuses it; a store that does not
+//! loses the other's update or its own.
+//!
+//! `cargo run --example balance`, or `LEASEHOLD_URL=redis://127.0.0.1:6379 cargo run --example balance`.
+//!
+//! A lease ends whether its holder runs or not; that is what it is for. So a holder that was stopped by its machine, in the instant
+//! between its last look at the lock and its write, writes as if it still held it. Only the store can tell, by the token.
+
+#![expect(clippy::print_stdout, reason = "an example tells its story on stdout")]
+
+#[path = "support/store.rs"]
+mod store;
+mod support;
+
+use leasehold::fence::FencedValue;
+use leasehold::{Error, FencedGuard};
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::time::Duration;
+use store::{Failed, Store};
+use support::Stage;
+use tokio::sync::oneshot;
+
+/// The lease of the holder that is paused. It is a fixed one: what stops a process stops the renewal of its leases, too.
+const LEASE: Duration = Duration::from_secs(1);
+const BEGINNING: u32 = 100;
+const BY_A: u32 = 10;
+const BY_B: u32 = 20;
+/// What is left when both have withdrawn.
+const RIGHT: u32 = BEGINNING - BY_A - BY_B;
+
+/// Where the balance is.
+enum Ledger {
+    /// A list of balances, the last of which counts. It takes whatever it is told.
+    Bare(Store, String),
+    /// A value that registers the token of whoever reads or writes, and refuses all lower ones from then on.
+    Fenced(FencedValue),
+}
+
+impl Ledger {
+    async fn read(&self, guard: &FencedGuard) -> Result<u32, Failed> {
+        let text = match self {
+            Self::Bare(store, list) => store.all(list).await?.pop(),
+            Self::Fenced(value) => {
+                value.read(guard).await?.map(|bytes| String::from_utf8(bytes.to_vec())).transpose()?
+            }
+        };
+        Ok(text.ok_or("there is no balance")?.parse()?)
+    }
+
+    async fn write(&self, guard: &FencedGuard, balance: u32) -> Result<(), Failed> {
+        match self {
+            Self::Bare(store, list) => store.append(list, &balance.to_string()).await,
+            Self::Fenced(value) => Ok(value.write(guard, balance.to_string()).await?),
+        }
+    }
+}
+
+#[tokio::main(flavor = "multi_thread", worker_threads = 2)]
+async fn main() -> Result<(), Failed> {
+    let stage = Arc::new(Stage::open("A and B withdraw from one account, and A is paused beyond its lease."));
+    let store = Store::open(&stage).await?;
+
+    stage.tell("the store does not look at tokens");
+    let left = both_withdraw(&stage, &store, false).await?;
+    stage.tell(format_args!("the balance is {left} and ought to be {RIGHT}: an update is lost"));
+    assert_eq!(left, BEGINNING - BY_B, "what A withdrew is forgotten");
+
+    stage.tell("the store registers a token at the first read, and refuses lower ones");
+    let left = both_withdraw(&stage, &store, true).await?;
+    stage.tell(format_args!("the balance is {left}, as it ought to be"));
+    assert_eq!(left, RIGHT);
+    Ok(())
+}
+
+/// Both withdraw; returns the balance.
+async fn both_withdraw(stage: &Arc<Stage>, store: &Store, fenced: bool) -> Result<u32, Failed> {
+    let a = stage.client(stage.builder()).await?;
+    let b = stage.client(stage.builder()).await?;
+    let name = if fenced { "fenced-account" } else { "bare-account" };
+    let key = format!("{}{name}:balance", stage.prefix);
+    let ledger = Arc::new(match fenced {
+        true => Ledger::Fenced(a.fenced_value(format!("{name}:balance"))),
+        false => Ledger::Bare(store.clone(), key.clone()),
+    });
+    let guard = b.fenced_lock(name).acquire().await?;
+    ledger.write(&guard, BEGINNING).await?;
+    guard.release().await?;
+
+    let (about_to_write, a_is_paused) = oneshot::channel();
+    let (wake_a, awake) = mpsc::channel();
+    let lock = a.fenced_lock(name);
+    let (of_a, told) = (ledger.clone(), stage.clone());
+    let slow = tokio::spawn(async move {
+        let guard = lock.acquire().lease(LEASE).await?;
+        let balance = of_a.read(&guard).await?;
+        assert!(guard.is_held(), "A looks once more before it writes");
+        told.tell(format_args!("A holds the lock, has read {balance}, and is about to write {}", balance - BY_A));
+        let _ = about_to_write.send(());
+        // Here the machine stops A. Nothing of it runs, and no look at a clock can help.
+        tokio::task::block_in_place(|| awake.recv())?;
+        assert!(!guard.is_held(), "A would know, but does not look again");
+        let wrote = of_a.write(&guard, balance - BY_A).await;
+        let read = of_a.read(&guard).await;
+        let released = guard.release().await;
+        assert!(matches!(released, Err(Error::Lost { .. })), "the release says that the lock was lost: {released:?}");
+        Ok::<_, Failed>((wrote, read))
+    });
+
+    a_is_paused.await?;
+    let guard = b.fenced_lock(name).acquire().await?;
+    let balance = ledger.read(&guard).await?;
+    stage.tell(format_args!("A's lease has run out; B holds the lock and has read {balance}"));
+    wake_a.send(())?;
+    let (wrote, read) = slow.await??;
+    match (&wrote, &read) {
+        (Ok(()), Ok(read)) => stage.tell(format_args!("A has gone on, and was told that its {read} is written")),
+        (Err(wrote), Err(read)) => {
+            stage.tell(format_args!("A has gone on, and its write was refused: {wrote}"));
+            stage.tell(format_args!("so was its read: {read}"));
+        }
+        _ => return Err(format!("one of A's write {wrote:?} and read {read:?} was refused, and not the other").into()),
+    }
+    assert_eq!(wrote.is_err(), fenced, "only a store that checks tokens refuses A");
+    assert!([wrote.err(), read.err()].into_iter().flatten().all(|error| is_stale(&error)), "for A's token is stale");
+    ledger.write(&guard, balance - BY_B).await?;
+    guard.release().await?;
+    stage.tell(format_args!("B has written {}", balance - BY_B));
+
+    if fenced {
+        let guard = a.fenced_lock(name).acquire().await?;
+        let balance = ledger.read(&guard).await?;
+        ledger.write(&guard, balance - BY_A).await?;
+        guard.release().await?;
+        stage.tell(format_args!(
+            "A, which knows that it failed, has begun again, read {balance} and written {}",
+            balance - BY_A
+        ));
+    } else {
+        stage.tell(format_args!("A has no reason to begin again; {} balances were written", store.length(&key).await?));
+    }
+
+    let guard = b.fenced_lock(name).acquire().await?;
+    let left = ledger.read(&guard).await?;
+    guard.release().await?;
+    // The last fencing token of a lock stays for ever, and so does the register of a value: they are what the next is compared with.
+    store.remove(&key).await?;
+    a.shutdown(Duration::from_secs(5)).await?;
+    b.shutdown(Duration::from_secs(5)).await?;
+    Ok(left)
+}
+
+/// Whether the store has refused a token because it has seen a greater one.
+fn is_stale(error: &Failed) -> bool {
+    matches!(error.downcast_ref(), Some(Error::Stale { .. }))
+}

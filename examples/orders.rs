@@ -1,0 +1,98 @@
+//! The same user's order is taken once, however often the user clicks and whichever instance of the service the click comes to.
+//!
+//! `cargo run --example orders`, or `LEASEHOLD_URL=redis://127.0.0.1:6379 cargo run --example orders`.
+
+#![expect(clippy::print_stdout, reason = "an example tells its story on stdout")]
+
+#[path = "support/store.rs"]
+mod store;
+mod support;
+
+use futures_util::future::try_join_all;
+use leasehold::Client;
+use std::time::Duration;
+use store::{Failed, Store};
+use support::Stage;
+
+/// The instances of the service, each with a client of its own.
+const INSTANCES: usize = 3;
+const USERS: usize = 20;
+/// How often each user clicks.
+const CLICKS: usize = 5;
+/// How long it takes to charge a user: long enough for the next click.
+const PAYMENT: Duration = Duration::from_millis(20);
+
+/// What a request is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Answer {
+    Taken,
+    TakenAlready,
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Failed> {
+    let stage = Stage::open("Twenty users order once, and click five times.");
+    let store = Store::open(&stage).await?;
+    let clients = try_join_all((0..INSTANCES).map(|_| stage.client(stage.builder()))).await?;
+
+    let (taken, most) = round(&stage, &store, &clients, true).await?;
+    stage.tell(format_args!(
+        "with a lock for each user: {} requests, {taken} orders, at most {most} a user",
+        USERS * CLICKS
+    ));
+    assert_eq!((taken, most), (USERS, 1), "every user has one order");
+
+    let (taken, most) = round(&stage, &store, &clients, false).await?;
+    stage.tell(format_args!("without locks: {} requests, {taken} orders, up to {most} a user", USERS * CLICKS));
+    assert!(taken > USERS && most > 1, "somebody is charged twice");
+
+    for client in clients {
+        client.shutdown(Duration::from_secs(5)).await?;
+    }
+    Ok(())
+}
+
+/// All users click at once. Returns how many orders the store has, and the most that it has of one user.
+async fn round(stage: &Stage, store: &Store, clients: &[Client], locked: bool) -> Result<(usize, usize), Failed> {
+    let orders = |user: usize| format!("{}orders:{user}", stage.prefix);
+    // The clicks of a user come to one instance after the other.
+    let requests = (0..CLICKS).flat_map(|click| (0..USERS).map(move |user| (click, user)));
+    let answers = try_join_all(requests.map(async |(click, user)| {
+        let client = &clients[(user + click) % INSTANCES];
+        let request = format!("click {click} of user {user}");
+        if locked {
+            // One lock for each user: users do not wait for each other.
+            let lock = client.lock(format!("order:{user}"));
+            let guard = lock.acquire().wait(Duration::from_secs(30)).await?;
+            // Should the lock be lost, the request stops before it does harm.
+            let answer = guard.run(order(store, &orders(user), &request)).await??;
+            guard.release().await?;
+            Ok::<_, Failed>(answer)
+        } else {
+            order(store, &orders(user), &request).await
+        }
+    }))
+    .await?;
+
+    let (mut taken, mut most) = (0, 0);
+    for user in 0..USERS {
+        let of_user = store.all(&orders(user)).await?;
+        store.remove(&orders(user)).await?;
+        assert!(of_user.iter().all(|request| request.ends_with(&format!(" of user {user}"))), "{of_user:?}");
+        taken += of_user.len();
+        most = most.max(of_user.len());
+    }
+    let told = answers.iter().filter(|answer| **answer == Answer::Taken).count();
+    assert_eq!(told, taken, "whoever is told that its order was taken finds it in the store");
+    Ok((taken, most))
+}
+
+/// Takes an order, unless the user has one. The look and the entry are two steps, and the payment lies between them.
+async fn order(store: &Store, orders: &str, request: &str) -> Result<Answer, Failed> {
+    if store.length(orders).await? > 0 {
+        return Ok(Answer::TakenAlready);
+    }
+    tokio::time::sleep(PAYMENT).await;
+    store.append(orders, request).await?;
+    Ok(Answer::Taken)
+}
