@@ -63,7 +63,7 @@ pub(crate) enum Outcome {
 
 #[derive(Debug)]
 pub(crate) enum TaskKind {
-    Acquire(AcquireRequest),
+    Acquire(Box<AcquireRequest>),
     Release {
         guard: usize,
         /// The guard was held when the release began,

@@ -138,7 +138,8 @@ impl World {
         let other = believers.map(|other| (other.client, other.hold, other.kind, other.owner)).find(|other| {
             let both_read = guard.kind == Kind::Read && other.2 == Kind::Read;
             let halves = guard.kind != other.2 && other.3 == guard.owner;
-            !both_read && !(halves && guard.owner.is_some() && other.0 == guard.client)
+            let one_owner = halves && guard.owner.is_some() && other.0 == guard.client;
+            !both_read && !one_owner
         });
         assert_eq!(other, None, "has {} beside {:?} of client {}", guard.name, guard.hold, guard.client);
     }

@@ -199,7 +199,7 @@ impl World {
             wish.patience,
             wish.owner
         );
-        let task = self.clients[client].add_task(self.now, ticket, TaskKind::Acquire(wish), polls);
+        let task = self.clients[client].add_task(self.now, ticket, TaskKind::Acquire(Box::new(wish)), polls);
         self.poll(client, task);
         task
     }

@@ -20,8 +20,8 @@
 //! 3. A hold has at most one change of its count on the way, and none is sent while an earlier one is unsettled.
 //! 4. A deadline is reckoned from the instant before its call was sent; a hold whose deadline has passed is lost, whatever
 //!    a later reply says.
-//! 5. A lock has at most one waiter, the contender, that may send a first acquire, except for those who try without
-//!    waiting while the server is out of reach.
+//! 5. A lock has at most one waiter, the contender, that may send a first acquire, except for those who take a place in a
+//!    queue on the server, and those who try without waiting while the server is out of reach.
 //!
 //! From 1 and 2 follows that nothing leaks: what a dropped future, a dropped guard or a lost reply leaves behind is a
 //! hold whose count is too high.
