@@ -422,7 +422,8 @@ pub(crate) async fn a_front_that_is_not_polled_passes_its_turn(_: World) {
         let mut waiters = [waits(&other.fair_lock("forgotten"))];
         stage.pass(ms(20), &mut waiters);
         let took = stage.hands_over(held, &mut waiters, 0);
-        assert!(took <= ms(100), "same client: {same_client}: in after {took:?}");
+        // A waiter that loses its turn loses its place, so it has a second, and not 50 ms, to be polled.
+        assert!(took <= ms(1_100), "same client: {same_client}: in after {took:?}");
         drop(forgotten);
         drop(waiters);
         stage.pass(STEP, &mut Vec::<Waiter>::new());

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// How long a test may take.
-const LIMIT: Duration = Duration::from_secs(40);
+const LIMIT: Duration = Duration::from_secs(120);
 
 /// Runs one test of the suite on one engine.
 pub(crate) fn run(engine: Engine, test: impl AsyncFnOnce(World)) {

@@ -56,3 +56,24 @@ fn a_place_whose_future_is_not_polled_is_given_up_after_half_the_time_of_a_claim
     world.give_back(guard);
     nothing_left(&mut world);
 }
+
+#[test]
+fn a_front_that_is_not_polled_for_a_second_loses_its_turn() {
+    let mut world = world(2);
+    let holder = world.acquire(0, fair());
+    let guard = world.granted(0, holder);
+    let front = world.acquire(1, fair());
+    world.run(ms(20));
+    let next = world.acquire(1, fair());
+    world.run(ms(20));
+    world.clients[1].tasks[front].polls = Polls::Never;
+    let start = world.now;
+    world.give_back(guard);
+    let guard = world.granted(1, next);
+    assert!(elapsed(&world, start) >= ms(1_000), "who loses a turn loses a place");
+    assert!(elapsed(&world, start) < ms(1_100), "in after {:?}", elapsed(&world, start));
+    world.abandon(1, front);
+    world.give_back(guard);
+    world.run(ms(1_500));
+    assert_eq!(world.clients[1].session.census(), leasehold_core::session::Census::default());
+}
