@@ -132,6 +132,9 @@ impl World {
             assert!(taken <= CAPACITY, "{taken} permits of {} are held", guard.name);
             return;
         }
+        if !self.excludes {
+            return;
+        }
         let other = believers.map(|other| (other.client, other.hold, other.kind, other.owner)).find(|other| {
             let both_read = guard.kind == Kind::Read && other.2 == Kind::Read;
             let halves = guard.kind != other.2 && other.3 == guard.owner;

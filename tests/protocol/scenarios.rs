@@ -2,6 +2,8 @@
 
 #[path = "scenarios/endings.rs"]
 mod endings;
+#[path = "scenarios/fallback.rs"]
+mod fallback;
 #[path = "scenarios/losses.rs"]
 mod losses;
 #[path = "scenarios/many.rs"]

@@ -51,6 +51,8 @@ pub(crate) struct World {
     pub(crate) released: std::collections::HashMap<Bytes, Vec<u32>>,
     /// How often the server had lost its data when it granted a hold.
     pub(crate) granted: std::collections::HashMap<Bytes, u32>,
+    /// Whether a grant beside another one is a fault.
+    pub(crate) excludes: bool,
     /// Holds that wait in a fair queue, by lock, in the order in which the server took them in.
     pub(crate) places: std::collections::HashMap<Bytes, Vec<Bytes>>,
     /// The fencing tokens that were handed out, with their lock, hold and client.
@@ -83,6 +85,7 @@ impl World {
             telling: std::env::var_os("LEASEHOLD_TELL").is_some(),
             released: std::collections::HashMap::new(),
             granted: std::collections::HashMap::new(),
+            excludes: true,
             places: std::collections::HashMap::new(),
             tokens: std::cell::RefCell::default(),
             last_fault: Instant::from_nanos(0),
@@ -160,6 +163,14 @@ impl World {
             assert!(self.step(until), "the task never ends");
         }
         self.clients[client].tasks[task].outcome.clone().expect("it is done")
+    }
+
+    /// Runs until the task has a lock that excludes nobody but those of its own client, or nobody at all.
+    pub(crate) fn granted_beside(&mut self, client: usize, task: usize) -> usize {
+        self.excludes = false;
+        let guard = self.granted(client, task);
+        self.excludes = true;
+        guard
     }
 
     /// Runs until the task has the lock.

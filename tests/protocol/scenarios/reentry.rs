@@ -289,9 +289,10 @@ fn an_entry_whose_hold_ends_does_not_wait_behind_futures_that_nobody_polls() {
 fn trouble_long_ago_does_not_end_a_wait_without_end() {
     let (mut world, owner, guards) = nested(1);
     let other = world.add_client(crate::world::settings());
-    // The first is sent again at once, the second after a pause.
-    world.fault(0, "lock/acquire", FaultKind::NotSent);
-    world.fault(0, "lock/acquire", FaultKind::NotSent);
+    // Three times it is sent again at once, and then after a pause.
+    for _ in 0..4 {
+        world.fault(0, "lock/acquire", FaultKind::NotSent);
+    }
     let entry = world.acquire(0, owned(owner));
     world.run(ms(1));
     // The hold ends before the entry is tried again; another client gets the lock and keeps it.

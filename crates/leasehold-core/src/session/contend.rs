@@ -14,7 +14,7 @@ use crate::command::{Keys, Kind, Line};
 use crate::error::AcquireError;
 use crate::name::LockName;
 use crate::number_map::NumberMap;
-use crate::owner::{ClientId, HoldNumber, OwnerId};
+use crate::owner::ClientId;
 use crate::time::Instant;
 use std::collections::VecDeque;
 use std::task::Waker;
@@ -30,8 +30,6 @@ pub(super) struct Lock {
     pub(super) refs: usize,
     /// How many holds of this client are held.
     pub(super) held: usize,
-    /// Which hold each named owner has.
-    pub(super) owners: Vec<(OwnerId, HoldNumber)>,
     /// Those who wait, the contender aside, in the order in which they came. Some may have gone.
     pub(super) queue: VecDeque<Ticket>,
     /// How many of the queue have gone.
@@ -79,7 +77,6 @@ impl Lock {
             name,
             refs: 0,
             held: 0,
-            owners: Vec::new(),
             queue: VecDeque::new(),
             gone: 0,
             contender: None,
@@ -129,7 +126,7 @@ impl Session {
             trouble: Trouble::default(),
             overtaken: 0,
             warned: false,
-            went_again: false,
+            went_again: 0,
             retry_at: None,
             timer: None,
             waker: None,
@@ -138,12 +135,12 @@ impl Session {
         };
         if self.closed {
             acquire.outcome = Some(Err(AcquireError::Closed));
-            self.requests.insert(ticket, Request::Acquire(acquire));
+            self.begin_request(ticket, acquire);
             return ticket;
         }
         if let Some(number) = acquire.wish.reenter.or_else(|| self.hold_of_owner(lock, acquire.wish.owner)) {
             acquire.place = Place::Entering(number);
-            self.requests.insert(ticket, Request::Acquire(acquire));
+            self.begin_request(ticket, acquire);
             self.check_entry(now, ticket, number);
             return ticket;
         }
@@ -151,7 +148,7 @@ impl Session {
             Ok(beside) => acquire.beside = beside,
             Err(error) => {
                 acquire.outcome = Some(Err(error));
-                self.requests.insert(ticket, Request::Acquire(acquire));
+                self.begin_request(ticket, acquire);
                 return ticket;
             }
         }
@@ -174,7 +171,7 @@ impl Session {
             line.queue.push_back(ticket);
         }
         let waits = line.contender != Some(ticket) && acquire.outcome.is_none();
-        self.requests.insert(ticket, Request::Acquire(acquire));
+        self.begin_request(ticket, acquire);
         if waits {
             self.begin_to_wait(now, ticket);
         }
@@ -573,10 +570,13 @@ impl Session {
         self.begin_to_wait(now, ticket);
     }
 
-    /// Whether a call that was not sent may be sent again at once. A request may do so one time: a link that was settling
+    /// Whether a call that was not sent may be sent again at once. A request may do so a few times: a link that was settling
     /// something else is ready by then, and a server that is out of reach is still found to be so.
     pub(super) fn may_go_again(&mut self, ticket: Ticket) -> bool {
-        self.acquire_of_mut(ticket).is_some_and(|acquire| !std::mem::replace(&mut acquire.went_again, true))
+        const TIMES: u8 = 3;
+        let Some(acquire) = self.acquire_of_mut(ticket) else { return false };
+        acquire.went_again = acquire.went_again.saturating_add(1);
+        acquire.went_again <= TIMES
     }
 
     /// Sends the request's call again at once.

@@ -117,7 +117,7 @@ impl Session {
         self.events.push_back(Event::Degraded { name: self.locks[lock].name.clone() });
         self.set_hold_timer(number);
         if let Some(owner) = owner {
-            self.locks[lock].owners.push((owner, number));
+            self.own(lock, owner, number);
             self.admit_owner(now, lock, owner, number);
         }
         if place == Place::Line {

@@ -190,8 +190,8 @@ pub(super) struct Acquire {
     pub(super) overtaken: u32,
     /// It was said that the same client holds the lock.
     pub(super) warned: bool,
-    /// A call of it was not sent, and was sent again at once.
-    pub(super) went_again: bool,
+    /// How often a call of it was not sent, and was sent again at once.
+    pub(super) went_again: u8,
     pub(super) retry_at: Option<Instant>,
     pub(super) timer: Option<Instant>,
     pub(super) waker: Option<Waker>,

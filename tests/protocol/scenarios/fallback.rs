@@ -1,0 +1,204 @@
+//! What callers get while the server is out of reach.
+
+use super::{elapsed, nothing_left, world};
+use crate::client::Outcome;
+use crate::network::FaultKind;
+use crate::world::{World, ms, name, wish};
+use leasehold_core::command::Kind;
+use leasehold_core::error::{AcquireError, HoldEnd, LossReason};
+use leasehold_core::session::{AcquireRequest, Event, Fallback, Patience};
+
+fn local(lock: &str) -> AcquireRequest {
+    AcquireRequest { fallback: Fallback::Local, ..wish(lock) }
+}
+
+fn is_degraded(world: &World, guard: usize) -> bool {
+    world.guards[guard].cell.is_degraded()
+}
+
+fn count(world: &World, guard: usize) -> u32 {
+    world.count_on_server(&world.guards[guard]).expect("a kind that counts")
+}
+
+#[test]
+fn without_a_fallback_it_fails() {
+    let mut world = world(1);
+    world.set_unreachable(0, true);
+    let task = world.acquire(0, wish("a"));
+    let outcome = world.outcome(0, task);
+    assert!(matches!(outcome, Outcome::NotAcquired(AcquireError::Unreachable(_))), "{outcome:?}");
+}
+
+#[test]
+fn a_local_hold_is_granted_when_the_server_was_out_of_reach_for_too_long_and_at_once_from_then_on() {
+    let mut world = world(1);
+    world.set_unreachable(0, true);
+    let task = world.acquire(0, local("a"));
+    let start = world.now;
+    let guard = world.granted(0, task);
+    assert!(is_degraded(&world, guard));
+    assert!(elapsed(&world, start) >= ms(2_000), "as long as the server may be out of reach");
+    let task = world.acquire(0, local("b"));
+    let start = world.now;
+    let other = world.granted(0, task);
+    assert!(elapsed(&world, start) < ms(50), "the outage is known by now");
+    assert_eq!(world.events(0, |event| matches!(event, Event::Degraded { .. })), 2);
+    world.give_back(guard);
+    world.give_back(other);
+    world.set_unreachable(0, false);
+    nothing_left(&mut world);
+}
+
+#[test]
+fn two_tasks_never_hold_at_once_with_the_server_away_and_back() {
+    let mut world = world(1);
+    world.set_unreachable(0, true);
+    let tasks: Vec<_> = (0..3).map(|_| world.acquire(0, local("a"))).collect();
+    let mut guard = world.granted(0, tasks[0]);
+    for (turn, task) in tasks.iter().enumerate().skip(1) {
+        world.run(ms(700));
+        // The second one waits while the server is away, and the third one while it is back.
+        world.set_unreachable(0, turn == 1);
+        world.run(ms(700));
+        assert!(world.task(0, *task).outcome.is_none(), "somebody of this client has it");
+        assert_eq!(is_degraded(&world, guard), turn == 1);
+        world.give_back(guard);
+        guard = world.granted(0, *task);
+    }
+    world.give_back(guard);
+    nothing_left(&mut world);
+}
+
+#[test]
+fn a_degraded_hold_becomes_real_when_the_server_returns() {
+    let mut world = world(2);
+    world.set_unreachable(0, true);
+    let task = world.acquire(0, local("a"));
+    let guard = world.granted(0, task);
+    world.run(ms(5_000));
+    assert!(world.guards[guard].cell.ended(world.now).is_none(), "nothing ends it");
+    world.set_unreachable(0, false);
+    world.run(ms(400));
+    assert!(!is_degraded(&world, guard));
+    assert_eq!(count(&world, guard), 1);
+    assert_eq!(world.events(0, |event| matches!(event, Event::Restored { .. })), 1);
+    let other = world.acquire(1, AcquireRequest { patience: Patience::Try, ..wish("a") });
+    assert_eq!(world.outcome(1, other), Outcome::Nothing, "it excludes other clients from now on");
+    world.run(ms(9_000));
+    assert!(world.guards[guard].cell.ended(world.now).is_none(), "it is renewed");
+    world.give_back(guard);
+    nothing_left(&mut world);
+}
+
+#[test]
+fn a_degraded_hold_is_lost_where_somebody_else_has_the_lock() {
+    let mut world = world(2);
+    let task = world.acquire(1, wish("a"));
+    let other = world.granted(1, task);
+    world.set_unreachable(0, true);
+    let task = world.acquire(0, local("a"));
+    let guard = world.granted_beside(0, task);
+    world.set_unreachable(0, false);
+    world.run(ms(400));
+    let end = world.guards[guard].cell.ended(world.now);
+    assert_eq!(end, Some(HoldEnd::Lost(LossReason::NotRestored)));
+    world.drop_guard(guard);
+    world.give_back(other);
+    nothing_left(&mut world);
+}
+
+#[test]
+fn what_may_have_been_applied_does_not_fall_back() {
+    let mut world = world(1);
+    world.fault(0, "lock/acquire", FaultKind::LoseReply);
+    let task = world.acquire(0, AcquireRequest { patience: Patience::Until(world.now + ms(5_000)), ..local("a") });
+    world.run(ms(2));
+    world.set_unreachable(0, true);
+    let outcome = world.outcome(0, task);
+    assert!(matches!(outcome, Outcome::NotAcquired(AcquireError::Indeterminate(_))), "{outcome:?}");
+    world.set_unreachable(0, false);
+    world.run(ms(4_000));
+    nothing_left(&mut world);
+}
+
+#[test]
+fn a_degraded_hold_is_entered_again_and_stays_one_hold() {
+    let mut world = world(1);
+    world.set_unreachable(0, true);
+    let owner = Some(world.clients[0].session.new_owner());
+    let task = world.acquire(0, AcquireRequest { owner, ..local("a") });
+    let outer = world.granted(0, task);
+    let task = world.acquire(0, AcquireRequest { owner, ..local("a") });
+    let inner = world.granted(0, task);
+    assert_eq!(world.guards[inner].cell.count(), 2);
+    world.set_unreachable(0, false);
+    world.run(ms(400));
+    assert!(!is_degraded(&world, inner));
+    let task = world.acquire(0, AcquireRequest { owner, ..local("a") });
+    let third = world.granted(0, task);
+    for guard in [third, inner] {
+        world.give_back(guard);
+    }
+    world.run(ms(4_000));
+    assert!(world.guards[outer].cell.ended(world.now).is_none(), "it is renewed for the sake of the last guard");
+    world.give_back(outer);
+    nothing_left(&mut world);
+}
+
+#[test]
+fn a_degraded_hold_that_is_given_back_before_the_server_returns_leaves_nothing() {
+    let mut world = world(1);
+    world.set_unreachable(0, true);
+    for how in 0..2 {
+        let task = world.acquire(0, local("a"));
+        let guard = world.granted(0, task);
+        if how == 0 { world.drop_guard(guard) } else { world.give_back(guard) }
+    }
+    world.set_unreachable(0, false);
+    nothing_left(&mut world);
+    assert_eq!(world.server.keys().len(), 0);
+}
+
+#[test]
+fn readers_and_writers_of_one_client_exclude_each_other_without_the_server() {
+    let mut world = world(1);
+    world.set_unreachable(0, true);
+    let half = |kind| AcquireRequest { kind, ..local("a") };
+    let task = world.acquire(0, half(Kind::Read));
+    let one = world.granted(0, task);
+    let task = world.acquire(0, half(Kind::Read));
+    let other = world.granted(0, task);
+    let writer = world.acquire(0, half(Kind::Write));
+    world.run(ms(500));
+    assert!(world.task(0, writer).outcome.is_none());
+    world.give_back(one);
+    world.give_back(other);
+    let writing = world.granted(0, writer);
+    let reader = world.acquire(0, half(Kind::Read));
+    world.run(ms(500));
+    assert!(world.task(0, reader).outcome.is_none());
+    world.give_back(writing);
+    let reading = world.granted(0, reader);
+    world.give_back(reading);
+    world.set_unreachable(0, false);
+    nothing_left(&mut world);
+}
+
+#[test]
+fn a_hold_that_passes_through_excludes_nobody() {
+    let mut world = world(1);
+    world.set_unreachable(0, true);
+    let through = || AcquireRequest { fallback: Fallback::PassThrough, ..wish("a") };
+    let task = world.acquire(0, through());
+    let one = world.granted(0, task);
+    let task = world.acquire(0, through());
+    let other = world.granted_beside(0, task);
+    assert!(is_degraded(&world, one) && is_degraded(&world, other));
+    world.set_unreachable(0, false);
+    world.run(ms(1_000));
+    assert!(is_degraded(&world, one), "the server is not asked for it");
+    assert_eq!(world.count_of(&name("a"), &world.guards[one].field), 0);
+    world.give_back(one);
+    world.give_back(other);
+    nothing_left(&mut world);
+}
