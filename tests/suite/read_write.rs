@@ -11,6 +11,7 @@ const STEP: Duration = ms(10);
 
 /// A guard of either half.
 #[derive(Debug)]
+#[expect(dead_code, reason = "a guard is kept for what it holds")]
 enum Either {
     Read(ReadGuard),
     Write(WriteGuard),

@@ -3,7 +3,7 @@
 use super::{World, ms, secs};
 use futures_util::future::BoxFuture;
 use leasehold::kind::{Leased, Owned};
-use leasehold::{Client, Error, Guard, Lock, Lost, MultiGuard, MultiLock, Owner, QuorumGuard, QuorumLock};
+use leasehold::{Client, Error, Guard, Lock, MultiGuard, MultiLock, QuorumGuard, QuorumLock};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,7 +40,6 @@ type Taken = Result<Option<AnyGuard>, Error>;
 struct How {
     tries: bool,
     wait: Option<Duration>,
-    owner: Option<Owner>,
 }
 
 trait Lockable: Send + Sync {
@@ -49,8 +48,6 @@ trait Lockable: Send + Sync {
 
 pub(crate) trait Held: Send + Sync {
     fn is_held(&self) -> bool;
-    fn remaining(&self) -> Duration;
-    fn lost(&self) -> BoxFuture<'_, Lost>;
     fn release(self: Box<Self>) -> BoxFuture<'static, Result<(), Error>>;
     /// Takes it again; `None` where the kind has no re-entry by its guard.
     fn reenter(&self) -> Option<BoxFuture<'_, Result<AnyGuard, Error>>>;
@@ -71,11 +68,6 @@ impl Kind {
     /// Whether it has a queue on the server.
     pub(crate) const fn is_fair(self) -> bool {
         matches!(self, Self::Fair | Self::FencedFair)
-    }
-
-    /// Whether its waiters are told of a release, and send nothing until then.
-    pub(crate) const fn is_told(self) -> bool {
-        matches!(self, Self::Lock | Self::Fenced | Self::ReadWrite)
     }
 
     /// The ways to ask for the lock of that name by the clients of one process, one client for each server.
@@ -102,11 +94,6 @@ impl Kind {
         }
     }
 
-    /// The first of [`Kind::locks`], which excludes everybody else.
-    pub(crate) fn lock(self, clients: &[Client], name: &str) -> AnyLock {
-        self.locks(clients, name).swap_remove(0)
-    }
-
     /// The keys on a server that should not be there when nobody holds or waits. Fencing tokens stay for good, and the
     /// bookkeeping of fair locks for a while.
     #[track_caller]
@@ -131,10 +118,6 @@ impl AnyLock {
 
     pub(crate) fn acquire_within(&self, wait: Duration) -> BoxFuture<'static, Result<AnyGuard, Error>> {
         self.granted(How { wait: Some(wait), ..How::default() })
-    }
-
-    pub(crate) fn acquire_as(&self, owner: &Owner) -> BoxFuture<'static, Result<AnyGuard, Error>> {
-        self.granted(How { owner: Some(owner.clone()), ..How::default() })
     }
 
     pub(crate) fn try_acquire(&self) -> BoxFuture<'static, Taken> {
@@ -183,9 +166,6 @@ impl<K: Leased + Owned> Lockable for Single<K> {
             if let Some(wait) = how.wait {
                 acquire = acquire.wait(wait);
             }
-            if let Some(owner) = &how.owner {
-                acquire = acquire.owner(owner);
-            }
             acquire.await.map(|guard| Some(held(SingleGuard { guard, token })))
         })
     }
@@ -196,14 +176,11 @@ impl Lockable for MultiLock {
         let lock = self.clone();
         Box::pin(async move {
             if how.tries {
-                return Ok(lock.try_acquire().await?.map(|guard| held(guard)));
+                return Ok(lock.try_acquire().await?.map(held));
             }
             let mut acquire = lock.acquire();
             if let Some(wait) = how.wait {
                 acquire = acquire.wait(wait);
-            }
-            if let Some(owner) = &how.owner {
-                acquire = acquire.owner(owner);
             }
             acquire.await.map(|guard| Some(held(guard)))
         })
@@ -215,7 +192,7 @@ impl Lockable for QuorumLock {
         let lock = self.clone();
         Box::pin(async move {
             if how.tries {
-                return Ok(lock.try_acquire().await?.map(|guard| held(guard)));
+                return Ok(lock.try_acquire().await?.map(held));
             }
             let mut acquire = lock.acquire();
             if let Some(wait) = how.wait {
@@ -233,14 +210,6 @@ fn held(guard: impl Held + 'static) -> AnyGuard {
 impl<K: Leased + Owned> Held for SingleGuard<K> {
     fn is_held(&self) -> bool {
         self.guard.is_held()
-    }
-
-    fn remaining(&self) -> Duration {
-        self.guard.remaining()
-    }
-
-    fn lost(&self) -> BoxFuture<'_, Lost> {
-        Box::pin(self.guard.lost())
     }
 
     fn release(self: Box<Self>) -> BoxFuture<'static, Result<(), Error>> {
@@ -264,14 +233,6 @@ macro_rules! grouped {
         impl Held for $guard {
             fn is_held(&self) -> bool {
                 self.is_held()
-            }
-
-            fn remaining(&self) -> Duration {
-                self.remaining()
-            }
-
-            fn lost(&self) -> BoxFuture<'_, Lost> {
-                Box::pin(self.lost())
             }
 
             fn release(self: Box<Self>) -> BoxFuture<'static, Result<(), Error>> {

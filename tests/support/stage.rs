@@ -99,7 +99,12 @@ impl Stage {
     pub(crate) fn act<T>(&self, actors: &mut [Actor<T>]) {
         let now = self.clock.now();
         let mut rounds = 0;
-        while actors.iter_mut().fold(false, |acted, actor| actor.act(now) || acted) {
+        loop {
+            // Everybody acts in each round, whether or not somebody before did.
+            let acted: Vec<bool> = actors.iter_mut().map(|actor| actor.act(now)).collect();
+            if !acted.contains(&true) {
+                break;
+            }
             rounds += 1;
             assert!(rounds < 1_000, "somebody is woken for ever");
         }

@@ -130,7 +130,7 @@ impl World {
 }
 
 fn sent(request: Request) -> Option<Sent> {
-    let script = leasehold_core::script::ALL.into_iter().find(|script| request.contains(script.sha1()))?;
+    let script = leasehold_core::script::ALL.iter().find(|script| request.contains(script.sha1()))?;
     let text = |bytes: &Vec<u8>| String::from_utf8_lossy(bytes).into_owned();
     let keys: usize = text(request.argv.get(2)?).parse().ok()?;
     Some(Sent {

@@ -20,6 +20,22 @@
 //! process that was paused beyond it, and a single primary with replicas can lose a lock in a failover: what must never be
 //! written by a stale holder needs a fencing token that the store checks. `docs/safety.md` says what is promised where.
 //!
+//! # Choosing a lock
+//!
+//! | question | lock |
+//! |---|---|
+//! | nothing special | [`Client::lock`] |
+//! | nobody may be overtaken | [`Client::fair_lock`] |
+//! | a stale write must be impossible, and the store can compare a number | [`Client::fenced_lock`] and [`fence`] |
+//! | many read for long, few write | [`Client::read_write_lock`] |
+//! | one step, several locks | [`Client::multi_lock`] |
+//! | millions of small things | [`Client::striped_lock`] |
+//! | at most *n* at once | [`Client::permit_semaphore`] |
+//! | to wait until *n* others are done | [`Client::count_down_latch`] |
+//! | a server may be lost, with its data | [`QuorumLock`]; on a primary with replicas [`Acquire::durable`] |
+//! | holds of milliseconds, or no Pub/Sub | [`Client::spin_lock`] |
+//! | go-zero, or a bare semaphore of JVMs | [`Client::simple_lock`], [`Client::semaphore`] |
+//!
 //! # In libraries, in services
 //!
 //! - Build one [`Client`] for each server, clone it freely, and end it by [`Client::shutdown`].
