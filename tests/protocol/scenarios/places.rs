@@ -2,7 +2,7 @@
 
 use super::{elapsed, nothing_left, world};
 use crate::client::Polls;
-use crate::world::{ms, wish};
+use crate::world::{ms, name, wish};
 use leasehold_core::command::Kind;
 use leasehold_core::session::{AcquireRequest, Event};
 
@@ -76,4 +76,30 @@ fn a_front_that_is_not_polled_for_a_second_loses_its_turn() {
     world.give_back(guard);
     world.run(ms(1_500));
     assert_eq!(world.clients[1].session.census(), leasehold_core::session::Census::default());
+}
+
+#[test]
+fn a_waiter_whom_the_server_has_before_its_neighbour_is_woken_in_its_stead() {
+    let mut world = world(2);
+    let task = world.acquire(0, fair());
+    let guard = world.granted(0, task);
+    let slow = world.acquire(1, fair());
+    let quick = world.acquire(1, fair());
+    world.run(ms(5_000));
+    // As if the command of the one that came first in its client had been the second to reach the server.
+    let queue = format!("redisson_lock_queue:{{{}}}", String::from_utf8_lossy(name("a").key()));
+    let first = world.server.command(&[b"LPOP", queue.as_bytes()]).expect("a queue");
+    let first = first.text().expect("an entry");
+    world.server.command(&[b"RPUSH", queue.as_bytes(), first.as_bytes()]).expect("a queue");
+    world.clients[1].tasks[slow].polls = Polls::Late(ms(900));
+    let start = world.now;
+    world.give_back(guard);
+    // It is the turn of the first one, who is not polled; then a beat says whose turn it is.
+    let guard = world.granted(1, quick);
+    assert!(elapsed(&world, start) < ms(700), "{:?}", elapsed(&world, start));
+    assert_eq!(world.events(1, |event| matches!(event, Event::TurnPassed { .. })), 0);
+    world.give_back(guard);
+    let guard = world.granted(1, slow);
+    world.give_back(guard);
+    nothing_left(&mut world);
 }

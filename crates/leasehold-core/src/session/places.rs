@@ -198,7 +198,8 @@ impl Session {
             return;
         }
         let line = &mut self.locks[lock];
-        if line.contender != Some(ticket) {
+        let contends = line.contender == Some(ticket);
+        if !contends {
             if line.phase == Phase::Trying {
                 // The contender is being answered; the next beat comes back to this.
                 return;
@@ -208,8 +209,11 @@ impl Session {
                 line.queue.push_front(contender);
             }
         }
-        if matches!(self.locks[lock].phase, Phase::Sleeping(_) | Phase::Subscribing | Phase::Idle) {
-            self.due(now, lock);
+        match self.locks[lock].phase {
+            Phase::Sleeping(_) | Phase::Subscribing | Phase::Idle => self.due(now, lock),
+            // It was the turn of another, who was woken: nobody has woken this one, and its time begins now.
+            Phase::Due(_) if !contends => self.due(now, lock),
+            Phase::Due(_) | Phase::Trying | Phase::BackingOff(_) | Phase::Gated => {}
         }
     }
 
