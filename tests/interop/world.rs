@@ -44,9 +44,9 @@ pub(crate) struct World {
     pub(crate) note: Arc<Mutex<String>>,
 }
 
-/// The settings of our clients.
+/// The settings of our clients. The JVMs' watchdog is told, because its renewals cut the leases of our readers.
 pub(crate) fn settings() -> ClientBuilder {
-    Client::builder().lease(LEASE)
+    Client::builder().lease(LEASE).jvm_watchdog(crate::agent::WATCHDOG)
 }
 
 impl World {
