@@ -215,3 +215,10 @@ pub(crate) fn clock() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a time after 1970");
     now.as_micros().try_into().expect("a time before the year 586 000")
 }
+
+/// What was waited for came soon after that moment, and not when a lease ended.
+#[track_caller]
+pub(crate) fn soon(since: u64) {
+    let waited = Duration::from_micros(clock().saturating_sub(since));
+    assert!(waited <= SLACK, "{waited:?}");
+}
