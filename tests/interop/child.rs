@@ -5,7 +5,9 @@
 
 use crate::kind::{Held, Kind, Wish};
 use crate::world::{clock, settings};
+use leasehold::{Client, Error};
 use std::collections::HashMap;
+use std::fmt::Display;
 use std::process::Stdio;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
 use tokio::process::{Child as Process, ChildStdin, ChildStdout, Command};
@@ -38,7 +40,7 @@ impl Child {
     }
 
     /// Gives an order: see [`obey`].
-    pub(crate) async fn order(&mut self, verb: &str, kind: Kind, name: &str) {
+    pub(crate) async fn order(&mut self, verb: &str, kind: impl Display, name: &str) {
         let line = format!("{verb} {kind} {name}\n");
         self.orders.write_all(line.as_bytes()).await.expect("a process that listens");
     }
@@ -52,7 +54,7 @@ impl Child {
     }
 
     /// Acquires, and returns when it holds the lock.
-    pub(crate) async fn acquire(&mut self, kind: Kind, name: &str) {
+    pub(crate) async fn acquire(&mut self, kind: impl Display, name: &str) {
         self.order("acquire", kind, name).await;
         self.hear("held").await;
     }
@@ -63,7 +65,10 @@ impl Child {
     }
 }
 
-/// Obeys orders until there are no more: `acquire kind name` and `release kind name`.
+/// What the agent and [`obey`] call a permit semaphore, which is no kind of lock.
+pub(crate) const PERMIT: &str = "permit";
+
+/// Obeys orders until there are no more: `acquire kind name` and `release kind name`, where a kind may be [`PERMIT`].
 pub(crate) fn obey(runtime: &Runtime, url: &str) {
     let client = runtime.block_on(settings().connect(url)).expect("a client");
     let mut held: HashMap<String, Box<dyn Held>> = HashMap::new();
@@ -72,10 +77,9 @@ pub(crate) fn obey(runtime: &Runtime, url: &str) {
         let line = line.expect("an order");
         let (verb, object) = line.split_once(' ').expect("an order of three words");
         let (word, name) = object.split_once(' ').expect("an order of three words");
-        let kind = Kind::named(word).expect("a kind");
         match verb {
             "acquire" => {
-                let guard = runtime.block_on(kind.of(&client, name).acquire(Wish::default())).expect("the lock");
+                let guard = runtime.block_on(acquire(&client, word, name)).expect("the lock");
                 say("held");
                 held.insert(object.to_owned(), guard);
             }
@@ -87,6 +91,13 @@ pub(crate) fn obey(runtime: &Runtime, url: &str) {
             verb => panic!("no order {verb:?}"),
         }
     }
+}
+
+async fn acquire(client: &Client, word: &str, name: &str) -> Result<Box<dyn Held>, Error> {
+    if word == PERMIT {
+        return Ok(Box::new(client.permit_semaphore(name).acquire().await?));
+    }
+    Kind::named(word).expect("a kind").of(client, name).acquire(Wish::default()).await
 }
 
 fn say(word: &str) {

@@ -1,7 +1,7 @@
 //! The kinds of locks that both sides have, in one form, so that a case is written once for all of them.
 
 use futures_util::future::BoxFuture;
-use leasehold::kind::Leased;
+use leasehold::kind::{Leased, Owned};
 use leasehold::{Client, Error, Guard, Holder, Lock, LossReason, Owner};
 use std::fmt;
 use std::time::Duration;
@@ -130,7 +130,7 @@ pub(crate) trait Held: Send + Sync {
     fn lost(&self) -> BoxFuture<'_, LossReason>;
 }
 
-impl<K: Leased> RustLock for Lock<K> {
+impl<K: Leased + Owned> RustLock for Lock<K> {
     fn acquire(&self, wish: Wish) -> BoxFuture<'static, Result<Box<dyn Held>, Error>> {
         let mut acquire = self.acquire();
         if let Some(wait) = wish.wait {

@@ -44,9 +44,9 @@ pub(crate) struct World {
     pub(crate) note: Arc<Mutex<String>>,
 }
 
-/// The settings of our clients.
+/// The settings of our clients. The JVMs' watchdog is told, because its renewals cut the leases of our readers.
 pub(crate) fn settings() -> ClientBuilder {
-    Client::builder().lease(LEASE)
+    Client::builder().lease(LEASE).jvm_watchdog(crate::agent::WATCHDOG)
 }
 
 impl World {
@@ -214,4 +214,11 @@ pub(crate) async fn timed<T>(work: impl IntoFuture<Output = T>) -> (T, Duration)
 pub(crate) fn clock() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a time after 1970");
     now.as_micros().try_into().expect("a time before the year 586 000")
+}
+
+/// What was waited for came soon after that moment, and not when a lease ended.
+#[track_caller]
+pub(crate) fn soon(since: u64) {
+    let waited = Duration::from_micros(clock().saturating_sub(since));
+    assert!(waited <= SLACK, "{waited:?}");
 }

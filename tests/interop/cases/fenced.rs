@@ -1,5 +1,6 @@
 //! Fencing tokens of both sides.
 
+use crate::kind::Kind;
 use crate::place::PlaceName;
 use crate::suite::Cases;
 use crate::world::World;
@@ -10,6 +11,11 @@ pub(super) fn add(cases: &mut Cases) {
     for place in PlaceName::ALL {
         cases.add(place, "fenced: tokens grow strictly over both sides", tokens_grow);
         cases.add(place, "fenced: both sides read the token that the other got", tokens_are_read);
+        cases.add(
+            place,
+            "fenced: tokens of a fair lock grow over what a JVM's fair lock does in between",
+            fair_tokens_grow,
+        );
     }
 }
 
@@ -48,4 +54,25 @@ async fn tokens_are_read(world: World) {
     assert!(next > token, "{next} after {token}");
     assert!(lock.try_acquire().await.expect("an answer").is_none(), "the JVM holds it");
     jvm.tell("unlock", &[&object]).await;
+}
+
+/// The JVM has a fair lock without tokens: it takes turns with ours, and reads the tokens as a fenced lock.
+async fn fair_tokens_grow(world: World) {
+    let (jvm, lock) = (world.actor("jvm"), world.rust.fair_lock(&world.name).fenced());
+    let (fair, fenced) = (format!("fair:{}", world.name), format!("fenced:{}", world.name));
+    let mut last = 0;
+    for _ in 0..ROUNDS {
+        jvm.tell("lock", &[&fair]).await;
+        assert!(lock.try_acquire().await.expect("an answer").is_none(), "the JVM holds it");
+        let acquire = lock.acquire();
+        let waiting = tokio::spawn(async move { acquire.await });
+        world.until_waiting(Kind::Fair, 1).await;
+        jvm.tell("unlock", &[&fair]).await;
+        let guard = waiting.await.expect("a task").expect("the lock");
+        assert!(guard.fencing_token() > last, "{} after {last}", guard.fencing_token());
+        last = guard.fencing_token();
+        assert!(!jvm.yes("tryLock", &[&fair]).await, "Rust holds it");
+        assert_eq!(jvm.ask("getToken", &[&fenced]).await, last.to_string());
+        guard.release().await.expect("a release");
+    }
 }

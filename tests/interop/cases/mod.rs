@@ -7,11 +7,14 @@ mod facts;
 mod fair;
 mod fenced;
 mod force;
+mod latch;
 mod leases;
 mod multi;
 mod names;
+mod permits;
 mod read_write;
 mod renewal;
+mod semaphore;
 mod wake_up;
 
 use crate::suite::Cases;
@@ -22,6 +25,7 @@ pub(crate) fn all() -> Cases {
     for add in [
         wake_up::add,
         renewal::add,
+        permits::add,
         fair::add,
         death::add,
         read_write::add,
@@ -31,6 +35,8 @@ pub(crate) fn all() -> Cases {
         force::add,
         fenced::add,
         multi::add,
+        semaphore::add,
+        latch::add,
         names::add,
         facts::add,
     ] {

@@ -3,7 +3,7 @@
 use crate::kind::{Held, Kind, Wish};
 use crate::place::PlaceName;
 use crate::suite::Cases;
-use crate::world::{LEASE, NEVER, SLACK, World, clock, pass, settings};
+use crate::world::{LEASE, NEVER, SLACK, World, clock, pass, settings, soon};
 use std::time::{Duration, Instant};
 
 /// How many of a side wait at once.
@@ -17,7 +17,10 @@ pub(super) fn add(cases: &mut Cases) {
         cases.add(place, "read-write: a Rust writer gets in when the last reader, of a JVM, leaves", rust_writer_wakes);
         cases.add(place, "read-write: a JVM's writer gets in when the last reader, of Rust, leaves", jvm_writer_wakes);
         cases.add(place, "read-write: readers of both sides are renewed for 3 leases", renewed);
-        cases.add(place, "read-write: a 60 s reader of Rust outlives a JVM's that renews and dies", long_reader);
+        let reader =
+            |lease: &str| format!("read-write: a {lease} reader of Rust outlives a JVM's that renews and dies");
+        cases.add_with(place, reader("60 s"), false, long_reader);
+        cases.add_with(place, reader("renewed 60 s"), true, long_reader);
         cases.add(place, "read-write: a JVM's reader that was killed lets a Rust writer in", jvm_reader_dies);
         cases.add(place, "read-write: a Rust reader that was killed lets a JVM's writer in", rust_reader_dies);
         cases.add(place, "read-write: a downgrade of Rust lets a JVM's readers in, and no writer", rust_downgrades);
@@ -159,10 +162,12 @@ async fn renewed(world: World) {
     writer.release().await.expect("a release");
 }
 
-async fn long_reader(world: World) {
+async fn long_reader(world: World, is_renewed: bool) {
+    const LONG: Duration = Duration::from_secs(60);
     let read = world.object(Kind::Read);
-    let long = Wish { lease: Some(Duration::from_secs(60)), ..Wish::default() };
-    let guard = world.lock(Kind::Read).acquire(long).await.expect("the lock");
+    let client = world.client(settings().lease(LONG)).await;
+    let wish = Wish { lease: (!is_renewed).then_some(LONG), ..Wish::default() };
+    let guard = Kind::Read.of(&client, &world.name).acquire(wish).await.expect("the lock");
     let (jvm, doomed) = world.mortal().await;
     doomed.tell("lock", &[&read]).await;
     // It renews, which sets the lease of the hash to that of its watchdog.
@@ -270,13 +275,6 @@ async fn counts(world: World) {
     assert_eq!([count(&id), count(&world.rust.id())], [None, Some("1".to_owned())]);
     guards.pop().expect("a guard").release().await.expect("a release");
     assert!(world.fields(&world.name).is_empty());
-}
-
-/// What was waited for came soon after that moment, and not when a lease ended.
-#[track_caller]
-fn soon(since: u64) {
-    let waited = Duration::from_micros(clock().saturating_sub(since));
-    assert!(waited <= SLACK, "{waited:?}");
 }
 
 #[track_caller]

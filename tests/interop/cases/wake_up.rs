@@ -14,7 +14,8 @@ const USUAL: Duration = Duration::from_millis(100);
 /// long as the lease, which is far more.
 const WORST: Duration = Duration::from_secs(1);
 
-const ROUNDS: usize = 10;
+/// How many wake-ups are measured of each sort.
+pub(super) const ROUNDS: usize = 10;
 
 pub(super) fn add(cases: &mut Cases) {
     for place in PlaceName::ALL {
@@ -91,8 +92,8 @@ async fn without_sharding(world: World, kind: Kind) {
     judge(&world, waits);
 }
 
-/// Leaves the first out, which finds scripts and connections that are not there yet.
-fn judge(world: &World, mut waits: Vec<u64>) {
+/// Judges how long a side slept on, in microseconds. Leaves the first out, which finds scripts and connections that are not there yet.
+pub(super) fn judge(world: &World, mut waits: Vec<u64>) {
     waits.remove(0);
     waits.sort_unstable();
     let milliseconds = |micros: u64| Duration::from_micros(micros).as_secs_f64() * 1000.0;
