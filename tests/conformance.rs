@@ -99,7 +99,7 @@ suite! {
             m3_members_in_another_order_do_not_deadlock,
             stripes_are_taken_together_in_any_order;
         storm:
-            lock, fair, fenced_fair, fenced, spin, simple, read_write, multi, quorum;
+            lock, fair, fenced_fair, fenced, spin, simple, read_write, multi, quorum, semaphore, permits;
         semaphores:
             s4_a_number_that_is_there_is_not_set_again,
             s5_of_two_waiters_for_two_permits_each_one_proceeds,
@@ -188,6 +188,8 @@ suite! {
             a_record_is_written_again_before_it_ends;
         drops:
             l4_every_future_dropped_at_every_point_leaves_nothing,
+            l4_fair, l4_fenced_fair, l4_fenced, l4_spin, l4_simple, l4_read_write, l4_multi, l4_quorum, l4_semaphore,
+            l4_permits, l4_latch,
             l4_what_cannot_be_reached_is_free_after_one_lease;
         duplicates:
             copies_whose_replies_are_seen_change_nothing_either;

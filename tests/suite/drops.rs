@@ -1,11 +1,12 @@
 //! Public futures that are dropped half-way, whatever becomes of their command. On the embedded engine at every point at which
 //! they can wait; on servers at instants of which some hit each of these points.
 
+use crate::support::kinds::{AnyGuard, AnyLock};
 use crate::support::world::idle;
-use crate::support::{Polled, World, ms, secs, until};
+use crate::support::{Kind, Polled, Stage, World, ms, secs, until};
 use futures_util::FutureExt as _;
-use leasehold::embedded::{Aim, EmbeddedServer, Fault, ManualClock};
-use leasehold::{Census, Client, Guard, Lock, Owner};
+use leasehold::embedded::{Aim, Fault};
+use leasehold::{Census, Client, Owner};
 use leasehold_core::link::ServerError;
 use leasehold_core::script::{ACQUIRE, RELEASE};
 use leasehold_test_support::Way;
@@ -26,8 +27,9 @@ enum What {
     ForceRelease,
     With,
     Run,
-    Lost,
     Shutdown,
+    /// What only this kind has.
+    Story,
 }
 
 const ALL: [What; 13] = [
@@ -42,98 +44,117 @@ const ALL: [What; 13] = [
     What::ForceRelease,
     What::With,
     What::Run,
-    What::Lost,
     What::Shutdown,
+    What::Story,
 ];
 
-/// What becomes of its command.
-fn faults() -> [Option<Fault>; 6] {
-    [
-        None,
-        Some(Fault::LoseReply),
-        Some(Fault::LoseRequest),
-        Some(Fault::Refuse(ServerError::new("LOADING the data"))),
-        Some(Fault::Refuse(ServerError::new("OOM command not allowed when used memory > 'maxmemory'."))),
-        Some(Fault::LinkDown),
-    ]
+/// What becomes of its command. What the server refuses is told from what is lost in the same way for every kind.
+fn faults(kind: Kind) -> Vec<Option<Fault>> {
+    let mut faults = vec![None, Some(Fault::LoseReply), Some(Fault::LoseRequest)];
+    if kind == Kind::Lock {
+        faults.push(Some(Fault::Refuse(ServerError::new("LOADING the data"))));
+        faults.push(Some(Fault::LinkDown));
+    }
+    faults.push(Some(Fault::Refuse(ServerError::new("OOM command not allowed when used memory > 'maxmemory'."))));
+    faults
 }
 
+const NAME: &str = "dropped";
+
+/// Two processes and one name.
 struct Scene {
-    clock: ManualClock,
-    server: EmbeddedServer,
-    client: Client,
-    other: Client,
-    lock: Lock,
+    kind: Kind,
+    stage: Stage,
+    clients: Vec<Client>,
+    others: Vec<Client>,
+    lock: AnyLock,
+    /// What the other process excludes everybody with.
+    rival: AnyLock,
     owner: Owner,
-    guards: Vec<Guard>,
+    guards: Vec<AnyGuard>,
+    /// Opens a latch.
+    beside: Option<Polled<'static, ()>>,
 }
 
 impl Scene {
-    fn new(what: What) -> Self {
-        let clock = ManualClock::new();
-        let server = EmbeddedServer::with_clock(clock.clone());
-        let client = || Client::builder().manual_clock(&clock).embedded(&server).expect("a client");
-        let (client, other) = (client(), client());
-        let (lock, owner) = (client.lock("dropped"), client.new_owner());
-        let take = |acquire: leasehold::Acquire| {
-            let taken = acquire.into_future().now_or_never().expect("an answer at once");
-            taken.expect("the lock")
-        };
+    fn new(kind: Kind, way: usize, what: What) -> Self {
+        let stage = Stage::of(kind);
+        let (clients, others) = (stage.process(), stage.process());
+        stage.now(kind.prepare(&others[0], NAME));
+        let (lock, rival) = (kind.locks(&clients, NAME).swap_remove(way), kind.lock(&others, NAME));
+        let owner = clients[0].new_owner();
+        let mine = || stage.now(lock.acquire_as(&owner)).expect("the lock");
         let guards = match what {
-            What::First | What::Try | What::With | What::Inspect => vec![],
-            What::Waiting | What::ForceRelease => vec![take(other.lock("dropped").acquire())],
-            What::Entry | What::Reenter | What::ReleaseLast | What::Run | What::Lost | What::Shutdown => {
-                vec![take(lock.acquire().owner(&owner))]
+            What::First | What::Try | What::With | What::Inspect | What::Story => vec![],
+            What::Waiting if kind == Kind::Latch => {
+                let latch = others[0].count_down_latch(NAME);
+                assert!(stage.now(async move { latch.try_set_count(1).await }).expect("an answer"));
+                vec![]
             }
-            What::ReleaseInner => vec![take(lock.acquire().owner(&owner)), take(lock.acquire().owner(&owner))],
+            What::Waiting | What::ForceRelease => vec![stage.now(rival.acquire()).expect("the lock")],
+            What::Entry | What::Reenter | What::ReleaseLast | What::Run | What::Shutdown => vec![mine()],
+            What::ReleaseInner => vec![mine(), mine()],
         };
-        Self { clock, server, client, other, lock, owner, guards }
+        Self { kind, stage, clients, others, lock, rival, owner, guards, beside: None }
     }
 
-    fn future(&mut self, what: What) -> Polled<'static, ()> {
-        let (lock, owner, client) = (self.lock.clone(), self.owner.clone(), self.client.clone());
-        match what {
+    /// What is dropped; `None` where the kind has nothing of that sort.
+    fn future(&mut self, what: What) -> Option<Polled<'static, ()>> {
+        let (kind, lock, owner) = (self.kind, self.lock.clone(), self.owner.clone());
+        Some(match what {
+            What::Entry | What::ReleaseInner if !kind.is_owned() => return None,
             What::First | What::Waiting => Polled::new(async move { drop(lock.acquire().await) }),
             What::Try => Polled::new(async move { drop(lock.try_acquire().await) }),
-            What::Entry => Polled::new(async move { drop(owner.scope(lock.acquire().into_future()).await) }),
+            What::Entry => Polled::new(async move { drop(owner.scope(lock.acquire()).await) }),
             What::Reenter => {
                 let guard = self.guards.pop().expect("a guard");
-                Polled::new(async move { drop(guard.reenter().await) })
+                guard.reenter()?;
+                Polled::new(async move { drop(guard.reenter().expect("a re-entry").await) })
             }
             What::ReleaseInner | What::ReleaseLast => {
                 let guard = self.guards.pop().expect("a guard");
                 Polled::new(async move { drop(guard.release().await) })
             }
-            What::Inspect => Polled::new(async move { drop(lock.inspect().await) }),
-            What::ForceRelease => Polled::new(async move { drop(lock.force_release().await) }),
-            What::With => Polled::new(async move { drop(lock.with(async |_| tokio::task::yield_now().await).await) }),
-            What::Run | What::Lost => {
+            What::Inspect => Polled::new(kind.inspect(&self.clients, NAME).map(drop)),
+            What::ForceRelease => Polled::new(kind.force_release(&self.clients, NAME)?.map(drop)),
+            What::With => Polled::new(lock.with()?),
+            What::Run => {
                 let guard = self.guards.pop().expect("a guard");
-                Polled::new(async move {
-                    if what == What::Run {
-                        drop(guard.run(tokio::task::yield_now()).await);
-                    }
-                    drop(guard.lost().await);
-                })
+                Polled::new(async move { guard.run().await })
             }
-            What::Shutdown => Polled::new(async move { drop(client.shutdown(secs(60)).await) }),
+            What::Shutdown => {
+                let client = self.clients[0].clone();
+                Polled::new(async move { drop(client.shutdown(secs(60)).await) })
+            }
+            What::Story => Polled::new(kind.story(&self.clients, NAME)?.map(drop)),
+        })
+    }
+
+    /// Whoever is in the way goes.
+    fn make_way(&mut self) {
+        self.guards.clear();
+        if self.kind == Kind::Latch && self.beside.is_none() {
+            let latch = self.others[0].count_down_latch(NAME);
+            self.beside = Some(Polled::new(async move { drop(latch.count_down_by(2).await) }));
+        }
+        if let Some(beside) = self.beside.as_mut().filter(|beside| beside.is_woken()) {
+            let _ = beside.poll();
         }
     }
 
     /// Polls up to `polls` times, and drops. Tells whether there was an end to come to.
-    fn go(&mut self, what: What, fault: Option<Fault>, polls: usize) -> bool {
-        let mut future = self.future(what);
-        self.server.stepped(true);
+    fn go(&mut self, what: What, mut future: Polled<'static, ()>, fault: Option<Fault>, polls: usize) -> bool {
+        self.stage.servers().for_each(|server| server.stepped(true));
         if let Some(fault) = fault {
-            self.server.inject(fault, Aim::next());
+            self.stage.server.inject(fault, Aim::next());
         }
         for _ in 0..polls {
             let mut patience = 4_000;
             while !future.is_woken() {
                 if what == What::Waiting {
-                    self.guards.clear();
+                    self.make_way();
                 }
-                self.clock.advance(ms(1));
+                self.stage.clock.advance(ms(1));
                 patience -= 1;
                 if patience == 0 {
                     return true;
@@ -146,66 +167,118 @@ impl Scene {
         false
     }
 
-    fn is_clean(&self) -> bool {
-        self.server.keys().is_empty()
-            && self.server.subscriptions() == 0
-            && self.client.census() == Census::default()
-            && self.other.census() == Census::default()
+    fn set_down(&self, down: bool) {
+        self.stage.servers().for_each(|server| server.set_down(down));
+    }
+
+    fn censuses(&self) -> Vec<Census> {
+        self.clients.iter().chain(&self.others).map(Client::census).collect()
     }
 
     /// Waits until nothing is left, on a clock of which a lease has thirty seconds.
     #[track_caller]
     fn clean_up(&self, within: Duration, what: &str) {
-        let end = self.clock.now() + within;
-        while !self.is_clean() {
-            let (keys, census) = (self.server.keys(), self.client.census());
-            assert!(self.clock.now() < end, "{what}: after {within:?} {keys:?} {census:?} {:?}", self.other.census());
-            self.clock.advance(ms(5));
-        }
-    }
-}
-
-/// Reachable servers are cleaned up at once: within the pauses between attempts, and far within the lease.
-pub(crate) async fn l4_every_future_dropped_at_every_point_leaves_nothing(_: World) {
-    let mut drops = 0;
-    for what in ALL {
-        for fault in faults() {
-            for polls in 0.. {
-                let mut scene = Scene::new(what);
-                let ended = scene.go(what, fault.clone(), polls);
-                scene.guards.clear();
-                scene.server.clear_faults();
-                scene.server.set_down(false);
-                let name = format!("{what:?} with {fault:?} dropped after {polls} polls");
-                scene.clean_up(ms(if fault.is_none() { 100 } else { 1_500 }), &name);
-                scene.server.stepped(false);
-                let next = scene.other.lock("dropped").try_acquire().now_or_never().expect("an answer at once");
-                drop(next.expect("an answer").expect(&name));
-                scene.clean_up(ms(10), &name);
-                drops += 1;
-                if ended {
-                    break;
-                }
-                assert!(polls < 200, "{name}: it has no end");
+        let end = self.stage.clock.now() + within;
+        loop {
+            let (left, open) = (self.stage.leftovers(self.kind), self.censuses());
+            if left.is_empty() && open.iter().all(|census| *census == Census::default()) {
+                return;
             }
+            assert!(self.stage.clock.now() < end, "{what}: after {within:?} {left:?} {open:?}");
+            self.stage.clock.advance(ms(5));
         }
     }
-    assert!(drops > 300, "only {drops} drops");
+
+    /// The other process gets it at once.
+    #[track_caller]
+    fn is_free(&mut self, what: &str) {
+        self.stage.servers().for_each(|server| server.stepped(false));
+        if self.kind == Kind::Latch {
+            let latch = self.others[0].count_down_latch(NAME);
+            let _ = self.stage.now(async move { latch.count_down_by(2).await });
+        }
+        let next = self.stage.now(self.rival.try_acquire()).expect("an answer").expect(what);
+        assert!(next.is_held(), "{what}");
+        drop(next);
+        self.clean_up(ms(10), what);
+    }
 }
 
-/// What stays cut off costs one lease, and no more.
-pub(crate) async fn l4_what_cannot_be_reached_is_free_after_one_lease(_: World) {
-    for what in [What::First, What::Entry, What::ReleaseInner, What::ReleaseLast] {
-        for polls in 0..8 {
-            let mut scene = Scene::new(what);
-            let _ended = scene.go(what, None, polls);
-            scene.server.set_down(true);
+/// Every future of a kind, on each way to ask for it, and every fault. Reachable servers are cleaned up at once: within the pauses
+/// between attempts, and far within the lease.
+fn every_point(kind: Kind) {
+    let ways = kind.locks(&Stage::of(kind).process(), NAME).len();
+    let mut drops = 0;
+    let places = (0..ways).flat_map(|way| ALL.map(|what| (way, what)));
+    for ((way, what), fault) in places.flat_map(|place| faults(kind).into_iter().map(move |fault| (place, fault))) {
+        for polls in 0.. {
+            let mut scene = Scene::new(kind, way, what);
+            let Some(future) = scene.future(what) else { break };
+            let ended = scene.go(what, future, fault.clone(), polls);
             scene.guards.clear();
-            scene.clock.advance(secs(31));
-            assert!(scene.server.keys().is_empty(), "{what:?} after {polls} polls");
-            // The clients have given up too, or do so as soon as they are back.
-            scene.server.set_down(false);
-            scene.clean_up(secs(2), &format!("{what:?} after {polls} polls"));
+            scene.stage.server.clear_faults();
+            scene.set_down(false);
+            let name = format!("{kind:?}, way {way}: {what:?} with {fault:?} dropped after {polls} polls");
+            scene.clean_up(ms(if fault.is_none() { 100 } else { 1_500 }), &name);
+            scene.is_free(&name);
+            drops += 1;
+            if ended {
+                break;
+            }
+            assert!(polls < 200, "{name}: it has no end");
+        }
+    }
+    assert!(drops > 50, "only {drops} drops");
+}
+
+/// One test for each kind.
+macro_rules! every_point {
+    ($($test:ident $kind:ident),+ $(,)?) => {$(
+        pub(crate) async fn $test(_: World) {
+            every_point(Kind::$kind);
+        }
+    )+};
+}
+
+every_point! {
+    l4_every_future_dropped_at_every_point_leaves_nothing Lock,
+    l4_fair Fair,
+    l4_fenced_fair FencedFair,
+    l4_fenced Fenced,
+    l4_spin Spin,
+    l4_simple Simple,
+    l4_read_write ReadWrite,
+    l4_multi Multi,
+    l4_quorum Quorum,
+    l4_semaphore Semaphore,
+    l4_permits Permits,
+    l4_latch Latch,
+}
+
+/// What stays cut off costs one lease, and no more. A bare permit has none: it is back as soon as its client is.
+pub(crate) async fn l4_what_cannot_be_reached_is_free_after_one_lease(_: World) {
+    for kind in Kind::ALL {
+        for what in [What::First, What::Entry, What::ReleaseInner, What::ReleaseLast] {
+            for polls in 0..8 {
+                let mut scene = Scene::new(kind, 0, what);
+                let Some(future) = scene.future(what) else { break };
+                let name = format!("{kind:?}: {what:?} after {polls} polls");
+                let _ended = scene.go(what, future, None, polls);
+                scene.set_down(true);
+                scene.guards.clear();
+                scene.stage.clock.advance(secs(31));
+                if !matches!(kind, Kind::Semaphore | Kind::Permits) {
+                    let left: Vec<_> = scene.stage.leftovers(kind);
+                    assert!(left.iter().all(|left| left == "a subscription"), "{name}: {left:?}");
+                }
+                // The clients have given up too, or do so as soon as they are back.
+                scene.set_down(false);
+                scene.stage.clock.advance(secs(1));
+                if kind == Kind::Permits {
+                    scene.is_free(&name);
+                }
+                scene.clean_up(secs(2), &name);
+            }
         }
     }
 }

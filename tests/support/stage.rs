@@ -1,6 +1,7 @@
 //! The embedded engine on a clock that is moved by hand: what takes how long is exact, and the same every time.
 
-use super::{Polled, ms};
+use super::engine::{Backend, Engine};
+use super::{Kind, Polled, World, ms};
 use leasehold::embedded::{EmbeddedServer, ManualClock};
 use leasehold::{Client, ClientBuilder};
 use leasehold_core::time::Instant;
@@ -11,6 +12,8 @@ use std::time::Duration;
 pub(crate) struct Stage {
     pub(crate) clock: ManualClock,
     pub(crate) server: EmbeddedServer,
+    /// Others on the same clock, where a kind lies on several.
+    more: Vec<EmbeddedServer>,
     /// The clocks of clients that may die.
     mortal: Vec<ManualClock>,
 }
@@ -60,7 +63,36 @@ impl<T> Actor<T> {
 impl Stage {
     pub(crate) fn new() -> Self {
         let clock = ManualClock::new();
-        Self { server: EmbeddedServer::with_clock(clock.clone()), clock, mortal: Vec::new() }
+        Self { server: EmbeddedServer::with_clock(clock.clone()), clock, more: Vec::new(), mortal: Vec::new() }
+    }
+
+    /// As many servers as a kind needs.
+    pub(crate) fn of(kind: Kind) -> Self {
+        let mut stage = Self::new();
+        stage.more = (1..kind.servers()).map(|_| EmbeddedServer::with_clock(stage.clock.clone())).collect();
+        stage
+    }
+
+    /// A process: a client for each server.
+    pub(crate) fn process(&self) -> Vec<Client> {
+        let client = |server| Client::builder().manual_clock(&self.clock).embedded(server).expect("a client");
+        self.servers().map(client).collect()
+    }
+
+    pub(crate) fn servers(&self) -> impl Iterator<Item = &EmbeddedServer> {
+        std::iter::once(&self.server).chain(&self.more)
+    }
+
+    /// What of a kind is left on the servers when nobody holds or waits, or still listens there.
+    #[track_caller]
+    pub(crate) fn leftovers(&self, kind: Kind) -> Vec<String> {
+        let mut left = Vec::new();
+        for server in self.servers() {
+            let world = World { engine: Engine::Embedded, backend: Backend::Embedded(server.clone()), proxy: None };
+            left.extend(kind.leftovers(&world));
+            left.extend((0..server.subscriptions()).map(|_| "a subscription".to_owned()));
+        }
+        left
     }
 
     pub(crate) fn client(&self) -> Client {
