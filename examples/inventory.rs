@@ -53,11 +53,6 @@ async fn main() -> Result<(), Failed> {
     let stage = Stage::open("A thousand buyers want a hundred units.");
     let store = Store::open(&stage).await?;
 
-    tracing_subscriber::fmt().with_max_level(tracing::Level::DEBUG).with_writer(std::io::stderr).init();
-    if std::env::var("DEATH").is_ok() {
-        eprintln!("{}", some_die(&stage, &store).await?);
-        return Ok(());
-    }
     for way in [Way::FairLock, Way::PlainLock, Way::Semaphore, Way::NoLock] {
         let outcome = all_live(&stage, &store, way).await?;
         stage.tell(format_args!("{}: {outcome}", way.word()));

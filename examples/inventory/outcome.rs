@@ -45,9 +45,6 @@ impl Outcome {
         for (buyer, at) in &turns {
             let place = *place.get(buyer).ok_or("somebody was served who never came")?;
             violations += usize::from(place < last_place);
-            if place < last_place {
-                eprintln!("DEBUG {buyer} after {last_place} at {} ms", (at - opened) / 1000);
-            }
             last_place = last_place.max(place);
             stall = stall.max(at.saturating_sub(last));
             last = last.max(*at);
