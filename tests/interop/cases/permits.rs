@@ -296,7 +296,7 @@ async fn capacity(world: World) {
     assert_eq!(semaphore.inspect().await.expect("an answer"), None);
     assert!(jvm.yes("trySetPermits", &[&object, "2"]).await);
     assert!(!semaphore.try_set_permits(9).await.expect("an answer"), "the JVM has set it");
-    let guard = semaphore.acquire().permits(2).await.expect("two permits");
+    let guard = semaphore.acquire().permits(2).lease(NEVER).await.expect("two permits");
     assert!(!jvm.yes("trySetPermits", &[&object, "9"]).await, "all are taken, which is not none");
     let waiting = jvm.begin("acquire", &[&object]).await;
     world.until_listening(&channel(&world), 1).await;
@@ -305,7 +305,7 @@ async fn capacity(world: World) {
     let permit = waiting.await.expect("an answer").expect("no exception").value;
     soon(resized);
     counts(&world, 0, 3).await;
-    let acquire = semaphore.acquire();
+    let acquire = semaphore.acquire().lease(NEVER);
     let waiting = tokio::spawn(async move { acquire.await });
     world.until_listening(&channel(&world), 1).await;
     let resized = clock();
@@ -383,7 +383,7 @@ async fn never_more(world: World) {
         });
     }
     while let Some(worker) = workers.join_next().await {
-        worker.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
+        worker.expect("a worker that is not refused");
     }
     counts(&world, PERMITS, 0).await;
 }

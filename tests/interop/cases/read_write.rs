@@ -164,11 +164,12 @@ async fn renewed(world: World) {
 
 async fn long_reader(world: World, is_renewed: bool) {
     const LONG: Duration = Duration::from_secs(60);
+    // It takes its time to start, in which nothing must be renewed yet.
+    let (jvm, doomed) = world.mortal().await;
     let read = world.object(Kind::Read);
     let client = world.client(settings().lease(LONG)).await;
     let wish = Wish { lease: (!is_renewed).then_some(LONG), ..Wish::default() };
     let guard = Kind::Read.of(&client, &world.name).acquire(wish).await.expect("the lock");
-    let (jvm, doomed) = world.mortal().await;
     doomed.tell("lock", &[&read]).await;
     // It renews, which sets the lease of the hash to that of its watchdog.
     pass(LEASE / 2).await;

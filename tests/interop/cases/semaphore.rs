@@ -274,7 +274,7 @@ async fn never_more(world: World) {
         });
     }
     while let Some(worker) = workers.join_next().await {
-        worker.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
+        worker.expect("a worker that is not refused");
     }
     available(&world, PERMITS).await;
 }
