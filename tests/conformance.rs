@@ -155,7 +155,7 @@ suite! {
             a_lost_reply_to_a_renewal_does_not_lose_the_lock,
             a_release_that_comes_too_late_is_a_loss_and_touches_nobody;
         duplicates:
-            copies_change_nothing_at_once_or_in_a_later_hold,
+            lock, fair, fenced_fair, fenced, spin, simple, read_write, multi, quorum, semaphore, permits,
             a_first_grant_after_its_time_is_refused;
         unpolled:
             a_first_attempt_in_flight_same_client,

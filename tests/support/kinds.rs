@@ -4,8 +4,8 @@ use super::{World, ms, secs};
 use futures_util::future::{BoxFuture, LocalBoxFuture};
 use leasehold::kind::Owned;
 use leasehold::{
-    Client, CountDownLatch, Error, Guard, Lock, MultiGuard, MultiLock, Owner, PermitGuard, PermitSemaphore, QuorumGuard,
-    QuorumLock, Semaphore, SemaphoreGuard,
+    Client, CountDownLatch, Error, Guard, Lock, MultiGuard, MultiLock, Owner, PermitGuard, PermitSemaphore,
+    QuorumGuard, QuorumLock, Semaphore, SemaphoreGuard,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -149,11 +149,7 @@ impl Kind {
     }
 
     /// Ends the hold of whoever has it; `None` where the kind has no such call.
-    pub(crate) fn force_release(
-        self,
-        clients: &[Client],
-        name: &str,
-    ) -> Option<BoxFuture<'static, Result<(), Error>>> {
+    pub(crate) fn force_release(self, clients: &[Client], name: &str) -> Option<BoxFuture<'static, Result<(), Error>>> {
         if matches!(self, Self::Multi | Self::Quorum) || self.is_counter() {
             return None;
         }
@@ -247,7 +243,9 @@ impl Kind {
     pub(crate) fn leftovers(self, world: &World) -> Vec<String> {
         let mut keys = world.keys();
         keys.retain(|key| {
-            if key.starts_with("leasehold:1:fair:") && self.is_fair() || key.starts_with("leasehold:1:op:") && self.is_counter() {
+            if key.starts_with("leasehold:1:fair:") && self.is_fair()
+                || key.starts_with("leasehold:1:op:") && self.is_counter()
+            {
                 // It may have gone meanwhile.
                 assert_ne!(world.command(key, &["PTTL", key]).as_int(), Some(-1), "{key} stays for ever");
                 return false;
