@@ -58,6 +58,10 @@ suite! {
             settings_are_checked_before_anything_is_sent,
             an_owner_of_another_client_is_refused,
             a_name_that_holds_something_else_is_a_conflict;
+        conflicts:
+            rw13_kinds_under_one_name_are_told_apart_by_their_data,
+            rw13_kinds_under_one_name_are_told_apart_in_one_client,
+            every_kind_refuses_bad_input_before_anything_is_sent;
         endings:
             the_longest_hold_ends_even_a_renewed_one,
             a_fixed_lease_is_lost_when_it_runs_out,

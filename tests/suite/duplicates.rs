@@ -59,18 +59,8 @@ impl Recorded {
     /// What is on the servers, but for fair queues and for times. A late copy of a first grant takes a place in a queue, as that of
     /// a process whose tasks are not polled: nobody claims its turn.
     fn contents(&self) -> Vec<(String, Resp)> {
-        let mut contents = Vec::new();
-        for (world, _) in &self.worlds {
-            let keys = world.keys().into_iter().filter(|key| !QUEUES.iter().any(|queue| key.starts_with(queue)));
-            contents.extend(keys.map(|key| {
-                let reads: [&[&str]; 4] =
-                    [&["GET", &key], &["HGETALL", &key], &["LRANGE", &key, "0", "-1"], &["ZRANGE", &key, "0", "-1"]];
-                let read = reads.iter().map(|words| world.command(&key, words)).find(|reply| !reply.is_error());
-                (key, read.expect("a key of a known kind"))
-            }));
-        }
-        contents.sort_by(|one, other| one.0.cmp(&other.0));
-        contents
+        let queue = |key: &str| QUEUES.iter().any(|queue| key.starts_with(queue));
+        self.worlds.iter().flat_map(|(world, _)| world.contents(|key| !queue(key))).collect()
     }
 
     /// Delivers the calls once more, and sees that nothing has changed.
