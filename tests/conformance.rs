@@ -58,6 +58,10 @@ suite! {
             settings_are_checked_before_anything_is_sent,
             an_owner_of_another_client_is_refused,
             a_name_that_holds_something_else_is_a_conflict;
+        conflicts:
+            rw13_kinds_under_one_name_are_told_apart_by_their_data,
+            rw13_kinds_under_one_name_are_told_apart_in_one_client,
+            every_kind_refuses_bad_input_before_anything_is_sent;
         endings:
             the_longest_hold_ends_even_a_renewed_one,
             a_fixed_lease_is_lost_when_it_runs_out,
@@ -155,7 +159,7 @@ suite! {
             a_lost_reply_to_a_renewal_does_not_lose_the_lock,
             a_release_that_comes_too_late_is_a_loss_and_touches_nobody;
         duplicates:
-            copies_change_nothing_at_once_or_in_a_later_hold,
+            lock, fair, fenced_fair, fenced, spin, simple, read_write, multi, quorum, semaphore, permits,
             a_first_grant_after_its_time_is_refused;
         unpolled:
             a_first_attempt_in_flight_same_client,

@@ -86,6 +86,7 @@ impl Scene {
         let mine = || stage.now(lock.acquire_as(&owner)).expect("the lock");
         let guards = match what {
             What::First | What::Try | What::With | What::Inspect | What::Story => vec![],
+            What::Entry | What::ReleaseInner if !kind.is_owned() => vec![],
             What::Waiting if kind == Kind::Latch => {
                 let latch = others[0].count_down_latch(NAME);
                 assert!(stage.now(async move { latch.try_set_count(1).await }).expect("an answer"));
@@ -108,7 +109,7 @@ impl Scene {
             What::Entry => Polled::new(async move { drop(owner.scope(lock.acquire()).await) }),
             What::Reenter => {
                 let guard = self.guards.pop().expect("a guard");
-                guard.reenter()?;
+                drop(guard.reenter()?);
                 Polled::new(async move { drop(guard.reenter().expect("a re-entry").await) })
             }
             What::ReleaseInner | What::ReleaseLast => {
@@ -258,11 +259,13 @@ every_point! {
 /// What stays cut off costs one lease, and no more. A bare permit has none: it is back as soon as its client is.
 pub(crate) async fn l4_what_cannot_be_reached_is_free_after_one_lease(_: World) {
     for kind in Kind::ALL {
-        for what in [What::First, What::Entry, What::ReleaseInner, What::ReleaseLast] {
+        let ways = kind.locks(&Stage::of(kind).process(), NAME).len();
+        let whats = [What::First, What::Entry, What::ReleaseInner, What::ReleaseLast];
+        for (way, what) in (0..ways).flat_map(|way| whats.map(|what| (way, what))) {
             for polls in 0..8 {
-                let mut scene = Scene::new(kind, 0, what);
+                let mut scene = Scene::new(kind, way, what);
                 let Some(future) = scene.future(what) else { break };
-                let name = format!("{kind:?}: {what:?} after {polls} polls");
+                let name = format!("{kind:?}, way {way}: {what:?} after {polls} polls");
                 let _ended = scene.go(what, future, None, polls);
                 scene.set_down(true);
                 scene.guards.clear();

@@ -1,93 +1,189 @@
 //! Copies of calls, delivered at once and late.
 
+use crate::support::kinds::{AnyLock, FAIR_CLAIM, FAIR_WINDOW, for_every_kind};
 use crate::support::wire::Log;
 use crate::support::world::idle;
-use crate::support::{Sent, World, ms, until};
+use crate::support::{Actor, Kind, Sent, Stage, World, ms, secs, until};
 use leasehold::embedded::{Aim, Fault};
-use leasehold::{Client, Lock};
+use leasehold::{Census, Client};
 use leasehold_core::script::ACQUIRE;
+use leasehold_test_support::Resp;
 
-/// The calls about a lock that were recorded, its renewals included.
-fn calls(world: &World, log: &Log, lock: &Lock) -> Vec<Sent> {
-    world.sent(log).into_iter().filter(|sent| sent.keys.iter().any(|key| key == lock.name())).collect()
+/// What the keys of fair queues begin with.
+const QUEUES: [&str; 3] = ["leasehold:1:fair:", "redisson_lock_queue:", "redisson_lock_timeout:"];
+
+/// The servers that a kind lies on, each with what has been sent to it.
+struct Recorded {
+    kind: Kind,
+    worlds: Vec<(World, Log)>,
 }
 
-/// Delivers the last call once more, and sees that nothing has changed.
-#[track_caller]
-fn again(world: &World, log: &Log, lock: &Lock, script: &str) {
-    let before = (world.holds(lock.name()), world.keys());
-    let all = calls(world, log, lock);
-    let last = all.iter().rfind(|sent| sent.script == script).expect("a call that was recorded");
-    let reply = world.replay(log, last);
-    assert!(!reply.is_error(), "{reply:?}");
-    assert_eq!((world.holds(lock.name()), world.keys()), before, "a copy of {last:?} changes nothing");
+impl Recorded {
+    fn new(world: &World, kind: Kind) -> Self {
+        let own = (0..kind.servers()).map(|_| World::on(world.engine).proxied());
+        let record = |world: World| {
+            world.warm();
+            let log = world.record();
+            (world, log)
+        };
+        Self { kind, worlds: own.map(record).collect() }
+    }
+
+    /// A client for each server.
+    async fn process(&self, lease: u64) -> Vec<Client> {
+        let mut clients = Vec::new();
+        for (world, _) in &self.worlds {
+            clients.push(world.client_with(|builder| builder.lease(ms(lease))).await);
+        }
+        clients
+    }
+
+    /// The calls that change something, but for the beats of fair queues: they say that a process lives, whenever they come.
+    fn calls(&self) -> Vec<Vec<Sent>> {
+        let changes = |sent: &Sent| !sent.script.ends_with("/inspect") && sent.script != "fair/beat";
+        self.worlds.iter().map(|(world, log)| world.sent(log).into_iter().filter(changes).collect()).collect()
+    }
+
+    /// How many attempts of a process have been answered.
+    fn attempts(&self, clients: &[Client]) -> usize {
+        let ids: Vec<String> = clients.iter().map(Client::id).collect();
+        let own = |sent: &&Sent| {
+            let hold = if self.kind == Kind::Semaphore { sent.keys.get(1) } else { sent.args.first() };
+            sent.answered
+                && sent.script.ends_with("/acquire")
+                && hold.is_some_and(|hold| ids.iter().any(|id| hold.contains(id)))
+        };
+        self.calls().iter().flatten().filter(own).count()
+    }
+
+    /// What is on the servers, but for fair queues and for times. A late copy of a first grant takes a place in a queue, as that of
+    /// a process whose tasks are not polled: nobody claims its turn.
+    fn contents(&self) -> Vec<(String, Resp)> {
+        let queue = |key: &str| QUEUES.iter().any(|queue| key.starts_with(queue));
+        self.worlds.iter().flat_map(|(world, _)| world.contents(|key| !queue(key))).collect()
+    }
+
+    /// Delivers the calls once more, and sees that nothing has changed.
+    #[track_caller]
+    fn again(&self, calls: &[Vec<Sent>]) {
+        for ((world, log), calls) in self.worlds.iter().zip(calls) {
+            for sent in calls {
+                let before = self.contents();
+                let reply = world.replay(log, sent);
+                assert!(!reply.is_error(), "{reply:?}");
+                assert_eq!(self.contents(), before, "a copy of {sent:?} changes nothing");
+            }
+        }
+    }
+
+    /// The last call to each server once more.
+    #[track_caller]
+    fn last_again(&self, verb: &str) {
+        let calls = self.calls();
+        let last = |calls: &Vec<Sent>| calls.iter().rfind(|sent| sent.answered && sent.script.ends_with(verb)).cloned();
+        let last: Vec<Vec<Sent>> = calls.iter().map(|calls| Vec::from_iter(last(calls))).collect();
+        assert!(last.iter().any(|calls| !calls.is_empty()), "{verb} was recorded");
+        self.again(&last);
+    }
+
+    async fn gone(&self) {
+        for (world, _) in &self.worlds {
+            until("nothing is left", || self.kind.leftovers(world).is_empty() && world.subscriptions() == 0).await;
+        }
+    }
 }
 
 /// A hold with every sort of call in it; each is delivered twice.
-async fn history(world: &World, log: &Log, client: &Client, lock: &Lock) -> Vec<Sent> {
-    let owner = client.new_owner();
-    let outer = lock.acquire().owner(&owner).await.expect("the lock");
-    again(world, log, lock, "lock/acquire");
-    let inner = lock.acquire().owner(&owner).await.expect("a re-entry");
-    again(world, log, lock, "lock/acquire");
-    until("it is renewed", || calls(world, log, lock).iter().any(|sent| sent.script == "lock/renew" && sent.answered))
-        .await;
-    again(world, log, lock, "lock/renew");
-    inner.release().await.expect("a release");
-    again(world, log, lock, "lock/release");
+async fn history(recorded: &Recorded, clients: &[Client], name: &str, lock: &AnyLock) {
+    let (kind, owner) = (recorded.kind, clients[0].new_owner());
+    let outer = lock.acquire_as(&owner).await.expect("the lock");
+    recorded.last_again("/acquire");
+    if kind.is_owned() {
+        let inner = lock.acquire_as(&owner).await.expect("a re-entry");
+        recorded.last_again("/acquire");
+        inner.release().await.expect("a release");
+        recorded.last_again("/release");
+    }
+    // A bare permit has no lease, and that of a simple lock is fixed.
+    if !matches!(kind, Kind::Semaphore | Kind::Simple) {
+        let renewed = |calls: &Vec<Sent>| calls.iter().any(|sent| sent.script.ends_with("/renew") && sent.answered);
+        until("it is renewed", || recorded.calls().iter().all(renewed)).await;
+        recorded.last_again("/renew");
+    }
     outer.release().await.expect("a release");
-    again(world, log, lock, "lock/release");
-    let guard = lock.acquire().owner(&owner).await.expect("the lock");
-    assert!(lock.force_release().await.expect("an answer").is_some());
-    again(world, log, lock, "lock/force_release");
+    recorded.last_again("/release");
+    let guard = lock.acquire_as(&owner).await.expect("the lock");
+    if let Some(ending) = kind.force_release(clients, name) {
+        ending.await.expect("an answer");
+        // By a script of its own, or by that of a release.
+        recorded.last_again("release");
+    }
     drop(guard.release().await);
-    world.gone(lock.name()).await;
-    calls(world, log, lock).into_iter().filter(|sent| sent.script != "lock/inspect").collect()
+    recorded.gone().await;
 }
 
-pub(crate) async fn copies_change_nothing_at_once_or_in_a_later_hold(world: World) {
-    let world = world.proxied();
-    world.warm();
-    let log = world.record();
-    let client = world.client_with(|builder| builder.lease(ms(1_500))).await;
-    let (other, waiter) = (world.client().await, world.client().await);
-    let lock = client.lock(world.name("copied"));
-    let old = history(&world, &log, &client, &lock).await;
-    for script in ["lock/acquire", "lock/renew", "lock/release", "lock/force_release"] {
-        assert!(old.iter().any(|sent| sent.script == script), "{script} was recorded");
-    }
-    for later in [&client, &other] {
-        let guard = later.lock(lock.name()).acquire().lease(ms(5_000)).await.expect("the lock");
-        let waiting = tokio::spawn({
-            let lock = waiter.lock(lock.name());
-            async move { lock.acquire().await.map(drop) }
-        });
-        until("a waiter listens", || world.subscribers(lock.name()) == 1).await;
-        until("the waiter has tried after listening", || {
-            let tries = world
-                .sent(&log)
-                .iter()
-                .filter(|sent| sent.args.first().is_some_and(|hold| hold.starts_with(&waiter.id())))
-                .count();
-            tries >= 2
-        })
-        .await;
-        let holds = world.holds(lock.name());
-        let lease = world.lease(lock.name()).expect("a lease");
-        let (calls, copies) = (world.calls(), u64::try_from(old.len()).expect("a number"));
-        for sent in &old {
-            let reply = world.replay(&log, sent);
-            assert!(!reply.is_error(), "{reply:?}");
-            assert_eq!(world.holds(lock.name()), holds, "a late copy of {sent:?} changes nothing");
-            assert!(world.lease(lock.name()).expect("a lease") <= lease, "nor does it prolong the lease");
+async fn late_copies(world: World, kind: Kind) {
+    for way in 0.. {
+        let (recorded, name) = (Recorded::new(&world, kind), world.name("copied"));
+        let (clients, others) = (recorded.process(3_000).await, recorded.process(2_000).await);
+        let waiters = recorded.process(2_000).await;
+        let mut ways = kind.locks(&clients, &name);
+        if way == ways.len() {
+            break;
         }
-        assert_eq!(world.calls(), calls + copies, "no waiter is disturbed");
-        assert!(guard.is_held());
-        guard.release().await.expect("a release");
-        waiting.await.expect("a task").expect("the lock");
-        world.gone(lock.name()).await;
+        kind.prepare(&clients[0], &name).await;
+        history(&recorded, &clients, &name, &ways.swap_remove(way)).await;
+        let old = recorded.calls();
+        for later in [&clients, &others] {
+            let guard = kind.lock(later, &name).acquire().await.expect("the lock");
+            let before = recorded.attempts(&waiters);
+            let waiting = tokio::spawn(kind.lock(&waiters, &name).acquire());
+            let enough = if kind.is_told() { 2 } else { 1 };
+            if kind != Kind::Permits {
+                until("a waiter has tried", || recorded.attempts(&waiters) >= before + enough).await;
+            }
+            let tried = recorded.attempts(&waiters);
+            recorded.again(&old);
+            if kind.is_told() {
+                assert_eq!(recorded.attempts(&waiters), tried, "no waiter is disturbed");
+            }
+            if later[0].id() == others[0].id() && kind != Kind::Simple {
+                for (world, _) in &recorded.worlds {
+                    let own =
+                        |key: &String| !QUEUES.iter().any(|queue| key.starts_with(queue)) && !key.contains(":op:");
+                    for key in world.keys().into_iter().filter(own) {
+                        let left = world.lease(&key);
+                        assert!(
+                            left.is_none_or(|left| left <= ms(2_000)),
+                            "{key}: nor do they prolong a lease, {left:?}"
+                        );
+                    }
+                }
+            }
+            assert!(guard.is_held());
+            guard.release().await.expect("a release");
+            drop(waiting.await.expect("a task").expect("the lock"));
+            if kind.is_fair() {
+                // Each place that nobody claims costs its claim.
+                let places = old.iter().flatten().filter(|sent| sent.script.ends_with("/acquire")).count();
+                let bound = FAIR_CLAIM * u32::try_from(places).expect("few") + FAIR_WINDOW;
+                kind.lock(later, &name)
+                    .acquire_within(bound)
+                    .await
+                    .expect("the lock")
+                    .release()
+                    .await
+                    .expect("a release");
+            }
+            recorded.gone().await;
+        }
+        for client in clients.iter().chain(&others).chain(&waiters) {
+            idle(client).await;
+        }
     }
 }
+
+for_every_kind!(late_copies);
 
 pub(crate) async fn a_first_grant_after_its_time_is_refused(world: World) {
     let world = world.proxied();
@@ -98,34 +194,63 @@ pub(crate) async fn a_first_grant_after_its_time_is_refused(world: World) {
     lock.acquire().await.expect("the lock").release().await.expect("a release");
     let log = world.record();
     lock.acquire().await.expect("the lock").release().await.expect("a release");
-    let sent = calls(&world, &log, &lock);
+    let sent = world.sent(&log);
     let acquire = sent.iter().find(|sent| sent.script == ACQUIRE.name()).expect("an acquire");
     assert!(acquire.args[3].parse::<i64>().expect("a time") > 0, "it carries a time: {acquire:?}");
     tokio::time::sleep(ms(400)).await;
     let reply = world.replay(&log, acquire);
-    assert_eq!(reply.elements().first().and_then(leasehold_test_support::Resp::as_int), Some(-3), "{reply:?}");
+    assert_eq!(reply.elements().first().and_then(Resp::as_int), Some(-3), "{reply:?}");
     assert!(!world.exists(lock.name()), "nobody got it");
 }
 
 /// A driver that sends everything twice: callers see the replies to the copies only.
-pub(crate) async fn copies_whose_replies_are_seen_change_nothing_either(world: World) {
-    let world = world.own();
-    let server = world.embedded().expect("the embedded engine");
-    server.inject(Fault::Duplicate, Aim::always());
-    let client = world.client_with(|builder| builder.lease(ms(600))).await;
-    let lock = client.lock(world.name("doubled"));
+pub(crate) async fn copies_whose_replies_are_seen_change_nothing_either(_: World) {
+    for kind in Kind::ALL {
+        for way in 0..kind.locks(&Stage::of(kind).process(), "doubled").len() {
+            seen_copies(kind, way);
+        }
+    }
+}
+
+fn seen_copies(kind: Kind, way: usize) {
+    let stage = Stage::of(kind);
+    let (clients, others) = (stage.process(), stage.process());
+    stage.now(kind.prepare(&clients[0], "doubled"));
+    stage.servers().for_each(|server| server.inject(Fault::Duplicate, Aim::always()));
+    let (lock, rival) = (kind.locks(&clients, "doubled").swap_remove(way), kind.lock(&others, "doubled"));
+    let owner = clients[0].new_owner();
     for _ in 0..3 {
-        let guard = lock.acquire().await.expect("the lock");
-        assert_eq!((guard.hold_count(), world.count(lock.name())), (1, 1));
-        let again = guard.reenter().await.expect("a re-entry");
-        assert_eq!((again.hold_count(), world.count(lock.name())), (2, 2));
-        until("it was renewed twice", || guard.held_for() > ms(500)).await;
-        again.release().await.expect("a release");
-        assert_eq!((guard.hold_count(), world.count(lock.name())), (1, 1));
+        let guard = soon(&stage, kind, lock.acquire_as(&owner)).expect("the lock");
+        let again = kind.is_owned().then(|| soon(&stage, kind, lock.acquire_as(&owner)).expect("a re-entry"));
+        // Less than the lease of a simple lock, which is not renewed.
+        for _ in 0..25 {
+            stage.clock.advance(secs(1));
+        }
+        if let Some(again) = again {
+            soon(&stage, kind, again.release()).expect("a release");
+        }
+        // A busy attempt at a bare semaphore withdraws, so that a copy takes nothing: that copy is told so, and goes again.
+        if !matches!(kind, Kind::Latch | Kind::Semaphore) {
+            assert!(soon(&stage, kind, rival.try_acquire()).expect("an answer").is_none(), "{kind:?} is held");
+        }
+        assert!(guard.is_held(), "{kind:?}");
         // The server cannot tell the copy of a last release from one of a hold that was lost, and the caller is told so: our
         // link never sends anything twice.
-        drop(guard.release().await);
-        world.gone(lock.name()).await;
+        drop(soon(&stage, kind, guard.release()));
+        let next = soon(&stage, kind, rival.acquire()).expect("the lock");
+        drop(soon(&stage, kind, next.release()));
+        let open = || clients.iter().chain(&others).any(|client| client.census() != Census::default());
+        let nobody = &mut Vec::<Actor<()>>::new();
+        stage.pass_until(&format!("the end of {kind:?}"), ms(100), nobody, |_| {
+            stage.leftovers(kind).is_empty() && !open()
+        });
     }
-    idle(&client).await;
+}
+
+/// What takes no longer than the pauses between attempts.
+#[track_caller]
+fn soon<T: 'static>(stage: &Stage, kind: Kind, future: impl Future<Output = T> + 'static) -> T {
+    let mut actors = [Actor::new(future)];
+    stage.pass_until(&format!("an answer ({kind:?})"), secs(1), &mut actors, |actors| actors[0].is_done());
+    actors[0].take()
 }

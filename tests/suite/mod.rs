@@ -2,6 +2,7 @@
 //! that can run it.
 
 pub(crate) mod blocking_kinds;
+pub(crate) mod conflicts;
 pub(crate) mod drops;
 pub(crate) mod duplicates;
 pub(crate) mod durability;

@@ -481,3 +481,6 @@ pub(crate) use for_every_kind;
 
 /// How long the marks of a process that has gone count in a fair queue, and a little more.
 pub(crate) const FAIR_WINDOW: Duration = ms(2_100);
+
+/// How long whose turn it is in a fair queue has to claim it.
+pub(crate) const FAIR_CLAIM: Duration = secs(2);

@@ -165,6 +165,21 @@ impl World {
         }
     }
 
+    /// What there is under the keys of these names, but for times to live and scores.
+    #[track_caller]
+    pub(crate) fn contents(&self, wanted: impl Fn(&str) -> bool) -> Vec<(String, Resp)> {
+        let mut keys = self.keys();
+        keys.retain(|key| wanted(key));
+        keys.sort();
+        let read = |key: String| {
+            let reads: [&[&str]; 4] =
+                [&["GET", &key], &["HGETALL", &key], &["LRANGE", &key, "0", "-1"], &["ZRANGE", &key, "0", "-1"]];
+            let read = reads.iter().map(|words| self.command(&key, words)).find(|reply| !reply.is_error());
+            (key, read.expect("a key of a known type"))
+        };
+        keys.into_iter().map(read).collect()
+    }
+
     /// Every channel that somebody listens to.
     #[track_caller]
     pub(crate) fn subscriptions(&self) -> usize {

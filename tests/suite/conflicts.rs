@@ -1,0 +1,151 @@
+//! Kinds that meet under one name, and input that every kind refuses.
+
+use crate::support::kinds::AnyGuard;
+use crate::support::{Kind, World, ms, secs};
+use leasehold::{Client, Error, InvalidInput, NameError};
+use std::time::Duration;
+
+/// What the data of a kind looks like on the server.
+const fn shape(kind: Kind) -> u8 {
+    match kind {
+        Kind::ReadWrite => 1,
+        Kind::Simple => 2,
+        Kind::Semaphore | Kind::Permits | Kind::Latch => 3,
+        _ => 4,
+    }
+}
+
+/// The kinds with a key of the very name.
+fn named() -> impl Iterator<Item = Kind> {
+    Kind::ALL.into_iter().filter(|kind| !matches!(kind, Kind::Multi | Kind::Quorum))
+}
+
+/// Has the name be of a kind. Nobody holds a latch.
+async fn occupy(kind: Kind, client: &Client, name: &str) -> Option<AnyGuard> {
+    if kind == Kind::Latch {
+        assert!(client.count_down_latch(name).try_set_count(1).await.expect("an answer"));
+        return None;
+    }
+    kind.prepare(client, name).await;
+    Some(kind.lock(std::slice::from_ref(client), name).acquire().await.expect("the lock"))
+}
+
+fn is_conflict(error: &Error) -> bool {
+    matches!(error, Error::KeyConflict { .. })
+}
+
+/// Every way to ask for a kind ends in a conflict.
+async fn is_refused(kind: Kind, clients: &[Client], name: &str, what: &str) {
+    for lock in kind.locks(clients, name) {
+        let tried = lock.try_acquire().await.err().unwrap_or_else(|| panic!("{what}: a try"));
+        assert!(is_conflict(&tried), "{what}: {tried}");
+        let waited = lock.acquire_within(secs(5)).await.err().unwrap_or_else(|| panic!("{what}: a wait"));
+        assert!(is_conflict(&waited), "{what}: {waited}");
+    }
+}
+
+/// Whatever is on the server for a name, and how it is named.
+fn of_name(world: &World, name: &str) -> Vec<(String, leasehold_test_support::Resp)> {
+    world.contents(|key| key.contains(name) && !key.starts_with("leasehold:1:op:"))
+}
+
+pub(crate) async fn rw13_kinds_under_one_name_are_told_apart_by_their_data(world: World) {
+    let (client, others) = (world.client().await, [world.client().await]);
+    for held in named() {
+        let name = world.name("shared");
+        let guard = occupy(held, &client, &name).await;
+        let before = of_name(&world, &name);
+        assert!(!before.is_empty(), "{held:?} has a key");
+        for asked in named().filter(|asked| shape(*asked) != shape(held)) {
+            let what = format!("{asked:?} where {held:?} is");
+            // The value of a simple lock may be anything, and so a number too.
+            if asked == Kind::Simple && shape(held) == shape(Kind::Semaphore) {
+                continue;
+            }
+            is_refused(asked, &others, &name, &what).await;
+            let seen = asked.inspect(&others, &name).await.err().unwrap_or_else(|| panic!("{what}: an inspection"));
+            assert!(is_conflict(&seen), "{what}: {seen}");
+            if let Some(forced) = asked.force_release(&others, &name) {
+                let forced = forced.await.err().unwrap_or_else(|| panic!("{what}: a forced release"));
+                assert!(is_conflict(&forced), "{what}: {forced}");
+            }
+            assert_eq!(of_name(&world, &name), before, "{what}: nothing has changed");
+        }
+        if let Some(guard) = guard {
+            assert!(guard.is_held());
+            guard.release().await.expect("a release");
+        }
+        world.delete(&name);
+    }
+}
+
+pub(crate) async fn rw13_kinds_under_one_name_are_told_apart_in_one_client(world: World) {
+    let clients = [world.client().await];
+    for held in named().filter(|held| *held != Kind::Latch) {
+        let name = world.name("shared");
+        let guard = occupy(held, &clients[0], &name).await.expect("a guard");
+        let before = of_name(&world, &name);
+        for asked in named().filter(|asked| !matches!(asked, Kind::Latch) && *asked != held) {
+            let what = format!("{asked:?} beside {held:?}");
+            is_refused(asked, &clients, &name, &what).await;
+            assert_eq!(of_name(&world, &name), before, "{what}: nothing has changed");
+        }
+        assert!(guard.is_held());
+        guard.release().await.expect("a release");
+        world.delete(&name);
+    }
+}
+
+pub(crate) async fn every_kind_refuses_bad_input_before_anything_is_sent(world: World) {
+    let world = world.own();
+    let stranger = world.client().await.new_owner();
+    for kind in Kind::ALL.into_iter().filter(|kind| *kind != Kind::Quorum) {
+        let clients = [world.client().await];
+        let before = world.calls();
+        let long = "x".repeat(1_025);
+        let reasons = [("", NameError::Empty), (&long, NameError::TooLong { bytes: 1_025 })];
+        for (name, reason) in reasons.iter().filter(|_| kind != Kind::Multi) {
+            let refused = Error::Invalid(InvalidInput::Name(reason.clone()));
+            for lock in kind.locks(&clients, name) {
+                assert_eq!(lock.try_acquire().await.err(), Some(refused.clone()), "{kind:?}");
+                assert_eq!(lock.acquire().await.err(), Some(refused.clone()), "{kind:?}");
+            }
+            assert_eq!(kind.inspect(&clients, name).await, Err(refused.clone()), "{kind:?}");
+            if let Some(forced) = kind.force_release(&clients, name) {
+                assert_eq!(forced.await, Err(refused.clone()), "{kind:?}");
+            }
+            if let Some(story) = kind.story(&clients, name) {
+                assert_eq!(story.await, Err(refused.clone()), "{kind:?}");
+            }
+        }
+        for lock in kind.locks(&clients, &world.name("input")).into_iter().filter(|_| kind.is_owned()) {
+            let error = lock.acquire_as(&stranger).await.err();
+            assert_eq!(error, Some(Error::Invalid(InvalidInput::ForeignOwner)), "{kind:?}");
+        }
+        assert_eq!(world.calls(), before, "{kind:?}: nothing was sent");
+    }
+    let client = world.client().await;
+    let before = world.calls();
+    for lease in [Duration::ZERO, ms(1), leasehold::MAX_LEASE + ms(1), Duration::MAX] {
+        let simple = client.simple_lock("input", lease).with_id("somebody");
+        let refused = |error: Error| {
+            assert!(
+                matches!(&error, Error::Invalid(InvalidInput::Duration { given, .. }) if *given == lease),
+                "{error}"
+            );
+        };
+        refused(simple.acquire().await.expect_err("a lease that cannot be used"));
+        refused(simple.try_acquire().await.expect_err("a lease that cannot be used"));
+        refused(simple.release().await.expect_err("a lease that cannot be used"));
+        refused(
+            client.permit_semaphore("input").acquire().lease(lease).await.expect_err("a lease that cannot be used"),
+        );
+        refused(client.fair_lock("input").acquire().lease(lease).await.expect_err("a lease that cannot be used"));
+        let multi = client.multi_lock([client.lock("input")]);
+        refused(multi.acquire().lease(lease).await.expect_err("a lease that cannot be used"));
+        let halves = client.read_write_lock("input");
+        refused(halves.read().acquire().lease(lease).await.expect_err("a lease that cannot be used"));
+        refused(halves.write().acquire().max_hold(lease).await.expect_err("a hold that cannot be used"));
+    }
+    assert_eq!(world.calls(), before, "nothing was sent");
+}
