@@ -21,7 +21,7 @@ pub(crate) const LEASE: Duration = Duration::from_secs(2);
 /// A client that buyers come to.
 pub(crate) enum Branch {
     Here(Here),
-    Process(Process),
+    Process(Box<Process>),
 }
 
 impl Branch {
@@ -33,7 +33,7 @@ impl Branch {
                 let client = stage.builder().lease(LEASE).embedded_link(link.clone())?;
                 Ok(Self::Here(Here { link, hall: Hall::new(client, sale.clone()) }))
             }
-            Place::Server(_) => Process::start(sale).await.map(Self::Process),
+            Place::Server(_) => Ok(Self::Process(Box::new(Process::start(sale).await?))),
         }
     }
 
@@ -51,7 +51,10 @@ impl Branch {
     /// Where nothing else makes them wait, the buyers wait for this.
     pub(crate) async fn open_doors(&mut self) -> Result<(), Failed> {
         match self {
-            Self::Here(here) => Ok(here.hall.open_doors()),
+            Self::Here(here) => {
+                here.hall.open_doors();
+                Ok(())
+            }
             Self::Process(process) => process.order("doors").await,
         }
     }
