@@ -175,7 +175,7 @@ suite! {
     }
     servers {
         drops:
-            l4_futures_dropped_at_any_time_leave_nothing_on_a_server;
+            lock, fair, fenced_fair, fenced, spin, simple, read_write, multi, quorum, semaphore, permits;
         outages:
             a_connect_that_is_dropped_closes_its_connections;
         wire:

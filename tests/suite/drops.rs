@@ -1,14 +1,14 @@
 //! Public futures that are dropped half-way, whatever becomes of their command. On the embedded engine at every point at which
 //! they can wait; on servers at instants of which some hit each of these points.
 
-use crate::support::kinds::{AnyGuard, AnyLock};
+use crate::support::kinds::{AnyGuard, AnyLock, for_every_kind};
 use crate::support::world::idle;
 use crate::support::{Kind, Polled, Stage, World, ms, secs, until};
 use futures_util::FutureExt as _;
 use leasehold::embedded::{Aim, Fault};
 use leasehold::{Census, Client, Owner};
 use leasehold_core::link::ServerError;
-use leasehold_core::script::{ACQUIRE, RELEASE};
+use leasehold_core::script::Script;
 use leasehold_test_support::Way;
 use std::task::Poll;
 use std::time::Duration;
@@ -286,56 +286,91 @@ pub(crate) async fn l4_what_cannot_be_reached_is_free_after_one_lease(_: World) 
     }
 }
 
-/// What happens to one command on its way to a server.
-type Harm = fn(&World);
+/// The script with which a kind is taken or released in one of its ways.
+fn script(kind: Kind, way: usize, verb: &str) -> &'static Script {
+    let folder = match (kind, verb) {
+        (Kind::FencedFair, "acquire") => "fenced_fair",
+        (Kind::Fair | Kind::FencedFair, _) => "fair",
+        (Kind::Fenced, "acquire") => "fenced",
+        (Kind::Simple, _) => "simple",
+        (Kind::ReadWrite, _) => ["write", "read"][way],
+        (Kind::Semaphore, _) => "semaphore",
+        (Kind::Permits, _) => "permits",
+        _ => "lock",
+    };
+    let name = format!("{folder}/{verb}");
+    leasehold_core::script::ALL.into_iter().find(|script| script.name() == name).expect("a script")
+}
 
-pub(crate) async fn l4_futures_dropped_at_any_time_leave_nothing_on_a_server(world: World) {
-    let world = world.proxied();
-    world.warm();
-    let proxy = world.proxy.as_ref().expect("a proxy");
-    let harms: [Harm; 5] = [
-        |_| {},
-        |world| world.lose_reply(&ACQUIRE),
-        |world| world.lose_request(&ACQUIRE),
-        |world| world.lose_reply(&RELEASE),
-        |world| world.lose_request(&RELEASE),
-    ];
-    let other = world.client().await;
-    proxy.delay(Way::Both, ms(1));
-    for what in [What::First, What::Waiting, What::Entry, What::ReleaseInner, What::ReleaseLast] {
-        let name = world.name("dropped");
-        for (number, harm) in harms.iter().enumerate() {
-            for after in [0, 2, 4, 7] {
-                // A client of its own: one that loses connection after connection connects more and more slowly.
-                let client = world.client().await;
-                let (lock, owner) = (client.lock(&name), client.new_owner());
+/// What happens to one command on its way to a server.
+type Harm = fn(&World, &'static Script);
+
+const HARMS: [(&str, Harm); 5] = [
+    ("acquire", |_, _| {}),
+    ("acquire", World::lose_reply),
+    ("acquire", World::lose_request),
+    ("release", World::lose_reply),
+    ("release", World::lose_request),
+];
+
+/// A sample of what the embedded engine is asked for every point.
+async fn at_any_time(world: World, kind: Kind) {
+    let worlds: Vec<World> = (0..kind.servers()).map(|_| World::on(world.engine).proxied()).collect();
+    let (mut others, name) = (Vec::new(), world.name("dropped"));
+    for world in &worlds {
+        world.warm();
+        others.push(world.client().await);
+        world.proxy.as_ref().expect("a proxy").delay(Way::Both, ms(1));
+    }
+    kind.prepare(&others[0], &name).await;
+    let ways = kind.locks(&others, &name).len();
+    let sample: &[u64] = if kind == Kind::Lock { &[0, 2, 4, 7] } else { &[0, 4] };
+    let whats = [What::First, What::Waiting, What::Entry, What::ReleaseInner, What::ReleaseLast];
+    let whats = whats.into_iter().filter(|what| kind.is_owned() || !matches!(what, What::Entry | What::ReleaseInner));
+    for (what, way) in whats.flat_map(|what| (0..ways).map(move |way| (what, way))) {
+        for (number, (verb, harm)) in HARMS.iter().enumerate() {
+            for after in sample {
+                // Clients of its own: one that loses connection after connection connects more and more slowly.
+                let mut clients = Vec::new();
+                for world in &worlds {
+                    clients.push(world.client().await);
+                }
+                let (lock, owner) = (kind.locks(&clients, &name).swap_remove(way), clients[0].new_owner());
                 let mut held = Vec::new();
                 if what == What::Waiting {
-                    held.push(other.lock(&name).acquire().await.expect("the lock"));
+                    held.push(kind.lock(&others, &name).acquire().await.expect("the lock"));
                 } else if what != What::First {
-                    held.push(lock.acquire().owner(&owner).await.expect("the lock"));
+                    held.push(lock.acquire_as(&owner).await.expect("the lock"));
                 }
                 if what == What::ReleaseInner {
-                    held.push(lock.acquire().owner(&owner).await.expect("a re-entry"));
+                    held.push(lock.acquire_as(&owner).await.expect("a re-entry"));
                 }
-                harm(&world);
+                harm(&worlds[0], script(kind, way, verb));
                 let dropped = async {
                     match what {
                         What::ReleaseInner | What::ReleaseLast => drop(held.pop().expect("a guard").release().await),
-                        _ => drop(lock.acquire().owner(&owner).await),
+                        _ => drop(lock.acquire_as(&owner).await),
                     }
                 };
-                let _ = tokio::time::timeout(ms(after), dropped).await;
+                let _ = tokio::time::timeout(ms(*after), dropped).await;
                 held.clear();
-                let place = format!("{what:?}, harm {number}, dropped after {after} ms");
-                until(&format!("the key is gone: {place}"), || !world.exists(&name)).await;
-                until(&format!("nobody listens: {place}"), || world.subscribers(&name) == 0).await;
+                let place = format!("{kind:?}, way {way}: {what:?}, harm {number}, dropped after {after} ms");
+                for world in &worlds {
+                    until(&format!("no key is left: {place}"), || kind.leftovers(world).is_empty()).await;
+                    until(&format!("nobody listens: {place}"), || world.subscriptions() == 0).await;
+                }
                 // A trap that nothing has run into must not wait for the next round.
                 lock.acquire().await.expect("the lock").release().await.expect("a release");
-                idle(&client).await;
+                for client in &clients {
+                    idle(client).await;
+                }
             }
         }
     }
-    idle(&other).await;
-    assert!(world.keys().is_empty() && world.subscriptions() == 0);
+    for (client, world) in others.iter().zip(&worlds) {
+        idle(client).await;
+        assert!(kind.leftovers(world).is_empty() && world.subscriptions() == 0);
+    }
 }
+
+for_every_kind!(at_any_time);
