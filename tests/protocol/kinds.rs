@@ -89,6 +89,7 @@ impl World {
     /// Gives the semaphores of the world their permits.
     pub(crate) fn fill(&self) {
         if self.plan.family.counts() {
+            self.server.deny_growth(false);
             for lock in 0..self.plan.locks {
                 let key = format!("lock{lock}");
                 self.server.command(&[b"SET", key.as_bytes(), CAPACITY.to_string().as_bytes()]).expect("a counter");

@@ -29,7 +29,9 @@ impl Verbs for Spin {
     }
 
     fn keys(&self, name: &LockName, client: &ClientId) -> Keys {
-        Keys { channel: None, ..Lock.keys(name, client) }
+        // Nobody listens to the channel, but the scripts of the lock are given it.
+        let keys = Box::new([name.key().clone(), name.channel().clone()]);
+        Keys { keys, channel: None, ..Lock.keys(name, client) }
     }
 
     fn acquire(&self, ask: &Ask<'_>) -> Call {

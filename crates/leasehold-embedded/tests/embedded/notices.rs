@@ -119,8 +119,12 @@ fn a_link_that_was_down_comes_back_bare() {
     assert_eq!(events(&link), []);
     link.set_down(false);
     link.set_down(false);
-    let resets =
-        [LinkEvent::NoticesReset, LinkEvent::PlaneReset(Plane::Foreground), LinkEvent::PlaneReset(Plane::Lifeline)];
+    let resets = [
+        LinkEvent::NoticesReset,
+        LinkEvent::PlaneReset(Plane::Foreground),
+        LinkEvent::PlaneReset(Plane::Lifeline),
+        LinkEvent::PlaneReset(Plane::Durable),
+    ];
     assert_eq!(events(&link), resets);
     assert!(link.epoch(Plane::Foreground) > before.0 && link.epoch(Plane::Lifeline) > before.1);
     assert_eq!(events(&other), []);
@@ -135,7 +139,7 @@ fn a_restart_loses_the_data_and_every_connection() {
     server.restart_empty();
     assert!(server.keys().is_empty());
     assert_eq!(server.subscriptions(), 0);
-    assert_eq!((events(&link).len(), events(&other).len()), (3, 3));
+    assert_eq!((events(&link).len(), events(&other).len()), (4, 4));
 }
 
 #[test]
