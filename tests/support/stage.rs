@@ -131,7 +131,7 @@ impl Stage {
     pub(crate) fn act<T>(&self, actors: &mut [Actor<T>]) {
         let now = self.clock.now();
         let mut rounds = 0;
-        while actors.iter_mut().fold(false, |acted, actor| actor.act(now) || acted) {
+        while actors.iter_mut().filter_map(|actor| actor.act(now).then_some(())).count() > 0 {
             rounds += 1;
             assert!(rounds < 1_000, "somebody is woken for ever");
         }
