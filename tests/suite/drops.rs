@@ -373,4 +373,4 @@ async fn at_any_time(world: World, kind: Kind) {
     }
 }
 
-for_every_kind!(at_any_time);
+for_every_kind!(at_any_time, and permits);
