@@ -313,6 +313,9 @@ const HARMS: [(&str, Harm); 5] = [
     ("release", World::lose_request),
 ];
 
+/// After how many milliseconds.
+static AFTER: [u64; 4] = [0, 2, 4, 7];
+
 /// A sample of what the embedded engine is asked for every point.
 async fn at_any_time(world: World, kind: Kind) {
     let worlds: Vec<World> = (0..kind.servers()).map(|_| World::on(world.engine).proxied()).collect();
@@ -329,7 +332,7 @@ async fn at_any_time(world: World, kind: Kind) {
     for (what, way) in whats.flat_map(|what| (0..ways).map(move |way| (what, way))) {
         for (number, (verb, harm)) in HARMS.iter().enumerate() {
             let one = number + what as usize;
-            for after in if kind == Kind::Lock { [0, 2, 4, 7].as_slice() } else { &[[0, 2, 4][one % 3]] } {
+            for after in if kind == Kind::Lock { &AFTER[..] } else { &AFTER[one % 4..=one % 4] } {
                 // Clients of its own: one that loses connection after connection connects more and more slowly.
                 let mut clients = Vec::new();
                 for world in &worlds {
