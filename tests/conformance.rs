@@ -103,7 +103,7 @@ suite! {
             m3_members_in_another_order_do_not_deadlock,
             stripes_are_taken_together_in_any_order;
         storm:
-            lock, fair, fenced_fair, fenced, spin, simple, read_write, multi, quorum, semaphore, permits;
+            lock, fair, fenced_fair, fenced, spin, simple, read_write, multi, quorum;
         semaphores:
             s4_a_number_that_is_there_is_not_set_again,
             s5_of_two_waiters_for_two_permits_each_one_proceeds,

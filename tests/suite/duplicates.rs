@@ -183,7 +183,7 @@ async fn late_copies(world: World, kind: Kind) {
     }
 }
 
-for_every_kind!(late_copies);
+for_every_kind!(late_copies, and permits);
 
 pub(crate) async fn a_first_grant_after_its_time_is_refused(world: World) {
     let world = world.proxied();

@@ -137,7 +137,6 @@ const fn steps_of(kind: Kind, engine: Engine) -> usize {
         Kind::Lock => 20_000,
         // Each grant waits for one task alone to be polled, which takes its time on a busy machine.
         Kind::Fair | Kind::FencedFair => 640,
-        Kind::Semaphore | Kind::Permits => 2_000,
         Kind::Spin | Kind::Simple | Kind::Multi | Kind::Quorum if embedded => 6_000,
         Kind::Spin | Kind::Simple | Kind::Multi | Kind::Quorum => 2_000,
         _ if embedded => 20_000,
@@ -157,9 +156,6 @@ async fn many_tasks_on_few_names(world: World, kind: Kind) {
         processes.push(clients);
     }
     let names: Vec<String> = (0..NAMES).map(|_| world.name("storm")).collect();
-    for name in &names {
-        kind.prepare(&processes[0][0], name).await;
-    }
     let ways = |clients: &Vec<Client>| names.iter().map(|name| kind.locks(clients, name)).collect();
     let locks: Arc<Vec<Names>> = Arc::new(processes.iter().map(ways).collect());
     let sections = Arc::new(Vec::from_iter((0..NAMES).map(|_| Section::default())));

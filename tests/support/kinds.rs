@@ -464,12 +464,16 @@ impl<K: Owned> Held for SingleGuard<K> {
     }
 }
 
-/// Makes one test of each kind out of a test that is told the kind.
+/// Makes one test of each kind of lock out of a test that is told the kind; of semaphores too, where that is said.
 macro_rules! for_every_kind {
     ($test:ident) => { $crate::support::kinds::for_every_kind! { $test:
         lock Lock, fair Fair, fenced_fair FencedFair, fenced Fenced, spin Spin, simple Simple, read_write ReadWrite,
-        multi Multi, quorum Quorum, semaphore Semaphore, permits Permits
+        multi Multi, quorum Quorum
     } };
+    ($test:ident, and permits) => {
+        $crate::support::kinds::for_every_kind! { $test }
+        $crate::support::kinds::for_every_kind! { $test: semaphore Semaphore, permits Permits }
+    };
     ($test:ident: $($name:ident $kind:ident),+) => {$(
         pub(crate) async fn $name(world: $crate::support::World) {
             $test(world, $crate::support::Kind::$kind).await;
