@@ -202,3 +202,51 @@ fn a_hold_that_passes_through_excludes_nobody() {
     world.give_back(other);
     nothing_left(&mut world);
 }
+
+#[test]
+fn who_falls_back_does_so_whoever_is_ahead_of_it() {
+    let mut world = world(1);
+    world.set_unreachable(0, true);
+    let first = world.acquire(0, wish("a"));
+    let second = world.acquire(0, local("a"));
+    let third = world.acquire(0, local("a"));
+    let outcome = world.outcome(0, first);
+    assert!(matches!(outcome, Outcome::NotAcquired(AcquireError::Unreachable(_))), "{outcome:?}");
+    let guard = world.granted(0, second);
+    assert!(is_degraded(&world, guard));
+    world.give_back(guard);
+    let guard = world.granted(0, third);
+    world.give_back(guard);
+    world.set_unreachable(0, false);
+    nothing_left(&mut world);
+}
+
+#[test]
+fn a_half_that_fell_back_excludes_the_other_half_which_does_not() {
+    let mut world = world(1);
+    world.set_unreachable(0, true);
+    let task = world.acquire(0, AcquireRequest { kind: Kind::Read, ..local("a") });
+    let reading = world.granted(0, task);
+    world.set_unreachable(0, false);
+    let patience = Patience::Try;
+    let task = world.acquire(0, AcquireRequest { kind: Kind::Write, patience, ..wish("a") });
+    assert_eq!(world.outcome(0, task), Outcome::Nothing);
+    world.give_back(reading);
+    nothing_left(&mut world);
+}
+
+#[test]
+fn a_fixed_lease_is_not_lengthened_by_the_server_that_returns() {
+    let mut world = world(1);
+    world.set_unreachable(0, true);
+    let task = world.acquire(0, AcquireRequest { lease: ms(1_000), renewed: false, ..local("a") });
+    let guard = world.granted(0, task);
+    let end = world.guards[guard].cell.deadline();
+    world.run(ms(600));
+    world.set_unreachable(0, false);
+    world.run(ms(300));
+    assert!(!is_degraded(&world, guard));
+    assert!(world.guards[guard].cell.deadline() <= end);
+    world.drop_guard(guard);
+    nothing_left(&mut world);
+}

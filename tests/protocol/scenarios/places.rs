@@ -103,3 +103,27 @@ fn a_waiter_whom_the_server_has_before_its_neighbour_is_woken_in_its_stead() {
     world.give_back(guard);
     nothing_left(&mut world);
 }
+
+#[test]
+fn a_parked_future_slows_nobody_down_when_the_queue_is_forgotten() {
+    let mut world = world(2);
+    let task = world.acquire(0, fair());
+    let guard = world.granted(0, task);
+    let parked = world.acquire(1, fair());
+    world.run(ms(20));
+    world.clients[1].tasks[parked].polls = Polls::Never;
+    let waiters: Vec<_> = (0..20).map(|_| world.acquire(1, fair())).collect();
+    world.run(ms(100));
+    world.restart_empty();
+    world.run(ms(100));
+    world.drop_guard(guard);
+    let start = world.now;
+    for waiter in waiters {
+        let guard = world.granted(1, waiter);
+        world.give_back(guard);
+    }
+    assert!(elapsed(&world, start) < ms(4_000), "{:?}", elapsed(&world, start));
+    world.abandon(1, parked);
+    world.run(ms(1_500));
+    assert_eq!(world.clients[1].session.census(), leasehold_core::session::Census::default());
+}

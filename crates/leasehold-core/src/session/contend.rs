@@ -487,12 +487,25 @@ impl Session {
     pub(super) fn fail_line(&mut self, now: Instant, lock: usize, error: &AcquireError) {
         let waiting = std::mem::take(&mut self.locks[lock].queue);
         self.locks[lock].gone = 0;
+        // Those who can do without the server go on where it is out of reach, whoever was ahead of them.
+        let out_of_reach = matches!(error, AcquireError::Unreachable(_));
+        let (stay, waiting): (VecDeque<_>, VecDeque<_>) = waiting.into_iter().partition(|ticket| {
+            out_of_reach
+                && waiter(&self.requests, *ticket).is_some_and(|acquire| acquire.wish.fallback != Fallback::Fail)
+        });
         if let Some(contender) = self.locks[lock].contender {
             let error = if self.is_unsure(contender) { self.trouble_error(contender) } else { error.clone() };
             self.fail_acquire(now, contender, error);
         }
         for ticket in waiting {
             self.fail_acquire(now, ticket, error.clone());
+        }
+        if !stay.is_empty() {
+            let line = &mut self.locks[lock];
+            line.queue = stay;
+            line.gone = 0;
+            line.trouble = Trouble::default();
+            self.due(now, lock);
         }
     }
 

@@ -25,7 +25,7 @@ impl Session {
     /// Somebody of this client has the lock, and whoever asks for it falls back to the lock within this client: he waits here.
     pub(super) fn is_gated(&self, lock: usize) -> bool {
         let state = &self.locks[lock];
-        if !state.local {
+        if !self.is_local(lock) {
             return false;
         }
         let held_as = |kind: Kind| {
@@ -43,6 +43,18 @@ impl Session {
             Kind::Write => state.held > 0 || held_as(Kind::Read),
             _ => state.held > 0,
         }
+    }
+
+    /// Whether anybody takes the lock, or the other half of it, within this client first.
+    fn is_local(&self, lock: usize) -> bool {
+        let mut next = self.by_key.get(self.locks[lock].name.key()).copied();
+        while let Some(at) = next {
+            if self.locks[at].local {
+                return true;
+            }
+            next = self.locks[at].sibling;
+        }
+        false
     }
 
     /// Somebody of this client has let go of the lock.
@@ -143,7 +155,8 @@ impl Session {
             hold: hold.cell.key(),
             beside: None,
             count: 1,
-            lease: hold.lease.min(hold.max_hold_at.since(now)).max(Duration::from_millis(1)),
+            // A lease that is not renewed ends when it was to end.
+            lease: hold.lease.min(hold.cell.deadline().since(now)).max(Duration::from_millis(1)),
             not_after: None,
             waits: false,
             placed: false,
@@ -177,7 +190,8 @@ impl Session {
             Ok(Acquired::Held { left, .. }) if hold.is_live() => {
                 hold.degraded = false;
                 hold.cell.set_degraded(false);
-                hold.cell.set_deadline(change.sent_at + left - Settings::margin(left));
+                let deadline = change.sent_at + left - Settings::margin(left);
+                hold.cell.set_deadline(deadline.min(hold.cell.deadline()));
                 hold.touch(now);
                 let name = self.locks[hold.lock].name.clone();
                 self.events.push_back(Event::Restored { name });

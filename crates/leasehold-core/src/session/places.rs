@@ -5,12 +5,14 @@
 //! that its waiters live, however many there are.
 
 use super::contend::Phase;
-use super::request::{Place, Ticket};
+use super::hold::Hold;
+use super::request::{Place, Request, Ticket};
 use super::{CallId, Event, Session};
 use crate::command::fair::{self, Beat, Standing};
 use crate::command::{Give, HoldKey, Line};
 use crate::error::AcquireError;
 use crate::link::LinkError;
+use crate::number_map::NumberMap;
 use crate::owner::HoldNumber;
 use crate::reply::Reply;
 use crate::time::Instant;
@@ -206,7 +208,12 @@ impl Session {
             }
             line.queue.retain(|waiting| *waiting != ticket);
             if let Some(contender) = line.contender.replace(ticket) {
-                line.queue.push_front(contender);
+                // Who has no place is not next: a future that is not polled would be in everybody's way.
+                if placed(&self.requests, &self.holds, contender) {
+                    line.queue.push_front(contender);
+                } else {
+                    line.queue.push_back(contender);
+                }
             }
         }
         match self.locks[lock].phase {
@@ -246,4 +253,10 @@ impl Session {
         // Nobody waits for the answer: the next beat tells whether it has to be repeated.
         self.call_by_lifeline(call);
     }
+}
+
+/// Whether a request has a place in the queue on the server.
+fn placed(requests: &NumberMap<Ticket, Request>, holds: &NumberMap<HoldNumber, Hold>, ticket: Ticket) -> bool {
+    let Some(Request::Acquire(acquire)) = requests.get(&ticket) else { return false };
+    acquire.hold.and_then(|number| holds.get(&number)).is_some_and(|hold| hold.placed)
 }
