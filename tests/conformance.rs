@@ -99,7 +99,7 @@ suite! {
             a_spin_lock_is_entered_again,
             a_simple_lock_is_its_id;
         groups:
-            m1_a_busy_member_leaves_nothing_held,
+            m1_m2_a_busy_member_leaves_nothing_held_and_one_wait_is_for_all,
             m3_members_in_another_order_do_not_deadlock,
             stripes_are_taken_together_in_any_order;
         storm:

@@ -298,7 +298,7 @@ fn script(kind: Kind, way: usize, verb: &str) -> &'static Script {
         _ => "lock",
     };
     let name = format!("{folder}/{verb}");
-    leasehold_core::script::ALL.into_iter().find(|script| script.name() == name).expect("a script")
+    leasehold_core::script::ALL.iter().find(|script| script.name() == name).expect("a script")
 }
 
 /// What happens to one command on its way to a server.

@@ -6,7 +6,7 @@ use leasehold::embedded::{Aim, EmbeddedServer, Fault};
 use leasehold::{Client, Error, InvalidInput, Member, MultiGuard, MultiLock, QuorumGuard, QuorumLock};
 use std::time::{Duration, Instant};
 
-pub(crate) async fn m1_a_busy_member_leaves_nothing_held(world: World) {
+pub(crate) async fn m1_m2_a_busy_member_leaves_nothing_held_and_one_wait_is_for_all(world: World) {
     let (client, other) = (world.client().await, world.client().await);
     let (a, b, c) = (world.name("a"), world.name("b"), world.name("c"));
     let multi = client.multi_lock([client.lock(&a), client.lock(&b), client.lock(&c)]);
