@@ -57,6 +57,7 @@ use crate::time::Instant;
 use bytes::Bytes;
 use contend::Lock;
 use hold::Hold;
+use names::Owned;
 use notice::Channel;
 use renew::Renewals;
 use request::Request;
@@ -191,6 +192,8 @@ pub struct Census {
     pub subscriptions: usize,
     /// Locks that the client keeps anything about.
     pub locks: usize,
+    /// Named owners that hold a lock or wait for it, once for each lock.
+    pub owners: usize,
     /// Timers that are set.
     pub timers: usize,
 }
@@ -210,6 +213,7 @@ pub struct Session {
     by_channel: HashMap<Bytes, usize>,
     holds: NumberMap<HoldNumber, Hold>,
     requests: NumberMap<Ticket, Request>,
+    owned: NumberMap<(usize, OwnerId), Owned>,
     timers: Timers,
     renewals: Renewals,
     settles: Settles,
@@ -241,6 +245,7 @@ impl Session {
             by_channel: HashMap::new(),
             holds: NumberMap::default(),
             requests: NumberMap::default(),
+            owned: NumberMap::default(),
             timers: Timers::default(),
             renewals: Renewals::default(),
             settles: Settles::default(),
@@ -278,6 +283,7 @@ impl Session {
             requests: self.requests.len(),
             subscriptions: self.channels.len(),
             locks: self.locks.len(),
+            owners: self.owned.len(),
             timers: self.timers.len(),
         }
     }

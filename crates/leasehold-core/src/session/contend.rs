@@ -11,7 +11,7 @@ use crate::command::{Keys, Kind, Line};
 use crate::error::AcquireError;
 use crate::name::LockName;
 use crate::number_map::NumberMap;
-use crate::owner::{ClientId, HoldNumber, OwnerId};
+use crate::owner::ClientId;
 use crate::time::Instant;
 use std::collections::VecDeque;
 use std::task::Waker;
@@ -27,8 +27,6 @@ pub(super) struct Lock {
     pub(super) refs: usize,
     /// How many holds of this client are held.
     pub(super) held: usize,
-    /// Which hold each named owner has.
-    pub(super) owners: Vec<(OwnerId, HoldNumber)>,
     /// Those who wait, the contender aside, in the order in which they came. Some may have gone.
     pub(super) queue: VecDeque<Ticket>,
     /// How many of the queue have gone.
@@ -72,7 +70,6 @@ impl Lock {
             name,
             refs: 0,
             held: 0,
-            owners: Vec::new(),
             queue: VecDeque::new(),
             gone: 0,
             contender: None,
@@ -128,12 +125,12 @@ impl Session {
         };
         if self.closed {
             acquire.outcome = Some(Err(AcquireError::Closed));
-            self.requests.insert(ticket, Request::Acquire(acquire));
+            self.begin_request(ticket, acquire);
             return ticket;
         }
         if let Some(number) = acquire.wish.reenter.or_else(|| self.hold_of_owner(lock, acquire.wish.owner)) {
             acquire.place = Place::Entering(number);
-            self.requests.insert(ticket, Request::Acquire(acquire));
+            self.begin_request(ticket, acquire);
             self.check_entry(now, ticket, number);
             return ticket;
         }
@@ -141,7 +138,7 @@ impl Session {
             Ok(beside) => acquire.beside = beside,
             Err(error) => {
                 acquire.outcome = Some(Err(error));
-                self.requests.insert(ticket, Request::Acquire(acquire));
+                self.begin_request(ticket, acquire);
                 return ticket;
             }
         }
@@ -163,7 +160,7 @@ impl Session {
             line.queue.push_back(ticket);
         }
         let waits = line.contender != Some(ticket) && acquire.outcome.is_none();
-        self.requests.insert(ticket, Request::Acquire(acquire));
+        self.begin_request(ticket, acquire);
         if waits {
             self.begin_to_wait(now, ticket);
         }

@@ -3,7 +3,7 @@
 use super::Session;
 use super::contend::Phase;
 use super::hold::Aim;
-use super::request::{Granted, Place, Request, Step, Ticket, Via};
+use super::request::{Acquire, Granted, Place, Request, Step, Ticket, Via};
 use crate::command::Acquired;
 use crate::error::{AcquireError, HoldEnd, LossReason};
 use crate::link::LinkError;
@@ -37,19 +37,16 @@ impl Session {
     /// The owner holds the lock from here on: its other requests that stand in the line re-enter.
     pub(super) fn admit_owner(&mut self, now: Instant, lock: usize, owner: OwnerId, number: HoldNumber) {
         let state = &self.locks[lock];
+        let contender = state.contender;
         // A contender whose command is under way learns of it from the reply.
-        let contender = state.contender.filter(|_| state.phase != Phase::Trying);
-        let same: Vec<Ticket> = state
-            .queue
-            .iter()
-            .copied()
-            .chain(contender)
-            .filter(|ticket| {
-                self.acquire_of(*ticket).is_some_and(|acquire| {
-                    acquire.place == Place::Line && acquire.outcome.is_none() && acquire.wish.owner == Some(owner)
-                })
-            })
-            .collect();
+        let trying = contender.filter(|_| state.phase == Phase::Trying);
+        let mut same = self.wishes_of_owner(lock, owner);
+        same.retain(|ticket| {
+            let waits = |acquire: &Acquire| acquire.place == Place::Line && acquire.outcome.is_none();
+            trying != Some(*ticket) && self.acquire_of(*ticket).is_some_and(waits)
+        });
+        // The contender last, so that the turn goes to none that leaves as well.
+        same.sort_by_key(|ticket| contender == Some(*ticket));
         for ticket in same {
             self.enter_instead(now, ticket, lock, number);
         }

@@ -161,7 +161,7 @@ impl Session {
         self.schedule_renewal(now, number);
         self.set_hold_timer(number);
         if let Some(owner) = owner {
-            self.locks[lock].owners.push((owner, number));
+            self.own(lock, owner, number);
             self.admit_owner(now, lock, owner, number);
         }
         if place == Place::Line {

@@ -280,13 +280,6 @@ impl Session {
         self.unref(hold.lock);
     }
 
-    /// The owner does not hold the lock by this hold any more.
-    pub(super) fn disown(&mut self, lock: usize, owner: Option<OwnerId>, number: HoldNumber) {
-        if owner.is_some() {
-            self.locks[lock].owners.retain(|(_, held)| *held != number);
-        }
-    }
-
     pub(super) fn set_hold_timer(&mut self, number: HoldNumber) {
         let Some(hold) = self.holds.get_mut(&number) else { return };
         let deadline = hold.is_live().then(|| hold.cell.deadline());

@@ -1,14 +1,23 @@
-//! The locks that a client has to do with, by name and kind.
+//! The locks that a client has to do with, by name and kind, and who is whose owner.
 
 use super::Session;
 use super::contend::Lock;
-use super::request::AcquireRequest;
+use super::request::{Acquire, AcquireRequest, Request, Ticket};
 use super::timers::Timer;
 use crate::command::Kind;
 use crate::error::AcquireError;
 use crate::name::LockName;
 use crate::owner::{HoldNumber, OwnerId};
 use bytes::Bytes;
+
+/// What a named owner has of one lock, and wants of it. Looked up by both, because thousands of owners may share a lock.
+#[derive(Debug, Default)]
+pub(super) struct Owned {
+    /// The eldest first.
+    holds: Vec<HoldNumber>,
+    /// In the order in which they came.
+    wishes: Vec<Ticket>,
+}
 
 impl Session {
     /// The state of a lock by name and kind, made where there is none.
@@ -92,7 +101,43 @@ impl Session {
 
     /// The hold that a named owner has of a lock.
     pub(super) fn hold_of_owner(&self, lock: usize, owner: Option<OwnerId>) -> Option<HoldNumber> {
-        let owner = owner?;
-        self.locks[lock].owners.iter().find(|(holder, _)| *holder == owner).map(|(_, number)| *number)
+        self.owned.get(&(lock, owner?))?.holds.first().copied()
+    }
+
+    /// The requests for a lock in the name of an owner.
+    pub(super) fn wishes_of_owner(&self, lock: usize, owner: OwnerId) -> Vec<Ticket> {
+        self.owned.get(&(lock, owner)).map(|owned| owned.wishes.clone()).unwrap_or_default()
+    }
+
+    /// The owner holds the lock by this hold.
+    pub(super) fn own(&mut self, lock: usize, owner: OwnerId, number: HoldNumber) {
+        self.owned.entry((lock, owner)).or_default().holds.push(number);
+    }
+
+    /// The owner does not hold the lock by this hold any more.
+    pub(super) fn disown(&mut self, lock: usize, owner: Option<OwnerId>, number: HoldNumber) {
+        self.change_owned(lock, owner, |owned| owned.holds.retain(|held| *held != number));
+    }
+
+    /// A new request to acquire.
+    pub(super) fn begin_request(&mut self, ticket: Ticket, acquire: Acquire) {
+        if let Some(owner) = acquire.wish.owner {
+            self.owned.entry((acquire.lock, owner)).or_default().wishes.push(ticket);
+        }
+        self.requests.insert(ticket, Request::Acquire(acquire));
+    }
+
+    /// The owner's request is over.
+    pub(super) fn end_wish(&mut self, lock: usize, owner: Option<OwnerId>, ticket: Ticket) {
+        self.change_owned(lock, owner, |owned| owned.wishes.retain(|wish| *wish != ticket));
+    }
+
+    fn change_owned(&mut self, lock: usize, owner: Option<OwnerId>, change: impl FnOnce(&mut Owned)) {
+        let Some(owner) = owner else { return };
+        let Some(owned) = self.owned.get_mut(&(lock, owner)) else { return };
+        change(owned);
+        if owned.holds.is_empty() && owned.wishes.is_empty() {
+            self.owned.remove(&(lock, owner));
+        }
     }
 }

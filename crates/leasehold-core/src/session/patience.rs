@@ -274,6 +274,7 @@ impl Session {
         let Some(mut request) = self.requests.remove(&ticket) else { return };
         self.timers.set(Timer::Request(ticket), request.timer(), None);
         if let Request::Acquire(acquire) = request {
+            self.end_wish(acquire.lock, acquire.wish.owner, ticket);
             self.unref(acquire.lock);
         }
     }
