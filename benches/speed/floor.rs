@@ -25,7 +25,7 @@ impl Floor {
             .expect("a client");
         client.init().await.expect("a connection");
         let floor = Self { client };
-        for script in [&script::ACQUIRE, &script::RELEASE] {
+        for script in [&script::ACQUIRE, &script::RELEASE, &script::SIMPLE_ACQUIRE, &script::SIMPLE_RELEASE] {
             let args: Vec<Value> = vec!["LOAD".into(), script.source().into()];
             let _: Value =
                 floor.client.custom(CustomCommand::new_static("SCRIPT", None, false), args).await.expect("a script");
@@ -44,6 +44,20 @@ impl Floor {
         let keys = vec![name.key().clone(), name.channel().clone()];
         let args = vec![hold.clone(), "0".into(), "PUBLISH".into()];
         let reply = self.call(Call::new(&script::RELEASE, keys, args)).await;
+        assert_eq!(reply, Value::Integer(1), "released");
+    }
+
+    /// Acquires the simple lock.
+    pub(crate) async fn acquire_simple(&self, name: &LockName, hold: &Bytes) {
+        let args = vec![hold.clone(), "1".into(), "30000".into(), "-1".into()];
+        let reply = self.call(Call::new(&script::SIMPLE_ACQUIRE, vec![name.key().clone()], args)).await;
+        assert!(matches!(reply, Value::Array(parts) if parts.first() == Some(&Value::Integer(1))), "granted");
+    }
+
+    /// Releases the simple lock.
+    pub(crate) async fn release_simple(&self, name: &LockName, hold: &Bytes) {
+        let args = vec![hold.clone(), "0".into()];
+        let reply = self.call(Call::new(&script::SIMPLE_RELEASE, vec![name.key().clone()], args)).await;
         assert_eq!(reply, Value::Integer(1), "released");
     }
 

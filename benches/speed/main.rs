@@ -1,8 +1,8 @@
-//! How fast the reentrant lock is, as ratios against a floor and against peers that are measured in the same run.
+//! How fast the locks are, as ratios against a floor and against peers that are measured in the same run.
 //!
 //! ```text
 //! cargo bench -p leasehold-benches                # everything
-//! cargo bench -p leasehold-benches -- wake_up     # one part: uncontended, wake_up, watchdog or waiters
+//! cargo bench -p leasehold-benches -- wake_up     # one part: see below for their names
 //! ```
 //!
 //! Every variant runs in turn, round after round, against one private Redis on loopback; what is printed is the median of the
@@ -10,8 +10,13 @@
 
 #![expect(clippy::print_stdout, clippy::expect_used, reason = "a benchmark prints, and stops at the first surprise")]
 
+mod fair;
 mod floor;
+mod go;
+mod line;
 mod measure;
+mod readers;
+mod simple;
 mod uncontended;
 mod waiters;
 mod wake_up;
@@ -39,6 +44,18 @@ fn main() {
         }
         if runs("waiters") {
             waiters::run(&server).await;
+        }
+        if runs("simple") {
+            simple::run(&server).await;
+        }
+        if runs("fair") {
+            fair::run(&server).await;
+        }
+        if runs("line") {
+            line::run(&server).await;
+        }
+        if runs("readers") {
+            readers::run(&server).await;
         }
     });
 }

@@ -1,5 +1,7 @@
-//! Numbers: quantiles, medians of ratios, and what a process uses.
+//! Numbers: quantiles, medians of ratios, and what a process and a server use.
 
+use leasehold_test_support::Server;
+use rustix::time::{ClockId, clock_gettime};
 use std::time::Duration;
 
 /// The value below which `share` of the sample lies.
@@ -28,6 +30,13 @@ impl Ratio {
     }
 }
 
+/// The middle one of some figures, for what is no ratio.
+pub(crate) fn middle(figures: &[f64]) -> f64 {
+    let mut figures = figures.to_vec();
+    figures.sort_unstable_by(f64::total_cmp);
+    figures[figures.len() / 2]
+}
+
 impl std::fmt::Display for Ratio {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let middle = self.values[self.values.len() / 2];
@@ -38,11 +47,22 @@ impl std::fmt::Display for Ratio {
 
 /// The processor time that this process has used, in the client and in the kernel on its behalf.
 pub(crate) fn processor_time() -> Duration {
-    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // The fields after the command's name, which may hold spaces: utime and stime are the 12th and 13th of them, in hundredths.
-    let after = stat.rsplit(')').next().unwrap_or_default();
-    let ticks: u64 = after.split_whitespace().skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
-    Duration::from_millis(ticks * 10)
+    let used = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(u64::try_from(used.tv_sec).unwrap_or_default(), u32::try_from(used.tv_nsec).unwrap_or_default())
+}
+
+/// How many scripts the server has run, and for how many microseconds.
+pub(crate) fn scripts(server: &Server) -> (u64, u64) {
+    let info = server.command(&["INFO", "commandstats"]);
+    let info = info.as_str().unwrap_or_default();
+    let line = info.lines().find(|line| line.starts_with("cmdstat_evalsha:")).unwrap_or_default();
+    let field = |name: &str| {
+        line.split([':', ','])
+            .find_map(|part| part.strip_prefix(name)?.strip_prefix('='))
+            .and_then(|value| value.parse().ok())
+            .unwrap_or_default()
+    };
+    (field("calls"), field("usec"))
 }
 
 /// Bytes of memory that this process has in use.

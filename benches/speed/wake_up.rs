@@ -4,7 +4,8 @@ use crate::floor::Floor;
 use crate::measure::{Ratio, quantile};
 use bytes::Bytes;
 use fred::prelude::{Builder, ClientLike, Config, EventInterface, PubsubInterface};
-use leasehold::Client;
+use leasehold::kind::LockKind;
+use leasehold::{Client, Lock};
 use leasehold_core::name::LockName;
 use leasehold_test_support::Server;
 use rlock::async_lock::RLock;
@@ -23,7 +24,7 @@ pub(crate) async fn run(server: &Server) {
     let (mut floor_tails, mut our_tails) = (Vec::new(), Vec::new());
     for round in 0..=ROUNDS {
         let mut floor = floor(server).await;
-        let mut leasehold = leasehold(server).await;
+        let mut leasehold = hand_overs(server, |client| client.lock("bench:wake:leasehold")).await;
         if round > 0 {
             floors.push(quantile(&mut floor, 0.5).as_secs_f64());
             ours.push(quantile(&mut leasehold, 0.5).as_secs_f64());
@@ -71,12 +72,13 @@ async fn floor(server: &Server) -> Vec<Duration> {
     times
 }
 
-async fn leasehold(server: &Server) -> Vec<Duration> {
+/// From the release in one client to the grant in another, of whatever lock.
+pub(crate) async fn hand_overs<K: LockKind>(server: &Server, lock: impl Fn(&Client) -> Lock<K>) -> Vec<Duration> {
     let (a, b) = (
         Client::connect(&server.url()).await.expect("a client"),
         Client::connect(&server.url()).await.expect("a client"),
     );
-    let (lock, other) = (a.lock("bench:wake:leasehold"), b.lock("bench:wake:leasehold"));
+    let (lock, other) = (lock(&a), lock(&b));
     let (ask, mut asked) = mpsc::channel::<()>(1);
     let (tell, mut told) = mpsc::channel::<Instant>(1);
     let waiter = tokio::spawn(async move {

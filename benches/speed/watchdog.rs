@@ -1,6 +1,6 @@
 //! The cost of holding many locks: commands and server time of a renewal period, what others notice of it, and memory.
 
-use crate::measure::{quantile, resident};
+use crate::measure::{quantile, resident, scripts};
 use fred::prelude::{Builder, ClientLike, Config};
 use leasehold::{Client, Guard};
 use leasehold_test_support::Server;
@@ -52,20 +52,6 @@ async fn hold(server: &Server, locks: usize) {
     );
     drop(guards);
     client.shutdown(Duration::from_secs(60)).await.expect("everything is released");
-}
-
-/// How many scripts the server has run, and for how many microseconds.
-fn scripts(server: &Server) -> (u64, u64) {
-    let info = server.command(&["INFO", "commandstats"]);
-    let info = info.as_str().unwrap_or_default();
-    let line = info.lines().find(|line| line.starts_with("cmdstat_evalsha:")).unwrap_or_default().to_owned();
-    let field = |name: &str| {
-        line.split([':', ','])
-            .find_map(|part| part.strip_prefix(name)?.strip_prefix('='))
-            .and_then(|value| value.parse().ok())
-            .unwrap_or_default()
-    };
-    (field("calls"), field("usec"))
 }
 
 /// The times of PINGs, one after another, over a while.
