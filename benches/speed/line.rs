@@ -4,7 +4,7 @@
 //! it is measured: a cycle is one release, one grant, and one more place.
 
 use crate::measure::{Ratio, middle, processor_time, scripts};
-use leasehold::kind::LockKind;
+use leasehold::kind::Owned;
 use leasehold::{Client, Lock};
 use leasehold_test_support::Server;
 use std::sync::Arc;
@@ -83,7 +83,7 @@ pub(crate) async fn run(server: &Server) {
 
 /// Server time, processor time of the client (both in microseconds) and commands, for each of some grants while so many tasks, spread
 /// over the clients, have the lock or wait for it.
-async fn cycles<K: LockKind>(
+async fn cycles<K: Owned>(
     server: &Server,
     clients: &[Client],
     lock: impl Fn(&Client) -> Lock<K>,

@@ -2,7 +2,7 @@
 //! costs.
 
 use crate::measure::{Ratio, middle, quantile, scripts};
-use leasehold::kind::LockKind;
+use leasehold::kind::Owned;
 use leasehold::{Client, Guard, Lock, Owner};
 use leasehold_test_support::Server;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ const SIZES: [usize; 4] = [10, 100, 1_000, 5_000];
 const PERIOD: Duration = Duration::from_secs(10);
 
 /// A lock and its guard, which is away while it is being released and acquired anew.
-struct Held<K: LockKind> {
+struct Held<K: Owned> {
     lock: Lock<K>,
     owner: Option<Owner>,
     guard: Option<Guard<K>>,
@@ -71,7 +71,7 @@ async fn releases(server: &Server, clients: &[Client], named: bool) {
 }
 
 /// Holds a lock `size` times, by turns in each of the clients; each time by an owner with a name, if so asked.
-async fn hold<K: LockKind>(
+async fn hold<K: Owned>(
     clients: &[Client],
     lock: impl Fn(&Client) -> Lock<K>,
     size: usize,
@@ -86,7 +86,7 @@ async fn hold<K: LockKind>(
     held
 }
 
-impl<K: LockKind> Held<K> {
+impl<K: Owned> Held<K> {
     async fn acquire(&mut self) {
         let wish = self.lock.acquire();
         let wish = if let Some(owner) = &self.owner { wish.owner(owner) } else { wish };
@@ -96,7 +96,7 @@ impl<K: LockKind> Held<K> {
 
 /// Releases one hold after another, and acquires it anew; answers with the median and the 99th percentile of a release at the
 /// caller, and its mean on the server, in seconds.
-async fn one_after_another<K: LockKind>(server: &Server, held: &mut [Held<K>]) -> [f64; 3] {
+async fn one_after_another<K: Owned>(server: &Server, held: &mut [Held<K>]) -> [f64; 3] {
     let mut times = Vec::with_capacity(SAMPLES);
     let mut micros = 0;
     for sample in 0..SAMPLES {
