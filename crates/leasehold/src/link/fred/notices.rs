@@ -90,7 +90,10 @@ impl Notices {
             let Ok(wire) = super::call::wire_of(&self.wires, slot) else { continue };
             // A connection that is being made anew tells of it by itself.
             let Ok(generation) = wire.current() else { continue };
-            let answer = self.ssubscribe(&wire, &generation, &channel).await;
+            // Whoever unsubscribes strikes the channel off first, and then waits for its turn: seen under that, a channel that is
+            // struck off is not subscribed to again.
+            let listed = || self.wires.shared.subscribed.lock().get(&slot).is_some_and(|all| all.contains(&channel));
+            let answer = self.ssubscribe(&wire, &generation, &channel, listed).await;
             if let Ok(Err(refusal)) = answer {
                 tracing::debug!(%refusal, "a sharded subscription was lost");
                 self.follow(&wire, slot, &refusal);
@@ -113,7 +116,7 @@ impl Notices {
         let mut refusal = ServerError::new("TRYAGAIN too many redirections");
         for _ in 0..3 {
             let generation = wire.ready().await?;
-            match self.ssubscribe(&wire, &generation, channel).await? {
+            match self.ssubscribe(&wire, &generation, channel, || true).await? {
                 Ok(()) => {
                     let mut subscribed = self.wires.shared.subscribed.lock();
                     subscribed.entry(slot).or_default().insert(channel.clone());
@@ -129,13 +132,18 @@ impl Notices {
         Err(LinkError::Refused(refusal))
     }
 
+    /// Subscribes when it is this one's turn, if that is still wanted then.
     async fn ssubscribe(
         &self,
         wire: &Wire,
         generation: &Generation,
         channel: &Bytes,
+        is_wanted: impl Fn() -> bool,
     ) -> Result<Result<(), ServerError>, LinkError> {
         let _turn = wire.turn.lock().await;
+        if !is_wanted() {
+            return Ok(Ok(()));
+        }
         let answer = generation.send("SSUBSCRIBE", vec![Value::Bytes(channel.clone())], Some(self.timeout())).await?;
         if let Some(refusal) = frame::refusal(&answer) {
             return Ok(Err(refusal));
