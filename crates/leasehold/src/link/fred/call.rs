@@ -71,14 +71,7 @@ async fn follow_up(
             let sent = generation.send(command, arguments(&call, script), timeout);
             fenced(&wires.fence, begun, after_asking(&generation, asking, sent, timeout)).await
         });
-        let sent = sent.await;
-        if command == "EVAL" && matches!(sent, Err(LinkError::NotSent(_))) {
-            // Something else was settled meanwhile, as it may be the next time: at least the script will be known by then. A user who
-            // may not load it is no worse off.
-            let load = vec![Value::from_static_str("LOAD"), Value::from_static_str(script)];
-            drop(Box::pin(generation.send("SCRIPT", load, timeout)).await);
-        }
-        answer = frame::reply(sent?);
+        answer = frame::reply(sent.await?);
     }
     answer.map_err(|refusal| refused(&wire, refusal))
 }
