@@ -118,12 +118,12 @@ impl Client {
 
     /// The semaphore of that name, a bare counter of permits. See [`Semaphore`], and why [`PermitSemaphore`] is mostly the better one.
     pub fn semaphore(&self, name: impl AsRef<str>) -> Semaphore {
-        Semaphore::new(self.target(Kind::Semaphore, name.as_ref()))
+        Lock::of(self.target(Kind::Semaphore, name.as_ref()))
     }
 
     /// The semaphore of that name whose permits have leases. See [`PermitSemaphore`].
     pub fn permit_semaphore(&self, name: impl AsRef<str>) -> PermitSemaphore {
-        PermitSemaphore::new(self.target(Kind::Permits, name.as_ref()))
+        Lock::of(self.target(Kind::Permits, name.as_ref()))
     }
 
     /// The count-down latch of that name. See [`CountDownLatch`].

@@ -1,5 +1,7 @@
-//! What each kind of lock is for, and what only that kind can do. One file is one kind.
+//! What each kind of lock is for, and what only that kind can do. One file is one kind, but for what several have in
+//! common: `counted` and `group`.
 
+mod counted;
 mod fair;
 mod fenced;
 mod group;

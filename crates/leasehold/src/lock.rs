@@ -13,7 +13,8 @@ use std::marker::PhantomData;
 ///
 /// This is the reentrant lock, unless `K` says another [kind](crate::kind): [`FairLock`](crate::FairLock),
 /// [`FencedLock`](crate::FencedLock), [`SpinLock`](crate::SpinLock), [`SimpleLock`](crate::SimpleLock), and the halves
-/// [`ReadLock`](crate::ReadLock) and [`WriteLock`](crate::WriteLock) are all locks of this type, and are used in the same way.
+/// [`ReadLock`](crate::ReadLock) and [`WriteLock`](crate::WriteLock) are all locks of this type, and are used in the same way; so are
+/// [`Semaphore`](crate::Semaphore) and [`PermitSemaphore`](crate::PermitSemaphore), of whose permits one is taken where a lock is.
 ///
 /// **When to use it:** for work that must not run twice at once and whose length is not known: the lease renews itself until
 /// the guard's end, and the guard says when it was lost. **When not:** where waiters must be served in the order in which they

@@ -1,86 +1,51 @@
 //! Semaphores and the count-down latch, for threads.
 
-use super::{Guard, mirrors, park_on};
+use super::{Guard, Lock, mirrors, park_on};
 use crate::error::Error;
-use crate::kind::{Counter, Permit};
+use crate::kind::{Counted, Counter, Permit};
 use crate::kinds::{HeldPermit, PermitCounts};
 use crate::{LatchWait, PermitId};
 
 /// A [`Semaphore`](crate::Semaphore) for threads.
-#[derive(Clone, Debug)]
-pub struct Semaphore(crate::Semaphore);
+pub type Semaphore = Lock<Counter>;
 
 /// A [`PermitSemaphore`](crate::PermitSemaphore) for threads.
-#[derive(Clone, Debug)]
-pub struct PermitSemaphore(crate::PermitSemaphore);
+pub type PermitSemaphore = Lock<Permit>;
 
 /// A [`CountDownLatch`](crate::CountDownLatch) for threads.
 #[derive(Clone, Debug)]
 pub struct CountDownLatch(crate::CountDownLatch);
 
-mirrors!(Semaphore, PermitSemaphore, CountDownLatch);
+mirrors!(CountDownLatch);
 
-impl Semaphore {
-    /// The name.
-    pub fn name(&self) -> &str {
-        self.0.name()
-    }
-
-    /// Takes a permit, waiting as long as the client's default wait says.
-    ///
-    /// # Errors
-    ///
-    /// As [`Semaphore::acquire`](crate::Semaphore::acquire).
-    pub fn acquire(&self) -> Result<Guard<Counter>, Error> {
-        self.acquire_with(|acquire| acquire)
-    }
-
-    /// Takes permits as described, such as `|acquire| acquire.permits(2).wait(secs(5))`.
-    ///
-    /// # Errors
-    ///
-    /// As [`Semaphore::acquire`](crate::Semaphore::acquire).
-    pub fn acquire_with(
-        &self,
-        describe: impl FnOnce(crate::Acquire<Counter>) -> crate::Acquire<Counter>,
-    ) -> Result<Guard<Counter>, Error> {
-        park_on(describe(self.0.acquire()).into_future()).map(Guard::from)
-    }
-
-    /// Takes a permit if there is one.
-    ///
-    /// # Errors
-    ///
-    /// As [`Semaphore::try_acquire`](crate::Semaphore::try_acquire).
-    pub fn try_acquire(&self) -> Result<Option<Guard<Counter>>, Error> {
-        Ok(park_on(self.0.try_acquire())?.map(Guard::from))
-    }
-
+impl<K: Counted> Lock<K> {
     /// Takes so many permits if they are there.
     ///
     /// # Errors
     ///
-    /// As [`Semaphore::try_acquire_many`](crate::Semaphore::try_acquire_many).
-    pub fn try_acquire_many(&self, permits: u32) -> Result<Option<Guard<Counter>>, Error> {
-        Ok(park_on(self.0.try_acquire_many(permits))?.map(Guard::from))
-    }
-
-    /// Sets the number of permits where none was ever set, and says whether it did.
-    ///
-    /// # Errors
-    ///
-    /// As [`Semaphore::try_set_permits`](crate::Semaphore::try_set_permits).
-    pub fn try_set_permits(&self, permits: u32) -> Result<bool, Error> {
-        park_on(self.0.try_set_permits(permits))
+    /// As [`Lock::try_acquire_many`](crate::Lock::try_acquire_many).
+    pub fn try_acquire_many(&self, permits: u32) -> Result<Option<Guard<K>>, Error> {
+        Ok(park_on(self.as_async().try_acquire_many(permits))?.map(Guard::from))
     }
 
     /// Adds permits, or takes some away for good; returns how many are available then.
     ///
     /// # Errors
     ///
-    /// As [`Semaphore::add_permits`](crate::Semaphore::add_permits).
+    /// As [`Lock::add_permits`](crate::Lock::add_permits).
     pub fn add_permits(&self, permits: i32) -> Result<i64, Error> {
-        park_on(self.0.add_permits(permits))
+        park_on(self.as_async().add_permits(permits))
+    }
+}
+
+impl Lock<Counter> {
+    /// Sets the number of permits where none was ever set, and says whether it did.
+    ///
+    /// # Errors
+    ///
+    /// As [`Semaphore::try_set_permits`](crate::Semaphore::try_set_permits).
+    pub fn try_set_permits(&self, permits: u32) -> Result<bool, Error> {
+        park_on(self.as_async().try_set_permits(permits))
     }
 
     /// How many permits are available.
@@ -89,7 +54,7 @@ impl Semaphore {
     ///
     /// As [`Semaphore::available_permits`](crate::Semaphore::available_permits).
     pub fn available_permits(&self) -> Result<i64, Error> {
-        park_on(self.0.available_permits())
+        park_on(self.as_async().available_permits())
     }
 
     /// Gives permits back that no guard of this client has.
@@ -98,7 +63,7 @@ impl Semaphore {
     ///
     /// As [`Semaphore::release_permits`](crate::Semaphore::release_permits).
     pub fn release_permits(&self, permits: u32) -> Result<i64, Error> {
-        park_on(self.0.release_permits(permits))
+        park_on(self.as_async().release_permits(permits))
     }
 
     /// Takes all permits that are available, and says how many these were.
@@ -107,71 +72,18 @@ impl Semaphore {
     ///
     /// As [`Semaphore::drain_permits`](crate::Semaphore::drain_permits).
     pub fn drain_permits(&self) -> Result<u32, Error> {
-        park_on(self.0.drain_permits())
+        park_on(self.as_async().drain_permits())
     }
 }
 
-impl PermitSemaphore {
-    /// The name.
-    pub fn name(&self) -> &str {
-        self.0.name()
-    }
-
-    /// Takes a permit, waiting as long as the client's default wait says.
-    ///
-    /// # Errors
-    ///
-    /// As [`PermitSemaphore::acquire`](crate::PermitSemaphore::acquire).
-    pub fn acquire(&self) -> Result<Guard<Permit>, Error> {
-        self.acquire_with(|acquire| acquire)
-    }
-
-    /// Takes permits as described, such as `|acquire| acquire.permits(2).wait(secs(5))`.
-    ///
-    /// # Errors
-    ///
-    /// As [`PermitSemaphore::acquire`](crate::PermitSemaphore::acquire).
-    pub fn acquire_with(
-        &self,
-        describe: impl FnOnce(crate::Acquire<Permit>) -> crate::Acquire<Permit>,
-    ) -> Result<Guard<Permit>, Error> {
-        park_on(describe(self.0.acquire()).into_future()).map(Guard::from)
-    }
-
-    /// Takes a permit if there is one.
-    ///
-    /// # Errors
-    ///
-    /// As [`PermitSemaphore::try_acquire`](crate::PermitSemaphore::try_acquire).
-    pub fn try_acquire(&self) -> Result<Option<Guard<Permit>>, Error> {
-        Ok(park_on(self.0.try_acquire())?.map(Guard::from))
-    }
-
-    /// Takes so many permits if they are there.
-    ///
-    /// # Errors
-    ///
-    /// As [`PermitSemaphore::try_acquire_many`](crate::PermitSemaphore::try_acquire_many).
-    pub fn try_acquire_many(&self, permits: u32) -> Result<Option<Guard<Permit>>, Error> {
-        Ok(park_on(self.0.try_acquire_many(permits))?.map(Guard::from))
-    }
-
+impl Lock<Permit> {
     /// Sets the number of permits where none was ever set, and says whether it did.
     ///
     /// # Errors
     ///
     /// As [`PermitSemaphore::try_set_permits`](crate::PermitSemaphore::try_set_permits).
     pub fn try_set_permits(&self, permits: u32) -> Result<bool, Error> {
-        park_on(self.0.try_set_permits(permits))
-    }
-
-    /// Adds permits, or takes some away for good; returns how many are available then.
-    ///
-    /// # Errors
-    ///
-    /// As [`PermitSemaphore::add_permits`](crate::PermitSemaphore::add_permits).
-    pub fn add_permits(&self, permits: i32) -> Result<i64, Error> {
-        park_on(self.0.add_permits(permits))
+        park_on(self.as_async().try_set_permits(permits))
     }
 
     /// How many permits are available.
@@ -180,7 +92,7 @@ impl PermitSemaphore {
     ///
     /// As [`PermitSemaphore::available_permits`](crate::PermitSemaphore::available_permits).
     pub fn available_permits(&self) -> Result<i64, Error> {
-        park_on(self.0.available_permits())
+        park_on(self.as_async().available_permits())
     }
 
     /// Sets the capacity, and returns how many permits are available then.
@@ -189,7 +101,7 @@ impl PermitSemaphore {
     ///
     /// As [`PermitSemaphore::resize`](crate::PermitSemaphore::resize).
     pub fn resize(&self, permits: u32) -> Result<i64, Error> {
-        park_on(self.0.resize(permits))
+        park_on(self.as_async().resize(permits))
     }
 
     /// How many permits are held.
@@ -198,7 +110,7 @@ impl PermitSemaphore {
     ///
     /// As [`PermitSemaphore::held_permits`](crate::PermitSemaphore::held_permits).
     pub fn held_permits(&self) -> Result<u64, Error> {
-        park_on(self.0.held_permits())
+        park_on(self.as_async().held_permits())
     }
 
     /// What there is, each held permit with its lease.
@@ -207,7 +119,7 @@ impl PermitSemaphore {
     ///
     /// As [`PermitSemaphore::inspect`](crate::PermitSemaphore::inspect).
     pub fn inspect(&self) -> Result<Option<PermitCounts>, Error> {
-        park_on(self.0.inspect())
+        park_on(self.as_async().inspect())
     }
 
     /// The lease of one permit.
@@ -216,7 +128,7 @@ impl PermitSemaphore {
     ///
     /// As [`PermitSemaphore::lease_of`](crate::PermitSemaphore::lease_of).
     pub fn lease_of(&self, id: PermitId) -> Result<Option<HeldPermit>, Error> {
-        park_on(self.0.lease_of(id))
+        park_on(self.as_async().lease_of(id))
     }
 
     /// Gives permits back by their ids, whoever holds them.
@@ -225,7 +137,7 @@ impl PermitSemaphore {
     ///
     /// As [`PermitSemaphore::release_ids`](crate::PermitSemaphore::release_ids).
     pub fn release_ids(&self, ids: &[PermitId]) -> Result<Vec<bool>, Error> {
-        park_on(self.0.release_ids(ids))
+        park_on(self.as_async().release_ids(ids))
     }
 }
 

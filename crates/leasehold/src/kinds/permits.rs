@@ -1,16 +1,12 @@
 //! The permit semaphore.
 
-use crate::acquire::Acquire;
-use crate::error::{Error, InvalidInput, WithError};
+use crate::error::{Error, InvalidInput};
 use crate::guard::Guard;
 use crate::kind::Permit;
-use crate::kinds::semaphore::add;
 use crate::lock::Lock;
 use crate::settings;
-use crate::target::{Outcome, Target};
+use crate::target::Outcome;
 use leasehold_core::command::permits::{self as command, Given, Inspected, Leased, PermitId};
-use leasehold_core::session::Patience;
-use std::fmt;
 use std::time::Duration;
 
 /// A number of permits, each of which has an id and a lease while it is held.
@@ -36,8 +32,7 @@ use std::time::Duration;
 /// guard.release().await?;
 /// # Ok::<(), leasehold::Error>(()) }).unwrap();
 /// ```
-#[derive(Clone)]
-pub struct PermitSemaphore(Lock<Permit>);
+pub type PermitSemaphore = Lock<Permit>;
 
 /// Permits of a [`PermitSemaphore`] that are held.
 pub type PermitGuard = Guard<Permit>;
@@ -65,75 +60,6 @@ pub struct PermitCounts {
 }
 
 impl PermitSemaphore {
-    pub(crate) const fn new(target: Target) -> Self {
-        Self(Lock::of(target))
-    }
-
-    /// The name as the caller gave it, without the client's prefix.
-    pub fn name(&self) -> &str {
-        self.0.name()
-    }
-
-    /// Counts this semaphore's metrics under `class`. See [`Lock::class`].
-    #[must_use]
-    pub fn class(self, class: &'static str) -> Self {
-        Self(self.0.class(class))
-    }
-
-    /// Takes a permit, or as many as [`Acquire::permits`] says, waiting until there are enough. Renewed until released, unless
-    /// [`Acquire::lease`] says otherwise.
-    ///
-    /// # Errors
-    ///
-    /// When awaited: as [`Lock::acquire`]; [`Error::Excess`] where more are asked for than there are in all, and [`Error::Invalid`]
-    /// where the number of permits cannot be used.
-    ///
-    /// # Cancel safety
-    ///
-    /// See [`Acquire`]: what was taken is given back.
-    pub fn acquire(&self) -> Acquire<Permit> {
-        self.0.acquire()
-    }
-
-    /// Takes a permit if there is one; `None` otherwise, or where somebody in this client waits already.
-    ///
-    /// # Errors
-    ///
-    /// As [`Lock::try_acquire`].
-    ///
-    /// # Cancel safety
-    ///
-    /// See [`Acquire`].
-    pub async fn try_acquire(&self) -> Result<Option<PermitGuard>, Error> {
-        self.0.try_acquire().await
-    }
-
-    /// Takes so many permits if they are there, all of them or none.
-    ///
-    /// # Errors
-    ///
-    /// As [`PermitSemaphore::acquire`], but never [`Error::WaitElapsed`].
-    ///
-    /// # Cancel safety
-    ///
-    /// See [`Acquire`].
-    pub async fn try_acquire_many(&self, permits: u32) -> Result<Option<PermitGuard>, Error> {
-        self.acquire().permits(permits).run(Some(Patience::Try)).await
-    }
-
-    /// Takes a permit, runs `work`, which is stopped if the permit is lost, and gives the permit back.
-    ///
-    /// # Errors
-    ///
-    /// As [`Lock::with`].
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future drops `work` and gives the permit back in the background.
-    pub async fn with<T>(&self, work: impl AsyncFnOnce(&PermitGuard) -> T) -> Result<T, WithError<T>> {
-        self.0.with(work).await
-    }
-
     /// Sets the capacity where none was ever set, and says whether it did. A number that is there is left as it is, also where it is 0
     /// because all permits are held.
     ///
@@ -150,7 +76,7 @@ impl PermitSemaphore {
     pub async fn try_set_permits(&self, permits: u32) -> Result<bool, Error> {
         settings::check_number("number of permits", permits, 0)?;
         let set = |name: &_, operation: &[u8], publish: &_| command::set(name, permits, operation, publish);
-        let outcome = self.0.target().operate(set, command::set_done).await?;
+        let outcome = self.target().operate(set, command::set_done).await?;
         Ok(matches!(outcome, Outcome::Done(_)))
     }
 
@@ -167,7 +93,7 @@ impl PermitSemaphore {
     pub async fn resize(&self, permits: u32) -> Result<i64, Error> {
         settings::check_number("number of permits", permits, 0)?;
         let resize = |name: &_, operation: &[u8], publish: &_| command::resize(name, permits, operation, publish);
-        match self.0.target().operate(resize, command::resized).await? {
+        match self.target().operate(resize, command::resized).await? {
             Outcome::Done(available) | Outcome::Refused(available) => Ok(available),
             Outcome::Overflow(available) => Err(Error::Invalid(InvalidInput::Number {
                 what: "number of permits",
@@ -176,19 +102,6 @@ impl PermitSemaphore {
                 most: i32::MAX.into(),
             })),
         }
-    }
-
-    /// Adds permits to the capacity, or takes some away for good; returns how many are available then, which may be negative.
-    ///
-    /// # Errors
-    ///
-    /// As [`PermitSemaphore::try_set_permits`]; [`Error::Invalid`] for 0, and where the sum would leave the range of 32 bits.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future leaves it open whether the permits were added.
-    pub async fn add_permits(&self, permits: i32) -> Result<i64, Error> {
-        add(self.0.target(), permits).await
     }
 
     /// How many permits are available, those whose lease has run out included; 0 where there is no such semaphore.
@@ -227,7 +140,7 @@ impl PermitSemaphore {
     ///
     /// Dropping the future leaves nothing behind.
     pub async fn inspect(&self) -> Result<Option<PermitCounts>, Error> {
-        let target = self.0.target();
+        let target = self.target();
         match target.ask(command::inspect(target.checked_name()?), command::inspected).await? {
             Inspected::Absent => Ok(None),
             Inspected::Present { available, held, permits } => {
@@ -249,7 +162,7 @@ impl PermitSemaphore {
     ///
     /// Dropping the future leaves nothing behind.
     pub async fn lease_of(&self, id: PermitId) -> Result<Option<HeldPermit>, Error> {
-        let target = self.0.target();
+        let target = self.target();
         match target.ask(command::lease(target.checked_name()?, id), command::leased).await? {
             Leased::Gone => Ok(None),
             Leased::Held { left } => Ok(Some(HeldPermit { id, remaining: left })),
@@ -271,7 +184,7 @@ impl PermitSemaphore {
     ///
     /// Dropping the future leaves it open whether the permits were given back.
     pub async fn release_ids(&self, ids: &[PermitId]) -> Result<Vec<bool>, Error> {
-        let target = self.0.target();
+        let target = self.target();
         let name = target.checked_name()?;
         if ids.is_empty() {
             return Ok(Vec::new());
@@ -291,11 +204,5 @@ impl PermitGuard {
     /// The ids of the permits, as many as are [held](Guard::permits). Written out, an id has 32 hexadecimal digits, as a JVM shows it.
     pub fn ids(&self) -> Vec<PermitId> {
         PermitId::of_hold(self.cell().key()).collect()
-    }
-}
-
-impl fmt::Debug for PermitSemaphore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PermitSemaphore").field("name", &self.name()).finish_non_exhaustive()
     }
 }
