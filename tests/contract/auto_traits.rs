@@ -1,15 +1,15 @@
 //! What can be sent to other threads, shared between them, moved after it was polled, and kept for ever: every public type and
 //! every future of `leasehold`. It is checked when this is compiled; a test sees that no type is forgotten.
 
-use leasehold::kind::{Fencing, LockKind, Owned};
+use leasehold::kind::{AllMembers, Fencing, LockKind, Owned};
 use leasehold::{
     Acquire, Acquiring, Backoff, Census, Client, ClientBuilder, ClientRecord, ConnectError, CountDownLatch, Error,
-    FairGuard, FairLock, FairQueue, Fallback, FencedFairGuard, FencedFairLock, FencedGuard, FencedLock, Guard, Halves,
-    HeldPermit, HoldEnd, HoldToken, Holder, InvalidInput, InvalidPermitId, LatchWait, LatchWaiting, Lock, LossReason,
-    Lost, Member, MultiAcquire, MultiGuard, MultiLock, NameError, NotReleased, Owner, PermitCounts, PermitGuard,
-    PermitId, PermitSemaphore, Publish, QuorumAcquire, QuorumGuard, QuorumLock, ReadGuard, ReadLock, ReadWriteLock,
-    Replicas, Semaphore, SemaphoreGuard, ServerInfo, SimpleGuard, SimpleLock, SpinGuard, SpinLock, StripedLock, Waiter,
-    WithError, WriteGuard, WriteLock, blocking,
+    FairGuard, FairLock, FairQueue, Fallback, FencedFairGuard, FencedFairLock, FencedGuard, FencedLock, GroupGuard,
+    Guard, Halves, HeldPermit, HoldEnd, HoldToken, Holder, InvalidInput, InvalidPermitId, LatchWait, LatchWaiting,
+    Lock, LossReason, Lost, Member, MultiAcquire, MultiGuard, MultiLock, NameError, NotReleased, Owner, PermitCounts,
+    PermitGuard, PermitId, PermitSemaphore, Publish, QuorumAcquire, QuorumGuard, QuorumLock, ReadGuard, ReadLock,
+    ReadWriteLock, Replicas, Semaphore, SemaphoreGuard, ServerInfo, SimpleGuard, SimpleLock, SpinGuard, SpinLock,
+    StripedLock, Waiter, WithError, WriteGuard, WriteLock, blocking,
 };
 use leasehold::{embedded, fence};
 use std::time::Duration;
@@ -64,6 +64,7 @@ types! {
     FencedFairLock: send sync unpin forever;
     FencedGuard: send sync unpin forever;
     FencedLock: send sync unpin forever;
+    GroupGuard<AllMembers>: send sync unpin forever;
     Guard: send sync unpin forever;
     Halves: send sync unpin forever;
     HeldPermit: send sync unpin forever;
@@ -111,6 +112,7 @@ types! {
     blocking::Client: send sync unpin forever;
     blocking::CountDownLatch: send sync unpin forever;
     blocking::FencedValue: send sync unpin forever;
+    blocking::GroupGuard<AllMembers>: send sync unpin forever;
     blocking::Guard: send sync unpin forever;
     blocking::Lock: send sync unpin forever;
     blocking::MultiGuard: send sync unpin forever;

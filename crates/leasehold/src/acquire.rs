@@ -150,10 +150,7 @@ impl<K: LockKind> Acquire<K> {
             Some(owner) => Some(owner.id_for(handle).ok_or(InvalidInput::ForeignOwner)?),
             None => Owner::current(handle),
         };
-        let patience = patience.unwrap_or_else(|| match self.wait.or(handle.settings.default_wait) {
-            Some(wait) if wait < Duration::MAX => Patience::Until(handle.clock.now() + wait),
-            _ => Patience::Forever,
-        });
+        let patience = patience.unwrap_or_else(|| Patience::Until(handle.end_of_wait(self.wait)));
         settings::check_permits(self.permits)?;
         let (lease, renewed) = match self.target.kind() {
             Kind::Semaphore => (settings::NO_LEASE, false),

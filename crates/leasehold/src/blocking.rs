@@ -44,7 +44,7 @@ mod lock;
 pub use client::Client;
 pub use counted::{CountDownLatch, PermitSemaphore, Semaphore};
 pub use fenced::FencedValue;
-pub use group::{MultiGuard, MultiLock, QuorumGuard, QuorumLock};
+pub use group::{GroupGuard, MultiGuard, MultiLock, QuorumGuard, QuorumLock};
 pub use guard::Guard;
 pub use lock::{Lock, ReadWriteLock};
 
@@ -55,14 +55,14 @@ use std::thread::{self, Thread};
 
 /// Makes a type of threads out of its asynchronous one, and the way back.
 macro_rules! mirrors {
-    ($($name:ident $(<$kind:ident>)?),*) => {$(
-        impl $(<$kind: crate::kind::LockKind>)? From<crate::$name $(<$kind>)?> for $name $(<$kind>)? {
+    ($($name:ident $(<$kind:ident: $bound:ident>)?),*) => {$(
+        impl $(<$kind: crate::kind::$bound>)? From<crate::$name $(<$kind>)?> for $name $(<$kind>)? {
             fn from(inner: crate::$name $(<$kind>)?) -> Self {
                 Self(inner)
             }
         }
 
-        impl $(<$kind: crate::kind::LockKind>)? $name $(<$kind>)? {
+        impl $(<$kind: crate::kind::$bound>)? $name $(<$kind>)? {
             /// The asynchronous one, for what it alone can do.
             pub const fn as_async(&self) -> &crate::$name $(<$kind>)? {
                 &self.0

@@ -35,6 +35,24 @@ pub trait FallsBack: LockKind {}
 /// A kind without release notices: who waits for it asks again and again.
 pub trait Polled: LockKind {}
 
+/// How many members of a [`GroupGuard`](crate::GroupGuard) must be held.
+pub trait GroupRule: sealed::Group + Debug + Send + Sync + Unpin + 'static {}
+
+/// All members: [`MultiGuard`](crate::MultiGuard).
+#[derive(Clone, Copy, Debug)]
+#[expect(clippy::exhaustive_enums, reason = "it has no values")]
+pub enum AllMembers {}
+
+/// A majority of the servers: [`QuorumGuard`](crate::QuorumGuard).
+#[derive(Clone, Copy, Debug)]
+#[expect(clippy::exhaustive_enums, reason = "it has no values")]
+pub enum Majority {}
+
+impl sealed::Group for AllMembers {}
+impl sealed::Group for Majority {}
+impl GroupRule for AllMembers {}
+impl GroupRule for Majority {}
+
 pub(crate) mod sealed {
     use super::Kind;
 
@@ -42,6 +60,9 @@ pub(crate) mod sealed {
     pub trait Sealed {
         const KIND: Kind;
     }
+
+    #[expect(unnameable_types, reason = "that is what keeps the trait from being implemented elsewhere")]
+    pub trait Group {}
 }
 
 macro_rules! kinds {

@@ -17,6 +17,7 @@ mod striped;
 
 pub use fair::{FairGuard, FairLock, FencedFairGuard, FencedFairLock};
 pub use fenced::{FencedGuard, FencedLock};
+pub use group::GroupGuard;
 pub use latch::{CountDownLatch, LatchWait, LatchWaiting};
 pub use multi::{Member, MultiAcquire, MultiGuard, MultiLock};
 pub use permits::{HeldPermit, PermitCounts, PermitGuard, PermitSemaphore};

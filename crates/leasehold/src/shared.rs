@@ -10,6 +10,7 @@ use leasehold_core::session::{Session, Via};
 use leasehold_core::time::Instant;
 use parking_lot::Mutex;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The inside of a client.
 #[derive(Debug)]
@@ -73,6 +74,12 @@ impl Shared {
             waker.wake();
         }
         (result, due)
+    }
+
+    /// When a caller who waits for `wait`, or for as long as the client says, does not want to wait any longer.
+    pub(crate) fn end_of_wait(&self, wait: Option<Duration>) -> Instant {
+        let wait = wait.or(self.settings.default_wait);
+        wait.map_or(Instant::FAR_FUTURE, |wait| self.clock.now() + wait)
     }
 
     /// Where a caller's call goes at this moment.

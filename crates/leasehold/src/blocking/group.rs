@@ -2,6 +2,7 @@
 
 use super::{mirrors, park_on};
 use crate::error::Error;
+use crate::kind::{AllMembers, GroupRule, Majority};
 use crate::loss::{HoldToken, Lost};
 use crate::{Client, MultiAcquire, QuorumAcquire};
 use leasehold_core::error::LossReason;
@@ -11,21 +12,22 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 pub struct MultiLock(crate::MultiLock);
 
-/// A [`MultiGuard`](crate::MultiGuard) for threads. Dropping it releases everything in the background.
+/// A [`GroupGuard`](crate::GroupGuard) for threads. Dropping it releases everything in the background.
 #[derive(Debug)]
 #[must_use = "a guard that is dropped releases its locks at once"]
-pub struct MultiGuard(crate::MultiGuard);
+pub struct GroupGuard<R: GroupRule>(crate::GroupGuard<R>);
+
+/// A [`MultiGuard`](crate::MultiGuard) for threads.
+pub type MultiGuard = GroupGuard<AllMembers>;
+
+/// A [`QuorumGuard`](crate::QuorumGuard) for threads.
+pub type QuorumGuard = GroupGuard<Majority>;
 
 /// A [`QuorumLock`](crate::QuorumLock) for threads.
 #[derive(Clone, Debug)]
 pub struct QuorumLock(crate::QuorumLock);
 
-/// A [`QuorumGuard`](crate::QuorumGuard) for threads. Dropping it releases everything in the background.
-#[derive(Debug)]
-#[must_use = "a guard that is dropped releases its locks at once"]
-pub struct QuorumGuard(crate::QuorumGuard);
-
-mirrors!(MultiLock, MultiGuard, QuorumLock, QuorumGuard);
+mirrors!(MultiLock, QuorumLock, GroupGuard<R: GroupRule>);
 
 impl MultiLock {
     /// The name.
@@ -48,7 +50,7 @@ impl MultiLock {
     ///
     /// As [`MultiLock::acquire`](crate::MultiLock::acquire).
     pub fn acquire_with(&self, describe: impl FnOnce(MultiAcquire) -> MultiAcquire) -> Result<MultiGuard, Error> {
-        park_on(describe(self.0.acquire()).into_future()).map(MultiGuard)
+        park_on(describe(self.0.acquire()).into_future()).map(GroupGuard)
     }
 
     /// Acquires if nobody is in the way.
@@ -57,11 +59,11 @@ impl MultiLock {
     ///
     /// As [`MultiLock::try_acquire`](crate::MultiLock::try_acquire).
     pub fn try_acquire(&self) -> Result<Option<MultiGuard>, Error> {
-        Ok(park_on(self.0.try_acquire())?.map(MultiGuard))
+        Ok(park_on(self.0.try_acquire())?.map(GroupGuard))
     }
 }
 
-impl MultiGuard {
+impl<R: GroupRule> GroupGuard<R> {
     /// Whether enough is certainly still held.
     pub fn is_held(&self) -> bool {
         self.0.is_held()
@@ -87,9 +89,16 @@ impl MultiGuard {
     ///
     /// # Errors
     ///
-    /// As [`MultiGuard::release`](crate::MultiGuard::release).
+    /// As [`GroupGuard::release`](crate::GroupGuard::release).
     pub fn release(self) -> Result<(), Error> {
         park_on(self.0.release())
+    }
+}
+
+impl GroupGuard<Majority> {
+    /// On how many servers the lock is held at this moment.
+    pub fn servers(&self) -> usize {
+        self.0.servers()
     }
 }
 
@@ -119,7 +128,7 @@ impl QuorumLock {
     ///
     /// As [`QuorumLock::acquire`](crate::QuorumLock::acquire).
     pub fn acquire_with(&self, describe: impl FnOnce(QuorumAcquire) -> QuorumAcquire) -> Result<QuorumGuard, Error> {
-        park_on(describe(self.0.acquire()).into_future()).map(QuorumGuard)
+        park_on(describe(self.0.acquire()).into_future()).map(GroupGuard)
     }
 
     /// Acquires if nobody is in the way.
@@ -128,38 +137,6 @@ impl QuorumLock {
     ///
     /// As [`QuorumLock::try_acquire`](crate::QuorumLock::try_acquire).
     pub fn try_acquire(&self) -> Result<Option<QuorumGuard>, Error> {
-        Ok(park_on(self.0.try_acquire())?.map(QuorumGuard))
-    }
-}
-
-impl QuorumGuard {
-    /// Whether enough is certainly still held.
-    pub fn is_held(&self) -> bool {
-        self.0.is_held()
-    }
-
-    /// How long enough is certainly held even if nothing renews it.
-    pub fn remaining(&self) -> Duration {
-        self.0.remaining()
-    }
-
-    /// Sleeps until the lock is lost, and says why.
-    pub fn wait_until_lost(&self) -> LossReason {
-        let lost: Lost = park_on(self.0.lost());
-        lost.reason()
-    }
-
-    /// A token that is cancelled when the lock ends.
-    pub fn cancellation_token(&self) -> HoldToken {
-        self.0.cancellation_token()
-    }
-
-    /// Releases everything, and says whether it was held up to that moment.
-    ///
-    /// # Errors
-    ///
-    /// As [`QuorumGuard::release`](crate::QuorumGuard::release).
-    pub fn release(self) -> Result<(), Error> {
-        park_on(self.0.release())
+        Ok(park_on(self.0.try_acquire())?.map(GroupGuard))
     }
 }

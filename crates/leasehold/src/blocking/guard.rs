@@ -14,7 +14,7 @@ use std::time::Duration;
 #[clippy::has_significant_drop]
 pub struct Guard<K: LockKind = Reentrant>(crate::Guard<K>);
 
-mirrors!(Guard<K>);
+mirrors!(Guard<K: LockKind>);
 
 impl<K: LockKind> Guard<K> {
     /// Whether the lock is certainly still held.

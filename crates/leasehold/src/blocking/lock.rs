@@ -8,7 +8,7 @@ use crate::kind::{Fair, FencedFair, LockKind, PlainHash, Read, Reentrant, Simple
 /// A [`Lock`](crate::Lock) for threads, of whatever kind.
 pub struct Lock<K: LockKind = Reentrant>(crate::Lock<K>);
 
-mirrors!(Lock<K>, ReadWriteLock);
+mirrors!(Lock<K: LockKind>, ReadWriteLock);
 
 impl<K: LockKind> Lock<K> {
     /// The name.

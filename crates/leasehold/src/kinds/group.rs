@@ -3,12 +3,14 @@
 use crate::attempt;
 use crate::error::Error;
 use crate::guard::Guard;
-use crate::kind::LockKind;
+use crate::kind::{GroupRule, LockKind, Majority};
 use crate::loss::{HoldToken, Lost};
 use crate::shared::Handle;
 use leasehold_core::error::HoldEnd;
 use leasehold_core::hold_cell::{EndWatch, HoldCell};
+use std::fmt;
 use std::future::poll_fn;
+use std::marker::PhantomData;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -30,36 +32,112 @@ impl<K: LockKind> AnyGuard for Guard<K> {
     }
 }
 
-/// Guards of which at least `needed` must be held, or all are as good as lost.
-pub(super) struct Group {
+/// Guards that stand and fall together: a [`MultiGuard`](crate::MultiGuard) of all members, or a
+/// [`QuorumGuard`](crate::QuorumGuard) of a majority of servers. It is held while *enough* of them are: all, or a majority.
+///
+/// Dropping it releases every member in the background.
+#[must_use = "a guard that is dropped releases its locks at once"]
+#[clippy::has_significant_drop]
+pub struct GroupGuard<R: GroupRule> {
     name: Arc<str>,
     guards: Vec<Box<dyn AnyGuard>>,
+    /// How many are enough.
     needed: usize,
     /// Whose clock counts.
     handle: Arc<Handle>,
+    rule: PhantomData<R>,
 }
 
-impl Group {
+impl<R: GroupRule> GroupGuard<R> {
     pub(super) fn new(name: Arc<str>, guards: Vec<Box<dyn AnyGuard>>, needed: usize, handle: Arc<Handle>) -> Self {
-        Self { name, guards, needed, handle }
+        Self { name, guards, needed, handle, rule: PhantomData }
     }
 
-    pub(super) fn name(&self) -> &str {
-        &self.name
+    /// Whether enough members are certainly still held.
+    pub fn is_held(&self) -> bool {
+        self.ended().is_none()
     }
 
-    /// How many of the guards are held.
-    pub(super) fn held(&self) -> usize {
-        let now = self.handle.clock.now();
-        self.guards.iter().filter(|guard| guard.cell().ended(now).is_none()).count()
-    }
-
-    /// How long enough of the guards are certainly held even if nothing renews them.
-    pub(super) fn remaining(&self) -> Duration {
+    /// How long enough members are certainly held even if nothing renews them: for a quorum, the validity time.
+    pub fn remaining(&self) -> Duration {
         let now = self.handle.clock.now();
         let mut left: Vec<Duration> = self.guards.iter().map(|guard| guard.cell().remaining(now)).collect();
         left.sort_unstable_by(|one, other| other.cmp(one));
         self.needed.checked_sub(1).and_then(|last| left.get(last).copied()).unwrap_or_default()
+    }
+
+    /// Completes when enough members are not held any more.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves nothing behind.
+    pub async fn lost(&self) -> Lost {
+        let mut watches = self.watches();
+        poll_fn(|cx| {
+            watches.iter_mut().for_each(|watch| watch.wake_at_end(cx.waker()));
+            self.lost_now().map_or(Poll::Pending, Poll::Ready)
+        })
+        .await
+    }
+
+    /// Runs `work` for as long as enough members are held. See [`Guard::run`].
+    ///
+    /// # Errors
+    ///
+    /// [`Lost`], where that ended before the work came to its end.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future drops `work`; the members stay held.
+    pub async fn run<T>(&self, work: impl Future<Output = T>) -> Result<T, Lost> {
+        let mut work = pin!(work);
+        let mut watches = self.watches();
+        let value = poll_fn(|cx| {
+            watches.iter_mut().for_each(|watch| watch.wake_at_end(cx.waker()));
+            match self.lost_now() {
+                Some(lost) => Poll::Ready(Err(lost)),
+                None => work.as_mut().poll(cx).map(Ok),
+            }
+        })
+        .await?;
+        // The last poll may have outlived the lease.
+        self.lost_now().map_or(Ok(value), Err)
+    }
+
+    /// A token that is cancelled when so many members have ended, in whatever way, that the others are not enough.
+    pub fn cancellation_token(&self) -> HoldToken {
+        let cells = self.guards.iter().map(|guard| guard.cell().clone()).collect();
+        HoldToken::of_many(cells, self.needed, &self.handle.clock)
+    }
+
+    /// Releases every member, each on its own, and says whether enough were held up to that moment.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Lost`] where too many had been lost before; else the error of a member, where fewer than enough confirmed the release.
+    /// What could not be released is released in the background.
+    ///
+    /// # Cancel safety
+    ///
+    /// Once the future has been polled, every release is carried out whether it is dropped or not.
+    pub async fn release(self) -> Result<(), Error> {
+        let lost = self.lost_now();
+        let needed = self.needed;
+        let enough = |outcomes: &[Option<Result<(), Error>>]| {
+            let released = outcomes.iter().filter(|outcome| matches!(outcome, Some(Ok(())))).count();
+            if released >= needed { Enough::Yes } else { Enough::No }
+        };
+        // Nobody waits for a server that does not answer: its release goes on without its future.
+        let outcomes = most(&self.handle, self.guards.into_iter().map(AnyGuard::release), enough).await;
+        if let Some(lost) = lost {
+            return Err(lost.into());
+        }
+        let outcomes: Vec<_> = outcomes.into_iter().flatten().collect();
+        let released = outcomes.iter().filter(|outcome| outcome.is_ok()).count();
+        if released >= needed {
+            return Ok(());
+        }
+        outcomes.into_iter().find(Result::is_err).unwrap_or(Ok(()))
     }
 
     /// How the group ended; `None` while enough of the guards are held.
@@ -80,55 +158,24 @@ impl Group {
     fn watches(&self) -> Vec<EndWatch> {
         self.guards.iter().map(|guard| EndWatch::new(guard.cell().clone())).collect()
     }
+}
 
-    pub(super) async fn lost(&self) -> Lost {
-        let mut watches = self.watches();
-        poll_fn(|cx| {
-            watches.iter_mut().for_each(|watch| watch.wake_at_end(cx.waker()));
-            self.lost_now().map_or(Poll::Pending, Poll::Ready)
-        })
-        .await
+impl GroupGuard<Majority> {
+    /// On how many servers the lock is held at this moment.
+    pub fn servers(&self) -> usize {
+        let now = self.handle.clock.now();
+        self.guards.iter().filter(|guard| guard.cell().ended(now).is_none()).count()
     }
+}
 
-    pub(super) async fn run<T>(&self, work: impl Future<Output = T>) -> Result<T, Lost> {
-        let mut work = pin!(work);
-        let mut watches = self.watches();
-        let value = poll_fn(|cx| {
-            watches.iter_mut().for_each(|watch| watch.wake_at_end(cx.waker()));
-            match self.lost_now() {
-                Some(lost) => Poll::Ready(Err(lost)),
-                None => work.as_mut().poll(cx).map(Ok),
-            }
-        })
-        .await?;
-        // The last poll may have outlived the lease.
-        self.lost_now().map_or(Ok(value), Err)
-    }
-
-    pub(super) fn cancellation_token(&self) -> HoldToken {
-        let cells = self.guards.iter().map(|guard| guard.cell().clone()).collect();
-        HoldToken::of_many(cells, self.needed, &self.handle.clock)
-    }
-
-    /// Releases every guard, each on its own, and says whether the group was held up to that moment.
-    pub(super) async fn release(self) -> Result<(), Error> {
-        let lost = self.lost_now();
-        let needed = self.needed;
-        let enough = |outcomes: &[Option<Result<(), Error>>]| {
-            let released = outcomes.iter().filter(|outcome| matches!(outcome, Some(Ok(())))).count();
-            if released >= needed { Enough::Yes } else { Enough::No }
-        };
-        // Nobody waits for a server that does not answer: its release goes on without its future.
-        let outcomes = most(&self.handle, self.guards.into_iter().map(AnyGuard::release), enough).await;
-        if let Some(lost) = lost {
-            return Err(lost.into());
-        }
-        let outcomes: Vec<_> = outcomes.into_iter().flatten().collect();
-        let released = outcomes.iter().filter(|outcome| outcome.is_ok()).count();
-        if released >= needed {
-            return Ok(());
-        }
-        outcomes.into_iter().find(Result::is_err).unwrap_or(Ok(()))
+impl<R: GroupRule> fmt::Debug for GroupGuard<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GroupGuard")
+            .field("name", &self.name)
+            .field("members", &self.guards.len())
+            .field("needed", &self.needed)
+            .field("remaining", &self.remaining())
+            .finish_non_exhaustive()
     }
 }
 

@@ -185,10 +185,7 @@ impl LatchWait {
         let mut wish = AcquireRequest::new(name, self.target.kind(), settings::NO_LEASE);
         wish.renewed = false;
         wish.class = self.target.metrics().name;
-        wish.patience = match self.at_most.or(handle.settings.default_wait) {
-            Some(wait) if wait < Duration::MAX => Patience::Until(begun + wait),
-            _ => Patience::Forever,
-        };
+        wish.patience = Patience::Until(handle.end_of_wait(self.at_most));
         // What is granted is nothing: an open latch is held by nobody.
         match attempt::acquire(handle, wish).await {
             Ok(_) => Ok(()),

@@ -1,18 +1,16 @@
 //! The multi lock.
 
-use super::group::{AnyGuard, Group, all};
+use super::group::{AnyGuard, GroupGuard, all};
 use crate::acquire::Acquire;
 use crate::attempt;
 use crate::error::{Error, InvalidInput};
 use crate::guard::Guard;
-use crate::kind::{Fenced, LockKind, Read, Reentrant, Write};
+use crate::kind::{AllMembers, Fenced, LockKind, Read, Reentrant, Write};
 use crate::lock::Lock;
-use crate::loss::{HoldToken, Lost};
 use crate::owner::Owner;
 use crate::shared::Handle;
 use crate::target::Target;
 use leasehold_core::session::Patience;
-use leasehold_core::time::Instant;
 use std::fmt;
 use std::future::IntoFuture;
 use std::pin::Pin;
@@ -176,7 +174,7 @@ impl MultiLock {
 
     fn guard(&self, handle: &Arc<Handle>, guards: Vec<Box<dyn AnyGuard>>) -> MultiGuard {
         let needed = guards.len();
-        MultiGuard(Group::new(self.name.clone(), guards, needed, handle.clone()))
+        GroupGuard::new(self.name.clone(), guards, needed, handle.clone())
     }
 }
 
@@ -262,10 +260,7 @@ impl MultiAcquire {
     async fn run(self) -> Result<MultiGuard, Error> {
         let handle = self.multi.check()?;
         let begun = handle.clock.now();
-        let until = match self.wait.or(handle.settings.default_wait) {
-            Some(wait) if wait < Duration::MAX => begun + wait,
-            _ => Instant::FAR_FUTURE,
-        };
+        let until = handle.end_of_wait(self.wait);
         let elapsed = || Error::WaitElapsed {
             lock: self.multi.name.as_ref().to_owned(),
             waited: handle.clock.now().since(begun),
@@ -276,11 +271,7 @@ impl MultiAcquire {
             // The members may belong to clients whose clocks have different zeros.
             let patience = |index: usize| {
                 let clock = &self.multi.members[index].target().handle().clock;
-                if until == Instant::FAR_FUTURE {
-                    Patience::Forever
-                } else {
-                    Patience::Until(clock.now() + until.since(handle.clock.now()))
-                }
+                Patience::Until(clock.now() + until.since(handle.clock.now()))
             };
             let first = busy.map(|index| (index, patience(index)));
             match self.round(first).await {
@@ -290,7 +281,7 @@ impl MultiAcquire {
                         return Ok(guard);
                     }
                     // The first ones ran out while the last ones were acquired.
-                    let reason = guard.0.ended();
+                    let reason = guard.ended();
                     guard.release().await.ok();
                     if until <= handle.clock.now() {
                         return Err(elapsed());
@@ -322,70 +313,5 @@ impl IntoFuture for MultiAcquire {
     }
 }
 
-/// A [`MultiLock`] that is held: all its members are.
-///
-/// Dropping it releases every member in the background.
-#[must_use = "a guard that is dropped releases its locks at once"]
-#[clippy::has_significant_drop]
-pub struct MultiGuard(Group);
-
-impl MultiGuard {
-    /// Whether every member is certainly still held.
-    pub fn is_held(&self) -> bool {
-        self.0.ended().is_none()
-    }
-
-    /// How long every member is certainly held even if nothing renews them: until the earliest deadline.
-    pub fn remaining(&self) -> Duration {
-        if self.is_held() { self.0.remaining() } else { Duration::ZERO }
-    }
-
-    /// Completes when a member is lost.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future leaves nothing behind.
-    pub async fn lost(&self) -> Lost {
-        self.0.lost().await
-    }
-
-    /// Runs `work` for as long as every member is held. See [`Guard::run`].
-    ///
-    /// # Errors
-    ///
-    /// [`Lost`], where a member was lost before the work came to its end.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future drops `work`; the members stay held.
-    pub async fn run<T>(&self, work: impl Future<Output = T>) -> Result<T, Lost> {
-        self.0.run(work).await
-    }
-
-    /// A token that is cancelled when a member ends in any way.
-    pub fn cancellation_token(&self) -> HoldToken {
-        self.0.cancellation_token()
-    }
-
-    /// Releases every member, each on its own, and says whether all were held up to that moment.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Lost`] where a member had been lost before; else the first error of a member's release.
-    ///
-    /// # Cancel safety
-    ///
-    /// Once the future has been polled, every release is carried out whether it is dropped or not.
-    pub async fn release(self) -> Result<(), Error> {
-        self.0.release().await
-    }
-}
-
-impl fmt::Debug for MultiGuard {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MultiGuard")
-            .field("name", &self.0.name())
-            .field("remaining", &self.remaining())
-            .finish_non_exhaustive()
-    }
-}
+/// A [`MultiLock`] that is held: all its members are. When one is lost, all are as good as lost.
+pub type MultiGuard = GroupGuard<AllMembers>;

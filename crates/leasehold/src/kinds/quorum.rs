@@ -1,17 +1,15 @@
 //! The quorum lock.
 
-use super::group::{AnyGuard, Doing, Enough, Group, most};
+use super::group::{AnyGuard, Doing, Enough, GroupGuard, most};
 use crate::acquire::Acquire;
 use crate::attempt;
 use crate::client::Client;
 use crate::error::{Error, InvalidInput};
 use crate::guard::Guard;
-use crate::kind::Reentrant;
-use crate::loss::{HoldToken, Lost};
+use crate::kind::{Majority, Reentrant};
 use crate::shared::Handle;
 use leasehold_core::backoff::Backoff;
 use leasehold_core::session::Patience;
-use leasehold_core::time::Instant;
 use std::fmt;
 use std::future::IntoFuture;
 use std::pin::Pin;
@@ -201,7 +199,7 @@ impl QuorumAcquire {
             }
         }
         if guards.len() >= quorum {
-            let guard = QuorumGuard(Group::new(self.lock.name.clone(), guards, quorum, handle.clone()));
+            let guard = GroupGuard::new(self.lock.name.clone(), guards, quorum, handle.clone());
             if guard.is_held() {
                 return Round::Granted(guard);
             }
@@ -223,10 +221,7 @@ impl QuorumAcquire {
     async fn run(self) -> Result<QuorumGuard, Error> {
         let handle = self.lock.check()?;
         let begun = handle.clock.now();
-        let until = match self.wait.or(handle.settings.default_wait) {
-            Some(wait) if wait < Duration::MAX => begun + wait,
-            _ => Instant::FAR_FUTURE,
-        };
+        let until = handle.end_of_wait(self.wait);
         let default = Backoff::exponential(Duration::from_millis(10), Duration::from_millis(500));
         let backoff = self.backoff.clone().unwrap_or(default);
         let mut failures = 0_u32;
@@ -271,77 +266,5 @@ impl IntoFuture for QuorumAcquire {
     }
 }
 
-/// A [`QuorumLock`] that is held, on a majority of its servers.
-///
-/// Dropping it releases the lock on every server in the background.
-#[must_use = "a guard that is dropped releases its lock at once"]
-#[clippy::has_significant_drop]
-pub struct QuorumGuard(Group);
-
-impl QuorumGuard {
-    /// Whether the lock is certainly still held on a majority of the servers.
-    pub fn is_held(&self) -> bool {
-        self.0.ended().is_none()
-    }
-
-    /// The validity time: how long the lock is certainly held on a majority of the servers even if nothing renews it.
-    pub fn remaining(&self) -> Duration {
-        self.0.remaining()
-    }
-
-    /// On how many servers the lock is held at this moment.
-    pub fn servers(&self) -> usize {
-        self.0.held()
-    }
-
-    /// Completes when fewer than a majority are left.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future leaves nothing behind.
-    pub async fn lost(&self) -> Lost {
-        self.0.lost().await
-    }
-
-    /// Runs `work` for as long as the lock is held on a majority of the servers. See [`Guard::run`].
-    ///
-    /// # Errors
-    ///
-    /// [`Lost`], where the majority was lost before the work came to its end.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future drops `work`; the lock stays held.
-    pub async fn run<T>(&self, work: impl Future<Output = T>) -> Result<T, Lost> {
-        self.0.run(work).await
-    }
-
-    /// A token that is cancelled when the lock ends in any way.
-    pub fn cancellation_token(&self) -> HoldToken {
-        self.0.cancellation_token()
-    }
-
-    /// Releases the lock on every server, and says whether a majority was held up to that moment.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Lost`] where the majority had been lost before; else an error of a server, where fewer than a majority confirmed the
-    /// release. What could not be released is released in the background.
-    ///
-    /// # Cancel safety
-    ///
-    /// Once the future has been polled, every release is carried out whether it is dropped or not.
-    pub async fn release(self) -> Result<(), Error> {
-        self.0.release().await
-    }
-}
-
-impl fmt::Debug for QuorumGuard {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("QuorumGuard")
-            .field("name", &self.0.name())
-            .field("servers", &self.servers())
-            .field("remaining", &self.remaining())
-            .finish_non_exhaustive()
-    }
-}
+/// A [`QuorumLock`] that is held, on a majority of its servers. When fewer are left, it is lost.
+pub type QuorumGuard = GroupGuard<Majority>;
