@@ -40,6 +40,8 @@ pub mod lock {
         include_str!("shared/kind.lua"),
         include_str!("shared/lease.lua"),
         include_str!("shared/clock.lua"),
+        include_str!("shared/hold.lua"),
+        include_str!("shared/free.lua"),
         include_str!("lock/acquire.lua"),
     );
     /// Lowers a hold count, or ends a hold.
@@ -56,7 +58,7 @@ pub mod lock {
 /// The fair lock. Its holds are renewed by [`lock::RENEW`].
 pub mod fair {
     /// Takes the lock, raises a hold count, or takes a place in the queue.
-    pub const ACQUIRE: &str = fair_change!("shared/lease.lua", "shared/fair_acquire.lua", "fair/acquire.lua");
+    pub const ACQUIRE: &str = fair_change!("shared/lease.lua", "shared/hold.lua", "shared/fair_acquire.lua", "fair/acquire.lua");
     /// Lowers a hold count, or ends a hold and its place.
     pub const RELEASE: &str = fair_change!("shared/fair_leave.lua", "fair/release.lua");
     /// Says that a process lives, and asks whether it is its turn.
@@ -71,7 +73,13 @@ pub mod fair {
 pub mod fenced_fair {
     /// Takes the lock with a token, raises a hold count, or takes a place in the queue.
     pub const ACQUIRE: &str =
-        fair_change!("shared/lease.lua", "shared/token.lua", "shared/fair_acquire.lua", "fenced_fair/acquire.lua",);
+        fair_change!(
+        "shared/lease.lua",
+        "shared/hold.lua",
+        "shared/token.lua",
+        "shared/fair_acquire.lua",
+        "fenced_fair/acquire.lua",
+    );
 }
 
 /// The fenced lock, which is released, renewed and inspected by the scripts of the reentrant lock.
@@ -81,6 +89,8 @@ pub mod fenced {
         include_str!("shared/kind.lua"),
         include_str!("shared/lease.lua"),
         include_str!("shared/clock.lua"),
+        include_str!("shared/hold.lua"),
+        include_str!("shared/free.lua"),
         include_str!("shared/token.lua"),
         include_str!("fenced/acquire.lua"),
     );

@@ -35,14 +35,14 @@ local fair = {
   publish = ARGV[8], now = server_time(),
 }
 local ask = {
-  entry = ARGV[1], count = tonumber(ARGV[2]), lease = tonumber(ARGV[3]),
+  hold = ARGV[1], count = tonumber(ARGV[2]), lease = tonumber(ARGV[3]),
   waits = ARGV[4] == '1', placed = ARGV[5] == '1', not_after = tonumber(ARGV[6]),
 }
 
-local stored = redis.pcall('HGET', fair.lock, ask.entry)
+local stored = redis.pcall('HGET', fair.lock, ask.hold)
 if type(stored) == 'table' then
   return refuse_kind(stored, fair.lock)
 elseif stored then
-  return raise_hold(fair, ask, tonumber(stored), nil)
+  return complete(raise_hold(fair.lock, ask, tonumber(stored)), fair.now, nil)
 end
-return acquire_place(fair, ask, ARGV[7]) or grant(fair, ask, nil)
+return acquire_place(fair, ask, ARGV[7]) or complete(grant_hold(fair.lock, ask), fair.now, nil)

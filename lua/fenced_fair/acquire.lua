@@ -37,7 +37,7 @@ local fair = {
   publish = ARGV[8], now = server_time(),
 }
 local ask = {
-  entry = ARGV[1], count = tonumber(ARGV[2]), lease = tonumber(ARGV[3]),
+  hold = ARGV[1], count = tonumber(ARGV[2]), lease = tonumber(ARGV[3]),
   waits = ARGV[4] == '1', placed = ARGV[5] == '1', not_after = tonumber(ARGV[6]),
 }
 
@@ -48,10 +48,17 @@ local issued = redis.pcall('GET', token)
 if type(issued) == 'table' then
   return refuse_kind(issued, token)
 end
-local stored = redis.pcall('HGET', fair.lock, ask.entry)
+local stored = redis.pcall('HGET', fair.lock, ask.hold)
 if type(stored) == 'table' then
   return refuse_kind(stored, fair.lock)
 elseif stored then
-  return raise_hold(fair, ask, tonumber(stored), same_token(token))
+  local same = same_token(token)
+  return complete(raise_hold(fair.lock, ask, tonumber(stored)), fair.now, same)
 end
-return acquire_place(fair, ask, ARGV[7]) or grant(fair, ask, next_token(token))
+local refusal = acquire_place(fair, ask, ARGV[7])
+if refusal then
+  return refusal
+end
+-- The token first: a token without a grant is only a gap.
+local new = next_token(token)
+return complete(grant_hold(fair.lock, ask), fair.now, new)

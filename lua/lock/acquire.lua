@@ -18,54 +18,19 @@
 -- example  KEYS stock:1001  ARGV 6f0c…:7 1 30000 -1  returns {1, 30000, 0}
 
 local lock_key = KEYS[1]
-local hold, count = ARGV[1], tonumber(ARGV[2])
-local lease, not_after = tonumber(ARGV[3]), tonumber(ARGV[4])
+local ask = {hold = ARGV[1], count = tonumber(ARGV[2]), lease = tonumber(ARGV[3]), not_after = tonumber(ARGV[4])}
 
-local stored = redis.pcall('HGET', lock_key, hold)
+local stored = redis.pcall('HGET', lock_key, ask.hold)
 if type(stored) == 'table' then
   return refuse_kind(stored, lock_key)
 end
 
 local time = 0
-if not_after >= 0 then
+if ask.not_after >= 0 then
   time = server_time()
 end
 
 if stored then
-  stored = tonumber(stored)
-  if stored > count then
-    return {3, redis.call('PTTL', lock_key), time}
-  elseif stored == count then
-    return {2, extend_lease(lock_key, lease), time}
-  elseif stored == count - 1 then
-    -- In this order, so that an error in between leaves the count as it was.
-    local left = extend_lease(lock_key, lease)
-    redis.call('HSET', lock_key, hold, count)
-    return {1, left, time}
-  end
-  return {-1, stored, time}
+  return complete(raise_hold(lock_key, ask, tonumber(stored)), time, nil)
 end
-
-if count > 1 then
-  return {-2, 0, time}
-end
-
-if redis.call('EXISTS', lock_key) == 1 then
-  if redis.call('HEXISTS', lock_key, 'mode') == 1 then
-    return {-4, 'read-write lock'}
-  end
-  return {0, redis.call('PTTL', lock_key), time}
-end
-
-if not_after > 0 and time > not_after then
-  return {-3, 0, time}
-end
-
-redis.call('HSET', lock_key, hold, 1)
-local set = redis.pcall('PEXPIRE', lock_key, lease)
-if type(set) == 'table' then
-  -- A user who may not set a time to live must not leave a lock without one.
-  redis.call('DEL', lock_key)
-  return set
-end
-return {1, lease, time}
+return refuse_grant(lock_key, ask, time) or complete(grant_hold(lock_key, ask), time, nil)

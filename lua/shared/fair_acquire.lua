@@ -1,23 +1,7 @@
 -- Prelude: the acquire of the fair lock, with or without a fencing token.
 --
--- `ask` has the hold `entry`, its `count` after success, its `lease`, whether it `waits`, whether it was `placed` before,
--- and `not_after`. `token` is the key of the fencing token, or nil.
-
--- The replies to a hold that is there: the same table as the reentrant lock's.
-local function raise_hold(fair, ask, stored, token)
-  if stored < ask.count - 1 then
-    return {-1, stored, fair.now}
-  elseif stored > ask.count then
-    return {3, redis.call('PTTL', fair.lock), fair.now, token}
-  end
-  -- The lease first, so that an error in between leaves the count as it was.
-  local left = extend_lease(fair.lock, ask.lease)
-  if stored == ask.count then
-    return {2, left, fair.now, token}
-  end
-  redis.call('HSET', fair.lock, ask.entry, ask.count)
-  return {1, left, fair.now, token}
-end
+-- `ask` has what the prelude of holds wants of it, and whether the hold `waits`, and was `placed` before. `token` is the fencing token,
+-- or nil.
 
 -- Puts the hold behind all others. Answers with whether the whole queue has to be walked.
 local function join_queue(fair, entry)
@@ -50,7 +34,7 @@ end
 
 -- Gives the hold its turn, or a place. Answers with the reply, or with nothing where the hold is to be granted.
 local function acquire_place(fair, ask, settings)
-  local entry = ask.entry
+  local entry = ask.hold
   if ask.count > 1 then
     return {-2, 0, fair.now}
   end
@@ -97,16 +81,4 @@ local function acquire_place(fair, ask, settings)
   head = settle(fair, force)
   local moved = joins and ask.placed and 1 or 0
   return {4, lease_left(fair), fair.now, moved, head == entry and 1 or 0, foreign_bit(fair)}
-end
-
--- The last step of a grant, so that no error before it leaves a hold behind.
-local function grant(fair, ask, token)
-  redis.call('HSET', fair.lock, ask.entry, 1)
-  local set = redis.pcall('PEXPIRE', fair.lock, ask.lease)
-  if type(set) == 'table' then
-    -- A user who may not set a time to live must not leave a lock without one.
-    redis.call('DEL', fair.lock)
-    return set
-  end
-  return {1, ask.lease, fair.now, token}
 end
