@@ -58,7 +58,8 @@ pub mod lock {
 /// The fair lock. Its holds are renewed by [`lock::RENEW`].
 pub mod fair {
     /// Takes the lock, raises a hold count, or takes a place in the queue.
-    pub const ACQUIRE: &str = fair_change!("shared/lease.lua", "shared/hold.lua", "shared/fair_acquire.lua", "fair/acquire.lua");
+    pub const ACQUIRE: &str =
+        fair_change!("shared/lease.lua", "shared/hold.lua", "shared/fair_acquire.lua", "fair/acquire.lua");
     /// Lowers a hold count, or ends a hold and its place.
     pub const RELEASE: &str = fair_change!("shared/fair_leave.lua", "fair/release.lua");
     /// Says that a process lives, and asks whether it is its turn.
@@ -72,8 +73,7 @@ pub mod fair {
 /// The fair lock with fencing tokens. The other verbs are those of [`fair`].
 pub mod fenced_fair {
     /// Takes the lock with a token, raises a hold count, or takes a place in the queue.
-    pub const ACQUIRE: &str =
-        fair_change!(
+    pub const ACQUIRE: &str = fair_change!(
         "shared/lease.lua",
         "shared/hold.lua",
         "shared/token.lua",

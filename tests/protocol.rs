@@ -6,6 +6,8 @@
 
 #[path = "protocol/client.rs"]
 mod client;
+#[path = "protocol/happening.rs"]
+mod happening;
 #[path = "protocol/kinds.rs"]
 mod kinds;
 #[path = "protocol/network.rs"]
@@ -14,5 +16,7 @@ mod network;
 mod random;
 #[path = "protocol/scenarios.rs"]
 mod scenarios;
+#[path = "protocol/weather.rs"]
+mod weather;
 #[path = "protocol/world.rs"]
 mod world;

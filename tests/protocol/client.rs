@@ -1,6 +1,6 @@
 //! One client: a real session, and futures that are polled, or not, as a test wants.
 
-use crate::network::{CallKey, Happening};
+use crate::happening::{CallKey, Happening};
 use crate::world::{World, tell};
 use bytes::Bytes;
 use leasehold_core::command::{HoldKey, Kind};

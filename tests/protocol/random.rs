@@ -1,8 +1,9 @@
 //! Random worlds: everything that happens in one follows from its seed.
 
 use crate::client::{Outcome, Polls, TaskKind};
+use crate::happening::Happening;
 use crate::kinds::Family;
-use crate::network::{Happening, Weather};
+use crate::weather::Weather;
 use crate::world::{World, ms, name, settings, tell};
 use leasehold_core::error::AcquireError;
 use leasehold_core::link::{LinkEvent, Plane};

@@ -1,7 +1,9 @@
 //! The world: one clock, one server, its clients, and what is about to happen.
 
 use crate::client::{Client, Guard, Outcome, Polls, Task, TaskKind};
-use crate::network::{Fault, Happening, Network, Weather};
+use crate::happening::Happening;
+use crate::network::Network;
+use crate::weather::{Fault, Weather};
 use bytes::Bytes;
 use leasehold_core::call::Call;
 use leasehold_core::command::Kind;

@@ -2,7 +2,8 @@
 
 use super::{nothing_left, world};
 use crate::client::Outcome;
-use crate::network::{FaultKind, Happening};
+use crate::happening::Happening;
+use crate::weather::FaultKind;
 use crate::world::{ms, wish};
 use leasehold_core::error::{HoldEnd, LossReason, ReleaseError};
 use leasehold_core::link::Plane;

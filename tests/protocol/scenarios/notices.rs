@@ -2,7 +2,8 @@
 
 use super::{elapsed, nothing_left, world};
 use crate::client::Outcome;
-use crate::network::{FaultKind, Happening};
+use crate::happening::Happening;
+use crate::weather::FaultKind;
 use crate::world::{ms, wish};
 use leasehold_core::error::AcquireError;
 use leasehold_core::link::LinkEvent;

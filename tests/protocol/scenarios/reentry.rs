@@ -2,7 +2,7 @@
 
 use super::{nothing_left, world};
 use crate::client::{Outcome, Polls};
-use crate::network::FaultKind;
+use crate::weather::FaultKind;
 use crate::world::{World, ms, wish};
 use leasehold_core::error::AcquireError;
 use leasehold_core::link::LinkEvent;

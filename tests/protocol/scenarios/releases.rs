@@ -2,7 +2,8 @@
 
 use super::{elapsed, nothing_left, world};
 use crate::client::{Outcome, Polls};
-use crate::network::{FaultKind, Happening};
+use crate::happening::Happening;
+use crate::weather::FaultKind;
 use crate::world::{World, ms, wish};
 use leasehold_core::error::{HoldEnd, LossReason, ReleaseError};
 use leasehold_core::session::{AcquireRequest, Event};

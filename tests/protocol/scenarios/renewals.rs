@@ -1,7 +1,7 @@
 //! The watchdog: batches, failures, and its races with releases.
 
 use super::{nothing_left, world};
-use crate::network::FaultKind;
+use crate::weather::FaultKind;
 use crate::world::{World, ms, settings, wish};
 use leasehold_core::error::{HoldEnd, LossReason};
 use leasehold_core::link::{LinkEvent, Plane};

@@ -2,7 +2,7 @@
 
 use super::{elapsed, nothing_left, world};
 use crate::client::Outcome;
-use crate::network::FaultKind;
+use crate::weather::FaultKind;
 use crate::world::{ms, wish};
 use leasehold_core::error::{AcquireError, ReleaseError};
 use leasehold_core::link::Plane;

@@ -2,7 +2,7 @@
 
 use super::{elapsed, nothing_left, world};
 use crate::client::{Outcome, Polls};
-use crate::network::Happening;
+use crate::happening::Happening;
 use crate::world::{ms, name, wish};
 use leasehold_core::error::AcquireError;
 use leasehold_core::session::{AcquireRequest, Event, Patience};
@@ -272,7 +272,7 @@ fn an_attempt_that_is_answered_after_the_end_of_the_wait_was_the_last() {
     let mut world = world(2);
     let task = world.acquire(0, wish("a"));
     let guard = world.granted(0, task);
-    world.fault(1, "lock/acquire", crate::network::FaultKind::Delay(ms(80)));
+    world.fault(1, "lock/acquire", crate::weather::FaultKind::Delay(ms(80)));
     let until = world.now + ms(10);
     let task = world.acquire(1, AcquireRequest { patience: Patience::Until(until), ..wish("a") });
     assert_eq!(world.outcome(1, task), Outcome::NotAcquired(AcquireError::WaitElapsed));

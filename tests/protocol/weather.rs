@@ -1,0 +1,62 @@
+//! What goes wrong in the world: faults for single calls, and how likely what is.
+
+use std::time::Duration;
+
+/// A fault for one call.
+#[derive(Clone, Debug)]
+pub(crate) struct Fault {
+    pub(crate) client: usize,
+    pub(crate) script: &'static str,
+    pub(crate) kind: FaultKind,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum FaultKind {
+    LoseRequest,
+    LoseReply,
+    Swallow,
+    NotSent,
+    Refuse(&'static str),
+    Delay(Duration),
+    CopyAfter(Duration),
+}
+
+/// How likely what is.
+#[derive(Clone, Debug)]
+pub(crate) struct Weather {
+    pub(crate) delay: (Duration, Duration),
+    pub(crate) spike: f64,
+    pub(crate) spike_of: Duration,
+    pub(crate) lose_request: f64,
+    pub(crate) lose_reply: f64,
+    pub(crate) swallow: f64,
+    pub(crate) not_sent: f64,
+    pub(crate) refuse: f64,
+    pub(crate) copy_now: f64,
+    pub(crate) copy_late: f64,
+    pub(crate) unproven: f64,
+    pub(crate) settle_fails: f64,
+    pub(crate) subscribe_fails: f64,
+    pub(crate) lose_notice: f64,
+}
+
+impl Default for Weather {
+    fn default() -> Self {
+        Self {
+            delay: (Duration::from_micros(100), Duration::from_micros(300)),
+            spike: 0.0,
+            spike_of: Duration::ZERO,
+            lose_request: 0.0,
+            lose_reply: 0.0,
+            swallow: 0.0,
+            not_sent: 0.0,
+            refuse: 0.0,
+            copy_now: 0.0,
+            copy_late: 0.0,
+            unproven: 0.0,
+            settle_fails: 0.0,
+            subscribe_fails: 0.0,
+            lose_notice: 0.0,
+        }
+    }
+}
