@@ -157,8 +157,11 @@ fn write(shared: &Shared, id: u64, way: usize, mut to: TcpStream) {
             What::End if way == TO_SERVER => drop(to.shutdown(Shutdown::Write)),
             What::End => return shared.change(|state| state.end(id)),
             What::Cut(trap) => {
-                shared.change(|state| state.end(id));
-                return trap.has_worked();
+                // In this order: a client that sees its connection closed may ask the trap at once.
+                return shared.change(|state| {
+                    trap.has_worked();
+                    state.end(id);
+                });
             }
             What::Hold(_) => {}
         }

@@ -244,6 +244,20 @@ fn a_request_that_is_cut_off_never_arrives() {
     assert_eq!(proxy.requests_with("needle").len(), 1);
 }
 
+/// Who sees the end of its connection may ask at once whether the trap was the reason.
+#[test]
+fn a_trap_has_worked_before_its_client_sees_the_connection_closed() {
+    let server = Server::start();
+    let proxy = Proxy::to(&server);
+    for _ in 0..300 {
+        let mut client = Connection::connect(proxy.addr()).expect("a connection");
+        let trap = proxy.swallow_reply_to("PING", After::Close);
+        client.send(&["PING"]).expect("sent");
+        closed(&mut client);
+        assert!(trap.worked());
+    }
+}
+
 #[test]
 fn a_request_can_be_sent_again_with_the_rights_of_its_connection() {
     let server = Server::builder().password("secret").start();
