@@ -45,9 +45,13 @@ fn arrows_between_crates_point_one_way() {
     }
     let optional = &manifest("crates/leasehold/Cargo.toml")["dependencies"]["leasehold-embedded"];
     assert!(optional.contains("optional = true"), "the engine is a feature");
-    for tool in
-        ["Cargo.toml", "benches/Cargo.toml", "crates/leasehold-test-support/Cargo.toml", "crates/xtask/Cargo.toml"]
-    {
+    for tool in [
+        "Cargo.toml",
+        "benches/Cargo.toml",
+        "crates/leasehold-simulation/Cargo.toml",
+        "crates/leasehold-test-support/Cargo.toml",
+        "crates/xtask/Cargo.toml",
+    ] {
         let package = &manifest(tool)["package"];
         assert_eq!(package.get("publish").map(String::as_str), Some("false"), "{tool} is not published");
     }

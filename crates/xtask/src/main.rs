@@ -8,6 +8,7 @@ mod licenses;
 mod lint;
 mod package;
 mod servers;
+mod simulate;
 mod test;
 
 use std::{
@@ -40,6 +41,13 @@ enum Task {
         #[arg(last = true)]
         forwarded: Vec<String>,
     },
+    /// Run whole clients in random worlds, from seeds; --help says more
+    #[command(disable_help_flag = true)]
+    Simulate {
+        /// What the simulation gets
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        forwarded: Vec<String>,
+    },
     /// Check format, lints and documentation
     Lint,
     /// Rehearse the release: package and build every crate that is published
@@ -66,6 +74,7 @@ fn main() -> ExitCode {
         Task::Servers => servers::run(),
         Task::Test { forwarded } => test::run(&forwarded),
         Task::Interop { forwarded } => interop::run(&forwarded),
+        Task::Simulate { forwarded } => simulate::simulate(&forwarded),
         Task::Lint => lint::run(),
         Task::Package { allow_dirty } => package::run(allow_dirty),
         Task::Licenses => licenses::run(),

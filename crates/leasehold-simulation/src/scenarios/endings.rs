@@ -1,8 +1,9 @@
 //! The end of a client.
 
+use super::driver::wish;
 use super::{nothing_left, world};
 use crate::client::{Outcome, Polls};
-use crate::world::{ms, wish};
+use crate::world::ms;
 use leasehold_core::error::{AcquireError, HoldEnd, LossReason, ReleaseError};
 use leasehold_core::session::AcquireRequest;
 

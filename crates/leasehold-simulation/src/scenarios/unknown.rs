@@ -1,9 +1,10 @@
 //! Commands whose outcome is not known, and copies that come late.
 
+use super::driver::wish;
 use super::{elapsed, nothing_left, world};
 use crate::client::Outcome;
 use crate::weather::FaultKind;
-use crate::world::{ms, wish};
+use crate::world::ms;
 use leasehold_core::error::{AcquireError, ReleaseError};
 use leasehold_core::link::Plane;
 use leasehold_core::session::{AcquireRequest, Patience};

@@ -110,7 +110,6 @@ pub(crate) struct Guard {
     pub(crate) field: Bytes,
     /// What tells its hold from all others in the calls of its kind.
     pub(crate) wire_id: Bytes,
-    pub(crate) count: u32,
     /// It has been neither released nor dropped nor detached.
     pub(crate) alive: bool,
     pub(crate) detached: bool,
@@ -278,7 +277,6 @@ impl World {
             permits: wish.permits,
             field,
             wire_id,
-            count: granted.count,
             alive: true,
             detached: false,
             ended,

@@ -1,9 +1,10 @@
 //! Who waits, for how long, and whose turn it is.
 
+use super::driver::wish;
 use super::{elapsed, nothing_left, world};
 use crate::client::{Outcome, Polls};
 use crate::happening::Happening;
-use crate::world::{ms, name, wish};
+use crate::world::{ms, name};
 use leasehold_core::error::AcquireError;
 use leasehold_core::session::{AcquireRequest, Event, Patience};
 

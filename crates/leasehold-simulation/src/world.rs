@@ -1,16 +1,15 @@
 //! The world: one clock, one server, its clients, and what is about to happen.
 
-use crate::client::{Client, Guard, Outcome, Polls, Task, TaskKind};
+use crate::client::{Client, Guard, Outcome, Polls, TaskKind};
 use crate::happening::Happening;
 use crate::network::Network;
 use crate::weather::{Fault, Weather};
 use bytes::Bytes;
 use leasehold_core::call::Call;
-use leasehold_core::command::Kind;
 use leasehold_core::name::LockName;
 use leasehold_core::owner::{ClientId, HoldNumber};
 use leasehold_core::reply::Reply;
-use leasehold_core::session::{AcquireRequest, Event, Session};
+use leasehold_core::session::{AcquireRequest, Session};
 use leasehold_core::settings::Settings;
 use leasehold_core::time::Instant;
 use leasehold_embedded::{EmbeddedServer, ServerClock};
@@ -158,31 +157,6 @@ impl World {
         self.run_until(self.now + pause);
     }
 
-    /// Runs until the task is done, and says how it ended.
-    pub(crate) fn outcome(&mut self, client: usize, task: usize) -> Outcome {
-        let until = self.now + Duration::from_secs(120);
-        while self.clients[client].tasks[task].outcome.is_none() {
-            assert!(self.step(until), "the task never ends");
-        }
-        self.clients[client].tasks[task].outcome.clone().expect("it is done")
-    }
-
-    /// Runs until the task has a lock that excludes nobody but those of its own client, or nobody at all.
-    pub(crate) fn granted_beside(&mut self, client: usize, task: usize) -> usize {
-        self.excludes = false;
-        let guard = self.granted(client, task);
-        self.excludes = true;
-        guard
-    }
-
-    /// Runs until the task has the lock.
-    pub(crate) fn granted(&mut self, client: usize, task: usize) -> usize {
-        match self.outcome(client, task) {
-            Outcome::Granted(guard) => guard,
-            other => panic!("not granted: {other:?}"),
-        }
-    }
-
     /// The count that the server has of a hold.
     pub(crate) fn count_of(&self, name: &LockName, field: &Bytes) -> u32 {
         match self.server.command(&[b"HGET", name.key(), field]) {
@@ -206,10 +180,6 @@ impl World {
         task
     }
 
-    pub(crate) fn acquire(&mut self, client: usize, wish: AcquireRequest) -> usize {
-        self.acquire_polled(client, wish, Polls::AtOnce)
-    }
-
     /// Starts the release of a guard.
     pub(crate) fn release_polled(&mut self, guard: usize, polls: Polls) -> usize {
         let Guard { client, hold, renewed, ref cell, .. } = self.guards[guard];
@@ -223,17 +193,6 @@ impl World {
         let task = self.clients[client].add_task(self.now, ticket, kind, polls);
         self.poll(client, task);
         task
-    }
-
-    pub(crate) fn release(&mut self, guard: usize) -> usize {
-        self.release_polled(guard, Polls::AtOnce)
-    }
-
-    /// Releases a guard, and wants that to succeed.
-    pub(crate) fn give_back(&mut self, guard: usize) {
-        let client = self.guards[guard].client;
-        let task = self.release(guard);
-        assert_eq!(self.outcome(client, task), Outcome::Released);
     }
 
     pub(crate) fn drop_guard(&mut self, guard: usize) {
@@ -353,11 +312,6 @@ impl World {
     pub(crate) fn left_queue(&mut self, id: &Bytes) {
         self.places.values_mut().for_each(|queue| queue.retain(|waiting| waiting != id));
     }
-
-    /// How often an event happened to a client.
-    pub(crate) fn events(&self, client: usize, is_it: impl Fn(&Event) -> bool) -> usize {
-        self.clients[client].events.iter().filter(|event| is_it(event)).count()
-    }
 }
 
 /// Settings with short times.
@@ -373,16 +327,4 @@ pub(crate) fn settings() -> Settings {
 
 pub(crate) fn name(name: &str) -> LockName {
     LockName::new("", name).expect("the name is valid")
-}
-
-/// A wish for a renewed lease, without end of patience.
-pub(crate) fn wish(lock: &str) -> AcquireRequest {
-    AcquireRequest::new(name(lock), Kind::Lock, ms(3_000))
-}
-
-/// A task, as tests name it.
-impl World {
-    pub(crate) fn task(&self, client: usize, task: usize) -> &Task {
-        &self.clients[client].tasks[task]
-    }
 }

@@ -1,9 +1,10 @@
 //! What callers get while the server is out of reach.
 
+use super::driver::wish;
 use super::{elapsed, nothing_left, world};
 use crate::client::Outcome;
 use crate::weather::FaultKind;
-use crate::world::{World, ms, name, wish};
+use crate::world::{World, ms, name};
 use leasehold_core::command::Kind;
 use leasehold_core::error::{AcquireError, HoldEnd, LossReason};
 use leasehold_core::session::{AcquireRequest, Event, Fallback, Patience};

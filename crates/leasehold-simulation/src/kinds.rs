@@ -8,22 +8,41 @@ use leasehold_core::command::{Give, HoldKey, Kind};
 use leasehold_core::name::LockName;
 use leasehold_core::reply::Reply;
 use leasehold_core::session::AcquireRequest;
+use std::fmt;
 use std::time::Duration;
 
 /// The locks of a world that have one name.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Family {
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+#[non_exhaustive]
+pub enum Family {
+    /// Reentrant locks.
     #[default]
     Lock,
+    /// Fair locks.
     Fair,
+    /// Fair locks that give fencing tokens.
     FencedFair,
+    /// Fenced locks.
     Fenced,
+    /// Spin locks.
     Spin,
+    /// Simple locks.
     Simple,
+    /// Both halves of read-write locks.
     ReadWrite,
+    /// Both halves of read-write locks whose writers come first.
     PreferWriters,
+    /// Bare semaphores.
     Semaphore,
+    /// Permit semaphores.
     Permits,
+}
+
+impl fmt::Display for Family {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = clap::ValueEnum::to_possible_value(self);
+        f.write_str(shown.as_ref().map_or("", |value| value.get_name()))
+    }
 }
 
 /// How many permits every semaphore of a world has.

@@ -1,10 +1,11 @@
 //! Holds that are lost: when, why, and who is told.
 
+use super::driver::wish;
 use super::{nothing_left, world};
 use crate::client::Outcome;
 use crate::happening::Happening;
 use crate::weather::FaultKind;
-use crate::world::{ms, wish};
+use crate::world::ms;
 use leasehold_core::error::{HoldEnd, LossReason, ReleaseError};
 use leasehold_core::link::Plane;
 use leasehold_core::session::AcquireRequest;

@@ -1,10 +1,11 @@
 //! Subscriptions that fail, and notices that do not come.
 
+use super::driver::wish;
 use super::{elapsed, nothing_left, world};
 use crate::client::Outcome;
 use crate::happening::Happening;
 use crate::weather::FaultKind;
-use crate::world::{ms, wish};
+use crate::world::ms;
 use leasehold_core::error::AcquireError;
 use leasehold_core::link::LinkEvent;
 use leasehold_core::session::{AcquireRequest, Event};

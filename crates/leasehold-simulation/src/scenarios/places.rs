@@ -1,8 +1,9 @@
 //! Queues on the server: who has a place, and what costs it.
 
+use super::driver::wish;
 use super::{elapsed, nothing_left, world};
 use crate::client::Polls;
-use crate::world::{ms, name, wish};
+use crate::world::{ms, name};
 use leasehold_core::command::Kind;
 use leasehold_core::session::{AcquireRequest, Event};
 

@@ -1,8 +1,9 @@
 //! The watchdog: batches, failures, and its races with releases.
 
+use super::driver::wish;
 use super::{nothing_left, world};
 use crate::weather::FaultKind;
-use crate::world::{World, ms, settings, wish};
+use crate::world::{World, ms, settings};
 use leasehold_core::error::{HoldEnd, LossReason};
 use leasehold_core::link::{LinkEvent, Plane};
 use leasehold_core::session::AcquireRequest;

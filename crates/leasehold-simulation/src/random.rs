@@ -9,7 +9,6 @@ use leasehold_core::error::AcquireError;
 use leasehold_core::link::{LinkEvent, Plane};
 use leasehold_core::owner::OwnerId;
 use leasehold_core::session::{AcquireRequest, Patience};
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
 
 /// What the users of a random world do.
@@ -38,35 +37,14 @@ const LEASE: Duration = ms(1_200);
 /// Until when a random world is disturbed.
 const DISTURBED: Duration = ms(4_000);
 
-#[test]
-fn seeds() {
-    if let Some(seed) = number("LEASEHOLD_SEED") {
-        run(seed, true);
-        return;
-    }
-    let from = number("LEASEHOLD_FROM").unwrap_or(0);
-    for seed in from..from + number("LEASEHOLD_SEEDS").unwrap_or(2_000) {
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| run(seed, false))) {
-            eprintln!("seed {seed} failed; its history follows");
-            drop(catch_unwind(AssertUnwindSafe(|| run(seed, true))));
-            eprintln!("replay it with LEASEHOLD_SEED={seed}");
-            resume_unwind(panic);
-        }
-    }
-}
-
-fn number(variable: &str) -> Option<u64> {
-    std::env::var(variable).ok().map(|text| text.parse().expect("a number"))
-}
-
-/// Runs the world of a seed.
-fn run(seed: u64, telling: bool) {
+/// Runs the world of a seed, with a family of locks that follows from it unless one is given.
+pub(crate) fn run(seed: u64, family: Option<Family>, telling: bool) {
     let mut world = World::new(seed);
     world.telling |= telling;
     let mix = seed % 8;
     let families = Family::ALL.len() as u64;
-    world.plan.family =
-        Family::ALL[usize::try_from(number("LEASEHOLD_KIND").unwrap_or(seed / 8) % families).expect("few")];
+    let of_the_seed = Family::ALL[usize::try_from(seed / 8 % families).expect("few")];
+    world.plan.family = family.unwrap_or(of_the_seed);
     world.plan.orderly = mix == 0;
     world.plan.copies = mix >= 5;
     let mut settings = settings();

@@ -1,6 +1,7 @@
 //! Many holds at once.
 
-use crate::world::{ms, name, settings, wish};
+use super::driver::wish;
+use crate::world::{ms, name, settings};
 use leasehold_core::link::{Epoch, Plane};
 use leasehold_core::owner::ClientId;
 use leasehold_core::reply::Reply;

@@ -1,10 +1,11 @@
 //! Releases, dropped guards and detached ones.
 
+use super::driver::wish;
 use super::{elapsed, nothing_left, world};
 use crate::client::{Outcome, Polls};
 use crate::happening::Happening;
 use crate::weather::FaultKind;
-use crate::world::{World, ms, wish};
+use crate::world::{World, ms};
 use leasehold_core::error::{HoldEnd, LossReason, ReleaseError};
 use leasehold_core::session::{AcquireRequest, Event};
 use std::time::Duration;

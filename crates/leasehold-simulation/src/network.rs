@@ -3,7 +3,7 @@
 use crate::client::Client;
 use crate::happening::{CallKey, Happening, ReplyFate};
 use crate::kinds::hold_of;
-use crate::weather::{Fault, FaultKind};
+use crate::weather::FaultKind;
 use crate::world::{World, ms, tell};
 use bytes::Bytes;
 use leasehold_core::call::Call;
@@ -158,10 +158,12 @@ impl World {
             let result = Err(LinkError::Refused(ServerError::new(text)));
             return self.after(delay, Happening::Answer { key, result });
         }
-        let mut delay = self.delay();
-        if let Some(FaultKind::Delay(more)) = fault {
-            delay += more;
-        }
+        let more = match fault {
+            #[cfg(test)]
+            Some(FaultKind::Delay(more)) => more,
+            _ => Duration::ZERO,
+        };
+        let delay = self.delay() + more;
         if plane == Plane::Lifeline {
             let result = Err(LinkError::Unknown("timed out".to_owned()));
             let timeout = self.clients[client].session.settings().command_timeout;
@@ -588,11 +590,6 @@ fn at_once<T>(future: impl Future<Output = T>) -> T {
 }
 
 impl World {
-    /// The next call of a script by a client meets this.
-    pub(crate) fn fault(&mut self, client: usize, script: &'static str, kind: FaultKind) {
-        self.faults.push(Fault { client, script, kind });
-    }
-
     /// A client's connections work again.
     pub(crate) fn thaw(&mut self, client: usize) {
         if !self.net.wires[client].reachable {

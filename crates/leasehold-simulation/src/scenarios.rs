@@ -1,26 +1,16 @@
 //! One behaviour each.
 
-#[path = "scenarios/endings.rs"]
+mod driver;
 mod endings;
-#[path = "scenarios/fallback.rs"]
 mod fallback;
-#[path = "scenarios/losses.rs"]
 mod losses;
-#[path = "scenarios/many.rs"]
 mod many;
-#[path = "scenarios/notices.rs"]
 mod notices;
-#[path = "scenarios/places.rs"]
 mod places;
-#[path = "scenarios/reentry.rs"]
 mod reentry;
-#[path = "scenarios/releases.rs"]
 mod releases;
-#[path = "scenarios/renewals.rs"]
 mod renewals;
-#[path = "scenarios/unknown.rs"]
 mod unknown;
-#[path = "scenarios/waiting.rs"]
 mod waiting;
 
 use crate::world::{World, ms, settings};

@@ -17,6 +17,7 @@ pub(crate) enum FaultKind {
     Swallow,
     NotSent,
     Refuse(&'static str),
+    #[cfg(test)]
     Delay(Duration),
     CopyAfter(Duration),
 }

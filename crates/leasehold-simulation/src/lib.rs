@@ -1,0 +1,18 @@
+//! The protocol of whole clients in a world of its own: real sessions, the real scripts on the embedded engine, and a network
+//! that loses, delays and repeats; one virtual clock, no thread, no sleep.
+//!
+//! Everything that happens in a world follows from its seed: [`run`] runs many worlds, and [`replay`] tells the history of one.
+
+mod client;
+mod happening;
+mod kinds;
+mod network;
+mod random;
+mod runner;
+#[cfg(test)]
+mod scenarios;
+mod weather;
+mod world;
+
+pub use kinds::Family;
+pub use runner::{Failure, Options, Report, replay, run};

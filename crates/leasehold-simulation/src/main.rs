@@ -1,0 +1,67 @@
+//! The command behind `cargo xtask simulate`.
+
+#![expect(clippy::print_stdout, reason = "a command line tool speaks on stdout")]
+
+use clap::Parser;
+use leasehold_simulation::{Family, Options, replay, run};
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Runs random worlds of whole clients, and checks what must hold in every one of them.
+#[derive(Parser)]
+#[command(name = "simulate", version)]
+struct Arguments {
+    /// How many worlds to run
+    #[arg(long, default_value_t = 10_000)]
+    seeds: u64,
+    /// The first of them
+    #[arg(long, default_value_t = 0)]
+    from: u64,
+    /// Run the world of this seed alone, and tell its history on standard error
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Only locks of this family
+    #[arg(long, value_enum)]
+    kind: Option<Family>,
+    /// Begin no new world after so many minutes
+    #[arg(long)]
+    minutes: Option<f64>,
+    /// How many worlds run at once; one for each core, if not given
+    #[arg(long)]
+    threads: Option<usize>,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    if let Some(seed) = arguments.seed {
+        return match replay(seed, arguments.kind) {
+            Ok(()) => {
+                println!("the world of seed {seed} ends well");
+                ExitCode::SUCCESS
+            }
+            Err(failure) => {
+                println!("the world of seed {seed} fails: {}", failure.what);
+                ExitCode::FAILURE
+            }
+        };
+    }
+    let mut options = Options::default();
+    options.from = arguments.from;
+    options.seeds = arguments.seeds;
+    options.family = arguments.kind;
+    options.at_most = arguments.minutes.map(|minutes| Duration::from_secs_f64(minutes * 60.0));
+    options.threads =
+        arguments.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, std::num::NonZero::get));
+    match run(&options) {
+        Ok(report) => {
+            println!("{report}");
+            ExitCode::SUCCESS
+        }
+        Err(failure) => {
+            let kind = arguments.kind.map(|family| format!(" --kind {family}")).unwrap_or_default();
+            println!("the world of seed {} fails: {}", failure.seed, failure.what);
+            println!("its history: cargo xtask simulate --seed {}{kind}", failure.seed);
+            ExitCode::FAILURE
+        }
+    }
+}

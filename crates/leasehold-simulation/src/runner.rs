@@ -1,0 +1,128 @@
+//! Many worlds, one after the other and on several threads.
+
+use crate::kinds::Family;
+use crate::random;
+use std::any::Any;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Which worlds are run.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Options {
+    /// The first seed.
+    pub from: u64,
+    /// How many seeds follow.
+    pub seeds: u64,
+    /// The family of locks of every world; without it the seed says which.
+    pub family: Option<Family>,
+    /// After so long no new world is begun.
+    pub at_most: Option<Duration>,
+    /// How many worlds run at once.
+    pub threads: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { from: 0, seeds: 1_000, family: None, at_most: None, threads: 1 }
+    }
+}
+
+/// What was run.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Report {
+    /// How many worlds ended well.
+    pub histories: u64,
+    /// How long it took.
+    pub took: Duration,
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let minutes = self.took.as_secs_f64() / 60.0;
+        writeln!(f, "histories           {}", self.histories)?;
+        writeln!(f, "wall time           {:.1} s", self.took.as_secs_f64())?;
+        write!(f, "histories a minute  {:.0}", self.histories as f64 / minutes)
+    }
+}
+
+/// A world in which something went wrong.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Failure {
+    /// Its seed.
+    pub seed: u64,
+    /// What was found.
+    pub what: String,
+}
+
+/// Runs the worlds of `options`, until one fails: the one with the lowest seed of those that did.
+///
+/// # Errors
+///
+/// The world that failed. [`replay`] tells its history.
+pub fn run(options: &Options) -> Result<Report, Failure> {
+    let began = Instant::now();
+    let next = AtomicU64::new(options.from);
+    let end = options.from.saturating_add(options.seeds);
+    let histories = AtomicU64::new(0);
+    let failure: Mutex<Option<Failure>> = Mutex::new(None);
+    let work = || {
+        while options.at_most.is_none_or(|at_most| began.elapsed() < at_most) {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= end {
+                return;
+            }
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| random::run(seed, options.family, false))) {
+                next.store(end, Ordering::Relaxed);
+                let mut failure = failure.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                if failure.as_ref().is_none_or(|known| known.seed > seed) {
+                    *failure = Some(Failure { seed, what: text_of(&*panic) });
+                }
+                return;
+            }
+            histories.fetch_add(1, Ordering::Relaxed);
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..options.threads.max(1) {
+            scope.spawn(work);
+        }
+    });
+    match failure.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner) {
+        Some(failure) => Err(failure),
+        None => Ok(Report { histories: histories.into_inner(), took: began.elapsed() }),
+    }
+}
+
+/// Runs the world of one seed, and tells its history on standard error.
+///
+/// # Errors
+///
+/// What went wrong, if something did.
+pub fn replay(seed: u64, family: Option<Family>) -> Result<(), Failure> {
+    catch_unwind(AssertUnwindSafe(|| random::run(seed, family, true)))
+        .map_err(|panic| Failure { seed, what: text_of(&*panic) })
+}
+
+/// What a panic says.
+fn text_of(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().cloned();
+    text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned())).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slice_of_the_seeds_finds_nothing() {
+        let report = run(&Options { seeds: 400, threads: 2, ..Options::default() });
+        assert_eq!(report.map_err(|failure| failure.seed).map(|report| report.histories), Ok(400));
+    }
+}

@@ -1,0 +1,69 @@
+//! What scenarios do with a world, step by step.
+
+use crate::client::{Outcome, Polls, Task};
+use crate::weather::{Fault, FaultKind};
+use crate::world::{World, ms, name};
+use leasehold_core::command::Kind;
+use leasehold_core::session::{AcquireRequest, Event};
+use std::time::Duration;
+
+/// A wish for a renewed lease, without end of patience.
+pub(crate) fn wish(lock: &str) -> AcquireRequest {
+    AcquireRequest::new(name(lock), Kind::Lock, ms(3_000))
+}
+
+impl World {
+    /// Runs until the task is done, and says how it ended.
+    pub(crate) fn outcome(&mut self, client: usize, task: usize) -> Outcome {
+        let until = self.now + Duration::from_secs(120);
+        while self.clients[client].tasks[task].outcome.is_none() {
+            assert!(self.step(until), "the task never ends");
+        }
+        self.clients[client].tasks[task].outcome.clone().expect("it is done")
+    }
+
+    /// Runs until the task has a lock that excludes nobody but those of its own client, or nobody at all.
+    pub(crate) fn granted_beside(&mut self, client: usize, task: usize) -> usize {
+        self.excludes = false;
+        let guard = self.granted(client, task);
+        self.excludes = true;
+        guard
+    }
+
+    /// Runs until the task has the lock.
+    pub(crate) fn granted(&mut self, client: usize, task: usize) -> usize {
+        match self.outcome(client, task) {
+            Outcome::Granted(guard) => guard,
+            other => panic!("not granted: {other:?}"),
+        }
+    }
+
+    pub(crate) fn acquire(&mut self, client: usize, wish: AcquireRequest) -> usize {
+        self.acquire_polled(client, wish, Polls::AtOnce)
+    }
+
+    pub(crate) fn release(&mut self, guard: usize) -> usize {
+        self.release_polled(guard, Polls::AtOnce)
+    }
+
+    /// Releases a guard, and wants that to succeed.
+    pub(crate) fn give_back(&mut self, guard: usize) {
+        let client = self.guards[guard].client;
+        let task = self.release(guard);
+        assert_eq!(self.outcome(client, task), Outcome::Released);
+    }
+
+    /// How often an event happened to a client.
+    pub(crate) fn events(&self, client: usize, is_it: impl Fn(&Event) -> bool) -> usize {
+        self.clients[client].events.iter().filter(|event| is_it(event)).count()
+    }
+
+    pub(crate) fn task(&self, client: usize, task: usize) -> &Task {
+        &self.clients[client].tasks[task]
+    }
+
+    /// The next call of a script by a client meets this.
+    pub(crate) fn fault(&mut self, client: usize, script: &'static str, kind: FaultKind) {
+        self.faults.push(Fault { client, script, kind });
+    }
+}
