@@ -57,10 +57,13 @@ impl Recorded {
     }
 
     /// What is on the servers, but for fair queues and for times. A late copy of a first grant takes a place in a queue, as that of
-    /// a process whose tasks are not polled: nobody claims its turn.
+    /// a process whose tasks are not polled: nobody claims its turn. Nor does it count what a waiter leaves of an attempt that was busy: it
+    /// comes and goes by itself, long before the records of what was changed do.
     fn contents(&self) -> Vec<(String, Resp)> {
         let queue = |key: &str| QUEUES.iter().any(|queue| key.starts_with(queue));
-        self.worlds.iter().flat_map(|(world, _)| world.contents(|key| !queue(key))).collect()
+        let busy =
+            |world: &World, key: &str| key.contains(":op:") && world.lease(key).is_none_or(|left| left < secs(60));
+        self.worlds.iter().flat_map(|(world, _)| world.contents(|key| !queue(key) && !busy(world, key))).collect()
     }
 
     /// Delivers the calls once more, and sees that nothing has changed.
