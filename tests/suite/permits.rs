@@ -1,6 +1,6 @@
 //! The permit semaphore.
 
-use super::semaphores::waits;
+use super::semaphores::{crowd, waits};
 use crate::support::world::idle;
 use crate::support::{Polled, World, ms, secs};
 use leasehold::{Error, InvalidInput, LossReason, PermitId, PermitSemaphore};
@@ -194,27 +194,7 @@ pub(crate) async fn s14_contention_loses_no_permit(world: World) {
     let clients = [world.client().await, world.client().await];
     let name = world.name("seats");
     clients[0].permit_semaphore(&name).try_set_permits(3).await.expect("an answer");
-    let inside = Arc::new(AtomicI64::new(0));
-    let tasks: Vec<_> = (0..12_u32)
-        .map(|task| {
-            let (seats, inside) = (clients[task as usize % 2].permit_semaphore(&name), inside.clone());
-            tokio::spawn(async move {
-                for round in 0..10 {
-                    let permits = 1 + (task + round) % 2;
-                    let guard = seats.acquire().permits(permits).await.expect("permits, however many want them");
-                    let now = inside.fetch_add(permits.into(), Ordering::SeqCst) + i64::from(permits);
-                    assert!(now <= 3, "{now} permits of 3");
-                    tokio::task::yield_now().await;
-                    assert!(guard.is_held(), "contention is no loss");
-                    inside.fetch_sub(permits.into(), Ordering::SeqCst);
-                    guard.release().await.expect("a release that finds its permits");
-                }
-            })
-        })
-        .collect();
-    for task in tasks {
-        task.await.expect("a task");
-    }
+    crowd(clients.each_ref().map(|client| client.permit_semaphore(&name)), 3).await;
     assert_eq!(available(&clients[0].permit_semaphore(&name)).await, 3);
     idle(&clients[0]).await;
     idle(&clients[1]).await;

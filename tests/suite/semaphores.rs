@@ -3,7 +3,8 @@
 use crate::support::world::idle;
 use crate::support::{Polled, World, ms, secs, until};
 use leasehold::embedded::{Aim, EmbeddedServer, Fault, ManualClock};
-use leasehold::{Client, Error, InvalidInput, NameError};
+use leasehold::kind::Counted;
+use leasehold::{Client, Error, InvalidInput, Lock, NameError};
 use leasehold_core::script;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -130,20 +131,28 @@ pub(crate) async fn s14_many_tasks_never_have_too_many_permits(world: World) {
     let clients = [world.client().await, world.client().await];
     let name = world.name("seats");
     clients[0].semaphore(&name).try_set_permits(3).await.expect("an answer");
+    crowd(clients.each_ref().map(|client| client.semaphore(&name)), 3).await;
+    assert_eq!(clients[0].semaphore(&name).available_permits().await.expect("an answer"), 3);
+    idle(&clients[0]).await;
+    idle(&clients[1]).await;
+}
+
+/// Twelve tasks of two clients want one or two permits, ten times each; they never have more than there are, and each gives back what it has.
+pub(super) async fn crowd<K: Counted>(seats: [Lock<K>; 2], capacity: i64) {
     let inside = Arc::new(AtomicI64::new(0));
     let tasks: Vec<_> = (0..12_u32)
         .map(|task| {
-            let (seats, inside) = (clients[task as usize % 2].semaphore(&name), inside.clone());
+            let (seats, inside) = (seats[task as usize % 2].clone(), inside.clone());
             tokio::spawn(async move {
                 for round in 0..10 {
                     let permits = 1 + (task + round) % 2;
                     let guard = seats.acquire().permits(permits).await.expect("permits, however many want them");
                     let now = inside.fetch_add(permits.into(), Ordering::SeqCst) + i64::from(permits);
-                    assert!(now <= 3, "{now} permits of 3");
+                    assert!(now <= capacity, "{now} permits of {capacity}");
                     tokio::task::yield_now().await;
                     assert!(guard.is_held(), "nothing takes a permit away");
                     inside.fetch_sub(permits.into(), Ordering::SeqCst);
-                    guard.release().await.expect("a release");
+                    guard.release().await.expect("a release that finds its permits");
                 }
             })
         })
@@ -151,9 +160,6 @@ pub(crate) async fn s14_many_tasks_never_have_too_many_permits(world: World) {
     for task in tasks {
         task.await.expect("a task");
     }
-    assert_eq!(clients[0].semaphore(&name).available_permits().await.expect("an answer"), 3);
-    idle(&clients[0]).await;
-    idle(&clients[1]).await;
 }
 
 pub(crate) async fn what_cannot_be_a_number_of_permits_is_refused(world: World) {
