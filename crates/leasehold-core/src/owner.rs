@@ -40,7 +40,9 @@ impl ClientId {
         let text = std::str::from_utf8(field).ok()?;
         let (client, number) = text.rsplit_once(':')?;
         let own = Uuid::try_parse(client).is_ok_and(|uuid| uuid == self.0);
-        number.parse().ok().filter(|_| own).map(HoldNumber)
+        // A number can be written in several ways, and this client writes it in one.
+        let number = number.parse().ok().filter(|_| own).map(HoldNumber)?;
+        (self.field(number) == field).then_some(number)
     }
 }
 
