@@ -97,7 +97,7 @@ impl World {
             6 => {
                 let channel = self.channels[source.below(self.channels.len())].clone();
                 let result = outcome(source).map(|_| ());
-                if source.byte() % 4 > 0 {
+                if source.below(4) > 0 {
                     self.session.handle_subscribed(now, &channel, result);
                 } else {
                     self.session.handle_unsubscribed(now, &channel, result);
@@ -139,7 +139,7 @@ impl World {
                 }
                 self.poll_release(index);
             }
-            13 if !self.callers.is_empty() && source.byte() % 2 == 0 => {
+            13 if !self.callers.is_empty() && source.below(2) == 0 => {
                 let caller = self.callers.swap_remove(source.below(self.callers.len()));
                 self.session.abandon_acquire(now, caller.ticket);
             }

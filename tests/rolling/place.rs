@@ -19,7 +19,7 @@ const BEGINNING: i64 = 1_800_000_000_000;
 /// An engine or a server, and somebody who listens.
 pub(crate) enum Place {
     Embedded { server: EmbeddedServer, clock: ManualClock, link: EmbeddedLink },
-    Real { server: Server, clock: Arc<WallClock>, millis: AtomicI64, ear: Mutex<Connection> },
+    Real { server: Box<Server>, clock: Arc<WallClock>, millis: AtomicI64, ear: Mutex<Connection> },
 }
 
 impl Place {
@@ -35,7 +35,7 @@ impl Place {
         let clock = Arc::new(WallClock::at_micros(BEGINNING * 1_000));
         let server = Server::builder().binary(binary).clock(&clock).start();
         let ear = Mutex::new(server.connect().expect("the server is up"));
-        Self::Real { server, clock, millis: AtomicI64::new(BEGINNING), ear }
+        Self::Real { server: Box::new(server), clock, millis: AtomicI64::new(BEGINNING), ear }
     }
 
     /// Runs a test on the embedded engine and on a server of every version of this machine.
