@@ -24,7 +24,7 @@ use engines::Pair;
 use history::History;
 use leasehold_core::script;
 use leasehold_test_support::{Binary, binaries};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use step::Step;
 
@@ -46,24 +46,29 @@ fn the_embedded_engine_does_what_every_server_does() {
     std::thread::scope(|scope| {
         let runs: Vec<_> = binaries.iter().map(|binary| scope.spawn(|| compare(binary))).collect();
         for (run, binary) in runs.into_iter().zip(&binaries) {
-            let steps = run.join().unwrap_or_else(|_| panic!("{binary}: see above"));
-            eprintln!("{binary}: {steps} steps agree");
+            let tally = run.join().unwrap_or_else(|_| panic!("{binary}: see above"));
+            eprintln!("{binary} agrees: {tally:?}");
+            if seeds().count() >= 100 {
+                for (what, least) in [("reply", 1_000), ("ERR", 15), ("WRONGTYPE", 50), ("OOM", 20), ("message", 30)] {
+                    let found = tally.get(what).copied().unwrap_or_default();
+                    assert!(found >= least, "{binary}: {what} came {found} times, and is to be seen {least} times");
+                }
+            }
         }
     });
 }
 
-fn compare(binary: &Binary) -> usize {
+/// Compares all histories; gives what came of their steps.
+fn compare(binary: &Binary) -> BTreeMap<String, usize> {
     let mut pair = Pair::start(binary);
-    let mut steps = 0;
     for seed in seeds() {
         let history = History::random(seed, pair.knows_sharded());
-        steps += history.steps.len();
         if pair.run(&history).is_some() {
             let (shortest, difference) = shrink::shortest(&mut pair, history);
             panic!("{binary} and the embedded engine differ. LEASEHOLD_SEED={seed}\n{shortest}{difference}");
         }
     }
-    steps
+    pair.tally
 }
 
 #[test]

@@ -9,7 +9,7 @@ use leasehold_core::link::{Link, ServerError};
 use leasehold_core::reply::Reply;
 use leasehold_embedded::{EmbeddedLink, EmbeddedServer, ManualClock};
 use leasehold_test_support::{Binary, Connection, Flavor, Resp, Server, WallClock};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
@@ -45,6 +45,8 @@ pub(crate) struct Pair {
     strictness: Strictness,
     sharded: bool,
     flaw: Option<Flaw>,
+    /// How often a step came to what: the code of a refusal, a reply, or a message.
+    pub(crate) tally: BTreeMap<String, usize>,
 }
 
 /// Something that the embedded engine is made to do wrong, to see that it is noticed.
@@ -96,7 +98,13 @@ impl Pair {
             _ if modern => Strictness::Codes,
             _ => Strictness::WrappedCodes,
         };
-        Self { real: Real { server, clock, connection, ear }, strictness, sharded: modern, flaw: None }
+        Self {
+            real: Real { server, clock, connection, ear },
+            strictness,
+            sharded: modern,
+            flaw: None,
+            tally: BTreeMap::new(),
+        }
     }
 
     /// Whether the server knows `SPUBLISH`.
@@ -134,6 +142,11 @@ impl Pair {
                 Step::Inside(words) => {
                     (text(embedded.server.eval(INSIDE, &[], words)), self.real.eval(INSIDE, &[], words))
                 }
+                Step::Memory(full) => {
+                    embedded.server.deny_growth(*full);
+                    self.real.set_full(*full);
+                    continue;
+                }
                 Step::Clock(_) | Step::Moment(_) | Step::Expiry(..) => {
                     micros += passed;
                     self.real.clock.set_micros(micros);
@@ -142,6 +155,7 @@ impl Pair {
             };
             let mut ours = Answer::new(ours, embedded.server.take_messages(), embedded.dump());
             let theirs = Answer::new(theirs, self.real.messages(), self.real.dump());
+            ours.count(&mut self.tally);
             seen.extend(theirs.names().cloned());
             if let Some(flaw) = self.flaw {
                 ours.spoil(flaw);
@@ -183,7 +197,7 @@ impl Embedded {
                 let left: Vec<_> = left.filter(|left| (0..86_400_000).contains(left)).collect();
                 left.get(which % left.len().max(1)).map_or(0, |left| left + further)
             }
-            Step::Script(_) | Step::Command(_) | Step::Inside(_) => return 0,
+            Step::Script(_) | Step::Command(_) | Step::Inside(_) | Step::Memory(_) => return 0,
         };
         self.server.step_clock(millis);
         millis * 1_000
@@ -197,6 +211,7 @@ impl Embedded {
 impl Real {
     /// Empties the server, sets its clock back, and listens.
     fn begin(&mut self, listened: &[Bytes]) {
+        self.set_full(false);
         // At the beginning of time nothing has expired, and so everything can be seen.
         self.clock.set_micros(0);
         self.eval(FORGET, &[], &[]).expect("keys can be deleted");
@@ -207,6 +222,11 @@ impl Real {
             }
             self.messages();
         }
+    }
+
+    fn set_full(&mut self, full: bool) {
+        let set = self.command(&["CONFIG", "SET", "maxmemory", if full { "1" } else { "0" }]);
+        assert_eq!(set.as_str(), Some("OK"));
     }
 
     fn command<A: AsRef<[u8]>>(&mut self, words: &[A]) -> Resp {

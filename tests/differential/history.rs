@@ -64,7 +64,8 @@ impl Author {
         let rng = &mut self.rng;
         match rng.u8(..100) {
             0..8 => Step::Clock(one_of(rng, &[0, 1, 1, 20, 300, 1_000, 5_000, 7_200_000, -1, -2_000])),
-            8..10 => Step::Moment(Duration::from_micros(rng.u64(1..2_500))),
+            8 => Step::Memory(rng.u8(..3) == 0),
+            9 => Step::Moment(Duration::from_micros(rng.u64(1..2_500))),
             10..20 => Step::Expiry(rng.usize(..64), rng.i64(-1..2)),
             20..31 => Step::Command(self.command()),
             31..36 => Step::Inside(self.command()),

@@ -3,6 +3,7 @@
 use crate::engines::Flaw;
 use bytes::Bytes;
 use leasehold_core::reply::Reply;
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// How much of a refusal and of a fraction must be the same.
@@ -43,6 +44,16 @@ impl Answer {
         let mut keys = dump.array().expect("a dump is an array").to_vec();
         keys.sort_by(|one, other| name(one).cmp(name(other)));
         Self { reply, messages, keys }
+    }
+
+    /// Adds what came of the step.
+    pub(crate) fn count(&self, tally: &mut BTreeMap<String, usize>) {
+        let outcome = match &self.reply {
+            Ok(_) => "reply",
+            Err(text) => text.split(' ').next().unwrap_or_default(),
+        };
+        *tally.entry(outcome.to_owned()).or_default() += 1;
+        *tally.entry("message".to_owned()).or_default() += self.messages.len();
     }
 
     /// The names of the keys.

@@ -18,6 +18,8 @@ pub(crate) enum Step {
     Clock(i64),
     /// Time passes that is less than a millisecond.
     Moment(Duration),
+    /// Memory is full from now on, or is not any more.
+    Memory(bool),
     /// The clock goes to the end of one of the keys, and so many milliseconds further.
     Expiry(usize, i64),
 }
@@ -32,6 +34,7 @@ impl fmt::Display for Step {
             Self::Inside(words) => write!(f, "redis.pcall{}", told(words)),
             Self::Clock(millis) => write!(f, "clock {millis:+} ms"),
             Self::Moment(moment) => write!(f, "clock +{} µs", moment.as_micros()),
+            Self::Memory(full) => write!(f, "memory is {}", if *full { "full" } else { "free" }),
             Self::Expiry(which, millis) => write!(f, "clock to the end of key {which} {millis:+} ms"),
         }
     }
