@@ -40,7 +40,9 @@ impl ClientId {
         let text = std::str::from_utf8(field).ok()?;
         let (client, number) = text.rsplit_once(':')?;
         let own = Uuid::try_parse(client).is_ok_and(|uuid| uuid == self.0);
-        number.parse().ok().filter(|_| own).map(HoldNumber)
+        // A number can be written in several ways, and this client writes it in one.
+        let number = number.parse().ok().filter(|_| own).map(HoldNumber)?;
+        (self.field(number) == field).then_some(number)
     }
 }
 
@@ -89,5 +91,22 @@ mod tests {
         assert_eq!(client.field(HoldNumber(1_234_567_890)), "6f0c0000-0000-4000-8000-000000000001:1234567890");
         let last = client.field(HoldNumber(u64::MAX));
         assert_eq!(last, "6f0c0000-0000-4000-8000-000000000001:18446744073709551615");
+    }
+    #[test]
+    fn only_what_a_client_writes_is_read_as_its_own() {
+        let client = ClientId::new(Uuid::from_u128(0x6f0c_0000_0000_4000_8000_0000_0000_0001));
+        for number in [HoldNumber(0), HoldNumber(7), HoldNumber(u64::MAX)] {
+            assert_eq!(client.number_in(&client.field(number)), Some(number));
+        }
+        for field in [
+            "6f0c0000-0000-4000-8000-000000000001:+7",
+            "6f0c0000-0000-4000-8000-000000000001:07",
+            "6F0C0000-0000-4000-8000-000000000001:7",
+            "{6f0c0000-0000-4000-8000-000000000001}:7",
+            "6f0c0000-0000-4000-8000-000000000002:7",
+            "7",
+        ] {
+            assert_eq!(client.number_in(field.as_bytes()), None, "{field}");
+        }
     }
 }

@@ -18,6 +18,8 @@ pub(crate) enum World {
 pub(crate) struct Channels {
     subscribers: BTreeMap<(World, Bytes), BTreeSet<LinkId>>,
     published: Vec<(LinkId, Bytes)>,
+    /// Channel and text of every plain message that reached somebody, once somebody wants to know.
+    log: Option<Vec<(Bytes, Bytes)>>,
 }
 
 impl Channels {
@@ -44,7 +46,7 @@ impl Channels {
     }
 
     /// Sends to all subscribers; gives their number.
-    pub(crate) fn publish(&mut self, world: World, channel: &[u8]) -> usize {
+    pub(crate) fn publish(&mut self, world: World, channel: &[u8], text: &[u8]) -> usize {
         if self.subscribers.is_empty() {
             return 0;
         }
@@ -52,7 +54,15 @@ impl Channels {
         let key = (world, channel.clone());
         let Some(links) = self.subscribers.get(&key) else { return 0 };
         self.published.extend(links.iter().map(|link| (*link, channel.clone())));
+        if let Some(log) = self.log.as_mut().filter(|_| world == World::Plain) {
+            log.push((channel, Bytes::copy_from_slice(text)));
+        }
         links.len()
+    }
+
+    /// The plain messages that reached somebody since the last call; the first call starts the log.
+    pub(crate) fn take_log(&mut self) -> Vec<(Bytes, Bytes)> {
+        self.log.replace(Vec::new()).unwrap_or_default()
     }
 
     /// The messages on their way, in order.

@@ -47,7 +47,8 @@ pub(crate) fn command_words(
     for value in values {
         match value {
             Value::String(text) => buffer.extend_from_slice(&text.as_bytes()),
-            Value::Integer(number) => buffer.extend_from_slice(number.to_string().as_bytes()),
+            // Lua has doubles only; one that is whole comes as an integer, and is written as the double that it is.
+            Value::Integer(number) => buffer.extend_from_slice(format_float(*number as f64).as_bytes()),
             Value::Number(number) => buffer.extend_from_slice(format_float(*number).as_bytes()),
             _ => return Err(ServerError::new("ERR Lua redis lib command arguments must be strings or integers")),
         }

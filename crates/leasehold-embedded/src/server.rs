@@ -95,6 +95,12 @@ impl EmbeddedServer {
         self.with(|state| state.keyspace.lock().channels.count(&channel))
     }
 
+    /// Channel and text of every message of `PUBLISH` that reached a link since the last call of this; the first call gives none. It
+    /// is for tests: a link itself learns where a message came, and not what it said.
+    pub fn take_messages(&self) -> Vec<(Bytes, Bytes)> {
+        self.with(|state| state.keyspace.lock().channels.take_log())
+    }
+
     /// How often a script, such as `lock/acquire`, has been run.
     pub fn calls(&self, script: &str) -> u64 {
         self.with(|state| state.calls(script))

@@ -164,6 +164,8 @@ impl SortedSet {
 
     /// Sets a member's score; gives the score that it had.
     pub(crate) fn set(&mut self, member: &[u8], score: f64) -> Option<f64> {
+        // A server's small sets keep whole numbers as integers, and there is one zero among these.
+        let score = if score == 0.0 { 0.0 } else { score };
         let member = Bytes::copy_from_slice(member);
         let old = self.scores.insert(member.clone(), Score(score));
         if let Some(old) = old {

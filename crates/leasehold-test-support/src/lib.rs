@@ -28,6 +28,7 @@
 )]
 
 mod binary;
+mod clock;
 mod cluster;
 mod connection;
 mod install;
@@ -41,6 +42,7 @@ mod tls;
 mod wait;
 
 pub use binary::{Binary, Flavor, NoServer, Version, binaries};
+pub use clock::WallClock;
 pub use cluster::{Cluster, ClusterBuilder};
 pub use connection::Connection;
 pub use install::{Installed, install};

@@ -33,6 +33,7 @@ pub struct Server {
     unix_socket: Option<PathBuf>,
     password: Option<String>,
     sentinel: bool,
+    environment: Vec<(&'static str, PathBuf)>,
     child: Mutex<Option<Child>>,
     connection: Mutex<Option<Connection>>,
     // Dropped after the process has been ended by `Drop`.
@@ -253,6 +254,7 @@ impl Server {
         if self.sentinel {
             command.arg("--sentinel");
         }
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         let output = File::create(self.dir().join("server.out"))?;
         let child = command.stdin(Stdio::null()).stderr(output.try_clone()?).stdout(output).spawn()?;
         reaper::adopt(child.id());

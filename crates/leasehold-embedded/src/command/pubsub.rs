@@ -1,4 +1,4 @@
-//! Messages on channels. Whoever listens learns where a message came, not what it said.
+//! Messages on channels. A link that listens learns where a message came, not what it said.
 
 use super::Arity::Exactly;
 use super::Effect::Reads;
@@ -8,9 +8,9 @@ use crate::channels::World;
 
 pub(super) const COMMANDS: &[Command] = &[
     entry("PUBLISH", Exactly(2), Reads, |keyspace, args| {
-        Ok(Answer::count(keyspace.channels.publish(World::Plain, args[0])))
+        Ok(Answer::count(keyspace.channels.publish(World::Plain, args[0], args[1])))
     }),
     entry("SPUBLISH", Exactly(2), Reads, |keyspace, args| {
-        Ok(Answer::count(keyspace.channels.publish(World::Sharded, args[0])))
+        Ok(Answer::count(keyspace.channels.publish(World::Sharded, args[0], args[1])))
     }),
 ];

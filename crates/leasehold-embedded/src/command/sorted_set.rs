@@ -60,7 +60,7 @@ fn zadd(keyspace: &mut Keyspace, args: &[&[u8]]) -> Outcome {
 fn zincrby(keyspace: &mut Keyspace, args: &[&[u8]]) -> Outcome {
     let amount = float_arg(args[1])?;
     keyspace.create_or_change(args[0], |set: &mut SortedSet| {
-        let sum = set.score(args[2]).unwrap_or_default() + amount;
+        let sum = set.score(args[2]).map_or(amount, |stored| stored + amount);
         if sum.is_nan() {
             return Err(ServerError::new("ERR resulting score is not a number (NaN)"));
         }

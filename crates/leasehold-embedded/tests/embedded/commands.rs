@@ -151,6 +151,9 @@ fn sorted_sets() {
         ZCOUNT z (1 (6 => 1
         ZINCRBY z 0.5 a => "1.5"
         ZINCRBY z 2 fresh => "2"
+        ZINCRBY z -0 zero => "-0"
+        ZSCORE z zero => "0"
+        ZREM z zero => 1
         ZADD z x a => !ERR value is not a valid float
         ZADD z 1 a 2 => !ERR syntax error
         ZREM z a none => 1

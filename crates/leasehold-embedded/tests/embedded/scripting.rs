@@ -52,6 +52,8 @@ fn answers_of_commands_become_lua_values() {
         ("redis.call('SET', 'k', 0.5) return redis.call('GET', 'k')", "\"0.5\""),
         ("redis.call('SET', 'k', 7) return redis.call('GET', 'k')", "\"7\""),
         ("redis.call('SET', 'k', 1e15) return redis.call('GET', 'k')", "\"1000000000000000\""),
+        ("redis.call('SET', 'k', 1e17 + 2) return redis.call('GET', 'k')", "\"1e+17\""),
+        ("redis.call('SET', 'k', 2 ^ 62) return redis.call('GET', 'k')", "\"4.6116860184273879e+18\""),
         (
             "redis.call('HSET', 'h', 'f', '9007199254740992') return redis.call('HINCRBY', 'h', 'f', 1)",
             "9007199254740992",

@@ -4,11 +4,11 @@ use std::{
     fs::{self, Permissions},
     io,
     os::unix::fs::PermissionsExt,
-    sync::Mutex,
+    sync::{Arc, Mutex},
 };
 
 use super::Server;
-use crate::{Binary, Flavor, port, reaper::ScratchDir, tls::Ca};
+use crate::{Binary, Flavor, WallClock, port, reaper::ScratchDir, tls::Ca};
 
 /// The settings of a [`Server`]. What is not set is the server's own default, save that nothing is persisted.
 #[derive(Clone, Debug, Default)]
@@ -20,6 +20,7 @@ pub struct ServerBuilder {
     tls: bool,
     unix_socket: bool,
     sentinel: bool,
+    clock: Option<Arc<WallClock>>,
 }
 
 impl ServerBuilder {
@@ -56,6 +57,12 @@ impl ServerBuilder {
     /// Listens on a unix socket too.
     pub fn unix_socket(mut self) -> Self {
         self.unix_socket = true;
+        self
+    }
+
+    /// Goes by this clock, in everything that has to do with the wall time: `TIME`, and the lives of keys.
+    pub fn clock(mut self, clock: &Arc<WallClock>) -> Self {
+        self.clock = Some(clock.clone());
         self
     }
 
@@ -107,6 +114,10 @@ impl ServerBuilder {
             unix_socket: self.unix_socket.then(|| dir.path().join("server.sock")),
             password: self.password.clone(),
             sentinel: self.sentinel,
+            environment: self
+                .clock
+                .as_ref()
+                .map_or_else(|| Ok(Vec::new()), |clock| clock.environment().map(Vec::from))?,
             child: Mutex::new(None),
             connection: Mutex::new(None),
             dir,

@@ -2,10 +2,11 @@ use std::{
     io::ErrorKind,
     os::unix::net::UnixStream,
     panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
 };
 
 use super::*;
-use crate::{Version, binaries};
+use crate::{Version, WallClock, binaries};
 
 #[test]
 fn every_binary_answers_and_dies_with_its_handle() {
@@ -135,4 +136,23 @@ fn a_setting_that_is_refused_is_told() {
 fn versions_are_ordered() {
     let version = |major, minor, patch| Version { major, minor, patch };
     assert!(version(7, 0, 15) < version(7, 2, 0) && version(6, 2, 14) < version(7, 0, 0));
+}
+
+#[test]
+fn the_clock_of_every_server_is_moved_by_hand() {
+    for binary in binaries() {
+        let clock = Arc::new(WallClock::at_micros(1_800_000_000_000_007));
+        let server = Server::builder().binary(&binary).clock(&clock).start();
+        let time = server.command(&["TIME"]);
+        assert_eq!(
+            time,
+            Resp::Array(vec![Resp::Bulk(b"1800000000".to_vec()), Resp::Bulk(b"7".to_vec())]),
+            "{server:?}"
+        );
+        server.command(&["SET", "a", "1", "PX", "60000"]);
+        for (at, left) in [(59_999, 1), (60_000, 0), (60_001, -2)] {
+            clock.set_micros((1_800_000_000_000 + at) * 1_000);
+            assert_eq!(server.command(&["PTTL", "a"]), Resp::Int(left), "{server:?} after {at} ms");
+        }
+    }
 }

@@ -1,0 +1,85 @@
+//! The wall clock of a server, moved by hand.
+
+use std::{
+    env,
+    fs::{self, File},
+    io,
+    os::unix::fs::FileExt,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::OnceLock,
+};
+
+use crate::reaper::ScratchDir;
+
+/// A wall clock that stands still until it is set, for servers that are built [with it](crate::ServerBuilder::clock). A lease of a
+/// minute then ends in microseconds, and exactly where the test says.
+///
+/// A small library in C is compiled and preloaded for that, so it needs Linux, a C compiler (`cc`, or what the environment variable
+/// `CC` names) and a server program that is linked dynamically.
+#[derive(Debug)]
+pub struct WallClock {
+    file: File,
+    dir: ScratchDir,
+}
+
+impl WallClock {
+    /// A clock that shows this many microseconds since the epoch.
+    ///
+    /// # Panics
+    ///
+    /// When its file cannot be made.
+    #[must_use]
+    #[track_caller]
+    pub fn at_micros(micros: i64) -> Self {
+        let dir = ScratchDir::new();
+        let file = File::create_new(dir.path().join("clock")).expect("a file for the clock");
+        let clock = Self { file, dir };
+        clock.set_micros(micros);
+        clock
+    }
+
+    /// Sets it, forward or back. Every command that is sent from now on is run at this time.
+    ///
+    /// # Panics
+    ///
+    /// When its file cannot be written.
+    #[track_caller]
+    pub fn set_micros(&self, micros: i64) {
+        self.file.write_all_at(&micros.to_ne_bytes(), 0).expect("the file of the clock can be written");
+    }
+
+    /// What the environment of a server must say so that it goes by this clock.
+    pub(crate) fn environment(&self) -> io::Result<[(&'static str, PathBuf); 2]> {
+        Ok([("LD_PRELOAD", library()?.to_owned()), ("LEASEHOLD_CLOCK", self.dir.path().join("clock"))])
+    }
+}
+
+/// The library that is preloaded, compiled once in a process.
+fn library() -> io::Result<&'static Path> {
+    static COMPILED: OnceLock<Result<(PathBuf, ScratchDir), String>> = OnceLock::new();
+    let compiled = COMPILED.get_or_init(|| compile().map_err(|error| error.to_string()));
+    compiled.as_ref().map(|(path, _)| path.as_path()).map_err(|error| io::Error::other(error.clone()))
+}
+
+fn compile() -> io::Result<(PathBuf, ScratchDir)> {
+    if !cfg!(target_os = "linux") {
+        return Err(io::Error::other("the clock of a server can be moved on Linux only"));
+    }
+    let dir = ScratchDir::new();
+    let (source, library) = (dir.path().join("clock_shim.c"), dir.path().join("clock_shim.so"));
+    fs::write(&source, include_str!("clock_shim.c"))?;
+    let compiler = env::var_os("CC").unwrap_or_else(|| "cc".into());
+    let output =
+        Command::new(&compiler).args(["-O1", "-shared", "-fPIC", "-o"]).args([&library, &source]).arg("-ldl").output();
+    let output = output.map_err(|error| {
+        io::Error::other(format!(
+            "moving the clock of a server needs a C compiler, and {compiler:?} does not run: {error}"
+        ))
+    })?;
+    if output.status.success() {
+        return Ok((library, dir));
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(io::Error::other(format!("{compiler:?} does not compile the library that moves the clock of a server: {said}")))
+}

@@ -1,0 +1,9 @@
+#![no_main]
+
+#[path = "../../tests/fuzz/commands.rs"]
+mod commands;
+#[path = "../../tests/fuzz/source.rs"]
+#[allow(dead_code, reason = "each target uses a part of it")]
+mod source;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| commands::check(data));

@@ -1,0 +1,12 @@
+#![no_main]
+
+#[path = "../../tests/fuzz/replies.rs"]
+#[allow(dead_code, reason = "each target uses a part of it")]
+mod replies;
+#[path = "../../tests/fuzz/scripts.rs"]
+mod scripts;
+#[path = "../../tests/fuzz/source.rs"]
+#[allow(dead_code, reason = "each target uses a part of it")]
+mod source;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| scripts::check(data));

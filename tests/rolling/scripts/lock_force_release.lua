@@ -1,0 +1,50 @@
+-- Prelude: tells a key of another kind from the lock that a script expects.
+--
+-- A first read goes through redis.pcall, so that a key of another type costs nothing until it is met. The refusal is the
+-- flat array {-4, kind}: the type of the key, or "read-write lock" for a hash that carries Redisson's field `mode`.
+
+local function refuse_kind(failure, key)
+  if string.find(failure.err, 'WRONGTYPE', 1, true) then
+    return {-4, redis.call('TYPE', key).ok}
+  end
+  return failure
+end
+-- Ends the hold of a named holder, whoever asks, and tells the waiters. The holder is named so that a late copy of this
+-- command cannot end the hold of a later one.
+--
+-- KEYS[1]  lock     [hash]     hold -> count, with the lease as its time to live
+-- KEYS[2]  channel  [channel]  where waiters listen; gets the message 0 when the hold ends
+-- ARGV[1]  holder   [string]   the field of the hold that was seen: uuid:number, or a JVM's uuid:thread
+-- ARGV[2]  publish  [string]   PUBLISH or SPUBLISH
+-- returns  [integer]  1   released: the hold has ended, and the message was published
+--                     0   absent: nobody holds the lock
+--                     -1  other: somebody else holds it
+--                     -4  kind: the key is not a hash, or is a read-write lock
+-- example  KEYS stock:1001 redisson_lock__channel:{stock:1001}  ARGV 6f0c…:7 PUBLISH  returns 1
+
+local lock_key, channel = KEYS[1], KEYS[2]
+local holder, publish = ARGV[1], ARGV[2]
+
+local present = redis.pcall('HEXISTS', lock_key, holder)
+if type(present) == 'table' then
+  local refusal = refuse_kind(present, lock_key)
+  if refusal.err then
+    return refusal
+  end
+  return -4
+end
+
+if present == 0 then
+  if redis.call('EXISTS', lock_key) == 1 then
+    return -1
+  end
+  return 0
+end
+if redis.call('HEXISTS', lock_key, 'mode') == 1 then
+  return -4
+end
+
+-- In this order, so that a user who may not publish has released nothing when the server says so.
+redis.call(publish, channel, '0')
+redis.call('DEL', lock_key)
+return 1
