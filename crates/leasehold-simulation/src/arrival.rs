@@ -168,20 +168,26 @@ impl World {
         if self.as_text.remove(&key) {
             self.known_scripts.insert(script);
         } else if self.flushed && !self.known_scripts.contains(script) {
-            let back = self.delay();
-            return self.after(back, Happening::NoScript { key, client, plane, call, reply });
+            let back = self.now + self.delay();
+            let connection = self.net.connection(client, plane);
+            let at = back.max(connection.last_reply);
+            connection.last_reply = at;
+            return self.at(at, Happening::NoScript { key, client, plane, call, reply });
         }
         let now = self.now;
         self.note_expiry(&call);
-        let result = self.execute(&call);
+        let result = match reply {
+            ReplyFate::Refused(text) => Err(ServerError::new(text)),
+            _ => self.execute(&call),
+        };
         tell!(self, "call {key} arrives: {result:?}");
-        if self.chance(self.weather.copy_now) {
+        if !matches!(reply, ReplyFate::Refused(_)) && self.chance(self.weather.copy_now) {
             tell!(self, "call {key} arrives again");
             self.stats.fault(Sort::Resent);
             drop(self.execute(&call));
         }
         match reply {
-            ReplyFate::Comes => {
+            ReplyFate::Comes | ReplyFate::Refused(_) => {
                 let delay = self.delay();
                 let connection = self.net.connection(client, plane);
                 let at = (now + delay).max(connection.last_reply);

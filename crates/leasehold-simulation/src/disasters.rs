@@ -185,7 +185,7 @@ impl World {
     }
 
     /// Whether the server has a guard's hold, so far as that can be seen.
-    fn is_on_server(&self, guard: &Guard) -> bool {
+    pub(crate) fn is_on_server(&self, guard: &Guard) -> bool {
         match guard.kind {
             Kind::Simple => self.server.command(&[b"GET", guard.name.key()]) == Ok(Reply::Bulk(guard.field.clone())),
             _ => self.count_on_server(guard).is_none_or(|count| count > 0),

@@ -232,4 +232,6 @@ pub(crate) enum ReplyFate {
     Lost,
     /// It never comes, and the connection looks alive.
     Swallowed,
+    /// The server refuses the call with this error.
+    Refused(&'static str),
 }

@@ -161,11 +161,6 @@ impl World {
             let result = Err(LinkError::NotSent("no connection".to_owned()));
             return self.at(self.now, Happening::Answer { key, result });
         }
-        if let Some(FaultKind::Refuse(text)) = fault {
-            let delay = self.delay() * 2;
-            let result = Err(LinkError::Refused(ServerError::new(text)));
-            return self.after(delay, Happening::Answer { key, result });
-        }
         let more = match fault {
             #[cfg(test)]
             Some(FaultKind::Delay(more)) => more,
@@ -192,6 +187,7 @@ impl World {
         let reply = match fault {
             Some(FaultKind::LoseReply) => ReplyFate::Lost,
             Some(FaultKind::Swallow) => ReplyFate::Swallowed,
+            Some(FaultKind::Refuse(text)) => ReplyFate::Refused(text),
             _ => ReplyFate::Comes,
         };
         self.at(at, Happening::Arrive { key, client, plane, epoch, call, reply });

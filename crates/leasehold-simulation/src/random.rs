@@ -27,11 +27,7 @@ pub(crate) fn run(world: &mut World, seed: u64, family: Option<Family>) {
     }
     calm(world);
     let limit = world.now + patience_of_the_living(world);
-    while !everything_ended(world) {
-        assert!(world.step(limit), "somebody waits for ever: {:?}", unfinished(world));
-        react(world);
-        look_at_counts(world);
-    }
+    finish(world, limit);
     if !world.plan.copies && !world.plan.detached && !world.leftovers {
         // In one mix a command that was sent before may take long on either way.
         world.run(if world.plan.mix.has(Mix::Delays) { ms(3_100) } else { ms(1_600) });
@@ -41,6 +37,15 @@ pub(crate) fn run(world: &mut World, seed: u64, family: Option<Family>) {
     world.run(LEASE * 3 + ms(3_000) + world.put_back);
     world.check_nothing_left();
     world.stats.virtual_time = world.now.since(Instant::from_nanos(0));
+}
+
+/// Lets everybody come to an end, until the limit.
+pub(crate) fn finish(world: &mut World, limit: Instant) {
+    while !everything_ended(world) {
+        assert!(world.step(limit), "somebody waits for ever: {:?}", unfinished(world));
+        react(world);
+        look_at_counts(world);
+    }
 }
 
 fn look_at_counts(world: &World) {

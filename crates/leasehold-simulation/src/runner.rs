@@ -144,9 +144,30 @@ fn text_of(panic: &(dyn Any + Send)) -> String {
 mod tests {
     use super::*;
 
+    /// As many as a test in a debug build may take.
+    const SLICE: u64 = 800;
+
     #[test]
-    fn a_slice_of_the_seeds_finds_nothing() {
-        let report = run(&Options { seeds: 400, threads: 2, ..Options::default() });
-        assert_eq!(report.map_err(|failure| failure.seed).map(|report| report.histories), Ok(400));
+    fn a_slice_of_the_seeds_finds_nothing_and_comes_to_everything() {
+        let report = run(&Options { seeds: SLICE, threads: 2, ..Options::default() });
+        let report = report.unwrap_or_else(|failure| panic!("seed {}: {}", failure.seed, failure.what));
+        assert_eq!(report.histories, SLICE);
+        assert_eq!(report.missing(), [""; 0], "no world came to this");
+        let each = |sum: u64| sum / SLICE;
+        assert!(each(report.stats.clients) >= 4, "{report}");
+        assert!(each(report.stats.operations) >= 40, "{report}");
+        assert!(each(report.stats.all_faults()) >= 3, "{report}");
+    }
+
+    #[test]
+    fn a_seed_makes_the_same_world_each_time() {
+        for seed in [9, 11, 47, 131] {
+            let [one, other] = [(); 2].map(|()| {
+                let mut world = World::new(seed);
+                random::run(&mut world, seed, None);
+                (world.stats.clone(), world.next_number, world.rng.u64(..), world.server.keys())
+            });
+            assert_eq!(one, other, "{seed}");
+        }
     }
 }

@@ -151,6 +151,11 @@ impl Stats {
         }
     }
 
+    /// Faults of all sorts.
+    pub(crate) fn all_faults(&self) -> u64 {
+        self.faults.iter().sum()
+    }
+
     /// What was never injected, and what was never come to.
     pub(crate) fn missing(&self) -> Vec<&'static str> {
         let faults = Sort::ALL.iter().filter(|sort| self.faults(**sort) == 0).map(|sort| sort.words());
@@ -161,7 +166,6 @@ impl Stats {
     /// The report over so many worlds.
     pub(crate) fn write(&self, f: &mut fmt::Formatter<'_>, histories: u64) -> fmt::Result {
         let each = |sum: u64| sum as f64 / histories.max(1) as f64;
-        let faults: u64 = self.faults.iter().sum();
         writeln!(f, "steps               {}", self.steps)?;
         writeln!(f, "virtual hours       {:.1}", self.virtual_time.as_secs_f64() / 3_600.0)?;
         writeln!(
@@ -169,7 +173,7 @@ impl Stats {
             "a history has       {:.1} clients, {:.1} operations, {:.1} faults",
             each(self.clients),
             each(self.operations),
-            each(faults)
+            each(self.all_faults())
         )?;
         writeln!(f, "\nfaults")?;
         for sort in Sort::ALL {

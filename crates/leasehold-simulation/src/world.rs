@@ -290,7 +290,7 @@ impl World {
     }
 
     /// What the world checks after every step.
-    fn check(&mut self) {
+    pub(crate) fn check(&mut self) {
         self.check_capacity();
         for index in 0..self.guards.len() {
             let guard = &self.guards[index];
@@ -311,7 +311,7 @@ impl World {
     pub(crate) fn check_counts(&self) {
         for guard in self.guards.iter().filter(|guard| guard.alive && self.believes(guard)) {
             let client = &self.clients[guard.client];
-            if client.paused_until.is_some() {
+            if client.paused_until.is_some() || client.clock_is_wrong {
                 continue;
             }
             let flying = client.tasks.iter().any(|task| task.outcome.is_none() && task.flight.is_some());
