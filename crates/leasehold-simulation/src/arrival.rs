@@ -196,8 +196,12 @@ impl World {
                 self.at(at, Happening::Answer { key, result });
             }
             ReplyFate::Lost => {
+                // Nothing that follows on this connection is answered before that is seen.
                 let delay = self.delay();
-                self.after(delay, Happening::Reset { client, plane, lose: false });
+                let connection = self.net.connection(client, plane);
+                let at = (now + delay).max(connection.last_reply);
+                connection.last_reply = at;
+                self.at(at, Happening::Reset { client, plane, lose: false });
             }
             ReplyFate::Swallowed => {
                 // Nothing that is sent by this connection from here on is answered while it lasts.

@@ -34,7 +34,8 @@ pub(crate) fn run(world: &mut World, seed: u64, family: Option<Family>) {
         world.check_keys_left("soon after the last guard");
         assert_eq!(world.server.subscriptions(), 0, "soon after the last waiter");
     }
-    world.run(LEASE * 3 + ms(3_000) + world.put_back);
+    // A clock that is wrong may be slower by a fifth.
+    world.run(LEASE * 4 + ms(4_000) + world.put_back);
     world.check_nothing_left();
     world.stats.virtual_time = world.now.since(Instant::from_nanos(0));
 }

@@ -10,7 +10,8 @@ use crate::weather::FaultKind;
 use crate::world::{World, ms, name, settings};
 use leasehold_core::command::{Kind, latch};
 use leasehold_core::error::{HoldEnd, LossReason};
-use leasehold_core::session::AcquireRequest;
+use leasehold_core::reply::Reply;
+use leasehold_core::session::{AcquireRequest, Patience};
 
 /// A world in which client 0 has a lock of a kind, renewed.
 fn held(kind: Kind) -> (World, usize) {
@@ -267,4 +268,35 @@ fn a_refusal_keeps_its_place_among_the_replies_of_a_connection() {
     assert!(world.task(0, task).reply.is_none() && world.task(0, task).outcome.is_none());
     world.outcome(0, task);
     nothing_left(&mut world);
+}
+
+#[test]
+fn a_copy_of_an_acquire_that_was_refused_for_want_of_memory_takes_no_permit_for_good() {
+    for refusal in ["OOM command not allowed when used memory > 'maxmemory'.", "LOADING Redis is loading"] {
+        let mut world = world(1);
+        world.server.command(&[b"SET", b"a", b"3"]).expect("a counter");
+        let semaphore = AcquireRequest { kind: Kind::Semaphore, renewed: false, ..wish("a") };
+        // The first call learns the server's time, and is no copy's original.
+        let task = world.acquire(0, semaphore.clone());
+        let guard = world.granted(0, task);
+        world.give_back(guard);
+        world.fault(0, "semaphore/acquire", FaultKind::Refuse(refusal));
+        let task = world.acquire(0, AcquireRequest { patience: Patience::Try, ..semaphore });
+        let call = world.queue.values().find_map(|what| match what {
+            Happening::Arrive { call, .. } => Some(call.clone()),
+            _ => None,
+        });
+        let call = call.expect("the acquire is under way");
+        world.outcome(0, task);
+        world.run(ms(20));
+        world.happen(Happening::Copy { call });
+        world.run(ms(1_000));
+        for guard in 0..world.guards.len() {
+            if world.guards[guard].alive {
+                world.give_back(guard);
+            }
+        }
+        assert_eq!(world.server.command(&[b"GET", b"a"]), Ok(Reply::Bulk("3".into())), "{refusal}");
+        assert!(world.clients[0].session.is_quiet(), "{refusal}");
+    }
 }
