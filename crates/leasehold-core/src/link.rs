@@ -80,6 +80,11 @@ impl ServerError {
         &self.text
     }
 
+    /// Whether the server has no memory for what the call writes.
+    pub fn is_out_of_memory(&self) -> bool {
+        self.code() == "OOM" || self.text.contains("-OOM ")
+    }
+
     /// Whether the same call may succeed a little later without anybody's doing: the server is loading, is failing over, is
     /// moving slots, or is busy.
     pub fn is_transient(&self) -> bool {

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 /// All keys. Only one turn (a command, or a script) happens at a time, and time stands still within it.
 #[derive(Debug, Default)]
 pub(crate) struct Keyspace {
-    entries: HashMap<Bytes, Entry>,
+    entries: Entries,
     now_micros: i64,
     created_since_sweep: usize,
     left_by_sweep: usize,
@@ -23,8 +23,11 @@ pub(crate) struct Keyspace {
     pub(crate) dirty: bool,
 }
 
-#[derive(Debug)]
-struct Entry {
+/// Every key, with what it holds and when it ends.
+pub(crate) type Entries = HashMap<Bytes, Entry>;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
     value: Value,
     /// The last millisecond at which the key is there.
     expires_at: Option<i64>,
@@ -127,6 +130,17 @@ impl Keyspace {
     /// Forgets all keys; subscriptions stay.
     pub(crate) fn clear(&mut self) {
         self.entries.clear();
+    }
+
+    /// All keys, as they are now.
+    pub(crate) fn copy(&self) -> Entries {
+        self.entries.clone()
+    }
+
+    /// Replaces all keys.
+    pub(crate) fn replace_all(&mut self, entries: Entries) {
+        self.created_since_sweep += entries.len();
+        self.entries = entries;
     }
 
     fn entry(&mut self, key: &[u8]) -> Option<&mut Entry> {

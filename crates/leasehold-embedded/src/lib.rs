@@ -39,6 +39,7 @@ mod manual_clock;
 mod number;
 mod recorder;
 mod server;
+mod snapshot;
 mod state;
 mod value;
 
@@ -48,3 +49,4 @@ pub use link::EmbeddedLink;
 pub use manual_clock::{ManualClock, Sleep};
 pub use recorder::{Recorded, Recorder};
 pub use server::EmbeddedServer;
+pub use snapshot::Snapshot;

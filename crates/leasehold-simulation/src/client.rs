@@ -1,10 +1,12 @@
 //! One client: a real session, and futures that are polled, or not, as a test wants.
 
+use crate::clock::Clock;
 use crate::happening::{CallKey, Happening};
+use crate::stats::Reach;
 use crate::world::{World, tell};
 use bytes::Bytes;
 use leasehold_core::command::{HoldKey, Kind};
-use leasehold_core::error::{AcquireError, ReleaseError};
+use leasehold_core::error::{AcquireError, HoldEnd, LossReason, ReleaseError};
 use leasehold_core::hold_cell::{EndWatch, HoldCell};
 use leasehold_core::link::LinkError;
 use leasehold_core::name::LockName;
@@ -13,6 +15,7 @@ use leasehold_core::reply::Reply;
 use leasehold_core::session::{AcquireRequest, Action, Event, FlightId, Granted, Session, Step, Ticket};
 use leasehold_core::time::Instant;
 use leasehold_embedded::EmbeddedLink;
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Wake, Waker};
@@ -52,6 +55,8 @@ pub(crate) enum Polls {
 pub(crate) enum Outcome {
     /// With the number of its guard.
     Granted(usize),
+    /// The latch is open.
+    Opened,
     /// Somebody else holds the lock.
     Nothing,
     NotAcquired(AcquireError),
@@ -128,11 +133,41 @@ pub(crate) struct Client {
     pub(crate) notices: EmbeddedLink,
     pub(crate) tasks: Vec<Task>,
     pub(crate) events: Vec<Event>,
+    pub(crate) clock: Clock,
+    /// Beyond what any promise allows for.
+    pub(crate) clock_is_wrong: bool,
+    /// Its process has ended.
+    pub(crate) dead: bool,
+    /// It does nothing until then.
+    pub(crate) paused_until: Option<Instant>,
+    /// Its clock has stood still since then.
+    pub(crate) stands_since: Option<Instant>,
+    /// When it last found, by its own clock, that time had passed without it.
+    pub(crate) leapt: Option<Instant>,
+    /// Locks that it has lost and not got again.
+    pub(crate) lost: HashSet<Bytes>,
 }
 
 impl Client {
     pub(crate) fn new(session: Session, notices: EmbeddedLink) -> Self {
-        Self { session, notices, tasks: Vec::new(), events: Vec::new() }
+        Self {
+            session,
+            notices,
+            tasks: Vec::new(),
+            events: Vec::new(),
+            clock: Clock::default(),
+            clock_is_wrong: false,
+            dead: false,
+            paused_until: None,
+            stands_since: None,
+            leapt: None,
+            lost: HashSet::new(),
+        }
+    }
+
+    /// Whether it does anything.
+    pub(crate) const fn runs(&self) -> bool {
+        !self.dead && self.paused_until.is_none()
     }
 
     pub(crate) fn add_task(&mut self, now: Instant, ticket: Ticket, kind: TaskKind, polls: Polls) -> usize {
@@ -167,6 +202,7 @@ impl World {
         }
         while let Some(event) = self.clients[client].session.poll_event() {
             tell!(self, "client {client}: {event:?}");
+            self.note_event(&event);
             self.clients[client].events.push(event);
         }
         self.clients[client].session.take_woken().into_iter().for_each(Waker::wake);
@@ -206,7 +242,8 @@ impl World {
                 state.reply = None;
             } else if let Some(result) = self.clients[client].tasks[task].reply.take() {
                 self.clients[client].tasks[task].flight = None;
-                self.clients[client].session.handle_reply(self.now, ticket, flight, result);
+                let now = self.local(client);
+                self.clients[client].session.handle_reply(now, ticket, flight, result);
                 if self.clients[client].tasks[task].drop_at_reply {
                     self.abandon(client, task);
                     return;
@@ -221,21 +258,25 @@ impl World {
 
     /// Asks the session what a future does next.
     fn ask(&mut self, client: usize, task: usize) {
-        let via = self.via(client);
+        let (via, now) = (self.via(client), self.local(client));
         let state = &mut self.clients[client].tasks[task];
         let (ticket, waker) = (state.ticket, Waker::from(state.flag.clone()));
         let acquires = matches!(state.kind, TaskKind::Acquire(_));
         let session = &mut self.clients[client].session;
         let outcome = if acquires {
-            match session.poll_acquire(self.now, ticket, via, &waker) {
+            match session.poll_acquire(now, ticket, via, &waker) {
                 Step::Wait => return,
                 Step::Send(flight, call) => return self.send_by_task(client, task, flight, via, call),
+                Step::Done(Ok(Some(_))) if self.is_latch(client, task) => {
+                    self.check_open(client, task);
+                    Outcome::Opened
+                }
                 Step::Done(Ok(Some(granted))) => Outcome::Granted(self.add_guard(client, task, granted)),
                 Step::Done(Ok(None)) => Outcome::Nothing,
                 Step::Done(Err(error)) => Outcome::NotAcquired(error),
             }
         } else {
-            match session.poll_release(self.now, ticket, via, &waker) {
+            match session.poll_release(now, ticket, via, &waker) {
                 Step::Wait => return,
                 Step::Send(flight, call) => return self.send_by_task(client, task, flight, via, call),
                 Step::Done(Ok(())) => Outcome::Released,
@@ -244,15 +285,17 @@ impl World {
         };
         tell!(self, "client {client} {ticket:?} ends: {outcome:?}");
         self.check_outcome(client, task, &outcome);
+        self.note_outcome(&outcome);
         let state = &mut self.clients[client].tasks[task];
         state.outcome = Some(outcome);
-        state.done = self.now;
+        state.done = now;
         self.finished.push((client, task));
     }
 
     fn add_guard(&mut self, client: usize, task: usize, granted: Granted) -> usize {
         let TaskKind::Acquire(wish) = &self.clients[client].tasks[task].kind else { panic!("a release was granted") };
-        assert!(granted.cell.ended(self.now).is_none(), "a grant was handed out that has ended");
+        let now = self.local(client);
+        assert!(granted.cell.ended(now).is_none(), "a grant was handed out that has ended");
         assert_eq!(granted.renewed, wish.renewed);
         let ended: Arc<Flag> = Arc::default();
         let mut watch = EndWatch::new(granted.cell.clone());
@@ -261,9 +304,6 @@ impl World {
         let hold = HoldKey { field: field.clone(), permits: wish.permits };
         let wire_id = self.wire_id(client, wish.kind, &wish.name, &hold);
         let epoch_of_data = self.granted.get(&wire_id).copied().unwrap_or_default();
-        if let Some(token) = granted.cell.token() {
-            self.tokens.borrow_mut().push((wish.name.clone(), granted.hold, client, token));
-        }
         let others = self.guards_of(client, granted.hold) + self.detached_of(client, granted.hold) + 1;
         assert_eq!(granted.count as usize, others, "the hold count of a grant");
         let guard = Guard {
@@ -285,6 +325,12 @@ impl World {
             epoch_of_data,
         };
         self.check_exclusion(&guard);
+        if granted.count > 1 {
+            self.stats.reach(Reach::Reentry);
+        }
+        if self.clients[client].lost.remove(guard.name.key()) {
+            self.stats.reach(Reach::LostThenReacquired);
+        }
         self.guards.push(guard);
         self.guards.len() - 1
     }
@@ -294,6 +340,7 @@ impl World {
         let TaskKind::Release { guard, held, last: true, deadline } = self.clients[client].tasks[task].kind else {
             return;
         };
+        let now = self.local(client);
         let guard = &self.guards[guard];
         let field = &guard.field;
         let ended = self.released.get(&guard.wire_id).is_some_and(|counts| counts.contains(&0));
@@ -304,7 +351,7 @@ impl World {
             }
             Outcome::NotReleased(ReleaseError::Lost(_)) => {
                 // A copy that was sent after the local deadline proves nothing.
-                assert!(!held || !ended || self.now >= deadline, "the release of {field:?} was carried out");
+                assert!(!held || !ended || now >= deadline, "the release of {field:?} was carried out");
             }
             // It is repeated in the background, which may have succeeded before a late poll.
             Outcome::NotReleased(ReleaseError::Unreachable(_) | ReleaseError::Refused(_))
@@ -313,6 +360,36 @@ impl World {
                 assert!(!ended, "the release of {field:?} was carried out");
             }
             _ => {}
+        }
+    }
+    fn note_event(&mut self, event: &Event) {
+        match event {
+            Event::CleanedUp { .. } => self.stats.reach(Reach::CleanedUp),
+            Event::TurnPassed { .. } => self.stats.reach(Reach::TurnPassed),
+            Event::PlaceLost { .. } => self.stats.reach(Reach::PlaceLost),
+            _ => {}
+        }
+    }
+
+    fn note_outcome(&mut self, outcome: &Outcome) {
+        match outcome {
+            Outcome::NotAcquired(AcquireError::WaitElapsed) => self.stats.reach(Reach::WaitElapsed),
+            Outcome::NotAcquired(AcquireError::Indeterminate(_))
+            | Outcome::NotReleased(ReleaseError::Indeterminate(_)) => self.stats.reach(Reach::Indeterminate),
+            Outcome::NotAcquired(AcquireError::Unreachable(_)) => self.stats.reach(Reach::Unreachable),
+            _ => {}
+        }
+    }
+
+    /// The holder knows that its hold has ended.
+    pub(crate) fn note_end(&mut self, guard: usize, end: HoldEnd) {
+        let HoldEnd::Lost(reason) = end else { return };
+        let Guard { client, ref name, alive, .. } = self.guards[guard];
+        if alive {
+            self.clients[client].lost.insert(name.key().clone());
+            if matches!(reason, LossReason::NotRenewed | LossReason::LeaseExpired) {
+                self.stats.reach(Reach::DeadlineTold);
+            }
         }
     }
 }

@@ -1,10 +1,13 @@
 //! What is about to happen in the world.
 
+use crate::store::Versions;
+use crate::world::World;
 use bytes::Bytes;
 use leasehold_core::call::Call;
 use leasehold_core::link::{Epoch, LinkError, LinkEvent, Plane};
 use leasehold_core::reply::Reply;
 use leasehold_core::session::CallId;
+use leasehold_core::time::Instant;
 use std::time::Duration;
 
 /// The number of a call in the world.
@@ -121,6 +124,105 @@ pub(crate) enum Happening {
         guard: usize,
         how: u8,
     },
+    /// The server did not know the script: the link sends its text.
+    NoScript {
+        key: CallKey,
+        client: usize,
+        plane: Plane,
+        call: Call,
+        reply: ReplyFate,
+    },
+    /// The process of a client ends, whatever it is doing.
+    Crash {
+        client: usize,
+    },
+    /// A new process begins.
+    Join,
+    /// A client does nothing at all for a while.
+    Pause {
+        client: usize,
+        pause: Duration,
+        /// Its clock goes on meanwhile.
+        counts: bool,
+    },
+    Resume {
+        client: usize,
+    },
+    /// From now on the clock of a client is too fast by so many millionths; and it jumps.
+    Clock {
+        client: usize,
+        ppm: i64,
+        jump: Duration,
+    },
+    /// The server's clock is stepped.
+    StepServer {
+        millis: i64,
+    },
+    /// The server restarts and has its data.
+    Restart,
+    /// What the server has now is what a replica will have heard of.
+    Snapshot,
+    /// That replica takes over.
+    Failover,
+    /// A key that has a time to live goes away, or any key.
+    Evict {
+        all: bool,
+    },
+    /// Somebody ends what somebody else holds.
+    ForceRelease,
+    FlushScripts,
+    /// The holder must have been told by now that its hold was removed.
+    Promptness {
+        guard: usize,
+        removed: Instant,
+    },
+    /// A count comes to a latch.
+    CountDown {
+        call: Call,
+    },
+    /// A holder begins to work on what the store has.
+    Section {
+        guard: usize,
+    },
+    /// Its read comes to the store.
+    StoreRead {
+        guard: usize,
+    },
+    /// What it read comes to the holder.
+    Work {
+        guard: usize,
+        read: Versions,
+    },
+    /// Its write comes to the store.
+    StoreWrite {
+        guard: usize,
+        read: Versions,
+    },
+}
+
+impl Happening {
+    /// Whether it happens within a client, and to which; otherwise it happens elsewhere, whatever clients do.
+    pub(crate) fn within(&self, world: &World) -> Option<usize> {
+        match self {
+            Self::Answer { key, .. } => world.net.waiting.get(key).map(|waiting| waiting.client),
+            Self::Settled { client, .. }
+            | Self::Kill { client, .. }
+            | Self::Killed { client, .. }
+            | Self::SettleFailed { client, .. }
+            | Self::SubscriptionAnswer { client, .. }
+            | Self::Notice { client, .. }
+            | Self::Event { client, .. }
+            | Self::Reconnected { client, .. }
+            | Self::Poll { client, .. }
+            | Self::Abandon { client, .. }
+            | Self::Start { client }
+            | Self::NoScript { client, .. } => Some(*client),
+            Self::GiveUp { guard, .. } | Self::Section { guard } | Self::Work { guard, .. } => {
+                Some(world.guards[*guard].client)
+            }
+            _ => None,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,4 +232,6 @@ pub(crate) enum ReplyFate {
     Lost,
     /// It never comes, and the connection looks alive.
     Swallowed,
+    /// The server refuses the call with this error.
+    Refused(&'static str),
 }

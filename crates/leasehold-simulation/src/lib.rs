@@ -3,14 +3,24 @@
 //!
 //! Everything that happens in a world follows from its seed: [`run`] runs many worlds, and [`replay`] tells the history of one.
 
+mod arrival;
 mod client;
+mod clock;
+mod disasters;
 mod happening;
 mod kinds;
+mod latches;
 mod network;
+mod outage;
+mod plan;
+mod processes;
 mod random;
 mod runner;
 #[cfg(test)]
 mod scenarios;
+mod stats;
+mod store;
+mod tenure;
 mod weather;
 mod world;
 

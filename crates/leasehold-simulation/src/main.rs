@@ -14,8 +14,8 @@ struct Arguments {
     /// How many worlds to run
     #[arg(long, default_value_t = 10_000)]
     seeds: u64,
-    /// The first of them
-    #[arg(long, default_value_t = 0)]
+    /// The first of them; `random` begins anywhere
+    #[arg(long, default_value = "0", value_parser = first_seed)]
     from: u64,
     /// Run the world of this seed alone, and tell its history on standard error
     #[arg(long)]
@@ -29,6 +29,17 @@ struct Arguments {
     /// How many worlds run at once; one for each core, if not given
     #[arg(long)]
     threads: Option<usize>,
+}
+
+/// So many worlds must come to everything that worlds are for.
+const ENOUGH: u64 = 4_000;
+
+fn first_seed(text: &str) -> Result<u64, String> {
+    if text == "random" {
+        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        return Ok(since.map_or(0, |since| u64::from(since.subsec_nanos()) * 1_000_003 + since.as_secs() % 1_000_003));
+    }
+    text.parse().map_err(|_| "neither a number nor `random`".to_owned())
 }
 
 fn main() -> ExitCode {
@@ -54,13 +65,22 @@ fn main() -> ExitCode {
         arguments.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, std::num::NonZero::get));
     match run(&options) {
         Ok(report) => {
-            println!("{report}");
+            println!("first seed          {}\n{report}", arguments.from);
+            let missing = report.missing();
+            if arguments.kind.is_none() && report.histories >= ENOUGH && !missing.is_empty() {
+                println!("\nno world came to this: {}", missing.join("; "));
+                return ExitCode::FAILURE;
+            }
             ExitCode::SUCCESS
         }
         Err(failure) => {
             let kind = arguments.kind.map(|family| format!(" --kind {family}")).unwrap_or_default();
             println!("the world of seed {} fails: {}", failure.seed, failure.what);
-            println!("its history: cargo xtask simulate --seed {}{kind}", failure.seed);
+            println!(
+                "to see it again: cargo xtask simulate --seed {}{kind}\nits history follows on standard error",
+                failure.seed
+            );
+            drop(replay(failure.seed, arguments.kind));
             ExitCode::FAILURE
         }
     }

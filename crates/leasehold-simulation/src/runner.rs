@@ -2,11 +2,13 @@
 
 use crate::kinds::Family;
 use crate::random;
+use crate::stats::Stats;
+use crate::world::World;
 use std::any::Any;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -40,6 +42,14 @@ pub struct Report {
     pub histories: u64,
     /// How long it took.
     pub took: Duration,
+    stats: Stats,
+}
+
+impl Report {
+    /// Faults that never happened, and events that were never come to: what the worlds say nothing of.
+    pub fn missing(&self) -> Vec<&'static str> {
+        self.stats.missing()
+    }
 }
 
 impl fmt::Display for Report {
@@ -47,7 +57,8 @@ impl fmt::Display for Report {
         let minutes = self.took.as_secs_f64() / 60.0;
         writeln!(f, "histories           {}", self.histories)?;
         writeln!(f, "wall time           {:.1} s", self.took.as_secs_f64())?;
-        write!(f, "histories a minute  {:.0}", self.histories as f64 / minutes)
+        writeln!(f, "histories a minute  {:.0}", self.histories as f64 / minutes)?;
+        self.stats.write(f, self.histories)
     }
 }
 
@@ -72,31 +83,40 @@ pub fn run(options: &Options) -> Result<Report, Failure> {
     let end = options.from.saturating_add(options.seeds);
     let histories = AtomicU64::new(0);
     let failure: Mutex<Option<Failure>> = Mutex::new(None);
+    let sums = Mutex::new(Stats::default());
     let work = || {
+        let mut stats = Stats::default();
         while options.at_most.is_none_or(|at_most| began.elapsed() < at_most) {
             let seed = next.fetch_add(1, Ordering::Relaxed);
             if seed >= end {
-                return;
+                break;
             }
-            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| random::run(seed, options.family, false))) {
+            let mut world = World::new(seed);
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| random::run(&mut world, seed, options.family))) {
                 next.store(end, Ordering::Relaxed);
-                let mut failure = failure.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                let mut failure = failure.lock().unwrap_or_else(PoisonError::into_inner);
                 if failure.as_ref().is_none_or(|known| known.seed > seed) {
                     *failure = Some(Failure { seed, what: text_of(&*panic) });
                 }
-                return;
+                break;
             }
+            stats.add(&world.stats);
             histories.fetch_add(1, Ordering::Relaxed);
         }
+        sums.lock().unwrap_or_else(PoisonError::into_inner).add(&stats);
     };
     thread::scope(|scope| {
         for _ in 0..options.threads.max(1) {
             scope.spawn(work);
         }
     });
-    match failure.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner) {
+    match failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
         Some(failure) => Err(failure),
-        None => Ok(Report { histories: histories.into_inner(), took: began.elapsed() }),
+        None => Ok(Report {
+            histories: histories.into_inner(),
+            took: began.elapsed(),
+            stats: sums.into_inner().unwrap_or_else(PoisonError::into_inner),
+        }),
     }
 }
 
@@ -106,8 +126,12 @@ pub fn run(options: &Options) -> Result<Report, Failure> {
 ///
 /// What went wrong, if something did.
 pub fn replay(seed: u64, family: Option<Family>) -> Result<(), Failure> {
-    catch_unwind(AssertUnwindSafe(|| random::run(seed, family, true)))
-        .map_err(|panic| Failure { seed, what: text_of(&*panic) })
+    let mut world = World::new(seed);
+    world.telling = true;
+    catch_unwind(AssertUnwindSafe(|| random::run(&mut world, seed, family))).map_err(|panic| {
+        world.tell_beliefs();
+        Failure { seed, what: text_of(&*panic) }
+    })
 }
 
 /// What a panic says.
@@ -120,9 +144,30 @@ fn text_of(panic: &(dyn Any + Send)) -> String {
 mod tests {
     use super::*;
 
+    /// As many as a test in a debug build may take.
+    const SLICE: u64 = 800;
+
     #[test]
-    fn a_slice_of_the_seeds_finds_nothing() {
-        let report = run(&Options { seeds: 400, threads: 2, ..Options::default() });
-        assert_eq!(report.map_err(|failure| failure.seed).map(|report| report.histories), Ok(400));
+    fn a_slice_of_the_seeds_finds_nothing_and_comes_to_everything() {
+        let report = run(&Options { seeds: SLICE, threads: 2, ..Options::default() });
+        let report = report.unwrap_or_else(|failure| panic!("seed {}: {}", failure.seed, failure.what));
+        assert_eq!(report.histories, SLICE);
+        assert_eq!(report.missing(), [""; 0], "no world came to this");
+        let each = |sum: u64| sum / SLICE;
+        assert!(each(report.stats.clients) >= 4, "{report}");
+        assert!(each(report.stats.operations) >= 40, "{report}");
+        assert!(each(report.stats.all_faults()) >= 3, "{report}");
+    }
+
+    #[test]
+    fn a_seed_makes_the_same_world_each_time() {
+        for seed in [9, 11, 47, 131] {
+            let [one, other] = [(); 2].map(|()| {
+                let mut world = World::new(seed);
+                random::run(&mut world, seed, None);
+                (world.stats.clone(), world.next_number, world.rng.u64(..), world.server.keys())
+            });
+            assert_eq!(one, other, "{seed}");
+        }
     }
 }

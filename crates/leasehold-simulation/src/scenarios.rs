@@ -1,5 +1,7 @@
 //! One behaviour each.
 
+mod checkers;
+mod disasters;
 mod driver;
 mod endings;
 mod fallback;
@@ -7,6 +9,7 @@ mod losses;
 mod many;
 mod notices;
 mod places;
+mod processes;
 mod reentry;
 mod releases;
 mod renewals;

@@ -1,5 +1,6 @@
 //! What goes wrong in the world: faults for single calls, and how likely what is.
 
+use crate::stats::Sort;
 use std::time::Duration;
 
 /// A fault for one call.
@@ -22,6 +23,21 @@ pub(crate) enum FaultKind {
     CopyAfter(Duration),
 }
 
+impl FaultKind {
+    pub(crate) const fn sort(&self) -> Sort {
+        match self {
+            Self::LoseRequest => Sort::LostRequest,
+            Self::LoseReply => Sort::LostReply,
+            Self::Swallow => Sort::Swallowed,
+            Self::NotSent => Sort::NotSent,
+            Self::Refuse(_) => Sort::Refused,
+            #[cfg(test)]
+            Self::Delay(_) => Sort::Delay,
+            Self::CopyAfter(_) => Sort::LateCopy,
+        }
+    }
+}
+
 /// How likely what is.
 #[derive(Clone, Debug)]
 pub(crate) struct Weather {
@@ -39,6 +55,8 @@ pub(crate) struct Weather {
     pub(crate) settle_fails: f64,
     pub(crate) subscribe_fails: f64,
     pub(crate) lose_notice: f64,
+    /// That a command arrives just before, at, or just after the end of one of its keys.
+    pub(crate) worst_instant: f64,
 }
 
 impl Default for Weather {
@@ -58,6 +76,7 @@ impl Default for Weather {
             settle_fails: 0.0,
             subscribe_fails: 0.0,
             lose_notice: 0.0,
+            worst_instant: 0.0,
         }
     }
 }

@@ -1,8 +1,12 @@
 //! The world: one clock, one server, its clients, and what is about to happen.
 
 use crate::client::{Client, Guard, Outcome, Polls, TaskKind};
-use crate::happening::Happening;
+use crate::happening::{CallKey, Happening};
+use crate::latches::Latches;
 use crate::network::Network;
+use crate::stats::Stats;
+use crate::store::Store;
+use crate::tenure::Tenure;
 use crate::weather::{Fault, Weather};
 use bytes::Bytes;
 use leasehold_core::call::Call;
@@ -12,8 +16,8 @@ use leasehold_core::reply::Reply;
 use leasehold_core::session::{AcquireRequest, Session};
 use leasehold_core::settings::Settings;
 use leasehold_core::time::Instant;
-use leasehold_embedded::{EmbeddedServer, ServerClock};
-use std::collections::BTreeMap;
+use leasehold_embedded::{EmbeddedServer, ServerClock, Snapshot};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -49,17 +53,36 @@ pub(crate) struct World {
     pub(crate) finished: Vec<(usize, usize)>,
     pub(crate) telling: bool,
     /// How often a count change of a hold was carried out on the server: by field, the releases that found it.
-    pub(crate) released: std::collections::HashMap<Bytes, Vec<u32>>,
+    pub(crate) released: HashMap<Bytes, Vec<u32>>,
     /// How often the server had lost its data when it granted a hold.
-    pub(crate) granted: std::collections::HashMap<Bytes, u32>,
+    pub(crate) granted: HashMap<Bytes, u32>,
     /// Whether a grant beside another one is a fault.
     pub(crate) excludes: bool,
     /// Holds that wait in a fair queue, by lock, in the order in which the server took them in.
-    pub(crate) places: std::collections::HashMap<Bytes, Vec<Bytes>>,
-    /// The fencing tokens that were handed out, with their lock, hold and client.
-    pub(crate) tokens: std::cell::RefCell<Vec<(LockName, HoldNumber, usize, u64)>>,
+    pub(crate) places: HashMap<Bytes, Vec<Bytes>>,
     pub(crate) last_fault: Instant,
-    pub(crate) plan: crate::random::Plan,
+    pub(crate) plan: crate::plan::Plan,
+    pub(crate) stats: Stats,
+    /// The server has lost data or time, so that what is promised of holds is not promised of those that it had.
+    pub(crate) broken: bool,
+    /// Something is left to time on the server: what somebody had who crashed, or what a fault brought back.
+    pub(crate) leftovers: bool,
+    /// By how much the server's clock was put back, in all.
+    pub(crate) put_back: Duration,
+    /// The scripts that the server has in its cache, once it was flushed.
+    pub(crate) known_scripts: HashSet<&'static str>,
+    pub(crate) flushed: bool,
+    /// Calls whose script is on its way as text.
+    pub(crate) as_text: HashSet<CallKey>,
+    /// When keys end that a command was aimed at.
+    pub(crate) ends: HashMap<Bytes, i64>,
+    pub(crate) snapshot: Option<Snapshot>,
+    /// Who has each lock that excludes, on the server, and who had it before if that was released.
+    pub(crate) holders: HashMap<Bytes, Tenure>,
+    /// The last fencing token of each lock.
+    pub(crate) tokens: HashMap<Bytes, i64>,
+    pub(crate) latches: Latches,
+    pub(crate) store: Store,
     steps: u64,
 }
 
@@ -84,13 +107,25 @@ impl World {
             faults: Vec::new(),
             finished: Vec::new(),
             telling: std::env::var_os("LEASEHOLD_TELL").is_some(),
-            released: std::collections::HashMap::new(),
-            granted: std::collections::HashMap::new(),
+            released: HashMap::new(),
+            granted: HashMap::new(),
             excludes: true,
-            places: std::collections::HashMap::new(),
-            tokens: std::cell::RefCell::default(),
+            places: HashMap::new(),
             last_fault: Instant::from_nanos(0),
-            plan: crate::random::Plan::default(),
+            plan: crate::plan::Plan::default(),
+            stats: Stats::default(),
+            broken: false,
+            leftovers: false,
+            put_back: Duration::ZERO,
+            known_scripts: HashSet::new(),
+            flushed: false,
+            as_text: HashSet::new(),
+            ends: HashMap::new(),
+            snapshot: None,
+            holders: HashMap::new(),
+            tokens: HashMap::new(),
+            latches: Latches::default(),
+            store: Store::default(),
             steps: 0,
         }
     }
@@ -99,6 +134,7 @@ impl World {
     pub(crate) fn add_client(&mut self, settings: Settings) -> usize {
         let number = self.clients.len();
         let uuid = Uuid::from_u128(0x6f0c_0000_0000_4000_8000_0000_0000_0000 | number as u128);
+        self.stats.clients += 1;
         let session = Session::new(ClientId::new(uuid), settings, self.rng.u64(..));
         self.clients.push(Client::new(session, self.server.link()));
         self.net.add_client();
@@ -122,7 +158,8 @@ impl World {
     /// When something happens next.
     fn next(&self) -> Option<Instant> {
         let queued = self.queue.first_key_value().map(|((at, _), _)| *at);
-        let timers = self.clients.iter().filter_map(|client| client.session.poll_timeout());
+        let running = self.clients.iter().filter(|client| client.runs());
+        let timers = running.filter_map(|client| Some(client.clock.when(client.session.poll_timeout()?)));
         timers.chain(queued).min().map(|at| at.max(self.now))
     }
 
@@ -133,15 +170,15 @@ impl World {
         assert!(self.steps < 100_000, "the world stands still at {at:?}");
         self.now = at;
         self.clock.store(at.as_nanos(), Ordering::Relaxed);
+        self.stats.steps += 1;
         for client in 0..self.clients.len() {
-            if self.clients[client].session.poll_timeout().is_some_and(|due| due <= at) {
-                self.clients[client].session.handle_timeout(at);
-                self.look_after(client);
+            if self.clients[client].runs() {
+                self.let_time_pass(client);
             }
         }
         if self.queue.first_key_value().is_some_and(|((due, _), _)| *due <= at) {
-            let Some((_, what)) = self.queue.pop_first() else { return false };
-            self.happen(what);
+            let Some(((_, number), what)) = self.queue.pop_first() else { return false };
+            self.happen_unless_paused(number, what);
         }
         self.check();
         true
@@ -167,7 +204,9 @@ impl World {
 
     /// Starts an acquire whose future is polled as `polls` says; the first poll is at once.
     pub(crate) fn acquire_polled(&mut self, client: usize, wish: AcquireRequest, polls: Polls) -> usize {
-        let ticket = self.clients[client].session.acquire(self.now, wish.clone());
+        self.stats.operations += 1;
+        let now = self.local(client);
+        let ticket = self.clients[client].session.acquire(now, wish.clone());
         tell!(
             self,
             "client {client} acquires {} as {ticket:?} {:?} {polls:?} {:?}",
@@ -175,7 +214,7 @@ impl World {
             wish.patience,
             wish.owner
         );
-        let task = self.clients[client].add_task(self.now, ticket, TaskKind::Acquire(Box::new(wish)), polls);
+        let task = self.clients[client].add_task(now, ticket, TaskKind::Acquire(Box::new(wish)), polls);
         self.poll(client, task);
         task
     }
@@ -183,14 +222,16 @@ impl World {
     /// Starts the release of a guard.
     pub(crate) fn release_polled(&mut self, guard: usize, polls: Polls) -> usize {
         let Guard { client, hold, renewed, ref cell, .. } = self.guards[guard];
-        let held = cell.ended(self.now).is_none();
+        self.stats.operations += 1;
+        let now = self.clients[client].clock.shows(self.now);
+        let held = cell.ended(now).is_none();
         let deadline = cell.deadline();
         self.guards[guard].alive = false;
         let last = self.guards_of(client, hold) == 0;
-        let ticket = self.clients[client].session.release(self.now, hold, renewed);
+        let ticket = self.clients[client].session.release(now, hold, renewed);
         tell!(self, "client {client} releases {hold:?} as {ticket:?} {polls:?}");
         let kind = TaskKind::Release { guard, held, last, deadline };
-        let task = self.clients[client].add_task(self.now, ticket, kind, polls);
+        let task = self.clients[client].add_task(now, ticket, kind, polls);
         self.poll(client, task);
         task
     }
@@ -199,7 +240,9 @@ impl World {
         let Guard { client, hold, renewed, .. } = self.guards[guard];
         tell!(self, "client {client} drops a guard of {hold:?}");
         self.guards[guard].alive = false;
-        self.clients[client].session.drop_guard(self.now, hold, renewed);
+        self.stats.operations += 1;
+        let now = self.local(client);
+        self.clients[client].session.drop_guard(now, hold, renewed);
         self.look_after(client);
     }
 
@@ -208,7 +251,9 @@ impl World {
         tell!(self, "client {client} detaches a guard of {hold:?}");
         self.guards[guard].alive = false;
         self.guards[guard].detached = true;
-        self.clients[client].session.detach(self.now, hold, renewed);
+        self.stats.operations += 1;
+        let now = self.local(client);
+        self.clients[client].session.detach(now, hold, renewed);
         self.look_after(client);
     }
 
@@ -233,37 +278,42 @@ impl World {
         let ticket = state.ticket;
         let acquires = matches!(state.kind, TaskKind::Acquire(_));
         tell!(self, "client {client} drops the future of {ticket:?}");
+        let now = self.local(client);
         let session = &mut self.clients[client].session;
         if acquires {
-            session.abandon_acquire(self.now, ticket);
+            session.abandon_acquire(now, ticket);
         } else {
-            session.abandon_release(self.now, ticket);
+            session.abandon_release(now, ticket);
         }
         self.finished.push((client, task));
         self.look_after(client);
     }
 
     /// What the world checks after every step.
-    fn check(&mut self) {
+    pub(crate) fn check(&mut self) {
         self.check_capacity();
         for index in 0..self.guards.len() {
             let guard = &self.guards[index];
-            if guard.over {
+            // Who does not run is told when it runs again.
+            if guard.over || !self.clients[guard.client].runs() {
                 continue;
             }
-            if guard.cell.ended(self.now).is_some() {
+            if let Some(end) = guard.cell.ended(self.local(guard.client)) {
                 let told = guard.ended.is_raised();
                 assert!(told, "nobody was told in time that {:?} of client {} ended", guard.hold, guard.client);
                 self.guards[index].over = true;
-                continue;
+                self.note_end(index, end);
             }
         }
     }
 
     /// Wants the server to have of every live hold what its guards stand for. Call it when nothing is in flight.
     pub(crate) fn check_counts(&self) {
-        for guard in self.guards.iter().filter(|guard| guard.alive && guard.cell.ended(self.now).is_none()) {
+        for guard in self.guards.iter().filter(|guard| guard.alive && self.believes(guard)) {
             let client = &self.clients[guard.client];
+            if client.paused_until.is_some() || client.clock_is_wrong {
+                continue;
+            }
             let flying = client.tasks.iter().any(|task| task.outcome.is_none() && task.flight.is_some());
             if flying || !self.net.is_idle(guard.client) || guard.epoch_of_data != self.net.restarts {
                 continue;
@@ -277,9 +327,40 @@ impl World {
         }
     }
 
+    /// Tells what each side believes at the end of a history.
+    pub(crate) fn tell_beliefs(&self) {
+        tell!(self, "what each side believes:");
+        for guard in self.guards.iter().filter(|guard| guard.alive) {
+            tell!(
+                self,
+                "client {}{}: {:?} of {} {:?} until {:?} by its clock, which shows {:?}: {}; the server counts {:?}",
+                guard.client,
+                if self.clients[guard.client].runs() { "" } else { " (paused)" },
+                guard.hold,
+                guard.name,
+                guard.kind,
+                guard.cell.deadline(),
+                self.local(guard.client),
+                guard.cell.ended(self.local(guard.client)).map_or("held".to_owned(), |end| format!("{end:?}")),
+                self.count_on_server(guard)
+            );
+        }
+        for key in self.server.keys() {
+            let say = |words: &[&[u8]]| self.server.command(words).ok();
+            let left = say(&[b"PTTL", &key]);
+            let value = [
+                say(&[b"GET", &key]),
+                say(&[b"HGETALL", &key]),
+                say(&[b"LRANGE", &key, b"0", b"-1"]),
+                say(&[b"ZRANGE", &key, b"0", b"-1"]),
+            ];
+            tell!(self, "the server has {key:?} for {left:?}: {:?}", value.into_iter().flatten().next());
+        }
+    }
+
     /// Wants nothing to be left of any client, here and on the server.
     pub(crate) fn check_nothing_left(&self) {
-        for (number, client) in self.clients.iter().enumerate() {
+        for (number, client) in self.clients.iter().enumerate().filter(|(_, client)| !client.dead) {
             let census = client.session.census();
             assert_eq!(census, leasehold_core::session::Census::default(), "of client {number}");
             assert_eq!(client.session.poll_timeout(), None, "client {number} waits for time to pass");
@@ -288,16 +369,6 @@ impl World {
         }
         self.check_keys_left("at the end");
         assert_eq!(self.server.subscriptions(), 0);
-    }
-
-    /// A hold was begun on the server.
-    pub(crate) fn was_granted(&mut self, call: &Call, id: Bytes, count: u32) {
-        let queue = self.places.entry(call.keys()[0].clone()).or_default();
-        if self.plan.orderly && count == 1 && call.script().name().contains("fair/") {
-            assert!(queue.first().is_none_or(|first| *first == id), "{id:?} overtook {queue:?}");
-        }
-        queue.retain(|waiting| *waiting != id);
-        self.granted.insert(id, self.net.restarts);
     }
 
     /// A hold has a place in a queue.

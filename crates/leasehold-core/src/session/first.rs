@@ -122,7 +122,11 @@ impl Session {
                 let text = error.text().to_owned();
                 // The refusal speaks for this copy only.
                 let unsure = self.acquire_of(ticket).is_some_and(|acquire| acquire.trouble.unsure);
-                self.forget_first(now, ticket, number);
+                if error.is_out_of_memory() {
+                    self.forget_refused(now, ticket, number);
+                } else {
+                    self.forget_first(now, ticket, number);
+                }
                 let error = if unsure { AcquireError::Indeterminate(text) } else { AcquireError::Refused(text) };
                 self.fail_acquire(now, ticket, error);
             }
@@ -131,7 +135,11 @@ impl Session {
                 self.go_again(now, ticket);
             }
             Err(error) => {
-                self.forget_first(now, ticket, number);
+                if matches!(error, LinkError::Refused(_)) {
+                    self.forget_refused(now, ticket, number);
+                } else {
+                    self.forget_first(now, ticket, number);
+                }
                 self.note_trouble(now, ticket, &error.to_string(), false);
                 self.back_off(now, ticket);
             }
@@ -221,6 +229,25 @@ impl Session {
         if !unsure && !placed {
             self.nothing_begun(now, ticket, number);
         }
+    }
+
+    /// The server refused the call for the moment, and left no record of that. A copy that comes when it refuses no longer would take for
+    /// good what has no lease, so such a hold is given up as if it had been granted.
+    fn forget_refused(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
+        let verbs = self.verbs_of(number);
+        let unsure = self.acquire_of(ticket).is_some_and(|acquire| acquire.trouble.unsure);
+        if unsure || verbs.renewal().is_some() || verbs.line() == Line::Gate {
+            self.forget_first(now, ticket, number);
+            return;
+        }
+        if let Some(acquire) = self.acquire_of_mut(ticket) {
+            acquire.hold = None;
+        }
+        if let Some(hold) = self.holds.get_mut(&number) {
+            hold.raising = None;
+            hold.expect_late_copies(now);
+        }
+        self.attend(now, number);
     }
 
     /// The server time after which a first grant that is sent now may refuse itself; 0 while the server's clock is unknown.

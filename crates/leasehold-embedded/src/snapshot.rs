@@ -1,0 +1,50 @@
+//! All keys of a server as they were at one time.
+
+use crate::keyspace::Entries;
+use crate::server::EmbeddedServer;
+use std::fmt;
+
+/// What [`EmbeddedServer::snapshot`] took, for [`EmbeddedServer::restore`].
+#[derive(Clone)]
+pub struct Snapshot(Entries);
+
+impl EmbeddedServer {
+    /// Copies all keys, with the ends of their times to live.
+    pub fn snapshot(&self) -> Snapshot {
+        self.with(|state| Snapshot(state.keyspace.lock().copy()))
+    }
+
+    /// Replaces all keys by those of a snapshot, as a failover to a replica does that has not heard of the last writes. Keys end when they
+    /// would have ended. Subscriptions and connections stay as they are.
+    pub fn restore(&self, snapshot: &Snapshot) {
+        self.with(|state| state.keyspace.lock().replace_all(snapshot.0.clone()));
+    }
+}
+
+impl fmt::Debug for Snapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Snapshot").field("keys", &self.0.len()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{EmbeddedServer, ManualClock};
+    use leasehold_core::reply::Reply;
+    use std::time::Duration;
+
+    #[test]
+    fn a_snapshot_brings_back_what_was_and_takes_what_came_later() {
+        let clock = ManualClock::new();
+        let server = EmbeddedServer::with_clock(clock.clone());
+        let run = |words: &[&[u8]]| server.command(words).expect("the command is right");
+        run(&[b"SET", b"old", b"1", b"PX", b"1000"]);
+        let snapshot = server.snapshot();
+        clock.advance(Duration::from_millis(400));
+        run(&[b"SET", b"new", b"2"]);
+        run(&[b"DEL", b"old"]);
+        server.restore(&snapshot);
+        assert_eq!(server.keys(), ["old"]);
+        assert_eq!(run(&[b"PTTL", b"old"]), Reply::Int(600), "time has gone on meanwhile");
+    }
+}

@@ -1,0 +1,324 @@
+//! What happens when something arrives: at the server, or at a client.
+
+use crate::client::Client;
+use crate::happening::{CallKey, Happening, ReplyFate};
+use crate::kinds::hold_of;
+use crate::network::{Caller, Waiting};
+use crate::stats::{Reach, Sort};
+use crate::world::{World, ms, tell};
+use bytes::Bytes;
+use leasehold_core::call::Call;
+use leasehold_core::link::{Epoch, Link, LinkError, LinkEvent, Plane, ServerError, Settled};
+use leasehold_core::reply::Reply;
+use leasehold_core::session::CallId;
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+impl World {
+    /// Lets something happen.
+    pub(crate) fn happen(&mut self, what: Happening) {
+        match what {
+            Happening::Arrive { key, client, plane, epoch, call, reply } => {
+                self.arrive(key, client, plane, epoch, call, reply);
+            }
+            Happening::Copy { call } => {
+                tell!(self, "a copy arrives: {} {:?}", call.script().name(), call.args());
+                let known = hold_of(&call).and_then(|(id, _)| self.released.get(&id));
+                if known.is_some_and(|counts| counts.contains(&0)) {
+                    self.stats.reach(Reach::LateDuplicate);
+                }
+                drop(self.execute(&call));
+            }
+            Happening::Answer { key, result } => self.answer(key, result),
+            Happening::Settled { client, plane, epoch, id } => {
+                let now = self.now;
+                let connection = self.net.connection(client, plane);
+                if connection.epoch == epoch && connection.up && connection.frozen_until <= now {
+                    self.net.kill(client, plane, Epoch(epoch.0 - 1));
+                    self.settled(client, id, Ok(Settled::Proven));
+                } else {
+                    self.at(self.now, Happening::Kill { client, plane, epoch, id });
+                }
+            }
+            Happening::Kill { client, plane, epoch, id } => {
+                let proven = !self.chance(self.weather.unproven);
+                if !proven {
+                    self.stats.fault(Sort::Unproven);
+                }
+                let delay = self.delay();
+                if self.net.wires[client].reachable {
+                    self.after(delay, Happening::Killed { client, plane, epoch, id, proven });
+                } else {
+                    self.after(ms(5), Happening::SettleFailed { client, id });
+                }
+            }
+            Happening::Killed { client, plane, epoch, id, proven } => {
+                if proven {
+                    tell!(self, "client {client}: {plane:?} up to {epoch:?} is killed");
+                    self.net.kill(client, plane, epoch);
+                }
+                if self.net.connection(client, plane).epoch <= epoch && self.net.connection(client, plane).up {
+                    self.reset(client, plane);
+                }
+                let settled = if proven { Settled::Proven } else { Settled::Unproven };
+                self.settled(client, id, Ok(settled));
+            }
+            Happening::SettleFailed { client, id } => {
+                self.settled(client, id, Err(LinkError::NotSent("no connection".to_owned())));
+            }
+            Happening::Subscription { client, channel, wanted, life, fate } => {
+                self.subscription(client, channel, wanted, life, fate);
+            }
+            Happening::SubscriptionAnswer { client, channel, wanted, life, result } => {
+                let result = if self.net.wires[client].life == life {
+                    result
+                } else {
+                    result.and_then(|()| if wanted { Err(LinkError::Unknown("lost".to_owned())) } else { Ok(()) })
+                };
+                tell!(self, "client {client} notices of {channel:?}: {wanted} {result:?}");
+                let now = self.local(client);
+                let session = &mut self.clients[client].session;
+                if wanted {
+                    session.handle_subscribed(now, &channel, result);
+                } else {
+                    session.handle_unsubscribed(now, &channel, result);
+                }
+                self.look_after(client);
+            }
+            Happening::Notice { client, channel, life } => {
+                if self.net.wires[client].life == life {
+                    self.event(client, LinkEvent::Notice { channel });
+                }
+            }
+            Happening::Event { client, event } => {
+                if event == LinkEvent::NoticesLagged {
+                    self.stats.fault(Sort::Lagged);
+                }
+                self.event(client, event);
+            }
+            Happening::Reset { client, plane, lose } => {
+                self.last_fault = self.now;
+                self.stats.fault(Sort::Reset);
+                if self.net.connection(client, plane).up {
+                    if lose {
+                        let epoch = self.net.connection(client, plane).epoch;
+                        self.net.kill(client, plane, epoch);
+                    }
+                    self.reset(client, plane);
+                }
+            }
+            Happening::Reconnected { client, plane } => {
+                if self.net.wires[client].reachable && !self.net.connection(client, plane).up {
+                    self.net.connection(client, plane).up = true;
+                    self.event(client, LinkEvent::PlaneReset(plane));
+                }
+            }
+            Happening::ResetNotices { client } => {
+                self.last_fault = self.now;
+                self.stats.fault(Sort::NoticesReset);
+                self.reset_notices(client);
+                self.at(self.now, Happening::Event { client, event: LinkEvent::NoticesReset });
+            }
+            Happening::Freeze { client, plane, pause } => {
+                self.stats.fault(Sort::Freeze);
+                self.freeze(client, plane, pause);
+            }
+            Happening::Unreachable { client, yes } => self.set_unreachable(client, yes),
+            Happening::RestartEmpty => self.restart_empty(),
+            Happening::DenyGrowth { deny } => {
+                self.last_fault = self.now;
+                if deny {
+                    self.stats.fault(Sort::MemoryFull);
+                }
+                self.server.deny_growth(deny);
+            }
+            Happening::Poll { client, task } => self.poll(client, task),
+            Happening::Abandon { client, task } => self.abandon(client, task),
+            Happening::Start { client } => self.start_one(client),
+            Happening::GiveUp { guard, how } => self.give_up(guard, how),
+            Happening::NoScript { key, client, plane, call, reply } => self.no_script(key, client, plane, call, reply),
+            Happening::Crash { client } => self.crash(client),
+            Happening::Join => self.join(),
+            Happening::Pause { client, pause, counts } => self.pause(client, pause, counts),
+            Happening::Resume { client } => self.resume(client),
+            Happening::Clock { client, ppm, jump } => self.change_clock(client, ppm, jump),
+            Happening::StepServer { millis } => self.step_server(millis),
+            Happening::Restart => self.restart(),
+            Happening::Snapshot => self.take_snapshot(),
+            Happening::Failover => self.fail_over(),
+            Happening::Evict { all } => self.evict(all),
+            Happening::ForceRelease => self.force_release(),
+            Happening::FlushScripts => self.flush_scripts(),
+            Happening::Promptness { guard, removed } => self.check_promptness(guard, removed),
+            Happening::CountDown { call } => self.count_down(&call),
+            Happening::Section { guard } => self.begin_section(guard),
+            Happening::StoreRead { guard } => self.store_reads(guard),
+            Happening::Work { guard, read } => self.section_works(guard, read),
+            Happening::StoreWrite { guard, read } => self.store_writes(guard, read),
+        }
+    }
+
+    fn arrive(&mut self, key: CallKey, client: usize, plane: Plane, epoch: Epoch, call: Call, reply: ReplyFate) {
+        if epoch <= self.net.connection(client, plane).killed {
+            tell!(self, "call {key} dies with its connection");
+            return;
+        }
+        let script = call.script().name();
+        if self.as_text.remove(&key) {
+            self.known_scripts.insert(script);
+        } else if self.flushed && !self.known_scripts.contains(script) {
+            let back = self.now + self.delay();
+            let connection = self.net.connection(client, plane);
+            let at = back.max(connection.last_reply);
+            connection.last_reply = at;
+            return self.at(at, Happening::NoScript { key, client, plane, call, reply });
+        }
+        let now = self.now;
+        self.note_expiry(&call);
+        let result = match reply {
+            ReplyFate::Refused(text) => Err(ServerError::new(text)),
+            _ => self.execute(&call),
+        };
+        tell!(self, "call {key} arrives: {result:?}");
+        if !matches!(reply, ReplyFate::Refused(_)) && self.chance(self.weather.copy_now) {
+            tell!(self, "call {key} arrives again");
+            self.stats.fault(Sort::Resent);
+            drop(self.execute(&call));
+        }
+        match reply {
+            ReplyFate::Comes | ReplyFate::Refused(_) => {
+                let delay = self.delay();
+                let connection = self.net.connection(client, plane);
+                let at = (now + delay).max(connection.last_reply);
+                connection.last_reply = at;
+                let result = result.map_err(LinkError::Refused);
+                self.at(at, Happening::Answer { key, result });
+            }
+            ReplyFate::Lost => {
+                // Nothing that follows on this connection is answered before that is seen.
+                let delay = self.delay();
+                let connection = self.net.connection(client, plane);
+                let at = (now + delay).max(connection.last_reply);
+                connection.last_reply = at;
+                self.at(at, Happening::Reset { client, plane, lose: false });
+            }
+            ReplyFate::Swallowed => {
+                // Nothing that is sent by this connection from here on is answered while it lasts.
+                self.freeze(client, plane, ms(1_500));
+            }
+        }
+    }
+
+    /// Runs a script on the server, and sends the notices of it.
+    pub(crate) fn execute(&mut self, call: &Call) -> Result<Reply, ServerError> {
+        let result = self.server.execute(call);
+        if let Some((id, count)) = hold_of(call) {
+            match &result {
+                Ok(Reply::Int(code @ 1..=4)) => {
+                    if *code == 1 && count == 0 {
+                        self.was_freed(call, &id);
+                    }
+                    self.released.entry(id).or_default().push(count);
+                }
+                Ok(Reply::Array(parts)) if parts[0] == Reply::Int(1) => {
+                    let token = parts.get(3).and_then(|token| token.int().ok());
+                    self.was_granted(call, id, count, token);
+                }
+                Ok(Reply::Array(parts)) if parts[0] == Reply::Int(4) => self.was_placed(call, id),
+                _ => {}
+            }
+            if call.script().name().ends_with("/release") {
+                self.left_queue(&hold_of(call).map(|(id, _)| id).unwrap_or_default());
+            }
+        }
+        self.deliver_notices();
+        result
+    }
+
+    /// Sends the notices that the server has published to those who listen.
+    pub(crate) fn deliver_notices(&mut self) {
+        for client in 0..self.clients.len() {
+            while let Some(event) = next_event(&self.clients[client]) {
+                if self.chance(self.weather.lose_notice) {
+                    self.stats.fault(Sort::LostNotice);
+                    continue;
+                }
+                if let LinkEvent::Notice { channel } = event {
+                    let delay = self.delay();
+                    let wires = &mut self.net.wires[client];
+                    let at = (self.now + delay).max(wires.last_notice);
+                    wires.last_notice = at;
+                    let life = wires.life;
+                    self.at(at, Happening::Notice { client, channel, life });
+                }
+            }
+        }
+    }
+
+    fn answer(&mut self, key: CallKey, result: Result<Reply, LinkError>) {
+        let Some(Waiting { client, who, epoch, .. }) = self.net.waiting.remove(&key) else { return };
+        match who {
+            Caller::Task(task) => {
+                let state = &mut self.clients[client].tasks[task];
+                if state.flight.is_some_and(|(_, known)| known == key) && state.outcome.is_none() {
+                    tell!(self, "call {key} is answered: {result:?}");
+                    let state = &mut self.clients[client].tasks[task];
+                    state.reply = Some(result);
+                    std::task::Wake::wake(state.flag.clone());
+                    self.plan_polls(client);
+                }
+            }
+            Caller::Lifeline(id) => {
+                tell!(self, "call {key} is answered: {result:?}");
+                let now = self.local(client);
+                self.clients[client].session.handle_called(now, id, epoch, result);
+                self.look_after(client);
+            }
+        }
+    }
+
+    fn settled(&mut self, client: usize, id: CallId, result: Result<Settled, LinkError>) {
+        if !self.net.settling.remove(&(client, id)) {
+            return;
+        }
+        tell!(self, "client {client} {id:?} settled: {result:?}");
+        let now = self.local(client);
+        self.clients[client].session.handle_settled(now, id, result);
+        self.look_after(client);
+    }
+
+    pub(crate) fn event(&mut self, client: usize, event: LinkEvent) {
+        tell!(self, "client {client} link: {event:?}");
+        let now = self.local(client);
+        self.clients[client].session.handle_event(now, event);
+        self.look_after(client);
+    }
+
+    fn subscription(&mut self, client: usize, channel: Bytes, wanted: bool, life: u64, fate: Result<(), LinkError>) {
+        // A command that is lost may have been carried out.
+        let done = fate.is_ok() || (matches!(fate, Err(LinkError::Unknown(_))) && self.rng.bool());
+        if done && self.net.wires[client].life == life {
+            let link = &self.clients[client].notices;
+            let channel = channel.clone();
+            if wanted { at_once(link.subscribe(channel)) } else { at_once(link.unsubscribe(channel)) }
+                .expect("an embedded link can subscribe");
+        }
+        let delay = self.delay();
+        self.after(delay, Happening::SubscriptionAnswer { client, channel, wanted, life, result: fate });
+    }
+}
+
+pub(crate) fn next_event(client: &Client) -> Option<LinkEvent> {
+    match pin!(client.notices.event()).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(event) => event,
+        Poll::Pending => None,
+    }
+}
+
+fn at_once<T>(future: impl Future<Output = T>) -> T {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(value) => value,
+        Poll::Pending => panic!("an embedded link does not wait"),
+    }
+}

@@ -1,0 +1,274 @@
+//! What befalls the server: restarts, failovers, evictions, force releases, steps of its clock, and flushes of its scripts.
+
+use crate::client::Guard;
+use crate::happening::{CallKey, Happening, ReplyFate};
+use crate::kinds::Family;
+use crate::network::Caller;
+use crate::stats::{Reach, Sort};
+use crate::world::{World, ms, tell};
+use leasehold_core::call::Call;
+use leasehold_core::command::read_write::Mode;
+use leasehold_core::command::{Kind, fair, lock, read_write, simple, spin};
+use leasehold_core::link::{LinkError, LinkEvent, Plane};
+use leasehold_core::reply::Reply;
+use leasehold_core::time::Instant;
+use std::time::Duration;
+
+/// An epoch of the server's data that no other hold has.
+const OF_NO_EPOCH: u32 = u32::MAX;
+
+impl World {
+    /// What was promised of the holds that exist is not promised any more; it is of those that are granted from now on.
+    pub(crate) fn break_promises(&mut self) {
+        self.broken = true;
+        self.net.restarts += 1;
+        self.last_fault = self.last_fault.max(self.now);
+        self.places.clear();
+    }
+
+    /// Every connection is gone, and comes back.
+    fn reset_all(&mut self) {
+        for client in (0..self.clients.len()).filter(|client| !self.clients[*client].dead).collect::<Vec<_>>() {
+            for plane in [Plane::Foreground, Plane::Lifeline] {
+                if self.net.connection(client, plane).up {
+                    let epoch = self.net.connection(client, plane).epoch;
+                    self.net.kill(client, plane, epoch);
+                    self.reset(client, plane);
+                }
+            }
+            self.reset_notices(client);
+            self.after(ms(1), Happening::Event { client, event: LinkEvent::NoticesReset });
+        }
+        self.known_scripts.clear();
+        self.flushed = true;
+    }
+
+    pub(crate) fn restart(&mut self) {
+        tell!(self, "the server restarts with its data");
+        self.stats.fault(Sort::Restart);
+        self.reset_all();
+    }
+
+    pub(crate) fn restart_empty(&mut self) {
+        tell!(self, "the server restarts empty");
+        self.stats.fault(Sort::RestartEmpty);
+        self.server.restart_empty();
+        self.break_promises();
+        self.fill();
+        self.reset_all();
+        self.note_removals(ms(20));
+    }
+
+    pub(crate) fn take_snapshot(&mut self) {
+        self.snapshot = Some(self.server.snapshot());
+    }
+
+    /// A replica takes over that has not heard of the last writes.
+    pub(crate) fn fail_over(&mut self) {
+        let Some(snapshot) = self.snapshot.take() else { return };
+        tell!(self, "a replica takes over");
+        self.stats.fault(Sort::Failover);
+        self.server.restore(&snapshot);
+        self.leftovers = true;
+        self.break_promises();
+        self.reset_all();
+        self.note_removals(ms(20));
+    }
+
+    /// A key goes away, because memory is scarce.
+    pub(crate) fn evict(&mut self, all: bool) {
+        let mut keys = self.server.keys();
+        if self.plan.family == Family::Permits {
+            // Counters that are left without their permits would never be right again: whoever made them makes them anew.
+            keys.iter().for_each(|key| drop(self.server.command(&[b"DEL", key])));
+            self.fill();
+        } else {
+            let server = &self.server;
+            keys.retain(|key| all || matches!(server.command(&[b"PTTL", key]), Ok(Reply::Int(1..))));
+            if keys.is_empty() {
+                return;
+            }
+            let key = &keys[self.rng.usize(..keys.len())];
+            tell!(self, "the server evicts {key:?}");
+            drop(self.server.command(&[b"DEL", key]));
+        }
+        self.stats.fault(Sort::Eviction);
+        self.leftovers = true;
+        self.break_promises();
+        self.note_removals(self.plan.settings.lease / 3);
+    }
+
+    /// Somebody who has looked who holds a lock releases it.
+    pub(crate) fn force_release(&mut self) {
+        let held: Vec<_> = (0..self.guards.len())
+            .filter(|guard| self.guards[*guard].alive && self.believes(&self.guards[*guard]))
+            .collect();
+        if held.is_empty() {
+            return;
+        }
+        let guard = &self.guards[held[self.rng.usize(..held.len())]];
+        let Some(call) = self.forced(guard) else { return };
+        tell!(self, "{:?} of client {} is released by force", guard.hold, guard.client);
+        let id = guard.wire_id.clone();
+        self.stats.fault(Sort::ForceRelease);
+        self.last_fault = self.last_fault.max(self.now);
+        self.granted.insert(id.clone(), OF_NO_EPOCH);
+        for guard in self.guards.iter_mut().filter(|guard| guard.wire_id == id) {
+            guard.epoch_of_data = OF_NO_EPOCH;
+        }
+        drop(self.server.execute(&call));
+        self.deliver_notices();
+        self.note_removals(self.plan.settings.lease / 3);
+    }
+
+    /// What ends a guard's hold by force, where the kind has that.
+    fn forced(&self, guard: &Guard) -> Option<Call> {
+        let settings = &self.plan.settings;
+        let field = std::str::from_utf8(&guard.field).ok()?;
+        Some(match guard.kind {
+            Kind::Lock | Kind::Fenced => lock::force_release(&guard.name, field, &settings.publish),
+            Kind::Fair | Kind::FencedFair => fair::force_release(&guard.name, field, settings),
+            Kind::Spin => spin::force_release(&guard.name, field),
+            Kind::Simple => simple::force_release(&guard.name, field),
+            Kind::Read => read_write::force_release(&guard.name, Mode::Read, field, &settings.publish),
+            Kind::Write => read_write::force_release(&guard.name, Mode::Write, field, &settings.publish),
+            Kind::Semaphore | Kind::Permits | Kind::Latch => return None,
+        })
+    }
+
+    /// The server's clock is stepped. Up to a millisecond forward is within every margin.
+    pub(crate) fn step_server(&mut self, millis: i64) {
+        tell!(self, "the server's clock is stepped by {millis} ms");
+        self.server.step_clock(millis);
+        self.put_back += Duration::from_millis(millis.min(0).unsigned_abs());
+        if (-3..=1).contains(&millis) {
+            self.stats.fault(Sort::ServerNudge);
+            return;
+        }
+        self.stats.fault(Sort::ServerStep);
+        self.leftovers = true;
+        self.break_promises();
+        self.note_removals(self.plan.settings.lease / 3);
+    }
+
+    pub(crate) fn flush_scripts(&mut self) {
+        tell!(self, "the scripts are flushed");
+        self.stats.fault(Sort::ScriptFlush);
+        self.known_scripts.clear();
+        self.flushed = true;
+    }
+
+    /// The link learns that the server does not know the script of a call, and sends its text, unless the call was settled meanwhile.
+    pub(crate) fn no_script(&mut self, key: CallKey, client: usize, plane: Plane, call: Call, reply: ReplyFate) {
+        let Some(waiting) = self.net.waiting.get(&key) else { return };
+        let (epoch, fence, who) = (waiting.epoch, waiting.fence, waiting.who);
+        let gone = match who {
+            Caller::Task(task) => self.clients[client].tasks[task].flight.is_none_or(|(_, known)| known != key),
+            Caller::Lifeline(_) => false,
+        };
+        let connection = self.net.connection(client, plane);
+        if gone || !connection.up || connection.epoch != epoch {
+            return;
+        }
+        if connection.fence != fence {
+            let result = Err(LinkError::NotSent("it was settled meanwhile".to_owned()));
+            return self.at(self.now, Happening::Answer { key, result });
+        }
+        self.stats.reach(Reach::NoScript);
+        let delay = self.delay();
+        let now = self.now;
+        let connection = self.net.connection(client, plane);
+        let at = (now + delay).max(connection.last_arrival).max(connection.frozen_until);
+        connection.last_arrival = at;
+        self.as_text.insert(key);
+        self.at(at, Happening::Arrive { key, client, plane, epoch, call, reply });
+    }
+
+    /// Whether the server has a guard's hold, so far as that can be seen.
+    pub(crate) fn is_on_server(&self, guard: &Guard) -> bool {
+        match guard.kind {
+            Kind::Simple => self.server.command(&[b"GET", guard.name.key()]) == Ok(Reply::Bulk(guard.field.clone())),
+            _ => self.count_on_server(guard).is_none_or(|count| count > 0),
+        }
+    }
+
+    /// Those whose holds have just been removed must be told: within `within`, and the time that a command takes.
+    fn note_removals(&mut self, within: Duration) {
+        for guard in 0..self.guards.len() {
+            let state = &self.guards[guard];
+            if state.alive && state.renewed && self.believes(state) && !self.is_on_server(state) {
+                let beside = self.guards.iter().filter(|other| other.client == state.client && other.alive).count();
+                let slack = ms(60) + ms(20) * u32::try_from(beside).unwrap_or(u32::MAX);
+                self.after(within + slack, Happening::Promptness { guard, removed: self.now });
+            }
+        }
+    }
+
+    /// A removal is told in time, unless something else went wrong since.
+    pub(crate) fn check_promptness(&mut self, guard: usize, removed: Instant) {
+        let state = &self.guards[guard];
+        let client = &self.clients[state.client];
+        if !state.alive || !client.runs() {
+            return;
+        }
+        if !self.believes(state) {
+            return self.stats.reach(Reach::RemovalTold);
+        }
+        let leapt = client.leapt.is_some_and(|at| at >= client.clock.shows(removed));
+        let reachable = self.net.wires[state.client].reachable;
+        let excused = self.last_fault > removed || leapt || !reachable || self.plan.copies || self.is_on_server(state);
+        assert!(
+            excused,
+            "client {} was not told that {:?} was removed at {removed:?}, although nothing else went wrong",
+            state.client, state.hold
+        );
+    }
+}
+
+impl World {
+    /// Perhaps lets a command arrive in the last moment of one of its keys, at its end, or just after it.
+    pub(crate) fn worst_instant(&mut self, at: Instant, call: &Call) -> Instant {
+        if !self.chance(self.weather.worst_instant) {
+            return at;
+        }
+        let wall = self.server.wall_millis();
+        let into = Duration::from_nanos(self.now.as_nanos() % 1_000_000);
+        for key in call.keys() {
+            let Ok(Reply::Int(left @ 0..)) = self.server.command(&[b"PTTL", key]) else { continue };
+            // The key is there until the end of its last millisecond.
+            let last = self.now - into + ms(left.unsigned_abs());
+            let end = last + ms(1);
+            let aimed = match self.rng.u8(..4) {
+                0 => last - Duration::from_nanos(1),
+                1 => last,
+                2 => end - Duration::from_nanos(1),
+                _ => end,
+            };
+            if aimed >= at && end.since(at) < ms(1_300) {
+                self.stats.fault(Sort::WorstInstant);
+                self.last_fault = self.last_fault.max(aimed);
+                self.ends.insert(key.clone(), wall + left);
+                return aimed;
+            }
+        }
+        at
+    }
+
+    /// Notes when a command comes so near to the end of a key.
+    pub(crate) fn note_expiry(&mut self, call: &Call) {
+        if self.weather.worst_instant <= 0.0 {
+            return;
+        }
+        let wall = self.server.wall_millis();
+        for key in call.keys() {
+            let left = self.server.command(&[b"PTTL", key]);
+            let after = self.ends.get(key).is_some_and(|end| end + 1 == wall);
+            match left {
+                Ok(Reply::Int(1)) => self.stats.reach(Reach::BeforeExpiry),
+                Ok(Reply::Int(0)) => self.stats.reach(Reach::AtExpiry),
+                Ok(Reply::Int(-2)) if after => self.stats.reach(Reach::AfterExpiry),
+                _ => {}
+            }
+        }
+    }
+}

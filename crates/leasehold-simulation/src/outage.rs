@@ -1,0 +1,96 @@
+//! Connections that are lost, or stall, and clients that cannot reach the server.
+
+use crate::arrival::next_event;
+use crate::happening::{CallKey, Happening};
+use crate::network::Connection;
+use crate::stats::Sort;
+use crate::world::{World, ms, tell};
+use leasehold_core::link::{Epoch, LinkError, LinkEvent, Plane};
+use std::time::Duration;
+
+impl World {
+    /// A connection is lost: what waits for a reply ends, and it comes back in a new epoch.
+    pub(crate) fn reset(&mut self, client: usize, plane: Plane) {
+        tell!(self, "client {client}: {plane:?} is lost");
+        self.last_fault = self.last_fault.max(self.now);
+        self.net.epochs += 1;
+        let epoch = Epoch(self.net.epochs);
+        let now = self.now;
+        let connection = self.net.connection(client, plane);
+        let old = connection.epoch;
+        let killed = connection.killed;
+        let fence = connection.fence;
+        *connection =
+            Connection { epoch, up: false, killed, last_arrival: now, last_reply: now, frozen_until: now, fence };
+        let lost: Vec<CallKey> = self
+            .net
+            .waiting
+            .iter()
+            .filter(|(_, waiting)| waiting.client == client && waiting.plane == plane && waiting.epoch <= old)
+            .map(|(key, _)| *key)
+            .collect();
+        for key in lost {
+            self.at(
+                now,
+                Happening::Answer { key, result: Err(LinkError::Unknown("the connection was lost".to_owned())) },
+            );
+        }
+        let pause = self.between(ms(0), ms(5));
+        self.after(pause, Happening::Reconnected { client, plane });
+    }
+
+    pub(crate) fn reset_notices(&mut self, client: usize) {
+        self.net.wires[client].life += 1;
+        self.clients[client].notices.reset_notices();
+        while next_event(&self.clients[client]).is_some() {}
+    }
+
+    pub(crate) fn set_unreachable(&mut self, client: usize, yes: bool) {
+        tell!(self, "client {client} cannot reach the server: {yes}");
+        self.last_fault = self.now;
+        if yes {
+            self.stats.fault(Sort::Unreachable);
+        }
+        self.net.wires[client].reachable = !yes;
+        for plane in [Plane::Foreground, Plane::Lifeline] {
+            if yes && self.net.connection(client, plane).up {
+                self.reset(client, plane);
+            } else if !yes {
+                self.after(ms(1), Happening::Reconnected { client, plane });
+            }
+        }
+        if yes {
+            self.reset_notices(client);
+        } else {
+            self.after(ms(1), Happening::Event { client, event: LinkEvent::NoticesReset });
+        }
+    }
+
+    /// A client's connections work again.
+    pub(crate) fn thaw(&mut self, client: usize) {
+        if !self.net.wires[client].reachable {
+            self.set_unreachable(client, false);
+        }
+        // What is frozen thaws by itself.
+        self.last_fault = self.now + ms(1_500);
+    }
+
+    /// Nothing that a client sends by a plane's connection arrives for a while; order is kept.
+    pub(crate) fn freeze(&mut self, client: usize, plane: Plane, pause: Duration) {
+        tell!(self, "client {client}: {plane:?} freezes for {pause:?}");
+        let until = self.now + pause;
+        self.last_fault = until;
+        let connection = self.net.connection(client, plane);
+        connection.frozen_until = until;
+        connection.last_arrival = connection.last_arrival.max(until);
+        let now = connection.epoch;
+        let is_on_it = |what: &Happening| matches!(what, Happening::Arrive { client: c, plane: p, epoch, .. } if (*c, *p, *epoch) == (client, plane, now));
+        let frozen: Vec<_> =
+            self.queue.iter().filter(|((at, _), what)| *at < until && is_on_it(what)).map(|(key, _)| *key).collect();
+        for key in frozen {
+            if let Some(what) = self.queue.remove(&key) {
+                self.queue.insert((until, key.1), what);
+            }
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! What the users of a random world do, and which faults it meets. The seed says which mix of faults a world is of.
+
+use crate::happening::Happening;
+use crate::kinds::Family;
+use crate::processes::MARGIN_PPM;
+use crate::weather::Weather;
+use crate::world::{World, ms, settings};
+use leasehold_core::link::{LinkEvent, Plane};
+use leasehold_core::owner::OwnerId;
+use leasehold_core::settings::Settings;
+use std::time::Duration;
+
+/// The longest lease in a random world.
+pub(crate) const LEASE: Duration = ms(1_200);
+/// Until when a random world is disturbed.
+pub(crate) const DISTURBED: Duration = ms(4_000);
+
+/// Which faults a world meets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Mix {
+    /// Nobody is late, and nothing goes wrong but that clients crash.
+    #[default]
+    Orderly,
+    /// Futures are polled late, or never, or dropped. So they are in all that follow.
+    Impatience,
+    Losses,
+    Delays,
+    /// Clients are cut off, and the server restarts.
+    Outages,
+    Copies,
+    /// Nothing can be proven to be dead, and the server refuses.
+    Unproven,
+    /// All of these.
+    Messages,
+    /// Crashes, pauses, and clocks that are wrong within the margin.
+    Processes,
+    /// Messages and processes.
+    Both,
+    /// The server loses data or time, or a clock is wrong beyond the margin.
+    Data,
+    Everything,
+}
+
+impl Mix {
+    pub(crate) const ALL: [Self; 12] = [
+        Self::Orderly,
+        Self::Impatience,
+        Self::Losses,
+        Self::Delays,
+        Self::Outages,
+        Self::Copies,
+        Self::Unproven,
+        Self::Messages,
+        Self::Processes,
+        Self::Both,
+        Self::Data,
+        Self::Everything,
+    ];
+
+    /// Whether faults of a mix happen in this one.
+    pub(crate) fn has(self, other: Self) -> bool {
+        self == other
+            || match self {
+                Self::Everything => other != Self::Orderly,
+                Self::Both => other != Self::Orderly && other != Self::Data && other != Self::Everything,
+                Self::Messages => {
+                    matches!(other, Self::Losses | Self::Delays | Self::Outages | Self::Copies | Self::Unproven)
+                }
+                _ => false,
+            }
+    }
+}
+
+/// What the users of a random world do.
+#[derive(Debug, Default)]
+pub(crate) struct Plan {
+    pub(crate) family: Family,
+    pub(crate) mix: Mix,
+    pub(crate) settings: Settings,
+    pub(crate) locks: u64,
+    /// Nobody is late and nothing goes wrong, so that a fair queue is served in the order in which it came to be.
+    pub(crate) orderly: bool,
+    /// A copy of a command may come late, or it cannot be proven that none does.
+    pub(crate) copies: bool,
+    pub(crate) owners: Vec<Vec<OwnerId>>,
+    /// How long a guard is kept.
+    pub(crate) hold: Duration,
+    /// How likely it is that a future is polled late, or never, or is dropped.
+    pub(crate) late: f64,
+    pub(crate) never: f64,
+    pub(crate) dropped: f64,
+    /// Nothing goes wrong any more, and nobody begins anything.
+    pub(crate) over: bool,
+    pub(crate) detached: bool,
+}
+
+/// Plans the world of a seed, with a family of locks that follows from it unless one is given.
+pub(crate) fn plan(world: &mut World, seed: u64, family: Option<Family>) {
+    let nth = |n: u64, of: usize| usize::try_from(n % of as u64).unwrap_or_default();
+    let mix = Mix::ALL[nth(seed, Mix::ALL.len())];
+    let of_the_seed = Family::ALL[nth(seed / Mix::ALL.len() as u64, Family::ALL.len())];
+    world.plan.family = family.unwrap_or(of_the_seed);
+    world.plan.mix = mix;
+    world.plan.orderly = mix == Mix::Orderly;
+    world.plan.copies = mix.has(Mix::Copies) || mix.has(Mix::Unproven);
+    let mut settings = settings();
+    settings.lease = LEASE;
+    // Where the server's clock may be put back by an hour, the dead keep what they had for that long.
+    settings.recheck = ms(if mix.has(Mix::Data) { 20_000 } else { 1_000 });
+    settings.command_timeout = ms(150);
+    settings.unreachable_after = ms(1_500);
+    settings.fair.window = ms(600);
+    settings.fair.beat = ms(120);
+    settings.fair.claim = ms(600);
+    settings.fair.idle = ms(8_000);
+    settings.renew_batch = 1 + world.rng.usize(..4);
+    settings.not_after = world.rng.bool();
+    settings.cluster = world.rng.u8(..4) == 0;
+    world.plan.settings = settings.clone();
+    let clients = 2 + world.rng.usize(..6);
+    for _ in 0..clients {
+        let client = world.add_client(settings.clone());
+        let owners = (0..2).map(|_| world.clients[client].session.new_owner()).collect();
+        world.plan.owners.push(owners);
+    }
+    world.plan.locks = 1 + world.rng.u64(..3);
+    world.fill();
+    world.close_latches();
+    world.plan.hold = ms([1, 20, 200, 1_500][world.rng.usize(..4)]);
+    disturb(world, mix);
+    for _ in 0..12 + world.rng.usize(..34) {
+        let pause = DISTURBED.mul_f64(world.rng.f64() * world.rng.f64());
+        let client = world.rng.usize(..clients);
+        world.after(pause, Happening::Start { client });
+    }
+}
+
+/// Plans the faults of a mix.
+fn disturb(world: &mut World, mix: Mix) {
+    let mut weather = Weather::default();
+    if mix != Mix::Orderly {
+        world.plan.late = 0.25;
+        world.plan.never = 0.06;
+        world.plan.dropped = 0.15;
+    }
+    if world.rng.bool() {
+        weather.delay = (ms(1), ms(8));
+    }
+    if mix.has(Mix::Losses) {
+        weather.lose_request = 0.04;
+        weather.lose_reply = 0.06;
+        weather.swallow = 0.02;
+        weather.not_sent = 0.02;
+    }
+    if mix.has(Mix::Delays) {
+        weather.spike = 0.08;
+        weather.spike_of = ms([60, 400, 1_500][world.rng.usize(..3)]);
+        weather.lose_notice = 0.2;
+    }
+    if mix.has(Mix::Copies) {
+        weather.copy_now = 0.2;
+        weather.copy_late = 0.1;
+    }
+    if mix.has(Mix::Unproven) {
+        weather.unproven = 0.3;
+        weather.settle_fails = 0.3;
+        weather.subscribe_fails = 0.2;
+        weather.refuse = 0.1;
+        weather.lose_reply = 0.06;
+    }
+    if mix.has(Mix::Processes) {
+        weather.worst_instant = 0.05;
+    }
+    world.weather = weather;
+    connections(world, mix);
+    server(world, mix);
+    processes(world, mix);
+    if mix.has(Mix::Data) {
+        data(world);
+    }
+}
+
+fn some_time(world: &mut World) -> Duration {
+    DISTURBED.mul_f64(world.rng.f64())
+}
+
+/// A time of any order of magnitude between a millisecond and `most`.
+fn any_length(world: &mut World, most: Duration) -> Duration {
+    ms(1).mul_f64((most.as_secs_f64() * 1e3).powf(world.rng.f64()))
+}
+
+fn connections(world: &mut World, mix: Mix) {
+    if mix.has(Mix::Losses) || mix.has(Mix::Delays) {
+        for _ in 0..world.rng.usize(..6) {
+            let (client, at) = (world.somebody(), some_time(world));
+            let plane = if world.rng.bool() { Plane::Foreground } else { Plane::Lifeline };
+            let (lose, pause) = (world.rng.bool(), world.between(ms(1), ms(1_400)));
+            let what = match world.rng.u8(..5) {
+                0 | 1 => Happening::Reset { client, plane, lose },
+                2 => Happening::Freeze { client, plane, pause },
+                3 => Happening::ResetNotices { client },
+                _ => Happening::Event { client, event: LinkEvent::NoticesLagged },
+            };
+            world.after(at, what);
+        }
+    }
+    if mix.has(Mix::Outages) {
+        for _ in 0..=world.rng.usize(..3) {
+            let (client, at) = (world.somebody(), some_time(world));
+            let pause = world.between(ms(1), ms(2_500));
+            world.after(at, Happening::Unreachable { client, yes: true });
+            world.after(at + pause, Happening::Unreachable { client, yes: false });
+        }
+    }
+}
+
+/// What the server does without losing anything.
+fn server(world: &mut World, mix: Mix) {
+    if mix.has(Mix::Outages) && world.rng.bool() {
+        let at = some_time(world);
+        world.after(at, Happening::Restart);
+    }
+    if mix.has(Mix::Outages) && world.rng.u8(..4) == 0 || mix.has(Mix::Processes) && world.rng.bool() {
+        let at = some_time(world);
+        world.after(at, Happening::FlushScripts);
+    }
+    if mix.has(Mix::Unproven) && world.rng.bool() {
+        let at = some_time(world);
+        let pause = world.between(ms(1), ms(800));
+        world.after(at, Happening::DenyGrowth { deny: true });
+        world.after(at + pause, Happening::DenyGrowth { deny: false });
+    }
+}
+
+fn processes(world: &mut World, mix: Mix) {
+    // What a bare semaphore gave to a process that died never comes back: nobody could wait for it.
+    let leased = world.plan.family != Family::Semaphore;
+    let crashes = match mix {
+        Mix::Orderly => world.rng.usize(..3),
+        _ if mix.has(Mix::Processes) => world.rng.usize(..4),
+        _ => 0,
+    };
+    for _ in 0..if leased { crashes } else { 0 } {
+        let (client, at) = (world.somebody(), some_time(world));
+        world.after(at, Happening::Crash { client });
+        let pause = world.between(ms(1), ms(1_500));
+        world.after(at + pause, Happening::Join);
+    }
+    if !mix.has(Mix::Processes) {
+        return;
+    }
+    for _ in 0..world.rng.usize(..4) {
+        let (client, at) = (world.somebody(), some_time(world));
+        let pause = any_length(world, ms(10_000));
+        world.after(at, Happening::Pause { client, pause, counts: true });
+    }
+    for client in 0..world.clients.len() {
+        if world.rng.bool() {
+            let ppm = world.rng.i64(-MARGIN_PPM..=MARGIN_PPM);
+            world.at(world.now, Happening::Clock { client, ppm, jump: Duration::ZERO });
+        }
+        if world.rng.u8(..6) == 0 {
+            let (at, jump) = (some_time(world), any_length(world, ms(3_600_000)));
+            world.after(at, Happening::Clock { client, ppm: 0, jump });
+        }
+    }
+    if world.rng.bool() {
+        let (at, millis) = (some_time(world), world.rng.i64(-3..=1));
+        world.after(at, Happening::StepServer { millis });
+    }
+}
+
+/// The server loses what it has, or its clock is stepped; clocks of clients are wrong.
+fn data(world: &mut World) {
+    // A bare semaphore that has lost its counter has lost its capacity: nobody could put that right.
+    let leased = world.plan.family != Family::Semaphore;
+    for _ in 0..1 + world.rng.usize(..4) {
+        let (client, at) = (world.somebody(), some_time(world));
+        match world.rng.u8(..8) {
+            0 if leased => world.after(at, Happening::RestartEmpty),
+            1 if leased => {
+                let lag = any_length(world, ms(1_500));
+                world.after(at.saturating_sub(lag), Happening::Snapshot);
+                world.after(at, Happening::Failover);
+            }
+            2 if leased => {
+                let all = world.rng.u8(..4) == 0;
+                world.after(at, Happening::Evict { all });
+            }
+            3 | 4 => world.after(at, Happening::ForceRelease),
+            5 if leased => {
+                let length = any_length(world, ms(3_600_000)).as_millis();
+                let length = i64::try_from(length).unwrap_or_default() + 2;
+                let millis = if world.rng.bool() { length } else { -length - 2 };
+                world.after(at, Happening::StepServer { millis });
+            }
+            6 => {
+                let pause = any_length(world, ms(10_000));
+                world.after(at, Happening::Pause { client, pause, counts: false });
+            }
+            _ => {
+                let wrong = world.rng.i64(MARGIN_PPM + 2_000..200_000);
+                let ppm = if world.rng.bool() { wrong } else { -wrong };
+                world.after(at, Happening::Clock { client, ppm, jump: Duration::ZERO });
+            }
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! What befalls a client as a whole: it crashes, it is paused, its clock goes wrong.
+
+use crate::client::{Guard, Outcome};
+use crate::clock::Clock;
+use crate::happening::Happening;
+use crate::stats::{Reach, Sort};
+use crate::world::{World, ms, tell};
+use leasehold_core::time::Instant;
+use std::time::Duration;
+
+/// By how many millionths the rate of a client's clock may be wrong for the promises to hold: the margin is 1 %.
+pub(crate) const MARGIN_PPM: i64 = 9_000;
+
+impl World {
+    /// What a client's clock shows.
+    pub(crate) fn local(&self, client: usize) -> Instant {
+        self.clients[client].clock.shows(self.now)
+    }
+
+    /// Whether a holder believes, by its own clock, that it holds.
+    pub(crate) fn believes(&self, guard: &Guard) -> bool {
+        guard.cell.ended(self.local(guard.client)).is_none()
+    }
+
+    /// Lets the session of a client see that time has passed.
+    pub(crate) fn let_time_pass(&mut self, client: usize) {
+        let now = self.local(client);
+        if self.clients[client].session.poll_timeout().is_some_and(|due| due <= now) {
+            self.clients[client].session.handle_timeout(now);
+            self.look_after(client);
+        }
+    }
+
+    /// What happens within a client waits while it is paused, and happens no more once it is dead.
+    pub(crate) fn happen_unless_paused(&mut self, number: u64, what: Happening) {
+        let within = what.within(self).map(|client| &self.clients[client]);
+        if within.is_some_and(|client| client.dead) {
+            if matches!(what, Happening::Start { .. }) {
+                let client = self.somebody();
+                self.at(self.now, Happening::Start { client });
+            }
+            return;
+        }
+        match within.and_then(|client| client.paused_until).filter(|until| *until > self.now) {
+            Some(until) => drop(self.queue.insert((until, number), what)),
+            None => self.happen(what),
+        }
+    }
+
+    /// A client that lives. There always is one: who crashes is followed by another.
+    pub(crate) fn somebody(&mut self) -> usize {
+        let living: Vec<_> = (0..self.clients.len()).filter(|client| !self.clients[*client].dead).collect();
+        living[self.rng.usize(..living.len())]
+    }
+
+    /// The process of a client ends. What it has sent arrives, and what it holds on the server ends with its lease.
+    pub(crate) fn crash(&mut self, client: usize) {
+        if self.clients[client].dead || self.clients.iter().filter(|client| !client.dead).count() < 2 {
+            return;
+        }
+        tell!(self, "client {client} crashes");
+        self.stats.fault(Sort::Crash);
+        self.last_fault = self.last_fault.max(self.now);
+        self.leftovers = true;
+        let state = &mut self.clients[client];
+        state.dead = true;
+        state.paused_until = None;
+        for task in &mut state.tasks {
+            task.outcome.get_or_insert(Outcome::Dropped);
+            task.flight = None;
+        }
+        for guard in self.guards.iter_mut().filter(|guard| guard.client == client) {
+            guard.alive = false;
+            guard.over = true;
+        }
+        self.net.waiting.retain(|_, waiting| waiting.client != client);
+        self.net.settling.retain(|(other, _)| *other != client);
+        self.reset_notices(client);
+    }
+
+    /// A new process begins, in the place of one that crashed.
+    pub(crate) fn join(&mut self) {
+        let client = self.add_client(self.plan.settings.clone());
+        tell!(self, "client {client} begins");
+        let owners = (0..2).map(|_| self.clients[client].session.new_owner()).collect();
+        self.plan.owners.push(owners);
+        self.clients[client].clock = Clock::default();
+        for _ in 0..self.rng.usize(1..4) {
+            let pause = self.between(ms(0), ms(600));
+            self.after(pause, Happening::Start { client });
+        }
+    }
+
+    /// A client does nothing for a while, as in a stop of the world, under `SIGSTOP`, or while its machine sleeps. Its clock goes on, or
+    /// stands still if it is of the sort that does not count suspends.
+    pub(crate) fn pause(&mut self, client: usize, pause: Duration, counts: bool) {
+        if !self.clients[client].runs() || self.plan.over {
+            return;
+        }
+        tell!(self, "client {client} is paused for {pause:?}, and its clock goes on: {counts}");
+        self.stats.fault(Sort::Pause);
+        let until = self.now + pause;
+        self.last_fault = self.last_fault.max(until);
+        self.clients[client].paused_until = Some(until);
+        if !counts {
+            self.clients[client].stands_since = Some(self.now);
+            self.break_promises();
+        }
+        self.at(until, Happening::Resume { client });
+    }
+
+    pub(crate) fn resume(&mut self, client: usize) {
+        if self.clients[client].dead {
+            return;
+        }
+        tell!(self, "client {client} goes on");
+        self.clients[client].paused_until = None;
+        if let Some(since) = self.clients[client].stands_since.take() {
+            self.clients[client].clock.stood_still(since, self.now);
+            self.break_promises();
+        }
+        self.leap(client);
+    }
+
+    pub(crate) fn change_clock(&mut self, client: usize, ppm: i64, jump: Duration) {
+        if !self.clients[client].runs() {
+            return;
+        }
+        tell!(self, "client {client}: its clock jumps by {jump:?}, and is {ppm} millionths too fast from now on");
+        let now = self.now;
+        let state = &mut self.clients[client];
+        if !jump.is_zero() {
+            state.clock.jump(now, jump);
+            self.stats.fault(Sort::ClockJump);
+            self.last_fault = self.last_fault.max(now);
+        } else if ppm.abs() <= MARGIN_PPM {
+            state.clock.set_rate(now, ppm);
+            self.stats.fault(Sort::ClockRate);
+        } else {
+            state.clock.set_rate(now, ppm);
+            // A clock that is too fast gives up early.
+            state.clock_is_wrong |= ppm < 0;
+            self.stats.fault(Sort::ClockOutside);
+        }
+        if !jump.is_zero() {
+            self.leap(client);
+        }
+    }
+
+    /// A client finds that time has passed without it.
+    fn leap(&mut self, client: usize) {
+        let now = self.local(client);
+        self.clients[client].leapt = Some(now);
+        let lost = self
+            .guards
+            .iter()
+            .any(|guard| guard.client == client && guard.alive && !guard.over && guard.cell.ended(now).is_some());
+        if lost {
+            self.stats.reach(Reach::WokeLost);
+        }
+        self.let_time_pass(client);
+    }
+}

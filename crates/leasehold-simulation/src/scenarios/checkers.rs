@@ -1,0 +1,204 @@
+//! The checks of the world can fail: each is shown what it must not accept.
+
+use super::driver::wish;
+use super::world;
+use crate::client::{Outcome, Polls};
+use crate::happening::Happening;
+use crate::kinds::{CAPACITY, Family};
+use crate::world::{World, ms, name};
+use bytes::Bytes;
+use leasehold_core::call::Call;
+use leasehold_core::command::{HoldKey, Kind, latch};
+use leasehold_core::owner::HoldNumber;
+use leasehold_core::session::AcquireRequest;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Wants `check` to find fault, in words that contain `words`.
+fn finds(words: &str, check: impl FnOnce()) {
+    let panic = catch_unwind(AssertUnwindSafe(check)).expect_err("nothing was found");
+    let text = panic.downcast_ref::<String>().cloned();
+    let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned())).unwrap_or_default();
+    assert!(text.contains(words), "{text}");
+}
+
+/// A world in which client 0 has `lock0` of a kind.
+fn held(kind: Kind, family: Family) -> (World, usize) {
+    let mut world = world(2);
+    world.plan.family = family;
+    world.plan.locks = 1;
+    world.fill();
+    let task = world.acquire(0, AcquireRequest { kind, ..wish("lock0") });
+    let guard = world.granted(0, task);
+    (world, guard)
+}
+
+/// An acquire of `lock0` that the session of client 1 might send.
+fn ask(world: &World, kind: Kind) -> Call {
+    let lock = name("lock0");
+    let client = world.clients[1].session.client();
+    let hold = HoldKey { field: client.field(HoldNumber::ZERO.next()), permits: 1 };
+    let keys = kind.verbs().keys(&lock, &client);
+    let settings = world.clients[1].session.settings();
+    let ask = leasehold_core::command::Ask {
+        name: &lock,
+        keys: &keys,
+        hold: &hold,
+        beside: None,
+        count: 1,
+        lease: ms(3_000),
+        not_after: None,
+        waits: true,
+        placed: false,
+        prefer_writers: None,
+        settings,
+    };
+    kind.verbs().acquire(&ask)
+}
+
+#[test]
+fn two_who_believe_to_hold_are_found() {
+    let (mut world, guard) = held(Kind::Lock, Family::Lock);
+    world.server.command(&[b"DEL", b"lock0"]).expect("a key can be removed");
+    // The check of the server's grant comes first; this is about belief.
+    world.plan.family = Family::Semaphore;
+    finds("beside", || {
+        let task = world.acquire(1, wish("lock0"));
+        world.granted(1, task);
+    });
+    assert!(world.guards[guard].alive);
+}
+
+#[test]
+fn a_grant_of_the_server_beside_a_believer_is_found() {
+    let (mut world, _) = held(Kind::Lock, Family::Lock);
+    world.server.command(&[b"DEL", b"lock0"]).expect("a key can be removed");
+    finds("still believes", || {
+        world.acquire(1, wish("lock0"));
+        world.run(ms(100));
+    });
+}
+
+#[test]
+fn a_writer_beside_a_reader_is_found() {
+    let (mut world, _) = held(Kind::Read, Family::ReadWrite);
+    let call = ask(&world, Kind::Write);
+    world.server.keys().iter().for_each(|key| drop(world.server.command(&[b"DEL", key])));
+    finds("still believes", || drop(world.execute(&call)));
+}
+
+#[test]
+fn a_permit_too_many_is_found() {
+    let (world, _) = held(Kind::Permits, Family::Permits);
+    world.check_capacity();
+    world.server.command(&[b"SET", b"lock0", CAPACITY.to_string().as_bytes()]).expect("a counter");
+    finds("available and held", || world.check_capacity());
+}
+
+#[test]
+fn a_wrong_hold_count_is_found() {
+    let (world, guard) = held(Kind::Lock, Family::Lock);
+    world.check_counts();
+    world.server.command(&[b"HSET", b"lock0", &world.guards[guard].field, b"2"]).expect("a hash");
+    finds("the server's count", || world.check_counts());
+}
+
+#[test]
+fn what_is_left_is_found() {
+    let (mut world, guard) = held(Kind::Lock, Family::Lock);
+    finds("of client 0", || world.check_nothing_left());
+    world.give_back(guard);
+    world.run(ms(1_500));
+    world.check_nothing_left();
+    world.server.command(&[b"SET", b"lock0", b"?"]).expect("a key");
+    finds("is left", || world.check_nothing_left());
+}
+
+#[test]
+fn a_queue_out_of_order_is_found() {
+    let (mut world, _) = held(Kind::Fair, Family::Fair);
+    world.plan.orderly = true;
+    let waiter = world.acquire(1, AcquireRequest { kind: Kind::Fair, ..wish("lock0") });
+    world.run(ms(50));
+    assert!(world.task(1, waiter).outcome.is_none());
+    let call = ask(&world, Kind::Fair);
+    finds("overtook", || world.was_granted(&call, Bytes::from_static(b"somebody else"), 1, None));
+}
+
+#[test]
+fn a_fencing_token_that_does_not_grow_is_found() {
+    let mut world = world(1);
+    let [lock, id] = [Bytes::from_static(b"lock0"), Bytes::from_static(b"a hold")];
+    world.check_token(&lock, &id, Some(7));
+    world.check_token(&lock, &id, Some(8));
+    finds("got the token 8", || world.check_token(&lock, &id, Some(8)));
+}
+
+#[test]
+fn an_update_that_is_lost_behind_a_fence_is_found() {
+    let (mut world, guard) = held(Kind::Fenced, Family::Fenced);
+    world.store_reads(guard);
+    let read = world.queue.values().find_map(|what| match what {
+        Happening::Work { read, .. } => Some(*read),
+        _ => None,
+    });
+    let read = read.expect("the read is answered");
+    world.store_writes(guard, read);
+    finds("lost behind a fence", || world.store_writes(guard, read));
+}
+
+#[test]
+fn a_token_that_was_issued_twice_is_found() {
+    let (mut world, guard) = held(Kind::Fenced, Family::Fenced);
+    world.store_reads(guard);
+    world.guards[guard].field = Bytes::from_static(b"another hold");
+    finds("issued twice", || world.store_reads(guard));
+}
+
+#[test]
+fn a_removal_that_is_not_told_is_found() {
+    let (mut world, guard) = held(Kind::Lock, Family::Lock);
+    world.plan.settings = world.clients[0].session.settings().clone();
+    world.server.command(&[b"DEL", b"lock0"]).expect("a key can be removed");
+    let removed = world.now;
+    finds("was not told", || world.check_promptness(guard, removed));
+    world.run(ms(1_100));
+    world.check_promptness(guard, removed);
+    assert!(!world.believes(&world.guards[guard]));
+}
+
+#[test]
+fn a_holder_who_is_not_told_of_its_deadline_is_found() {
+    let (mut world, guard) = held(Kind::Lock, Family::Lock);
+    // The session does not see that time passes.
+    world.now = world.guards[guard].cell.deadline();
+    finds("nobody was told in time", || world.check());
+}
+
+#[test]
+fn a_waiter_who_waits_too_long_is_found() {
+    let (mut world, _) = held(Kind::Lock, Family::Lock);
+    world.acquire(1, wish("lock0"));
+    let limit = world.now + ms(20_000);
+    // The holder never gives up.
+    world.finished.clear();
+    finds("waits for ever", || crate::random::finish(&mut world, limit));
+}
+
+#[test]
+fn somebody_who_goes_through_a_closed_latch_is_found() {
+    let mut world = world(1);
+    world.plan.family = Family::Latch;
+    world.plan.locks = 1;
+    world.close_latches();
+    let lock = name("lock0");
+    let task =
+        world.acquire_polled(0, AcquireRequest { kind: Kind::Latch, renewed: false, ..wish("lock0") }, Polls::AtOnce);
+    world.run(ms(100));
+    assert!(world.task(0, task).outcome.is_none());
+    // Somebody opens it without the world's knowledge.
+    let publish = world.clients[0].session.settings().publish.clone();
+    world.server.execute(&latch::delete(&lock, b"op", &publish)).expect("a latch can be removed");
+    world.deliver_notices();
+    finds("went through", || world.run(ms(5_000)));
+    assert_ne!(world.task(0, task).outcome, Some(Outcome::Opened));
+}

@@ -1,0 +1,302 @@
+//! What befalls the server, and who is told of it when.
+
+use super::driver::wish;
+use super::{nothing_left, world};
+use crate::client::Outcome;
+use crate::happening::Happening;
+use crate::kinds::Family;
+use crate::stats::{Reach, Sort};
+use crate::weather::FaultKind;
+use crate::world::{World, ms, name, settings};
+use leasehold_core::command::{Kind, latch};
+use leasehold_core::error::{HoldEnd, LossReason};
+use leasehold_core::reply::Reply;
+use leasehold_core::session::{AcquireRequest, Patience};
+
+/// A world in which client 0 has a lock of a kind, renewed.
+fn held(kind: Kind) -> (World, usize) {
+    let mut world = world(2);
+    world.plan.settings = settings();
+    world.plan.family = Family::Lock;
+    let task = world.acquire(0, AcquireRequest { kind, ..wish("a") });
+    let guard = world.granted(0, task);
+    world.run(ms(10));
+    (world, guard)
+}
+
+fn is_removed(world: &World, guard: usize) -> bool {
+    world.guards[guard].cell.ended(world.now) == Some(HoldEnd::Lost(LossReason::Removed))
+}
+
+#[test]
+fn a_hold_survives_a_restart_with_data() {
+    let (mut world, guard) = held(Kind::Lock);
+    let waiter = world.acquire(1, wish("a"));
+    world.run(ms(10));
+    world.restart();
+    world.run(ms(5_000));
+    assert!(world.believes(&world.guards[guard]) && world.task(1, waiter).outcome.is_none());
+    world.give_back(guard);
+    let other = world.granted(1, waiter);
+    world.give_back(other);
+    nothing_left(&mut world);
+}
+
+#[test]
+fn a_failover_that_loses_a_grant_is_told_within_a_reconnect() {
+    let mut world = world(2);
+    world.plan.settings = settings();
+    world.take_snapshot();
+    let task = world.acquire(0, wish("a"));
+    let guard = world.granted(0, task);
+    world.fail_over();
+    world.run(ms(30));
+    assert!(is_removed(&world, guard));
+    world.run(ms(200));
+    assert_eq!(world.stats.reached(Reach::RemovalTold), 1);
+    world.drop_guard(guard);
+    nothing_left(&mut world);
+}
+
+#[test]
+fn a_failover_that_loses_a_release_brings_the_lock_back_for_one_lease() {
+    let (mut world, guard) = held(Kind::Lock);
+    world.take_snapshot();
+    world.give_back(guard);
+    world.fail_over();
+    let task = world.acquire(1, wish("a"));
+    world.run(ms(2_900));
+    assert!(world.task(1, task).outcome.is_none());
+    let other = world.granted(1, task);
+    world.give_back(other);
+    nothing_left(&mut world);
+}
+
+#[test]
+fn tokens_grow_although_a_failover_has_lost_the_last_one() {
+    let mut world = world(2);
+    world.plan.settings = settings();
+    let fenced = || AcquireRequest { kind: Kind::Fenced, ..wish("a") };
+    world.take_snapshot();
+    let task = world.acquire(0, fenced());
+    let guard = world.granted(0, task);
+    world.fail_over();
+    let task = world.acquire(1, fenced());
+    let other = world.granted_beside(1, task);
+    let [before, after] = [guard, other].map(|guard| world.guards[guard].cell.token().expect("it has a token"));
+    assert!(before < after, "{before} {after}");
+    world.drop_guard(guard);
+    world.give_back(other);
+}
+
+#[test]
+fn an_evicted_hold_is_told_within_a_third_of_its_lease() {
+    for kind in [Kind::Lock, Kind::Fair, Kind::Fenced, Kind::Spin, Kind::Simple, Kind::Read, Kind::Write] {
+        let (mut world, guard) = held(kind);
+        while world.is_on_server(&world.guards[guard]) {
+            world.evict(false);
+        }
+        world.run(ms(1_020));
+        assert!(is_removed(&world, guard), "{kind:?}");
+        world.run(ms(100));
+        world.drop_guard(guard);
+        assert!(world.stats.reached(Reach::RemovalTold) > 0, "{kind:?}");
+    }
+}
+
+#[test]
+fn a_hold_that_is_released_by_force_is_told_within_a_third_of_its_lease() {
+    for kind in
+        [Kind::Lock, Kind::Fair, Kind::FencedFair, Kind::Fenced, Kind::Spin, Kind::Simple, Kind::Read, Kind::Write]
+    {
+        let (mut world, guard) = held(kind);
+        // A second reader would hold beside the first.
+        let other = if kind == Kind::Read { Kind::Write } else { kind };
+        let waiter = world.acquire(1, AcquireRequest { kind: other, ..wish("a") });
+        world.run(ms(10));
+        world.force_release();
+        assert_eq!(world.stats.faults(Sort::ForceRelease), 1, "{kind:?}");
+        world.run(ms(300));
+        let Some(Outcome::Granted(other)) = world.task(1, waiter).outcome else {
+            panic!("{kind:?} is not handed over")
+        };
+        world.run(ms(720));
+        assert!(is_removed(&world, guard), "{kind:?}");
+        world.drop_guard(guard);
+        world.give_back(other);
+    }
+}
+
+#[test]
+fn a_server_clock_that_is_stepped_forward_ends_leases_and_that_is_told() {
+    let (mut world, guard) = held(Kind::Lock);
+    world.step_server(3_600_000);
+    let task = world.acquire(1, wish("a"));
+    let other = world.granted_beside(1, task);
+    world.run(ms(1_020));
+    assert!(is_removed(&world, guard));
+    world.drop_guard(guard);
+    world.give_back(other);
+    nothing_left(&mut world);
+}
+
+#[test]
+fn a_server_clock_that_is_stepped_back_lengthens_the_leases_of_the_dead() {
+    let (mut world, _) = held(Kind::Lock);
+    world.crash(0);
+    world.step_server(-10_000);
+    let task = world.acquire(1, wish("a"));
+    world.run(ms(12_900));
+    assert!(world.task(1, task).outcome.is_none());
+    let other = world.granted(1, task);
+    world.give_back(other);
+    nothing_left(&mut world);
+}
+
+#[test]
+fn a_step_within_the_margin_is_covered_by_it() {
+    let mut world = world(2);
+    let task = world.acquire(0, AcquireRequest { lease: ms(100), renewed: false, ..wish("a") });
+    let guard = world.granted(0, task);
+    let waiter = world.acquire(1, wish("a"));
+    world.step_server(1);
+    world.change_clock(0, -9_000, ms(0));
+    let other = world.granted(1, waiter);
+    assert!(!world.broken && world.guards[guard].over);
+    world.drop_guard(guard);
+    world.give_back(other);
+}
+
+#[test]
+fn a_script_that_was_flushed_costs_one_round_trip() {
+    let (mut world, guard) = held(Kind::Lock);
+    world.flush_scripts();
+    world.give_back(guard);
+    assert_eq!(world.stats.reached(Reach::NoScript), 1);
+    let task = world.acquire(1, wish("a"));
+    let other = world.granted(1, task);
+    world.give_back(other);
+    assert_eq!(world.stats.reached(Reach::NoScript), 2, "the release is known again by now");
+    nothing_left(&mut world);
+}
+
+#[test]
+fn a_call_that_met_noscript_sends_nothing_once_it_is_settled() {
+    let (mut world, guard) = held(Kind::Lock);
+    world.flush_scripts();
+    world.weather.delay = (ms(30), ms(30));
+    // The reply takes so long that the lifeline settles before the text is sent.
+    let task = world.release(guard);
+    assert_eq!(world.outcome(0, task), Outcome::Released);
+    assert_eq!(world.server.calls("lock/release"), 1);
+    nothing_left(&mut world);
+}
+
+/// A renewal that arrives at an instant around the end of its lease: whether it is in time.
+fn renewal_at(nanos_before_the_end: i64) -> bool {
+    let mut world = world(1);
+    let start = world.now;
+    let task = world.acquire(0, wish("a"));
+    let guard = world.granted(0, task);
+    let arrived = world.now;
+    // Granted between two milliseconds of the server: it has the lease for whole ones.
+    let granted = start.as_nanos() / 1_000_000;
+    assert_eq!(granted, arrived.as_nanos() / 1_000_000);
+    let end = i64::try_from((granted + 3_001) * 1_000_000).expect("it is small");
+    world.set_unreachable(0, true);
+    world.run_until(leasehold_core::time::Instant::from_nanos((end - nanos_before_the_end).unsigned_abs()));
+    let call = {
+        let guard = &world.guards[guard];
+        let session = &world.clients[0].session;
+        let keys = guard.kind.verbs().keys(&guard.name, &session.client());
+        let mut renewal = leasehold_core::command::Renewal::default();
+        guard.kind.verbs().renew(&mut renewal, &guard.name, &keys, guard.cell.key(), ms(3_000));
+        leasehold_core::call::Call::new(
+            guard.kind.verbs().renewal().expect("it has a lease"),
+            renewal.keys,
+            renewal.args,
+        )
+    };
+    drop(world.execute(&call));
+    assert!(world.guards[guard].over, "the holder has given it up by then, whatever the server says");
+    !world.server.keys().is_empty()
+}
+
+#[test]
+fn a_renewal_in_the_last_moment_of_a_lease_is_in_time_and_a_moment_later_it_is_not() {
+    assert!(renewal_at(1_000_000));
+    assert!(renewal_at(1));
+    assert!(!renewal_at(0));
+    assert!(!renewal_at(-1));
+}
+
+#[test]
+fn a_latch_counts_each_count_once_and_opens_for_all_who_wait() {
+    let mut world = world(3);
+    world.plan.settings = settings();
+    world.plan.family = Family::Latch;
+    world.plan.locks = 1;
+    world.close_latches();
+    let waiting: Vec<_> = (0..3)
+        .map(|client| {
+            let wish = AcquireRequest { kind: Kind::Latch, renewed: false, ..wish("lock0") };
+            (client, world.acquire(client, wish))
+        })
+        .collect();
+    world.run(ms(50));
+    let publish = settings().publish;
+    for operation in 0..10_u8 {
+        let call = latch::count_down(&name("lock0"), 1, &[operation], &publish);
+        for _ in 0..2 {
+            world.happen(Happening::CountDown { call: call.clone() });
+        }
+    }
+    for (client, task) in waiting {
+        assert_eq!(world.outcome(client, task), Outcome::Opened);
+    }
+    assert_eq!(world.stats.reached(Reach::LatchOpened), 3);
+    nothing_left(&mut world);
+}
+
+#[test]
+fn a_refusal_keeps_its_place_among_the_replies_of_a_connection() {
+    let (mut world, guard) = held(Kind::Lock);
+    world.weather.delay = (ms(60), ms(60));
+    world.fault(0, "lock/release", FaultKind::Refuse("LOADING Redis is loading"));
+    let task = world.release(guard);
+    world.run(ms(119));
+    assert!(world.task(0, task).reply.is_none() && world.task(0, task).outcome.is_none());
+    world.outcome(0, task);
+    nothing_left(&mut world);
+}
+
+#[test]
+fn a_copy_of_an_acquire_that_was_refused_for_want_of_memory_takes_no_permit_for_good() {
+    for refusal in ["OOM command not allowed when used memory > 'maxmemory'.", "LOADING Redis is loading"] {
+        let mut world = world(1);
+        world.server.command(&[b"SET", b"a", b"3"]).expect("a counter");
+        let semaphore = AcquireRequest { kind: Kind::Semaphore, renewed: false, ..wish("a") };
+        // The first call learns the server's time, and is no copy's original.
+        let task = world.acquire(0, semaphore.clone());
+        let guard = world.granted(0, task);
+        world.give_back(guard);
+        world.fault(0, "semaphore/acquire", FaultKind::Refuse(refusal));
+        let task = world.acquire(0, AcquireRequest { patience: Patience::Try, ..semaphore });
+        let call = world.queue.values().find_map(|what| match what {
+            Happening::Arrive { call, .. } => Some(call.clone()),
+            _ => None,
+        });
+        let call = call.expect("the acquire is under way");
+        world.outcome(0, task);
+        world.run(ms(20));
+        world.happen(Happening::Copy { call });
+        world.run(ms(1_000));
+        for guard in 0..world.guards.len() {
+            if world.guards[guard].alive {
+                world.give_back(guard);
+            }
+        }
+        assert_eq!(world.server.command(&[b"GET", b"a"]), Ok(Reply::Bulk("3".into())), "{refusal}");
+        assert!(world.clients[0].session.is_quiet(), "{refusal}");
+    }
+}

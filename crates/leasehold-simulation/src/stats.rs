@@ -1,0 +1,194 @@
+//! What was run: operations, faults by sort, and whether the worlds came to what they are for.
+
+use std::fmt;
+use std::time::Duration;
+
+/// Makes an enumeration of things that are counted, each with the words by which a report calls it.
+macro_rules! counted {
+    ($(#[$about:meta])* $name:ident { $($variant:ident = $words:literal,)+ }) => {
+        $(#[$about])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) enum $name { $($variant),+ }
+
+        impl $name {
+            pub(crate) const ALL: &[Self] = &[$(Self::$variant),+];
+
+            const fn words(self) -> &'static str {
+                match self { $(Self::$variant => $words),+ }
+            }
+        }
+    };
+}
+
+counted! {
+    /// A sort of fault.
+    Sort {
+        Delay = "a message takes long",
+        LostRequest = "a request is lost",
+        LostReply = "a reply is lost",
+        Swallowed = "no reply comes, and the connection stands",
+        NotSent = "a call cannot be sent",
+        Refused = "the server refuses for the moment",
+        Resent = "a command arrives twice",
+        LateCopy = "a copy of a command arrives late",
+        Unproven = "a kill is not proven",
+        SettleFailed = "settling fails",
+        SubscribeFailed = "subscribing fails",
+        LostNotice = "a notice is lost",
+        Reset = "a connection is reset",
+        NoticesReset = "the notice connection is reset",
+        Lagged = "notices come too fast",
+        Freeze = "a connection stalls",
+        Unreachable = "a client is cut off",
+        Crash = "a client crashes",
+        Pause = "a client is paused",
+        ClockJump = "a client's clock jumps",
+        ClockRate = "a client's clock has a rate error",
+        ClockOutside = "a client's clock is wrong beyond the margin",
+        ServerNudge = "the server's clock is stepped within the margin",
+        ServerStep = "the server's clock is stepped by up to an hour",
+        Restart = "the server restarts with its data",
+        RestartEmpty = "the server restarts empty",
+        Failover = "a failover loses the last writes",
+        Eviction = "keys are evicted",
+        ForceRelease = "a hold is released by force",
+        ScriptFlush = "the script cache is flushed",
+        WorstInstant = "a command arrives around an expiry",
+        MemoryFull = "the server's memory is full",
+        LatePoll = "a future is polled late",
+        Unpolled = "a future is never polled",
+        Dropped = "a future is dropped",
+    }
+}
+
+counted! {
+    /// Something that worlds are to come to. A checker that never sees it says nothing about it.
+    Reach {
+        Reentry = "an owner re-entered",
+        HandOver = "a release handed over to another client",
+        TakeOver = "a lease ended and another hold took over",
+        LostThenReacquired = "a client lost a lock and got it again",
+        DeadHeadSkipped = "a dead head of a queue was skipped",
+        PlaceLost = "a waiter lost its place",
+        LateDuplicate = "a copy came after the hold had ended",
+        CleanedUp = "the lifeline completed a clean-up",
+        TurnPassed = "a turn passed on",
+        WaitElapsed = "a patience ended",
+        Indeterminate = "an outcome was not known",
+        Unreachable = "a server was out of reach for too long",
+        RemovalTold = "a holder was told of a removal in time",
+        DeadlineTold = "a hold was lost at its local deadline",
+        WokeLost = "a paused client woke up without its hold",
+        BeforeExpiry = "a command came in the last millisecond of a key",
+        AtExpiry = "a command came at the end of a key",
+        AfterExpiry = "a command came just after a key",
+        NoScript = "an unknown script was followed by its text",
+        StaleRefused = "the store refused a stale token",
+        LatchOpened = "a latch opened for somebody who waited",
+        UnfencedLost = "a register without a fence lost an update",
+        WriteFencedLost = "a register that is fenced at writes alone lost an update",
+    }
+}
+
+/// The sums over many worlds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Stats {
+    pub(crate) clients: u64,
+    /// Acquires, re-entries, releases, drops, detachments and counts.
+    pub(crate) operations: u64,
+    pub(crate) steps: u64,
+    pub(crate) virtual_time: Duration,
+    /// Critical sections that wrote to the store, where holds have fencing tokens and altogether.
+    pub(crate) sections: [u64; 2],
+    faults: Vec<u64>,
+    reached: Vec<u64>,
+}
+
+impl Default for Stats {
+    fn default() -> Self {
+        Self {
+            clients: 0,
+            operations: 0,
+            steps: 0,
+            virtual_time: Duration::ZERO,
+            sections: [0; 2],
+            faults: vec![0; Sort::ALL.len()],
+            reached: vec![0; Reach::ALL.len()],
+        }
+    }
+}
+
+impl Stats {
+    pub(crate) fn fault(&mut self, sort: Sort) {
+        self.faults[sort as usize] += 1;
+    }
+
+    pub(crate) fn reach(&mut self, what: Reach) {
+        self.reached[what as usize] += 1;
+    }
+
+    pub(crate) fn faults(&self, sort: Sort) -> u64 {
+        self.faults[sort as usize]
+    }
+
+    pub(crate) fn reached(&self, what: Reach) -> u64 {
+        self.reached[what as usize]
+    }
+
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.clients += other.clients;
+        self.operations += other.operations;
+        self.steps += other.steps;
+        self.virtual_time += other.virtual_time;
+        for (mine, theirs) in self.sections.iter_mut().zip(other.sections) {
+            *mine += theirs;
+        }
+        for (mine, theirs) in self.faults.iter_mut().zip(&other.faults) {
+            *mine += theirs;
+        }
+        for (mine, theirs) in self.reached.iter_mut().zip(&other.reached) {
+            *mine += theirs;
+        }
+    }
+
+    /// Faults of all sorts.
+    pub(crate) fn all_faults(&self) -> u64 {
+        self.faults.iter().sum()
+    }
+
+    /// What was never injected, and what was never come to.
+    pub(crate) fn missing(&self) -> Vec<&'static str> {
+        let faults = Sort::ALL.iter().filter(|sort| self.faults(**sort) == 0).map(|sort| sort.words());
+        let reached = Reach::ALL.iter().filter(|what| self.reached(**what) == 0).map(|what| what.words());
+        faults.chain(reached).collect()
+    }
+
+    /// The report over so many worlds.
+    pub(crate) fn write(&self, f: &mut fmt::Formatter<'_>, histories: u64) -> fmt::Result {
+        let each = |sum: u64| sum as f64 / histories.max(1) as f64;
+        writeln!(f, "steps               {}", self.steps)?;
+        writeln!(f, "virtual hours       {:.1}", self.virtual_time.as_secs_f64() / 3_600.0)?;
+        writeln!(
+            f,
+            "a history has       {:.1} clients, {:.1} operations, {:.1} faults",
+            each(self.clients),
+            each(self.operations),
+            each(self.all_faults())
+        )?;
+        writeln!(f, "\nfaults")?;
+        for sort in Sort::ALL {
+            writeln!(f, "{:>12}  {}", self.faults(*sort), sort.words())?;
+        }
+        writeln!(f, "\nreached")?;
+        for what in Reach::ALL {
+            writeln!(f, "{:>12}  {}", self.reached(*what), what.words())?;
+        }
+        let [fenced, all] = self.sections;
+        let share = |lost: u64, of: u64| 100.0 * lost as f64 / of.max(1) as f64;
+        let (bare, at_writes) = (self.reached(Reach::UnfencedLost), self.reached(Reach::WriteFencedLost));
+        writeln!(f, "\nlost updates")?;
+        writeln!(f, "{:>11.4}%  without a fence ({bare} in {all} critical sections)", share(bare, all))?;
+        writeln!(f, "{:>11.4}%  fenced at writes alone ({at_writes} in {fenced})", share(at_writes, fenced))?;
+        writeln!(f, "{:>11.4}%  fenced at reads and writes (0 in {fenced})", 0.0)
+    }
+}

@@ -1,0 +1,122 @@
+//! Grants and releases as the server sees them: who follows whom, in what order, and with which fencing token.
+
+use crate::stats::Reach;
+use crate::world::{World, tell};
+use bytes::Bytes;
+use leasehold_core::call::Call;
+use leasehold_core::command::Kind;
+
+/// Who has a lock on the server, so far as anybody was granted it.
+#[derive(Debug, Default)]
+pub(crate) struct Tenure {
+    /// The last hold that was granted, unless it was released.
+    holder: Option<Bytes>,
+    /// The client that released it last, unless somebody got it since.
+    released_by: Option<usize>,
+}
+
+impl World {
+    /// The client that a field is of.
+    fn client_of(&self, field: &[u8]) -> Option<usize> {
+        let uuid = std::str::from_utf8(field.get(..36)?).ok()?;
+        let number = usize::from_str_radix(uuid.get(24..)?, 16).ok()?;
+        (number < self.clients.len()).then_some(number)
+    }
+
+    fn is_of_the_dead(&self, field: &[u8]) -> bool {
+        self.client_of(field).is_some_and(|client| self.clients[client].dead)
+    }
+
+    /// A hold was begun on the server.
+    pub(crate) fn was_granted(&mut self, call: &Call, id: Bytes, count: u32, token: Option<i64>) {
+        let script = call.script().name();
+        let lock = call.keys()[0].clone();
+        if count == 1 {
+            self.check_order(script, &lock, &id);
+            self.check_token(&lock, &id, token);
+            self.check_grant(script, &lock, &id);
+            self.note_tenure(script, lock.clone(), &id);
+        }
+        self.places.entry(lock).or_default().retain(|waiting| *waiting != id);
+        self.granted.insert(id, self.net.restarts);
+    }
+
+    /// A hold was ended on the server, by its release.
+    pub(crate) fn was_freed(&mut self, call: &Call, id: &Bytes) {
+        let client = self.client_of(id);
+        if let Some(tenure) = self.holders.get_mut(&call.keys()[0])
+            && tenure.holder.as_ref() == Some(id)
+        {
+            *tenure = Tenure { holder: None, released_by: client };
+        }
+    }
+
+    fn note_tenure(&mut self, script: &str, lock: Bytes, id: &Bytes) {
+        if !self.plan.family.excludes() || script.starts_with("read") {
+            return;
+        }
+        let client = self.client_of(id);
+        let before = self.holders.insert(lock, Tenure { holder: Some(id.clone()), released_by: None });
+        match before {
+            Some(Tenure { holder: Some(other), .. }) if other != id => self.stats.reach(Reach::TakeOver),
+            Some(Tenure { released_by: Some(other), .. }) if Some(other) != client => self.stats.reach(Reach::HandOver),
+            _ => {}
+        }
+    }
+
+    /// Of those who live and stand in a queue, the first is served.
+    fn check_order(&mut self, script: &str, lock: &Bytes, id: &Bytes) {
+        if !script.contains("fair/") {
+            return;
+        }
+        let Some(queue) = self.places.get(lock) else { return };
+        let before: Vec<_> = queue.iter().take_while(|waiting| *waiting != id).cloned().collect();
+        if queue.first().is_some_and(|first| self.is_of_the_dead(first) && first != id) {
+            self.stats.reach(Reach::DeadHeadSkipped);
+        }
+        if self.plan.orderly && !self.is_of_the_dead(id) {
+            let overtaken = before.iter().find(|waiting| !self.is_of_the_dead(waiting));
+            assert_eq!(overtaken, None, "{id:?} overtook one of {queue:?}", queue = self.places.get(lock));
+        }
+    }
+
+    /// Fencing tokens grow with every grant, unless the server has lost the last one and the time at which it was issued.
+    pub(crate) fn check_token(&mut self, lock: &Bytes, id: &Bytes, token: Option<i64>) {
+        let Some(token) = token else { return };
+        let last = self.tokens.insert(lock.clone(), token);
+        if self.broken && !self.put_back.is_zero() {
+            return;
+        }
+        assert!(last.is_none_or(|last| last < token), "{id:?} got the token {token} of {lock:?} after {last:?}");
+    }
+
+    /// Nobody believes to hold what the server grants to another.
+    pub(crate) fn check_grant(&self, script: &str, lock: &Bytes, id: &Bytes) {
+        if !self.excludes || !self.plan.family.excludes() {
+            return;
+        }
+        let reads = script.starts_with("read");
+        let client = self.client_of(id);
+        let believer = self.guards.iter().find(|guard| {
+            let beside =
+                guard.owner.is_some() && Some(guard.client) == client && matches!(guard.kind, Kind::Read | Kind::Write);
+            guard.alive
+                && guard.name.key() == lock
+                && guard.wire_id != id
+                && !(reads && guard.kind == Kind::Read)
+                && !beside
+                && guard.epoch_of_data == self.net.restarts
+                && !self.clients[guard.client].clock_is_wrong
+                && self.believes(guard)
+        });
+        if let Some(guard) = believer {
+            tell!(self, "the server grants {id:?} beside {guard:?}");
+            panic!(
+                "the server granted {lock:?} to {id:?}, and client {} still believes in {:?} until {:?}",
+                guard.client,
+                guard.hold,
+                guard.cell.deadline()
+            );
+        }
+    }
+}
