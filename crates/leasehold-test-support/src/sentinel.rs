@@ -72,6 +72,12 @@ impl Sentinel {
         self.servers.iter().find(|server| server.port() != primary).expect("the other of two servers")
     }
 
+    /// Both servers, in the order in which they were started.
+    #[must_use]
+    pub fn servers(&self) -> &[Server] {
+        &self.servers
+    }
+
     /// The sentinel itself.
     #[must_use]
     pub fn sentinel(&self) -> &Server {
@@ -109,7 +115,8 @@ impl Sentinel {
     }
 
     /// Whether the sentinel has heard from the replica itself that it is one, and that it is in step.
-    fn has_a_replica_to_promote(&self) -> bool {
+    #[must_use]
+    pub fn has_a_replica_to_promote(&self) -> bool {
         let replicas = self.sentinel.command(&["SENTINEL", "REPLICAS", Self::SERVICE]);
         let fields = replicas.elements().first().map_or(&[][..], Resp::elements);
         let told = |name: &str, value: &str| {
@@ -118,7 +125,9 @@ impl Sentinel {
         told("flags", "slave") && told("role-reported", "slave") && told("master-link-status", "ok")
     }
 
-    fn announced(&self) -> Option<SocketAddr> {
+    /// The address that the sentinel calls the primary's, if it answers.
+    #[must_use]
+    pub fn announced(&self) -> Option<SocketAddr> {
         let reply = self.sentinel.command(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", Self::SERVICE]);
         Some(loopback(reply.elements().get(1)?.as_str()?.parse().ok()?))
     }

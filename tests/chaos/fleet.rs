@@ -1,0 +1,234 @@
+//! The client processes of a place: started, given work, stopped, killed and replaced.
+
+use crate::client::{REST, SERVER, STORE};
+use crate::history::{self, Op};
+use crate::moment::now;
+use rustix::process::{Pid, Signal, kill_process};
+use std::fmt;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+/// The clients of a place.
+pub(crate) struct Fleet {
+    store: SocketAddr,
+    place: &'static str,
+    urls: Vec<String>,
+    processes: Vec<Process>,
+    started: u32,
+    stops: Vec<Stop>,
+    round: Option<Round>,
+}
+
+/// A client process. Dropping it kills it.
+struct Process {
+    name: String,
+    child: Child,
+    orders: ChildStdin,
+    lines: Receiver<String>,
+}
+
+/// A process was stopped between two instants.
+struct Stop {
+    name: String,
+    from: u64,
+    to: u64,
+}
+
+/// The round that is under way.
+struct Round {
+    dir: PathBuf,
+    workload: &'static str,
+    seed: u64,
+    /// The processes that took part, and when each that was killed was still alive.
+    members: Vec<(String, Option<u64>)>,
+}
+
+/// How a client came to rest.
+#[derive(Clone, Debug)]
+pub(crate) struct Rest {
+    pub(crate) name: String,
+    /// Whether all its tasks ended.
+    pub(crate) ended: bool,
+    /// Whether nothing is left of what it did.
+    pub(crate) clean: bool,
+    /// Its memory in KiB.
+    pub(crate) resident: u64,
+    /// What it said of itself.
+    pub(crate) census: String,
+}
+
+impl Fleet {
+    /// Starts a client for each URL.
+    pub(crate) fn start(place: &'static str, urls: Vec<String>, store: SocketAddr) -> Self {
+        let mut fleet = Self { store, place, urls, processes: Vec::new(), started: 0, stops: Vec::new(), round: None };
+        for index in 0..fleet.urls.len() {
+            let process = fleet.launch(index);
+            fleet.processes.push(process);
+        }
+        fleet
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.processes.len()
+    }
+
+    /// Has every client work.
+    pub(crate) fn begin(&mut self, dir: &Path, workload: &'static str, seed: u64) {
+        std::fs::create_dir_all(dir).expect("a directory for histories");
+        self.stops.clear();
+        self.round = Some(Round { dir: dir.to_owned(), workload, seed, members: Vec::new() });
+        for index in 0..self.processes.len() {
+            self.order_round(index);
+        }
+    }
+
+    /// Stops a client for a time, all its threads (SIGSTOP, then SIGCONT).
+    pub(crate) fn pause(&mut self, indices: &[usize], time: Duration) {
+        let from = now();
+        for &index in indices {
+            self.signal(index, Signal::STOP);
+        }
+        std::thread::sleep(time);
+        for &index in indices {
+            self.signal(index, Signal::CONT);
+        }
+        let to = now();
+        let stopped = indices.iter().map(|&index| Stop { name: self.processes[index].name.clone(), from, to });
+        self.stops.extend(stopped.collect::<Vec<_>>());
+    }
+
+    /// Kills a client (SIGKILL), and has another take its place.
+    pub(crate) fn replace(&mut self, index: usize) {
+        let alive = now();
+        let process = &mut self.processes[index];
+        process.child.kill().expect("a process that runs");
+        process.child.wait().expect("its end");
+        let name = process.name.clone();
+        if let Some(round) = &mut self.round {
+            let member = round.members.iter_mut().find(|(member, _)| *member == name).expect("a member of the round");
+            member.1 = Some(alive);
+        }
+        self.processes[index] = self.launch(index);
+        if self.round.is_some() {
+            self.order_round(index);
+        }
+    }
+
+    /// Has every client come to rest.
+    pub(crate) fn rest(&mut self) -> Vec<Rest> {
+        for process in &mut self.processes {
+            process.order("rest");
+        }
+        let patience = REST * 2 + Duration::from_secs(10);
+        self.processes.iter().map(|process| Rest::parse(process, &process.hear("quiet", patience))).collect()
+    }
+
+    /// The history of the round, which ends with this.
+    pub(crate) fn history(&mut self) -> Result<Vec<Op>, String> {
+        let round = self.round.take().expect("a round");
+        let mut ops = Vec::new();
+        for (name, died) in round.members {
+            let path = history_of(&round.dir, &name);
+            let text = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+            ops.extend(history::read(&name, &text, died)?);
+        }
+        Ok(ops)
+    }
+
+    /// For how long a process was stopped between two instants.
+    pub(crate) fn stopped(&self, process: &str, from: u64, to: u64) -> u64 {
+        let of_it = self.stops.iter().filter(|stop| stop.name == process);
+        of_it.map(|stop| stop.to.min(to).saturating_sub(stop.from.max(from))).sum()
+    }
+
+    fn order_round(&mut self, index: usize) {
+        let round = self.round.as_mut().expect("a round");
+        let process = &mut self.processes[index];
+        round.members.push((process.name.clone(), None));
+        let path = history_of(&round.dir, &process.name);
+        // Every process has a seed of its own, the replacements included.
+        let seed = round.seed.wrapping_add(round.members.len() as u64 * 0x9E37_79B9);
+        process.order(&format!("round {} {} {seed}", path.display(), round.workload));
+        process.hear("began", Duration::from_secs(30));
+    }
+
+    fn launch(&mut self, index: usize) -> Process {
+        let name = format!("{}-{index}.{}", self.place, self.started);
+        self.started += 1;
+        let mut child = Command::new(std::env::current_exe().expect("this program"))
+            .env(SERVER, &self.urls[index])
+            .env(STORE, self.store.to_string())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("this program, once more");
+        let orders = child.stdin.take().expect("its input");
+        let output = BufReader::new(child.stdout.take().expect("its output"));
+        let (heard, lines) = channel();
+        std::thread::spawn(move || {
+            for line in output.lines().map_while(Result::ok) {
+                if heard.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        let process = Process { name, child, orders, lines };
+        process.hear("ready", Duration::from_secs(60));
+        process
+    }
+
+    fn signal(&self, index: usize, signal: Signal) {
+        let pid = Pid::from_child(&self.processes[index].child);
+        kill_process(pid, signal).expect("a signal to a process of ours");
+    }
+}
+
+fn history_of(dir: &Path, process: &str) -> PathBuf {
+    dir.join(format!("{process}.history"))
+}
+
+impl Process {
+    fn order(&mut self, order: &str) {
+        let sent = writeln!(self.orders, "{order}").and_then(|()| self.orders.flush());
+        sent.unwrap_or_else(|error| panic!("{} does not listen: {error}", self.name));
+    }
+
+    /// The rest of the next line that it says, which must begin with this word.
+    fn hear(&self, word: &str, patience: Duration) -> String {
+        let line = self.lines.recv_timeout(patience);
+        let line = line.unwrap_or_else(|error| panic!("{} did not say {word:?} in {patience:?}: {error}", self.name));
+        let rest = line.strip_prefix(word);
+        rest.unwrap_or_else(|| panic!("{} said {line:?} and not {word:?}", self.name)).trim().to_owned()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl fmt::Display for Rest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: all tasks ended: {}; {}", self.name, self.ended, self.census)
+    }
+}
+
+impl Rest {
+    fn parse(process: &Process, text: &str) -> Self {
+        let mut words = text.splitn(4, ' ');
+        let mut word = || words.next().unwrap_or_default();
+        Self {
+            name: process.name.clone(),
+            ended: word() == "true",
+            clean: word() == "true",
+            resident: word().parse().unwrap_or_default(),
+            census: word().to_owned(),
+        }
+    }
+}
