@@ -184,9 +184,10 @@ impl Fault {
                 everywhere(&["CONFIG", "SET", "min-replicas-to-write", "0"]);
             }
             PrimaryKilledCutOff => {
-                cut_off(node);
+                cut_off(place, port);
                 std::thread::sleep(millis(rng, 300..1_500));
-                replaced(place, port, |node| node.kill());
+                replaced(place, port, Server::kill);
+                let_in(place.partner(port));
                 node.restart();
             }
             PrimaryStopped => {
@@ -283,15 +284,21 @@ fn sleeps(node: &Server, time: Duration) {
     }
 }
 
-/// Keeps the replicas of a server from reading any further, while its clients notice nothing. It lasts until the server is restarted.
-pub(crate) fn cut_off(node: &Server) {
-    // Those of the default user, which replicas without a password are. What is under way already is lost with the connections.
-    tell(node, &["ACL", "SETUSER", "default", "-psync", "-sync"]);
-    tell(node, &["CLIENT", "KILL", "TYPE", "replica"]);
+/// Keeps the replica of a primary from reading any further, while the primary's clients notice nothing.
+fn cut_off(place: &Place, port: u16) {
+    // It presents a password that nobody has set. What is under way already is lost with its connection.
+    tell(place.partner(port), &["CONFIG", "SET", "masterauth", "nobody-has-set-it"]);
+    tell(place.node(port), &["CLIENT", "KILL", "TYPE", "replica"]);
+}
+
+/// Takes [`cut_off`] back, also from what a sentinel has had the server write down.
+fn let_in(node: &Server) {
+    tell(node, &["CONFIG", "SET", "masterauth", ""]);
+    tell(node, &["CONFIG", "REWRITE"]);
 }
 
 /// Does away with a primary, and waits until its replica has taken its place.
-pub(crate) fn replaced(place: &Place, port: u16, away: impl Fn(&Server)) {
+fn replaced(place: &Place, port: u16, away: impl Fn(&Server)) {
     let successor = place.partner(port).port();
     away(place.node(port));
     let replaced = within(Duration::from_secs(20), || {

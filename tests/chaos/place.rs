@@ -118,14 +118,16 @@ impl Place {
         }
     }
 
-    /// The keys that are left, but for those that a lock is said to leave: tokens, registers, capacities, and the records of operations
-    /// and of clients that live.
+    /// The keys that are left, but for those that are said to stay: for ever, or for a time.
     pub(crate) fn leftovers(&self) -> Vec<String> {
         let mut left = Vec::new();
         for port in self.primaries() {
-            let keys = self.node(port).try_command(&["KEYS", "*"]).ok();
+            let node = self.node(port);
+            let keys = node.try_command(&["KEYS", "*"]).ok();
             let keys = keys.iter().flat_map(Resp::elements).filter_map(Resp::as_str);
-            left.extend(keys.filter(|key| !is_meant_to_stay(key)).map(str::to_owned));
+            let ends = |key: &str| node.try_command(&["PTTL", key]).is_ok_and(|left| left.as_int() != Some(-1));
+            let stays = |key: &str| stays_for_ever(key) || (stays_for_a_time(key) && ends(key));
+            left.extend(keys.filter(|key| !stays(key)).map(str::to_owned));
         }
         left
     }
@@ -148,9 +150,14 @@ impl Place {
     }
 }
 
-fn is_meant_to_stay(key: &str) -> bool {
-    let kept = ["redisson_lock_token:", "leasehold:1:fence:", "leasehold:1:op:", "leasehold:1:client:"];
-    key == "permits:0" || kept.iter().any(|prefix| key.starts_with(prefix))
+/// Tokens, registers of tokens, and the capacity of the semaphore.
+fn stays_for_ever(key: &str) -> bool {
+    key == "permits:0" || ["redisson_lock_token:", "leasehold:1:fence:"].iter().any(|prefix| key.starts_with(prefix))
+}
+
+/// The records of operations and of clients, and the marks of the queues of fair locks, which have a time to live.
+fn stays_for_a_time(key: &str) -> bool {
+    ["leasehold:1:op:", "leasehold:1:client:", "leasehold:1:fair:"].iter().any(|prefix| key.starts_with(prefix))
 }
 
 pub(crate) fn role_of(server: &Server) -> Option<String> {
