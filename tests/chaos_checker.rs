@@ -10,13 +10,13 @@ mod history;
 #[expect(dead_code, reason = "its tests have instants of their own")]
 mod moment;
 
-use check::{Bounds, Window, hangs, overlaps, tokens, unreported};
+use check::{Bounds, Window, hangs, overlaps, tokens, unreported, within};
 use history::Op;
 use moment::MILLISECOND;
 use std::time::Duration;
 
 fn only(text: &str, died: Option<u64>) -> Op {
-    let mut ops = history::read("c0", text, died).expect("a history");
+    let mut ops = history::read("c0", text, died).expect("a history").ops;
     assert_eq!(ops.len(), 1);
     ops.remove(0)
 }
@@ -54,7 +54,7 @@ fn held(who: &str, rule: &str, lock: &str, [invoked, granted, ending, ended]: [u
     let text = format!(
         "{invoked} 1 invoked {rule} {lock} 1 100\n{granted} 1 granted {until} {token}\n{ending} 1 ending 1000\n{ended} 1 ended ok\n"
     );
-    history::read(who, &text, None).expect("a history")
+    history::read(who, &text, None).expect("a history").ops
 }
 
 fn all(parts: impl IntoIterator<Item = Vec<Op>>) -> Vec<Op> {
@@ -135,9 +135,9 @@ fn tokens_must_grow() {
 #[test]
 fn a_loss_that_its_release_did_not_report_is_found() {
     let text = "0 1 invoked alone x 1 -\n1 1 granted 50 0\n60 1 ending 0\n70 1 ended ok\n";
-    let silent = history::read("a", text, None).expect("a history");
+    let silent = history::read("a", text, None).expect("a history").ops;
     assert_eq!(unreported(&silent).len(), 1);
-    let told = history::read("a", &text.replace("ended ok", "ended lost"), None).expect("a history");
+    let told = history::read("a", &text.replace("ended ok", "ended lost"), None).expect("a history").ops;
     assert_eq!(unreported(&told), [""; 0]);
     assert_eq!(unreported(&held("a", "alone", "x", [0, 1, 2, 3], 0)), [""; 0]);
 }
@@ -160,7 +160,7 @@ fn slow(text: &str, died: Option<u64>, stopped: u64) -> usize {
         }
         words.join(" ") + "\n"
     });
-    let ops = history::read("a", &scaled.collect::<String>(), died).expect("a history");
+    let ops = history::read("a", &scaled.collect::<String>(), died).expect("a history").ops;
     hangs(&ops, BOUNDS, |_, _, _| stopped * MILLISECOND).len()
 }
 
@@ -188,4 +188,30 @@ fn what_never_ends_is_found_unless_its_process_was_killed() {
         assert_eq!(slow(text, None, 0), 1, "{text}");
         assert_eq!(slow(text, Some(3), 0), 0, "{text}");
     }
+}
+
+#[test]
+fn a_loss_that_only_the_release_tells_is_no_late_news() {
+    assert_eq!(
+        slow(
+            "0 1 invoked alone x 1 100\n10 1 granted 90 0\n900 1 ending 0\n990 1 lost removed\n991 1 ended lost\n",
+            None,
+            0
+        ),
+        0
+    );
+}
+
+#[test]
+fn stalls_are_told_apart_from_operations() {
+    let history = history::read("a", "0 1 invoked alone x 1 -\n90 0 stalled 40\n95 1 refused elapsed\n", None);
+    let history = history.expect("a history");
+    assert_eq!((history.ops.len(), history.stalls), (1, vec![(40, 90)]));
+}
+
+#[test]
+fn spans_that_overlap_are_counted_once() {
+    assert_eq!(within([(0, 10), (5, 20), (30, 40)], 0, 100), 30);
+    assert_eq!(within([(0, 50), (10, 20)], 15, 40), 25);
+    assert_eq!(within([(0, 10)], 10, 20), 0);
 }

@@ -123,8 +123,9 @@ pub(crate) struct Bounds {
     pub(crate) loss: Duration,
 }
 
-/// What took longer than it may, or did not end at all. `stopped` tells for how long a process was stopped between two instants.
-pub(crate) fn hangs(ops: &[Op], bounds: Bounds, stopped: impl Fn(&str, u64, u64) -> u64) -> Vec<String> {
+/// What took longer than it may, or did not end at all. `stalled` tells for how long a process did not run
+/// between two instants.
+pub(crate) fn hangs(ops: &[Op], bounds: Bounds, stalled: impl Fn(&str, u64, u64) -> u64) -> Vec<String> {
     let mut found = Vec::new();
     let mut judge = |op: &Op, what: &str, from: u64, to: Option<u64>, bound: Option<Duration>| {
         let Some(to) = to else {
@@ -135,7 +136,7 @@ pub(crate) fn hangs(ops: &[Op], bounds: Bounds, stopped: impl Fn(&str, u64, u64)
             return;
         };
         let process = op.who.split('#').next().unwrap_or_default();
-        let took = (to - from).saturating_sub(stopped(process, from, to));
+        let took = (to - from).saturating_sub(stalled(process, from, to));
         if bound.is_some_and(|bound| u128::from(took) > bound.as_nanos()) {
             found.push(format!("{}: the {what} of {} took {} ms", op.wish.lock, op.who, took / MILLISECOND));
         }
@@ -148,9 +149,24 @@ pub(crate) fn hangs(ops: &[Op], bounds: Bounds, stopped: impl Fn(&str, u64, u64)
         if let Some((at, _)) = op.ending {
             judge(op, "release", at, op.ended.as_ref().map(|(at, _)| *at), Some(bounds.release));
         }
-        if let Some((at, _)) = op.lost.as_ref().filter(|(at, _)| *at > granted.until) {
+        // Who learned of it by the release has not asked before.
+        let before_its_end = |at: u64| op.ending.is_none_or(|(ending, _)| at <= ending);
+        if let Some((at, _)) = op.lost.as_ref().filter(|(at, _)| *at > granted.until && before_its_end(*at)) {
             judge(op, "news of the loss", granted.until, Some(*at), Some(bounds.loss));
         }
     }
     found
+}
+
+/// How much of the time between two instants lies in any of these spans, which may overlap.
+pub(crate) fn within(spans: impl IntoIterator<Item = (u64, u64)>, from: u64, to: u64) -> u64 {
+    let mut spans: Vec<_> = spans.into_iter().map(|(start, end)| (start.max(from), end.min(to))).collect();
+    spans.retain(|(start, end)| start < end);
+    spans.sort_unstable();
+    let (mut sum, mut reached) = (0, from);
+    for (start, end) in spans {
+        sum += end.saturating_sub(start.max(reached));
+        reached = reached.max(end);
+    }
+    sum
 }

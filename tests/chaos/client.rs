@@ -5,11 +5,12 @@
 //! what is left. It ends with its input.
 
 use crate::history::Journal;
+use crate::moment;
 use crate::work::{self, Bench};
 use leasehold::{Client, ClientBuilder};
 use std::io::Write as _;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
@@ -49,6 +50,15 @@ pub(crate) fn obey(runtime: &Runtime, server: &str) {
         }
         std::thread::sleep(Duration::from_millis(100));
     };
+    let current: Arc<Mutex<Option<Arc<Bench>>>> = Arc::default();
+    let watched = current.clone();
+    std::thread::spawn(move || {
+        moment::watch_for_stalls(|from, to| {
+            if let Some(bench) = &*watched.lock().expect("nobody panics with it") {
+                bench.journal.stalled(from, to);
+            }
+        })
+    });
     say("ready");
     let mut work: Option<(Arc<Bench>, JoinSet<()>)> = None;
     for line in std::io::stdin().lines() {
@@ -60,6 +70,7 @@ pub(crate) fn obey(runtime: &Runtime, server: &str) {
                 let seed = seed.parse().expect("a number");
                 let bench = Arc::new(Bench::new(client.clone(), store, journal));
                 let tasks = runtime.block_on(async { work::start(&bench, workload, seed) });
+                *current.lock().expect("nobody panics with it") = Some(bench.clone());
                 work = Some((bench, tasks));
                 say("began");
             }

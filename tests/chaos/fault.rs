@@ -36,13 +36,14 @@ pub(crate) enum Fault {
     PrimaryStopped,
     SlotMoved,
     ReplicaPromoted,
+    NetworkCut,
 }
 
 use Fault::{
     ClientKilled, ClientPause, ClientPauseWrite, ClientStopped, ClientsStopped, ConnectionsKilled, DebugSleep,
-    FailoverPlanned, LinkCut, LinkDelayed, LinkFrozen, LinkRefused, MemoryFull, PrimaryKilledCutOff, PrimaryStopped,
-    ReplicaPromoted, ReplicasWanting, ReplySwallowed, RequestLate, ScriptFlush, ServerEmptied, ServerRestarted,
-    ServerStopped, SlotMoved, SubscribersKilled,
+    FailoverPlanned, LinkCut, LinkDelayed, LinkFrozen, LinkRefused, MemoryFull, NetworkCut, PrimaryKilledCutOff,
+    PrimaryStopped, ReplicaPromoted, ReplicasWanting, ReplySwallowed, RequestLate, ScriptFlush, ServerEmptied,
+    ServerRestarted, ServerStopped, SlotMoved, SubscribersKilled,
 };
 
 /// The locks whose slots are moved.
@@ -78,17 +79,18 @@ impl Fault {
             PrimaryStopped => "primary: SIGSTOP until it is replaced, SIGCONT",
             SlotMoved => "slot migration",
             ReplicaPromoted => "CLUSTER FAILOVER",
+            NetworkCut => "network cut in two",
         }
     }
 
     /// Whether a server may forget by it what it has confirmed.
     pub(crate) const fn may_lose_data(self) -> bool {
-        matches!(self, ServerEmptied | FailoverPlanned | PrimaryKilledCutOff | PrimaryStopped)
+        matches!(self, ServerEmptied | FailoverPlanned | PrimaryKilledCutOff | PrimaryStopped | NetworkCut)
     }
 
     /// Whether a primary is replaced by it.
     pub(crate) const fn replaces(self) -> bool {
-        matches!(self, FailoverPlanned | PrimaryKilledCutOff | PrimaryStopped | ReplicaPromoted)
+        matches!(self, FailoverPlanned | PrimaryKilledCutOff | PrimaryStopped | ReplicaPromoted | NetworkCut)
     }
 
     /// What can go wrong at a place; what is there more than once is more frequent.
@@ -127,6 +129,7 @@ impl Fault {
             PlaceName::Sentinel => {
                 &[FailoverPlanned, FailoverPlanned, PrimaryKilledCutOff, PrimaryKilledCutOff, PrimaryStopped]
             }
+            PlaceName::Divided => &[NetworkCut, NetworkCut, NetworkCut, NetworkCut, FailoverPlanned],
             PlaceName::Cluster => &[
                 SlotMoved,
                 SlotMoved,
@@ -149,7 +152,7 @@ impl Fault {
         // Short enough for nobody to call the server dead, on a machine that is not too busy.
         let short = match place {
             Place::Standalone { .. } => millis(rng, 50..3_000),
-            Place::Sentinel(_) => millis(rng, 50..250),
+            Place::Sentinel { .. } => millis(rng, 50..250),
             Place::Cluster(_) => millis(rng, 50..800),
         };
         // The first client is never killed, so that its memory can be watched.
@@ -213,7 +216,12 @@ impl Fault {
     fn inflict_by_place(self, place: &Place, port: u16, rng: &mut Rng) {
         match place {
             Place::Standalone { proxy, .. } => self.inflict_on_link(proxy, rng),
-            Place::Sentinel(sentinel) => planned(sentinel),
+            Place::Sentinel { divide: Some(divide), .. } if self == NetworkCut => {
+                divide.cut();
+                std::thread::sleep(Duration::from_millis(rng.u64(500..9_000)));
+                divide.heal();
+            }
+            Place::Sentinel { sentinel, .. } => planned(sentinel),
             Place::Cluster(cluster) if self == SlotMoved => {
                 let name = rng.choice(MOVED).unwrap_or_default();
                 migrate(cluster, place, name, rng);
@@ -223,6 +231,7 @@ impl Fault {
     }
 
     fn inflict_on_link(self, proxy: &Proxy, rng: &mut Rng) {
+        let (way, hangs) = (rng.usize(0..3), rng.bool());
         let mut sleep = |range: std::ops::Range<u64>| std::thread::sleep(Duration::from_millis(rng.u64(range)));
         match self {
             LinkDelayed => {
@@ -231,8 +240,7 @@ impl Fault {
                 proxy.delay(Way::Both, Duration::ZERO);
             }
             LinkFrozen => {
-                let way = [Way::ToServer, Way::ToClient, Way::Both][fastrand::usize(0..3)];
-                proxy.freeze(way);
+                proxy.freeze([Way::ToServer, Way::ToClient, Way::Both][way]);
                 sleep(100..3_000);
                 proxy.thaw(Way::Both);
             }
@@ -244,7 +252,7 @@ impl Fault {
                 proxy.refuse(false);
             }
             ReplySwallowed => {
-                let after = if fastrand::bool() { After::Hang } else { After::Close };
+                let after = if hangs { After::Hang } else { After::Close };
                 let trap = proxy.swallow_reply_to("EVALSHA", after);
                 let _ = trap.wait_for(Duration::from_secs(1));
             }
@@ -264,7 +272,7 @@ impl Fault {
 /// Stops a client for longer than a lease of [`naive`] lasts, and shorter than it and the work of the next holder.
 pub(crate) fn pause_beyond_lease(fleet: &mut Fleet, rng: &mut Rng) {
     let client = rng.usize(0..fleet.len());
-    fleet.pause(&[client], naive::LEASE + Duration::from_millis(rng.u64(0..250)));
+    fleet.pause(&[client], naive::LEASE * 4 / 5 + Duration::from_millis(rng.u64(0..300)));
 }
 
 /// Sends a command to a server that need not answer.
@@ -301,12 +309,12 @@ fn let_in(node: &Server) {
 fn replaced(place: &Place, port: u16, away: impl Fn(&Server)) {
     let successor = place.partner(port).port();
     away(place.node(port));
-    let replaced = within(Duration::from_secs(20), || {
+    let replaced = within(Duration::from_secs(60), || {
         crate::place::role_of(place.node(successor)).as_deref() == Some("master")
             && place.primaries().contains(&successor)
     });
     if !replaced {
-        println!("the server at {port} was not replaced within 20 s");
+        println!("the server at {port} was not replaced within 60 s");
     }
 }
 

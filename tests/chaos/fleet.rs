@@ -3,7 +3,10 @@
 use crate::client::{REST, SERVER, STORE};
 use crate::history::{self, Op};
 use crate::moment::now;
+use crate::place::Seat;
+use crate::store::Store;
 use rustix::process::{Pid, Signal, kill_process};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::SocketAddr;
@@ -14,12 +17,11 @@ use std::time::Duration;
 
 /// The clients of a place.
 pub(crate) struct Fleet {
-    store: SocketAddr,
     place: &'static str,
-    urls: Vec<String>,
+    /// Each with the address of the store, as it is seen from there.
+    seats: Vec<(Seat, SocketAddr)>,
     processes: Vec<Process>,
     started: u32,
-    stops: Vec<Stop>,
     round: Option<Round>,
 }
 
@@ -31,13 +33,6 @@ struct Process {
     lines: Receiver<String>,
 }
 
-/// A process was stopped between two instants.
-struct Stop {
-    name: String,
-    from: u64,
-    to: u64,
-}
-
 /// The round that is under way.
 struct Round {
     dir: PathBuf,
@@ -46,6 +41,9 @@ struct Round {
     /// The processes that took part, and when each that was killed was still alive.
     members: Vec<(String, Option<u64>)>,
 }
+
+/// When each process did not run.
+pub(crate) type Stalls = BTreeMap<String, Vec<(u64, u64)>>;
 
 /// How a client came to rest.
 #[derive(Clone, Debug)]
@@ -62,10 +60,12 @@ pub(crate) struct Rest {
 }
 
 impl Fleet {
-    /// Starts a client for each URL.
-    pub(crate) fn start(place: &'static str, urls: Vec<String>, store: SocketAddr) -> Self {
-        let mut fleet = Self { store, place, urls, processes: Vec::new(), started: 0, stops: Vec::new(), round: None };
-        for index in 0..fleet.urls.len() {
+    /// Starts a client on each seat.
+    pub(crate) fn start(place: &'static str, seats: Vec<Seat>, store: &Store) -> Self {
+        let store_of = |seat: &Seat| seat.side.as_ref().map_or_else(|| store.addr(), |side| store.listen(side.home));
+        let seats: Vec<_> = seats.into_iter().map(|seat| (seat.clone(), store_of(&seat))).collect();
+        let mut fleet = Self { place, seats, processes: Vec::new(), started: 0, round: None };
+        for index in 0..fleet.seats.len() {
             let process = fleet.launch(index);
             fleet.processes.push(process);
         }
@@ -79,7 +79,6 @@ impl Fleet {
     /// Has every client work.
     pub(crate) fn begin(&mut self, dir: &Path, workload: &'static str, seed: u64) {
         std::fs::create_dir_all(dir).expect("a directory for histories");
-        self.stops.clear();
         self.round = Some(Round { dir: dir.to_owned(), workload, seed, members: Vec::new() });
         for index in 0..self.processes.len() {
             self.order_round(index);
@@ -88,7 +87,6 @@ impl Fleet {
 
     /// Stops a client for a time, all its threads (SIGSTOP, then SIGCONT).
     pub(crate) fn pause(&mut self, indices: &[usize], time: Duration) {
-        let from = now();
         for &index in indices {
             self.signal(index, Signal::STOP);
         }
@@ -96,9 +94,6 @@ impl Fleet {
         for &index in indices {
             self.signal(index, Signal::CONT);
         }
-        let to = now();
-        let stopped = indices.iter().map(|&index| Stop { name: self.processes[index].name.clone(), from, to });
-        self.stops.extend(stopped.collect::<Vec<_>>());
     }
 
     /// Kills a client (SIGKILL), and has another take its place.
@@ -127,22 +122,18 @@ impl Fleet {
         self.processes.iter().map(|process| Rest::parse(process, &process.hear("quiet", patience))).collect()
     }
 
-    /// The history of the round, which ends with this.
-    pub(crate) fn history(&mut self) -> Result<Vec<Op>, String> {
+    /// The operations of the round, which ends with this, and when each process did not run.
+    pub(crate) fn history(&mut self) -> Result<(Vec<Op>, Stalls), String> {
         let round = self.round.take().expect("a round");
-        let mut ops = Vec::new();
+        let (mut ops, mut stalls) = (Vec::new(), BTreeMap::new());
         for (name, died) in round.members {
             let path = history_of(&round.dir, &name);
             let text = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-            ops.extend(history::read(&name, &text, died)?);
+            let history = history::read(&name, &text, died)?;
+            ops.extend(history.ops);
+            stalls.insert(name, history.stalls);
         }
-        Ok(ops)
-    }
-
-    /// For how long a process was stopped between two instants.
-    pub(crate) fn stopped(&self, process: &str, from: u64, to: u64) -> u64 {
-        let of_it = self.stops.iter().filter(|stop| stop.name == process);
-        of_it.map(|stop| stop.to.min(to).saturating_sub(stop.from.max(from))).sum()
+        Ok((ops, stalls))
     }
 
     fn order_round(&mut self, index: usize) {
@@ -159,13 +150,14 @@ impl Fleet {
     fn launch(&mut self, index: usize) -> Process {
         let name = format!("{}-{index}.{}", self.place, self.started);
         self.started += 1;
-        let mut child = Command::new(std::env::current_exe().expect("this program"))
-            .env(SERVER, &self.urls[index])
-            .env(STORE, self.store.to_string())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("this program, once more");
+        let (seat, store) = &self.seats[index];
+        let mut command = Command::new(std::env::current_exe().expect("this program"));
+        command.env(SERVER, &seat.url).env(STORE, store.to_string());
+        if let Some(side) = &seat.side {
+            command = side.run(&command);
+        }
+        let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let mut child = child.expect("this program, once more");
         let orders = child.stdin.take().expect("its input");
         let output = BufReader::new(child.stdout.take().expect("its output"));
         let (heard, lines) = channel();

@@ -104,6 +104,11 @@ impl Journal {
         self.write(now(), op, "stored");
     }
 
+    /// The process did not run between two instants.
+    pub(crate) fn stalled(&self, from: u64, to: u64) {
+        self.write(to, 0, &format!("stalled {from}"));
+    }
+
     fn write(&self, at: u64, op: u64, what: &str) {
         let line = format!("{at} {op} {what}\n");
         let mut file = self.file.lock().expect("no writer panics");
@@ -161,14 +166,34 @@ impl Op {
     }
 }
 
-/// The operations of a process, in the order in which they were begun. A last line that was cut off by the end of its process is left out.
-pub(crate) fn read(process: &str, text: &str, died: Option<u64>) -> Result<Vec<Op>, String> {
+/// What a history tells.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct History {
+    /// The operations, in the order in which they were begun.
+    pub(crate) ops: Vec<Op>,
+    /// When the process did not run.
+    pub(crate) stalls: Vec<(u64, u64)>,
+}
+
+/// Reads the history of a process. A last line that was cut off by the end of its process is left out.
+pub(crate) fn read(process: &str, text: &str, died: Option<u64>) -> Result<History, String> {
     let mut ops: BTreeMap<u64, Op> = BTreeMap::new();
+    let mut stalls = Vec::new();
     let whole = text.rfind('\n').map_or("", |end| &text[..end]);
     for line in whole.lines() {
+        let stall = stall(line);
+        stalls.extend(stall);
+        if stall.is_some() {
+            continue;
+        }
         apply(process, line, died, &mut ops).ok_or_else(|| format!("the history of {process} has a line {line:?}"))?;
     }
-    Ok(ops.into_values().collect())
+    Ok(History { ops: ops.into_values().collect(), stalls })
+}
+
+fn stall(line: &str) -> Option<(u64, u64)> {
+    let (to, from) = line.split_once(" 0 stalled ")?;
+    Some((from.parse().ok()?, to.parse().ok()?))
 }
 
 fn apply(process: &str, line: &str, died: Option<u64>, ops: &mut BTreeMap<u64, Op>) -> Option<()> {

@@ -23,6 +23,7 @@ use place::{Place, PlaceName};
 use round::{Site, Workload};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use store::{Fence, Store};
 
@@ -55,10 +56,21 @@ fn run(options: &Options) -> ExitCode {
     println!("seed {}, on {binary}", options.seed);
     let mut rng = Rng::with_seed(options.seed);
     let store = stocked();
-    let mut sites: Vec<_> = options.places.iter().map(|&name| open(name, &binary, options.clients, &store)).collect();
-    let plan = plan(options);
-    let length = (options.time / u32::try_from(plan.len().max(1)).unwrap_or(1)).min(LONGEST);
+    let machine: Arc<Mutex<Vec<_>>> = Arc::default();
+    let stalls = machine.clone();
+    std::thread::spawn(move || {
+        moment::watch_for_stalls(|from, to| stalls.lock().expect("nobody panics with it").push((from, to)));
+    });
     let mut figures = Figures::default();
+    let mut sites = Vec::new();
+    for &name in &options.places {
+        match open(name, &binary, options.clients, &store) {
+            Ok(site) => sites.push(site),
+            Err(why) => figures.skipped.push(format!("{} ({why})", name.word())),
+        }
+    }
+    let plan = plan(&sites, options.part);
+    let length = (options.time / u32::try_from(plan.len().max(1)).unwrap_or(1)).min(LONGEST);
     let mut spent = Duration::ZERO;
     let root = histories();
     println!("histories are below {}", root.display());
@@ -69,7 +81,7 @@ fn run(options: &Options) -> ExitCode {
         let site = sites.iter_mut().find(|site| site.name == *name).expect("a place of this run");
         let dir = root.join(format!("{:04}-{}-{}", number + 1, name.word(), workload.word()));
         let failed = figures.failures();
-        round::run(site, &store, *workload, length, &dir, &mut rng, &mut figures);
+        round::run(site, (&store, &machine), *workload, length, &dir, &mut rng, &mut figures);
         if figures.failures() == failed {
             // What was right need not be kept.
             let _ = std::fs::remove_dir_all(&dir);
@@ -92,24 +104,31 @@ fn run(options: &Options) -> ExitCode {
 }
 
 /// The rounds of a run, which are repeated until its time is over.
-fn plan(options: &Options) -> Vec<(PlaceName, Workload)> {
-    let has = |name| options.places.contains(&name);
-    let mut plan: Vec<_> = options.places.iter().map(|&name| (name, Workload::Mixed)).collect();
-    if options.part == Part::MustFail {
-        plan.clear();
+fn plan(sites: &[Site], part: Part) -> Vec<(PlaceName, Workload)> {
+    let of = |name: Option<PlaceName>, workload| {
+        let these = sites.iter().filter(move |site| name.is_none_or(|name| name == site.name));
+        these.map(move |site| (site.name, workload))
+    };
+    let must_pass = of(None, Workload::Mixed);
+    let must_fail = of(Some(PlaceName::Standalone), Workload::Pauses);
+    let must_fail = must_fail.chain(of(Some(PlaceName::Sentinel), Workload::Failover));
+    match part {
+        Part::All => must_pass.chain(must_fail).collect(),
+        Part::MustPass => must_pass.collect(),
+        Part::MustFail => must_fail.collect(),
     }
-    if options.part != Part::MustPass {
-        plan.extend(has(PlaceName::Standalone).then_some((PlaceName::Standalone, Workload::Pauses)));
-        plan.extend(has(PlaceName::Sentinel).then_some((PlaceName::Sentinel, Workload::Failover)));
-    }
-    plan
 }
 
 /// Starts the servers of a place, and its clients.
-fn open(name: PlaceName, binary: &leasehold_test_support::Binary, clients: usize, store: &Store) -> Site {
-    let place = Place::start(name, binary);
-    let fleet = Fleet::start(name.word(), place.urls(clients), store.addr());
-    Site { name, place, fleet }
+fn open(
+    name: PlaceName,
+    binary: &leasehold_test_support::Binary,
+    clients: usize,
+    store: &Store,
+) -> Result<Site, String> {
+    let place = Place::start(name, binary)?;
+    let fleet = Fleet::start(name.word(), place.seats(clients), store);
+    Ok(Site { name, place, fleet })
 }
 
 /// The store, with everything that the workloads change.

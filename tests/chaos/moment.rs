@@ -11,3 +11,17 @@ pub(crate) const SECOND: u64 = 1_000_000_000;
 
 /// A millisecond, in these units.
 pub(crate) const MILLISECOND: u64 = 1_000_000;
+
+/// Watches whether this process runs: calls `stalled` with the two instants between which it did not, because it was stopped or the
+/// machine had no processor for it. It never returns.
+pub(crate) fn watch_for_stalls(stalled: impl Fn(u64, u64)) -> ! {
+    let mut last = now();
+    loop {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        let here = now();
+        if here - last > SECOND / 4 {
+            stalled(last, here);
+        }
+        last = here;
+    }
+}

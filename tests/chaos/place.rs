@@ -1,7 +1,7 @@
 //! The servers of a run: one alone, a primary with a replica under Sentinel, a cluster.
 
 use crate::client::LEASE;
-use leasehold_test_support::{Binary, Cluster, Proxy, Resp, Sentinel, Server, Version};
+use leasehold_test_support::{Binary, Cluster, Divide, Proxy, Resp, Sentinel, Server, Side, Version};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
@@ -9,10 +9,17 @@ use std::time::{Duration, Instant};
 pub(crate) enum Place {
     /// One server that keeps what it has confirmed, and a proxy that most clients go through.
     Standalone { server: Box<Server>, proxy: Proxy },
-    /// A primary, its replica, and a sentinel.
-    Sentinel(Box<Sentinel>),
+    /// A primary, its replica, and a sentinel; perhaps on two sides of a link that can be cut.
+    Sentinel { sentinel: Box<Sentinel>, divide: Option<Divide> },
     /// Three primaries, each with a replica.
     Cluster(Box<Cluster>),
+}
+
+/// Where a client runs, and where it finds its server.
+#[derive(Clone, Debug)]
+pub(crate) struct Seat {
+    pub(crate) url: String,
+    pub(crate) side: Option<Side>,
 }
 
 /// The name of a place.
@@ -21,23 +28,27 @@ pub(crate) enum PlaceName {
     Standalone,
     Sentinel,
     Cluster,
+    /// As Sentinel, with the primary in one network namespace, the replica and the sentinel in another, and clients in both.
+    Divided,
 }
 
 impl PlaceName {
-    pub(crate) const ALL: [Self; 3] = [Self::Standalone, Self::Sentinel, Self::Cluster];
+    pub(crate) const ALL: [Self; 4] = [Self::Standalone, Self::Sentinel, Self::Cluster, Self::Divided];
 
     pub(crate) const fn word(self) -> &'static str {
         match self {
             Self::Standalone => "standalone",
             Self::Sentinel => "sentinel",
             Self::Cluster => "cluster",
+            Self::Divided => "divided",
         }
     }
 }
 
 impl Place {
-    pub(crate) fn start(name: PlaceName, binary: &Binary) -> Self {
-        match name {
+    /// The error says why that place cannot be made on this machine.
+    pub(crate) fn start(name: PlaceName, binary: &Binary) -> Result<Self, String> {
+        Ok(match name {
             PlaceName::Standalone => {
                 // What is confirmed has been written, so that a killed server comes back with it.
                 let server =
@@ -45,27 +56,36 @@ impl Place {
                 let proxy = Proxy::to(&server);
                 Self::Standalone { server: Box::new(server), proxy }
             }
-            PlaceName::Sentinel => Self::Sentinel(Box::new(Sentinel::start_with(binary))),
+            PlaceName::Sentinel => Self::Sentinel { sentinel: Box::new(Sentinel::start_with(binary)), divide: None },
             PlaceName::Cluster => Self::Cluster(Box::new(Cluster::builder().binary(binary).replicas().start())),
-        }
+            PlaceName::Divided => {
+                let divide = Divide::make()?;
+                let sentinel = Box::new(Sentinel::start_across(binary, &divide));
+                Self::Sentinel { sentinel, divide: Some(divide) }
+            }
+        })
     }
 
-    /// Where so many clients find it: the last of them without the proxy.
-    pub(crate) fn urls(&self, clients: usize) -> Vec<String> {
-        let url = |client: usize| match self {
-            Self::Standalone { server, .. } if client + 1 == clients => server.url(),
-            Self::Standalone { proxy, .. } => proxy.url(),
-            Self::Sentinel(sentinel) => sentinel.url(),
-            Self::Cluster(cluster) => cluster.url(),
+    /// The seats of so many clients. The last of those at a proxy goes without it, and of those at a link that can be cut half are on
+    /// either side.
+    pub(crate) fn seats(&self, clients: usize) -> Vec<Seat> {
+        let seat = |client: usize| match self {
+            Self::Standalone { server, .. } if client + 1 == clients => Seat { url: server.url(), side: None },
+            Self::Standalone { proxy, .. } => Seat { url: proxy.url(), side: None },
+            Self::Sentinel { sentinel, divide } => {
+                let side = divide.as_ref().map(|divide| divide.sides()[client % 2].clone());
+                Seat { url: sentinel.url(), side }
+            }
+            Self::Cluster(cluster) => Seat { url: cluster.url(), side: None },
         };
-        (0..clients).map(url).collect()
+        (0..clients).map(seat).collect()
     }
 
     /// Every server that has data.
     pub(crate) fn nodes(&self) -> Vec<&Server> {
         match self {
             Self::Standalone { server, .. } => vec![server],
-            Self::Sentinel(sentinel) => sentinel.servers().iter().collect(),
+            Self::Sentinel { sentinel, .. } => sentinel.servers().iter().collect(),
             Self::Cluster(cluster) => cluster.nodes().iter().collect(),
         }
     }
@@ -73,7 +93,7 @@ impl Place {
     /// The ports of the primaries. They change when one is replaced.
     pub(crate) fn primaries(&self) -> BTreeSet<u16> {
         let is_primary = |node: &&Server| match self {
-            Self::Sentinel(sentinel) => sentinel.announced().is_some_and(|addr| addr == node.addr()),
+            Self::Sentinel { sentinel, .. } => sentinel.announced().is_some_and(|addr| addr == node.peer_addr()),
             _ => role_of(node).as_deref() == Some("master"),
         };
         self.nodes().into_iter().filter(is_primary).map(Server::port).collect()
@@ -93,7 +113,7 @@ impl Place {
 
     /// Waits until every server answers, knows its role, and has its replica in step. Whether that came to be.
     pub(crate) fn heals(&self) -> bool {
-        within(Duration::from_secs(40), || self.is_well())
+        within(Duration::from_secs(120), || self.is_well())
     }
 
     fn is_well(&self) -> bool {
@@ -103,7 +123,7 @@ impl Place {
         }
         match self {
             Self::Standalone { .. } => true,
-            Self::Sentinel(sentinel) => {
+            Self::Sentinel { sentinel, .. } => {
                 let Some(primary) = self.primaries().into_iter().next() else { return false };
                 role_of(self.node(primary)).as_deref() == Some("master")
                     && is_replica_in_step(self.partner(primary))

@@ -9,7 +9,7 @@ use leasehold::fence::sql;
 use rusqlite::{Connection, OptionalExtension as _, TransactionBehavior, params};
 use std::fmt;
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// How a group of accounts is guarded.
@@ -78,16 +78,13 @@ impl Store {
         database.execute_batch(TABLES).expect("the tables of the store");
         database.execute_batch(sql::CREATE_TABLE).expect("the table of the register");
         let database = Arc::new(Mutex::new(database));
-        let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port for the store");
-        let addr = listener.local_addr().expect("its address");
-        let shared = database.clone();
-        std::thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                let database = shared.clone();
-                std::thread::spawn(move || serve(&stream, &database));
-            }
-        });
+        let addr = listen(Ipv4Addr::LOCALHOST, &database);
         Self { database, addr }
+    }
+
+    /// Listens on another address of this machine, too.
+    pub(crate) fn listen(&self, ip: Ipv4Addr) -> SocketAddr {
+        listen(ip, &self.database)
     }
 
     pub(crate) fn addr(&self) -> SocketAddr {
@@ -132,6 +129,19 @@ impl Store {
     fn lock(&self) -> MutexGuard<'_, Connection> {
         self.database.lock().expect("no request panics")
     }
+}
+
+fn listen(ip: Ipv4Addr, database: &Arc<Mutex<Connection>>) -> SocketAddr {
+    let listener = TcpListener::bind((ip, 0)).expect("a port for the store");
+    let addr = listener.local_addr().expect("its address");
+    let database = database.clone();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let database = database.clone();
+            std::thread::spawn(move || serve(&stream, &database));
+        }
+    });
+    addr
 }
 
 /// Answers one client, line by line, until it goes away.

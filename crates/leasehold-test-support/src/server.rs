@@ -18,7 +18,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 pub use self::builder::ServerBuilder;
 use crate::{
-    Binary, Connection, Resp,
+    Binary, Connection, Resp, Side,
     port::loopback,
     reaper::{self, ScratchDir},
     tls::Ca,
@@ -33,6 +33,7 @@ pub struct Server {
     unix_socket: Option<PathBuf>,
     password: Option<String>,
     sentinel: bool,
+    side: Option<Side>,
     child: Mutex<Option<Child>>,
     connection: Mutex<Option<Connection>>,
     // Dropped after the process has been ended by `Drop`.
@@ -83,10 +84,16 @@ impl Server {
         self.port
     }
 
-    /// The address of plain connections.
+    /// The address of plain connections from this process.
     #[must_use]
     pub fn addr(&self) -> SocketAddr {
-        loopback(self.port)
+        self.side.as_ref().map_or_else(|| loopback(self.port), |side| (side.outside, self.port).into())
+    }
+
+    /// The address of plain connections from other servers, and from their clients.
+    #[must_use]
+    pub fn peer_addr(&self) -> SocketAddr {
+        self.side.as_ref().map_or_else(|| loopback(self.port), |side| (side.linked, self.port).into())
     }
 
     /// The address of TLS connections, if it was built with them.
@@ -252,6 +259,9 @@ impl Server {
         command.arg(self.dir().join("server.conf"));
         if self.sentinel {
             command.arg("--sentinel");
+        }
+        if let Some(side) = &self.side {
+            command = side.run(&command);
         }
         let output = File::create(self.dir().join("server.out"))?;
         let child = command.stdin(Stdio::null()).stderr(output.try_clone()?).stdout(output).spawn()?;

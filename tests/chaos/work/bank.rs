@@ -20,6 +20,8 @@ pub(super) async fn transfers(bench: Arc<Bench>, mut rng: Rng) {
         if let Some((op, guard)) = asked.await {
             let (token, holder) = (guard.fencing_token(), guard.holder_id());
             let claim = Claim { fence: Fence::Full, group: &bank, token, holder };
+            // The careless do not ask whether they still hold the lock. The store does.
+            let careless = rng.u32(0..3) == 0;
             let work = async {
                 let Some(read) = till.read(&claim).await else { return };
                 tokio::time::sleep(Duration::from_millis(rng.u64(0..30))).await;
@@ -31,7 +33,7 @@ pub(super) async fn transfers(bench: Arc<Bench>, mut rng: Rng) {
                     bench.journal.stored(op);
                 }
             };
-            let done = hold(&bench, op, &guard, work).await;
+            let done = if careless { Some(work.await) } else { hold(&bench, op, &guard, work).await };
             end(&bench, op, guard, &mut rng).await;
             if done.is_none() {
                 // A request may be under way whose answer nobody has read.

@@ -31,11 +31,7 @@ pub(super) async fn writes(bench: Arc<Bench>, fence: Fence, register: u32, mut r
                     bench.journal.stored(op);
                 }
             }
-            bench.journal.ending(op, guard.remaining());
-            match guard.release().await {
-                Ok(()) => bench.journal.ended(op, "ok"),
-                Err(error) => bench.journal.ended(op, super::word(&error)),
-            }
+            end(&bench, op, guard, &mut rng).await;
         }
         bench.think(&mut rng, 20).await;
     }

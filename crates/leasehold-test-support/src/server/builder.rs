@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::Server;
-use crate::{Binary, Flavor, port, reaper::ScratchDir, tls::Ca};
+use crate::{Binary, Flavor, Side, port, reaper::ScratchDir, tls::Ca};
 
 /// The settings of a [`Server`]. What is not set is the server's own default, save that nothing is persisted.
 #[derive(Clone, Debug, Default)]
@@ -20,6 +20,7 @@ pub struct ServerBuilder {
     tls: bool,
     unix_socket: bool,
     sentinel: bool,
+    side: Option<Side>,
 }
 
 impl ServerBuilder {
@@ -57,6 +58,12 @@ impl ServerBuilder {
     pub fn unix_socket(mut self) -> Self {
         self.unix_socket = true;
         self
+    }
+
+    /// Runs on one side of a [`Divide`](crate::Divide).
+    pub fn on(mut self, side: &Side) -> Self {
+        self.side = Some(side.clone());
+        self.arg("bind", "0.0.0.0").arg("protected-mode", "no")
     }
 
     /// Runs as a sentinel instead.
@@ -107,6 +114,7 @@ impl ServerBuilder {
             unix_socket: self.unix_socket.then(|| dir.path().join("server.sock")),
             password: self.password.clone(),
             sentinel: self.sentinel,
+            side: self.side.clone(),
             child: Mutex::new(None),
             connection: Mutex::new(None),
             dir,
