@@ -1,7 +1,6 @@
 //! The checker of `tests/chaos/` by itself: it finds what it is there to find. The run that it judges is `cargo xtask chaos`.
 
 #[path = "chaos/check.rs"]
-#[expect(dead_code, reason = "the run uses more of it than its tests do")]
 mod check;
 #[path = "chaos/history.rs"]
 #[expect(dead_code, reason = "its tests read histories, and write none")]
@@ -10,7 +9,7 @@ mod history;
 #[expect(dead_code, reason = "its tests have instants of their own")]
 mod moment;
 
-use check::{Bounds, Window, hangs, overlaps, tokens, unreported, within};
+use check::{Bounds, Window, hangs, overlaps, tokens, unreported, untold, within};
 use history::Op;
 use moment::MILLISECOND;
 use std::time::Duration;
@@ -214,4 +213,14 @@ fn spans_that_overlap_are_counted_once() {
     assert_eq!(within([(0, 10), (5, 20), (30, 40)], 0, 100), 30);
     assert_eq!(within([(0, 50), (10, 20)], 15, 40), 25);
     assert_eq!(within([(0, 10)], 10, 20), 0);
+}
+
+#[test]
+fn two_that_were_both_told_nothing_are_counted() {
+    let (a, b) = (held("a", "alone", "x", [0, 10, 30, 31], 0), held("b", "alone", "x", [5, 20, 40, 50], 0));
+    let count = |ops: &[Op]| untold(ops, &overlaps(ops, 1).iter().collect::<Vec<_>>());
+    let mut ops = all([a, b]);
+    assert_eq!(count(&ops), 1);
+    ops[1].ended = Some((50, "lost".to_owned()));
+    assert_eq!(count(&ops), 0);
 }

@@ -2,7 +2,7 @@
 
 use crate::history::{Op, Rule};
 use crate::moment::MILLISECOND;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// A time in which holders may be doubled: a failover or a restart has lost data. From its beginning until whoever held a lock before it
@@ -110,6 +110,14 @@ pub(crate) fn unreported(ops: &[Op]) -> Vec<String> {
         .filter(was_lost)
         .map(|op| format!("{}: {} was lost, and was released as if it had been held", op.wish.lock, op.who))
         .collect()
+}
+
+/// How many of these pairs were both released as if they had been alone.
+pub(crate) fn untold(ops: &[Op], pairs: &[&Overlap]) -> u64 {
+    let ok = |op: &&Op| op.ended.as_ref().is_some_and(|(_, how)| how == "ok");
+    let alone: BTreeSet<_> = ops.iter().filter(ok).map(|op| op.who.as_str()).collect();
+    let both = pairs.iter().filter(|two| alone.contains(&*two.earlier) && alone.contains(&*two.later));
+    both.count() as u64
 }
 
 /// How long parts of an operation may take.

@@ -15,6 +15,8 @@ pub(crate) struct Figures {
     pub(crate) grants: u64,
     pub(crate) stored: u64,
     pub(crate) refused_by_store: u64,
+    /// The changes that clients know the store to have accepted, by group.
+    pub(crate) confirmed: BTreeMap<String, u64>,
     pub(crate) faults: BTreeMap<Fault, u64>,
     pub(crate) skipped: Vec<String>,
     pub(crate) ends: BTreeMap<String, u64>,
@@ -22,6 +24,8 @@ pub(crate) struct Figures {
     pub(crate) doubled: u64,
     pub(crate) doubled_explained: u64,
     pub(crate) doubled_longest: Duration,
+    /// Of those that are explained: neither holder was told.
+    pub(crate) doubled_untold: u64,
     pub(crate) stale: u64,
     pub(crate) unreported: u64,
     pub(crate) hangs: u64,
@@ -125,6 +129,7 @@ impl fmt::Display for Figures {
         row(f, "double holders outside lost data (0)", &self.doubled)?;
         let explained = format!("{}, for at most {:.0?}", self.doubled_explained, self.doubled_longest);
         row(f, "double holders when a server lost data", &explained)?;
+        row(f, "  of which neither was told", &self.doubled_untold)?;
         row(f, "stale writes accepted by the fenced store (0)", &self.stale)?;
         row(f, "hangs (0)", &self.hangs)?;
         row(f, "clients that did not clean up (0)", &self.unclean)?;

@@ -128,7 +128,7 @@ fn open(
 ) -> Result<Site, String> {
     let place = Place::start(name, binary)?;
     let fleet = Fleet::start(name.word(), place.seats(clients), store);
-    Ok(Site { name, place, fleet })
+    Ok(Site { name, place, fleet, deck: Vec::new() })
 }
 
 /// The store, with everything that the workloads change.

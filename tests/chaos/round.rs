@@ -8,8 +8,8 @@ use crate::fleet::Fleet;
 use crate::history::Op;
 use crate::moment::now;
 use crate::place::{Place, PlaceName};
-use crate::store::Store;
-use crate::work::CAPACITY;
+use crate::store::{Store, Totals};
+use crate::work::{CAPACITY, DELIVERY};
 use fastrand::Rng;
 use std::path::Path;
 use std::sync::Mutex;
@@ -31,6 +31,19 @@ pub(crate) struct Site {
     pub(crate) name: PlaceName,
     pub(crate) place: Place,
     pub(crate) fleet: Fleet,
+    /// What has yet to go wrong before everything has.
+    pub(crate) deck: Vec<Fault>,
+}
+
+impl Site {
+    /// The next fault: each sort in its turn, in an order of its own every time.
+    fn draw(&mut self, rng: &mut Rng) -> Fault {
+        if self.deck.is_empty() {
+            self.deck = Fault::of(self.name);
+            rng.shuffle(&mut self.deck);
+        }
+        self.deck.pop().unwrap_or(Fault::ClientStopped)
+    }
 }
 
 /// What a round is about.
@@ -75,8 +88,7 @@ pub(crate) fn run(
         match workload {
             Workload::Mixed => {
                 std::thread::sleep(Duration::from_millis(rng.u64(200..1_200)));
-                let all = Fault::of(site.name);
-                let fault = all[rng.usize(0..all.len())];
+                let fault = site.draw(rng);
                 notes.push(format!("{} {}", now(), fault.word()));
                 fault.inflict(&site.place, &mut site.fleet, rng);
                 *figures.faults.entry(fault).or_default() += 1;
@@ -125,6 +137,7 @@ pub(crate) fn run(
             let (explained, outside): (Vec<_>, Vec<_>) = overlaps.iter().partition(|two| two.is_explained(&windows));
             figures.doubled += outside.len() as u64;
             figures.doubled_explained += explained.len() as u64;
+            figures.doubled_untold += check::untold(&ops, &explained);
             let longest = explained.iter().map(|two| Duration::from_nanos(two.to - two.from)).max();
             figures.doubled_longest = figures.doubled_longest.max(longest.unwrap_or_default());
             let outside: Vec<_> = outside.iter().map(|two| format!("{two:?}")).collect();
@@ -156,6 +169,9 @@ pub(crate) fn run(
     if let Some(first) = rests.first() {
         figures.resident.entry(site.name).or_default().push(first.resident);
     }
+    for op in &ops {
+        *figures.confirmed.entry(op.wish.lock.clone()).or_default() += u64::from(op.stored);
+    }
     let totals = tell_store(store, figures, &title);
     let grants = ops.iter().filter(|op| op.granted.is_some()).count();
     println!("{title}: {} operations, {grants} grants, {} faults; {totals}", ops.len(), notes.len());
@@ -180,24 +196,22 @@ fn count(ops: &[Op], figures: &mut Figures) {
 
 /// What the store says at the end of a round. Its totals are those of the whole run.
 fn tell_store(store: &Store, figures: &mut Figures, title: &str) -> String {
-    let banks = store.totals("bank:");
-    let wrong = banks.iter().filter(|bank| bank.sum != bank.stocked).map(|bank| bank.to_string());
-    let wrong: Vec<_> = wrong.collect();
-    figures.check(&format!("{title}: the totals of the banks are exact"), &wrong);
-    let articles = store.totals("stock:");
-    // A change is a sale or a delivery, and a delivery brings some.
-    let delivery = crate::work::DELIVERY;
-    let sold = |article: &&crate::store::Totals| {
-        let deliveries = (article.stocked / delivery).max(1) - 1;
-        article.commits.cast_signed() - deliveries
-    };
+    let (banks, articles) = (store.totals("bank:"), store.totals("stock:"));
+    let names = |found: Vec<&Totals>| found.into_iter().map(Totals::to_string).collect::<Vec<_>>();
+    let wrong = banks.iter().filter(|bank| bank.sum != bank.stocked).collect();
+    figures.check(&format!("{title}: the totals of the banks are exact"), &names(wrong));
     let wrong = articles.iter().filter(|article| article.least < 0 || article.stocked - sold(article) != article.sum);
-    let wrong: Vec<_> = wrong.map(|article| article.to_string()).collect();
-    figures.check(&format!("{title}: every article is sold once"), &wrong);
+    figures.check(&format!("{title}: every article is sold once"), &names(wrong.collect()));
     let guarded = || banks.iter().chain(&articles);
+    let stale: Vec<_> = guarded().filter(|group| group.stale > 0).collect();
+    figures.check(&format!("{title}: no stale write is accepted"), &names(stale));
+    // Who was killed may not have read the answer; nobody has read one that was not given.
+    let confirmed = |group: &Totals| figures.confirmed.get(&group.group).copied().unwrap_or_default();
+    let counted =
+        |group: &Totals| if group.group.starts_with("stock:") { sold(group).unsigned_abs() } else { group.commits };
+    let forgotten: Vec<_> = guarded().filter(|group| confirmed(group) > counted(group)).collect();
+    figures.check(&format!("{title}: every confirmed change is there"), &names(forgotten));
     figures.stale = guarded().map(|group| group.stale).sum();
-    let stale: Vec<_> = guarded().filter(|group| group.stale > 0).map(|group| group.to_string()).collect();
-    figures.check(&format!("{title}: no stale write is accepted"), &stale);
     figures.stored = guarded().map(|group| group.commits).sum();
     figures.refused_by_store = guarded().map(|group| group.refused).sum();
     for (prefix, what) in [
@@ -212,9 +226,14 @@ fn tell_store(store: &Store, figures: &mut Figures, title: &str) -> String {
             figures.must_fail.insert(what, (commits.saturating_sub(counted.unsigned_abs()), commits));
         }
     }
-    let sales: i64 = articles.iter().map(|article| sold(&article)).sum();
+    let sales: i64 = articles.iter().map(sold).sum();
     let transfers: u64 = banks.iter().map(|bank| bank.commits).sum();
     format!("{transfers} transfers and {sales} sales so far")
+}
+
+/// How many units of an article were sold: every change that is no delivery.
+fn sold(article: &Totals) -> i64 {
+    article.commits.cast_signed() - (article.stocked / DELIVERY - 1)
 }
 
 /// What became of the locks that were held through failovers.
