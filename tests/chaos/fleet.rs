@@ -85,15 +85,21 @@ impl Fleet {
         }
     }
 
-    /// Stops a client for a time, all its threads (SIGSTOP, then SIGCONT).
-    pub(crate) fn pause(&mut self, indices: &[usize], time: Duration) {
-        for &index in indices {
-            self.signal(index, Signal::STOP);
-        }
+    /// Stops clients for a time, with all their threads.
+    pub(crate) fn pause(&self, indices: &[usize], time: Duration) {
+        indices.iter().for_each(|&index| self.stop(index));
         std::thread::sleep(time);
-        for &index in indices {
-            self.signal(index, Signal::CONT);
-        }
+        indices.iter().for_each(|&index| self.resume(index));
+    }
+
+    /// Stops a client (SIGSTOP).
+    pub(crate) fn stop(&self, index: usize) {
+        self.signal(index, Signal::STOP);
+    }
+
+    /// Lets it go on (SIGCONT).
+    pub(crate) fn resume(&self, index: usize) {
+        self.signal(index, Signal::CONT);
     }
 
     /// Kills a client (SIGKILL), and has another take its place.

@@ -90,7 +90,16 @@ pub(crate) fn run(
                 std::thread::sleep(Duration::from_millis(rng.u64(200..1_200)));
                 let fault = site.draw(rng);
                 notes.push(format!("{} {}", now(), fault.word()));
+                // Now and then somebody sleeps through it all.
+                let sleeper = (rng.u32(0..4) == 0).then(|| rng.usize(0..site.fleet.len()));
+                if let Some(sleeper) = sleeper {
+                    site.fleet.stop(sleeper);
+                    *figures.faults.entry(Fault::ClientStopped).or_default() += 1;
+                }
                 fault.inflict(&site.place, &mut site.fleet, rng);
+                if let Some(sleeper) = sleeper {
+                    site.fleet.resume(sleeper);
+                }
                 *figures.faults.entry(fault).or_default() += 1;
                 healed = site.place.heals();
                 let later = site.place.primaries();

@@ -151,3 +151,31 @@ fn ip(args: &[&str]) -> Result<(), String> {
     let said = String::from_utf8_lossy(&output.stderr);
     if output.status.success() { Ok(()) } else { Err(format!("`{}`: {}", shown(), said.trim())) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Resp, Server, until};
+
+    #[test]
+    fn a_link_that_is_cut_lets_nothing_through() {
+        let divide = match Divide::make() {
+            Ok(divide) => divide,
+            Err(why) => return eprintln!("there are no network namespaces here: {why}"),
+        };
+        let [near, far] = divide.sides().each_ref().map(|side| Server::builder().on(side).start());
+        let (ip, port) = (far.peer_addr().ip().to_string(), far.port().to_string());
+        let moves = |key: &str| {
+            near.command(&["SET", key, "1"]);
+            near.command(&["MIGRATE", &ip, &port, key, "0", "300"])
+        };
+        assert_eq!(moves("before"), Resp::Simple("OK".into()));
+        divide.cut();
+        near.command(&["CLIENT", "KILL", "TYPE", "normal"]);
+        assert!(moves("meanwhile").is_error());
+        assert_eq!(far.command(&["EXISTS", "meanwhile"]), Resp::Int(0), "and this process reaches both sides");
+        divide.heal();
+        until("the link is whole", || moves("after") == Resp::Simple("OK".into()));
+        assert_eq!(far.command(&["EXISTS", "before", "after"]), Resp::Int(2));
+    }
+}
