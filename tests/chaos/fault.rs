@@ -2,7 +2,7 @@
 
 use crate::client::LEASE;
 use crate::fleet::Fleet;
-use crate::place::{Place, PlaceName, within};
+use crate::place::{Place, PlaceName, is_replica_in_step, role_of, within};
 use crate::work::naive;
 use fastrand::Rng;
 use leasehold_test_support::{After, Cluster, Proxy, Sentinel, Server, Way};
@@ -88,9 +88,9 @@ impl Fault {
         matches!(self, ServerEmptied | FailoverPlanned | PrimaryKilledCutOff | PrimaryStopped | NetworkCut)
     }
 
-    /// Whether a primary is replaced by it.
-    pub(crate) const fn replaces(self) -> bool {
-        matches!(self, FailoverPlanned | PrimaryKilledCutOff | PrimaryStopped | ReplicaPromoted | NetworkCut)
+    /// Whether it changes who serves what without losing anything.
+    pub(crate) const fn moves_data(self) -> bool {
+        matches!(self, ReplicaPromoted | SlotMoved)
     }
 
     /// What can go wrong at a place; what is there more than once is more frequent.
@@ -191,7 +191,7 @@ impl Fault {
                 std::thread::sleep(millis(rng, 300..1_500));
                 replaced(place, port, Server::kill);
                 let_in(place.partner(port));
-                node.restart();
+                rejoin(place, node);
             }
             PrimaryStopped => {
                 replaced(place, port, Server::stop);
@@ -203,12 +203,7 @@ impl Fault {
                 std::thread::sleep(millis(rng, 0..1_500));
                 node.restart();
             }
-            ServerEmptied => {
-                node.kill();
-                let _ = std::fs::remove_dir_all(node.dir().join("appendonlydir"));
-                let _ = std::fs::remove_file(node.dir().join("appendonly.aof"));
-                node.restart();
-            }
+            ServerEmptied => node.restart_empty(&[]),
             _ => self.inflict_by_place(place, port, rng),
         }
     }
@@ -305,13 +300,26 @@ fn let_in(node: &Server) {
     tell(node, &["CONFIG", "REWRITE"]);
 }
 
+/// Starts a server again that has been replaced: empty, as the replica of its successor, which no sentinel promotes before it is in step.
+fn rejoin(place: &Place, node: &Server) {
+    let successor = place.partner(node.port());
+    match place {
+        Place::Sentinel { .. } => {
+            let primary = format!("{} {}", successor.peer_addr().ip(), successor.port());
+            node.restart_empty(&[("replicaof", &primary), ("replica-priority", "0")]);
+            within(Duration::from_secs(60), || is_replica_in_step(node));
+            tell(node, &["CONFIG", "SET", "replica-priority", "100"]);
+        }
+        _ => node.restart_empty(&[]),
+    }
+}
+
 /// Does away with a primary, and waits until its replica has taken its place.
 fn replaced(place: &Place, port: u16, away: impl Fn(&Server)) {
     let successor = place.partner(port).port();
     away(place.node(port));
     let replaced = within(Duration::from_secs(60), || {
-        crate::place::role_of(place.node(successor)).as_deref() == Some("master")
-            && place.primaries().contains(&successor)
+        role_of(place.node(successor)).as_deref() == Some("master") && place.primaries().contains(&successor)
     });
     if !replaced {
         println!("the server at {port} was not replaced within 60 s");

@@ -18,6 +18,8 @@ pub(crate) struct Figures {
     /// The changes that clients know the store to have accepted, by group.
     pub(crate) confirmed: BTreeMap<String, u64>,
     pub(crate) faults: BTreeMap<Fault, u64>,
+    /// Primaries that were replaced because the machine was busy.
+    pub(crate) unwanted: u64,
     pub(crate) skipped: Vec<String>,
     pub(crate) ends: BTreeMap<String, u64>,
     pub(crate) losses: BTreeMap<String, u64>,
@@ -118,6 +120,7 @@ impl fmt::Display for Figures {
         for (fault, times) in &self.faults {
             row(f, &format!("  {}", fault.word()), times)?;
         }
+        row(f, "  primaries replaced that nobody had touched", &self.unwanted)?;
         for skipped in &self.skipped {
             writeln!(f, "  skipped: {skipped}")?;
         }

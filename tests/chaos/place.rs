@@ -99,6 +99,26 @@ impl Place {
         self.nodes().into_iter().filter(is_primary).map(Server::port).collect()
     }
 
+    /// A number that changes when a primary is replaced, and when slots move.
+    pub(crate) fn epoch(&self) -> u64 {
+        let epoch = match self {
+            Self::Standalone { .. } => None,
+            Self::Sentinel { sentinel, .. } => sentinel.epoch(),
+            Self::Cluster(cluster) => cluster.epoch(),
+        };
+        epoch.unwrap_or_default()
+    }
+
+    /// After how long a silent server counts as dead under Sentinel. The shorter, the more is under way when it is replaced; the longer,
+    /// the fewer are replaced because the machine is busy.
+    pub(crate) fn dead_after(&self, silence: Duration) {
+        if let Self::Sentinel { sentinel, .. } = self {
+            let millis = silence.as_millis().to_string();
+            let set = ["SENTINEL", "SET", Sentinel::SERVICE, "down-after-milliseconds", &millis];
+            let _ = sentinel.sentinel().try_command(&set);
+        }
+    }
+
     /// The server with a port.
     pub(crate) fn node(&self, port: u16) -> &Server {
         self.nodes().into_iter().find(|node| node.port() == port).expect("a server of this place")
@@ -185,7 +205,7 @@ pub(crate) fn role_of(server: &Server) -> Option<String> {
     reply.elements().first()?.as_str().map(str::to_owned)
 }
 
-fn is_replica_in_step(server: &Server) -> bool {
+pub(crate) fn is_replica_in_step(server: &Server) -> bool {
     let reply = server.try_command(&["ROLE"]);
     reply.is_ok_and(|reply| {
         let word = |at: usize| reply.elements().get(at).and_then(Resp::as_str);

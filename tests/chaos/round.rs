@@ -82,14 +82,27 @@ pub(crate) fn run(
     let began = Instant::now();
     let mut notes = Vec::new();
     let (mut windows, mut healed) = (Vec::new(), true);
-    let mut primaries = (site.place.primaries(), now());
+    let mut known = (site.place.epoch(), now());
+    // Primaries that were replaced although nobody wanted them to be have lost data, too.
+    let mut look = |place: &Place, wanted: bool, windows: &mut Vec<Window>| {
+        let later = (place.epoch(), now());
+        let unwanted = later.0 != known.0 && !wanted;
+        if unwanted {
+            windows.push(Window { from: known.1, to: later.1 + nanos(AFTERMATH) });
+        }
+        known = later;
+        unwanted
+    };
+    let silence = if workload == Workload::Failover { 500 } else { 1_500 };
+    site.place.dead_after(Duration::from_millis(silence));
     while began.elapsed() < length && healed {
-        let before = now();
         match workload {
             Workload::Mixed => {
                 std::thread::sleep(Duration::from_millis(rng.u64(200..1_200)));
                 let fault = site.draw(rng);
-                notes.push(format!("{} {}", now(), fault.word()));
+                look(&site.place, false, &mut windows);
+                let before = now();
+                notes.push(format!("{before} {}", fault.word()));
                 // Now and then somebody sleeps through it all.
                 let sleeper = (rng.u32(0..4) == 0).then(|| rng.usize(0..site.fleet.len()));
                 if let Some(sleeper) = sleeper {
@@ -102,17 +115,14 @@ pub(crate) fn run(
                 }
                 *figures.faults.entry(fault).or_default() += 1;
                 healed = site.place.heals();
-                let later = site.place.primaries();
-                // A primary that was replaced although nobody wanted it to be has lost data, too.
-                let unwanted = later != primaries.0 && !fault.replaces();
-                if fault.may_lose_data() || unwanted {
-                    windows.push(Window {
-                        from: if unwanted { primaries.1 } else { before },
-                        to: now() + nanos(AFTERMATH),
-                    });
-                    notes.push(format!("{} data may be lost{}", now(), if unwanted { ", unwanted" } else { "" }));
+                if fault.may_lose_data() {
+                    windows.push(Window { from: before, to: now() + nanos(AFTERMATH) });
+                    notes.push(format!("{} data may be lost", now()));
                 }
-                primaries = (later, now());
+                if look(&site.place, fault.may_lose_data() || fault.moves_data(), &mut windows) {
+                    notes.push(format!("{} a primary was replaced, and nobody wanted that", now()));
+                    figures.unwanted += 1;
+                }
             }
             Workload::Pauses => {
                 std::thread::sleep(Duration::from_millis(rng.u64(200..600)));
@@ -124,11 +134,11 @@ pub(crate) fn run(
                 Fault::PrimaryKilledCutOff.inflict(&site.place, &mut site.fleet, rng);
                 *figures.faults.entry(Fault::PrimaryKilledCutOff).or_default() += 1;
                 healed = site.place.heals();
-                windows.push(Window { from: before, to: now() + nanos(AFTERMATH) });
             }
         }
     }
     let rests = site.fleet.rest();
+    look(&site.place, false, &mut windows);
     let history = site.fleet.history();
     figures.rounds += 1;
     let _ = std::fs::write(dir.join("faults"), notes.join("\n") + "\n");

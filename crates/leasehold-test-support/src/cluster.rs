@@ -187,6 +187,12 @@ impl Cluster {
         up().all(sound) && maps.all(|map| Some(map) == first)
     }
 
+    /// A number that grows with every change of who serves what: failovers, attempts at them, and migrations.
+    #[must_use]
+    pub fn epoch(&self) -> Option<u64> {
+        cluster_info(self.witness(), "cluster_current_epoch")?.parse().ok()
+    }
+
     /// A node to ask.
     #[track_caller]
     fn witness(&self) -> &Server {

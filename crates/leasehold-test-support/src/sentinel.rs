@@ -131,7 +131,7 @@ impl Sentinel {
         });
     }
 
-    /// Whether the sentinel has heard from the replica itself that it is one, and that it is in step.
+    /// Whether the sentinel has heard from the replica itself that it is one, that it is in step, and that it may be promoted.
     #[must_use]
     pub fn has_a_replica_to_promote(&self) -> bool {
         let replicas = self.sentinel.command(&["SENTINEL", "REPLICAS", Self::SERVICE]);
@@ -139,7 +139,16 @@ impl Sentinel {
         let told = |name: &str, value: &str| {
             fields.chunks(2).any(|field| field[0].as_str() == Some(name) && field[1].as_str() == Some(value))
         };
-        told("flags", "slave") && told("role-reported", "slave") && told("master-link-status", "ok")
+        let in_step = told("flags", "slave") && told("role-reported", "slave") && told("master-link-status", "ok");
+        in_step && !told("slave-priority", "0")
+    }
+
+    /// A number that grows with every failover, planned or not, if the sentinel answers.
+    #[must_use]
+    pub fn epoch(&self) -> Option<u64> {
+        let reply = self.sentinel.command(&["SENTINEL", "MASTER", Self::SERVICE]);
+        let epoch = reply.elements().chunks(2).find(|field| field[0].as_str() == Some("config-epoch"))?;
+        epoch[1].as_str()?.parse().ok()
     }
 
     /// The address that the sentinel calls the primary's, if it answers.

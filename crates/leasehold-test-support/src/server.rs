@@ -253,6 +253,25 @@ impl Server {
         }
     }
 
+    /// As [`Server::restart`], without what it had written to disk, and with further lines of the configuration file.
+    ///
+    /// # Panics
+    ///
+    /// When it does not start.
+    #[track_caller]
+    pub fn restart_empty(&self, settings: &[(&str, &str)]) {
+        self.kill();
+        let path = self.dir().join("server.conf");
+        let mut configuration = fs::read_to_string(&path).expect("the configuration of a server of ours");
+        settings.iter().for_each(|(name, value)| configuration.push_str(&format!("\n{name} {value}\n")));
+        fs::write(&path, configuration).expect("the configuration of a server of ours");
+        for file in ["dump.rdb", "appendonly.aof"] {
+            let _ = fs::remove_file(self.dir().join(file));
+        }
+        let _ = fs::remove_dir_all(self.dir().join("appendonlydir"));
+        self.restart();
+    }
+
     /// Starts the process and waits until it answers.
     fn launch(&self) -> io::Result<()> {
         let mut command = self.binary.start();
