@@ -174,13 +174,23 @@ impl Cluster {
     /// Waits until all nodes that are up call the cluster sound and agree on who serves which slot.
     #[track_caller]
     pub fn wait_until_agreed(&self) {
-        until("all nodes of the cluster agree", || {
-            let up = || self.nodes.iter().filter(|node| node.is_up());
-            let sound = |node: &Server| cluster_info(node, "cluster_state").as_deref() == Some("ok");
-            let mut maps = up().map(slot_map);
-            let first = maps.next();
-            up().all(sound) && maps.all(|map| Some(map) == first)
-        });
+        until("all nodes of the cluster agree", || self.agrees());
+    }
+
+    /// Whether all nodes that are up call the cluster sound and agree on who serves which slot.
+    #[must_use]
+    pub fn agrees(&self) -> bool {
+        let up = || self.nodes.iter().filter(|node| node.is_up());
+        let sound = |node: &Server| cluster_info(node, "cluster_state").as_deref() == Some("ok");
+        let mut maps = up().map(slot_map);
+        let first = maps.next();
+        up().all(sound) && maps.all(|map| Some(map) == first)
+    }
+
+    /// A number that grows with every change of who serves what: failovers, attempts at them, and migrations.
+    #[must_use]
+    pub fn epoch(&self) -> Option<u64> {
+        cluster_info(self.witness(), "cluster_current_epoch")?.parse().ok()
     }
 
     /// A node to ask.

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use crate::{Binary, Resp, Server, eventually, port::loopback, until};
+use crate::{Binary, Divide, Resp, Server, Side, eventually, until};
 
 /// A primary, its replica, and one sentinel that decides alone and after half a second.
 #[derive(Debug)]
@@ -30,15 +30,32 @@ impl Sentinel {
     #[must_use]
     #[track_caller]
     pub fn start_with(binary: &Binary) -> Self {
-        let builder = || Server::builder().binary(binary).arg("repl-diskless-sync-delay", "0");
-        let primary = builder().start();
-        let replica = builder().arg("replicaof", &format!("127.0.0.1 {}", primary.port())).start();
+        Self::start_on(binary, [None; 3])
+    }
+
+    /// As [`Sentinel::start_with`], across a link that can be cut: the primary on one side, its replica and the sentinel on the other.
+    #[must_use]
+    #[track_caller]
+    pub fn start_across(binary: &Binary, divide: &Divide) -> Self {
+        let [near, far] = divide.sides();
+        Self::start_on(binary, [Some(near), Some(far), Some(far)])
+    }
+
+    #[track_caller]
+    fn start_on(binary: &Binary, sides: [Option<&Side>; 3]) -> Self {
+        let on = |at: usize| {
+            let builder = Server::builder().binary(binary);
+            sides[at].map_or_else(|| builder.clone(), |side| builder.clone().on(side))
+        };
+        let server = |at: usize| on(at).arg("repl-diskless-sync-delay", "0");
+        let primary = server(0).start();
+        let address = format!("{} {}", primary.peer_addr().ip(), primary.port());
+        let replica = server(1).arg("replicaof", &address).start();
         until("the replica is in step", || replica.info("master_link_status").as_deref() == Some("up"));
         let service = Self::SERVICE;
-        let sentinel = Server::builder()
-            .binary(binary)
+        let sentinel = on(2)
             .sentinel()
-            .arg("sentinel", &format!("monitor {service} 127.0.0.1 {} 1", primary.port()))
+            .arg("sentinel", &format!("monitor {service} {address} 1"))
             .arg("sentinel", &format!("down-after-milliseconds {service} 500"))
             .arg("sentinel", &format!("failover-timeout {service} 3000"))
             .start();
@@ -53,7 +70,7 @@ impl Sentinel {
     /// The URL at which a client reaches whichever server is the primary.
     #[must_use]
     pub fn url(&self) -> String {
-        format!("redis-sentinel://{}?sentinelServiceName={}", self.sentinel.addr(), Self::SERVICE)
+        format!("redis-sentinel://{}?sentinelServiceName={}", self.sentinel.peer_addr(), Self::SERVICE)
     }
 
     /// The server that the sentinel calls the primary.
@@ -61,7 +78,7 @@ impl Sentinel {
     #[track_caller]
     pub fn primary(&self) -> &Server {
         let addr = self.announced().expect("the sentinel's answer");
-        self.servers.iter().find(|server| server.addr() == addr).expect("one of the two servers")
+        self.servers.iter().find(|server| server.peer_addr() == addr).expect("one of the two servers")
     }
 
     /// The other server.
@@ -70,6 +87,12 @@ impl Sentinel {
     pub fn replica(&self) -> &Server {
         let primary = self.primary().port();
         self.servers.iter().find(|server| server.port() != primary).expect("the other of two servers")
+    }
+
+    /// Both servers, in the order in which they were started.
+    #[must_use]
+    pub fn servers(&self) -> &[Server] {
+        &self.servers
     }
 
     /// The sentinel itself.
@@ -104,23 +127,36 @@ impl Sentinel {
     #[track_caller]
     pub fn wait_for_primary(&self, server: &Server) {
         eventually("the server is the primary", || {
-            (self.announced()? == server.addr() && role_of(server)? == "master").then_some(())
+            (self.announced()? == server.peer_addr() && role_of(server)? == "master").then_some(())
         });
     }
 
-    /// Whether the sentinel has heard from the replica itself that it is one, and that it is in step.
-    fn has_a_replica_to_promote(&self) -> bool {
+    /// Whether the sentinel has heard from the replica itself that it is one, that it is in step, and that it may be promoted.
+    #[must_use]
+    pub fn has_a_replica_to_promote(&self) -> bool {
         let replicas = self.sentinel.command(&["SENTINEL", "REPLICAS", Self::SERVICE]);
         let fields = replicas.elements().first().map_or(&[][..], Resp::elements);
         let told = |name: &str, value: &str| {
             fields.chunks(2).any(|field| field[0].as_str() == Some(name) && field[1].as_str() == Some(value))
         };
-        told("flags", "slave") && told("role-reported", "slave") && told("master-link-status", "ok")
+        let in_step = told("flags", "slave") && told("role-reported", "slave") && told("master-link-status", "ok");
+        in_step && !told("slave-priority", "0")
     }
 
-    fn announced(&self) -> Option<SocketAddr> {
+    /// A number that grows with every failover, planned or not, if the sentinel answers.
+    #[must_use]
+    pub fn epoch(&self) -> Option<u64> {
+        let reply = self.sentinel.command(&["SENTINEL", "MASTER", Self::SERVICE]);
+        let epoch = reply.elements().chunks(2).find(|field| field[0].as_str() == Some("config-epoch"))?;
+        epoch[1].as_str()?.parse().ok()
+    }
+
+    /// The address that the sentinel calls the primary's, if it answers.
+    #[must_use]
+    pub fn announced(&self) -> Option<SocketAddr> {
         let reply = self.sentinel.command(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", Self::SERVICE]);
-        Some(loopback(reply.elements().get(1)?.as_str()?.parse().ok()?))
+        let part = |at: usize| reply.elements().get(at)?.as_str();
+        Some(SocketAddr::new(part(0)?.parse().ok()?, part(1)?.parse().ok()?))
     }
 }
 

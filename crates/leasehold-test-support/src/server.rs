@@ -18,7 +18,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 pub use self::builder::ServerBuilder;
 use crate::{
-    Binary, Connection, Resp,
+    Binary, Connection, Resp, Side,
     port::loopback,
     reaper::{self, ScratchDir},
     tls::Ca,
@@ -34,6 +34,7 @@ pub struct Server {
     password: Option<String>,
     sentinel: bool,
     environment: Vec<(&'static str, PathBuf)>,
+    side: Option<Side>,
     child: Mutex<Option<Child>>,
     connection: Mutex<Option<Connection>>,
     // Dropped after the process has been ended by `Drop`.
@@ -84,10 +85,16 @@ impl Server {
         self.port
     }
 
-    /// The address of plain connections.
+    /// The address of plain connections from this process.
     #[must_use]
     pub fn addr(&self) -> SocketAddr {
-        loopback(self.port)
+        self.side.as_ref().map_or_else(|| loopback(self.port), |side| (side.outside, self.port).into())
+    }
+
+    /// The address of plain connections from other servers, and from their clients.
+    #[must_use]
+    pub fn peer_addr(&self) -> SocketAddr {
+        self.side.as_ref().map_or_else(|| loopback(self.port), |side| (side.linked, self.port).into())
     }
 
     /// The address of TLS connections, if it was built with them.
@@ -247,12 +254,34 @@ impl Server {
         }
     }
 
+    /// As [`Server::restart`], without what it had written to disk, and with further lines of the configuration file.
+    ///
+    /// # Panics
+    ///
+    /// When it does not start.
+    #[track_caller]
+    pub fn restart_empty(&self, settings: &[(&str, &str)]) {
+        self.kill();
+        let path = self.dir().join("server.conf");
+        let mut configuration = fs::read_to_string(&path).expect("the configuration of a server of ours");
+        settings.iter().for_each(|(name, value)| configuration.push_str(&format!("\n{name} {value}\n")));
+        fs::write(&path, configuration).expect("the configuration of a server of ours");
+        for file in ["dump.rdb", "appendonly.aof"] {
+            let _ = fs::remove_file(self.dir().join(file));
+        }
+        let _ = fs::remove_dir_all(self.dir().join("appendonlydir"));
+        self.restart();
+    }
+
     /// Starts the process and waits until it answers.
     fn launch(&self) -> io::Result<()> {
         let mut command = self.binary.start();
         command.arg(self.dir().join("server.conf"));
         if self.sentinel {
             command.arg("--sentinel");
+        }
+        if let Some(side) = &self.side {
+            command = side.run(&command);
         }
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         let output = File::create(self.dir().join("server.out"))?;

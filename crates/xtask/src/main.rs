@@ -3,6 +3,7 @@
 #![expect(clippy::print_stdout, reason = "a command line tool speaks on stdout")]
 
 mod bench;
+mod chaos;
 mod interop;
 mod licenses;
 mod lint;
@@ -48,6 +49,13 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         forwarded: Vec<String>,
     },
+    /// Run client processes on real servers while things go wrong, and check their histories; --help says more
+    #[command(disable_help_flag = true)]
+    Chaos {
+        /// What the run gets
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        forwarded: Vec<String>,
+    },
     /// Check format, lints and documentation
     Lint,
     /// Rehearse the release: package and build every crate that is published
@@ -75,6 +83,7 @@ fn main() -> ExitCode {
         Task::Test { forwarded } => test::run(&forwarded),
         Task::Interop { forwarded } => interop::run(&forwarded),
         Task::Simulate { forwarded } => simulate::simulate(&forwarded),
+        Task::Chaos { forwarded } => chaos::run(&forwarded),
         Task::Lint => lint::run(),
         Task::Package { allow_dirty } => package::run(allow_dirty),
         Task::Licenses => licenses::run(),

@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::Server;
-use crate::{Binary, Flavor, WallClock, port, reaper::ScratchDir, tls::Ca};
+use crate::{Binary, Flavor, Side, WallClock, port, reaper::ScratchDir, tls::Ca};
 
 /// The settings of a [`Server`]. What is not set is the server's own default, save that nothing is persisted.
 #[derive(Clone, Debug, Default)]
@@ -21,6 +21,7 @@ pub struct ServerBuilder {
     unix_socket: bool,
     sentinel: bool,
     clock: Option<Arc<WallClock>>,
+    side: Option<Side>,
 }
 
 impl ServerBuilder {
@@ -64,6 +65,12 @@ impl ServerBuilder {
     pub fn clock(mut self, clock: &Arc<WallClock>) -> Self {
         self.clock = Some(clock.clone());
         self
+    }
+
+    /// Runs on one side of a [`Divide`](crate::Divide).
+    pub fn on(mut self, side: &Side) -> Self {
+        self.side = Some(side.clone());
+        self.arg("bind", "0.0.0.0").arg("protected-mode", "no")
     }
 
     /// Runs as a sentinel instead.
@@ -118,6 +125,7 @@ impl ServerBuilder {
                 .clock
                 .as_ref()
                 .map_or_else(|| Ok(Vec::new()), |clock| clock.environment().map(Vec::from))?,
+            side: self.side.clone(),
             child: Mutex::new(None),
             connection: Mutex::new(None),
             dir,

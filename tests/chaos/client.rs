@@ -1,0 +1,120 @@
+//! A client process: this program, started again. It does what its orders say, writes its history, and can be killed and stopped.
+//!
+//! Orders are lines on its standard input: `round path workload seed` begins to work, with a history in a new file; `rest` ends that. It says
+//! by lines on its standard output that it is `ready`, that it `began`, and, when nothing is under way any more, that it is `quiet`, with
+//! what is left. It ends with its input.
+
+use crate::history::Journal;
+use crate::moment;
+use crate::work::{self, Bench};
+use leasehold::{Client, ClientBuilder};
+use std::io::Write as _;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use tokio::runtime::Runtime;
+use tokio::task::JoinSet;
+
+/// Set in a client process: where its server is, and where the store.
+pub(crate) const SERVER: &str = "LEASEHOLD_CHAOS_SERVER";
+pub(crate) const STORE: &str = "LEASEHOLD_CHAOS_STORE";
+
+/// The lease of whatever says nothing else: what a lost message, a killed process or a stopped one costs at most.
+pub(crate) const LEASE: Duration = Duration::from_secs(2);
+
+/// After how long a server is out of reach for an acquire or a release.
+pub(crate) const UNREACHABLE: Duration = Duration::from_secs(6);
+
+/// How long a server may take to answer.
+pub(crate) const TIMEOUT: Duration = Duration::from_millis(500);
+
+/// For how long a client may need to come to rest, when all servers are well.
+pub(crate) const REST: Duration = Duration::from_secs(25);
+
+fn settings() -> ClientBuilder {
+    // A waiter that missed a notice tries again after the lease at the latest, because a sleep is no longer than that.
+    Client::builder().lease(LEASE).unreachable_after(UNREACHABLE).command_timeout(TIMEOUT).announce("chaos")
+}
+
+/// Obeys orders until there are no more.
+pub(crate) fn obey(runtime: &Runtime, server: &str) {
+    // A stopped process does not see the end of its input.
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
+        .expect("a wish to the system");
+    let store = std::env::var(STORE).expect("the address of the store").parse().expect("an address");
+    let client = loop {
+        // The servers may be in the middle of a fault.
+        match runtime.block_on(settings().connect(server)) {
+            Ok(client) => break client,
+            Err(error) => eprintln!("a client does not connect: {error}"),
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    };
+    let current: Arc<Mutex<Option<Arc<Bench>>>> = Arc::default();
+    let watched = current.clone();
+    std::thread::spawn(move || {
+        moment::watch_for_stalls(|from, to| {
+            if let Some(bench) = &*watched.lock().expect("nobody panics with it") {
+                bench.journal.stalled(from, to);
+            }
+        })
+    });
+    say("ready");
+    let mut work: Option<(Arc<Bench>, JoinSet<()>)> = None;
+    for line in std::io::stdin().lines() {
+        let line = line.expect("an order");
+        let words: Vec<_> = line.split(' ').collect();
+        match words[..] {
+            ["round", path, workload, seed] => {
+                let journal = Journal::create(Path::new(path));
+                let seed = seed.parse().expect("a number");
+                let bench = Arc::new(Bench::new(client.clone(), store, journal));
+                let tasks = runtime.block_on(async { work::start(&bench, workload, seed) });
+                *current.lock().expect("nobody panics with it") = Some(bench.clone());
+                work = Some((bench, tasks));
+                say("began");
+            }
+            ["rest"] => {
+                if let Some((bench, mut tasks)) = work.take() {
+                    bench.rest();
+                    let ended = runtime.block_on(async {
+                        let all = async { while tasks.join_next().await.is_some() {} };
+                        tokio::time::timeout(REST, all).await.is_ok()
+                    });
+                    // What is still under way has no end in the history, and is found there.
+                    tasks.detach_all();
+                    let clean = settled(&client);
+                    say(&format!("quiet {ended} {clean} {} {:?}", resident(), client.census()));
+                }
+            }
+            _ => panic!("no order {line:?}"),
+        }
+    }
+}
+
+/// Waits until the client has cleaned up behind itself. Whether it has.
+fn settled(client: &Client) -> bool {
+    let end = Instant::now() + REST;
+    loop {
+        let census = client.census();
+        if census.held + census.cleaning_up + census.requests + census.subscriptions + census.locks == 0 {
+            return true;
+        }
+        if Instant::now() > end {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// How much memory this process has, in KiB.
+fn resident() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or_default()
+}
+
+fn say(what: &str) {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{what}").and_then(|()| out.flush()).expect("somebody who listens");
+}

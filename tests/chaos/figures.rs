@@ -1,0 +1,162 @@
+//! What a run has counted, and the table at its end.
+
+use crate::fault::Fault;
+use crate::place::PlaceName;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+/// The figures of a run.
+#[derive(Default)]
+pub(crate) struct Figures {
+    pub(crate) took: Duration,
+    pub(crate) rounds: u64,
+    pub(crate) operations: u64,
+    pub(crate) grants: u64,
+    pub(crate) stored: u64,
+    pub(crate) refused_by_store: u64,
+    /// The changes that clients know the store to have accepted, by group.
+    pub(crate) confirmed: BTreeMap<String, u64>,
+    pub(crate) faults: BTreeMap<Fault, u64>,
+    /// Primaries that were replaced because the machine was busy.
+    pub(crate) unwanted: u64,
+    pub(crate) skipped: Vec<String>,
+    pub(crate) ends: BTreeMap<String, u64>,
+    pub(crate) losses: BTreeMap<String, u64>,
+    pub(crate) doubled: u64,
+    pub(crate) doubled_explained: u64,
+    pub(crate) doubled_longest: Duration,
+    /// Of those that are explained: neither holder was told.
+    pub(crate) doubled_untold: u64,
+    pub(crate) stale: u64,
+    pub(crate) unreported: u64,
+    pub(crate) hangs: u64,
+    pub(crate) left_keys: u64,
+    pub(crate) left_subscriptions: u64,
+    pub(crate) unclean: u64,
+    /// The memory of the client that lives through the run, at the end of each round, by place.
+    pub(crate) resident: BTreeMap<PlaceName, Vec<u64>>,
+    /// Of each workload that must fail, and of its opposite: what was lost, out of how much.
+    pub(crate) must_fail: BTreeMap<&'static str, (u64, u64)>,
+    /// Locks of the workload of failovers that two held at once.
+    pub(crate) doubled_by_failover: BTreeMap<&'static str, u64>,
+    passed: u64,
+    failed: u64,
+}
+
+impl Figures {
+    /// A check, with what it found.
+    pub(crate) fn check(&mut self, what: &str, found: &[String]) {
+        if found.is_empty() {
+            self.passed += 1;
+            return;
+        }
+        self.failed += 1;
+        println!("FAILED {what}: {} times", found.len());
+        for line in found.iter().take(10) {
+            println!("       {line}");
+        }
+    }
+
+    pub(crate) const fn failures(&self) -> u64 {
+        self.failed
+    }
+
+    pub(crate) const fn is_good(&self) -> bool {
+        self.failed == 0 && self.passed > 0
+    }
+
+    /// Whether the memory of the clients that lived through the run is steady: the last quarter of the rounds beside the first.
+    pub(crate) fn check_memory(&mut self) {
+        let grown = self.resident.iter().filter_map(|(place, samples)| {
+            let (first, last) = quarters(samples)?;
+            // What allocators keep, and the buffers of new connections.
+            let most = first + first / 4 + 8_192;
+            (last > most).then(|| format!("{}: from {first} to {last} KiB", place.word()))
+        });
+        let grown: Vec<_> = grown.collect();
+        self.check("memory is steady", &grown);
+    }
+
+    /// Whether those that must fail did.
+    pub(crate) fn check_must_fail(&mut self) {
+        let harmless = self.must_fail.iter().filter(|(what, _)| !what.contains("(0)"));
+        let harmless = harmless.filter(|(_, (lost, _))| *lost == 0);
+        let harmless: Vec<_> = harmless.map(|(what, (_, of))| format!("{what} lost nothing of {of}")).collect();
+        let harmful = self.must_fail.iter().filter(|(what, (lost, _))| what.contains("(0)") && *lost > 0);
+        let harmful: Vec<_> = harmful.map(|(what, (lost, of))| format!("{what} lost {lost} of {of}")).collect();
+        self.check("what must fail has failed", &harmless);
+        self.check("what stands beside it has not", &harmful);
+    }
+}
+
+/// The medians of the first and of the last quarter; `None` where there are too few.
+fn quarters(samples: &[u64]) -> Option<(u64, u64)> {
+    let quarter = samples.len() / 4;
+    let median = |samples: &[u64]| {
+        let mut sorted = samples.to_vec();
+        sorted.sort_unstable();
+        sorted.get(sorted.len() / 2).copied()
+    };
+    // The first round warms up.
+    let (first, last) = (samples.get(1..=quarter)?, samples.get(samples.len() - quarter..)?);
+    Some((median(first)?, median(last)?))
+}
+
+impl fmt::Display for Figures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let row =
+            |f: &mut fmt::Formatter<'_>, what: &str, figure: &dyn fmt::Display| writeln!(f, "  {what:<52} {figure}");
+        writeln!(f, "\nin {:.0?}", self.took)?;
+        row(f, "rounds", &self.rounds)?;
+        row(f, "operations", &self.operations)?;
+        row(f, "  grants", &self.grants)?;
+        for (how, times) in &self.ends {
+            row(f, &format!("  {how}"), times)?;
+        }
+        row(f, "  changes that the store accepted", &self.stored)?;
+        row(f, "  requests that the fenced store refused", &self.refused_by_store)?;
+        row(f, "faults", &self.faults.values().sum::<u64>())?;
+        for (fault, times) in &self.faults {
+            row(f, &format!("  {}", fault.word()), times)?;
+        }
+        row(f, "  primaries replaced that nobody had touched", &self.unwanted)?;
+        for skipped in &self.skipped {
+            writeln!(f, "  skipped: {skipped}")?;
+        }
+        row(f, "lost locks reported", &self.losses.values().sum::<u64>())?;
+        for (reason, times) in &self.losses {
+            row(f, &format!("  {reason}"), times)?;
+        }
+        row(f, "lost locks not reported (0)", &self.unreported)?;
+        row(f, "double holders outside lost data (0)", &self.doubled)?;
+        let explained = format!("{}, for at most {:.0?}", self.doubled_explained, self.doubled_longest);
+        row(f, "double holders when a server lost data", &explained)?;
+        row(f, "  of which neither was told", &self.doubled_untold)?;
+        row(f, "stale writes accepted by the fenced store (0)", &self.stale)?;
+        row(f, "hangs (0)", &self.hangs)?;
+        row(f, "clients that did not clean up (0)", &self.unclean)?;
+        row(f, "keys left (0)", &self.left_keys)?;
+        row(f, "subscriptions left (0)", &self.left_subscriptions)?;
+        for (place, samples) in &self.resident {
+            let shown = match (quarters(samples), samples.first(), samples.last()) {
+                (Some((first, last)), ..) => format!("{first} KiB in the first quarter, {last} KiB in the last"),
+                (None, Some(first), Some(last)) => format!("{first} KiB at first, {last} KiB at last"),
+                _ => continue,
+            };
+            row(f, &format!("memory of a client, {}", place.word()), &shown)?;
+        }
+        if !self.must_fail.is_empty() {
+            writeln!(f, "what must fail, beside what must not")?;
+        }
+        for (what, (lost, of)) in &self.must_fail {
+            #[expect(clippy::cast_precision_loss, reason = "a percentage is shown")]
+            let percent = *lost as f64 * 100.0 / (*of).max(1) as f64;
+            row(f, &format!("  {what}"), &format!("{lost} of {of}, {percent:.2} %"))?;
+        }
+        for (what, times) in &self.doubled_by_failover {
+            row(f, &format!("  double holders: {what}"), times)?;
+        }
+        write!(f, "{} passed, {} failed", self.passed, self.failed)
+    }
+}

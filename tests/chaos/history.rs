@@ -1,0 +1,238 @@
+//! The history of a process: one line for each thing that it did or learned, written before anything else happens.
+//!
+//! A line is an instant, the number of an operation, a word, and what belongs to the word. Lines survive the process that wrote them,
+//! because each is one `write`. An operation begins with an acquire and ends with the end of what was acquired.
+
+use crate::moment::now;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Write as _;
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// What excludes what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rule {
+    /// One holder at a time.
+    Alone,
+    /// The half of a read-write lock that many may hold.
+    Read,
+    /// The half that one may hold, while nobody has the other.
+    Write,
+    /// Some of a number of permits.
+    Permits,
+}
+
+impl Rule {
+    const ALL: [(Self, &str); 4] =
+        [(Self::Alone, "alone"), (Self::Read, "read"), (Self::Write, "write"), (Self::Permits, "permits")];
+
+    fn word(self) -> &'static str {
+        Self::ALL.iter().find(|(rule, _)| *rule == self).map_or("", |(_, word)| word)
+    }
+
+    fn named(word: &str) -> Option<Self> {
+        Self::ALL.iter().find(|(_, known)| *known == word).map(|(rule, _)| *rule)
+    }
+}
+
+/// What an operation is about.
+#[derive(Clone, Debug)]
+pub(crate) struct Wish {
+    pub(crate) lock: String,
+    pub(crate) rule: Rule,
+    /// How many permits; 1 for what is no semaphore.
+    pub(crate) share: u32,
+    /// How long the acquire may take in all, by what its caller asked for; `None` where it may take as long as others hold the lock.
+    pub(crate) bound: Option<Duration>,
+}
+
+/// Where a process writes its history.
+pub(crate) struct Journal {
+    file: Mutex<File>,
+    last: AtomicU64,
+}
+
+impl Journal {
+    pub(crate) fn create(path: &Path) -> Self {
+        let file = File::create(path).unwrap_or_else(|error| panic!("{} cannot be made: {error}", path.display()));
+        Self { file: Mutex::new(file), last: AtomicU64::new(0) }
+    }
+
+    /// An acquire begins. Returns the number of the operation.
+    pub(crate) fn invoked(&self, wish: &Wish) -> u64 {
+        let op = self.last.fetch_add(1, Ordering::Relaxed) + 1;
+        let bound = wish.bound.map_or_else(|| "-".to_owned(), |bound| bound.as_millis().to_string());
+        self.write(now(), op, &format!("invoked {} {} {} {bound}", wish.rule.word(), wish.lock, wish.share));
+        op
+    }
+
+    /// The acquire has given a guard, which knows a deadline. The fencing token is 0 where there is none.
+    pub(crate) fn granted(&self, op: u64, until: u64, token: u64) {
+        self.write(now(), op, &format!("granted {until} {token}"));
+    }
+
+    /// The acquire has ended without a guard.
+    pub(crate) fn refused(&self, op: u64, why: &str) {
+        self.write(now(), op, &format!("refused {why}"));
+    }
+
+    /// The guard knows a later deadline.
+    pub(crate) fn seen(&self, op: u64, until: u64) {
+        self.write(now(), op, &format!("seen {until}"));
+    }
+
+    /// The guard was said to be lost.
+    pub(crate) fn lost(&self, op: u64, reason: &str) {
+        self.write(now(), op, &format!("lost {reason}"));
+    }
+
+    /// The guard is about to be released or dropped, and was certain of so much time then.
+    pub(crate) fn ending(&self, op: u64, remaining: Duration) {
+        self.write(now(), op, &format!("ending {}", remaining.as_nanos()));
+    }
+
+    /// What became of that.
+    pub(crate) fn ended(&self, op: u64, how: &str) {
+        self.write(now(), op, &format!("ended {how}"));
+    }
+
+    /// The store has confirmed a change under this operation.
+    pub(crate) fn stored(&self, op: u64) {
+        self.write(now(), op, "stored");
+    }
+
+    /// The process did not run between two instants.
+    pub(crate) fn stalled(&self, from: u64, to: u64) {
+        self.write(to, 0, &format!("stalled {from}"));
+    }
+
+    fn write(&self, at: u64, op: u64, what: &str) {
+        let line = format!("{at} {op} {what}\n");
+        let mut file = self.file.lock().expect("no writer panics");
+        file.write_all(line.as_bytes()).expect("a history that can be written");
+    }
+}
+
+/// An operation, as far as its history tells.
+#[derive(Clone, Debug)]
+pub(crate) struct Op {
+    /// The process, and the number of the operation in it.
+    pub(crate) who: String,
+    pub(crate) wish: Wish,
+    pub(crate) invoked: u64,
+    pub(crate) granted: Option<Granted>,
+    pub(crate) refused: Option<(u64, String)>,
+    pub(crate) lost: Option<(u64, String)>,
+    /// When its end began, and how long the guard was certain of the lock then.
+    pub(crate) ending: Option<(u64, u64)>,
+    pub(crate) ended: Option<(u64, String)>,
+    /// How often the store has confirmed a change.
+    pub(crate) stored: u32,
+    /// The last instant before its process was killed.
+    pub(crate) died: Option<u64>,
+}
+
+/// A grant.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Granted {
+    pub(crate) at: u64,
+    /// The latest deadline that the guard is known to have had.
+    pub(crate) until: u64,
+    pub(crate) token: u64,
+}
+
+impl Op {
+    /// When its holder believed that it held the lock: from the grant to the first of its end, its loss, its local deadline, and the
+    /// death of its process.
+    pub(crate) fn belief(&self) -> Option<(u64, u64)> {
+        let granted = self.granted?;
+        let end = match (self.ending, self.lost.as_ref()) {
+            // It was certain of the lock at that moment, however old the last look at the deadline is.
+            (Some((at, remaining)), None) if remaining > 0 => at,
+            (ending, lost) => {
+                let known = [ending.map(|(at, _)| at), lost.map(|(at, _)| *at), self.died];
+                known.into_iter().flatten().fold(granted.until, u64::min)
+            }
+        };
+        Some((granted.at, end.max(granted.at)))
+    }
+
+    /// The acquire's end; `None` where it has none.
+    pub(crate) fn answered(&self) -> Option<u64> {
+        self.granted.map(|granted| granted.at).or_else(|| self.refused.as_ref().map(|(at, _)| *at))
+    }
+}
+
+/// What a history tells.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct History {
+    /// The operations, in the order in which they were begun.
+    pub(crate) ops: Vec<Op>,
+    /// When the process did not run.
+    pub(crate) stalls: Vec<(u64, u64)>,
+}
+
+/// Reads the history of a process. A last line that was cut off by the end of its process is left out.
+pub(crate) fn read(process: &str, text: &str, died: Option<u64>) -> Result<History, String> {
+    let mut ops: BTreeMap<u64, Op> = BTreeMap::new();
+    let mut stalls = Vec::new();
+    let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+    for line in whole.lines() {
+        let stall = stall(line);
+        stalls.extend(stall);
+        if stall.is_some() {
+            continue;
+        }
+        apply(process, line, died, &mut ops).ok_or_else(|| format!("the history of {process} has a line {line:?}"))?;
+    }
+    Ok(History { ops: ops.into_values().collect(), stalls })
+}
+
+fn stall(line: &str) -> Option<(u64, u64)> {
+    let (to, from) = line.split_once(" 0 stalled ")?;
+    Some((from.parse().ok()?, to.parse().ok()?))
+}
+
+fn apply(process: &str, line: &str, died: Option<u64>, ops: &mut BTreeMap<u64, Op>) -> Option<()> {
+    let mut words = line.split(' ');
+    let at: u64 = words.next()?.parse().ok()?;
+    let number: u64 = words.next()?.parse().ok()?;
+    let what = words.next()?;
+    if what == "invoked" {
+        let rule = Rule::named(words.next()?)?;
+        let lock = words.next()?.to_owned();
+        let share = words.next()?.parse().ok()?;
+        let bound = match words.next()? {
+            "-" => None,
+            millis => Some(Duration::from_millis(millis.parse().ok()?)),
+        };
+        let wish = Wish { lock, rule, share, bound };
+        let who = format!("{process}#{number}");
+        let (granted, refused, lost, ending, ended) = (None, None, None, None, None);
+        let op = Op { who, wish, invoked: at, granted, refused, lost, ending, ended, stored: 0, died };
+        return ops.insert(number, op).is_none().then_some(());
+    }
+    let op = ops.get_mut(&number)?;
+    match what {
+        "granted" => {
+            let (until, token) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+            op.granted = Some(Granted { at, until, token });
+        }
+        "refused" => op.refused = Some((at, words.next()?.to_owned())),
+        "seen" => {
+            let granted = op.granted.as_mut()?;
+            granted.until = granted.until.max(words.next()?.parse().ok()?);
+        }
+        // The first news counts.
+        "lost" if op.lost.is_some() => {}
+        "lost" => op.lost = Some((at, words.next()?.to_owned())),
+        "ending" => op.ending = Some((at, words.next()?.parse().ok()?)),
+        "ended" => op.ended = Some((at, words.next()?.to_owned())),
+        "stored" => op.stored += 1,
+        _ => return None,
+    }
+    Some(())
+}

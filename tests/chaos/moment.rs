@@ -1,0 +1,27 @@
+//! The clock of a history: the one by which guards reckon their deadlines, the same for all processes of a machine.
+
+/// Nanoseconds since the machine was started, suspension included.
+pub(crate) fn now() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    u64::try_from(time.tv_sec).unwrap_or_default() * SECOND + u64::try_from(time.tv_nsec).unwrap_or_default()
+}
+
+/// A second, in these units.
+pub(crate) const SECOND: u64 = 1_000_000_000;
+
+/// A millisecond, in these units.
+pub(crate) const MILLISECOND: u64 = 1_000_000;
+
+/// Watches whether this process runs: calls `stalled` with the two instants between which it did not, because it was stopped or the
+/// machine had no processor for it. It never returns.
+pub(crate) fn watch_for_stalls(stalled: impl Fn(u64, u64)) -> ! {
+    let mut last = now();
+    loop {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        let here = now();
+        if here - last > SECOND / 4 {
+            stalled(last, here);
+        }
+        last = here;
+    }
+}

@@ -1,0 +1,238 @@
+//! The servers of a run: one alone, a primary with a replica under Sentinel, a cluster.
+
+use crate::client::LEASE;
+use leasehold_test_support::{Binary, Cluster, Divide, Proxy, Resp, Sentinel, Server, Side, Version};
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+/// Servers of this run's own.
+pub(crate) enum Place {
+    /// One server that keeps what it has confirmed, and a proxy that most clients go through.
+    Standalone { server: Box<Server>, proxy: Proxy },
+    /// A primary, its replica, and a sentinel; perhaps on two sides of a link that can be cut.
+    Sentinel { sentinel: Box<Sentinel>, divide: Option<Divide> },
+    /// Three primaries, each with a replica.
+    Cluster(Box<Cluster>),
+}
+
+/// Where a client runs, and where it finds its server.
+#[derive(Clone, Debug)]
+pub(crate) struct Seat {
+    pub(crate) url: String,
+    pub(crate) side: Option<Side>,
+}
+
+/// The name of a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum PlaceName {
+    Standalone,
+    Sentinel,
+    Cluster,
+    /// As Sentinel, with the primary in one network namespace, the replica and the sentinel in another, and clients in both.
+    Divided,
+}
+
+impl PlaceName {
+    pub(crate) const ALL: [Self; 4] = [Self::Standalone, Self::Sentinel, Self::Cluster, Self::Divided];
+
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Standalone => "standalone",
+            Self::Sentinel => "sentinel",
+            Self::Cluster => "cluster",
+            Self::Divided => "divided",
+        }
+    }
+}
+
+impl Place {
+    /// The error says why that place cannot be made on this machine.
+    pub(crate) fn start(name: PlaceName, binary: &Binary) -> Result<Self, String> {
+        Ok(match name {
+            PlaceName::Standalone => {
+                // What is confirmed has been written, so that a killed server comes back with it.
+                let server =
+                    Server::builder().binary(binary).arg("appendonly", "yes").arg("appendfsync", "always").start();
+                let proxy = Proxy::to(&server);
+                Self::Standalone { server: Box::new(server), proxy }
+            }
+            PlaceName::Sentinel => Self::Sentinel { sentinel: Box::new(Sentinel::start_with(binary)), divide: None },
+            PlaceName::Cluster => Self::Cluster(Box::new(Cluster::builder().binary(binary).replicas().start())),
+            PlaceName::Divided => {
+                let divide = Divide::make()?;
+                let sentinel = Box::new(Sentinel::start_across(binary, &divide));
+                Self::Sentinel { sentinel, divide: Some(divide) }
+            }
+        })
+    }
+
+    /// The seats of so many clients. The last of those at a proxy goes without it, and of those at a link that can be cut half are on
+    /// either side.
+    pub(crate) fn seats(&self, clients: usize) -> Vec<Seat> {
+        let seat = |client: usize| match self {
+            Self::Standalone { server, .. } if client + 1 == clients => Seat { url: server.url(), side: None },
+            Self::Standalone { proxy, .. } => Seat { url: proxy.url(), side: None },
+            Self::Sentinel { sentinel, divide } => {
+                let side = divide.as_ref().map(|divide| divide.sides()[client % 2].clone());
+                Seat { url: sentinel.url(), side }
+            }
+            Self::Cluster(cluster) => Seat { url: cluster.url(), side: None },
+        };
+        (0..clients).map(seat).collect()
+    }
+
+    /// Every server that has data.
+    pub(crate) fn nodes(&self) -> Vec<&Server> {
+        match self {
+            Self::Standalone { server, .. } => vec![server],
+            Self::Sentinel { sentinel, .. } => sentinel.servers().iter().collect(),
+            Self::Cluster(cluster) => cluster.nodes().iter().collect(),
+        }
+    }
+
+    /// The ports of the primaries. They change when one is replaced.
+    pub(crate) fn primaries(&self) -> BTreeSet<u16> {
+        let is_primary = |node: &&Server| match self {
+            Self::Sentinel { sentinel, .. } => sentinel.announced().is_some_and(|addr| addr == node.peer_addr()),
+            _ => role_of(node).as_deref() == Some("master"),
+        };
+        self.nodes().into_iter().filter(is_primary).map(Server::port).collect()
+    }
+
+    /// A number that changes when a primary is replaced, and when slots move.
+    pub(crate) fn epoch(&self) -> u64 {
+        let epoch = match self {
+            Self::Standalone { .. } => None,
+            Self::Sentinel { sentinel, .. } => sentinel.epoch(),
+            Self::Cluster(cluster) => cluster.epoch(),
+        };
+        epoch.unwrap_or_default()
+    }
+
+    /// After how long a silent server counts as dead under Sentinel. The shorter, the more is under way when it is replaced; the longer,
+    /// the fewer are replaced because the machine is busy.
+    pub(crate) fn dead_after(&self, silence: Duration) {
+        if let Self::Sentinel { sentinel, .. } = self {
+            let millis = silence.as_millis().to_string();
+            let set = ["SENTINEL", "SET", Sentinel::SERVICE, "down-after-milliseconds", &millis];
+            let _ = sentinel.sentinel().try_command(&set);
+        }
+    }
+
+    /// The server with a port.
+    pub(crate) fn node(&self, port: u16) -> &Server {
+        self.nodes().into_iter().find(|node| node.port() == port).expect("a server of this place")
+    }
+
+    /// The other one of a primary and its replica.
+    pub(crate) fn partner(&self, port: u16) -> &Server {
+        let nodes = self.nodes();
+        let at = nodes.iter().position(|node| node.port() == port).expect("a server of this place");
+        nodes[(at + nodes.len() / 2) % nodes.len()]
+    }
+
+    /// Waits until every server answers, knows its role, and has its replica in step. Whether that came to be.
+    pub(crate) fn heals(&self) -> bool {
+        within(Duration::from_secs(120), || self.is_well())
+    }
+
+    fn is_well(&self) -> bool {
+        let answers = |node: &Server| node.try_command(&["PING"]).is_ok_and(|reply| !reply.is_error());
+        if !self.nodes().into_iter().all(answers) {
+            return false;
+        }
+        match self {
+            Self::Standalone { .. } => true,
+            Self::Sentinel { sentinel, .. } => {
+                let Some(primary) = self.primaries().into_iter().next() else { return false };
+                role_of(self.node(primary)).as_deref() == Some("master")
+                    && is_replica_in_step(self.partner(primary))
+                    && sentinel.has_a_replica_to_promote()
+            }
+            Self::Cluster(cluster) => {
+                let primaries = self.primaries();
+                primaries.len() == 3
+                    && primaries.iter().all(|port| is_replica_in_step(self.partner(*port)))
+                    && cluster.agrees()
+            }
+        }
+    }
+
+    /// The keys that are left, but for those that are said to stay: for ever, or for a time.
+    pub(crate) fn leftovers(&self) -> Vec<String> {
+        let mut left = Vec::new();
+        for port in self.primaries() {
+            let node = self.node(port);
+            let keys = node.try_command(&["KEYS", "*"]).ok();
+            let keys = keys.iter().flat_map(Resp::elements).filter_map(Resp::as_str);
+            let ends = |key: &str| node.try_command(&["PTTL", key]).is_ok_and(|left| left.as_int() != Some(-1));
+            let stays = |key: &str| stays_for_ever(key) || (stays_for_a_time(key) && ends(key));
+            left.extend(keys.filter(|key| !stays(key)).map(str::to_owned));
+        }
+        left
+    }
+
+    /// How many channels somebody listens to, but for those of the servers themselves.
+    pub(crate) fn subscriptions(&self) -> usize {
+        let channels = |node: &Server, what: &str| {
+            let reply = node.try_command(&["PUBSUB", what]).ok();
+            let names = reply.iter().flat_map(Resp::elements).filter_map(Resp::as_str);
+            names.filter(|name| *name != "__sentinel__:hello").count()
+        };
+        let of = |node: &Server| channels(node, "CHANNELS") + channels(node, "SHARDCHANNELS");
+        self.nodes().into_iter().map(of).sum()
+    }
+
+    /// Waits until nothing is left: what a killed process held is there for one lease. What is left then, and how many subscriptions.
+    pub(crate) fn clears(&self) -> (Vec<String>, usize) {
+        within(LEASE * 2 + Duration::from_secs(4), || self.leftovers().is_empty() && self.subscriptions() == 0);
+        (self.leftovers(), self.subscriptions())
+    }
+}
+
+/// Tokens, registers of tokens, and the capacity of the semaphore.
+fn stays_for_ever(key: &str) -> bool {
+    key == "permits:0" || ["redisson_lock_token:", "leasehold:1:fence:"].iter().any(|prefix| key.starts_with(prefix))
+}
+
+/// The records of operations and of clients, and the marks of the queues of fair locks, which have a time to live.
+fn stays_for_a_time(key: &str) -> bool {
+    ["leasehold:1:op:", "leasehold:1:client:", "leasehold:1:fair:"].iter().any(|prefix| key.starts_with(prefix))
+}
+
+pub(crate) fn role_of(server: &Server) -> Option<String> {
+    let reply = server.try_command(&["ROLE"]).ok()?;
+    reply.elements().first()?.as_str().map(str::to_owned)
+}
+
+pub(crate) fn is_replica_in_step(server: &Server) -> bool {
+    let reply = server.try_command(&["ROLE"]);
+    reply.is_ok_and(|reply| {
+        let word = |at: usize| reply.elements().get(at).and_then(Resp::as_str);
+        word(0) == Some("slave") && word(3) == Some("connected")
+    })
+}
+
+/// Waits until `holds` returns true, for at most so long. Whether it did.
+pub(crate) fn within(time: Duration, mut holds: impl FnMut() -> bool) -> bool {
+    let end = Instant::now() + time;
+    loop {
+        if holds() {
+            return true;
+        }
+        if Instant::now() > end {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// The newest Redis that knows sharded notices, else the newest such Valkey.
+pub(crate) fn binary() -> Binary {
+    let floor = Version { major: 7, minor: 0, patch: 0 };
+    let newest = [Binary::redis(), Binary::valkey()].into_iter().flatten();
+    newest
+        .into_iter()
+        .find(|binary| binary.version >= floor)
+        .expect("Redis 7.0 or Valkey is needed; install it with:  cargo xtask servers")
+}

@@ -1,0 +1,279 @@
+//! A round: clients work at a place while things go wrong, come to rest, and are judged by their histories.
+
+use crate::check::{self, Bounds, Window};
+use crate::client::{TIMEOUT, UNREACHABLE};
+use crate::fault::{self, AFTERMATH, Fault};
+use crate::figures::Figures;
+use crate::fleet::Fleet;
+use crate::history::Op;
+use crate::moment::now;
+use crate::place::{Place, PlaceName};
+use crate::store::{Store, Totals};
+use crate::work::{CAPACITY, DELIVERY};
+use fastrand::Rng;
+use std::path::Path;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+/// Room for a busy machine.
+const SLACK: Duration = Duration::from_secs(5);
+
+/// How long things may take. A waiter asks within a lease, and a server that does not answer is given up after a time; what is settled
+/// before it is released may need that twice.
+const BOUNDS: Bounds = Bounds {
+    acquire: UNREACHABLE.saturating_add(TIMEOUT).saturating_add(TIMEOUT).saturating_add(SLACK),
+    release: UNREACHABLE.saturating_add(TIMEOUT).saturating_add(TIMEOUT).saturating_add(SLACK),
+    loss: SLACK,
+};
+
+/// A place with its clients, for the whole run.
+pub(crate) struct Site {
+    pub(crate) name: PlaceName,
+    pub(crate) place: Place,
+    pub(crate) fleet: Fleet,
+    /// What has yet to go wrong before everything has.
+    pub(crate) deck: Vec<Fault>,
+}
+
+impl Site {
+    /// The next fault: each sort in its turn, in an order of its own every time.
+    fn draw(&mut self, rng: &mut Rng) -> Fault {
+        if self.deck.is_empty() {
+            self.deck = Fault::of(self.name);
+            rng.shuffle(&mut self.deck);
+        }
+        self.deck.pop().unwrap_or(Fault::ClientStopped)
+    }
+}
+
+/// What a round is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Workload {
+    /// Everything, and whatever can go wrong.
+    Mixed,
+    /// Registers, and clients that are stopped beyond their leases.
+    Pauses,
+    /// Locks on a primary that dies with what its replica has not heard of.
+    Failover,
+}
+
+impl Workload {
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Mixed => "mixed",
+            Self::Pauses => "pauses",
+            Self::Failover => "failover",
+        }
+    }
+}
+
+/// Runs a round, and judges it. `machine` tells when this process did not run.
+pub(crate) fn run(
+    site: &mut Site,
+    (store, machine): (&Store, &Mutex<Vec<(u64, u64)>>),
+    workload: Workload,
+    length: Duration,
+    dir: &Path,
+    rng: &mut Rng,
+    figures: &mut Figures,
+) {
+    let title = format!("round {} {} {}", figures.rounds + 1, site.name.word(), workload.word());
+    site.fleet.begin(dir, workload.word(), rng.u64(..));
+    let began = Instant::now();
+    let mut notes = Vec::new();
+    let (mut windows, mut healed) = (Vec::new(), true);
+    let mut known = (site.place.epoch(), now());
+    // Primaries that were replaced although nobody wanted them to be have lost data, too.
+    let mut look = |place: &Place, wanted: bool, windows: &mut Vec<Window>| {
+        let later = (place.epoch(), now());
+        let unwanted = later.0 != known.0 && !wanted;
+        if unwanted {
+            windows.push(Window { from: known.1, to: later.1 + nanos(AFTERMATH) });
+        }
+        known = later;
+        unwanted
+    };
+    let silence = if workload == Workload::Failover { 500 } else { 1_500 };
+    site.place.dead_after(Duration::from_millis(silence));
+    while began.elapsed() < length && healed {
+        match workload {
+            Workload::Mixed => {
+                std::thread::sleep(Duration::from_millis(rng.u64(200..1_200)));
+                let fault = site.draw(rng);
+                look(&site.place, false, &mut windows);
+                let before = now();
+                notes.push(format!("{before} {}", fault.word()));
+                // Now and then somebody sleeps through it all.
+                let sleeper = (rng.u32(0..4) == 0).then(|| rng.usize(0..site.fleet.len()));
+                if let Some(sleeper) = sleeper {
+                    site.fleet.stop(sleeper);
+                    *figures.faults.entry(Fault::ClientStopped).or_default() += 1;
+                }
+                fault.inflict(&site.place, &mut site.fleet, rng);
+                if let Some(sleeper) = sleeper {
+                    site.fleet.resume(sleeper);
+                }
+                *figures.faults.entry(fault).or_default() += 1;
+                healed = site.place.heals();
+                if fault.may_lose_data() {
+                    windows.push(Window { from: before, to: now() + nanos(AFTERMATH) });
+                    notes.push(format!("{} data may be lost", now()));
+                }
+                if look(&site.place, fault.may_lose_data() || fault.moves_data(), &mut windows) {
+                    notes.push(format!("{} a primary was replaced, and nobody wanted that", now()));
+                    figures.unwanted += 1;
+                }
+            }
+            Workload::Pauses => {
+                std::thread::sleep(Duration::from_millis(rng.u64(200..600)));
+                fault::pause_beyond_lease(&mut site.fleet, rng);
+                *figures.faults.entry(Fault::ClientStopped).or_default() += 1;
+            }
+            Workload::Failover => {
+                std::thread::sleep(Duration::from_millis(rng.u64(1_000..2_000)));
+                Fault::PrimaryKilledCutOff.inflict(&site.place, &mut site.fleet, rng);
+                *figures.faults.entry(Fault::PrimaryKilledCutOff).or_default() += 1;
+                healed = site.place.heals();
+            }
+        }
+    }
+    let rests = site.fleet.rest();
+    look(&site.place, false, &mut windows);
+    let history = site.fleet.history();
+    figures.rounds += 1;
+    let _ = std::fs::write(dir.join("faults"), notes.join("\n") + "\n");
+    figures
+        .check(&format!("{title}: the servers healed"), &if healed { vec![] } else { vec!["they did not".to_owned()] });
+    let (ops, stalls) = match history {
+        Ok(history) => history,
+        Err(error) => return figures.check(&format!("{title}: the history can be read"), &[error]),
+    };
+    count(&ops, figures);
+    let overlaps = check::overlaps(&ops, CAPACITY);
+    match workload {
+        Workload::Failover => tell_failover(&ops, &overlaps, figures),
+        _ => {
+            let (explained, outside): (Vec<_>, Vec<_>) = overlaps.iter().partition(|two| two.is_explained(&windows));
+            figures.doubled += outside.len() as u64;
+            figures.doubled_explained += explained.len() as u64;
+            figures.doubled_untold += check::untold(&ops, &explained);
+            let longest = explained.iter().map(|two| Duration::from_nanos(two.to - two.from)).max();
+            figures.doubled_longest = figures.doubled_longest.max(longest.unwrap_or_default());
+            let outside: Vec<_> = outside.iter().map(|two| format!("{two:?}")).collect();
+            figures.check(&format!("{title}: nobody holds beside another"), &outside);
+        }
+    }
+    figures.check(&format!("{title}: fencing tokens grow"), &check::tokens(&ops));
+    let unreported = check::unreported(&ops);
+    figures.unreported += unreported.len() as u64;
+    figures.check(&format!("{title}: every lost lock is reported"), &unreported);
+    // Neither a stopped process nor a machine without a free processor is a hang.
+    let here = machine.lock().expect("no watcher panics").clone();
+    let hangs = check::hangs(&ops, BOUNDS, |process, from, to| {
+        let of_it = stalls.get(process).into_iter().flatten();
+        check::within(of_it.chain(&here).copied(), from, to)
+    });
+    figures.hangs += hangs.len() as u64;
+    figures.check(&format!("{title}: nothing hangs"), &hangs);
+    let unclean: Vec<_> =
+        rests.iter().filter(|rest| !(rest.clean && rest.ended)).map(|rest| rest.to_string()).collect();
+    figures.unclean += unclean.len() as u64;
+    figures.check(&format!("{title}: the clients clean up"), &unclean);
+    let (keys, subscriptions) = site.place.clears();
+    figures.left_keys += keys.len() as u64;
+    figures.left_subscriptions += subscriptions as u64;
+    figures.check(&format!("{title}: no key is left"), &keys);
+    let subscriptions = if subscriptions == 0 { vec![] } else { vec![format!("{subscriptions} are")] };
+    figures.check(&format!("{title}: no subscription is left"), &subscriptions);
+    if let Some(first) = rests.first() {
+        figures.resident.entry(site.name).or_default().push(first.resident);
+    }
+    for op in &ops {
+        *figures.confirmed.entry(op.wish.lock.clone()).or_default() += u64::from(op.stored);
+    }
+    let totals = tell_store(store, figures, &title);
+    let grants = ops.iter().filter(|op| op.granted.is_some()).count();
+    println!("{title}: {} operations, {grants} grants, {} faults; {totals}", ops.len(), notes.len());
+}
+
+fn count(ops: &[Op], figures: &mut Figures) {
+    figures.operations += ops.len() as u64;
+    for op in ops {
+        let mut end = |how: String| *figures.ends.entry(how).or_default() += 1;
+        match (&op.granted, &op.refused, &op.ended) {
+            (Some(_), _, Some((_, how))) => end(format!("released: {how}")),
+            (Some(_), _, None) => end("died holding".to_owned()),
+            (None, Some((_, why)), _) => end(format!("not granted: {why}")),
+            (None, None, _) => end("died waiting".to_owned()),
+        }
+        figures.grants += u64::from(op.granted.is_some());
+        if let Some((_, reason)) = &op.lost {
+            *figures.losses.entry(reason.clone()).or_default() += 1;
+        }
+    }
+}
+
+/// What the store says at the end of a round. Its totals are those of the whole run.
+fn tell_store(store: &Store, figures: &mut Figures, title: &str) -> String {
+    let (banks, articles) = (store.totals("bank:"), store.totals("stock:"));
+    let names = |found: Vec<&Totals>| found.into_iter().map(Totals::to_string).collect::<Vec<_>>();
+    let wrong = banks.iter().filter(|bank| bank.sum != bank.stocked).collect();
+    figures.check(&format!("{title}: the totals of the banks are exact"), &names(wrong));
+    let wrong = articles.iter().filter(|article| article.least < 0 || article.stocked - sold(article) != article.sum);
+    figures.check(&format!("{title}: every article is sold once"), &names(wrong.collect()));
+    let guarded = || banks.iter().chain(&articles);
+    let stale: Vec<_> = guarded().filter(|group| group.stale > 0).collect();
+    figures.check(&format!("{title}: no stale write is accepted"), &names(stale));
+    // Who was killed may not have read the answer; nobody has read one that was not given.
+    let confirmed = |group: &Totals| figures.confirmed.get(&group.group).copied().unwrap_or_default();
+    let counted =
+        |group: &Totals| if group.group.starts_with("stock:") { sold(group).unsigned_abs() } else { group.commits };
+    let forgotten: Vec<_> = guarded().filter(|group| confirmed(group) > counted(group)).collect();
+    figures.check(&format!("{title}: every confirmed change is there"), &names(forgotten));
+    figures.stale = guarded().map(|group| group.stale).sum();
+    figures.stored = guarded().map(|group| group.commits).sum();
+    figures.refused_by_store = guarded().map(|group| group.refused).sum();
+    for (prefix, what) in [
+        ("unfenced:", "pauses, no fencing"),
+        ("writes-alone:", "pauses, token checked on write alone"),
+        ("fenced:", "pauses, token checked on read and write (0)"),
+    ] {
+        let registers = store.totals(prefix);
+        let commits: u64 = registers.iter().map(|register| register.commits).sum();
+        let counted: i64 = registers.iter().map(|register| register.sum).sum();
+        if commits > 0 {
+            figures.must_fail.insert(what, (commits.saturating_sub(counted.unsigned_abs()), commits));
+        }
+    }
+    let sales: i64 = articles.iter().map(sold).sum();
+    let transfers: u64 = banks.iter().map(|bank| bank.commits).sum();
+    format!("{transfers} transfers and {sales} sales so far")
+}
+
+/// How many units of an article were sold: every change that is no delivery.
+fn sold(article: &Totals) -> i64 {
+    article.commits.cast_signed() - (article.stocked / DELIVERY - 1)
+}
+
+/// What became of the locks that were held through failovers.
+fn tell_failover(ops: &[Op], overlaps: &[check::Overlap], figures: &mut Figures) {
+    for (prefix, what) in [
+        ("default:", "failover, locks without acknowledgement"),
+        ("acknowledged:", "failover, locks that a replica acknowledged (0)"),
+    ] {
+        let mut lost = 0;
+        let mut held = 0;
+        for op in ops.iter().filter(|op| op.wish.lock.starts_with(prefix) && op.granted.is_some()) {
+            held += 1;
+            lost += u64::from(op.lost.as_ref().is_some_and(|(_, reason)| reason == "removed"));
+        }
+        let sum = figures.must_fail.entry(what).or_default();
+        *sum = (sum.0 + lost, sum.1 + held);
+        let doubled = overlaps.iter().filter(|two| two.lock.starts_with(prefix)).count() as u64;
+        *figures.doubled_by_failover.entry(what).or_default() += doubled;
+    }
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,303 @@
+//! What a client process works at: the tasks of a workload, and what they have in common.
+
+mod bank;
+pub(crate) mod naive;
+mod plain;
+
+use crate::history::{Journal, Rule, Wish};
+use crate::moment::now;
+use crate::store::Fence;
+use fastrand::Rng;
+use leasehold::kind::LockKind;
+use leasehold::{Acquire, Client, Error, Guard, Lock};
+use std::future::IntoFuture as _;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::TcpStream;
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+
+/// How many permits the semaphores have.
+pub(crate) const CAPACITY: u32 = 3;
+
+/// The banks, each with as many accounts, and the money of each account.
+pub(crate) const BANKS: u32 = 2;
+pub(crate) const ACCOUNTS: u32 = 6;
+pub(crate) const MONEY: i64 = 1_000;
+
+/// The articles, and how many of each come at a time.
+pub(crate) const ARTICLES: u32 = 2;
+pub(crate) const DELIVERY: i64 = 25;
+
+/// The registers of the workloads that must fail.
+pub(crate) const REGISTERS: u32 = 8;
+
+/// The locks of each sort that are held through a failover.
+const HOLDS: u32 = 8;
+
+/// What the tasks of a process share.
+pub(crate) struct Bench {
+    pub(crate) client: Client,
+    pub(crate) journal: Journal,
+    store: SocketAddr,
+    resting: AtomicBool,
+    rest: Notify,
+}
+
+impl Bench {
+    pub(crate) fn new(client: Client, store: SocketAddr, journal: Journal) -> Self {
+        Self { client, journal, store, resting: AtomicBool::new(false), rest: Notify::new() }
+    }
+
+    /// Nothing new is begun any more.
+    pub(crate) fn rest(&self) {
+        self.resting.store(true, Ordering::Release);
+        self.rest.notify_waiters();
+    }
+
+    fn is_resting(&self) -> bool {
+        self.resting.load(Ordering::Acquire)
+    }
+
+    /// Thinks for a while, unless it is time to rest.
+    async fn think(&self, rng: &mut Rng, most: u64) {
+        let rest = self.rest.notified();
+        if !self.is_resting() {
+            let _ = tokio::time::timeout(Duration::from_millis(rng.u64(0..=most)), rest).await;
+        }
+    }
+}
+
+/// Starts the tasks of a workload.
+pub(crate) fn start(bench: &Arc<Bench>, workload: &str, seed: u64) -> JoinSet<()> {
+    let mut rng = Rng::with_seed(seed);
+    let mut tasks = JoinSet::new();
+    match workload {
+        "mixed" => {
+            for _ in 0..2 {
+                tasks.spawn(bank::transfers(bench.clone(), rng.fork()));
+                tasks.spawn(bank::sales(bench.clone(), rng.fork()));
+                tasks.spawn(plain::locks(bench.clone(), rng.fork()));
+                tasks.spawn(plain::halves(bench.clone(), rng.fork()));
+                tasks.spawn(plain::permits(bench.clone(), rng.fork()));
+            }
+        }
+        "pauses" => {
+            for (fence, _) in Fence::ALL {
+                for register in 0..REGISTERS {
+                    tasks.spawn(naive::writes(bench.clone(), fence, register, rng.fork()));
+                }
+            }
+        }
+        "failover" => {
+            for number in 0..HOLDS {
+                tasks.spawn(naive::holds(bench.clone(), true, number, rng.fork()));
+                tasks.spawn(naive::holds(bench.clone(), false, number, rng.fork()));
+            }
+        }
+        workload => panic!("no workload {workload:?}"),
+    }
+    tasks
+}
+
+/// How somebody asks for a lock.
+enum Manner {
+    /// Waits for so long.
+    Wait(Duration),
+    /// Waits as long as it takes.
+    Patient,
+    /// Takes it if it is free.
+    Try,
+    /// Waits, and goes away after so long without an answer.
+    GoesAway(Duration),
+}
+
+impl Manner {
+    fn any(rng: &mut Rng) -> Self {
+        match rng.u32(0..20) {
+            0..10 => Self::Wait(Duration::from_millis(rng.u64(100..4_000))),
+            10..15 => Self::Patient,
+            15..17 => Self::Try,
+            _ => Self::GoesAway(Duration::from_millis(rng.u64(1..400))),
+        }
+    }
+
+    const fn bound(&self) -> Option<Duration> {
+        match self {
+            Self::Wait(wait) => Some(*wait),
+            Self::Patient => None,
+            Self::Try => Some(Duration::ZERO),
+            Self::GoesAway(after) => Some(*after),
+        }
+    }
+}
+
+/// Asks for a lock, and notes what comes of it: the number of the operation, and the guard.
+async fn acquire<K: LockKind>(
+    bench: &Bench,
+    (rule, share): (Rule, u32),
+    lock: &Lock<K>,
+    describe: impl Fn(Acquire<K>) -> Acquire<K>,
+    manner: &Manner,
+    token: fn(&Guard<K>) -> u64,
+) -> Option<(u64, Guard<K>)> {
+    let wish = Wish { lock: lock.name().to_owned(), rule, share, bound: manner.bound() };
+    let op = bench.journal.invoked(&wish);
+    let asked = describe(lock.acquire());
+    let answer = match manner {
+        Manner::Wait(wait) => asked.wait(*wait).await.map(Some),
+        Manner::Patient => asked.wait(Duration::MAX).await.map(Some),
+        Manner::Try => asked.wait(Duration::ZERO).await.map(Some),
+        Manner::GoesAway(after) => match tokio::time::timeout(*after, asked.into_future()).await {
+            Ok(answer) => answer.map(Some),
+            Err(_) => Ok(None),
+        },
+    };
+    match answer {
+        Ok(Some(guard)) => {
+            // The clock first: what is certain from then on was certain then.
+            let at = now();
+            bench.journal.granted(op, at + nanos(guard.remaining()), token(&guard));
+            Some((op, guard))
+        }
+        Ok(None) => {
+            bench.journal.refused(op, "went-away");
+            None
+        }
+        Err(error) => {
+            bench.journal.refused(op, word(&error));
+            // A server that refuses or is out of reach is not asked again at once.
+            if !matches!(error, Error::WaitElapsed { .. }) {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+            None
+        }
+    }
+}
+
+/// Works under a guard, which is looked at meanwhile; `None` where it is lost before the work is done.
+async fn hold<K: LockKind, T>(bench: &Bench, op: u64, guard: &Guard<K>, work: impl Future<Output = T>) -> Option<T> {
+    let look = async {
+        loop {
+            tokio::time::sleep(Duration::from_millis(25)).await;
+            let at = now();
+            let remaining = guard.remaining();
+            if !remaining.is_zero() {
+                bench.journal.seen(op, at + nanos(remaining));
+            }
+        }
+    };
+    let both = async {
+        tokio::select! {
+            value = work => value,
+            () = look => unreachable!("it looks for ever"),
+        }
+    };
+    match guard.run(both).await {
+        Ok(value) => Some(value),
+        Err(lost) => {
+            bench.journal.lost(op, lost.reason().word());
+            None
+        }
+    }
+}
+
+/// Gives a guard back, mostly by a release, and notes what comes of it.
+async fn end<K: LockKind>(bench: &Bench, op: u64, guard: Guard<K>, rng: &mut Rng) {
+    let drops = rng.u32(0..8) == 0;
+    bench.journal.ending(op, guard.remaining());
+    if drops {
+        drop(guard);
+        bench.journal.ended(op, "dropped");
+        return;
+    }
+    match guard.release().await {
+        Ok(()) => bench.journal.ended(op, "ok"),
+        Err(Error::Lost { reason, .. }) => {
+            bench.journal.lost(op, reason.word());
+            bench.journal.ended(op, "lost");
+        }
+        Err(error) => bench.journal.ended(op, word(&error)),
+    }
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// An error in one word.
+fn word(error: &Error) -> &'static str {
+    match error {
+        Error::WaitElapsed { .. } => "elapsed",
+        Error::Lost { .. } => "lost",
+        Error::Indeterminate { .. } => "indeterminate",
+        Error::Unreachable { .. } => "unreachable",
+        Error::Refused { .. } => "refused",
+        Error::NotReplicated { .. } => "not-replicated",
+        Error::Excess { .. } => "excess",
+        Error::KeyConflict { .. } => "conflict",
+        _ => "other",
+    }
+}
+
+/// A connection to the store.
+struct Till {
+    stream: BufReader<TcpStream>,
+}
+
+/// What a group of accounts was when it was read.
+struct Reading {
+    version: i64,
+    values: Vec<i64>,
+}
+
+/// Who writes, and how it is guarded.
+struct Claim<'a> {
+    fence: Fence,
+    group: &'a str,
+    token: u64,
+    holder: String,
+}
+
+impl Till {
+    async fn open(bench: &Bench) -> Self {
+        let stream = TcpStream::connect(bench.store).await.expect("the store");
+        stream.set_nodelay(true).expect("a socket");
+        Self { stream: BufReader::new(stream) }
+    }
+
+    /// `None` where the store refuses the token.
+    async fn read(&mut self, claim: &Claim<'_>) -> Option<Reading> {
+        let answer = self.ask(&format!("read {}", claim.words())).await?;
+        let mut numbers = answer.iter().map(|word| word.parse::<i64>().expect("a number"));
+        let version = numbers.next().expect("a version");
+        Some(Reading { version, values: numbers.collect() })
+    }
+
+    /// Whether the store has accepted it.
+    async fn write(&mut self, claim: &Claim<'_>, read: &Reading, stocked: i64, changed: &[(usize, i64)]) -> bool {
+        let changes: String = changed.iter().map(|(slot, value)| format!(" {slot}={value}")).collect();
+        self.ask(&format!("write {} {} {stocked}{changes}", claim.words(), read.version)).await.is_some()
+    }
+
+    async fn ask(&mut self, line: &str) -> Option<Vec<String>> {
+        self.stream.write_all(format!("{line}\n").as_bytes()).await.expect("the store");
+        let mut answer = String::new();
+        self.stream.read_line(&mut answer).await.expect("the store");
+        let mut words = answer.split_whitespace().map(str::to_owned);
+        match words.next().as_deref() {
+            Some("ok") => Some(words.collect()),
+            Some("stale") => None,
+            _ => panic!("the store answers {answer:?} to {line:?}"),
+        }
+    }
+}
+
+impl Claim<'_> {
+    fn words(&self) -> String {
+        format!("{} {} {} {}", self.fence.word(), self.group, self.token, self.holder)
+    }
+}

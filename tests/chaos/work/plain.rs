@@ -1,0 +1,83 @@
+//! Locks that guard nothing but their own exclusion: whose holders believe what, and when.
+
+use super::{Bench, CAPACITY, Manner, acquire, end, hold};
+use crate::history::Rule;
+use fastrand::Rng;
+use leasehold::Guard;
+use leasehold::kind::{LockKind, Reentrant};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Plain locks: renewed and with fixed leases, re-entered, released, dropped, and given up.
+pub(super) async fn locks(bench: Arc<Bench>, mut rng: Rng) {
+    while !bench.is_resting() {
+        let lock = bench.client.lock(format!("plain:{}", rng.u32(0..3)));
+        let manner = Manner::any(&mut rng);
+        let fixed = (rng.u32(0..5) == 0).then(|| Duration::from_millis(rng.u64(100..1_500)));
+        let describe = |asked: leasehold::Acquire<Reentrant>| match fixed {
+            Some(lease) => asked.lease(lease),
+            None => asked,
+        };
+        if let Some((op, guard)) = acquire(&bench, (Rule::Alone, 1), &lock, describe, &manner, no_token).await {
+            let inner = if rng.u32(0..4) == 0 { guard.reenter().await.ok() } else { None };
+            // Now and then for longer than a lease.
+            let most = if rng.u32(0..20) == 0 { 2_500 } else { 60 };
+            let work = tokio::time::sleep(Duration::from_millis(rng.u64(0..most)));
+            hold(&bench, op, &guard, work).await;
+            drop(inner);
+            end(&bench, op, guard, &mut rng).await;
+        }
+        bench.think(&mut rng, 60).await;
+    }
+}
+
+/// Both halves of a read-write lock; writers become readers now and then.
+pub(super) async fn halves(bench: Arc<Bench>, mut rng: Rng) {
+    while !bench.is_resting() {
+        let lock = bench.client.read_write_lock("halves:0").prefer_writers();
+        let manner = Manner::any(&mut rng);
+        if rng.u32(0..3) > 0 {
+            let read = acquire(&bench, (Rule::Read, 1), &lock.read(), |asked| asked, &manner, no_token).await;
+            if let Some((op, guard)) = read {
+                hold(&bench, op, &guard, tokio::time::sleep(Duration::from_millis(rng.u64(0..50)))).await;
+                end(&bench, op, guard, &mut rng).await;
+            }
+        } else {
+            let write = acquire(&bench, (Rule::Write, 1), &lock.write(), |asked| asked, &manner, no_token).await;
+            if let Some((op, guard)) = write {
+                hold(&bench, op, &guard, tokio::time::sleep(Duration::from_millis(rng.u64(0..30)))).await;
+                end(&bench, op, guard, &mut rng).await;
+            }
+        }
+        bench.think(&mut rng, 80).await;
+    }
+}
+
+/// Permits, one or two at a time.
+pub(super) async fn permits(bench: Arc<Bench>, mut rng: Rng) {
+    let semaphore = bench.client.permit_semaphore("permits:0");
+    while !bench.is_resting() {
+        // A server that has lost its data has lost the capacity, too.
+        if semaphore.try_set_permits(CAPACITY).await.is_err() {
+            bench.think(&mut rng, 200).await;
+            continue;
+        }
+        let share = rng.u32(1..3);
+        let manner = Manner::any(&mut rng);
+        let describe = |asked: leasehold::Acquire<leasehold::kind::Permit>| asked.permits(share);
+        for _ in 0..20 {
+            if bench.is_resting() {
+                break;
+            }
+            let asked = acquire(&bench, (Rule::Permits, share), &semaphore, describe, &manner, no_token).await;
+            let Some((op, guard)) = asked else { break };
+            hold(&bench, op, &guard, tokio::time::sleep(Duration::from_millis(rng.u64(0..80)))).await;
+            end(&bench, op, guard, &mut rng).await;
+            bench.think(&mut rng, 60).await;
+        }
+    }
+}
+
+fn no_token<K: LockKind>(_: &Guard<K>) -> u64 {
+    0
+}
