@@ -7,6 +7,7 @@ mod chaos;
 mod interop;
 mod licenses;
 mod lint;
+mod mutate;
 mod package;
 mod servers;
 mod simulate;
@@ -56,6 +57,8 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         forwarded: Vec<String>,
     },
+    /// Break the code on purpose, one place at a time, and see who notices
+    Mutate(mutate::Options),
     /// Check format, lints and documentation
     Lint,
     /// Rehearse the release: package and build every crate that is published
@@ -84,6 +87,7 @@ fn main() -> ExitCode {
         Task::Interop { forwarded } => interop::run(&forwarded),
         Task::Simulate { forwarded } => simulate::simulate(&forwarded),
         Task::Chaos { forwarded } => chaos::run(&forwarded),
+        Task::Mutate(options) => mutate::run(&options),
         Task::Lint => lint::run(),
         Task::Package { allow_dirty } => package::run(allow_dirty),
         Task::Licenses => licenses::run(),

@@ -89,6 +89,24 @@ fn a_call_that_is_held_up_ends_when_it_is_settled() {
 }
 
 #[test]
+fn a_call_that_is_awaited_while_it_is_settled_ends_with_an_unknown_outcome() {
+    on_each(|binary| {
+        let server = Server::builder().binary(binary).start();
+        let proxy = Proxy::to(&server);
+        let world = World::new(&proxy.url());
+        let trap = proxy.hold_request("EVALSHA");
+        let mut call = pin!(world.link.call(Plane::Foreground, acquire("a")));
+        begin(call.as_mut());
+        trap.wait();
+        let epoch = world.link.epoch(Plane::Foreground);
+        let settle = world.link.settle(Plane::Foreground, epoch, key("a"));
+        let (settled, answer) = world.block_on(async { futures_util::join!(settle, call) });
+        assert_eq!(settled, Ok(Settled::Proven));
+        assert!(matches!(answer, Err(LinkError::Unknown(_))), "{answer:?}");
+    });
+}
+
+#[test]
 fn a_zombie_of_an_older_connection_is_dead_once_it_is_settled() {
     on_each(|binary| {
         let server = Server::builder().binary(binary).start();
@@ -242,6 +260,34 @@ fn a_server_that_was_restarted_has_nothing_left_to_apply() {
             settled == Ok(Settled::Proven)
         });
         assert_eq!(server.commandstats("client|kill"), 0, "ids of another process mean nothing here");
+    });
+}
+
+#[test]
+fn a_connection_to_another_process_is_not_taken_for_dead() {
+    on_each(|binary| {
+        let [server, other] = [(); 2].map(|()| Server::builder().binary(binary).start());
+        let proxy = Proxy::to(&server);
+        let world = World::new(&proxy.url());
+        for plane in PLANES {
+            world.call(plane, acquire("warm")).expect("a reply");
+        }
+        // From here on the address leads to another process, and the lifeline is there before the foreground has lost anything.
+        proxy.retarget(other.addr());
+        let trap = proxy.cut_before("EVALSHA");
+        let lost = world.call(Plane::Lifeline, inspect("a"));
+        assert!(lost.is_err(), "{lost:?}");
+        trap.wait();
+        world.wait_for(&LinkEvent::PlaneReset(Plane::Lifeline));
+        let trap = proxy.hold_request("hold:1");
+        {
+            let mut call = pin!(world.link.call(Plane::Foreground, acquire("a")));
+            begin(call.as_mut());
+            trap.wait();
+        }
+        assert_eq!(settle(&world, Plane::Foreground), Ok(Settled::Unproven));
+        assert_eq!(other.commandstats("client|kill"), 0, "ids of another process mean nothing here");
+        assert!(proxy.deliver_held()[0].is_some(), "the old process has applied it since");
     });
 }
 

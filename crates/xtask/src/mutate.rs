@@ -1,0 +1,154 @@
+//! `cargo xtask mutate`: breaks the code on purpose, one place at a time, and wants that to be noticed.
+
+mod mutant;
+mod tree;
+mod trial;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use self::mutant::{Catcher, Mutant};
+use self::tree::Tree;
+use self::trial::{Trial, Verdict};
+use crate::Outcome;
+
+/// Which mutants are tried, and how.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Only mutants whose promise, name or file has this in it; it can be given several times
+    #[arg(long)]
+    only: Vec<String>,
+    /// Show the mutants, and try none
+    #[arg(long)]
+    list: bool,
+    /// Do not ask first whether everything is green without a mutant
+    #[arg(long)]
+    skip_unbroken: bool,
+    /// Where to work: two runs at once need two folders
+    #[arg(long, default_value = "target/mutate")]
+    folder: PathBuf,
+    /// A program that runs for longer has failed, in seconds
+    #[arg(long, default_value_t = 120)]
+    limit: u64,
+}
+
+/// What became of a mutant.
+enum Fate {
+    Caught { by: Catcher, after: Duration, words: String },
+    Survived,
+    Invalid(String),
+}
+
+/// Tries the mutants.
+pub(crate) fn run(options: &Options) -> Outcome {
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let workspace = workspace.canonicalize().map_err(|error| format!("the workspace is not there: {error}"))?;
+    let mut mutants = read(&workspace.join("tests/mutants"))?;
+    let wanted = |mutant: &Mutant| {
+        let place = format!("{}/{} {}", mutant.promise, mutant.name, mutant.file);
+        options.only.is_empty() || options.only.iter().any(|part| place.contains(part.as_str()))
+    };
+    mutants.retain(wanted);
+    if mutants.is_empty() {
+        return Err("there is no such mutant".to_owned());
+    }
+    if options.list {
+        list(&mutants);
+        return Ok(());
+    }
+    let folder = workspace.join(&options.folder);
+    let tree = Tree::of(&workspace, &folder)?;
+    let trial = Trial { tree: &tree.root, folder: &folder, limit: Duration::from_secs(options.limit) };
+    if !options.skip_unbroken {
+        unbroken(&trial, &mutants)?;
+    }
+    let mut fates = Vec::new();
+    for mutant in &mutants {
+        let fate = fate_of(&tree, &trial, mutant)?;
+        println!("{}", row(mutant, &fate));
+        fates.push(fate);
+    }
+    let count = |is: fn(&Fate) -> bool| fates.iter().filter(|fate| is(fate)).count();
+    let caught = count(|fate| matches!(fate, Fate::Caught { .. }));
+    let survived = count(|fate| matches!(fate, Fate::Survived));
+    let invalid = count(|fate| matches!(fate, Fate::Invalid(_)));
+    println!("{caught} caught, {survived} survived");
+    match (survived, invalid) {
+        (0, 0) => Ok(()),
+        (_, 0) => Err("what survives shows that a check is missing".to_owned()),
+        _ => Err(format!("{invalid} mutants are stale, or cannot be built")),
+    }
+}
+
+/// All mutants, by promise and name.
+fn read(folder: &Path) -> Result<Vec<Mutant>, String> {
+    let mut found = BTreeMap::new();
+    let list = |folder: &Path| {
+        let entries = fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        Ok::<_, String>(entries.flatten().map(|entry| entry.path()).collect::<Vec<_>>())
+    };
+    let name_of = |path: &Path| path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    for promise in list(folder)?.into_iter().filter(|path| path.is_dir()) {
+        for path in list(&promise)? {
+            let text = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+            let mutant = Mutant::parse(&name_of(&promise), &name_of(&path), &text)
+                .map_err(|why| format!("{} is no mutant: {why}", path.display()))?;
+            found.insert((mutant.promise.clone(), mutant.name.clone()), mutant);
+        }
+    }
+    Ok(found.into_values().collect())
+}
+
+fn list(mutants: &[Mutant]) {
+    for mutant in mutants {
+        println!("{:<16} {:<40} {}", mutant.promise, mutant.name, mutant.breaks);
+    }
+    println!("{} mutants", mutants.len());
+}
+
+/// Wants every catcher to be green while nothing is broken: otherwise its red means nothing.
+fn unbroken(trial: &Trial<'_>, mutants: &[Mutant]) -> Outcome {
+    let mut catchers: Vec<_> = mutants.iter().flat_map(|mutant| &mutant.catchers).collect();
+    catchers.sort();
+    catchers.dedup();
+    println!("without a mutant: {} catchers", catchers.len());
+    for catcher in catchers {
+        match trial.run(catcher)? {
+            Verdict::Green => {}
+            Verdict::Red { words, .. } => return Err(format!("`{catcher}` is red without any mutant: {words}")),
+            Verdict::NotBuilt(words) => return Err(format!("`{catcher}` cannot be built: {words}")),
+        }
+    }
+    Ok(())
+}
+
+/// Asks one catcher after the other, until one has found it.
+fn fate_of(tree: &Tree, trial: &Trial<'_>, mutant: &Mutant) -> Result<Fate, String> {
+    let _applied = match tree.with(mutant) {
+        Ok(applied) => applied,
+        Err(why) => return Ok(Fate::Invalid(why)),
+    };
+    for catcher in &mutant.catchers {
+        match trial.run(catcher)? {
+            Verdict::Green => {}
+            Verdict::Red { after, words } => return Ok(Fate::Caught { by: catcher.clone(), after, words }),
+            Verdict::NotBuilt(words) => return Ok(Fate::Invalid(words)),
+        }
+    }
+    Ok(Fate::Survived)
+}
+
+fn row(mutant: &Mutant, fate: &Fate) -> String {
+    let Mutant { promise, name, breaks, .. } = mutant;
+    let what = match fate {
+        Fate::Caught { by, after, words } => {
+            let words: String = words.chars().take(150).collect();
+            format!("{:>6.1} s  {by}\n        {words}", after.as_secs_f64())
+        }
+        Fate::Survived => format!("SURVIVED  {breaks}"),
+        Fate::Invalid(why) => format!("INVALID   {why}"),
+    };
+    format!("{promise:<16} {name:<40} {what}")
+}

@@ -1,0 +1,189 @@
+//! Running a catcher: its build, and then its programs, each with a limit of time.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use leasehold_test_support::binaries;
+
+use super::mutant::Catcher;
+use crate::{cargo, shown};
+
+/// What a catcher said.
+pub(super) enum Verdict {
+    /// It found nothing.
+    Green,
+    /// It failed, after so long and with these words.
+    Red { after: Duration, words: String },
+    /// It could not be built.
+    NotBuilt(String),
+}
+
+/// Where catchers are run.
+pub(super) struct Trial<'a> {
+    /// The copy of the workspace.
+    pub(super) tree: &'a Path,
+    /// Its target directory, and the output of what is run.
+    pub(super) folder: &'a Path,
+    /// A program that runs for longer has failed.
+    pub(super) limit: Duration,
+}
+
+impl Trial<'_> {
+    /// Builds and runs a catcher.
+    pub(super) fn run(&self, catcher: &Catcher) -> Result<Verdict, String> {
+        let programs = match self.build(catcher)? {
+            Ok(programs) => programs,
+            Err(words) => return Ok(Verdict::NotBuilt(words)),
+        };
+        let began = Instant::now();
+        let mut tests = 0;
+        for (program, package) in &programs {
+            let mut command = Command::new(program);
+            match catcher {
+                Catcher::Simulation(args) => command.args(args),
+                Catcher::Test(_, args) => command.args(args),
+            };
+            command.current_dir(package);
+            let (success, output) = self.finish(command)?;
+            if !success {
+                return Ok(Verdict::Red { after: began.elapsed(), words: words_of(&output, self.limit) });
+            }
+            tests += passed(&output);
+        }
+        if matches!(catcher, Catcher::Test(..)) && tests == 0 {
+            return Err(format!("`{catcher}` runs no test"));
+        }
+        Ok(Verdict::Green)
+    }
+
+    /// The programs of a catcher, each with the folder of its package; or what the compiler said.
+    fn build(&self, catcher: &Catcher) -> Result<Result<Vec<(PathBuf, PathBuf)>, String>, String> {
+        let mut command = match catcher {
+            Catcher::Simulation(_) => cargo(&["build", "--profile", "mutate", "--package", "leasehold-simulation"]),
+            Catcher::Test(args, _) => {
+                let mut command = cargo(&["test", "--no-run"]);
+                command.args(args);
+                command
+            }
+        };
+        command.args(["--quiet", "--message-format", "json-render-diagnostics"]);
+        command
+            .current_dir(self.tree)
+            .env("CARGO_TARGET_DIR", self.folder.join("target"))
+            .env("CARGO_INCREMENTAL", "1");
+        let output = command.output().map_err(|error| format!("`{}` cannot be run: {error}", shown(&command)))?;
+        if !output.status.success() {
+            let words = String::from_utf8_lossy(&output.stderr);
+            let first = words.lines().find(|line| line.starts_with("error")).unwrap_or("cargo failed");
+            return Ok(Err(first.to_owned()));
+        }
+        let is_test = matches!(catcher, Catcher::Test(..));
+        let lines = String::from_utf8_lossy(&output.stdout);
+        let programs: Vec<_> = lines
+            .lines()
+            .filter(|line| line.contains("\"test\":true},\"features\"") == is_test)
+            .filter_map(|line| {
+                let manifest = PathBuf::from(text_of(line, "manifest_path")?);
+                Some((PathBuf::from(text_of(line, "executable")?), manifest.parent()?.to_owned()))
+            })
+            .collect();
+        if programs.is_empty() { Err(format!("`{catcher}` builds no program")) } else { Ok(Ok(programs)) }
+    }
+
+    /// Runs a program to its end, or to the end of its time.
+    fn finish(&self, mut command: Command) -> Result<(bool, String), String> {
+        let path = self.folder.join("output.txt");
+        let failed = |error: std::io::Error| format!("the output of `{}` is lost: {error}", path.display());
+        let file = File::create(&path).map_err(failed)?;
+        let both = file.try_clone().map_err(failed)?;
+        let servers = std::env::join_paths(binaries().iter().map(|binary| binary.path.clone())).unwrap_or_default();
+        command.env("LEASEHOLD_SERVERS", servers).env("RUST_BACKTRACE", "0");
+        command.stdin(Stdio::null()).stdout(file).stderr(both);
+        let mut child = command.spawn().map_err(|error| format!("`{}` cannot be run: {error}", shown(&command)))?;
+        let until = Instant::now() + self.limit;
+        let success = loop {
+            if let Some(status) = child.try_wait().map_err(failed)? {
+                break status.success();
+            }
+            if Instant::now() >= until {
+                // It may have ended just now.
+                let _ = child.kill();
+                let _ = child.wait();
+                break false;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        };
+        let output = fs::read(&path).map_err(failed)?;
+        Ok((success, String::from_utf8_lossy(&output).into_owned()))
+    }
+}
+
+/// The value of a text in a line of JSON. Paths have nothing in them that would be escaped, elsewhere than on Windows.
+fn text_of(line: &str, name: &str) -> Option<String> {
+    let (_, rest) = line.split_once(&format!("\"{name}\":\""))?;
+    Some(rest.split('"').next()?.replace("\\\\", "\\"))
+}
+
+/// How many tests a program says that have passed.
+fn passed(output: &str) -> u64 {
+    let count = |line: &str| line.strip_prefix("test result: ok. ")?.split(' ').next()?.parse::<u64>().ok();
+    output.lines().filter_map(count).sum()
+}
+
+/// What a failure says first: the world that failed, or the first panic with the test that it happened in.
+fn words_of(output: &str, limit: Duration) -> String {
+    let mut lines = output.lines();
+    let world = output.lines().find_map(|line| line.strip_prefix("the world of "));
+    if let Some(world) = world {
+        return world.to_owned();
+    }
+    let failed = output.lines().find_map(|line| line.strip_prefix("---- ")?.strip_suffix(" stdout ----"));
+    let panic = lines.by_ref().find(|line| line.contains(" panicked at "));
+    let mut message = lines.find(|line| !line.trim().is_empty()).unwrap_or_default().trim().to_owned();
+    if message.ends_with("failed") {
+        // What was compared stands in the next two lines.
+        lines.take(2).for_each(|line| message.extend([", ", line.trim()]));
+    }
+    match (failed, panic) {
+        (Some(test), Some(_)) => format!("{test}: {message}"),
+        (None, Some(_)) => message,
+        (Some(test), None) => test.to_owned(),
+        (None, None) => {
+            let last = output.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default();
+            format!("no end within {} s, or no words; last: {}", limit.as_secs(), last.trim())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn the_first_failure_is_told() {
+        let output = "running 2 tests\ntest a::b ... FAILED\n\nfailures:\n\n---- a::b stdout ----\n\n\
+                      thread 'a::b' (7) panicked at tests/x.rs:1:1:\nassertion failed: held\nnote: run\n";
+        assert_eq!(words_of(output, LIMIT), "a::b: assertion failed: held");
+        let output =
+            "thread '<unnamed>' panicked at x.rs:1:1:\nboom\nthe world of seed 3 fails: boom\nits history: x\n";
+        assert_eq!(words_of(output, LIMIT), "seed 3 fails: boom");
+        assert!(words_of("test a ... ", LIMIT).starts_with("no end within 60 s"));
+    }
+
+    #[test]
+    fn tests_that_passed_are_counted() {
+        assert_eq!(passed("test result: ok. 12 passed; 0 failed\n\ntest result: ok. 1 passed; 0 failed"), 13);
+        assert_eq!(passed("running 0 tests"), 0);
+    }
+
+    #[test]
+    fn programs_are_found_in_what_cargo_says() {
+        let line = r#"{"reason":"compiler-artifact","manifest_path":"/w/Cargo.toml","executable":"/t/deps/a-1"}"#;
+        assert_eq!(text_of(line, "executable").as_deref(), Some("/t/deps/a-1"));
+        assert_eq!(text_of(r#"{"executable":null}"#, "executable"), None);
+    }
+}
