@@ -4,6 +4,7 @@
 //! Everything that happens in a world follows from its seed: [`run`] runs many worlds, and [`replay`] tells the history of one.
 
 mod client;
+pub mod explore;
 mod happening;
 mod kinds;
 mod network;
