@@ -3,6 +3,7 @@
 mod driver;
 mod endings;
 mod fallback;
+mod halves;
 mod losses;
 mod many;
 mod notices;

@@ -3,6 +3,7 @@
 #![expect(clippy::print_stdout, reason = "a command line tool speaks on stdout")]
 
 mod bench;
+mod explore;
 mod interop;
 mod licenses;
 mod lint;
@@ -48,6 +49,13 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         forwarded: Vec<String>,
     },
+    /// Follow everything that can happen in small worlds of whole clients; --help says more
+    #[command(disable_help_flag = true)]
+    Explore {
+        /// What the explorer gets
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        forwarded: Vec<String>,
+    },
     /// Check format, lints and documentation
     Lint,
     /// Rehearse the release: package and build every crate that is published
@@ -75,6 +83,7 @@ fn main() -> ExitCode {
         Task::Test { forwarded } => test::run(&forwarded),
         Task::Interop { forwarded } => interop::run(&forwarded),
         Task::Simulate { forwarded } => simulate::simulate(&forwarded),
+        Task::Explore { forwarded } => explore::explore(&forwarded),
         Task::Lint => lint::run(),
         Task::Package { allow_dirty } => package::run(allow_dirty),
         Task::Licenses => licenses::run(),

@@ -97,7 +97,9 @@ impl Session {
     /// A reader's lease also keeps what the server has of the writer beside whom it reads, because both lie under one key: a write hold
     /// that is lost here lives on there, and is not left to its own lease to end.
     pub(super) fn keep_other_half(&mut self, now: Instant, number: HoldNumber) {
-        let Some(hold) = self.holds.get(&number).filter(|hold| self.locks[hold.lock].kind == Kind::Read) else { return };
+        let Some(hold) = self.holds.get(&number).filter(|hold| self.locks[hold.lock].kind == Kind::Read) else {
+            return;
+        };
         let until = now + hold.lease;
         let first = self.by_key.get(self.locks[hold.lock].name.key()).copied();
         let Some(write) = first.and_then(|first| self.among_siblings(first, Kind::Write)) else { return };

@@ -2,7 +2,7 @@
 
 use super::client::{Belief, identity, lock};
 use super::script::{CAPACITY, Subject};
-use super::state::State;
+use super::state::{Local, State};
 use super::world::World;
 use leasehold_core::command::Kind;
 use leasehold_core::time::Instant;
@@ -120,7 +120,7 @@ impl World {
         }
         let data = self.server.data(state.server);
         // What those leave behind who crash goes by itself; others leave nothing but short memories of what was done.
-        let crashed = state.members.iter().any(|member| member.local.is_none());
+        let crashed = state.members.iter().any(|member| member.local == Local::Crashed);
         let at = if crashed { state.now + LATER } else { state.now };
         for key in data.keys(at) {
             let counter = self.options.subject == Subject::Permits && key.name == *lock().key();

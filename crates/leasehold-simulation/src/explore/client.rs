@@ -1,6 +1,8 @@
 //! One client of a small world: a real session, and the future of the operation that its script has come to.
 
+use super::pool::Text;
 use super::script::Operation;
+use bytes::Bytes;
 use leasehold_core::call::Call;
 use leasehold_core::command::{Give, HoldKey, Kind};
 use leasehold_core::error::{AcquireError, ReleaseError};
@@ -13,6 +15,7 @@ use leasehold_core::session::{AcquireRequest, Action, CallId, Census, Event, Fli
 use leasehold_core::settings::{FairSettings, Settings};
 use leasehold_core::time::Instant;
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -89,11 +92,19 @@ impl Wire {
 #[derive(Clone, Debug)]
 pub(super) enum Request {
     /// A call, with its number within the client.
-    Call { key: u32, call: Call },
+    Call {
+        key: u32,
+        call: Call,
+    },
     /// What is answered once all that was sent before it by the same connection has been.
-    Barrier { key: u32 },
+    Barrier {
+        key: u32,
+    },
     /// Kills the earlier connections of a plane.
-    Kill { key: u32, wire: Wire },
+    Kill {
+        key: u32,
+        wire: Wire,
+    },
     Subscribe,
     Unsubscribe,
 }
@@ -104,9 +115,14 @@ pub(super) enum Input {
     /// The next operation of the script begins.
     Begin,
     /// A call was answered.
-    Answer { key: u32, result: Rc<Result<Reply, ServerError>> },
+    Answer {
+        key: u32,
+        result: Rc<Result<Reply, ServerError>>,
+    },
     /// What was to be settled is.
-    Settled { key: u32 },
+    Settled {
+        key: u32,
+    },
     Subscribed,
     Unsubscribed,
     Notice,
@@ -158,6 +174,7 @@ struct Guard {
 /// See the [module](self).
 #[derive(Debug)]
 pub(super) struct Client {
+    channel: Bytes,
     session: Session,
     owner: OwnerId,
     /// The next operation.
@@ -217,10 +234,11 @@ impl Belief {
 }
 
 impl Client {
-    pub(super) fn new(number: usize) -> Self {
+    pub(super) fn new(number: usize, kind: Kind) -> Self {
         let mut session = Session::new(identity(number), settings(), number as u64);
         let owner = session.new_owner();
         Self {
+            channel: channel_of(kind, number),
             session,
             owner,
             next: 0,
@@ -255,17 +273,17 @@ impl Client {
                     self.session.handle_settled(now, id, Ok(Settled::Proven));
                 }
             }
-            Input::Subscribed => self.session.handle_subscribed(now, &lock_channel(script), Ok(())),
-            Input::Unsubscribed => self.session.handle_unsubscribed(now, &lock_channel(script), Ok(())),
-            Input::Notice => self.session.handle_event(now, LinkEvent::Notice { channel: lock_channel(script) }),
+            Input::Subscribed => self.session.handle_subscribed(now, &self.channel, Ok(())),
+            Input::Unsubscribed => self.session.handle_unsubscribed(now, &self.channel, Ok(())),
+            Input::Notice => self.session.handle_event(now, LinkEvent::Notice { channel: self.channel.clone() }),
             Input::Tick => self.session.handle_timeout(now),
             Input::Reset(wire) => self.reset(now, *wire, &mut sent),
             Input::Poll => self.poll(now, &mut sent),
         }
-        self.look_after(script, &mut sent);
+        self.look_after(&mut sent);
         while !late_polls && self.is_woken() {
             self.poll(now, &mut sent);
-            self.look_after(script, &mut sent);
+            self.look_after(&mut sent);
         }
         sent
     }
@@ -304,7 +322,7 @@ impl Client {
     }
 
     /// Takes what the session wants done, and wakes whom it wakes.
-    fn look_after(&mut self, script: &[Operation], sent: &mut Vec<(Wire, Request)>) {
+    fn look_after(&mut self, sent: &mut Vec<(Wire, Request)>) {
         while let Some(action) = self.session.poll_action() {
             match action {
                 Action::Call { id, call } => {
@@ -324,7 +342,7 @@ impl Client {
                     });
                 }
                 Action::Subscribe { channel } => {
-                    assert_eq!(channel, lock_channel(script));
+                    assert_eq!(channel, self.channel, "a client listens to one channel");
                     sent.push((Wire::Notices, Request::Subscribe));
                 }
                 Action::Unsubscribe { .. } => sent.push((Wire::Notices, Request::Unsubscribe)),
@@ -343,13 +361,7 @@ impl Client {
         self.wrong.get_or_insert(wrong);
     }
 
-    fn answer(
-        &mut self,
-        now: Instant,
-        key: u32,
-        result: Result<Reply, LinkError>,
-        sent: &mut Vec<(Wire, Request)>,
-    ) {
+    fn answer(&mut self, now: Instant, key: u32, result: Result<Reply, LinkError>, sent: &mut Vec<(Wire, Request)>) {
         let Some((caller, epoch)) = self.waiting.remove(&key).map(|(_, caller, epoch)| (caller, epoch)) else { return };
         match caller {
             Caller::Lifeline(id) => self.session.handle_called(now, id, epoch, result),
@@ -461,16 +473,12 @@ impl Client {
         text_of(&call.args()[0])
     }
 
-    /// All of the client, as text, without the addresses of wakers.
-    pub(super) fn text(&self) -> String {
-        let whole = format!("{self:?}");
-        let mut text = String::with_capacity(whole.len());
-        let mut parts = whole.split("0x");
-        text.extend(parts.next());
-        for part in parts {
-            text.push_str(part.trim_start_matches(|c: char| c.is_ascii_hexdigit()));
-        }
-        text
+    /// A hash of all of the client.
+    pub(super) fn hash(&self) -> u128 {
+        let mut text = Text::default();
+        // The plain form leaves out what is in tables.
+        write!(text, "{self:#?}").expect("text can be hashed");
+        text.finish()
     }
 
     /// What others can see of the client.
@@ -500,18 +508,9 @@ impl Client {
     }
 }
 
-/// The channel of the one lock, as the kind of a script has it.
-fn lock_channel(script: &[Operation]) -> bytes::Bytes {
-    let kind = script.iter().find_map(|operation| match operation {
-        Operation::Acquire { kind, .. } => Some(*kind),
-        Operation::Release(_) => None,
-    });
-    channel_of(kind.unwrap_or_default())
-}
-
-/// The channel of the one lock.
-pub(super) fn channel_of(kind: Kind) -> bytes::Bytes {
-    kind.verbs().keys(&lock(), &identity(0)).channel.expect("the kind has notices")
+/// The channel on which a client hears of the one lock.
+pub(super) fn channel_of(kind: Kind, client: usize) -> Bytes {
+    kind.verbs().keys(&lock(), &identity(client)).channel.expect("the kind has notices")
 }
 
 /// Bytes, for people.

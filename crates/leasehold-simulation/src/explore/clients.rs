@@ -1,8 +1,9 @@
 //! What each client does in each of its states, carried out once and remembered.
 
 use super::client::{Client, Input, Request, Seen, Wire};
-use super::pool::{Pool, hash_of};
-use super::script::Operation;
+use super::pool::Pool;
+use super::script::{Operation, Subject};
+use leasehold_core::command::Kind;
 use leasehold_core::link::ServerError;
 use leasehold_core::reply::Reply;
 use leasehold_core::time::Instant;
@@ -40,6 +41,7 @@ pub(super) type Replies = Pool<Rc<Result<Reply, ServerError>>>;
 #[derive(Debug)]
 pub(super) struct Clients {
     number: usize,
+    kind: Kind,
     script: Vec<Operation>,
     late_polls: bool,
     nodes: Vec<Node>,
@@ -50,11 +52,12 @@ pub(super) struct Clients {
 }
 
 impl Clients {
-    pub(super) fn new(number: usize, script: Vec<Operation>, late_polls: bool) -> Self {
-        let first = Client::new(number);
+    pub(super) fn new(number: usize, subject: Subject, late_polls: bool) -> Self {
+        let (kind, script) = (subject.kind(), subject.script(number));
+        let first = Client::new(number, kind);
         let nodes = vec![Node { from: None, seen: Rc::new(first.seen(&script)) }];
-        let by_hash = HashMap::from([(hash_of(&first.text()), 0)]);
-        Self { number, script, late_polls, nodes, by_hash, turns: HashMap::new(), live: None }
+        let by_hash = HashMap::from([(first.hash(), 0)]);
+        Self { number, kind, script, late_polls, nodes, by_hash, turns: HashMap::new(), live: None }
     }
 
     /// How many states there are.
@@ -92,7 +95,7 @@ impl Clients {
         let sent: Vec<_> = sent.into_iter().map(|(wire, request)| (wire, number(request))).collect();
         let nodes = &mut self.nodes;
         let script = &self.script;
-        let next = *self.by_hash.entry(hash_of(&client.text())).or_insert_with(|| {
+        let next = *self.by_hash.entry(client.hash()).or_insert_with(|| {
             nodes.push(Node { from: Some((state, now, told)), seen: Rc::new(client.seen(script)) });
             u32::try_from(nodes.len() - 1).expect("a client has few states")
         });
@@ -113,7 +116,7 @@ impl Clients {
             way.push((now, told));
             at = before;
         }
-        let mut client = Client::new(self.number);
+        let mut client = Client::new(self.number, self.kind);
         for (now, told) in way.into_iter().rev() {
             let _sent = client.handle(now, &input_of(told, replies), &self.script, self.late_polls);
         }

@@ -1,4 +1,20 @@
 //! The search: every state that can be reached, those that take fewest choices first.
+//!
+//! Three rules leave out ways that come to nothing new. Each of them only speaks of what certainly commutes.
+//!
+//! - **A crash waits for what concerns its client alone.** While a client can take a reply or a notice, begin an operation, or run its
+//!   timers, no crash of it is followed: taking that step first touches nobody else, and whatever it sends is among what a crash
+//!   may keep from arriving. So every crash before the step is one after it.
+//! - **What is lost is lost at once.** Of the requests that are on the way by a connection that ends, any number of the first ones
+//!   still arrive, at any time. Which ones is chosen when it ends, because a request that never arrives changes nothing while it
+//!   is on its way.
+//! - **Steps that nobody can see are not interleaved** once no crash and no end of a lease is left. Where a client has nothing on the
+//!   way to the server, hears no notices, can lose no connection that matters and believes to hold nothing, the steps that concern it
+//!   alone are followed, and no other: nothing that others do can change what these do, none of them changes what others do, and
+//!   none of them ends a belief. The numbers in a client's state only grow, so that no step is put off for ever.
+//!
+//! A client whose script is over, and whose session has nothing and waits for nothing, is told nothing any more, and the way on which
+//! it came there is forgotten.
 
 use super::choices::Choice;
 use super::pool::hash_of;
@@ -153,10 +169,12 @@ fn tell_way(
         way.push(ways[at].1);
         at = ways[at].0;
     }
+    // Anew, and not from memory, so that what is told is what happens.
     let mut world = World::new(options, broken);
     let mut state = State::new(options.clients, options.disturbances, options.losses);
     let mut told = Vec::new();
     for choice in way.into_iter().rev() {
+        assert!(world.choices(&state).contains(&choice), "{choice:?} cannot happen after {told:#?}");
         let at = state.now.as_nanos() as f64 / 1e6;
         told.push(format!("{at:>8.1} ms  {}", choice.tell(&world, &state)));
         if world.take(&mut state, choice).is_err() {

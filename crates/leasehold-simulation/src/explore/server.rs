@@ -6,12 +6,12 @@ use super::pool::hash_of;
 use super::script::{CAPACITY, Subject};
 use bytes::Bytes;
 use leasehold_core::call::Call;
-use leasehold_core::link::{Link, LinkEvent};
+use leasehold_core::link::{Link, LinkEvent, ServerError};
 use leasehold_core::reply::Reply;
 use leasehold_core::script::Script;
 use leasehold_core::time::Instant;
 use leasehold_embedded::{EmbeddedLink, EmbeddedServer, ServerClock};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::pin::pin;
 use std::rc::Rc;
@@ -38,14 +38,20 @@ pub(super) struct Data {
     keys: Vec<Key>,
 }
 
+/// Which clients are subscribed: scripts are told how many hear what they publish.
+pub(super) type Listening = [bool; 4];
+
+/// How many notices each client gets.
+pub(super) type Notices = [u32; 4];
+
 /// A state of the server: how it was reached first, and what is in it.
 struct Node {
-    from: Option<(u32, Instant, Rc<Call>)>,
+    from: Option<(u32, Instant, Listening, Rc<Call>)>,
     data: Rc<Data>,
 }
 
-/// What comes of a call: the state after it, the number of its reply, and how many notices were published.
-pub(super) type Turn = (u32, u32, u32);
+/// What comes of a call: the state after it, the number of its reply, and the notices.
+pub(super) type Turn = (u32, u32, Notices);
 
 /// A script that is not what it should be: its name, and what is made of its text.
 pub(super) type Broken = (&'static str, fn(&str) -> String);
@@ -54,14 +60,18 @@ pub(super) type Broken = (&'static str, fn(&str) -> String);
 pub(super) struct Servers {
     engine: EmbeddedServer,
     clock: Arc<AtomicU64>,
-    /// Hears whatever is published.
-    ear: EmbeddedLink,
+    /// The connections for notices of the clients.
+    links: Vec<EmbeddedLink>,
+    /// Which of them are subscribed.
+    listening: Listening,
     subject: Subject,
     broken: Option<Broken>,
     nodes: Vec<Node>,
     by_data: HashMap<u128, u32>,
-    turns: HashMap<(u32, Instant, u32), Turn>,
+    turns: HashMap<(u32, Instant, Listening, u32), Turn>,
     live: Option<u32>,
+    /// Every name that a key ever had.
+    names: BTreeSet<Bytes>,
 }
 
 impl fmt::Debug for Servers {
@@ -71,24 +81,25 @@ impl fmt::Debug for Servers {
 }
 
 impl Servers {
-    pub(super) fn new(subject: Subject, broken: Option<Broken>) -> Self {
+    pub(super) fn new(subject: Subject, clients: usize, broken: Option<Broken>) -> Self {
         let clock = Arc::new(AtomicU64::new(0));
         let shown = clock.clone();
         let engine = EmbeddedServer::with_clock(ServerClock::from_fn(move || {
             Instant::from_nanos(shown.load(Ordering::Relaxed))
         }));
-        let ear = engine.link();
-        at_once(ear.subscribe(channel_of(subject.kind()))).expect("an embedded link can subscribe");
+        let links = (0..clients).map(|_| engine.link()).collect();
         let mut servers = Self {
             engine,
             clock,
-            ear,
+            links,
+            listening: Listening::default(),
             subject,
             broken,
             nodes: Vec::new(),
             by_data: HashMap::new(),
             turns: HashMap::new(),
             live: None,
+            names: BTreeSet::new(),
         };
         servers.begin_anew();
         let data = servers.data_now();
@@ -112,25 +123,27 @@ impl Servers {
         &mut self,
         state: u32,
         now: Instant,
+        listening: Listening,
         number: u32,
         call: &Call,
         replies: &mut Replies,
     ) -> Turn {
-        if let Some(known) = self.turns.get(&(state, now, number)) {
+        if let Some(known) = self.turns.get(&(state, now, listening, number)) {
             return *known;
         }
         self.bring_about(state);
-        let (reply, notices) = self.run(now, call);
+        let (reply, notices) = self.run(now, listening, call);
+        self.names.extend(self.engine.keys());
         let data = self.data_now();
         let nodes = &mut self.nodes;
         let next = *self.by_data.entry(hash_of(&data)).or_insert_with(|| {
-            nodes.push(Node { from: Some((state, now, Rc::new(call.clone()))), data: Rc::new(data) });
+            nodes.push(Node { from: Some((state, now, listening, Rc::new(call.clone()))), data: Rc::new(data) });
             u32::try_from(nodes.len() - 1).expect("the server has few states")
         });
         self.live = Some(next);
         let text = format!("{reply:?}");
         let turn = (next, replies.number(Rc::new(reply), text), notices);
-        self.turns.insert((state, now, number), turn);
+        self.turns.insert((state, now, listening, number), turn);
         turn
     }
 
@@ -142,12 +155,12 @@ impl Servers {
         self.begin_anew();
         let mut way = Vec::new();
         let mut at = state;
-        while let Some((before, now, call)) = &self.nodes[at as usize].from {
-            way.push((*now, Rc::clone(call)));
+        while let Some((before, now, listening, call)) = &self.nodes[at as usize].from {
+            way.push((*now, *listening, Rc::clone(call)));
             at = *before;
         }
-        for (now, call) in way.into_iter().rev() {
-            let _reply = self.run(now, &call);
+        for (now, listening, call) in way.into_iter().rev() {
+            let _reply = self.run(now, listening, &call);
         }
     }
 
@@ -162,8 +175,17 @@ impl Servers {
         }
     }
 
-    fn run(&self, now: Instant, call: &Call) -> (Result<Reply, leasehold_core::link::ServerError>, u32) {
+    fn run(&mut self, now: Instant, listening: Listening, call: &Call) -> (Result<Reply, ServerError>, Notices) {
         self.clock.store(now.as_nanos(), Ordering::Relaxed);
+        for (client, link) in self.links.iter().enumerate() {
+            let channel = channel_of(self.subject.kind(), client);
+            if listening[client] && !self.listening[client] {
+                at_once(link.subscribe(channel)).expect("an embedded link can subscribe");
+            } else if !listening[client] && self.listening[client] {
+                at_once(link.unsubscribe(channel)).expect("an embedded link can unsubscribe");
+            }
+        }
+        self.listening = listening;
         let script: &'static Script = call.script();
         let reply = match self.broken {
             Some((name, change)) if name == script.name() => {
@@ -171,9 +193,16 @@ impl Servers {
             }
             _ => self.engine.execute(call),
         };
-        let mut notices = 0;
-        while let Poll::Ready(Some(event)) = pin!(self.ear.event()).poll(&mut Context::from_waker(Waker::noop())) {
-            notices += u32::from(matches!(event, LinkEvent::Notice { .. }));
+        let mut notices = Notices::default();
+        for (client, link) in self.links.iter().enumerate() {
+            while let Poll::Ready(Some(event)) = pin!(link.event()).poll(&mut Context::from_waker(Waker::noop())) {
+                notices[client] += u32::from(matches!(event, LinkEvent::Notice { .. }));
+            }
+        }
+        // The engine keeps what has ended until somebody asks for it. Where the clock goes back, to another way that things can go,
+        // it must not come back to life.
+        for name in &self.names {
+            self.engine.command(&[b"EXISTS", name]).expect("a key can be asked for");
         }
         (reply, notices)
     }
@@ -233,7 +262,8 @@ impl Data {
     /// The field of the one lock that begins with something, and its value.
     pub(super) fn fields(&self, now: Instant) -> Vec<(String, u32)> {
         let parts = self.key(now, lock().key()).map(|key| key.parts.as_slice()).unwrap_or_default();
-        let count = |text: &Bytes| std::str::from_utf8(text).ok().and_then(|text| text.parse().ok()).unwrap_or_default();
+        let count =
+            |text: &Bytes| std::str::from_utf8(text).ok().and_then(|text| text.parse().ok()).unwrap_or_default();
         parts.chunks_exact(2).map(|pair| (text_of(&pair[0]), count(&pair[1]))).collect()
     }
 

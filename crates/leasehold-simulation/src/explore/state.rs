@@ -6,9 +6,15 @@ use leasehold_core::time::Instant;
 /// What comes back to a client by a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Back {
-    Answer { key: u32, reply: u32 },
+    Answer {
+        key: u32,
+        reply: u32,
+    },
     /// The answer to a barrier, or that the earlier connections of a plane have been killed.
-    Settled { key: u32, by_barrier: bool },
+    Settled {
+        key: u32,
+        by_barrier: bool,
+    },
     Subscribed,
     Unsubscribed,
 }
@@ -24,11 +30,27 @@ pub(super) struct Lane {
     pub(super) old: Vec<u32>,
 }
 
+impl Lane {
+    /// Whether nothing is on the way by the connection that stands.
+    pub(super) fn is_still(&self) -> bool {
+        self.requests.is_empty() && self.replies.is_empty()
+    }
+}
+
+/// Where a client stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Local {
+    /// In the state with this number.
+    At(u32),
+    /// Its script is over, and its session has nothing and waits for nothing.
+    Done,
+    Crashed,
+}
+
 /// A client, and its connections.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Member {
-    /// The number of its state; `None` once it has crashed.
-    pub(super) local: Option<u32>,
+    pub(super) local: Local,
     pub(super) lanes: [Lane; 4],
     pub(super) is_subscribed: bool,
     /// Notices on the way.
@@ -54,7 +76,7 @@ impl State {
     pub(super) fn new(clients: usize, disturbances: u8, losses: u8) -> Self {
         let lane = Lane::default;
         let member = || Member {
-            local: Some(0),
+            local: Local::At(0),
             lanes: [lane(), lane(), lane(), lane()],
             is_subscribed: false,
             notices: 0,

@@ -5,7 +5,7 @@ use super::clients::{Clients, Replies};
 use super::pool::Pool;
 use super::script::Subject;
 use super::server::{Broken, Servers};
-use super::state::State;
+use super::state::{Local, State};
 use std::rc::Rc;
 
 /// How large a small world is.
@@ -43,22 +43,25 @@ pub(super) struct World {
 
 impl World {
     pub(super) fn new(options: &Options, broken: Option<Broken>) -> Self {
-        let client = |number| Clients::new(number, options.subject.script(number), options.late_polls);
+        let client = |number| Clients::new(number, options.subject, options.late_polls);
         Self {
             clients: (0..options.clients).map(client).collect(),
-            server: Servers::new(options.subject, broken),
+            server: Servers::new(options.subject, options.clients, broken),
             requests: Pool::default(),
             replies: Pool::default(),
             options: options.clone(),
         }
     }
 
-    /// What can be seen of a client; `None` where it has crashed.
+    /// What can be seen of a client; `None` where it has crashed, or is at its end.
     pub(super) fn seen(&self, state: &State, client: usize) -> Option<&Rc<Seen>> {
-        state.members[client].local.map(|local| self.clients[client].seen(local))
+        match state.members[client].local {
+            Local::At(local) => Some(self.clients[client].seen(local)),
+            Local::Done | Local::Crashed => None,
+        }
     }
 
-    /// The clients that live, with what can be seen of them.
+    /// The clients that live and are not at their end, with what can be seen of them.
     pub(super) fn living<'a>(&'a self, state: &'a State) -> impl Iterator<Item = (usize, &'a Rc<Seen>)> {
         (0..state.members.len()).filter_map(|client| Some((client, self.seen(state, client)?)))
     }
