@@ -7,6 +7,7 @@ mod arrival;
 mod client;
 mod clock;
 mod disasters;
+pub mod explore;
 mod happening;
 mod kinds;
 mod latches;

@@ -5,6 +5,7 @@ mod disasters;
 mod driver;
 mod endings;
 mod fallback;
+mod halves;
 mod losses;
 mod many;
 mod notices;

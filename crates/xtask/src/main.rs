@@ -4,6 +4,7 @@
 
 mod bench;
 mod chaos;
+mod explore;
 mod interop;
 mod licenses;
 mod lint;
@@ -59,6 +60,13 @@ enum Task {
     },
     /// Break the code on purpose, one place at a time, and see who notices
     Mutate(mutate::Options),
+    /// Follow everything that can happen in small worlds of whole clients; --help says more
+    #[command(disable_help_flag = true)]
+    Explore {
+        /// What the explorer gets
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        forwarded: Vec<String>,
+    },
     /// Check format, lints and documentation
     Lint,
     /// Rehearse the release: package and build every crate that is published
@@ -88,6 +96,7 @@ fn main() -> ExitCode {
         Task::Simulate { forwarded } => simulate::simulate(&forwarded),
         Task::Chaos { forwarded } => chaos::run(&forwarded),
         Task::Mutate(options) => mutate::run(&options),
+        Task::Explore { forwarded } => explore::explore(&forwarded),
         Task::Lint => lint::run(),
         Task::Package { allow_dirty } => package::run(allow_dirty),
         Task::Licenses => licenses::run(),

@@ -92,6 +92,7 @@ impl Session {
             self.server_answered();
         }
         self.holds.get_mut(&number)?.touch(now);
+        self.keep_other_half(now, number);
         Some((change, outcome))
     }
 
@@ -131,6 +132,8 @@ impl Session {
         hold.touch(now);
         hold.clean_up.unproven |= !proven;
         hold.clean_up.not_before = now;
+        self.keep_other_half(now, number);
+        let Some(hold) = self.holds.get_mut(&number) else { return };
         match hold.raising {
             Some(ticket) if !hold.granted => self.try_again(now, ticket),
             Some(ticket) => {

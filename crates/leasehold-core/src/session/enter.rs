@@ -117,7 +117,10 @@ impl Session {
                     hold.cell.set_acknowledged(change.acknowledged);
                     hold.replicas = change.replicas;
                     hold.extend(change.sent_at, left);
-                    self.grant_entry(now, ticket, number);
+                    // A reply that comes after the deadline grants nothing: the hold is found lost below.
+                    if now < hold.cell.deadline() {
+                        self.grant_entry(now, ticket, number);
+                    }
                 }
             }
             Ok(Acquired::Mismatch) => self.lose(now, number, LossReason::CountMismatch),

@@ -94,6 +94,20 @@ impl Session {
         self.look_at_siblings(acquire.lock, &acquire.wish).ok().flatten()
     }
 
+    /// A reader's lease also keeps what the server has of the writer beside whom it reads, because both lie under one key: a write hold
+    /// that is lost here lives on there, and is not left to its own lease to end.
+    pub(super) fn keep_other_half(&mut self, now: Instant, number: HoldNumber) {
+        let Some(hold) = self.holds.get(&number).filter(|hold| self.locks[hold.lock].kind == Kind::Read) else {
+            return;
+        };
+        let until = now + hold.lease;
+        let first = self.by_key.get(self.locks[hold.lock].name.key()).copied();
+        let Some(write) = first.and_then(|first| self.among_siblings(first, Kind::Write)) else { return };
+        for other in self.holds.values_mut().filter(|other| other.lock == write) {
+            other.clean_up.until = other.clean_up.until.max(until);
+        }
+    }
+
     /// The owner writes from here on: its other requests, which wait to read, come in beside. They would wait for their own owner.
     pub(super) fn admit_readers(&mut self, now: Instant, lock: usize, owner: OwnerId) {
         if self.locks[lock].kind != Kind::Write {

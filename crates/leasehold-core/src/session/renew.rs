@@ -228,6 +228,7 @@ impl Session {
                         // The server may have applied it just now.
                         hold.touch(now);
                     }
+                    self.keep_other_half(now, number);
                     self.retry_renewal(now, number);
                 }
             }
@@ -244,6 +245,7 @@ impl Session {
         acknowledged: Option<u32>,
     ) {
         let counts = self.verbs_of(number).counts();
+        self.keep_other_half(now, number);
         let Some(hold) = self.holds.get_mut(&number) else { return };
         let window = hold.window.take().filter(|_| counts);
         hold.touch(now);

@@ -1,0 +1,53 @@
+//! Small worlds in which everything that can happen does: every order of every message, every crash, every end of a lease.
+//!
+//! A small world has up to three clients, each a real session with a short script of operations on one lock, and the real
+//! scripts of the server on the embedded engine. What happens next is a [`Choice`](choices::Choice): a request reaches the
+//! server, a reply or a notice reaches its client, a client begins its next operation, a client's timers run; and, as often as
+//! the world's budgets allow, a client crashes, a lease ends before anything else happens, or a connection is lost with what is
+//! on it. [`explore`] follows every choice from every state, breadth first, so that what it finds is a shortest way to it.
+//!
+//! # Why it ends
+//!
+//! Scripts are short, faults have budgets, and time does not pass as it likes: it jumps to the end of a lease (a budget), and it
+//! moves to the next timer of anybody when there is nothing else to happen. A world in which nothing can happen and nobody waits
+//! for time to pass is at its end.
+//!
+//! # Why it is quick
+//!
+//! Clients and server only meet in messages, and each is deterministic: what a session does follows from its state, the present
+//! instant and what it is told, and what the server does from its data, the time and the call. So each step of each part is
+//! carried out once, on the real thing, and remembered ([`clients`], [`server`]); a state of the world is a handful of numbers
+//! of states of its parts, and the messages between them.
+//!
+//! Two states of a part are the same where all that it consists of is the same: for a session its whole `Debug` text, numbers,
+//! instants and the state of its random numbers included, but for the addresses of wakers; for the server every key with its
+//! value and its end. Nothing is abstracted from, so that nothing is taken for the same that could go on differently. What is
+//! remembered of a state is a hash of 128 bits.
+//!
+//! # What is left out, and why that is sound
+//!
+//! - Where nothing else can happen, the timers that are due at one instant all run in one step: no message is on the way, and a
+//!   timer touches its own client only, so that every order of them comes to the same.
+//! - Timers after which nothing has changed that anybody else could see are passed in one step, too, for the same reason.
+//! - A client whose connection is lost has the next one at once.
+//! - A reply and the poll of the future that waits for it are one step: a late poll looks to the session as a late reply does.
+//!   Polls of futures that the session wakes are choices of their own where [`Options::late_polls`] says so.
+//!
+//! There is no other reduction.
+
+mod checks;
+mod choices;
+mod client;
+mod clients;
+mod pool;
+mod script;
+mod search;
+mod server;
+mod state;
+#[cfg(test)]
+mod tests;
+mod world;
+
+pub use script::Subject;
+pub use search::{Fault, Figures, explore};
+pub use world::Options;

@@ -1,0 +1,521 @@
+//! One client of a small world: a real session, and the future of the operation that its script has come to.
+
+use super::pool::Text;
+use super::script::Operation;
+use bytes::Bytes;
+use leasehold_core::call::Call;
+use leasehold_core::command::{Give, HoldKey, Kind};
+use leasehold_core::error::{AcquireError, ReleaseError};
+use leasehold_core::hold_cell::HoldCell;
+use leasehold_core::link::{Epoch, LinkError, LinkEvent, Plane, ServerError, Settled};
+use leasehold_core::name::LockName;
+use leasehold_core::owner::{ClientId, HoldNumber, OwnerId};
+use leasehold_core::reply::Reply;
+use leasehold_core::session::{AcquireRequest, Action, CallId, Census, Event, FlightId, Session, Step, Ticket, Via};
+use leasehold_core::settings::{FairSettings, Settings};
+use leasehold_core::time::Instant;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Wake, Waker};
+use std::time::Duration;
+use uuid::Uuid;
+
+/// The lease of every hold.
+pub(super) const LEASE: Duration = Duration::from_millis(400);
+
+const fn ms(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+fn settings() -> Settings {
+    let fair = FairSettings {
+        window: ms(2_000),
+        beat: ms(400),
+        claim: ms(1_000),
+        grace: ms(1_000),
+        idle: ms(60_000),
+        ..FairSettings::default()
+    };
+    Settings {
+        lease: LEASE,
+        recheck: ms(1_000),
+        command_timeout: ms(200),
+        unreachable_after: ms(10_000),
+        fair,
+        ..Settings::default()
+    }
+}
+
+/// The one lock of every small world.
+pub(super) fn lock() -> LockName {
+    LockName::new("", "lock").expect("the name is valid")
+}
+
+/// The identity of the client with a number.
+pub(super) const fn identity(client: usize) -> ClientId {
+    ClientId::new(Uuid::from_u128(0x6f0c_0000_0000_4000_8000_0000_0000_0000 | client as u128))
+}
+
+/// A connection of a client, on which things keep their order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Wire {
+    Foreground,
+    Lifeline,
+    /// For the commands that kill other connections.
+    Control,
+    /// For subscriptions. Notices have a way of their own.
+    Notices,
+}
+
+impl Wire {
+    pub(super) const ALL: [Self; 4] = [Self::Foreground, Self::Lifeline, Self::Control, Self::Notices];
+
+    const fn of(plane: Plane) -> Self {
+        match plane {
+            Plane::Foreground => Self::Foreground,
+            Plane::Lifeline | Plane::Durable => Self::Lifeline,
+        }
+    }
+
+    const fn plane(self) -> Plane {
+        match self {
+            Self::Foreground => Plane::Foreground,
+            Self::Lifeline | Self::Control | Self::Notices => Plane::Lifeline,
+        }
+    }
+}
+
+/// What a client sends.
+#[derive(Clone, Debug)]
+pub(super) enum Request {
+    /// A call, with its number within the client.
+    Call {
+        key: u32,
+        call: Call,
+    },
+    /// What is answered once all that was sent before it by the same connection has been.
+    Barrier {
+        key: u32,
+    },
+    /// Kills the earlier connections of a plane.
+    Kill {
+        key: u32,
+        wire: Wire,
+    },
+    Subscribe,
+    Unsubscribe,
+}
+
+/// What a client is told, or does.
+#[derive(Clone, Debug)]
+pub(super) enum Input {
+    /// The next operation of the script begins.
+    Begin,
+    /// A call was answered.
+    Answer {
+        key: u32,
+        result: Rc<Result<Reply, ServerError>>,
+    },
+    /// What was to be settled is.
+    Settled {
+        key: u32,
+    },
+    Subscribed,
+    Unsubscribed,
+    Notice,
+    /// Time has passed.
+    Tick,
+    /// A connection was lost, and the next one is there.
+    Reset(Wire),
+    /// The future that was woken is polled.
+    Poll,
+}
+
+#[derive(Debug, Default)]
+struct Flag(AtomicBool);
+
+impl Wake for Flag {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Who waits for a call.
+#[derive(Clone, Copy, Debug)]
+enum Caller {
+    Task,
+    Lifeline(CallId),
+}
+
+/// The future of an operation.
+#[derive(Debug)]
+struct Task {
+    ticket: Ticket,
+    operation: Operation,
+    /// Of a release: whether the guard was held when it began.
+    held: bool,
+    flight: Option<(FlightId, u32)>,
+    reply: Option<Result<Reply, LinkError>>,
+}
+
+/// A guard that the client has.
+#[derive(Debug)]
+struct Guard {
+    hold: HoldNumber,
+    cell: Arc<HoldCell>,
+    kind: Kind,
+    permits: u32,
+    field: String,
+}
+
+/// See the [module](self).
+#[derive(Debug)]
+pub(super) struct Client {
+    channel: Bytes,
+    session: Session,
+    owner: OwnerId,
+    /// The next operation.
+    next: usize,
+    task: Option<Task>,
+    flag: Arc<Flag>,
+    /// By the acquires of the script.
+    guards: Vec<Option<Guard>>,
+    /// What waits for a call, and the epoch in which that was sent.
+    waiting: BTreeMap<u32, (Wire, Caller, Epoch)>,
+    settling: BTreeMap<u32, (Wire, bool, CallId)>,
+    epochs: [u64; 2],
+    last_key: u32,
+    wrong: Option<String>,
+}
+
+/// What others can see of a client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Seen {
+    /// It can begin its next operation.
+    pub(super) begins: bool,
+    /// The number of its next operation.
+    pub(super) next: usize,
+    /// Its script is over.
+    pub(super) is_done: bool,
+    /// Its future was woken and has not been polled.
+    pub(super) is_woken: bool,
+    /// When its timers run.
+    pub(super) due: Option<Instant>,
+    pub(super) beliefs: Vec<Belief>,
+    /// It waits for no call and no settlement.
+    pub(super) is_idle: bool,
+    /// It has something to clean up.
+    pub(super) has_clean_up: bool,
+    /// What of it would be left, if it stopped here.
+    pub(super) left: Option<Census>,
+    /// What went wrong.
+    pub(super) wrong: Option<String>,
+}
+
+/// A guard, seen from outside.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Belief {
+    pub(super) kind: Kind,
+    pub(super) permits: u32,
+    pub(super) field: String,
+    /// The guard counts as held until then; `None` where its hold has ended.
+    pub(super) until: Option<Instant>,
+    pub(super) hold: HoldNumber,
+}
+
+impl Belief {
+    /// Whether the client believes that it holds.
+    pub(super) fn holds(&self, now: Instant) -> bool {
+        self.until.is_some_and(|until| now < until)
+    }
+}
+
+impl Client {
+    pub(super) fn new(number: usize, kind: Kind) -> Self {
+        let mut session = Session::new(identity(number), settings(), number as u64);
+        let owner = session.new_owner();
+        Self {
+            channel: channel_of(kind, number),
+            session,
+            owner,
+            next: 0,
+            task: None,
+            flag: Arc::default(),
+            guards: Vec::new(),
+            waiting: BTreeMap::new(),
+            settling: BTreeMap::new(),
+            epochs: [1; 2],
+            last_key: 0,
+            wrong: None,
+        }
+    }
+
+    /// Lets something happen to the client, and gives what it sends.
+    pub(super) fn handle(
+        &mut self,
+        now: Instant,
+        input: &Input,
+        script: &[Operation],
+        late_polls: bool,
+    ) -> Vec<(Wire, Request)> {
+        let mut sent = Vec::new();
+        match input {
+            Input::Begin => self.begin(now, script, &mut sent),
+            Input::Answer { key, result } => {
+                let result = Result::clone(result).map_err(LinkError::Refused);
+                self.answer(now, *key, result, &mut sent);
+            }
+            Input::Settled { key } => {
+                if let Some((_, _, id)) = self.settling.remove(key) {
+                    self.session.handle_settled(now, id, Ok(Settled::Proven));
+                }
+            }
+            Input::Subscribed => self.session.handle_subscribed(now, &self.channel, Ok(())),
+            Input::Unsubscribed => self.session.handle_unsubscribed(now, &self.channel, Ok(())),
+            Input::Notice => self.session.handle_event(now, LinkEvent::Notice { channel: self.channel.clone() }),
+            Input::Tick => self.session.handle_timeout(now),
+            Input::Reset(wire) => self.reset(now, *wire, &mut sent),
+            Input::Poll => self.poll(now, &mut sent),
+        }
+        self.look_after(&mut sent);
+        while !late_polls && self.is_woken() {
+            self.poll(now, &mut sent);
+            self.look_after(&mut sent);
+        }
+        sent
+    }
+
+    fn is_woken(&self) -> bool {
+        self.task.is_some() && self.flag.0.load(Ordering::Relaxed)
+    }
+
+    fn key(&mut self) -> u32 {
+        self.last_key += 1;
+        self.last_key
+    }
+
+    fn epoch(&mut self, wire: Wire) -> &mut u64 {
+        &mut self.epochs[usize::from(wire == Wire::Lifeline)]
+    }
+
+    fn begin(&mut self, now: Instant, script: &[Operation], sent: &mut Vec<(Wire, Request)>) {
+        let operation = script[self.next];
+        self.next += 1;
+        let (ticket, held) = match operation {
+            Operation::Acquire { kind, permits } => {
+                let mut wish = AcquireRequest::new(lock(), kind, LEASE);
+                wish.owner = Some(self.owner);
+                wish.permits = permits;
+                (self.session.acquire(now, wish), false)
+            }
+            Operation::Release(index) => {
+                let Some(guard) = self.guards.get_mut(index).and_then(Option::take) else { return };
+                let held = guard.cell.ended(now).is_none();
+                (self.session.release(now, guard.hold, true), held)
+            }
+        };
+        self.task = Some(Task { ticket, operation, held, flight: None, reply: None });
+        self.poll(now, sent);
+    }
+
+    /// Takes what the session wants done, and wakes whom it wakes.
+    fn look_after(&mut self, sent: &mut Vec<(Wire, Request)>) {
+        while let Some(action) = self.session.poll_action() {
+            match action {
+                Action::Call { id, call } => {
+                    let key = self.key();
+                    let epoch = Epoch(self.epochs[1]);
+                    self.waiting.insert(key, (Wire::Lifeline, Caller::Lifeline(id), epoch));
+                    sent.push((Wire::Lifeline, Request::Call { key, call }));
+                }
+                Action::Settle { id, plane, epoch, key: _ } => {
+                    let (wire, key) = (Wire::of(plane), self.key());
+                    let by_barrier = epoch.0 >= *self.epoch(wire);
+                    self.settling.insert(key, (wire, by_barrier, id));
+                    sent.push(if by_barrier {
+                        (wire, Request::Barrier { key })
+                    } else {
+                        (Wire::Control, Request::Kill { key, wire })
+                    });
+                }
+                Action::Subscribe { channel } => {
+                    if channel != self.channel {
+                        self.note("it listens to another channel than its own".to_owned());
+                    }
+                    sent.push((Wire::Notices, Request::Subscribe));
+                }
+                Action::Unsubscribe { .. } => sent.push((Wire::Notices, Request::Unsubscribe)),
+            }
+        }
+        while let Some(event) = self.session.poll_event() {
+            // Leases end before a process is silent for so long that its waiters lose their places.
+            if matches!(event, Event::PlaceLost { .. } | Event::TurnPassed { .. }) {
+                self.note(format!("{event:?}"));
+            }
+        }
+        self.session.take_woken().into_iter().for_each(Waker::wake);
+    }
+
+    fn note(&mut self, wrong: String) {
+        self.wrong.get_or_insert(wrong);
+    }
+
+    fn answer(&mut self, now: Instant, key: u32, result: Result<Reply, LinkError>, sent: &mut Vec<(Wire, Request)>) {
+        let Some((caller, epoch)) = self.waiting.remove(&key).map(|(_, caller, epoch)| (caller, epoch)) else { return };
+        match caller {
+            Caller::Lifeline(id) => self.session.handle_called(now, id, epoch, result),
+            Caller::Task => {
+                let Some(task) = self.task.as_mut().filter(|task| task.flight.is_some_and(|known| known.1 == key))
+                else {
+                    return;
+                };
+                task.reply = Some(result);
+                self.poll(now, sent);
+            }
+        }
+    }
+
+    /// A connection is lost: the outcome of what waited for a reply is not known, and what settles it goes another way.
+    fn reset(&mut self, now: Instant, wire: Wire, sent: &mut Vec<(Wire, Request)>) {
+        let lost: Vec<u32> = self.waiting.iter().filter(|(_, known)| known.0 == wire).map(|(key, _)| *key).collect();
+        *self.epoch(wire) += 1;
+        for key in lost {
+            self.answer(now, key, Err(LinkError::Unknown("the connection was lost".to_owned())), sent);
+        }
+        for (key, (settled, by_barrier, _)) in &mut self.settling {
+            if *settled == wire && std::mem::take(by_barrier) {
+                sent.push((Wire::Control, Request::Kill { key: *key, wire }));
+            }
+        }
+        self.session.handle_event(now, LinkEvent::PlaneReset(wire.plane()));
+    }
+
+    /// Polls the future of the operation, once, as the runtime's futures do it.
+    fn poll(&mut self, now: Instant, sent: &mut Vec<(Wire, Request)>) {
+        self.flag.0.store(false, Ordering::Relaxed);
+        let Some(task) = &mut self.task else { return };
+        let ticket = task.ticket;
+        if let Some((flight, _)) = task.flight {
+            if !self.session.is_current(ticket, flight) {
+                task.flight = None;
+                task.reply = None;
+            } else if let Some(result) = task.reply.take() {
+                task.flight = None;
+                self.session.handle_reply(now, ticket, flight, result);
+            } else {
+                return;
+            }
+        }
+        let via = Via { plane: Plane::Foreground, epoch: Epoch(self.epochs[0]) };
+        let waker = Waker::from(self.flag.clone());
+        let (operation, held) = (task.operation, task.held);
+        let sends = match operation {
+            Operation::Acquire { kind, permits } => match self.session.poll_acquire(now, ticket, via, &waker) {
+                Step::Wait => None,
+                Step::Send(flight, call) => Some((flight, call)),
+                Step::Done(outcome) => {
+                    self.task = None;
+                    let granted = match outcome {
+                        Ok(Some(granted)) => Some(granted),
+                        // The hold that it was to enter once more had been lost.
+                        Err(AcquireError::Lost(_)) => None,
+                        other => {
+                            self.note(format!("an acquire ended with {other:?}"));
+                            None
+                        }
+                    };
+                    let guard = granted.map(|granted| {
+                        let field = self.field_of(kind, permits, granted.hold);
+                        Guard { hold: granted.hold, cell: granted.cell, kind, permits, field }
+                    });
+                    if guard.as_ref().is_some_and(|guard| guard.cell.ended(now).is_some()) {
+                        self.note("a grant was handed out that has ended".to_owned());
+                    }
+                    self.guards.push(guard);
+                    None
+                }
+            },
+            Operation::Release(_) => match self.session.poll_release(now, ticket, via, &waker) {
+                Step::Wait => None,
+                Step::Send(flight, call) => Some((flight, call)),
+                Step::Done(outcome) => {
+                    self.task = None;
+                    match outcome {
+                        Ok(()) if held => {}
+                        Ok(()) => self.note("a hold that was lost was released".to_owned()),
+                        Err(ReleaseError::Lost(_) | ReleaseError::Indeterminate(_)) => {}
+                        Err(other) => self.note(format!("a release ended with {other:?}")),
+                    }
+                    None
+                }
+            },
+        };
+        if let Some((flight, call)) = sends {
+            let key = self.key();
+            self.waiting.insert(key, (Wire::Foreground, Caller::Task, via.epoch));
+            if let Some(task) = &mut self.task {
+                task.flight = Some((flight, key));
+            }
+            sent.push((Wire::Foreground, Request::Call { key, call }));
+        }
+    }
+
+    /// What the hold is called in the calls of its kind.
+    fn field_of(&self, kind: Kind, permits: u32, hold: HoldNumber) -> String {
+        let client = self.session.client();
+        let name = lock();
+        let keys = kind.verbs().keys(&name, &client);
+        let hold = HoldKey { field: client.field(hold), permits };
+        let give =
+            Give { name: &name, keys: &keys, hold: &hold, count: 0, granted: true, settings: self.session.settings() };
+        let call = kind.verbs().release(&give);
+        text_of(&call.args()[0])
+    }
+
+    /// A hash of all of the client.
+    pub(super) fn hash(&self) -> u128 {
+        let mut text = Text::default();
+        // The plain form leaves out what is in tables.
+        write!(text, "{self:#?}").expect("text can be hashed");
+        text.finish()
+    }
+
+    /// What others can see of the client.
+    pub(super) fn seen(&self, script: &[Operation]) -> Seen {
+        let census = self.session.census();
+        let far = Instant::from_nanos(0);
+        let left = census != Census::default() || !self.session.is_quiet() || self.session.has_clean_up();
+        let belief = |guard: &Guard| Belief {
+            kind: guard.kind,
+            permits: guard.permits,
+            field: guard.field.clone(),
+            until: guard.cell.ended(far).is_none().then(|| guard.cell.deadline()),
+            hold: guard.hold,
+        };
+        Seen {
+            begins: self.task.is_none() && self.next < script.len(),
+            next: self.next,
+            is_done: self.task.is_none() && self.next == script.len(),
+            is_woken: self.is_woken(),
+            due: self.session.poll_timeout(),
+            beliefs: self.guards.iter().flatten().map(belief).collect(),
+            is_idle: self.waiting.is_empty() && self.settling.is_empty(),
+            has_clean_up: self.session.has_clean_up(),
+            left: left.then_some(census),
+            wrong: self.wrong.clone(),
+        }
+    }
+}
+
+/// The channel on which a client hears of the one lock.
+pub(super) fn channel_of(kind: Kind, client: usize) -> Bytes {
+    kind.verbs().keys(&lock(), &identity(client)).channel.expect("the kind has notices")
+}
+
+/// Bytes, for people.
+pub(super) fn text_of(bytes: &[u8]) -> String {
+    bytes.escape_ascii().to_string()
+}

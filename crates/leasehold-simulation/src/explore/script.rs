@@ -1,0 +1,67 @@
+//! What the clients of a small world do, one operation after the other.
+
+use leasehold_core::command::Kind;
+use std::fmt;
+
+/// What a small world is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
+#[non_exhaustive]
+pub enum Subject {
+    /// A reentrant lock, which every client takes twice.
+    Reentrant,
+    /// A fair lock.
+    Fair,
+    /// A read-write lock, with a writer that becomes a reader.
+    ReadWrite,
+    /// A permit semaphore.
+    Permits,
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = clap::ValueEnum::to_possible_value(self);
+        f.write_str(shown.as_ref().map_or("", |value| value.get_name()))
+    }
+}
+
+/// One operation of a script.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Operation {
+    /// Acquire, in the name of the client's one owner, and keep the guard.
+    Acquire { kind: Kind, permits: u32 },
+    /// Release the guard of that acquire of the script, counted from 0, if there is one.
+    Release(usize),
+}
+
+/// How many permits a semaphore has.
+pub(super) const CAPACITY: u32 = 2;
+
+impl Subject {
+    /// Every subject.
+    pub const ALL: [Self; 4] = [Self::Reentrant, Self::Fair, Self::ReadWrite, Self::Permits];
+
+    /// What a client does.
+    pub(super) fn script(self, client: usize) -> Vec<Operation> {
+        use Operation::{Acquire, Release};
+        let take = |kind| Acquire { kind, permits: 1 };
+        match (self, client) {
+            (Self::Reentrant, _) => vec![take(Kind::Lock), take(Kind::Lock), Release(1), Release(0)],
+            (Self::Fair, _) => vec![take(Kind::Fair), Release(0)],
+            (Self::ReadWrite, 0) => vec![take(Kind::Write), take(Kind::Read), Release(0), Release(1)],
+            (Self::ReadWrite, 1) => vec![take(Kind::Read), Release(0)],
+            (Self::ReadWrite, _) => vec![take(Kind::Write), Release(0)],
+            (Self::Permits, 1) => vec![Acquire { kind: Kind::Permits, permits: CAPACITY }, Release(0)],
+            (Self::Permits, _) => vec![take(Kind::Permits), Release(0)],
+        }
+    }
+
+    /// A kind whose keys and channel are those of the subject.
+    pub(super) const fn kind(self) -> Kind {
+        match self {
+            Self::Reentrant => Kind::Lock,
+            Self::Fair => Kind::Fair,
+            Self::ReadWrite => Kind::Write,
+            Self::Permits => Kind::Permits,
+        }
+    }
+}

@@ -1,0 +1,105 @@
+use super::script::Subject;
+use super::search::{Fault, Figures, explore_broken};
+use super::server::Broken;
+use super::{Options, explore};
+
+fn small(subject: Subject, clients: usize, disturbances: u8, losses: u8) -> Options {
+    Options { clients, disturbances, losses, ..Options::new(subject) }
+}
+
+fn nothing_found(options: &Options) -> Figures {
+    let figures = explore(options).unwrap_or_else(|fault| panic!("{options:?}: {fault}"));
+    assert!(figures.ends > 0, "{figures}");
+    figures
+}
+
+/// What is found where a script is not what it should be.
+fn found(options: &Options, broken: Broken) -> Fault {
+    let found = explore_broken(options, Some(broken));
+    *found.expect_err("nothing was found")
+}
+
+/// A script with one part in the place of another, which it must have.
+fn with(source: &str, part: &str, other: &str) -> String {
+    assert!(source.contains(part), "the script has no {part:?}");
+    source.replace(part, other)
+}
+
+#[test]
+fn two_clients_are_in_nobodys_way() {
+    for subject in Subject::ALL {
+        nothing_found(&small(subject, 2, 0, 0));
+    }
+}
+
+#[test]
+fn two_clients_of_which_one_loses_a_connection() {
+    nothing_found(&small(Subject::Permits, 2, 0, 1));
+    nothing_found(&small(Subject::Fair, 2, 0, 1));
+}
+
+#[test]
+fn an_entry_that_is_answered_after_the_deadline_is_not_handed_out() {
+    nothing_found(&small(Subject::Reentrant, 1, 1, 0));
+}
+
+#[test]
+fn the_same_world_has_the_same_figures() {
+    let options = small(Subject::Permits, 2, 0, 0);
+    let [one, other] = [nothing_found(&options), nothing_found(&options)];
+    assert_eq!((one.states, one.transitions, one.ends), (other.states, other.transitions, other.ends));
+}
+
+#[test]
+fn a_release_that_tells_nobody_is_found() {
+    let quiet: Broken = ("lock/release", |source| with(source, "redis.call(publish, channel, '0')", ""));
+    let fault = found(&small(Subject::Reentrant, 2, 0, 0), quiet);
+    assert!(fault.what.contains("waits for time to pass"), "{fault}");
+}
+
+#[test]
+fn an_acquire_that_adds_up_is_found() {
+    let adds: Broken = ("lock/acquire", |source| {
+        let source = with(source, "if stored == ask.count then\n    return {2, left}\n  end", "");
+        with(&source, "redis.call('HSET', key, ask.hold, ask.count)", "redis.call('HINCRBY', key, ask.hold, 1)")
+    });
+    let fault = found(&small(Subject::Reentrant, 1, 0, 1), adds);
+    assert!(fault.what.contains("the server has Some(2)"), "{fault}");
+    assert!(fault.way.iter().any(|choice| choice.contains("loses")), "{fault}");
+}
+
+#[test]
+fn a_release_that_ignores_the_owner_is_found() {
+    let ignores: Broken = ("lock/release", |source| {
+        with(source, "redis.pcall('HGET', lock_key, hold)", "redis.call('HGETALL', lock_key)[2] or false")
+    });
+    let fault = found(&small(Subject::Reentrant, 2, 1, 0), ignores);
+    assert!(fault.what.contains("the server has None"), "{fault}");
+}
+
+#[test]
+fn a_newcomer_that_overtakes_is_found() {
+    let overtakes: Broken = ("fair/acquire", |source| {
+        let place = "return acquire_place(fair, ask, ARGV[7]) or";
+        let taken = "redis.call('EXISTS', fair.lock) == 1 or redis.call('LLEN', fair.queue) == 0";
+        with(source, place, &format!("return ({taken}) and acquire_place(fair, ask, ARGV[7]) or"))
+    });
+    let fault = found(&small(Subject::Fair, 3, 0, 0), overtakes);
+    assert!(fault.what.contains("overtook"), "{fault}");
+}
+
+#[test]
+fn a_reader_beside_another_clients_writer_is_found() {
+    let blind: Broken =
+        ("read/acquire", |source| with(source, "if mode == 'write' and not beside then", "if false then"));
+    let fault = found(&small(Subject::ReadWrite, 2, 0, 0), blind);
+    assert!(fault.what.contains("believe"), "{fault}");
+}
+
+#[test]
+fn permits_that_nobody_has_are_found() {
+    let generous: Broken =
+        ("permits/acquire", |source| with(source, "if available < #all or too_late then", "if too_late then"));
+    let fault = found(&small(Subject::Permits, 2, 0, 0), generous);
+    assert!(fault.what.contains("permits"), "{fault}");
+}
