@@ -103,6 +103,12 @@ impl Session {
         let until = now + hold.lease;
         let first = self.by_key.get(self.locks[hold.lock].name.key()).copied();
         let Some(write) = first.and_then(|first| self.among_siblings(first, Kind::Write)) else { return };
+        let lock = &self.locks[write];
+        let requests = lock.queue.len() - lock.gone + usize::from(lock.contender.is_some());
+        if lock.refs <= requests {
+            // Writers that only wait, as is usual, are no reason to look through all holds of the client.
+            return;
+        }
         for other in self.holds.values_mut().filter(|other| other.lock == write) {
             other.clean_up.until = other.clean_up.until.max(until);
         }
