@@ -38,6 +38,10 @@ end
 
 local record = redis.call('GET', record_key)
 if record == '0' then
+  if not_after > 0 and redis.call('PTTL', record_key) <= not_after - time then
+    -- The record of an earlier attempt may end before copies of this one are too late.
+    redis.call('PEXPIRE', record_key, not_after - time + 1)
+  end
   return {-7, 0, time}
 elseif record then
   return {2, 315360000000, time}

@@ -41,6 +41,15 @@ impl World {
             }
             return;
         }
+        // A clock that stood still goes on before anybody looks at it.
+        let wakes = what.within(self).filter(|client| {
+            let client = &self.clients[*client];
+            client.stands_since.is_some() && client.paused_until.is_some_and(|until| until <= self.now)
+        });
+        if let Some(client) = wakes {
+            self.resume(client);
+        }
+        let within = what.within(self).map(|client| &self.clients[client]);
         match within.and_then(|client| client.paused_until).filter(|until| *until > self.now) {
             Some(until) => drop(self.queue.insert((until, number), what)),
             None => self.happen(what),
@@ -110,7 +119,7 @@ impl World {
     }
 
     pub(crate) fn resume(&mut self, client: usize) {
-        if self.clients[client].dead {
+        if self.clients[client].dead || self.clients[client].paused_until.is_none() {
             return;
         }
         tell!(self, "client {client} goes on");
