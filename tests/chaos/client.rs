@@ -39,6 +39,7 @@ fn settings() -> ClientBuilder {
 /// Obeys orders until there are no more.
 pub(crate) fn obey(runtime: &Runtime, server: &str) {
     // A stopped process does not see the end of its input.
+    #[cfg(target_os = "linux")]
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
         .expect("a wish to the system");
     let store = std::env::var(STORE).expect("the address of the store").parse().expect("an address");

@@ -2,9 +2,14 @@
 
 /// Nanoseconds since the machine was started, suspension included.
 pub(crate) fn now() -> u64 {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    let time = rustix::time::clock_gettime(CLOCK);
     u64::try_from(time.tv_sec).unwrap_or_default() * SECOND + u64::try_from(time.tv_nsec).unwrap_or_default()
 }
+
+#[cfg(any(target_os = "linux", target_os = "android", target_os = "fuchsia"))]
+const CLOCK: rustix::time::ClockId = rustix::time::ClockId::Boottime;
+#[cfg(not(any(target_os = "linux", target_os = "android", target_os = "fuchsia")))]
+const CLOCK: rustix::time::ClockId = rustix::time::ClockId::Monotonic;
 
 /// A second, in these units.
 pub(crate) const SECOND: u64 = 1_000_000_000;

@@ -93,6 +93,8 @@ pub(crate) fn run(
         known = later;
         unwanted
     };
+    let faults = |figures: &Figures| figures.faults.values().sum::<u64>();
+    let faults_before = faults(figures);
     let silence = if workload == Workload::Failover { 500 } else { 1_500 };
     site.place.dead_after(Duration::from_millis(silence));
     while began.elapsed() < length && healed {
@@ -193,7 +195,11 @@ pub(crate) fn run(
     }
     let totals = tell_store(store, figures, &title);
     let grants = ops.iter().filter(|op| op.granted.is_some()).count();
-    println!("{title}: {} operations, {grants} grants, {} faults; {totals}", ops.len(), notes.len());
+    println!(
+        "{title}: {} operations, {grants} grants, {} faults; {totals}",
+        ops.len(),
+        faults(figures) - faults_before
+    );
 }
 
 fn count(ops: &[Op], figures: &mut Figures) {

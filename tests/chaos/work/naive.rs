@@ -37,6 +37,9 @@ pub(super) async fn writes(bench: Arc<Bench>, fence: Fence, register: u32, mut r
     }
 }
 
+/// The lease of the locks that are held through a failover: longer than that takes.
+const LONG: Duration = Duration::from_secs(6);
+
 /// Takes a lock as soon as it is free, and holds it for a while; half of the locks are handed out only when the replica has acknowledged
 /// them.
 pub(super) async fn holds(bench: Arc<Bench>, acknowledged: bool, number: u32, mut rng: Rng) {
@@ -44,12 +47,13 @@ pub(super) async fn holds(bench: Arc<Bench>, acknowledged: bool, number: u32, mu
     let lock = bench.client.lock(format!("{family}:{number}"));
     let describe = |asked: leasehold::Acquire<Reentrant>| {
         let replicas = Replicas { at_least: 1, within: Duration::from_millis(300) };
+        let asked = asked.lease(LONG);
         if acknowledged { asked.durable(replicas) } else { asked }
     };
     while !bench.is_resting() {
         let manner = Manner::Wait(Duration::from_secs(1));
         if let Some((op, guard)) = acquire(&bench, (Rule::Alone, 1), &lock, describe, &manner, |_| 0).await {
-            let work = tokio::time::sleep(Duration::from_millis(rng.u64(300..1_500)));
+            let work = tokio::time::sleep(Duration::from_millis(rng.u64(500..4_000)));
             hold(&bench, op, &guard, work).await;
             end(&bench, op, guard, &mut rng).await;
         }
