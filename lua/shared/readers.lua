@@ -18,7 +18,8 @@ local function hold_left(key, readers_key, reader, time)
     return tonumber(deadline) - time
   end
   local left = 0
-  for index = tonumber(redis.call('HGET', key, reader) or '0'), 1, -1 do
+  -- Nobody enters ten thousand times, and a number that somebody wrote by hand must not keep the server busy for ever.
+  for index = math.min(tonumber(redis.call('HGET', key, reader)) or 0, 10000), 1, -1 do
     left = math.max(left, redis.call('PTTL', hold_key_of(key, reader, index)))
   end
   return left
