@@ -1,6 +1,7 @@
 //! The servers of a run: one alone, a primary with a replica under Sentinel, a cluster.
 
 use crate::client::LEASE;
+use crate::work::naive::LONG;
 use leasehold_test_support::{Binary, Cluster, Divide, Proxy, Resp, Sentinel, Server, Side, Version};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -158,36 +159,53 @@ impl Place {
         }
     }
 
-    /// The keys that are left, but for those that are said to stay: for ever, or for a time.
-    pub(crate) fn leftovers(&self) -> Vec<String> {
+    /// The keys that are left, but for those that are said to stay: for ever, or for a time. `None` where a server does not answer.
+    fn leftovers(&self) -> Option<Vec<String>> {
         let mut left = Vec::new();
-        for port in self.primaries() {
-            let node = self.node(port);
-            let keys = node.try_command(&["KEYS", "*"]).ok();
-            let keys = keys.iter().flat_map(Resp::elements).filter_map(Resp::as_str);
-            let ends = |key: &str| node.try_command(&["PTTL", key]).is_ok_and(|left| left.as_int() != Some(-1));
-            let stays = |key: &str| stays_for_ever(key) || (stays_for_a_time(key) && ends(key));
-            left.extend(keys.filter(|key| !stays(key)).map(str::to_owned));
+        let primaries = self.primaries();
+        for port in &primaries {
+            let node = self.node(*port);
+            let life = |key: &str| ask(node, &["PTTL", key]).and_then(|left| left.as_int());
+            for key in ask(node, &["KEYS", "*"])?.elements().iter().filter_map(Resp::as_str) {
+                let stays = stays_for_ever(key) || (stays_for_a_time(key) && life(key) != Some(-1));
+                if !stays {
+                    left.push(format!("{key}, for {:?} ms", life(key)));
+                }
+            }
         }
-        left
+        (!primaries.is_empty()).then_some(left)
     }
 
-    /// How many channels somebody listens to, but for those of the servers themselves.
-    pub(crate) fn subscriptions(&self) -> usize {
-        let channels = |node: &Server, what: &str| {
-            let reply = node.try_command(&["PUBSUB", what]).ok();
-            let names = reply.iter().flat_map(Resp::elements).filter_map(Resp::as_str);
-            names.filter(|name| *name != "__sentinel__:hello").count()
-        };
-        let of = |node: &Server| channels(node, "CHANNELS") + channels(node, "SHARDCHANNELS");
-        self.nodes().into_iter().map(of).sum()
+    /// How many channels somebody listens to, but for those of the servers themselves. `None` where a server does not answer.
+    fn subscriptions(&self) -> Option<usize> {
+        let mut sum = 0;
+        for node in self.nodes() {
+            for what in ["CHANNELS", "SHARDCHANNELS"] {
+                let reply = ask(node, &["PUBSUB", what])?;
+                let names = reply.elements().iter().filter_map(Resp::as_str);
+                sum += names.filter(|name| *name != "__sentinel__:hello").count();
+            }
+        }
+        Some(sum)
     }
 
     /// Waits until nothing is left: what a killed process held is there for one lease. What is left then, and how many subscriptions.
     pub(crate) fn clears(&self) -> (Vec<String>, usize) {
-        within(LEASE * 2 + Duration::from_secs(4), || self.leftovers().is_empty() && self.subscriptions() == 0);
-        (self.leftovers(), self.subscriptions())
+        let mut left = (vec!["a server does not answer".to_owned()], 0);
+        within(LONG + LEASE + Duration::from_secs(4), || {
+            if let (Some(keys), Some(subscriptions)) = (self.leftovers(), self.subscriptions()) {
+                left = (keys, subscriptions);
+            }
+            left.0.is_empty() && left.1 == 0
+        });
+        left
     }
+}
+
+/// The reply of a server, on a new connection if the one that is kept has been cut.
+fn ask(node: &Server, argv: &[&str]) -> Option<Resp> {
+    let reply = node.try_command(argv).or_else(|_| node.try_command(argv)).ok()?;
+    (!reply.is_error()).then_some(reply)
 }
 
 /// Tokens, registers of tokens, and the capacity of the semaphore.

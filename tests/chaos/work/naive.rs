@@ -38,7 +38,7 @@ pub(super) async fn writes(bench: Arc<Bench>, fence: Fence, register: u32, mut r
 }
 
 /// The lease of the locks that are held through a failover: longer than that takes.
-const LONG: Duration = Duration::from_secs(6);
+pub(crate) const LONG: Duration = Duration::from_secs(6);
 
 /// Takes a lock as soon as it is free, and holds it for a while; half of the locks are handed out only when the replica has acknowledged
 /// them.
