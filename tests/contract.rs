@@ -15,5 +15,7 @@ mod header;
 mod lua;
 #[path = "contract/lua_code.rs"]
 mod lua_code;
+#[path = "contract/mutants.rs"]
+mod mutants;
 #[path = "contract/replies.rs"]
 mod replies;

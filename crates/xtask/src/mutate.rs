@@ -6,7 +6,7 @@ mod trial;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use self::mutant::{Catcher, Mutant};
@@ -17,7 +17,7 @@ use crate::Outcome;
 /// Which mutants are tried, and how.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Only mutants whose promise or name has this in it; it can be given several times
+    /// Only mutants whose promise, name or file has this in it; it can be given several times
     #[arg(long)]
     only: Vec<String>,
     /// Show the mutants, and try none
@@ -26,6 +26,9 @@ pub(crate) struct Options {
     /// Do not ask first whether everything is green without a mutant
     #[arg(long)]
     skip_unbroken: bool,
+    /// Where to work: two runs at once need two folders
+    #[arg(long, default_value = "target/mutate")]
+    folder: PathBuf,
     /// A program that runs for longer has failed, in seconds
     #[arg(long, default_value_t = 180)]
     limit: u64,
@@ -44,7 +47,7 @@ pub(crate) fn run(options: &Options) -> Outcome {
     let workspace = workspace.canonicalize().map_err(|error| format!("the workspace is not there: {error}"))?;
     let mut mutants = read(&workspace.join("tests/mutants"))?;
     let wanted = |mutant: &Mutant| {
-        let place = format!("{}/{}", mutant.promise, mutant.name);
+        let place = format!("{}/{} {}", mutant.promise, mutant.name, mutant.file);
         options.only.is_empty() || options.only.iter().any(|part| place.contains(part.as_str()))
     };
     mutants.retain(wanted);
@@ -55,7 +58,7 @@ pub(crate) fn run(options: &Options) -> Outcome {
         list(&mutants);
         return Ok(());
     }
-    let folder = workspace.join("target/mutate");
+    let folder = workspace.join(&options.folder);
     let tree = Tree::of(&workspace, &folder)?;
     let trial = Trial { tree: &tree.root, folder: &folder, limit: Duration::from_secs(options.limit) };
     if !options.skip_unbroken {

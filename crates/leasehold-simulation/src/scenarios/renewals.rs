@@ -5,8 +5,9 @@ use super::{nothing_left, world};
 use crate::weather::FaultKind;
 use crate::world::{World, ms, settings};
 use leasehold_core::error::{HoldEnd, LossReason};
-use leasehold_core::link::{LinkEvent, Plane};
-use leasehold_core::session::AcquireRequest;
+use leasehold_core::link::{Epoch, LinkEvent, Plane};
+use leasehold_core::reply::Reply;
+use leasehold_core::session::{AcquireRequest, Action};
 use std::time::Duration;
 
 fn hold_many(world: &mut World, count: usize) -> Vec<usize> {
@@ -28,6 +29,22 @@ fn a_hundred_holds_are_renewed_together_and_one_that_is_gone_harms_no_other() {
     world.check_counts();
     guards.into_iter().for_each(|guard| world.drop_guard(guard));
     nothing_left(&mut world);
+}
+
+#[test]
+fn a_renewal_that_is_read_after_the_deadline_saves_nothing() {
+    let mut world = world(1);
+    let guard = hold_many(&mut world, 1)[0];
+    let cell = world.guards[guard].cell.clone();
+    let (due, deadline) = (world.now + ms(1_000), cell.deadline());
+    // The process stands still from here on: when it goes on, it reads the reply before it looks at its timers.
+    let session = &mut world.clients[0].session;
+    session.handle_timeout(due);
+    let Some(Action::Call { id, call }) = session.poll_action() else { panic!("the renewal is due") };
+    assert_eq!(call.script().name(), "lock/renew");
+    let reply = Reply::Array([1, 3_000].map(Reply::Int).to_vec());
+    session.handle_called(deadline + ms(1), id, Epoch(1), Ok(reply));
+    assert_eq!(cell.ended(deadline + ms(1)), Some(HoldEnd::Lost(LossReason::NotRenewed)));
 }
 
 #[test]
