@@ -182,3 +182,30 @@ fn a_release_that_waits_for_another_is_told_of_the_loss() {
     world.run(ms(3_500));
     world.check_nothing_left();
 }
+
+#[test]
+fn a_deadline_lies_a_margin_before_the_end_of_the_lease() {
+    let mut world = world(1);
+    let begun = world.now;
+    let task = world.acquire(0, AcquireRequest { lease: ms(1_000), renewed: false, ..wish("a") });
+    let guard = world.granted(0, task);
+    // A hundredth of the lease, and two milliseconds.
+    assert_eq!(world.guards[guard].cell.deadline(), begun + ms(988));
+    world.give_back(guard);
+    nothing_left(&mut world);
+}
+
+#[test]
+fn nothing_is_left_of_a_hold_that_was_removed() {
+    let mut world = world(1);
+    let task = world.acquire(0, wish("a"));
+    let guard = world.granted(0, task);
+    world.server.command(&[b"DEL", b"a"]).expect("the server works");
+    world.run(ms(1_100));
+    let cell = &world.guards[guard].cell;
+    assert_eq!(cell.ended(world.now), Some(HoldEnd::Lost(LossReason::Removed)));
+    assert!(world.now < cell.deadline(), "the renewal told it before the deadline");
+    assert_eq!(cell.remaining(world.now), ms(0));
+    world.drop_guard(guard);
+    nothing_left(&mut world);
+}

@@ -4,10 +4,11 @@ use super::driver::wish;
 use super::{elapsed, nothing_left, world};
 use crate::client::Outcome;
 use crate::weather::FaultKind;
-use crate::world::ms;
+use crate::world::{World, ms, settings};
 use leasehold_core::error::{AcquireError, ReleaseError};
 use leasehold_core::link::Plane;
 use leasehold_core::session::{AcquireRequest, Patience};
+use leasehold_core::settings::Settings;
 
 #[test]
 fn an_acquire_without_a_reply_is_settled_and_sent_again() {
@@ -166,4 +167,23 @@ fn settling_an_old_connection_says_nothing_of_calls_on_the_next_one() {
     world.abandon(0, old);
     world.give_back(guard);
     nothing_left(&mut world);
+}
+
+#[test]
+fn a_first_grant_that_comes_after_its_time_is_refused_where_that_is_asked_for() {
+    for not_after in [true, false] {
+        let mut world = World::new(7);
+        world.add_client(Settings { not_after, ..settings() });
+        // From the first reply on the client knows the server's time.
+        for turn in 0..2 {
+            if turn == 1 {
+                world.fault(0, "lock/acquire", FaultKind::CopyAfter(ms(500)));
+            }
+            let task = world.acquire(0, wish("a"));
+            let guard = world.granted(0, task);
+            world.give_back(guard);
+        }
+        world.run(ms(600));
+        assert_eq!(world.server.keys().is_empty(), not_after, "what the late copy took");
+    }
 }
