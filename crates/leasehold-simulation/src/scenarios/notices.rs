@@ -7,7 +7,7 @@ use crate::happening::Happening;
 use crate::weather::FaultKind;
 use crate::world::ms;
 use leasehold_core::error::AcquireError;
-use leasehold_core::link::LinkEvent;
+use leasehold_core::link::{LinkEvent, Plane};
 use leasehold_core::session::{AcquireRequest, Event};
 
 #[test]
@@ -27,8 +27,24 @@ fn a_lost_notice_costs_at_most_the_lease_that_was_left() {
 }
 
 #[test]
+fn a_lost_notice_costs_at_most_the_time_of_a_recheck() {
+    let mut world = world(2);
+    let task = world.acquire(0, AcquireRequest { lease: ms(60_000), renewed: false, ..wish("a") });
+    let guard = world.granted(0, task);
+    let start = world.now;
+    let waiter = world.acquire(1, wish("a"));
+    world.run(ms(500));
+    world.weather.lose_notice = 1.0;
+    world.give_back(guard);
+    let guard = world.granted(1, waiter);
+    assert!(elapsed(&world, start) < ms(3_020), "{:?}", elapsed(&world, start));
+    world.give_back(guard);
+    nothing_left(&mut world);
+}
+
+#[test]
 fn whoever_missed_notices_tries_again() {
-    for event in 0..2 {
+    for event in 0..3 {
         let mut world = world(2);
         let task = world.acquire(0, wish("a"));
         let guard = world.granted(0, task);
@@ -38,13 +54,14 @@ fn whoever_missed_notices_tries_again() {
         world.give_back(guard);
         world.weather.lose_notice = 0.0;
         let start = world.now;
-        if event == 0 {
-            world.event(1, LinkEvent::NoticesLagged);
-        } else {
-            world.after(ms(0), Happening::ResetNotices { client: 1 });
+        match event {
+            0 => world.event(1, LinkEvent::NoticesLagged),
+            1 => world.after(ms(0), Happening::ResetNotices { client: 1 }),
+            // The connection of the callers breaks, and perhaps the server with it.
+            _ => world.reset(1, Plane::Foreground),
         }
         let guard = world.granted(1, waiter);
-        assert!(elapsed(&world, start) < ms(60));
+        assert!(elapsed(&world, start) < ms(60), "{event}: {:?}", elapsed(&world, start));
         world.give_back(guard);
         nothing_left(&mut world);
     }

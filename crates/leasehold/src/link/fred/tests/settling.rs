@@ -89,6 +89,24 @@ fn a_call_that_is_held_up_ends_when_it_is_settled() {
 }
 
 #[test]
+fn a_call_that_is_awaited_while_it_is_settled_ends_with_an_unknown_outcome() {
+    on_each(|binary| {
+        let server = Server::builder().binary(binary).start();
+        let proxy = Proxy::to(&server);
+        let world = World::new(&proxy.url());
+        let trap = proxy.hold_request("EVALSHA");
+        let mut call = pin!(world.link.call(Plane::Foreground, acquire("a")));
+        begin(call.as_mut());
+        trap.wait();
+        let epoch = world.link.epoch(Plane::Foreground);
+        let settle = world.link.settle(Plane::Foreground, epoch, key("a"));
+        let (settled, answer) = world.block_on(async { futures_util::join!(settle, call) });
+        assert_eq!(settled, Ok(Settled::Proven));
+        assert!(matches!(answer, Err(LinkError::Unknown(_))), "{answer:?}");
+    });
+}
+
+#[test]
 fn a_zombie_of_an_older_connection_is_dead_once_it_is_settled() {
     on_each(|binary| {
         let server = Server::builder().binary(binary).start();
