@@ -30,7 +30,7 @@ pub(crate) struct Options {
     #[arg(long, default_value = "target/mutate")]
     folder: PathBuf,
     /// A program that runs for longer has failed, in seconds
-    #[arg(long, default_value_t = 180)]
+    #[arg(long, default_value_t = 120)]
     limit: u64,
 }
 

@@ -264,6 +264,34 @@ fn a_server_that_was_restarted_has_nothing_left_to_apply() {
 }
 
 #[test]
+fn a_connection_to_another_process_is_not_taken_for_dead() {
+    on_each(|binary| {
+        let [server, other] = [(); 2].map(|()| Server::builder().binary(binary).start());
+        let proxy = Proxy::to(&server);
+        let world = World::new(&proxy.url());
+        for plane in PLANES {
+            world.call(plane, acquire("warm")).expect("a reply");
+        }
+        // From here on the address leads to another process, and the lifeline is there before the foreground has lost anything.
+        proxy.retarget(other.addr());
+        let trap = proxy.cut_before("EVALSHA");
+        let lost = world.call(Plane::Lifeline, inspect("a"));
+        assert!(lost.is_err(), "{lost:?}");
+        trap.wait();
+        world.wait_for(&LinkEvent::PlaneReset(Plane::Lifeline));
+        let trap = proxy.hold_request("hold:1");
+        {
+            let mut call = pin!(world.link.call(Plane::Foreground, acquire("a")));
+            begin(call.as_mut());
+            trap.wait();
+        }
+        assert_eq!(settle(&world, Plane::Foreground), Ok(Settled::Unproven));
+        assert_eq!(other.commandstats("client|kill"), 0, "ids of another process mean nothing here");
+        assert!(proxy.deliver_held()[0].is_some(), "the old process has applied it since");
+    });
+}
+
+#[test]
 fn polling_a_call_to_its_end_needs_nobody_else() {
     on_each(|binary| {
         let server = Server::builder().binary(binary).start();
