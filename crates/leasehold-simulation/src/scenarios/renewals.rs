@@ -32,6 +32,22 @@ fn a_hundred_holds_are_renewed_together_and_one_that_is_gone_harms_no_other() {
 }
 
 #[test]
+fn the_time_that_a_renewal_was_under_way_counts_against_the_holder() {
+    let mut world = world(1);
+    let guard = hold_many(&mut world, 1)[0];
+    world.fault(0, "lock/renew", FaultKind::Delay(ms(150)));
+    world.run(ms(1_500));
+    assert_eq!(world.server.calls("lock/renew"), 1);
+    let Ok(Reply::Int(left)) = world.server.command(&[b"PTTL", b"a0"]) else { panic!("it is held") };
+    let lease_ends = world.now + ms(u64::try_from(left).expect("a lease"));
+    let deadline = world.guards[guard].cell.deadline();
+    // The margin is 32 ms, and the server's clock is a millisecond coarse.
+    assert!(deadline + ms(180) <= lease_ends, "{deadline:?}, and the lease ends at {lease_ends:?}");
+    world.give_back(guard);
+    nothing_left(&mut world);
+}
+
+#[test]
 fn a_renewal_that_is_read_after_the_deadline_saves_nothing() {
     let mut world = world(1);
     let guard = hold_many(&mut world, 1)[0];
