@@ -341,7 +341,7 @@ impl World {
                 guard.kind,
                 guard.cell.deadline(),
                 self.local(guard.client),
-                guard.cell.ended(self.local(guard.client)).map_or("held".to_owned(), |end| format!("{end:?}")),
+                guard.cell.ended(self.local(guard.client)).map_or_else(|| "held".to_owned(), |end| format!("{end:?}")),
                 self.count_on_server(guard)
             );
         }

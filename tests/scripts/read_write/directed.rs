@@ -44,7 +44,11 @@ fn a_count_that_nobody_can_have_does_not_keep_the_server_busy() {
     each("count", |world| {
         for count in ["100000000000000", "inf", "many"] {
             world.command(&format!("HSET {{}} mode read somebody:1 {count}"));
-            assert_eq!(world.acquire(WRITE, "me:1", 1, wish(1_000)), "[1, 1000]", "a reader without a hold key is dead");
+            assert_eq!(
+                world.acquire(WRITE, "me:1", 1, wish(1_000)),
+                "[1, 1000]",
+                "a reader without a hold key is dead"
+            );
             assert_eq!(world.release(WRITE, "me:1", 0), 1);
         }
     });
