@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     /// As many as a test in a debug build may take.
-    const SLICE: u64 = 400;
+    const SLICE: u64 = 3_000;
 
     #[test]
     fn a_slice_of_the_seeds_finds_nothing_and_comes_to_everything() {
