@@ -1,7 +1,7 @@
 //! Small worlds in which everything that can happen does: every order of every message, every crash, every end of a lease.
 //!
 //! A small world has up to three clients, each a real session with a short script of operations on one lock, and the real
-//! scripts of the server on the embedded engine. What happens next is a [`Choice`](choices::Choice): a request reaches the
+//! scripts of the server on the embedded engine. What happens next is a `Choice`: a request reaches the
 //! server, a reply or a notice reaches its client, a client begins its next operation, a client's timers run; and, as often as
 //! the world's budgets allow, a client crashes, a lease ends before anything else happens, or a connection is lost with what is
 //! on it. [`explore`] follows every choice from every state, breadth first, so that what it finds is a shortest way to it.
@@ -16,7 +16,7 @@
 //!
 //! Clients and server only meet in messages, and each is deterministic: what a session does follows from its state, the present
 //! instant and what it is told, and what the server does from its data, the time and the call. So each step of each part is
-//! carried out once, on the real thing, and remembered ([`clients`], [`server`]); a state of the world is a handful of numbers
+//! carried out once, on the real thing, and remembered (`clients`, `server`); a state of the world is a handful of numbers
 //! of states of its parts, and the messages between them.
 //!
 //! Two states of a part are the same where all that it consists of is the same: for a session its whole `Debug` text, numbers,
