@@ -122,6 +122,25 @@ fn counts_above_one_take_and_give_nothing() {
 }
 
 #[test]
+fn a_withdrawn_acquire_is_remembered_until_copies_of_its_last_attempt_are_too_late() {
+    let bench = Bench::embedded();
+    let desk = semaphore(&bench, 1);
+    let (holder, waiter) = (hold(1), hold(1));
+    assert!(desk.gets(&holder));
+    let now = 1_800_000_000_000;
+    let attempt = |not_after| desk.acquired(&desk.ask(&waiter, 1, LEASE, Some(not_after)));
+    assert!(matches!(attempt(now + 100), Acquired::Busy { .. }));
+    assert_eq!(attempt(now + 300), Acquired::Withdrawn);
+    assert_eq!(attempt(now + 200), Acquired::Withdrawn, "an earlier one does not shorten that");
+    assert_eq!(desk.release(&holder), Released::Ended);
+    bench.advance(300);
+    assert_eq!(attempt(now + 300), Acquired::Withdrawn, "a copy of the second attempt in its last millisecond");
+    bench.advance(2);
+    assert_eq!(attempt(now + 300), Acquired::TooLate { time: Some(now + 302) });
+    assert_eq!(desk.number(), "1", "nothing was taken for nobody");
+}
+
+#[test]
 fn an_acquire_that_comes_too_late_takes_nothing() {
     let bench = Bench::embedded();
     let desk = semaphore(&bench, 1);

@@ -92,6 +92,7 @@ mod tests {
         let last = client.field(HoldNumber(u64::MAX));
         assert_eq!(last, "6f0c0000-0000-4000-8000-000000000001:18446744073709551615");
     }
+
     #[test]
     fn only_what_a_client_writes_is_read_as_its_own() {
         let client = ClientId::new(Uuid::from_u128(0x6f0c_0000_0000_4000_8000_0000_0000_0001));

@@ -31,6 +31,17 @@ impl World {
                 drop(self.execute(&call));
             }
             Happening::Answer { key, result } => self.answer(key, result),
+            Happening::Barrier { client, plane, epoch, id, until } => {
+                // Its reply comes behind those to what was sent before.
+                let back = self.now + self.delay();
+                let connection = self.net.connection(client, plane);
+                let back = back.max(connection.last_reply);
+                if connection.epoch != epoch || !connection.up || back > until {
+                    return self.at(until, Happening::Kill { client, plane, epoch, id });
+                }
+                connection.last_reply = back;
+                self.at(back, Happening::Settled { client, plane, epoch, id });
+            }
             Happening::Settled { client, plane, epoch, id } => {
                 let now = self.now;
                 let connection = self.net.connection(client, plane);

@@ -34,6 +34,14 @@ pub(crate) enum Happening {
         key: CallKey,
         result: Result<Reply, LinkError>,
     },
+    /// A barrier comes to the server, behind all that was sent by its connection before, and is awaited until then.
+    Barrier {
+        client: usize,
+        plane: Plane,
+        epoch: Epoch,
+        id: CallId,
+        until: Instant,
+    },
     /// A barrier on a connection was answered, or a control command was.
     Settled {
         client: usize,

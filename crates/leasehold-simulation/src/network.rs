@@ -242,15 +242,11 @@ impl World {
             let epoch = connection.epoch;
             let at = (now + delay).max(connection.last_arrival).max(connection.frozen_until);
             connection.last_arrival = at;
-            let back = self.delay();
-            let connection = self.net.connection(client, plane);
-            let back = (at + back).max(connection.last_reply);
-            connection.last_reply = back;
-            let timeout = self.clients[client].session.settings().command_timeout / 2;
-            if back <= now + timeout {
-                return self.at(back, Happening::Settled { client, plane, epoch, id });
+            let until = now + self.clients[client].session.settings().command_timeout / 2;
+            if at <= until {
+                return self.at(at, Happening::Barrier { client, plane, epoch, id, until });
             }
-            return self.after(timeout, Happening::Kill { client, plane, epoch, id });
+            return self.at(until, Happening::Kill { client, plane, epoch, id });
         }
         // A connection that is yet to come has carried nothing.
         let last = if connection.up { connection.epoch } else { Epoch(connection.epoch.0 - 1) };
