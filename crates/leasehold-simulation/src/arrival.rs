@@ -23,7 +23,12 @@ impl World {
                 self.arrive(key, client, plane, epoch, call, reply);
             }
             Happening::Copy { call } => {
-                tell!(self, "a copy arrives: {} {:?}", call.script().name(), call.args());
+                let script = call.script().name();
+                tell!(self, "a copy arrives: {script} {:?}", call.args());
+                if self.flushed && !self.known_scripts.contains(script) {
+                    // It names its script, as what it is a copy of did.
+                    return;
+                }
                 let known = hold_of(&call).and_then(|(id, _)| self.released.get(&id));
                 if known.is_some_and(|counts| counts.contains(&0)) {
                     self.stats.reach(Reach::LateDuplicate);

@@ -8,6 +8,8 @@ use crate::stats::Sort;
 use crate::weather::Weather;
 use crate::world::{World, ms, name, tell};
 use leasehold_core::error::AcquireError;
+use leasehold_core::name::LockName;
+use leasehold_core::reply::Reply;
 use leasehold_core::session::{AcquireRequest, Patience};
 use leasehold_core::time::Instant;
 use std::time::Duration;
@@ -36,8 +38,32 @@ pub(crate) fn run(world: &mut World, seed: u64, family: Option<Family>) {
     }
     // A clock that is wrong may be slower by a fifth.
     world.run(LEASE * 4 + ms(4_000) + world.put_back);
+    come_next(world);
     world.check_nothing_left();
     world.stats.virtual_time = world.now.since(Instant::from_nanos(0));
+}
+
+/// What a server has lost may be what told the dead of ours from waiters of a JVM. These keep their places in a fair queue for as long as they
+/// asked for, and their queue has no end of its own: whoever comes next removes them.
+fn come_next(world: &mut World) {
+    let is_left = |lock: &LockName| {
+        let queue = format!("redisson_lock_queue:{{{lock}}}");
+        world.server.command(&[b"PTTL", queue.as_bytes()]) == Ok(Reply::Int(-1))
+    };
+    let left: Vec<_> = (0..world.plan.locks).map(|lock| name(&format!("lock{lock}"))).filter(is_left).collect();
+    if !world.leftovers || left.is_empty() {
+        return;
+    }
+    let settings = world.plan.settings.clone();
+    world.run(settings.fair.cap + settings.fair.skew);
+    let client = world.add_client(settings);
+    for lock in left {
+        let wish = world.plan.family.wish(lock, LEASE, &mut world.rng);
+        world.acquire_polled(client, AcquireRequest { patience: Patience::Forever, ..wish }, Polls::AtOnce);
+    }
+    let limit = world.now + patience_of_the_living(world);
+    finish(world, limit);
+    world.run(LEASE * 4 + ms(4_000));
 }
 
 /// Lets everybody come to an end, until the limit.

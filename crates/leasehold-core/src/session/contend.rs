@@ -583,13 +583,14 @@ impl Session {
         self.begin_to_wait(now, ticket);
     }
 
-    /// Whether a call that was not sent may be sent again at once. A request may do so a few times: a link that was settling
-    /// something else is ready by then, and a server that is out of reach is still found to be so.
-    pub(super) fn may_go_again(&mut self, ticket: Ticket) -> bool {
-        const TIMES: u8 = 3;
+    /// Whether a call that was to be sent at `since`, and was not, may be sent again at once. A request may do so a few times, so that a
+    /// server that is out of reach is still found to be so; and more often while something else is being settled, as it is all the time
+    /// where many futures are dropped: the server is not to blame for that, nor is the caller told that it is out of reach.
+    pub(super) fn may_go_again(&mut self, ticket: Ticket, since: Instant) -> bool {
+        let most = if self.settles.at_work_since(since) { 32 } else { 3 };
         let Some(acquire) = self.acquire_of_mut(ticket) else { return false };
         acquire.went_again = acquire.went_again.saturating_add(1);
-        acquire.went_again <= TIMES
+        acquire.went_again <= most
     }
 
     /// Sends the request's call again at once.

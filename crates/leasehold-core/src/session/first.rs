@@ -86,7 +86,7 @@ impl Session {
             Ok(Acquired::TooLate { time }) => {
                 self.note_time(change.sent_at, time);
                 self.nothing_begun(now, ticket, number);
-                if self.may_go_again(ticket) {
+                if self.may_go_again(ticket, change.sent_at) {
                     self.go_again(now, ticket);
                     return;
                 }
@@ -130,7 +130,7 @@ impl Session {
                 let error = if unsure { AcquireError::Indeterminate(text) } else { AcquireError::Refused(text) };
                 self.fail_acquire(now, ticket, error);
             }
-            Err(LinkError::NotSent(_)) if self.may_go_again(ticket) => {
+            Err(LinkError::NotSent(_)) if self.may_go_again(ticket, change.sent_at) => {
                 self.forget_first(now, ticket, number);
                 self.go_again(now, ticket);
             }

@@ -27,6 +27,8 @@ pub(super) struct Settles {
     /// When the flights are looked at next.
     look_at: Option<Instant>,
     last_flight: Option<Instant>,
+    /// When a settlement was answered last.
+    answered_at: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -52,6 +54,13 @@ struct Probe {
 }
 
 impl Settles {
+    /// Whether anything was being settled at `since` or later. A link sends nothing again that was under way meanwhile.
+    pub(super) fn at_work_since(&self, since: Instant) -> bool {
+        self.probe.is_some()
+            || self.answered_at.is_some_and(|at| at >= since)
+            || self.open.values().any(|open| open.under_way.is_some())
+    }
+
     pub(super) fn next_timeout(&self) -> Option<Instant> {
         let retry = if self.open.is_empty() { None } else { self.open.values().filter_map(|open| open.retry_at).min() };
         let answered = self.answered.front().map(|(at, ..)| *at);
@@ -62,6 +71,7 @@ impl Settles {
 impl Session {
     /// Takes the answer to [`Action::Settle`].
     pub fn handle_settled(&mut self, now: Instant, id: CallId, result: Result<Settled, LinkError>) {
+        self.settles.answered_at = Some(now);
         if self.settles.probe.as_ref().is_some_and(|probe| probe.id == id) {
             self.probed(now, result);
             return;

@@ -187,3 +187,20 @@ fn a_first_grant_that_comes_after_its_time_is_refused_where_that_is_asked_for() 
         assert_eq!(world.server.keys().is_empty(), not_after, "what the late copy took");
     }
 }
+
+#[test]
+fn a_call_that_is_not_sent_because_something_else_is_settled_goes_again_until_it_is() {
+    let mut world = world(1);
+    world.fault(0, "lock/acquire", FaultKind::Delay(ms(100)));
+    let dropped = world.acquire(0, wish("x"));
+    world.run(ms(1));
+    world.abandon(0, dropped);
+    for _ in 0..8 {
+        world.fault(0, "lock/acquire", FaultKind::NotSent);
+    }
+    let patience = Patience::Until(world.now + ms(2));
+    let task = world.acquire(0, AcquireRequest { patience, ..wish("y") });
+    let guard = world.granted(0, task);
+    world.give_back(guard);
+    nothing_left(&mut world);
+}
