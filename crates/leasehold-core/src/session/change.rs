@@ -4,7 +4,7 @@ use super::hold::{Aim, Change};
 use super::request::{Request, Ticket, Via};
 use super::{CallId, Event, FlightId, Session, replicas};
 use crate::call::Call;
-use crate::command::Acquired;
+use crate::command::{Acquired, Line};
 use crate::link::{LinkError, Plane};
 use crate::owner::HoldNumber;
 use crate::reply::{DecodeError, Reply};
@@ -150,12 +150,9 @@ impl Session {
 
     /// Nobody wants what the request was raising any more. What it has sent is settled and taken back.
     pub(super) fn forsake(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
+        self.outlast_place(now, number);
         let Some(hold) = self.holds.get_mut(&number) else { return };
         hold.waiting.retain(|waiting| *waiting != ticket);
-        if hold.placed {
-            // No lease ends a place in a queue: what is not given up stays for as long as the queue is used.
-            hold.clean_up.until = hold.clean_up.until.max(now + self.settings.fair.idle);
-        }
         if hold.raising == Some(ticket) {
             hold.raising = None;
             hold.clean_up.by_lifeline = true;
@@ -167,11 +164,22 @@ impl Session {
         self.attend(now, number);
     }
 
+    /// No lease ends a place in a queue, and nobody may have read that there is one: what is not given up stays for as long as the
+    /// queue is used.
+    fn outlast_place(&mut self, now: Instant, number: HoldNumber) {
+        let idle = self.settings.fair.idle;
+        let in_places = self.verbs_of(number).line() == Line::Places;
+        if let Some(hold) = self.holds.get_mut(&number).filter(|hold| hold.placed || in_places) {
+            hold.clean_up.until = hold.clean_up.until.max(now + idle);
+        }
+    }
+
     /// A future has not been polled although its call was answered: the lifeline goes on in its place.
     pub(super) fn take_over(&mut self, now: Instant, number: HoldNumber, flight: FlightId, proven: bool) {
         if !self.is_flying(number, flight) {
             return;
         }
+        self.outlast_place(now, number);
         let Some(hold) = self.holds.get_mut(&number) else { return };
         let Some(ticket) = hold.change.as_ref().and_then(|change| change.by) else { return };
         hold.doubt_lowering();

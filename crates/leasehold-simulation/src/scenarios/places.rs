@@ -5,6 +5,7 @@ use super::{elapsed, nothing_left, world};
 use crate::client::Polls;
 use crate::world::{ms, name};
 use leasehold_core::command::Kind;
+use leasehold_core::reply::Reply;
 use leasehold_core::session::{AcquireRequest, Event};
 
 fn fair() -> AcquireRequest {
@@ -127,4 +128,25 @@ fn a_parked_future_slows_nobody_down_when_the_queue_is_forgotten() {
     world.abandon(1, parked);
     world.run(ms(1_500));
     assert_eq!(world.clients[1].session.census(), leasehold_core::session::Census::default());
+}
+
+#[test]
+fn a_place_that_nobody_has_read_of_is_given_up_after_an_outage_that_is_longer_than_the_lease() {
+    let mut world = world(2);
+    let task = world.acquire(0, fair());
+    let guard = world.granted(0, task);
+    let short = AcquireRequest { lease: ms(300), renewed: false, ..fair() };
+    let sleepy = world.acquire_polled(1, short, Polls::Never);
+    // By then it is known that the call was answered, and not yet that its future is not polled.
+    world.run(ms(100));
+    let queue = [b"LLEN".as_slice(), b"redisson_lock_queue:{a}"];
+    assert_eq!(world.server.command(&queue), Ok(Reply::Int(1)));
+    world.set_unreachable(1, true);
+    world.run(ms(3_000));
+    world.set_unreachable(1, false);
+    world.run(ms(3_000));
+    assert_eq!(world.server.command(&queue), Ok(Reply::Int(0)));
+    world.abandon(1, sleepy);
+    world.give_back(guard);
+    nothing_left(&mut world);
 }
