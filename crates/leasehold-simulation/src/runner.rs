@@ -159,6 +159,27 @@ mod tests {
         assert!(each(report.stats.all_faults()) >= 3, "{report}");
     }
 
+    /// Of a semaphore's late copies, of places in queues, of waiters that nobody woke, and of worlds that were wrong themselves.
+    const FOUND: [(u64, Option<Family>); 9] = [
+        (16_869, None),
+        (24_307, None),
+        (35_399, None),
+        (57_863, None),
+        (57_976, None),
+        (66_153, None),
+        (101_950, Some(Family::Semaphore)),
+        (103_771, Some(Family::Semaphore)),
+        (108_706, Some(Family::Semaphore)),
+    ];
+
+    #[test]
+    fn worlds_that_have_found_something_end_well() {
+        for (seed, family) in FOUND {
+            let report = run(&Options { from: seed, seeds: 1, family, ..Options::default() });
+            assert!(report.is_ok(), "seed {seed}: {report:?}");
+        }
+    }
+
     #[test]
     fn a_seed_makes_the_same_world_each_time() {
         for seed in [9, 11, 47, 131] {

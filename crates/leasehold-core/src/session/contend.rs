@@ -381,8 +381,16 @@ impl Session {
     pub(super) fn contender_got_in(&mut self, now: Instant, ticket: Ticket, lock: usize, left: Duration) {
         let line = &mut self.locks[lock];
         if line.contender != Some(ticket) {
-            // The server knows a better order than this client: it was another's turn.
-            self.leave_line(now, ticket, lock);
+            // The server knows a better order than this client: it was another's turn. The request has its outcome, so that it may have
+            // been dropped from the queue already, with those who have gone: it must not be counted among them.
+            line.queue.retain(|waiting| *waiting != ticket);
+            if let Some(acquire) = self.acquire_of_mut(ticket) {
+                acquire.place = Place::Aside;
+            }
+            let line = &self.locks[lock];
+            if line.queue.is_empty() && line.contender.is_none() {
+                self.line_is_empty(lock);
+            }
             return;
         }
         line.contender = None;
