@@ -148,7 +148,7 @@ impl Session {
         let flying = self.is_under_way(ticket);
         if flying {
             // The command that is under way is the last attempt; it takes no longer than the command timeout.
-        } else if out_of_reach || begun {
+        } else if out_of_reach || (begun && (begun_at.is_some() || self.is_unsure(ticket))) {
             self.end_unreachable(now, ticket);
         } else if contends && self.locks[lock].phase != Phase::Gated {
             self.due(now, lock);
