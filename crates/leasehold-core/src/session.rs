@@ -404,7 +404,7 @@ impl Session {
     }
 
     fn wake(&mut self, ticket: Ticket) {
-        if let Some(waker) = self.requests.get_mut(&ticket).and_then(Request::take_waker) {
+        if let Some(waker) = self.requests.get_mut(&ticket).and_then(|request| request.waker().take()) {
             self.woken.push(waker);
         }
     }

@@ -235,7 +235,8 @@ impl World {
         }
         let ticket = state.ticket;
         if let Some((flight, _)) = state.flight {
-            if !self.clients[client].session.is_current(ticket, flight) {
+            let waker = Waker::from(state.flag.clone());
+            if !self.clients[client].session.is_current(ticket, flight, &waker) {
                 tell!(self, "client {client} {ticket:?} drops its call");
                 let state = &mut self.clients[client].tasks[task];
                 state.flight = None;

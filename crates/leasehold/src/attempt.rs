@@ -165,7 +165,8 @@ impl<R: Request> Attempt<'_, R> {
             let reply = calling.as_mut().poll(cx);
             // Whoever is woken without a reply may have been overtaken by the lifeline.
             let again = std::mem::replace(&mut polled, true);
-            if again && reply.is_pending() && !self.handle.with(|session, _| session.is_current(ticket, flight)) {
+            let is_current = || self.handle.with(|session, _| session.is_current(ticket, flight, cx.waker()));
+            if again && reply.is_pending() && !is_current() {
                 return Poll::Ready(None);
             }
             reply.map(Some)

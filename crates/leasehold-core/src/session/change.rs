@@ -9,6 +9,7 @@ use crate::link::{LinkError, Plane};
 use crate::owner::HoldNumber;
 use crate::reply::{DecodeError, Reply};
 use crate::time::Instant;
+use std::task::Waker;
 use std::time::Duration;
 
 impl Session {
@@ -25,9 +26,14 @@ impl Session {
         }
     }
 
-    /// Whether the call is still the one that the request waits for. Where it is not, its future is to be dropped.
-    pub fn is_current(&self, ticket: Ticket, flight: FlightId) -> bool {
-        self.hold_of(ticket).is_some_and(|number| self.is_flying(number, flight))
+    /// Whether the call is still the one that the request waits for. Where it is not, its future is to be dropped; where it is,
+    /// `waker` is woken when that changes, even if the request was woken for something else before, or is polled by another task now.
+    pub fn is_current(&mut self, ticket: Ticket, flight: FlightId, waker: &Waker) -> bool {
+        let current = self.hold_of(ticket).is_some_and(|number| self.is_flying(number, flight));
+        if let Some(request) = self.requests.get_mut(&ticket).filter(|_| current) {
+            *request.waker() = Some(waker.clone());
+        }
+        current
     }
 
     /// Notes that a change of `number` is sent, and how it will be known.

@@ -260,11 +260,11 @@ pub(super) struct Pause {
 }
 
 impl Request {
-    pub(super) fn take_waker(&mut self) -> Option<Waker> {
+    pub(super) const fn waker(&mut self) -> &mut Option<Waker> {
         match self {
-            Self::Acquire(acquire) => acquire.waker.take(),
-            Self::Release(release) => release.waker.take(),
-            Self::Pause(pause) => pause.waker.take(),
+            Self::Acquire(acquire) => &mut acquire.waker,
+            Self::Release(release) => &mut release.waker,
+            Self::Pause(pause) => &mut pause.waker,
         }
     }
 

@@ -398,8 +398,9 @@ impl Client {
         self.flag.0.store(false, Ordering::Relaxed);
         let Some(task) = &mut self.task else { return };
         let ticket = task.ticket;
+        let waker = Waker::from(self.flag.clone());
         if let Some((flight, _)) = task.flight {
-            if !self.session.is_current(ticket, flight) {
+            if !self.session.is_current(ticket, flight, &waker) {
                 task.flight = None;
                 task.reply = None;
             } else if let Some(result) = task.reply.take() {
@@ -410,7 +411,6 @@ impl Client {
             }
         }
         let via = Via { plane: Plane::Foreground, epoch: Epoch(self.epochs[0]) };
-        let waker = Waker::from(self.flag.clone());
         let (operation, held) = (task.operation, task.held);
         let sends = match operation {
             Operation::Acquire { kind, permits } => match self.session.poll_acquire(now, ticket, via, &waker) {

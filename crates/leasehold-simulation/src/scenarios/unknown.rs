@@ -9,6 +9,7 @@ use leasehold_core::error::{AcquireError, ReleaseError};
 use leasehold_core::link::Plane;
 use leasehold_core::session::{AcquireRequest, Patience};
 use leasehold_core::settings::Settings;
+use std::sync::Arc;
 
 #[test]
 fn an_acquire_without_a_reply_is_settled_and_sent_again() {
@@ -202,5 +203,23 @@ fn a_call_that_is_not_sent_because_something_else_is_settled_goes_again_until_it
     let task = world.acquire(0, AcquireRequest { patience, ..wish("y") });
     let guard = world.granted(0, task);
     world.give_back(guard);
+    nothing_left(&mut world);
+}
+
+#[test]
+fn a_future_that_another_task_polls_while_its_call_is_under_way_is_told_that_no_reply_comes() {
+    let mut world = world(1);
+    world.weather.settle_fails = 1.0;
+    world.fault(0, "lock/acquire", FaultKind::Swallow);
+    let (start, patience) = (world.now, Patience::Until(world.now + ms(50)));
+    let task = world.acquire(0, AcquireRequest { patience, ..wish("a") });
+    world.run(ms(10));
+    world.clients[0].tasks[task].flag = Arc::default();
+    world.poll(0, task);
+    let outcome = world.outcome(0, task);
+    assert!(matches!(outcome, Outcome::NotAcquired(AcquireError::Indeterminate(_))), "{outcome:?}");
+    assert!(elapsed(&world, start) < ms(300), "{:?}", elapsed(&world, start));
+    world.weather.settle_fails = 0.0;
+    world.run(ms(3_000));
     nothing_left(&mut world);
 }
