@@ -2,11 +2,12 @@
 
 use super::driver::wish;
 use super::{elapsed, nothing_left, world};
-use crate::client::Polls;
+use crate::client::{Outcome, Polls};
 use crate::world::{ms, name};
 use leasehold_core::command::Kind;
+use leasehold_core::error::AcquireError;
 use leasehold_core::reply::Reply;
-use leasehold_core::session::{AcquireRequest, Event};
+use leasehold_core::session::{AcquireRequest, Event, Patience};
 
 fn fair() -> AcquireRequest {
     AcquireRequest { kind: Kind::Fair, ..wish("a") }
@@ -147,6 +148,25 @@ fn a_place_that_nobody_has_read_of_is_given_up_after_an_outage_that_is_longer_th
     world.run(ms(3_000));
     assert_eq!(world.server.command(&queue), Ok(Reply::Int(0)));
     world.abandon(1, sleepy);
+    world.give_back(guard);
+    nothing_left(&mut world);
+}
+
+#[test]
+fn a_wait_that_ends_while_a_new_place_is_about_to_be_taken_ends_busy() {
+    let mut world = world(2);
+    let task = world.acquire(0, fair());
+    let guard = world.granted(0, task);
+    let patience = Patience::Until(world.now + ms(700));
+    let waiter = world.acquire(1, AcquireRequest { patience, ..fair() });
+    world.run(ms(200));
+    world.clients[1].tasks[waiter].polls = Polls::Late(ms(400));
+    // The next beat finds that there is no queue any more, and the future is polled after the end of its wait.
+    for key in ["leasehold:1:fair:{a}", "redisson_lock_queue:{a}", "redisson_lock_timeout:{a}"] {
+        world.server.command(&[b"DEL", key.as_bytes()]).expect("a key that can be deleted");
+    }
+    let outcome = world.outcome(1, waiter);
+    assert_eq!(outcome, Outcome::NotAcquired(AcquireError::WaitElapsed));
     world.give_back(guard);
     nothing_left(&mut world);
 }
