@@ -7,6 +7,8 @@
 
 #[path = "differential/engines.rs"]
 mod engines;
+#[path = "support/eval.rs"]
+mod eval;
 #[path = "differential/history.rs"]
 mod history;
 #[path = "differential/names.rs"]

@@ -6,6 +6,8 @@
 mod clients;
 #[path = "rolling/contention.rs"]
 mod contention;
+#[path = "support/eval.rs"]
+mod eval;
 #[path = "rolling/layout.rs"]
 mod layout;
 #[path = "rolling/mixed.rs"]

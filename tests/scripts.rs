@@ -3,6 +3,8 @@
 
 #[path = "scripts/counters_model.rs"]
 mod counters_model;
+#[path = "support/eval.rs"]
+mod eval;
 #[path = "scripts/fair/mod.rs"]
 mod fair;
 #[path = "scripts/fenced.rs"]

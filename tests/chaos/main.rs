@@ -52,7 +52,7 @@ fn main() -> ExitCode {
 
 fn run(options: &Options) -> ExitCode {
     let began = Instant::now();
-    let binary = place::binary();
+    let binary = Binary::with_sharded_notices().unwrap_or_else(|missing| panic!("{missing}"));
     println!("seed {}, on {binary}", options.seed);
     let mut rng = Rng::with_seed(options.seed);
     let store = stocked();

@@ -244,13 +244,3 @@ pub(crate) fn within(time: Duration, mut holds: impl FnMut() -> bool) -> bool {
         std::thread::sleep(Duration::from_millis(20));
     }
 }
-
-/// The newest Redis that knows sharded notices, else the newest such Valkey.
-pub(crate) fn binary() -> Binary {
-    let floor = Version { major: 7, minor: 0, patch: 0 };
-    let newest = [Binary::redis(), Binary::valkey()].into_iter().flatten();
-    newest
-        .into_iter()
-        .find(|binary| binary.version >= floor)
-        .expect("Redis 7.0 or Valkey is needed; install it with:  cargo xtask servers")
-}

@@ -1,5 +1,6 @@
 //! The embedded engine and a server, side by side, on clocks that show the same.
 
+use crate::eval::{eval, reply};
 use crate::history::History;
 use crate::same::{Answer, Difference, Strictness};
 use crate::step::Step;
@@ -237,10 +238,7 @@ impl Real {
     }
 
     fn eval(&mut self, source: &str, keys: &[Bytes], args: &[Bytes]) -> Result<Reply, String> {
-        let count = keys.len().to_string();
-        let words = [b"EVAL", source.as_bytes(), count.as_bytes()].into_iter();
-        let words: Vec<&[u8]> = words.chain(keys.iter().chain(args).map(AsRef::as_ref)).collect();
-        reply(self.command(&words))
+        reply(self.command(&eval(source, keys, args)))
     }
 
     /// What has been heard since the last look. A server answers in order, so all that was published before comes first.
@@ -267,16 +265,4 @@ impl Real {
 
 fn text(outcome: Result<Reply, ServerError>) -> Result<Reply, String> {
     outcome.map_err(|error| error.text().to_owned())
-}
-
-fn reply(resp: Resp) -> Result<Reply, String> {
-    Ok(match resp {
-        Resp::Int(number) => Reply::Int(number),
-        Resp::Nil => Reply::Nil,
-        Resp::Bulk(bytes) => Reply::Bulk(bytes.into()),
-        Resp::Simple(text) => Reply::Bulk(text.into()),
-        Resp::Array(parts) => Reply::Array(parts.into_iter().map(reply).collect::<Result<_, _>>()?),
-        Resp::Error(text) => return Err(text),
-        other => panic!("{other:?}"),
-    })
 }

@@ -31,7 +31,7 @@ impl PlaceName {
 
 impl Place {
     pub(crate) fn start(name: PlaceName) -> Self {
-        let binary = binary();
+        let binary = Binary::with_sharded_notices().unwrap_or_else(|missing| panic!("{missing}"));
         match name {
             PlaceName::Standalone => Self::Standalone(Box::new(Server::builder().binary(&binary).start())),
             PlaceName::Cluster => Self::Cluster(Cluster::builder().binary(&binary).start()),
@@ -86,14 +86,4 @@ impl Place {
             Self::Cluster(cluster) => cluster.node_of(key),
         }
     }
-}
-
-/// The newest Redis that knows sharded notices, else the newest such Valkey.
-pub(crate) fn binary() -> Binary {
-    let floor = Version { major: 7, minor: 0, patch: 0 };
-    let newest = [Binary::redis(), Binary::valkey()].into_iter().flatten();
-    newest
-        .into_iter()
-        .find(|binary| binary.version >= floor)
-        .expect("Redis 7.0 or Valkey is needed; install it with:  cargo xtask servers")
 }

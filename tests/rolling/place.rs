@@ -1,10 +1,11 @@
 //! Where clients of different versions meet: an engine or a server, on a wall clock that is moved by hand.
 
+use crate::eval::{eval, reply};
 use bytes::Bytes;
 use leasehold_core::link::Link;
 use leasehold_core::reply::Reply;
 use leasehold_embedded::{EmbeddedLink, EmbeddedServer, ManualClock};
-use leasehold_test_support::{Binary, Connection, Resp, Server, WallClock, binaries};
+use leasehold_test_support::{Binary, Connection, Server, WallClock, binaries};
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
@@ -52,10 +53,7 @@ impl Place {
         match self {
             Self::Embedded { server, .. } => server.eval(source, keys, args).unwrap_or_else(|error| panic!("{error}")),
             Self::Real { server, .. } => {
-                let count = keys.len().to_string();
-                let words = [b"EVAL", source.as_bytes(), count.as_bytes()].into_iter();
-                let words: Vec<&[u8]> = words.chain(keys.iter().chain(args).map(AsRef::as_ref)).collect();
-                reply(server.command(&words))
+                reply(server.command(&eval(source, keys, args))).unwrap_or_else(|error| panic!("{error}"))
             }
         }
     }
@@ -106,16 +104,5 @@ impl Place {
                 }
             }
         }
-    }
-}
-
-fn reply(resp: Resp) -> Reply {
-    match resp {
-        Resp::Int(number) => Reply::Int(number),
-        Resp::Nil => Reply::Nil,
-        Resp::Bulk(bytes) => Reply::Bulk(bytes.into()),
-        Resp::Simple(text) => Reply::Bulk(text.into()),
-        Resp::Array(parts) => Reply::Array(parts.into_iter().map(reply).collect()),
-        other => panic!("{other:?}"),
     }
 }

@@ -1,5 +1,6 @@
 //! Where scripts are run, and short ways to ask for something.
 
+use crate::eval::{eval, reply};
 use bytes::Bytes;
 use leasehold_core::call::Call;
 use leasehold_core::command::{Acquired, Ask, Give, HoldKey, Keys, Kind, Released, Renewal, Renewed};
@@ -9,7 +10,7 @@ use leasehold_core::owner::ClientId;
 use leasehold_core::reply::Reply;
 use leasehold_core::settings::Settings;
 use leasehold_embedded::{EmbeddedLink, EmbeddedServer, ManualClock, ServerClock};
-use leasehold_test_support::{Connection, Resp, Server, binaries};
+use leasehold_test_support::{Connection, Server, binaries};
 use std::future::Future;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -104,12 +105,7 @@ impl Bench {
     pub(crate) fn try_run(&self, call: &Call) -> Result<Reply, String> {
         match self {
             Self::Embedded(server, _) => server.execute(call).map_err(|error| error.text().to_owned()),
-            Self::Real(server) => {
-                let keys = call.keys().len().to_string();
-                let mut words: Vec<&[u8]> = vec![b"EVAL", call.script().source().as_bytes(), keys.as_bytes()];
-                words.extend(call.keys().iter().chain(call.args()).map(AsRef::as_ref));
-                reply(server.command(&words))
-            }
+            Self::Real(server) => reply(server.command(&eval(call.script().source(), call.keys(), call.args()))),
         }
     }
 
@@ -182,18 +178,6 @@ impl Bench {
 
 fn polled<F: Future>(future: F) -> Poll<F::Output> {
     pin!(future).poll(&mut Context::from_waker(Waker::noop()))
-}
-
-fn reply(resp: Resp) -> Result<Reply, String> {
-    Ok(match resp {
-        Resp::Int(number) => Reply::Int(number),
-        Resp::Nil => Reply::Nil,
-        Resp::Bulk(bytes) => Reply::Bulk(bytes.into()),
-        Resp::Simple(text) => Reply::Bulk(text.into()),
-        Resp::Array(parts) => Reply::Array(parts.into_iter().map(reply).collect::<Result<_, _>>()?),
-        Resp::Error(text) => return Err(text),
-        other => panic!("{other:?}"),
-    })
 }
 
 /// Somebody who listens to a channel.

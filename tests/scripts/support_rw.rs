@@ -1,5 +1,6 @@
 //! A server, and short ways to ask it as one client and to look at it as another.
 
+use crate::eval::{eval, reply};
 use bytes::Bytes;
 use leasehold_core::call::Call;
 use leasehold_core::command::{Acquired, Ask, Give, HoldKey, Keys, Kind, Released, Renewal, Renewed};
@@ -9,7 +10,7 @@ use leasehold_core::owner::ClientId;
 use leasehold_core::reply::Reply;
 use leasehold_core::settings::Settings;
 use leasehold_embedded::{EmbeddedLink, EmbeddedServer, ManualClock, ServerClock};
-use leasehold_test_support::{Connection, Resp, Server, binaries};
+use leasehold_test_support::{Connection, Server, binaries};
 use std::future::Future;
 use std::pin::pin;
 use std::sync::OnceLock;
@@ -90,12 +91,8 @@ impl World {
             Engine::Embedded(server, _) => {
                 server.execute(call).unwrap_or_else(|error| panic!("{}: {error}", call.script().name()))
             }
-            Engine::Real(server) => {
-                let count = call.keys().len().to_string();
-                let mut words: Vec<&[u8]> = vec![b"EVAL", call.script().source().as_bytes(), count.as_bytes()];
-                words.extend(call.keys().iter().chain(call.args()).map(|word| &word[..]));
-                reply(server.command(&words))
-            }
+            Engine::Real(server) => reply(server.command(&eval(call.script().source(), call.keys(), call.args())))
+                .unwrap_or_else(|error| panic!("{}: {error}", call.script().name())),
         }
     }
 
@@ -112,7 +109,7 @@ impl World {
         let words: Vec<&[u8]> = words.split_whitespace().map(str::as_bytes).collect();
         match &self.engine {
             Engine::Embedded(server, _) => server.command(&words).unwrap_or_else(|error| panic!("{error}")),
-            Engine::Real(server) => reply(server.command(&words)),
+            Engine::Real(server) => reply(server.command(&words)).unwrap_or_else(|error| panic!("{error}")),
         }
     }
 
@@ -295,18 +292,6 @@ pub(crate) fn show(reply: &Reply) -> String {
         Reply::Bulk(text) => format!("\"{}\"", String::from_utf8_lossy(text)),
         Reply::Array(parts) => format!("[{}]", parts.iter().map(show).collect::<Vec<_>>().join(", ")),
         other => format!("{other:?}"),
-    }
-}
-
-#[track_caller]
-fn reply(resp: Resp) -> Reply {
-    match resp {
-        Resp::Simple(text) => Reply::Bulk(text.into()),
-        Resp::Int(value) => Reply::Int(value),
-        Resp::Bulk(text) => Reply::Bulk(text.into()),
-        Resp::Nil => Reply::Nil,
-        Resp::Array(parts) => Reply::Array(parts.into_iter().map(reply).collect()),
-        other => panic!("the server answers {other:?}"),
     }
 }
 

@@ -73,6 +73,14 @@ impl Binary {
         Self::newest("Valkey server", |binary| binary.flavor == Flavor::Valkey)
     }
 
+    /// The newest Redis that knows sharded notices, else the newest such Valkey.
+    pub fn with_sharded_notices() -> Result<Self, NoServer> {
+        let wanted = "Redis 7.0 or Valkey server";
+        let knows = |binary: &Self| binary.version >= Version { major: 7, minor: 0, patch: 0 };
+        Self::newest(wanted, |binary| binary.flavor == Flavor::Redis && knows(binary))
+            .or_else(|_| Self::newest(wanted, knows))
+    }
+
     /// The newest Redis that speaks TLS, else the newest such Valkey. Not every build does.
     pub fn with_tls() -> Result<Self, NoServer> {
         let wanted = "server that speaks TLS";

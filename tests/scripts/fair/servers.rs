@@ -2,6 +2,7 @@
 
 use super::jvm::Jvm;
 use super::world::{World, is_held, is_placed};
+use crate::eval::eval;
 use leasehold_core::command::fair::{Beat, Inspected};
 use leasehold_core::command::lock::Forced;
 use leasehold_core::command::{Acquired, Kind};
@@ -147,9 +148,7 @@ fn an_error_midway_leaves_no_hold_and_releases_none() {
         ] {
             server.command(&["ACL", "SETUSER", "half", "reset", "on", ">half", "~*", "&*", "+@all", denied]);
             refused.auth(Some("half"), "half").expect("a user");
-            let keys = call.keys().len().to_string();
-            let mut words: Vec<&[u8]> = vec![b"EVAL", call.script().source().as_bytes(), keys.as_bytes()];
-            words.extend(call.keys().iter().chain(call.args()).map(|word| &word[..]));
+            let words = eval(call.script().source(), call.keys(), call.args());
             assert!(refused.command(&words).expect("a reply").is_error(), "{what} gets an error");
             assert_eq!(world.holder(), Some((holder.hold(1), 1)), "{what} has released nothing");
             world.assert_consistent();
@@ -159,9 +158,7 @@ fn an_error_midway_leaves_no_hold_and_releases_none() {
             server.command(&["ACL", "SETUSER", "half", "reset", "on", ">half", "~*", "&*", "+@all", denied]);
             refused.auth(Some("half"), "half").expect("a user");
             let call = world.acquire_call(&ours.hold(1), |_| {});
-            let keys = call.keys().len().to_string();
-            let mut words: Vec<&[u8]> = vec![b"EVAL", call.script().source().as_bytes(), keys.as_bytes()];
-            words.extend(call.keys().iter().chain(call.args()).map(|word| &word[..]));
+            let words = eval(call.script().source(), call.keys(), call.args());
             assert!(refused.command(&words).expect("a reply").is_error());
             assert_eq!(world.holder(), None, "{denied}: no lock without an end, and none at all");
         }

@@ -1,5 +1,6 @@
 //! A server, a fair lock on it, and the processes that contend for it.
 
+use crate::eval::{eval, reply};
 use bytes::Bytes;
 use leasehold_core::call::Call;
 use leasehold_core::command::fair::{self, Beat, Inspected};
@@ -10,7 +11,7 @@ use leasehold_core::owner::ClientId;
 use leasehold_core::reply::Reply;
 use leasehold_core::settings::Settings;
 use leasehold_embedded::{EmbeddedServer, ManualClock, ServerClock};
-use leasehold_test_support::{Binary, Resp, Server};
+use leasehold_test_support::{Binary, Server};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -59,12 +60,8 @@ impl World {
             Engine::Embedded(server, _) => {
                 server.execute(call).unwrap_or_else(|error| panic!("{}: {error}", call.script().name()))
             }
-            Engine::Real(server) => {
-                let keys = call.keys().len().to_string();
-                let mut words: Vec<&[u8]> = vec![b"EVAL", call.script().source().as_bytes(), keys.as_bytes()];
-                words.extend(call.keys().iter().chain(call.args()).map(|word| &word[..]));
-                reply(server.command(&words))
-            }
+            Engine::Real(server) => reply(server.command(&eval(call.script().source(), call.keys(), call.args())))
+                .unwrap_or_else(|error| panic!("{}: {error}", call.script().name())),
         }
     }
 
@@ -74,7 +71,7 @@ impl World {
                 let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
                 server.command(&words).unwrap_or_else(|error| panic!("{error}"))
             }
-            Engine::Real(server) => reply(server.command(words)),
+            Engine::Real(server) => reply(server.command(words)).unwrap_or_else(|error| panic!("{error}")),
         }
     }
 
@@ -257,17 +254,6 @@ pub(super) fn texts(reply: Reply) -> Vec<String> {
     match reply {
         Reply::Array(parts) => parts.iter().map(|part| part.text().expect("text").to_owned()).collect(),
         other => panic!("{other:?} is no array"),
-    }
-}
-
-fn reply(resp: Resp) -> Reply {
-    match resp {
-        Resp::Int(int) => Reply::Int(int),
-        Resp::Bulk(bytes) => Reply::Bulk(bytes.into()),
-        Resp::Simple(text) => Reply::Bulk(text.into()),
-        Resp::Array(parts) => Reply::Array(parts.into_iter().map(reply).collect()),
-        Resp::Error(text) => panic!("{text}"),
-        _ => Reply::Nil,
     }
 }
 
