@@ -18,6 +18,7 @@ mod work;
 use fastrand::Rng;
 use figures::Figures;
 use fleet::Fleet;
+use leasehold_test_support::Binary;
 use options::{Options, Part, USAGE};
 use place::{Place, PlaceName};
 use round::{Site, Workload};
@@ -120,12 +121,7 @@ fn plan(sites: &[Site], part: Part) -> Vec<(PlaceName, Workload)> {
 }
 
 /// Starts the servers of a place, and its clients.
-fn open(
-    name: PlaceName,
-    binary: &leasehold_test_support::Binary,
-    clients: usize,
-    store: &Store,
-) -> Result<Site, String> {
+fn open(name: PlaceName, binary: &Binary, clients: usize, store: &Store) -> Result<Site, String> {
     let place = Place::start(name, binary)?;
     let fleet = Fleet::start(name.word(), place.seats(clients), store);
     Ok(Site { name, place, fleet, deck: Vec::new() })

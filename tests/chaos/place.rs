@@ -2,7 +2,7 @@
 
 use crate::client::LEASE;
 use crate::work::naive::LONG;
-use leasehold_test_support::{Binary, Cluster, Divide, Proxy, Resp, Sentinel, Server, Side, Version};
+use leasehold_test_support::{Binary, Cluster, Divide, Proxy, Resp, Sentinel, Server, Side};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 

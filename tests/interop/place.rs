@@ -1,7 +1,7 @@
 //! Where both sides meet: a single server, or a cluster with sharded notices.
 
 use crate::agent::address;
-use leasehold_test_support::{Binary, Cluster, Resp, Server, Version};
+use leasehold_test_support::{Binary, Cluster, Resp, Server};
 
 /// Servers of this run's own.
 pub(crate) enum Place {
