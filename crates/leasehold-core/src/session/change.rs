@@ -86,7 +86,7 @@ impl Session {
         };
         if let Err(LinkError::Unknown(why)) = &outcome {
             self.note_trouble(now, ticket, why, true);
-            self.unsettle(now, number);
+            self.unsettle(number);
             if self.acquire_of(ticket).is_some_and(|acquire| acquire.last) {
                 let error = self.trouble_error(ticket);
                 self.fail_acquire(now, ticket, error);
@@ -118,7 +118,7 @@ impl Session {
     }
 
     /// No reply will come, or nobody waits for it: nothing is sent for this hold until it is settled.
-    pub(super) fn unsettle(&mut self, now: Instant, number: HoldNumber) {
+    pub(super) fn unsettle(&mut self, number: HoldNumber) {
         let Some(hold) = self.holds.get_mut(&number) else { return };
         let Some(change) = &mut hold.change else { return };
         if change.settling {
@@ -128,7 +128,7 @@ impl Session {
         let (plane, epoch) = (change.plane, change.epoch);
         hold.doubt_lowering();
         let key = self.locks[hold.lock].name.key().clone();
-        self.settle(now, plane, epoch, key, number);
+        self.settle(plane, epoch, key, number);
     }
 
     /// No copy of the hold's change can be applied any more, as far as that can be known.
@@ -165,7 +165,7 @@ impl Session {
         }
         let sent_by_it = hold.change.as_ref().is_some_and(|change| change.by == Some(ticket));
         if sent_by_it {
-            self.unsettle(now, number);
+            self.unsettle(number);
         }
         self.attend(now, number);
     }

@@ -180,7 +180,7 @@ impl Session {
             hold.renew_at = (hold.degraded && hold.is_live()).then_some(again);
         }
         if let Err(LinkError::Unknown(_)) = &outcome {
-            self.unsettle(now, number);
+            self.unsettle(number);
             self.set_hold_timer(number);
             return;
         }

@@ -84,7 +84,7 @@ impl Session {
             Request::Acquire(acquire) => acquire,
             Request::Release(release) => {
                 let number = release.hold;
-                self.give_up_release(now, ticket, number);
+                self.give_up_release(ticket, number);
                 return;
             }
             Request::Pause(_) => {

@@ -82,7 +82,7 @@ impl Session {
         if let Some(hold) = self.holds.get_mut(&number) {
             hold.waiting.retain(|waiting| *waiting != ticket);
             if hold.change.as_ref().is_some_and(|change| change.by == Some(ticket)) {
-                self.unsettle(now, number);
+                self.unsettle(number);
             }
         }
         self.clean_up_by_lifeline(now, number);
@@ -270,7 +270,7 @@ impl Session {
             hold.waiting.push(ticket);
         }
         match error {
-            LinkError::Unknown(_) => self.unsettle(now, number),
+            LinkError::Unknown(_) => self.unsettle(number),
             LinkError::Refused(refusal) if !refusal.is_transient() => {
                 let text = refusal.text().to_owned();
                 // The refusal speaks for this copy only.
@@ -317,7 +317,7 @@ impl Session {
     }
 
     /// A caller has waited long enough for the outcome of its release.
-    pub(super) fn give_up_release(&mut self, _now: Instant, ticket: Ticket, number: HoldNumber) {
+    pub(super) fn give_up_release(&mut self, ticket: Ticket, number: HoldNumber) {
         // Another copy may be on its way at this moment.
         let unsure = self.holds.get(&number).is_some_and(|hold| hold.clean_up.perhaps_lowered || hold.change.is_some());
         let why = "no reply came in time; the release is repeated in the background".to_owned();

@@ -85,7 +85,7 @@ impl Session {
                     self.change_settled(now, number, settled == Settled::Proven);
                 }
                 for number in open.late {
-                    self.settle(now, place.0, place.1, open.key.clone(), number);
+                    self.settle(place.0, place.1, open.key.clone(), number);
                 }
             }
             Err(error) => self.settle_failed(now, place, &error),
@@ -93,7 +93,7 @@ impl Session {
     }
 
     /// Settles the call of a hold that was begun on `plane` in `epoch`.
-    pub(super) fn settle(&mut self, _now: Instant, plane: Plane, epoch: Epoch, key: Bytes, number: HoldNumber) {
+    pub(super) fn settle(&mut self, plane: Plane, epoch: Epoch, key: Bytes, number: HoldNumber) {
         let slot = self.slot_of(&key);
         let place = (plane, epoch, slot);
         let open = self.settles.open.entry(place).or_insert_with(|| Open {
