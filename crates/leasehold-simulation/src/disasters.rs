@@ -26,6 +26,15 @@ impl World {
         self.places.clear();
     }
 
+    /// Nothing is promised of what a client was granted while its clock stood still, and hears of only now.
+    pub(crate) fn disown_grants(&mut self, client: usize) {
+        let id = self.clients[client].session.client().to_string();
+        let is_of_client = |wire_id: &[u8]| wire_id.windows(id.len()).any(|part| part == id.as_bytes());
+        for (_, epoch) in self.granted.iter_mut().filter(|(wire_id, _)| is_of_client(wire_id)) {
+            *epoch = OF_NO_EPOCH;
+        }
+    }
+
     /// Every connection is gone, and comes back.
     fn reset_all(&mut self) {
         for client in (0..self.clients.len()).filter(|client| !self.clients[*client].dead).collect::<Vec<_>>() {

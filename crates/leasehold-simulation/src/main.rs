@@ -7,6 +7,10 @@ use leasehold_simulation::{Family, Options, replay, run};
 use std::process::ExitCode;
 use std::time::Duration;
 
+/// Worlds are made of many small values, and half of a percent of what the program does is not giving them back and taking them anew.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Runs random worlds of whole clients, and checks what must hold in every one of them.
 #[derive(Parser)]
 #[command(name = "simulate", version)]

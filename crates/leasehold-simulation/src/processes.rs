@@ -127,6 +127,7 @@ impl World {
         if let Some(since) = self.clients[client].stands_since.take() {
             self.clients[client].clock.stood_still(since, self.now);
             self.break_promises();
+            self.disown_grants(client);
         }
         self.leap(client);
     }

@@ -5,7 +5,7 @@ use super::request::{Release, Request, Step, Ticket, Via};
 use super::timers::Timer;
 use super::wire::give;
 use super::{Event, Session};
-use crate::command::Released;
+use crate::command::{Line, Released};
 use crate::error::{HoldEnd, LossReason, ReleaseError};
 use crate::link::LinkError;
 use crate::owner::HoldNumber;
@@ -208,6 +208,7 @@ impl Session {
         let Aim::Lower(target) = change.aim else { return };
         let Some(hold) = self.holds.get_mut(&number) else { return };
         let unsure = hold.clean_up.unsure;
+        let in_places = self.locks[hold.lock].kind.verbs().line() == Line::Places;
         let outcome = match decoded {
             Ok(Released::Ended | Released::Lowered) => Ok(()),
             // An earlier copy ended it, inside a lease that was proven.
@@ -229,7 +230,9 @@ impl Session {
         let is_release = |ticket: &Ticket| matches!(self.requests.get(ticket), Some(Request::Release(_)));
         let was_released = change.by.is_some() || waiting.iter().any(is_release);
         let (class, live, repeated) = (hold.class, hold.is_live(), hold.clean_up.repeated);
-        if std::mem::take(&mut hold.placed) {
+        // Whatever place there was is gone: what may still come is a copy, which is not waited for longer than a lease.
+        if in_places && !hold.clean_up.repeated {
+            hold.placed = false;
             hold.clean_up.until = now + hold.lease;
         }
         // What has no lease leaves a record, which refuses late copies of its acquire.
