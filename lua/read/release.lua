@@ -34,6 +34,8 @@ if not mode then
   if redis.call('EXISTS', lock_key) == 1 then
     return -4
   end
+  -- Nobody is left of those of whom the index tells.
+  redis.call('DEL', readers_key)
   return 0
 end
 

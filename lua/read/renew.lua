@@ -44,6 +44,9 @@ for i = 1, #KEYS / 4 do
         redis.call('DEL', KEYS[4 * i - 3], KEYS[4 * i - 1])
       end
     end
+  elseif redis.call('EXISTS', KEYS[4 * i - 3]) == 0 then
+    -- Nobody is left of those of whom the index tells.
+    redis.call('DEL', KEYS[4 * i - 1])
   end
   reply[2 * i - 1] = count
   reply[2 * i] = left

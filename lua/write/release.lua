@@ -28,8 +28,12 @@ if type(mode) == 'table' then
   end
   return -4
 end
-if not mode and redis.call('EXISTS', lock_key) == 1 then
-  return -4
+if not mode then
+  if redis.call('EXISTS', lock_key) == 1 then
+    return -4
+  end
+  -- Nobody is left of those of whom the index tells.
+  redis.call('DEL', readers_key)
 end
 
 local stored = mode and redis.call('HGET', lock_key, hold)

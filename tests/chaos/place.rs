@@ -213,9 +213,11 @@ fn stays_for_ever(key: &str) -> bool {
     key == "permits:0" || ["redisson_lock_token:", "leasehold:1:fence:"].iter().any(|prefix| key.starts_with(prefix))
 }
 
-/// The records of operations and of clients, and the marks of the queues of fair locks, which have a time to live.
+/// The records of operations and of clients, the marks of the queues of fair locks, and the index of readers that were killed. All of them
+/// have a time to live.
 fn stays_for_a_time(key: &str) -> bool {
-    ["leasehold:1:op:", "leasehold:1:client:", "leasehold:1:fair:"].iter().any(|prefix| key.starts_with(prefix))
+    let prefixes = ["leasehold:1:op:", "leasehold:1:client:", "leasehold:1:fair:", "leasehold:1:rw_readers:"];
+    prefixes.iter().any(|prefix| key.starts_with(prefix))
 }
 
 pub(crate) fn role_of(server: &Server) -> Option<String> {

@@ -57,6 +57,18 @@ pub enum LinkError {
     Unknown(String),
 }
 
+impl LinkError {
+    /// The same of a call that a server has refused once, with `NOSCRIPT` or a redirection, and that was to be sent again: it has left this
+    /// process, and only what was to follow has not.
+    #[must_use]
+    pub fn of_a_call_sent_before(self) -> Self {
+        match self {
+            Self::NotSent(why) => Self::Unknown(format!("not sent again: {why}")),
+            other => other,
+        }
+    }
+}
+
 /// An error reply of a server. Its first word is a code, such as `WRONGTYPE`, `OOM` or `READONLY`.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{text}")]

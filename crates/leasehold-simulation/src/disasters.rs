@@ -99,6 +99,7 @@ impl World {
             }
             let key = &keys[self.rng.usize(..keys.len())];
             tell!(self, "the server evicts {key:?}");
+            self.forgot_processes |= key.starts_with(b"leasehold:1:fair:");
             drop(self.server.command(&[b"DEL", key]));
         }
         self.stats.fault(Sort::Eviction);
@@ -180,7 +181,7 @@ impl World {
             return;
         }
         if connection.fence != fence {
-            let result = Err(LinkError::NotSent("it was settled meanwhile".to_owned()));
+            let result = Err(LinkError::NotSent("it was settled meanwhile".to_owned()).of_a_call_sent_before());
             return self.at(self.now, Happening::Answer { key, result });
         }
         self.stats.reach(Reach::NoScript);

@@ -91,7 +91,20 @@ fn patience_of_the_living(world: &World) -> Duration {
     let under_way = ms(if world.plan.copies || world.plan.mix.has(Mix::Delays) { 3_500 } else { 1_500 });
     let left_behind = LEASE * if world.plan.copies { 2 } else { 1 } + world.put_back;
     let turns = u32::try_from(unfinished(world).len()).unwrap_or(u32::MAX);
+    // The dead who are taken for waiters of a JVM keep their places, one after the other, for as long as they asked for.
+    let strangers = if world.forgot_processes && world.leftovers { waiters_on_server(world) } else { 0 };
+    let left_behind = left_behind + (fair.cap + fair.skew) * strangers;
     under_way + left_behind + fair.window + fair.claim + settings.recheck + (hold * 2 + ms(400)) * turns
+}
+
+/// How many places there are in the queues of fair locks.
+fn waiters_on_server(world: &World) -> u32 {
+    let queues = (0..world.plan.locks).map(|lock| format!("redisson_lock_queue:{{lock{lock}}}"));
+    let waiters = queues.map(|queue| match world.server.command(&[b"LLEN", queue.as_bytes()]) {
+        Ok(Reply::Int(waiters)) => u32::try_from(waiters).unwrap_or_default(),
+        other => panic!("{other:?}"),
+    });
+    waiters.sum()
 }
 
 /// From here on nothing goes wrong, and whoever is neither polled nor dropped by himself is dropped.

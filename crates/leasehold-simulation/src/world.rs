@@ -67,6 +67,8 @@ pub(crate) struct World {
     pub(crate) broken: bool,
     /// Something is left to time on the server: what somebody had who crashed, or what a fault brought back.
     pub(crate) leftovers: bool,
+    /// The server has lost what tells waiters of ours from those of a JVM.
+    pub(crate) forgot_processes: bool,
     /// By how much the server's clock was put back, in all.
     pub(crate) put_back: Duration,
     /// The scripts that the server has in its cache, once it was flushed.
@@ -116,6 +118,7 @@ impl World {
             stats: Stats::default(),
             broken: false,
             leftovers: false,
+            forgot_processes: false,
             put_back: Duration::ZERO,
             known_scripts: HashSet::new(),
             flushed: false,

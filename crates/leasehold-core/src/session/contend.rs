@@ -387,8 +387,9 @@ impl Session {
             if let Some(acquire) = self.acquire_of_mut(ticket) {
                 acquire.place = Place::Aside;
             }
+            // Whoever is left in the queue may have gone, and nobody comes to it any more.
             let line = &self.locks[lock];
-            if line.queue.is_empty() && line.contender.is_none() {
+            if line.queue.len() <= line.gone && line.contender.is_none() {
                 self.line_is_empty(lock);
             }
             return;

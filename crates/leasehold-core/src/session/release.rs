@@ -231,9 +231,9 @@ impl Session {
         let was_released = change.by.is_some() || waiting.iter().any(is_release);
         let (class, live, repeated) = (hold.class, hold.is_live(), hold.clean_up.repeated);
         // Whatever place there was is gone: what may still come is a copy, which is not waited for longer than a lease.
-        if in_places && !hold.clean_up.repeated {
+        if in_places {
             hold.placed = false;
-            hold.clean_up.until = now + hold.lease;
+            hold.clean_up.until = hold.clean_up.until.min(now + hold.lease);
         }
         // What has no lease leaves a record, which refuses late copies of its acquire.
         let leased = self.locks[hold.lock].kind.verbs().renewal().is_some();

@@ -36,7 +36,10 @@ pub(super) async fn call(wires: &Wires, call: Call) -> Result<Reply, LinkError> 
     match answer {
         Ok(reply) => Ok(reply),
         // Boxed, so that what is seldom needed does not make the future of every call three times as large.
-        Err(refusal) => Box::pin(follow_up(wires, wire, begun, call, timeout, refusal)).await,
+        Err(refusal) => {
+            let followed = Box::pin(follow_up(wires, wire, begun, call, timeout, refusal)).await;
+            followed.map_err(LinkError::of_a_call_sent_before)
+        }
     }
 }
 
@@ -154,7 +157,7 @@ pub(super) async fn fenced<T>(
         }
         let fence = fence.read();
         if *fence != begun {
-            return Poll::Ready(Err(LinkError::NotSent("not sent again: it was settled meanwhile".to_owned())));
+            return Poll::Ready(Err(LinkError::NotSent("it was settled meanwhile".to_owned())));
         }
         queued = true;
         sent.as_mut().poll(cx)

@@ -105,15 +105,17 @@ impl Durable {
         let (mut command, mut script, mut asking) = ("EVALSHA", call.script().sha1(), false);
         let mut refused = None;
         for _ in 0..=FOLLOWED {
+            let again = refused.is_some();
+            let unsent = |error: LinkError| if again { error.of_a_call_sent_before() } else { error };
             let prepared = self.prepare(call, to);
             let timeout = self.renewals.shared.settings.command_timeout;
             let prepared = tokio::time::timeout(timeout / 2, prepared).await;
-            let (turn, generation) = prepared.map_err(|_| {
-                LinkError::NotSent("no connection for calls that wait for replicas became free in time".to_owned())
-            })??;
+            let late = "no connection for calls that wait for replicas became free in time";
+            let prepared = prepared.unwrap_or_else(|_| Err(LinkError::NotSent(late.to_owned())));
+            let (turn, generation) = prepared.map_err(unsent)?;
             turn.wire.blocks_for(replicas.within);
             let sent = pipeline(&generation, call, command, script, replicas, asking, turn.wire.patience());
-            let answers = Box::pin(call::fenced(&self.fence, begun, sent)).await?;
+            let answers = Box::pin(call::fenced(&self.fence, begun, sent)).await.map_err(unsent)?;
             let refusal = match frame::reply(answers.script) {
                 Ok(reply) => {
                     let acknowledged = acknowledged(&turn.wire, answers.mark, &answers.wait)?;
