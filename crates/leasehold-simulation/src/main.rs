@@ -7,7 +7,7 @@ use leasehold_simulation::{Family, Options, replay, run};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Worlds are made of many small values, and half of a percent of what the program does is not giving them back and taking them anew.
+/// Worlds are made of many small values, which are taken and given back without end.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
