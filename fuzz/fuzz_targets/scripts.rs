@@ -4,6 +4,7 @@
 #[allow(dead_code, reason = "each target uses a part of it")]
 mod replies;
 #[path = "../../tests/fuzz/scripts.rs"]
+#[allow(dead_code, reason = "what only the tests begin with")]
 mod scripts;
 #[path = "../../tests/fuzz/source.rs"]
 #[allow(dead_code, reason = "each target uses a part of it")]

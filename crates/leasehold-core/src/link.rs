@@ -58,12 +58,21 @@ pub enum LinkError {
 }
 
 impl LinkError {
-    /// The same of a call that a server has refused once, with `NOSCRIPT` or a redirection, and that was to be sent again: it has left this
-    /// process, and only what was to follow has not.
-    #[must_use]
-    pub fn of_a_call_sent_before(self) -> Self {
+    /// Whether nothing but chance has kept the call from being carried out, so that it may be sent again at once.
+    pub fn is_worth_going_again(&self) -> bool {
         match self {
-            Self::NotSent(why) => Self::Unknown(format!("not sent again: {why}")),
+            Self::NotSent(_) => true,
+            Self::Refused(refusal) => refusal.is_detour(),
+            Self::Unknown(_) => false,
+        }
+    }
+
+    /// The same of a call that a server has refused before, with `NOSCRIPT` or a redirection: it has left this process, and what was to be
+    /// sent in its place has not.
+    #[must_use]
+    pub fn of_a_call_refused(self, before: &ServerError) -> Self {
+        match self {
+            Self::NotSent(_) => Self::Refused(before.clone()),
             other => other,
         }
     }
@@ -97,11 +106,17 @@ impl ServerError {
         self.code() == "OOM" || self.text.contains("-OOM ")
     }
 
+    /// Whether the server only wants the call to be sent in another way, or to another one, and that was not done.
+    pub fn is_detour(&self) -> bool {
+        ["NOSCRIPT", "MOVED", "ASK"].contains(&self.code())
+    }
+
     /// Whether the same call may succeed a little later without anybody's doing: the server is loading, is failing over, is
-    /// moving slots, or is busy.
+    /// moving slots, does not know the script yet, or is busy.
     pub fn is_transient(&self) -> bool {
-        const CODES: [&str; 10] = [
+        const CODES: [&str; 11] = [
             "LOADING",
+            "NOSCRIPT",
             "BUSY",
             "TRYAGAIN",
             "CLUSTERDOWN",

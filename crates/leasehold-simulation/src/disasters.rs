@@ -9,7 +9,7 @@ use crate::world::{World, ms, tell};
 use leasehold_core::call::Call;
 use leasehold_core::command::read_write::Mode;
 use leasehold_core::command::{Kind, fair, lock, read_write, simple, spin};
-use leasehold_core::link::{LinkError, LinkEvent, Plane};
+use leasehold_core::link::{LinkError, LinkEvent, Plane, ServerError};
 use leasehold_core::reply::Reply;
 use leasehold_core::time::Instant;
 use std::time::Duration;
@@ -181,7 +181,8 @@ impl World {
             return;
         }
         if connection.fence != fence {
-            let result = Err(LinkError::NotSent("it was settled meanwhile".to_owned()).of_a_call_sent_before());
+            let refusal = ServerError::new("NOSCRIPT No matching script, and it was settled meanwhile");
+            let result = Err(LinkError::Refused(refusal));
             return self.at(self.now, Happening::Answer { key, result });
         }
         self.stats.reach(Reach::NoScript);

@@ -139,7 +139,7 @@ impl Session {
                 self.not_raised(number, change.aim);
                 self.fail_acquire(now, ticket, AcquireError::Refused(error.text().to_owned()));
             }
-            Err(LinkError::NotSent(_)) if self.may_go_again(ticket, change.sent_at) => {
+            Err(error) if error.is_worth_going_again() && self.may_go_again(ticket, change.sent_at) => {
                 self.not_raised(number, change.aim);
                 self.go_again(now, ticket);
             }

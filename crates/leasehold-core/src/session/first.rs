@@ -130,15 +130,15 @@ impl Session {
                 let error = if unsure { AcquireError::Indeterminate(text) } else { AcquireError::Refused(text) };
                 self.fail_acquire(now, ticket, error);
             }
-            Err(LinkError::NotSent(_)) if self.may_go_again(ticket, change.sent_at) => {
-                self.forget_first(now, ticket, number);
-                self.go_again(now, ticket);
-            }
             Err(error) => {
                 if matches!(error, LinkError::Refused(_)) {
                     self.forget_refused(now, ticket, number);
                 } else {
                     self.forget_first(now, ticket, number);
+                }
+                if error.is_worth_going_again() && self.may_go_again(ticket, change.sent_at) {
+                    self.go_again(now, ticket);
+                    return;
                 }
                 self.note_trouble(now, ticket, &error.to_string(), false);
                 self.back_off(now, ticket);

@@ -37,8 +37,9 @@ pub(super) async fn call(wires: &Wires, call: Call) -> Result<Reply, LinkError> 
         Ok(reply) => Ok(reply),
         // Boxed, so that what is seldom needed does not make the future of every call three times as large.
         Err(refusal) => {
+            let before = refusal.clone();
             let followed = Box::pin(follow_up(wires, wire, begun, call, timeout, refusal)).await;
-            followed.map_err(LinkError::of_a_call_sent_before)
+            followed.map_err(|error| error.of_a_call_refused(&before))
         }
     }
 }

@@ -105,8 +105,10 @@ impl Durable {
         let (mut command, mut script, mut asking) = ("EVALSHA", call.script().sha1(), false);
         let mut refused = None;
         for _ in 0..=FOLLOWED {
-            let again = refused.is_some();
-            let unsent = |error: LinkError| if again { error.of_a_call_sent_before() } else { error };
+            let unsent = |error: LinkError| match &refused {
+                Some(before) => error.of_a_call_refused(before),
+                None => error,
+            };
             let prepared = self.prepare(call, to);
             let timeout = self.renewals.shared.settings.command_timeout;
             let prepared = tokio::time::timeout(timeout / 2, prepared).await;
