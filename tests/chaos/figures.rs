@@ -69,7 +69,7 @@ impl Figures {
     /// Whether the memory of the clients that lived through the run is steady: the last quarter of the rounds beside the first.
     pub(crate) fn check_memory(&mut self) {
         let grown = self.resident.iter().filter_map(|(place, samples)| {
-            let (first, last) = quarters(samples)?;
+            let [first, .., last] = quarters(samples)?;
             // What allocators keep, and the buffers of new connections.
             let most = first + first / 4 + 8_192;
             (last > most).then(|| format!("{}: from {first} to {last} KiB", place.word()))
@@ -90,17 +90,17 @@ impl Figures {
     }
 }
 
-/// The medians of the first and of the last quarter; `None` where there are too few.
-fn quarters(samples: &[u64]) -> Option<(u64, u64)> {
-    let quarter = samples.len() / 4;
-    let median = |samples: &[u64]| {
-        let mut sorted = samples.to_vec();
+/// The medians of the quarters; `None` where there are too few.
+fn quarters(samples: &[u64]) -> Option<[u64; 4]> {
+    // The first round warms up.
+    let samples = samples.get(1..)?;
+    let median = |quarter: usize| {
+        let within = samples.len() * quarter / 4..samples.len() * (quarter + 1) / 4;
+        let mut sorted = samples.get(within)?.to_vec();
         sorted.sort_unstable();
         sorted.get(sorted.len() / 2).copied()
     };
-    // The first round warms up.
-    let (first, last) = (samples.get(1..=quarter)?, samples.get(samples.len() - quarter..)?);
-    Some((median(first)?, median(last)?))
+    Some([median(0)?, median(1)?, median(2)?, median(3)?])
 }
 
 impl fmt::Display for Figures {
@@ -140,7 +140,9 @@ impl fmt::Display for Figures {
         row(f, "subscriptions left (0)", &self.left_subscriptions)?;
         for (place, samples) in &self.resident {
             let shown = match (quarters(samples), samples.first(), samples.last()) {
-                (Some((first, last)), ..) => format!("{first} KiB in the first quarter, {last} KiB in the last"),
+                (Some([first, second, third, last]), ..) => {
+                    format!("{first}, {second}, {third}, {last} KiB in the quarters of the run")
+                }
                 (None, Some(first), Some(last)) => format!("{first} KiB at first, {last} KiB at last"),
                 _ => continue,
             };
