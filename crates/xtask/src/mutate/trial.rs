@@ -20,6 +20,15 @@ pub(super) enum Verdict {
     NotBuilt(String),
 }
 
+/// How a program ended.
+#[derive(Clone, Copy)]
+enum End {
+    Green,
+    Red,
+    /// Not by itself, within its time.
+    Hung,
+}
+
 /// Where catchers are run.
 pub(super) struct Trial<'a> {
     /// The copy of the workspace.
@@ -46,9 +55,18 @@ impl Trial<'_> {
                 Catcher::Test(_, args) => command.args(args),
             };
             command.current_dir(package);
-            let (success, output) = self.finish(command)?;
-            if !success {
-                return Ok(Verdict::Red { after: began.elapsed(), words: words_of(&output, self.limit) });
+            let (end, output) = self.finish(command)?;
+            let words = match end {
+                End::Green => None,
+                End::Red => {
+                    // Whoever fails for another reason than what it looks for, such as arguments that it does not know, has caught nothing.
+                    let last = output.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default();
+                    Some(words_of(&output).ok_or_else(|| format!("`{catcher}` failed and has found nothing: {last}"))?)
+                }
+                End::Hung => Some(format!("no end within {} s", self.limit.as_secs())),
+            };
+            if let Some(words) = words {
+                return Ok(Verdict::Red { after: began.elapsed(), words });
             }
             tests += passed(&output);
         }
@@ -61,7 +79,10 @@ impl Trial<'_> {
     /// The programs of a catcher, each with the folder of its package; or what the compiler said.
     fn build(&self, catcher: &Catcher) -> Result<Result<Vec<(PathBuf, PathBuf)>, String>, String> {
         let mut command = match catcher {
-            Catcher::Simulation(_) => cargo(&["build", "--profile", "mutate", "--package", "leasehold-simulation"]),
+            Catcher::Simulation(_) => {
+                let package = "leasehold-simulation";
+                cargo(&["build", "--profile", "mutate", "--package", package, "--bin", package])
+            }
             Catcher::Test(args, _) => {
                 let mut command = cargo(&["test", "--no-run"]);
                 command.args(args);
@@ -93,7 +114,7 @@ impl Trial<'_> {
     }
 
     /// Runs a program to its end, or to the end of its time.
-    fn finish(&self, mut command: Command) -> Result<(bool, String), String> {
+    fn finish(&self, mut command: Command) -> Result<(End, String), String> {
         let path = self.folder.join("output.txt");
         let failed = |error: std::io::Error| format!("the output of `{}` is lost: {error}", path.display());
         let file = File::create(&path).map_err(failed)?;
@@ -103,20 +124,20 @@ impl Trial<'_> {
         command.stdin(Stdio::null()).stdout(file).stderr(both);
         let mut child = command.spawn().map_err(|error| format!("`{}` cannot be run: {error}", shown(&command)))?;
         let until = Instant::now() + self.limit;
-        let success = loop {
+        let end = loop {
             if let Some(status) = child.try_wait().map_err(failed)? {
-                break status.success();
+                break if status.success() { End::Green } else { End::Red };
             }
             if Instant::now() >= until {
                 // It may have ended just now.
                 let _ = child.kill();
                 let _ = child.wait();
-                break false;
+                break End::Hung;
             }
             std::thread::sleep(Duration::from_millis(10));
         };
         let output = fs::read(&path).map_err(failed)?;
-        Ok((success, String::from_utf8_lossy(&output).into_owned()))
+        Ok((end, String::from_utf8_lossy(&output).into_owned()))
     }
 }
 
@@ -132,12 +153,12 @@ fn passed(output: &str) -> u64 {
     output.lines().filter_map(count).sum()
 }
 
-/// What a failure says first: the world that failed, or the first panic with the test that it happened in.
-fn words_of(output: &str, limit: Duration) -> String {
+/// What a failure says first: the world that failed, or the first panic with the test that it happened in. `None` where it names neither.
+fn words_of(output: &str) -> Option<String> {
     let mut lines = output.lines();
     let world = output.lines().find_map(|line| line.strip_prefix("the world of "));
     if let Some(world) = world {
-        return world.to_owned();
+        return Some(world.to_owned());
     }
     let failed = output.lines().find_map(|line| line.strip_prefix("---- ")?.strip_suffix(" stdout ----"));
     let panic = lines.by_ref().find(|line| line.contains(" panicked at "));
@@ -147,13 +168,10 @@ fn words_of(output: &str, limit: Duration) -> String {
         lines.take(2).for_each(|line| message.extend([", ", line.trim()]));
     }
     match (failed, panic) {
-        (Some(test), Some(_)) => format!("{test}: {message}"),
-        (None, Some(_)) => message,
-        (Some(test), None) => test.to_owned(),
-        (None, None) => {
-            let last = output.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default();
-            format!("no end within {} s, or no words; last: {}", limit.as_secs(), last.trim())
-        }
+        (Some(test), Some(_)) => Some(format!("{test}: {message}")),
+        (None, Some(_)) => Some(message),
+        (Some(test), None) => Some(test.to_owned()),
+        (None, None) => None,
     }
 }
 
@@ -161,17 +179,20 @@ fn words_of(output: &str, limit: Duration) -> String {
 mod tests {
     use super::*;
 
-    const LIMIT: Duration = Duration::from_secs(60);
-
     #[test]
     fn the_first_failure_is_told() {
         let output = "running 2 tests\ntest a::b ... FAILED\n\nfailures:\n\n---- a::b stdout ----\n\n\
                       thread 'a::b' (7) panicked at tests/x.rs:1:1:\nassertion failed: held\nnote: run\n";
-        assert_eq!(words_of(output, LIMIT), "a::b: assertion failed: held");
+        assert_eq!(words_of(output).as_deref(), Some("a::b: assertion failed: held"));
         let output =
             "thread '<unnamed>' panicked at x.rs:1:1:\nboom\nthe world of seed 3 fails: boom\nits history: x\n";
-        assert_eq!(words_of(output, LIMIT), "seed 3 fails: boom");
-        assert!(words_of("test a ... ", LIMIT).starts_with("no end within 60 s"));
+        assert_eq!(words_of(output).as_deref(), Some("seed 3 fails: boom"));
+    }
+
+    #[test]
+    fn a_program_that_does_not_understand_its_arguments_has_found_nothing() {
+        let output = "error: unexpected argument '--seeds' found\n\nFor more information, try '--help'.\n";
+        assert_eq!(words_of(output), None);
     }
 
     #[test]
