@@ -388,6 +388,23 @@ fn an_index_of_an_earlier_lock_is_forgotten() {
 }
 
 #[test]
+fn whoever_comes_back_after_the_last_reader_has_died_leaves_no_index() {
+    let ways: [fn(&World); 3] = [
+        |world| assert_eq!(world.release(READ, "me:1", 0), 0),
+        |world| assert_eq!(world.renew(READ, &[("me:1", 1_000)]), "[0, 0]"),
+        |world| assert_eq!(world.release(WRITE, "me:2:write", 0), 0),
+    ];
+    for comes_back in ways {
+        let world = World::embedded("rw");
+        assert_eq!(world.acquire(READ, "me:1", 1, wish(1_000)), "[1, 1000]");
+        world.advance(1_001);
+        world.check(&format!("EXISTS {{}} => 0\nEXISTS {READERS} => 1"));
+        comes_back(&world);
+        world.check(&format!("EXISTS {READERS} => 0"));
+    }
+}
+
+#[test]
 fn keys_of_another_kind_are_named_and_left_alone() {
     each("rw-kind", |world| {
         let untouched = |shown: &str| {
