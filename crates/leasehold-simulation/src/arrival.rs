@@ -22,7 +22,11 @@ impl World {
             Happening::Arrive { key, client, plane, epoch, call, reply } => {
                 self.arrive(key, client, plane, epoch, call, reply);
             }
-            Happening::Copy { call } => {
+            Happening::Copy { key, call } => {
+                if self.net.waiting.contains_key(&key) && self.unknown_script.contains(&key) {
+                    // What it is a copy of comes once more, as a text, and it never comes before that.
+                    return self.after(ms(1), Happening::Copy { key, call });
+                }
                 let script = call.script().name();
                 tell!(self, "a copy arrives: {script} {:?}", call.args());
                 if self.flushed && !self.known_scripts.contains(script) {
@@ -183,7 +187,9 @@ impl World {
         let script = call.script().name();
         if self.as_text.remove(&key) {
             self.known_scripts.insert(script);
+            self.unknown_script.remove(&key);
         } else if self.flushed && !self.known_scripts.contains(script) {
+            self.unknown_script.insert(key);
             let back = self.now + self.delay();
             let connection = self.net.connection(client, plane);
             let at = back.max(connection.last_reply);

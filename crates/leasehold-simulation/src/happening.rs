@@ -27,6 +27,7 @@ pub(crate) enum Happening {
     },
     /// A copy of a request comes to the server; nobody waits for its reply.
     Copy {
+        key: CallKey,
         call: Call,
     },
     /// A reply, or its absence, comes to the client.

@@ -179,7 +179,7 @@ impl World {
         self.net.connection(client, plane).last_arrival = at;
         if let Some(FaultKind::CopyAfter(more)) = fault {
             // A copy never comes before what it is a copy of.
-            self.at(at + more, Happening::Copy { call: call.clone() });
+            self.at(at + more, Happening::Copy { key, call: call.clone() });
         }
         if matches!(fault, Some(FaultKind::LoseRequest)) {
             return self.at(at, Happening::Reset { client, plane, lose: true });

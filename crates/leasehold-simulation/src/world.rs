@@ -76,6 +76,8 @@ pub(crate) struct World {
     pub(crate) flushed: bool,
     /// Calls whose script is on its way as text.
     pub(crate) as_text: HashSet<CallKey>,
+    /// Calls whose script the server did not know when they first came.
+    pub(crate) unknown_script: HashSet<CallKey>,
     /// When keys end that a command was aimed at.
     pub(crate) ends: HashMap<Bytes, i64>,
     pub(crate) snapshot: Option<Snapshot>,
@@ -123,6 +125,7 @@ impl World {
             known_scripts: HashSet::new(),
             flushed: false,
             as_text: HashSet::new(),
+            unknown_script: HashSet::new(),
             ends: HashMap::new(),
             snapshot: None,
             holders: HashMap::new(),
