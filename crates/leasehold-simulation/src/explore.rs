@@ -39,11 +39,15 @@ mod checks;
 mod choices;
 mod client;
 mod clients;
+mod members;
+mod names;
 mod pool;
 mod script;
 mod search;
 mod server;
+mod sketch;
 mod state;
+mod symmetry;
 #[cfg(test)]
 mod tests;
 mod world;

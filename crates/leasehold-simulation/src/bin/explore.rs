@@ -25,6 +25,9 @@ struct Arguments {
     /// Futures that are woken are polled at any time later
     #[arg(long)]
     late_polls: bool,
+    /// No way is left out, not even those that come to nothing new
+    #[arg(long)]
+    whole: bool,
 }
 
 /// Clients, disturbances and losses of the worlds that are followed where nothing else is asked for.
@@ -39,6 +42,7 @@ fn main() -> ExitCode {
             let mut options = Options::new(subject);
             (options.clients, options.disturbances, options.losses) = (clients, disturbances, losses);
             options.late_polls = arguments.late_polls;
+            options.reduced = !arguments.whole;
             let size = format!("{subject}, {clients} clients, {disturbances} disturbances, {losses} losses");
             match explore(&options) {
                 Ok(figures) => println!("{size}: nothing found. {figures}"),

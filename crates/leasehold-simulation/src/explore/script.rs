@@ -25,7 +25,7 @@ impl fmt::Display for Subject {
 }
 
 /// One operation of a script.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Operation {
     /// Acquire, in the name of the client's one owner, and keep the guard.
     Acquire { kind: Kind, permits: u32 },
@@ -40,8 +40,8 @@ impl Subject {
     /// Every subject.
     pub const ALL: [Self; 4] = [Self::Reentrant, Self::Fair, Self::ReadWrite, Self::Permits];
 
-    /// What a client does.
-    pub(super) fn script(self, client: usize) -> Vec<Operation> {
+    /// What a client does, of so many.
+    pub(super) fn script(self, client: usize, _clients: usize) -> Vec<Operation> {
         use Operation::{Acquire, Release};
         let take = |kind| Acquire { kind, permits: 1 };
         match (self, client) {

@@ -16,10 +16,11 @@
 //! A client whose script is over, and whose session has nothing and waits for nothing, is told nothing any more, and the way on which
 //! it came there is forgotten.
 
-use super::choices::Choice;
+use super::members::Members;
 use super::pool::hash_of;
 use super::server::Broken;
 use super::state::State;
+use super::symmetry::SAME;
 use super::world::{Options, World};
 use std::collections::HashSet;
 use std::fmt;
@@ -36,6 +37,8 @@ pub struct Figures {
     pub transitions: usize,
     /// States in which nothing can happen any more.
     pub ends: usize,
+    /// Different outcomes: what there is on the server in the end, and who has crashed.
+    pub outcomes: usize,
     /// How many choices the longest of the shortest ways takes.
     pub depth: usize,
     /// Different states of clients, all together.
@@ -50,10 +53,11 @@ impl fmt::Display for Figures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "states {}, transitions {}, end states {}, depth {}, states of clients {}, of the server {}, {:.1} s",
+            "states {}, transitions {}, end states {}, outcomes {}, depth {}, states of clients {}, of the server {}, {:.1} s",
             self.states,
             self.transitions,
             self.ends,
+            self.outcomes,
             self.depth,
             self.client_states,
             self.server_states,
@@ -112,74 +116,89 @@ pub fn explore(options: &Options) -> Result<Figures, Box<Fault>> {
 pub(super) fn explore_broken(options: &Options, broken: Option<Broken>) -> Result<Figures, Box<Fault>> {
     let began = Instant::now();
     let mut world = World::new(options, broken);
-    let first = State::new(options.clients, options.disturbances, options.losses);
+    let first = State::new(options.disturbances, options.losses);
     let mut known: HashSet<u128, BuildHasherDefault<AsItIs>> = HashSet::default();
     known.insert(hash_of(&first));
-    // How each state was reached first: from which other, and by which choice.
-    let mut ways: Vec<(usize, Choice)> = vec![(0, Choice::Rest)];
+    let mut ways = Ways { from: vec![0], choice: vec![0] };
     let mut layer = vec![(0, first)];
     let mut figures = Figures { states: 1, ..Figures::default() };
+    let mut outcomes = HashSet::new();
     while !layer.is_empty() {
         let mut next_layer = Vec::new();
         for (number, state) in layer {
             let choices = world.choices(&state);
             if choices.is_empty() {
                 figures.ends += 1;
+                outcomes.insert(world.outcome(&state));
                 let ended = world.check_end(&state);
-                ended.map_err(|what| Box::new(Fault { what, way: tell_way(options, broken, &ways, number, None) }))?;
+                ended.map_err(|what| Box::new(Fault { what, way: ways.tell(&mut world, number, None) }))?;
             }
-            for choice in choices {
+            for (choice, index) in choices.into_iter().zip(0..) {
                 figures.transitions += 1;
-                let mut after = state.clone();
+                let mut after = state;
                 let taken = world.take(&mut after, choice);
                 taken.and_then(|()| world.check(&after)).map_err(|what| {
-                    Box::new(Fault { what, way: tell_way(options, broken, &ways, number, Some(choice)) })
+                    Box::new(Fault { what, way: ways.tell(&mut world, number, Some(index)) })
                 })?;
+                if options.reduced {
+                    (after, _) = world.representative(&after);
+                }
                 if known.insert(hash_of(&after)) {
-                    ways.push((number, choice));
-                    next_layer.push((ways.len() - 1, after));
+                    ways.from.push(number);
+                    ways.choice.push(index);
+                    next_layer.push((u32::try_from(ways.from.len() - 1).expect("states have numbers"), after));
                 }
             }
         }
         figures.depth += usize::from(!next_layer.is_empty());
         layer = next_layer;
         if std::env::var_os("LEASEHOLD_TELL").is_some() {
-            let (states, wide) = (ways.len(), layer.len());
-            eprintln!("depth {}: {states} states, {wide} at its edge, {:.0?}", figures.depth, began.elapsed());
+            let (states, wide) = (ways.from.len(), layer.len());
+            let members: usize = world.members.iter().map(Members::len).sum();
+            let clients: usize = world.members.iter().map(|members| members.clients.len()).sum();
+            eprintln!(
+                "depth {}: {states} states, {wide} at its edge, {} transitions, {:.0?}; {members} members, {clients} clients, {} servers",
+                figures.depth,
+                figures.transitions,
+                began.elapsed(),
+                world.server.len(),
+            );
         }
     }
-    figures.states = ways.len();
-    figures.client_states = world.clients.iter().map(super::clients::Clients::len).sum();
+    figures.states = ways.from.len();
+    figures.outcomes = outcomes.len();
+    figures.client_states = world.members.iter().map(|members| members.clients.len()).sum();
     figures.server_states = world.server.len();
     figures.took = began.elapsed();
     Ok(figures)
 }
 
-/// The choices on the way to a state, and one more, told one by one.
-fn tell_way(
-    options: &Options,
-    broken: Option<Broken>,
-    ways: &[(usize, Choice)],
-    to: usize,
-    last: Option<Choice>,
-) -> Vec<String> {
-    let mut way: Vec<Choice> = last.into_iter().collect();
-    let mut at = to;
-    while at > 0 {
-        way.push(ways[at].1);
-        at = ways[at].0;
-    }
-    // Anew, and not from memory, so that what is told is what happens.
-    let mut world = World::new(options, broken);
-    let mut state = State::new(options.clients, options.disturbances, options.losses);
-    let mut told = Vec::new();
-    for choice in way.into_iter().rev() {
-        assert!(world.choices(&state).contains(&choice), "{choice:?} cannot happen after {told:#?}");
-        let at = state.now.as_nanos() as f64 / 1e6;
-        told.push(format!("{at:>8.1} ms  {}", choice.tell(&world, &state)));
-        if world.take(&mut state, choice).is_err() {
-            break;
+/// How each state was reached first: from which other, and by which of the choices there.
+struct Ways {
+    from: Vec<u32>,
+    choice: Vec<u16>,
+}
+
+impl Ways {
+    /// The choices on the way to a state, and one more, told one by one.
+    fn tell(&self, world: &mut World, to: u32, last: Option<u16>) -> Vec<String> {
+        let mut way: Vec<u16> = last.into_iter().collect();
+        let mut at = to as usize;
+        while at > 0 {
+            way.push(self.choice[at]);
+            at = self.from[at] as usize;
         }
+        let mut state = State::new(world.options.disturbances, world.options.losses);
+        let mut told = Vec::new();
+        for index in way.into_iter().rev() {
+            // Choices were numbered in the state that stands for this one.
+            let (stands, order) = if world.options.reduced { world.representative(&state) } else { (state, SAME) };
+            let choice = world.choices(&stands)[usize::from(index)].by(&order);
+            told.push(choice.tell(world, &state));
+            if world.take(&mut state, choice).is_err() {
+                break;
+            }
+        }
+        told
     }
-    told
 }
