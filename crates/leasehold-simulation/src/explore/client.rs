@@ -289,10 +289,10 @@ impl Client {
             Input::Reset(wire) => self.reset(now, *wire, &mut sent),
             Input::Poll => self.poll(now, &mut sent),
         }
-        self.look_after(&mut sent);
+        self.look_after(now, &mut sent);
         while !late_polls && self.is_woken() {
             self.poll(now, &mut sent);
-            self.look_after(&mut sent);
+            self.look_after(now, &mut sent);
         }
         sent
     }
@@ -332,7 +332,7 @@ impl Client {
     }
 
     /// Takes what the session wants done, and wakes whom it wakes.
-    fn look_after(&mut self, sent: &mut Vec<(Wire, Request)>) {
+    fn look_after(&mut self, now: Instant, sent: &mut Vec<(Wire, Request)>) {
         while let Some(action) = self.session.poll_action() {
             match action {
                 Action::Call { id, call } => {
@@ -361,8 +361,8 @@ impl Client {
             }
         }
         while let Some(event) = self.session.poll_event() {
-            // Leases end before a process is silent for so long that its waiters lose their places.
-            if matches!(event, Event::PlaceLost { .. } | Event::TurnPassed { .. }) {
+            // A grant that comes too late is given back, and its place with it. Before time passes there is no such thing.
+            if now == START && matches!(event, Event::PlaceLost { .. } | Event::TurnPassed { .. }) {
                 self.note(format!("{event:?}"));
             }
         }

@@ -37,7 +37,7 @@ pub struct Figures {
     pub transitions: usize,
     /// States in which nothing can happen any more.
     pub ends: usize,
-    /// Different outcomes: what there is on the server in the end, and who has crashed.
+    /// Different outcomes: what there is on the server in the end.
     pub outcomes: usize,
     /// How many choices the longest of the shortest ways takes.
     pub depth: usize,
