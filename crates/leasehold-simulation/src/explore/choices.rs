@@ -93,15 +93,21 @@ impl World {
         (0..self.classes.len()).find_map(|client| {
             let face = Rc::clone(self.face(state, client));
             let seen = face.seen.as_ref()?;
-            if face.has_requests || face.member.is_subscribed || !face.has_own {
+            if face.has_requests {
                 return None;
             }
-            let mut own: Vec<_> = choices.iter().filter(|choice| choice.concerns(client)).copied().collect();
+            let is_own = |choice: &&Choice| choice.concerns(client) || matches!(choice, Choice::Serve(of, _) if *of == client);
+            let mut own: Vec<_> = choices.iter().filter(is_own).copied().collect();
             if state.losses > 0 {
                 own.extend(losses(client, &face));
             }
-            let is_kept = own.iter().all(|choice| self.keeps_beliefs(state, client, *choice));
-            Some(own).filter(|_| seen.beliefs.is_empty() || (!seen.is_idle && is_kept))
+            let changes = |world: &mut Self, choice: &Choice| !world.keeps_beliefs(state, client, *choice);
+            let is_seen = !seen.beliefs.is_empty() && (seen.is_idle || own.iter().any(|choice| changes(self, choice)));
+            let hears = face.member.is_subscribed && face.member.notices == 0;
+            if own.is_empty() || is_seen || (hears && !own.iter().all(|choice| self.may_hear_later(state, client, *choice))) {
+                return None;
+            }
+            Some(own)
         })
     }
 
@@ -112,6 +118,33 @@ impl World {
         let beliefs = |world: &Self, state: &State| world.seen(state, client).map(|seen| seen.beliefs.clone());
         let (before, after) = (beliefs(self, state).unwrap_or_default(), beliefs(self, &after).unwrap_or_default());
         before.iter().all(|belief| after.contains(belief))
+    }
+
+    /// Whether it is the same for a client if it gets notices before a step that concerns it alone, or after that.
+    fn may_hear_later(&mut self, state: &State, client: usize, choice: Choice) -> bool {
+        let mut before = *state;
+        for _ in 0..3 {
+            let (mut heard, mut first) = (before, before);
+            self.hear(&mut heard, client);
+            let sends = self.face(&heard, client).member.lanes != self.face(&before, client).member.lanes;
+            let mut both = heard;
+            self.own_step(&mut both, client, choice);
+            self.own_step(&mut first, client, choice);
+            self.hear(&mut first, client);
+            if sends || first.members != both.members {
+                return false;
+            }
+            if heard.members == before.members {
+                return true;
+            }
+            before = heard;
+        }
+        false
+    }
+
+    fn hear(&mut self, state: &mut State, client: usize) {
+        self.step(state, client, Move::Hear(1));
+        self.step(state, client, Move::Notice);
     }
 
     /// What can happen without a fault and without time passing.
@@ -206,7 +239,15 @@ impl World {
             Choice::Lose(_, wire, kept) => Move::Lose(wire, kept),
             Choice::Crash(_, [first, second]) => Move::Crash(first, second),
             Choice::Vanish(_) => Move::Vanish,
-            Choice::Serve(..) | Choice::Late(..) | Choice::Expire(_) | Choice::Rest => return,
+            Choice::Serve(_, wire) => {
+                let request = self.face(state, client).member.lanes[wire as usize].requests[0];
+                match **self.requests.get(request) {
+                    Request::Barrier { key } => Move::Served(wire, Back::Settled { key, by_barrier: true }),
+                    Request::Kill { key, .. } => Move::Served(wire, Back::Settled { key, by_barrier: false }),
+                    Request::Call { .. } | Request::Subscribe | Request::Unsubscribe => return,
+                }
+            }
+            Choice::Late(..) | Choice::Expire(_) | Choice::Rest => return,
         };
         self.step(state, client, step);
     }

@@ -178,6 +178,7 @@ struct Guard {
     cell: Arc<HoldCell>,
     kind: Kind,
     permits: u32,
+    renewed: bool,
     field: String,
 }
 
@@ -315,16 +316,17 @@ impl Client {
         let operation = script[self.next];
         self.next += 1;
         let (ticket, held) = match operation {
-            Operation::Acquire { kind, permits } => {
+            Operation::Acquire { kind, permits, renewed } => {
                 let mut wish = AcquireRequest::new(lock(), kind, LEASE);
                 wish.owner = Some(self.owner);
                 wish.permits = permits;
+                wish.renewed = renewed;
                 (self.session.acquire(now, wish), false)
             }
             Operation::Release(index) => {
                 let Some(guard) = self.guards.get_mut(index).and_then(Option::take) else { return };
                 let held = guard.cell.ended(now).is_none();
-                (self.session.release(now, guard.hold, true), held)
+                (self.session.release(now, guard.hold, guard.renewed), held)
             }
         };
         self.task = Some(Task { ticket, operation, held, flight: None, reply: None });
@@ -423,7 +425,7 @@ impl Client {
         let via = Via { plane: Plane::Foreground, epoch: Epoch(self.epochs[0]) };
         let (operation, held) = (task.operation, task.held);
         let sends = match operation {
-            Operation::Acquire { kind, permits } => match self.session.poll_acquire(now, ticket, via, &waker) {
+            Operation::Acquire { kind, permits, renewed } => match self.session.poll_acquire(now, ticket, via, &waker) {
                 Step::Wait => None,
                 Step::Send(flight, call) => Some((flight, call)),
                 Step::Done(outcome) => {
@@ -439,7 +441,7 @@ impl Client {
                     };
                     let guard = granted.map(|granted| {
                         let field = self.field_of(kind, permits, granted.hold);
-                        Guard { hold: granted.hold, cell: granted.cell, kind, permits, field }
+                        Guard { hold: granted.hold, cell: granted.cell, kind, permits, renewed, field }
                     });
                     if guard.as_ref().is_some_and(|guard| guard.cell.ended(now).is_some()) {
                         self.note("a grant was handed out that has ended".to_owned());

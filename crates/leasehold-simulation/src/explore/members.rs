@@ -82,9 +82,7 @@ pub(super) struct Face {
     pub(super) member: Member,
     /// What can be seen of the client; `None` where it has crashed, or is at its end.
     pub(super) seen: Option<Rc<Seen>>,
-    /// Whether there is a step that concerns it alone.
-    pub(super) has_own: bool,
-    /// Whether a request of it is on the way to the server.
+    /// Whether a request of it is on the way that others could see the server take.
     pub(super) has_requests: bool,
     /// How many calls are on the way by the foreground's and the lifeline's connection.
     pub(super) calls: [u8; 2],
@@ -229,14 +227,13 @@ impl Members {
             Local::At(local) => Some(Rc::clone(self.clients.seen(local))),
             Local::Done | Local::Crashed => None,
         };
-        let is_due = seen.as_ref().is_some_and(|seen| {
-            seen.begins || seen.is_woken || seen.due.is_some_and(|due| due.is_zero())
-        });
         let calls = [Wire::Foreground, Wire::Lifeline]
             .map(|wire| u8::try_from(calls_on(&member.lanes[wire as usize], requests)).expect("there are few calls"));
         self.faces.push(Rc::new(Face {
-            has_own: is_due || member.notices > 0 || member.lanes.iter().any(|lane| !lane.replies.is_empty()),
-            has_requests: member.lanes.iter().any(|lane| !lane.requests.is_empty() || !lane.old.is_empty()),
+            has_requests: member.lanes.iter().any(|lane| {
+                let is_own = |number: &u32| matches!(**requests.get(*number), Request::Barrier { .. } | Request::Kill { .. });
+                !lane.requests.iter().all(is_own) || !lane.old.is_empty()
+            }),
             seen,
             calls,
             member,

@@ -123,6 +123,7 @@ pub(super) fn explore_broken(options: &Options, broken: Option<Broken>) -> Resul
     let mut layer = vec![(0, first)];
     let mut figures = Figures { states: 1, ..Figures::default() };
     let mut outcomes = HashSet::new();
+    let mut by = [0usize; 8]; let mut rests = 0;
     while !layer.is_empty() {
         let mut next_layer = Vec::new();
         for (number, state) in layer {
@@ -143,7 +144,9 @@ pub(super) fn explore_broken(options: &Options, broken: Option<Broken>) -> Resul
                 if options.reduced {
                     (after, _) = world.representative(&after);
                 }
-                if known.insert(hash_of(&after)) {
+                let mut key = after; if std::env::var_os("NR").is_some() { key.rests = 0; }
+ if known.insert(hash_of(&key)) {
+                    let slot = usize::from(after.disturbances) * 2 + usize::from(after.losses); by[slot] += 1; rests = rests.max(after.rests);
                     ways.from.push(number);
                     ways.choice.push(index);
                     next_layer.push((u32::try_from(ways.from.len() - 1).expect("states have numbers"), after));
@@ -166,6 +169,7 @@ pub(super) fn explore_broken(options: &Options, broken: Option<Broken>) -> Resul
         }
     }
     figures.states = ways.from.len();
+    eprintln!("d0l0 d0l1 d1l0 d1l1.. {by:?} rests {rests}");
     figures.outcomes = outcomes.len();
     figures.client_states = world.members.iter().map(|members| members.clients.len()).sum();
     figures.server_states = world.server.len();
