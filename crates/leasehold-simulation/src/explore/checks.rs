@@ -35,7 +35,8 @@ impl World {
     /// Wants nobody to believe that he holds what another believes to hold, so far as the kind excludes it.
     fn check_exclusion<'a>(&'a self, state: &'a State) -> Result<(), String> {
         let believers = || {
-            let beliefs = |(client, seen): (usize, &'a Rc<Seen>)| seen.beliefs.iter().map(move |belief| (client, belief));
+            let beliefs =
+                |(client, seen): (usize, &'a Rc<Seen>)| seen.beliefs.iter().map(move |belief| (client, belief));
             self.living(state).flat_map(beliefs).filter(|(_, belief)| belief.holds())
         };
         if self.options.subject == Subject::Permits {

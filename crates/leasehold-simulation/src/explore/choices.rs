@@ -77,7 +77,8 @@ impl World {
     /// How a client can crash.
     fn crashes(&self, state: &State, client: usize, usual: &[Choice]) -> Vec<Choice> {
         if self.options.reduced {
-            let is_left_out = |choice: &Choice| matches!(choice, Choice::Serve(of, _) | Choice::Late(of, _) if *of == client);
+            let is_left_out =
+                |choice: &Choice| matches!(choice, Choice::Serve(of, _) | Choice::Late(of, _) if *of == client);
             return if usual.iter().all(is_left_out) { vec![Choice::Vanish(client)] } else { Vec::new() };
         }
         let [most, more] = self.face(state, client).calls;
@@ -96,7 +97,8 @@ impl World {
             if face.has_requests {
                 return None;
             }
-            let is_own = |choice: &&Choice| choice.concerns(client) || matches!(choice, Choice::Serve(of, _) if *of == client);
+            let is_own =
+                |choice: &&Choice| choice.concerns(client) || matches!(choice, Choice::Serve(of, _) if *of == client);
             let mut own: Vec<_> = choices.iter().filter(is_own).copied().collect();
             if state.losses > 0 {
                 own.extend(losses(client, &face));
@@ -104,7 +106,10 @@ impl World {
             let changes = |world: &mut Self, choice: &Choice| !world.keeps_beliefs(state, client, *choice);
             let is_seen = !seen.beliefs.is_empty() && (seen.is_idle || own.iter().any(|choice| changes(self, choice)));
             let hears = face.member.is_subscribed && face.member.notices == 0;
-            if own.is_empty() || is_seen || (hears && !own.iter().all(|choice| self.may_hear_later(state, client, *choice))) {
+            if own.is_empty()
+                || is_seen
+                || (hears && !own.iter().all(|choice| self.may_hear_later(state, client, *choice)))
+            {
                 return None;
             }
             Some(own)
@@ -333,13 +338,7 @@ impl World {
     }
 
     /// Notes who waits for a fair lock, and wants nobody of those who live to be overtaken.
-    fn check_order(
-        &mut self,
-        state: &mut State,
-        client: usize,
-        call: &Call,
-        answer: &Reply,
-    ) -> Result<(), String> {
+    fn check_order(&mut self, state: &mut State, client: usize, call: &Call, answer: &Reply) -> Result<(), String> {
         let Some(verb) = call.script().name().strip_prefix("fair/") else { return Ok(()) };
         let place = (client, text_of(&call.args()[0]));
         let code = answer.array().ok().and_then(|parts| parts.first()?.int().ok());

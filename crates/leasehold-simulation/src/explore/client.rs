@@ -1,7 +1,7 @@
 //! One client of a small world: a real session, and the future of the operation that its script has come to.
 
-use super::sketch::sketch;
 use super::script::Operation;
+use super::sketch::sketch;
 use bytes::Bytes;
 use leasehold_core::call::Call;
 use leasehold_core::command::{Give, HoldKey, Kind};
@@ -425,31 +425,33 @@ impl Client {
         let via = Via { plane: Plane::Foreground, epoch: Epoch(self.epochs[0]) };
         let (operation, held) = (task.operation, task.held);
         let sends = match operation {
-            Operation::Acquire { kind, permits, renewed } => match self.session.poll_acquire(now, ticket, via, &waker) {
-                Step::Wait => None,
-                Step::Send(flight, call) => Some((flight, call)),
-                Step::Done(outcome) => {
-                    self.task = None;
-                    let granted = match outcome {
-                        Ok(Some(granted)) => Some(granted),
-                        // The hold that it was to enter once more had been lost.
-                        Err(AcquireError::Lost(_)) => None,
-                        other => {
-                            self.note(format!("an acquire ended with {other:?}"));
-                            None
+            Operation::Acquire { kind, permits, renewed } => {
+                match self.session.poll_acquire(now, ticket, via, &waker) {
+                    Step::Wait => None,
+                    Step::Send(flight, call) => Some((flight, call)),
+                    Step::Done(outcome) => {
+                        self.task = None;
+                        let granted = match outcome {
+                            Ok(Some(granted)) => Some(granted),
+                            // The hold that it was to enter once more had been lost.
+                            Err(AcquireError::Lost(_)) => None,
+                            other => {
+                                self.note(format!("an acquire ended with {other:?}"));
+                                None
+                            }
+                        };
+                        let guard = granted.map(|granted| {
+                            let field = self.field_of(kind, permits, granted.hold);
+                            Guard { hold: granted.hold, cell: granted.cell, kind, permits, renewed, field }
+                        });
+                        if guard.as_ref().is_some_and(|guard| guard.cell.ended(now).is_some()) {
+                            self.note("a grant was handed out that has ended".to_owned());
                         }
-                    };
-                    let guard = granted.map(|granted| {
-                        let field = self.field_of(kind, permits, granted.hold);
-                        Guard { hold: granted.hold, cell: granted.cell, kind, permits, renewed, field }
-                    });
-                    if guard.as_ref().is_some_and(|guard| guard.cell.ended(now).is_some()) {
-                        self.note("a grant was handed out that has ended".to_owned());
+                        self.guards.push(guard);
+                        None
                     }
-                    self.guards.push(guard);
-                    None
                 }
-            },
+            }
             Operation::Release(_) => match self.session.poll_release(now, ticket, via, &waker) {
                 Step::Wait => None,
                 Step::Send(flight, call) => Some((flight, call)),

@@ -95,7 +95,6 @@ impl Clients {
         let nodes = &mut self.nodes;
         let script = &self.script;
         let next = *self.by_hash.entry(client.hash(now)).or_insert_with(|| {
-            if std::env::var_os("DUMP").is_some() { eprintln!("NODE {}", super::sketch::rewritten(&format!("{client:#?}"), now)); }
             nodes.push(Node { from: Some((state, told)), seen: Rc::new(client.seen(now, script)) });
             u32::try_from(nodes.len() - 1).expect("a client has few states")
         });
@@ -105,13 +104,7 @@ impl Clients {
         turn
     }
 
-    fn carry_out(
-        &self,
-        client: &mut Client,
-        now: &mut Instant,
-        told: Told,
-        replies: &Replies,
-    ) -> Vec<(Wire, Request)> {
+    fn carry_out(&self, client: &mut Client, now: &mut Instant, told: Told, replies: &Replies) -> Vec<(Wire, Request)> {
         let input = match told {
             Told::Pass(nanos) => {
                 *now = *now + Duration::from_nanos(nanos);

@@ -100,14 +100,9 @@ pub(super) struct Members {
 impl Members {
     pub(super) fn new(clients: Clients, requests: &Pool<Request>) -> Self {
         let lane = Lane::default;
-        let first = Member {
-            local: Local::At(0),
-            lanes: [lane(), lane(), lane(), lane()],
-            is_subscribed: false,
-            notices: 0,
-        };
-        let mut members =
-            Self { clients, faces: Vec::new(), numbers: HashMap::new(), moves: HashMap::default() };
+        let first =
+            Member { local: Local::At(0), lanes: [lane(), lane(), lane(), lane()], is_subscribed: false, notices: 0 };
+        let mut members = Self { clients, faces: Vec::new(), numbers: HashMap::new(), moves: HashMap::default() };
         members.number(first, requests);
         members
     }
@@ -122,13 +117,7 @@ impl Members {
     }
 
     /// What comes of a step.
-    pub(super) fn step(
-        &mut self,
-        number: u32,
-        step: Move,
-        replies: &Replies,
-        requests: &mut Pool<Request>,
-    ) -> u32 {
+    pub(super) fn step(&mut self, number: u32, step: Move, replies: &Replies, requests: &mut Pool<Request>) -> u32 {
         if let Some(known) = self.moves.get(&(number, step)) {
             return *known;
         }
@@ -231,7 +220,8 @@ impl Members {
             .map(|wire| u8::try_from(calls_on(&member.lanes[wire as usize], requests)).expect("there are few calls"));
         self.faces.push(Rc::new(Face {
             has_requests: member.lanes.iter().any(|lane| {
-                let is_own = |number: &u32| matches!(**requests.get(*number), Request::Barrier { .. } | Request::Kill { .. });
+                let is_own =
+                    |number: &u32| matches!(**requests.get(*number), Request::Barrier { .. } | Request::Kill { .. });
                 !lane.requests.iter().all(is_own) || !lane.old.is_empty()
             }),
             seen,

@@ -50,9 +50,7 @@ impl Names {
                 }
                 Reply::Bulk(bare)
             }
-            Reply::Array(parts) => {
-                Reply::Array(parts.into_iter().map(|part| self.for_anybody(part, client)).collect())
-            }
+            Reply::Array(parts) => Reply::Array(parts.into_iter().map(|part| self.for_anybody(part, client)).collect()),
             other => other,
         }
     }

@@ -1,17 +1,29 @@
 //! The search: every state that can be reached, those that take fewest choices first.
 //!
-//! Three rules leave out ways that come to nothing new. Each of them only speaks of what certainly commutes.
+//! Rules leave out ways that come to nothing new. A step **concerns one client alone** where it is told something, runs its timers, begins
+//! an operation, or is answered that its connection has nothing on it any more: others only see what it sends, and when the server gets
+//! that is a step of its own.
 //!
-//! - **A crash waits for what concerns its client alone.** While a client can take a reply or a notice, begin an operation, or run its
-//!   timers, no crash of it is followed: taking that step first touches nobody else, and whatever it sends is among what a crash
-//!   may keep from arriving. So every crash before the step is one after it.
+//! - **A crash comes when nothing else can happen.** It is followed where all that can happen without a fault is that the server gets
+//!   requests of this client. Let a client crash earlier. What others do, and what the server gets of the client's requests, comes to
+//!   the same if the client is merely slow: it has not taken what came back. So the crash can as well come after all of that, and the
+//!   requests that never arrive are those that are left then. Steps that concern the client alone can come before the crash as well:
+//!   what they send is among what never arrives. Time never passes by itself before that, and where a lease ends before anything else
+//!   happens, it does so with a slow client as it does with one that has crashed.
 //! - **What is lost is lost at once.** Of the requests that are on the way by a connection that ends, any number of the first ones
 //!   still arrive, at any time. Which ones is chosen when it ends, because a request that never arrives changes nothing while it
 //!   is on its way.
-//! - **Steps that nobody can see are not interleaved** once no crash and no end of a lease is left. Where a client has nothing on the
-//!   way to the server, hears no notices, can lose no connection that matters and believes to hold nothing, the steps that concern it
-//!   alone are followed, and no other: nothing that others do can change what these do, none of them changes what others do, and
-//!   none of them ends a belief. The numbers in a client's state only grow, so that no step is put off for ever.
+//! - **Steps that nobody can see are not interleaved** once no crash and no end of a lease is left. They are followed, and no other,
+//!   where a client has no request on the way but such as concern it alone, and all that can happen to it is what is followed, the loss
+//!   of its connections included:
+//!   - it hears no notices, or has one already, or what others may still tell it comes to the same before these steps and after them,
+//!     and makes it send nothing: this is tried;
+//!   - either it believes to hold nothing; or it believes the same and more after each of these steps, and waits for an answer, so
+//!     that what the server has of it is not compared with its beliefs now.
+//!
+//!   Then nothing that others do can change what these steps do, none of them changes what others do, and none of them hides what is
+//!   checked. Each takes something from what is on the way to the client, from its script or from its timers that are due, and none
+//!   brings anything there, so that no step of another is put off for ever.
 //!
 //! A client whose script is over, and whose session has nothing and waits for nothing, is told nothing any more, and the way on which
 //! it came there is forgotten.
@@ -22,7 +34,7 @@ use super::server::Broken;
 use super::state::State;
 use super::symmetry::SAME;
 use super::world::{Options, World};
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fmt;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::time::{Duration, Instant};
@@ -37,8 +49,8 @@ pub struct Figures {
     pub transitions: usize,
     /// States in which nothing can happen any more.
     pub ends: usize,
-    /// Different outcomes: what there is on the server in the end.
-    pub outcomes: usize,
+    /// Different outcomes, as hashes: what there is on the server in the end, whoever of those with one script it is of.
+    pub outcomes: BTreeSet<u128>,
     /// How many choices the longest of the shortest ways takes.
     pub depth: usize,
     /// Different states of clients, all together.
@@ -57,7 +69,7 @@ impl fmt::Display for Figures {
             self.states,
             self.transitions,
             self.ends,
-            self.outcomes,
+            self.outcomes.len(),
             self.depth,
             self.client_states,
             self.server_states,
@@ -122,15 +134,13 @@ pub(super) fn explore_broken(options: &Options, broken: Option<Broken>) -> Resul
     let mut ways = Ways { from: vec![0], choice: vec![0] };
     let mut layer = vec![(0, first)];
     let mut figures = Figures { states: 1, ..Figures::default() };
-    let mut outcomes = HashSet::new();
-    let mut by = [0usize; 8]; let mut rests = 0;
     while !layer.is_empty() {
         let mut next_layer = Vec::new();
         for (number, state) in layer {
             let choices = world.choices(&state);
             if choices.is_empty() {
                 figures.ends += 1;
-                outcomes.insert(world.outcome(&state));
+                figures.outcomes.insert(world.outcome(&state));
                 let ended = world.check_end(&state);
                 ended.map_err(|what| Box::new(Fault { what, way: ways.tell(&mut world, number, None) }))?;
             }
@@ -138,15 +148,13 @@ pub(super) fn explore_broken(options: &Options, broken: Option<Broken>) -> Resul
                 figures.transitions += 1;
                 let mut after = state;
                 let taken = world.take(&mut after, choice);
-                taken.and_then(|()| world.check(&after)).map_err(|what| {
-                    Box::new(Fault { what, way: ways.tell(&mut world, number, Some(index)) })
-                })?;
+                taken
+                    .and_then(|()| world.check(&after))
+                    .map_err(|what| Box::new(Fault { what, way: ways.tell(&mut world, number, Some(index)) }))?;
                 if options.reduced {
                     (after, _) = world.representative(&after);
                 }
-                let mut key = after; if std::env::var_os("NR").is_some() { key.rests = 0; }
- if known.insert(hash_of(&key)) {
-                    let slot = usize::from(after.disturbances) * 2 + usize::from(after.losses); by[slot] += 1; rests = rests.max(after.rests);
+                if known.insert(hash_of(&after)) {
                     ways.from.push(number);
                     ways.choice.push(index);
                     next_layer.push((u32::try_from(ways.from.len() - 1).expect("states have numbers"), after));
@@ -169,8 +177,6 @@ pub(super) fn explore_broken(options: &Options, broken: Option<Broken>) -> Resul
         }
     }
     figures.states = ways.from.len();
-    eprintln!("d0l0 d0l1 d1l0 d1l1.. {by:?} rests {rests}");
-    figures.outcomes = outcomes.len();
     figures.client_states = world.members.iter().map(|members| members.clients.len()).sum();
     figures.server_states = world.server.len();
     figures.took = began.elapsed();

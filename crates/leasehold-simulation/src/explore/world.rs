@@ -7,8 +7,8 @@ use super::names::CLIENTS;
 use super::pool::{Pool, Quick};
 use super::script::Subject;
 use super::server::{Broken, Order, Servers};
-use super::symmetry::orders;
 use super::state::State;
+use super::symmetry::orders;
 use std::collections::HashSet;
 use std::rc::Rc;
 
@@ -73,8 +73,9 @@ impl World {
         };
         let classes: Vec<usize> = (0..options.clients).map(class).collect();
         let orders = orders(&classes);
-        let members =
-            scripts.into_iter().map(|script| Members::new(Clients::new(subject, script, options.late_polls), &requests));
+        let members = scripts
+            .into_iter()
+            .map(|script| Members::new(Clients::new(subject, script, options.late_polls), &requests));
         let mut places: Pool<Places> = Pool::default();
         places.number(Places::new(), format!("{:?}", Places::new()));
         Self {
