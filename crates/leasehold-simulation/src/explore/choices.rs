@@ -8,6 +8,7 @@ use super::state::State;
 use super::world::{Places, World};
 use leasehold_core::call::Call;
 use leasehold_core::reply::Reply;
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -60,10 +61,11 @@ impl World {
             let crashes: Vec<_> =
                 self.living(state).flat_map(|(client, _)| self.crashes(state, client, &choices)).collect();
             let beliefs = self.living(state).flat_map(|(_, seen)| &seen.beliefs);
-            let local = beliefs.filter_map(|belief| belief.left).filter(|left| !left.is_zero()).min();
-            let remote = self.server.data(state.server).next_end().filter(|remote| Some(*remote) != local);
+            // Each client's own instant counts: with a client that has crashed, only those of the others would.
+            let local = beliefs.filter_map(|belief| belief.left).filter(|left| !left.is_zero());
+            let ends: BTreeSet<Duration> = local.chain(self.server.data(state.server).next_end()).collect();
             choices.extend(crashes);
-            choices.extend(local.into_iter().chain(remote).map(|left| Choice::Expire(nanos(left))));
+            choices.extend(ends.into_iter().map(|left| Choice::Expire(nanos(left))));
         }
         if state.losses > 0 {
             choices.extend((0..self.classes.len()).flat_map(|client| losses(client, self.face(state, client))));
