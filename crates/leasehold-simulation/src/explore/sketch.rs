@@ -46,9 +46,8 @@ fn rewritten(text: &str, now: Instant) -> String {
         if let Some(length) = from.or_else(|| head(&["Instant(", "deadline:"])) {
             let (number, after) = split_number(&rest[length..]);
             out.push_str(&rest[..length]);
-            match number {
-                Some(number) => write!(out, "{}", from_now(number, now, from.is_some())).expect("text can be written"),
-                None => {}
+            if let Some(number) = number {
+                out.push_str(&from_now(number, now, from.is_some()));
             }
             rest = after;
         } else if let Some(length) = head(&NUMBERS) {
