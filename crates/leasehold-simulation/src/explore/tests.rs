@@ -142,6 +142,14 @@ fn a_newcomer_that_overtakes_is_found() {
 }
 
 #[test]
+fn a_fair_lock_that_two_have_is_found() {
+    let generous: Broken =
+        ("fair/acquire", |source| with(source, "return acquire_place(fair, ask, ARGV[7]) or", "return"));
+    let fault = found(&small(Subject::Fair, 2, 0, 0), generous);
+    assert!(fault.what.contains("believe"), "{fault}");
+}
+
+#[test]
 fn a_reader_beside_another_clients_writer_is_found() {
     let blind: Broken =
         ("read/acquire", |source| with(source, "if mode == 'write' and not beside then", "if false then"));
