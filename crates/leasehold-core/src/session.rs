@@ -280,6 +280,12 @@ impl Session {
         }
     }
 
+    /// From here on the same choices are made as by a session that begins with this seed. Whoever follows every state that a client can
+    /// be in has one source of differences less.
+    pub fn reseed(&mut self, seed: u64) {
+        self.rng = fastrand::Rng::with_seed(seed);
+    }
+
     /// The client's identity.
     pub const fn client(&self) -> ClientId {
         self.client

@@ -169,7 +169,8 @@ impl Session {
             }
             Err(_) => {}
         }
-        if waits {
+        // Where another one is due already, something has come up since this one was sent.
+        if waits && self.locks[lock].beat_at.is_none() {
             self.plan_beat(now, lock);
         }
         self.unref(lock);

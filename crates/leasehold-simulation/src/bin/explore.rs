@@ -3,7 +3,7 @@
 #![expect(clippy::print_stdout, reason = "a command line tool speaks on stdout")]
 
 use clap::Parser;
-use leasehold_simulation::explore::{Options, Subject, explore};
+use leasehold_simulation::explore::{Figures, Options, Subject, explore};
 use std::process::ExitCode;
 
 /// Follows everything that can happen in small worlds of whole clients, and checks what must hold in every state.
@@ -13,7 +13,7 @@ struct Arguments {
     /// Only worlds of this kind
     #[arg(long, value_enum)]
     kind: Option<Subject>,
-    /// How many clients there are; without this, several sizes are followed that come to their ends within minutes
+    /// How many clients there are; without this, the sizes are followed that are known to come to their ends
     #[arg(long)]
     clients: Option<usize>,
     /// How many crashes and ends of leases there may be in all
@@ -25,29 +25,44 @@ struct Arguments {
     /// Futures that are woken are polled at any time later
     #[arg(long)]
     late_polls: bool,
+    /// No way is left out, not even those that come to nothing new
+    #[arg(long)]
+    whole: bool,
 }
 
-/// Clients, disturbances and losses of the worlds that are followed where nothing else is asked for.
-const SIZES: [(usize, u8, u8); 3] = [(1, 2, 1), (2, 0, 1), (3, 0, 0)];
+/// Clients, disturbances and losses of the worlds of a kind that come to their ends, the small ones first.
+fn complete(subject: Subject) -> Vec<(usize, u8, u8)> {
+    let mut sizes = vec![(1, 2, 1), (2, 0, 1), (2, 1, 1), (3, 0, 1)];
+    match subject {
+        Subject::Reentrant | Subject::Permits => sizes.extend([(2, 2, 0), (3, 1, 0)]),
+        _ => {}
+    }
+    sizes
+}
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let usual = SIZES.to_vec();
-    let sizes = arguments.clients.map_or(usual, |clients| vec![(clients, arguments.disturbances, arguments.losses)]);
+    println!("| kind | clients | disturbances | losses | states | transitions | end states | seconds |");
+    println!("|---|---|---|---|---|---|---|---|");
     for subject in Subject::ALL.into_iter().filter(|subject| arguments.kind.is_none_or(|kind| kind == *subject)) {
-        for (clients, disturbances, losses) in sizes.iter().copied() {
+        let asked = arguments.clients.map(|clients| vec![(clients, arguments.disturbances, arguments.losses)]);
+        for (clients, disturbances, losses) in asked.unwrap_or_else(|| complete(subject)) {
             let mut options = Options::new(subject);
             (options.clients, options.disturbances, options.losses) = (clients, disturbances, losses);
             options.late_polls = arguments.late_polls;
-            let size = format!("{subject}, {clients} clients, {disturbances} disturbances, {losses} losses");
+            options.reduced = !arguments.whole;
+            let size = format!("| {subject} | {clients} | {disturbances} | {losses} |");
             match explore(&options) {
-                Ok(figures) => println!("{size}: nothing found. {figures}"),
+                Ok(Figures { states, transitions, ends, took, .. }) => {
+                    println!("{size} {states} | {transitions} | {ends} | {:.1} |", took.as_secs_f64());
+                }
                 Err(fault) => {
-                    println!("{size}: {fault}");
+                    println!("{size} {fault}");
                     return ExitCode::FAILURE;
                 }
             }
         }
     }
+    println!("Nothing was found.");
     ExitCode::SUCCESS
 }

@@ -1,11 +1,12 @@
 //! What must hold in every state of a small world, and at its end.
 
-use super::client::{Belief, identity, lock};
+use super::client::{Belief, Seen, identity, lock};
+use super::members::Local;
 use super::script::{CAPACITY, Subject};
-use super::state::{Local, State};
+use super::state::State;
 use super::world::World;
 use leasehold_core::command::Kind;
-use leasehold_core::time::Instant;
+use std::rc::Rc;
 use std::time::Duration;
 
 /// By then whatever ends by itself has ended.
@@ -17,7 +18,7 @@ impl World {
     /// # Errors
     ///
     /// What does not.
-    pub(super) fn check(&self, state: &State) -> Result<(), String> {
+    pub(super) fn check(&mut self, state: &State) -> Result<(), String> {
         for (client, seen) in self.living(state) {
             if let Some(wrong) = &seen.wrong {
                 return Err(format!("client {client}: {wrong}"));
@@ -26,26 +27,26 @@ impl World {
         self.check_exclusion(state)?;
         self.check_counts(state)?;
         if self.options.subject == Subject::Permits {
-            self.check_capacity(state, state.now)?;
+            self.check_capacity(state)?;
         }
         Ok(())
     }
 
     /// Wants nobody to believe that he holds what another believes to hold, so far as the kind excludes it.
-    fn check_exclusion(&self, state: &State) -> Result<(), String> {
-        let believers: Vec<(usize, &Belief)> = self
-            .living(state)
-            .flat_map(|(client, seen)| seen.beliefs.iter().map(move |belief| (client, belief)))
-            .filter(|(_, belief)| belief.holds(state.now))
-            .collect();
+    fn check_exclusion<'a>(&'a self, state: &'a State) -> Result<(), String> {
+        let believers = || {
+            let beliefs =
+                |(client, seen): (usize, &'a Rc<Seen>)| seen.beliefs.iter().map(move |belief| (client, belief));
+            self.living(state).flat_map(beliefs).filter(|(_, belief)| belief.holds())
+        };
         if self.options.subject == Subject::Permits {
-            let held: u32 = believers.iter().map(|(_, belief)| belief.permits).sum();
+            let held: u32 = believers().map(|(_, belief)| belief.permits).sum();
             return if held <= CAPACITY { Ok(()) } else { Err(format!("{held} of {CAPACITY} permits are held")) };
         }
-        for (at, (one, mine)) in believers.iter().enumerate() {
-            for (other, theirs) in &believers[at + 1..] {
+        for (one, mine) in believers() {
+            for (other, theirs) in believers() {
                 let both_read = mine.kind == Kind::Read && theirs.kind == Kind::Read;
-                if one != other && !both_read {
+                if one < other && !both_read {
                     return Err(format!("clients {one} and {other} believe that they hold: {mine:?}, {theirs:?}"));
                 }
             }
@@ -55,46 +56,58 @@ impl World {
 
     /// Wants the server to have of every hold what its guards stand for, where nothing is about to change that; and nothing of those
     /// that are over.
-    fn check_counts(&self, state: &State) -> Result<(), String> {
+    fn check_counts(&mut self, state: &State) -> Result<(), String> {
         if self.options.subject == Subject::Permits {
             return Ok(());
         }
-        let data = self.server.data(state.server);
-        let fields = data.fields(state.now);
-        for (client, seen) in self.living(state) {
-            let may_arrive = state.members[client].lanes.iter().any(|lane| !lane.old.is_empty());
-            if !seen.is_idle || seen.has_clean_up || may_arrive {
-                continue;
-            }
-            let mut wanted: Vec<(String, u32)> = Vec::new();
-            for belief in &seen.beliefs {
-                match wanted.iter_mut().find(|(field, _)| *field == belief.field) {
-                    Some((_, count)) => *count += 1,
-                    None => wanted.push((belief.field.clone(), 1)),
-                }
-            }
-            for (field, count) in &wanted {
-                let held = seen.beliefs.iter().any(|belief| belief.field == *field && belief.holds(state.now));
-                let stored = fields.iter().find(|(known, _)| known == field).map(|(_, count)| *count);
-                if held && stored != Some(*count) {
-                    return Err(format!("the server has {stored:?} of {field}, and client {client} {count}"));
-                }
-            }
-            let own = identity(client).to_string();
-            let stray = |field: &String| field.starts_with(&own) && wanted.iter().all(|(known, _)| known != field);
-            if let Some((field, count)) = fields.iter().find(|(field, _)| stray(field)) {
-                return Err(format!("the server has {count} of {field}, which client {client} has released"));
+        for client in 0..self.classes.len() {
+            let known = (state.server, client as u8, state.members[client]);
+            if !self.in_order.contains(&known) {
+                self.check_counts_of(state, client)?;
+                self.in_order.insert(known);
             }
         }
         Ok(())
     }
 
+    fn check_counts_of(&self, state: &State, client: usize) -> Result<(), String> {
+        let face = self.face(state, client);
+        let Some(seen) = &face.seen else { return Ok(()) };
+        let may_arrive = face.member.lanes.iter().any(|lane| !lane.old.is_empty());
+        if !seen.is_idle || seen.has_clean_up || may_arrive {
+            return Ok(());
+        }
+        let fields = self.server.data(state.server).fields();
+        let mut wanted: Vec<(String, u32)> = Vec::new();
+        for belief in &seen.beliefs {
+            let field = self.server.names().text_of(&belief.field, client);
+            match wanted.iter_mut().find(|(known, _)| *known == field) {
+                Some((_, count)) => *count += 1,
+                None => wanted.push((field, 1)),
+            }
+        }
+        for (field, count) in &wanted {
+            let is_it = |belief: &&Belief| self.server.names().text_of(&belief.field, client) == *field;
+            let held = seen.beliefs.iter().filter(is_it).any(Belief::holds);
+            let stored = fields.iter().find(|(known, _)| known == field).map(|(_, count)| *count);
+            if held && stored != Some(*count) {
+                return Err(format!("the server has {stored:?} of {field}, and client {client} {count}"));
+            }
+        }
+        let own = identity(client).to_string();
+        let stray = |field: &String| field.starts_with(&own) && wanted.iter().all(|(known, _)| known != field);
+        if let Some((field, count)) = fields.iter().find(|(field, _)| stray(field)) {
+            return Err(format!("the server has {count} of {field}, which client {client} has released"));
+        }
+        Ok(())
+    }
+
     /// Wants the permits to add up.
-    fn check_capacity(&self, state: &State, at: Instant) -> Result<(), String> {
+    fn check_capacity(&self, state: &State) -> Result<(), String> {
         let data = self.server.data(state.server);
-        let counter = data.key(at, lock().key()).and_then(|key| key.parts.first().cloned()).unwrap_or_default();
+        let counter = data.key(lock().key()).and_then(|key| key.parts.first().cloned()).unwrap_or_default();
         let available: u32 = std::str::from_utf8(&counter).ok().and_then(|text| text.parse().ok()).unwrap_or_default();
-        let held = data.deadlines(at, &lock().suffixed("timeout")).len();
+        let held = data.permits();
         if available as usize + held == CAPACITY as usize {
             return Ok(());
         }
@@ -114,26 +127,24 @@ impl World {
             if let Some(census) = &seen.left {
                 return Err(format!("something is left of client {client}: {census:?}"));
             }
-            if state.members[client].is_subscribed {
+            if self.face(state, client).member.is_subscribed {
                 return Err(format!("client {client} is still subscribed"));
             }
         }
         let data = self.server.data(state.server);
         // What those leave behind who crash goes by itself; others leave nothing but short memories of what was done.
-        let crashed = state.members.iter().any(|member| member.local == Local::Crashed);
-        let at = if crashed { state.now + LATER } else { state.now };
-        for key in data.keys(at) {
+        let crashed = (0..self.classes.len()).any(|client| self.face(state, client).member.local == Local::Crashed);
+        let later = if crashed { LATER } else { Duration::ZERO };
+        for key in data.keys(later) {
             let counter = self.options.subject == Subject::Permits && key.name == *lock().key();
             let memory = key.name.starts_with(b"leasehold:") && key.end.is_some();
             if counter || memory {
                 continue;
             }
-            if self.options.subject == Subject::Permits && key.name == lock().suffixed("timeout") {
-                let alive = data.deadlines(at, &key.name).into_iter().filter(|(_, end)| *end > at).count();
-                // Those that have expired are taken back by whoever comes next.
-                if alive == 0 {
-                    continue;
-                }
+            // Those that have expired are taken back by whoever comes next.
+            let deadlines = self.options.subject == Subject::Permits && key.name == lock().suffixed("timeout");
+            if deadlines && !data.has_permits(later) {
+                continue;
             }
             return Err(format!("{key:?} is left on the server"));
         }

@@ -1,13 +1,14 @@
 //! What can happen next in a state, and what comes of it.
 
-use super::client::{Request, Wire};
+use super::client::{Request, Wire, text_of};
 use super::clients::Told;
-use super::server::Listening;
-use super::state::{Back, Lane, Local, State};
-use super::world::World;
+use super::members::{Back, Face, Local, Move};
+use super::server::{Listening, Order};
+use super::state::State;
+use super::world::{Places, World};
 use leasehold_core::call::Call;
 use leasehold_core::reply::Reply;
-use leasehold_core::time::Instant;
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -29,11 +30,13 @@ pub(super) enum Choice {
     /// The first request that is still on the way by a connection that is lost reaches the server.
     Late(usize, Wire),
     /// A connection is lost, with the replies that are on it, and with the requests but for so many of the first.
-    Lose(usize, Wire, usize),
+    Lose(usize, Wire, u8),
     /// A process ends at once. So many of the first requests on the foreground's and the lifeline's connection still arrive.
-    Crash(usize, [usize; 2]),
-    /// Nothing happens until then, when somebody's lease ends.
-    Expire(Instant),
+    Crash(usize, [u8; 2]),
+    /// A process has ended: nothing more is heard of it.
+    Vanish(usize),
+    /// Nothing happens for so many nanoseconds, when somebody's lease ends.
+    Expire(u64),
     /// Nothing else can happen: time passes to the next timer of anybody after which something can.
     Rest,
 }
@@ -41,90 +44,137 @@ pub(super) enum Choice {
 /// The connections that carry calls.
 const CALLS: [Wire; 2] = [Wire::Foreground, Wire::Lifeline];
 
-/// In virtual time: whoever waits after this waits for ever.
+/// Whoever waits for longer than this, or whoever sees time pass more often, waits for ever.
 const LONG: Duration = Duration::from_secs(30);
+const OFTEN: u8 = 200;
 
 impl World {
     /// What can happen next. Nothing, where the world is at its end.
-    pub(super) fn choices(&self, state: &State) -> Vec<Choice> {
+    pub(super) fn choices(&mut self, state: &State) -> Vec<Choice> {
         let mut choices = self.usual_choices(state);
-        if let Some(enough) = self.enough(state, &choices) {
+        if self.options.reduced
+            && let Some(enough) = self.enough(state, &choices)
+        {
             return enough;
         }
-        if choices.is_empty() && self.living(state).any(|(_, seen)| seen.due.is_some()) {
-            choices.push(Choice::Rest);
+        if state.disturbances > 0 {
+            let crashes: Vec<_> =
+                self.living(state).flat_map(|(client, _)| self.crashes(state, client, &choices)).collect();
+            let beliefs = self.living(state).flat_map(|(_, seen)| &seen.beliefs);
+            // Each client's own instant counts: with a client that has crashed, only those of the others would.
+            let local = beliefs.filter_map(|belief| belief.left).filter(|left| !left.is_zero());
+            let ends: BTreeSet<Duration> = local.chain(self.server.data(state.server).next_end()).collect();
+            choices.extend(crashes);
+            choices.extend(ends.into_iter().map(|left| Choice::Expire(nanos(left))));
         }
         if state.losses > 0 {
-            for (client, _) in self.living(state) {
-                for wire in CALLS {
-                    let lane = &state.members[client].lanes[wire as usize];
-                    if !lane.requests.is_empty() || !lane.replies.is_empty() {
-                        let kept = 0..=self.calls_on(lane);
-                        choices.extend(kept.map(|kept| Choice::Lose(client, wire, kept)));
-                    }
-                }
-            }
+            choices.extend((0..self.classes.len()).flat_map(|client| losses(client, self.face(state, client))));
         }
-        if state.disturbances > 0 {
-            for (client, _) in self.living(state) {
-                if choices.iter().any(|choice| choice.concerns(client)) {
-                    continue;
-                }
-                let [most, more] = CALLS.map(|wire| self.calls_on(&state.members[client].lanes[wire as usize]));
-                let kept = (0..=most).flat_map(|kept| (0..=more).map(move |other| [kept, other]));
-                choices.extend(kept.map(|kept| Choice::Crash(client, kept)));
-            }
-            let beliefs = self.living(state).flat_map(|(_, seen)| &seen.beliefs);
-            let local = beliefs.filter_map(|belief| belief.until).filter(|until| *until > state.now).min();
-            let remote = self.server.data(state.server).next_end(state.now);
-            choices.extend(local.map(Choice::Expire));
-            choices.extend(remote.filter(|remote| Some(*remote) != local).map(Choice::Expire));
+        if self.usual_choices(state).is_empty() && self.living(state).any(|(_, seen)| seen.due.is_some()) {
+            choices.push(Choice::Rest);
         }
         choices
     }
 
-    /// How many calls there are among the requests of a connection.
-    fn calls_on(&self, lane: &Lane) -> usize {
-        lane.requests.iter().filter(|number| matches!(**self.requests.get(**number), Request::Call { .. })).count()
+    /// How a client can crash.
+    fn crashes(&self, state: &State, client: usize, usual: &[Choice]) -> Vec<Choice> {
+        if self.options.reduced {
+            let is_left_out =
+                |choice: &Choice| matches!(choice, Choice::Serve(of, _) | Choice::Late(of, _) if *of == client);
+            return if usual.iter().all(is_left_out) { vec![Choice::Vanish(client)] } else { Vec::new() };
+        }
+        let [most, more] = self.face(state, client).calls;
+        let kept = (0..=most).flat_map(|kept| (0..=more).map(move |other| [kept, other]));
+        kept.map(|kept| Choice::Crash(client, kept)).collect()
     }
 
     /// Choices that are enough, because the others can as well come after them. See the module of the search for why.
-    fn enough(&self, state: &State, choices: &[Choice]) -> Option<Vec<Choice>> {
+    fn enough(&mut self, state: &State, choices: &[Choice]) -> Option<Vec<Choice>> {
         if state.disturbances > 0 {
             return None;
         }
-        self.living(state).find_map(|(client, seen)| {
-            let member = &state.members[client];
-            let waits = member.lanes.iter().any(|lane| !lane.requests.is_empty() || !lane.old.is_empty());
-            let may_be_lost = state.losses > 0 && member.lanes.iter().any(|lane| !lane.replies.is_empty());
-            if waits || may_be_lost || member.is_subscribed || !seen.beliefs.is_empty() {
+        (0..self.classes.len()).find_map(|client| {
+            let face = Rc::clone(self.face(state, client));
+            let seen = face.seen.as_ref()?;
+            if face.has_requests {
                 return None;
             }
-            let own: Vec<_> = choices.iter().filter(|choice| choice.concerns(client)).copied().collect();
-            Some(own).filter(|own| !own.is_empty())
+            let is_own =
+                |choice: &&Choice| choice.concerns(client) || matches!(choice, Choice::Serve(of, _) if *of == client);
+            let mut own: Vec<_> = choices.iter().filter(is_own).copied().collect();
+            if state.losses > 0 {
+                own.extend(losses(client, &face));
+            }
+            let changes = |world: &mut Self, choice: &Choice| !world.keeps_beliefs(state, client, *choice);
+            let is_seen = !seen.beliefs.is_empty() && (seen.is_idle || own.iter().any(|choice| changes(self, choice)));
+            let hears = face.member.is_subscribed && face.member.notices == 0;
+            if own.is_empty()
+                || is_seen
+                || (hears && !own.iter().all(|choice| self.may_hear_later(state, client, *choice)))
+            {
+                return None;
+            }
+            Some(own)
         })
+    }
+
+    /// Whether a client believes after a step that concerns it alone what it believed before.
+    fn keeps_beliefs(&mut self, state: &State, client: usize, choice: Choice) -> bool {
+        let mut after = *state;
+        self.own_step(&mut after, client, choice);
+        let beliefs = |world: &Self, state: &State| world.seen(state, client).map(|seen| seen.beliefs.clone());
+        let (before, after) = (beliefs(self, state).unwrap_or_default(), beliefs(self, &after).unwrap_or_default());
+        before.iter().all(|belief| after.contains(belief))
+    }
+
+    /// Whether it is the same for a client if it gets notices before a step that concerns it alone, or after that.
+    fn may_hear_later(&mut self, state: &State, client: usize, choice: Choice) -> bool {
+        let mut before = *state;
+        for _ in 0..3 {
+            let (mut heard, mut first) = (before, before);
+            self.hear(&mut heard, client);
+            let sends = self.face(&heard, client).member.lanes != self.face(&before, client).member.lanes;
+            let mut both = heard;
+            self.own_step(&mut both, client, choice);
+            self.own_step(&mut first, client, choice);
+            self.hear(&mut first, client);
+            if sends || first.members != both.members {
+                return false;
+            }
+            if heard.members == before.members {
+                return true;
+            }
+            before = heard;
+        }
+        false
+    }
+
+    fn hear(&mut self, state: &mut State, client: usize) {
+        self.step(state, client, Move::Hear(1));
+        self.step(state, client, Move::Notice);
     }
 
     /// What can happen without a fault and without time passing.
     fn usual_choices(&self, state: &State) -> Vec<Choice> {
         let mut choices = Vec::new();
-        for (client, member) in state.members.iter().enumerate() {
-            if let Some(seen) = self.seen(state, client) {
+        for client in 0..self.classes.len() {
+            let face = self.face(state, client);
+            if let Some(seen) = &face.seen {
                 if seen.begins {
                     choices.push(Choice::Begin(client));
                 }
                 if seen.is_woken {
                     choices.push(Choice::Poll(client));
                 }
-                if seen.due.is_some_and(|due| due <= state.now) {
+                if seen.due.is_some_and(|due| due.is_zero()) {
                     choices.push(Choice::Tick(client));
                 }
             }
-            if member.notices > 0 {
+            if face.member.notices > 0 {
                 choices.push(Choice::Notice(client));
             }
             for wire in Wire::ALL {
-                let lane = &member.lanes[wire as usize];
+                let lane = &face.member.lanes[wire as usize];
                 if !lane.requests.is_empty() {
                     choices.push(Choice::Serve(client, wire));
                 }
@@ -146,94 +196,79 @@ impl World {
     /// What must not be.
     pub(super) fn take(&mut self, state: &mut State, choice: Choice) -> Result<(), String> {
         match choice {
-            Choice::Begin(client) => self.tell(state, client, Told::Begin),
-            Choice::Poll(client) => self.tell(state, client, Told::Poll),
-            Choice::Tick(client) => self.tell(state, client, Told::Tick),
-            Choice::Notice(client) => {
-                state.members[client].notices -= 1;
-                self.tell(state, client, Told::Notice);
-            }
+            Choice::Begin(client)
+            | Choice::Poll(client)
+            | Choice::Tick(client)
+            | Choice::Notice(client)
+            | Choice::Answer(client, _) => self.own_step(state, client, choice),
             Choice::Serve(client, wire) => {
-                let request = state.lane(client, wire).requests.remove(0);
+                let request = self.face(state, client).member.lanes[wire as usize].requests[0];
                 let back = self.serve(state, client, request)?;
-                state.lane(client, wire).replies.push(back);
-            }
-            Choice::Answer(client, wire) => {
-                let back = state.lane(client, wire).replies.remove(0);
-                let told = match back {
-                    Back::Answer { key, reply } => Told::Answer { key, reply },
-                    Back::Settled { key, by_barrier } => {
-                        if by_barrier {
-                            state.lane(client, wire).old.clear();
-                        }
-                        Told::Settled { key }
-                    }
-                    Back::Subscribed => Told::Subscribed,
-                    Back::Unsubscribed => Told::Unsubscribed,
-                };
-                self.tell(state, client, told);
+                self.step(state, client, Move::Served(wire, back));
             }
             Choice::Late(client, wire) => {
-                let request = state.lane(client, wire).old.remove(0);
+                let request = self.face(state, client).member.lanes[wire as usize].old[0];
                 let _nobody_waits = self.serve(state, client, request)?;
+                self.step(state, client, Move::Arrived(wire));
             }
-            Choice::Lose(client, wire, kept) => {
+            Choice::Lose(client, ..) => {
                 state.losses -= 1;
-                self.cut(state, client, wire, kept);
-                self.tell(state, client, Told::Reset(wire));
+                self.own_step(state, client, choice);
             }
-            Choice::Crash(client, kept) => {
+            Choice::Crash(client, _) | Choice::Vanish(client) => {
                 state.disturbances -= 1;
-                for (wire, kept) in CALLS.into_iter().zip(kept) {
-                    self.cut(state, client, wire, kept);
-                }
-                for wire in [Wire::Control, Wire::Notices] {
-                    *state.lane(client, wire) = Lane::default();
-                }
-                let member = &mut state.members[client];
-                member.local = Local::Crashed;
-                member.notices = 0;
-                member.is_subscribed = false;
-                state.places.retain(|(waiting, _)| *waiting != client);
+                self.own_step(state, client, choice);
+                self.change_places(state, |places| places.retain(|(waiting, _)| *waiting != client));
             }
-            Choice::Expire(until) => {
+            Choice::Expire(nanos) => {
                 state.disturbances -= 1;
-                state.now = until;
+                self.pass(state, nanos);
             }
             Choice::Rest => self.rest(state)?,
         }
-        self.retire(state);
+        if matches!(
+            choice,
+            Choice::Begin(_) | Choice::Lose(..) | Choice::Crash(..) | Choice::Vanish(_) | Choice::Expire(_)
+        ) {
+            state.rests = 0;
+        }
         Ok(())
     }
 
-    /// Forgets the way to their end of clients that are there.
-    fn retire(&self, state: &mut State) {
-        for client in 0..state.members.len() {
-            let is_over =
-                self.seen(state, client).is_some_and(|seen| seen.is_done && seen.is_idle && seen.left.is_none());
-            let member = &mut state.members[client];
-            if is_over && !member.is_subscribed && member.notices == 0 && member.lanes.iter().all(Lane::is_still) {
-                member.local = Local::Done;
+    /// A step that concerns one client alone.
+    fn own_step(&mut self, state: &mut State, client: usize, choice: Choice) {
+        let step = match choice {
+            Choice::Begin(_) => Move::Tell(Told::Begin),
+            Choice::Poll(_) => Move::Tell(Told::Poll),
+            Choice::Tick(_) => Move::Tell(Told::Tick),
+            Choice::Notice(_) => Move::Notice,
+            Choice::Answer(_, wire) => Move::Answer(wire),
+            Choice::Lose(_, wire, kept) => Move::Lose(wire, kept),
+            Choice::Crash(_, [first, second]) => Move::Crash(first, second),
+            Choice::Vanish(_) => Move::Vanish,
+            Choice::Serve(_, wire) => {
+                let request = self.face(state, client).member.lanes[wire as usize].requests[0];
+                match **self.requests.get(request) {
+                    Request::Barrier { key } => Move::Served(wire, Back::Settled { key, by_barrier: true }),
+                    Request::Kill { key, .. } => Move::Served(wire, Back::Settled { key, by_barrier: false }),
+                    Request::Call { .. } | Request::Subscribe | Request::Unsubscribe => return,
+                }
             }
-        }
+            Choice::Late(..) | Choice::Expire(_) | Choice::Rest => return,
+        };
+        self.step(state, client, step);
     }
 
-    /// A connection is lost. The first calls that are on the way by it still arrive.
-    fn cut(&self, state: &mut State, client: usize, wire: Wire, kept: usize) {
-        let lane = state.lane(client, wire);
-        lane.replies.clear();
-        let requests = std::mem::take(&mut lane.requests);
-        let calls = requests.into_iter().filter(|number| matches!(**self.requests.get(*number), Request::Call { .. }));
-        lane.old.extend(calls.take(kept));
+    fn step(&mut self, state: &mut State, client: usize, step: Move) {
+        let members = &mut self.members[self.classes[client]];
+        state.members[client] = members.step(state.members[client], step, &self.replies, &mut self.requests);
     }
 
-    /// Tells a client something, and sends what it sends.
-    fn tell(&mut self, state: &mut State, client: usize, told: Told) {
-        let Local::At(local) = state.members[client].local else { return };
-        let (next, sent) = self.clients[client].tell(local, state.now, told, &self.replies, &mut self.requests);
-        state.members[client].local = Local::At(next);
-        for (wire, request) in sent.iter() {
-            state.lane(client, *wire).requests.push(*request);
+    /// Time passes for everybody.
+    fn pass(&mut self, state: &mut State, nanos: u64) {
+        if nanos > 0 {
+            state.server = self.server.pass(state.server, nanos, &mut self.replies);
+            (0..self.classes.len()).for_each(|client| self.step(state, client, Move::Tell(Told::Pass(nanos))));
         }
     }
 
@@ -244,15 +279,18 @@ impl World {
             let who = self.unfinished(state);
             return Err(format!("nothing went wrong, and somebody waits for time to pass: {who}"));
         }
+        state.rests += 1;
+        let mut waited = Duration::ZERO;
         loop {
             let Some(due) = self.living(state).filter_map(|(_, seen)| seen.due).min() else { return Ok(()) };
-            if due > Instant::from_nanos(0) + LONG {
+            waited += due;
+            if waited > LONG || state.rests > OFTEN {
                 return Err(format!("somebody waits for ever: {}", self.unfinished(state)));
             }
-            state.now = state.now.max(due);
-            for client in 0..state.members.len() {
-                if self.seen(state, client).and_then(|seen| seen.due).is_some_and(|due| due <= state.now) {
-                    self.tell(state, client, Told::Tick);
+            self.pass(state, nanos(due));
+            for client in 0..self.classes.len() {
+                if self.seen(state, client).and_then(|seen| seen.due).is_some_and(|due| due.is_zero()) {
+                    self.step(state, client, Move::Tell(Told::Tick));
                 }
             }
             if !self.usual_choices(state).is_empty() {
@@ -269,31 +307,22 @@ impl World {
                 Back::Answer { key: *key, reply: self.execute(state, client, number, call)? }
             }
             Request::Barrier { key } => Back::Settled { key: *key, by_barrier: true },
-            Request::Kill { key, wire } => {
-                state.lane(client, *wire).old.clear();
-                Back::Settled { key: *key, by_barrier: false }
-            }
-            Request::Subscribe => {
-                state.members[client].is_subscribed = true;
-                Back::Subscribed
-            }
-            Request::Unsubscribe => {
-                state.members[client].is_subscribed = false;
-                Back::Unsubscribed
-            }
+            Request::Kill { key, .. } => Back::Settled { key: *key, by_barrier: false },
+            Request::Subscribe => Back::Subscribed,
+            Request::Unsubscribe => Back::Unsubscribed,
         })
     }
 
     fn execute(&mut self, state: &mut State, client: usize, number: u32, call: &Call) -> Result<u32, String> {
         let mut listening = Listening::default();
-        for (member, listens) in state.members.iter().zip(&mut listening) {
-            *listens = member.is_subscribed;
+        for (member, listens) in listening.iter_mut().enumerate().take(self.classes.len()) {
+            *listens = self.face(state, member).member.is_subscribed;
         }
-        let turn = self.server.execute(state.server, state.now, listening, number, call, &mut self.replies);
+        let turn = self.server.execute(state.server, listening, client, (number, call), &mut self.replies);
         let (next, reply, notices) = turn;
         state.server = next;
-        for (member, notices) in state.members.iter_mut().zip(notices) {
-            member.notices += notices;
+        for (member, notices) in notices.into_iter().enumerate().filter(|(_, notices)| *notices > 0) {
+            self.step(state, member, Move::Hear(u32::from(notices)));
         }
         let result = Rc::clone(self.replies.get(reply));
         match &**result {
@@ -303,33 +332,54 @@ impl World {
         Ok(reply)
     }
 
+    fn change_places(&mut self, state: &mut State, change: impl FnOnce(&mut Places)) {
+        let mut places: Places = (**self.places.get(state.places)).clone();
+        change(&mut places);
+        let text = format!("{places:?}");
+        state.places = self.places.number(places, text);
+    }
+
     /// Notes who waits for a fair lock, and wants nobody of those who live to be overtaken.
-    fn check_order(&self, state: &mut State, client: usize, call: &Call, answer: &Reply) -> Result<(), String> {
+    fn check_order(&mut self, state: &mut State, client: usize, call: &Call, answer: &Reply) -> Result<(), String> {
         let Some(verb) = call.script().name().strip_prefix("fair/") else { return Ok(()) };
-        let hold = || super::client::text_of(&call.args()[0]);
-        let code = |answer: &Reply| answer.array().ok().and_then(|parts| parts.first()?.int().ok());
-        match verb {
-            "acquire" if code(answer) == Some(4) => {
-                let place = (client, hold());
-                if state.members[client].local != Local::Crashed && !state.places.contains(&place) {
-                    state.places.push(place);
+        let place = (client, text_of(&call.args()[0]));
+        let code = answer.array().ok().and_then(|parts| parts.first()?.int().ok());
+        let lives = self.face(state, client).member.local != Local::Crashed;
+        match (verb, code) {
+            ("acquire", Some(4)) if lives => self.change_places(state, |places| {
+                if !places.contains(&place) {
+                    places.push(place);
                 }
-            }
-            "acquire" if code(answer) == Some(1) => {
-                let hold = hold();
-                if let Some((first, _)) = state.places.first().filter(|(_, first)| *first != hold) {
+            }),
+            ("acquire", Some(1)) => {
+                let first = self.places.get(state.places).first().filter(|first| **first != place).cloned();
+                if let Some((first, _)) = first {
                     return Err(format!("client {client} overtook client {first}"));
                 }
-                state.places.retain(|(_, waiting)| *waiting != hold);
+                self.change_places(state, |places| places.retain(|waiting| *waiting != place));
             }
-            "release" => {
-                let hold = hold();
-                state.places.retain(|(_, waiting)| *waiting != hold);
-            }
+            ("release", _) => self.change_places(state, |places| places.retain(|waiting| *waiting != place)),
             _ => {}
         }
         Ok(())
     }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// How a client can lose a connection.
+fn losses(client: usize, face: &Face) -> Vec<Choice> {
+    let lost = |(wire, calls): (Wire, u8)| {
+        let lane = &face.member.lanes[wire as usize];
+        let kept = (!lane.requests.is_empty() || !lane.replies.is_empty()).then_some(0..=calls);
+        kept.into_iter().flatten().map(move |kept| Choice::Lose(client, wire, kept))
+    };
+    if face.seen.is_none() {
+        return Vec::new();
+    }
+    CALLS.into_iter().zip(face.calls).flat_map(lost).collect()
 }
 
 impl Choice {
@@ -341,19 +391,37 @@ impl Choice {
         }
     }
 
+    /// The same, where each client has the number that it gets by this order.
+    pub(super) fn by(self, order: &Order) -> Self {
+        let own = |moved: usize| order.iter().position(|to| usize::from(*to) == moved).unwrap_or(moved);
+        match self {
+            Self::Begin(of) => Self::Begin(own(of)),
+            Self::Serve(of, wire) => Self::Serve(own(of), wire),
+            Self::Answer(of, wire) => Self::Answer(own(of), wire),
+            Self::Notice(of) => Self::Notice(own(of)),
+            Self::Tick(of) => Self::Tick(own(of)),
+            Self::Poll(of) => Self::Poll(own(of)),
+            Self::Late(of, wire) => Self::Late(own(of), wire),
+            Self::Lose(of, wire, kept) => Self::Lose(own(of), wire, kept),
+            Self::Crash(of, kept) => Self::Crash(own(of), kept),
+            Self::Vanish(of) => Self::Vanish(own(of)),
+            Self::Expire(_) | Self::Rest => self,
+        }
+    }
+
     /// What a choice is, for people.
     pub(super) fn tell(self, world: &World, state: &State) -> String {
         let request = |number: u32| match &**world.requests.get(number) {
             Request::Call { call, .. } => {
-                let args = call.args().iter().take(4).map(|arg| super::client::text_of(arg));
+                let args = call.args().iter().take(4).map(|arg| text_of(arg));
                 format!("{}({})", call.script().name(), args.collect::<Vec<_>>().join(", "))
             }
             other => format!("{other:?}"),
         };
-        let lane = |client: usize, wire: Wire| -> &Lane { &state.members[client].lanes[wire as usize] };
+        let lane = |client: usize, wire: Wire| &world.face(state, client).member.lanes[wire as usize];
         match self {
             Self::Begin(client) => {
-                let script = world.clients[client].script();
+                let script = world.members[world.classes[client]].clients.script();
                 let next = world.seen(state, client).map_or(0, |seen| seen.next);
                 format!("client {client} begins: {:?}", script.get(next))
             }
@@ -376,7 +444,10 @@ impl Choice {
             Self::Crash(client, [kept, more]) => {
                 format!("client {client} crashes; {kept} and {more} of its requests still arrive")
             }
-            Self::Expire(until) => format!("nothing happens until a lease ends at {} ms", until.as_nanos() / 1_000_000),
+            Self::Vanish(client) => format!("client {client} has crashed, and nothing more is heard of it"),
+            Self::Expire(nanos) => {
+                format!("nothing happens until a lease ends, {} ms later", Duration::from_nanos(nanos).as_millis())
+            }
             Self::Rest => "time passes to the next timer".to_owned(),
         }
     }

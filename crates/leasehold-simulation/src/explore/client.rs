@@ -1,7 +1,7 @@
 //! One client of a small world: a real session, and the future of the operation that its script has come to.
 
-use super::pool::Text;
 use super::script::Operation;
+use super::sketch::sketch;
 use bytes::Bytes;
 use leasehold_core::call::Call;
 use leasehold_core::command::{Give, HoldKey, Kind};
@@ -15,7 +15,6 @@ use leasehold_core::session::{AcquireRequest, Action, CallId, Census, Event, Fli
 use leasehold_core::settings::{FairSettings, Settings};
 use leasehold_core::time::Instant;
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,8 +22,12 @@ use std::task::{Wake, Waker};
 use std::time::Duration;
 use uuid::Uuid;
 
-/// The lease of every hold.
-pub(super) const LEASE: Duration = Duration::from_millis(400);
+/// The lease of every hold. The instants of renewals are multiples of its 192nd part, which is a millisecond: what a session does
+/// then depends on nothing of the clock but its place within the millisecond.
+pub(super) const LEASE: Duration = Duration::from_millis(192);
+
+/// When a small world begins. It is far enough from the clock's zero that nothing is reckoned to be before that.
+pub(super) const START: Instant = Instant::from_nanos(1_000_000_000_000);
 
 const fn ms(n: u64) -> Duration {
     Duration::from_millis(n)
@@ -41,8 +44,8 @@ fn settings() -> Settings {
     };
     Settings {
         lease: LEASE,
-        recheck: ms(1_000),
-        command_timeout: ms(200),
+        recheck: ms(480),
+        command_timeout: ms(96),
         unreachable_after: ms(10_000),
         fair,
         ..Settings::default()
@@ -53,6 +56,10 @@ fn settings() -> Settings {
 pub(super) fn lock() -> LockName {
     LockName::new("", "lock").expect("the name is valid")
 }
+
+/// The number of the identity that every client has for itself: what clients with the same script do is the same but for that. On the
+/// way to the server and back the client's own takes its place.
+pub(super) const ANYBODY: usize = 15;
 
 /// The identity of the client with a number.
 pub(super) const fn identity(client: usize) -> ClientId {
@@ -87,6 +94,9 @@ impl Wire {
         }
     }
 }
+
+/// Every step draws the same random numbers, so that a client is the same whatever it has drawn before.
+const SEED: u64 = 1;
 
 /// What a client sends.
 #[derive(Clone, Debug)]
@@ -168,6 +178,7 @@ struct Guard {
     cell: Arc<HoldCell>,
     kind: Kind,
     permits: u32,
+    renewed: bool,
     field: String,
 }
 
@@ -187,7 +198,6 @@ pub(super) struct Client {
     waiting: BTreeMap<u32, (Wire, Caller, Epoch)>,
     settling: BTreeMap<u32, (Wire, bool, CallId)>,
     epochs: [u64; 2],
-    last_key: u32,
     wrong: Option<String>,
 }
 
@@ -202,8 +212,8 @@ pub(super) struct Seen {
     pub(super) is_done: bool,
     /// Its future was woken and has not been polled.
     pub(super) is_woken: bool,
-    /// When its timers run.
-    pub(super) due: Option<Instant>,
+    /// How long it takes until its timers run.
+    pub(super) due: Option<Duration>,
     pub(super) beliefs: Vec<Belief>,
     /// It waits for no call and no settlement.
     pub(super) is_idle: bool,
@@ -221,24 +231,24 @@ pub(super) struct Belief {
     pub(super) kind: Kind,
     pub(super) permits: u32,
     pub(super) field: String,
-    /// The guard counts as held until then; `None` where its hold has ended.
-    pub(super) until: Option<Instant>,
+    /// For how long the guard still counts as held; `None` where its hold has ended.
+    pub(super) left: Option<Duration>,
     pub(super) hold: HoldNumber,
 }
 
 impl Belief {
     /// Whether the client believes that it holds.
-    pub(super) fn holds(&self, now: Instant) -> bool {
-        self.until.is_some_and(|until| now < until)
+    pub(super) fn holds(&self) -> bool {
+        self.left.is_some_and(|left| !left.is_zero())
     }
 }
 
 impl Client {
-    pub(super) fn new(number: usize, kind: Kind) -> Self {
-        let mut session = Session::new(identity(number), settings(), number as u64);
+    pub(super) fn new(kind: Kind) -> Self {
+        let mut session = Session::new(identity(ANYBODY), settings(), SEED);
         let owner = session.new_owner();
         Self {
-            channel: channel_of(kind, number),
+            channel: channel_of(kind, ANYBODY),
             session,
             owner,
             next: 0,
@@ -248,7 +258,6 @@ impl Client {
             waiting: BTreeMap::new(),
             settling: BTreeMap::new(),
             epochs: [1; 2],
-            last_key: 0,
             wrong: None,
         }
     }
@@ -262,6 +271,7 @@ impl Client {
         late_polls: bool,
     ) -> Vec<(Wire, Request)> {
         let mut sent = Vec::new();
+        self.session.reseed(SEED);
         match input {
             Input::Begin => self.begin(now, script, &mut sent),
             Input::Answer { key, result } => {
@@ -280,10 +290,10 @@ impl Client {
             Input::Reset(wire) => self.reset(now, *wire, &mut sent),
             Input::Poll => self.poll(now, &mut sent),
         }
-        self.look_after(&mut sent);
+        self.look_after(now, &mut sent);
         while !late_polls && self.is_woken() {
             self.poll(now, &mut sent);
-            self.look_after(&mut sent);
+            self.look_after(now, &mut sent);
         }
         sent
     }
@@ -292,9 +302,10 @@ impl Client {
         self.task.is_some() && self.flag.0.load(Ordering::Relaxed)
     }
 
-    fn key(&mut self) -> u32 {
-        self.last_key += 1;
-        self.last_key
+    /// The lowest number that no call and no settlement has of which an answer is awaited.
+    fn key(&self) -> u32 {
+        let is_free = |key: &u32| !self.waiting.contains_key(key) && !self.settling.contains_key(key);
+        (0..).find(is_free).expect("few answers are awaited")
     }
 
     fn epoch(&mut self, wire: Wire) -> &mut u64 {
@@ -305,16 +316,17 @@ impl Client {
         let operation = script[self.next];
         self.next += 1;
         let (ticket, held) = match operation {
-            Operation::Acquire { kind, permits } => {
+            Operation::Acquire { kind, permits, renewed } => {
                 let mut wish = AcquireRequest::new(lock(), kind, LEASE);
                 wish.owner = Some(self.owner);
                 wish.permits = permits;
+                wish.renewed = renewed;
                 (self.session.acquire(now, wish), false)
             }
             Operation::Release(index) => {
                 let Some(guard) = self.guards.get_mut(index).and_then(Option::take) else { return };
                 let held = guard.cell.ended(now).is_none();
-                (self.session.release(now, guard.hold, true), held)
+                (self.session.release(now, guard.hold, guard.renewed), held)
             }
         };
         self.task = Some(Task { ticket, operation, held, flight: None, reply: None });
@@ -322,7 +334,7 @@ impl Client {
     }
 
     /// Takes what the session wants done, and wakes whom it wakes.
-    fn look_after(&mut self, sent: &mut Vec<(Wire, Request)>) {
+    fn look_after(&mut self, now: Instant, sent: &mut Vec<(Wire, Request)>) {
         while let Some(action) = self.session.poll_action() {
             match action {
                 Action::Call { id, call } => {
@@ -351,8 +363,8 @@ impl Client {
             }
         }
         while let Some(event) = self.session.poll_event() {
-            // Leases end before a process is silent for so long that its waiters lose their places.
-            if matches!(event, Event::PlaceLost { .. } | Event::TurnPassed { .. }) {
+            // A grant that comes too late is given back, and its place with it. Before time passes there is no such thing.
+            if now == START && matches!(event, Event::PlaceLost { .. } | Event::TurnPassed { .. }) {
                 self.note(format!("{event:?}"));
             }
         }
@@ -413,31 +425,33 @@ impl Client {
         let via = Via { plane: Plane::Foreground, epoch: Epoch(self.epochs[0]) };
         let (operation, held) = (task.operation, task.held);
         let sends = match operation {
-            Operation::Acquire { kind, permits } => match self.session.poll_acquire(now, ticket, via, &waker) {
-                Step::Wait => None,
-                Step::Send(flight, call) => Some((flight, call)),
-                Step::Done(outcome) => {
-                    self.task = None;
-                    let granted = match outcome {
-                        Ok(Some(granted)) => Some(granted),
-                        // The hold that it was to enter once more had been lost.
-                        Err(AcquireError::Lost(_)) => None,
-                        other => {
-                            self.note(format!("an acquire ended with {other:?}"));
-                            None
+            Operation::Acquire { kind, permits, renewed } => {
+                match self.session.poll_acquire(now, ticket, via, &waker) {
+                    Step::Wait => None,
+                    Step::Send(flight, call) => Some((flight, call)),
+                    Step::Done(outcome) => {
+                        self.task = None;
+                        let granted = match outcome {
+                            Ok(Some(granted)) => Some(granted),
+                            // The hold that it was to enter once more had been lost.
+                            Err(AcquireError::Lost(_)) => None,
+                            other => {
+                                self.note(format!("an acquire ended with {other:?}"));
+                                None
+                            }
+                        };
+                        let guard = granted.map(|granted| {
+                            let field = self.field_of(kind, permits, granted.hold);
+                            Guard { hold: granted.hold, cell: granted.cell, kind, permits, renewed, field }
+                        });
+                        if guard.as_ref().is_some_and(|guard| guard.cell.ended(now).is_some()) {
+                            self.note("a grant was handed out that has ended".to_owned());
                         }
-                    };
-                    let guard = granted.map(|granted| {
-                        let field = self.field_of(kind, permits, granted.hold);
-                        Guard { hold: granted.hold, cell: granted.cell, kind, permits, field }
-                    });
-                    if guard.as_ref().is_some_and(|guard| guard.cell.ended(now).is_some()) {
-                        self.note("a grant was handed out that has ended".to_owned());
+                        self.guards.push(guard);
+                        None
                     }
-                    self.guards.push(guard);
-                    None
                 }
-            },
+            }
             Operation::Release(_) => match self.session.poll_release(now, ticket, via, &waker) {
                 Step::Wait => None,
                 Step::Send(flight, call) => Some((flight, call)),
@@ -475,24 +489,21 @@ impl Client {
         text_of(&call.args()[0])
     }
 
-    /// A hash of all of the client.
-    pub(super) fn hash(&self) -> u128 {
-        let mut text = Text::default();
+    /// A hash of all of the client that has a bearing on what it does.
+    pub(super) fn hash(&self, now: Instant) -> u128 {
         // The plain form leaves out what is in tables.
-        write!(text, "{self:#?}").expect("text can be hashed");
-        text.finish()
+        sketch(&format!("{self:#?}"), now)
     }
 
     /// What others can see of the client.
-    pub(super) fn seen(&self, script: &[Operation]) -> Seen {
+    pub(super) fn seen(&self, now: Instant, script: &[Operation]) -> Seen {
         let census = self.session.census();
-        let far = Instant::from_nanos(0);
         let left = census != Census::default() || !self.session.is_quiet() || self.session.has_clean_up();
         let belief = |guard: &Guard| Belief {
             kind: guard.kind,
             permits: guard.permits,
             field: guard.field.clone(),
-            until: guard.cell.ended(far).is_none().then(|| guard.cell.deadline()),
+            left: guard.cell.ended(START).is_none().then(|| guard.cell.deadline().since(now)),
             hold: guard.hold,
         };
         Seen {
@@ -500,7 +511,7 @@ impl Client {
             next: self.next,
             is_done: self.task.is_none() && self.next == script.len(),
             is_woken: self.is_woken(),
-            due: self.session.poll_timeout(),
+            due: self.session.poll_timeout().map(|due| due.since(now)),
             beliefs: self.guards.iter().flatten().map(belief).collect(),
             is_idle: self.waiting.is_empty() && self.settling.is_empty(),
             has_clean_up: self.session.has_clean_up(),

@@ -1,7 +1,7 @@
-//! What each client does in each of its states, carried out once and remembered.
+//! What each client does in each of its states, carried out once and remembered. Clients with the same script share what is remembered.
 
-use super::client::{Client, Input, Request, Seen, Wire};
-use super::pool::Pool;
+use super::client::{Client, Input, Request, START, Seen, Wire};
+use super::pool::{Pool, Quick};
 use super::script::{Operation, Subject};
 use leasehold_core::command::Kind;
 use leasehold_core::link::ServerError;
@@ -9,25 +9,33 @@ use leasehold_core::reply::Reply;
 use leasehold_core::time::Instant;
 use std::collections::HashMap;
 use std::rc::Rc;
+use std::time::Duration;
 
 /// What a client is told, with numbers for what is long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Told {
     Begin,
-    Answer { key: u32, reply: u32 },
-    Settled { key: u32 },
+    Answer {
+        key: u32,
+        reply: u32,
+    },
+    Settled {
+        key: u32,
+    },
     Subscribed,
     Unsubscribed,
     Notice,
     Tick,
     Reset(Wire),
     Poll,
+    /// Nothing, for so many nanoseconds.
+    Pass(u64),
 }
 
 /// A state of a client: how it was reached first, and what can be seen of it.
 #[derive(Debug)]
 struct Node {
-    from: Option<(u32, Instant, Told)>,
+    from: Option<(u32, Told)>,
     seen: Rc<Seen>,
 }
 
@@ -37,27 +45,26 @@ pub(super) type Turn = (u32, Rc<[(Wire, u32)]>);
 /// Replies, with their numbers.
 pub(super) type Replies = Pool<Rc<Result<Reply, ServerError>>>;
 
-/// All states of one client that were met. The first has the number 0.
+/// All states of the clients with one script that were met. The first has the number 0.
 #[derive(Debug)]
 pub(super) struct Clients {
-    number: usize,
     kind: Kind,
     script: Vec<Operation>,
     late_polls: bool,
     nodes: Vec<Node>,
-    by_hash: HashMap<u128, u32>,
-    turns: HashMap<(u32, Instant, Told), Turn>,
-    /// The last state that was carried out.
-    live: Option<(u32, Client)>,
+    by_hash: HashMap<u128, u32, Quick>,
+    turns: HashMap<(u32, Told), Turn, Quick>,
+    /// The last state that was carried out, and the instant that it has come to.
+    live: Option<(u32, Client, Instant)>,
 }
 
 impl Clients {
-    pub(super) fn new(number: usize, subject: Subject, late_polls: bool) -> Self {
-        let (kind, script) = (subject.kind(), subject.script(number));
-        let first = Client::new(number, kind);
-        let nodes = vec![Node { from: None, seen: Rc::new(first.seen(&script)) }];
-        let by_hash = HashMap::from([(first.hash(), 0)]);
-        Self { number, kind, script, late_polls, nodes, by_hash, turns: HashMap::new(), live: None }
+    pub(super) fn new(subject: Subject, script: Vec<Operation>, late_polls: bool) -> Self {
+        let kind = subject.kind();
+        let first = Client::new(kind);
+        let nodes = vec![Node { from: None, seen: Rc::new(first.seen(START, &script)) }];
+        let by_hash = HashMap::from_iter([(first.hash(START), 0)]);
+        Self { kind, script, late_polls, nodes, by_hash, turns: HashMap::default(), live: None }
     }
 
     /// How many states there are.
@@ -74,20 +81,12 @@ impl Clients {
     }
 
     /// Tells a client in a state something.
-    pub(super) fn tell(
-        &mut self,
-        state: u32,
-        now: Instant,
-        told: Told,
-        replies: &Replies,
-        requests: &mut Pool<Request>,
-    ) -> Turn {
-        if let Some(known) = self.turns.get(&(state, now, told)) {
+    pub(super) fn tell(&mut self, state: u32, told: Told, replies: &Replies, requests: &mut Pool<Request>) -> Turn {
+        if let Some(known) = self.turns.get(&(state, told)) {
             return known.clone();
         }
-        let mut client = self.bring_about(state, replies);
-        let input = input_of(told, replies);
-        let sent = client.handle(now, &input, &self.script, self.late_polls);
+        let (mut client, mut now) = self.bring_about(state, replies);
+        let sent = self.carry_out(&mut client, &mut now, told, replies);
         let mut number = |request: Request| {
             let text = format!("{request:?}");
             requests.number(request, text)
@@ -95,45 +94,50 @@ impl Clients {
         let sent: Vec<_> = sent.into_iter().map(|(wire, request)| (wire, number(request))).collect();
         let nodes = &mut self.nodes;
         let script = &self.script;
-        let next = *self.by_hash.entry(client.hash()).or_insert_with(|| {
-            nodes.push(Node { from: Some((state, now, told)), seen: Rc::new(client.seen(script)) });
+        let next = *self.by_hash.entry(client.hash(now)).or_insert_with(|| {
+            nodes.push(Node { from: Some((state, told)), seen: Rc::new(client.seen(now, script)) });
             u32::try_from(nodes.len() - 1).expect("a client has few states")
         });
-        self.live = Some((next, client));
+        self.live = Some((next, client, now));
         let turn: Turn = (next, sent.into());
-        self.turns.insert((state, now, told), turn.clone());
+        self.turns.insert((state, told), turn.clone());
         turn
     }
 
-    /// The client in a state, by what it was told on the way there.
-    fn bring_about(&mut self, state: u32, replies: &Replies) -> Client {
-        if let Some((_, client)) = self.live.take().filter(|(live, _)| *live == state) {
-            return client;
+    fn carry_out(&self, client: &mut Client, now: &mut Instant, told: Told, replies: &Replies) -> Vec<(Wire, Request)> {
+        let input = match told {
+            Told::Pass(nanos) => {
+                *now = *now + Duration::from_nanos(nanos);
+                return Vec::new();
+            }
+            Told::Begin => Input::Begin,
+            Told::Answer { key, reply } => Input::Answer { key, result: Rc::clone(replies.get(reply)) },
+            Told::Settled { key } => Input::Settled { key },
+            Told::Subscribed => Input::Subscribed,
+            Told::Unsubscribed => Input::Unsubscribed,
+            Told::Notice => Input::Notice,
+            Told::Tick => Input::Tick,
+            Told::Reset(wire) => Input::Reset(wire),
+            Told::Poll => Input::Poll,
+        };
+        client.handle(*now, &input, &self.script, self.late_polls)
+    }
+
+    /// The client in a state, by what it was told on the way there, and the instant that it has come to.
+    fn bring_about(&mut self, state: u32, replies: &Replies) -> (Client, Instant) {
+        if let Some((_, client, now)) = self.live.take().filter(|(live, ..)| *live == state) {
+            return (client, now);
         }
         let mut way = Vec::new();
         let mut at = state;
-        while let Some((before, now, told)) = self.nodes[at as usize].from {
-            way.push((now, told));
+        while let Some((before, told)) = self.nodes[at as usize].from {
+            way.push(told);
             at = before;
         }
-        let mut client = Client::new(self.number, self.kind);
-        for (now, told) in way.into_iter().rev() {
-            let _sent = client.handle(now, &input_of(told, replies), &self.script, self.late_polls);
+        let (mut client, mut now) = (Client::new(self.kind), START);
+        for told in way.into_iter().rev() {
+            let _sent = self.carry_out(&mut client, &mut now, told, replies);
         }
-        client
-    }
-}
-
-fn input_of(told: Told, replies: &Replies) -> Input {
-    match told {
-        Told::Begin => Input::Begin,
-        Told::Answer { key, reply } => Input::Answer { key, result: Rc::clone(replies.get(reply)) },
-        Told::Settled { key } => Input::Settled { key },
-        Told::Subscribed => Input::Subscribed,
-        Told::Unsubscribed => Input::Unsubscribed,
-        Told::Notice => Input::Notice,
-        Told::Tick => Input::Tick,
-        Told::Reset(wire) => Input::Reset(wire),
-        Told::Poll => Input::Poll,
+        (client, now)
     }
 }

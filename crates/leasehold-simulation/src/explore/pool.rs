@@ -1,8 +1,8 @@
-//! Things that are said once and then named by their numbers.
+//! Things that are said once and then named by their numbers, and hashes.
 
 use std::collections::HashMap;
 use std::fmt;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{BuildHasherDefault, DefaultHasher, Hash, Hasher};
 use std::rc::Rc;
 
 /// Things with numbers. Two things with the same text have the same number.
@@ -45,39 +45,72 @@ pub(super) fn hash_of(thing: &impl Hash) -> u128 {
     (half(0x5eed) << 64) | half(0xfeed)
 }
 
-/// Hashes text as it is written, without addresses and without blanks.
+/// Hashes text as it is written.
+#[derive(Default)]
 pub(super) struct Text {
     halves: [DefaultHasher; 2],
-    is_address: bool,
-}
-
-impl Default for Text {
-    fn default() -> Self {
-        let mut halves = [DefaultHasher::new(), DefaultHasher::new()];
-        halves[1].write_u8(1);
-        Self { halves, is_address: false }
-    }
 }
 
 impl Text {
     /// A hash of 128 bits.
     pub(super) fn finish(&self) -> u128 {
-        (u128::from(self.halves[0].finish()) << 64) | u128::from(self.halves[1].finish())
+        let [high, low] = &self.halves;
+        let mut low = low.clone();
+        low.write_u8(1);
+        (u128::from(high.finish()) << 64) | u128::from(low.finish())
     }
 }
 
 impl fmt::Write for Text {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        // An address comes in parts: what it begins with, and its digits.
-        self.is_address = text == "0x" || (self.is_address && text.bytes().all(|byte| byte.is_ascii_hexdigit()));
-        if self.is_address {
-            return Ok(());
-        }
-        let text = text.trim_matches([' ', '\n']);
-        if !text.is_empty() {
-            self.halves.iter_mut().for_each(|half| half.write(text.as_bytes()));
-            self.halves.iter_mut().for_each(|half| half.write_u8(0xff));
-        }
+        self.halves.iter_mut().for_each(|half| half.write(text.as_bytes()));
         Ok(())
+    }
+}
+
+/// For tables by a few small numbers, which nobody chooses in order to fill one bucket.
+pub(super) type Quick = BuildHasherDefault<Mix>;
+
+/// Multiplies and rotates.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Mix(u64);
+
+impl Mix {
+    const fn add(&mut self, word: u64) {
+        self.0 = (self.0.rotate_left(23) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+}
+
+impl Hasher for Mix {
+    fn finish(&self) -> u64 {
+        // The high bits are the good ones, and tables look at both ends.
+        self.0 ^ (self.0 >> 32)
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.add(u64::from(*byte));
+        }
+    }
+
+    fn write_u8(&mut self, number: u8) {
+        self.add(u64::from(number));
+    }
+
+    fn write_u32(&mut self, number: u32) {
+        self.add(u64::from(number));
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.add(number);
+    }
+
+    fn write_usize(&mut self, number: usize) {
+        self.add(number as u64);
+    }
+
+    fn write_u128(&mut self, number: u128) {
+        self.add(number as u64);
+        self.add((number >> 64) as u64);
     }
 }

@@ -25,10 +25,10 @@ impl fmt::Display for Subject {
 }
 
 /// One operation of a script.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Operation {
     /// Acquire, in the name of the client's one owner, and keep the guard.
-    Acquire { kind: Kind, permits: u32 },
+    Acquire { kind: Kind, permits: u32, renewed: bool },
     /// Release the guard of that acquire of the script, counted from 0, if there is one.
     Release(usize),
 }
@@ -40,17 +40,19 @@ impl Subject {
     /// Every subject.
     pub const ALL: [Self; 4] = [Self::Reentrant, Self::Fair, Self::ReadWrite, Self::Permits];
 
-    /// What a client does.
-    pub(super) fn script(self, client: usize) -> Vec<Operation> {
+    /// What a client does, of so many. Where there are three or more, leases are not renewed: that is followed with
+    /// fewer.
+    pub(super) fn script(self, client: usize, clients: usize) -> Vec<Operation> {
         use Operation::{Acquire, Release};
-        let take = |kind| Acquire { kind, permits: 1 };
+        let renewed = clients < 3;
+        let take = |kind| Acquire { kind, permits: 1, renewed };
         match (self, client) {
             (Self::Reentrant, _) => vec![take(Kind::Lock), take(Kind::Lock), Release(1), Release(0)],
             (Self::Fair, _) => vec![take(Kind::Fair), Release(0)],
             (Self::ReadWrite, 0) => vec![take(Kind::Write), take(Kind::Read), Release(0), Release(1)],
             (Self::ReadWrite, 1) => vec![take(Kind::Read), Release(0)],
             (Self::ReadWrite, _) => vec![take(Kind::Write), Release(0)],
-            (Self::Permits, 1) => vec![Acquire { kind: Kind::Permits, permits: CAPACITY }, Release(0)],
+            (Self::Permits, 1) => vec![Acquire { kind: Kind::Permits, permits: CAPACITY, renewed }, Release(0)],
             (Self::Permits, _) => vec![take(Kind::Permits), Release(0)],
         }
     }

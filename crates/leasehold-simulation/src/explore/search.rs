@@ -1,27 +1,40 @@
 //! The search: every state that can be reached, those that take fewest choices first.
 //!
-//! Three rules leave out ways that come to nothing new. Each of them only speaks of what certainly commutes.
+//! Rules leave out ways that come to nothing new. A step **concerns one client alone** where it is told something, runs its timers, begins
+//! an operation, or is answered that its connection has nothing on it any more: others only see what it sends, and when the server gets
+//! that is a step of its own.
 //!
-//! - **A crash waits for what concerns its client alone.** While a client can take a reply or a notice, begin an operation, or run its
-//!   timers, no crash of it is followed: taking that step first touches nobody else, and whatever it sends is among what a crash
-//!   may keep from arriving. So every crash before the step is one after it.
+//! - **A crash comes when nothing else can happen.** It is followed where all that can happen without a fault is that the server gets
+//!   requests of this client. Let a client crash earlier. What others do, and what the server gets of the client's requests, comes to
+//!   the same if the client is merely slow: it has not taken what came back. So the crash can as well come after all of that, and the
+//!   requests that never arrive are those that are left then. Steps that concern the client alone can come before the crash as well:
+//!   what they send is among what never arrives. Time never passes by itself before that, and where a lease ends before anything else
+//!   happens, it does so with a slow client as it does with one that has crashed.
 //! - **What is lost is lost at once.** Of the requests that are on the way by a connection that ends, any number of the first ones
 //!   still arrive, at any time. Which ones is chosen when it ends, because a request that never arrives changes nothing while it
 //!   is on its way.
-//! - **Steps that nobody can see are not interleaved** once no crash and no end of a lease is left. Where a client has nothing on the
-//!   way to the server, hears no notices, can lose no connection that matters and believes to hold nothing, the steps that concern it
-//!   alone are followed, and no other: nothing that others do can change what these do, none of them changes what others do, and
-//!   none of them ends a belief. The numbers in a client's state only grow, so that no step is put off for ever.
+//! - **Steps that nobody can see are not interleaved** once no crash and no end of a lease is left. They are followed, and no other,
+//!   where a client has no request on the way but such as concern it alone, and all that can happen to it is what is followed, the loss
+//!   of its connections included:
+//!   - it hears no notices, or has one already, or what others may still tell it comes to the same before these steps and after them,
+//!     and makes it send nothing: this is tried;
+//!   - either it believes to hold nothing; or it believes the same and more after each of these steps, and waits for an answer, so
+//!     that what the server has of it is not compared with its beliefs now.
+//!
+//!   Then nothing that others do can change what these steps do, none of them changes what others do, and none of them hides what is
+//!   checked. Each takes something from what is on the way to the client, from its script or from its timers that are due, and none
+//!   brings anything there, so that no step of another is put off for ever.
 //!
 //! A client whose script is over, and whose session has nothing and waits for nothing, is told nothing any more, and the way on which
 //! it came there is forgotten.
 
-use super::choices::Choice;
+use super::members::Members;
 use super::pool::hash_of;
 use super::server::Broken;
 use super::state::State;
+use super::symmetry::SAME;
 use super::world::{Options, World};
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fmt;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::time::{Duration, Instant};
@@ -36,6 +49,8 @@ pub struct Figures {
     pub transitions: usize,
     /// States in which nothing can happen any more.
     pub ends: usize,
+    /// Different outcomes, as hashes: what there is on the server in the end, whoever of those with one script it is of.
+    pub outcomes: BTreeSet<u128>,
     /// How many choices the longest of the shortest ways takes.
     pub depth: usize,
     /// Different states of clients, all together.
@@ -50,10 +65,11 @@ impl fmt::Display for Figures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "states {}, transitions {}, end states {}, depth {}, states of clients {}, of the server {}, {:.1} s",
+            "states {}, transitions {}, end states {}, outcomes {}, depth {}, states of clients {}, of the server {}, {:.1} s",
             self.states,
             self.transitions,
             self.ends,
+            self.outcomes.len(),
             self.depth,
             self.client_states,
             self.server_states,
@@ -112,11 +128,10 @@ pub fn explore(options: &Options) -> Result<Figures, Box<Fault>> {
 pub(super) fn explore_broken(options: &Options, broken: Option<Broken>) -> Result<Figures, Box<Fault>> {
     let began = Instant::now();
     let mut world = World::new(options, broken);
-    let first = State::new(options.clients, options.disturbances, options.losses);
+    let first = State::new(options.disturbances, options.losses);
     let mut known: HashSet<u128, BuildHasherDefault<AsItIs>> = HashSet::default();
     known.insert(hash_of(&first));
-    // How each state was reached first: from which other, and by which choice.
-    let mut ways: Vec<(usize, Choice)> = vec![(0, Choice::Rest)];
+    let mut ways = Ways { from: vec![0], choice: vec![0] };
     let mut layer = vec![(0, first)];
     let mut figures = Figures { states: 1, ..Figures::default() };
     while !layer.is_empty() {
@@ -125,61 +140,75 @@ pub(super) fn explore_broken(options: &Options, broken: Option<Broken>) -> Resul
             let choices = world.choices(&state);
             if choices.is_empty() {
                 figures.ends += 1;
+                figures.outcomes.insert(world.outcome(&state));
                 let ended = world.check_end(&state);
-                ended.map_err(|what| Box::new(Fault { what, way: tell_way(options, broken, &ways, number, None) }))?;
+                ended.map_err(|what| Box::new(Fault { what, way: ways.tell(&mut world, number, None) }))?;
             }
-            for choice in choices {
+            for (choice, index) in choices.into_iter().zip(0..) {
                 figures.transitions += 1;
-                let mut after = state.clone();
+                let mut after = state;
                 let taken = world.take(&mut after, choice);
-                taken.and_then(|()| world.check(&after)).map_err(|what| {
-                    Box::new(Fault { what, way: tell_way(options, broken, &ways, number, Some(choice)) })
-                })?;
+                taken
+                    .and_then(|()| world.check(&after))
+                    .map_err(|what| Box::new(Fault { what, way: ways.tell(&mut world, number, Some(index)) }))?;
+                if options.reduced {
+                    (after, _) = world.representative(&after);
+                }
                 if known.insert(hash_of(&after)) {
-                    ways.push((number, choice));
-                    next_layer.push((ways.len() - 1, after));
+                    ways.from.push(number);
+                    ways.choice.push(index);
+                    next_layer.push((u32::try_from(ways.from.len() - 1).expect("states have numbers"), after));
                 }
             }
         }
         figures.depth += usize::from(!next_layer.is_empty());
         layer = next_layer;
         if std::env::var_os("LEASEHOLD_TELL").is_some() {
-            let (states, wide) = (ways.len(), layer.len());
-            eprintln!("depth {}: {states} states, {wide} at its edge, {:.0?}", figures.depth, began.elapsed());
+            let (states, wide) = (ways.from.len(), layer.len());
+            let members: usize = world.members.iter().map(Members::len).sum();
+            let clients: usize = world.members.iter().map(|members| members.clients.len()).sum();
+            eprintln!(
+                "depth {}: {states} states, {wide} at its edge, {} transitions, {:.0?}; {members} members, {clients} clients, {} servers",
+                figures.depth,
+                figures.transitions,
+                began.elapsed(),
+                world.server.len(),
+            );
         }
     }
-    figures.states = ways.len();
-    figures.client_states = world.clients.iter().map(super::clients::Clients::len).sum();
+    figures.states = ways.from.len();
+    figures.client_states = world.members.iter().map(|members| members.clients.len()).sum();
     figures.server_states = world.server.len();
     figures.took = began.elapsed();
     Ok(figures)
 }
 
-/// The choices on the way to a state, and one more, told one by one.
-fn tell_way(
-    options: &Options,
-    broken: Option<Broken>,
-    ways: &[(usize, Choice)],
-    to: usize,
-    last: Option<Choice>,
-) -> Vec<String> {
-    let mut way: Vec<Choice> = last.into_iter().collect();
-    let mut at = to;
-    while at > 0 {
-        way.push(ways[at].1);
-        at = ways[at].0;
-    }
-    // Anew, and not from memory, so that what is told is what happens.
-    let mut world = World::new(options, broken);
-    let mut state = State::new(options.clients, options.disturbances, options.losses);
-    let mut told = Vec::new();
-    for choice in way.into_iter().rev() {
-        assert!(world.choices(&state).contains(&choice), "{choice:?} cannot happen after {told:#?}");
-        let at = state.now.as_nanos() as f64 / 1e6;
-        told.push(format!("{at:>8.1} ms  {}", choice.tell(&world, &state)));
-        if world.take(&mut state, choice).is_err() {
-            break;
+/// How each state was reached first: from which other, and by which of the choices there.
+struct Ways {
+    from: Vec<u32>,
+    choice: Vec<u16>,
+}
+
+impl Ways {
+    /// The choices on the way to a state, and one more, told one by one.
+    fn tell(&self, world: &mut World, to: u32, last: Option<u16>) -> Vec<String> {
+        let mut way: Vec<u16> = last.into_iter().collect();
+        let mut at = to as usize;
+        while at > 0 {
+            way.push(self.choice[at]);
+            at = self.from[at] as usize;
         }
+        let mut state = State::new(world.options.disturbances, world.options.losses);
+        let mut told = Vec::new();
+        for index in way.into_iter().rev() {
+            // Choices were numbered in the state that stands for this one.
+            let (stands, order) = if world.options.reduced { world.representative(&state) } else { (state, SAME) };
+            let choice = world.choices(&stands)[usize::from(index)].by(&order);
+            told.push(choice.tell(world, &state));
+            if world.take(&mut state, choice).is_err() {
+                break;
+            }
+        }
+        told
     }
-    told
 }

@@ -1,8 +1,9 @@
 //! What the server does with each call in each of its states, carried out once and remembered.
 
-use super::client::{channel_of, lock, text_of};
+use super::client::{START, channel_of, lock, text_of};
 use super::clients::Replies;
-use super::pool::hash_of;
+use super::names::{CLIENTS, Names};
+use super::pool::{Quick, hash_of};
 use super::script::{CAPACITY, Subject};
 use bytes::Bytes;
 use leasehold_core::call::Call;
@@ -18,9 +19,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 /// Wall time at the clock's zero, in milliseconds.
 const BASE: i64 = 1_800_000_000_000;
+
+/// No small world takes longer, in milliseconds, from the clock's zero on.
+const SPAN: i64 = 100_000_000;
 
 /// A key of the server.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -32,21 +37,34 @@ pub(super) struct Key {
     pub(super) end: Option<i64>,
 }
 
-/// What the server has.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+/// What the server has, at an instant.
+#[derive(Clone, Debug, Default)]
 pub(super) struct Data {
     keys: Vec<Key>,
+    now: Instant,
 }
 
 /// Which clients are subscribed: scripts are told how many hear what they publish.
-pub(super) type Listening = [bool; 4];
+pub(super) type Listening = [bool; CLIENTS];
 
 /// How many notices each client gets.
-pub(super) type Notices = [u32; 4];
+pub(super) type Notices = [u8; CLIENTS];
+
+/// A permutation of the clients: the number that each gets.
+pub(super) type Order = [u8; CLIENTS];
+
+/// What happens to the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Step {
+    /// A call of a client, by its number.
+    Call { listening: Listening, client: u8, call: u32 },
+    /// So many nanoseconds pass.
+    Pass(u64),
+}
 
 /// A state of the server: how it was reached first, and what is in it.
 struct Node {
-    from: Option<(u32, Instant, Listening, Rc<Call>)>,
+    from: Option<(u32, Step)>,
     data: Rc<Data>,
 }
 
@@ -60,6 +78,7 @@ pub(super) type Broken = (&'static str, fn(&str) -> String);
 pub(super) struct Servers {
     engine: EmbeddedServer,
     clock: Arc<AtomicU64>,
+    names: Names,
     /// The connections for notices of the clients.
     links: Vec<EmbeddedLink>,
     /// Which of them are subscribed.
@@ -68,10 +87,13 @@ pub(super) struct Servers {
     broken: Option<Broken>,
     nodes: Vec<Node>,
     by_data: HashMap<u128, u32>,
-    turns: HashMap<(u32, Instant, Listening, u32), Turn>,
+    /// The calls that were carried out, by their numbers.
+    calls: HashMap<u32, Call, Quick>,
+    turns: HashMap<(u32, Step), Turn, Quick>,
+    reordered: HashMap<(u32, Order), u32, Quick>,
     live: Option<u32>,
     /// Every name that a key ever had.
-    names: BTreeSet<Bytes>,
+    keys: BTreeSet<Bytes>,
 }
 
 impl fmt::Debug for Servers {
@@ -91,19 +113,22 @@ impl Servers {
         let mut servers = Self {
             engine,
             clock,
+            names: Names::new(),
             links,
             listening: Listening::default(),
             subject,
             broken,
             nodes: Vec::new(),
             by_data: HashMap::new(),
-            turns: HashMap::new(),
+            calls: HashMap::default(),
+            turns: HashMap::default(),
+            reordered: HashMap::default(),
             live: None,
-            names: BTreeSet::new(),
+            keys: BTreeSet::new(),
         };
         servers.begin_anew();
         let data = servers.data_now();
-        servers.by_data.insert(hash_of(&data), 0);
+        servers.by_data.insert(data.hash(), 0);
         servers.nodes.push(Node { from: None, data: Rc::new(data) });
         servers
     }
@@ -113,41 +138,81 @@ impl Servers {
         self.nodes.len()
     }
 
-    /// What there is in a state at an instant.
+    pub(super) const fn names(&self) -> &Names {
+        &self.names
+    }
+
+    /// What there is in a state.
     pub(super) fn data(&self, state: u32) -> &Rc<Data> {
         &self.nodes[state as usize].data
     }
 
-    /// Carries out a call in a state. `number` is that of the call.
+    /// Carries out a call of a client in a state. `number` is that of the call.
     pub(super) fn execute(
         &mut self,
         state: u32,
-        now: Instant,
         listening: Listening,
-        number: u32,
-        call: &Call,
+        client: usize,
+        (number, call): (u32, &Call),
         replies: &mut Replies,
     ) -> Turn {
-        if let Some(known) = self.turns.get(&(state, now, listening, number)) {
+        let step = Step::Call { listening, client: client as u8, call: number };
+        if let Some(known) = self.turns.get(&(state, step)) {
             return *known;
         }
+        self.calls.entry(number).or_insert_with(|| call.clone());
+        self.step(state, step, replies)
+    }
+
+    /// Lets so many nanoseconds pass.
+    pub(super) fn pass(&mut self, state: u32, nanos: u64, replies: &mut Replies) -> u32 {
+        let step = Step::Pass(nanos);
+        if let Some(known) = self.turns.get(&(state, step)) {
+            return known.0;
+        }
+        self.step(state, step, replies).0
+    }
+
+    /// The state in which every client is known by the number that it gets.
+    pub(super) fn reordered(&mut self, state: u32, order: Order, replies: &mut Replies) -> u32 {
+        let Some((before, step)) = self.nodes[state as usize].from else { return state };
+        if let Some(known) = self.reordered.get(&(state, order)) {
+            return *known;
+        }
+        let before = self.reordered(before, order, replies);
+        let step = match step {
+            Step::Call { listening, client, call } => {
+                let mut moved = Listening::default();
+                order.iter().zip(listening).for_each(|(to, listens)| moved[usize::from(*to)] = listens);
+                Step::Call { listening: moved, client: order[usize::from(client)], call }
+            }
+            Step::Pass(_) => step,
+        };
+        let next = match self.turns.get(&(before, step)) {
+            Some(known) => known.0,
+            None => self.step(before, step, replies).0,
+        };
+        self.reordered.insert((state, order), next);
+        next
+    }
+
+    fn step(&mut self, state: u32, step: Step, replies: &mut Replies) -> Turn {
         self.bring_about(state);
-        let (reply, notices) = self.run(now, listening, call);
-        self.names.extend(self.engine.keys());
+        let (reply, notices) = self.carry_out(step);
         let data = self.data_now();
         let nodes = &mut self.nodes;
-        let next = *self.by_data.entry(hash_of(&data)).or_insert_with(|| {
-            nodes.push(Node { from: Some((state, now, listening, Rc::new(call.clone()))), data: Rc::new(data) });
+        let next = *self.by_data.entry(data.hash()).or_insert_with(|| {
+            nodes.push(Node { from: Some((state, step)), data: Rc::new(data) });
             u32::try_from(nodes.len() - 1).expect("the server has few states")
         });
         self.live = Some(next);
         let text = format!("{reply:?}");
         let turn = (next, replies.number(Rc::new(reply), text), notices);
-        self.turns.insert((state, now, listening, number), turn);
+        self.turns.insert((state, step), turn);
         turn
     }
 
-    /// Has the engine come to a state, by the calls on the way there.
+    /// Has the engine come to a state, by the steps on the way there.
     fn bring_about(&mut self, state: u32) {
         if self.live == Some(state) {
             return;
@@ -155,17 +220,39 @@ impl Servers {
         self.begin_anew();
         let mut way = Vec::new();
         let mut at = state;
-        while let Some((before, now, listening, call)) = &self.nodes[at as usize].from {
-            way.push((*now, *listening, Rc::clone(call)));
-            at = *before;
+        while let Some((before, step)) = self.nodes[at as usize].from {
+            way.push(step);
+            at = before;
         }
-        for (now, listening, call) in way.into_iter().rev() {
-            let _reply = self.run(now, listening, &call);
+        for step in way.into_iter().rev() {
+            let _reply = self.carry_out(step);
         }
     }
 
+    fn carry_out(&mut self, step: Step) -> (Result<Reply, ServerError>, Notices) {
+        let outcome = match step {
+            Step::Pass(nanos) => {
+                self.clock.fetch_add(nanos, Ordering::Relaxed);
+                (Ok(Reply::Nil), Notices::default())
+            }
+            Step::Call { listening, client, call } => {
+                let client = usize::from(client);
+                let call = self.names.of_client(&self.calls[&call], client);
+                let (reply, notices) = self.run(listening, &call);
+                (reply.map(|reply| timeless(self.names.for_anybody(reply, client))), notices)
+            }
+        };
+        self.keys.extend(self.engine.keys());
+        // The engine keeps what has ended until somebody asks for it. Where the clock goes back, to another way that things can go,
+        // it must not come back to life.
+        for name in &self.keys {
+            self.engine.command(&[b"EXISTS", name]).expect("a key can be asked for");
+        }
+        outcome
+    }
+
     fn begin_anew(&self) {
-        self.clock.store(0, Ordering::Relaxed);
+        self.clock.store(START.as_nanos(), Ordering::Relaxed);
         for key in self.engine.keys() {
             self.engine.command(&[b"DEL", &key]).expect("a key can be deleted");
         }
@@ -175,8 +262,7 @@ impl Servers {
         }
     }
 
-    fn run(&mut self, now: Instant, listening: Listening, call: &Call) -> (Result<Reply, ServerError>, Notices) {
-        self.clock.store(now.as_nanos(), Ordering::Relaxed);
+    fn run(&mut self, listening: Listening, call: &Call) -> (Result<Reply, ServerError>, Notices) {
         for (client, link) in self.links.iter().enumerate() {
             let channel = channel_of(self.subject.kind(), client);
             if listening[client] && !self.listening[client] {
@@ -196,13 +282,8 @@ impl Servers {
         let mut notices = Notices::default();
         for (client, link) in self.links.iter().enumerate() {
             while let Poll::Ready(Some(event)) = pin!(link.event()).poll(&mut Context::from_waker(Waker::noop())) {
-                notices[client] += u32::from(matches!(event, LinkEvent::Notice { .. }));
+                notices[client] += u8::from(matches!(event, LinkEvent::Notice { .. }));
             }
-        }
-        // The engine keeps what has ended until somebody asks for it. Where the clock goes back, to another way that things can go,
-        // it must not come back to life.
-        for name in &self.names {
-            self.engine.command(&[b"EXISTS", name]).expect("a key can be asked for");
         }
         (reply, notices)
     }
@@ -229,10 +310,11 @@ impl Servers {
                 other => vec![text(other)],
             };
             let left = read(&[b"PTTL", &name]).int().expect("a time to live is a number");
-            let now = BASE + i64::try_from(self.clock.load(Ordering::Relaxed) / 1_000_000).unwrap_or_default();
+            let now = wall(Instant::from_nanos(self.clock.load(Ordering::Relaxed)));
             Key { name, parts, end: (left >= 0).then_some(now + left) }
         };
-        Data { keys: self.engine.keys().into_iter().map(key).collect() }
+        let now = Instant::from_nanos(self.clock.load(Ordering::Relaxed));
+        Data { keys: self.engine.keys().into_iter().map(key).collect(), now }
     }
 }
 
@@ -241,38 +323,90 @@ fn after(end: i64) -> Instant {
     Instant::from_nanos(u64::try_from(end + 1 - BASE).unwrap_or_default() * 1_000_000)
 }
 
+/// The wall time at an instant, in milliseconds.
+fn wall(now: Instant) -> i64 {
+    BASE + i64::try_from(now.as_nanos() / 1_000_000).unwrap_or_default()
+}
+
+/// A reply without the server's time, which is of no use to these clients.
+fn timeless(reply: Reply) -> Reply {
+    match reply {
+        Reply::Int(time) if (BASE..BASE + SPAN).contains(&time) => Reply::Int(BASE),
+        Reply::Array(parts) => Reply::Array(parts.into_iter().map(timeless).collect()),
+        other => other,
+    }
+}
+
+/// A text of the server, with the times in it told from the present.
+fn told_from(now: i64, text: &[u8]) -> Vec<u8> {
+    let mut told = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while !rest.is_empty() {
+        let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        let number: Option<i64> = std::str::from_utf8(&rest[..digits]).ok().and_then(|text| text.parse().ok());
+        match number.filter(|time| digits == 13 && (BASE..BASE + SPAN).contains(time)) {
+            Some(time) => told.extend_from_slice(format!("{:+}", time - now).as_bytes()),
+            None => told.extend_from_slice(&rest[..digits.max(1)]),
+        }
+        rest = &rest[digits.max(1)..];
+    }
+    told
+}
+
 impl Data {
-    /// The keys that are there at an instant.
-    pub(super) fn keys(&self, now: Instant) -> impl Iterator<Item = &Key> {
-        self.keys.iter().filter(move |key| key.end.is_none_or(|end| now < after(end)))
+    /// A hash of what there is, told from the present, and of the place of the present in its millisecond.
+    pub(super) fn hash(&self) -> u128 {
+        let now = wall(self.now);
+        let told = |key: &Key| {
+            let parts: Vec<_> = key.parts.iter().map(|part| told_from(now, part)).collect();
+            (key.name.clone(), parts, key.end.map(|end| end - now))
+        };
+        hash_of(&(self.now.as_nanos() % 1_000_000, self.keys.iter().map(told).collect::<Vec<_>>()))
+    }
+
+    /// The keys that are there, and will be after some time.
+    pub(super) fn keys(&self, later: Duration) -> impl Iterator<Item = &Key> {
+        let at = self.now + later;
+        self.keys.iter().filter(move |key| key.end.is_none_or(|end| at < after(end)))
     }
 
     /// A key.
-    pub(super) fn key(&self, now: Instant, name: &Bytes) -> Option<&Key> {
-        self.keys(now).find(|key| key.name == *name)
+    pub(super) fn key(&self, name: &Bytes) -> Option<&Key> {
+        self.keys.iter().find(|key| key.name == *name)
     }
 
     /// The members of a sorted set of deadlines, with the instants from which they are over.
-    pub(super) fn deadlines(&self, now: Instant, name: &Bytes) -> Vec<(Bytes, Instant)> {
-        let parts = self.key(now, name).map(|key| key.parts.as_slice()).unwrap_or_default();
+    fn deadlines(&self, name: &Bytes) -> impl Iterator<Item = Instant> {
+        let parts = self.key(name).map(|key| key.parts.as_slice()).unwrap_or_default();
         let end = |text: &Bytes| std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
-        parts.chunks_exact(2).map(|pair| (pair[0].clone(), after(end(&pair[1]).unwrap_or_default()))).collect()
+        parts.chunks_exact(2).map(move |pair| after(end(&pair[1]).unwrap_or_default()))
     }
 
-    /// The field of the one lock that begins with something, and its value.
-    pub(super) fn fields(&self, now: Instant) -> Vec<(String, u32)> {
-        let parts = self.key(now, lock().key()).map(|key| key.parts.as_slice()).unwrap_or_default();
+    /// How many permits are held, those included that have expired and have not been given back.
+    pub(super) fn permits(&self) -> usize {
+        self.deadlines(&lock().suffixed("timeout")).count()
+    }
+
+    /// Whether a permit is held, and will be after some time.
+    pub(super) fn has_permits(&self, later: Duration) -> bool {
+        self.deadlines(&lock().suffixed("timeout")).any(|end| end > self.now + later)
+    }
+
+    /// The fields of the one lock, and their values.
+    pub(super) fn fields(&self) -> Vec<(String, u32)> {
+        let parts = self.key(lock().key()).map(|key| key.parts.as_slice()).unwrap_or_default();
         let count =
             |text: &Bytes| std::str::from_utf8(text).ok().and_then(|text| text.parse().ok()).unwrap_or_default();
         parts.chunks_exact(2).map(|pair| (text_of(&pair[0]), count(&pair[1]))).collect()
     }
 
-    /// The next instant at which somebody's lease is over on the server.
-    pub(super) fn next_end(&self, now: Instant) -> Option<Instant> {
+    /// How long it takes until somebody's lease is over on the server.
+    pub(super) fn next_end(&self) -> Option<Duration> {
         let is_lease = |key: &&Key| !key.name.starts_with(b"leasehold:") && !key.name.starts_with(b"redisson_lock_");
         let ends = self.keys.iter().filter(is_lease).filter_map(|key| key.end.map(after));
-        let permits = self.deadlines(now, &lock().suffixed("timeout")).into_iter().map(|(_, end)| end);
-        ends.chain(permits).filter(|end| *end > now).min()
+        let name = lock().suffixed("timeout");
+        let permits = self.deadlines(&name);
+        ends.chain(permits).filter(|end| *end > self.now).min().map(|end| end.since(self.now))
     }
 }
 

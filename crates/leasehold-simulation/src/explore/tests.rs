@@ -13,10 +13,13 @@ fn nothing_found(options: &Options) -> Figures {
     figures
 }
 
-/// What is found where a script is not what it should be.
+/// What is found where a script is not what it should be. It is found as well where no way is left out.
 fn found(options: &Options, broken: Broken) -> Fault {
-    let found = explore_broken(options, Some(broken));
-    *found.expect_err("nothing was found")
+    let found = |options: &Options| *explore_broken(options, Some(broken)).expect_err("nothing was found");
+    let (fault, other) = (found(options), found(&Options { reduced: false, ..options.clone() }));
+    let bare = |fault: &Fault| fault.what.replace(|digit: char| digit.is_ascii_digit(), "");
+    assert_eq!(bare(&fault), bare(&other), "{fault}\n{other}");
+    fault
 }
 
 /// A script with one part in the place of another, which it must have.
@@ -41,6 +44,37 @@ fn two_clients_of_which_one_loses_a_connection() {
 #[test]
 fn an_entry_that_is_answered_after_the_deadline_is_not_handed_out() {
     nothing_found(&small(Subject::Reentrant, 1, 1, 0));
+}
+
+#[test]
+fn three_clients_are_in_nobodys_way() {
+    nothing_found(&small(Subject::Reentrant, 3, 0, 0));
+    nothing_found(&small(Subject::Permits, 3, 0, 0));
+}
+
+#[test]
+fn a_fair_waiter_hears_of_its_turn_although_an_older_beat_is_answered_after_that() {
+    nothing_found(&small(Subject::Fair, 3, 0, 0));
+}
+
+#[test]
+fn two_clients_of_which_one_crashes_or_is_late() {
+    nothing_found(&small(Subject::Permits, 2, 1, 0));
+    nothing_found(&small(Subject::Reentrant, 2, 1, 0));
+}
+
+#[test]
+fn what_is_left_out_comes_to_nothing_new() {
+    let small_ones =
+        [Subject::Reentrant, Subject::Fair, Subject::Permits].map(|subject| [(subject, 1, 2, 1), (subject, 2, 0, 1)]);
+    let larger = [(Subject::Reentrant, 2, 1, 0), (Subject::Permits, 2, 1, 0)];
+    for (subject, clients, disturbances, losses) in small_ones.into_iter().flatten().chain(larger) {
+        let options = small(subject, clients, disturbances, losses);
+        let whole = nothing_found(&Options { reduced: false, ..options.clone() });
+        let reduced = nothing_found(&options);
+        assert_eq!(reduced.outcomes, whole.outcomes, "{options:?}: {reduced}; {whole}");
+        assert!(reduced.states < whole.states, "{reduced}; {whole}");
+    }
 }
 
 #[test]
@@ -78,6 +112,25 @@ fn a_release_that_ignores_the_owner_is_found() {
 }
 
 #[test]
+fn a_lock_that_outlives_its_holder_is_found() {
+    let stays: Broken =
+        ("lock/acquire", |source| with(source, "redis.pcall('PEXPIRE', key, ask.lease)", "redis.call('PERSIST', key)"));
+    let fault = found(&small(Subject::Reentrant, 2, 1, 0), stays);
+    assert!(fault.way.iter().any(|choice| choice.contains("crash")), "{fault}");
+}
+
+#[test]
+fn permits_that_a_copy_gives_back_again_are_found() {
+    let again: Broken = ("permits/release", |source| {
+        let source = with(source, "if #held > 0 then\n  give_back", "if #all > 0 then\n  give_back");
+        with(&source, "give_back(permits_key, deadlines_key, held)", "give_back(permits_key, deadlines_key, all)")
+    });
+    let fault = found(&small(Subject::Permits, 2, 0, 1), again);
+    assert!(fault.what.contains("permits are available"), "{fault}");
+    assert!(fault.way.iter().any(|choice| choice.contains("loses")), "{fault}");
+}
+
+#[test]
 fn a_newcomer_that_overtakes_is_found() {
     let overtakes: Broken = ("fair/acquire", |source| {
         let place = "return acquire_place(fair, ask, ARGV[7]) or";
@@ -86,6 +139,14 @@ fn a_newcomer_that_overtakes_is_found() {
     });
     let fault = found(&small(Subject::Fair, 3, 0, 0), overtakes);
     assert!(fault.what.contains("overtook"), "{fault}");
+}
+
+#[test]
+fn a_fair_lock_that_two_have_is_found() {
+    let generous: Broken =
+        ("fair/acquire", |source| with(source, "return acquire_place(fair, ask, ARGV[7]) or", "return"));
+    let fault = found(&small(Subject::Fair, 2, 0, 0), generous);
+    assert!(fault.what.contains("believe"), "{fault}");
 }
 
 #[test]

@@ -2,10 +2,14 @@
 
 use super::client::{Request, Seen};
 use super::clients::{Clients, Replies};
-use super::pool::Pool;
+use super::members::{Face, Members};
+use super::names::CLIENTS;
+use super::pool::{Pool, Quick};
 use super::script::Subject;
-use super::server::{Broken, Servers};
-use super::state::{Local, State};
+use super::server::{Broken, Order, Servers};
+use super::state::State;
+use super::symmetry::orders;
+use std::collections::HashSet;
 use std::rc::Rc;
 
 /// How large a small world is.
@@ -14,7 +18,7 @@ use std::rc::Rc;
 pub struct Options {
     /// What it is about.
     pub subject: Subject,
-    /// How many clients there are.
+    /// How many clients there are; at most four.
     pub clients: usize,
     /// How many crashes, and ends of leases that come before anything else, there may be in all.
     pub disturbances: u8,
@@ -22,47 +26,84 @@ pub struct Options {
     pub losses: u8,
     /// Whether a future that the session wakes is polled at any time later, and not at once.
     pub late_polls: bool,
+    /// Whether ways that come to nothing new are left out.
+    pub reduced: bool,
 }
 
 impl Options {
     /// Three clients, two crashes or ends of leases, and one lost reply.
     pub const fn new(subject: Subject) -> Self {
-        Self { subject, clients: 3, disturbances: 2, losses: 1, late_polls: false }
+        Self { subject, clients: 3, disturbances: 2, losses: 1, late_polls: false, reduced: true }
     }
 }
+
+/// Who waits for a fair lock: clients, each with its hold as it calls it itself.
+pub(super) type Places = Vec<(usize, String)>;
 
 /// The parts of a small world, with all of their states that were met.
 #[derive(Debug)]
 pub(super) struct World {
     pub(super) options: Options,
-    pub(super) clients: Vec<Clients>,
+    /// Those with one script together.
+    pub(super) members: Vec<Members>,
+    /// For each client, the number of its script.
+    pub(super) classes: Vec<usize>,
+    /// The orders of the clients in which each keeps its script.
+    pub(super) orders: Vec<Order>,
     pub(super) server: Servers,
     pub(super) requests: Pool<Request>,
     pub(super) replies: Replies,
+    pub(super) places: Pool<Places>,
+    /// States of the server that were found to be in order for a client in a state.
+    pub(super) in_order: HashSet<(u32, u8, u32), Quick>,
 }
 
 impl World {
     pub(super) fn new(options: &Options, broken: Option<Broken>) -> Self {
-        let client = |number| Clients::new(number, options.subject, options.late_polls);
+        assert!(options.clients <= CLIENTS, "there are at most {CLIENTS} clients");
+        let (subject, requests) = (options.subject, Pool::default());
+        let mut scripts = Vec::new();
+        let class = |client| {
+            let script = subject.script(client, options.clients);
+            let known = scripts.iter().position(|known| *known == script);
+            known.unwrap_or_else(|| {
+                scripts.push(script);
+                scripts.len() - 1
+            })
+        };
+        let classes: Vec<usize> = (0..options.clients).map(class).collect();
+        let orders = orders(&classes);
+        let members = scripts
+            .into_iter()
+            .map(|script| Members::new(Clients::new(subject, script, options.late_polls), &requests));
+        let mut places: Pool<Places> = Pool::default();
+        places.number(Places::new(), format!("{:?}", Places::new()));
         Self {
-            clients: (0..options.clients).map(client).collect(),
-            server: Servers::new(options.subject, options.clients, broken),
-            requests: Pool::default(),
+            members: members.collect(),
+            classes,
+            orders,
+            server: Servers::new(subject, options.clients, broken),
+            requests,
             replies: Pool::default(),
+            places,
+            in_order: HashSet::default(),
             options: options.clone(),
         }
     }
 
+    /// A client and what is on the way from it and to it.
+    pub(super) fn face(&self, state: &State, client: usize) -> &Rc<Face> {
+        self.members[self.classes[client]].face(state.members[client])
+    }
+
     /// What can be seen of a client; `None` where it has crashed, or is at its end.
-    pub(super) fn seen(&self, state: &State, client: usize) -> Option<&Rc<Seen>> {
-        match state.members[client].local {
-            Local::At(local) => Some(self.clients[client].seen(local)),
-            Local::Done | Local::Crashed => None,
-        }
+    pub(super) fn seen<'a>(&'a self, state: &State, client: usize) -> Option<&'a Rc<Seen>> {
+        self.face(state, client).seen.as_ref()
     }
 
     /// The clients that live and are not at their end, with what can be seen of them.
-    pub(super) fn living<'a>(&'a self, state: &'a State) -> impl Iterator<Item = (usize, &'a Rc<Seen>)> {
-        (0..state.members.len()).filter_map(|client| Some((client, self.seen(state, client)?)))
+    pub(super) fn living<'a>(&'a self, state: &State) -> impl Iterator<Item = (usize, &'a Rc<Seen>)> {
+        let state = *state;
+        (0..self.classes.len()).filter_map(move |client| Some((client, self.seen(&state, client)?)))
     }
 }

@@ -1,0 +1,183 @@
+//! What of a client has a bearing on what it does from here on.
+//!
+//! A client is the same as another where its `Debug` text is, but for what this module rewrites or leaves out:
+//!
+//! - **Instants** are told from the present: a session compares them with each other and with the present, and adds durations to them.
+//!   Where it rounds them, it is to whole milliseconds; the place of the present within its millisecond is part of the text.
+//! - **Tickets, flights, calls and owners** have numbers that only grow. They are compared with each other, so that their order is kept,
+//!   and their values are not.
+//! - **Random numbers** are drawn anew for every step.
+//! - **Calls that are watched although they have been answered** are passed over by whoever looks through the list.
+//! - **The server's clock** is only read for limits to first grants, which no kind of a small world has. **When an acquire began**
+//!   matters where it is tried once. **When a hold was acquired** is only told to users. **When something was settled last** matters
+//!   to calls that could not be sent, of which there are none.
+//! - **Instants from which something may be done**, where they have passed, and addresses of wakers.
+
+use super::pool::Text;
+use leasehold_core::time::Instant;
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+/// Numbers of the session's one counter.
+const NUMBERS: [&str; 4] = ["Ticket(", "FlightId(", "CallId(", "OwnerId("];
+
+/// Fields that have no bearing on anything here.
+const IDLE: [&str; 6] = ["rng:", "last_id:", "server_clock:", "started:", "acquired_at:", "answered_at:"];
+
+/// Fields that say from when on something may be done.
+const FROM: [&str; 2] = ["not_before:Instant(", "until:Instant("];
+
+/// A hash of 128 bits of a client that is `text` in the pretty form of `Debug`.
+pub(super) fn sketch(text: &str, now: Instant) -> u128 {
+    let mut hash = Text::default();
+    hash.write_str(&rewritten(text, now)).expect("text can be hashed");
+    hash.finish()
+}
+
+fn rewritten(text: &str, now: Instant) -> String {
+    let bare = without_answered(&without_idle(&text.split_whitespace().collect::<String>()));
+    let order: BTreeSet<u64> = NUMBERS.iter().flat_map(|head| numbers_after(&bare, head)).collect();
+    let rank = |number: u64| order.range(..number).count();
+    let mut out = format!("{}|", now.as_nanos() % 1_000_000);
+    let mut rest = bare.as_str();
+    while !rest.is_empty() {
+        let head = |heads: &[&str]| heads.iter().find(|head| rest.starts_with(**head)).map(|head| head.len());
+        let from = head(&FROM);
+        if let Some(length) = from.or_else(|| head(&["Instant(", "deadline:"])) {
+            let (number, after) = split_number(&rest[length..]);
+            out.push_str(&rest[..length]);
+            if let Some(number) = number {
+                out.push_str(&from_now(number, now, from.is_some()));
+            }
+            rest = after;
+        } else if let Some(length) = head(&NUMBERS) {
+            let (number, after) = split_number(&rest[length..]);
+            write!(out, "{}{}", &rest[..length], number.map_or(0, rank)).expect("text can be written");
+            rest = after;
+        } else if rest.starts_with("0x") {
+            rest = rest[2..].trim_start_matches(|digit: char| digit.is_ascii_hexdigit());
+        } else {
+            let next = rest.chars().next().map_or(1, char::len_utf8);
+            out.push_str(&rest[..next]);
+            rest = &rest[next..];
+        }
+    }
+    out
+}
+
+/// An instant, told from the present. What was never set, and what never comes, stays what it is.
+fn from_now(nanos: u64, now: Instant, has_come: bool) -> String {
+    if nanos == 0 || nanos == u64::MAX {
+        return nanos.to_string();
+    }
+    let from_now = i128::from(nanos) - i128::from(now.as_nanos());
+    if has_come { from_now.max(0).to_string() } else { format!("{from_now:+}") }
+}
+
+fn split_number(text: &str) -> (Option<u64>, &str) {
+    let end = text.find(|digit: char| !digit.is_ascii_digit()).unwrap_or(text.len());
+    (text[..end].parse().ok(), &text[end..])
+}
+
+fn numbers_after<'a>(text: &'a str, head: &'a str) -> impl Iterator<Item = u64> + 'a {
+    text.match_indices(head).filter_map(move |(at, _)| split_number(&text[at + head.len()..]).0)
+}
+
+/// Where the value ends that begins here: at the comma behind it, or at the end of what it is in.
+fn value_end(text: &str) -> usize {
+    let mut depth = 0usize;
+    for (at, byte) in text.bytes().enumerate() {
+        match byte {
+            b'(' | b'[' | b'{' => depth += 1,
+            b')' | b']' | b'}' if depth == 0 => return at,
+            b')' | b']' | b'}' => depth -= 1,
+            b',' if depth == 0 => return at,
+            _ => {}
+        }
+    }
+    text.len()
+}
+
+fn without_idle(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((at, head)) = IDLE.iter().filter_map(|head| Some((find_field(rest, head)?, head))).min() {
+        out.push_str(&rest[..at + head.len()]);
+        rest = &rest[at + head.len()..];
+        rest = &rest[value_end(rest)..];
+    }
+    out.push_str(rest);
+    out
+}
+
+/// A field with this name, and none whose name ends with it.
+fn find_field(text: &str, head: &str) -> Option<usize> {
+    let is_whole = |at: &usize| *at == 0 || matches!(text.as_bytes()[at - 1], b'{' | b',');
+    text.match_indices(head).map(|(at, _)| at).find(is_whole)
+}
+
+/// The text without the calls that are watched and have been answered: no change of a hold names them any more.
+fn without_answered(text: &str) -> String {
+    let Some(at) = find_field(text, "flights:[") else { return text.to_owned() };
+    let from = at + "flights:[".len();
+    let list = &text[from..from + value_end(&text[from - 1..]) - 2];
+    let mut kept = String::new();
+    let mut rest = list;
+    while !rest.is_empty() {
+        let end = value_end(rest);
+        let entry = &rest[..end];
+        rest = rest[end..].trim_start_matches(',');
+        let flight = numbers_after(entry, "FlightId(").next();
+        let flies = flight.is_some_and(|flight| text.contains(&format!("flight:FlightId({flight},)")));
+        if flies {
+            kept.push_str(entry);
+            kept.push(',');
+        }
+    }
+    format!("{}{kept}{}", &text[..from], &text[from + list.len()..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Instant = Instant::from_nanos(2_000_000_000);
+
+    fn same(one: &str, other: &str) -> bool {
+        sketch(one, NOW) == sketch(other, NOW + std::time::Duration::from_millis(3))
+    }
+
+    #[test]
+    fn what_is_told_from_the_present_is_the_same_later() {
+        assert!(same("A{at:Instant(2000000005,),}", "A{at:Instant(2003000005,),}"));
+        assert!(!same("A{at:Instant(2000000005,),}", "A{at:Instant(2000000005,),}"));
+        assert!(same("A{deadline:1999999999,}", "A{deadline:2002999999,}"));
+        assert!(same("A{at:Instant(18446744073709551615,),}", "A{at:Instant(18446744073709551615,),}"));
+        let odd = NOW + std::time::Duration::from_micros(1);
+        assert_ne!(sketch("A{}", NOW), sketch("A{}", odd), "the place in the millisecond");
+    }
+
+    #[test]
+    fn numbers_keep_their_order_and_not_their_values() {
+        assert!(same("[Ticket(3,),CallId(7,),Ticket(3,),]", "[Ticket(4,),CallId(9,),Ticket(4,),]"));
+        assert!(!same("[Ticket(3,),CallId(7,),]", "[Ticket(9,),CallId(7,),]"));
+        assert!(!same("[HoldNumber(1,),]", "[HoldNumber(2,),]"), "the server knows them");
+    }
+
+    #[test]
+    fn what_has_no_bearing_is_left_out_and_its_namesakes_are_not() {
+        assert!(same("A{started:Instant(5,),last:1,}", "A{started:Instant(6,),last:1,}"));
+        assert!(!same("A{restarted:1,}", "A{restarted:2,}"));
+        assert!(same("A{not_before:Instant(5,),}", "A{not_before:Instant(1999999999,),}"));
+        assert!(!same("A{not_before:Instant(5,),}", "A{not_before:Instant(3000000000,),}"));
+    }
+
+    #[test]
+    fn of_the_calls_that_are_watched_those_count_that_a_change_names() {
+        let text = |flights: &str| format!("S{{flights:[{flights}],change:Change{{flight:FlightId(8,),}},}}");
+        let entry = |flight| format!("(Instant(2000000000,),HoldNumber(1,),FlightId({flight},),),");
+        let all = text(&format!("{}{}{}", entry(6), entry(8), entry(7)));
+        assert_eq!(sketch(&all, NOW), sketch(&text(&entry(8)), NOW));
+        assert_ne!(sketch(&all, NOW), sketch(&text(""), NOW));
+    }
+}
