@@ -289,7 +289,7 @@ fn a_copy_of_an_acquire_that_was_refused_for_want_of_memory_takes_no_permit_for_
         let call = call.expect("the acquire is under way");
         world.outcome(0, task);
         world.run(ms(20));
-        world.happen(Happening::Copy { call });
+        world.happen(Happening::Copy { key: 0, call });
         world.run(ms(1_000));
         for guard in 0..world.guards.len() {
             if world.guards[guard].alive {
