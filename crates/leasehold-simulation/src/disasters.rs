@@ -2,7 +2,7 @@
 
 use crate::client::Guard;
 use crate::happening::{CallKey, Happening, ReplyFate};
-use crate::kinds::Family;
+use crate::kinds::{Family, hold_of};
 use crate::network::Caller;
 use crate::stats::{Reach, Sort};
 use crate::world::{World, ms, tell};
@@ -181,6 +181,7 @@ impl World {
             return;
         }
         if connection.fence != fence {
+            self.refused.extend(hold_of(&call).map(|(id, _)| id));
             let refusal = ServerError::new("NOSCRIPT No matching script, and it was settled meanwhile");
             let result = Err(LinkError::Refused(refusal));
             return self.at(self.now, Happening::Answer { key, result });

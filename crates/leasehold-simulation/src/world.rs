@@ -76,6 +76,8 @@ pub(crate) struct World {
     pub(crate) flushed: bool,
     /// Calls whose script is on its way as text.
     pub(crate) as_text: HashSet<CallKey>,
+    /// Holds of which a call was refused because the server did not know its script, and was not sent again.
+    pub(crate) refused: HashSet<Bytes>,
     /// Calls whose script the server did not know when they first came.
     pub(crate) unknown_script: HashSet<CallKey>,
     /// When keys end that a command was aimed at.
@@ -126,6 +128,7 @@ impl World {
             flushed: false,
             as_text: HashSet::new(),
             unknown_script: HashSet::new(),
+            refused: HashSet::new(),
             ends: HashMap::new(),
             snapshot: None,
             holders: HashMap::new(),
