@@ -15,7 +15,7 @@ use leasehold_core::time::Instant;
 use std::time::Duration;
 
 /// An epoch of the server's data that no other hold has.
-const OF_NO_EPOCH: u32 = u32::MAX;
+pub(crate) const OF_NO_EPOCH: u32 = u32::MAX;
 
 impl World {
     /// What was promised of the holds that exist is not promised any more; it is of those that are granted from now on.

@@ -1,5 +1,6 @@
 //! Grants and releases as the server sees them: who follows whom, in what order, and with which fencing token.
 
+use crate::disasters::OF_NO_EPOCH;
 use crate::stats::Reach;
 use crate::world::{World, tell};
 use bytes::Bytes;
@@ -38,7 +39,10 @@ impl World {
             self.note_tenure(script, lock.clone(), &id);
         }
         self.places.entry(lock).or_default().retain(|waiting| *waiting != id);
-        self.granted.insert(id, self.net.restarts);
+        // A deadline that was reckoned by a clock which stood still is not mended by an entry.
+        if count == 1 || self.granted.get(&id) != Some(&OF_NO_EPOCH) {
+            self.granted.insert(id, self.net.restarts);
+        }
     }
 
     /// A hold was ended on the server, by its release.
