@@ -23,7 +23,7 @@ impl World {
                 self.arrive(key, client, plane, epoch, call, reply);
             }
             Happening::Copy { key, call } => {
-                if self.net.waiting.contains_key(&key) && self.unknown_script.contains(&key) {
+                if self.unknown_script.contains(&key) && self.net.waiting.contains_key(&key) {
                     // What it is a copy of comes once more, as a text, and it never comes before that.
                     return self.after(ms(1), Happening::Copy { key, call });
                 }
@@ -185,9 +185,9 @@ impl World {
             return;
         }
         let script = call.script().name();
-        if self.as_text.remove(&key) {
+        if self.unknown_script.remove(&key) {
+            // This time it is the text.
             self.known_scripts.insert(script);
-            self.unknown_script.remove(&key);
         } else if self.flushed && !self.known_scripts.contains(script) {
             self.unknown_script.insert(key);
             let back = self.now + self.delay();

@@ -347,7 +347,7 @@ impl World {
         let ended = self.released.get(&guard.wire_id).is_some_and(|counts| counts.contains(&0));
         // Nobody knows of a copy of a release that was refused: the caller believes to have lost what was released, and never the other way
         // round.
-        let refused = self.refused.contains(&guard.wire_id);
+        let refused = self.refused_releases.contains(&guard.wire_id);
         match outcome {
             Outcome::Released => {
                 assert!(held, "a hold that was lost was released");

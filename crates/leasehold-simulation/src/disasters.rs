@@ -178,10 +178,14 @@ impl World {
         };
         let connection = self.net.connection(client, plane);
         if gone || !connection.up || connection.epoch != epoch {
+            self.unknown_script.remove(&key);
             return;
         }
         if connection.fence != fence {
-            self.refused.extend(hold_of(&call).map(|(id, _)| id));
+            self.unknown_script.remove(&key);
+            if call.script().name().ends_with("/release") {
+                self.refused_releases.extend(hold_of(&call).map(|(id, _)| id));
+            }
             let refusal = ServerError::new("NOSCRIPT No matching script, and it was settled meanwhile");
             let result = Err(LinkError::Refused(refusal));
             return self.at(self.now, Happening::Answer { key, result });
@@ -192,7 +196,6 @@ impl World {
         let connection = self.net.connection(client, plane);
         let at = (now + delay).max(connection.last_arrival).max(connection.frozen_until);
         connection.last_arrival = at;
-        self.as_text.insert(key);
         self.at(at, Happening::Arrive { key, client, plane, epoch, call, reply });
     }
 

@@ -74,12 +74,10 @@ pub(crate) struct World {
     /// The scripts that the server has in its cache, once it was flushed.
     pub(crate) known_scripts: HashSet<&'static str>,
     pub(crate) flushed: bool,
-    /// Calls whose script is on its way as text.
-    pub(crate) as_text: HashSet<CallKey>,
-    /// Holds of which a call was refused because the server did not know its script, and was not sent again.
-    pub(crate) refused: HashSet<Bytes>,
-    /// Calls whose script the server did not know when they first came.
+    /// Calls whose script the server did not know, and that come once more with its text.
     pub(crate) unknown_script: HashSet<CallKey>,
+    /// Holds of which a release was refused because the server did not know its script, and was not sent again.
+    pub(crate) refused_releases: HashSet<Bytes>,
     /// When keys end that a command was aimed at.
     pub(crate) ends: HashMap<Bytes, i64>,
     pub(crate) snapshot: Option<Snapshot>,
@@ -126,9 +124,8 @@ impl World {
             put_back: Duration::ZERO,
             known_scripts: HashSet::new(),
             flushed: false,
-            as_text: HashSet::new(),
             unknown_script: HashSet::new(),
-            refused: HashSet::new(),
+            refused_releases: HashSet::new(),
             ends: HashMap::new(),
             snapshot: None,
             holders: HashMap::new(),
