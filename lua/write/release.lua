@@ -12,7 +12,7 @@
 --                     2   lowered: the count is now what was asked; the lease is untouched
 --                     3   same: the count was this already (a copy of a command that succeeded)
 --                     4   below: the count is lower already (a late copy of an older command)
---                     0   absent: nobody holds the lock
+--                     0   absent: nobody holds the lock, and an index of readers that was left of it is removed
 --                     -1  other: somebody else holds it
 --                     -4  kind: the key is no read-write lock
 -- example  KEYS s redisson_rwlock:{s} leasehold:1:rw_readers:{s} leasehold:1:rw_writers:{s}  ARGV 6f0c…:7:write 0 PUBLISH  returns 1
