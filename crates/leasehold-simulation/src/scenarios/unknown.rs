@@ -29,6 +29,26 @@ fn an_acquire_without_a_reply_is_settled_and_sent_again() {
 }
 
 #[test]
+fn a_call_that_was_sent_on_a_detour_is_sent_again_at_once() {
+    let refusals = ["NOSCRIPT No matching script", "MOVED 7 127.0.0.1:1", "ASK 7 127.0.0.1:1"];
+    for kind in [FaultKind::NotSent].into_iter().chain(refusals.map(FaultKind::Refuse)) {
+        let mut world = world(1);
+        world.fault(0, "lock/acquire", kind.clone());
+        let start = world.now;
+        let owner = world.clients[0].session.new_owner();
+        let task = world.acquire(0, AcquireRequest { owner: Some(owner), ..wish("a") });
+        let guard = world.granted(0, task);
+        world.fault(0, "lock/acquire", kind);
+        let task = world.acquire(0, AcquireRequest { owner: Some(owner), ..wish("a") });
+        let again = world.granted(0, task);
+        assert!(elapsed(&world, start) < ms(4), "{:?}", elapsed(&world, start));
+        world.give_back(again);
+        world.give_back(guard);
+        nothing_left(&mut world);
+    }
+}
+
+#[test]
 fn a_wait_that_ends_while_the_outcome_is_unknown_says_so_and_leaves_nothing() {
     let mut world = world(1);
     world.fault(0, "lock/acquire", FaultKind::Swallow);
