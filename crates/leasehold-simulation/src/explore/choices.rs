@@ -108,13 +108,7 @@ impl World {
             let changes = |world: &mut Self, choice: &Choice| !world.keeps_beliefs(state, client, *choice);
             let is_seen = !seen.beliefs.is_empty() && (seen.is_idle || own.iter().any(|choice| changes(self, choice)));
             let hears = face.member.is_subscribed && face.member.notices == 0;
-            if own.is_empty()
-                || is_seen
-                || (hears && !own.iter().all(|choice| self.may_hear_later(state, client, *choice)))
-            {
-                return None;
-            }
-            Some(own)
+            (!own.is_empty() && !is_seen && !hears).then_some(own)
         })
     }
 
@@ -125,33 +119,6 @@ impl World {
         let beliefs = |world: &Self, state: &State| world.seen(state, client).map(|seen| seen.beliefs.clone());
         let (before, after) = (beliefs(self, state).unwrap_or_default(), beliefs(self, &after).unwrap_or_default());
         before.iter().all(|belief| after.contains(belief))
-    }
-
-    /// Whether it is the same for a client if it gets notices before a step that concerns it alone, or after that.
-    fn may_hear_later(&mut self, state: &State, client: usize, choice: Choice) -> bool {
-        let mut before = *state;
-        for _ in 0..3 {
-            let (mut heard, mut first) = (before, before);
-            self.hear(&mut heard, client);
-            let sends = self.face(&heard, client).member.lanes != self.face(&before, client).member.lanes;
-            let mut both = heard;
-            self.own_step(&mut both, client, choice);
-            self.own_step(&mut first, client, choice);
-            self.hear(&mut first, client);
-            if sends || first.members != both.members {
-                return false;
-            }
-            if heard.members == before.members {
-                return true;
-            }
-            before = heard;
-        }
-        false
-    }
-
-    fn hear(&mut self, state: &mut State, client: usize) {
-        self.step(state, client, Move::Hear(1));
-        self.step(state, client, Move::Notice);
     }
 
     /// What can happen without a fault and without time passing.

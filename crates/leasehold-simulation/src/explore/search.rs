@@ -16,8 +16,7 @@
 //! - **Steps that nobody can see are not interleaved** once no crash and no end of a lease is left. They are followed, and no other,
 //!   where a client has no request on the way but such as concern it alone, and all that can happen to it is what is followed, the loss
 //!   of its connections included:
-//!   - it hears no notices, or has one already, or what others may still tell it comes to the same before these steps and after them,
-//!     and makes it send nothing: this is tried;
+//!   - it hears no notices, or has one already, so that no other comes before that is taken;
 //!   - either it believes to hold nothing; or it believes the same and more after each of these steps, and waits for an answer, so
 //!     that what the server has of it is not compared with its beliefs now.
 //!
