@@ -43,6 +43,8 @@ pub(super) struct Lock {
     pub(super) channels: Vec<usize>,
     /// When the server is told next that the waiters live, where it wants to be told.
     pub(super) beat_at: Option<Instant>,
+    /// Another beat is wanted as soon as the one that is on the way has been answered.
+    pub(super) beat_again: bool,
     /// Whoever asks for it takes the lock within this client first.
     pub(super) local: bool,
     /// Another lock with the same name: the other half of a read-write lock, or a lock of another kind.
@@ -85,6 +87,7 @@ impl Lock {
             trouble: Trouble::default(),
             channels: Vec::new(),
             beat_at: None,
+            beat_again: false,
             local: false,
             sibling: None,
             timer: None,
@@ -671,6 +674,7 @@ impl Session {
         line.again = false;
         line.trouble = Trouble::default();
         line.beat_at = None;
+        line.beat_again = false;
         self.set_lock_timer(lock);
         self.drop_notices(lock);
     }

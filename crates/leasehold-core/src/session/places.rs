@@ -73,7 +73,7 @@ impl Session {
         } else if self.locks[lock].contender.is_none() {
             self.pick_contender(lock);
         }
-        if in_places && self.locks[lock].beat_at.is_none() && !self.beats.values().any(|beaten| *beaten == lock) {
+        if in_places && self.locks[lock].beat_at.is_none() && !self.is_beating(lock) {
             self.plan_beat(now, lock);
         }
     }
@@ -126,12 +126,22 @@ impl Session {
         if line.contender.is_none() && line.queue.len() <= line.gone {
             return;
         }
+        if self.is_beating(lock) {
+            // Notices in quick succession do not make as many beats: the answer to one more tells what has come up until then.
+            self.locks[lock].beat_again = true;
+            return;
+        }
         let front = self.front(lock).and_then(|number| self.holds.get(&number)).map(|hold| &hold.cell.key().field);
         let line = &self.locks[lock];
         let call = fair::beat(&line.name, &line.keys, &self.client, front, &self.settings);
         let id = self.call_by_lifeline(call);
         self.locks[lock].refs += 1;
         self.beats.insert(id, lock);
+    }
+
+    /// Whether a beat is on the way.
+    fn is_beating(&self, lock: usize) -> bool {
+        self.beats.values().any(|beaten| *beaten == lock)
     }
 
     /// The hold of the first of this client that has a place.
@@ -169,8 +179,12 @@ impl Session {
             }
             Err(_) => {}
         }
-        // Where another one is due already, something has come up since this one was sent.
-        if waits && self.locks[lock].beat_at.is_none() {
+        let again = std::mem::take(&mut self.locks[lock].beat_again);
+        if waits && again {
+            // Something has come up since this one was sent.
+            self.locks[lock].beat_at = Some(now);
+            self.set_lock_timer(lock);
+        } else if waits && self.locks[lock].beat_at.is_none() {
             self.plan_beat(now, lock);
         }
         self.unref(lock);

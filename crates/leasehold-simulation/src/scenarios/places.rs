@@ -3,9 +3,11 @@
 use super::driver::wish;
 use super::{elapsed, nothing_left, world};
 use crate::client::{Outcome, Polls};
+use crate::weather::FaultKind;
 use crate::world::{ms, name};
 use leasehold_core::command::Kind;
 use leasehold_core::error::AcquireError;
+use leasehold_core::link::LinkEvent;
 use leasehold_core::reply::Reply;
 use leasehold_core::session::{AcquireRequest, Event, Patience};
 
@@ -168,5 +170,36 @@ fn a_wait_that_ends_while_a_new_place_is_about_to_be_taken_ends_busy() {
     let outcome = world.outcome(1, waiter);
     assert_eq!(outcome, Outcome::NotAcquired(AcquireError::WaitElapsed));
     world.give_back(guard);
+    nothing_left(&mut world);
+}
+
+#[test]
+fn notices_in_quick_succession_do_not_make_as_many_beats() {
+    let mut world = world(3);
+    let task = world.acquire(0, fair());
+    let guard = world.granted(0, task);
+    let first = world.acquire(1, fair());
+    world.run(ms(20));
+    let waiter = world.acquire(2, fair());
+    world.run(ms(20));
+    // The free lock is offered to one who does not take it: whoever is behind it asks whose turn it is.
+    world.clients[1].tasks[first].polls = Polls::Never;
+    world.fault(2, "fair/beat", FaultKind::Delay(ms(100)));
+    let before = world.server.calls("fair/beat");
+    world.give_back(guard);
+    let client = world.clients[2].session.client();
+    let channel = Kind::Fair.verbs().keys(&name("a"), &client).channel.expect("a fair lock has notices");
+    for _ in 0..12 {
+        world.server.command(&[b"PUBLISH", &channel, b"0"]).expect("a notice");
+        world.clients[2].session.handle_event(world.now, LinkEvent::Notice { channel: channel.clone() });
+        world.run(ms(20));
+    }
+    // The one that was late, and another that is sent when that one has been answered, and so on: one at a time.
+    let beats = world.server.calls("fair/beat") - before;
+    assert!((2..=9).contains(&beats), "{beats} beats");
+    let guard = world.granted(2, waiter);
+    world.abandon(1, first);
+    world.give_back(guard);
+    world.run(ms(3_000));
     nothing_left(&mut world);
 }
