@@ -120,6 +120,7 @@ impl Session {
             started: now,
             place: Place::Line,
             beside: None,
+            not_beside: None,
             hold: None,
             had_place: false,
             asks: 0,
@@ -307,8 +308,9 @@ impl Session {
         let (lock, last, patience, place) = (acquire.lock, acquire.last, acquire.wish.patience, acquire.place);
         let acquire_owner = acquire.wish.owner;
         if place == Place::Aside {
-            if self.acquire_of_mut(ticket).is_some_and(|acquire| acquire.beside.take().is_some()) {
-                // The other half was lost meanwhile.
+            acquire.not_beside = acquire.beside.take();
+            if acquire.not_beside.is_some() {
+                // The other half was lost meanwhile, whether that is known already or not.
                 self.join_line(now, ticket);
             } else {
                 self.finish_acquire(now, ticket, Ok(None));

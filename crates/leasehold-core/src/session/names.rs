@@ -91,7 +91,8 @@ impl Session {
 
     /// The hold of the other half of a read-write lock beside which a request that waits may come in by now.
     pub(super) fn own_other_half(&self, acquire: &Acquire) -> Option<Bytes> {
-        self.look_at_siblings(acquire.lock, &acquire.wish).ok().flatten()
+        let beside = self.look_at_siblings(acquire.lock, &acquire.wish).ok().flatten();
+        beside.filter(|beside| acquire.not_beside.as_ref() != Some(beside))
     }
 
     /// A reader's lease also keeps what the server has of the writer beside whom it reads, because both lie under one key: a write hold

@@ -172,6 +172,8 @@ pub(super) struct Acquire {
     pub(super) place: Place,
     /// The hold of the other half of a read-write lock beside which this one is taken.
     pub(super) beside: Option<Bytes>,
+    /// The hold of the other half beside which the server did not let it in: that one is lost, and its loss will be told.
+    pub(super) not_beside: Option<Bytes>,
     /// A hold of it had a place in the server's queue.
     pub(super) had_place: bool,
     /// How often it has asked for a first grant.
