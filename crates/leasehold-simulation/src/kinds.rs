@@ -1,6 +1,7 @@
 //! What the kinds of locks have in common with each other in a random world, and what each is checked for.
 
 use crate::client::Guard;
+use crate::disasters::OF_NO_EPOCH;
 use crate::world::{World, name};
 use bytes::Bytes;
 use leasehold_core::call::Call;
@@ -154,6 +155,7 @@ impl World {
                 && other.name.key() == guard.name.key()
                 && (other.client, other.hold) != (guard.client, guard.hold)
                 && other.epoch_of_data == guard.epoch_of_data
+                && other.epoch_of_data != OF_NO_EPOCH
                 && self.believes(other)
                 && !self.clients[other.client].clock_is_wrong
         });

@@ -160,7 +160,7 @@ mod tests {
     }
 
     /// Of a semaphore's late copies, of places in queues, of waiters that nobody woke or told, and of worlds that were wrong themselves.
-    const FOUND: [(u64, Option<Family>); 21] = [
+    const FOUND: [(u64, Option<Family>); 22] = [
         (3_599, None),
         (16_869, None),
         (24_307, None),
@@ -182,6 +182,7 @@ mod tests {
         (101_950, Some(Family::Semaphore)),
         (103_771, Some(Family::Semaphore)),
         (108_706, Some(Family::Semaphore)),
+        (2_006_806, Some(Family::Fair)),
     ];
 
     #[test]
