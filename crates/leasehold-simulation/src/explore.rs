@@ -3,14 +3,20 @@
 //! A small world has up to three clients, each a real session with a short script of operations on one lock, and the real
 //! scripts of the server on the embedded engine. What happens next is a `Choice`: a request reaches the
 //! server, a reply or a notice reaches its client, a client begins its next operation, a client's timers run; and, as often as
-//! the world's budgets allow, a client crashes, a lease ends before anything else happens, or a connection is lost with what is
+//! the world's budgets allow, a client crashes, a client is held up while a lease ends, or a connection is lost with what is
 //! on it. [`explore`] follows every choice from every state, breadth first, so that what it finds is a shortest way to it.
+//!
+//! # Time
+//!
+//! Time does not pass while somebody has something to do who is not **held up**. Whoever is held up stands for a process that stops, and
+//! for a connection that does not get on: what is on the way to him and from him waits while time passes to the end of a lease, of his own
+//! or of another, and on to the next, until a message of his gets on at last. Each who is held up is a disturbance, as is each who
+//! crashes. His timers may run on time meanwhile, or late. Where nobody has anything to do, time moves to the next timer of anybody.
 //!
 //! # Why it ends
 //!
-//! Scripts are short, faults have budgets, and time does not pass as it likes: it jumps to the end of a lease (a budget), and it
-//! moves to the next timer of anybody when there is nothing else to happen. A world in which nothing can happen and nobody waits
-//! for time to pass is at its end. Where time has passed very often and nobody has got on, somebody waits for ever.
+//! Scripts are short, faults have budgets, and who is held up is so until leases have ended. A world in which nothing can happen and
+//! nobody waits for time to pass is at its end. Where time has passed very often and nobody has got on, somebody waits for ever.
 //!
 //! # Why it is quick
 //!
@@ -24,6 +30,7 @@
 //! - **Of a client**, everything that has a bearing on what it does from here on; `sketch` says what that is, and why the rest has none.
 //!   Random numbers begin anew with every step, so that they are a matter of the rest.
 //! - **Of the server**, every key with its value and its end. Times are told from the present, in ends and within values.
+//! - **Of notices**, nothing where a client acquires nothing any more: that they are nothing to it is tried out in every such state.
 //! - **Of time**, nothing but the place of the present in its millisecond: neither scripts nor sessions know any other origin.
 //! - **Clients with one script** do the same but for their names. Each is the same session with a name of nobody's, which is replaced on
 //!   the way to the server and back (`names`); and of the states that are each other's but for an exchange of such clients, one stands
@@ -39,22 +46,26 @@
 //! - A client whose connection is lost has the next one at once.
 //! - A reply and the poll of the future that waits for it are one step: a late poll looks to the session as a late reply does.
 //!   Polls of futures that the session wakes are choices of their own where [`Options::late_polls`] says so.
-//! - Three clients do not renew their leases, which end before a renewal is due unless something has gone wrong; fewer do.
+//! - Three clients do not renew their leases, which end before a renewal is due unless something has gone wrong; fewer do. Nor do they
+//!   say often that they live, in a queue; and their scripts are shorter.
 //! - The rules of `search`. Without them ([`Options::reduced`]) small worlds come to the same outcomes, and broken scripts are found as
 //!   well; tests compare both.
 
 mod checks;
+mod choice;
 mod choices;
 mod client;
 mod clients;
 mod members;
 mod names;
+mod passing;
 mod pool;
 mod script;
 mod search;
 mod server;
 mod sketch;
 mod state;
+mod steps;
 mod symmetry;
 #[cfg(test)]
 mod tests;

@@ -16,7 +16,7 @@ struct Arguments {
     /// How many clients there are; without this, the sizes are followed that are known to come to their ends
     #[arg(long)]
     clients: Option<usize>,
-    /// How many crashes and ends of leases there may be in all
+    /// How often a client may crash, or be held up while leases end, in all
     #[arg(long, default_value_t = 0, requires = "clients")]
     disturbances: u8,
     /// How many connections may be lost, with the replies on them

@@ -33,10 +33,11 @@ const fn ms(n: u64) -> Duration {
     Duration::from_millis(n)
 }
 
-fn settings() -> Settings {
+/// `window` is how long a client may be silent before its waiters lose their places; it says five times as often that it lives.
+fn settings(window: Duration) -> Settings {
     let fair = FairSettings {
-        window: ms(2_000),
-        beat: ms(400),
+        window,
+        beat: window / 5,
         claim: ms(1_000),
         grace: ms(1_000),
         idle: ms(60_000),
@@ -208,6 +209,8 @@ pub(super) struct Seen {
     pub(super) begins: bool,
     /// The number of its next operation.
     pub(super) next: usize,
+    /// It acquires nothing, and will not any more: notices are nothing to it.
+    pub(super) is_deaf: bool,
     /// Its script is over.
     pub(super) is_done: bool,
     /// Its future was woken and has not been polled.
@@ -244,8 +247,8 @@ impl Belief {
 }
 
 impl Client {
-    pub(super) fn new(kind: Kind) -> Self {
-        let mut session = Session::new(identity(ANYBODY), settings(), SEED);
+    pub(super) fn new(kind: Kind, window: Duration) -> Self {
+        let mut session = Session::new(identity(ANYBODY), settings(window), SEED);
         let owner = session.new_owner();
         Self {
             channel: channel_of(kind, ANYBODY),
@@ -506,9 +509,12 @@ impl Client {
             left: guard.cell.ended(START).is_none().then(|| guard.cell.deadline().since(now)),
             hold: guard.hold,
         };
+        let is_acquire = |operation: &Operation| matches!(operation, Operation::Acquire { .. });
         Seen {
             begins: self.task.is_none() && self.next < script.len(),
             next: self.next,
+            is_deaf: self.task.as_ref().is_none_or(|task| !is_acquire(&task.operation))
+                && !script[self.next..].iter().any(is_acquire),
             is_done: self.task.is_none() && self.next == script.len(),
             is_woken: self.is_woken(),
             due: self.session.poll_timeout().map(|due| due.since(now)),

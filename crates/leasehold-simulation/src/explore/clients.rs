@@ -49,6 +49,7 @@ pub(super) type Replies = Pool<Rc<Result<Reply, ServerError>>>;
 #[derive(Debug)]
 pub(super) struct Clients {
     kind: Kind,
+    window: Duration,
     script: Vec<Operation>,
     late_polls: bool,
     nodes: Vec<Node>,
@@ -59,12 +60,12 @@ pub(super) struct Clients {
 }
 
 impl Clients {
-    pub(super) fn new(subject: Subject, script: Vec<Operation>, late_polls: bool) -> Self {
+    pub(super) fn new(subject: Subject, window: Duration, script: Vec<Operation>, late_polls: bool) -> Self {
         let kind = subject.kind();
-        let first = Client::new(kind);
+        let first = Client::new(kind, window);
         let nodes = vec![Node { from: None, seen: Rc::new(first.seen(START, &script)) }];
         let by_hash = HashMap::from_iter([(first.hash(START), 0)]);
-        Self { kind, script, late_polls, nodes, by_hash, turns: HashMap::default(), live: None }
+        Self { kind, window, script, late_polls, nodes, by_hash, turns: HashMap::default(), live: None }
     }
 
     /// How many states there are.
@@ -92,6 +93,7 @@ impl Clients {
             requests.number(request, text)
         };
         let sent: Vec<_> = sent.into_iter().map(|(wire, request)| (wire, number(request))).collect();
+        self.check_deaf(&mut client, now);
         let nodes = &mut self.nodes;
         let script = &self.script;
         let next = *self.by_hash.entry(client.hash(now)).or_insert_with(|| {
@@ -102,6 +104,15 @@ impl Clients {
         let turn: Turn = (next, sent.into());
         self.turns.insert((state, told), turn.clone());
         turn
+    }
+
+    /// Wants a notice to be nothing to those who are said to be deaf.
+    fn check_deaf(&self, client: &mut Client, now: Instant) {
+        if client.seen(now, &self.script).is_deaf {
+            let before = client.hash(now);
+            let sent = client.handle(now, &Input::Notice, &self.script, self.late_polls);
+            assert!(sent.is_empty() && client.hash(now) == before, "a client that is deaf has heard: {client:?}");
+        }
     }
 
     fn carry_out(&self, client: &mut Client, now: &mut Instant, told: Told, replies: &Replies) -> Vec<(Wire, Request)> {
@@ -134,7 +145,7 @@ impl Clients {
             way.push(told);
             at = before;
         }
-        let (mut client, mut now) = (Client::new(self.kind), START);
+        let (mut client, mut now) = (Client::new(self.kind, self.window), START);
         for told in way.into_iter().rev() {
             let _sent = self.carry_out(&mut client, &mut now, told, replies);
         }

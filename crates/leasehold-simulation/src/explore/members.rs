@@ -202,6 +202,9 @@ impl Members {
         if let Local::At(local) = member.local {
             let seen = self.clients.seen(local);
             let is_still = |lane: &Lane| lane.requests.is_empty() && lane.replies.is_empty();
+            if seen.is_deaf {
+                member.notices = 0;
+            }
             let is_over = seen.is_done && seen.is_idle && seen.left.is_none();
             if is_over && !member.is_subscribed && member.notices == 0 && member.lanes.iter().all(is_still) {
                 member.local = Local::Done;

@@ -10,10 +10,12 @@ pub(super) struct State {
     pub(super) members: [u32; CLIENTS],
     /// Of a fair lock: who waits, in the order in which the server took them in.
     pub(super) places: u32,
-    /// How many crashes and ends of leases there may still be.
+    /// How many may still crash, or be held up.
     pub(super) disturbances: u8,
     /// How many connections may still be lost.
     pub(super) losses: u8,
+    /// Who is held up, as a set; until it gets on, it is so for nothing.
+    pub(super) late: u8,
     /// How often time has passed with nothing else to happen since somebody last got on.
     pub(super) rests: u8,
 }
@@ -21,6 +23,6 @@ pub(super) struct State {
 impl State {
     /// The beginning.
     pub(super) const fn new(disturbances: u8, losses: u8) -> Self {
-        Self { server: 0, members: [0; CLIENTS], places: 0, disturbances, losses, rests: 0 }
+        Self { server: 0, members: [0; CLIENTS], places: 0, disturbances, losses, late: 0, rests: 0 }
     }
 }

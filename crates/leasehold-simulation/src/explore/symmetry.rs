@@ -53,7 +53,7 @@ impl World {
             if !several {
                 return (next, order);
             }
-            let key = |state: &State| (state.server, state.places);
+            let key = |state: &State| (state.server, state.places, state.late);
             if chosen.as_ref().is_none_or(|(known, _)| key(&next) < key(known)) {
                 chosen = Some((next, order));
             }
@@ -72,6 +72,7 @@ impl World {
             server: self.server.reordered(state.server, *order, &mut self.replies),
             members: moved(state.members, order),
             places: self.places.number(places, text),
+            late: (0..CLIENTS).filter(|client| state.late & 1 << client != 0).fold(0, |all, one| all | 1 << order[one]),
             ..*state
         }
     }

@@ -66,7 +66,7 @@ fn two_clients_of_which_one_crashes_or_is_late() {
 #[test]
 fn what_is_left_out_comes_to_nothing_new() {
     let small_ones = Subject::ALL.map(|subject| [(subject, 1, 2, 1), (subject, 2, 0, 1)]);
-    let larger = [(Subject::Reentrant, 2, 1, 0), (Subject::Permits, 2, 1, 0)];
+    let larger = [(Subject::Reentrant, 2, 1, 0), (Subject::Permits, 2, 1, 0), (Subject::Fair, 2, 1, 0)];
     for (subject, clients, disturbances, losses) in small_ones.into_iter().flatten().chain(larger) {
         let options = small(subject, clients, disturbances, losses);
         let whole = nothing_found(&Options { reduced: false, ..options.clone() });

@@ -20,7 +20,7 @@ pub struct Options {
     pub subject: Subject,
     /// How many clients there are; at most four.
     pub clients: usize,
-    /// How many crashes, and ends of leases that come before anything else, there may be in all.
+    /// How many clients may crash, or be held up while leases end, in all.
     pub disturbances: u8,
     /// How many connections may be lost, with the replies on them.
     pub losses: u8,
@@ -31,7 +31,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// Three clients, two crashes or ends of leases, and one lost reply.
+    /// Three clients, two crashes or clients that are held up, and one lost reply.
     pub const fn new(subject: Subject) -> Self {
         Self { subject, clients: 3, disturbances: 2, losses: 1, late_polls: false, reduced: true }
     }
@@ -62,6 +62,7 @@ impl World {
     pub(super) fn new(options: &Options, broken: Option<Broken>) -> Self {
         assert!(options.clients <= CLIENTS, "there are at most {CLIENTS} clients");
         let (subject, requests) = (options.subject, Pool::default());
+        let window = Subject::window(options.clients);
         let mut scripts = Vec::new();
         let class = |client| {
             let script = subject.script(client, options.clients);
@@ -75,7 +76,7 @@ impl World {
         let orders = orders(&classes);
         let members = scripts
             .into_iter()
-            .map(|script| Members::new(Clients::new(subject, script, options.late_polls), &requests));
+            .map(|script| Members::new(Clients::new(subject, window, script, options.late_polls), &requests));
         let mut places: Pool<Places> = Pool::default();
         places.number(Places::new(), format!("{:?}", Places::new()));
         Self {

@@ -1,0 +1,138 @@
+//! Something that can happen next in a small world.
+
+use super::client::{Request, Wire, text_of};
+use super::members::Back;
+use super::names::CLIENTS;
+use super::server::Order;
+use super::state::State;
+use super::world::World;
+
+/// Something that can happen next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Choice {
+    /// A client begins its next operation.
+    Begin(usize),
+    /// The first request on a connection reaches the server.
+    Serve(usize, Wire),
+    /// The first reply on a connection reaches its client.
+    Answer(usize, Wire),
+    /// A notice reaches its client.
+    Notice(usize),
+    /// A client's timers run, which are due.
+    Tick(usize),
+    /// A future that was woken is polled.
+    Poll(usize),
+    /// The first request that is still on the way by a connection that is lost reaches the server.
+    Late(usize, Wire),
+    /// A connection is lost, with the replies that are on it, and with the requests but for so many of the first.
+    Lose(usize, Wire, u8),
+    /// A process ends at once. So many of the first requests on the foreground's and the lifeline's connection still arrive.
+    Crash(usize, [u8; 2]),
+    /// A process has ended: nothing more is heard of it.
+    Vanish(usize),
+    /// Time passes although those with these numbers have something to do: their processes stop, or what is on the way to and from
+    /// them does not get on.
+    HoldUp(u8),
+    /// Nothing else can happen: time passes to the next timer of anybody after which something can.
+    Rest,
+}
+
+impl Choice {
+    /// Whom it is a step of.
+    pub(super) fn of(self) -> Option<usize> {
+        match self {
+            Self::Begin(of)
+            | Self::Serve(of, _)
+            | Self::Answer(of, _)
+            | Self::Notice(of)
+            | Self::Tick(of)
+            | Self::Poll(of)
+            | Self::Late(of, _)
+            | Self::Lose(of, ..)
+            | Self::Crash(of, _)
+            | Self::Vanish(of) => Some(of),
+            Self::HoldUp(_) | Self::Rest => None,
+        }
+    }
+
+    /// Whether it does something to a client, and to nobody else.
+    pub(super) fn concerns(self, client: usize) -> bool {
+        match self {
+            Self::Begin(of) | Self::Answer(of, _) | Self::Notice(of) | Self::Tick(of) | Self::Poll(of) => of == client,
+            _ => false,
+        }
+    }
+
+    /// The same, where each client has the number that it gets by this order.
+    pub(super) fn by(self, order: &Order) -> Self {
+        let own = |moved: usize| order.iter().position(|to| usize::from(*to) == moved).unwrap_or(moved);
+        match self {
+            Self::Begin(of) => Self::Begin(own(of)),
+            Self::Serve(of, wire) => Self::Serve(own(of), wire),
+            Self::Answer(of, wire) => Self::Answer(own(of), wire),
+            Self::Notice(of) => Self::Notice(own(of)),
+            Self::Tick(of) => Self::Tick(own(of)),
+            Self::Poll(of) => Self::Poll(own(of)),
+            Self::Late(of, wire) => Self::Late(own(of), wire),
+            Self::Lose(of, wire, kept) => Self::Lose(own(of), wire, kept),
+            Self::Crash(of, kept) => Self::Crash(own(of), kept),
+            Self::Vanish(of) => Self::Vanish(own(of)),
+            Self::HoldUp(clients) => Self::HoldUp(members_of(clients).fold(0, |all, of| all | 1 << own(of))),
+            Self::Rest => self,
+        }
+    }
+
+    /// What a choice is, for people.
+    pub(super) fn tell(self, world: &World, state: &State) -> String {
+        let request = |number: u32| match &**world.requests.get(number) {
+            Request::Call { call, .. } => {
+                let args = call.args().iter().take(4).map(|arg| text_of(arg));
+                format!("{}({})", call.script().name(), args.collect::<Vec<_>>().join(", "))
+            }
+            other => format!("{other:?}"),
+        };
+        let lane = |client: usize, wire: Wire| &world.face(state, client).member.lanes[wire as usize];
+        match self {
+            Self::Begin(client) => {
+                let script = world.members[world.classes[client]].clients.script();
+                let next = world.seen(state, client).map_or(0, |seen| seen.next);
+                format!("client {client} begins: {:?}", script.get(next))
+            }
+            Self::Serve(client, wire) => {
+                format!("client {client}: the server gets {}", request(lane(client, wire).requests[0]))
+            }
+            Self::Answer(client, wire) => match lane(client, wire).replies[0] {
+                Back::Answer { reply, .. } => format!("client {client} is answered: {:?}", world.replies.get(reply)),
+                other => format!("client {client} is told: {other:?}"),
+            },
+            Self::Notice(client) => format!("client {client} gets a notice"),
+            Self::Tick(client) => format!("client {client}: timers run"),
+            Self::Poll(client) => format!("client {client}: the future that was woken is polled"),
+            Self::Late(client, wire) => {
+                format!("client {client}: late, the server gets {}", request(lane(client, wire).old[0]))
+            }
+            Self::Lose(client, wire, kept) => {
+                format!("client {client} loses {wire:?}, and what is on it but for {kept} requests")
+            }
+            Self::Crash(client, [kept, more]) => {
+                format!("client {client} crashes; {kept} and {more} of its requests still arrive")
+            }
+            Self::Vanish(client) => format!("client {client} has crashed, and nothing more is heard of it"),
+            Self::HoldUp(clients) => {
+                let held_up = members_of(clients).map(|client| client.to_string()).collect::<Vec<_>>().join(", ");
+                format!("time passes while held up: client {held_up}")
+            }
+            Self::Rest => "time passes to the next timer".to_owned(),
+        }
+    }
+}
+
+/// Who has something to do, as a set.
+pub(super) fn pending<'a>(choices: impl IntoIterator<Item = &'a Choice>) -> u8 {
+    choices.into_iter().filter_map(|choice| choice.of()).fold(0, |all, client| all | 1 << client)
+}
+
+/// The clients of a set.
+pub(super) fn members_of(set: u8) -> impl Iterator<Item = usize> {
+    (0..CLIENTS).filter(move |client| set & 1 << client != 0)
+}
