@@ -30,11 +30,11 @@ struct Arguments {
     whole: bool,
 }
 
-/// Clients, disturbances and losses of the worlds of a kind that come to their ends, the small ones first.
+/// Clients, disturbances and losses of the worlds of a kind that come to their ends within minutes, the small ones first.
 fn complete(subject: Subject) -> Vec<(usize, u8, u8)> {
-    let mut sizes = vec![(1, 2, 1), (2, 0, 1), (2, 1, 1), (3, 0, 1)];
+    let mut sizes = vec![(1, 2, 1), (2, 1, 1), (2, 2, 1), (3, 0, 1), (3, 1, 1)];
     match subject {
-        Subject::Reentrant | Subject::Permits => sizes.extend([(2, 2, 0), (3, 1, 0)]),
+        Subject::Permits | Subject::ReadWrite => sizes.push((3, 2, 1)),
         _ => {}
     }
     sizes
