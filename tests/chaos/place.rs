@@ -160,14 +160,15 @@ impl Place {
     }
 
     /// The keys that are left, but for those that are said to stay: for ever, or for a time. `None` where a server does not answer.
-    fn leftovers(&self) -> Option<Vec<String>> {
+    fn leftovers(&self, lost_data: bool) -> Option<Vec<String>> {
         let mut left = Vec::new();
         let primaries = self.primaries();
         for port in &primaries {
             let node = self.node(*port);
             let life = |key: &str| ask(node, &["PTTL", key]).and_then(|left| left.as_int());
             for key in ask(node, &["KEYS", "*"])?.elements().iter().filter_map(Resp::as_str) {
-                let stays = stays_for_ever(key) || (stays_for_a_time(key) && life(key) != Some(-1));
+                let for_a_time = stays_for_a_time(key) || (lost_data && is_of_a_queue(key));
+                let stays = stays_for_ever(key) || (for_a_time && life(key) != Some(-1));
                 if !stays {
                     left.push(format!("{key}, for {:?} ms", life(key)));
                 }
@@ -190,10 +191,11 @@ impl Place {
     }
 
     /// Waits until nothing is left: what a killed process held is there for one lease. What is left then, and how many subscriptions.
-    pub(crate) fn clears(&self) -> (Vec<String>, usize) {
+    /// `lost_data` is whether a server may have lost what it had been told.
+    pub(crate) fn clears(&self, lost_data: bool) -> (Vec<String>, usize) {
         let mut left = (vec!["a server does not answer".to_owned()], 0);
         within(LONG + LEASE + Duration::from_secs(4), || {
-            if let (Some(keys), Some(subscriptions)) = (self.leftovers(), self.subscriptions()) {
+            if let (Some(keys), Some(subscriptions)) = (self.leftovers(lost_data), self.subscriptions()) {
                 left = (keys, subscriptions);
             }
             left.0.is_empty() && left.1 == 0
@@ -218,6 +220,12 @@ fn stays_for_ever(key: &str) -> bool {
 fn stays_for_a_time(key: &str) -> bool {
     let prefixes = ["leasehold:1:op:", "leasehold:1:client:", "leasehold:1:fair:", "leasehold:1:rw_readers:"];
     prefixes.iter().any(|prefix| key.starts_with(prefix))
+}
+
+/// The queue of a fair lock. A failover that forgets that somebody left it has him in it again, although he has gone; it has a time to live,
+/// and whoever comes next passes him over.
+fn is_of_a_queue(key: &str) -> bool {
+    ["redisson_lock_queue:", "redisson_lock_timeout:"].iter().any(|prefix| key.starts_with(prefix))
 }
 
 pub(crate) fn role_of(server: &Server) -> Option<String> {

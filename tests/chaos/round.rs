@@ -181,7 +181,8 @@ pub(crate) fn run(
         rests.iter().filter(|rest| !(rest.clean && rest.ended)).map(|rest| rest.to_string()).collect();
     figures.unclean += unclean.len() as u64;
     figures.check(&format!("{title}: the clients clean up"), &unclean);
-    let (keys, subscriptions) = site.place.clears();
+    let lost_data = !windows.is_empty() || matches!(workload, Workload::Failover);
+    let (keys, subscriptions) = site.place.clears(lost_data);
     figures.left_keys += keys.len() as u64;
     figures.left_subscriptions += subscriptions as u64;
     figures.check(&format!("{title}: no key is left"), &keys);

@@ -32,11 +32,13 @@ struct Arguments {
 
 /// Clients, disturbances and losses of the worlds of a kind that come to their ends within minutes, the small ones first.
 fn complete(subject: Subject) -> Vec<(usize, u8, u8)> {
-    let mut sizes = vec![(1, 2, 1), (2, 1, 1), (2, 2, 1), (3, 0, 1), (3, 1, 1)];
-    match subject {
-        Subject::Permits | Subject::ReadWrite => sizes.push((3, 2, 1)),
-        _ => {}
-    }
+    let mut sizes = vec![(1, 2, 1), (2, 1, 1)];
+    sizes.extend_from_slice(match subject {
+        Subject::Reentrant => &[(2, 2, 0), (3, 0, 1), (3, 1, 1)],
+        Subject::Permits => &[(2, 2, 0), (3, 2, 1)],
+        Subject::ReadWrite => &[(3, 1, 1), (3, 2, 1)],
+        _ => &[(3, 1, 0)],
+    });
     sizes
 }
 
