@@ -122,13 +122,15 @@ fn a_window_explains_what_touches_it_and_nothing_else() {
 #[test]
 fn tokens_must_grow() {
     let good = all([held("a", "alone", "x", [0, 10, 20, 21], 5), held("b", "alone", "x", [0, 30, 40, 41], 6)]);
-    assert_eq!(tokens(&good), [""; 0]);
+    assert_eq!(tokens(&good, &[]), [""; 0]);
     let twice = all([held("a", "alone", "x", [0, 10, 20, 21], 5), held("b", "alone", "x", [0, 30, 40, 41], 5)]);
-    assert_eq!(tokens(&twice).len(), 1);
+    assert_eq!(tokens(&twice, &[]).len(), 1);
+    let within = |from, to| tokens(&twice, &[Window { from, to }]).len();
+    assert_eq!([within(10, 30), within(11, 30), within(10, 29)], [0, 1, 1], "two primaries at once");
     let back = all([held("a", "alone", "x", [0, 10, 20, 21], 5), held("b", "alone", "x", [11, 30, 40, 41], 4)]);
-    assert_eq!(tokens(&back).len(), 1);
+    assert_eq!(tokens(&back, &[Window { from: 0, to: 90 }]).len(), 1);
     let at_once = all([held("a", "alone", "x", [0, 10, 20, 21], 5), held("b", "alone", "x", [9, 30, 40, 41], 4)]);
-    assert_eq!(tokens(&at_once), [""; 0], "nothing is known of the order of two that were asked for at once");
+    assert_eq!(tokens(&at_once, &[]), [""; 0], "nothing is known of the order of two that were asked for at once");
 }
 
 #[test]

@@ -165,7 +165,7 @@ pub(crate) fn run(
             figures.check(&format!("{title}: nobody holds beside another"), &outside);
         }
     }
-    figures.check(&format!("{title}: fencing tokens grow"), &check::tokens(&ops));
+    figures.check(&format!("{title}: fencing tokens grow"), &check::tokens(&ops, &windows));
     let unreported = check::unreported(&ops);
     figures.unreported += unreported.len() as u64;
     figures.check(&format!("{title}: every lost lock is reported"), &unreported);
