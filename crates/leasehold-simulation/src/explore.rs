@@ -23,7 +23,7 @@
 //! Clients and server only meet in messages, and each is deterministic: what a session does follows from its state, the present
 //! instant and what it is told, and what the server does from its data, the time and the call. So each step of each part is
 //! carried out once, on the real thing, and remembered (`clients`, `members`, `server`); a state of the world is a handful of numbers
-//! of states of its parts. What is remembered of it is a hash of 128 bits.
+//! of states of its parts. What is remembered of it is a hash.
 //!
 //! # What counts as the same
 //!
@@ -56,6 +56,7 @@ mod choice;
 mod choices;
 mod client;
 mod clients;
+mod known;
 mod members;
 mod names;
 mod passing;

@@ -93,10 +93,11 @@ impl Clients {
             requests.number(request, text)
         };
         let sent: Vec<_> = sent.into_iter().map(|(wire, request)| (wire, number(request))).collect();
-        self.check_deaf(&mut client, now);
+        let hash = client.hash(now);
+        self.check_deaf(&mut client, now, hash);
         let nodes = &mut self.nodes;
         let script = &self.script;
-        let next = *self.by_hash.entry(client.hash(now)).or_insert_with(|| {
+        let next = *self.by_hash.entry(hash).or_insert_with(|| {
             nodes.push(Node { from: Some((state, told)), seen: Rc::new(client.seen(now, script)) });
             u32::try_from(nodes.len() - 1).expect("a client has few states")
         });
@@ -107,11 +108,10 @@ impl Clients {
     }
 
     /// Wants a notice to be nothing to those who are said to be deaf.
-    fn check_deaf(&self, client: &mut Client, now: Instant) {
+    fn check_deaf(&self, client: &mut Client, now: Instant, hash: u128) {
         if client.seen(now, &self.script).is_deaf {
-            let before = client.hash(now);
             let sent = client.handle(now, &Input::Notice, &self.script, self.late_polls);
-            assert!(sent.is_empty() && client.hash(now) == before, "a client that is deaf has heard: {client:?}");
+            assert!(sent.is_empty() && client.hash(now) == hash, "a client that is deaf has heard: {client:?}");
         }
     }
 

@@ -27,15 +27,15 @@
 //! A client whose script is over, and whose session has nothing and waits for nothing, is told nothing any more, and the way on which
 //! it came there is forgotten.
 
+use super::known::Known;
 use super::members::Members;
 use super::pool::hash_of;
 use super::server::Broken;
 use super::state::State;
 use super::symmetry::SAME;
 use super::world::{Options, World};
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 use std::fmt;
-use std::hash::{BuildHasherDefault, Hasher};
 use std::time::{Duration, Instant};
 
 /// What was explored.
@@ -94,26 +94,6 @@ impl fmt::Display for Fault {
     }
 }
 
-/// What is put into the set of known states is a hash already.
-#[derive(Default)]
-struct AsItIs(u64);
-
-impl Hasher for AsItIs {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
-        }
-    }
-
-    fn write_u128(&mut self, hash: u128) {
-        self.0 = (hash >> 64) as u64;
-    }
-}
-
 /// Follows every choice from every state of a small world.
 ///
 /// # Errors
@@ -128,7 +108,7 @@ pub(super) fn explore_broken(options: &Options, broken: Option<Broken>) -> Resul
     let began = Instant::now();
     let mut world = World::new(options, broken);
     let first = State::new(options.disturbances, options.losses);
-    let mut known: HashSet<u128, BuildHasherDefault<AsItIs>> = HashSet::default();
+    let mut known = Known::new();
     known.insert(hash_of(&first));
     let mut ways = Ways { from: vec![0], choice: vec![0] };
     let mut layer = vec![(0, first)];
@@ -146,17 +126,17 @@ pub(super) fn explore_broken(options: &Options, broken: Option<Broken>) -> Resul
             for (choice, index) in choices.into_iter().zip(0..) {
                 figures.transitions += 1;
                 let mut after = state;
-                let taken = world.take(&mut after, choice);
-                taken
-                    .and_then(|()| world.check(&after))
-                    .map_err(|what| Box::new(Fault { what, way: ways.tell(&mut world, number, Some(index)) }))?;
-                if options.reduced {
-                    (after, _) = world.representative(&after);
+                let mut taken = world.take(&mut after, choice);
+                let stands = if options.reduced { world.representative(&after).0 } else { after };
+                let is_new = known.insert(hash_of(&stands));
+                if is_new && taken.is_ok() {
+                    taken = world.check(&after);
                 }
-                if known.insert(hash_of(&after)) {
+                taken.map_err(|what| Box::new(Fault { what, way: ways.tell(&mut world, number, Some(index)) }))?;
+                if is_new {
                     ways.from.push(number);
                     ways.choice.push(index);
-                    next_layer.push((u32::try_from(ways.from.len() - 1).expect("states have numbers"), after));
+                    next_layer.push((u32::try_from(ways.from.len() - 1).expect("states have numbers"), stands));
                 }
             }
         }

@@ -65,16 +65,25 @@ impl World {
         if *order == SAME {
             return *state;
         }
-        let mut places: Places = (**self.places.get(state.places)).clone();
-        places.iter_mut().for_each(|(client, _)| *client = usize::from(order[*client]));
-        let text = format!("{places:?}");
         State {
             server: self.server.reordered(state.server, *order, &mut self.replies),
             members: moved(state.members, order),
-            places: self.places.number(places, text),
+            places: self.reordered_places(state.places, order),
             late: (0..CLIENTS).filter(|client| state.late & 1 << client != 0).fold(0, |all, one| all | 1 << order[one]),
             ..*state
         }
+    }
+
+    fn reordered_places(&mut self, number: u32, order: &Order) -> u32 {
+        if let Some(known) = self.reordered_places.get(&(number, *order)) {
+            return *known;
+        }
+        let mut places: Places = (**self.places.get(number)).clone();
+        places.iter_mut().for_each(|(client, _)| *client = usize::from(order[*client]));
+        let text = format!("{places:?}");
+        let next = self.places.number(places, text);
+        self.reordered_places.insert((number, *order), next);
+        next
     }
 
     /// What there is on the server, whoever it is of.

@@ -9,7 +9,7 @@ use super::script::Subject;
 use super::server::{Broken, Order, Servers};
 use super::state::State;
 use super::symmetry::orders;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 /// How large a small world is.
@@ -54,6 +54,8 @@ pub(super) struct World {
     pub(super) requests: Pool<Request>,
     pub(super) replies: Replies,
     pub(super) places: Pool<Places>,
+    /// The same places, where the clients have other numbers.
+    pub(super) reordered_places: HashMap<(u32, Order), u32, Quick>,
     /// States of the server that were found to be in order for a client in a state.
     pub(super) in_order: HashSet<(u32, u8, u32), Quick>,
 }
@@ -87,6 +89,7 @@ impl World {
             requests,
             replies: Pool::default(),
             places,
+            reordered_places: HashMap::default(),
             in_order: HashSet::default(),
             options: options.clone(),
         }

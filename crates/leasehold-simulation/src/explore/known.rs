@@ -1,0 +1,41 @@
+//! Which states are known, by their hashes.
+
+use std::collections::HashSet;
+use std::hash::{BuildHasherDefault, Hasher};
+
+/// How many sets there are. They grow one by one, so that a large one is never in memory twice.
+const SETS: usize = 1 << 12;
+
+/// Hashes of the states that were met. Of each, 76 bits count: that two of 300 million have the same is one chance in a million.
+pub(super) struct Known(Vec<HashSet<u64, BuildHasherDefault<AsItIs>>>);
+
+impl Known {
+    pub(super) fn new() -> Self {
+        Self((0..SETS).map(|_| HashSet::default()).collect())
+    }
+
+    /// Notes a state, and says whether it was not known.
+    pub(super) fn insert(&mut self, hash: u128) -> bool {
+        self.0[(hash >> 64) as usize % SETS].insert(hash as u64)
+    }
+}
+
+/// What is put into a set is a hash already.
+#[derive(Default)]
+pub(super) struct AsItIs(u64);
+
+impl Hasher for AsItIs {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
+        }
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+}
