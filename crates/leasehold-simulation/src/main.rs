@@ -63,6 +63,7 @@ fn main() -> ExitCode {
     let mut options = Options::default();
     options.from = arguments.from;
     options.seeds = arguments.seeds;
+    options.telling = true;
     options.family = arguments.kind;
     options.at_most = arguments.minutes.map(|minutes| Duration::from_secs_f64(minutes * 60.0));
     options.threads =

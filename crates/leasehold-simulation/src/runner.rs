@@ -26,11 +26,13 @@ pub struct Options {
     pub at_most: Option<Duration>,
     /// How many worlds run at once.
     pub threads: usize,
+    /// Whether it tells on standard error now and then how far it is.
+    pub telling: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { from: 0, seeds: 1_000, family: None, at_most: None, threads: 1 }
+        Self { from: 0, seeds: 1_000, family: None, at_most: None, threads: 1, telling: false }
     }
 }
 
@@ -72,6 +74,9 @@ pub struct Failure {
     pub what: String,
 }
 
+/// It tells how far it is after every so many histories.
+const TOLD: u64 = 50_000;
+
 /// Runs the worlds of `options`, until one fails: the one with the lowest seed of those that did.
 ///
 /// # Errors
@@ -101,7 +106,10 @@ pub fn run(options: &Options) -> Result<Report, Failure> {
                 break;
             }
             stats.add(&world.stats);
-            histories.fetch_add(1, Ordering::Relaxed);
+            let histories = histories.fetch_add(1, Ordering::Relaxed) + 1;
+            if options.telling && histories.is_multiple_of(TOLD) {
+                eprintln!("{histories} histories in {:.0} s", began.elapsed().as_secs_f64());
+            }
         }
         sums.lock().unwrap_or_else(PoisonError::into_inner).add(&stats);
     };

@@ -28,6 +28,9 @@ struct Arguments {
     /// No way is left out, not even those that come to nothing new
     #[arg(long)]
     whole: bool,
+    /// Tell on standard error how far the search is
+    #[arg(long)]
+    tell: bool,
 }
 
 /// Clients, disturbances and losses of the worlds of a kind that come to their ends within minutes, the small ones first.
@@ -53,6 +56,7 @@ fn main() -> ExitCode {
             (options.clients, options.disturbances, options.losses) = (clients, disturbances, losses);
             options.late_polls = arguments.late_polls;
             options.reduced = !arguments.whole;
+            options.telling = arguments.tell;
             let size = format!("| {subject} | {clients} | {disturbances} | {losses} |");
             match explore(&options) {
                 Ok(Figures { states, transitions, ends, took, .. }) => {

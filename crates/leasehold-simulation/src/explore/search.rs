@@ -142,7 +142,7 @@ pub(super) fn explore_broken(options: &Options, broken: Option<Broken>) -> Resul
         }
         figures.depth += usize::from(!next_layer.is_empty());
         layer = next_layer;
-        if std::env::var_os("LEASEHOLD_TELL").is_some() {
+        if options.telling {
             let (states, wide) = (ways.from.len(), layer.len());
             let members: usize = world.members.iter().map(Members::len).sum();
             let clients: usize = world.members.iter().map(|members| members.clients.len()).sum();

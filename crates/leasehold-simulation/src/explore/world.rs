@@ -28,12 +28,14 @@ pub struct Options {
     pub late_polls: bool,
     /// Whether ways that come to nothing new are left out.
     pub reduced: bool,
+    /// Whether it is told on standard error how far the search is.
+    pub telling: bool,
 }
 
 impl Options {
     /// Three clients, two crashes or clients that are held up, and one lost reply.
     pub const fn new(subject: Subject) -> Self {
-        Self { subject, clients: 3, disturbances: 2, losses: 1, late_polls: false, reduced: true }
+        Self { subject, clients: 3, disturbances: 2, losses: 1, late_polls: false, reduced: true, telling: false }
     }
 }
 
