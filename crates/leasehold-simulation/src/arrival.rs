@@ -42,7 +42,7 @@ impl World {
             Happening::Answer { key, result } => self.answer(key, result),
             Happening::Barrier { client, plane, epoch, id, until } => {
                 // Its reply comes behind those to what was sent before.
-                let back = self.now + self.delay();
+                let back = self.now + self.delay(client);
                 let connection = self.net.connection(client, plane);
                 let back = back.max(connection.last_reply);
                 if connection.epoch != epoch || !connection.up || back > until {
@@ -66,7 +66,7 @@ impl World {
                 if !proven {
                     self.stats.fault(Sort::Unproven);
                 }
-                let delay = self.delay();
+                let delay = self.delay(client);
                 if self.net.wires[client].reachable {
                     self.after(delay, Happening::Killed { client, plane, epoch, id, proven });
                 } else {
@@ -118,7 +118,7 @@ impl World {
                 self.event(client, event);
             }
             Happening::Reset { client, plane, lose } => {
-                self.last_fault = self.now;
+                self.note_fault_of(client, self.now);
                 self.stats.fault(Sort::Reset);
                 if self.net.connection(client, plane).up {
                     if lose {
@@ -135,7 +135,7 @@ impl World {
                 }
             }
             Happening::ResetNotices { client } => {
-                self.last_fault = self.now;
+                self.note_fault_of(client, self.now);
                 self.stats.fault(Sort::NoticesReset);
                 self.reset_notices(client);
                 self.at(self.now, Happening::Event { client, event: LinkEvent::NoticesReset });
@@ -147,7 +147,7 @@ impl World {
             Happening::Unreachable { client, yes } => self.set_unreachable(client, yes),
             Happening::RestartEmpty => self.restart_empty(),
             Happening::DenyGrowth { deny } => {
-                self.last_fault = self.now;
+                self.note_fault(self.now);
                 if deny {
                     self.stats.fault(Sort::MemoryFull);
                 }
@@ -190,7 +190,7 @@ impl World {
             self.known_scripts.insert(script);
         } else if self.flushed && !self.known_scripts.contains(script) {
             self.unknown_script.insert(key);
-            let back = self.now + self.delay();
+            let back = self.now + self.delay(client);
             let connection = self.net.connection(client, plane);
             let at = back.max(connection.last_reply);
             connection.last_reply = at;
@@ -210,7 +210,7 @@ impl World {
         }
         match reply {
             ReplyFate::Comes | ReplyFate::Refused(_) => {
-                let delay = self.delay();
+                let delay = self.delay(client);
                 let connection = self.net.connection(client, plane);
                 let at = (now + delay).max(connection.last_reply);
                 connection.last_reply = at;
@@ -219,7 +219,7 @@ impl World {
             }
             ReplyFate::Lost => {
                 // Nothing that follows on this connection is answered before that is seen.
-                let delay = self.delay();
+                let delay = self.delay(client);
                 let connection = self.net.connection(client, plane);
                 let at = (now + delay).max(connection.last_reply);
                 connection.last_reply = at;
@@ -267,7 +267,7 @@ impl World {
                     continue;
                 }
                 if let LinkEvent::Notice { channel } = event {
-                    let delay = self.delay();
+                    let delay = self.delay(client);
                     let wires = &mut self.net.wires[client];
                     let at = (self.now + delay).max(wires.last_notice);
                     wires.last_notice = at;
@@ -279,7 +279,10 @@ impl World {
     }
 
     fn answer(&mut self, key: CallKey, result: Result<Reply, LinkError>) {
-        let Some(Waiting { client, who, epoch, .. }) = self.net.waiting.remove(&key) else { return };
+        let Some(Waiting { client, who, epoch, hold, .. }) = self.net.waiting.remove(&key) else { return };
+        if matches!(result, Err(LinkError::Unknown(_))) {
+            self.doubtful.extend(hold);
+        }
         match who {
             Caller::Task(task) => {
                 let state = &mut self.clients[client].tasks[task];
@@ -326,7 +329,7 @@ impl World {
             if wanted { at_once(link.subscribe(channel)) } else { at_once(link.unsubscribe(channel)) }
                 .expect("an embedded link can subscribe");
         }
-        let delay = self.delay();
+        let delay = self.delay(client);
         self.after(delay, Happening::SubscriptionAnswer { client, channel, wanted, life, result: fate });
     }
 }

@@ -5,8 +5,10 @@ use crate::happening::{CallKey, Happening, ReplyFate};
 use crate::kinds::{Family, hold_of};
 use crate::network::Caller;
 use crate::stats::{Reach, Sort};
-use crate::world::{World, ms, tell};
+use crate::world::{World, ms, name, tell};
+use bytes::Bytes;
 use leasehold_core::call::Call;
+use leasehold_core::command::permits::ID_BYTES;
 use leasehold_core::command::read_write::Mode;
 use leasehold_core::command::{Kind, fair, lock, read_write, simple, spin};
 use leasehold_core::link::{LinkError, LinkEvent, Plane, ServerError};
@@ -22,17 +24,29 @@ impl World {
     pub(crate) fn break_promises(&mut self) {
         self.broken = true;
         self.net.restarts += 1;
-        self.last_fault = self.last_fault.max(self.now);
+        self.note_fault(self.now);
         self.places.clear();
     }
 
-    /// Nothing is promised of what a client was granted while its clock stood still, and hears of only now.
-    pub(crate) fn disown_grants(&mut self, client: usize) {
-        let id = self.clients[client].session.client().to_string();
-        let is_of_client = |wire_id: &[u8]| wire_id.windows(id.len()).any(|part| part == id.as_bytes());
-        for (_, epoch) in self.granted.iter_mut().filter(|(wire_id, _)| is_of_client(wire_id)) {
-            *epoch = OF_NO_EPOCH;
+    /// The same, of the holds of one lock.
+    fn break_promises_of(&mut self, lock: &Bytes) {
+        self.broken = true;
+        self.note_fault(self.now);
+        self.places.remove(lock);
+        self.granted.values_mut().filter(|grant| grant.lock == lock).for_each(|grant| grant.epoch = OF_NO_EPOCH);
+        let guards = self.guards.iter_mut().filter(|guard| guard.name.key() == lock);
+        guards.for_each(|guard| guard.epoch_of_data = OF_NO_EPOCH);
+    }
+
+    /// Nothing is promised of what a client has while its clock stands still, nor of what it was granted then and hears of later.
+    pub(crate) fn disown(&mut self, client: usize) {
+        for (id, grant) in &mut self.granted {
+            if self.senders.get(id) == Some(&client) {
+                grant.epoch = OF_NO_EPOCH;
+            }
         }
+        let guards = self.guards.iter_mut().filter(|guard| guard.client == client);
+        guards.for_each(|guard| guard.epoch_of_data = OF_NO_EPOCH);
     }
 
     /// Every connection is gone, and comes back.
@@ -62,6 +76,7 @@ impl World {
         tell!(self, "the server restarts empty");
         self.stats.fault(Sort::RestartEmpty);
         self.server.restart_empty();
+        self.lost_tokens = true;
         self.break_promises();
         self.fill();
         self.reset_all();
@@ -79,6 +94,8 @@ impl World {
         self.stats.fault(Sort::Failover);
         self.server.restore(&snapshot);
         self.leftovers = true;
+        self.restored = true;
+        self.lost_tokens = true;
         self.break_promises();
         self.reset_all();
         self.note_removals(ms(20));
@@ -87,6 +104,7 @@ impl World {
     /// A key goes away, because memory is scarce.
     pub(crate) fn evict(&mut self, all: bool) {
         let mut keys = self.server.keys();
+        let mut of = None;
         if self.plan.family == Family::Permits {
             // Counters that are left without their permits would never be right again: whoever made them makes them anew.
             keys.iter().for_each(|key| drop(self.server.command(&[b"DEL", key])));
@@ -100,11 +118,17 @@ impl World {
             let key = &keys[self.rng.usize(..keys.len())];
             tell!(self, "the server evicts {key:?}");
             self.forgot_processes |= key.starts_with(b"leasehold:1:fair:");
+            self.lost_tokens |= key.starts_with(b"redisson_lock_token:");
+            let names = (0..self.plan.locks).map(|lock| name(&format!("lock{lock}")).key().clone());
+            of = names.into_iter().find(|name| key.windows(name.len()).any(|part| part == name));
             drop(self.server.command(&[b"DEL", key]));
         }
         self.stats.fault(Sort::Eviction);
         self.leftovers = true;
-        self.break_promises();
+        match of {
+            Some(lock) => self.break_promises_of(&lock),
+            None => self.break_promises(),
+        }
         self.note_removals(self.plan.settings.lease / 3);
     }
 
@@ -119,10 +143,10 @@ impl World {
         let guard = &self.guards[held[self.rng.usize(..held.len())]];
         let Some(call) = self.forced(guard) else { return };
         tell!(self, "{:?} of client {} is released by force", guard.hold, guard.client);
-        let id = guard.wire_id.clone();
+        let (id, client) = (guard.wire_id.clone(), guard.client);
         self.stats.fault(Sort::ForceRelease);
-        self.last_fault = self.last_fault.max(self.now);
-        self.granted.insert(id.clone(), OF_NO_EPOCH);
+        self.note_fault_of(client, self.now);
+        self.granted.entry(id.clone()).or_default().epoch = OF_NO_EPOCH;
         for guard in self.guards.iter_mut().filter(|guard| guard.wire_id == id) {
             guard.epoch_of_data = OF_NO_EPOCH;
         }
@@ -157,6 +181,7 @@ impl World {
         }
         self.stats.fault(Sort::ServerStep);
         self.leftovers = true;
+        self.restored |= millis < 0;
         self.break_promises();
         self.note_removals(self.plan.settings.lease / 3);
     }
@@ -191,7 +216,7 @@ impl World {
             return self.at(self.now, Happening::Answer { key, result });
         }
         self.stats.reach(Reach::NoScript);
-        let delay = self.delay();
+        let delay = self.delay(client);
         let now = self.now;
         let connection = self.net.connection(client, plane);
         let at = (now + delay).max(connection.last_arrival).max(connection.frozen_until);
@@ -203,6 +228,14 @@ impl World {
     pub(crate) fn is_on_server(&self, guard: &Guard) -> bool {
         match guard.kind {
             Kind::Simple => self.server.command(&[b"GET", guard.name.key()]) == Ok(Reply::Bulk(guard.field.clone())),
+            Kind::Permits => {
+                let deadlines = guard.name.suffixed("timeout");
+                let now = self.server.wall_millis();
+                guard.wire_id.chunks(ID_BYTES).all(|id| match self.server.command(&[b"ZSCORE", &deadlines, id]) {
+                    Ok(Reply::Bulk(end)) => String::from_utf8_lossy(&end).parse().is_ok_and(|end: i64| end > now),
+                    _ => false,
+                })
+            }
             _ => self.count_on_server(guard).is_none_or(|count| count > 0),
         }
     }
@@ -231,7 +264,7 @@ impl World {
         }
         let leapt = client.leapt.is_some_and(|at| at >= client.clock.shows(removed));
         let reachable = self.net.wires[state.client].reachable;
-        let excused = self.last_fault > removed || leapt || !reachable || self.plan.copies || self.is_on_server(state);
+        let excused = self.last_fault_of(state.client) > removed || leapt || !reachable || self.is_on_server(state);
         assert!(
             excused,
             "client {} was not told that {:?} was removed at {removed:?}, although nothing else went wrong",
@@ -242,7 +275,7 @@ impl World {
 
 impl World {
     /// Perhaps lets a command arrive in the last moment of one of its keys, at its end, or just after it.
-    pub(crate) fn worst_instant(&mut self, at: Instant, call: &Call) -> Instant {
+    pub(crate) fn worst_instant(&mut self, client: usize, at: Instant, call: &Call) -> Instant {
         if !self.chance(self.weather.worst_instant) {
             return at;
         }
@@ -261,7 +294,7 @@ impl World {
             };
             if aimed >= at && end.since(at) < ms(1_300) {
                 self.stats.fault(Sort::WorstInstant);
-                self.last_fault = self.last_fault.max(aimed);
+                self.note_fault_of(client, aimed);
                 self.ends.insert(key.clone(), wall + left);
                 return aimed;
             }

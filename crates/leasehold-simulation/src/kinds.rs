@@ -179,41 +179,6 @@ impl World {
         assert_eq!(other, None, "has {} beside {:?} of client {}", guard.name, guard.hold, guard.client);
     }
 
-    /// Wants what is left on the server to be what may be left: fencing tokens, counters that the user made, and what expires by itself.
-    pub(crate) fn check_keys_left(&self, when: &str) {
-        for key in self.server.keys() {
-            let int = |command: &[u8]| match self.server.command(&[command, &key]) {
-                Ok(Reply::Int(value)) => value,
-                other => panic!("{other:?}"),
-            };
-            let text = String::from_utf8_lossy(&key);
-            let token = text.starts_with("redisson_lock_token:");
-            let counter = self.plan.family.counts()
-                && (0..self.plan.locks).any(|lock| *key == *name(&format!("lock{lock}")).key());
-            if self.plan.family == Family::Permits && text.ends_with(":timeout") {
-                self.check_expired(&key, when);
-                continue;
-            }
-            // A late copy may have put a hold into a queue again, whose process is silent by now.
-            let queue = (self.plan.copies || self.leftovers) && text.starts_with("redisson_lock_");
-            let expires = (queue || text.starts_with("leasehold:1:")) && int(b"PTTL") >= 0;
-            let dump = [b"LRANGE".as_slice(), b"ZRANGE"].map(|read| self.server.command(&[read, &key, b"0", b"-1"]));
-            assert!(token || counter || expires, "{text} is left {when}: {dump:?}");
-            if counter && self.plan.family == Family::Semaphore {
-                let left = self.server.command(&[b"GET", &key]).expect("a counter");
-                assert_eq!(left, Reply::Bulk(CAPACITY.to_string().into()), "all permits of {text} are back {when}");
-            }
-        }
-    }
-
-    /// Wants every permit that is left to have expired: the next command takes it back.
-    fn check_expired(&self, key: &Bytes, when: &str) {
-        let now = self.server.wall_millis();
-        let later = format!("({now}");
-        let alive = self.server.command(&[b"ZCOUNT", key, later.as_bytes(), b"+inf"]).expect("a sorted set");
-        assert_eq!(alive, Reply::Int(0), "permits of {key:?} are held {when}");
-    }
-
     /// Wants the permits of permit semaphores to add up, at any time.
     pub(crate) fn check_capacity(&self) {
         if self.plan.family != Family::Permits {

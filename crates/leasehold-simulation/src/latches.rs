@@ -50,7 +50,7 @@ impl World {
             let pause = self.between(ms(10), ms(2_000));
             self.after(pause, Happening::CountDown { call: call.clone() });
         }
-        let delay = self.delay();
+        let delay = self.delay(client);
         self.after(delay, Happening::CountDown { call });
     }
 

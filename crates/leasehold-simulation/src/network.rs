@@ -46,6 +46,8 @@ pub(crate) struct Waiting {
     pub(crate) who: Caller,
     /// How often its connection had been settled when it was begun.
     pub(crate) fence: u64,
+    /// What tells the hold that it is about from all others.
+    pub(crate) hold: Option<Bytes>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -112,13 +114,14 @@ impl World {
         least + (most - least).mul_f64(self.rng.f64())
     }
 
-    pub(crate) fn delay(&mut self) -> Duration {
+    /// How long a message of a client, or to it, is on the way.
+    pub(crate) fn delay(&mut self, client: usize) -> Duration {
         let (least, most) = self.weather.delay;
         let delay = self.between(least, most);
         if self.chance(self.weather.spike) {
             self.stats.fault(Sort::Delay);
             let spike = self.between(Duration::ZERO, self.weather.spike_of);
-            self.last_fault = self.last_fault.max(self.now + spike);
+            self.note_fault_of(client, self.now + delay + spike);
             return delay + spike;
         }
         delay
@@ -148,13 +151,17 @@ impl World {
 
     fn send(&mut self, key: CallKey, client: usize, plane: Plane, who: Caller, call: Call) {
         let Connection { epoch, fence, .. } = *self.net.connection(client, plane);
-        self.net.waiting.insert(key, Waiting { client, plane, epoch, who, fence });
+        let hold = hold_of(&call).map(|(id, _)| id);
+        if let Some(id) = &hold {
+            self.senders.entry(id.clone()).or_insert(client);
+        }
+        self.net.waiting.insert(key, Waiting { client, plane, epoch, who, fence, hold });
         let up = self.net.connection(client, plane).up;
         let fault = if up { self.fault_for(client, &call) } else { None };
         if let Some(fault) = &fault {
             self.stats.fault(fault.sort());
             if !matches!(fault, FaultKind::CopyAfter(_)) {
-                self.last_fault = self.now;
+                self.note_fault_of(client, self.now);
             }
         }
         if !up || matches!(fault, Some(FaultKind::NotSent)) {
@@ -166,7 +173,7 @@ impl World {
             Some(FaultKind::Delay(more)) => more,
             _ => Duration::ZERO,
         };
-        let delay = self.delay() + more;
+        let delay = self.delay(client) + more;
         if plane == Plane::Lifeline {
             let result = Err(LinkError::Unknown("timed out".to_owned()));
             let timeout = self.clients[client].session.settings().command_timeout;
@@ -175,7 +182,7 @@ impl World {
         let now = self.now;
         let connection = self.net.connection(client, plane);
         let at = (now + delay).max(connection.last_arrival).max(connection.frozen_until);
-        let at = self.worst_instant(at, &call);
+        let at = self.worst_instant(client, at, &call);
         self.net.connection(client, plane).last_arrival = at;
         if let Some(FaultKind::CopyAfter(more)) = fault {
             // A copy never comes before what it is a copy of.
@@ -230,11 +237,11 @@ impl World {
         tell!(self, "client {client} settles {plane:?} up to {epoch:?} as {id:?}");
         self.net.settling.insert((client, id));
         if !self.net.wires[client].reachable || self.chance(self.weather.settle_fails) {
-            self.last_fault = self.now;
+            self.note_fault_of(client, self.now);
             self.stats.fault(Sort::SettleFailed);
             return self.after(ms(5), Happening::SettleFailed { client, id });
         }
-        let delay = self.delay();
+        let delay = self.delay(client);
         let now = self.now;
         let connection = self.net.connection(client, plane);
         connection.fence += 1;
@@ -259,13 +266,13 @@ impl World {
         self.net.subscribes += usize::from(wanted);
         let wires = &self.net.wires[client];
         let (life, reachable) = (wires.life, wires.reachable);
-        let delay = self.delay();
+        let delay = self.delay(client);
         if !reachable {
             let result = Err(LinkError::NotSent("no connection".to_owned()));
             return self.after(ms(1), Happening::SubscriptionAnswer { client, channel, wanted, life, result });
         }
         let fate = if self.chance(self.weather.subscribe_fails) {
-            self.last_fault = self.now;
+            self.note_fault_of(client, self.now);
             self.stats.fault(Sort::SubscribeFailed);
             Err(LinkError::Unknown("lost".to_owned()))
         } else {

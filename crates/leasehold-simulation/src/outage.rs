@@ -12,7 +12,7 @@ impl World {
     /// A connection is lost: what waits for a reply ends, and it comes back in a new epoch.
     pub(crate) fn reset(&mut self, client: usize, plane: Plane) {
         tell!(self, "client {client}: {plane:?} is lost");
-        self.last_fault = self.last_fault.max(self.now);
+        self.note_fault_of(client, self.now);
         self.net.epochs += 1;
         let epoch = Epoch(self.net.epochs);
         let now = self.now;
@@ -47,7 +47,7 @@ impl World {
 
     pub(crate) fn set_unreachable(&mut self, client: usize, yes: bool) {
         tell!(self, "client {client} cannot reach the server: {yes}");
-        self.last_fault = self.now;
+        self.note_fault_of(client, self.now);
         if yes {
             self.stats.fault(Sort::Unreachable);
         }
@@ -72,14 +72,14 @@ impl World {
             self.set_unreachable(client, false);
         }
         // What is frozen thaws by itself.
-        self.last_fault = self.now + ms(1_500);
+        self.note_fault_of(client, self.now + ms(1_500));
     }
 
     /// Nothing that a client sends by a plane's connection arrives for a while; order is kept.
     pub(crate) fn freeze(&mut self, client: usize, plane: Plane, pause: Duration) {
         tell!(self, "client {client}: {plane:?} freezes for {pause:?}");
         let until = self.now + pause;
-        self.last_fault = until;
+        self.note_fault_of(client, until);
         let connection = self.net.connection(client, plane);
         connection.frozen_until = until;
         connection.last_arrival = connection.last_arrival.max(until);

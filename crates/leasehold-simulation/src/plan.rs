@@ -8,6 +8,7 @@ use crate::world::{World, ms, settings};
 use leasehold_core::link::{LinkEvent, Plane};
 use leasehold_core::owner::OwnerId;
 use leasehold_core::settings::Settings;
+use leasehold_core::time::Instant;
 use std::time::Duration;
 
 /// The longest lease in a random world.
@@ -80,6 +81,8 @@ pub(crate) struct Plan {
     pub(crate) locks: u64,
     /// Nobody is late and nothing goes wrong, so that a fair queue is served in the order in which it came to be.
     pub(crate) orderly: bool,
+    /// Nothing goes wrong but that clients crash, and that users are late or drop what they asked for.
+    pub(crate) well: bool,
     /// A copy of a command may come late, or it cannot be proven that none does.
     pub(crate) copies: bool,
     pub(crate) owners: Vec<Vec<OwnerId>>,
@@ -91,7 +94,8 @@ pub(crate) struct Plan {
     pub(crate) dropped: f64,
     /// Nothing goes wrong any more, and nobody begins anything.
     pub(crate) over: bool,
-    pub(crate) detached: bool,
+    /// When that began.
+    pub(crate) ended: Instant,
 }
 
 /// Plans the world of a seed, with a family of locks that follows from it unless one is given.
@@ -102,6 +106,7 @@ pub(crate) fn plan(world: &mut World, seed: u64, family: Option<Family>) {
     world.plan.family = family.unwrap_or(of_the_seed);
     world.plan.mix = mix;
     world.plan.orderly = mix == Mix::Orderly;
+    world.plan.well = matches!(mix, Mix::Orderly | Mix::Impatience);
     world.plan.copies = mix.has(Mix::Copies) || mix.has(Mix::Unproven);
     let mut settings = settings();
     settings.lease = LEASE;

@@ -69,7 +69,7 @@ impl World {
         }
         tell!(self, "client {client} crashes");
         self.stats.fault(Sort::Crash);
-        self.last_fault = self.last_fault.max(self.now);
+        self.note_fault_of(client, self.now);
         self.leftovers = true;
         let state = &mut self.clients[client];
         state.dead = true;
@@ -109,11 +109,11 @@ impl World {
         tell!(self, "client {client} is paused for {pause:?}, and its clock goes on: {counts}");
         self.stats.fault(Sort::Pause);
         let until = self.now + pause;
-        self.last_fault = self.last_fault.max(until);
+        self.note_fault_of(client, until);
         self.clients[client].paused_until = Some(until);
         if !counts {
             self.clients[client].stands_since = Some(self.now);
-            self.break_promises();
+            self.disown(client);
         }
         self.at(until, Happening::Resume { client });
     }
@@ -126,8 +126,7 @@ impl World {
         self.clients[client].paused_until = None;
         if let Some(since) = self.clients[client].stands_since.take() {
             self.clients[client].clock.stood_still(since, self.now);
-            self.break_promises();
-            self.disown_grants(client);
+            self.disown(client);
         }
         self.leap(client);
     }
@@ -142,7 +141,7 @@ impl World {
         if !jump.is_zero() {
             state.clock.jump(now, jump);
             self.stats.fault(Sort::ClockJump);
-            self.last_fault = self.last_fault.max(now);
+            self.note_fault_of(client, now);
         } else if ppm.abs() <= MARGIN_PPM {
             state.clock.set_rate(now, ppm);
             self.stats.fault(Sort::ClockRate);

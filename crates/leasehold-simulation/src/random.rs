@@ -4,10 +4,10 @@ use crate::client::{Outcome, Polls, TaskKind};
 use crate::happening::Happening;
 use crate::kinds::Family;
 use crate::plan::{DISTURBED, LEASE, Mix, plan};
-use crate::stats::Sort;
+use crate::stats::{Reach, Sort};
 use crate::weather::Weather;
 use crate::world::{World, ms, name, tell};
-use leasehold_core::error::AcquireError;
+use leasehold_core::error::{AcquireError, ReleaseError};
 use leasehold_core::name::LockName;
 use leasehold_core::reply::Reply;
 use leasehold_core::session::{AcquireRequest, Patience};
@@ -30,9 +30,10 @@ pub(crate) fn run(world: &mut World, seed: u64, family: Option<Family>) {
     calm(world);
     let limit = world.now + patience_of_the_living(world);
     finish(world, limit);
-    if !world.plan.copies && !world.plan.detached && !world.leftovers {
+    if !world.plan.copies && !world.restored {
         // In one mix a command that was sent before may take long on either way.
         world.run(if world.plan.mix.has(Mix::Delays) { ms(3_100) } else { ms(1_600) });
+        world.stats.reach(Reach::LeftSoonSought);
         world.check_keys_left("soon after the last guard");
         assert_eq!(world.server.subscriptions(), 0, "soon after the last waiter");
     }
@@ -75,9 +76,10 @@ pub(crate) fn finish(world: &mut World, limit: Instant) {
     }
 }
 
-fn look_at_counts(world: &World) {
-    if world.now > world.last_fault + ms(1_500) {
-        world.check_counts();
+fn look_at_counts(world: &mut World) {
+    world.check_counts(ms(1_500));
+    if world.stats.steps.is_multiple_of(16) {
+        world.check_strays(ms(1_500));
     }
 }
 
@@ -88,13 +90,17 @@ fn look_at_counts(world: &World) {
 fn patience_of_the_living(world: &World) -> Duration {
     let settings = &world.plan.settings;
     let (fair, hold) = (settings.fair, world.plan.hold);
-    let under_way = ms(if world.plan.copies || world.plan.mix.has(Mix::Delays) { 3_500 } else { 1_500 });
     let left_behind = LEASE * if world.plan.copies { 2 } else { 1 } + world.put_back;
     let turns = u32::try_from(unfinished(world).len()).unwrap_or(u32::MAX);
     // The dead who are taken for waiters of a JVM keep their places, one after the other, for as long as they asked for.
     let strangers = if world.forgot_processes && world.leftovers { waiters_on_server(world) } else { 0 };
     let left_behind = left_behind + (fair.cap + fair.skew) * strangers;
-    under_way + left_behind + fair.window + fair.claim + settings.recheck + (hold * 2 + ms(400)) * turns
+    under_way(world) + left_behind + fair.window + fair.claim + settings.recheck + (hold * 2 + ms(400)) * turns
+}
+
+/// How long a message may still be on the way when the faults end.
+fn under_way(world: &World) -> Duration {
+    ms(if world.plan.copies || world.plan.mix.has(Mix::Delays) { 3_500 } else { 1_500 })
 }
 
 /// How many places there are in the queues of fair locks.
@@ -111,6 +117,7 @@ fn waiters_on_server(world: &World) -> u32 {
 fn calm(world: &mut World) {
     tell!(world, "the faults end");
     world.plan.over = true;
+    world.plan.ended = world.now;
     world.weather = Weather::default();
     world.faults.clear();
     world.server.deny_growth(false);
@@ -146,6 +153,7 @@ fn unfinished(world: &World) -> Vec<String> {
 fn react(world: &mut World) {
     for (client, task) in std::mem::take(&mut world.finished) {
         check_patience(world, client, task);
+        check_reason(world, client, task);
         if let Some(Outcome::Granted(guard)) = world.clients[client].tasks[task].outcome.clone() {
             world.plan_section(guard);
             let pause = world.plan.hold.mul_f64(world.rng.f64() * 2.0);
@@ -181,6 +189,30 @@ fn check_patience(world: &World, client: usize, task: usize) {
             assert_ne!(*outcome, Outcome::Nothing);
             assert_ne!(*outcome, Outcome::NotAcquired(AcquireError::WaitElapsed));
         }
+    }
+}
+
+/// Nobody is told of trouble that there was not.
+pub(crate) fn check_reason(world: &World, client: usize, task: usize) {
+    let Some(outcome) = &world.clients[client].tasks[task].outcome else { return };
+    let settings = &world.plan.settings;
+    let over = world.plan.ended + under_way(world) + settings.unreachable_after + settings.command_timeout;
+    // Where somebody is late to poll, the time for an answer passes for whoever comes next to the same hold, too.
+    let well = world.plan.orderly || world.plan.over && world.now > over;
+    match outcome {
+        Outcome::NotAcquired(
+            AcquireError::Unreachable(_) | AcquireError::Indeterminate(_) | AcquireError::Refused(_),
+        )
+        | Outcome::NotReleased(
+            ReleaseError::Unreachable(_) | ReleaseError::Indeterminate(_) | ReleaseError::Refused(_),
+        ) => assert!(!well, "nothing is wrong, and client {client} is told: {outcome:?}"),
+        Outcome::NotAcquired(AcquireError::KeyConflict(_) | AcquireError::Excess { .. }) => {
+            assert!(world.broken, "client {client} is told: {outcome:?}");
+        }
+        Outcome::NotAcquired(AcquireError::WaitElapsed | AcquireError::Lost(_) | AcquireError::Upgrade)
+        | Outcome::NotReleased(ReleaseError::Lost(_)) => {}
+        Outcome::NotAcquired(_) | Outcome::NotReleased(_) => panic!("client {client} is told: {outcome:?}"),
+        Outcome::Granted(_) | Outcome::Opened | Outcome::Nothing | Outcome::Released | Outcome::Dropped => {}
     }
 }
 
@@ -268,7 +300,7 @@ impl World {
                 // It is kept until the end.
             }
             // Whoever detaches the permits of a bare semaphore gives them up for good.
-            10 if !self.plan.over && self.plan.family != Family::Semaphore => self.detach_one(guard),
+            10 if !self.plan.over && self.plan.family != Family::Semaphore => self.detach(guard),
             6 | 7 => self.drop_guard(guard),
             8 | 11 if !self.plan.over => {
                 // The same owner comes again, for a shorter or longer time.
@@ -291,10 +323,5 @@ impl World {
                 }
             }
         }
-    }
-
-    fn detach_one(&mut self, guard: usize) {
-        self.plan.detached = true;
-        self.detach(guard);
     }
 }

@@ -86,6 +86,9 @@ counted! {
         StaleRefused = "the store refused a stale token",
         LatchOpened = "a latch opened for somebody who waited",
         UnfencedLost = "a register without a fence lost an update",
+        CountsCompared = "hold counts were compared with the server's",
+        StraysSought = "holds of nobody were looked for",
+        LeftSoonSought = "what is left was looked for soon",
         WriteFencedLost = "a register that is fenced at writes alone lost an update",
     }
 }

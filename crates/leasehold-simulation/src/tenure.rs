@@ -1,11 +1,14 @@
 //! Grants and releases as the server sees them: who follows whom, in what order, and with which fencing token.
 
+use crate::client::Guard;
 use crate::disasters::OF_NO_EPOCH;
+use crate::kinds::{CAPACITY, Family};
 use crate::stats::Reach;
 use crate::world::{World, tell};
 use bytes::Bytes;
 use leasehold_core::call::Call;
 use leasehold_core::command::Kind;
+use leasehold_core::command::permits::ID_BYTES;
 
 /// Who has a lock on the server, so far as anybody was granted it.
 #[derive(Debug, Default)]
@@ -16,9 +19,18 @@ pub(crate) struct Tenure {
     released_by: Option<usize>,
 }
 
+/// What the server has granted to a hold.
+#[derive(Debug, Default)]
+pub(crate) struct Grant {
+    /// Of which lock.
+    pub(crate) lock: Bytes,
+    /// How often the server had lost its data.
+    pub(crate) epoch: u32,
+}
+
 impl World {
     /// The client that a field is of.
-    fn client_of(&self, field: &[u8]) -> Option<usize> {
+    pub(crate) fn client_of(&self, field: &[u8]) -> Option<usize> {
         let uuid = std::str::from_utf8(field.get(..36)?).ok()?;
         let number = usize::from_str_radix(uuid.get(24..)?, 16).ok()?;
         (number < self.clients.len()).then_some(number)
@@ -35,13 +47,17 @@ impl World {
         if count == 1 {
             self.check_order(script, &lock, &id);
             self.check_token(&lock, &id, token);
-            self.check_grant(script, &lock, &id);
             self.note_tenure(script, lock.clone(), &id);
         }
-        self.places.entry(lock).or_default().retain(|waiting| *waiting != id);
+        if self.plan.family.counts() {
+            self.check_permits_granted(call, &lock, &id);
+        } else {
+            self.check_grant(script, &lock, &id);
+        }
+        self.places.entry(lock.clone()).or_default().retain(|waiting| *waiting != id);
         // A deadline that was reckoned by a clock which stood still is not mended by an entry.
-        if count == 1 || self.granted.get(&id) != Some(&OF_NO_EPOCH) {
-            self.granted.insert(id, self.net.restarts);
+        if count == 1 || self.granted.get(&id).is_none_or(|grant| grant.epoch != OF_NO_EPOCH) {
+            self.granted.insert(id, Grant { lock, epoch: self.net.restarts });
         }
     }
 
@@ -84,14 +100,38 @@ impl World {
         }
     }
 
-    /// Fencing tokens grow with every grant, unless the server has lost the last one and the time at which it was issued.
+    /// Fencing tokens grow with every grant, unless the server has lost the last one and the time at which it was issued: then they fall by
+    /// no more than its clock was put back.
     pub(crate) fn check_token(&mut self, lock: &Bytes, id: &Bytes, token: Option<i64>) {
         let Some(token) = token else { return };
         let last = self.tokens.insert(lock.clone(), token);
-        if self.broken && !self.put_back.is_zero() {
-            return;
-        }
-        assert!(last.is_none_or(|last| last < token), "{id:?} got the token {token} of {lock:?} after {last:?}");
+        let back = if self.lost_tokens { i64::try_from(self.put_back.as_micros()).unwrap_or(i64::MAX) } else { 0 };
+        assert!(
+            last.is_none_or(|last| last < token.saturating_add(back)),
+            "{id:?} got the token {token} of {lock:?} after {last:?}"
+        );
+    }
+
+    /// No more permits are believed to be held than there are, when the server grants some.
+    fn check_permits_granted(&self, call: &Call, lock: &Bytes, id: &Bytes) {
+        let more = match self.plan.family {
+            Family::Permits => id.len() / ID_BYTES,
+            _ => std::str::from_utf8(&call.args()[1]).ok().and_then(|text| text.parse().ok()).unwrap_or_default(),
+        };
+        let others = self
+            .guards
+            .iter()
+            .filter(|guard| guard.alive && guard.name.key() == lock && guard.wire_id != id && self.is_believed(guard));
+        let held: u32 = others.map(|guard| guard.permits).sum();
+        assert!(
+            held as usize + more <= CAPACITY as usize,
+            "{id:?} got {more} permits of {lock:?} beside {held} others"
+        );
+    }
+
+    /// Whether a client believes to hold what it was promised and the server has not lost.
+    fn is_believed(&self, guard: &Guard) -> bool {
+        guard.epoch_of_data == self.net.restarts && !self.clients[guard.client].clock_is_wrong && self.believes(guard)
     }
 
     /// Nobody believes to hold what the server grants to another.
@@ -109,9 +149,7 @@ impl World {
                 && guard.wire_id != id
                 && !(reads && guard.kind == Kind::Read)
                 && !beside
-                && guard.epoch_of_data == self.net.restarts
-                && !self.clients[guard.client].clock_is_wrong
-                && self.believes(guard)
+                && self.is_believed(guard)
         });
         if let Some(guard) = believer {
             tell!(self, "the server grants {id:?} beside {guard:?}");

@@ -2,11 +2,12 @@
 
 use crate::client::{Client, Guard, Outcome, Polls, TaskKind};
 use crate::happening::{CallKey, Happening};
+use crate::last_faults::LastFaults;
 use crate::latches::Latches;
 use crate::network::Network;
-use crate::stats::Stats;
+use crate::stats::{Reach, Stats};
 use crate::store::Store;
-use crate::tenure::Tenure;
+use crate::tenure::{Grant, Tenure};
 use crate::weather::{Fault, Weather};
 use bytes::Bytes;
 use leasehold_core::call::Call;
@@ -54,19 +55,27 @@ pub(crate) struct World {
     pub(crate) telling: bool,
     /// How often a count change of a hold was carried out on the server: by field, the releases that found it.
     pub(crate) released: HashMap<Bytes, Vec<u32>>,
-    /// How often the server had lost its data when it granted a hold.
-    pub(crate) granted: HashMap<Bytes, u32>,
+    /// What the server has granted to each hold.
+    pub(crate) granted: HashMap<Bytes, Grant>,
+    /// Who sends calls about each hold.
+    pub(crate) senders: HashMap<Bytes, usize>,
+    /// Holds of which a call was sent whose outcome nobody knows.
+    pub(crate) doubtful: HashSet<Bytes>,
     /// Whether a grant beside another one is a fault.
     pub(crate) excludes: bool,
     /// Holds that wait in a fair queue, by lock, in the order in which the server took them in.
     pub(crate) places: HashMap<Bytes, Vec<Bytes>>,
-    pub(crate) last_fault: Instant,
+    pub(crate) last_faults: LastFaults,
     pub(crate) plan: crate::plan::Plan,
     pub(crate) stats: Stats,
     /// The server has lost data or time, so that what is promised of holds is not promised of those that it had.
     pub(crate) broken: bool,
     /// Something is left to time on the server: what somebody had who crashed, or what a fault brought back.
     pub(crate) leftovers: bool,
+    /// Fencing tokens were lost with other data.
+    pub(crate) lost_tokens: bool,
+    /// The server's data or time was put back.
+    pub(crate) restored: bool,
     /// The server has lost what tells waiters of ours from those of a JVM.
     pub(crate) forgot_processes: bool,
     /// By how much the server's clock was put back, in all.
@@ -113,13 +122,17 @@ impl World {
             telling: std::env::var_os("LEASEHOLD_TELL").is_some(),
             released: HashMap::new(),
             granted: HashMap::new(),
+            senders: HashMap::new(),
+            doubtful: HashSet::new(),
             excludes: true,
             places: HashMap::new(),
-            last_fault: Instant::from_nanos(0),
+            last_faults: LastFaults::default(),
             plan: crate::plan::Plan::default(),
             stats: Stats::default(),
             broken: false,
             leftovers: false,
+            lost_tokens: false,
+            restored: false,
             forgot_processes: false,
             put_back: Duration::ZERO,
             known_scripts: HashSet::new(),
@@ -300,24 +313,33 @@ impl World {
         self.check_capacity();
         for index in 0..self.guards.len() {
             let guard = &self.guards[index];
-            // Who does not run is told when it runs again.
-            if guard.over || !self.clients[guard.client].runs() {
+            let client = &self.clients[guard.client];
+            if client.dead || client.stands_since.is_some() {
                 continue;
             }
-            if let Some(end) = guard.cell.ended(self.local(guard.client)) {
-                let told = guard.ended.is_raised();
-                assert!(told, "nobody was told in time that {:?} of client {} ended", guard.hold, guard.client);
+            let Some(end) = guard.cell.ended(self.local(guard.client)) else {
+                assert!(!guard.passed, "{:?} of client {} is held again after it had ended", guard.hold, guard.client);
+                continue;
+            };
+            // Who does not run is told when it runs again.
+            let is_seen = !guard.over && client.runs();
+            let told = guard.ended.is_raised();
+            assert!(!is_seen || told, "nobody was told in time that {:?} of client {} ended", guard.hold, guard.client);
+            self.guards[index].passed = true;
+            if is_seen {
                 self.guards[index].over = true;
                 self.note_end(index, end);
             }
         }
     }
 
-    /// Wants the server to have of every live hold what its guards stand for. Call it when nothing is in flight.
-    pub(crate) fn check_counts(&self) {
+    /// Wants the server to have of every live hold what its guards stand for, where a client has nothing in flight and nothing has gone
+    /// wrong for it for so long.
+    pub(crate) fn check_counts(&mut self, well_for: Duration) {
+        let mut compared = false;
         for guard in self.guards.iter().filter(|guard| guard.alive && self.believes(guard)) {
             let client = &self.clients[guard.client];
-            if client.paused_until.is_some() || client.clock_is_wrong {
+            if client.paused_until.is_some() || client.clock_is_wrong || !self.has_been_well(guard.client, well_for) {
                 continue;
             }
             let flying = client.tasks.iter().any(|task| task.outcome.is_none() && task.flight.is_some());
@@ -330,6 +352,10 @@ impl World {
                 assert_eq!(count as usize, guards, "the server's count of {field:?}");
             }
             assert_eq!(guard.cell.count() as usize, guards, "the local count of {field:?}");
+            compared = true;
+        }
+        if compared {
+            self.stats.reach(Reach::CountsCompared);
         }
     }
 

@@ -9,6 +9,7 @@ use crate::world::{World, ms, name};
 use bytes::Bytes;
 use leasehold_core::call::Call;
 use leasehold_core::command::{HoldKey, Kind, latch};
+use leasehold_core::error::{AcquireError, HoldEnd, LossReason};
 use leasehold_core::owner::HoldNumber;
 use leasehold_core::session::AcquireRequest;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -96,10 +97,63 @@ fn a_permit_too_many_is_found() {
 
 #[test]
 fn a_wrong_hold_count_is_found() {
-    let (world, guard) = held(Kind::Lock, Family::Lock);
-    world.check_counts();
+    let (mut world, guard) = held(Kind::Lock, Family::Lock);
+    world.check_counts(ms(0));
     world.server.command(&[b"HSET", b"lock0", &world.guards[guard].field, b"2"]).expect("a hash");
-    finds("the server's count", || world.check_counts());
+    finds("the server's count", || world.check_counts(ms(0)));
+}
+
+#[test]
+fn a_hold_of_nobody_is_found() {
+    let (mut world, guard) = held(Kind::Lock, Family::Lock);
+    world.check_strays(ms(0));
+    let field = world.clients[1].session.client().field(HoldNumber::ZERO.next());
+    world.server.command(&[b"HSET", b"lock0", &field, b"1"]).expect("a hash");
+    finds("of which client 1 knows nothing", || world.check_strays(ms(0)));
+    world.guards[guard].alive = false;
+    finds("of which client 0 knows nothing", || world.check_strays(ms(0)));
+}
+
+#[test]
+fn a_hold_that_comes_back_is_found() {
+    let (mut world, guard) = held(Kind::Lock, Family::Lock);
+    world.check();
+    world.guards[guard].passed = true;
+    finds("is held again", || world.check());
+}
+
+#[test]
+fn a_release_that_released_nothing_is_found() {
+    let (mut world, guard) = held(Kind::Lock, Family::Lock);
+    let task = world.release_polled(guard, Polls::Never);
+    finds("nobody released", || world.check_outcome(0, task, &Outcome::Released));
+    world.released.insert(world.guards[guard].wire_id.clone(), vec![0]);
+    world.check_outcome(0, task, &Outcome::Released);
+}
+
+#[test]
+fn trouble_that_there_was_not_is_found() {
+    let mut world = world(1);
+    world.plan.orderly = true;
+    let task = world.acquire(0, wish("lock0"));
+    world.run(ms(50));
+    let unreachable = AcquireError::Unreachable("?".to_owned());
+    world.clients[0].tasks[task].outcome = Some(Outcome::NotAcquired(unreachable));
+    finds("nothing is wrong", || crate::random::check_reason(&world, 0, task));
+    world.plan.orderly = false;
+    crate::random::check_reason(&world, 0, task);
+    world.clients[0].tasks[task].outcome = Some(Outcome::NotAcquired(AcquireError::Closed));
+    finds("is told", || crate::random::check_reason(&world, 0, task));
+}
+
+#[test]
+fn a_renewed_hold_that_is_lost_for_no_reason_is_found() {
+    let (mut world, guard) = held(Kind::Lock, Family::Lock);
+    world.plan.well = true;
+    world.guards[guard].renewed = true;
+    finds("was lost", || world.note_end(guard, HoldEnd::Lost(LossReason::NotRenewed)));
+    world.guards[guard].limited = true;
+    world.note_end(guard, HoldEnd::Lost(LossReason::MaxHold));
 }
 
 #[test]

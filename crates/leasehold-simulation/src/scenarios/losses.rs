@@ -52,7 +52,7 @@ fn a_hold_lives_on_when_the_server_comes_back_before_its_deadline() {
     world.run(ms(2_800));
     world.set_unreachable(0, false);
     world.run(ms(5_000));
-    world.check_counts();
+    world.check_counts(ms(0));
     world.give_back(guard);
     nothing_left(&mut world);
 }

@@ -91,7 +91,7 @@ fn a_renewed_hold_survives_a_pause_that_is_shorter_than_its_lease() {
     world.pause(0, ms(1_900), true);
     world.run(ms(6_000));
     assert!(world.believes(&world.guards[guard]));
-    world.check_counts();
+    world.check_counts(ms(0));
     world.give_back(guard);
     nothing_left(&mut world);
 }

@@ -31,10 +31,10 @@ fn nested(guards: usize) -> (World, OwnerId, Vec<usize>) {
 fn an_owner_enters_again_and_the_count_is_exact() {
     let (mut world, _, guards) = nested(3);
     assert_eq!(world.guards[guards[0]].cell.count(), 3);
-    world.check_counts();
+    world.check_counts(ms(0));
     for guard in guards {
         world.give_back(guard);
-        world.check_counts();
+        world.check_counts(ms(0));
     }
     assert_eq!((world.server.calls("lock/acquire"), world.server.calls("lock/release")), (3, 3));
     nothing_left(&mut world);
@@ -46,7 +46,7 @@ fn nested_guards_are_released_in_any_order_or_at_once() {
         let (mut world, _, guards) = nested(3);
         for index in order {
             world.give_back(guards[index]);
-            world.check_counts();
+            world.check_counts(ms(0));
         }
         nothing_left(&mut world);
         let (mut world, _, guards) = nested(3);
@@ -67,7 +67,7 @@ fn two_acquires_of_one_owner_at_once_are_one_hold() {
     let guards = tasks.map(|task| world.granted(0, task));
     assert_eq!(world.server.calls("lock/acquire"), 3);
     assert!(guards.iter().all(|guard| world.guards[*guard].hold == world.guards[guards[0]].hold));
-    world.check_counts();
+    world.check_counts(ms(0));
     guards.into_iter().for_each(|guard| world.give_back(guard));
     nothing_left(&mut world);
 }
@@ -92,9 +92,9 @@ fn an_entry_without_a_reply_is_taken_back_and_sent_again() {
         let task = world.acquire(0, owned(owner));
         let guard = world.granted(0, task);
         world.run(ms(50));
-        world.check_counts();
+        world.check_counts(ms(0));
         world.give_back(guard);
-        world.check_counts();
+        world.check_counts(ms(0));
         world.give_back(guards[0]);
         nothing_left(&mut world);
     }
@@ -132,7 +132,7 @@ fn an_entry_that_is_refused_while_a_guard_goes_leaves_the_right_count() {
     world.drop_guard(guards[0]);
     let guard = world.granted(0, entry);
     world.run(ms(100));
-    world.check_counts();
+    world.check_counts(ms(0));
     world.give_back(guard);
     world.give_back(guards[1]);
     nothing_left(&mut world);
@@ -146,7 +146,7 @@ fn an_entry_that_is_refused_for_good_while_a_guard_goes_leaves_the_right_count()
     world.drop_guard(guards[0]);
     assert!(matches!(world.outcome(0, entry), Outcome::NotAcquired(AcquireError::Refused(_))));
     world.run(ms(100));
-    world.check_counts();
+    world.check_counts(ms(0));
     world.give_back(guards[1]);
     nothing_left(&mut world);
 }
@@ -162,7 +162,7 @@ fn an_entry_waits_while_a_lowering_is_refused() {
     world.server.deny_growth(false);
     let guard = world.granted(0, entry);
     world.run(ms(100));
-    world.check_counts();
+    world.check_counts(ms(0));
     world.give_back(guard);
     world.give_back(guards[1]);
     nothing_left(&mut world);
@@ -218,7 +218,7 @@ fn a_shorter_entry_does_not_shorten_the_lease() {
     let guard = world.granted(0, task);
     assert!(world.guards[guard].cell.deadline() >= deadline);
     world.run(ms(5_000));
-    world.check_counts();
+    world.check_counts(ms(0));
     assert!(!world.guards[guard].over, "it was renewed for the sake of the other guard");
     world.give_back(guard);
     world.give_back(guards[0]);

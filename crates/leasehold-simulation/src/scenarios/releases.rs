@@ -41,7 +41,7 @@ fn a_release_may_be_dropped_at_any_point() {
             let task = world.release(guards[0]);
             world.after(Duration::from_micros(micros), Happening::Abandon { client: 0, task });
             world.run(ms(5));
-            world.check_counts();
+            world.check_counts(ms(0));
             if twice {
                 world.give_back(guards[1]);
             }
@@ -72,7 +72,7 @@ fn a_partial_release_that_is_refused_is_reported_and_repeated() {
     world.run(ms(500));
     world.server.deny_growth(false);
     world.run(ms(700));
-    world.check_counts();
+    world.check_counts(ms(0));
     world.give_back(guards[1]);
     nothing_left(&mut world);
 }

@@ -26,7 +26,7 @@ fn a_hundred_holds_are_renewed_together_and_one_that_is_gone_harms_no_other() {
         assert_eq!(ended, (index == 42).then_some(HoldEnd::Lost(LossReason::Removed)), "{index}");
     }
     world.run(ms(20_000));
-    world.check_counts();
+    world.check_counts(ms(0));
     guards.into_iter().for_each(|guard| world.drop_guard(guard));
     nothing_left(&mut world);
 }
@@ -106,7 +106,7 @@ fn a_renewal_that_failed_is_repeated() {
         let guards = hold_many(&mut world, 1);
         world.fault(0, "lock/renew", kind);
         world.run(ms(10_000));
-        world.check_counts();
+        world.check_counts(ms(0));
         assert!(!world.guards[guards[0]].over);
         world.give_back(guards[0]);
         nothing_left(&mut world);
@@ -132,7 +132,7 @@ fn a_renewal_and_a_release_at_the_same_time_never_look_like_a_loss() {
         assert!(!world.guards[kept].over, "lost in round {round}: {:?}", world.guards[kept].cell.ended(world.now));
         if round % 100 == 0 {
             world.run(ms(20));
-            world.check_counts();
+            world.check_counts(ms(0));
         }
         world.guards.truncate(1);
         world.clients[0].tasks.clear();

@@ -22,7 +22,7 @@ fn an_acquire_without_a_reply_is_settled_and_sent_again() {
         assert!(elapsed(&world, start) < ms(400));
         assert!(world.task(0, task).sent >= 2);
         world.run(ms(100));
-        world.check_counts();
+        world.check_counts(ms(0));
         world.give_back(guard);
         nothing_left(&mut world);
     }
@@ -137,7 +137,7 @@ fn late_copies_of_an_old_hold_change_nothing_of_a_later_one() {
     let task = world.acquire(0, wish("a"));
     let guard = world.granted(0, task);
     world.run(ms(300));
-    world.check_counts();
+    world.check_counts(ms(0));
     assert!(world.guards[guard].cell.ended(world.now).is_none());
     world.give_back(guard);
     nothing_left(&mut world);

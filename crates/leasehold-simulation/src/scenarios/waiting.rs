@@ -13,7 +13,7 @@ fn a_free_lock_costs_one_command_and_its_release_another() {
     let mut world = world(1);
     let task = world.acquire(0, wish("a"));
     let guard = world.granted(0, task);
-    world.check_counts();
+    world.check_counts(ms(0));
     world.give_back(guard);
     assert_eq!((world.server.calls("lock/acquire"), world.server.calls("lock/release")), (1, 1));
     assert_eq!(world.net.subscribes, 0);

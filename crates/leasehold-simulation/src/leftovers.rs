@@ -1,0 +1,87 @@
+//! What is left on the server of those who have gone, and of holds that nobody has.
+
+use crate::client::Guard;
+use crate::kinds::{CAPACITY, Family};
+use crate::stats::Reach;
+use crate::world::{World, name};
+use bytes::Bytes;
+use leasehold_core::error::HoldEnd;
+use leasehold_core::reply::Reply;
+use std::time::Duration;
+
+impl World {
+    /// Wants every hold that the server has of a client to be one that the client has, or has lost: where the client waits for nothing, has
+    /// nothing to clean up, and nothing has gone wrong for it for so long.
+    pub(crate) fn check_strays(&mut self, well_for: Duration) {
+        // A copy of an acquire that comes late may bring a hold about again, which ends with its lease; and so may older data.
+        let one_each = self.plan.family.excludes()
+            && !matches!(self.plan.family, Family::Simple | Family::ReadWrite | Family::PreferWriters);
+        if !one_each || self.plan.copies || self.restored {
+            return;
+        }
+        for lock in 0..self.plan.locks {
+            let lock = name(&format!("lock{lock}"));
+            let Ok(Reply::Array(fields)) = self.server.command(&[b"HKEYS", lock.key()]) else { continue };
+            for field in fields {
+                let Reply::Bulk(field) = field else { continue };
+                let Some(client) = self.client_of(&field).filter(|client| self.is_at_rest(*client, well_for)) else {
+                    continue;
+                };
+                let is_of = |guard: &Guard| {
+                    let lost = matches!(guard.cell.ended(self.local(client)), Some(HoldEnd::Lost(_)));
+                    guard.client == client && guard.field == field && (guard.alive || guard.detached || lost)
+                };
+                assert!(
+                    self.guards.iter().any(is_of),
+                    "{lock} is held by {field:?}, of which client {client} knows nothing"
+                );
+                self.stats.reach(Reach::StraysSought);
+            }
+        }
+    }
+
+    /// Whether a client waits for nothing and has nothing to clean up.
+    fn is_at_rest(&self, client: usize, well_for: Duration) -> bool {
+        let state = &self.clients[client];
+        state.runs()
+            && self.has_been_well(client, well_for)
+            && state.tasks.iter().all(|task| task.outcome.is_some())
+            && self.net.is_idle(client)
+            && !state.session.has_clean_up()
+    }
+
+    /// Wants what is left on the server to be what may be left: fencing tokens, counters that the user made, and what expires by itself.
+    pub(crate) fn check_keys_left(&self, when: &str) {
+        for key in self.server.keys() {
+            let int = |command: &[u8]| match self.server.command(&[command, &key]) {
+                Ok(Reply::Int(value)) => value,
+                other => panic!("{other:?}"),
+            };
+            let text = String::from_utf8_lossy(&key);
+            let token = text.starts_with("redisson_lock_token:");
+            let counter = self.plan.family.counts()
+                && (0..self.plan.locks).any(|lock| *key == *name(&format!("lock{lock}")).key());
+            if self.plan.family == Family::Permits && text.ends_with(":timeout") {
+                self.check_expired(&key, when);
+                continue;
+            }
+            // A late copy may have put a hold into a queue again, whose process is silent by now.
+            let queue = (self.plan.copies || self.leftovers) && text.starts_with("redisson_lock_");
+            let expires = (queue || text.starts_with("leasehold:1:")) && int(b"PTTL") >= 0;
+            let dump = [b"LRANGE".as_slice(), b"ZRANGE"].map(|read| self.server.command(&[read, &key, b"0", b"-1"]));
+            assert!(token || counter || expires, "{text} is left {when}: {dump:?}");
+            if counter && self.plan.family == Family::Semaphore {
+                let left = self.server.command(&[b"GET", &key]).expect("a counter");
+                assert_eq!(left, Reply::Bulk(CAPACITY.to_string().into()), "all permits of {text} are back {when}");
+            }
+        }
+    }
+
+    /// Wants every permit that is left to have expired: the next command takes it back.
+    fn check_expired(&self, key: &Bytes, when: &str) {
+        let now = self.server.wall_millis();
+        let later = format!("({now}");
+        let alive = self.server.command(&[b"ZCOUNT", key, later.as_bytes(), b"+inf"]).expect("a sorted set");
+        assert_eq!(alive, Reply::Int(0), "permits of {key:?} are held {when}");
+    }
+}
