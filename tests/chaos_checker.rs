@@ -9,7 +9,7 @@ mod history;
 #[expect(dead_code, reason = "its tests have instants of their own")]
 mod moment;
 
-use check::{Bounds, Window, hangs, overlaps, tokens, unreported, untold, within};
+use check::{Bounds, Window, confused, hangs, overlaps, tokens, unreported, untold, within};
 use history::Op;
 use moment::MILLISECOND;
 use std::time::Duration;
@@ -111,12 +111,12 @@ fn different_locks_do_not_exclude_each_other() {
 }
 
 #[test]
-fn a_window_explains_what_touches_it_and_nothing_else() {
+fn a_window_explains_what_begins_within_it_and_nothing_else() {
     let ops = all([held("a", "alone", "x", [0, 10, 30, 31], 0), held("b", "alone", "x", [5, 20, 40, 50], 0)]);
     let overlap = &overlaps(&ops, 1)[0];
     let explained = |from, to| overlap.is_explained(&[Window { from, to }]);
-    assert!(explained(0, 25) && explained(25, 26) && explained(29, 90));
-    assert!(!explained(0, 19) && !explained(31, 90));
+    assert!(explained(0, 25) && explained(20, 20) && explained(0, 90));
+    assert!(!explained(0, 19) && !explained(21, 26) && !explained(31, 90), "what is lost later is no reason");
 }
 
 #[test]
@@ -141,6 +141,17 @@ fn a_loss_that_its_release_did_not_report_is_found() {
     let told = history::read("a", &text.replace("ended ok", "ended lost"), None).expect("a history").ops;
     assert_eq!(unreported(&told), [""; 0]);
     assert_eq!(unreported(&held("a", "alone", "x", [0, 1, 2, 3], 0)), [""; 0]);
+}
+
+#[test]
+fn who_is_told_of_what_is_not_so_is_found() {
+    let told = |line: &str| {
+        let text = format!("0 1 invoked alone x 1 -\n{line}\n");
+        confused(&history::read("a", &text, None).expect("a history").ops).len()
+    };
+    assert_eq!(["conflict", "other"].map(|word| told(&format!("9 1 refused {word}"))), [1, 1]);
+    assert_eq!(["elapsed", "unreachable"].map(|word| told(&format!("9 1 refused {word}"))), [0, 0]);
+    assert_eq!(told("1 1 granted 50 0\n2 1 ending 5\n3 1 ended other"), 1);
 }
 
 const BOUNDS: Bounds = Bounds {

@@ -14,9 +14,9 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// Whether two holders at once are explained by it, who believed so from one instant to another.
-    fn explains(self, from: u64, to: u64) -> bool {
-        from <= self.to && to >= self.from
+    /// Whether two holders at once are explained by it, the later of whom came at an instant: what was lost later did not let him in.
+    const fn explains(self, at: u64) -> bool {
+        self.from <= at && at <= self.to
     }
 }
 
@@ -32,7 +32,7 @@ pub(crate) struct Overlap {
 
 impl Overlap {
     pub(crate) fn is_explained(&self, windows: &[Window]) -> bool {
-        windows.iter().any(|window| window.explains(self.from, self.to))
+        windows.iter().any(|window| window.explains(self.from))
     }
 }
 
@@ -115,6 +115,18 @@ pub(crate) fn unreported(ops: &[Op]) -> Vec<String> {
         .filter(said_ok)
         .filter(was_lost)
         .map(|op| format!("{}: {} was lost, and was released as if it had been held", op.wish.lock, op.who))
+        .collect()
+}
+
+/// Operations that were refused for what is not so: nobody uses a name for another kind of lock, and no client is shut down while it works.
+pub(crate) fn confused(ops: &[Op]) -> Vec<String> {
+    let words = ["conflict", "other"];
+    let refused = ops.iter().filter_map(|op| Some((op, op.refused.as_ref().map(|(_, why)| why)?)));
+    let ended = ops.iter().filter_map(|op| Some((op, op.ended.as_ref().map(|(_, how)| how)?)));
+    refused
+        .chain(ended)
+        .filter(|(_, word)| words.contains(&word.as_str()))
+        .map(|(op, word)| format!("{}: {} was told: {word}", op.wish.lock, op.who))
         .collect()
 }
 

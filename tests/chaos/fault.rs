@@ -5,7 +5,7 @@ use crate::fleet::Fleet;
 use crate::place::{Place, PlaceName, is_replica_in_step, role_of, within};
 use crate::work::naive;
 use fastrand::Rng;
-use leasehold_test_support::{After, Cluster, Proxy, Sentinel, Server, Way};
+use leasehold_test_support::{After, Cluster, Proxy, Resp, Sentinel, Server, Way};
 use std::time::Duration;
 
 /// A sort of fault.
@@ -282,8 +282,10 @@ fn pause(node: &Server, what: &str, time: Duration) {
 
 fn sleeps(node: &Server, time: Duration) {
     if let Ok(mut connection) = node.connect() {
-        let _ = connection.send(&["DEBUG", "SLEEP", &format!("{:.3}", time.as_secs_f64())]);
-        std::thread::sleep(time);
+        let _ = connection.set_read_timeout(time + Duration::from_secs(5));
+        let answer = connection.command(&["DEBUG", "SLEEP", &format!("{:.3}", time.as_secs_f64())]);
+        // Who is not allowed to ask for it would have nothing happen.
+        assert!(!matches!(answer, Ok(Resp::Error(_))), "the server does not sleep: {answer:?}");
     }
 }
 

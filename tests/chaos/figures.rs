@@ -84,7 +84,10 @@ impl Figures {
         let harmless = harmless.filter(|(_, (lost, _))| *lost == 0);
         let harmless: Vec<_> = harmless.map(|(what, (_, of))| format!("{what} lost nothing of {of}")).collect();
         let harmful = self.must_fail.iter().filter(|(what, (lost, _))| what.contains("(0)") && *lost > 0);
-        let harmful: Vec<_> = harmful.map(|(what, (lost, of))| format!("{what} lost {lost} of {of}")).collect();
+        let harmful = harmful.map(|(what, (lost, of))| format!("{what} lost {lost} of {of}"));
+        let doubled = self.doubled_by_failover.iter().filter(|(what, times)| what.contains("(0)") && **times > 0);
+        let doubled = doubled.map(|(what, times)| format!("{what} had two holders {times} times"));
+        let harmful: Vec<_> = harmful.chain(doubled).collect();
         self.check("what must fail has failed", &harmless);
         self.check("what stands beside it has not", &harmful);
     }

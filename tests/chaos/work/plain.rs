@@ -1,7 +1,8 @@
 //! Locks that guard nothing but their own exclusion: whose holders believe what, and when.
 
-use super::{Bench, CAPACITY, Manner, acquire, end, hold};
-use crate::history::Rule;
+use super::{Bench, CAPACITY, Manner, acquire, end, hold, nanos};
+use crate::history::{Rule, Wish};
+use crate::moment::now;
 use fastrand::Rng;
 use leasehold::Guard;
 use leasehold::kind::{LockKind, Reentrant};
@@ -46,7 +47,17 @@ pub(super) async fn halves(bench: Arc<Bench>, mut rng: Rng) {
             let write = acquire(&bench, (Rule::Write, 1), &lock.write(), |asked| asked, &manner, no_token).await;
             if let Some((op, guard)) = write {
                 hold(&bench, op, &guard, tokio::time::sleep(Duration::from_millis(rng.u64(0..30)))).await;
+                let reading = if rng.u32(0..4) == 0 { guard.read().await.ok() } else { None };
                 end(&bench, op, guard, &mut rng).await;
+                if let Some(guard) = reading {
+                    // From here on nobody writes, and others may read.
+                    let wish = Wish { lock: lock.read().name().to_owned(), rule: Rule::Read, share: 1, bound: None };
+                    let op = bench.journal.invoked(&wish);
+                    let at = now();
+                    bench.journal.granted(op, at + nanos(guard.remaining()), no_token(&guard));
+                    hold(&bench, op, &guard, tokio::time::sleep(Duration::from_millis(rng.u64(0..30)))).await;
+                    end(&bench, op, guard, &mut rng).await;
+                }
             }
         }
         bench.think(&mut rng, 80).await;

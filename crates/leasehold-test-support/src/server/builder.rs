@@ -156,7 +156,9 @@ impl ServerBuilder {
             lines.extend(["save \"\"", "appendonly no"].map(str::to_owned));
             // Older Redis allows DEBUG without a word and does not know the setting.
             if server.binary.flavor == Flavor::Valkey || server.binary.version.major >= 7 {
-                lines.push("enable-debug-command local".to_owned());
+                // A server on one side of a divide is not reached by a local address.
+                let who = if self.side.is_some() { "yes" } else { "local" };
+                lines.push(format!("enable-debug-command {who}"));
             }
         }
         if let Some((port, _)) = &server.tls {
