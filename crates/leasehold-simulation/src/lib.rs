@@ -21,6 +21,7 @@ mod random;
 mod runner;
 #[cfg(test)]
 mod scenarios;
+mod shop;
 mod stats;
 mod store;
 mod tenure;

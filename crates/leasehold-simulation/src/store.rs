@@ -4,6 +4,7 @@
 
 use crate::happening::Happening;
 use crate::kinds::Family;
+use crate::shop::Access;
 use crate::stats::Reach;
 use crate::world::{World, ms, tell};
 use bytes::Bytes;
@@ -97,12 +98,14 @@ impl World {
         self.after(way, Happening::StoreRead { guard });
     }
 
-    /// Shows a guard's token to the register that checks every access.
-    fn shown(&mut self, guard: usize) -> bool {
+    /// Shows a guard's token to the register that checks every access, which is to be read, or to have a version written.
+    fn shown(&mut self, guard: usize, write: Option<Version>) -> bool {
         let state = &self.guards[guard];
         let Some(token) = state.cell.token() else { return false };
         let register = self.store.registers.entry(state.name.key().clone()).or_default();
         let admission = register.fence.admit(token, &state.field);
+        let access = write.map_or(Access::Read(register.fenced), Access::Write);
+        self.shop.check(&state.name, token, &state.field, access, admission);
         match admission {
             Admission::Admitted => return true,
             Admission::Stale => self.stats.reach(Reach::StaleRefused),
@@ -116,7 +119,7 @@ impl World {
     }
 
     pub(crate) fn store_reads(&mut self, guard: usize) {
-        let admitted = self.shown(guard);
+        let admitted = self.shown(guard, None);
         let register = self.store.registers.entry(self.guards[guard].name.key().clone()).or_default();
         let fenced = admitted.then_some(register.fenced);
         let read = Versions { fenced, at_writes: register.at_writes, bare: register.bare };
@@ -143,9 +146,9 @@ impl World {
         tell!(self, "{hold:?} of client {client} writes with {token:?} what follows from {read:?}");
         let key = state.name.key().clone();
         self.store.at_work.remove(&(client, hold));
-        let admitted = read.fenced.is_some() && self.shown(guard);
         self.store.writes += 1;
         let new = self.store.writes;
+        let admitted = read.fenced.is_some() && self.shown(guard, Some(new));
         let register = self.store.registers.entry(key).or_default();
         self.stats.sections[1] += 1;
         if register.bare != read.bare {

@@ -5,6 +5,7 @@ use crate::happening::{CallKey, Happening};
 use crate::last_faults::LastFaults;
 use crate::latches::Latches;
 use crate::network::Network;
+use crate::shop::Shop;
 use crate::stats::{Reach, Stats};
 use crate::store::Store;
 use crate::tenure::{Grant, Tenure};
@@ -96,6 +97,7 @@ pub(crate) struct World {
     pub(crate) tokens: HashMap<Bytes, i64>,
     pub(crate) latches: Latches,
     pub(crate) store: Store,
+    pub(crate) shop: Shop,
     steps: u64,
 }
 
@@ -145,6 +147,7 @@ impl World {
             tokens: HashMap::new(),
             latches: Latches::default(),
             store: Store::default(),
+            shop: Shop::default(),
             steps: 0,
         }
     }

@@ -1,0 +1,96 @@
+//! The store's own scripts on a server that loses nothing: every access that the model of the store has a fence for goes there as well, and
+//! both must say the same.
+
+use crate::store::Admission;
+use crate::world::name;
+use bytes::Bytes;
+use leasehold_core::call::Call;
+use leasehold_core::command::store::{Claim, Fenced, Written, read, read_done, write, written};
+use leasehold_core::name::LockName;
+use leasehold_core::time::Instant;
+use leasehold_embedded::{EmbeddedServer, ServerClock};
+use std::collections::HashMap;
+
+/// What is done with a value.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Access {
+    /// It is read, and must be this, if the token is admitted; 0 where nothing was written.
+    Read(u64),
+    /// This is written.
+    Write(u64),
+}
+
+/// See the [module](self).
+#[derive(Default)]
+pub(crate) struct Shop {
+    /// Most worlds have no use for it.
+    server: Option<EmbeddedServer>,
+    last_writes: HashMap<Bytes, Call>,
+}
+
+impl Shop {
+    /// Shows a token to the register of a lock's value, and wants it to be treated as the model says.
+    pub(crate) fn check(&mut self, lock: &LockName, token: u64, owner: &Bytes, access: Access, model: Admission) {
+        let value = name(&format!("value of {lock}"));
+        let claim = Claim { token, owner, keep: None };
+        if let Some(last) = self.last_writes.get(lock.key()).cloned() {
+            // A copy of the last write comes late, and never counts again.
+            let reply = written(&self.execute(&last)).expect("a reply that the script promises");
+            assert!(!matches!(reply, Fenced::Admitted(Written::Now)), "{value} was written twice by {last:?}");
+        }
+        let said = match access {
+            Access::Read(version) => {
+                let reply = read_done(&self.execute(&read(&value, &claim))).expect("a reply that the script promises");
+                if let Fenced::Admitted(found) = &reply {
+                    let wanted = (version > 0).then(|| Bytes::from(version.to_string()));
+                    assert_eq!(*found, wanted, "the content of {value}");
+                }
+                admission(&reply)
+            }
+            Access::Write(version) => {
+                let call = write(&value, &claim, version, version.to_string().into(), None);
+                let reply = written(&self.execute(&call)).expect("a reply that the script promises");
+                if matches!(reply, Fenced::Admitted(_)) {
+                    assert_eq!(reply, Fenced::Admitted(Written::Now), "{value} was not written");
+                    self.last_writes.insert(lock.key().clone(), call);
+                }
+                admission(&reply)
+            }
+        };
+        assert_eq!(said, Some(model), "the store's script and its model differ about the token {token} of {owner:?}");
+    }
+
+    fn execute(&mut self, call: &Call) -> leasehold_core::reply::Reply {
+        let nothing_ends = || ServerClock::from_fn(|| Instant::from_nanos(0));
+        let server = self.server.get_or_insert_with(|| EmbeddedServer::with_clock(nothing_ends()));
+        server.execute(call).expect("the store refuses nothing")
+    }
+}
+
+fn admission<T>(reply: &Fenced<T>) -> Option<Admission> {
+    match reply {
+        Fenced::Admitted(_) => Some(Admission::Admitted),
+        Fenced::Stale { .. } => Some(Admission::Stale),
+        Fenced::Twice { .. } => Some(Admission::Twice),
+        Fenced::Kind(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn script_and_model_say_the_same_and_a_difference_is_found() {
+        let (mut shop, lock) = (Shop::default(), name("lock"));
+        let [one, other] = [Bytes::from_static(b"a"), Bytes::from_static(b"b")];
+        shop.check(&lock, 7, &one, Access::Read(0), Admission::Admitted);
+        shop.check(&lock, 7, &one, Access::Write(1), Admission::Admitted);
+        shop.check(&lock, 7, &other, Access::Read(1), Admission::Twice);
+        shop.check(&lock, 8, &other, Access::Read(1), Admission::Admitted);
+        shop.check(&lock, 7, &one, Access::Write(2), Admission::Stale);
+        let differs =
+            std::panic::AssertUnwindSafe(|| shop.check(&lock, 7, &one, Access::Write(3), Admission::Admitted));
+        assert!(std::panic::catch_unwind(differs).is_err());
+    }
+}
