@@ -234,7 +234,11 @@ impl World {
 
     /// Runs a script on the server, and sends the notices of it.
     pub(crate) fn execute(&mut self, call: &Call) -> Result<Reply, ServerError> {
+        self.note_silence(call);
         let result = self.server.execute(call);
+        if let Ok(reply) = &result {
+            self.note_place(call, reply);
+        }
         if let Some((id, count)) = hold_of(call) {
             match &result {
                 Ok(Reply::Int(code @ 1..=4)) => {
@@ -247,11 +251,10 @@ impl World {
                     let token = parts.get(3).and_then(|token| token.int().ok());
                     self.was_granted(call, id, count, token);
                 }
-                Ok(Reply::Array(parts)) if parts[0] == Reply::Int(4) => self.was_placed(call, id),
                 _ => {}
             }
             if call.script().name().ends_with("/release") {
-                self.left_queue(&hold_of(call).map(|(id, _)| id).unwrap_or_default());
+                self.queues.leave(&hold_of(call).map(|(id, _)| id).unwrap_or_default());
             }
         }
         self.deliver_notices();

@@ -98,6 +98,8 @@ pub(crate) struct Task {
     /// It is dropped between the reply and what that means to it.
     pub(crate) drop_at_reply: bool,
     pub(crate) sent: usize,
+    /// The hold that it asked for last.
+    pub(crate) asked: Option<Bytes>,
 }
 
 /// A guard of a hold.
@@ -188,6 +190,7 @@ impl Client {
             done: now,
             drop_at_reply: false,
             sent: 0,
+            asked: None,
         });
         self.tasks.len() - 1
     }

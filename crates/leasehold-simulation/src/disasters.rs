@@ -25,14 +25,14 @@ impl World {
         self.broken = true;
         self.net.restarts += 1;
         self.note_fault(self.now);
-        self.places.clear();
+        self.queues.forget();
     }
 
     /// The same, of the holds of one lock.
     fn break_promises_of(&mut self, lock: &Bytes) {
         self.broken = true;
         self.note_fault(self.now);
-        self.places.remove(lock);
+        self.queues.forget_lock(lock);
         self.granted.values_mut().filter(|grant| grant.lock == lock).for_each(|grant| grant.epoch = OF_NO_EPOCH);
         let guards = self.guards.iter_mut().filter(|guard| guard.name.key() == lock);
         guards.for_each(|guard| guard.epoch_of_data = OF_NO_EPOCH);

@@ -14,6 +14,7 @@ mod last_faults;
 mod latches;
 mod leftovers;
 mod network;
+mod order;
 mod outage;
 mod plan;
 mod processes;

@@ -138,6 +138,7 @@ impl World {
         state.flight = Some((flight, key));
         state.reply = None;
         state.sent += 1;
+        state.asked = hold_of(&call).map(|(id, _)| id);
         let ticket = state.ticket;
         tell!(self, "client {client} {ticket:?} sends {key}: {} {:?}", call.script().name(), call.args());
         self.send(key, client, via.plane, Caller::Task(task), call);

@@ -86,6 +86,7 @@ counted! {
         StaleRefused = "the store refused a stale token",
         LatchOpened = "a latch opened for somebody who waited",
         UnfencedLost = "a register without a fence lost an update",
+        OrderCompared = "a grant was compared with a queue while things go wrong",
         CountsCompared = "hold counts were compared with the server's",
         StraysSought = "holds of nobody were looked for",
         LeftSoonSought = "what is left was looked for soon",

@@ -36,7 +36,7 @@ impl World {
         (number < self.clients.len()).then_some(number)
     }
 
-    fn is_of_the_dead(&self, field: &[u8]) -> bool {
+    pub(crate) fn is_of_the_dead(&self, field: &[u8]) -> bool {
         self.client_of(field).is_some_and(|client| self.clients[client].dead)
     }
 
@@ -54,7 +54,7 @@ impl World {
         } else {
             self.check_grant(script, &lock, &id);
         }
-        self.places.entry(lock.clone()).or_default().retain(|waiting| *waiting != id);
+        self.queues.leave(&id);
         // A deadline that was reckoned by a clock which stood still is not mended by an entry.
         if count == 1 || self.granted.get(&id).is_none_or(|grant| grant.epoch != OF_NO_EPOCH) {
             self.granted.insert(id, Grant { lock, epoch: self.net.restarts });
@@ -81,22 +81,6 @@ impl World {
             Some(Tenure { holder: Some(other), .. }) if other != id => self.stats.reach(Reach::TakeOver),
             Some(Tenure { released_by: Some(other), .. }) if Some(other) != client => self.stats.reach(Reach::HandOver),
             _ => {}
-        }
-    }
-
-    /// Of those who live and stand in a queue, the first is served.
-    fn check_order(&mut self, script: &str, lock: &Bytes, id: &Bytes) {
-        if !script.contains("fair/") {
-            return;
-        }
-        let Some(queue) = self.places.get(lock) else { return };
-        let before: Vec<_> = queue.iter().take_while(|waiting| *waiting != id).cloned().collect();
-        if queue.first().is_some_and(|first| self.is_of_the_dead(first) && first != id) {
-            self.stats.reach(Reach::DeadHeadSkipped);
-        }
-        if self.plan.orderly && !self.is_of_the_dead(id) {
-            let overtaken = before.iter().find(|waiting| !self.is_of_the_dead(waiting));
-            assert_eq!(overtaken, None, "{id:?} overtook one of {queue:?}", queue = self.places.get(lock));
         }
     }
 

@@ -5,13 +5,13 @@ use crate::happening::{CallKey, Happening};
 use crate::last_faults::LastFaults;
 use crate::latches::Latches;
 use crate::network::Network;
+use crate::order::Queues;
 use crate::shop::Shop;
 use crate::stats::{Reach, Stats};
 use crate::store::Store;
 use crate::tenure::{Grant, Tenure};
 use crate::weather::{Fault, Weather};
 use bytes::Bytes;
-use leasehold_core::call::Call;
 use leasehold_core::name::LockName;
 use leasehold_core::owner::{ClientId, HoldNumber};
 use leasehold_core::reply::Reply;
@@ -64,8 +64,8 @@ pub(crate) struct World {
     pub(crate) doubtful: HashSet<Bytes>,
     /// Whether a grant beside another one is a fault.
     pub(crate) excludes: bool,
-    /// Holds that wait in a fair queue, by lock, in the order in which the server took them in.
-    pub(crate) places: HashMap<Bytes, Vec<Bytes>>,
+    /// Who waits for fair locks.
+    pub(crate) queues: Queues,
     pub(crate) last_faults: LastFaults,
     pub(crate) plan: crate::plan::Plan,
     pub(crate) stats: Stats,
@@ -127,7 +127,7 @@ impl World {
             senders: HashMap::new(),
             doubtful: HashSet::new(),
             excludes: true,
-            places: HashMap::new(),
+            queues: Queues::default(),
             last_faults: LastFaults::default(),
             plan: crate::plan::Plan::default(),
             stats: Stats::default(),
@@ -404,19 +404,6 @@ impl World {
         }
         self.check_keys_left("at the end");
         assert_eq!(self.server.subscriptions(), 0);
-    }
-
-    /// A hold has a place in a queue.
-    pub(crate) fn was_placed(&mut self, call: &Call, id: Bytes) {
-        let queue = self.places.entry(call.keys()[0].clone()).or_default();
-        if !queue.contains(&id) {
-            queue.push(id);
-        }
-    }
-
-    /// A hold has given up its place.
-    pub(crate) fn left_queue(&mut self, id: &Bytes) {
-        self.places.values_mut().for_each(|queue| queue.retain(|waiting| waiting != id));
     }
 }
 

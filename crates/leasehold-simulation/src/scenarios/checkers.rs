@@ -170,12 +170,18 @@ fn what_is_left_is_found() {
 #[test]
 fn a_queue_out_of_order_is_found() {
     let (mut world, _) = held(Kind::Fair, Family::Fair);
-    world.plan.orderly = true;
     let waiter = world.acquire(1, AcquireRequest { kind: Kind::Fair, ..wish("lock0") });
     world.run(ms(50));
     assert!(world.task(1, waiter).outcome.is_none());
     let call = ask(&world, Kind::Fair);
-    finds("overtook", || world.was_granted(&call, Bytes::from_static(b"somebody else"), 1, None));
+    for orderly in [true, false] {
+        world.plan.orderly = orderly;
+        finds("overtook", || world.was_granted(&call, Bytes::from_static(b"somebody else"), 1, None));
+    }
+    // Who has been silent for too long may have lost its place.
+    world.now = world.now + world.plan.settings.fair.window;
+    world.note_silence(&call);
+    world.check_order("fair/acquire", &call.keys()[0], &Bytes::from_static(b"somebody else"));
 }
 
 #[test]

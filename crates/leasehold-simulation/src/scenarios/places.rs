@@ -96,6 +96,7 @@ fn a_waiter_whom_the_server_has_before_its_neighbour_is_woken_in_its_stead() {
     let first = world.server.command(&[b"LPOP", queue.as_bytes()]).expect("a queue");
     let first = first.text().expect("an entry");
     world.server.command(&[b"RPUSH", queue.as_bytes(), first.as_bytes()]).expect("a queue");
+    world.queues.forget();
     world.clients[1].tasks[slow].polls = Polls::Late(ms(900));
     let start = world.now;
     world.give_back(guard);
