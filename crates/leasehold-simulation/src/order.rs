@@ -81,7 +81,9 @@ impl World {
         let limit = |text: &[u8]| std::str::from_utf8(text).ok().and_then(|text| text.parse::<i64>().ok());
         // A command that comes too late, such as a copy, does not tell that somebody lives.
         let in_time = || limit(&call.args()[5]).is_none_or(|limit| limit <= 0 || self.server.wall_millis() <= limit);
-        let waits = verb == "acquire" && call.args()[3] == "1" && matches!(code, Some(1 | 4)) && in_time();
+        // Nor does an entry to a hold that is there.
+        let first = verb == "acquire" && call.args()[1] == "1";
+        let waits = first && call.args()[3] == "1" && matches!(code, Some(1 | 4)) && in_time();
         let lock = call.keys()[0].clone();
         if let Some(client) = self.client_of(&call.args()[0]).filter(|_| waits || verb == "beat") {
             self.queues.heard.insert((lock.clone(), client), self.now);
