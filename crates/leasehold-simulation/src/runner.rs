@@ -168,8 +168,11 @@ mod tests {
     }
 
     /// Of a semaphore's late copies, of places in queues, of waiters that nobody woke or told, and of worlds that were wrong themselves.
-    const FOUND: [(u64, Option<Family>); 22] = [
+    const FOUND: [(u64, Option<Family>); 26] = [
         (3_599, None),
+        (8_856, None),
+        (9_788, None),
+        (16_645, None),
         (16_869, None),
         (24_307, None),
         (35_399, None),
@@ -190,6 +193,7 @@ mod tests {
         (101_950, Some(Family::Semaphore)),
         (103_771, Some(Family::Semaphore)),
         (108_706, Some(Family::Semaphore)),
+        (117, Some(Family::Fair)),
         (2_006_806, Some(Family::Fair)),
     ];
 
