@@ -4,6 +4,7 @@ use crate::client::Client;
 use crate::happening::{CallKey, Happening, ReplyFate};
 use crate::kinds::hold_of;
 use crate::network::{Caller, Waiting};
+use crate::plan::MEMORY_IS_FULL;
 use crate::stats::{Reach, Sort};
 use crate::world::{World, ms, tell};
 use bytes::Bytes;
@@ -150,6 +151,7 @@ impl World {
                 self.note_fault(self.now);
                 if deny {
                     self.stats.fault(Sort::MemoryFull);
+                    self.note_fault(self.now + MEMORY_IS_FULL);
                 }
                 self.server.deny_growth(deny);
             }

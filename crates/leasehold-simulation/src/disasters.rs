@@ -150,6 +150,7 @@ impl World {
         for guard in self.guards.iter_mut().filter(|guard| guard.wire_id == id) {
             guard.epoch_of_data = OF_NO_EPOCH;
         }
+        self.note_silence(&call);
         drop(self.server.execute(&call));
         self.deliver_notices();
         self.note_removals(self.plan.settings.lease / 3);

@@ -16,6 +16,9 @@ pub(crate) const LEASE: Duration = ms(1_200);
 /// Until when a random world is disturbed.
 pub(crate) const DISTURBED: Duration = ms(4_000);
 
+/// For how long at most the server's memory is full.
+pub(crate) const MEMORY_IS_FULL: Duration = ms(800);
+
 /// Which faults a world meets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Mix {
@@ -231,7 +234,7 @@ fn server(world: &mut World, mix: Mix) {
     }
     if mix.has(Mix::Unproven) && world.rng.bool() {
         let at = some_time(world);
-        let pause = world.between(ms(1), ms(800));
+        let pause = world.between(ms(1), MEMORY_IS_FULL);
         world.after(at, Happening::DenyGrowth { deny: true });
         world.after(at + pause, Happening::DenyGrowth { deny: false });
     }
