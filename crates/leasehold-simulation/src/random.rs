@@ -33,6 +33,11 @@ pub(crate) fn run(world: &mut World, seed: u64, family: Option<Family>) {
     if !world.plan.copies && !world.restored {
         // In one mix a command that was sent before may take long on either way.
         world.run(if world.plan.mix.has(Mix::Delays) { ms(3_100) } else { ms(1_600) });
+        if world.clients.iter().any(|client| client.dead) {
+            // What they had sent may have arrived late, and lasts for a lease from then on.
+            let last = world.plan.ended + under_way(world) + LEASE + ms(100);
+            world.run_until(last.max(world.now));
+        }
         world.stats.reach(Reach::LeftSoonSought);
         world.check_keys_left("soon after the last guard");
         assert_eq!(world.server.subscriptions(), 0, "soon after the last waiter");
