@@ -40,7 +40,7 @@ fn complete(subject: Subject) -> Vec<(usize, u8, u8)> {
         Subject::Reentrant => &[(2, 2, 0), (3, 0, 1), (3, 1, 1)],
         Subject::Permits => &[(2, 2, 0), (3, 2, 1)],
         Subject::ReadWrite => &[(3, 1, 1), (3, 2, 1)],
-        _ => &[(3, 1, 0)],
+        _ => &[(3, 1, 0), (3, 1, 1), (3, 2, 0)],
     });
     sizes
 }
