@@ -238,8 +238,10 @@ impl World {
     pub(crate) fn execute(&mut self, call: &Call) -> Result<Reply, ServerError> {
         self.note_silence(call);
         let result = self.server.execute(call);
-        if let Ok(reply) = &result {
-            self.note_place(call, reply);
+        match &result {
+            Ok(reply) => self.note_place(call, reply),
+            // A script that was refused a command has done what comes before that.
+            Err(_) => self.queues.doubt(&call.keys()[0]),
         }
         if let Some((id, count)) = hold_of(call) {
             match &result {
@@ -255,7 +257,7 @@ impl World {
                 }
                 _ => {}
             }
-            if call.script().name().ends_with("/release") {
+            if result.is_ok() && call.script().name().ends_with("/release") {
                 self.queues.leave(&hold_of(call).map(|(id, _)| id).unwrap_or_default());
             }
         }

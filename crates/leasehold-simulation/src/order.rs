@@ -39,6 +39,11 @@ impl Queues {
         self.places.values_mut().for_each(|queue| queue.retain(|waiting| waiting != id));
     }
 
+    /// Whoever waits for a lock may have lost its place.
+    pub(crate) fn doubt(&mut self, lock: &Bytes) {
+        self.unsure.extend(self.places.get(lock).into_iter().flatten().cloned());
+    }
+
     fn join(&mut self, lock: Bytes, id: Bytes) {
         let queue = self.places.entry(lock).or_default();
         if !queue.contains(&id) {
