@@ -365,9 +365,8 @@ impl World {
                 assert!(held, "a hold that was lost was released");
                 // Where guards were detached, something is left of the hold. Where the outcome of a call is not known, it may have been that
                 // one after which there is no hold any more. What was granted without the server is not there.
-                let kept = self.detached_of(client, guard.hold) > 0 || self.doubtful.contains(&guard.wire_id);
-                let kept = kept || guard.cell.is_degraded();
-                assert!(ended || kept, "nobody released {field:?}");
+                let is_left = self.detached_of(client, guard.hold) > 0 || guard.cell.is_degraded();
+                assert!(ended || is_left || self.doubtful.contains(&guard.wire_id), "nobody released {field:?}");
             }
             Outcome::NotReleased(ReleaseError::Lost(_)) => {
                 // A copy that was sent after the local deadline proves nothing.

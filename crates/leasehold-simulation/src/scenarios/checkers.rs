@@ -8,6 +8,7 @@ use crate::kinds::{CAPACITY, Family};
 use crate::world::{World, ms, name};
 use bytes::Bytes;
 use leasehold_core::call::Call;
+use leasehold_core::command::permits::ID_BYTES;
 use leasehold_core::command::{HoldKey, Kind, latch};
 use leasehold_core::error::{AcquireError, HoldEnd, LossReason};
 use leasehold_core::owner::HoldNumber;
@@ -224,6 +225,34 @@ fn a_removal_that_is_not_told_is_found() {
     world.run(ms(1_100));
     world.check_promptness(guard, removed);
     assert!(!world.believes(&world.guards[guard]));
+}
+
+#[test]
+fn a_removal_of_permits_that_is_not_told_is_found() {
+    let (mut world, guard) = held(Kind::Permits, Family::Permits);
+    let removed = world.now;
+    world.check_promptness(guard, removed);
+    world.server.command(&[b"DEL", b"{lock0}:timeout"]).expect("a key can be removed");
+    finds("was not told", || world.check_promptness(guard, removed));
+}
+
+#[test]
+fn permits_that_are_granted_beside_too_many_are_found() {
+    let (mut world, _) = held(Kind::Permits, Family::Permits);
+    let call = ask(&world, Kind::Permits);
+    let ids = |permits: u32| Bytes::from(vec![b'?'; permits as usize * ID_BYTES]);
+    world.was_granted(&call, ids(CAPACITY - 1), 1, None);
+    finds("beside 1 others", || world.was_granted(&call, ids(CAPACITY), 1, None));
+}
+
+#[test]
+fn a_clock_that_stands_still_excuses_nobody_but_its_client() {
+    let (mut world, _) = held(Kind::Lock, Family::Lock);
+    let call = ask(&world, Kind::Lock);
+    world.disown(1);
+    finds("still believes", || world.was_granted(&call, Bytes::from_static(b"somebody else"), 1, None));
+    world.disown(0);
+    world.was_granted(&call, Bytes::from_static(b"somebody else"), 1, None);
 }
 
 #[test]
