@@ -16,6 +16,7 @@ use std::time::Duration;
 pub struct HoldCell {
     key: HoldKey,
     acquired_at: Instant,
+    /// In nanoseconds, an even number of them, and one more once somebody has seen it pass.
     deadline: AtomicU64,
     count: AtomicU32,
     end: OnceLock<HoldEnd>,
@@ -30,6 +31,9 @@ pub struct HoldCell {
     /// One more than the replicas that acknowledged; 0 where nobody asked them.
     acknowledged: AtomicU32,
 }
+
+/// Of [`HoldCell::deadline`]: somebody has been told that it has passed, so that it must not be moved any more.
+const SEEN: u64 = 1;
 
 impl HoldCell {
     pub(crate) fn new(key: HoldKey, acquired_at: Instant, max_hold_at: Instant) -> Self {
@@ -60,12 +64,12 @@ impl HoldCell {
 
     /// The instant at which the hold counts as lost unless it is renewed before.
     pub fn deadline(&self) -> Instant {
-        Instant::from_nanos(self.deadline.load(Ordering::Acquire))
+        Instant::from_nanos(self.deadline.load(Ordering::Acquire) & !SEEN)
     }
 
     /// The time to the local deadline; zero once the hold has ended.
     pub fn remaining(&self, now: Instant) -> Duration {
-        if self.end.get().is_some() { Duration::ZERO } else { self.deadline().since(now) }
+        if self.would_end(now).is_some() { Duration::ZERO } else { self.deadline().since(now) }
     }
 
     /// Whether it was granted without the server, which does not have it.
@@ -93,8 +97,33 @@ impl HoldCell {
     }
 
     /// How the hold ended, or that its deadline has passed although nobody has said so yet. `None` while it is held.
+    ///
+    /// Whoever has been told once that it has ended is never told otherwise again: a reply that is being read on another thread at that
+    /// moment does not move a deadline that was seen to pass.
     pub fn ended(&self, now: Instant) -> Option<HoldEnd> {
-        self.end.get().copied().or_else(|| (now >= self.deadline()).then(|| HoldEnd::Lost(self.reason_of_deadline())))
+        self.end.get().copied().or_else(|| self.has_passed(now).then(|| HoldEnd::Lost(self.reason_of_deadline())))
+    }
+
+    /// What [`HoldCell::ended`] would say, for whoever looks on and is not a holder: the deadline can still be moved.
+    pub fn would_end(&self, now: Instant) -> Option<HoldEnd> {
+        let passed = self.was_seen_to_pass() || now >= self.deadline();
+        self.end.get().copied().or_else(|| passed.then(|| HoldEnd::Lost(self.reason_of_deadline())))
+    }
+
+    fn was_seen_to_pass(&self) -> bool {
+        self.deadline.load(Ordering::Acquire) & SEEN == SEEN
+    }
+
+    fn has_passed(&self, now: Instant) -> bool {
+        let mut deadline = self.deadline.load(Ordering::Acquire);
+        while deadline & SEEN == 0 {
+            if now.as_nanos() < deadline {
+                return false;
+            }
+            let seen = self.deadline.compare_exchange(deadline, deadline | SEEN, Ordering::AcqRel, Ordering::Acquire);
+            deadline = seen.map_or_else(|moved| moved, |deadline| deadline | SEEN);
+        }
+        true
     }
 
     /// Why a hold is lost whose deadline passes.
@@ -108,8 +137,11 @@ impl HoldCell {
         }
     }
 
-    pub(crate) fn set_deadline(&self, deadline: Instant) {
-        self.deadline.store(deadline.min(self.max_hold_at).as_nanos(), Ordering::Release);
+    /// Moves the deadline, unless somebody has seen it pass. Says whether nobody has.
+    pub(crate) fn set_deadline(&self, deadline: Instant) -> bool {
+        let deadline = deadline.min(self.max_hold_at).as_nanos() & !SEEN;
+        let unless_seen = |known: u64| (known & SEEN == 0).then_some(deadline);
+        self.deadline.fetch_update(Ordering::AcqRel, Ordering::Acquire, unless_seen).is_ok()
     }
 
     pub(crate) fn set_token(&self, token: Option<u64>) {
@@ -181,5 +213,36 @@ impl Drop for EndWatch {
         // After the end the places are void, and whoever has one by then sees the end by itself.
         let waker = self.place.and_then(|place| self.cell.watches().try_remove(place));
         drop(waker);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cell() -> HoldCell {
+        let key = HoldKey { field: "6f0c0000-0000-4000-8000-000000000000:1".into(), permits: 1 };
+        HoldCell::new(key, Instant::from_nanos(0), Instant::FAR_FUTURE)
+    }
+
+    #[test]
+    fn a_deadline_that_was_seen_to_pass_is_not_moved() {
+        let (cell, at) = (cell(), Instant::from_nanos);
+        assert!(cell.set_deadline(at(1_000)));
+        assert_eq!(cell.ended(at(999)), None);
+        assert_eq!(cell.would_end(at(1_000)), Some(HoldEnd::Lost(LossReason::LeaseExpired)));
+        assert!(cell.set_deadline(at(2_000)), "nobody has seen it pass");
+        assert_eq!(cell.ended(at(2_000)), Some(HoldEnd::Lost(LossReason::LeaseExpired)));
+        assert!(!cell.set_deadline(at(3_000)));
+        assert_eq!(cell.deadline(), at(2_000));
+        assert_eq!(cell.ended(at(1_500)), Some(HoldEnd::Lost(LossReason::LeaseExpired)), "it does not come back");
+        assert_eq!(cell.remaining(at(1_500)), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_hold_without_a_deadline_has_none_that_passes() {
+        let cell = cell();
+        assert!(cell.set_deadline(Instant::FAR_FUTURE));
+        assert_eq!(cell.ended(Instant::from_nanos(u64::MAX / 2)), None);
     }
 }

@@ -257,7 +257,8 @@ impl World {
                 }
                 _ => {}
             }
-            if result.is_ok() && call.script().name().ends_with("/release") {
+            // A count that is lowered leaves a place in a queue where it is.
+            if result.is_ok() && count == 0 && call.script().name().ends_with("/release") {
                 self.queues.leave(&hold_of(call).map(|(id, _)| id).unwrap_or_default());
             }
         }

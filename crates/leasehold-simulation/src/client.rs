@@ -306,7 +306,7 @@ impl World {
     fn add_guard(&mut self, client: usize, task: usize, granted: Granted) -> usize {
         let TaskKind::Acquire(wish) = &self.clients[client].tasks[task].kind else { panic!("a release was granted") };
         let now = self.local(client);
-        assert!(granted.cell.ended(now).is_none(), "a grant was handed out that has ended");
+        assert!(granted.cell.would_end(now).is_none(), "a grant was handed out that has ended");
         assert_eq!(granted.renewed, wish.renewed);
         let ended: Arc<Flag> = Arc::default();
         let mut watch = EndWatch::new(granted.cell.clone());

@@ -212,6 +212,7 @@ impl World {
             if call.script().name().ends_with("/release") {
                 self.refused_releases.extend(hold_of(&call).map(|(id, _)| id));
             }
+            self.note_fault_of(client, self.now);
             let refusal = ServerError::new("NOSCRIPT No matching script, and it was settled meanwhile");
             let result = Err(LinkError::Refused(refusal));
             return self.at(self.now, Happening::Answer { key, result });

@@ -28,7 +28,7 @@ impl World {
                     continue;
                 };
                 let is_of = |guard: &Guard| {
-                    let lost = matches!(guard.cell.ended(self.local(client)), Some(HoldEnd::Lost(_)));
+                    let lost = matches!(guard.cell.would_end(self.local(client)), Some(HoldEnd::Lost(_)));
                     guard.client == client && guard.field == field && (guard.alive || guard.detached || lost)
                 };
                 assert!(

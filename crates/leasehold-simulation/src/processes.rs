@@ -19,7 +19,7 @@ impl World {
 
     /// Whether a holder believes, by its own clock, that it holds.
     pub(crate) fn believes(&self, guard: &Guard) -> bool {
-        guard.cell.ended(self.local(guard.client)).is_none()
+        guard.cell.would_end(self.local(guard.client)).is_none()
     }
 
     /// Lets the session of a client see that time has passed.
@@ -163,7 +163,7 @@ impl World {
         let lost = self
             .guards
             .iter()
-            .any(|guard| guard.client == client && guard.alive && !guard.over && guard.cell.ended(now).is_some());
+            .any(|guard| guard.client == client && guard.alive && !guard.over && guard.cell.would_end(now).is_some());
         if lost {
             self.stats.reach(Reach::WokeLost);
         }

@@ -1,6 +1,6 @@
 //! Random worlds: everything that happens in one follows from its seed.
 
-use crate::client::{Outcome, Polls, TaskKind};
+use crate::client::{Outcome, Polls, Task, TaskKind};
 use crate::happening::Happening;
 use crate::kinds::Family;
 use crate::plan::{DISTURBED, LEASE, Mix, plan};
@@ -203,7 +203,13 @@ pub(crate) fn check_reason(world: &World, client: usize, task: usize) {
     let settings = &world.plan.settings;
     let over = world.plan.ended + under_way(world) + settings.unreachable_after + settings.command_timeout;
     // Where somebody is late to poll, the time for an answer passes for whoever comes next to the same hold, too.
-    let well = world.plan.orderly || world.plan.over && world.now > over;
+    let now = world.local(client);
+    let is_late = |task: &Task| {
+        let goes_on = task.outcome.is_none() || now.since(task.done) <= settings.command_timeout;
+        goes_on && !matches!(task.polls, Polls::AtOnce)
+    };
+    let waits = || world.clients[client].tasks.iter().any(is_late);
+    let well = world.plan.orderly || world.plan.over && world.now > over && !waits();
     match outcome {
         Outcome::NotAcquired(
             AcquireError::Unreachable(_) | AcquireError::Indeterminate(_) | AcquireError::Refused(_),

@@ -320,7 +320,7 @@ impl World {
             if client.dead || client.stands_since.is_some() {
                 continue;
             }
-            let Some(end) = guard.cell.ended(self.local(guard.client)) else {
+            let Some(end) = guard.cell.would_end(self.local(guard.client)) else {
                 assert!(!guard.passed, "{:?} of client {} is held again after it had ended", guard.hold, guard.client);
                 continue;
             };
@@ -376,7 +376,7 @@ impl World {
                 guard.kind,
                 guard.cell.deadline(),
                 self.local(guard.client),
-                guard.cell.ended(self.local(guard.client)).map_or_else(|| "held".to_owned(), |end| format!("{end:?}")),
+                guard.cell.would_end(self.local(guard.client)).map_or_else(|| "held".to_owned(), |end| format!("{end:?}")),
                 self.count_on_server(guard)
             );
         }

@@ -113,14 +113,14 @@ impl Session {
             Ok(Acquired::Held { left, .. }) if hold.end.is_none() => {
                 if let Some(error) = change.shortfall() {
                     self.undo(now, ticket, number, error);
-                } else {
+                } else if now < hold.cell.deadline() && hold.extend(change.sent_at, left) {
                     hold.cell.set_acknowledged(change.acknowledged);
                     hold.replicas = change.replicas;
-                    hold.extend(change.sent_at, left);
-                    // A reply that comes after the deadline grants nothing: the hold is found lost below.
-                    if now < hold.cell.deadline() {
-                        self.grant_entry(now, ticket, number);
-                    }
+                    self.grant_entry(now, ticket, number);
+                } else {
+                    // A reply that is read after the deadline brings nothing back: whoever has a guard may have given up already.
+                    let reason = hold.cell.reason_of_deadline();
+                    self.lose(now, number, reason);
                 }
             }
             Ok(Acquired::Mismatch) => self.lose(now, number, LossReason::CountMismatch),

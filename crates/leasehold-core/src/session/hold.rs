@@ -168,10 +168,10 @@ impl Hold {
         }
     }
 
-    /// Takes a grant or a renewal that was sent at `sent_at` and left `left` of the lease.
-    pub(super) fn extend(&mut self, sent_at: Instant, left: Duration) {
+    /// Takes a grant or a renewal that was sent at `sent_at` and left `left` of the lease. Says whether nobody knows the hold for lost.
+    pub(super) fn extend(&mut self, sent_at: Instant, left: Duration) -> bool {
         let deadline = sent_at + left - Settings::margin(left);
-        self.cell.set_deadline(self.cell.deadline().max(deadline));
+        self.cell.set_deadline(self.cell.deadline().max(deadline))
     }
 
     /// From `now` on, nothing that was sent can make the lease last longer than this.

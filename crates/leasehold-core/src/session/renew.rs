@@ -93,7 +93,9 @@ impl Session {
     /// Repeats a renewal that failed, soon enough to try several times while the lease lasts.
     fn retry_renewal(&mut self, now: Instant, number: HoldNumber) {
         let Some(hold) = self.holds.get(&number) else { return };
-        let pause = (hold.cell.deadline().since(now) / 8).clamp(Duration::from_millis(20), Duration::from_secs(1));
+        // Where the server's clock was put back, far more is left than was asked for.
+        let left = hold.cell.deadline().since(now).min(hold.lease);
+        let pause = (left / 8).clamp(Duration::from_millis(20), Duration::from_secs(1));
         let at = now + pause / 2 + self.jitter(pause / 2);
         if let Some(hold) = self.holds.get_mut(&number) {
             hold.renew_at = hold.wants_renewal().then_some(at);
@@ -270,8 +272,12 @@ impl Session {
                     self.retry_renewal(now, number);
                     return;
                 }
+                if !hold.extend(sent_at, left) {
+                    let reason = hold.cell.reason_of_deadline();
+                    self.lose(now, number, reason);
+                    return;
+                }
                 hold.cell.set_acknowledged(acknowledged);
-                hold.extend(sent_at, left);
                 self.schedule_renewal(now, number);
                 self.set_hold_timer(number);
             }

@@ -506,7 +506,7 @@ impl Client {
             kind: guard.kind,
             permits: guard.permits,
             field: guard.field.clone(),
-            left: guard.cell.ended(START).is_none().then(|| guard.cell.deadline().since(now)),
+            left: guard.cell.would_end(START).is_none().then(|| guard.cell.deadline().since(now)),
             hold: guard.hold,
         };
         let is_acquire = |operation: &Operation| matches!(operation, Operation::Acquire { .. });

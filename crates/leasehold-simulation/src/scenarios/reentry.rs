@@ -5,7 +5,7 @@ use super::{nothing_left, world};
 use crate::client::{Outcome, Polls};
 use crate::weather::FaultKind;
 use crate::world::{World, ms};
-use leasehold_core::error::AcquireError;
+use leasehold_core::error::{AcquireError, LossReason};
 use leasehold_core::link::LinkEvent;
 use leasehold_core::owner::OwnerId;
 use leasehold_core::session::{AcquireRequest, Patience};
@@ -306,5 +306,29 @@ fn trouble_long_ago_does_not_end_a_wait_without_end() {
     world.give_back(kept);
     let guard = world.granted(0, entry);
     world.give_back(guard);
+    nothing_left(&mut world);
+}
+
+#[test]
+fn an_entry_whose_reply_is_read_after_the_deadline_brings_no_hold_back() {
+    let mut world = world(1);
+    let owner = world.clients[0].session.new_owner();
+    let fixed = AcquireRequest { lease: ms(1_000), renewed: false, ..owned(owner) };
+    let task = world.acquire(0, fixed.clone());
+    let guard = world.granted(0, task);
+    let deadline = world.guards[guard].cell.deadline();
+    world.run_until(deadline - ms(50));
+    let entry = world.acquire(0, fixed);
+    world.clients[0].tasks[entry].polls = Polls::Never;
+    world.run(ms(20));
+    assert!(world.task(0, entry).reply.is_some(), "the server has prolonged the lease, and has said so");
+    // The process stands still from here on: when it goes on, it reads the reply before it looks at its timers.
+    world.now = deadline;
+    world.poll(0, entry);
+    let outcome = world.outcome(0, entry);
+    assert!(matches!(outcome, Outcome::NotAcquired(AcquireError::Lost(LossReason::LeaseExpired))), "{outcome:?}");
+    world.run(ms(1));
+    assert!(world.guards[guard].over, "its guard has been told");
+    world.drop_guard(guard);
     nothing_left(&mut world);
 }

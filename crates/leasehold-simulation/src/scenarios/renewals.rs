@@ -7,7 +7,7 @@ use crate::world::{World, ms, settings};
 use leasehold_core::error::{HoldEnd, LossReason};
 use leasehold_core::link::{Epoch, LinkEvent, Plane};
 use leasehold_core::reply::Reply;
-use leasehold_core::session::{AcquireRequest, Action};
+use leasehold_core::session::{AcquireRequest, Action, Event};
 use std::time::Duration;
 
 fn hold_many(world: &mut World, count: usize) -> Vec<usize> {
@@ -61,6 +61,26 @@ fn a_renewal_that_is_read_after_the_deadline_saves_nothing() {
     let reply = Reply::Array([1, 3_000].map(Reply::Int).to_vec());
     session.handle_called(deadline + ms(1), id, Epoch(1), Ok(reply));
     assert_eq!(cell.ended(deadline + ms(1)), Some(HoldEnd::Lost(LossReason::NotRenewed)));
+}
+
+#[test]
+fn a_renewal_that_failed_is_repeated_as_soon_where_the_servers_clock_was_put_back() {
+    let mut world = world(1);
+    world.plan.settings = settings();
+    let guard = hold_many(&mut world, 1)[0];
+    world.step_server(-60_000);
+    world.run(ms(1_100));
+    assert!(world.guards[guard].cell.deadline() > world.now + ms(50_000), "the server has much more left than the lease");
+    world.fault(0, "lock/renew", FaultKind::NotSent);
+    while world.events(0, |event| matches!(event, Event::RenewalFailed { .. })) == 0 {
+        world.run(ms(1));
+    }
+    let renewals = world.server.calls("lock/renew");
+    // An eighth of the lease.
+    world.run(ms(375));
+    assert_eq!(world.server.calls("lock/renew"), renewals + 1);
+    world.give_back(guard);
+    nothing_left(&mut world);
 }
 
 #[test]
