@@ -67,9 +67,9 @@ impl HoldCell {
         Instant::from_nanos(self.deadline.load(Ordering::Acquire) & !SEEN)
     }
 
-    /// The time to the local deadline; zero once the hold has ended.
+    /// The time to the local deadline; zero once the hold has ended, and from then on, as [`HoldCell::ended`] says.
     pub fn remaining(&self, now: Instant) -> Duration {
-        if self.would_end(now).is_some() { Duration::ZERO } else { self.deadline().since(now) }
+        if self.ended(now).is_some() { Duration::ZERO } else { self.deadline().since(now) }
     }
 
     /// Whether it was granted without the server, which does not have it.
@@ -237,6 +237,15 @@ mod tests {
         assert_eq!(cell.deadline(), at(2_000));
         assert_eq!(cell.ended(at(1_500)), Some(HoldEnd::Lost(LossReason::LeaseExpired)), "it does not come back");
         assert_eq!(cell.remaining(at(1_500)), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_guard_that_had_no_time_left_has_none_later() {
+        let (cell, at) = (cell(), Instant::from_nanos);
+        assert!(cell.set_deadline(at(1_000)));
+        assert_eq!(cell.remaining(at(400)), Duration::from_nanos(600));
+        assert_eq!(cell.remaining(at(1_000)), Duration::ZERO);
+        assert!(!cell.set_deadline(at(3_000)));
     }
 
     #[test]
