@@ -376,7 +376,10 @@ impl World {
                 guard.kind,
                 guard.cell.deadline(),
                 self.local(guard.client),
-                guard.cell.would_end(self.local(guard.client)).map_or_else(|| "held".to_owned(), |end| format!("{end:?}")),
+                guard
+                    .cell
+                    .would_end(self.local(guard.client))
+                    .map_or_else(|| "held".to_owned(), |end| format!("{end:?}")),
                 self.count_on_server(guard)
             );
         }

@@ -70,7 +70,10 @@ fn a_renewal_that_failed_is_repeated_as_soon_where_the_servers_clock_was_put_bac
     let guard = hold_many(&mut world, 1)[0];
     world.step_server(-60_000);
     world.run(ms(1_100));
-    assert!(world.guards[guard].cell.deadline() > world.now + ms(50_000), "the server has much more left than the lease");
+    assert!(
+        world.guards[guard].cell.deadline() > world.now + ms(50_000),
+        "the server has much more left than the lease"
+    );
     world.fault(0, "lock/renew", FaultKind::NotSent);
     while world.events(0, |event| matches!(event, Event::RenewalFailed { .. })) == 0 {
         world.run(ms(1));
