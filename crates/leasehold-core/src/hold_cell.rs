@@ -11,12 +11,13 @@ use std::time::Duration;
 
 /// The part of a hold that its guards read: local deadline, hold count, and how it ended.
 ///
-/// The session writes it; guards and their futures read it from any thread, without the session's lock.
+/// The session writes it; guards and their futures read it from any thread, without the session's lock, and leave nothing in it but that
+/// they have seen the deadline pass.
 #[derive(Debug)]
 pub struct HoldCell {
     key: HoldKey,
     acquired_at: Instant,
-    /// In nanoseconds, an even number of them, and one more once somebody has seen it pass.
+    /// In nanoseconds, with [`SEEN`] once somebody has seen it pass.
     deadline: AtomicU64,
     count: AtomicU32,
     end: OnceLock<HoldEnd>,
@@ -32,8 +33,11 @@ pub struct HoldCell {
     acknowledged: AtomicU32,
 }
 
-/// Of [`HoldCell::deadline`]: somebody has been told that it has passed, so that it must not be moved any more.
-const SEEN: u64 = 1;
+/// Of a deadline: somebody has been told that it has passed, so that it must not be moved any more.
+const SEEN: u64 = 1 << 63;
+
+/// The deadline of what lasts for ever; no other comes near to it in 292 years.
+const NEVER: u64 = SEEN - 1;
 
 impl HoldCell {
     pub(crate) fn new(key: HoldKey, acquired_at: Instant, max_hold_at: Instant) -> Self {
@@ -64,7 +68,10 @@ impl HoldCell {
 
     /// The instant at which the hold counts as lost unless it is renewed before.
     pub fn deadline(&self) -> Instant {
-        Instant::from_nanos(self.deadline.load(Ordering::Acquire) & !SEEN)
+        match self.deadline.load(Ordering::Acquire) & !SEEN {
+            NEVER => Instant::FAR_FUTURE,
+            nanos => Instant::from_nanos(nanos),
+        }
     }
 
     /// The time to the local deadline; zero once the hold has ended, and from then on, as [`HoldCell::ended`] says.
@@ -98,7 +105,7 @@ impl HoldCell {
 
     /// How the hold ended, or that its deadline has passed although nobody has said so yet. `None` while it is held.
     ///
-    /// Whoever has been told once that it has ended is never told otherwise again: a reply that is being read on another thread at that
+    /// Whoever has been told once that it has ended is never told again that it is held, though perhaps another reason: a reply that is being read on another thread at that
     /// moment does not move a deadline that was seen to pass.
     pub fn ended(&self, now: Instant) -> Option<HoldEnd> {
         self.end.get().copied().or_else(|| self.has_passed(now).then(|| HoldEnd::Lost(self.reason_of_deadline())))
@@ -117,7 +124,7 @@ impl HoldCell {
     fn has_passed(&self, now: Instant) -> bool {
         let mut deadline = self.deadline.load(Ordering::Acquire);
         while deadline & SEEN == 0 {
-            if now.as_nanos() < deadline {
+            if deadline == NEVER || now.as_nanos() < deadline {
                 return false;
             }
             let seen = self.deadline.compare_exchange(deadline, deadline | SEEN, Ordering::AcqRel, Ordering::Acquire);
@@ -139,7 +146,7 @@ impl HoldCell {
 
     /// Moves the deadline, unless somebody has seen it pass. Says whether nobody has.
     pub(crate) fn set_deadline(&self, deadline: Instant) -> bool {
-        let deadline = deadline.min(self.max_hold_at).as_nanos() & !SEEN;
+        let deadline = deadline.min(self.max_hold_at).as_nanos().min(NEVER);
         let unless_seen = |known: u64| (known & SEEN == 0).then_some(deadline);
         self.deadline.fetch_update(Ordering::AcqRel, Ordering::Acquire, unless_seen).is_ok()
     }
@@ -220,9 +227,13 @@ impl Drop for EndWatch {
 mod tests {
     use super::*;
 
-    fn cell() -> HoldCell {
+    fn cell_until(max_hold_at: Instant) -> HoldCell {
         let key = HoldKey { field: "6f0c0000-0000-4000-8000-000000000000:1".into(), permits: 1 };
-        HoldCell::new(key, Instant::from_nanos(0), Instant::FAR_FUTURE)
+        HoldCell::new(key, Instant::from_nanos(0), max_hold_at)
+    }
+
+    fn cell() -> HoldCell {
+        cell_until(Instant::FAR_FUTURE)
     }
 
     #[test]
@@ -252,6 +263,17 @@ mod tests {
     fn a_hold_without_a_deadline_has_none_that_passes() {
         let cell = cell();
         assert!(cell.set_deadline(Instant::FAR_FUTURE));
-        assert_eq!(cell.ended(Instant::from_nanos(u64::MAX / 2)), None);
+        assert_eq!(cell.ended(Instant::from_nanos(NEVER)), None);
+        assert_eq!(cell.deadline(), Instant::FAR_FUTURE, "nobody waits for it");
+    }
+
+    #[test]
+    fn the_longest_hold_ends_at_the_very_nanosecond() {
+        for nanos in [1_000, 1_001] {
+            let at = Instant::from_nanos(nanos);
+            let cell = cell_until(at);
+            assert!(cell.set_deadline(Instant::from_nanos(5_000)));
+            assert_eq!((cell.deadline(), cell.ended(at)), (at, Some(HoldEnd::Lost(LossReason::MaxHold))));
+        }
     }
 }

@@ -204,9 +204,14 @@ pub(crate) fn check_reason(world: &World, client: usize, task: usize) {
     let over = world.plan.ended + under_way(world) + settings.unreachable_after + settings.command_timeout;
     // Where somebody is late to poll, the time for an answer passes for whoever comes next to the same hold, too.
     let now = world.local(client);
+    let lock_of = |task: &Task| match &task.kind {
+        TaskKind::Acquire(wish) => wish.name.clone(),
+        TaskKind::Release { guard, .. } => world.guards[*guard].name.clone(),
+    };
+    let lock = lock_of(&world.clients[client].tasks[task]);
     let is_late = |task: &Task| {
         let goes_on = task.outcome.is_none() || now.since(task.done) <= settings.command_timeout;
-        goes_on && !matches!(task.polls, Polls::AtOnce)
+        goes_on && lock_of(task) == lock && !matches!(task.polls, Polls::AtOnce)
     };
     let waits = || world.clients[client].tasks.iter().any(is_late);
     let well = world.plan.orderly || world.plan.over && world.now > over && !waits();

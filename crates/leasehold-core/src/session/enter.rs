@@ -15,15 +15,11 @@ use std::time::Duration;
 impl Session {
     /// Fails the entry at once where the owner's hold has been lost; where it has ended otherwise, the request acquires anew.
     pub(super) fn check_entry(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
-        let Some(hold) = self.holds.get(&number) else {
+        if !self.holds.contains_key(&number) {
             self.join_line(now, ticket);
             return;
-        };
-        let passed = hold.is_live() && now >= hold.cell.deadline();
-        let reason = hold.cell.reason_of_deadline();
-        if passed {
-            self.lose(now, number, reason);
         }
+        self.lose_if_passed(now, number);
         match self.holds.get(&number).and_then(|hold| hold.end) {
             Some(HoldEnd::Lost(reason)) => self.fail_acquire(now, ticket, AcquireError::Lost(reason)),
             Some(HoldEnd::Released | HoldEnd::Detached) => {

@@ -185,6 +185,7 @@ impl Session {
             return;
         }
         let Some(change) = self.end_change(number) else { return };
+        self.lose_if_passed(now, number);
         let Some(hold) = self.holds.get_mut(&number) else { return };
         match outcome {
             Ok(Acquired::Held { left, .. }) if hold.is_live() => {

@@ -237,10 +237,7 @@ impl Session {
     pub(super) fn hold_is_due(&mut self, now: Instant, number: HoldNumber) {
         let Some(hold) = self.holds.get_mut(&number) else { return };
         hold.timer = None;
-        if hold.is_live() && now >= hold.cell.deadline() {
-            let reason = hold.cell.reason_of_deadline();
-            self.lose(now, number, reason);
-        }
+        self.lose_if_passed(now, number);
         let restores = self.holds.get(&number).is_some_and(|hold| hold.degraded && hold.is_live());
         if !restores {
             self.queue_renewal(now, number);
@@ -248,6 +245,14 @@ impl Session {
             self.restore(now, number);
         }
         self.attend(now, number);
+    }
+
+    /// Loses a hold whose deadline has passed, although nobody has said so yet.
+    pub(super) fn lose_if_passed(&mut self, now: Instant, number: HoldNumber) {
+        let passed = self.holds.get(&number).filter(|hold| hold.is_live() && now >= hold.cell.deadline());
+        if let Some(reason) = passed.map(|hold| hold.cell.reason_of_deadline()) {
+            self.lose(now, number, reason);
+        }
     }
 
     /// Loses a hold: its guards are told, and nothing renews it any more.

@@ -96,6 +96,7 @@ impl Session {
 
     /// A guard is given up without a release: nothing renews for its sake, and the lease runs out by itself.
     pub fn detach(&mut self, now: Instant, number: HoldNumber, renewed: bool) {
+        self.lose_if_passed(now, number);
         let Some(hold) = self.holds.get_mut(&number).filter(|hold| hold.guards > hold.detached) else { return };
         hold.detached += 1;
         self.guard_ends(now, number, renewed, HoldEnd::Detached);
@@ -104,11 +105,7 @@ impl Session {
 
     /// Takes a guard away from a hold, and tells how the hold has ended, if it has.
     fn take_guard(&mut self, now: Instant, number: HoldNumber, renewed: bool) -> Option<HoldEnd> {
-        let hold = self.holds.get_mut(&number)?;
-        if hold.is_live() && now >= hold.cell.deadline() {
-            let reason = hold.cell.reason_of_deadline();
-            self.lose(now, number, reason);
-        }
+        self.lose_if_passed(now, number);
         let hold = self.holds.get_mut(&number)?;
         if hold.guards == hold.detached {
             // The guards were taken from their owners by a shutdown.

@@ -5,7 +5,7 @@ use super::{nothing_left, world};
 use crate::client::{Outcome, Polls};
 use crate::weather::FaultKind;
 use crate::world::{World, ms};
-use leasehold_core::error::{AcquireError, LossReason};
+use leasehold_core::error::{AcquireError, HoldEnd, LossReason};
 use leasehold_core::link::LinkEvent;
 use leasehold_core::owner::OwnerId;
 use leasehold_core::session::{AcquireRequest, Patience};
@@ -309,8 +309,8 @@ fn trouble_long_ago_does_not_end_a_wait_without_end() {
     nothing_left(&mut world);
 }
 
-#[test]
-fn an_entry_whose_reply_is_read_after_the_deadline_brings_no_hold_back() {
+/// A world in which an entry to a hold that is not renewed has been answered, and nobody has read that.
+fn entered_shortly_before_the_deadline() -> (World, usize, usize) {
     let mut world = world(1);
     let owner = world.clients[0].session.new_owner();
     let fixed = AcquireRequest { lease: ms(1_000), renewed: false, ..owned(owner) };
@@ -322,13 +322,32 @@ fn an_entry_whose_reply_is_read_after_the_deadline_brings_no_hold_back() {
     world.clients[0].tasks[entry].polls = Polls::Never;
     world.run(ms(20));
     assert!(world.task(0, entry).reply.is_some(), "the server has prolonged the lease, and has said so");
-    // The process stands still from here on: when it goes on, it reads the reply before it looks at its timers.
-    world.now = deadline;
+    (world, guard, entry)
+}
+
+/// The entry is polled, and finds that the hold is lost.
+fn finds_it_lost(mut world: World, guard: usize, entry: usize) {
     world.poll(0, entry);
     let outcome = world.outcome(0, entry);
     assert!(matches!(outcome, Outcome::NotAcquired(AcquireError::Lost(LossReason::LeaseExpired))), "{outcome:?}");
-    world.run(ms(1));
-    assert!(world.guards[guard].over, "its guard has been told");
+    assert!(world.guards[guard].ended.is_raised(), "its guard has been told");
     world.drop_guard(guard);
     nothing_left(&mut world);
+}
+
+#[test]
+fn an_entry_whose_reply_is_read_after_the_deadline_brings_no_hold_back() {
+    let (mut world, guard, entry) = entered_shortly_before_the_deadline();
+    // The process stands still from here on: when it goes on, it reads the reply before it looks at its timers.
+    world.now = world.guards[guard].cell.deadline();
+    finds_it_lost(world, guard, entry);
+}
+
+#[test]
+fn an_entry_brings_no_hold_back_that_a_guard_has_seen_lost() {
+    let (world, guard, entry) = entered_shortly_before_the_deadline();
+    // The instant at which the reply is read was taken before that at which another thread has asked.
+    let cell = &world.guards[guard].cell;
+    assert_eq!(cell.ended(cell.deadline()), Some(HoldEnd::Lost(LossReason::LeaseExpired)));
+    finds_it_lost(world, guard, entry);
 }

@@ -152,6 +152,18 @@ fn a_detached_guard_leaves_the_lease_to_run_out() {
 }
 
 #[test]
+fn a_guard_that_is_detached_after_its_deadline_was_lost() {
+    let (mut world, guards) = holding(false);
+    let cell = world.guards[guards[0]].cell.clone();
+    // It is detached before the timers are looked at.
+    world.now = cell.deadline();
+    world.detach(guards[0]);
+    assert!(matches!(cell.ended(world.now), Some(HoldEnd::Lost(_))), "{:?}", cell.ended(world.now));
+    world.run(ms(3_100));
+    nothing_left(&mut world);
+}
+
+#[test]
 fn a_detached_guard_beside_another_keeps_its_count() {
     let (mut world, guards) = holding(true);
     world.detach(guards[0]);

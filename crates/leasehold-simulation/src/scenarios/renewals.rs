@@ -5,9 +5,11 @@ use super::{nothing_left, world};
 use crate::weather::FaultKind;
 use crate::world::{World, ms, settings};
 use leasehold_core::error::{HoldEnd, LossReason};
+use leasehold_core::hold_cell::HoldCell;
 use leasehold_core::link::{Epoch, LinkEvent, Plane};
 use leasehold_core::reply::Reply;
 use leasehold_core::session::{AcquireRequest, Action, Event};
+use leasehold_core::time::Instant;
 use std::time::Duration;
 
 fn hold_many(world: &mut World, count: usize) -> Vec<usize> {
@@ -47,20 +49,37 @@ fn the_time_that_a_renewal_was_under_way_counts_against_the_holder() {
     nothing_left(&mut world);
 }
 
-#[test]
-fn a_renewal_that_is_read_after_the_deadline_saves_nothing() {
+/// The process stands still while a renewal is under way: when it goes on, it reads the reply before it looks at its timers.
+fn reads_a_renewal(when: impl FnOnce(&HoldCell) -> Instant) {
     let mut world = world(1);
     let guard = hold_many(&mut world, 1)[0];
     let cell = world.guards[guard].cell.clone();
-    let (due, deadline) = (world.now + ms(1_000), cell.deadline());
-    // The process stands still from here on: when it goes on, it reads the reply before it looks at its timers.
+    let due = world.now + ms(1_000);
     let session = &mut world.clients[0].session;
     session.handle_timeout(due);
     let Some(Action::Call { id, call }) = session.poll_action() else { panic!("the renewal is due") };
     assert_eq!(call.script().name(), "lock/renew");
     let reply = Reply::Array([1, 3_000].map(Reply::Int).to_vec());
-    session.handle_called(deadline + ms(1), id, Epoch(1), Ok(reply));
-    assert_eq!(cell.ended(deadline + ms(1)), Some(HoldEnd::Lost(LossReason::NotRenewed)));
+    let (now, deadline) = (when(&cell), cell.deadline());
+    session.handle_called(now, id, Epoch(1), Ok(reply));
+    world.look_after(0);
+    assert_eq!(cell.ended(now), Some(HoldEnd::Lost(LossReason::NotRenewed)));
+    assert_eq!(cell.deadline(), deadline);
+    assert!(world.guards[guard].ended.is_raised(), "its guard has been told");
+}
+
+#[test]
+fn a_renewal_that_is_read_after_the_deadline_saves_nothing() {
+    reads_a_renewal(|cell| cell.deadline() + ms(1));
+}
+
+#[test]
+fn a_renewal_saves_nothing_that_a_guard_has_seen_lost() {
+    reads_a_renewal(|cell| {
+        // The instant at which the reply is read was taken before that at which another thread has asked.
+        assert!(cell.ended(cell.deadline()).is_some());
+        cell.deadline() - ms(1)
+    });
 }
 
 #[test]
