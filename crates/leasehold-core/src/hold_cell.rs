@@ -105,20 +105,17 @@ impl HoldCell {
 
     /// How the hold ended, or that its deadline has passed although nobody has said so yet. `None` while it is held.
     ///
-    /// Whoever has been told once that it has ended is never told again that it is held, though perhaps another reason: a reply that is being read on another thread at that
-    /// moment does not move a deadline that was seen to pass.
+    /// Whoever has been told once that it has ended is never told again that it is held, though perhaps another reason: a reply that is being
+    /// read on another thread at that moment does not move a deadline that was seen to pass.
     pub fn ended(&self, now: Instant) -> Option<HoldEnd> {
         self.end.get().copied().or_else(|| self.has_passed(now).then(|| HoldEnd::Lost(self.reason_of_deadline())))
     }
 
     /// What [`HoldCell::ended`] would say, for whoever looks on and is not a holder: the deadline can still be moved.
     pub fn would_end(&self, now: Instant) -> Option<HoldEnd> {
-        let passed = self.was_seen_to_pass() || now >= self.deadline();
+        let was_seen = self.deadline.load(Ordering::Acquire) & SEEN == SEEN;
+        let passed = was_seen || now >= self.deadline();
         self.end.get().copied().or_else(|| passed.then(|| HoldEnd::Lost(self.reason_of_deadline())))
-    }
-
-    fn was_seen_to_pass(&self) -> bool {
-        self.deadline.load(Ordering::Acquire) & SEEN == SEEN
     }
 
     fn has_passed(&self, now: Instant) -> bool {

@@ -115,8 +115,7 @@ impl Session {
                     self.grant_entry(now, ticket, number);
                 } else {
                     // A reply that is read after the deadline brings nothing back: whoever has a guard may have given up already.
-                    let reason = hold.cell.reason_of_deadline();
-                    self.lose(now, number, reason);
+                    self.lose_by_deadline(now, number);
                 }
             }
             Ok(Acquired::Mismatch) => self.lose(now, number, LossReason::CountMismatch),

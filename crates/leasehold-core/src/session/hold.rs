@@ -249,10 +249,16 @@ impl Session {
 
     /// Loses a hold whose deadline has passed, although nobody has said so yet.
     pub(super) fn lose_if_passed(&mut self, now: Instant, number: HoldNumber) {
-        let passed = self.holds.get(&number).filter(|hold| hold.is_live() && now >= hold.cell.deadline());
-        if let Some(reason) = passed.map(|hold| hold.cell.reason_of_deadline()) {
-            self.lose(now, number, reason);
+        if self.holds.get(&number).is_some_and(|hold| hold.is_live() && now >= hold.cell.deadline()) {
+            self.lose_by_deadline(now, number);
         }
+    }
+
+    /// Loses a hold because of its deadline, which somebody may have seen pass already.
+    pub(super) fn lose_by_deadline(&mut self, now: Instant, number: HoldNumber) {
+        let Some(hold) = self.holds.get(&number) else { return };
+        let reason = hold.cell.reason_of_deadline();
+        self.lose(now, number, reason);
     }
 
     /// Loses a hold: its guards are told, and nothing renews it any more.

@@ -256,8 +256,7 @@ impl Session {
             return;
         }
         if now >= hold.cell.deadline() {
-            let reason = hold.cell.reason_of_deadline();
-            self.lose(now, number, reason);
+            self.lose_by_deadline(now, number);
             return;
         }
         match outcome {
@@ -273,8 +272,7 @@ impl Session {
                     return;
                 }
                 if !hold.extend(sent_at, left) {
-                    let reason = hold.cell.reason_of_deadline();
-                    self.lose(now, number, reason);
+                    self.lose_by_deadline(now, number);
                     return;
                 }
                 hold.cell.set_acknowledged(acknowledged);
