@@ -7,7 +7,9 @@ use crate::weather::FaultKind;
 use crate::world::{World, ms, name};
 use leasehold_core::command::Kind;
 use leasehold_core::error::{AcquireError, HoldEnd, LossReason};
-use leasehold_core::session::{AcquireRequest, Event, Fallback, Patience};
+use leasehold_core::link::Epoch;
+use leasehold_core::reply::Reply;
+use leasehold_core::session::{AcquireRequest, Action, Event, Fallback, Patience};
 
 fn local(lock: &str) -> AcquireRequest {
     AcquireRequest { fallback: Fallback::Local, ..wish(lock) }
@@ -250,4 +252,26 @@ fn a_fixed_lease_is_not_lengthened_by_the_server_that_returns() {
     assert!(world.guards[guard].cell.deadline() <= end);
     world.drop_guard(guard);
     nothing_left(&mut world);
+}
+
+#[test]
+fn a_restoration_that_is_read_after_the_deadline_restores_nothing() {
+    let mut world = world(1);
+    world.set_unreachable(0, true);
+    let task = world.acquire(0, AcquireRequest { lease: ms(1_000), renewed: false, ..local("a") });
+    let guard = world.granted(0, task);
+    let cell = world.guards[guard].cell.clone();
+    let due = world.now + ms(300);
+    // The process stands still while the server is asked: when it goes on, it reads the reply before it looks at its timers.
+    let session = &mut world.clients[0].session;
+    session.handle_timeout(due);
+    let Some(Action::Call { id, call }) = session.poll_action() else { panic!("the server is asked again") };
+    assert_eq!(call.script().name(), "lock/acquire");
+    let reply = Reply::Array([1, 1_000, 0].map(Reply::Int).to_vec());
+    session.handle_called(cell.deadline(), id, Epoch(1), Ok(reply));
+    world.look_after(0);
+    assert_eq!(world.events(0, |event| matches!(event, Event::Restored { .. })), 0);
+    assert!(cell.is_degraded(), "the holder never had it on the server");
+    assert_eq!(cell.ended(cell.deadline()), Some(HoldEnd::Lost(LossReason::LeaseExpired)));
+    assert!(world.guards[guard].ended.is_raised(), "its guard has been told");
 }
