@@ -19,7 +19,8 @@
 //!    greater, and no request is about to change that, the lifeline lowers it. Clean-up of every sort is this one rule.
 //! 3. A hold has at most one change of its count on the way, and none is sent while an earlier one is unsettled.
 //! 4. A deadline is reckoned from the instant before its call was sent; a hold whose deadline has passed is lost, whatever
-//!    a later reply says.
+//!    a later reply says. One that has not passed is put earlier only by the reply to a later command that disproves it, or
+//!    where a hold that was granted without the server is restored.
 //! 5. A lock has at most one waiter, the contender, that may send a first acquire, except for those who take a place in a
 //!    queue on the server, and those who try without waiting while the server is out of reach.
 //!
@@ -27,6 +28,7 @@
 //! hold whose count is too high.
 
 mod change;
+mod clean_up;
 mod contend;
 mod enter;
 mod fallback;

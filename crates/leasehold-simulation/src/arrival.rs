@@ -15,6 +15,7 @@ use leasehold_core::session::CallId;
 use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 impl World {
     /// Lets something happen.
@@ -253,7 +254,9 @@ impl World {
                 }
                 Ok(Reply::Array(parts)) if parts[0] == Reply::Int(1) => {
                     let token = parts.get(3).and_then(|token| token.int().ok());
-                    self.was_granted(call, id, count, token);
+                    let left = parts.get(1).and_then(|left| left.int().ok());
+                    self.was_granted(call, id.clone(), count, token);
+                    self.was_promised(&id, Duration::from_millis(left.map_or(0, i64::unsigned_abs)));
                 }
                 _ => {}
             }

@@ -131,6 +131,8 @@ pub(crate) struct Guard {
     pub(crate) passed: bool,
     /// How often the server had lost its data.
     pub(crate) epoch_of_data: u32,
+    /// The deadline, as it was last seen.
+    pub(crate) until: Instant,
 }
 
 #[derive(Debug)]
@@ -314,7 +316,7 @@ impl World {
         let field = self.clients[client].session.client().field(granted.hold);
         let hold = HoldKey { field: field.clone(), permits: wish.permits };
         let wire_id = self.wire_id(client, wish.kind, &wish.name, &hold);
-        let epoch_of_data = self.granted.get(&wire_id).map_or(0, |grant| grant.epoch);
+        let epoch_of_data = self.epoch_of_promise(client, &wire_id, &granted);
         let others = self.guards_of(client, granted.hold) + self.detached_of(client, granted.hold) + 1;
         assert_eq!(granted.count as usize, others, "the hold count of a grant");
         let guard = Guard {
@@ -336,6 +338,7 @@ impl World {
             over: false,
             passed: false,
             epoch_of_data,
+            until: Instant::default(),
         };
         self.check_exclusion(&guard);
         if granted.count > 1 {

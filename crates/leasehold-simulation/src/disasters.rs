@@ -5,6 +5,7 @@ use crate::happening::{CallKey, Happening, ReplyFate};
 use crate::kinds::{Family, hold_of};
 use crate::network::Caller;
 use crate::stats::{Reach, Sort};
+use crate::tenure::Grant;
 use crate::world::{World, ms, name, tell};
 use bytes::Bytes;
 use leasehold_core::call::Call;
@@ -33,7 +34,7 @@ impl World {
         self.broken = true;
         self.note_fault(self.now);
         self.queues.forget_lock(lock);
-        self.granted.values_mut().filter(|grant| grant.lock == lock).for_each(|grant| grant.epoch = OF_NO_EPOCH);
+        self.granted.values_mut().filter(|grant| grant.lock == lock).for_each(Grant::void);
         let guards = self.guards.iter_mut().filter(|guard| guard.name.key() == lock);
         guards.for_each(|guard| guard.epoch_of_data = OF_NO_EPOCH);
     }
@@ -42,7 +43,7 @@ impl World {
     pub(crate) fn disown(&mut self, client: usize) {
         for (id, grant) in &mut self.granted {
             if self.senders.get(id) == Some(&client) {
-                grant.epoch = OF_NO_EPOCH;
+                grant.void();
             }
         }
         let guards = self.guards.iter_mut().filter(|guard| guard.client == client);
@@ -146,7 +147,7 @@ impl World {
         let (id, client) = (guard.wire_id.clone(), guard.client);
         self.stats.fault(Sort::ForceRelease);
         self.note_fault_of(client, self.now);
-        self.granted.entry(id.clone()).or_default().epoch = OF_NO_EPOCH;
+        self.granted.entry(id.clone()).or_default().void();
         for guard in self.guards.iter_mut().filter(|guard| guard.wire_id == id) {
             guard.epoch_of_data = OF_NO_EPOCH;
         }

@@ -9,6 +9,10 @@ use bytes::Bytes;
 use leasehold_core::call::Call;
 use leasehold_core::command::Kind;
 use leasehold_core::command::permits::ID_BYTES;
+use leasehold_core::session::Granted;
+use leasehold_core::settings::Settings;
+use leasehold_core::time::Instant;
+use std::time::Duration;
 
 /// Who has a lock on the server, so far as anybody was granted it.
 #[derive(Debug, Default)]
@@ -24,8 +28,19 @@ pub(crate) struct Tenure {
 pub(crate) struct Grant {
     /// Of which lock.
     pub(crate) lock: Bytes,
-    /// How often the server had lost its data.
+    /// How often the server had lost its data, or its clock had been stepped, when the hold was granted.
     pub(crate) epoch: u32,
+    /// How often when the server last said how much of the lease was left, to a grant or to an entry.
+    pub(crate) told: u32,
+    /// Until when a client may believe in that, if it was told without delay.
+    pub(crate) until: Instant,
+}
+
+impl Grant {
+    /// Nothing is promised of it any more.
+    pub(crate) fn void(&mut self) {
+        (self.epoch, self.told) = (OF_NO_EPOCH, OF_NO_EPOCH);
+    }
 }
 
 impl World {
@@ -55,9 +70,40 @@ impl World {
             self.check_grant(script, &lock, &id);
         }
         self.queues.leave(&id);
-        // A deadline that was reckoned by a clock which stood still is not mended by an entry.
-        if count == 1 || self.granted.get(&id).is_none_or(|grant| grant.epoch != OF_NO_EPOCH) {
-            self.granted.insert(id, Grant { lock, epoch: self.net.restarts });
+        let grant = Grant { lock, epoch: self.net.restarts, ..Grant::default() };
+        if count == 1 {
+            self.granted.insert(id, grant);
+        } else {
+            self.granted.entry(id).or_insert(grant);
+        }
+    }
+
+    /// The server says to whom it has granted something how much of the lease is left.
+    pub(crate) fn was_promised(&mut self, id: &Bytes, left: Duration) {
+        let until = self.now + left - Settings::margin(left);
+        if let Some(grant) = self.granted.get_mut(id) {
+            (grant.told, grant.until) = (self.net.restarts, until);
+        }
+    }
+
+    /// In which epoch the promise was made that a client believes in once it is granted so much of a hold. An entry makes nothing anew of
+    /// what was promised before, unless it promises all of what is believed.
+    pub(crate) fn epoch_of_promise(&self, client: usize, id: &Bytes, granted: &Granted) -> u32 {
+        let Some(grant) = self.granted.get(id) else { return 0 };
+        let deadline = granted.cell.deadline();
+        // What is on its way may still bring a promise that is older.
+        let is_new = granted.count > 1 && deadline < Instant::FAR_FUTURE && self.net.is_idle(client);
+        if is_new && self.clients[client].clock.when(deadline) <= grant.until { grant.told } else { grant.epoch }
+    }
+
+    /// Wants no deadline to be put earlier while nothing has disproved it.
+    pub(crate) fn check_deadline(&mut self, index: usize) {
+        let guard = &self.guards[index];
+        let deadline = guard.cell.deadline();
+        let excused = guard.epoch_of_data != self.net.restarts || self.clients[guard.client].clock_is_wrong;
+        assert!(deadline >= guard.until || excused, "the deadline of {:?} was put earlier", guard.hold);
+        if !guard.cell.is_degraded() {
+            self.guards[index].until = deadline;
         }
     }
 

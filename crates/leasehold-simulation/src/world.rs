@@ -315,11 +315,13 @@ impl World {
     pub(crate) fn check(&mut self) {
         self.check_capacity();
         for index in 0..self.guards.len() {
-            let guard = &self.guards[index];
-            let client = &self.clients[guard.client];
+            let client = &self.clients[self.guards[index].client];
             if client.dead || client.stands_since.is_some() {
                 continue;
             }
+            self.check_deadline(index);
+            let guard = &self.guards[index];
+            let client = &self.clients[guard.client];
             let Some(end) = guard.cell.would_end(self.local(guard.client)) else {
                 assert!(!guard.passed, "{:?} of client {} is held again after it had ended", guard.hold, guard.client);
                 continue;

@@ -222,7 +222,7 @@ impl<K: Durable> Acquire<K> {
     /// Acquires only what so many replicas have acknowledged, so that a failover to one of them keeps the lock.
     ///
     /// An acquire that fewer acknowledge is taken back, and [`Error::NotReplicated`] is the answer, whatever the wait. The renewals of
-    /// the lock, and its re-entries, are under the same condition: a renewal that falls short leaves the deadline where it was, and is
+    /// the lock, and its re-entries, are under the same condition: a renewal that falls short does not put the deadline off, and is
     /// tried again while the lease lasts. Releases do not wait. Whole milliseconds count, and `within` may be up to a quarter of the
     /// lease; it comes on top of the command timeout, also where the lock is found busy.
     ///

@@ -48,6 +48,7 @@ impl Session {
     ) -> FlightId {
         let (via, replicas) = (via.for_call(call), call.replicas());
         let flight = FlightId(self.next_id());
+        let lease = by.and_then(|ticket| self.acquire_of(ticket)).map_or(Duration::ZERO, |acquire| acquire.wish.lease);
         if let Some(hold) = self.holds.get_mut(&number) {
             let (Aim::Raise(target) | Aim::Lower(target)) = aim;
             hold.count = hold.count.max(target);
@@ -59,6 +60,7 @@ impl Session {
                 plane: via.plane,
                 epoch: via.epoch,
                 sent_at: now,
+                lease: lease.min(hold.max_hold_at.since(now)),
                 settling: false,
                 replicas,
                 acknowledged: None,
@@ -93,12 +95,12 @@ impl Session {
             }
             return None;
         }
-        let change = self.end_change(number)?;
         if outcome.is_ok() {
             self.server_answered();
+            self.touch(now, number);
         }
-        self.holds.get_mut(&number)?.touch(now);
-        self.keep_other_half(now, number);
+        let change = self.end_change(number)?;
+        self.touch(now, number);
         Some((change, outcome))
     }
 
@@ -133,13 +135,12 @@ impl Session {
 
     /// No copy of the hold's change can be applied any more, as far as that can be known.
     pub(super) fn change_settled(&mut self, now: Instant, number: HoldNumber, proven: bool) {
+        // It may have been applied until now.
+        self.touch(now, number);
         let Some(hold) = self.holds.get_mut(&number) else { return };
         hold.change = None;
-        hold.touch(now);
         hold.clean_up.unproven |= !proven;
         hold.clean_up.not_before = now;
-        self.keep_other_half(now, number);
-        let Some(hold) = self.holds.get_mut(&number) else { return };
         match hold.raising {
             Some(ticket) if !hold.granted => self.try_again(now, ticket),
             Some(ticket) => {

@@ -107,14 +107,16 @@ impl Session {
         let Some(hold) = self.holds.get_mut(&number) else { return };
         match outcome {
             Ok(Acquired::Held { left, .. }) if hold.end.is_none() => {
-                if let Some(error) = change.shortfall() {
+                // A reply that is read after the deadline brings nothing back: whoever has a guard may have given up already.
+                if !hold.heed(now, change.sent_at, left) {
+                    self.lose_by_deadline(now, number);
+                } else if let Some(error) = change.shortfall() {
                     self.undo(now, ticket, number, error);
-                } else if now < hold.cell.deadline() && hold.extend(change.sent_at, left) {
+                } else if hold.extend(change.sent_at, left) {
                     hold.cell.set_acknowledged(change.acknowledged);
                     hold.replicas = change.replicas;
                     self.grant_entry(now, ticket, number);
                 } else {
-                    // A reply that is read after the deadline brings nothing back: whoever has a guard may have given up already.
                     self.lose_by_deadline(now, number);
                 }
             }

@@ -6,7 +6,7 @@
 //! here, whether the server can be reached or not.
 
 use super::contend::Phase;
-use super::hold::Aim;
+use super::hold::{Aim, Hold};
 use super::request::{Fallback, Granted, Place, Request, Ticket, Trouble};
 use super::{Event, Session};
 use crate::command::{Acquired, Ask, Kind};
@@ -14,7 +14,6 @@ use crate::error::{AcquireError, LossReason};
 use crate::link::LinkError;
 use crate::owner::HoldNumber;
 use crate::reply::Reply;
-use crate::settings::Settings;
 use crate::time::Instant;
 use std::time::Duration;
 
@@ -191,8 +190,7 @@ impl Session {
             Ok(Acquired::Held { left, .. }) if hold.is_live() => {
                 hold.degraded = false;
                 hold.cell.set_degraded(false);
-                let deadline = change.sent_at + left - Settings::margin(left);
-                hold.cell.set_deadline(deadline.min(hold.cell.deadline()));
+                hold.cell.set_deadline(Hold::promise(change.sent_at, left).min(hold.cell.deadline()));
                 hold.touch(now);
                 let name = self.locks[hold.lock].name.clone();
                 self.events.push_back(Event::Restored { name });

@@ -1,11 +1,11 @@
 //! A hold: what the server may have of it, what it should have, and the one change that is on the way.
 
+use super::clean_up::CleanUp;
 use super::request::Ticket;
 use super::timers::Timer;
 use super::{Event, FlightId, Session};
 use crate::call::Replicas;
 use crate::command::HoldKey;
-use crate::command::operation::MEMORY;
 use crate::error::{AcquireError, HoldEnd, LossReason, ReleaseError};
 use crate::hold_cell::HoldCell;
 use crate::link::{Epoch, Plane};
@@ -39,6 +39,10 @@ pub(super) struct Hold {
     pub(super) replicas: Option<Replicas>,
     pub(super) max_hold_at: Instant,
     pub(super) granted: bool,
+    /// When the last reply to an entry or a renewal was read that said how much of the lease is left.
+    pub(super) told_at: Instant,
+    /// When such a reply has last disproved the deadline.
+    pub(super) disproved_at: Instant,
     /// It was granted without the server, which does not have it yet.
     pub(super) degraded: bool,
     /// It was granted without the server, which does not count its guards since then.
@@ -49,34 +53,28 @@ pub(super) struct Hold {
     pub(super) renew_at: Option<Instant>,
     /// Something may have happened to the hold on the server: it is looked at, although its lease is not renewed.
     pub(super) look: bool,
-    /// The lowest and highest count that the server can have while a renewal is on the way.
-    pub(super) window: Option<(u32, u32)>,
+    pub(super) window: Option<Window>,
     pub(super) clean_up: CleanUp,
     pub(super) timer: Option<Instant>,
 }
 
-/// How far the lowering of a hold's count has come.
-#[derive(Debug)]
-pub(super) struct CleanUp {
-    /// Whether the lifeline lowers the count, and no caller does.
-    pub(super) by_lifeline: bool,
-    /// The lifeline has as much to do as it may have under way: this one waits for room.
-    pub(super) queued: bool,
-    /// The lifeline does not try before.
-    pub(super) not_before: Instant,
-    pub(super) tries: u32,
-    /// An earlier copy of the last release may have been applied, and was sent before (`true`) or after the deadline.
-    pub(super) unsure: Option<bool>,
-    /// Since when an earlier copy of the last release may have been applied.
-    pub(super) doubted_since: Option<Instant>,
-    /// An earlier lowering, to whatever count, may have been applied.
-    pub(super) perhaps_lowered: bool,
-    /// Some copy of a call may still come, because nothing could be proven: the release is repeated.
-    pub(super) unproven: bool,
-    /// The release has been done once, and is repeated for the sake of such copies.
-    pub(super) repeated: bool,
-    /// By then the lease has run out on the server, if nothing renews it.
-    pub(super) until: Instant,
+/// The lowest and highest count that the server can have had while renewals of a hold are on the way. They may be answered in any order.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Window {
+    low: u32,
+    high: u32,
+    renewals: u32,
+}
+
+impl Window {
+    pub(super) const fn has(self, count: u32) -> bool {
+        self.low <= count && count <= self.high
+    }
+
+    fn widen(&mut self, count: u32) {
+        self.low = self.low.min(count);
+        self.high = self.high.max(count);
+    }
 }
 
 /// A change of a hold's count that has been sent, and whose outcome is not known.
@@ -89,6 +87,8 @@ pub(super) struct Change {
     pub(super) plane: Plane,
     pub(super) epoch: Epoch,
     pub(super) sent_at: Instant,
+    /// What it asks for, where that is a lease.
+    pub(super) lease: Duration,
     /// No reply will come: it is being made sure that no copy can be applied any more.
     pub(super) settling: bool,
     /// The replicas that must acknowledge it.
@@ -125,58 +125,65 @@ impl Hold {
         self.is_high() && self.clean_up.by_lifeline && (self.end.is_none() || self.guards <= self.detached)
     }
 
-    /// Notes that the lowering on the way may be applied, although no reply to it will be seen.
-    pub(super) fn doubt_lowering(&mut self) {
-        let Some(change) = &self.change else { return };
-        let Aim::Lower(target) = change.aim else { return };
-        self.clean_up.perhaps_lowered = true;
-        self.clean_up.by_lifeline = true;
-        if target == 0 {
-            self.clean_up.unsure.get_or_insert_with(|| change.sent_at < self.cell.deadline());
-            self.clean_up.doubted_since.get_or_insert(change.sent_at);
-        }
-    }
-
-    /// A copy of an acquire may still come: the release is repeated until the lease that it could take has ended.
-    pub(super) fn expect_late_copies(&mut self, not_before: Instant) {
-        self.count = 1;
-        self.clean_up.by_lifeline = true;
-        self.clean_up.repeated = true;
-        self.clean_up.not_before = not_before;
-        // Where nothing has a lease, copies are known for what they are only while there is a record of the hold.
-        self.clean_up.until = self.clean_up.until.min(not_before + MEMORY);
-    }
-
-    /// Whether a release may say that there is something to be given back even where the server has no record of it. It may not once a
-    /// copy of it may have been applied so long ago that the record of that is gone: permits that are lost are better than permits that
-    /// are given back twice.
-    pub(super) fn is_surely_granted(&self, now: Instant) -> bool {
-        let doubt = self.clean_up.doubted_since;
-        self.granted && !self.clean_up.repeated && doubt.is_none_or(|since| now.since(since) < MEMORY / 2)
-    }
-
     /// Whether a renewal is to be sent, were it only to see whether the hold is still there.
     pub(super) const fn wants_renewal(&self) -> bool {
         self.is_live() && !self.degraded && (self.renewed > 0 || self.look)
     }
 
-    /// Notes that the server may get, or have got, this count while a renewal is on the way.
+    /// Notes that a renewal is sent.
+    pub(super) fn begin_renewal(&mut self) {
+        let fresh = Window { low: self.count, high: self.count, renewals: 0 };
+        let window = self.window.get_or_insert(fresh);
+        window.renewals += 1;
+        window.widen(self.count);
+        window.widen(self.guards);
+    }
+
+    /// Notes that a renewal is answered, or never will be. Says which counts it may tell of.
+    pub(super) fn end_renewal(&mut self) -> Option<Window> {
+        let window = self.window.take()?;
+        if window.renewals > 1 {
+            self.window = Some(Window { renewals: window.renewals - 1, ..window });
+        }
+        Some(window)
+    }
+
+    /// Notes that the server may get, or have got, this count while renewals are on the way.
     pub(super) fn widen(&mut self, count: u32) {
-        if let Some((low, high)) = &mut self.window {
-            *low = (*low).min(count);
-            *high = (*high).max(count);
+        if let Some(window) = &mut self.window {
+            window.widen(count);
         }
     }
 
     /// Takes a grant or a renewal that was sent at `sent_at` and left `left` of the lease. Says whether nobody knows the hold for lost.
     pub(super) fn extend(&mut self, sent_at: Instant, left: Duration) -> bool {
-        let deadline = sent_at + left - Settings::margin(left);
-        self.cell.set_deadline(self.cell.deadline().max(deadline))
+        let known = self.cell.deadline();
+        let later = if sent_at < self.disproved_at { known } else { known.max(Self::promise(sent_at, left)) };
+        self.cell.set_deadline(later)
     }
 
-    /// From `now` on, nothing that was sent can make the lease last longer than this.
-    pub(super) fn touch(&mut self, now: Instant) {
-        self.clean_up.until = self.clean_up.until.max(now + self.lease);
+    /// Looks whether a reply disproves the deadline, without taking anything from it that would make it later. Says whether the hold has
+    /// not passed.
+    ///
+    /// A deadline stands while the replies that come after allow for it, so that a slow one takes nothing away. Where a command that was
+    /// sent after the last reply was read is told of less than the deadline promises, however long it was under way, a clock has been stepped,
+    /// or a failover has lost a renewal. Then nothing counts that was sent before this was known, and the hold is renewed at once, unless a
+    /// renewal is on its way. Two commands that are on their way at the same time may be executed in any order, and disprove nothing of each
+    /// other.
+    pub(super) fn heed(&mut self, now: Instant, sent_at: Instant, left: Duration) -> bool {
+        let disproved = sent_at >= self.told_at && self.cell.deadline() > now + left;
+        self.told_at = now;
+        if disproved {
+            self.disproved_at = now;
+            self.renew_at = self.renew_at.and(Some(now));
+            self.cell.set_deadline(Self::promise(sent_at, left));
+        }
+        now < self.cell.deadline()
+    }
+
+    /// Until when a client may believe in what was left of a lease when the server executed a command.
+    pub(super) fn promise(sent_at: Instant, left: Duration) -> Instant {
+        sent_at + left - Settings::margin(left)
     }
 }
 
@@ -205,6 +212,8 @@ impl Session {
             replicas: wish.replicas,
             max_hold_at,
             granted: false,
+            told_at: Instant::from_nanos(0),
+            disproved_at: Instant::from_nanos(0),
             degraded: false,
             by_itself: false,
             placed: false,
@@ -212,18 +221,7 @@ impl Session {
             renew_at: None,
             look: false,
             window: None,
-            clean_up: CleanUp {
-                by_lifeline: false,
-                not_before: now,
-                tries: 0,
-                unsure: None,
-                doubted_since: None,
-                queued: false,
-                perhaps_lowered: false,
-                unproven: false,
-                repeated: false,
-                until: now,
-            },
+            clean_up: CleanUp::new(now),
             timer: None,
         };
         self.last_hold = self.last_hold.next();
@@ -283,6 +281,10 @@ impl Session {
 
     /// Looks after a hold whose state has changed: lowers its count, lets requests go on, or forgets it.
     pub(super) fn attend(&mut self, now: Instant, number: HoldNumber) {
+        let Some(hold) = self.holds.get(&number) else { return };
+        if hold.is_abandoned() && now >= hold.clean_up.until && self.is_kept_by_reader(number) {
+            self.touch(now, number);
+        }
         let Some(hold) = self.holds.get_mut(&number) else { return };
         if hold.change.is_none() {
             if hold.is_abandoned() && (hold.count <= hold.guards || now >= hold.clean_up.until) {

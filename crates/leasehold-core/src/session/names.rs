@@ -2,6 +2,7 @@
 
 use super::Session;
 use super::contend::{Lock, Phase};
+use super::hold::{Aim, Hold};
 use super::request::{Acquire, AcquireRequest, Place, Request, Ticket, Trouble};
 use super::timers::Timer;
 use crate::command::Kind;
@@ -95,15 +96,15 @@ impl Session {
         beside.filter(|beside| acquire.not_beside.as_ref() != Some(beside))
     }
 
+    /// From `now` on, nothing that was sent can make the lease of a hold last longer than it, or its change on the way, asks for.
+    ///
     /// A reader's lease also keeps what the server has of the writer beside whom it reads, because both lie under one key: a write hold
     /// that is lost here lives on there, and is not left to its own lease to end.
-    pub(super) fn keep_other_half(&mut self, now: Instant, number: HoldNumber) {
-        let Some(hold) = self.holds.get(&number).filter(|hold| self.locks[hold.lock].kind == Kind::Read) else {
-            return;
-        };
-        let until = now + hold.lease;
-        let first = self.by_key.get(self.locks[hold.lock].name.key()).copied();
-        let Some(write) = first.and_then(|first| self.among_siblings(first, Kind::Write)) else { return };
+    pub(super) fn touch(&mut self, now: Instant, number: HoldNumber) {
+        let Some(hold) = self.holds.get_mut(&number) else { return };
+        hold.touch(now);
+        let until = hold.clean_up.until;
+        let Some(write) = self.other_half(number, Kind::Read, Kind::Write) else { return };
         let lock = &self.locks[write];
         let requests = lock.queue.len() - lock.gone + usize::from(lock.contender.is_some());
         if lock.refs <= requests {
@@ -113,6 +114,19 @@ impl Session {
         for other in self.holds.values_mut().filter(|other| other.lock == write) {
             other.clean_up.until = other.clean_up.until.max(until);
         }
+    }
+
+    /// Whether a reader has something on its way that may keep what the server has of a writer for longer than anybody knows yet.
+    pub(super) fn is_kept_by_reader(&self, number: HoldNumber) -> bool {
+        let raises = |hold: &Hold| hold.change.as_ref().is_some_and(|change| matches!(change.aim, Aim::Raise(_)));
+        let read = self.other_half(number, Kind::Write, Kind::Read);
+        read.is_some_and(|read| self.holds.values().any(|other| other.lock == read && raises(other)))
+    }
+
+    /// The half of one kind of a read-write lock, for a hold of the other.
+    fn other_half(&self, number: HoldNumber, of: Kind, other: Kind) -> Option<usize> {
+        let lock = self.holds.get(&number).map(|hold| &self.locks[hold.lock]).filter(|lock| lock.kind == of)?;
+        self.among_siblings(*self.by_key.get(lock.name.key())?, other)
     }
 
     /// The owner writes from here on: its other requests, which wait to read, come in beside. They would wait for their own owner.

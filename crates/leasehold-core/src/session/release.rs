@@ -227,8 +227,8 @@ impl Session {
         let is_release = |ticket: &Ticket| matches!(self.requests.get(ticket), Some(Request::Release(_)));
         let was_released = change.by.is_some() || waiting.iter().any(is_release);
         let (class, live, repeated) = (hold.class, hold.is_live(), hold.clean_up.repeated);
-        // Whatever place or mark there was is gone: what may still come is a copy, which is not waited for longer than a lease.
-        if std::mem::take(&mut hold.placed) || in_places {
+        // Whatever there was is gone: what may still come is a copy, which is not waited for longer than a lease.
+        if std::mem::take(&mut hold.placed) || in_places || hold.count == 0 {
             hold.clean_up.until = hold.clean_up.until.min(now + hold.lease);
         }
         // What has no lease leaves a record, which refuses late copies of its acquire.

@@ -182,7 +182,7 @@ impl Session {
     fn send_batch(&mut self, now: Instant, batch: Vec<HoldNumber>, replicas: Option<Replicas>) {
         for number in &batch {
             if let Some(hold) = self.holds.get_mut(number) {
-                hold.window = Some((hold.count.min(hold.guards), hold.count.max(hold.guards)));
+                hold.begin_renewal();
             }
         }
         let mut renewal = Renewal { publish: self.settings.publish.clone(), ..Renewal::default() };
@@ -226,11 +226,10 @@ impl Session {
                 self.events.push_back(Event::RenewalFailed { holds: batch.holds.len(), why });
                 for number in batch.holds {
                     if let Some(hold) = self.holds.get_mut(&number) {
-                        hold.window = None;
-                        // The server may have applied it just now.
-                        hold.touch(now);
+                        hold.end_renewal();
                     }
-                    self.keep_other_half(now, number);
+                    // The server may have applied it just now.
+                    self.touch(now, number);
                     self.retry_renewal(now, number);
                 }
             }
@@ -247,10 +246,9 @@ impl Session {
         acknowledged: Option<u32>,
     ) {
         let counts = self.verbs_of(number).counts();
-        self.keep_other_half(now, number);
+        self.touch(now, number);
         let Some(hold) = self.holds.get_mut(&number) else { return };
-        let window = hold.window.take().filter(|_| counts);
-        hold.touch(now);
+        let window = hold.end_renewal().filter(|_| counts);
         hold.look &= outcome == Renewed::Refused;
         if !hold.is_live() {
             return;
@@ -261,13 +259,17 @@ impl Session {
         }
         match outcome {
             Renewed::Held { count, left } => {
-                if window.is_some_and(|(low, high)| count < low || count > high) {
+                if window.is_some_and(|window| !window.has(count)) {
                     self.lose(now, number, LossReason::CountMismatch);
+                    return;
+                }
+                if !hold.heed(now, sent_at, left) {
+                    self.lose_by_deadline(now, number);
                     return;
                 }
                 let enough = |replicas: Replicas| acknowledged.is_some_and(|count| count >= replicas.at_least);
                 if !hold.replicas.is_none_or(enough) {
-                    // A failover could undo it: the deadline stays where it was last acknowledged.
+                    // A failover could undo it: the deadline is put off by acknowledged renewals alone.
                     self.retry_renewal(now, number);
                     return;
                 }

@@ -1,7 +1,7 @@
 //! Holds that replicas must acknowledge: what their answers mean, and how an acquire that fell short is taken back.
 //!
 //! The server answers such a call twice over: what the script did, and how many replicas have it. The first without enough of the
-//! second is a state of the primary alone, which a failover may undo. It never moves a deadline, and an acquire that ends so is
+//! second is a state of the primary alone, which a failover may undo. It never puts a deadline off, and an acquire that ends so is
 //! taken back before its caller is told.
 
 use super::Session;
@@ -84,10 +84,14 @@ mod tests {
 
     const VIA: Via = Via { plane: Plane::Foreground, epoch: Epoch(1) };
 
-    /// A grant with four seconds of lease, and how many replicas acknowledged it.
-    fn granted(acknowledged: i64) -> Reply {
-        let script = [1, 4_000, 0].map(Reply::Int).to_vec();
+    /// A grant with so many milliseconds of lease, and how many replicas acknowledged it.
+    fn granted_for(millis: i64, acknowledged: i64) -> Reply {
+        let script = [1, millis, 0].map(Reply::Int).to_vec();
         Reply::Array(vec![Reply::Array(script), Reply::Int(acknowledged)])
+    }
+
+    fn granted(acknowledged: i64) -> Reply {
+        granted_for(4_000, acknowledged)
     }
 
     /// Acquires with one replica, and hands in the grant so much later; tells whether it was handed out, and what was done then.
@@ -116,6 +120,31 @@ mod tests {
     fn a_grant_that_is_acknowledged_after_its_deadline_is_not_handed_out() {
         assert_eq!(acquire(Duration::from_millis(3_900)), (true, vec![]));
         assert_eq!(acquire(Duration::from_millis(3_990)), (false, vec!["lock/release"]));
+    }
+
+    #[test]
+    fn an_entry_that_falls_short_takes_a_deadline_back_that_it_disproves() {
+        let mut session = Session::new(ClientId::new(uuid::Uuid::nil()), Settings::default(), 1);
+        let owner = session.new_owner();
+        let mut acquire = |now, reply: Reply| {
+            let name = LockName::new("", "stock").expect("a name");
+            let mut wish = AcquireRequest::new(name, Kind::Lock, Duration::from_secs(4));
+            wish.replicas = Some(Replicas { at_least: 1, within: Duration::from_secs(1) });
+            wish.owner = Some(owner);
+            let ticket = session.acquire(now, wish);
+            let Step::Send(flight, _) = session.poll_acquire(now, ticket, VIA, Waker::noop()) else {
+                panic!("it is sent at once");
+            };
+            session.handle_reply(now, ticket, flight, Ok(reply));
+            session.poll_acquire(now, ticket, VIA, Waker::noop())
+        };
+        let now = Instant::from_nanos(1_000_000_000);
+        let Step::Done(Ok(Some(guard))) = acquire(now, granted(1)) else { panic!("it is granted") };
+        assert!(guard.cell.remaining(now) > Duration::from_secs(3));
+        // The server's clock has been stepped by three seconds, and its replicas are silent.
+        let later = now + Duration::from_millis(500);
+        assert!(matches!(acquire(later, granted_for(500, 0)), Step::Wait));
+        assert!(guard.cell.remaining(later) < Duration::from_millis(500));
     }
 
     #[test]

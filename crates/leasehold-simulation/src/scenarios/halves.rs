@@ -1,6 +1,7 @@
 //! The halves of a read-write lock, which lie under one key.
 
 use super::{elapsed, nothing_left, world};
+use crate::weather::FaultKind;
 use crate::world::{ms, name};
 use leasehold_core::command::Kind;
 use leasehold_core::session::AcquireRequest;
@@ -50,4 +51,47 @@ fn a_reader_beside_a_writer_that_the_server_has_forgotten_waits_as_others_do() {
     world.drop_guard(write);
     world.give_back(read);
     nothing_left(&mut world);
+}
+
+/// An owner writes and reads for two seconds, and enters its read hold for a minute, without a reply, which is settled or not. Then the
+/// server is out of reach for ten seconds, and both guards are dropped after so many milliseconds of that.
+fn gives_up_an_entry_beside_a_writer(settled: bool, dropped_after: u64) {
+    let mut world = world(1);
+    let owner = world.clients[0].session.new_owner();
+    let half = |kind, lease| AcquireRequest {
+        owner: Some(owner),
+        renewed: false,
+        ..AcquireRequest::new(name("a"), kind, ms(lease))
+    };
+    let guards = [Kind::Write, Kind::Read].map(|kind| {
+        let task = world.acquire(0, half(kind, 2_000));
+        world.granted(0, task)
+    });
+    world.weather.settle_fails = if settled { 0.0 } else { 1.0 };
+    world.fault(0, "read/acquire", FaultKind::LoseReply);
+    let entry = world.acquire(0, half(Kind::Read, 60_000));
+    world.run(ms(1));
+    assert_eq!(world.server.calls("read/acquire"), 2);
+    world.abandon(0, entry);
+    world.run(ms(if settled { 20 } else { 0 }));
+    world.set_unreachable(0, true);
+    world.run(ms(dropped_after));
+    guards.into_iter().for_each(|guard| world.drop_guard(guard));
+    world.run(ms(10_000 - dropped_after));
+    assert!(!world.server.keys().is_empty(), "the server has both for a minute");
+    world.weather.settle_fails = 0.0;
+    world.set_unreachable(0, false);
+    world.run(ms(3_000));
+    assert_eq!(world.server.keys(), Vec::<bytes::Bytes>::new());
+    nothing_left(&mut world);
+}
+
+#[test]
+fn a_writer_is_taken_back_for_as_long_as_an_entry_of_its_reader_may_keep_it() {
+    gives_up_an_entry_beside_a_writer(true, 9_900);
+}
+
+#[test]
+fn a_writer_is_not_forgotten_while_it_is_not_known_what_its_reader_has_done() {
+    gives_up_an_entry_beside_a_writer(false, 100);
 }

@@ -4,11 +4,13 @@ use super::driver::wish;
 use super::{nothing_left, world};
 use crate::client::{Outcome, Polls};
 use crate::weather::FaultKind;
-use crate::world::{World, ms};
+use crate::world::{World, ms, settings};
 use leasehold_core::error::{AcquireError, HoldEnd, LossReason};
-use leasehold_core::link::LinkEvent;
+use leasehold_core::link::{LinkEvent, Plane};
 use leasehold_core::owner::OwnerId;
-use leasehold_core::session::{AcquireRequest, Patience};
+use leasehold_core::session::{AcquireRequest, Event, Patience};
+use leasehold_core::time::Instant;
+use std::time::Duration;
 
 fn owned(owner: OwnerId) -> AcquireRequest {
     AcquireRequest { owner: Some(owner), ..wish("a") }
@@ -199,7 +201,7 @@ fn an_entry_whose_hold_ends_meanwhile_acquires_anew() {
 fn a_wait_that_ended_during_an_entry_does_not_begin_anew_when_the_hold_ends() {
     let (mut world, owner, guards) = nested(1);
     let until = world.now + ms(20);
-    world.freeze(0, leasehold_core::link::Plane::Foreground, ms(60));
+    world.freeze(0, Plane::Foreground, ms(60));
     let task = world.acquire(0, AcquireRequest { patience: Patience::Until(until), ..owned(owner) });
     world.run(ms(30));
     world.drop_guard(guards[0]);
@@ -213,8 +215,7 @@ fn a_wait_that_ended_during_an_entry_does_not_begin_anew_when_the_hold_ends() {
 fn a_shorter_entry_does_not_shorten_the_lease() {
     let (mut world, owner, guards) = nested(1);
     let deadline = world.guards[guards[0]].cell.deadline();
-    let short = AcquireRequest { lease: ms(100), renewed: false, ..owned(owner) };
-    let task = world.acquire(0, short);
+    let task = world.acquire(0, fixed(owner, 100));
     let guard = world.granted(0, task);
     assert!(world.guards[guard].cell.deadline() >= deadline);
     world.run(ms(5_000));
@@ -222,6 +223,168 @@ fn a_shorter_entry_does_not_shorten_the_lease() {
     assert!(!world.guards[guard].over, "it was renewed for the sake of the other guard");
     world.give_back(guard);
     world.give_back(guards[0]);
+    nothing_left(&mut world);
+}
+
+/// What an owner asks for that wants the hold for so long, and no renewals.
+fn fixed(owner: OwnerId, lease: u64) -> AcquireRequest {
+    AcquireRequest { lease: ms(lease), renewed: false, ..owned(owner) }
+}
+
+/// A hold for two seconds, and when they end for its guard; then the server's clock is stepped.
+fn held_while_the_server_steps(millis: i64) -> (World, OwnerId, usize, Instant) {
+    let mut world = world(1);
+    let owner = world.clients[0].session.new_owner();
+    let task = world.acquire(0, fixed(owner, 2_000));
+    let guard = world.granted(0, task);
+    let deadline = world.guards[guard].cell.deadline();
+    world.step_server(millis);
+    (world, owner, guard, deadline)
+}
+
+#[test]
+fn an_entry_that_is_told_of_less_than_was_promised_takes_the_promise_back() {
+    let (mut world, owner, guard, promised) = held_while_the_server_steps(800);
+    let other = world.add_client(settings());
+    let task = world.acquire(0, fixed(owner, 100));
+    let entry = world.granted(0, task);
+    let deadline = world.guards[guard].cell.deadline();
+    assert!(deadline < promised - ms(750), "the server has the hold for 1.2 seconds more");
+    assert!(deadline > world.now + ms(1_150), "and for no less");
+    let task = world.acquire(other, wish("a"));
+    let follower = world.granted(other, task);
+    assert!(world.guards[guard].over && world.guards[entry].over);
+    for guard in [guard, entry, follower] {
+        world.drop_guard(guard);
+    }
+    nothing_left(&mut world);
+}
+
+#[test]
+fn an_entry_that_takes_the_promise_back_after_its_end_is_not_granted() {
+    let (mut world, owner, guard, promised) = held_while_the_server_steps(1_965);
+    let entry = world.acquire(0, fixed(owner, 10));
+    world.clients[0].tasks[entry].polls = Polls::Never;
+    world.run(ms(35));
+    assert!(world.now < promised && world.task(0, entry).reply.is_some());
+    finds_it_lost(world, guard, entry);
+}
+
+#[test]
+fn an_entry_that_is_answered_late_takes_nothing_from_the_lease() {
+    let (mut world, owner, guard, promised) = held_while_the_server_steps(0);
+    world.fault(0, "lock/acquire", FaultKind::Delay(ms(30)));
+    let task = world.acquire(0, fixed(owner, 100));
+    let entry = world.granted(0, task);
+    assert_eq!(world.guards[guard].cell.deadline(), promised);
+    world.give_back(entry);
+    world.give_back(guard);
+    nothing_left(&mut world);
+}
+
+#[test]
+fn the_reply_to_an_earlier_command_takes_nothing_from_a_later_one() {
+    let (mut world, owner, guards) = nested(1);
+    // The server executes the renewal, and its answer to that comes behind its answer to the entry.
+    while world.server.calls("lock/renew") == 0 {
+        world.net.connection(0, Plane::Lifeline).last_reply = world.now + ms(15);
+        world.run(Duration::from_micros(50));
+    }
+    let task = world.acquire(0, fixed(owner, 60_000));
+    let entry = world.granted(0, task);
+    let promised = world.guards[entry].cell.deadline();
+    assert!(promised > world.now + ms(59_000));
+    assert_eq!(world.events(0, |event| matches!(event, Event::Renewed { .. })), 0);
+    world.run(ms(20));
+    assert_eq!(world.events(0, |event| matches!(event, Event::Renewed { .. })), 1);
+    assert_eq!(world.guards[entry].cell.deadline(), promised);
+    world.give_back(entry);
+    world.give_back(guards[0]);
+    nothing_left(&mut world);
+}
+
+/// A renewed hold and its owner, in the moment in which a renewal is on its way.
+fn held_while_a_renewal_flies() -> (World, OwnerId, usize) {
+    let (mut world, owner, guards) = nested(1);
+    world.fault(0, "lock/renew", FaultKind::Delay(ms(5)));
+    while world.net.is_idle(0) {
+        world.run(Duration::from_micros(50));
+    }
+    (world, owner, guards[0])
+}
+
+#[test]
+fn a_renewal_and_an_entry_on_their_way_at_once_disprove_nothing_of_each_other() {
+    let (mut world, owner, guard) = held_while_a_renewal_flies();
+    // The entry is executed before the renewal, which was sent before it, and its reply is read after that to the renewal.
+    world.net.connection(0, Plane::Foreground).last_reply = world.now + ms(15);
+    let task = world.acquire(0, fixed(owner, 100));
+    world.run(ms(3));
+    assert_eq!((world.server.calls("lock/acquire"), world.server.calls("lock/renew")), (2, 0));
+    let entry = world.granted(0, task);
+    assert_eq!(world.events(0, |event| matches!(event, Event::Renewed { .. })), 1);
+    assert!(world.guards[guard].cell.deadline() > world.now + settings().lease - ms(60));
+    world.give_back(entry);
+    world.give_back(guard);
+    nothing_left(&mut world);
+}
+
+#[test]
+fn a_promise_that_was_taken_back_is_not_restored_by_what_was_sent_before() {
+    let (mut world, owner, guard) = held_while_a_renewal_flies();
+    world.net.connection(0, Plane::Lifeline).last_reply = world.now + ms(17);
+    world.run(ms(7));
+    assert_eq!(world.server.calls("lock/renew"), 1);
+    world.step_server(settings().lease.as_millis() as i64 - 500);
+    let task = world.acquire(0, fixed(owner, 100));
+    let entry = world.granted(0, task);
+    let deadline = world.guards[guard].cell.deadline();
+    assert!(deadline < world.now + ms(500), "the entry was told of the step");
+    world.run(ms(15));
+    assert_eq!(world.events(0, |event| matches!(event, Event::Renewed { .. })), 1);
+    assert_eq!(world.guards[guard].cell.deadline(), deadline);
+    world.run(ms(5_000));
+    assert!(!world.guards[guard].over, "it was renewed in time");
+    world.give_back(entry);
+    world.give_back(guard);
+    nothing_left(&mut world);
+}
+
+#[test]
+fn a_renewed_hold_whose_promise_is_taken_back_is_renewed_at_once() {
+    let (mut world, owner, guards) = nested(1);
+    world.step_server(-60_000);
+    world.run(ms(1_100));
+    assert!(world.guards[guards[0]].cell.deadline() > world.now + ms(50_000), "a renewal has told of it");
+    world.step_server(60_500);
+    let renewals = world.server.calls("lock/renew");
+    let task = world.acquire(0, fixed(owner, 100));
+    let entry = world.granted(0, task);
+    assert!(world.guards[guards[0]].cell.deadline() < world.now + ms(2_000));
+    world.run(ms(10));
+    assert_eq!(world.server.calls("lock/renew"), renewals + 1);
+    world.give_back(entry);
+    world.give_back(guards[0]);
+    nothing_left(&mut world);
+}
+
+#[test]
+fn an_entry_that_was_given_up_is_taken_back_for_as_long_as_the_lease_that_it_asked_for() {
+    let (mut world, owner, guard, _) = held_while_the_server_steps(0);
+    world.fault(0, "lock/acquire", FaultKind::LoseReply);
+    let entry = world.acquire(0, fixed(owner, 60_000));
+    world.run(ms(1));
+    assert_eq!(world.server.calls("lock/acquire"), 2);
+    world.abandon(0, entry);
+    world.set_unreachable(0, true);
+    world.run(ms(10_000));
+    assert!(world.guards[guard].over);
+    world.drop_guard(guard);
+    world.run(ms(10));
+    assert!(!world.server.keys().is_empty(), "the server has it for a minute");
+    world.set_unreachable(0, false);
+    world.run(ms(2_000));
+    assert!(world.server.keys().is_empty());
     nothing_left(&mut world);
 }
 
@@ -233,7 +396,7 @@ fn an_entry_that_waits_for_another_change_of_its_hold_waits_no_longer_than_it_ma
     let first = world.acquire(0, owned(owner));
     world.set_unreachable(0, false);
     world.run(ms(50));
-    world.freeze(0, leasehold_core::link::Plane::Foreground, ms(900));
+    world.freeze(0, Plane::Foreground, ms(900));
     world.weather.settle_fails = 1.0;
     let second = world.acquire(0, owned(owner));
     let until = world.now + ms(100);
@@ -253,7 +416,7 @@ fn an_entry_that_waits_for_another_change_of_its_hold_waits_no_longer_than_it_ma
 #[test]
 fn a_call_that_was_not_sent_is_sent_again_at_once_one_time() {
     let mut world = World::new(1);
-    let client = world.add_client(crate::world::settings());
+    let client = world.add_client(settings());
     world.fault(client, "lock/acquire", FaultKind::NotSent);
     let begun = world.now;
     let task = world.acquire(client, wish("a"));
@@ -276,7 +439,7 @@ fn an_entry_whose_hold_ends_does_not_wait_behind_futures_that_nobody_polls() {
         world.run(ms(150));
         world.fault(0, "lock/acquire", FaultKind::LoseReply);
         let entry = world.acquire(0, owned(owner));
-        world.run(std::time::Duration::from_micros(micros));
+        world.run(Duration::from_micros(micros));
         world.drop_guard(guards[0]);
         if let Outcome::Granted(guard) = world.outcome(0, entry) {
             world.give_back(guard);
@@ -289,7 +452,7 @@ fn an_entry_whose_hold_ends_does_not_wait_behind_futures_that_nobody_polls() {
 #[test]
 fn trouble_long_ago_does_not_end_a_wait_without_end() {
     let (mut world, owner, guards) = nested(1);
-    let other = world.add_client(crate::world::settings());
+    let other = world.add_client(settings());
     // Three times it is sent again at once, and then after a pause.
     for _ in 0..4 {
         world.fault(0, "lock/acquire", FaultKind::NotSent);
@@ -313,7 +476,7 @@ fn trouble_long_ago_does_not_end_a_wait_without_end() {
 fn entered_shortly_before_the_deadline() -> (World, usize, usize) {
     let mut world = world(1);
     let owner = world.clients[0].session.new_owner();
-    let fixed = AcquireRequest { lease: ms(1_000), renewed: false, ..owned(owner) };
+    let fixed = fixed(owner, 1_000);
     let task = world.acquire(0, fixed.clone());
     let guard = world.granted(0, task);
     let deadline = world.guards[guard].cell.deadline();

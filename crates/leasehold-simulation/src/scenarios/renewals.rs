@@ -9,6 +9,7 @@ use leasehold_core::hold_cell::HoldCell;
 use leasehold_core::link::{Epoch, LinkEvent, Plane};
 use leasehold_core::reply::Reply;
 use leasehold_core::session::{AcquireRequest, Action, Event};
+use leasehold_core::settings::Settings;
 use leasehold_core::time::Instant;
 use std::time::Duration;
 
@@ -106,6 +107,31 @@ fn a_renewal_that_failed_is_repeated_as_soon_where_the_servers_clock_was_put_bac
 }
 
 #[test]
+fn a_renewal_that_is_answered_after_a_later_one_was_sent_tells_of_no_wrong_count() {
+    let mut world = World::new(1);
+    world.add_client(Settings { renewals_in_flight: 2, ..settings() });
+    let owner = world.clients[0].session.new_owner();
+    let wish = AcquireRequest { owner: Some(owner), lease: ms(480), ..wish("a") };
+    let task = world.acquire(0, wish.clone());
+    let guard = world.granted(0, task);
+    // The first renewal is executed, and its answer comes after the second was sent.
+    while world.server.calls("lock/renew") == 0 {
+        world.net.connection(0, Plane::Lifeline).last_reply = world.now + ms(180);
+        world.run(Duration::from_micros(50));
+    }
+    let task = world.acquire(0, wish);
+    let entry = world.granted(0, task);
+    world.run(ms(170));
+    assert_eq!(world.events(0, |event| matches!(event, Event::Renewed { .. })), 0);
+    assert_eq!(world.server.calls("lock/renew"), 2);
+    world.run(ms(1_000));
+    assert_eq!(world.guards[guard].cell.ended(world.now), None);
+    world.give_back(entry);
+    world.give_back(guard);
+    nothing_left(&mut world);
+}
+
+#[test]
 fn the_renewals_of_many_holds_meet_in_batches() {
     let mut world = world(1);
     let guards = hold_many(&mut world, 1_000);
@@ -120,7 +146,7 @@ fn the_renewals_of_many_holds_meet_in_batches() {
 #[test]
 fn at_most_one_batch_is_on_the_way() {
     let mut world = World::new(7);
-    world.add_client(leasehold_core::settings::Settings { renew_batch: 10, ..settings() });
+    world.add_client(Settings { renew_batch: 10, ..settings() });
     let guards = hold_many(&mut world, 95);
     world.event(0, LinkEvent::PlaneReset(Plane::Lifeline));
     world.run(ms(100));
@@ -188,7 +214,7 @@ fn a_renewal_and_a_release_at_the_same_time_never_look_like_a_loss() {
 #[test]
 fn a_slow_server_does_not_make_the_next_renewal_too_late() {
     let mut world = World::new(7);
-    world.add_client(leasehold_core::settings::Settings { command_timeout: ms(2_500), ..settings() });
+    world.add_client(Settings { command_timeout: ms(2_500), ..settings() });
     let guards = hold_many(&mut world, 1);
     // The reply comes when little of the lease that it tells of is left.
     world.fault(0, "lock/renew", FaultKind::Delay(ms(1_800)));
