@@ -141,14 +141,16 @@ fn one_frozen_node_costs_its_own_locks_and_no_others() {
             let name = name_on(&cluster, well, "other");
             frozen.stop();
             let stopped = std::time::Instant::now();
-            let mut slowest = Duration::ZERO;
+            let mut slow = Vec::new();
             while stopped.elapsed() < LEASE * 2 {
                 let began = std::time::Instant::now();
                 held(&client, &name).await.release().await.expect("a release");
-                slowest = slowest.max(began.elapsed());
+                slow.extend(Some(began.elapsed()).filter(|took| *took > TIMEOUT));
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
-            assert!(slowest <= TIMEOUT, "a pair on a healthy node took {slowest:?}");
+            // The locks of the frozen node are renewed three times a lease. If others waited for that, more would be slow than the one
+            // or two that a busy machine makes so.
+            assert!(slow.len() <= 2, "pairs on a healthy node took {slow:?}");
             for guard in &sound {
                 assert!(guard.is_held(), "{guard:?}");
             }

@@ -28,10 +28,13 @@ pub(crate) async fn s1_what_a_crashed_holder_had_is_back_after_its_lease(world: 
     let name = world.name("seats");
     let seats = other.permit_semaphore(&name);
     seats.try_set_permits(2).await.expect("an answer");
+    let taken = Instant::now();
     // Nobody renews it, and nobody releases it: to the server that is a crash.
     crashed.permit_semaphore(&name).acquire().permits(2).lease(ms(300)).await.expect("two permits").detach();
-    assert!(seats.try_acquire().await.expect("an answer").is_none());
     let begun = Instant::now();
+    let tried = seats.try_acquire().await.expect("an answer");
+    assert!(tried.is_none() || taken.elapsed() >= ms(300), "the permits are taken");
+    drop(tried);
     let guard = seats.acquire().permits(2).wait(secs(20)).await.expect("the permits, when their lease has run out");
     assert!(begun.elapsed() < secs(5), "nobody waited for more than the lease: {:?}", begun.elapsed());
     guard.release().await.expect("a release");
@@ -140,17 +143,17 @@ pub(crate) async fn s11_more_than_there_are_in_all_is_refused_at_once(world: Wor
 }
 
 pub(crate) async fn s12_permits_are_renewed_and_a_loss_is_told(world: World) {
-    let client = world.client_with(|builder| builder.lease(ms(600))).await;
+    let client = world.client_with(|builder| builder.lease(secs(2))).await;
     let operator = world.client().await;
     let name = world.name("seats");
     let seats = client.permit_semaphore(&name);
     seats.try_set_permits(3).await.expect("an answer");
     let kept = seats.acquire().permits(2).await.expect("two permits");
-    tokio::time::sleep(ms(1_300)).await;
+    tokio::time::sleep(ms(2_500)).await;
     assert!(kept.is_held() && kept.remaining() > Duration::ZERO, "the leases were renewed: {kept:?}");
     for id in kept.ids() {
         let held = seats.lease_of(id).await.expect("an answer").expect("it is held");
-        assert!(held.remaining.is_some_and(|left| left > ms(50) && left <= ms(600)), "{held:?}");
+        assert!(held.remaining.is_some_and(|left| left > ms(50) && left <= secs(2)), "{held:?}");
     }
     assert_eq!(operator.permit_semaphore(&name).release_ids(&kept.ids()[..1]).await.expect("an answer"), [true]);
     let lost = tokio::time::timeout(secs(20), kept.lost()).await.expect("the guard learns of it");
@@ -184,10 +187,9 @@ pub(crate) async fn s13_the_shortest_and_the_longest_lease(world: World) {
     assert!(half_a_second.remaining() <= ms(500));
     half_a_second.detach();
     long.release().await.expect("a release");
-    assert_eq!(
-        available(&seats).await + i64::try_from(seats.held_permits().await.expect("an answer")).expect("few"),
-        2
-    );
+    // Both numbers of one moment: the lease may run out between two.
+    let seen = seats.inspect().await.expect("an answer").expect("a semaphore");
+    assert_eq!(seen.available + i64::try_from(seen.held).expect("few"), 2);
 }
 
 pub(crate) async fn s14_contention_loses_no_permit(world: World) {

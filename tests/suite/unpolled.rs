@@ -4,28 +4,23 @@ use crate::support::{Polled, World, ms, secs};
 use futures_util::FutureExt as _;
 use leasehold::Client;
 use leasehold::embedded::{EmbeddedServer, ManualClock};
-use leasehold_test_support::Way;
+use leasehold_test_support::{Rounds, Way};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
 /// The promise.
 const DELAY: Duration = ms(100);
 
-/// Rounds of which one must keep the promise: a busy machine breaks single ones. None may take as long as a lease.
-const ROUNDS: u32 = 6;
-
-/// Runs rounds until one kept the promise.
+/// Runs rounds until one kept the promise. None may take as long as a lease.
 async fn within_the_promise(mut round: impl AsyncFnMut() -> Duration) {
-    let mut all = Vec::new();
-    for _ in 0..ROUNDS {
+    let mut rounds = Rounds::default();
+    loop {
         let delay = round().await;
         assert!(delay < secs(5), "delayed by {delay:?}");
-        all.push(delay);
-        if delay <= DELAY {
+        if rounds.end_with(delay <= DELAY, delay) {
             return;
         }
     }
-    panic!("delayed by {all:?}");
 }
 
 async fn forgets_its_first_attempt(world: World, same_client: bool) {

@@ -3,6 +3,7 @@
 use crate::support::world::idle;
 use crate::support::{Engine, World, ms, secs, until};
 use leasehold::Error;
+use leasehold_test_support::Rounds;
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
@@ -30,7 +31,7 @@ pub(crate) async fn a_wait_that_runs_out_makes_a_last_attempt(world: World) {
     // A release of which nobody was told: the key alone goes. Only an attempt at the end of the wait can see it.
     let last = tokio::spawn({
         let lock = waiter.lock(&name);
-        async move { lock.acquire().wait(ms(300)).await }
+        async move { lock.acquire().wait(secs(2)).await }
     });
     until("the waiter listens", || world.subscribers(&name) == 1).await;
     world.delete(&name);
@@ -46,8 +47,15 @@ pub(crate) async fn a_wait_that_runs_out_makes_a_last_attempt(world: World) {
 pub(crate) async fn a_wait_of_zero_is_one_attempt(world: World) {
     let (holder, waiter) = (world.client().await, world.client().await);
     let name = world.name("busy");
-    let free = waiter.lock(&name).acquire().wait(Duration::ZERO).await.expect("a free lock needs no wait");
-    free.release().await.expect("a release");
+    // A caller whose task is held up beside the reply finds that its grant has passed.
+    let mut rounds = Rounds::default();
+    loop {
+        let free = waiter.lock(&name).acquire().wait(Duration::ZERO).await;
+        if rounds.end_with(free.is_ok(), free.as_ref().err()) {
+            free.expect("a free lock needs no wait").release().await.expect("a release");
+            break;
+        }
+    }
     let guard = holder.lock(&name).acquire().await.expect("the lock");
     let error = waiter.lock(&name).acquire().wait(Duration::ZERO).await.expect_err("a busy lock");
     assert!(matches!(error, Error::WaitElapsed { .. }), "{error}");
@@ -84,25 +92,33 @@ pub(crate) async fn a_release_wakes_another_client_without_polling(world: World)
     let world = world.own();
     world.warm();
     let (holder, waiter) = (world.client().await, world.client().await);
-    let name = world.name("busy");
-    let guard = holder.lock(&name).acquire().await.expect("the lock");
-    let before = world.calls();
-    let waiting = tokio::spawn({
-        let lock = waiter.lock(&name);
-        async move { lock.acquire().await.map(|guard| (guard, Instant::now())) }
-    });
-    until("the waiter has tried before and after listening", || world.calls() >= before + 2).await;
-    assert_eq!(world.subscribers(&name), 1);
-    tokio::time::sleep(ms(400)).await;
-    assert_eq!(world.calls(), before + 2, "nothing is sent while it waits");
-    let released = Instant::now();
-    guard.release().await.expect("a release");
-    let (got, woken) = waiting.await.expect("a task").expect("the lock");
-    assert!(woken - released < secs(2), "woken after {:?}", woken - released);
-    assert_eq!(world.calls(), before + 4, "a release, and one attempt that it caused");
-    got.release().await.expect("a release");
-    world.gone(&name).await;
-    idle(&waiter).await;
+    // A task that is held up makes one call more: no round is without these, and one is without others.
+    let mut rounds = Rounds::default();
+    loop {
+        let name = world.name("busy");
+        let guard = holder.lock(&name).acquire().await.expect("the lock");
+        let before = world.calls();
+        let waiting = tokio::spawn({
+            let lock = waiter.lock(&name);
+            async move { lock.acquire().await.map(|guard| (guard, Instant::now())) }
+        });
+        until("the waiter has tried before and after listening", || world.calls() >= before + 2).await;
+        assert_eq!(world.subscribers(&name), 1);
+        tokio::time::sleep(ms(400)).await;
+        let asleep = world.calls() - before;
+        let released = Instant::now();
+        guard.release().await.expect("a release");
+        let (got, woken) = waiting.await.expect("a task").expect("the lock");
+        assert!(woken - released < secs(2), "woken after {:?}", woken - released);
+        let in_all = world.calls() - before;
+        got.release().await.expect("a release");
+        world.gone(&name).await;
+        idle(&waiter).await;
+        // Nothing is sent while it waits; then there is a release, and one attempt that it caused.
+        if rounds.end_with((asleep, in_all) == (2, 4), (asleep, in_all)) {
+            break;
+        }
+    }
 }
 
 /// Ten thousand tasks on the embedded engine, a few hundred where every step is a round trip.
@@ -143,9 +159,9 @@ pub(crate) async fn many_waiters_are_one_subscription_and_one_attempt_a_release(
 pub(crate) async fn a_waiter_gets_what_a_crashed_holder_left_when_the_lease_ends(world: World) {
     let (crashed, waiter) = (world.client().await, world.client().await);
     let name = world.name("crashed");
+    let begun = Instant::now();
     // A holder that will never renew nor release, and of whose end nobody is told.
     crashed.lock(&name).acquire().lease(ms(400)).await.expect("the lock").detach();
-    let begun = Instant::now();
     let got = waiter.lock(&name).acquire().await.expect("the lock");
     assert!(begun.elapsed() >= ms(300) && begun.elapsed() < secs(5), "in after {:?}", begun.elapsed());
     got.release().await.expect("a release");

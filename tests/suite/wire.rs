@@ -51,8 +51,11 @@ pub(crate) async fn a_release_is_not_sent_while_its_acquire_is_unsettled(world: 
     let proxy = world.proxy.as_ref().expect("a proxy");
     let stuck = proxy.hold_request(ACQUIRE.sha1());
     let mut gone = Polled::new(lock.acquire().into_future());
-    assert!(gone.poll().is_pending(), "its command is under way");
-    until("the request is stuck", || stuck.worked()).await;
+    until("the request is stuck", || {
+        assert!(gone.poll().is_pending(), "its command is under way");
+        stuck.worked()
+    })
+    .await;
     drop(gone);
     until("the acquire was settled by the death of its connection", || {
         !proxy.requests_with("KILL").iter().all(|request| request.reply.is_none())

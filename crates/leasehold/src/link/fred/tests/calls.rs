@@ -67,7 +67,7 @@ fn fr2_the_timeout_of_a_call_is_honoured() {
         let took = began.elapsed();
         server.resume();
         assert!(matches!(answer, Err(LinkError::Unknown(_))), "{answer:?}");
-        assert!(took < TIMEOUT * 2, "{took:?}");
+        assert!(took < TIMEOUT * 2 + SLACK, "{took:?}");
     });
 }
 
@@ -135,7 +135,7 @@ fn fr10_nothing_hangs_while_the_server_is_away_and_all_comes_back() {
             while Instant::now() < end {
                 let began = Instant::now();
                 world.call(plane, inspect("a")).expect_err("nobody is there");
-                assert!(began.elapsed() < TIMEOUT, "{plane:?}");
+                assert!(began.elapsed() < TIMEOUT + SLACK, "{plane:?}");
             }
         }
         server.restart();
@@ -293,7 +293,7 @@ fn block_on_bare<T>(work: impl Future<Output = T>) -> T {
     let waker = std::sync::Arc::new(Unpark(std::thread::current())).into();
     let mut work = std::pin::pin!(work);
     loop {
-        if let std::task::Poll::Ready(done) = work.as_mut().poll(&mut std::task::Context::from_waker(&waker)) {
+        if let std::task::Poll::Ready(done) = work.as_mut().poll(&mut Context::from_waker(&waker)) {
             return done;
         }
         std::thread::park();

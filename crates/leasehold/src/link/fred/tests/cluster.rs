@@ -3,9 +3,7 @@
 use super::super::Publish;
 use super::*;
 use leasehold_core::link::Settled;
-use leasehold_test_support::{Cluster, Server, until};
-use std::pin::pin;
-use std::task::{Context, Waker};
+use leasehold_test_support::{Cluster, Rounds, Server, until};
 
 /// A lock on each of the three nodes.
 fn locks(cluster: &Cluster) -> [String; 3] {
@@ -92,26 +90,20 @@ fn fr11_a_frozen_node_does_not_stall_the_others() {
             world.call(plane, acquire(&frozen)).expect("a reply");
         }
         cluster.node_of(&frozen).stop();
-        let end = Instant::now() + TIMEOUT * 6;
-        let mut slowest = Duration::ZERO;
-        let mut ended = 0;
-        while Instant::now() < end {
-            {
+        let mut rounds = Rounds::default();
+        loop {
+            let mut ended = 0;
+            let slowest = slowest_of(&world, [&healthy, &other], || {
                 let mut call = pin!(world.link.call(Plane::Lifeline, inspect(&frozen)));
                 ended += u32::from(call.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready());
+                std::thread::sleep(Duration::from_millis(5));
+            });
+            assert!(ended > 0, "the frozen node was never noticed");
+            if rounds.end_with(slowest < TIMEOUT / 2, slowest) {
+                break;
             }
-            for plane in PLANES {
-                for lock in [&healthy, &other] {
-                    let began = Instant::now();
-                    assert_eq!(world.call(plane, inspect(lock)), Ok(nobody()));
-                    slowest = slowest.max(began.elapsed());
-                }
-            }
-            std::thread::sleep(Duration::from_millis(5));
         }
         cluster.nodes().iter().for_each(Server::resume);
-        assert!(ended > 0, "the frozen node was never noticed");
-        assert!(slowest < TIMEOUT / 2, "{slowest:?}");
         for plane in PLANES {
             world.call_until_answered(plane, &inspect(&frozen));
         }
@@ -126,18 +118,35 @@ fn fr11_a_dead_node_does_not_stall_the_others() {
         let [dead, healthy, other] = locks(&cluster);
         world.call(Plane::Lifeline, acquire(&dead)).expect("a reply");
         cluster.node_of(&dead).kill();
-        let end = Instant::now() + TIMEOUT * 6;
-        while Instant::now() < end {
-            for plane in PLANES {
-                world.call(plane, inspect(&dead)).expect_err("it is dead");
-                for lock in [&healthy, &other] {
-                    let began = Instant::now();
-                    assert_eq!(world.call(plane, inspect(lock)), Ok(nobody()));
-                    assert!(began.elapsed() < TIMEOUT / 2, "{:?}", began.elapsed());
+        let mut rounds = Rounds::default();
+        loop {
+            let slowest = slowest_of(&world, [&healthy, &other], || {
+                for plane in PLANES {
+                    world.call(plane, inspect(&dead)).expect_err("it is dead");
                 }
+            });
+            if rounds.end_with(slowest < TIMEOUT / 2, slowest) {
+                break;
             }
         }
     });
+}
+
+/// Looks at locks that nobody holds, for six command timeouts, and does something else between; says how long a look took at most.
+fn slowest_of(world: &World, locks: [&str; 2], mut between: impl FnMut()) -> Duration {
+    let end = Instant::now() + TIMEOUT * 6;
+    let mut slowest = Duration::ZERO;
+    while Instant::now() < end {
+        between();
+        for plane in PLANES {
+            for lock in locks {
+                let began = Instant::now();
+                assert_eq!(world.call(plane, inspect(lock)), Ok(nobody()));
+                slowest = slowest.max(began.elapsed());
+            }
+        }
+    }
+    slowest
 }
 
 #[test]

@@ -4,8 +4,6 @@ use super::*;
 use leasehold_core::call::Replicas;
 use leasehold_core::link::Settled;
 use leasehold_test_support::{Proxy, Server, until};
-use std::pin::pin;
-use std::task::{Context, Waker};
 
 /// A primary with a replica that has everything.
 fn pair(binary: &Binary) -> (Server, Server) {
@@ -29,10 +27,6 @@ fn answer(reply: &Reply) -> (i64, i64) {
     let parts = reply.array().expect("an array of two");
     let code = parts[0].array().expect("the script's reply")[0].int().expect("a code");
     (code, parts[1].int().expect("a number of replicas"))
-}
-
-fn begin<T>(call: std::pin::Pin<&mut impl Future<Output = T>>) {
-    assert!(call.poll(&mut Context::from_waker(Waker::noop())).is_pending());
 }
 
 fn settle(world: &World) -> Result<Settled, LinkError> {
@@ -154,11 +148,11 @@ fn a_durable_call_in_the_line_is_not_sent_once_it_is_settled() {
         replica.stop();
         let mut first: Vec<_> = names
             .iter()
-            .map(|name| Box::pin(world.link.call(Plane::Foreground, durable(acquire(name), 200))))
+            .map(|name| Box::pin(world.link.call(Plane::Foreground, durable(acquire(name), 2_000))))
             .collect();
         first.iter_mut().for_each(|call| begin(call.as_mut()));
         until("all connections are blocked", || blocked(&primary).as_deref() == Some("4"));
-        let mut last = pin!(world.link.call(Plane::Foreground, durable(acquire("last"), 200)));
+        let mut last = pin!(world.link.call(Plane::Foreground, durable(acquire("last"), 2_000)));
         begin(last.as_mut());
         assert_eq!(settle(&world), Ok(Settled::Proven));
         let answer = world.block_on(last);

@@ -16,7 +16,9 @@ use leasehold_core::link::{Link, LinkError, LinkEvent, Plane};
 use leasehold_core::reply::Reply;
 use leasehold_core::script::{ACQUIRE, INSPECT, RELEASE};
 use leasehold_test_support::{Binary, Version, binaries};
+use std::pin::{Pin, pin};
 use std::sync::mpsc;
+use std::task::{Context, Waker};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
@@ -25,6 +27,8 @@ const PLANES: [Plane; 2] = [Plane::Foreground, Plane::Lifeline];
 
 /// The command timeout of all tests: short enough to wait for, long enough for a busy machine.
 const TIMEOUT: Duration = Duration::from_millis(500);
+/// What a busy machine may add. What would not end by itself takes longer.
+const SLACK: Duration = Duration::from_secs(3);
 
 /// Runs a test on every server that is new enough for sharded notices.
 fn on_each(test: impl Fn(&Binary)) {
@@ -36,6 +40,11 @@ fn on_each(test: impl Fn(&Binary)) {
         ran += 1;
     }
     assert!(ran > 0, "no server program; run `cargo xtask servers`");
+}
+
+/// Polls once, so that the call is begun.
+fn begin<T>(call: Pin<&mut impl Future<Output = T>>) {
+    assert!(call.poll(&mut Context::from_waker(Waker::noop())).is_pending());
 }
 
 fn settings() -> Settings {
@@ -102,6 +111,21 @@ impl World {
     /// Waits up to 20 s for an event, and drops others.
     fn wait_for(&self, wanted: &LinkEvent) {
         self.wait_for_all(vec![wanted.clone()]);
+    }
+
+    /// Waits up to 20 s for one of several events, and says which came first.
+    fn wait_for_one_of(&self, wanted: &[LinkEvent]) -> LinkEvent {
+        self.block_on(async {
+            let wait = async {
+                loop {
+                    let event = self.link.event().await.expect("an open link");
+                    if wanted.contains(&event) {
+                        return event;
+                    }
+                }
+            };
+            tokio::time::timeout(Duration::from_secs(20), wait).await.expect("one of the events within 20 s")
+        })
     }
 
     /// Waits up to 20 s for several events, in any order.

@@ -41,7 +41,7 @@ fn fr1_a_paused_server_confirms_nothing() {
         let took = began.elapsed();
         server.resume();
         assert!(matches!(answer, Err(LinkError::Unknown(_))), "{answer:?}");
-        assert!(took < TIMEOUT * 2, "{took:?}");
+        assert!(took < TIMEOUT * 2 + SLACK, "{took:?}");
     });
 }
 
@@ -66,15 +66,22 @@ fn fr1_a_burst_of_subscriptions_is_confirmed_one_by_one() {
 fn fr5_a_flood_of_messages_is_a_lag_and_not_the_end() {
     on_each(|binary| {
         let server = Server::builder().binary(binary).start();
-        let world = World::new(&server.url());
+        // Answers come in order behind the flood, and a slow machine takes its time to read that.
+        let world = World::with(&server.url(), Settings { command_timeout: TIMEOUT * 40, ..settings() });
         let last = "last";
         subscribe(&world, "c").expect("a subscription");
         subscribe(&world, last).expect("a subscription");
-        let flood = "for i = 1, 40000 do redis.call('PUBLISH', 'c', '0') end redis.call('PUBLISH', 'last', '0')";
+        let flood = "for i = 1, 40000 do redis.call('PUBLISH', 'c', '0') end";
         server.command(&["EVAL", flood, "0"]);
         world.wait_for(&LinkEvent::NoticesLagged);
-        // Answers come in order behind the flood; on a slow machine it takes longer to read than one call may last.
-        world.wait_for(&LinkEvent::Notice { channel: key(last) });
+        // What comes while too many wait is dropped, too, and that is said again.
+        let heard = LinkEvent::Notice { channel: key(last) };
+        loop {
+            server.command(&["PUBLISH", last, "0"]);
+            if world.wait_for_one_of(&[heard.clone(), LinkEvent::NoticesLagged]) == heard {
+                break;
+            }
+        }
         let after = "after";
         subscribe(&world, after).expect("a subscription");
         assert_eq!(receivers(&server, after), Some(1));
@@ -145,8 +152,8 @@ fn fr13_a_dropped_subscription_may_be_asked_for_again() {
         for number in 0..50 {
             let channel = format!("c:{number}");
             let mut begun = Box::pin(world.link.subscribe(key(&channel)));
-            let waker = std::task::Waker::noop();
-            let _ = begun.as_mut().poll(&mut std::task::Context::from_waker(waker));
+            let waker = Waker::noop();
+            let _ = begun.as_mut().poll(&mut Context::from_waker(waker));
             drop(begun);
             subscribe(&world, &channel).expect("a subscription");
             assert_eq!(receivers(&server, &channel), Some(1));
