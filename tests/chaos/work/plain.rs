@@ -64,28 +64,33 @@ pub(super) async fn halves(bench: Arc<Bench>, mut rng: Rng) {
     }
 }
 
-/// Permits, one or two at a time.
+/// Permits, one or two at a time. A server that has lost its data has lost the capacity, too: it is set again for as long as anybody
+/// works here, also while everybody waits.
 pub(super) async fn permits(bench: Arc<Bench>, mut rng: Rng) {
     let semaphore = bench.client.permit_semaphore("permits:0");
-    while !bench.is_resting() {
-        // A server that has lost its data has lost the capacity, too.
-        if semaphore.try_set_permits(CAPACITY).await.is_err() {
-            bench.think(&mut rng, 200).await;
-            continue;
+    let keeper = async {
+        loop {
+            // What fails is tried again.
+            drop(semaphore.try_set_permits(CAPACITY).await);
+            tokio::time::sleep(Duration::from_millis(500)).await;
         }
-        let share = rng.u32(1..3);
-        let manner = Manner::any(&mut rng);
-        let describe = |asked: leasehold::Acquire<leasehold::kind::Permit>| asked.permits(share);
-        for _ in 0..20 {
-            if bench.is_resting() {
-                break;
-            }
+    };
+    let worker = async {
+        while !bench.is_resting() {
+            let share = rng.u32(1..3);
+            let manner = Manner::any(&mut rng);
+            let describe = |asked: leasehold::Acquire<leasehold::kind::Permit>| asked.permits(share);
             let asked = acquire(&bench, (Rule::Permits, share), &semaphore, describe, &manner, no_token).await;
-            let Some((op, guard)) = asked else { break };
-            hold(&bench, op, &guard, tokio::time::sleep(Duration::from_millis(rng.u64(0..80)))).await;
-            end(&bench, op, guard, &mut rng).await;
+            if let Some((op, guard)) = asked {
+                hold(&bench, op, &guard, tokio::time::sleep(Duration::from_millis(rng.u64(0..80)))).await;
+                end(&bench, op, guard, &mut rng).await;
+            }
             bench.think(&mut rng, 60).await;
         }
+    };
+    tokio::select! {
+        () = worker => {}
+        () = keeper => {}
     }
 }
 
