@@ -15,9 +15,10 @@ use std::time::Duration;
 /// leases are renewed while the guard lives, and the permits of a process that crashed are back after one lease. **When not:** where
 /// one at a time is allowed, which is a lock.
 ///
-/// A semaphore that nobody has set has no permits: [`try_set_permits`](Self::try_set_permits) comes first. More permits than there are
-/// in all are refused at once with [`Error::Excess`], unless there are none yet. On the server it is Redisson's
-/// `RPermitExpirableSemaphore`, by the server's clock. An owner does not re-enter it: each acquire takes permits of its own.
+/// A semaphore that nobody has set has no permits: [`try_set_permits`](Self::try_set_permits) comes first. Nor has one whose server came
+/// back without its data: whoever waits for permits goes on waiting until somebody sets it again. More permits than there are in all are
+/// refused at once with [`Error::Excess`], unless there are none yet. On the server it is Redisson's `RPermitExpirableSemaphore`, by
+/// the server's clock. An owner does not re-enter it: each acquire takes permits of its own.
 ///
 /// # Examples
 ///

@@ -15,8 +15,9 @@ use leasehold_core::command::semaphore::{self as command, Inspected};
 /// are left and not who has the others, so **what a process took that crashed is gone** until somebody adds it again. A
 /// [`PermitSemaphore`](crate::PermitSemaphore) gets such permits back by itself.
 ///
-/// A semaphore that nobody has set has no permits: [`try_set_permits`](Self::try_set_permits) comes first. Whoever asks for more
-/// permits than there will ever be waits for ever, because nobody knows how many there are in all.
+/// A semaphore that nobody has set has no permits: [`try_set_permits`](Self::try_set_permits) comes first. Nor has one whose server came
+/// back without its data: whoever waits for permits goes on waiting until somebody sets it again. Whoever asks for more permits than
+/// there will ever be waits for ever, because nobody knows how many there are in all.
 ///
 /// A guard gives its permits back once, when it is released or dropped. It has no lease, nothing renews it, and it is not lost while
 /// its client lives: the server could not tell. An owner does not re-enter it: each acquire takes permits of its own.
