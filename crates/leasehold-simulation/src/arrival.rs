@@ -187,6 +187,11 @@ impl World {
             tell!(self, "call {key} dies with its connection");
             return;
         }
+        let wires = &mut self.net.wires[client];
+        if key < wires.latest {
+            self.stats.reach(Reach::Overtaken);
+        }
+        wires.latest = wires.latest.max(key);
         let script = call.script().name();
         if self.unknown_script.remove(&key) {
             // This time it is the text.
@@ -279,6 +284,9 @@ impl World {
                 }
                 if let LinkEvent::Notice { channel } = event {
                     let delay = self.delay(client);
+                    if delay > self.weather.delay.1 {
+                        self.stats.reach(Reach::LateNotice);
+                    }
                     let wires = &mut self.net.wires[client];
                     let at = (self.now + delay).max(wires.last_notice);
                     wires.last_notice = at;

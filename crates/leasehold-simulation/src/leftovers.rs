@@ -50,8 +50,14 @@ impl World {
             && !state.session.has_clean_up()
     }
 
+    /// Wants nobody to listen, and nothing to be left but what may be left.
+    pub(crate) fn check_left(&self, when: &str) {
+        self.check_keys_left(when);
+        assert_eq!(self.server.subscriptions(), 0, "somebody listens {when}");
+    }
+
     /// Wants what is left on the server to be what may be left: fencing tokens, counters that the user made, and what expires by itself.
-    pub(crate) fn check_keys_left(&self, when: &str) {
+    fn check_keys_left(&self, when: &str) {
         for key in self.server.keys() {
             let int = |command: &[u8]| match self.server.command(&[command, &key]) {
                 Ok(Reply::Int(value)) => value,

@@ -33,6 +33,8 @@ pub(crate) struct Wires {
     /// The life of the notice connection.
     pub(crate) life: u64,
     pub(crate) reachable: bool,
+    /// The latest request that has arrived.
+    pub(crate) latest: CallKey,
     pub(crate) last_notice: Instant,
     last_subscription: Instant,
 }
@@ -86,7 +88,8 @@ impl Network {
         };
         let planes = [connection(), connection()];
         let start = Instant::from_nanos(0);
-        self.wires.push(Wires { planes, life: 0, reachable: true, last_notice: start, last_subscription: start });
+        let (last_notice, last_subscription) = (start, start);
+        self.wires.push(Wires { planes, life: 0, reachable: true, latest: 0, last_notice, last_subscription });
     }
 
     pub(crate) fn connection(&mut self, client: usize, plane: Plane) -> &mut Connection {

@@ -93,4 +93,16 @@ mod tests {
             std::panic::AssertUnwindSafe(|| shop.check(&lock, 7, &one, Access::Write(3), Admission::Admitted));
         assert!(std::panic::catch_unwind(differs).is_err());
     }
+
+    #[test]
+    fn a_write_that_counts_again_is_found() {
+        let (mut shop, lock) = (Shop::default(), name("lock"));
+        let owner = Bytes::from_static(b"a");
+        shop.check(&lock, 7, &owner, Access::Write(1), Admission::Admitted);
+        // The store forgets who has written.
+        shop.server = None;
+        let again = std::panic::AssertUnwindSafe(|| shop.check(&lock, 8, &owner, Access::Read(1), Admission::Admitted));
+        let panic = std::panic::catch_unwind(again).expect_err("nothing was found");
+        assert!(panic.downcast_ref::<String>().is_some_and(|text| text.contains("written twice")));
+    }
 }

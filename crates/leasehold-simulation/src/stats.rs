@@ -89,6 +89,8 @@ counted! {
         OrderCompared = "a grant was compared with a queue while things go wrong",
         CountsCompared = "hold counts were compared with the server's",
         StraysSought = "holds of nobody were looked for",
+        Overtaken = "a request came after one of its client that was sent later, by another connection",
+        LateNotice = "a notice came late",
         LeftSoonSought = "what is left was looked for soon",
         WriteFencedLost = "a register that is fenced at writes alone lost an update",
     }

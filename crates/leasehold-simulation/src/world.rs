@@ -407,8 +407,7 @@ impl World {
             assert!(client.session.is_quiet());
             assert!(!client.session.has_clean_up());
         }
-        self.check_keys_left("at the end");
-        assert_eq!(self.server.subscriptions(), 0);
+        self.check_left("at the end");
     }
 }
 

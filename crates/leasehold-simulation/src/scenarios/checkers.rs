@@ -1,5 +1,7 @@
 //! The checks of the world can fail: each is shown what it must not accept.
 
+mod callers;
+
 use super::driver::wish;
 use super::world;
 use crate::client::{Outcome, Polls};

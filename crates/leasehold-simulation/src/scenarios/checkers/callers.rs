@@ -1,0 +1,135 @@
+//! The checks of what callers are told, and of what they leave, can fail.
+
+use super::{ask, finds, held};
+use crate::client::{Outcome, Polls};
+use crate::kinds::Family;
+use crate::random::check_patience;
+use crate::scenarios::driver::wish;
+use crate::scenarios::world;
+use crate::world::{World, ms, name};
+use bytes::Bytes;
+use leasehold_core::command::{Kind, latch};
+use leasehold_core::error::{AcquireError, LossReason, ReleaseError};
+use leasehold_core::session::{AcquireRequest, Patience};
+
+/// A world of one owner that has a lock once, and the wish to have it again.
+fn owned() -> (World, usize, AcquireRequest) {
+    let mut world = world(1);
+    world.plan.family = Family::Lock;
+    let owner = world.clients[0].session.new_owner();
+    let wish = AcquireRequest { owner: Some(owner), ..wish("lock0") };
+    let task = world.acquire(0, wish.clone());
+    let guard = world.granted(0, task);
+    (world, guard, wish)
+}
+
+#[test]
+fn a_deadline_that_is_put_earlier_is_found() {
+    let (mut world, guard) = held(Kind::Lock, Family::Lock);
+    world.check_deadline(guard);
+    world.guards[guard].until = world.guards[guard].cell.deadline() + ms(1);
+    finds("was put earlier", || world.check());
+    world.clients[0].clock_is_wrong = true;
+    world.check();
+}
+
+#[test]
+fn a_wrong_count_of_a_guard_is_found() {
+    let (mut world, guard, wish) = owned();
+    let task = world.acquire(0, wish);
+    world.granted(0, task);
+    world.check_counts(ms(0));
+    world.server.command(&[b"HSET", b"lock0", &world.guards[guard].field, b"1"]).expect("a hash");
+    // The world forgets one of two guards, and the server has one, too: the client alone counts two.
+    world.guards[guard].alive = false;
+    finds("the local count", || world.check_counts(ms(0)));
+}
+
+#[test]
+fn a_grant_with_a_wrong_count_is_found() {
+    let (mut world, guard, wish) = owned();
+    world.guards[guard].alive = false;
+    finds("the hold count of a grant", || {
+        let task = world.acquire(0, wish);
+        world.granted(0, task);
+    });
+}
+
+#[test]
+fn a_wait_that_ends_at_the_wrong_time_is_found() {
+    let mut world = world(1);
+    let until = world.now + ms(500);
+    let elapsed = Outcome::NotAcquired(AcquireError::WaitElapsed);
+    let slack = world.clients[0].session.settings().command_timeout + ms(120);
+    let mut ends = |patience, outcome: &Outcome, done| {
+        let task = world.acquire_polled(0, AcquireRequest { patience, ..wish("lock0") }, Polls::AtOnce);
+        let state = &mut world.clients[0].tasks[task];
+        (state.outcome, state.done) = (Some(outcome.clone()), done);
+        check_patience(&world, 0, task);
+    };
+    ends(Patience::Until(until), &elapsed, until);
+    finds("before", || ends(Patience::Until(until), &elapsed, until - ms(1)));
+    finds("waited until", || ends(Patience::Until(until), &elapsed, until + slack + ms(1)));
+    finds("left != right", || ends(Patience::Until(until), &Outcome::Nothing, until));
+    finds("tried until", || ends(Patience::Try, &Outcome::Nothing, until + slack * 3 + ms(1)));
+    finds("left != right", || ends(Patience::Try, &elapsed, until));
+    finds("left != right", || ends(Patience::Forever, &Outcome::Nothing, until));
+    finds("left != right", || ends(Patience::Forever, &elapsed, until));
+}
+
+#[test]
+fn a_release_that_was_carried_out_and_failed_is_found() {
+    let (mut world, guard) = held(Kind::Lock, Family::Lock);
+    let task = world.release_polled(guard, Polls::Never);
+    let lost = Outcome::NotReleased(ReleaseError::Lost(LossReason::NotRenewed));
+    let unreachable = Outcome::NotReleased(ReleaseError::Unreachable("?".to_owned()));
+    world.check_outcome(0, task, &lost);
+    world.released.insert(world.guards[guard].wire_id.clone(), vec![0]);
+    finds("was carried out", || world.check_outcome(0, task, &lost));
+    // What is polled late may have been repeated by then.
+    world.check_outcome(0, task, &unreachable);
+    world.clients[0].tasks[task].polls = Polls::AtOnce;
+    finds("was carried out", || world.check_outcome(0, task, &unreachable));
+}
+
+#[test]
+fn a_listener_who_is_left_is_found() {
+    let (mut world, guard) = held(Kind::Lock, Family::Lock);
+    world.acquire(1, wish("lock0"));
+    world.run(ms(100));
+    world.server.command(&[b"DEL", b"lock0"]).expect("a key can be removed");
+    assert!(world.guards[guard].alive);
+    finds("somebody listens now", || world.check_left("now"));
+}
+
+#[test]
+fn permits_that_are_not_back_are_found() {
+    let (world, _) = held(Kind::Semaphore, Family::Semaphore);
+    finds("are back now", || world.check_left("now"));
+    let (world, _) = held(Kind::Permits, Family::Permits);
+    finds("are held now", || world.check_left("now"));
+}
+
+#[test]
+fn a_count_of_a_latch_that_is_wrong_is_found() {
+    let mut world = world(1);
+    world.plan.family = Family::Latch;
+    world.plan.locks = 1;
+    world.close_latches();
+    let publish = world.clients[0].session.settings().publish.clone();
+    let count = |operation: &'static [u8]| latch::count_down(&name("lock0"), 1, operation, &publish);
+    // Somebody counts without the world's knowledge.
+    world.server.execute(&count(b"stranger")).expect("a latch can be counted down");
+    finds("the count of", || world.count_down(&count(b"own")));
+}
+
+#[test]
+fn what_worlds_never_come_to_is_missing() {
+    let (mut world, _) = held(Kind::Lock, Family::Lock);
+    let call = ask(&world, Kind::Lock);
+    let missing = |world: &World| world.stats.missing().contains(&"a copy came after the hold had ended");
+    assert!(missing(&world));
+    world.released.insert(Bytes::copy_from_slice(&call.args()[0]), vec![0]);
+    world.happen(crate::happening::Happening::Copy { key: 0, call });
+    assert!(!missing(&world));
+}
