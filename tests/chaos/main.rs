@@ -71,6 +71,10 @@ fn run(options: &Options) -> ExitCode {
         }
     }
     let plan = plan(&sites, options.part);
+    if plan.is_empty() {
+        println!("nothing was done: no place could be made that has such a workload. {}", figures.skipped.join(", "));
+        return ExitCode::FAILURE;
+    }
     let length = (options.time / u32::try_from(plan.len().max(1)).unwrap_or(1)).min(LONGEST);
     let mut spent = Duration::ZERO;
     let root = histories();
