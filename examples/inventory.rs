@@ -43,7 +43,7 @@ const BRANCHES: usize = 4;
 const WINDOW: Duration = Duration::from_secs(2);
 const BEAT: Duration = Duration::from_millis(500);
 /// What a machine may take to do what is due.
-const SLACK: Duration = Duration::from_secs(1);
+const SLACK: Duration = Duration::from_millis(100);
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn main() -> Result<(), Failed> {

@@ -141,16 +141,14 @@ fn one_frozen_node_costs_its_own_locks_and_no_others() {
             let name = name_on(&cluster, well, "other");
             frozen.stop();
             let stopped = std::time::Instant::now();
-            let mut slow = Vec::new();
+            let mut slowest = Duration::ZERO;
             while stopped.elapsed() < LEASE * 2 {
                 let began = std::time::Instant::now();
                 held(&client, &name).await.release().await.expect("a release");
-                slow.extend(Some(began.elapsed()).filter(|took| *took > TIMEOUT));
+                slowest = slowest.max(began.elapsed());
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
-            // The locks of the frozen node are renewed three times a lease. If others waited for that, more would be slow than the one
-            // or two that a busy machine makes so.
-            assert!(slow.len() <= 2, "pairs on a healthy node took {slow:?}");
+            assert!(slowest <= TIMEOUT, "a pair on a healthy node took {slowest:?}");
             for guard in &sound {
                 assert!(guard.is_held(), "{guard:?}");
             }

@@ -2,7 +2,7 @@
 
 use crate::child::{Child, clock};
 use crate::support::{SLACK, TIMEOUT, lease_left, on_each, scripts};
-use leasehold_test_support::{Server, until};
+use leasehold_test_support::{Rounds, Server, until};
 use std::time::Duration;
 
 /// Long: whatever depends on it fails its test.
@@ -11,22 +11,27 @@ const NEVER: Duration = Duration::from_secs(60);
 #[test]
 fn a_killed_holder_frees_its_lock_within_its_lease() {
     on_each(|binary| {
-        let server = Server::builder().binary(binary).start();
         let lease = Duration::from_millis(1500);
-        let mut holder = Child::obedient(&server.url(), lease);
-        let mut waiter = Child::obedient(&server.url(), NEVER);
-        holder.hear("ready");
-        waiter.hear("ready");
-        holder.order("acquire stock");
-        holder.hear("held");
-        waiter.order("acquire stock");
-        until("the waiter listens", || listeners(&server, "stock") == 1);
-        // A part of the lease is room for a busy machine: it was not renewed just now.
-        until("the next renewal is near", || lease_left(&server, "stock") < lease * 4 / 5);
-        holder.kill();
-        let killed = clock();
-        let waited = Duration::from_micros(waiter.hear_number("held").saturating_sub(killed));
-        assert!(waited <= lease + SLACK, "{waited:?}");
+        let mut rounds = Rounds::default();
+        loop {
+            let server = Server::builder().binary(binary).start();
+            let mut holder = Child::obedient(&server.url(), lease);
+            let mut waiter = Child::obedient(&server.url(), NEVER);
+            holder.hear("ready");
+            waiter.hear("ready");
+            holder.order("acquire stock");
+            holder.hear("held");
+            waiter.order("acquire stock");
+            until("the waiter listens", || listeners(&server, "stock") == 1);
+            // A part of the lease is room for a busy machine: it was not renewed just now.
+            until("the next renewal is near", || lease_left(&server, "stock") < lease * 4 / 5);
+            holder.kill();
+            let killed = clock();
+            let waited = Duration::from_micros(waiter.hear_number("held").saturating_sub(killed));
+            if rounds.end_with(waited <= lease + Duration::from_millis(100), waited) {
+                break;
+            }
+        }
     });
 }
 
@@ -87,24 +92,30 @@ fn a_release_wakes_a_waiter_in_another_process() {
             process.order("release stock");
             process.hear("released");
         }
-        let mut costs = Vec::new();
-        for _ in 0..5 {
-            let before = scripts(&server);
-            holder.order("acquire stock");
-            holder.hear("held");
-            waiter.order("acquire stock");
-            // It tries, listens, and tries again.
-            until("the waiter sleeps", || listeners(&server, "stock") == 1 && scripts(&server) >= before + 3);
-            holder.order("release stock");
-            let released = holder.hear_number("released");
-            let woken = Duration::from_micros(waiter.hear_number("held").saturating_sub(released));
-            assert!(woken <= SLACK, "{woken:?}");
-            costs.push(scripts(&server) - before);
-            waiter.order("release stock");
-            waiter.hear("released");
+        let mut rounds = Rounds::default();
+        loop {
+            let costs = [(); 5].map(|()| {
+                let before = scripts(&server);
+                holder.order("acquire stock");
+                holder.hear("held");
+                waiter.order("acquire stock");
+                // It tries, listens, and tries again.
+                until("the waiter sleeps", || listeners(&server, "stock") == 1 && scripts(&server) >= before + 3);
+                let asleep = scripts(&server) - before;
+                holder.order("release stock");
+                let released = holder.hear_number("released");
+                let woken = Duration::from_micros(waiter.hear_number("held").saturating_sub(released));
+                assert!(woken <= SLACK, "{woken:?}");
+                let in_all = scripts(&server) - before;
+                waiter.order("release stock");
+                waiter.hear("released");
+                (asleep, in_all)
+            });
+            // One release, and one attempt for it. A process that is held up is taken for one that does not look, which costs more.
+            if rounds.end_with(costs == [(3, 5); 5], costs) {
+                break;
+            }
         }
-        // A process that is held up is taken for one that does not look, which costs a release and an attempt.
-        assert_eq!(costs.iter().min(), Some(&5), "one release, and one attempt for it: {costs:?}");
     });
 }
 

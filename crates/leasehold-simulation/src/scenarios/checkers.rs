@@ -36,6 +36,15 @@ fn held(kind: Kind, family: Family) -> (World, usize) {
     (world, guard)
 }
 
+/// A world of one client, in which the latch `lock0` is closed.
+fn closed() -> World {
+    let mut world = world(1);
+    world.plan.family = Family::Latch;
+    world.plan.locks = 1;
+    world.close_latches();
+    world
+}
+
 /// An acquire of `lock0` that the session of client 1 might send.
 fn ask(world: &World, kind: Kind) -> Call {
     let lock = name("lock0");
@@ -277,10 +286,7 @@ fn a_waiter_who_waits_too_long_is_found() {
 
 #[test]
 fn somebody_who_goes_through_a_closed_latch_is_found() {
-    let mut world = world(1);
-    world.plan.family = Family::Latch;
-    world.plan.locks = 1;
-    world.close_latches();
+    let mut world = closed();
     let lock = name("lock0");
     let task =
         world.acquire_polled(0, AcquireRequest { kind: Kind::Latch, renewed: false, ..wish("lock0") }, Polls::AtOnce);

@@ -13,8 +13,9 @@ use crate::lock::Lock;
 ///
 /// The token is the greater of the last one plus 1 and the server's time in microseconds, so that it grows even if the server loses its
 /// last writes in a failover, as long as the clock of the new primary is not behind. Re-entries have the token of the hold. No client of
-/// leasehold deletes its key, `redisson_lock_token:{name}`; a JVM's `delete` of the lock does. On the server the lock is Redisson's `RFencedLock`. The need for tokens, and why they must be checked by the store, is set out in "How
-/// to do distributed locking" (Kleppmann, 2016).
+/// leasehold deletes its key, `redisson_lock_token:{name}`; a JVM's `delete` of the lock does. On the server the lock is Redisson's
+/// `RFencedLock`. The need for tokens, and why they must be checked by the store, is set out in "How to do distributed locking"
+/// (Kleppmann, 2016).
 ///
 /// # Examples
 ///

@@ -19,7 +19,8 @@ use std::time::Duration;
 ///
 /// A latch without a count is open, so [`try_set_count`](Self::try_set_count) comes first. Once it has opened it may be set again.
 /// A server that comes back without its data has forgotten the count: the latch is open then. One that has lost its last writes in a
-/// failover may have forgotten that somebody counted: who waits then waits until somebody counts again. On the server it is Redisson's `RCountDownLatch`.
+/// failover may have forgotten that somebody counted: who waits then waits until somebody counts again. On the server it is
+/// Redisson's `RCountDownLatch`.
 ///
 /// # Examples
 ///

@@ -1,6 +1,6 @@
 //! The checks of what callers are told, and of what they leave, can fail.
 
-use super::{ask, finds, held};
+use super::{ask, closed, finds, held};
 use crate::client::{Outcome, Polls};
 use crate::kinds::Family;
 use crate::random::check_patience;
@@ -112,10 +112,7 @@ fn permits_that_are_not_back_are_found() {
 
 #[test]
 fn a_count_of_a_latch_that_is_wrong_is_found() {
-    let mut world = world(1);
-    world.plan.family = Family::Latch;
-    world.plan.locks = 1;
-    world.close_latches();
+    let mut world = closed();
     let publish = world.clients[0].session.settings().publish.clone();
     let count = |operation: &'static [u8]| latch::count_down(&name("lock0"), 1, operation, &publish);
     // Somebody counts without the world's knowledge.

@@ -27,8 +27,6 @@ const PLANES: [Plane; 2] = [Plane::Foreground, Plane::Lifeline];
 
 /// The command timeout of all tests: short enough to wait for, long enough for a busy machine.
 const TIMEOUT: Duration = Duration::from_millis(500);
-/// What a busy machine may add. What would not end by itself takes longer.
-const SLACK: Duration = Duration::from_secs(3);
 
 /// Runs a test on every server that is new enough for sharded notices.
 fn on_each(test: impl Fn(&Binary)) {

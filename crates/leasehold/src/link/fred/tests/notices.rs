@@ -41,7 +41,7 @@ fn fr1_a_paused_server_confirms_nothing() {
         let took = began.elapsed();
         server.resume();
         assert!(matches!(answer, Err(LinkError::Unknown(_))), "{answer:?}");
-        assert!(took < TIMEOUT * 2 + SLACK, "{took:?}");
+        assert!(took < TIMEOUT * 2, "{took:?}");
     });
 }
 

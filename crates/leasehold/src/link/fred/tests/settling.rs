@@ -199,7 +199,7 @@ fn a_call_in_the_queue_of_a_starved_home_is_dead_once_it_is_settled() {
         begin(call.as_mut());
         let began = Instant::now();
         assert_eq!(settle(&world, Plane::Foreground), Ok(Settled::Proven));
-        assert!(began.elapsed() < TIMEOUT * 2 + SLACK, "{:?}", began.elapsed());
+        assert!(began.elapsed() < TIMEOUT * 2, "{:?}", began.elapsed());
         go_on.send(()).expect("the worker is blocked");
         let answer = world.block_on(call);
         assert!(matches!(answer, Err(LinkError::Unknown(_))), "{answer:?}");
@@ -242,7 +242,7 @@ fn a_server_that_does_not_answer_leaves_nothing_known() {
         let took = began.elapsed();
         server.resume();
         assert!(matches!(settled, Err(LinkError::Unknown(_) | LinkError::NotSent(_))), "{settled:?}");
-        assert!(took < TIMEOUT * 2 + SLACK, "{took:?}");
+        assert!(took < TIMEOUT * 5 / 2, "{took:?}");
         until("it can be settled", || settle(&world, Plane::Foreground) == Ok(Settled::Proven));
     });
 }
