@@ -87,6 +87,10 @@ impl Faults {
         self.0.push((fault, aim));
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     pub(crate) fn clear(&mut self) {
         self.0.clear();
     }

@@ -62,6 +62,12 @@ impl EmbeddedLink {
         self.with_connections(|connections| connections.faults.clear());
     }
 
+    /// How many faults of this link still wait for a call.
+    pub fn faults(&self) -> usize {
+        let faults = |state: &mut State| state.links.get(&self.inner.id).map(|connections| connections.faults.len());
+        self.with(faults).unwrap_or_default()
+    }
+
     /// Applies the requests that a proxy keeps, in order; gives their number. A caller whose connection still stands gets its reply.
     pub fn release_held(&self) -> usize {
         self.with(|state| state.release_held(self.inner.id))

@@ -25,6 +25,17 @@ struct Shared {
     on_step: Vec<Weak<dyn Fn() + Send + Sync>>,
 }
 
+impl Shared {
+    /// Takes out the timers that are due.
+    fn take_due(&mut self) -> Vec<Waker> {
+        let mut woken = Vec::new();
+        while let Some(first) = self.timers.first_entry().filter(|first| first.key().0 <= self.now) {
+            woken.push(first.remove());
+        }
+        woken
+    }
+}
+
 impl ManualClock {
     /// A clock that shows zero.
     pub fn new() -> Self {
@@ -76,17 +87,24 @@ impl ManualClock {
         self.run_callbacks();
     }
 
+    /// Moves the clock on by `duration` at once, as after a suspension or a step: it shows the target before anything that was due on the
+    /// way is woken, and the step callbacks run once.
+    pub fn jump(&self, duration: Duration) {
+        let woken = {
+            let mut shared = self.shared.lock();
+            shared.now = shared.now + duration;
+            shared.take_due()
+        };
+        woken.into_iter().for_each(Waker::wake);
+        self.run_callbacks();
+    }
+
     /// Goes to the next instant, up to `target`, that has timers, and takes them out.
     fn step_to_timer(&self, target: Instant) -> Option<Vec<Waker>> {
         let mut shared = self.shared.lock();
         let (instant, _) = *shared.timers.first_key_value().filter(|((instant, _), _)| *instant <= target)?.0;
         shared.now = shared.now.max(instant);
-        let now = shared.now;
-        let mut woken = Vec::new();
-        while let Some(first) = shared.timers.first_entry().filter(|first| first.key().0 <= now) {
-            woken.push(first.remove());
-        }
-        Some(woken)
+        Some(shared.take_due())
     }
 
     fn run_callbacks(&self) {
@@ -190,6 +208,21 @@ mod tests {
         assert!(sleeps[4].as_mut().poll(&mut cx).is_pending());
         drop(sleeps);
         assert_eq!(clock.next_timer(), None);
+    }
+
+    #[test]
+    fn a_jump_wakes_late_whoever_was_due_on_the_way() {
+        let clock = ManualClock::new();
+        let note = note(&clock);
+        let waker = Waker::from(note.clone());
+        let mut cx = Context::from_waker(&waker);
+        let mut sleeps: Vec<_> = [10, 20, 50].into_iter().map(|n| Box::pin(clock.sleep_until(at(n)))).collect();
+        for sleep in &mut sleeps {
+            assert!(sleep.as_mut().poll(&mut cx).is_pending());
+        }
+        clock.jump(Duration::from_nanos(30));
+        assert_eq!(*note.woken.lock(), [30, 30]);
+        assert_eq!((clock.now(), clock.next_timer()), (at(30), Some(at(50))));
     }
 
     #[test]

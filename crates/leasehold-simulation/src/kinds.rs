@@ -2,6 +2,7 @@
 
 use crate::client::Guard;
 use crate::disasters::OF_NO_EPOCH;
+use crate::plan::Mix;
 use crate::world::{World, name};
 use bytes::Bytes;
 use leasehold_core::call::Call;
@@ -39,6 +40,12 @@ pub enum Family {
     Permits,
     /// Count-down latches.
     Latch,
+    /// Multi locks over locks of several sorts, on one server or two.
+    Multi,
+    /// Striped locks of which several are taken at once.
+    Striped,
+    /// Quorum locks over three servers or five.
+    Quorum,
 }
 
 impl fmt::Display for Family {
@@ -52,7 +59,7 @@ impl fmt::Display for Family {
 pub(crate) const CAPACITY: u32 = 3;
 
 impl Family {
-    pub(crate) const ALL: [Self; 11] = [
+    pub(crate) const ALL: [Self; 14] = [
         Self::Lock,
         Self::Fair,
         Self::FencedFair,
@@ -64,11 +71,25 @@ impl Family {
         Self::Semaphore,
         Self::Permits,
         Self::Latch,
+        Self::Multi,
+        Self::Striped,
+        Self::Quorum,
     ];
 
     /// Whether one hold excludes all others, or all but those of its sort.
     pub(crate) const fn excludes(self) -> bool {
         !matches!(self, Self::Semaphore | Self::Permits | Self::Latch)
+    }
+
+    /// The family of a world whose seed says which: after each round of all mixes of faults the next one.
+    pub(crate) fn of_seed(seed: u64) -> Self {
+        let round = seed / Mix::ALL.len() as u64;
+        Self::ALL[usize::try_from(round % Self::ALL.len() as u64).unwrap_or_default()]
+    }
+
+    /// Whether it is made of several locks, of which the core knows nothing: its worlds are those of [`groups`](crate::groups).
+    pub(crate) const fn is_group(self) -> bool {
+        matches!(self, Self::Multi | Self::Striped | Self::Quorum)
     }
 
     pub(crate) const fn counts(self) -> bool {
@@ -79,7 +100,8 @@ impl Family {
     pub(crate) fn wish(self, lock: LockName, lease: Duration, rng: &mut fastrand::Rng) -> AcquireRequest {
         let half = if rng.u8(..3) == 0 { Kind::Write } else { Kind::Read };
         let kind = match self {
-            Self::Lock => Kind::Lock,
+            // Groups are groups of these.
+            Self::Lock | Self::Multi | Self::Striped | Self::Quorum => Kind::Lock,
             Self::Fair => Kind::Fair,
             Self::FencedFair => Kind::FencedFair,
             Self::Fenced => Kind::Fenced,

@@ -8,6 +8,7 @@ mod client;
 mod clock;
 mod disasters;
 pub mod explore;
+mod groups;
 mod happening;
 mod kinds;
 mod last_faults;

@@ -61,6 +61,11 @@ impl Mix {
         Self::Everything,
     ];
 
+    /// The mix of a world: all of them in turn.
+    pub(crate) fn of_seed(seed: u64) -> Self {
+        Self::ALL[usize::try_from(seed % Self::ALL.len() as u64).unwrap_or_default()]
+    }
+
     /// Whether faults of a mix happen in this one.
     pub(crate) fn has(self, other: Self) -> bool {
         self == other
@@ -101,12 +106,10 @@ pub(crate) struct Plan {
     pub(crate) ended: Instant,
 }
 
-/// Plans the world of a seed, with a family of locks that follows from it unless one is given.
-pub(crate) fn plan(world: &mut World, seed: u64, family: Option<Family>) {
-    let nth = |n: u64, of: usize| usize::try_from(n % of as u64).unwrap_or_default();
-    let mix = Mix::ALL[nth(seed, Mix::ALL.len())];
-    let of_the_seed = Family::ALL[nth(seed / Mix::ALL.len() as u64, Family::ALL.len())];
-    world.plan.family = family.unwrap_or(of_the_seed);
+/// Plans the world of a seed.
+pub(crate) fn plan(world: &mut World, seed: u64, family: Family) {
+    let mix = Mix::of_seed(seed);
+    world.plan.family = family;
     world.plan.mix = mix;
     world.plan.orderly = mix == Mix::Orderly;
     world.plan.well = matches!(mix, Mix::Orderly | Mix::Impatience);

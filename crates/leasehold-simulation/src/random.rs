@@ -14,8 +14,8 @@ use leasehold_core::session::{AcquireRequest, Patience};
 use leasehold_core::time::Instant;
 use std::time::Duration;
 
-/// Plays the world of a seed to its end, with a family of locks that follows from it unless one is given.
-pub(crate) fn run(world: &mut World, seed: u64, family: Option<Family>) {
+/// Plays the world of a seed to its end.
+pub(crate) fn run(world: &mut World, seed: u64, family: Family) {
     plan(world, seed, family);
     let mut end = world.now + DISTURBED;
     loop {

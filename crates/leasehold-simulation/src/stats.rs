@@ -92,6 +92,10 @@ counted! {
         Overtaken = "a request came after one of its client that was sent later, by another connection",
         LateNotice = "a notice came late",
         LeftSoonSought = "what is left was looked for soon",
+        GroupWaited = "a group of locks was waited for",
+        GroupLost = "a group of locks was lost",
+        GroupDropped = "an acquire of a group was dropped on its way",
+        QuorumOfSome = "a quorum stood without all of its servers",
         WriteFencedLost = "a register that is fenced at writes alone lost an update",
     }
 }

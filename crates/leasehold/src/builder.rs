@@ -43,6 +43,8 @@ pub struct ClientBuilder {
     publish: Publish,
     #[cfg(feature = "embedded")]
     clock: Option<Clock>,
+    #[cfg(feature = "embedded")]
+    seed: Option<u64>,
 }
 
 /// By which command a release is announced. All clients of a lock, those of Redisson included, must agree.
@@ -275,22 +277,23 @@ impl ClientBuilder {
     pub fn embedded_link(self, link: EmbeddedLink) -> Result<Client, ConnectError> {
         self.check()?;
         let link = AnyLink::Embedded(link);
+        let chance = self.seed.map_or_else(Chance::new, Chance::of_seed);
         match self.clock.clone() {
             None | Some(Clock::Machine) => {
                 let (_, hand_over) = lifeline::thread::start(async || ()).map_err(no_thread)?;
-                let client = self.assemble(link, Clock::Machine, Lifeline::in_thread())?;
+                let client = self.assemble(link, Clock::Machine, Lifeline::in_thread(), chance)?;
                 // The thread waits for the client, so it is there to receive it.
                 let _ = hand_over.send(client.clone());
                 Ok(Client::from_handle(Handle::new(client)))
             }
             Some(Clock::Manual(clock)) => {
                 let lifeline = Lifeline::inline(clock.clone());
-                let shared = self.assemble(link, Clock::Manual(clock.clone()), lifeline)?;
+                let shared = self.assemble(link, Clock::Manual(clock.clone()), lifeline, chance)?;
                 lifeline::inline::start(&shared, &clock);
                 Ok(Client::from_handle(Handle::new(shared)))
             }
             Some(Clock::Tokio(zero)) => {
-                let shared = self.assemble(link, Clock::Tokio(zero), Lifeline::in_task())?;
+                let shared = self.assemble(link, Clock::Tokio(zero), Lifeline::in_task(), chance)?;
                 drop(tokio::spawn(lifeline::run(shared.clone())));
                 Ok(Client::from_handle(Handle::new(shared)))
             }
@@ -311,6 +314,29 @@ impl ClientBuilder {
     #[cfg(feature = "embedded")]
     pub fn tokio_clock(mut self, zero: tokio::time::Instant) -> Self {
         self.clock = Some(Clock::Tokio(zero));
+        self
+    }
+
+    /// Takes from a seed what is left to chance elsewhere: the client's [id](Client::id) and the lengths of its random pauses. Under a clock
+    /// that is moved by hand everything that the client does is then the same each time. No two clients of a server may have one seed: they
+    /// would be one to it. Only for [`ClientBuilder::embedded`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use leasehold::{Client, embedded::{EmbeddedServer, ManualClock}};
+    /// let clock = ManualClock::new();
+    /// let client = |seed| {
+    ///     let server = EmbeddedServer::with_clock(clock.clone());
+    ///     Client::builder().manual_clock(&clock).seed(seed).embedded(&server)
+    /// };
+    /// assert_eq!(client(1)?.id(), client(1)?.id());
+    /// assert_ne!(client(1)?.id(), client(2)?.id());
+    /// # Ok::<(), leasehold::ConnectError>(())
+    /// ```
+    #[cfg(feature = "embedded")]
+    pub const fn seed(mut self, seed: u64) -> Self {
+        self.seed = Some(seed);
         self
     }
 
@@ -339,7 +365,7 @@ impl ClientBuilder {
         let (lifeline, server) = lifeline?.map_err(ConnectError::from)?;
         let foreground = foreground.transpose().map_err(ConnectError::from)?;
         let link = AnyLink::Fred(FredLink::new(foreground, lifeline, server));
-        let shared = self.assemble(link, Clock::Machine, Lifeline::in_thread())?;
+        let shared = self.assemble(link, Clock::Machine, Lifeline::in_thread(), Chance::new())?;
         let _ = hand_over.send(shared.clone());
         Ok(Client::from_handle(Handle::new(shared)))
     }
@@ -358,11 +384,16 @@ impl ClientBuilder {
     }
 
     /// Puts a client together, of a server that can be used.
-    fn assemble(self, link: AnyLink, clock: Clock, lifeline: Lifeline) -> Result<Arc<Shared>, ConnectError> {
+    fn assemble(
+        self,
+        link: AnyLink,
+        clock: Clock,
+        lifeline: Lifeline,
+        chance: Chance,
+    ) -> Result<Arc<Shared>, ConnectError> {
         self.check_eviction(link.server())?;
-        let identity = Uuid::new_v4();
-        let seed = Uuid::new_v4().as_u64_pair().0;
-        let mut session = Session::new(ClientId::new(identity), self.settings.for_session(link.server()), seed);
+        let identity = ClientId::new(chance.identity);
+        let mut session = Session::new(identity, self.settings.for_session(link.server()), chance.seed);
         if let Some(application) = self.settings.announce.clone() {
             session.announce(clock.now(), record::own(application), record::LIFETIME);
         }
@@ -380,6 +411,24 @@ impl ClientBuilder {
                 Ok(())
             }
         }
+    }
+}
+
+/// What is left to chance in a client.
+struct Chance {
+    identity: Uuid,
+    seed: u64,
+}
+
+impl Chance {
+    fn new() -> Self {
+        Self { identity: Uuid::new_v4(), seed: Uuid::new_v4().as_u64_pair().0 }
+    }
+
+    #[cfg(feature = "embedded")]
+    fn of_seed(seed: u64) -> Self {
+        let bits = (u128::from(seed) << 64) | u128::from(!seed);
+        Self { identity: uuid::Builder::from_random_bytes(bits.to_be_bytes()).into_uuid(), seed }
     }
 }
 

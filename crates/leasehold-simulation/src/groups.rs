@@ -1,0 +1,24 @@
+//! Random worlds of locks that are made of locks: the multi lock, the striped lock and the quorum lock.
+//!
+//! These kinds are no part of the core: the `leasehold` crate builds them of several locks, each with a client and a server of its own. So
+//! whole processes of that crate run here, with its futures, its guards and its lifelines, against one or several embedded servers. One
+//! virtual time is behind the clocks of all, and nothing has a thread or sleeps.
+
+mod checks;
+mod faults;
+mod happening;
+mod plan;
+mod process;
+mod user;
+mod wish;
+mod world;
+
+use crate::kinds::Family;
+use crate::stats::Stats;
+
+/// Plays the world of a seed to its end, and tells its history if it is to.
+pub(crate) fn run(seed: u64, family: Family, telling: bool) -> Stats {
+    let mut world = world::World::new(seed, telling);
+    plan::run(&mut world, seed, family);
+    world.into_stats()
+}

@@ -1,0 +1,174 @@
+//! What is checked of groups.
+
+use super::process::Process;
+use super::user::{Hold, Polls, Stage, User};
+use super::wish::{Patience, Thing, What};
+use super::world::World;
+use crate::plan::LEASE;
+use crate::stats::Reach;
+use leasehold::{Census, Error};
+use leasehold_core::reply::Reply;
+use std::time::Duration;
+
+/// A wait may be longer than it was given by this: for the last command, and for giving back what was had of a group.
+const SLACK: Duration = Duration::from_millis(600);
+
+impl World {
+    /// What is checked after every step.
+    pub(super) fn check(&mut self) {
+        for number in 0..self.processes.len() {
+            let process = &self.processes[number];
+            if !process.runs() {
+                continue;
+            }
+            for user in &process.users {
+                let Stage::Holds(hold) = &user.stage else { continue };
+                let is_held = hold.grant.is_held();
+                assert!(is_held || hold.is_told, "a holder in process {number} is not told of a loss: {:?}", user.wish);
+                assert!(!is_held || !hold.is_told, "process {number} has again what was lost: {:?}", user.wish);
+                assert!(is_held || hold.grant.remaining() == Duration::ZERO, "what is lost lasts");
+                if let Some(servers) = hold.grant.servers().filter(|_| is_held) {
+                    assert!(servers * 2 > self.servers.len(), "a quorum of {servers}");
+                    if servers < self.servers.len() {
+                        self.stats.reach(Reach::QuorumOfSome);
+                    }
+                }
+                if !is_held {
+                    assert!(!self.plan.well, "nothing goes wrong, and {:?} is lost", user.wish);
+                }
+            }
+        }
+        if self.plan.well && !self.plan.stepped {
+            self.check_that_waiters_hold_nothing();
+        }
+    }
+
+    /// Wants nobody else to believe that he has what was just granted.
+    pub(super) fn check_grant(&mut self, process: usize, user: usize, hold: &Hold) {
+        let state = &self.processes[process].users[user];
+        assert!(hold.grant.is_held() || state.polls != Polls::AtOnce, "what was lost is granted: {:?}", state.wish);
+        assert!(hold.grant.remaining() <= state.wish.lease.unwrap_or(LEASE), "it lasts too long");
+        let (things, owned) = (state.things.clone(), state.wish.owned);
+        if things.len() > 1 && self.processes[process].local(self.now) > state.since {
+            self.stats.reach(Reach::GroupWaited);
+        }
+        if state.forgotten || self.processes[process].clock_is_wrong {
+            return;
+        }
+        for (number, other) in self.processes.iter().enumerate() {
+            for one in &other.users {
+                let one_owner = number == process && owned && one.wish.owned;
+                if !one_owner && self.believes(other, one) {
+                    let both = one.things.iter().find(|theirs| excludes(theirs, &things));
+                    assert_eq!(both, None, "{process} and {number} believe at once that they have it");
+                }
+            }
+        }
+    }
+
+    /// Whether a user believes that he has what he was granted, by the clock of his process: who stands still believes it, too.
+    fn believes(&self, process: &Process, user: &User) -> bool {
+        let Stage::Holds(hold) = &user.stage else { return false };
+        let until = process.seen() + hold.grant.remaining();
+        !process.dead
+            && !process.clock_is_wrong
+            && !user.forgotten
+            && hold.grant.is_held()
+            && process.local(self.now) < until
+    }
+
+    /// Nobody is told of trouble that there was not, and a wait ends when it is to.
+    pub(super) fn check_refusal(&mut self, process: usize, user: usize, error: &Error) {
+        let state = &self.processes[process].users[user];
+        let waited = self.processes[process].local(self.now).since(state.since);
+        match error {
+            Error::WaitElapsed { .. } => {
+                let Patience::For(wait) = state.wish.patience else { panic!("{error}: {:?}", state.wish) };
+                assert!(waited >= wait, "it gave up after {waited:?}, not {wait:?}");
+                let calm = self.plan.well && state.polls == Polls::AtOnce;
+                assert!(!calm || waited <= wait + SLACK, "it gave up after {waited:?}, not {wait:?}");
+                self.stats.reach(Reach::WaitElapsed);
+            }
+            Error::Unreachable { .. } => {
+                self.check_that_something_is_wrong(error);
+                self.stats.reach(Reach::Unreachable);
+            }
+            Error::Indeterminate { .. } => {
+                self.check_that_something_is_wrong(error);
+                self.stats.reach(Reach::Indeterminate);
+            }
+            Error::Lost { .. } => assert!(!self.plan.well, "{error}"),
+            _ => panic!("a user of {process} is told: {error}"),
+        }
+    }
+
+    pub(super) fn check_release(&self, process: usize, user: usize, held: bool, outcome: &Result<(), Error>) {
+        let state = &self.processes[process].users[user];
+        match outcome {
+            Ok(()) => assert!(held, "what was lost is released: {:?}", state.wish),
+            Err(Error::Lost { .. }) => assert!(!self.plan.well, "{outcome:?}"),
+            Err(error @ (Error::Unreachable { .. } | Error::Indeterminate { .. })) => {
+                self.check_that_something_is_wrong(error);
+            }
+            Err(error) => panic!("a user of {process} is told: {error}"),
+        }
+    }
+
+    fn check_that_something_is_wrong(&self, error: &Error) {
+        let calm = self.plan.over && self.now > self.plan.ended + Duration::from_secs(5);
+        assert!(!self.plan.well && !calm, "nothing is wrong, and somebody is told: {error}");
+    }
+
+    /// Who waits for one lock of several has none of the others: every hold on a server is that of a guard.
+    fn check_that_waiters_hold_nothing(&self) {
+        if self.processes.iter().any(|process| process.dead) {
+            return;
+        }
+        let users = || self.processes.iter().flat_map(|process| &process.users);
+        let late = users().any(|user| user.polls != Polls::AtOnce && !matches!(user.stage, Stage::Over));
+        if late || users().any(|user| user.wish.owned || matches!(user.wish.what, What::Quorum(_))) {
+            return;
+        }
+        let held = |user: &User| if matches!(user.stage, Stage::Holds(_)) { user.things.len() } else { 0 };
+        let expected: usize = users().map(held).sum();
+        let fields = |key: &[u8], server: &leasehold::embedded::EmbeddedServer| match server.command(&[b"HLEN", key]) {
+            Ok(Reply::Int(fields)) => usize::try_from(fields).unwrap_or_default(),
+            _ => 0,
+        };
+        // The mode of a read-write lock is a field of its hash.
+        let mode = |key: &[u8]| usize::from(key.starts_with(b"rw"));
+        let of_server = |server: &leasehold::embedded::EmbeddedServer| -> usize {
+            let keys = server.keys();
+            keys.iter().map(|key| fields(key, server).saturating_sub(mode(key))).sum()
+        };
+        let found: usize = self.servers.iter().map(of_server).sum();
+        assert_eq!(found, expected, "holds on the servers, and things that guards stand for");
+    }
+
+    /// Nothing is left on the servers when everybody has gone, but the counters of fencing tokens, and nothing in a client.
+    pub(super) fn check_nothing_left(&self) {
+        for server in &self.servers {
+            let expires = |key: &[u8]| matches!(server.command(&[b"PTTL", key]), Ok(Reply::Int(left)) if left >= 0);
+            let may_stay = |key: &[u8]| {
+                key.starts_with(b"redisson_lock_token:") || key.starts_with(b"leasehold:1:") && expires(key)
+            };
+            let left: Vec<_> = server.keys().into_iter().filter(|key| !may_stay(key)).collect();
+            assert!(left.is_empty(), "left on a server: {left:?}");
+        }
+        for client in self.processes.iter().flat_map(|process| &process.clients) {
+            assert_eq!(client.census(), Census::default(), "left in a client");
+        }
+    }
+
+    /// Nobody listens any more when the clients are gone.
+    pub(super) fn check_nobody_listens(&self) {
+        for server in &self.servers {
+            assert_eq!(server.subscriptions(), 0, "somebody listens who has gone");
+        }
+    }
+}
+
+fn excludes(theirs: &Thing, things: &[Thing]) -> bool {
+    things.iter().any(|thing| thing.name == theirs.name && !(thing.reads && theirs.reads))
+}
+

@@ -1,0 +1,412 @@
+//! Faults in a world of groups: which there are in a mix, and how they happen.
+
+use super::happening::Happening;
+use super::world::{World, tell};
+use crate::plan::{DISTURBED, Mix};
+use crate::processes::MARGIN_PPM;
+use crate::stats::Sort;
+use leasehold::embedded::{Aim, Fault};
+use leasehold_core::link::{Plane, ServerError};
+use std::time::Duration;
+
+const fn ms(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+/// How long a server stays away that has lost its data, so that nobody holds any more what it has forgotten: the longest lease, by a clock that
+/// is too slow.
+const LONG: Duration = ms(1_300);
+
+/// Plans the faults of a mix.
+pub(super) fn plan(world: &mut World, mix: Mix) {
+    calls(world, mix);
+    connections(world, mix);
+    servers(world, mix);
+    processes(world, mix);
+    if mix.has(Mix::Data) {
+        data(world);
+    }
+}
+
+fn some_time(world: &mut World) -> Duration {
+    DISTURBED.mul_f64(world.rng.f64())
+}
+
+/// A time of any order of magnitude between a millisecond and `most`.
+fn any_length(world: &mut World, most: Duration) -> Duration {
+    ms(1).mul_f64((most.as_secs_f64() * 1e3).powf(world.rng.f64()))
+}
+
+/// Two ends of a connection.
+fn somewhere(world: &mut World) -> (usize, usize) {
+    (world.rng.usize(..world.processes.len()), world.rng.usize(..world.servers.len()))
+}
+
+/// What happens to single calls.
+fn calls(world: &mut World, mix: Mix) {
+    let mut sorts = Vec::new();
+    if mix.has(Mix::Losses) {
+        sorts.extend([Fault::LoseRequest, Fault::LoseReply, Fault::Swallow, Fault::LinkDown]);
+    }
+    if mix.has(Mix::Delays) {
+        sorts.extend([Fault::Hold, Fault::Hold]);
+    }
+    if mix.has(Mix::Copies) {
+        sorts.push(Fault::Duplicate);
+    }
+    if mix.has(Mix::Unproven) {
+        sorts.push(Fault::Refuse(ServerError::new("LOADING the data")));
+    }
+    for _ in 0..sorts.len() * 4 {
+        let fault = sorts[world.rng.usize(..sorts.len())].clone();
+        let ((process, server), at) = (somewhere(world), some_time(world));
+        world.after(at, Happening::Arm { process, server, fault });
+    }
+    if mix.has(Mix::Copies) {
+        for _ in 0..world.rng.usize(..8) {
+            let ((process, server), at) = (somewhere(world), some_time(world));
+            world.after(at, Happening::Copy { process, server });
+        }
+    }
+}
+
+fn connections(world: &mut World, mix: Mix) {
+    if mix.has(Mix::Losses) || mix.has(Mix::Delays) {
+        for _ in 0..world.rng.usize(..8) {
+            let ((process, server), at) = (somewhere(world), some_time(world));
+            let plane = if world.rng.bool() { Plane::Foreground } else { Plane::Lifeline };
+            let what = match world.rng.u8(..5) {
+                0 | 1 => Happening::Reset { process, server, plane },
+                2 => Happening::ResetNotices { process, server },
+                3 => Happening::LoseNotices { process, server },
+                _ => Happening::Lag { process, server },
+            };
+            world.after(at, what);
+        }
+    }
+    if mix.has(Mix::Outages) {
+        for _ in 0..=world.rng.usize(..4) {
+            let ((process, server), at) = (somewhere(world), some_time(world));
+            let pause = world.between(ms(1), ms(2_500));
+            world.after(at, Happening::Unreachable { process, server, yes: true });
+            world.after(at + pause, Happening::Unreachable { process, server, yes: false });
+        }
+    }
+}
+
+fn servers(world: &mut World, mix: Mix) {
+    if mix.has(Mix::Outages) {
+        let (server, at) = (world.rng.usize(..world.servers.len()), some_time(world));
+        if world.rng.bool() {
+            let pause = world.between(ms(1), ms(2_000));
+            world.after(at, Happening::Down { server, yes: true });
+            world.after(at + pause, Happening::Down { server, yes: false });
+        } else if world.servers.len() > 2 {
+            world.after(at, Happening::EmptyForLong { server });
+        }
+    }
+    if mix.has(Mix::Unproven) && world.rng.bool() {
+        let (server, at) = (world.rng.usize(..world.servers.len()), some_time(world));
+        let pause = world.between(ms(1), ms(800));
+        world.after(at, Happening::MemoryFull { server, yes: true });
+        world.after(at + pause, Happening::MemoryFull { server, yes: false });
+    }
+}
+
+fn processes(world: &mut World, mix: Mix) {
+    let crashes = match mix {
+        Mix::Orderly => world.rng.usize(..3),
+        _ if mix.has(Mix::Processes) => world.rng.usize(..3),
+        _ => 0,
+    };
+    for _ in 0..crashes {
+        let (process, at) = (world.rng.usize(..world.processes.len()), some_time(world));
+        let pause = world.between(ms(1), ms(1_500));
+        world.after(at, Happening::Crash { process });
+        world.after(at + pause, Happening::Join);
+    }
+    if !mix.has(Mix::Processes) {
+        return;
+    }
+    for _ in 0..world.rng.usize(..4) {
+        let (process, at) = (world.rng.usize(..world.processes.len()), some_time(world));
+        let pause = any_length(world, ms(10_000));
+        world.after(at, Happening::Pause { process, pause, counts: true });
+    }
+    for process in 0..world.processes.len() {
+        if world.rng.bool() {
+            let ppm = world.rng.i64(-MARGIN_PPM..=MARGIN_PPM);
+            world.after(Duration::ZERO, Happening::Clock { process, ppm, jump: Duration::ZERO });
+        }
+        if world.rng.u8(..6) == 0 {
+            let (at, jump) = (some_time(world), any_length(world, ms(3_600_000)));
+            world.after(at, Happening::Clock { process, ppm: 0, jump });
+        }
+    }
+}
+
+/// Servers lose what they have, or their clocks are stepped; clocks of processes are wrong.
+fn data(world: &mut World) {
+    for _ in 0..1 + world.rng.usize(..3) {
+        let ((process, server), at) = (somewhere(world), some_time(world));
+        match world.rng.u8(..7) {
+            0 => world.after(at, Happening::RestartEmpty { server }),
+            1 => {
+                let lag = any_length(world, ms(1_500));
+                world.after(at.saturating_sub(lag), Happening::Snapshot { server });
+                world.after(at, Happening::Failover { server });
+            }
+            2 => world.after(at, Happening::Evict { server }),
+            3 => {
+                let length = i64::try_from(any_length(world, ms(3_600_000)).as_millis()).unwrap_or_default();
+                let millis = if world.rng.bool() { length } else { -length };
+                world.after(at, Happening::StepServer { server, millis });
+            }
+            4 | 5 => {
+                let pause = any_length(world, ms(10_000));
+                world.after(at, Happening::Pause { process, pause, counts: false });
+            }
+            _ => {
+                let wrong = world.rng.i64(MARGIN_PPM + 2_000..200_000);
+                let ppm = if world.rng.bool() { wrong } else { -wrong };
+                world.after(at, Happening::Clock { process, ppm, jump: Duration::ZERO });
+            }
+        }
+    }
+}
+
+impl World {
+    /// Something happens. Faults of the dead do nothing, and who stands still neither asks nor polls.
+    pub(super) fn happen(&mut self, what: Happening) {
+        tell!(self, "{what:?}");
+        match what {
+            Happening::Start { process } => self.start(process),
+            Happening::GiveUp { process, user } => self.when_it_runs(process, what, |world| world.give_up(process, user)),
+            Happening::Poll { process, user } => self.when_it_runs(process, what, |world| {
+                if user < world.processes[process].users.len() {
+                    world.poll(process, user);
+                }
+            }),
+            Happening::Drop { process, user } => {
+                self.when_it_runs(process, what, |world| world.drop_future(process, user));
+            }
+            Happening::Crash { process } => self.crash(process),
+            Happening::Join => self.add_process(),
+            Happening::Pause { process, pause, counts } => self.pause(process, pause, counts),
+            Happening::Resume { process } => self.processes[process].resume(self.now),
+            Happening::Clock { process, ppm, jump } => self.set_clock(process, ppm, jump),
+            Happening::Arm { process, server, .. }
+            | Happening::LetGo { process, server }
+            | Happening::Copy { process, server }
+            | Happening::Reset { process, server, .. }
+            | Happening::ResetNotices { process, server }
+            | Happening::LoseNotices { process, server }
+            | Happening::Lag { process, server }
+            | Happening::Unreachable { process, server, .. } => self.disturb_connection(process, server, what),
+            Happening::Down { server, .. }
+            | Happening::EmptyForLong { server }
+            | Happening::RestartEmpty { server }
+            | Happening::Snapshot { server }
+            | Happening::Failover { server }
+            | Happening::StepServer { server, .. }
+            | Happening::Evict { server }
+            | Happening::MemoryFull { server, .. } => self.disturb_server(server, what),
+        }
+    }
+
+    /// Who stands still does it when he goes on.
+    fn when_it_runs(&mut self, process: usize, what: Happening, act: impl FnOnce(&mut Self)) {
+        if self.processes[process].runs() {
+            act(self);
+        } else if !self.processes[process].dead {
+            self.after(ms(100), what);
+        }
+    }
+
+    fn disturb_connection(&mut self, process: usize, server: usize, what: Happening) {
+        let link = self.processes[process].links[server].clone();
+        if matches!(what, Happening::LetGo { .. }) {
+            link.release_held();
+            return;
+        }
+        if self.processes[process].dead || self.plan.over && !matches!(what, Happening::Unreachable { yes: false, .. }) {
+            return;
+        }
+        let sort = match what {
+            Happening::Arm { fault, .. } => {
+                // One that has hit nothing makes room.
+                link.clear_faults();
+                let sort = match fault {
+                    Fault::LoseRequest => Sort::LostRequest,
+                    Fault::LoseReply => Sort::LostReply,
+                    Fault::Swallow => Sort::Swallowed,
+                    Fault::LinkDown => Sort::NotSent,
+                    Fault::Duplicate => Sort::Resent,
+                    Fault::Refuse(_) => Sort::Refused,
+                    _ => Sort::Delay,
+                };
+                let pause = any_length(self, ms(1_500));
+                match fault {
+                    Fault::Hold => self.after(pause, Happening::LetGo { process, server }),
+                    Fault::LinkDown => self.after(pause, Happening::Unreachable { process, server, yes: false }),
+                    _ => {}
+                }
+                link.inject(fault, Aim::next());
+                sort
+            }
+            Happening::Copy { .. } => {
+                let calls = self.processes[process].calls[server].calls().len();
+                if calls == 0 {
+                    return;
+                }
+                // The server's answer to it goes nowhere.
+                drop(self.processes[process].calls[server].replay(self.rng.usize(..calls)));
+                Sort::LateCopy
+            }
+            Happening::Reset { plane, .. } => {
+                link.reset(plane);
+                Sort::Reset
+            }
+            Happening::ResetNotices { .. } => {
+                link.reset_notices();
+                Sort::NoticesReset
+            }
+            Happening::LoseNotices { .. } => {
+                link.lose_notices(self.rng.u32(1..4));
+                Sort::LostNotice
+            }
+            Happening::Lag { .. } => {
+                link.lag_notices();
+                Sort::Lagged
+            }
+            Happening::Unreachable { yes: false, .. } => return link.set_down(false),
+            _ => {
+                link.set_down(true);
+                Sort::Unreachable
+            }
+        };
+        self.stats.fault(sort);
+    }
+
+    fn disturb_server(&mut self, number: usize, what: Happening) {
+        let server = self.servers[number].clone();
+        let sort = match what {
+            Happening::Down { yes: true, .. } => {
+                server.set_down(true);
+                Sort::Restart
+            }
+            Happening::Down { yes: false, .. } => {
+                server.set_down(false);
+                self.keep_the_dead_away();
+                return;
+            }
+            Happening::EmptyForLong { .. } => {
+                server.set_down(true);
+                server.restart_empty();
+                self.after(LONG, Happening::Down { server: number, yes: false });
+                Sort::RestartEmpty
+            }
+            Happening::MemoryFull { yes, .. } => {
+                server.deny_growth(yes);
+                if !yes {
+                    return;
+                }
+                Sort::MemoryFull
+            }
+            Happening::Snapshot { .. } => {
+                self.snapshots[number] = Some(server.snapshot());
+                return;
+            }
+            Happening::RestartEmpty { .. } => {
+                server.restart_empty();
+                Sort::RestartEmpty
+            }
+            Happening::Failover { .. } => {
+                let Some(snapshot) = self.snapshots[number].take() else { return };
+                server.restore(&snapshot);
+                Sort::Failover
+            }
+            Happening::StepServer { millis, .. } => {
+                server.step_clock(millis);
+                self.plan.put_back += Duration::from_millis(millis.min(0).unsigned_abs());
+                Sort::ServerStep
+            }
+            _ => {
+                let keys = server.keys();
+                if keys.is_empty() {
+                    return;
+                }
+                let key = &keys[self.rng.usize(..keys.len())];
+                server.command(&[b"DEL", key]).expect("a reply");
+                Sort::Eviction
+            }
+        };
+        self.stats.fault(sort);
+        let forgets = matches!(sort, Sort::RestartEmpty | Sort::Failover | Sort::ServerStep | Sort::Eviction);
+        if forgets && !matches!(what, Happening::EmptyForLong { .. }) {
+            let users = self.processes.iter_mut().flat_map(|process| &mut process.users);
+            users.for_each(|user| user.forgotten = true);
+        }
+    }
+
+    /// A server that comes back connects everybody again, but for those who are dead.
+    fn keep_the_dead_away(&self) {
+        let dead = self.processes.iter().filter(|process| process.dead);
+        dead.flat_map(|process| &process.links).for_each(|link| link.set_down(true));
+    }
+
+    fn crash(&mut self, process: usize) {
+        if self.plan.over || self.processes[process].dead {
+            return;
+        }
+        self.processes[process].crash();
+        self.stats.fault(Sort::Crash);
+    }
+
+    fn pause(&mut self, process: usize, pause: Duration, counts: bool) {
+        let now = self.now;
+        let state = &mut self.processes[process];
+        if self.plan.over || !state.runs() {
+            return;
+        }
+        state.stands_since = Some(now);
+        state.clock_stands = !counts;
+        // Whoever loses time believes for too long.
+        state.clock_is_wrong |= !counts;
+        self.stats.fault(Sort::Pause);
+        self.after(pause, Happening::Resume { process });
+    }
+
+    fn set_clock(&mut self, process: usize, ppm: i64, jump: Duration) {
+        let now = self.now;
+        let state = &mut self.processes[process];
+        if !state.runs() {
+            return;
+        }
+        if jump > Duration::ZERO {
+            state.clock.jump(now, jump);
+            self.stats.fault(Sort::ClockJump);
+            return;
+        }
+        state.clock.set_rate(now, ppm);
+        let outside = ppm.abs() > MARGIN_PPM;
+        // A clock that is too fast gives up early.
+        state.clock_is_wrong |= outside && ppm < 0;
+        self.stats.fault(if outside { Sort::ClockOutside } else { Sort::ClockRate });
+    }
+
+    /// Nothing goes wrong any more: what is on the way arrives, and everybody is connected.
+    pub(super) fn end_faults(&mut self) {
+        for server in 0..self.servers.len() {
+            self.servers[server].deny_growth(false);
+            self.servers[server].set_down(false);
+        }
+        for link in self.processes.iter().flat_map(|process| &process.links) {
+            link.clear_faults();
+            link.lose_notices(0);
+            link.release_held();
+            link.set_down(false);
+        }
+        self.keep_the_dead_away();
+    }
+}

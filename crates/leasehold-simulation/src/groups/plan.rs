@@ -1,0 +1,199 @@
+//! What the users of a world of groups do, and which faults it meets. The mixes of faults are those of the other worlds.
+
+use super::happening::Happening;
+use super::user::{Polls, Stage};
+use super::wish::{Patience, Sort, What, Wish};
+use super::world::{World, tell};
+use crate::kinds::Family;
+use crate::plan::{DISTURBED, LEASE, Mix};
+use crate::stats;
+use leasehold::ClientBuilder;
+use leasehold_core::time::Instant;
+use std::time::Duration;
+
+const fn ms(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+/// See the [module](self).
+#[derive(Debug, Default)]
+pub(super) struct Plan {
+    pub(super) family: Family,
+    pub(super) mix: Mix,
+    /// Nothing goes wrong, but that users are late or drop what they asked for, and that clients crash.
+    pub(super) well: bool,
+    /// Every operation on a connection takes several polls.
+    pub(super) stepped: bool,
+    /// How many things there are to be locked.
+    pub(super) things: u64,
+    /// How long a guard is kept.
+    pub(super) hold: Duration,
+    /// How likely it is that a future is polled late, or not to its end, or is dropped.
+    late: f64,
+    never: f64,
+    pub(super) dropped: f64,
+    /// By how much servers' clocks were put back, in all.
+    pub(super) put_back: Duration,
+    /// Nothing goes wrong any more, and nobody begins anything.
+    pub(super) over: bool,
+    /// When that began.
+    pub(super) ended: Instant,
+}
+
+/// The settings of every client.
+pub(super) fn settings(builder: ClientBuilder) -> ClientBuilder {
+    let builder = builder.lease(LEASE).recheck(ms(1_000)).command_timeout(ms(150));
+    builder.unreachable_after(ms(1_500))
+}
+
+/// Plays the world of a seed to its end.
+pub(super) fn run(world: &mut World, seed: u64, family: Family) {
+    plan(world, seed, family);
+    world.run_until(world.now + DISTURBED);
+    // Whoever stands still then is waited for.
+    while world.processes.iter().any(|process| !process.dead && !process.runs()) {
+        world.run_until(world.now + ms(500));
+    }
+    calm(world);
+    let limit = world.now + patience_of_the_living(world);
+    while world.processes.iter().any(|process| process.users.iter().any(|user| !matches!(user.stage, Stage::Over))) {
+        assert!(world.step(limit), "somebody waits for ever: {:?}", unfinished(world));
+    }
+    world.run_until(world.now + LEASE * 4 + ms(4_000) + world.plan.put_back);
+    world.check_nothing_left();
+    world.processes.clear();
+    world.check_nobody_listens();
+}
+
+fn plan(world: &mut World, seed: u64, family: Family) {
+    let mix = Mix::of_seed(seed);
+    world.plan.family = family;
+    world.plan.mix = mix;
+    world.plan.well = matches!(mix, Mix::Orderly | Mix::Impatience);
+    world.plan.stepped = world.rng.bool();
+    world.plan.things = 2 + world.rng.u64(..4);
+    world.plan.hold = ms([1, 20, 200, 1_500][world.rng.usize(..4)]);
+    let servers = match family {
+        Family::Quorum => 3 + 2 * usize::from(world.rng.u8(..4) == 0),
+        Family::Multi => 1 + world.rng.usize(..2),
+        _ => 1,
+    };
+    (0..servers).for_each(|_| world.add_server());
+    let processes = 2 + world.rng.usize(..4);
+    (0..processes).for_each(|_| world.add_process());
+    if mix != Mix::Orderly {
+        world.plan.late = 0.25;
+        world.plan.never = 0.06;
+        world.plan.dropped = 0.15;
+    }
+    super::faults::plan(world, mix);
+    for _ in 0..12 + world.rng.usize(..24) {
+        let pause = DISTURBED.mul_f64(world.rng.f64() * world.rng.f64());
+        let process = world.rng.usize(..processes);
+        world.after(pause, Happening::Start { process });
+    }
+}
+
+/// From here on nothing goes wrong, and whoever does not poll to the end drops his future.
+fn calm(world: &mut World) {
+    tell!(world, "the faults end");
+    world.plan.over = true;
+    world.plan.ended = world.now;
+    world.end_faults();
+    for process in 0..world.processes.len() {
+        for user in 0..world.processes[process].users.len() {
+            if matches!(world.processes[process].users[user].polls, Polls::Times(_)) {
+                world.drop_future(process, user);
+            }
+            let pause = world.between(ms(0), ms(500));
+            world.after(pause, Happening::GiveUp { process, user });
+        }
+    }
+}
+
+/// How long whoever lives waits at most, once nothing goes wrong any more: until what the dead held has ended, by a clock that was perhaps
+/// put back; until a waiter has looked again; and for the turns of all others, with the pauses in which rivals get out of step.
+fn patience_of_the_living(world: &World) -> Duration {
+    let turns = u32::try_from(unfinished(world).len()).unwrap_or(u32::MAX);
+    LEASE * 2 + world.plan.put_back + ms(4_000) + (world.plan.hold * 2 + ms(1_500)) * turns
+}
+
+fn unfinished(world: &World) -> Vec<String> {
+    let users = world.processes.iter().enumerate().flat_map(|(number, process)| {
+        let open = process.users.iter().enumerate().filter(|(_, user)| !matches!(user.stage, Stage::Over));
+        open.map(move |(user, state)| format!("{user} of {number}: {:?}", state.wish))
+    });
+    users.collect()
+}
+
+impl World {
+    pub(super) fn some_polls(&mut self) -> Polls {
+        let roll = self.rng.f64();
+        if roll < self.plan.never {
+            self.stats.fault(stats::Sort::Unpolled);
+            Polls::Times(self.rng.u32(1..8))
+        } else if roll < self.plan.never + self.plan.late {
+            self.stats.fault(stats::Sort::LatePoll);
+            let most = ms([5, 60, 200][self.rng.usize(..3)]);
+            Polls::Late(self.between(ms(0), most))
+        } else {
+            Polls::AtOnce
+        }
+    }
+
+    /// Somebody wants a lock.
+    pub(super) fn start(&mut self, process: usize) {
+        if self.plan.over || !self.processes[process].runs() {
+            return;
+        }
+        let what = self.some_wish();
+        let patience = match self.rng.u8(..10) {
+            0 | 1 => Patience::Try,
+            2..=4 => Patience::For(self.between(ms(1), ms(1_500))),
+            _ => Patience::Forever,
+        };
+        let lease = (self.rng.u8(..4) == 0).then(|| self.between(ms(400), LEASE));
+        // An owner is of one client, and does not read what it writes.
+        let plain = match &what {
+            What::All(members) => members.iter().all(|(sort, _)| matches!(sort, Sort::Lock | Sort::Fenced)),
+            What::Stripes(_) | What::Alone(_) => true,
+            What::Quorum(_) => false,
+        };
+        let owned = self.servers.len() == 1 && plain && patience != Patience::Try && self.rng.u8(..4) == 0;
+        let lease = lease.filter(|_| patience != Patience::Try);
+        let polls = self.some_polls();
+        let user = self.ask(process, Wish { what, patience, lease, owned }, polls);
+        if matches!(polls, Polls::Times(_)) || self.rng.f64() < self.plan.dropped {
+            let most = [ms(1), ms(30), ms(1_000)][self.rng.usize(..3)];
+            let pause = self.between(Duration::ZERO, most);
+            self.after(pause, Happening::Drop { process, user });
+        }
+    }
+
+    fn some_wish(&mut self) -> What {
+        match self.plan.family {
+            Family::Quorum => What::Quorum(format!("lock{}", self.rng.u64(..self.plan.things.min(2)))),
+            Family::Striped => {
+                let some = 1 + self.rng.usize(..4);
+                What::Stripes((0..some).map(|_| self.rng.u32(..20)).collect())
+            }
+            _ if self.rng.u8(..5) == 0 => What::Alone("lock0".to_owned()),
+            _ => {
+                let mut numbers: Vec<u64> = (0..self.plan.things).collect();
+                self.rng.shuffle(&mut numbers);
+                let some = 2 + self.rng.usize(..2);
+                numbers.truncate(some);
+                What::All(numbers.into_iter().map(|number| self.some_member(number)).collect())
+            }
+        }
+    }
+
+    /// Each thing is of one sort.
+    fn some_member(&mut self, number: u64) -> (Sort, String) {
+        match number {
+            0 | 2 => (Sort::Lock, format!("lock{number}")),
+            1 => (Sort::Fenced, format!("fenced{number}")),
+            _ => (if self.rng.u8(..3) == 0 { Sort::Write } else { Sort::Read }, format!("rw{number}")),
+        }
+    }
+}

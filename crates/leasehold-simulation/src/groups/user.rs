@@ -1,0 +1,101 @@
+//! A user: one wish, from the question to the end of what was granted.
+
+use super::wish::{Answer, Doing, Grant, Thing, Wish};
+use leasehold::Error;
+use leasehold_core::time::Instant;
+use std::rc::Rc;
+use std::time::Duration;
+use tokio_test::task::{Spawn, spawn};
+
+/// See the [module](self).
+pub(super) struct User {
+    pub(super) wish: Wish,
+    pub(super) things: Vec<Thing>,
+    pub(super) stage: Stage,
+    pub(super) polls: Polls,
+    /// When he asked, by the clock of his process.
+    pub(super) since: Instant,
+    /// A server has lost data since, so that another one may get what he has.
+    pub(super) forgotten: bool,
+}
+
+/// What a user is doing.
+pub(super) enum Stage {
+    Asks(Task<Answer>),
+    Holds(Hold),
+    Releases {
+        task: Task<Result<(), Error>>,
+        /// Whether he had what he released at that time, and was told nothing else.
+        held: bool,
+    },
+    Over,
+}
+
+/// What a user has.
+pub(super) struct Hold {
+    pub(super) grant: Rc<Grant>,
+    /// Is done when he is told that it is lost.
+    told: Task<()>,
+    pub(super) is_told: bool,
+}
+
+/// How somebody polls his future.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Polls {
+    AtOnce,
+    /// As long as this after he was woken.
+    Late(Duration),
+    /// So many times.
+    Times(u32),
+}
+
+/// A future that somebody polls.
+pub(super) struct Task<T> {
+    spawned: Spawn<Doing<T>>,
+    is_new: bool,
+    /// A late poll is under way.
+    pub(super) awaited: bool,
+}
+
+impl<T> Task<T> {
+    pub(super) fn new(future: Doing<T>) -> Self {
+        Self { spawned: spawn(future), is_new: true, awaited: false }
+    }
+
+    /// Whether it wants to be polled.
+    pub(super) fn is_woken(&self) -> bool {
+        self.is_new || self.spawned.is_woken()
+    }
+
+    pub(super) fn poll(&mut self) -> Option<T> {
+        self.is_new = false;
+        self.awaited = false;
+        match self.spawned.poll() {
+            std::task::Poll::Ready(value) => Some(value),
+            std::task::Poll::Pending => None,
+        }
+    }
+}
+
+impl Hold {
+    pub(super) fn new(grant: Grant, way: u8) -> Self {
+        let grant = Rc::new(grant);
+        let told = Task::new(grant.told(way));
+        Self { grant, told, is_told: false }
+    }
+
+    /// Lets him hear what there is to hear. Tells whether there was something.
+    pub(super) fn hear(&mut self) -> bool {
+        let wanted = !self.is_told && self.told.is_woken();
+        if wanted {
+            self.is_told = self.told.poll().is_some();
+        }
+        wanted
+    }
+
+    /// Gives up what he has.
+    pub(super) fn into_grant(self) -> Grant {
+        drop(self.told);
+        Rc::into_inner(self.grant).expect("nobody else has it")
+    }
+}

@@ -1,0 +1,275 @@
+//! The world of groups: one time, servers, processes, and what is about to happen.
+
+use super::happening::Happening;
+use super::plan::{Plan, settings};
+use super::process::Process;
+use super::user::{Hold, Polls, Stage, Task, User};
+use super::wish::{Answer, Patience, Wish};
+use crate::stats::{Reach, Sort, Stats};
+use leasehold::embedded::{EmbeddedServer, ServerClock};
+use leasehold_core::time::Instant;
+use leasehold_embedded::Snapshot;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Adds a line to the history of the world, where one is told.
+macro_rules! tell {
+    ($world:expr, $($arg:tt)*) => {
+        if $world.telling { eprintln!("{:>12.3} ms  {}", $world.now.as_nanos() as f64 / 1e6, format_args!($($arg)*)); }
+    };
+}
+pub(super) use tell;
+
+/// See the [module](self).
+pub(super) struct World {
+    pub(super) now: Instant,
+    time: Arc<AtomicU64>,
+    pub(super) rng: fastrand::Rng,
+    pub(super) servers: Vec<EmbeddedServer>,
+    pub(super) snapshots: Vec<Option<Snapshot>>,
+    pub(super) processes: Vec<Process>,
+    queue: BTreeMap<(Instant, u64), Happening>,
+    next_number: u64,
+    pub(super) plan: Plan,
+    pub(super) stats: Stats,
+    pub(super) telling: bool,
+    /// How many instants have passed without time.
+    stands: u32,
+}
+
+impl World {
+    pub(super) fn new(seed: u64, telling: bool) -> Self {
+        Self {
+            now: Instant::from_nanos(0),
+            time: Arc::new(AtomicU64::new(0)),
+            rng: fastrand::Rng::with_seed(seed),
+            servers: Vec::new(),
+            snapshots: Vec::new(),
+            processes: Vec::new(),
+            queue: BTreeMap::new(),
+            next_number: 0,
+            plan: Plan::default(),
+            stats: Stats::default(),
+            telling,
+            stands: 0,
+        }
+    }
+
+    pub(super) fn into_stats(mut self) -> Stats {
+        self.stats.virtual_time = self.now.since(Instant::from_nanos(0));
+        self.stats
+    }
+
+    pub(super) fn add_server(&mut self) {
+        let time = self.time.clone();
+        let clock = ServerClock::from_fn(move || Instant::from_nanos(time.load(Ordering::Relaxed)));
+        self.servers.push(EmbeddedServer::with_clock(clock));
+        self.snapshots.push(None);
+    }
+
+    pub(super) fn add_process(&mut self) {
+        let (seed, stepped) = (self.rng.u64(..), self.plan.stepped);
+        let process = Process::new(self.now, seed, &self.servers, settings);
+        process.links.iter().for_each(|link| link.stepped(stepped));
+        self.stats.clients += process.clients.len() as u64;
+        self.processes.push(process);
+    }
+
+    pub(super) fn after(&mut self, pause: Duration, what: Happening) {
+        self.next_number += 1;
+        self.queue.insert((self.now + pause, self.next_number), what);
+    }
+
+    pub(super) fn between(&mut self, least: Duration, most: Duration) -> Duration {
+        least + (most - least).mul_f64(self.rng.f64())
+    }
+
+    /// When something happens next.
+    fn next(&self) -> Option<Instant> {
+        let queued = self.queue.first_key_value().map(|((at, _), _)| *at);
+        let timers = self.processes.iter().filter_map(Process::next);
+        timers.chain(queued).min().map(|at| at.max(self.now))
+    }
+
+    /// Lets the next thing happen, unless it lies after `until`.
+    pub(super) fn step(&mut self, until: Instant) -> bool {
+        let Some(at) = self.next().filter(|at| *at <= until) else { return false };
+        self.stands = if at == self.now { self.stands + 1 } else { 0 };
+        assert!(self.stands < 10_000, "the world stands still at {at:?}");
+        self.set_time(at);
+        self.stats.steps += 1;
+        if self.queue.first_key_value().is_some_and(|((due, _), _)| *due <= at)
+            && let Some((_, what)) = self.queue.pop_first()
+        {
+            self.happen(what);
+        }
+        self.settle();
+        self.check();
+        true
+    }
+
+    pub(super) fn run_until(&mut self, until: Instant) {
+        while self.step(until) {}
+        self.set_time(until);
+        self.settle();
+    }
+
+    fn set_time(&mut self, now: Instant) {
+        self.now = now;
+        self.time.store(now.as_nanos(), Ordering::Relaxed);
+    }
+
+    /// Lets everybody do what he can do without that time passes, in any order.
+    pub(super) fn settle(&mut self) {
+        let mut quiet = 0;
+        let mut rounds = 0;
+        // What one does last may be a notice to another.
+        while quiet < 2 {
+            let mut order: Vec<usize> = (0..self.processes.len()).collect();
+            self.rng.shuffle(&mut order);
+            let mut acted = false;
+            for process in order {
+                if self.processes[process].runs() {
+                    self.processes[process].turn(self.now);
+                    acted |= self.let_users_act(process);
+                }
+            }
+            quiet = if acted { 0 } else { quiet + 1 };
+            rounds += 1;
+            assert!(rounds < 100_000, "somebody is woken for ever");
+        }
+    }
+
+    fn let_users_act(&mut self, process: usize) -> bool {
+        let mut acted = false;
+        for user in 0..self.processes[process].users.len() {
+            let state = &mut self.processes[process].users[user];
+            let (is_woken, awaited) = match &mut state.stage {
+                Stage::Asks(task) => (task.is_woken(), &mut task.awaited),
+                Stage::Releases { task, .. } => (task.is_woken(), &mut task.awaited),
+                Stage::Holds(hold) => {
+                    acted |= hold.hear();
+                    continue;
+                }
+                Stage::Over => continue,
+            };
+            if !is_woken || *awaited {
+                continue;
+            }
+            match state.polls {
+                Polls::Times(0) => continue,
+                Polls::Late(pause) => {
+                    *awaited = true;
+                    self.after(pause, Happening::Poll { process, user });
+                }
+                Polls::AtOnce | Polls::Times(_) => {
+                    if let Polls::Times(times) = &mut state.polls {
+                        *times -= 1;
+                    }
+                    self.poll(process, user);
+                }
+            }
+            acted = true;
+        }
+        acted
+    }
+
+    /// Somebody asks for what he wishes.
+    pub(super) fn ask(&mut self, process: usize, wish: Wish, polls: Polls) -> usize {
+        self.stats.operations += 1;
+        let state = &mut self.processes[process];
+        let user = state.users.len();
+        tell!(self, "user {user} of {process} asks for {wish:?} {polls:?}");
+        let task = Task::new(wish.ask(&state.clients, &state.owner));
+        let things = wish.things(&state.clients);
+        let since = state.local(self.now);
+        state.users.push(User { wish, things, stage: Stage::Asks(task), polls, since, forgotten: false });
+        user
+    }
+
+    /// Polls the future of a user.
+    pub(super) fn poll(&mut self, process: usize, user: usize) {
+        let state = &mut self.processes[process].users[user];
+        match &mut state.stage {
+            Stage::Asks(task) => {
+                let Some(answer) = task.poll() else { return };
+                state.stage = Stage::Over;
+                self.answered(process, user, answer);
+            }
+            Stage::Releases { task, held } => {
+                let Some(outcome) = task.poll() else { return };
+                let held = *held;
+                state.stage = Stage::Over;
+                tell!(self, "user {user} of {process} has released: {outcome:?}");
+                self.check_release(process, user, held, &outcome);
+            }
+            Stage::Holds(_) | Stage::Over => {}
+        }
+    }
+
+    fn answered(&mut self, process: usize, user: usize, answer: Answer) {
+        match answer {
+            Ok(Some(grant)) => {
+                tell!(self, "user {user} of {process} has {:?}", self.processes[process].users[user].things);
+                let way = self.rng.u8(..3);
+                let hold = Hold::new(grant, way);
+                self.check_grant(process, user, &hold);
+                self.processes[process].users[user].stage = Stage::Holds(hold);
+                let pause = self.plan.hold.mul_f64(self.rng.f64() * 2.0);
+                self.after(pause, Happening::GiveUp { process, user });
+            }
+            Ok(None) => {
+                tell!(self, "user {user} of {process} has nothing");
+                let state = &self.processes[process].users[user];
+                assert_eq!(state.wish.patience, Patience::Try, "nobody else is told that it is busy");
+            }
+            Err(error) => {
+                tell!(self, "user {user} of {process} is told: {error}");
+                self.check_refusal(process, user, &error);
+            }
+        }
+    }
+
+    /// Somebody gives up what he has: he releases it, or drops it.
+    pub(super) fn give_up(&mut self, process: usize, user: usize) {
+        let drops = self.rng.u8(..4) == 0;
+        let polls = if self.plan.over { Polls::AtOnce } else { self.some_polls() };
+        let now = self.processes[process].local(self.now);
+        let Some(state) = self.processes[process].users.get_mut(user) else { return };
+        if !matches!(state.stage, Stage::Holds(_)) {
+            return;
+        }
+        let Stage::Holds(hold) = std::mem::replace(&mut state.stage, Stage::Over) else { return };
+        self.stats.operations += 1;
+        let held = hold.grant.is_held();
+        assert!(!(held && hold.is_told), "who has it is not told that it is lost");
+        if !held {
+            self.stats.reach(Reach::GroupLost);
+        }
+        tell!(self, "user {user} of {process} {} it at {now:?}", if drops { "drops" } else { "releases" });
+        if drops {
+            return;
+        }
+        state.polls = polls;
+        state.stage = Stage::Releases { task: Task::new(hold.into_grant().release()), held };
+        if polls != Polls::AtOnce || self.rng.f64() < self.plan.dropped {
+            let pause = self.between(Duration::ZERO, Duration::from_millis(300));
+            self.after(pause, Happening::Drop { process, user });
+        }
+    }
+
+    /// The future of a user is dropped, if he still has one.
+    pub(super) fn drop_future(&mut self, process: usize, user: usize) {
+        let Some(state) = self.processes[process].users.get_mut(user) else { return };
+        if matches!(state.stage, Stage::Asks(_) | Stage::Releases { .. }) {
+            if matches!(state.stage, Stage::Asks(_)) {
+                self.stats.reach(Reach::GroupDropped);
+            }
+            self.stats.fault(Sort::Dropped);
+            state.stage = Stage::Over;
+            tell!(self, "user {user} of {process} drops his future");
+        }
+    }
+}
