@@ -3,7 +3,9 @@
 use crate::support::world::idle;
 use crate::support::{Actor, Stage, World, ms, secs, until};
 use leasehold::embedded::{Aim, EmbeddedServer, Fault};
-use leasehold::{Client, Error, InvalidInput, Member, MultiGuard, MultiLock, QuorumGuard, QuorumLock};
+use leasehold::{Client, Error, HoldEnd, InvalidInput, Member, MultiGuard, MultiLock, QuorumGuard, QuorumLock};
+use std::future::pending;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub(crate) async fn m1_m2_a_busy_member_leaves_nothing_held_and_one_wait_is_for_all(world: World) {
@@ -151,18 +153,21 @@ pub(crate) async fn a_quorum_is_held_without_a_minority(_: World) {
         let clients = process(&stage, &servers);
         let lock = QuorumLock::new(clients.clone(), "leader");
         let rival = QuorumLock::new(process(&stage, &servers), "leader");
+        let tries = |lock: QuorumLock| stage.now(async move { lock.try_acquire().await }).expect("an answer");
         let mut actors = [acquire(&lock)];
         let took = stage.pass_until("the lock", secs(1), &mut actors, |actors| actors[0].is_done());
         assert!(took <= ms(5));
         let guard = actors[0].take().expect("the lock");
         assert_eq!((guard.servers(), keys()), (count, count));
         assert_eq!(guard.remaining(), secs(30) - ms(302));
-        assert!(stage.now(async move { rival.try_acquire().await }).expect("an answer").is_none());
-        // A minority may forget it.
+        assert!(tries(rival.clone()).is_none());
+        // A minority may forget it, and give it to somebody else.
         for server in &servers[..minority] {
             server.restart_empty();
         }
+        assert!(tries(rival.clone()).is_none());
         stage.clock.advance(secs(25));
+        assert!(tries(rival).is_none());
         assert!(guard.is_held() && guard.servers() == count - minority);
         servers[minority].restart_empty();
         stage.clock.advance(secs(25));
@@ -221,6 +226,27 @@ pub(crate) async fn a_quorum_is_held_without_a_minority(_: World) {
         let error = stage.now(async move { twice.acquire().await }).expect_err("one server twice");
         assert!(matches!(error, Error::Invalid(InvalidInput::SameServer { .. })), "{error}");
     }
+}
+
+pub(crate) async fn who_holds_a_quorum_without_a_minority_sleeps_until_it_is_lost(_: World) {
+    let stage = Stage::new();
+    let servers: Vec<EmbeddedServer> = (0..3).map(|_| EmbeddedServer::with_clock(stage.clock.clone())).collect();
+    let lock = QuorumLock::new(process(&stage, &servers), "leader");
+    let guard = Arc::new(stage.now(async move { lock.acquire().await }).expect("the lock"));
+    let (waits, works, token) = (guard.clone(), guard.clone(), guard.cancellation_token());
+    let mut told: [Actor<()>; 3] = [
+        Actor::new(async move { drop(waits.lost().await) }),
+        Actor::new(async move { drop(works.run(pending::<()>()).await) }),
+        Actor::new(async move { assert!(matches!(token.cancelled().await, HoldEnd::Lost(_))) }),
+    ];
+    stage.act(&mut told);
+    servers[0].restart_empty();
+    // Whoever is woken again and again does not get through this.
+    stage.pass(secs(1), &mut told);
+    assert!(guard.is_held() && guard.servers() == 2 && told.iter().all(|told| !told.is_done()));
+    servers[1].restart_empty();
+    stage.pass(ms(10), &mut told);
+    assert!(!guard.is_held() && told.iter().all(Actor::is_done), "all are told");
 }
 
 pub(crate) async fn rivals_for_a_quorum_all_get_it(_: World) {

@@ -191,19 +191,18 @@ impl EndWatch {
         Self { cell, place: None }
     }
 
-    /// Has `waker` woken when the hold ends, instead of the one that was given before.
+    /// Has `waker` woken when the hold ends, instead of the one that was given before. Tells whether it has not ended yet: nobody is woken
+    /// for an end that is there already, or whoever goes on waiting for something else would be woken by every poll of his own.
     ///
     /// Look at [`HoldCell::ended`] *after* this, so that an end in between is not missed.
-    pub fn wake_at_end(&mut self, waker: &Waker) {
+    pub fn wake_at_end(&mut self, waker: &Waker) -> bool {
         let mut watches = self.cell.watches();
         match self.place.and_then(|place| watches.get_mut(place)) {
             Some(known) => known.clone_from(waker),
             None => self.place = Some(watches.insert(waker.clone())),
         }
         drop(watches);
-        if self.cell.end.get().is_some() {
-            waker.wake_by_ref();
-        }
+        self.cell.end.get().is_none()
     }
 
     /// Leaves the waker with the hold until that ends.

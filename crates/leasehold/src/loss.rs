@@ -130,7 +130,9 @@ fn cancelled_at_end(cells: &Cells) -> (CancellationToken, Vec<EndWatch>) {
     let waker = Waker::from(Arc::new(CancelAtEnd(token.clone(), cells.clone())));
     let watches = cells.cells.iter().map(|cell| {
         let mut watch = EndWatch::new(cell.clone());
-        watch.wake_at_end(&waker);
+        if !watch.wake_at_end(&waker) {
+            waker.wake_by_ref();
+        }
         watch
     });
     let watches = watches.collect();

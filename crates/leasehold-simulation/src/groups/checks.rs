@@ -4,7 +4,7 @@ use super::process::Process;
 use super::user::{Hold, Polls, Stage, User};
 use super::wish::{Patience, Thing, What};
 use super::world::World;
-use crate::plan::LEASE;
+use crate::plan::{LEASE, Mix};
 use crate::stats::Reach;
 use leasehold::{Census, Error};
 use leasehold_core::reply::Reply;
@@ -34,7 +34,8 @@ impl World {
                     }
                 }
                 if !is_held {
-                    assert!(!self.plan.well, "nothing goes wrong, and {:?} is lost", user.wish);
+                    let may_be = !self.plan.well || user.wish.lease.is_some();
+                    assert!(may_be, "nothing goes wrong, and {:?} is lost", user.wish);
                 }
             }
         }
@@ -47,7 +48,8 @@ impl World {
     pub(super) fn check_grant(&mut self, process: usize, user: usize, hold: &Hold) {
         let state = &self.processes[process].users[user];
         assert!(hold.grant.is_held() || state.polls != Polls::AtOnce, "what was lost is granted: {:?}", state.wish);
-        assert!(hold.grant.remaining() <= state.wish.lease.unwrap_or(LEASE), "it lasts too long");
+        // An owner's hold has the longest of its leases.
+        assert!(hold.grant.remaining() <= state.wish.lease.filter(|_| !state.wish.owned).unwrap_or(LEASE), "it lasts too long");
         let (things, owned) = (state.things.clone(), state.wish.owned);
         if things.len() > 1 && self.processes[process].local(self.now) > state.since {
             self.stats.reach(Reach::GroupWaited);
@@ -97,7 +99,9 @@ impl World {
                 self.check_that_something_is_wrong(error);
                 self.stats.reach(Reach::Indeterminate);
             }
-            Error::Lost { .. } => assert!(!self.plan.well, "{error}"),
+            Error::Lost { .. } => assert!(!self.plan.well || state.wish.lease.is_some(), "{error}"),
+            // Its memory is full.
+            Error::Refused { .. } if self.plan.mix.has(Mix::Unproven) => self.check_that_something_is_wrong(error),
             _ => panic!("a user of {process} is told: {error}"),
         }
     }
@@ -106,7 +110,7 @@ impl World {
         let state = &self.processes[process].users[user];
         match outcome {
             Ok(()) => assert!(held, "what was lost is released: {:?}", state.wish),
-            Err(Error::Lost { .. }) => assert!(!self.plan.well, "{outcome:?}"),
+            Err(Error::Lost { .. }) => assert!(!self.plan.well || state.wish.lease.is_some(), "{outcome:?}"),
             Err(error @ (Error::Unreachable { .. } | Error::Indeterminate { .. })) => {
                 self.check_that_something_is_wrong(error);
             }

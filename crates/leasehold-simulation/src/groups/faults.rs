@@ -251,7 +251,16 @@ impl World {
                     Fault::LinkDown => self.after(pause, Happening::Unreachable { process, server, yes: false }),
                     _ => {}
                 }
-                link.inject(fault, Aim::next());
+                let mut aim = Aim::next();
+                if matches!(fault, Fault::Hold | Fault::Swallow) {
+                    // A caller looks after his call himself. For the lifeline's the connection does, and ends when it takes too long.
+                    let plane = if self.rng.bool() { Plane::Foreground } else { Plane::Lifeline };
+                    aim = aim.plane(plane);
+                    if plane == Plane::Lifeline {
+                        self.after(pause + ms(150), Happening::Reset { process, server, plane });
+                    }
+                }
+                link.inject(fault, aim);
                 sort
             }
             Happening::Copy { .. } => {
@@ -406,6 +415,7 @@ impl World {
             link.lose_notices(0);
             link.release_held();
             link.set_down(false);
+            link.reset(Plane::Lifeline);
         }
         self.keep_the_dead_away();
     }

@@ -135,6 +135,8 @@ impl World {
         } else if roll < self.plan.never + self.plan.late {
             self.stats.fault(stats::Sort::LatePoll);
             let most = ms([5, 60, 200][self.rng.usize(..3)]);
+            // Where an answer takes a poll more, its time must not be over by then each time.
+            let most = if self.plan.stepped { most.min(ms(60)) } else { most };
             Polls::Late(self.between(ms(0), most))
         } else {
             Polls::AtOnce
@@ -160,8 +162,9 @@ impl World {
             What::Quorum(_) => false,
         };
         let owned = self.servers.len() == 1 && plain && patience != Patience::Try && self.rng.u8(..4) == 0;
-        let lease = lease.filter(|_| patience != Patience::Try);
         let polls = self.some_polls();
+        // Whoever polls so late that his lease is over before he has everything never gets in.
+        let lease = lease.filter(|_| patience != Patience::Try && !matches!(polls, Polls::Late(_)));
         let user = self.ask(process, Wish { what, patience, lease, owned }, polls);
         if matches!(polls, Polls::Times(_)) || self.rng.f64() < self.plan.dropped {
             let most = [ms(1), ms(30), ms(1_000)][self.rng.usize(..3)];

@@ -13,7 +13,7 @@ use std::future::poll_fn;
 use std::marker::PhantomData;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 /// A guard of whatever kind, as a member of a group.
@@ -74,7 +74,7 @@ impl<R: GroupRule> GroupGuard<R> {
     pub async fn lost(&self) -> Lost {
         let mut watches = self.watches();
         poll_fn(|cx| {
-            watches.iter_mut().for_each(|watch| watch.wake_at_end(cx.waker()));
+            wake_at_each(&mut watches, cx.waker());
             self.lost_now().map_or(Poll::Pending, Poll::Ready)
         })
         .await
@@ -93,7 +93,7 @@ impl<R: GroupRule> GroupGuard<R> {
         let mut work = pin!(work);
         let mut watches = self.watches();
         let value = poll_fn(|cx| {
-            watches.iter_mut().for_each(|watch| watch.wake_at_end(cx.waker()));
+            wake_at_each(&mut watches, cx.waker());
             match self.lost_now() {
                 Some(lost) => Poll::Ready(Err(lost)),
                 None => work.as_mut().poll(cx).map(Ok),
@@ -177,6 +177,11 @@ impl<R: GroupRule> fmt::Debug for GroupGuard<R> {
             .field("remaining", &self.remaining())
             .finish_non_exhaustive()
     }
+}
+
+/// Has `waker` woken at each end that is still to come. Those that are past are forgotten: a quorum goes on without a minority.
+fn wake_at_each(watches: &mut Vec<EndWatch>, waker: &Waker) {
+    watches.retain_mut(|watch| watch.wake_at_end(waker));
 }
 
 /// Waits for all futures at once.
