@@ -229,7 +229,7 @@ suite! {
         groups:
             a_multi_lock_ends_with_its_first_member,
             a_quorum_is_held_without_a_minority,
-            who_holds_a_quorum_without_a_minority_sleeps_until_it_is_lost;
+            who_holds_a_quorum_without_a_minority_sleeps_until_it_is_lost,
             rivals_for_a_quorum_all_get_it;
         telemetry:
             every_metric_is_counted_under_its_name,

@@ -99,7 +99,8 @@ impl World {
                 self.check_that_something_is_wrong(error);
                 self.stats.reach(Reach::Indeterminate);
             }
-            Error::Lost { .. } => assert!(!self.plan.well || state.wish.lease.is_some(), "{error}"),
+            // An owner who has lost what he still has a guard of is told so when he asks again.
+            Error::Lost { .. } => assert!(!self.plan.well || state.wish.owned || state.wish.lease.is_some(), "{error}"),
             // Its memory is full.
             Error::Refused { .. } if self.plan.mix.has(Mix::Unproven) => self.check_that_something_is_wrong(error),
             _ => panic!("a user of {process} is told: {error}"),
@@ -130,7 +131,11 @@ impl World {
         }
         let users = || self.processes.iter().flat_map(|process| &process.users);
         let late = users().any(|user| user.polls != Polls::AtOnce && !matches!(user.stage, Stage::Over));
-        if late || users().any(|user| user.wish.owned || matches!(user.wish.what, What::Quorum(_))) {
+        // Owners share holds, a quorum is tried beside others, and what is held for a fixed time may be over at one end first.
+        let other = |user: &User| {
+            user.wish.owned || user.wish.lease.is_some() || matches!(user.wish.what, What::Quorum(_))
+        };
+        if late || users().any(other) {
             return;
         }
         let held = |user: &User| if matches!(user.stage, Stage::Holds(_)) { user.things.len() } else { 0 };

@@ -135,8 +135,8 @@ impl World {
         } else if roll < self.plan.never + self.plan.late {
             self.stats.fault(stats::Sort::LatePoll);
             let most = ms([5, 60, 200][self.rng.usize(..3)]);
-            // Where an answer takes a poll more, its time must not be over by then each time.
-            let most = if self.plan.stepped { most.min(ms(60)) } else { most };
+            // Where a call takes several polls, its time must not be over by then each time.
+            let most = if self.plan.stepped { most.min(ms(20)) } else { most };
             Polls::Late(self.between(ms(0), most))
         } else {
             Polls::AtOnce
