@@ -115,6 +115,9 @@ impl World {
             Err(error @ (Error::Unreachable { .. } | Error::Indeterminate { .. })) => {
                 self.check_that_something_is_wrong(error);
             }
+            Err(error @ Error::Refused { .. }) if self.plan.mix.has(Mix::Unproven) => {
+                self.check_that_something_is_wrong(error);
+            }
             Err(error) => panic!("a user of {process} is told: {error}"),
         }
     }

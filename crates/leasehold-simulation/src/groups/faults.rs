@@ -99,8 +99,7 @@ fn servers(world: &mut World, mix: Mix) {
         let (server, at) = (world.rng.usize(..world.servers.len()), some_time(world));
         if world.rng.bool() {
             let pause = world.between(ms(1), ms(2_000));
-            world.after(at, Happening::Down { server, yes: true });
-            world.after(at + pause, Happening::Down { server, yes: false });
+            world.after(at, Happening::Down { server, yes: true, pause });
         } else if world.servers.len() > 2 {
             world.after(at, Happening::EmptyForLong { server });
         }
@@ -210,7 +209,7 @@ impl World {
             | Happening::Failover { server }
             | Happening::StepServer { server, .. }
             | Happening::Evict { server }
-            | Happening::MemoryFull { server, .. } => self.disturb_server(server, what),
+            | Happening::MemoryFull { server, .. } => self.disturb_server(server, &what),
         }
     }
 
@@ -288,7 +287,12 @@ impl World {
                 link.lag_notices();
                 Sort::Lagged
             }
-            Happening::Unreachable { yes: false, .. } => return link.set_down(false),
+            Happening::Unreachable { yes: false, .. } => {
+                if self.is_there(server) {
+                    link.set_down(false);
+                }
+                return;
+            }
             _ => {
                 link.set_down(true);
                 Sort::Unreachable
@@ -297,22 +301,28 @@ impl World {
         self.stats.fault(sort);
     }
 
-    fn disturb_server(&mut self, number: usize, what: Happening) {
+    fn disturb_server(&mut self, number: usize, what: &Happening) {
         let server = self.servers[number].clone();
-        let sort = match what {
-            Happening::Down { yes: true, .. } => {
+        let sort = match *what {
+            Happening::Down { yes: true, pause, .. } => {
                 server.set_down(true);
+                let until = self.now + pause;
+                self.away[number] = self.away[number].max(until);
+                self.after(pause, Happening::Down { server: number, yes: false, pause });
                 Sort::Restart
             }
             Happening::Down { yes: false, .. } => {
-                server.set_down(false);
-                self.keep_the_dead_away();
+                if self.is_there(number) {
+                    server.set_down(false);
+                    self.keep_the_dead_away();
+                }
                 return;
             }
             Happening::EmptyForLong { .. } => {
                 server.set_down(true);
                 server.restart_empty();
-                self.after(LONG, Happening::Down { server: number, yes: false });
+                self.away[number] = self.now + LONG;
+                self.after(LONG, Happening::Down { server: number, yes: false, pause: LONG });
                 Sort::RestartEmpty
             }
             Happening::MemoryFull { yes, .. } => {
@@ -356,6 +366,11 @@ impl World {
             let users = self.processes.iter_mut().flat_map(|process| &mut process.users);
             users.for_each(|user| user.forgotten = true);
         }
+    }
+
+    /// Whether a server is not away.
+    fn is_there(&self, server: usize) -> bool {
+        self.away[server] <= self.now
     }
 
     /// A server that comes back connects everybody again, but for those who are dead.
@@ -404,18 +419,20 @@ impl World {
         self.stats.fault(if outside { Sort::ClockOutside } else { Sort::ClockRate });
     }
 
-    /// Nothing goes wrong any more: what is on the way arrives, and everybody is connected.
+    /// Nothing goes wrong any more: what is on the way arrives, and everybody is connected, but to a server that is away for a while yet.
     pub(super) fn end_faults(&mut self) {
         for server in 0..self.servers.len() {
             self.servers[server].deny_growth(false);
-            self.servers[server].set_down(false);
-        }
-        for link in self.processes.iter().flat_map(|process| &process.links) {
-            link.clear_faults();
-            link.lose_notices(0);
-            link.release_held();
-            link.set_down(false);
-            link.reset(Plane::Lifeline);
+            for process in &self.processes {
+                let link = &process.links[server];
+                link.clear_faults();
+                link.lose_notices(0);
+                link.release_held();
+                if self.is_there(server) {
+                    link.set_down(false);
+                    link.reset(Plane::Lifeline);
+                }
+            }
         }
         self.keep_the_dead_away();
     }

@@ -26,8 +26,8 @@ pub(super) enum Happening {
     LoseNotices { process: usize, server: usize },
     Lag { process: usize, server: usize },
     Unreachable { process: usize, server: usize, yes: bool },
-    /// The server stops, or comes back with what it had, unless it was emptied meanwhile.
-    Down { server: usize, yes: bool },
+    /// The server stops for so long, or comes back.
+    Down { server: usize, yes: bool, pause: Duration },
     /// It stops, and comes back with nothing when no hold that it forgot can last any longer.
     EmptyForLong { server: usize },
     /// It comes back with nothing at once.

@@ -29,6 +29,8 @@ pub(super) struct World {
     pub(super) rng: fastrand::Rng,
     pub(super) servers: Vec<EmbeddedServer>,
     pub(super) snapshots: Vec<Option<Snapshot>>,
+    /// Until when each server is away.
+    pub(super) away: Vec<Instant>,
     pub(super) processes: Vec<Process>,
     queue: BTreeMap<(Instant, u64), Happening>,
     next_number: u64,
@@ -47,6 +49,7 @@ impl World {
             rng: fastrand::Rng::with_seed(seed),
             servers: Vec::new(),
             snapshots: Vec::new(),
+            away: Vec::new(),
             processes: Vec::new(),
             queue: BTreeMap::new(),
             next_number: 0,
@@ -67,6 +70,7 @@ impl World {
         let clock = ServerClock::from_fn(move || Instant::from_nanos(time.load(Ordering::Relaxed)));
         self.servers.push(EmbeddedServer::with_clock(clock));
         self.snapshots.push(None);
+        self.away.push(self.now);
     }
 
     pub(super) fn add_process(&mut self) {
