@@ -191,19 +191,20 @@ fn disturb(world: &mut World, mix: Mix) {
     }
 }
 
-fn some_time(world: &mut World) -> Duration {
-    DISTURBED.mul_f64(world.rng.f64())
+/// A time at which a world is disturbed.
+pub(crate) fn some_time(rng: &mut fastrand::Rng) -> Duration {
+    DISTURBED.mul_f64(rng.f64())
 }
 
 /// A time of any order of magnitude between a millisecond and `most`.
-fn any_length(world: &mut World, most: Duration) -> Duration {
-    ms(1).mul_f64((most.as_secs_f64() * 1e3).powf(world.rng.f64()))
+pub(crate) fn any_length(rng: &mut fastrand::Rng, most: Duration) -> Duration {
+    ms(1).mul_f64((most.as_secs_f64() * 1e3).powf(rng.f64()))
 }
 
 fn connections(world: &mut World, mix: Mix) {
     if mix.has(Mix::Losses) || mix.has(Mix::Delays) {
         for _ in 0..world.rng.usize(..6) {
-            let (client, at) = (world.somebody(), some_time(world));
+            let (client, at) = (world.somebody(), some_time(&mut world.rng));
             let plane = if world.rng.bool() { Plane::Foreground } else { Plane::Lifeline };
             let (lose, pause) = (world.rng.bool(), world.between(ms(1), ms(1_400)));
             let what = match world.rng.u8(..5) {
@@ -217,7 +218,7 @@ fn connections(world: &mut World, mix: Mix) {
     }
     if mix.has(Mix::Outages) {
         for _ in 0..=world.rng.usize(..3) {
-            let (client, at) = (world.somebody(), some_time(world));
+            let (client, at) = (world.somebody(), some_time(&mut world.rng));
             let pause = world.between(ms(1), ms(2_500));
             world.after(at, Happening::Unreachable { client, yes: true });
             world.after(at + pause, Happening::Unreachable { client, yes: false });
@@ -228,15 +229,15 @@ fn connections(world: &mut World, mix: Mix) {
 /// What the server does without losing anything.
 fn server(world: &mut World, mix: Mix) {
     if mix.has(Mix::Outages) && world.rng.bool() {
-        let at = some_time(world);
+        let at = some_time(&mut world.rng);
         world.after(at, Happening::Restart);
     }
     if mix.has(Mix::Outages) && world.rng.u8(..4) == 0 || mix.has(Mix::Processes) && world.rng.bool() {
-        let at = some_time(world);
+        let at = some_time(&mut world.rng);
         world.after(at, Happening::FlushScripts);
     }
     if mix.has(Mix::Unproven) && world.rng.bool() {
-        let at = some_time(world);
+        let at = some_time(&mut world.rng);
         let pause = world.between(ms(1), MEMORY_IS_FULL);
         world.after(at, Happening::DenyGrowth { deny: true });
         world.after(at + pause, Happening::DenyGrowth { deny: false });
@@ -252,7 +253,7 @@ fn processes(world: &mut World, mix: Mix) {
         _ => 0,
     };
     for _ in 0..if leased { crashes } else { 0 } {
-        let (client, at) = (world.somebody(), some_time(world));
+        let (client, at) = (world.somebody(), some_time(&mut world.rng));
         world.after(at, Happening::Crash { client });
         let pause = world.between(ms(1), ms(1_500));
         world.after(at + pause, Happening::Join);
@@ -261,8 +262,8 @@ fn processes(world: &mut World, mix: Mix) {
         return;
     }
     for _ in 0..world.rng.usize(..4) {
-        let (client, at) = (world.somebody(), some_time(world));
-        let pause = any_length(world, ms(10_000));
+        let (client, at) = (world.somebody(), some_time(&mut world.rng));
+        let pause = any_length(&mut world.rng, ms(10_000));
         world.after(at, Happening::Pause { client, pause, counts: true });
     }
     for client in 0..world.clients.len() {
@@ -271,12 +272,12 @@ fn processes(world: &mut World, mix: Mix) {
             world.at(world.now, Happening::Clock { client, ppm, jump: Duration::ZERO });
         }
         if world.rng.u8(..6) == 0 {
-            let (at, jump) = (some_time(world), any_length(world, ms(3_600_000)));
+            let (at, jump) = (some_time(&mut world.rng), any_length(&mut world.rng, ms(3_600_000)));
             world.after(at, Happening::Clock { client, ppm: 0, jump });
         }
     }
     if world.rng.bool() {
-        let (at, millis) = (some_time(world), world.rng.i64(-3..=1));
+        let (at, millis) = (some_time(&mut world.rng), world.rng.i64(-3..=1));
         world.after(at, Happening::StepServer { millis });
     }
 }
@@ -286,11 +287,11 @@ fn data(world: &mut World) {
     // A bare semaphore that has lost its counter has lost its capacity: nobody could put that right.
     let leased = world.plan.family != Family::Semaphore;
     for _ in 0..1 + world.rng.usize(..4) {
-        let (client, at) = (world.somebody(), some_time(world));
+        let (client, at) = (world.somebody(), some_time(&mut world.rng));
         match world.rng.u8(..8) {
             0 if leased => world.after(at, Happening::RestartEmpty),
             1 if leased => {
-                let lag = any_length(world, ms(1_500));
+                let lag = any_length(&mut world.rng, ms(1_500));
                 world.after(at.saturating_sub(lag), Happening::Snapshot);
                 world.after(at, Happening::Failover);
             }
@@ -300,13 +301,13 @@ fn data(world: &mut World) {
             }
             3 | 4 => world.after(at, Happening::ForceRelease),
             5 if leased => {
-                let length = any_length(world, ms(3_600_000)).as_millis();
+                let length = any_length(&mut world.rng, ms(3_600_000)).as_millis();
                 let length = i64::try_from(length).unwrap_or_default() + 2;
                 let millis = if world.rng.bool() { length } else { -length - 2 };
                 world.after(at, Happening::StepServer { millis });
             }
             6 => {
-                let pause = any_length(world, ms(10_000));
+                let pause = any_length(&mut world.rng, ms(10_000));
                 world.after(at, Happening::Pause { client, pause, counts: false });
             }
             _ => {

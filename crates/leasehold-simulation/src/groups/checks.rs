@@ -137,9 +137,8 @@ impl World {
         let users = || self.processes.iter().flat_map(|process| &process.users);
         let late = users().any(|user| user.polls != Polls::AtOnce && !matches!(user.stage, Stage::Over));
         // Owners share holds, a quorum is tried beside others, and what is held for a fixed time may be over at one end first.
-        let other = |user: &User| {
-            user.wish.owned || user.wish.lease.is_some() || matches!(user.wish.what, What::Quorum(_))
-        };
+        let other =
+            |user: &User| user.wish.owned || user.wish.lease.is_some() || matches!(user.wish.what, What::Quorum(_));
         if late || users().any(other) {
             return;
         }
@@ -185,4 +184,3 @@ impl World {
 fn excludes(theirs: &Thing, things: &[Thing]) -> bool {
     things.iter().any(|thing| thing.name == theirs.name && !(thing.reads && theirs.reads))
 }
-

@@ -1,17 +1,14 @@
 //! Faults in a world of groups: which there are in a mix, and how they happen.
 
 use super::happening::Happening;
-use super::world::{World, tell};
-use crate::plan::{DISTURBED, Mix};
+use super::world::World;
+use crate::plan::{Mix, any_length, some_time};
 use crate::processes::MARGIN_PPM;
 use crate::stats::Sort;
+use crate::world::{ms, tell};
 use leasehold::embedded::{Aim, Fault};
 use leasehold_core::link::{Plane, ServerError};
 use std::time::Duration;
-
-const fn ms(n: u64) -> Duration {
-    Duration::from_millis(n)
-}
 
 /// How long a server stays away that has lost its data, so that nobody holds any more what it has forgotten: the longest lease, by a clock that
 /// is too slow.
@@ -26,15 +23,6 @@ pub(super) fn plan(world: &mut World, mix: Mix) {
     if mix.has(Mix::Data) {
         data(world);
     }
-}
-
-fn some_time(world: &mut World) -> Duration {
-    DISTURBED.mul_f64(world.rng.f64())
-}
-
-/// A time of any order of magnitude between a millisecond and `most`.
-fn any_length(world: &mut World, most: Duration) -> Duration {
-    ms(1).mul_f64((most.as_secs_f64() * 1e3).powf(world.rng.f64()))
 }
 
 /// Two ends of a connection.
@@ -59,12 +47,12 @@ fn calls(world: &mut World, mix: Mix) {
     }
     for _ in 0..sorts.len() * 4 {
         let fault = sorts[world.rng.usize(..sorts.len())].clone();
-        let ((process, server), at) = (somewhere(world), some_time(world));
+        let ((process, server), at) = (somewhere(world), some_time(&mut world.rng));
         world.after(at, Happening::Arm { process, server, fault });
     }
     if mix.has(Mix::Copies) {
         for _ in 0..world.rng.usize(..8) {
-            let ((process, server), at) = (somewhere(world), some_time(world));
+            let ((process, server), at) = (somewhere(world), some_time(&mut world.rng));
             world.after(at, Happening::Copy { process, server });
         }
     }
@@ -73,7 +61,7 @@ fn calls(world: &mut World, mix: Mix) {
 fn connections(world: &mut World, mix: Mix) {
     if mix.has(Mix::Losses) || mix.has(Mix::Delays) {
         for _ in 0..world.rng.usize(..8) {
-            let ((process, server), at) = (somewhere(world), some_time(world));
+            let ((process, server), at) = (somewhere(world), some_time(&mut world.rng));
             let plane = if world.rng.bool() { Plane::Foreground } else { Plane::Lifeline };
             let what = match world.rng.u8(..5) {
                 0 | 1 => Happening::Reset { process, server, plane },
@@ -86,7 +74,7 @@ fn connections(world: &mut World, mix: Mix) {
     }
     if mix.has(Mix::Outages) {
         for _ in 0..=world.rng.usize(..4) {
-            let ((process, server), at) = (somewhere(world), some_time(world));
+            let ((process, server), at) = (somewhere(world), some_time(&mut world.rng));
             let pause = world.between(ms(1), ms(2_500));
             world.after(at, Happening::Unreachable { process, server, yes: true });
             world.after(at + pause, Happening::Unreachable { process, server, yes: false });
@@ -96,7 +84,7 @@ fn connections(world: &mut World, mix: Mix) {
 
 fn servers(world: &mut World, mix: Mix) {
     if mix.has(Mix::Outages) {
-        let (server, at) = (world.rng.usize(..world.servers.len()), some_time(world));
+        let (server, at) = (world.rng.usize(..world.servers.len()), some_time(&mut world.rng));
         if world.rng.bool() {
             let pause = world.between(ms(1), ms(2_000));
             world.after(at, Happening::Down { server, yes: true, pause });
@@ -105,7 +93,7 @@ fn servers(world: &mut World, mix: Mix) {
         }
     }
     if mix.has(Mix::Unproven) && world.rng.bool() {
-        let (server, at) = (world.rng.usize(..world.servers.len()), some_time(world));
+        let (server, at) = (world.rng.usize(..world.servers.len()), some_time(&mut world.rng));
         let pause = world.between(ms(1), ms(800));
         world.after(at, Happening::MemoryFull { server, yes: true });
         world.after(at + pause, Happening::MemoryFull { server, yes: false });
@@ -119,7 +107,7 @@ fn processes(world: &mut World, mix: Mix) {
         _ => 0,
     };
     for _ in 0..crashes {
-        let (process, at) = (world.rng.usize(..world.processes.len()), some_time(world));
+        let (process, at) = (world.rng.usize(..world.processes.len()), some_time(&mut world.rng));
         let pause = world.between(ms(1), ms(1_500));
         world.after(at, Happening::Crash { process });
         world.after(at + pause, Happening::Join);
@@ -128,8 +116,8 @@ fn processes(world: &mut World, mix: Mix) {
         return;
     }
     for _ in 0..world.rng.usize(..4) {
-        let (process, at) = (world.rng.usize(..world.processes.len()), some_time(world));
-        let pause = any_length(world, ms(10_000));
+        let (process, at) = (world.rng.usize(..world.processes.len()), some_time(&mut world.rng));
+        let pause = any_length(&mut world.rng, ms(10_000));
         world.after(at, Happening::Pause { process, pause, counts: true });
     }
     for process in 0..world.processes.len() {
@@ -138,7 +126,7 @@ fn processes(world: &mut World, mix: Mix) {
             world.after(Duration::ZERO, Happening::Clock { process, ppm, jump: Duration::ZERO });
         }
         if world.rng.u8(..6) == 0 {
-            let (at, jump) = (some_time(world), any_length(world, ms(3_600_000)));
+            let (at, jump) = (some_time(&mut world.rng), any_length(&mut world.rng, ms(3_600_000)));
             world.after(at, Happening::Clock { process, ppm: 0, jump });
         }
     }
@@ -147,22 +135,22 @@ fn processes(world: &mut World, mix: Mix) {
 /// Servers lose what they have, or their clocks are stepped; clocks of processes are wrong.
 fn data(world: &mut World) {
     for _ in 0..1 + world.rng.usize(..3) {
-        let ((process, server), at) = (somewhere(world), some_time(world));
+        let ((process, server), at) = (somewhere(world), some_time(&mut world.rng));
         match world.rng.u8(..7) {
             0 => world.after(at, Happening::RestartEmpty { server }),
             1 => {
-                let lag = any_length(world, ms(1_500));
+                let lag = any_length(&mut world.rng, ms(1_500));
                 world.after(at.saturating_sub(lag), Happening::Snapshot { server });
                 world.after(at, Happening::Failover { server });
             }
             2 => world.after(at, Happening::Evict { server }),
             3 => {
-                let length = i64::try_from(any_length(world, ms(3_600_000)).as_millis()).unwrap_or_default();
+                let length = i64::try_from(any_length(&mut world.rng, ms(3_600_000)).as_millis()).unwrap_or_default();
                 let millis = if world.rng.bool() { length } else { -length };
                 world.after(at, Happening::StepServer { server, millis });
             }
             4 | 5 => {
-                let pause = any_length(world, ms(10_000));
+                let pause = any_length(&mut world.rng, ms(10_000));
                 world.after(at, Happening::Pause { process, pause, counts: false });
             }
             _ => {
@@ -180,7 +168,9 @@ impl World {
         tell!(self, "{what:?}");
         match what {
             Happening::Start { process } => self.start(process),
-            Happening::GiveUp { process, user } => self.when_it_runs(process, what, |world| world.give_up(process, user)),
+            Happening::GiveUp { process, user } => {
+                self.when_it_runs(process, what, |world| world.give_up(process, user))
+            }
             Happening::Poll { process, user } => self.when_it_runs(process, what, |world| {
                 if user < world.processes[process].users.len() {
                     world.poll(process, user);
@@ -228,7 +218,8 @@ impl World {
             link.release_held();
             return;
         }
-        if self.processes[process].dead || self.plan.over && !matches!(what, Happening::Unreachable { yes: false, .. }) {
+        if self.processes[process].dead || self.plan.over && !matches!(what, Happening::Unreachable { yes: false, .. })
+        {
             return;
         }
         let sort = match what {
@@ -244,7 +235,7 @@ impl World {
                     Fault::Refuse(_) => Sort::Refused,
                     _ => Sort::Delay,
                 };
-                let pause = any_length(self, ms(1_500));
+                let pause = any_length(&mut self.rng, ms(1_500));
                 match fault {
                     Fault::Hold => self.after(pause, Happening::LetGo { process, server }),
                     Fault::LinkDown => self.after(pause, Happening::Unreachable { process, server, yes: false }),

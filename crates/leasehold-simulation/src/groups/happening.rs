@@ -8,40 +8,110 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 pub(super) enum Happening {
     /// Somebody wants a lock.
-    Start { process: usize },
+    Start {
+        process: usize,
+    },
     /// Somebody has held it for long enough.
-    GiveUp { process: usize, user: usize },
+    GiveUp {
+        process: usize,
+        user: usize,
+    },
     /// Somebody who is late polls.
-    Poll { process: usize, user: usize },
+    Poll {
+        process: usize,
+        user: usize,
+    },
     /// A future is dropped.
-    Drop { process: usize, user: usize },
+    Drop {
+        process: usize,
+        user: usize,
+    },
     /// A fault waits for the next call between the two.
-    Arm { process: usize, server: usize, fault: Fault },
+    Arm {
+        process: usize,
+        server: usize,
+        fault: Fault,
+    },
     /// What is on the way between the two arrives.
-    LetGo { process: usize, server: usize },
+    LetGo {
+        process: usize,
+        server: usize,
+    },
     /// A call that was sent at some time arrives once more.
-    Copy { process: usize, server: usize },
-    Reset { process: usize, server: usize, plane: Plane },
-    ResetNotices { process: usize, server: usize },
-    LoseNotices { process: usize, server: usize },
-    Lag { process: usize, server: usize },
-    Unreachable { process: usize, server: usize, yes: bool },
+    Copy {
+        process: usize,
+        server: usize,
+    },
+    Reset {
+        process: usize,
+        server: usize,
+        plane: Plane,
+    },
+    ResetNotices {
+        process: usize,
+        server: usize,
+    },
+    LoseNotices {
+        process: usize,
+        server: usize,
+    },
+    Lag {
+        process: usize,
+        server: usize,
+    },
+    Unreachable {
+        process: usize,
+        server: usize,
+        yes: bool,
+    },
     /// The server stops for so long, or comes back.
-    Down { server: usize, yes: bool, pause: Duration },
+    Down {
+        server: usize,
+        yes: bool,
+        pause: Duration,
+    },
     /// It stops, and comes back with nothing when no hold that it forgot can last any longer.
-    EmptyForLong { server: usize },
+    EmptyForLong {
+        server: usize,
+    },
     /// It comes back with nothing at once.
-    RestartEmpty { server: usize },
-    Snapshot { server: usize },
+    RestartEmpty {
+        server: usize,
+    },
+    Snapshot {
+        server: usize,
+    },
     /// A replica takes over, and knows what there was at the last snapshot.
-    Failover { server: usize },
-    StepServer { server: usize, millis: i64 },
-    Evict { server: usize },
-    MemoryFull { server: usize, yes: bool },
-    Crash { process: usize },
+    Failover {
+        server: usize,
+    },
+    StepServer {
+        server: usize,
+        millis: i64,
+    },
+    Evict {
+        server: usize,
+    },
+    MemoryFull {
+        server: usize,
+        yes: bool,
+    },
+    Crash {
+        process: usize,
+    },
     Join,
     /// A process stands still; its clock goes on or not.
-    Pause { process: usize, pause: Duration, counts: bool },
-    Resume { process: usize },
-    Clock { process: usize, ppm: i64, jump: Duration },
+    Pause {
+        process: usize,
+        pause: Duration,
+        counts: bool,
+    },
+    Resume {
+        process: usize,
+    },
+    Clock {
+        process: usize,
+        ppm: i64,
+        jump: Duration,
+    },
 }

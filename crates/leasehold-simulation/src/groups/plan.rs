@@ -3,17 +3,14 @@
 use super::happening::Happening;
 use super::user::{Polls, Stage};
 use super::wish::{Patience, Sort, What, Wish};
-use super::world::{World, tell};
+use super::world::World;
 use crate::kinds::Family;
 use crate::plan::{DISTURBED, LEASE, Mix};
 use crate::stats;
+use crate::world::{ms, tell};
 use leasehold::ClientBuilder;
 use leasehold_core::time::Instant;
 use std::time::Duration;
-
-const fn ms(n: u64) -> Duration {
-    Duration::from_millis(n)
-}
 
 /// See the [module](self).
 #[derive(Debug, Default)]

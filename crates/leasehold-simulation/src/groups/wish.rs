@@ -66,9 +66,7 @@ impl Wish {
     pub(super) fn things(&self, clients: &[Client]) -> Vec<Thing> {
         let thing = |name: String, reads| Thing { name, reads };
         match &self.what {
-            What::All(members) => {
-                members.iter().map(|(sort, name)| thing(name.clone(), *sort == Sort::Read)).collect()
-            }
+            What::All(members) => members.iter().map(|(sort, name)| thing(name.clone(), *sort == Sort::Read)).collect(),
             What::Stripes(things) => {
                 let striped = clients[0].striped_lock("striped", STRIPES);
                 let mut stripes: Vec<_> = things.iter().map(|one| striped.stripe_of(one.to_string())).collect();
@@ -128,12 +126,7 @@ impl Wish {
         Box::pin(async move { acquire.await.map(Grant::Quorum).map(Some) })
     }
 
-    fn alone(
-        &self,
-        client: &Client,
-        name: &str,
-        owner: Option<Owner>,
-    ) -> Doing<Answer> {
+    fn alone(&self, client: &Client, name: &str, owner: Option<Owner>) -> Doing<Answer> {
         let lock = client.lock(name);
         let wait = match self.patience {
             Patience::Try => return Box::pin(async move { Ok(lock.try_acquire().await?.map(Grant::Alone)) }),

@@ -6,6 +6,7 @@ use super::process::Process;
 use super::user::{Hold, Polls, Stage, Task, User};
 use super::wish::{Answer, Patience, Wish};
 use crate::stats::{Reach, Sort, Stats};
+use crate::world::tell;
 use leasehold::embedded::{EmbeddedServer, ServerClock};
 use leasehold_core::time::Instant;
 use leasehold_embedded::Snapshot;
@@ -13,14 +14,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-
-/// Adds a line to the history of the world, where one is told.
-macro_rules! tell {
-    ($world:expr, $($arg:tt)*) => {
-        if $world.telling { eprintln!("{:>12.3} ms  {}", $world.now.as_nanos() as f64 / 1e6, format_args!($($arg)*)); }
-    };
-}
-pub(super) use tell;
 
 /// See the [module](self).
 pub(super) struct World {
