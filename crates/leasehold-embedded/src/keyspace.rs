@@ -4,7 +4,7 @@ use crate::channels::Channels;
 use crate::value::{Typed, Value};
 use bytes::Bytes;
 use leasehold_core::link::ServerError;
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 /// All keys. Only one turn (a command, or a script) happens at a time, and time stands still within it.
 #[derive(Debug, Default)]
@@ -24,7 +24,7 @@ pub(crate) struct Keyspace {
 }
 
 /// Every key, with what it holds and when it ends.
-pub(crate) type Entries = HashMap<Bytes, Entry>;
+pub(crate) type Entries = FxHashMap<Bytes, Entry>;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {

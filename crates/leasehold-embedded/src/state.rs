@@ -14,7 +14,8 @@ use leasehold_core::link::{LinkEvent, ServerError};
 use leasehold_core::reply::Reply;
 use leasehold_core::script::Script;
 use parking_lot::Mutex;
-use std::collections::{BTreeMap, HashMap};
+use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::task::Waker;
 
@@ -26,7 +27,7 @@ pub(crate) struct State {
     clock: ServerClock,
     pub(crate) stepped_micros: i64,
     /// By the address of the script, which is static.
-    scripts: HashMap<usize, (Compiled, &'static str, u64)>,
+    scripts: FxHashMap<usize, (Compiled, &'static str, u64)>,
     pub(crate) links: BTreeMap<LinkId, Connections>,
     pub(crate) faults: Faults,
     pub(crate) waiting: BTreeMap<CallId, Waiting>,
@@ -51,7 +52,7 @@ impl State {
             keyspace,
             clock,
             stepped_micros: 0,
-            scripts: HashMap::new(),
+            scripts: FxHashMap::default(),
             links: BTreeMap::new(),
             faults: Faults::default(),
             waiting: BTreeMap::new(),

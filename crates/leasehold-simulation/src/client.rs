@@ -15,7 +15,7 @@ use leasehold_core::reply::Reply;
 use leasehold_core::session::{AcquireRequest, Action, Event, FlightId, Granted, Session, Step, Ticket};
 use leasehold_core::time::Instant;
 use leasehold_embedded::EmbeddedLink;
-use std::collections::HashSet;
+use rustc_hash::FxHashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Wake, Waker};
@@ -153,7 +153,7 @@ pub(crate) struct Client {
     /// When it last found, by its own clock, that time had passed without it.
     pub(crate) leapt: Option<Instant>,
     /// Locks that it has lost and not got again.
-    pub(crate) lost: HashSet<Bytes>,
+    pub(crate) lost: FxHashSet<Bytes>,
 }
 
 impl Client {
@@ -169,7 +169,7 @@ impl Client {
             paused_until: None,
             stands_since: None,
             leapt: None,
-            lost: HashSet::new(),
+            lost: FxHashSet::default(),
         }
     }
 

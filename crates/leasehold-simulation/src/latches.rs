@@ -9,14 +9,14 @@ use bytes::Bytes;
 use leasehold_core::call::Call;
 use leasehold_core::command::{Kind, latch};
 use leasehold_core::reply::Reply;
-use std::collections::{HashMap, HashSet};
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::time::Duration;
 
 #[derive(Debug, Default)]
 pub(crate) struct Latches {
-    left: HashMap<Bytes, i64>,
+    left: FxHashMap<Bytes, i64>,
     /// Counts that have been carried out.
-    counted: HashSet<Bytes>,
+    counted: FxHashSet<Bytes>,
 }
 
 impl World {

@@ -10,7 +10,8 @@ use leasehold_core::call::Call;
 use leasehold_core::link::{Epoch, LinkError, Plane, ServerError};
 use leasehold_core::session::{CallId, FlightId, Via};
 use leasehold_core::time::Instant;
-use std::collections::{BTreeMap, HashSet};
+use rustc_hash::FxHashSet;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// A connection of a plane.
@@ -63,7 +64,7 @@ pub(crate) struct Network {
     pub(crate) wires: Vec<Wires>,
     pub(crate) waiting: BTreeMap<CallKey, Waiting>,
     /// Barriers and kills under way.
-    pub(crate) settling: HashSet<(usize, CallId)>,
+    pub(crate) settling: FxHashSet<(usize, CallId)>,
     pub(crate) epochs: u64,
     /// How often anybody subscribed.
     pub(crate) subscribes: usize,

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use leasehold_core::call::Call;
 use leasehold_core::reply::Reply;
 use leasehold_core::time::Instant;
-use std::collections::{HashMap, HashSet};
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::time::Duration;
 
 /// The server reckons in milliseconds, and its clock may have been nudged.
@@ -16,11 +16,11 @@ const SLACK: Duration = ms(20);
 #[derive(Debug, Default)]
 pub(crate) struct Queues {
     /// Holds that wait, by lock, in the order in which the server took them in.
-    places: HashMap<Bytes, Vec<Bytes>>,
+    places: FxHashMap<Bytes, Vec<Bytes>>,
     /// When the server last heard at a lock that a client lives.
-    heard: HashMap<(Bytes, usize), Instant>,
+    heard: FxHashMap<(Bytes, usize), Instant>,
     /// Holds that the server may have passed over, because their clients were silent or did not take what they were offered.
-    unsure: HashSet<Bytes>,
+    unsure: FxHashSet<Bytes>,
 }
 
 impl Queues {

@@ -9,7 +9,7 @@ use leasehold_core::command::store::{Claim, Fenced, Written, read, read_done, wr
 use leasehold_core::name::LockName;
 use leasehold_core::time::Instant;
 use leasehold_embedded::{EmbeddedServer, ServerClock};
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 /// What is done with a value.
 #[derive(Clone, Copy, Debug)]
@@ -25,7 +25,7 @@ pub(crate) enum Access {
 pub(crate) struct Shop {
     /// Most worlds have no use for it.
     server: Option<EmbeddedServer>,
-    last_writes: HashMap<Bytes, Call>,
+    last_writes: FxHashMap<Bytes, Call>,
 }
 
 impl Shop {

@@ -9,7 +9,7 @@ use crate::stats::Reach;
 use crate::world::{World, ms, tell};
 use bytes::Bytes;
 use leasehold_core::owner::HoldNumber;
-use std::collections::{HashMap, HashSet};
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::time::Duration;
 
 /// The number of a write.
@@ -26,9 +26,9 @@ pub(crate) struct Versions {
 
 #[derive(Debug, Default)]
 pub(crate) struct Store {
-    registers: HashMap<Bytes, Register>,
+    registers: FxHashMap<Bytes, Register>,
     /// Holds that are at work.
-    at_work: HashSet<(usize, HoldNumber)>,
+    at_work: FxHashSet<(usize, HoldNumber)>,
     writes: Version,
 }
 

@@ -19,7 +19,8 @@ use leasehold_core::session::{AcquireRequest, Session};
 use leasehold_core::settings::Settings;
 use leasehold_core::time::Instant;
 use leasehold_embedded::{EmbeddedServer, ServerClock, Snapshot};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -55,13 +56,13 @@ pub(crate) struct World {
     pub(crate) finished: Vec<(usize, usize)>,
     pub(crate) telling: bool,
     /// How often a count change of a hold was carried out on the server: by field, the releases that found it.
-    pub(crate) released: HashMap<Bytes, Vec<u32>>,
+    pub(crate) released: FxHashMap<Bytes, Vec<u32>>,
     /// What the server has granted to each hold.
-    pub(crate) granted: HashMap<Bytes, Grant>,
+    pub(crate) granted: FxHashMap<Bytes, Grant>,
     /// Who sends calls about each hold.
-    pub(crate) senders: HashMap<Bytes, usize>,
+    pub(crate) senders: FxHashMap<Bytes, usize>,
     /// Holds of which a call was sent whose outcome nobody knows.
-    pub(crate) doubtful: HashSet<Bytes>,
+    pub(crate) doubtful: FxHashSet<Bytes>,
     /// Whether a grant beside another one is a fault.
     pub(crate) excludes: bool,
     /// Who waits for fair locks.
@@ -82,19 +83,19 @@ pub(crate) struct World {
     /// By how much the server's clock was put back, in all.
     pub(crate) put_back: Duration,
     /// The scripts that the server has in its cache, once it was flushed.
-    pub(crate) known_scripts: HashSet<&'static str>,
+    pub(crate) known_scripts: FxHashSet<&'static str>,
     pub(crate) flushed: bool,
     /// Calls whose script the server did not know, and that come once more with its text.
-    pub(crate) unknown_script: HashSet<CallKey>,
+    pub(crate) unknown_script: FxHashSet<CallKey>,
     /// Holds of which a release was refused because the server did not know its script, and was not sent again.
-    pub(crate) refused_releases: HashSet<Bytes>,
+    pub(crate) refused_releases: FxHashSet<Bytes>,
     /// When keys end that a command was aimed at.
-    pub(crate) ends: HashMap<Bytes, i64>,
+    pub(crate) ends: FxHashMap<Bytes, i64>,
     pub(crate) snapshot: Option<Snapshot>,
     /// Who has each lock that excludes, on the server, and who had it before if that was released.
-    pub(crate) holders: HashMap<Bytes, Tenure>,
+    pub(crate) holders: FxHashMap<Bytes, Tenure>,
     /// The last fencing token of each lock.
-    pub(crate) tokens: HashMap<Bytes, i64>,
+    pub(crate) tokens: FxHashMap<Bytes, i64>,
     pub(crate) latches: Latches,
     pub(crate) store: Store,
     pub(crate) shop: Shop,
@@ -122,10 +123,10 @@ impl World {
             faults: Vec::new(),
             finished: Vec::new(),
             telling: std::env::var_os("LEASEHOLD_TELL").is_some(),
-            released: HashMap::new(),
-            granted: HashMap::new(),
-            senders: HashMap::new(),
-            doubtful: HashSet::new(),
+            released: FxHashMap::default(),
+            granted: FxHashMap::default(),
+            senders: FxHashMap::default(),
+            doubtful: FxHashSet::default(),
             excludes: true,
             queues: Queues::default(),
             last_faults: LastFaults::default(),
@@ -137,14 +138,14 @@ impl World {
             restored: false,
             forgot_processes: false,
             put_back: Duration::ZERO,
-            known_scripts: HashSet::new(),
+            known_scripts: FxHashSet::default(),
             flushed: false,
-            unknown_script: HashSet::new(),
-            refused_releases: HashSet::new(),
-            ends: HashMap::new(),
+            unknown_script: FxHashSet::default(),
+            refused_releases: FxHashSet::default(),
+            ends: FxHashMap::default(),
             snapshot: None,
-            holders: HashMap::new(),
-            tokens: HashMap::new(),
+            holders: FxHashMap::default(),
+            tokens: FxHashMap::default(),
             latches: Latches::default(),
             store: Store::default(),
             shop: Shop::default(),

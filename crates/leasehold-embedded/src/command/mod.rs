@@ -11,7 +11,7 @@ mod string;
 use crate::answer::Outcome;
 use crate::keyspace::Keyspace;
 use leasehold_core::link::ServerError;
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 use std::sync::LazyLock;
 
 /// Runs one command: its name, in any case, and its arguments.
@@ -78,7 +78,7 @@ const fn entry(
     Command { name, arity, effect, run }
 }
 
-static TABLE: LazyLock<HashMap<&'static [u8], &'static Command>> = LazyLock::new(|| {
+static TABLE: LazyLock<FxHashMap<&'static [u8], &'static Command>> = LazyLock::new(|| {
     [key::COMMANDS, string::COMMANDS, hash::COMMANDS, list::COMMANDS, sorted_set::COMMANDS, pubsub::COMMANDS]
         .into_iter()
         .flatten()
