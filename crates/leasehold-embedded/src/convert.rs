@@ -5,7 +5,7 @@ use crate::number::format_float;
 use bytes::Bytes;
 use leasehold_core::link::ServerError;
 use leasehold_core::reply::Reply;
-use mlua::{IntoLua, Lua, MultiValue, Table, Value};
+use mlua::{Either, IntoLua, Lua, MultiValue, Table, Value};
 
 /// Deeper replies are refused, so that a table that contains itself ends in an error.
 const MAX_DEPTH: usize = 64;
@@ -21,14 +21,38 @@ pub(crate) fn to_lua(lua: &Lua, answer: Answer) -> mlua::Result<Value> {
             table.raw_set("ok", text)?;
             Value::Table(table)
         }
-        Answer::Array(parts) => {
-            let table = lua.create_table_with_capacity(parts.len(), 0)?;
-            for (part, index) in parts.into_iter().zip(1_i64..) {
-                table.raw_set(index, to_lua(lua, part)?)?;
-            }
-            Value::Table(table)
-        }
+        Answer::Array(parts) => Value::Table(lua.create_sequence_from(parts.iter().map(part))?),
     })
+}
+
+/// An element of an answer, on its way into a table.
+fn part(answer: &Answer) -> Either<Text<'_>, Answer> {
+    match answer {
+        Answer::Bulk(bytes) => Either::Left(text(bytes)),
+        other => Either::Right(other.clone()),
+    }
+}
+
+impl IntoLua for Answer {
+    fn into_lua(self, lua: &Lua) -> mlua::Result<Value> {
+        to_lua(lua, self)
+    }
+}
+
+/// A string on its way into a table. One that is UTF-8, as nearly all are, gets there without a handle of its own.
+pub(crate) type Text<'a> = Either<&'a str, NotUtf8<'a>>;
+
+/// See [`Text`].
+pub(crate) struct NotUtf8<'a>(&'a [u8]);
+
+pub(crate) fn text(bytes: &[u8]) -> Text<'_> {
+    std::str::from_utf8(bytes).map_or(Either::Right(NotUtf8(bytes)), Either::Left)
+}
+
+impl IntoLua for NotUtf8<'_> {
+    fn into_lua(self, lua: &Lua) -> mlua::Result<Value> {
+        Ok(Value::String(lua.create_string(self.0)?))
+    }
 }
 
 /// An error as `redis.pcall` gives it.
@@ -38,13 +62,9 @@ pub(crate) fn error_to_lua(lua: &Lua, error: &ServerError) -> mlua::Result<Value
     table.into_lua(lua)
 }
 
-/// The words of a command, one after the other in `buffer`; the ends of each are added to `ends`.
-pub(crate) fn command_words(
-    values: &MultiValue,
-    buffer: &mut Vec<u8>,
-    ends: &mut Vec<usize>,
-) -> Result<(), ServerError> {
-    for value in values {
+/// The words of a command, one after the other in `buffer`; where each ends is written to `ends`, which is as long as `values`.
+pub(crate) fn command_words(values: &MultiValue, buffer: &mut Vec<u8>, ends: &mut [usize]) -> Result<(), ServerError> {
+    for (value, end) in values.iter().zip(ends) {
         match value {
             Value::String(text) => buffer.extend_from_slice(&text.as_bytes()),
             // Lua has doubles only; one that is whole comes as an integer, and is written as the double that it is.
@@ -52,7 +72,7 @@ pub(crate) fn command_words(
             Value::Number(number) => buffer.extend_from_slice(format_float(*number).as_bytes()),
             _ => return Err(ServerError::new("ERR Lua redis lib command arguments must be strings or integers")),
         }
-        ends.push(buffer.len());
+        *end = buffer.len();
     }
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! The host of the scripts: one Lua state for a server, and each script compiled once.
 
+use crate::answer::Outcome;
 use crate::command;
 use crate::convert;
 use crate::keyspace::Keyspace;
@@ -89,26 +90,41 @@ impl Host {
     }
 
     fn strings(&self, values: &[Bytes]) -> mlua::Result<Table> {
-        let table = self.lua.create_table_with_capacity(values.len(), 0)?;
-        for (value, index) in values.iter().zip(1_i64..) {
-            table.raw_set(index, self.lua.create_string(value)?)?;
-        }
-        Ok(table)
+        self.lua.create_sequence_from(values.iter().map(|value| convert::text(value)))
     }
 }
 
-/// `redis.pcall`, on which `redis.call` is built.
-fn run_command(lua: &Lua, keyspace: &Mutex<Keyspace>, values: &MultiValue) -> mlua::Result<Value> {
-    let (mut buffer, mut ends) = (Vec::with_capacity(128), Vec::with_capacity(values.len()));
-    let outcome = convert::command_words(values, &mut buffer, &mut ends).and_then(|()| {
-        let mut start = 0;
-        let words: Vec<&[u8]> = ends.iter().map(|end| &buffer[std::mem::replace(&mut start, *end)..*end]).collect();
-        command::run(&mut keyspace.lock(), &words)
-    });
-    match outcome {
-        Ok(answer) => convert::to_lua(lua, answer),
-        Err(error) => convert::error_to_lua(lua, &error),
+/// Most commands have no more words than these.
+const FEW_WORDS: usize = 8;
+
+/// `redis.pcall`, on which `redis.call` is built; it also tells whether what it gives is an error.
+fn run_command(lua: &Lua, keyspace: &Mutex<Keyspace>, values: &MultiValue) -> mlua::Result<(Value, bool)> {
+    let mut buffer = Vec::with_capacity(256);
+    let (mut few, mut many) = ([0; FEW_WORDS], Vec::new());
+    let ends = match few.get_mut(..values.len()) {
+        Some(ends) => ends,
+        None => {
+            many.resize(values.len(), 0);
+            &mut many[..]
+        }
+    };
+    let outcome = convert::command_words(values, &mut buffer, ends).and_then(|()| run_words(keyspace, &buffer, ends));
+    Ok(match outcome {
+        Ok(answer) => (convert::to_lua(lua, answer)?, false),
+        Err(error) => (convert::error_to_lua(lua, &error)?, true),
+    })
+}
+
+/// Runs a command whose words stand one after the other in `buffer`, and end there.
+fn run_words(keyspace: &Mutex<Keyspace>, buffer: &[u8], ends: &[usize]) -> Outcome {
+    let mut start = 0;
+    let words = ends.iter().map(|end| &buffer[std::mem::replace(&mut start, *end)..*end]);
+    if ends.len() > FEW_WORDS {
+        return command::run(&mut keyspace.lock(), &words.collect::<Vec<_>>());
     }
+    let mut few: [&[u8]; FEW_WORDS] = [&[]; FEW_WORDS];
+    few.iter_mut().zip(words).for_each(|(place, word)| *place = word);
+    command::run(&mut keyspace.lock(), &few[..ends.len()])
 }
 
 /// `redis.error_reply`: a leading `-` is dropped, and a text of a single word gets the code `ERR`.

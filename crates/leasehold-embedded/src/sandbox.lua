@@ -1,7 +1,7 @@
 -- Builds the world in which scripts run: what Redis 7 gives them, less what no script of ours may use. What is left out
 -- (os, io, load, rawset, math.random, cjson ...) is an undefined global or a nil field here, and so fails loudly.
 --
--- takes    run: a function of command words that gives a reply, or a table with the field `err`
+-- takes    run: a function of command words that gives a reply and false, or a table with the field `err` and true
 --          as_error: a function of a text that gives a table with the field `err`
 -- returns  the environment of scripts, and the table behind it in which KEYS and ARGV are set
 
@@ -36,13 +36,16 @@ end
 
 local redis = {
   call = function(...)
-    local reply = run(...)
-    if type(reply) == 'table' and reply.err then
+    local reply, failed = run(...)
+    if failed then
       error(reply)
     end
     return reply
   end,
-  pcall = run,
+  pcall = function(...)
+    local reply = run(...)
+    return reply
+  end,
   error_reply = function(text)
     if type(text) ~= 'string' then
       return as_error('ERR wrong number or type of arguments')
