@@ -45,6 +45,15 @@ impl EmbeddedServer {
         Self { state: Arc::new(Mutex::new(state)) }
     }
 
+    /// A server without keys, on this clock, as [`EmbeddedServer::with_clock`] makes it. It is made quicker if `old` is the last handle of
+    /// its server: this one then goes on with the Lua state of that, and with the scripts compiled there.
+    pub fn in_place_of(old: Self, clock: impl Into<ServerClock>) -> Self {
+        match Arc::try_unwrap(old.state) {
+            Ok(state) => Self { state: Arc::new(Mutex::new(state.into_inner().renewed(clock.into()))) },
+            Err(_) => Self::with_clock(clock),
+        }
+    }
+
     /// The connections of another client.
     pub fn link(&self) -> EmbeddedLink {
         EmbeddedLink::new(self)

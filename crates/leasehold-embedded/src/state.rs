@@ -26,8 +26,7 @@ pub(crate) struct State {
     pub(crate) keyspace: Arc<Mutex<Keyspace>>,
     clock: ServerClock,
     pub(crate) stepped_micros: i64,
-    /// By the address of the script, which is static.
-    scripts: FxHashMap<usize, (Compiled, &'static str, u64)>,
+    scripts: Scripts,
     pub(crate) links: BTreeMap<LinkId, Connections>,
     pub(crate) faults: Faults,
     pub(crate) waiting: BTreeMap<CallId, Waiting>,
@@ -44,15 +43,30 @@ pub(crate) struct State {
     pub(crate) wakers: Vec<Waker>,
 }
 
+/// What was compiled, its name, and how often it was called; by the address of the script, which is static.
+type Scripts = FxHashMap<usize, (Compiled, &'static str, u64)>;
+
 impl State {
     pub(crate) fn new(clock: ServerClock) -> mlua::Result<Self> {
         let keyspace = Arc::new(Mutex::new(Keyspace::default()));
-        Ok(Self {
-            host: Host::new(keyspace.clone())?,
+        Ok(Self::with_host(Host::new(keyspace.clone())?, keyspace, FxHashMap::default(), clock))
+    }
+
+    /// Nothing stays of `self` but its Lua state and the scripts that are compiled in it, which know nothing of what they have done.
+    pub(crate) fn renewed(self, clock: ServerClock) -> Self {
+        *self.keyspace.lock() = Keyspace::default();
+        let mut scripts = self.scripts;
+        scripts.values_mut().for_each(|(_, _, calls)| *calls = 0);
+        Self::with_host(self.host, self.keyspace, scripts, clock)
+    }
+
+    fn with_host(host: Host, keyspace: Arc<Mutex<Keyspace>>, scripts: Scripts, clock: ServerClock) -> Self {
+        Self {
+            host,
             keyspace,
             clock,
             stepped_micros: 0,
-            scripts: FxHashMap::default(),
+            scripts,
             links: BTreeMap::new(),
             faults: Faults::default(),
             waiting: BTreeMap::new(),
@@ -64,7 +78,7 @@ impl State {
             down: false,
             last_number: 0,
             wakers: Vec::new(),
-        })
+        }
     }
 
     /// A number never given before.

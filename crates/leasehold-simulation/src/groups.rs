@@ -15,10 +15,17 @@ mod world;
 
 use crate::kinds::Family;
 use crate::stats::Stats;
+use leasehold::embedded::EmbeddedServer;
 
-/// Plays the world of a seed to its end, and tells its history if it is to.
-pub(crate) fn run(seed: u64, family: Family, telling: bool) -> Stats {
-    let mut world = world::World::new(seed, telling);
+/// Plays the world of a seed to its end, and tells its history if it is to. Its servers go on with the Lua states of those that an earlier
+/// world gave back.
+pub(crate) fn run(
+    seed: u64,
+    family: Family,
+    telling: bool,
+    engines: Vec<EmbeddedServer>,
+) -> (Stats, Vec<EmbeddedServer>) {
+    let mut world = world::World::new(seed, telling, engines);
     plan::run(&mut world, seed, family);
-    world.into_stats()
+    world.end()
 }

@@ -4,7 +4,7 @@ use crate::groups;
 use crate::kinds::Family;
 use crate::random;
 use crate::stats::Stats;
-use crate::world::World;
+use crate::world::{Engines, World};
 use std::any::Any;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -91,13 +91,13 @@ pub fn run(options: &Options) -> Result<Report, Failure> {
     let failure: Mutex<Option<Failure>> = Mutex::new(None);
     let sums = Mutex::new(Stats::default());
     let work = || {
-        let mut stats = Stats::default();
+        let (mut stats, mut engines) = (Stats::default(), Engines::default());
         while options.at_most.is_none_or(|at_most| began.elapsed() < at_most) {
             let seed = next.fetch_add(1, Ordering::Relaxed);
             if seed >= end {
                 break;
             }
-            match play(seed, options.family, false) {
+            match play(seed, options.family, false, &mut engines) {
                 Ok(of_world) => stats.add(&of_world),
                 Err(found) => {
                     next.store(end, Ordering::Relaxed);
@@ -136,22 +136,28 @@ pub fn run(options: &Options) -> Result<Report, Failure> {
 ///
 /// What went wrong, if something did.
 pub fn replay(seed: u64, family: Option<Family>) -> Result<(), Failure> {
-    play(seed, family, true).map(drop)
+    play(seed, family, true, &mut Engines::default()).map(drop)
 }
 
 /// Plays the world of a seed, with a family of locks that follows from it unless one is given.
-fn play(seed: u64, family: Option<Family>, telling: bool) -> Result<Stats, Failure> {
+fn play(seed: u64, family: Option<Family>, telling: bool, engines: &mut Engines) -> Result<Stats, Failure> {
     let family = family.unwrap_or_else(|| Family::of_seed(seed));
     if family.is_group() {
-        return caught(seed, || groups::run(seed, family, telling));
+        let used = std::mem::take(&mut engines.of_group);
+        let (stats, used) = caught(seed, || groups::run(seed, family, telling, used))?;
+        engines.of_group = used;
+        return Ok(stats);
     }
-    let mut world = World::new(seed);
+    let mut world = World::with_engines(seed, engines);
     world.telling |= telling;
     let played = caught(seed, || random::run(&mut world, seed, family));
     if played.is_err() && telling {
         world.tell_beliefs();
     }
-    played.map(|()| world.stats)
+    played?;
+    let stats = world.stats.clone();
+    world.give_engines(engines);
+    Ok(stats)
 }
 
 /// What a world comes to, or what was found in it.
@@ -234,17 +240,22 @@ mod tests {
     #[test]
     fn a_seed_makes_the_same_world_each_time() {
         for seed in [9, 11, 47, 131] {
-            let [one, other] = [(); 2].map(|()| {
-                let mut world = World::new(seed);
+            let mut engines = Engines::default();
+            let [new, used, used_again] = [(); 3].map(|()| {
+                let mut world = World::with_engines(seed, &mut engines);
                 random::run(&mut world, seed, Family::ALL[usize::try_from(seed / 12).expect("a small number")]);
-                (world.stats.clone(), world.next_number, world.rng.u64(..), world.server.keys())
+                let outcome = (world.stats.clone(), world.next_number, world.rng.u64(..), world.server.keys());
+                world.give_engines(&mut engines);
+                outcome
             });
-            assert_eq!(one, other, "{seed}");
+            assert_eq!(new, used, "{seed}");
+            assert_eq!(new, used_again, "{seed}");
         }
         for family in [Family::Multi, Family::Striped, Family::Quorum] {
             for seed in 0..24 {
-                let [one, other] = [(); 2].map(|()| groups::run(seed, family, false));
-                assert_eq!(one, other, "{seed} {family}");
+                let (new, engines) = groups::run(seed, family, false, Vec::new());
+                let (used, _) = groups::run(seed, family, false, engines);
+                assert_eq!(new, used, "{seed} {family}");
             }
         }
     }

@@ -25,10 +25,21 @@ pub(crate) enum Access {
 pub(crate) struct Shop {
     /// Most worlds have no use for it.
     server: Option<EmbeddedServer>,
+    /// What the server is made of.
+    engine: Option<EmbeddedServer>,
     last_writes: FxHashMap<Bytes, Call>,
 }
 
 impl Shop {
+    /// A shop whose server goes on with the Lua state of this one.
+    pub(crate) fn with_engine(engine: Option<EmbeddedServer>) -> Self {
+        Self { engine, ..Self::default() }
+    }
+
+    pub(crate) fn into_engine(self) -> Option<EmbeddedServer> {
+        self.server.or(self.engine)
+    }
+
     /// Shows a token to the register of a lock's value, and wants it to be treated as the model says.
     pub(crate) fn check(&mut self, lock: &LockName, token: u64, owner: &Bytes, access: Access, model: Admission) {
         let value = name(&format!("value of {lock}"));
@@ -61,8 +72,14 @@ impl Shop {
     }
 
     fn execute(&mut self, call: &Call) -> leasehold_core::reply::Reply {
-        let nothing_ends = || ServerClock::from_fn(|| Instant::from_nanos(0));
-        let server = self.server.get_or_insert_with(|| EmbeddedServer::with_clock(nothing_ends()));
+        let engine = &mut self.engine;
+        let server = self.server.get_or_insert_with(|| {
+            let nothing_ends = ServerClock::from_fn(|| Instant::from_nanos(0));
+            match engine.take() {
+                Some(old) => EmbeddedServer::in_place_of(old, nothing_ends),
+                None => EmbeddedServer::with_clock(nothing_ends),
+            }
+        });
         server.execute(call).expect("the store refuses nothing")
     }
 }

@@ -102,13 +102,29 @@ pub(crate) struct World {
     steps: u64,
 }
 
+/// Servers that nobody uses any more. A new one is made of each of them in less time than from nothing.
+#[derive(Default)]
+pub(crate) struct Engines {
+    server: Option<EmbeddedServer>,
+    shop: Option<EmbeddedServer>,
+    /// Those of a world of groups.
+    pub(crate) of_group: Vec<EmbeddedServer>,
+}
+
 impl World {
     pub(crate) fn new(seed: u64) -> Self {
+        Self::with_engines(seed, &mut Engines::default())
+    }
+
+    /// A world whose servers are new, and go on with the Lua states of those that an earlier world had.
+    pub(crate) fn with_engines(seed: u64, engines: &mut Engines) -> Self {
         let clock = Arc::new(AtomicU64::new(0));
         let shown = clock.clone();
-        let server = EmbeddedServer::with_clock(ServerClock::from_fn(move || {
-            Instant::from_nanos(shown.load(Ordering::Relaxed))
-        }));
+        let server_clock = ServerClock::from_fn(move || Instant::from_nanos(shown.load(Ordering::Relaxed)));
+        let server = match engines.server.take() {
+            Some(old) => EmbeddedServer::in_place_of(old, server_clock),
+            None => EmbeddedServer::with_clock(server_clock),
+        };
         Self {
             now: Instant::from_nanos(0),
             clock,
@@ -148,9 +164,15 @@ impl World {
             tokens: FxHashMap::default(),
             latches: Latches::default(),
             store: Store::default(),
-            shop: Shop::default(),
+            shop: Shop::with_engine(engines.shop.take()),
             steps: 0,
         }
+    }
+
+    /// The world has ended: what its servers have of use to another.
+    pub(crate) fn give_engines(self, engines: &mut Engines) {
+        engines.server = Some(self.server);
+        engines.shop = self.shop.into_engine();
     }
 
     /// Adds a client, and gives its number.

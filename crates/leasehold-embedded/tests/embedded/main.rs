@@ -4,6 +4,7 @@ mod auto_traits;
 mod commands;
 mod expiry;
 mod faults;
+mod in_place;
 mod lock_scripts;
 mod notices;
 mod scripting;

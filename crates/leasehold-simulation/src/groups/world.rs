@@ -32,10 +32,12 @@ pub(super) struct World {
     pub(super) telling: bool,
     /// How many instants have passed without time.
     stands: u32,
+    /// Servers of an earlier world.
+    engines: Vec<EmbeddedServer>,
 }
 
 impl World {
-    pub(super) fn new(seed: u64, telling: bool) -> Self {
+    pub(super) fn new(seed: u64, telling: bool, engines: Vec<EmbeddedServer>) -> Self {
         Self {
             now: Instant::from_nanos(0),
             time: Arc::new(AtomicU64::new(0)),
@@ -50,18 +52,24 @@ impl World {
             stats: Stats::default(),
             telling,
             stands: 0,
+            engines,
         }
     }
 
-    pub(super) fn into_stats(mut self) -> Stats {
+    /// What was run, and servers for another world.
+    pub(super) fn end(mut self) -> (Stats, Vec<EmbeddedServer>) {
         self.stats.virtual_time = self.now.since(Instant::from_nanos(0));
-        self.stats
+        self.engines.append(&mut self.servers);
+        (self.stats, self.engines)
     }
 
     pub(super) fn add_server(&mut self) {
         let time = self.time.clone();
         let clock = ServerClock::from_fn(move || Instant::from_nanos(time.load(Ordering::Relaxed)));
-        self.servers.push(EmbeddedServer::with_clock(clock));
+        self.servers.push(match self.engines.pop() {
+            Some(old) => EmbeddedServer::in_place_of(old, clock),
+            None => EmbeddedServer::with_clock(clock),
+        });
         self.snapshots.push(None);
         self.away.push(self.now);
     }
