@@ -3,6 +3,7 @@
 use crate::clock::Clock;
 use crate::happening::{CallKey, Happening};
 use crate::stats::Reach;
+use crate::watched::Watched;
 use crate::world::{World, tell};
 use bytes::Bytes;
 use leasehold_core::command::{HoldKey, Kind};
@@ -137,7 +138,7 @@ pub(crate) struct Guard {
 
 #[derive(Debug)]
 pub(crate) struct Client {
-    pub(crate) session: Session,
+    pub(crate) session: Watched,
     pub(crate) notices: EmbeddedLink,
     pub(crate) tasks: Vec<Task>,
     pub(crate) events: Vec<Event>,
@@ -159,7 +160,7 @@ pub(crate) struct Client {
 impl Client {
     pub(crate) fn new(session: Session, notices: EmbeddedLink) -> Self {
         Self {
-            session,
+            session: Watched::new(session),
             notices,
             tasks: Vec::new(),
             events: Vec::new(),

@@ -200,25 +200,29 @@ impl World {
         self.at(self.now + pause, what);
     }
 
-    /// When something happens next.
-    fn next(&self) -> Option<Instant> {
-        let queued = self.queue.first_key_value().map(|((at, _), _)| *at);
+    /// When a client that runs is the first to see that enough time has passed for it.
+    fn first_timeout(&self) -> Option<Instant> {
         let running = self.clients.iter().filter(|client| client.runs());
-        let timers = running.filter_map(|client| Some(client.clock.when(client.session.poll_timeout()?)));
-        timers.chain(queued).min().map(|at| at.max(self.now))
+        running.filter_map(|client| Some(client.clock.when(client.session.poll_timeout()?))).min()
     }
 
     /// Lets the next thing happen, unless it lies after `until`.
     pub(crate) fn step(&mut self, until: Instant) -> bool {
-        let Some(at) = self.next().filter(|at| *at <= until) else { return false };
+        let queued = self.queue.first_key_value().map(|((at, _), _)| *at);
+        let timeout = self.first_timeout();
+        let next = [queued, timeout].into_iter().flatten().min().map(|at| at.max(self.now));
+        let Some(at) = next.filter(|at| *at <= until) else { return false };
         self.steps = if at == self.now { self.steps + 1 } else { 0 };
         assert!(self.steps < 100_000, "the world stands still at {at:?}");
         self.now = at;
         self.clock.store(at.as_nanos(), Ordering::Relaxed);
         self.stats.steps += 1;
-        for client in 0..self.clients.len() {
-            if self.clients[client].runs() {
-                self.let_time_pass(client);
+        // Before its timeout no client has anything to do with time.
+        if timeout.is_some_and(|timeout| timeout <= at) {
+            for client in 0..self.clients.len() {
+                if self.clients[client].runs() {
+                    self.let_time_pass(client);
+                }
             }
         }
         if self.queue.first_key_value().is_some_and(|((due, _), _)| *due <= at) {
