@@ -1,7 +1,7 @@
 //! Between Lua's values and the server's: the rules of Redis for `redis.call` and for what a script returns.
 
 use crate::answer::Answer;
-use crate::number::format_float;
+use crate::number::push_float;
 use bytes::Bytes;
 use leasehold_core::link::ServerError;
 use leasehold_core::reply::Reply;
@@ -68,8 +68,8 @@ pub(crate) fn command_words(values: &MultiValue, buffer: &mut Vec<u8>, ends: &mu
         match value {
             Value::String(text) => buffer.extend_from_slice(&text.as_bytes()),
             // Lua has doubles only; one that is whole comes as an integer, and is written as the double that it is.
-            Value::Integer(number) => buffer.extend_from_slice(format_float(*number as f64).as_bytes()),
-            Value::Number(number) => buffer.extend_from_slice(format_float(*number).as_bytes()),
+            Value::Integer(number) => push_float(buffer, *number as f64),
+            Value::Number(number) => push_float(buffer, *number),
             _ => return Err(ServerError::new("ERR Lua redis lib command arguments must be strings or integers")),
         }
         *end = buffer.len();

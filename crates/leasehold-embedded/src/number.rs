@@ -1,6 +1,7 @@
 //! Numbers as text, by the server's rules, which are stricter than Rust's in one place and laxer in another.
 
 use leasehold_core::link::ServerError;
+use std::io::Write;
 
 /// The integer that `text` is, if it is written as the server would write it: no sign `+`, no leading zero, no blank.
 pub(crate) fn parse_int(text: &[u8]) -> Option<i64> {
@@ -39,9 +40,8 @@ pub(crate) fn format_float(value: f64) -> String {
     if value == 0.0 {
         return if value.is_sign_negative() { "-0".into() } else { "0".into() };
     }
-    // Below 2^53 every integer is exact, and this is the common case.
-    if value.trunc() == value && value.abs() < 9_007_199_254_740_992.0 {
-        return format!("{}", value as i64);
+    if let Some(whole) = exact_integer(value) {
+        return whole.to_string();
     }
     let scientific = format!("{value:.16e}");
     let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
@@ -53,6 +53,21 @@ pub(crate) fn format_float(value: f64) -> String {
         let sign = if exponent < 0 { '-' } else { '+' };
         format!("{}e{sign}{:02}", without_trailing_zeros(mantissa), exponent.abs())
     }
+}
+
+/// Adds to `buffer` what [`format_float`] gives.
+pub(crate) fn push_float(buffer: &mut Vec<u8>, value: f64) {
+    // Zero has a sign, and comes out of a script less often than other numbers.
+    let whole = exact_integer(value).filter(|whole| *whole != 0);
+    let written = whole.map(|whole| write!(buffer, "{whole}"));
+    if !matches!(written, Some(Ok(()))) {
+        buffer.extend_from_slice(format_float(value).as_bytes());
+    }
+}
+
+/// Below 2^53 every integer is exact, and this is the common case.
+fn exact_integer(value: f64) -> Option<i64> {
+    (value.trunc() == value && value.abs() < 9_007_199_254_740_992.0).then_some(value as i64)
 }
 
 fn without_trailing_zeros(text: &str) -> &str {
@@ -77,6 +92,8 @@ mod tests {
     #[test]
     fn floats_are_written_as_c_does() {
         for (value, text) in [
+            (0.0, "0"),
+            (-0.0, "-0"),
             (3.0, "3"),
             (-3.0, "-3"),
             (0.1, "0.10000000000000001"),
@@ -92,6 +109,9 @@ mod tests {
             (f64::NEG_INFINITY, "-inf"),
         ] {
             assert_eq!(format_float(value), text);
+            let mut buffer = b"after ".to_vec();
+            push_float(&mut buffer, value);
+            assert_eq!(buffer, format!("after {text}").as_bytes());
         }
     }
 }
