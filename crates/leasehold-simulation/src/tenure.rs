@@ -43,6 +43,17 @@ impl Grant {
     }
 }
 
+impl Guard {
+    /// Wants no deadline to be put earlier while nothing has disproved it.
+    pub(crate) fn check_deadline(&mut self, excused: bool) {
+        let deadline = self.cell.deadline();
+        assert!(deadline >= self.until || excused, "the deadline of {:?} was put earlier", self.hold);
+        if !self.cell.is_degraded() {
+            self.until = deadline;
+        }
+    }
+}
+
 impl World {
     /// The client that a field is of.
     pub(crate) fn client_of(&self, field: &[u8]) -> Option<usize> {
@@ -94,17 +105,6 @@ impl World {
         // What is on its way may still bring a promise that is older.
         let is_new = granted.count > 1 && deadline < Instant::FAR_FUTURE && self.net.is_idle(client);
         if is_new && self.clients[client].clock.when(deadline) <= grant.until { grant.told } else { grant.epoch }
-    }
-
-    /// Wants no deadline to be put earlier while nothing has disproved it.
-    pub(crate) fn check_deadline(&mut self, index: usize) {
-        let guard = &self.guards[index];
-        let deadline = guard.cell.deadline();
-        let excused = guard.epoch_of_data != self.net.restarts || self.clients[guard.client].clock_is_wrong;
-        assert!(deadline >= guard.until || excused, "the deadline of {:?} was put earlier", guard.hold);
-        if !guard.cell.is_degraded() {
-            self.guards[index].until = deadline;
-        }
     }
 
     /// A hold was ended on the server, by its release.

@@ -341,15 +341,15 @@ impl World {
     /// What the world checks after every step.
     pub(crate) fn check(&mut self) {
         self.check_capacity();
-        for index in 0..self.guards.len() {
-            let client = &self.clients[self.guards[index].client];
+        // Hardly any step has one.
+        let mut ends = Vec::new();
+        for (index, guard) in self.guards.iter_mut().enumerate() {
+            let client = &self.clients[guard.client];
             if client.dead || client.stands_since.is_some() {
                 continue;
             }
-            self.check_deadline(index);
-            let guard = &self.guards[index];
-            let client = &self.clients[guard.client];
-            let Some(end) = guard.cell.would_end(self.local(guard.client)) else {
+            guard.check_deadline(guard.epoch_of_data != self.net.restarts || client.clock_is_wrong);
+            let Some(end) = guard.cell.would_end(client.clock.shows(self.now)) else {
                 assert!(!guard.passed, "{:?} of client {} is held again after it had ended", guard.hold, guard.client);
                 continue;
             };
@@ -357,11 +357,14 @@ impl World {
             let is_seen = !guard.over && client.runs();
             let told = guard.ended.is_raised();
             assert!(!is_seen || told, "nobody was told in time that {:?} of client {} ended", guard.hold, guard.client);
-            self.guards[index].passed = true;
+            guard.passed = true;
             if is_seen {
-                self.guards[index].over = true;
-                self.note_end(index, end);
+                guard.over = true;
+                ends.push((index, end));
             }
+        }
+        for (guard, end) in ends {
+            self.note_end(guard, end);
         }
     }
 

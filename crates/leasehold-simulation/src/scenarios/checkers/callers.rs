@@ -26,7 +26,7 @@ fn owned() -> (World, usize, AcquireRequest) {
 #[test]
 fn a_deadline_that_is_put_earlier_is_found() {
     let (mut world, guard) = held(Kind::Lock, Family::Lock);
-    world.check_deadline(guard);
+    world.guards[guard].check_deadline(false);
     world.guards[guard].until = world.guards[guard].cell.deadline() + ms(1);
     finds("was put earlier", || world.check());
     world.clients[0].clock_is_wrong = true;
