@@ -112,6 +112,7 @@ pub(crate) struct Engines {
 }
 
 impl World {
+    #[cfg(test)]
     pub(crate) fn new(seed: u64) -> Self {
         Self::with_engines(seed, &mut Engines::default())
     }
