@@ -224,6 +224,7 @@ impl World {
         }
         let sort = match what {
             Happening::Arm { fault, .. } => {
+                self.count_hits();
                 // One that has hit nothing makes room.
                 link.clear_faults();
                 let sort = match fault {
@@ -251,7 +252,8 @@ impl World {
                     }
                 }
                 link.inject(fault, aim);
-                sort
+                self.armed.insert((process, server), sort);
+                return;
             }
             Happening::Copy { .. } => {
                 let calls = self.processes[process].calls[server].calls().len();
@@ -290,6 +292,14 @@ impl World {
             }
         };
         self.stats.fault(sort);
+    }
+
+    /// Counts the faults that have hit a call.
+    fn count_hits(&mut self) {
+        let waits = |(process, server): (usize, usize)| self.processes[process].links[server].faults() > 0;
+        let hit = self.armed.iter().filter(|(place, _)| !waits(**place)).map(|(_, sort)| *sort);
+        hit.for_each(|sort| self.stats.fault(sort));
+        self.armed.retain(|place, _| waits(*place));
     }
 
     fn disturb_server(&mut self, number: usize, what: &Happening) {
@@ -412,6 +422,7 @@ impl World {
 
     /// Nothing goes wrong any more: what is on the way arrives, and everybody is connected, but to a server that is away for a while yet.
     pub(super) fn end_faults(&mut self) {
+        self.count_hits();
         for server in 0..self.servers.len() {
             self.servers[server].deny_growth(false);
             for process in &self.processes {

@@ -30,6 +30,8 @@ pub(super) struct World {
     pub(super) plan: Plan,
     pub(super) stats: Stats,
     pub(super) telling: bool,
+    /// Faults that wait for a call, by process and server.
+    pub(super) armed: BTreeMap<(usize, usize), Sort>,
     /// How many instants have passed without time.
     stands: u32,
     /// Servers of an earlier world.
@@ -51,6 +53,7 @@ impl World {
             plan: Plan::default(),
             stats: Stats::default(),
             telling,
+            armed: BTreeMap::new(),
             stands: 0,
             engines,
         }
@@ -78,7 +81,7 @@ impl World {
         let (seed, stepped) = (self.rng.u64(..), self.plan.stepped);
         let process = Process::new(self.now, seed, &self.servers, settings);
         process.links.iter().for_each(|link| link.stepped(stepped));
-        self.stats.clients += process.clients.len() as u64;
+        self.stats.clients += 1;
         self.processes.push(process);
     }
 
