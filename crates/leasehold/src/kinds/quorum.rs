@@ -28,6 +28,10 @@ use std::time::Duration;
 /// by its own client; the guard is lost when fewer than a majority are left. This is Redlock (Sanfilippo, "Distributed Locks with
 /// Redis") with renewal. Its validity rests on clock *rates*, and not on what time the servers' clocks show.
 ///
+/// **A server that has lost its data** must stay away for one lease before it answers again (the *delayed restart* of the same source):
+/// until then it may be one of a bare majority that somebody holds, and give the lock to another. Where servers keep to that, a
+/// minority at a time may lose everything.
+///
 /// # Examples
 ///
 /// ```
