@@ -5,6 +5,7 @@
 //! virtual time is behind the clocks of all, and nothing has a thread or sleeps.
 
 mod checks;
+mod disturb;
 mod faults;
 mod happening;
 mod plan;

@@ -173,10 +173,11 @@ impl World {
         }
     }
 
-    /// Nobody listens any more when the clients are gone.
+    /// Nobody listens any more or is connected when the clients are gone.
     pub(super) fn check_nobody_listens(&self) {
         for server in &self.servers {
             assert_eq!(server.subscriptions(), 0, "somebody listens who has gone");
+            assert_eq!(server.links(), 0, "somebody is connected who has gone");
         }
     }
 }

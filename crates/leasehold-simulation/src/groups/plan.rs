@@ -1,6 +1,7 @@
 //! What the users of a world of groups do, and which faults it meets. The mixes of faults are those of the other worlds.
 
 use super::happening::Happening;
+use super::process::Process;
 use super::user::{Polls, Stage};
 use super::wish::{Patience, Sort, What, Wish};
 use super::world::World;
@@ -58,7 +59,11 @@ pub(super) fn run(world: &mut World, seed: u64, family: Family) {
     }
     world.run_until(world.now + LEASE * 4 + ms(4_000) + world.plan.put_back);
     world.check_nothing_left();
-    world.processes.clear();
+    let clocks: Vec<_> = world.processes.drain(..).map(Process::exit).collect();
+    // The dead can give nothing back. They have a while to try, from the time at which they see that they are to end.
+    for clock in clocks.iter().chain(&clocks) {
+        clock.jump(Duration::from_secs(60));
+    }
     world.check_nobody_listens();
 }
 

@@ -92,6 +92,11 @@ impl Process {
         }
     }
 
+    /// It ends in peace. What its clients still want to do they do by this clock.
+    pub(super) fn exit(self) -> ManualClock {
+        self.shown
+    }
+
     /// It is killed. What it has sent and what is on the way arrives, and nothing else.
     pub(super) fn crash(&mut self) {
         self.dead = true;

@@ -1,0 +1,293 @@
+//! How faults happen in a world of groups.
+
+use super::happening::Happening;
+use super::world::World;
+use crate::plan::any_length;
+use crate::processes::MARGIN_PPM;
+use crate::stats::Sort;
+use crate::world::{ms, tell};
+use leasehold::embedded::{Aim, Fault};
+use leasehold_core::link::Plane;
+use std::time::Duration;
+
+/// How long a server stays away that has lost its data, so that nobody holds any more what it has forgotten: the longest lease, by a clock that
+/// is too slow.
+const LONG: Duration = ms(1_300);
+
+impl World {
+    /// Something happens. Faults of the dead do nothing, and who stands still neither asks nor polls.
+    pub(super) fn happen(&mut self, what: Happening) {
+        tell!(self, "{what:?}");
+        match what {
+            Happening::Start { process } => self.start(process),
+            Happening::GiveUp { process, user } => {
+                self.when_it_runs(process, what, |world| world.give_up(process, user))
+            }
+            Happening::Poll { process, user } => self.when_it_runs(process, what, |world| {
+                if user < world.processes[process].users.len() {
+                    world.poll(process, user);
+                }
+            }),
+            Happening::Drop { process, user } => {
+                self.when_it_runs(process, what, |world| world.drop_future(process, user));
+            }
+            Happening::Crash { process } => self.crash(process),
+            Happening::Join => self.add_process(),
+            Happening::Pause { process, pause, counts } => self.pause(process, pause, counts),
+            Happening::Resume { process } => self.processes[process].resume(self.now),
+            Happening::Clock { process, ppm, jump } => self.set_clock(process, ppm, jump),
+            Happening::Arm { process, server, .. }
+            | Happening::LetGo { process, server }
+            | Happening::Copy { process, server }
+            | Happening::Reset { process, server, .. }
+            | Happening::ResetNotices { process, server }
+            | Happening::LoseNotices { process, server }
+            | Happening::Lag { process, server }
+            | Happening::Unreachable { process, server, .. } => self.disturb_connection(process, server, what),
+            Happening::Down { server, .. }
+            | Happening::EmptyForLong { server }
+            | Happening::RestartEmpty { server }
+            | Happening::Snapshot { server }
+            | Happening::Failover { server }
+            | Happening::StepServer { server, .. }
+            | Happening::Evict { server }
+            | Happening::MemoryFull { server, .. } => self.disturb_server(server, &what),
+        }
+    }
+
+    /// Who stands still does it when he goes on.
+    fn when_it_runs(&mut self, process: usize, what: Happening, act: impl FnOnce(&mut Self)) {
+        if self.processes[process].runs() {
+            act(self);
+        } else if !self.processes[process].dead {
+            self.after(ms(100), what);
+        }
+    }
+
+    fn disturb_connection(&mut self, process: usize, server: usize, what: Happening) {
+        let link = self.processes[process].links[server].clone();
+        if matches!(what, Happening::LetGo { .. }) {
+            link.release_held();
+            return;
+        }
+        if self.processes[process].dead || self.plan.over && !matches!(what, Happening::Unreachable { yes: false, .. })
+        {
+            return;
+        }
+        let sort = match what {
+            Happening::Arm { fault, .. } => {
+                self.count_hits();
+                // One that has hit nothing makes room.
+                link.clear_faults();
+                let sort = match fault {
+                    Fault::LoseRequest => Sort::LostRequest,
+                    Fault::LoseReply => Sort::LostReply,
+                    Fault::Swallow => Sort::Swallowed,
+                    Fault::LinkDown => Sort::NotSent,
+                    Fault::Duplicate => Sort::Resent,
+                    Fault::Refuse(_) => Sort::Refused,
+                    _ => Sort::Delay,
+                };
+                let pause = any_length(&mut self.rng, ms(1_500));
+                match fault {
+                    Fault::Hold => self.after(pause, Happening::LetGo { process, server }),
+                    Fault::LinkDown => self.after(pause, Happening::Unreachable { process, server, yes: false }),
+                    _ => {}
+                }
+                let mut aim = Aim::next();
+                if matches!(fault, Fault::Hold | Fault::Swallow) {
+                    // A caller looks after his call himself. For the lifeline's the connection does, and ends when it takes too long.
+                    let plane = if self.rng.bool() { Plane::Foreground } else { Plane::Lifeline };
+                    aim = aim.plane(plane);
+                    if plane == Plane::Lifeline {
+                        self.after(pause + ms(150), Happening::Reset { process, server, plane });
+                    }
+                }
+                link.inject(fault, aim);
+                self.armed.insert((process, server), sort);
+                return;
+            }
+            Happening::Copy { .. } => {
+                let calls = self.processes[process].calls[server].calls().len();
+                if calls == 0 {
+                    return;
+                }
+                // The server's answer to it goes nowhere.
+                drop(self.processes[process].calls[server].replay(self.rng.usize(..calls)));
+                Sort::LateCopy
+            }
+            Happening::Reset { plane, .. } => {
+                link.reset(plane);
+                Sort::Reset
+            }
+            Happening::ResetNotices { .. } => {
+                link.reset_notices();
+                Sort::NoticesReset
+            }
+            Happening::LoseNotices { .. } => {
+                link.lose_notices(self.rng.u32(1..4));
+                Sort::LostNotice
+            }
+            Happening::Lag { .. } => {
+                link.lag_notices();
+                Sort::Lagged
+            }
+            Happening::Unreachable { yes: false, .. } => {
+                if self.is_there(server) {
+                    link.set_down(false);
+                }
+                return;
+            }
+            _ => {
+                link.set_down(true);
+                Sort::Unreachable
+            }
+        };
+        self.stats.fault(sort);
+    }
+
+    /// Counts the faults that have hit a call.
+    fn count_hits(&mut self) {
+        let waits = |(process, server): (usize, usize)| self.processes[process].links[server].faults() > 0;
+        let hit = self.armed.iter().filter(|(place, _)| !waits(**place)).map(|(_, sort)| *sort);
+        hit.for_each(|sort| self.stats.fault(sort));
+        self.armed.retain(|place, _| waits(*place));
+    }
+
+    fn disturb_server(&mut self, number: usize, what: &Happening) {
+        let server = self.servers[number].clone();
+        let sort = match *what {
+            Happening::Down { yes: true, pause, .. } => {
+                server.set_down(true);
+                let until = self.now + pause;
+                self.away[number] = self.away[number].max(until);
+                self.after(pause, Happening::Down { server: number, yes: false, pause });
+                Sort::Restart
+            }
+            Happening::Down { yes: false, .. } => {
+                if self.is_there(number) {
+                    server.set_down(false);
+                    self.keep_the_dead_away();
+                }
+                return;
+            }
+            Happening::EmptyForLong { .. } => {
+                server.set_down(true);
+                server.restart_empty();
+                self.away[number] = self.now + LONG;
+                self.after(LONG, Happening::Down { server: number, yes: false, pause: LONG });
+                Sort::RestartEmpty
+            }
+            Happening::MemoryFull { yes, .. } => {
+                server.deny_growth(yes);
+                if !yes {
+                    return;
+                }
+                Sort::MemoryFull
+            }
+            Happening::Snapshot { .. } => {
+                self.snapshots[number] = Some(server.snapshot());
+                return;
+            }
+            Happening::RestartEmpty { .. } => {
+                server.restart_empty();
+                Sort::RestartEmpty
+            }
+            Happening::Failover { .. } => {
+                let Some(snapshot) = self.snapshots[number].take() else { return };
+                server.restore(&snapshot);
+                Sort::Failover
+            }
+            Happening::StepServer { millis, .. } => {
+                server.step_clock(millis);
+                self.plan.put_back += Duration::from_millis(millis.min(0).unsigned_abs());
+                Sort::ServerStep
+            }
+            _ => {
+                let keys = server.keys();
+                if keys.is_empty() {
+                    return;
+                }
+                let key = &keys[self.rng.usize(..keys.len())];
+                server.command(&[b"DEL", key]).expect("a reply");
+                Sort::Eviction
+            }
+        };
+        self.stats.fault(sort);
+        let forgets = matches!(sort, Sort::RestartEmpty | Sort::Failover | Sort::ServerStep | Sort::Eviction);
+        if forgets && !matches!(what, Happening::EmptyForLong { .. }) {
+            let users = self.processes.iter_mut().flat_map(|process| &mut process.users);
+            users.for_each(|user| user.forgotten = true);
+        }
+    }
+
+    /// Whether a server is not away.
+    fn is_there(&self, server: usize) -> bool {
+        self.away[server] <= self.now
+    }
+
+    /// A server that comes back connects everybody again, but for those who are dead.
+    fn keep_the_dead_away(&self) {
+        let dead = self.processes.iter().filter(|process| process.dead);
+        dead.flat_map(|process| &process.links).for_each(|link| link.set_down(true));
+    }
+
+    fn crash(&mut self, process: usize) {
+        if self.plan.over || self.processes[process].dead {
+            return;
+        }
+        self.processes[process].crash();
+        self.stats.fault(Sort::Crash);
+    }
+
+    fn pause(&mut self, process: usize, pause: Duration, counts: bool) {
+        let now = self.now;
+        let state = &mut self.processes[process];
+        if self.plan.over || !state.runs() {
+            return;
+        }
+        state.stands_since = Some(now);
+        state.clock_stands = !counts;
+        // Whoever loses time believes for too long.
+        state.clock_is_wrong |= !counts;
+        self.stats.fault(Sort::Pause);
+        self.after(pause, Happening::Resume { process });
+    }
+
+    fn set_clock(&mut self, process: usize, ppm: i64, jump: Duration) {
+        let now = self.now;
+        let state = &mut self.processes[process];
+        if !state.runs() {
+            return;
+        }
+        if jump > Duration::ZERO {
+            state.clock.jump(now, jump);
+            self.stats.fault(Sort::ClockJump);
+            return;
+        }
+        state.clock.set_rate(now, ppm);
+        let outside = ppm.abs() > MARGIN_PPM;
+        // A clock that is too fast gives up early.
+        state.clock_is_wrong |= outside && ppm < 0;
+        self.stats.fault(if outside { Sort::ClockOutside } else { Sort::ClockRate });
+    }
+
+    /// Nothing goes wrong any more: what is on the way arrives, and everybody is connected, but to a server that is away for a while yet.
+    pub(super) fn end_faults(&mut self) {
+        self.count_hits();
+        for server in 0..self.servers.len() {
+            self.servers[server].deny_growth(false);
+            for process in &self.processes {
+                let link = &process.links[server];
+                link.clear_faults();
+                link.lose_notices(0);
+                link.release_held();
+                if self.is_there(server) {
+                    link.set_down(false);
+                    link.reset(Plane::Lifeline);
+                }
+            }
+        }
+        self.keep_the_dead_away();
+    }
+}
