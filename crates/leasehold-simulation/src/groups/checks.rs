@@ -74,11 +74,7 @@ impl World {
     fn believes(&self, process: &Process, user: &User) -> bool {
         let Stage::Holds(hold) = &user.stage else { return false };
         let until = process.seen() + hold.grant.remaining();
-        !process.dead
-            && !process.clock_is_wrong
-            && !user.forgotten
-            && hold.grant.is_held()
-            && process.local(self.now) < until
+        !process.dead && !process.clock_is_wrong && !user.forgotten && process.local(self.now) < until
     }
 
     /// Nobody is told of trouble that there was not, and a wait ends when it is to.

@@ -45,6 +45,7 @@ impl World {
             | Happening::Lag { process, server }
             | Happening::Unreachable { process, server, .. } => self.disturb_connection(process, server, what),
             Happening::Down { server, .. }
+            | Happening::Up { server }
             | Happening::EmptyForLong { server }
             | Happening::RestartEmpty { server }
             | Happening::Snapshot { server }
@@ -75,38 +76,7 @@ impl World {
             return;
         }
         let sort = match what {
-            Happening::Arm { fault, .. } => {
-                self.count_hits();
-                // One that has hit nothing makes room.
-                link.clear_faults();
-                let sort = match fault {
-                    Fault::LoseRequest => Sort::LostRequest,
-                    Fault::LoseReply => Sort::LostReply,
-                    Fault::Swallow => Sort::Swallowed,
-                    Fault::LinkDown => Sort::NotSent,
-                    Fault::Duplicate => Sort::Resent,
-                    Fault::Refuse(_) => Sort::Refused,
-                    _ => Sort::Delay,
-                };
-                let pause = any_length(&mut self.rng, ms(1_500));
-                match fault {
-                    Fault::Hold => self.after(pause, Happening::LetGo { process, server }),
-                    Fault::LinkDown => self.after(pause, Happening::Unreachable { process, server, yes: false }),
-                    _ => {}
-                }
-                let mut aim = Aim::next();
-                if matches!(fault, Fault::Hold | Fault::Swallow) {
-                    // A caller looks after his call himself. For the lifeline's the connection does, and ends when it takes too long.
-                    let plane = if self.rng.bool() { Plane::Foreground } else { Plane::Lifeline };
-                    aim = aim.plane(plane);
-                    if plane == Plane::Lifeline {
-                        self.after(pause + ms(150), Happening::Reset { process, server, plane });
-                    }
-                }
-                link.inject(fault, aim);
-                self.armed.insert((process, server), sort);
-                return;
-            }
+            Happening::Arm { fault, .. } => return self.arm(process, server, fault),
             Happening::Copy { .. } => {
                 let calls = self.processes[process].calls[server].calls().len();
                 if calls == 0 {
@@ -146,6 +116,40 @@ impl World {
         self.stats.fault(sort);
     }
 
+    /// Lets a fault wait for the next call between the two. It counts when it has hit one.
+    fn arm(&mut self, process: usize, server: usize, fault: Fault) {
+        let link = self.processes[process].links[server].clone();
+        self.count_hits();
+        // One that has hit nothing makes room.
+        link.clear_faults();
+        let sort = match fault {
+            Fault::LoseRequest => Sort::LostRequest,
+            Fault::LoseReply => Sort::LostReply,
+            Fault::Swallow => Sort::Swallowed,
+            Fault::LinkDown => Sort::NotSent,
+            Fault::Duplicate => Sort::Resent,
+            Fault::Refuse(_) => Sort::Refused,
+            _ => Sort::Delay,
+        };
+        let pause = any_length(&mut self.rng, ms(1_500));
+        match fault {
+            Fault::Hold => self.after(pause, Happening::LetGo { process, server }),
+            Fault::LinkDown => self.after(pause, Happening::Unreachable { process, server, yes: false }),
+            _ => {}
+        }
+        let mut aim = Aim::next();
+        if matches!(fault, Fault::Hold | Fault::Swallow) {
+            // A caller looks after his call himself. For the lifeline's the connection does, and ends when it takes too long.
+            let plane = if self.rng.bool() { Plane::Foreground } else { Plane::Lifeline };
+            aim = aim.plane(plane);
+            if plane == Plane::Lifeline {
+                self.after(pause + ms(150), Happening::Reset { process, server, plane });
+            }
+        }
+        link.inject(fault, aim);
+        self.armed.insert((process, server), sort);
+    }
+
     /// Counts the faults that have hit a call.
     fn count_hits(&mut self) {
         let waits = |(process, server): (usize, usize)| self.processes[process].links[server].faults() > 0;
@@ -157,14 +161,11 @@ impl World {
     fn disturb_server(&mut self, number: usize, what: &Happening) {
         let server = self.servers[number].clone();
         let sort = match *what {
-            Happening::Down { yes: true, pause, .. } => {
-                server.set_down(true);
-                let until = self.now + pause;
-                self.away[number] = self.away[number].max(until);
-                self.after(pause, Happening::Down { server: number, yes: false, pause });
+            Happening::Down { pause, .. } => {
+                self.take_away(number, pause);
                 Sort::Restart
             }
-            Happening::Down { yes: false, .. } => {
+            Happening::Up { .. } => {
                 if self.is_there(number) {
                     server.set_down(false);
                     self.keep_the_dead_away();
@@ -172,10 +173,8 @@ impl World {
                 return;
             }
             Happening::EmptyForLong { .. } => {
-                server.set_down(true);
+                self.take_away(number, LONG);
                 server.restart_empty();
-                self.away[number] = self.now + LONG;
-                self.after(LONG, Happening::Down { server: number, yes: false, pause: LONG });
                 Sort::RestartEmpty
             }
             Happening::MemoryFull { yes, .. } => {
@@ -219,6 +218,13 @@ impl World {
             let users = self.processes.iter_mut().flat_map(|process| &mut process.users);
             users.for_each(|user| user.forgotten = true);
         }
+    }
+
+    fn take_away(&mut self, server: usize, pause: Duration) {
+        self.servers[server].set_down(true);
+        let until = self.now + pause;
+        self.away[server] = self.away[server].max(until);
+        self.after(pause, Happening::Up { server });
     }
 
     /// Whether a server is not away.

@@ -82,7 +82,7 @@ fn servers(world: &mut World, mix: Mix) {
         let (server, at) = (world.rng.usize(..world.servers.len()), some_time(&mut world.rng));
         if world.rng.bool() {
             let pause = world.between(ms(1), ms(2_000));
-            world.after(at, Happening::Down { server, yes: true, pause });
+            world.after(at, Happening::Down { server, pause });
         } else if world.servers.len() > 2 {
             world.after(at, Happening::EmptyForLong { server });
         }

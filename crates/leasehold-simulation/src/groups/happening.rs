@@ -64,11 +64,14 @@ pub(super) enum Happening {
         server: usize,
         yes: bool,
     },
-    /// The server stops for so long, or comes back.
+    /// The server stops for so long.
     Down {
         server: usize,
-        yes: bool,
         pause: Duration,
+    },
+    /// It comes back, unless it is to be away for longer.
+    Up {
+        server: usize,
     },
     /// It stops, and comes back with nothing when no hold that it forgot can last any longer.
     EmptyForLong {
