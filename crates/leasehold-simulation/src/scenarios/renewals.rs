@@ -50,8 +50,12 @@ fn the_time_that_a_renewal_was_under_way_counts_against_the_holder() {
     nothing_left(&mut world);
 }
 
+/// What a renewal is answered: the count of a hold, and its milliseconds that are left.
+const HELD: [i64; 2] = [1, 3_000];
+const GONE: [i64; 2] = [0, 0];
+
 /// The process stands still while a renewal is under way: when it goes on, it reads the reply before it looks at its timers.
-fn reads_a_renewal(when: impl FnOnce(&HoldCell) -> Instant) {
+fn reads_a_renewal(reply: [i64; 2], when: impl FnOnce(&HoldCell) -> Instant) {
     let mut world = world(1);
     let guard = hold_many(&mut world, 1)[0];
     let cell = world.guards[guard].cell.clone();
@@ -60,7 +64,7 @@ fn reads_a_renewal(when: impl FnOnce(&HoldCell) -> Instant) {
     session.handle_timeout(due);
     let Some(Action::Call { id, call }) = session.poll_action() else { panic!("the renewal is due") };
     assert_eq!(call.script().name(), "lock/renew");
-    let reply = Reply::Array([1, 3_000].map(Reply::Int).to_vec());
+    let reply = Reply::Array(reply.map(Reply::Int).to_vec());
     let (now, deadline) = (when(&cell), cell.deadline());
     session.handle_called(now, id, Epoch(1), Ok(reply));
     world.look_after(0);
@@ -71,12 +75,17 @@ fn reads_a_renewal(when: impl FnOnce(&HoldCell) -> Instant) {
 
 #[test]
 fn a_renewal_that_is_read_after_the_deadline_saves_nothing() {
-    reads_a_renewal(|cell| cell.deadline() + ms(1));
+    reads_a_renewal(HELD, |cell| cell.deadline() + ms(1));
+}
+
+#[test]
+fn a_renewal_that_is_refused_after_the_deadline_was_removed_by_nobody() {
+    reads_a_renewal(GONE, |cell| cell.deadline() + ms(1));
 }
 
 #[test]
 fn a_renewal_saves_nothing_that_a_guard_has_seen_lost() {
-    reads_a_renewal(|cell| {
+    reads_a_renewal(HELD, |cell| {
         // The instant at which the reply is read was taken before that at which another thread has asked.
         assert!(cell.ended(cell.deadline()).is_some());
         cell.deadline() - ms(1)
