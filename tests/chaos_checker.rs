@@ -111,6 +111,19 @@ fn different_locks_do_not_exclude_each_other() {
 }
 
 #[test]
+fn who_holds_several_excludes_others_from_each() {
+    let several = held("a", "alone", "x+y", [0, 10, 30, 31], 0);
+    let beside = |lock: &str| overlaps(&all([several.clone(), held("b", "alone", lock, [5, 20, 40, 50], 0)]), 1);
+    for lock in ["x", "y", "z+y"] {
+        let found = beside(lock);
+        assert_eq!(found.len(), 1, "{lock}");
+        assert_eq!((found[0].earlier.as_str(), found[0].later.as_str()), ("a#1", "b#1"));
+    }
+    assert_eq!(beside("z"), []);
+    assert_eq!(beside("x+y").len(), 2, "one for each");
+}
+
+#[test]
 fn a_window_explains_what_begins_within_it_and_nothing_else() {
     let ops = all([held("a", "alone", "x", [0, 10, 30, 31], 0), held("b", "alone", "x", [5, 20, 40, 50], 0)]);
     let overlap = &overlaps(&ops, 1)[0];

@@ -1,6 +1,6 @@
 //! What must hold of a history. Everything here is a function of the history alone.
 
-use crate::history::{Op, Rule};
+use crate::history::{Op, Rule, SEVERAL};
 use crate::moment::MILLISECOND;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -40,8 +40,9 @@ impl Overlap {
 pub(crate) fn overlaps(ops: &[Op], capacity: u32) -> Vec<Overlap> {
     let mut beliefs: BTreeMap<&str, Vec<(u64, u64, &Op)>> = BTreeMap::new();
     for op in ops {
-        if let Some((from, to)) = op.belief() {
-            beliefs.entry(&op.wish.lock).or_default().push((from, to, op));
+        let Some((from, to)) = op.belief() else { continue };
+        for lock in op.wish.lock.split(SEVERAL) {
+            beliefs.entry(lock).or_default().push((from, to, op));
         }
     }
     let mut found = Vec::new();

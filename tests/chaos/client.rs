@@ -1,4 +1,4 @@
-//! A client process: this program, started again. It does what its orders say, writes its history, and can be killed and stopped.
+//! A client process: this program, started again, with a client for each server that it is given. It does what its orders say, writes its history, and can be killed and stopped.
 //!
 //! Orders are lines on its standard input: `round path workload seed` begins to work, with a history in a new file; `rest` ends that. It says
 //! by lines on its standard output that it is `ready`, that it `began`, and, when nothing is under way any more, that it is `quiet`, with
@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 
-/// Set in a client process: where its server is, and where the store.
-pub(crate) const SERVER: &str = "LEASEHOLD_CHAOS_SERVER";
+/// Set in a client process: where its servers are, with a space between them, and where the store.
+pub(crate) const SERVERS: &str = "LEASEHOLD_CHAOS_SERVERS";
 pub(crate) const STORE: &str = "LEASEHOLD_CHAOS_STORE";
 
 /// The lease of whatever says nothing else: what a lost message, a killed process or a stopped one costs at most.
@@ -37,20 +37,13 @@ fn settings() -> ClientBuilder {
 }
 
 /// Obeys orders until there are no more.
-pub(crate) fn obey(runtime: &Runtime, server: &str) {
+pub(crate) fn obey(runtime: &Runtime, servers: &str) {
     // A stopped process does not see the end of its input.
     #[cfg(target_os = "linux")]
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
         .expect("a wish to the system");
     let store = std::env::var(STORE).expect("the address of the store").parse().expect("an address");
-    let client = loop {
-        // The servers may be in the middle of a fault.
-        match runtime.block_on(settings().connect(server)) {
-            Ok(client) => break client,
-            Err(error) => eprintln!("a client does not connect: {error}"),
-        }
-        std::thread::sleep(Duration::from_millis(100));
-    };
+    let clients: Vec<_> = servers.split(' ').map(|server| connect(runtime, server)).collect();
     let current: Arc<Mutex<Option<Arc<Bench>>>> = Arc::default();
     let watched = current.clone();
     std::thread::spawn(move || {
@@ -69,7 +62,7 @@ pub(crate) fn obey(runtime: &Runtime, server: &str) {
             ["round", path, workload, seed] => {
                 let journal = Journal::create(Path::new(path));
                 let seed = seed.parse().expect("a number");
-                let bench = Arc::new(Bench::new(client.clone(), store, journal));
+                let bench = Arc::new(Bench::new(clients.clone(), store, journal));
                 let tasks = runtime.block_on(async { work::start(&bench, workload, seed) });
                 *current.lock().expect("nobody panics with it") = Some(bench.clone());
                 work = Some((bench, tasks));
@@ -84,12 +77,24 @@ pub(crate) fn obey(runtime: &Runtime, server: &str) {
                     });
                     // What is still under way has no end in the history, and is found there.
                     tasks.detach_all();
-                    let clean = settled(&client);
-                    say(&format!("quiet {ended} {clean} {} {:?}", resident(), client.census()));
+                    let clean = clients.iter().all(settled);
+                    let left: Vec<_> = clients.iter().map(Client::census).collect();
+                    say(&format!("quiet {ended} {clean} {} {left:?}", resident()));
                 }
             }
             _ => panic!("no order {line:?}"),
         }
+    }
+}
+
+fn connect(runtime: &Runtime, server: &str) -> Client {
+    loop {
+        // The servers may be in the middle of a fault.
+        match runtime.block_on(settings().connect(server)) {
+            Ok(client) => return client,
+            Err(error) => eprintln!("a client does not connect: {error}"),
+        }
+        std::thread::sleep(Duration::from_millis(100));
     }
 }
 

@@ -25,6 +25,7 @@ pub(crate) enum Fault {
     ReplicasWanting,
     ServerRestarted,
     ServerEmptied,
+    ServerEmptiedAway,
     LinkDelayed,
     LinkFrozen,
     LinkCut,
@@ -43,12 +44,26 @@ use Fault::{
     ClientKilled, ClientPause, ClientPauseWrite, ClientStopped, ClientsStopped, ConnectionsKilled, DebugSleep,
     FailoverPlanned, LinkCut, LinkDelayed, LinkFrozen, LinkRefused, MemoryFull, NetworkCut, PrimaryKilledCutOff,
     PrimaryStopped, ReplicaPromoted, ReplicasWanting, ReplySwallowed, RequestLate, ScriptFlush, ServerEmptied,
-    ServerRestarted, ServerStopped, SlotMoved, SubscribersKilled,
+    ServerEmptiedAway, ServerRestarted, ServerStopped, SlotMoved, SubscribersKilled,
 };
 
 /// The locks whose slots are moved.
-const MOVED: [&str; 9] =
-    ["bank:0", "bank:1", "stock:0", "stock:1", "plain:0", "plain:1", "plain:2", "halves:0", "permits:0"];
+const MOVED: [&str; 14] = [
+    "bank:0",
+    "bank:1",
+    "stock:0",
+    "stock:1",
+    "plain:0",
+    "plain:1",
+    "plain:2",
+    "halves:0",
+    "permits:0",
+    "fair:0",
+    "simple:0",
+    "spin:0",
+    "multi:0",
+    "stripes:0",
+];
 
 impl Fault {
     /// Its name in the table of figures.
@@ -68,6 +83,7 @@ impl Fault {
             ReplicasWanting => "writes refused: min-replicas-to-write",
             ServerRestarted => "server: SIGKILL, back with its data",
             ServerEmptied => "server: SIGKILL, back without its data",
+            ServerEmptiedAway => "server: SIGKILL, back without its data after a lease",
             LinkDelayed => "proxy: delay",
             LinkFrozen => "proxy: silence",
             LinkCut => "proxy: all connections cut",
@@ -129,6 +145,8 @@ impl Fault {
             PlaceName::Sentinel => {
                 &[FailoverPlanned, FailoverPlanned, PrimaryKilledCutOff, PrimaryKilledCutOff, PrimaryStopped]
             }
+            // Those who hold on a bare majority have lost their lock before a member of it forgets.
+            PlaceName::Quorum => &[ServerRestarted, ServerRestarted, ServerEmptiedAway, ServerEmptiedAway],
             PlaceName::Divided => &[NetworkCut, NetworkCut, NetworkCut, NetworkCut, FailoverPlanned],
             PlaceName::Cluster => &[
                 SlotMoved,
@@ -151,7 +169,7 @@ impl Fault {
         let node = place.node(port);
         // Short enough for nobody to call the server dead, on a machine that is not too busy.
         let short = match place {
-            Place::Standalone { .. } => millis(rng, 50..3_000),
+            Place::Standalone { .. } | Place::Quorum(_) => millis(rng, 50..3_000),
             Place::Sentinel { .. } => millis(rng, 50..250),
             Place::Cluster(_) => millis(rng, 50..800),
         };
@@ -204,6 +222,11 @@ impl Fault {
                 node.restart();
             }
             ServerEmptied => node.restart_empty(&[]),
+            ServerEmptiedAway => {
+                node.kill();
+                std::thread::sleep(LEASE);
+                node.restart_empty(&[]);
+            }
             _ => self.inflict_by_place(place, port, rng),
         }
     }
@@ -222,6 +245,8 @@ impl Fault {
                 migrate(cluster, place, name, rng);
             }
             Place::Cluster(cluster) => cluster.promote(place.partner(port)),
+            // It has no faults of its own.
+            Place::Quorum(_) => {}
         }
     }
 

@@ -1,6 +1,6 @@
 //! The client processes of a place: started, given work, stopped, killed and replaced.
 
-use crate::client::{REST, SERVER, STORE};
+use crate::client::{REST, SERVERS, STORE};
 use crate::history::{self, Op};
 use crate::moment::now;
 use crate::place::Seat;
@@ -158,7 +158,7 @@ impl Fleet {
         self.started += 1;
         let (seat, store) = &self.seats[index];
         let mut command = Command::new(std::env::current_exe().expect("this program"));
-        command.env(SERVER, &seat.url).env(STORE, store.to_string());
+        command.env(SERVERS, seat.urls.join(" ")).env(STORE, store.to_string());
         if let Some(side) = &seat.side {
             command = side.run(&command);
         }

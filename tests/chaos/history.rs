@@ -38,9 +38,13 @@ impl Rule {
     }
 }
 
+/// What stands between the names of locks that are held together.
+pub(crate) const SEVERAL: &str = "+";
+
 /// What an operation is about.
 #[derive(Clone, Debug)]
 pub(crate) struct Wish {
+    /// The name of the lock, or of several, with [`SEVERAL`] between them.
     pub(crate) lock: String,
     pub(crate) rule: Rule,
     /// How many permits; 1 for what is no semaphore.

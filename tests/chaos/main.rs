@@ -32,9 +32,9 @@ use store::{Fence, Store};
 const LONGEST: Duration = Duration::from_secs(30);
 
 fn main() -> ExitCode {
-    if let Ok(server) = std::env::var(client::SERVER) {
+    if let Ok(servers) = std::env::var(client::SERVERS) {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-        client::obey(&runtime.expect("a runtime"), &server);
+        client::obey(&runtime.expect("a runtime"), &servers);
         return ExitCode::SUCCESS;
     }
     let arguments: Vec<_> = std::env::args().skip(1).collect();
@@ -110,13 +110,14 @@ fn run(options: &Options) -> ExitCode {
 
 /// The rounds of a run, which are repeated until its time is over.
 fn plan(sites: &[Site], part: Part) -> Vec<(PlaceName, Workload)> {
-    let of = |name: Option<PlaceName>, workload| {
-        let these = sites.iter().filter(move |site| name.is_none_or(|name| name == site.name));
-        these.map(move |site| (site.name, workload))
+    let of = |name: PlaceName, workload| {
+        sites.iter().filter(move |site| name == site.name).map(move |site| (site.name, workload))
     };
-    let must_pass = of(None, Workload::Mixed);
-    let must_fail = of(Some(PlaceName::Standalone), Workload::Pauses);
-    let must_fail = must_fail.chain(of(Some(PlaceName::Sentinel), Workload::Failover));
+    let must_pass = sites
+        .iter()
+        .map(|site| (site.name, if site.name == PlaceName::Quorum { Workload::Majority } else { Workload::Mixed }));
+    let must_fail = of(PlaceName::Standalone, Workload::Pauses);
+    let must_fail = must_fail.chain(of(PlaceName::Sentinel, Workload::Failover));
     match part {
         Part::All => must_pass.chain(must_fail).collect(),
         Part::MustPass => must_pass.collect(),

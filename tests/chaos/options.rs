@@ -28,7 +28,7 @@ Runs client processes on real servers while things go wrong, and checks the hist
 
   --minutes M         how long things go wrong, in all; rests and checks come on top [1]
   --seed S            the seed of the faults and of the work [random]
-  --place NAME        standalone, sentinel, cluster or divided; may be given more than once [all]
+  --place NAME        standalone, sentinel, cluster, divided or quorum; may be given more than once [all]
   --workload PART     all, must-pass or must-fail [all]
   --clients N         client processes at each place [4]";
 

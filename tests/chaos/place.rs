@@ -1,4 +1,4 @@
-//! The servers of a run: one alone, a primary with a replica under Sentinel, a cluster.
+//! The servers of a run: one alone, a primary with a replica under Sentinel, a cluster, and some that know nothing of each other.
 
 use crate::client::LEASE;
 use crate::work::naive::LONG;
@@ -14,14 +14,19 @@ pub(crate) enum Place {
     Sentinel { sentinel: Box<Sentinel>, divide: Option<Divide> },
     /// Three primaries, each with a replica.
     Cluster(Box<Cluster>),
+    /// Servers that know nothing of each other, each of which keeps what it has confirmed.
+    Quorum(Vec<Server>),
 }
 
-/// Where a client runs, and where it finds its server.
+/// Where a client runs, and where it finds its servers: one, or each that knows nothing of the others.
 #[derive(Clone, Debug)]
 pub(crate) struct Seat {
-    pub(crate) url: String,
+    pub(crate) urls: Vec<String>,
     pub(crate) side: Option<Side>,
 }
+
+/// How many servers a quorum is made of.
+const MEMBERS: usize = 3;
 
 /// The name of a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -31,10 +36,12 @@ pub(crate) enum PlaceName {
     Cluster,
     /// As Sentinel, with the primary in one network namespace, the replica and the sentinel in another, and clients in both.
     Divided,
+    /// Servers for locks on a majority of them.
+    Quorum,
 }
 
 impl PlaceName {
-    pub(crate) const ALL: [Self; 4] = [Self::Standalone, Self::Sentinel, Self::Cluster, Self::Divided];
+    pub(crate) const ALL: [Self; 5] = [Self::Standalone, Self::Sentinel, Self::Cluster, Self::Divided, Self::Quorum];
 
     pub(crate) const fn word(self) -> &'static str {
         match self {
@@ -42,6 +49,7 @@ impl PlaceName {
             Self::Sentinel => "sentinel",
             Self::Cluster => "cluster",
             Self::Divided => "divided",
+            Self::Quorum => "quorum",
         }
     }
 }
@@ -51,14 +59,13 @@ impl Place {
     pub(crate) fn start(name: PlaceName, binary: &Binary) -> Result<Self, String> {
         Ok(match name {
             PlaceName::Standalone => {
-                // What is confirmed has been written, so that a killed server comes back with it.
-                let server =
-                    Server::builder().binary(binary).arg("appendonly", "yes").arg("appendfsync", "always").start();
+                let server = steadfast(binary);
                 let proxy = Proxy::to(&server);
                 Self::Standalone { server: Box::new(server), proxy }
             }
             PlaceName::Sentinel => Self::Sentinel { sentinel: Box::new(Sentinel::start_with(binary)), divide: None },
             PlaceName::Cluster => Self::Cluster(Box::new(Cluster::builder().binary(binary).replicas().start())),
+            PlaceName::Quorum => Self::Quorum((0..MEMBERS).map(|_| steadfast(binary)).collect()),
             PlaceName::Divided => {
                 let divide = Divide::make()?;
                 let sentinel = Box::new(Sentinel::start_across(binary, &divide));
@@ -71,13 +78,14 @@ impl Place {
     /// either side.
     pub(crate) fn seats(&self, clients: usize) -> Vec<Seat> {
         let seat = |client: usize| match self {
-            Self::Standalone { server, .. } if client + 1 == clients => Seat { url: server.url(), side: None },
-            Self::Standalone { proxy, .. } => Seat { url: proxy.url(), side: None },
+            Self::Standalone { server, .. } if client + 1 == clients => Seat { urls: vec![server.url()], side: None },
+            Self::Standalone { proxy, .. } => Seat { urls: vec![proxy.url()], side: None },
             Self::Sentinel { sentinel, divide } => {
                 let side = divide.as_ref().map(|divide| divide.sides()[client % 2].clone());
-                Seat { url: sentinel.url(), side }
+                Seat { urls: vec![sentinel.url()], side }
             }
-            Self::Cluster(cluster) => Seat { url: cluster.url(), side: None },
+            Self::Cluster(cluster) => Seat { urls: vec![cluster.url()], side: None },
+            Self::Quorum(servers) => Seat { urls: servers.iter().map(Server::url).collect(), side: None },
         };
         (0..clients).map(seat).collect()
     }
@@ -88,6 +96,7 @@ impl Place {
             Self::Standalone { server, .. } => vec![server],
             Self::Sentinel { sentinel, .. } => sentinel.servers().iter().collect(),
             Self::Cluster(cluster) => cluster.nodes().iter().collect(),
+            Self::Quorum(servers) => servers.iter().collect(),
         }
     }
 
@@ -103,7 +112,7 @@ impl Place {
     /// A number that changes when a primary is replaced, and when slots move.
     pub(crate) fn epoch(&self) -> u64 {
         let epoch = match self {
-            Self::Standalone { .. } => None,
+            Self::Standalone { .. } | Self::Quorum(_) => None,
             Self::Sentinel { sentinel, .. } => sentinel.epoch(),
             Self::Cluster(cluster) => cluster.epoch(),
         };
@@ -143,7 +152,7 @@ impl Place {
             return false;
         }
         match self {
-            Self::Standalone { .. } => true,
+            Self::Standalone { .. } | Self::Quorum(_) => true,
             Self::Sentinel { sentinel, .. } => {
                 let Some(primary) = self.primaries().into_iter().next() else { return false };
                 role_of(self.node(primary)).as_deref() == Some("master")
@@ -202,6 +211,11 @@ impl Place {
         });
         left
     }
+}
+
+/// A server that has written down what it confirms, so that it comes back with it when it was killed.
+fn steadfast(binary: &Binary) -> Server {
+    Server::builder().binary(binary).arg("appendonly", "yes").arg("appendfsync", "always").start()
 }
 
 /// The reply of a server, on a new connection if the one that is kept has been cut.

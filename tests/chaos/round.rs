@@ -51,6 +51,8 @@ impl Site {
 pub(crate) enum Workload {
     /// Everything, and whatever can go wrong.
     Mixed,
+    /// Locks on a majority of servers, and whatever can go wrong with a minority or with all.
+    Majority,
     /// Registers, and clients that are stopped beyond their leases.
     Pauses,
     /// Locks on a primary that dies with what its replica has not heard of.
@@ -61,6 +63,7 @@ impl Workload {
     pub(crate) const fn word(self) -> &'static str {
         match self {
             Self::Mixed => "mixed",
+            Self::Majority => "majority",
             Self::Pauses => "pauses",
             Self::Failover => "failover",
         }
@@ -99,7 +102,7 @@ pub(crate) fn run(
     site.place.dead_after(Duration::from_millis(silence));
     while began.elapsed() < length && healed {
         match workload {
-            Workload::Mixed => {
+            Workload::Mixed | Workload::Majority => {
                 std::thread::sleep(Duration::from_millis(rng.u64(200..1_200)));
                 let fault = site.draw(rng);
                 look(&site.place, false, &mut windows);

@@ -1,16 +1,16 @@
 //! What a client process works at: the tasks of a workload, and what they have in common.
 
 mod bank;
+mod groups;
+mod held;
 pub(crate) mod naive;
 mod plain;
 
-use crate::history::{Journal, Rule, Wish};
-use crate::moment::now;
+use crate::history::Journal;
 use crate::store::Fence;
 use fastrand::Rng;
-use leasehold::kind::LockKind;
-use leasehold::{Acquire, Client, Error, Guard, Lock};
-use std::future::IntoFuture as _;
+use held::{acquire, end, hold, nanos};
+use leasehold::Client;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -40,7 +40,10 @@ const HOLDS: u32 = 8;
 
 /// What the tasks of a process share.
 pub(crate) struct Bench {
+    /// The client of the place's server, or of its first.
     pub(crate) client: Client,
+    /// One for each server that knows nothing of the others.
+    pub(crate) clients: Vec<Client>,
     pub(crate) journal: Journal,
     store: SocketAddr,
     resting: AtomicBool,
@@ -48,8 +51,9 @@ pub(crate) struct Bench {
 }
 
 impl Bench {
-    pub(crate) fn new(client: Client, store: SocketAddr, journal: Journal) -> Self {
-        Self { client, journal, store, resting: AtomicBool::new(false), rest: Notify::new() }
+    pub(crate) fn new(clients: Vec<Client>, store: SocketAddr, journal: Journal) -> Self {
+        let client = clients.first().expect("a client for each server").clone();
+        Self { client, clients, journal, store, resting: AtomicBool::new(false), rest: Notify::new() }
     }
 
     /// Nothing new is begun any more.
@@ -83,6 +87,13 @@ pub(crate) fn start(bench: &Arc<Bench>, workload: &str, seed: u64) -> JoinSet<()
                 tasks.spawn(plain::locks(bench.clone(), rng.fork()));
                 tasks.spawn(plain::halves(bench.clone(), rng.fork()));
                 tasks.spawn(plain::permits(bench.clone(), rng.fork()));
+                tasks.spawn(groups::several(bench.clone(), rng.fork()));
+            }
+            tasks.spawn(plain::others(bench.clone(), rng.fork()));
+        }
+        "majority" => {
+            for _ in 0..4 {
+                tasks.spawn(groups::majorities(bench.clone(), rng.fork()));
             }
         }
         "pauses" => {
@@ -132,114 +143,6 @@ impl Manner {
             Self::Try => Some(Duration::ZERO),
             Self::GoesAway(after) => Some(*after),
         }
-    }
-}
-
-/// Asks for a lock, and notes what comes of it: the number of the operation, and the guard.
-async fn acquire<K: LockKind>(
-    bench: &Bench,
-    (rule, share): (Rule, u32),
-    lock: &Lock<K>,
-    describe: impl Fn(Acquire<K>) -> Acquire<K>,
-    manner: &Manner,
-    token: fn(&Guard<K>) -> u64,
-) -> Option<(u64, Guard<K>)> {
-    let wish = Wish { lock: lock.name().to_owned(), rule, share, bound: manner.bound() };
-    let op = bench.journal.invoked(&wish);
-    let asked = describe(lock.acquire());
-    let answer = match manner {
-        Manner::Wait(wait) => asked.wait(*wait).await.map(Some),
-        Manner::Patient => asked.wait(Duration::MAX).await.map(Some),
-        Manner::Try => asked.wait(Duration::ZERO).await.map(Some),
-        Manner::GoesAway(after) => match tokio::time::timeout(*after, asked.into_future()).await {
-            Ok(answer) => answer.map(Some),
-            Err(_) => Ok(None),
-        },
-    };
-    match answer {
-        Ok(Some(guard)) => {
-            // The clock first: what is certain from then on was certain then.
-            let at = now();
-            bench.journal.granted(op, at + nanos(guard.remaining()), token(&guard));
-            Some((op, guard))
-        }
-        Ok(None) => {
-            bench.journal.refused(op, "went-away");
-            None
-        }
-        Err(error) => {
-            bench.journal.refused(op, word(&error));
-            // A server that refuses or is out of reach is not asked again at once.
-            if !matches!(error, Error::WaitElapsed { .. }) {
-                tokio::time::sleep(Duration::from_millis(50)).await;
-            }
-            None
-        }
-    }
-}
-
-/// Works under a guard, which is looked at meanwhile; `None` where it is lost before the work is done.
-async fn hold<K: LockKind, T>(bench: &Bench, op: u64, guard: &Guard<K>, work: impl Future<Output = T>) -> Option<T> {
-    let look = async {
-        loop {
-            tokio::time::sleep(Duration::from_millis(25)).await;
-            let at = now();
-            let remaining = guard.remaining();
-            if !remaining.is_zero() {
-                bench.journal.seen(op, at + nanos(remaining));
-            }
-        }
-    };
-    let both = async {
-        tokio::select! {
-            value = work => value,
-            () = look => unreachable!("it looks for ever"),
-        }
-    };
-    match guard.run(both).await {
-        Ok(value) => Some(value),
-        Err(lost) => {
-            bench.journal.lost(op, lost.reason().word());
-            None
-        }
-    }
-}
-
-/// Gives a guard back, mostly by a release, and notes what comes of it.
-async fn end<K: LockKind>(bench: &Bench, op: u64, guard: Guard<K>, rng: &mut Rng) {
-    let drops = rng.u32(0..8) == 0;
-    bench.journal.ending(op, guard.remaining());
-    if drops {
-        drop(guard);
-        bench.journal.ended(op, "dropped");
-        return;
-    }
-    match guard.release().await {
-        Ok(()) => bench.journal.ended(op, "ok"),
-        Err(Error::Lost { reason, .. }) => {
-            bench.journal.lost(op, reason.word());
-            bench.journal.ended(op, "lost");
-        }
-        Err(error) => bench.journal.ended(op, word(&error)),
-    }
-}
-
-fn nanos(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
-}
-
-/// An error in one word.
-fn word(error: &Error) -> &'static str {
-    match error {
-        Error::WaitElapsed { .. } => "elapsed",
-        Error::Lost { .. } => "lost",
-        Error::Indeterminate { .. } => "indeterminate",
-        Error::Unreachable { .. } => "unreachable",
-        Error::Refused { .. } => "refused",
-        Error::NotReplicated { .. } => "not-replicated",
-        Error::Excess { .. } => "excess",
-        Error::KeyConflict { .. } => "conflict",
-        _ => "other",
     }
 }
 

@@ -1,11 +1,13 @@
 //! Locks that guard nothing but their own exclusion: whose holders believe what, and when.
 
+use super::held::no_token;
 use super::{Bench, CAPACITY, Manner, acquire, end, hold, nanos};
+use crate::client::LEASE;
 use crate::history::{Rule, Wish};
 use crate::moment::now;
 use fastrand::Rng;
-use leasehold::Guard;
 use leasehold::kind::{LockKind, Reentrant};
+use leasehold::{Acquire, Lock};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +17,7 @@ pub(super) async fn locks(bench: Arc<Bench>, mut rng: Rng) {
         let lock = bench.client.lock(format!("plain:{}", rng.u32(0..3)));
         let manner = Manner::any(&mut rng);
         let fixed = (rng.u32(0..5) == 0).then(|| Duration::from_millis(rng.u64(100..1_500)));
-        let describe = |asked: leasehold::Acquire<Reentrant>| match fixed {
+        let describe = |asked: Acquire<Reentrant>| match fixed {
             Some(lease) => asked.lease(lease),
             None => asked,
         };
@@ -29,6 +31,30 @@ pub(super) async fn locks(bench: Arc<Bench>, mut rng: Rng) {
             end(&bench, op, guard, &mut rng).await;
         }
         bench.think(&mut rng, 60).await;
+    }
+}
+
+/// A fair lock without tokens, a simple lock with its fixed lease, and a spin lock.
+pub(super) async fn others(bench: Arc<Bench>, mut rng: Rng) {
+    let client = &bench.client;
+    let (fair, simple, spin) =
+        (client.fair_lock("fair:0"), client.simple_lock("simple:0", LEASE), client.spin_lock("spin:0"));
+    while !bench.is_resting() {
+        match rng.u32(0..4) {
+            0 => once(&bench, &fair, |asked| asked, &mut rng).await,
+            1 => once(&bench, &simple, |asked| asked, &mut rng).await,
+            2 => once(&bench, &simple, Acquire::renewed, &mut rng).await,
+            _ => once(&bench, &spin, |asked| asked, &mut rng).await,
+        }
+        bench.think(&mut rng, 60).await;
+    }
+}
+
+async fn once<K: LockKind>(bench: &Bench, lock: &Lock<K>, describe: impl Fn(Acquire<K>) -> Acquire<K>, rng: &mut Rng) {
+    let manner = Manner::any(rng);
+    if let Some((op, guard)) = acquire(bench, (Rule::Alone, 1), lock, describe, &manner, no_token).await {
+        hold(bench, op, &guard, tokio::time::sleep(Duration::from_millis(rng.u64(0..60)))).await;
+        end(bench, op, guard, rng).await;
     }
 }
 
@@ -79,7 +105,7 @@ pub(super) async fn permits(bench: Arc<Bench>, mut rng: Rng) {
         while !bench.is_resting() {
             let share = rng.u32(1..3);
             let manner = Manner::any(&mut rng);
-            let describe = |asked: leasehold::Acquire<leasehold::kind::Permit>| asked.permits(share);
+            let describe = |asked: Acquire<leasehold::kind::Permit>| asked.permits(share);
             let asked = acquire(&bench, (Rule::Permits, share), &semaphore, describe, &manner, no_token).await;
             if let Some((op, guard)) = asked {
                 hold(&bench, op, &guard, tokio::time::sleep(Duration::from_millis(rng.u64(0..80)))).await;
@@ -92,8 +118,4 @@ pub(super) async fn permits(bench: Arc<Bench>, mut rng: Rng) {
         () = worker => {}
         () = keeper => {}
     }
-}
-
-fn no_token<K: LockKind>(_: &Guard<K>) -> u64 {
-    0
 }
