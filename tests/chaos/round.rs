@@ -19,11 +19,11 @@ use std::time::{Duration, Instant};
 const SLACK: Duration = Duration::from_secs(5);
 
 /// How long things may take. A waiter asks within a lease, and a server that does not answer is given up after a time; what is settled
-/// before it is released may need that twice.
+/// before it is released may need that twice. The news of a loss needs nothing but a timer, and a processor.
 const BOUNDS: Bounds = Bounds {
     acquire: UNREACHABLE.saturating_add(TIMEOUT).saturating_add(TIMEOUT).saturating_add(SLACK),
     release: UNREACHABLE.saturating_add(TIMEOUT).saturating_add(TIMEOUT).saturating_add(SLACK),
-    loss: SLACK,
+    loss: Duration::from_millis(500),
 };
 
 /// A place with its clients, for the whole run.

@@ -36,7 +36,7 @@ impl World {
                     return;
                 }
                 let known = hold_of(&call).and_then(|(id, _)| self.released.get(&id));
-                if known.is_some_and(|counts| counts.contains(&0)) {
+                if script.ends_with("/acquire") && known.is_some_and(|counts| counts.contains(&0)) {
                     self.stats.reach(Reach::LateDuplicate);
                 }
                 drop(self.execute(&call));

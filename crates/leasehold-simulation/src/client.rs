@@ -2,6 +2,7 @@
 
 use crate::clock::Clock;
 use crate::happening::{CallKey, Happening};
+use crate::plan::{LEASE, Mix};
 use crate::stats::Reach;
 use crate::watched::Watched;
 use crate::world::{World, tell};
@@ -411,7 +412,9 @@ impl World {
         let Guard { client, ref name, alive, renewed, hold, .. } = self.guards[guard];
         // At the end of the longest time the leases are short.
         let limited = self.guards.iter().any(|guard| guard.client == client && guard.hold == hold && guard.limited);
-        let well = self.plan.well && !limited;
+        // Where no data is lost, nothing is lost that has been well for a lease.
+        let well = self.plan.well || !self.plan.mix.has(Mix::Data) && self.has_been_well(client, LEASE);
+        let well = well && !limited;
         assert!(!well || !renewed || !alive, "{hold:?} of client {client} was lost: {reason}");
         if alive {
             self.clients[client].lost.insert(name.key().clone());

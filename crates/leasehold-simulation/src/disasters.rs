@@ -12,6 +12,7 @@ use leasehold_core::call::Call;
 use leasehold_core::command::permits::ID_BYTES;
 use leasehold_core::command::read_write::Mode;
 use leasehold_core::command::{Kind, fair, lock, read_write, simple, spin};
+use leasehold_core::error::{HoldEnd, LossReason};
 use leasehold_core::link::{LinkError, LinkEvent, Plane, ServerError};
 use leasehold_core::reply::Reply;
 use leasehold_core::time::Instant;
@@ -23,8 +24,14 @@ pub(crate) const OF_NO_EPOCH: u32 = u32::MAX;
 impl World {
     /// What was promised of the holds that exist is not promised any more; it is of those that are granted from now on.
     pub(crate) fn break_promises(&mut self) {
-        self.broken = true;
         self.net.restarts += 1;
+        self.holders.clear();
+        self.break_what_is_timed();
+    }
+
+    /// What rests on times that the server has written down is not promised any more.
+    fn break_what_is_timed(&mut self) {
+        self.broken = true;
         self.note_fault(self.now);
         self.queues.forget();
     }
@@ -34,6 +41,7 @@ impl World {
         self.broken = true;
         self.note_fault(self.now);
         self.queues.forget_lock(lock);
+        self.holders.remove(lock);
         self.granted.values_mut().filter(|grant| grant.lock == lock).for_each(Grant::void);
         let guards = self.guards.iter_mut().filter(|guard| guard.name.key() == lock);
         guards.for_each(|guard| guard.epoch_of_data = OF_NO_EPOCH);
@@ -152,6 +160,7 @@ impl World {
             guard.epoch_of_data = OF_NO_EPOCH;
         }
         self.note_silence(&call);
+        self.holders.remove(&call.keys()[0]);
         drop(self.server.execute(&call));
         self.deliver_notices();
         self.note_removals(self.plan.settings.lease / 3);
@@ -172,7 +181,8 @@ impl World {
         })
     }
 
-    /// The server's clock is stepped. Up to a millisecond forward is within every margin.
+    /// The server's clock is stepped. Up to a millisecond forward is within every margin; a step back makes leases last longer, and breaks
+    /// no promise that somebody holds.
     pub(crate) fn step_server(&mut self, millis: i64) {
         tell!(self, "the server's clock is stepped by {millis} ms");
         self.server.step_clock(millis);
@@ -183,7 +193,10 @@ impl World {
         }
         self.stats.fault(Sort::ServerStep);
         self.leftovers = true;
-        self.restored |= millis < 0;
+        if millis < 0 {
+            self.restored = true;
+            return self.break_what_is_timed();
+        }
         self.break_promises();
         self.note_removals(self.plan.settings.lease / 3);
     }
@@ -263,7 +276,10 @@ impl World {
             return;
         }
         if !self.believes(state) {
-            return self.stats.reach(Reach::RemovalTold);
+            if state.cell.would_end(self.local(state.client)) == Some(HoldEnd::Lost(LossReason::Removed)) {
+                self.stats.reach(Reach::RemovalTold);
+            }
+            return;
         }
         let leapt = client.leapt.is_some_and(|at| at >= client.clock.shows(removed));
         let reachable = self.net.wires[state.client].reachable;

@@ -1,22 +1,23 @@
 //! What is left on the server of those who have gone, and of holds that nobody has.
 
 use crate::client::Guard;
+use crate::happening::Happening;
 use crate::kinds::{CAPACITY, Family};
 use crate::stats::Reach;
 use crate::world::{World, name};
 use bytes::Bytes;
 use leasehold_core::error::HoldEnd;
 use leasehold_core::reply::Reply;
-use std::time::Duration;
+use leasehold_core::time::Instant;
 
 impl World {
     /// Wants every hold that the server has of a client to be one that the client has, or has lost: where the client waits for nothing, has
-    /// nothing to clean up, and nothing has gone wrong for it for so long.
-    pub(crate) fn check_strays(&mut self, well_for: Duration) {
+    /// nothing to clean up, and nothing that it has sent can still arrive. What a simple lock, a permit or a reader beside a writer has on
+    /// the server does not name its client alone; these are looked for when all have gone.
+    pub(crate) fn check_strays(&mut self) {
         // A copy of an acquire that comes late may bring a hold about again, which ends with its lease; and so may older data.
-        let one_each = self.plan.family.excludes()
-            && !matches!(self.plan.family, Family::Simple | Family::ReadWrite | Family::PreferWriters);
-        if !one_each || self.plan.copies || self.restored {
+        let fields = self.plan.family.excludes() && self.plan.family != Family::Simple;
+        if !fields || self.plan.copies || self.restored {
             return;
         }
         for lock in 0..self.plan.locks {
@@ -24,30 +25,41 @@ impl World {
             let Ok(Reply::Array(fields)) = self.server.command(&[b"HKEYS", lock.key()]) else { continue };
             for field in fields {
                 let Reply::Bulk(field) = field else { continue };
-                let Some(client) = self.client_of(&field).filter(|client| self.is_at_rest(*client, well_for)) else {
+                let Some(client) = self.client_of(&field).filter(|client| self.is_at_rest(*client)) else {
                     continue;
                 };
+                let of_hold = field.strip_suffix(b":write").unwrap_or(&field);
                 let is_of = |guard: &Guard| {
                     let lost = matches!(guard.cell.would_end(self.local(client)), Some(HoldEnd::Lost(_)));
-                    guard.client == client && guard.field == field && (guard.alive || guard.detached || lost)
+                    guard.client == client && guard.field == of_hold && (guard.alive || guard.detached || lost)
                 };
                 assert!(
-                    self.guards.iter().any(is_of),
+                    self.guards.iter().any(is_of) || self.may_still_arrive(client),
                     "{lock} is held by {field:?}, of which client {client} knows nothing"
                 );
-                self.stats.reach(Reach::StraysSought);
+                if self.last_fault_of(client) > Instant::default() {
+                    self.stats.reach(Reach::StraysSought);
+                }
             }
         }
     }
 
     /// Whether a client waits for nothing and has nothing to clean up.
-    fn is_at_rest(&self, client: usize, well_for: Duration) -> bool {
+    fn is_at_rest(&self, client: usize) -> bool {
         let state = &self.clients[client];
         state.runs()
-            && self.has_been_well(client, well_for)
             && state.tasks.iter().all(|task| task.outcome.is_some())
             && self.net.is_idle(client)
             && !state.session.has_clean_up()
+    }
+
+    /// Whether a command of a client is on its way to the server.
+    fn may_still_arrive(&self, client: usize) -> bool {
+        let is_of_it = |what: &Happening| match what {
+            Happening::Arrive { client: other, .. } | Happening::NoScript { client: other, .. } => *other == client,
+            _ => false,
+        };
+        self.queue.values().any(is_of_it)
     }
 
     /// Wants nobody to listen, and nothing to be left but what may be left.

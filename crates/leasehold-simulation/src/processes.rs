@@ -128,7 +128,9 @@ impl World {
             self.clients[client].clock.stood_still(since, self.now);
             self.disown(client);
         }
-        self.leap(client);
+        if self.leap(client) {
+            self.stats.reach(Reach::WokeLost);
+        }
     }
 
     pub(crate) fn change_clock(&mut self, client: usize, ppm: i64, jump: Duration) {
@@ -156,17 +158,15 @@ impl World {
         }
     }
 
-    /// A client finds that time has passed without it.
-    fn leap(&mut self, client: usize) {
+    /// A client finds that time has passed without it. Whether it has lost something by that.
+    fn leap(&mut self, client: usize) -> bool {
         let now = self.local(client);
         self.clients[client].leapt = Some(now);
         let lost = self
             .guards
             .iter()
             .any(|guard| guard.client == client && guard.alive && !guard.over && guard.cell.would_end(now).is_some());
-        if lost {
-            self.stats.reach(Reach::WokeLost);
-        }
         self.let_time_pass(client);
+        lost
     }
 }

@@ -83,7 +83,7 @@ pub(crate) fn finish(world: &mut World, limit: Instant) {
 fn look_at_counts(world: &mut World) {
     world.check_counts(ms(1_500));
     if world.stats.steps.is_multiple_of(16) {
-        world.check_strays(ms(1_500));
+        world.check_strays();
     }
 }
 

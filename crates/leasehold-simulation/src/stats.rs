@@ -87,7 +87,7 @@ counted! {
         LatchOpened = "a latch opened for somebody who waited",
         UnfencedLost = "a register without a fence lost an update",
         OrderCompared = "a grant was compared with a queue while things go wrong",
-        CountsCompared = "hold counts were compared with the server's",
+        CountsCompared = "hold counts were compared with the server's after something went wrong",
         StraysSought = "holds of nobody were looked for",
         Overtaken = "a request came after one of its client that was sent later, by another connection",
         LateNotice = "a notice came late",

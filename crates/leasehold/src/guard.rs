@@ -235,7 +235,9 @@ impl<K: Counted> Guard<K> {
 }
 
 impl<K: Fencing> Guard<K> {
-    /// The fencing token of this hold: greater than that of every hold before it, below 2^53, and the same for every re-entry.
+    /// The fencing token of this hold: below 2^53, the same for every re-entry, and greater than that of every hold before it, for as long as
+    /// the server keeps its data. A failover to a server that lacks the last grants, and whose clock is behind, can give a token twice: the
+    /// store tells the two apart by their holders ([`Error::IssuedTwice`](crate::Error::IssuedTwice)).
     ///
     /// Show it to the store at the first read as well as at every write, and have the store refuse what is lower than the greatest it
     /// has seen; see [`fence`](crate::fence).

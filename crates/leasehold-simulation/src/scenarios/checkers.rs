@@ -118,12 +118,12 @@ fn a_wrong_hold_count_is_found() {
 #[test]
 fn a_hold_of_nobody_is_found() {
     let (mut world, guard) = held(Kind::Lock, Family::Lock);
-    world.check_strays(ms(0));
+    world.check_strays();
     let field = world.clients[1].session.client().field(HoldNumber::ZERO.next());
     world.server.command(&[b"HSET", b"lock0", &field, b"1"]).expect("a hash");
-    finds("of which client 1 knows nothing", || world.check_strays(ms(0)));
+    finds("of which client 1 knows nothing", || world.check_strays());
     world.guards[guard].alive = false;
-    finds("of which client 0 knows nothing", || world.check_strays(ms(0)));
+    finds("of which client 0 knows nothing", || world.check_strays());
 }
 
 #[test]

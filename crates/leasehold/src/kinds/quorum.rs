@@ -70,9 +70,11 @@ impl QuorumLock {
     ///
     /// # Errors
     ///
-    /// When awaited: [`Error::WaitElapsed`]; [`Error::Unreachable`] where a majority of the servers cannot be reached or do not
-    /// serve, for as long as `unreachable_after` of the first client says; [`InvalidInput::NoMembers`] and
-    /// [`InvalidInput::SameServer`]. Nothing is held after an error.
+    /// When awaited: [`Error::WaitElapsed`]; [`Error::Unreachable`] or [`Error::Indeterminate`] where a majority of the servers cannot
+    /// be reached or do not serve, for as long as `unreachable_after` of the first client says; whatever else one of the servers said of
+    /// [its lock](crate::Lock::acquire) where without it there is no majority; [`InvalidInput::NoMembers`] and
+    /// [`InvalidInput::SameServer`]. Nothing is held after an error: what a server may have granted without saying so is taken back in the
+    /// background.
     ///
     /// # Cancel safety
     ///
