@@ -2,7 +2,7 @@
 
 use crate::clock::Clock;
 use crate::happening::{CallKey, Happening};
-use crate::plan::{LEASE, Mix};
+use crate::plan::LEASE;
 use crate::stats::Reach;
 use crate::watched::Watched;
 use crate::world::{World, tell};
@@ -413,7 +413,7 @@ impl World {
         // At the end of the longest time the leases are short.
         let limited = self.guards.iter().any(|guard| guard.client == client && guard.hold == hold && guard.limited);
         // Where no data is lost, nothing is lost that has been well for a lease.
-        let well = self.plan.well || !self.plan.mix.has(Mix::Data) && self.has_been_well(client, LEASE);
+        let well = self.plan.well || self.plan.keeps_data && self.has_been_well(client, LEASE);
         let well = well && !limited;
         assert!(!well || !renewed || !alive, "{hold:?} of client {client} was lost: {reason}");
         if alive {

@@ -91,6 +91,8 @@ pub(crate) struct Plan {
     pub(crate) orderly: bool,
     /// Nothing goes wrong but that clients crash, and that users are late or drop what they asked for.
     pub(crate) well: bool,
+    /// The server loses neither data nor time, and no clock is wrong beyond the margin.
+    pub(crate) keeps_data: bool,
     /// A copy of a command may come late, or it cannot be proven that none does.
     pub(crate) copies: bool,
     pub(crate) owners: Vec<Vec<OwnerId>>,
@@ -113,6 +115,7 @@ pub(crate) fn plan(world: &mut World, seed: u64, family: Family) {
     world.plan.mix = mix;
     world.plan.orderly = mix == Mix::Orderly;
     world.plan.well = matches!(mix, Mix::Orderly | Mix::Impatience);
+    world.plan.keeps_data = !mix.has(Mix::Data);
     world.plan.copies = mix.has(Mix::Copies) || mix.has(Mix::Unproven);
     let mut settings = settings();
     settings.lease = LEASE;
