@@ -52,7 +52,7 @@ pub(super) async fn several(bench: Arc<Bench>, mut rng: Rng) {
 /// Locks on a majority of the servers, renewed and with fixed leases.
 pub(super) async fn majorities(bench: Arc<Bench>, mut rng: Rng) {
     while !bench.is_resting() {
-        let lock = QuorumLock::new(bench.clients.clone(), format!("quorum:{}", rng.u32(0..2)));
+        let lock = QuorumLock::new(bench.clients.clone(), format!("quorum:{}", rng.u32(0..4)));
         let manner = Manner::any(&mut rng);
         let fixed = (rng.u32(0..5) == 0).then(|| Duration::from_millis(rng.u64(100..1_500)));
         let asked = |wait: Option<Duration>| {
@@ -68,7 +68,7 @@ pub(super) async fn majorities(bench: Arc<Bench>, mut rng: Rng) {
         let wish = Wish { lock: lock.name().to_owned(), rule: Rule::Alone, share: 1, bound: manner.bound() };
         if let Some((op, guard)) = ask(&bench, &wish, &manner, asked, no_token).await {
             // Now and then for longer than a lease.
-            let most = if rng.u32(0..10) == 0 { 4_000 } else { 80 };
+            let most = if rng.u32(0..20) == 0 { 4_000 } else { 80 };
             hold(&bench, op, &guard, tokio::time::sleep(Duration::from_millis(rng.u64(0..most)))).await;
             end(&bench, op, guard, &mut rng).await;
         }
