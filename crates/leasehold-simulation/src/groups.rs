@@ -11,6 +11,7 @@ mod happening;
 mod plan;
 mod process;
 mod user;
+mod waiters;
 mod wish;
 mod world;
 

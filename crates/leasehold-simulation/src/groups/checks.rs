@@ -2,7 +2,7 @@
 
 use super::process::Process;
 use super::user::{Hold, Polls, Stage, User};
-use super::wish::{Patience, Thing, What};
+use super::wish::{Patience, Thing};
 use super::world::World;
 use crate::plan::{LEASE, Mix};
 use crate::stats::Reach;
@@ -123,35 +123,6 @@ impl World {
     fn check_that_something_is_wrong(&self, error: &Error) {
         let calm = self.plan.over && self.now > self.plan.ended + Duration::from_secs(5);
         assert!(!self.plan.well && !calm, "nothing is wrong, and somebody is told: {error}");
-    }
-
-    /// Who waits for one lock of several has none of the others: every hold on a server is that of a guard.
-    fn check_that_waiters_hold_nothing(&self) {
-        if self.processes.iter().any(|process| process.dead) {
-            return;
-        }
-        let users = || self.processes.iter().flat_map(|process| &process.users);
-        let late = users().any(|user| user.polls != Polls::AtOnce && !matches!(user.stage, Stage::Over));
-        // Owners share holds, a quorum is tried beside others, and what is held for a fixed time may be over at one end first.
-        let other =
-            |user: &User| user.wish.owned || user.wish.lease.is_some() || matches!(user.wish.what, What::Quorum(_));
-        if late || users().any(other) {
-            return;
-        }
-        let held = |user: &User| if matches!(user.stage, Stage::Holds(_)) { user.things.len() } else { 0 };
-        let expected: usize = users().map(held).sum();
-        let fields = |key: &[u8], server: &leasehold::embedded::EmbeddedServer| match server.command(&[b"HLEN", key]) {
-            Ok(Reply::Int(fields)) => usize::try_from(fields).unwrap_or_default(),
-            _ => 0,
-        };
-        // The mode of a read-write lock is a field of its hash.
-        let mode = |key: &[u8]| usize::from(key.starts_with(b"rw"));
-        let of_server = |server: &leasehold::embedded::EmbeddedServer| -> usize {
-            let keys = server.keys();
-            keys.iter().map(|key| fields(key, server).saturating_sub(mode(key))).sum()
-        };
-        let found: usize = self.servers.iter().map(of_server).sum();
-        assert_eq!(found, expected, "holds on the servers, and things that guards stand for");
     }
 
     /// Nothing is left on the servers when everybody has gone, but the counters of fencing tokens, and nothing in a client.

@@ -15,8 +15,19 @@ pub(super) struct User {
     pub(super) polls: Polls,
     /// When he asked, by the clock of his process.
     pub(super) since: Instant,
+    /// When the stage ended that came before, if it is over with him.
+    pub(super) ended: Instant,
+    /// He waited for one thing of several, and it was seen that he had none.
+    pub(super) compared: bool,
     /// A server has lost data since, so that another one may get what he has.
     pub(super) forgotten: bool,
+}
+
+impl User {
+    pub(super) fn end(&mut self, now: Instant) {
+        self.stage = Stage::Over;
+        self.ended = now;
+    }
 }
 
 /// What a user is doing.

@@ -193,7 +193,16 @@ impl World {
         let task = Task::new(wish.ask(&state.clients, &state.owner));
         let things = wish.things(&state.clients);
         let since = state.local(self.now);
-        state.users.push(User { wish, things, stage: Stage::Asks(task), polls, since, forgotten: false });
+        state.users.push(User {
+            wish,
+            things,
+            stage: Stage::Asks(task),
+            polls,
+            since,
+            ended: self.now,
+            compared: false,
+            forgotten: false,
+        });
         user
     }
 
@@ -203,13 +212,13 @@ impl World {
         match &mut state.stage {
             Stage::Asks(task) => {
                 let Some(answer) = task.poll() else { return };
-                state.stage = Stage::Over;
+                state.end(self.now);
                 self.answered(process, user, answer);
             }
             Stage::Releases { task, held } => {
                 let Some(outcome) = task.poll() else { return };
                 let held = *held;
-                state.stage = Stage::Over;
+                state.end(self.now);
                 tell!(self, "user {user} of {process} has released: {outcome:?}");
                 self.check_release(process, user, held, &outcome);
             }
@@ -258,6 +267,7 @@ impl World {
         }
         tell!(self, "user {user} of {process} {} it at {now:?}", if drops { "drops" } else { "releases" });
         if drops {
+            state.end(self.now);
             return;
         }
         state.polls = polls;
@@ -276,7 +286,7 @@ impl World {
                 self.stats.reach(Reach::GroupDropped);
             }
             self.stats.fault(Sort::Dropped);
-            state.stage = Stage::Over;
+            state.end(self.now);
             tell!(self, "user {user} of {process} drops his future");
         }
     }
