@@ -6,6 +6,7 @@
 
 mod checks;
 mod disturb;
+mod doubts;
 mod faults;
 mod happening;
 mod plan;

@@ -49,24 +49,32 @@ impl World {
         let state = &self.processes[process].users[user];
         assert!(hold.grant.is_held() || state.polls != Polls::AtOnce, "what was lost is granted: {:?}", state.wish);
         // An owner's hold has the longest of its leases, which is longer by as much as the server's clock was put back since.
-        let longest = state.wish.lease.filter(|_| !state.wish.owned).unwrap_or(LEASE) + self.plan.put_back;
+        let longest = state.wish.lease.filter(|_| !state.wish.owned).unwrap_or(LEASE) + self.put_back();
         let remaining = hold.grant.remaining();
         assert!(remaining <= longest, "it lasts for {remaining:?}: {:?}", state.wish);
         let (things, owned) = (state.things.clone(), state.wish.owned);
         if things.len() > 1 && self.processes[process].local(self.now) > state.since {
             self.stats.reach(Reach::GroupWaited);
         }
-        if state.forgotten || self.processes[process].clock_is_wrong {
+        if self.processes[process].clock_is_wrong {
             return;
         }
+        let is_sure = |thing: &&Thing| !self.processes[process].doubts(state, thing, self.now);
+        let sure: Vec<&Thing> = things.iter().filter(is_sure).collect();
         for (number, other) in self.processes.iter().enumerate() {
             for one in &other.users {
                 let one_owner = number == process && owned && one.wish.owned;
                 if !one_owner && self.believes(other, one) {
-                    let both = one.things.iter().find(|theirs| excludes(theirs, &things));
+                    let both = one
+                        .things
+                        .iter()
+                        .find(|theirs| excludes(theirs, &sure) && !other.doubts(one, theirs, self.now));
                     assert_eq!(both, None, "{process} and {number} believe at once that they have it");
                 }
             }
+        }
+        if state.saw_loss && !sure.is_empty() {
+            self.stats.reach(Reach::ComparedAfterLoss);
         }
     }
 
@@ -74,7 +82,7 @@ impl World {
     fn believes(&self, process: &Process, user: &User) -> bool {
         let Stage::Holds(hold) = &user.stage else { return false };
         let until = process.seen() + hold.grant.remaining();
-        !process.dead && !process.clock_is_wrong && !user.forgotten && process.local(self.now) < until
+        !process.dead && !process.clock_is_wrong && process.local(self.now) < until
     }
 
     /// Nobody is told of trouble that there was not, and a wait ends when it is to.
@@ -149,6 +157,6 @@ impl World {
     }
 }
 
-fn excludes(theirs: &Thing, things: &[Thing]) -> bool {
+fn excludes(theirs: &Thing, things: &[&Thing]) -> bool {
     things.iter().any(|thing| thing.name == theirs.name && !(thing.reads && theirs.reads))
 }

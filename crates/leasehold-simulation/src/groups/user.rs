@@ -3,6 +3,7 @@
 use super::wish::{Answer, Doing, Grant, Thing, Wish};
 use leasehold::Error;
 use leasehold_core::time::Instant;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio_test::task::{Spawn, spawn};
@@ -19,8 +20,10 @@ pub(super) struct User {
     pub(super) ended: Instant,
     /// He waited for one thing of several, and it was seen that he had none.
     pub(super) compared: bool,
-    /// A server has lost data since, so that another one may get what he has.
-    pub(super) forgotten: bool,
+    /// A server has lost data since he asked.
+    pub(super) saw_loss: bool,
+    /// Until when it is in doubt which of the things he has: a server has lost its record of that.
+    pub(super) doubts: BTreeMap<String, Instant>,
 }
 
 impl User {

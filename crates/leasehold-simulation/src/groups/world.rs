@@ -24,6 +24,8 @@ pub(super) struct World {
     pub(super) snapshots: Vec<Option<Snapshot>>,
     /// Until when each server is away.
     pub(super) away: Vec<Instant>,
+    /// By how much the clock of each server was put back.
+    pub(super) put_back: Vec<Duration>,
     pub(super) processes: Vec<Process>,
     queue: BTreeMap<(Instant, u64), Happening>,
     next_number: u64,
@@ -47,6 +49,7 @@ impl World {
             servers: Vec::new(),
             snapshots: Vec::new(),
             away: Vec::new(),
+            put_back: Vec::new(),
             processes: Vec::new(),
             queue: BTreeMap::new(),
             next_number: 0,
@@ -75,6 +78,7 @@ impl World {
         });
         self.snapshots.push(None);
         self.away.push(self.now);
+        self.put_back.push(Duration::ZERO);
     }
 
     pub(super) fn add_process(&mut self) {
@@ -201,7 +205,8 @@ impl World {
             since,
             ended: self.now,
             compared: false,
-            forgotten: false,
+            saw_loss: false,
+            doubts: BTreeMap::new(),
         });
         user
     }
