@@ -53,7 +53,7 @@ impl World {
         let remaining = hold.grant.remaining();
         assert!(remaining <= longest, "it lasts for {remaining:?}: {:?}", state.wish);
         let (things, owned) = (state.things.clone(), state.wish.owned);
-        if things.len() > 1 && self.processes[process].local(self.now) > state.since {
+        if state.has_met_somebody() {
             self.stats.reach(Reach::GroupWaited);
         }
         if self.processes[process].clock_is_wrong {

@@ -1,9 +1,11 @@
 //! A user: one wish, from the question to the end of what was granted.
 
 use super::wish::{Answer, Doing, Grant, Thing, Wish};
+use bytes::Bytes;
 use leasehold::Error;
+use leasehold::embedded::Recorder;
 use leasehold_core::time::Instant;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
 use tokio_test::task::{Spawn, spawn};
@@ -18,6 +20,10 @@ pub(super) struct User {
     pub(super) since: Instant,
     /// When the stage ended that came before, if it is over with him.
     pub(super) ended: Instant,
+    /// What his process has called since then, where he asked for several things.
+    pub(super) calls: Vec<Recorder>,
+    /// The fields of the holds that he tried to begin.
+    pub(super) tried: BTreeSet<Bytes>,
     /// He waited for one thing of several, and it was seen that he had none.
     pub(super) compared: bool,
     /// A server has lost data since he asked.

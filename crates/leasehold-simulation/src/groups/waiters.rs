@@ -1,13 +1,13 @@
-//! Whoever waits for one lock of several holds none of them.
+//! Those who wait for one lock of several: they have met somebody, and hold none.
 
 use super::process::Process;
 use super::user::{Polls, Stage, User};
-use super::wish::{Thing, What};
+use super::wish::{Answer, Thing, What};
 use super::world::World;
 use crate::plan::LEASE;
 use crate::stats::Reach;
 use bytes::Bytes;
-use leasehold::embedded::EmbeddedServer;
+use leasehold::embedded::{EmbeddedLink, EmbeddedServer, Recorded, Recorder};
 use leasehold_core::reply::Reply;
 use leasehold_core::time::Instant;
 use std::collections::BTreeMap;
@@ -39,6 +39,36 @@ impl World {
             }
         }
     }
+}
+
+impl User {
+    /// Polls what he asked for, and notes which holds he tries to begin.
+    pub(super) fn poll_question(&mut self, links: &[EmbeddedLink]) -> Option<Answer> {
+        let Stage::Asks(task) = &mut self.stage else { return None };
+        if self.things.len() < 2 {
+            return task.poll();
+        }
+        let calls: Vec<Recorder> = links.iter().map(EmbeddedLink::record).collect();
+        let answer = task.poll();
+        let sent = calls.iter().flat_map(Recorder::calls).filter(is_acquire);
+        self.tried.extend(sent.map(|call| call.args()[0].clone()));
+        answer
+    }
+
+    /// Whether he was told that somebody else has one of several things that he asked for.
+    pub(super) fn has_met_somebody(&self) -> bool {
+        let is_busy = |call: &Recorded| match call.outcome() {
+            Some(Ok(Reply::Array(said))) => said.first() == Some(&Reply::Int(0)),
+            _ => false,
+        };
+        let mut acquires = self.calls.iter().flat_map(Recorder::calls).filter(is_acquire);
+        acquires.any(|call| is_busy(&call) && self.tried.contains(&call.args()[0]))
+    }
+}
+
+/// The first argument of an acquire is the field of the hold.
+fn is_acquire(call: &Recorded) -> bool {
+    call.script().ends_with("/acquire")
 }
 
 /// Whether the servers may have something else of a user than what he has a guard of. Whoever is late may have part of what he asked for, or

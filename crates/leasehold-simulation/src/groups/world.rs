@@ -7,10 +7,10 @@ use super::user::{Hold, Polls, Stage, Task, User};
 use super::wish::{Answer, Patience, Wish};
 use crate::stats::{Reach, Sort, Stats};
 use crate::world::tell;
-use leasehold::embedded::{EmbeddedServer, ServerClock};
+use leasehold::embedded::{EmbeddedLink, EmbeddedServer, ServerClock};
 use leasehold_core::time::Instant;
 use leasehold_embedded::Snapshot;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -197,6 +197,7 @@ impl World {
         let task = Task::new(wish.ask(&state.clients, &state.owner));
         let things = wish.things(&state.clients);
         let since = state.local(self.now);
+        let calls = if things.len() > 1 { state.links.iter().map(EmbeddedLink::record).collect() } else { Vec::new() };
         state.users.push(User {
             wish,
             things,
@@ -204,6 +205,8 @@ impl World {
             polls,
             since,
             ended: self.now,
+            calls,
+            tried: BTreeSet::new(),
             compared: false,
             saw_loss: false,
             doubts: BTreeMap::new(),
@@ -213,10 +216,11 @@ impl World {
 
     /// Polls the future of a user.
     pub(super) fn poll(&mut self, process: usize, user: usize) {
-        let state = &mut self.processes[process].users[user];
+        let Process { users, links, .. } = &mut self.processes[process];
+        let state = &mut users[user];
         match &mut state.stage {
-            Stage::Asks(task) => {
-                let Some(answer) = task.poll() else { return };
+            Stage::Asks(_) => {
+                let Some(answer) = state.poll_question(links) else { return };
                 state.end(self.now);
                 self.answered(process, user, answer);
             }
