@@ -6,11 +6,13 @@
 
 mod checks;
 mod disturb;
+mod doubts;
 mod faults;
 mod happening;
 mod plan;
 mod process;
 mod user;
+mod waiters;
 mod wish;
 mod world;
 

@@ -2,7 +2,7 @@
 
 use super::process::Process;
 use super::user::{Hold, Polls, Stage, User};
-use super::wish::{Patience, Thing, What};
+use super::wish::{Patience, Thing};
 use super::world::World;
 use crate::plan::{LEASE, Mix};
 use crate::stats::Reach;
@@ -49,24 +49,32 @@ impl World {
         let state = &self.processes[process].users[user];
         assert!(hold.grant.is_held() || state.polls != Polls::AtOnce, "what was lost is granted: {:?}", state.wish);
         // An owner's hold has the longest of its leases, which is longer by as much as the server's clock was put back since.
-        let longest = state.wish.lease.filter(|_| !state.wish.owned).unwrap_or(LEASE) + self.plan.put_back;
+        let longest = state.wish.lease.filter(|_| !state.wish.owned).unwrap_or(LEASE) + self.put_back();
         let remaining = hold.grant.remaining();
         assert!(remaining <= longest, "it lasts for {remaining:?}: {:?}", state.wish);
         let (things, owned) = (state.things.clone(), state.wish.owned);
-        if things.len() > 1 && self.processes[process].local(self.now) > state.since {
+        if state.has_met_somebody() {
             self.stats.reach(Reach::GroupWaited);
         }
-        if state.forgotten || self.processes[process].clock_is_wrong {
+        if self.processes[process].clock_is_wrong {
             return;
         }
+        let is_sure = |thing: &&Thing| !self.processes[process].doubts(state, thing, self.now);
+        let sure: Vec<&Thing> = things.iter().filter(is_sure).collect();
         for (number, other) in self.processes.iter().enumerate() {
             for one in &other.users {
                 let one_owner = number == process && owned && one.wish.owned;
                 if !one_owner && self.believes(other, one) {
-                    let both = one.things.iter().find(|theirs| excludes(theirs, &things));
+                    let both = one
+                        .things
+                        .iter()
+                        .find(|theirs| excludes(theirs, &sure) && !other.doubts(one, theirs, self.now));
                     assert_eq!(both, None, "{process} and {number} believe at once that they have it");
                 }
             }
+        }
+        if state.saw_loss && !sure.is_empty() {
+            self.stats.reach(Reach::ComparedAfterLoss);
         }
     }
 
@@ -74,7 +82,7 @@ impl World {
     fn believes(&self, process: &Process, user: &User) -> bool {
         let Stage::Holds(hold) = &user.stage else { return false };
         let until = process.seen() + hold.grant.remaining();
-        !process.dead && !process.clock_is_wrong && !user.forgotten && process.local(self.now) < until
+        !process.dead && !process.clock_is_wrong && process.local(self.now) < until
     }
 
     /// Nobody is told of trouble that there was not, and a wait ends when it is to.
@@ -125,35 +133,6 @@ impl World {
         assert!(!self.plan.well && !calm, "nothing is wrong, and somebody is told: {error}");
     }
 
-    /// Who waits for one lock of several has none of the others: every hold on a server is that of a guard.
-    fn check_that_waiters_hold_nothing(&self) {
-        if self.processes.iter().any(|process| process.dead) {
-            return;
-        }
-        let users = || self.processes.iter().flat_map(|process| &process.users);
-        let late = users().any(|user| user.polls != Polls::AtOnce && !matches!(user.stage, Stage::Over));
-        // Owners share holds, a quorum is tried beside others, and what is held for a fixed time may be over at one end first.
-        let other =
-            |user: &User| user.wish.owned || user.wish.lease.is_some() || matches!(user.wish.what, What::Quorum(_));
-        if late || users().any(other) {
-            return;
-        }
-        let held = |user: &User| if matches!(user.stage, Stage::Holds(_)) { user.things.len() } else { 0 };
-        let expected: usize = users().map(held).sum();
-        let fields = |key: &[u8], server: &leasehold::embedded::EmbeddedServer| match server.command(&[b"HLEN", key]) {
-            Ok(Reply::Int(fields)) => usize::try_from(fields).unwrap_or_default(),
-            _ => 0,
-        };
-        // The mode of a read-write lock is a field of its hash.
-        let mode = |key: &[u8]| usize::from(key.starts_with(b"rw"));
-        let of_server = |server: &leasehold::embedded::EmbeddedServer| -> usize {
-            let keys = server.keys();
-            keys.iter().map(|key| fields(key, server).saturating_sub(mode(key))).sum()
-        };
-        let found: usize = self.servers.iter().map(of_server).sum();
-        assert_eq!(found, expected, "holds on the servers, and things that guards stand for");
-    }
-
     /// Nothing is left on the servers when everybody has gone, but the counters of fencing tokens, and nothing in a client.
     pub(super) fn check_nothing_left(&self) {
         for server in &self.servers {
@@ -178,6 +157,6 @@ impl World {
     }
 }
 
-fn excludes(theirs: &Thing, things: &[Thing]) -> bool {
+fn excludes(theirs: &Thing, things: &[&Thing]) -> bool {
     things.iter().any(|thing| thing.name == theirs.name && !(thing.reads && theirs.reads))
 }

@@ -14,6 +14,9 @@ use std::time::Duration;
 /// is too slow.
 const LONG: Duration = ms(1_300);
 
+/// A step of the server's clock by so many milliseconds is within the margin of every lease.
+const WITHIN_MARGIN: i64 = 1;
+
 impl World {
     /// Something happens. Faults of the dead do nothing, and who stands still neither asks nor polls.
     pub(super) fn happen(&mut self, what: Happening) {
@@ -174,6 +177,10 @@ impl World {
             }
             Happening::EmptyForLong { .. } => {
                 self.take_away(number, LONG);
+                // Where its clock was put back, there are holds that last for longer than it stays away.
+                if self.put_back[number] > Duration::ZERO {
+                    self.doubt(number, None);
+                }
                 server.restart_empty();
                 Sort::RestartEmpty
             }
@@ -189,17 +196,23 @@ impl World {
                 return;
             }
             Happening::RestartEmpty { .. } => {
+                self.doubt(number, None);
                 server.restart_empty();
                 Sort::RestartEmpty
             }
             Happening::Failover { .. } => {
                 let Some(snapshot) = self.snapshots[number].take() else { return };
+                self.doubt(number, None);
                 server.restore(&snapshot);
                 Sort::Failover
             }
             Happening::StepServer { millis, .. } => {
+                // What lasts for longer is still that of its holder.
+                if millis > WITHIN_MARGIN {
+                    self.doubt(number, None);
+                }
                 server.step_clock(millis);
-                self.plan.put_back += Duration::from_millis(millis.min(0).unsigned_abs());
+                self.put_back[number] += Duration::from_millis(millis.min(0).unsigned_abs());
                 Sort::ServerStep
             }
             _ => {
@@ -208,16 +221,12 @@ impl World {
                     return;
                 }
                 let key = &keys[self.rng.usize(..keys.len())];
+                self.doubt(number, Some(key));
                 server.command(&[b"DEL", key]).expect("a reply");
                 Sort::Eviction
             }
         };
         self.stats.fault(sort);
-        let forgets = matches!(sort, Sort::RestartEmpty | Sort::Failover | Sort::ServerStep | Sort::Eviction);
-        if forgets && !matches!(what, Happening::EmptyForLong { .. }) {
-            let users = self.processes.iter_mut().flat_map(|process| &mut process.users);
-            users.for_each(|user| user.forgotten = true);
-        }
     }
 
     fn take_away(&mut self, server: usize, pause: Duration) {

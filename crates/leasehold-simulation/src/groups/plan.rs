@@ -30,8 +30,6 @@ pub(super) struct Plan {
     late: f64,
     never: f64,
     pub(super) dropped: f64,
-    /// By how much servers' clocks were put back, in all.
-    pub(super) put_back: Duration,
     /// Nothing goes wrong any more, and nobody begins anything.
     pub(super) over: bool,
     /// When that began.
@@ -57,7 +55,7 @@ pub(super) fn run(world: &mut World, seed: u64, family: Family) {
     while world.processes.iter().any(|process| process.users.iter().any(|user| !matches!(user.stage, Stage::Over))) {
         assert!(world.step(limit), "somebody waits for ever: {:?}", unfinished(world));
     }
-    world.run_until(world.now + LEASE * 4 + ms(4_000) + world.plan.put_back);
+    world.run_until(world.now + LEASE * 4 + ms(4_000) + world.put_back());
     world.check_nothing_left();
     let clocks: Vec<_> = world.processes.drain(..).map(Process::exit).collect();
     // The dead can give nothing back. They have a while to try, from the time at which they see that they are to end.
@@ -117,7 +115,7 @@ fn calm(world: &mut World) {
 /// put back; until a waiter has looked again; and for the turns of all others, with the pauses in which rivals get out of step.
 fn patience_of_the_living(world: &World) -> Duration {
     let turns = u32::try_from(unfinished(world).len()).unwrap_or(u32::MAX);
-    LEASE * 2 + world.plan.put_back + ms(4_000) + (world.plan.hold * 2 + ms(1_500)) * turns
+    LEASE * 2 + world.put_back() + ms(4_000) + (world.plan.hold * 2 + ms(1_500)) * turns
 }
 
 fn unfinished(world: &World) -> Vec<String> {

@@ -15,6 +15,8 @@ pub(super) struct Process {
     pub(super) links: Vec<EmbeddedLink>,
     pub(super) calls: Vec<Recorder>,
     pub(super) clients: Vec<Client>,
+    /// Their identities, with which the fields of their holds begin.
+    pub(super) ids: Vec<String>,
     /// Of the first client.
     pub(super) owner: Owner,
     pub(super) users: Vec<User>,
@@ -47,6 +49,7 @@ impl Process {
             shown,
             calls: links.iter().map(EmbeddedLink::record).collect(),
             owner: clients[0].new_owner(),
+            ids: clients.iter().map(Client::id).collect(),
             links,
             clients,
             users: Vec::new(),

@@ -1,8 +1,11 @@
 //! A user: one wish, from the question to the end of what was granted.
 
 use super::wish::{Answer, Doing, Grant, Thing, Wish};
+use bytes::Bytes;
 use leasehold::Error;
+use leasehold::embedded::Recorder;
 use leasehold_core::time::Instant;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
 use tokio_test::task::{Spawn, spawn};
@@ -15,8 +18,25 @@ pub(super) struct User {
     pub(super) polls: Polls,
     /// When he asked, by the clock of his process.
     pub(super) since: Instant,
-    /// A server has lost data since, so that another one may get what he has.
-    pub(super) forgotten: bool,
+    /// When the stage ended that came before, if it is over with him.
+    pub(super) ended: Instant,
+    /// What his process has called since then, where he asked for several things.
+    pub(super) calls: Vec<Recorder>,
+    /// The fields of the holds that he tried to begin.
+    pub(super) tried: BTreeSet<Bytes>,
+    /// He waited for one thing of several, and it was seen that he had none.
+    pub(super) compared: bool,
+    /// A server has lost data since he asked.
+    pub(super) saw_loss: bool,
+    /// Until when it is in doubt which of the things he has: a server has lost its record of that.
+    pub(super) doubts: BTreeMap<String, Instant>,
+}
+
+impl User {
+    pub(super) fn end(&mut self, now: Instant) {
+        self.stage = Stage::Over;
+        self.ended = now;
+    }
 }
 
 /// What a user is doing.

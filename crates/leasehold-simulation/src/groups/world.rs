@@ -7,10 +7,10 @@ use super::user::{Hold, Polls, Stage, Task, User};
 use super::wish::{Answer, Patience, Wish};
 use crate::stats::{Reach, Sort, Stats};
 use crate::world::tell;
-use leasehold::embedded::{EmbeddedServer, ServerClock};
+use leasehold::embedded::{EmbeddedLink, EmbeddedServer, ServerClock};
 use leasehold_core::time::Instant;
 use leasehold_embedded::Snapshot;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -24,6 +24,8 @@ pub(super) struct World {
     pub(super) snapshots: Vec<Option<Snapshot>>,
     /// Until when each server is away.
     pub(super) away: Vec<Instant>,
+    /// By how much the clock of each server was put back.
+    pub(super) put_back: Vec<Duration>,
     pub(super) processes: Vec<Process>,
     queue: BTreeMap<(Instant, u64), Happening>,
     next_number: u64,
@@ -47,6 +49,7 @@ impl World {
             servers: Vec::new(),
             snapshots: Vec::new(),
             away: Vec::new(),
+            put_back: Vec::new(),
             processes: Vec::new(),
             queue: BTreeMap::new(),
             next_number: 0,
@@ -75,6 +78,7 @@ impl World {
         });
         self.snapshots.push(None);
         self.away.push(self.now);
+        self.put_back.push(Duration::ZERO);
     }
 
     pub(super) fn add_process(&mut self) {
@@ -193,23 +197,37 @@ impl World {
         let task = Task::new(wish.ask(&state.clients, &state.owner));
         let things = wish.things(&state.clients);
         let since = state.local(self.now);
-        state.users.push(User { wish, things, stage: Stage::Asks(task), polls, since, forgotten: false });
+        let calls = if things.len() > 1 { state.links.iter().map(EmbeddedLink::record).collect() } else { Vec::new() };
+        state.users.push(User {
+            wish,
+            things,
+            stage: Stage::Asks(task),
+            polls,
+            since,
+            ended: self.now,
+            calls,
+            tried: BTreeSet::new(),
+            compared: false,
+            saw_loss: false,
+            doubts: BTreeMap::new(),
+        });
         user
     }
 
     /// Polls the future of a user.
     pub(super) fn poll(&mut self, process: usize, user: usize) {
-        let state = &mut self.processes[process].users[user];
+        let Process { users, links, .. } = &mut self.processes[process];
+        let state = &mut users[user];
         match &mut state.stage {
-            Stage::Asks(task) => {
-                let Some(answer) = task.poll() else { return };
-                state.stage = Stage::Over;
+            Stage::Asks(_) => {
+                let Some(answer) = state.poll_question(links) else { return };
+                state.end(self.now);
                 self.answered(process, user, answer);
             }
             Stage::Releases { task, held } => {
                 let Some(outcome) = task.poll() else { return };
                 let held = *held;
-                state.stage = Stage::Over;
+                state.end(self.now);
                 tell!(self, "user {user} of {process} has released: {outcome:?}");
                 self.check_release(process, user, held, &outcome);
             }
@@ -258,6 +276,7 @@ impl World {
         }
         tell!(self, "user {user} of {process} {} it at {now:?}", if drops { "drops" } else { "releases" });
         if drops {
+            state.end(self.now);
             return;
         }
         state.polls = polls;
@@ -276,7 +295,7 @@ impl World {
                 self.stats.reach(Reach::GroupDropped);
             }
             self.stats.fault(Sort::Dropped);
-            state.stage = Stage::Over;
+            state.end(self.now);
             tell!(self, "user {user} of {process} drops his future");
         }
     }
