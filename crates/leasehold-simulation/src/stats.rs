@@ -94,7 +94,7 @@ counted! {
         LeftSoonSought = "what is left was looked for soon",
         GroupWaited = "a group of locks was waited for",
         WaitersCompared = "whoever waited for one lock of several was seen to hold none",
-        ComparedAfterLoss = "a group that was asked for before a server lost data was compared with what others believe",
+        ComparedAfterLoss = "what was asked for before a server lost data was compared with what others believe",
         GroupLost = "a group of locks was lost",
         GroupDropped = "an acquire of a group was dropped on its way",
         QuorumOfSome = "a quorum stood without all of its servers",

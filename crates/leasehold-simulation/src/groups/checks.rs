@@ -61,10 +61,12 @@ impl World {
         }
         let is_sure = |thing: &&Thing| !self.processes[process].doubts(state, thing, self.now);
         let sure: Vec<&Thing> = things.iter().filter(is_sure).collect();
+        let mut compared = false;
         for (number, other) in self.processes.iter().enumerate() {
             for one in &other.users {
                 let one_owner = number == process && owned && one.wish.owned;
                 if !one_owner && self.believes(other, one) {
+                    compared = !sure.is_empty();
                     let both = one
                         .things
                         .iter()
@@ -73,7 +75,7 @@ impl World {
                 }
             }
         }
-        if state.saw_loss && !sure.is_empty() {
+        if state.saw_loss && compared {
             self.stats.reach(Reach::ComparedAfterLoss);
         }
     }
