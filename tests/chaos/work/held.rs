@@ -16,33 +16,25 @@ pub(super) trait Held: Sized + Send {
     fn release(self) -> impl Future<Output = Result<(), Error>> + Send;
 }
 
-impl<K: LockKind> Held for Guard<K> {
-    fn remaining(&self) -> Duration {
-        self.remaining()
-    }
+macro_rules! held {
+    ($($guard:ident of $rule:ident),+) => {$(
+        impl<R: $rule> Held for $guard<R> {
+            fn remaining(&self) -> Duration {
+                self.remaining()
+            }
 
-    fn run<T: Send>(&self, work: impl Future<Output = T> + Send) -> impl Future<Output = Result<T, Lost>> + Send {
-        self.run(work)
-    }
+            fn run<T: Send>(&self, work: impl Future<Output = T> + Send) -> impl Future<Output = Result<T, Lost>> + Send {
+                self.run(work)
+            }
 
-    fn release(self) -> impl Future<Output = Result<(), Error>> + Send {
-        self.release()
-    }
+            fn release(self) -> impl Future<Output = Result<(), Error>> + Send {
+                self.release()
+            }
+        }
+    )+};
 }
 
-impl<R: GroupRule> Held for GroupGuard<R> {
-    fn remaining(&self) -> Duration {
-        self.remaining()
-    }
-
-    fn run<T: Send>(&self, work: impl Future<Output = T> + Send) -> impl Future<Output = Result<T, Lost>> + Send {
-        self.run(work)
-    }
-
-    fn release(self) -> impl Future<Output = Result<(), Error>> + Send {
-        self.release()
-    }
-}
+held!(Guard of LockKind, GroupGuard of GroupRule);
 
 /// Asks for a lock, and notes what comes of it: the number of the operation, and the guard.
 pub(super) async fn acquire<K: LockKind>(
