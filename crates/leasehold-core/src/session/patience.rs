@@ -67,10 +67,16 @@ impl Session {
 
     pub(super) fn set_request_timer(&mut self, now: Instant, ticket: Ticket) {
         let Some(acquire) = self.acquire_of(ticket) else { return };
-        let end = acquire.undoing.as_ref().map_or_else(|| self.end_of_patience(acquire), |undoing| undoing.until);
-        // A patience that has ended was acted upon: only the last attempt is still awaited.
-        let end = if end <= now && acquire.last { Instant::FAR_FUTURE } else { end };
-        let next = acquire.retry_at.map_or(end, |retry| retry.min(end));
+        let next = match &acquire.undoing {
+            // It tries nothing again, whatever it was about to do before.
+            Some(undoing) => undoing.until,
+            None => {
+                let end = self.end_of_patience(acquire);
+                // A patience that has ended was acted upon: only the last attempt is still awaited.
+                let end = if end <= now && acquire.last { Instant::FAR_FUTURE } else { end };
+                acquire.retry_at.map_or(end, |retry| retry.min(end))
+            }
+        };
         if let Some(request) = self.requests.get_mut(&ticket) {
             self.timers.set(Timer::Request(ticket), request.timer(), Some(next));
         }

@@ -74,9 +74,9 @@ impl Session {
 mod tests {
     use super::*;
     use crate::command::Kind;
-    use crate::link::{Epoch, Plane};
+    use crate::link::{Epoch, LinkError, Plane, ServerError};
     use crate::name::LockName;
-    use crate::owner::ClientId;
+    use crate::owner::{ClientId, OwnerId};
     use crate::session::{AcquireRequest, Action, Step, Via};
     use crate::settings::Settings;
     use std::task::Waker;
@@ -122,16 +122,51 @@ mod tests {
         assert_eq!(acquire(Duration::from_millis(3_990)), (false, vec!["lock/release"]));
     }
 
+    /// A wish of an owner for a lock that one replica acknowledges.
+    fn wish_of(owner: OwnerId) -> AcquireRequest {
+        let name = LockName::new("", "stock").expect("a name");
+        let mut wish = AcquireRequest::new(name, Kind::Lock, Duration::from_secs(4));
+        wish.replicas = Some(Replicas { at_least: 1, within: Duration::from_secs(1) });
+        wish.owner = Some(owner);
+        wish
+    }
+
+    #[test]
+    fn an_entry_that_was_put_off_and_then_falls_short_waits_for_its_end_alone() {
+        let mut session = Session::new(ClientId::new(uuid::Uuid::nil()), Settings::default(), 1);
+        let owner = session.new_owner();
+        let now = Instant::from_nanos(1_000_000_000);
+        let ticket = session.acquire(now, wish_of(owner));
+        let Step::Send(flight, _) = session.poll_acquire(now, ticket, VIA, Waker::noop()) else { panic!("it is sent") };
+        session.handle_reply(now, ticket, flight, Ok(granted(1)));
+        let Step::Done(Ok(Some(_))) = session.poll_acquire(now, ticket, VIA, Waker::noop()) else { panic!("granted") };
+        let ticket = session.acquire(now, wish_of(owner));
+        let Step::Send(flight, _) = session.poll_acquire(now, ticket, VIA, Waker::noop()) else { panic!("it is sent") };
+        let loading = ServerError::new("LOADING the data");
+        session.handle_reply(now, ticket, flight, Err(LinkError::Refused(loading)));
+        // It is polled when it may try again, before the session is told that the time has come.
+        let later = now + Duration::from_millis(20);
+        let step = session.poll_acquire(later, ticket, VIA, Waker::noop());
+        let Step::Send(flight, _) = step else { panic!("it is sent again") };
+        session.handle_reply(later, ticket, flight, Ok(granted(0)));
+        let end = later + session.settings().command_timeout;
+        // A timer in the past would be set again for as long as time does not pass.
+        assert_eq!(session.acquire_of(ticket).and_then(|acquire| acquire.timer), Some(end));
+        session.handle_timeout(later);
+        session.handle_timeout(end);
+        let step = session.poll_acquire(end, ticket, VIA, Waker::noop());
+        assert!(
+            matches!(step, Step::Done(Err(AcquireError::NotReplicated { acknowledged: 0, wanted: 1 }))),
+            "{step:?}"
+        );
+    }
+
     #[test]
     fn an_entry_that_falls_short_takes_a_deadline_back_that_it_disproves() {
         let mut session = Session::new(ClientId::new(uuid::Uuid::nil()), Settings::default(), 1);
         let owner = session.new_owner();
         let mut acquire = |now, reply: Reply| {
-            let name = LockName::new("", "stock").expect("a name");
-            let mut wish = AcquireRequest::new(name, Kind::Lock, Duration::from_secs(4));
-            wish.replicas = Some(Replicas { at_least: 1, within: Duration::from_secs(1) });
-            wish.owner = Some(owner);
-            let ticket = session.acquire(now, wish);
+            let ticket = session.acquire(now, wish_of(owner));
             let Step::Send(flight, _) = session.poll_acquire(now, ticket, VIA, Waker::noop()) else {
                 panic!("it is sent at once");
             };
