@@ -39,7 +39,7 @@ fn replies_of_scripts() {
 
 #[test]
 fn notices_and_replies_to_a_session() {
-    inputs(3_000, &[], sessions::check);
+    inputs(10_000, &[], sessions::check);
 }
 
 #[test]

@@ -1,54 +1,101 @@
-//! A session whose server says whatever it likes: notices on any channel, any reply to any call, late, twice or never.
+//! A session whose server says whatever it likes: notices on any channel, any reply to any call, late, twice or never. Owners re-enter
+//! what they hold, holds are under replicas or end by themselves, and some callers do without a server that is out of reach.
+
+#[path = "answers.rs"]
+mod answers;
+#[path = "callers.rs"]
+mod callers;
+#[path = "holders.rs"]
+mod holders;
 
 use crate::source::Source;
+use answers::{answer, outcome, promised};
 use bytes::Bytes;
-use leasehold_core::command::{Acquired, Kind};
-use leasehold_core::link::{Epoch, LinkError, LinkEvent, Plane, ServerError, Settled};
+use leasehold_core::call::Call;
+use leasehold_core::command::Kind;
+use leasehold_core::hold_cell::HoldCell;
+use leasehold_core::link::{Epoch, LinkEvent, Plane, Settled};
 use leasehold_core::name::LockName;
-use leasehold_core::owner::{ClientId, HoldNumber};
-use leasehold_core::reply::Reply;
-use leasehold_core::session::{
-    AcquireRequest, Action, CallId, FlightId, Granted, Patience, Session, Step, Ticket, Via,
-};
+use leasehold_core::owner::{ClientId, HoldNumber, OwnerId};
+use leasehold_core::session::{AcquireRequest, Action, CallId, FlightId, Session, Step, Ticket, Via};
 use leasehold_core::settings::Settings;
 use leasehold_core::time::Instant;
+use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 use uuid::Uuid;
 
 const VIA: Via = Via { plane: Plane::Foreground, epoch: Epoch(1) };
 
+/// A call of a caller's future.
+struct Flight {
+    id: FlightId,
+    sent: Instant,
+    call: Call,
+}
+
 /// Somebody who wants a lock.
 struct Caller {
     ticket: Ticket,
-    kind: Kind,
-    flight: Option<(FlightId, Instant)>,
+    wish: AcquireRequest,
+    flight: Option<Flight>,
+    /// When the last call was sent.
+    sent: Option<Instant>,
     /// How long the hold lasts at the most, by what the server said last.
-    deadline: Option<Instant>,
+    promised: Option<Instant>,
+}
+
+struct Guard {
+    hold: HoldNumber,
+    renewed: bool,
+    cell: Arc<HoldCell>,
+    name: LockName,
+    kind: Kind,
+    owner: Option<OwnerId>,
+    /// The deadline, when it was looked at last.
+    deadline: Instant,
+    /// The end of the longest time for which the hold was wanted.
+    most: Instant,
+    degraded: bool,
+    /// The hold was granted without the server, which counts nothing of it.
+    by_itself: bool,
 }
 
 struct World {
     session: Session,
     now: Instant,
+    owners: [OwnerId; 2],
+    /// What the locks are, for most who ask for them.
+    kinds: [Kind; 2],
     callers: Vec<Caller>,
-    guards: Vec<(HoldNumber, bool)>,
-    releases: Vec<(Ticket, Option<FlightId>)>,
-    calls: Vec<CallId>,
+    guards: Vec<Guard>,
+    releases: Vec<(Ticket, Option<(FlightId, Call)>)>,
+    /// Calls that were answered, or given up, and may be answered again.
+    late: Vec<(Ticket, FlightId, Call)>,
+    calls: Vec<(CallId, Instant, Call)>,
     settles: Vec<CallId>,
     channels: Vec<Bytes>,
+    /// What the reply that was read in this step promises.
+    heard: Option<Instant>,
 }
 
 pub(crate) fn check(data: &[u8]) {
     let mut source = Source::new(data);
+    let mut session = Session::new(ClientId::new(Uuid::from_u128(7)), Settings::default(), 1);
+    let owners = [session.new_owner(), session.new_owner()];
     let mut world = World {
-        session: Session::new(ClientId::new(Uuid::from_u128(7)), Settings::default(), 1),
+        session,
         now: Instant::from_nanos(1_000_000_000),
+        owners,
+        kinds: [source.one_of(&Kind::ALL), source.one_of(&Kind::ALL)],
         callers: Vec::new(),
         guards: Vec::new(),
         releases: Vec::new(),
+        late: Vec::new(),
         calls: Vec::new(),
         settles: Vec::new(),
         channels: vec![Bytes::from_static(b"nobody listens here")],
+        heard: None,
     };
     for _ in 0..120 {
         if source.is_empty() {
@@ -56,10 +103,12 @@ pub(crate) fn check(data: &[u8]) {
         }
         world.step(&mut source);
         world.take_actions();
+        world.look_at_guards();
     }
     world.session.close(world.now);
     world.session.release_all(world.now);
     world.take_actions();
+    assert!(world.guards.iter().all(|guard| guard.cell.ended(world.now).is_some()), "a guard outlives its client");
     assert!(world.session.unreleased().len() <= 2, "there are two locks");
 }
 
@@ -68,35 +117,25 @@ impl World {
         let now = self.now;
         match source.below(14) {
             0 | 1 if self.callers.len() < 8 => {
-                let kind = source.one_of(&Kind::ALL);
-                let name = LockName::new("", source.one_of(&["a", "b"])).expect("the name is valid");
-                let mut wish = AcquireRequest::new(name, kind, Duration::from_secs(3));
-                wish.patience =
-                    source.one_of(&[Patience::Forever, Patience::Try, Patience::Until(now + Duration::from_secs(1))]);
-                let ticket = self.session.acquire(now, wish);
-                self.callers.push(Caller { ticket, kind, flight: None, deadline: None });
+                let wish = self.wish(source);
+                let ticket = self.session.acquire(now, wish.clone());
+                self.callers.push(Caller { ticket, wish, flight: None, sent: None, promised: None });
                 self.poll(self.callers.len() - 1);
             }
             2..=4 if !self.callers.is_empty() => {
                 let index = source.below(self.callers.len());
-                let result = outcome(source);
-                let caller = &mut self.callers[index];
-                let Some((flight, sent)) = caller.flight.take() else { return self.poll(index) };
-                caller.deadline = match result.as_ref().ok().and_then(|reply| caller.kind.verbs().acquired(reply).ok())
-                {
-                    Some(Acquired::Held { left, .. }) => Some(sent + left),
-                    _ => None,
-                };
-                self.session.handle_reply(now, caller.ticket, flight, result);
+                self.reply(source, index);
                 self.poll(index);
             }
             5 if !self.calls.is_empty() => {
-                let id = self.calls.swap_remove(source.below(self.calls.len()));
-                self.session.handle_called(now, id, Epoch(1), outcome(source));
+                let (id, sent, call) = self.calls.swap_remove(source.below(self.calls.len()));
+                let result = answer(source, &call);
+                self.heard = result.as_ref().ok().and_then(|reply| promised(&call, sent, &Kind::ALL, reply));
+                self.session.handle_called(now, id, Epoch(1), result);
             }
             6 => {
                 let channel = self.channels[source.below(self.channels.len())].clone();
-                let result = outcome(source).map(|_| ());
+                let result = outcome(source);
                 if source.below(4) > 0 {
                     self.session.handle_subscribed(now, &channel, result);
                 } else {
@@ -120,7 +159,7 @@ impl World {
                 (0..self.callers.len()).rev().for_each(|index| self.poll(index));
             }
             11 if !self.guards.is_empty() => {
-                let (hold, renewed) = self.guards.swap_remove(source.below(self.guards.len()));
+                let Guard { hold, renewed, .. } = self.guards.swap_remove(source.below(self.guards.len()));
                 match source.below(3) {
                     0 => self.session.drop_guard(now, hold, renewed),
                     1 => self.session.detach(now, hold, renewed),
@@ -133,9 +172,10 @@ impl World {
             }
             12 if !self.releases.is_empty() => {
                 let index = source.below(self.releases.len());
-                if let (ticket, Some(flight)) = self.releases[index] {
+                if let (ticket, Some((flight, call))) = &mut self.releases[index] {
+                    let (ticket, flight, result) = (*ticket, *flight, answer(source, call));
                     self.releases[index].1 = None;
-                    self.session.handle_reply(now, ticket, flight, outcome(source));
+                    self.session.handle_reply(now, ticket, flight, result);
                 }
                 self.poll_release(index);
             }
@@ -143,58 +183,29 @@ impl World {
                 let caller = self.callers.swap_remove(source.below(self.callers.len()));
                 self.session.abandon_acquire(now, caller.ticket);
             }
+            13 if !self.late.is_empty() => {
+                let (ticket, flight, call) = &self.late[source.below(self.late.len())];
+                self.session.handle_reply(now, *ticket, *flight, answer(source, call));
+            }
             _ if !self.settles.is_empty() => {
                 let id = self.settles.swap_remove(source.below(self.settles.len()));
                 let settled = source.one_of(&[Settled::Proven, Settled::Unproven]);
-                self.session.handle_settled(now, id, outcome(source).map(|_| settled));
+                self.session.handle_settled(now, id, outcome(source).map(|()| settled));
             }
             _ => {}
         }
     }
 
-    fn poll(&mut self, index: usize) {
-        let caller = &mut self.callers[index];
-        if caller.flight.is_some() {
-            return;
-        }
-        match self.session.poll_acquire(self.now, caller.ticket, VIA, Waker::noop()) {
-            Step::Send(flight, _) => caller.flight = Some((flight, self.now)),
-            Step::Wait => {}
-            Step::Done(result) => {
-                let caller = self.callers.swap_remove(index);
-                if let Ok(Some(granted)) = result {
-                    self.grant(&caller, &granted);
-                }
-            }
-        }
-    }
-
-    /// A guard is handed out for a grant of the server, and for no longer than that.
-    fn grant(&mut self, caller: &Caller, granted: &Granted) {
-        let cell = &granted.cell;
-        if caller.kind == Kind::Latch {
-            // An open latch is passed, and not held.
-            return;
-        }
-        let ended = cell.ended(self.now);
-        assert!(
-            ended.is_none() && cell.deadline() > self.now,
-            "a guard of {:?} that is over was handed out: {ended:?}, {:?} of {:?}",
-            caller.kind,
-            cell.deadline(),
-            self.now
-        );
-        let deadline = caller.deadline.unwrap_or_else(|| panic!("{:?} was granted by nobody", caller.kind));
-        assert!(cell.deadline() <= deadline, "{:?} is held beyond what the server said", caller.kind);
-        self.guards.push((granted.hold, granted.renewed));
-    }
-
     fn poll_release(&mut self, index: usize) {
-        if self.releases[index].1.is_some() {
-            return;
+        let (ticket, flight) = &mut self.releases[index];
+        if let Some((id, _)) = flight {
+            if self.session.is_current(*ticket, *id, Waker::noop()) {
+                return;
+            }
+            *flight = None;
         }
-        match self.session.poll_release(self.now, self.releases[index].0, VIA, Waker::noop()) {
-            Step::Send(flight, _) => self.releases[index].1 = Some(flight),
+        match self.session.poll_release(self.now, *ticket, VIA, Waker::noop()) {
+            Step::Send(id, call) => *flight = Some((id, call)),
             Step::Wait => {}
             Step::Done(_) => _ = self.releases.swap_remove(index),
         }
@@ -203,7 +214,7 @@ impl World {
     fn take_actions(&mut self) {
         while let Some(action) = self.session.poll_action() {
             match action {
-                Action::Call { id, .. } => self.calls.push(id),
+                Action::Call { id, call } => self.calls.push((id, self.now, call)),
                 Action::Settle { id, .. } => self.settles.push(id),
                 Action::Subscribe { channel } | Action::Unsubscribe { channel } => {
                     if !self.channels.contains(&channel) {
@@ -214,22 +225,5 @@ impl World {
         }
         while self.session.poll_event().is_some() {}
         self.session.take_woken();
-    }
-}
-
-fn outcome(source: &mut Source<'_>) -> Result<Reply, LinkError> {
-    match source.below(16) {
-        0 => Err(LinkError::NotSent("it is down".into())),
-        1 => Err(LinkError::Unknown("it is gone".into())),
-        2 => Err(LinkError::Refused(ServerError::new(source.one_of(&["WRONGTYPE x", "LOADING x", "OOM x", ""])))),
-        3..=8 => {
-            // An answer of the usual form.
-            let (code, left) = (source.one_of(&[1, 1, 0, 4, 2, -1, -3]), source.number());
-            let parts = [code, left, source.number(), 1, 1, 0];
-            let shown = if code == 4 { 6 } else { 3 + source.below(2) };
-            Ok(Reply::Array(parts[..shown].iter().copied().map(Reply::Int).collect()))
-        }
-        9 => Ok(Reply::Int(1)),
-        _ => Ok(source.reply()),
     }
 }
