@@ -139,6 +139,9 @@ pub(crate) fn plan(world: &mut World, seed: u64, family: Family) {
     world.close_latches();
     world.plan.hold = ms([1, 20, 200, 1_500][world.rng.usize(..4)]);
     disturb(world, mix);
+    if mix == Mix::Data && matches!(family, Family::Fenced | Family::FencedFair) {
+        issue_twice(world, seed);
+    }
     for _ in 0..12 + world.rng.usize(..34) {
         let pause = DISTURBED.mul_f64(world.rng.f64() * world.rng.f64());
         let client = world.rng.usize(..clients);
@@ -316,5 +319,28 @@ fn data(world: &mut World) {
                 world.after(at, Happening::Clock { client, ppm, jump: Duration::ZERO });
             }
         }
+    }
+}
+
+/// Has tokens issued twice, in three worlds of four. While the server's clock is behind the last token, the next one is greater by one,
+/// and a replica that has not heard of it gives it to somebody else. That takes a step back, a copy, a grant and a failover in this order,
+/// to which worlds do not come by chance.
+///
+/// The choices are not those of the world, so that everything else in it is what it would be without this.
+fn issue_twice(world: &mut World, seed: u64) {
+    let rng = &mut fastrand::Rng::with_seed(!seed);
+    if rng.u8(..4) == 0 {
+        return;
+    }
+    // Somebody must have a token before.
+    let mut at = ms(rng.u64(200..800));
+    // Until the end of the disturbances the clock does not come up with the last token.
+    let millis = -i64::try_from(DISTURBED.as_millis()).unwrap_or_default();
+    world.after(at, Happening::StepServer { millis });
+    for _ in 0..5 {
+        at += ms(rng.u64(..100));
+        world.after(at, Happening::Snapshot);
+        at += ms(rng.u64(50..600));
+        world.after(at, Happening::Failover);
     }
 }

@@ -84,6 +84,7 @@ counted! {
         AfterExpiry = "a command came just after a key",
         NoScript = "an unknown script was followed by its text",
         StaleRefused = "the store refused a stale token",
+        TwiceRefused = "the store refused a token that another owner had shown",
         LatchOpened = "a latch opened for somebody who waited",
         UnfencedLost = "a register without a fence lost an update",
         OrderCompared = "a grant was compared with a queue while things go wrong",

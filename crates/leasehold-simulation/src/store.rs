@@ -112,6 +112,7 @@ impl World {
             Admission::Twice => {
                 let may_be = self.lost_tokens && !self.put_back.is_zero();
                 assert!(may_be, "the token {token} of {} was issued twice", state.name);
+                self.stats.reach(Reach::TwiceRefused);
             }
         }
         tell!(self, "the store refuses {:?} of client {}: {admission:?}", state.hold, state.client);
