@@ -67,16 +67,17 @@ pub(crate) fn promised(call: &Call, sent: Instant, kinds: &[Kind], reply: &Reply
         },
         (Some(_), _) => return None,
     };
-    let left = match (verb(call), script) {
-        ("acquire", script) => kinds.iter().filter_map(|kind| granted(*kind, script)).max(),
+    let lefts: Vec<Duration> = match (verb(call), script) {
+        ("acquire", script) => kinds.iter().filter_map(|kind| granted(*kind, script)).collect(),
         ("renew", Reply::Array(parts)) => {
-            let outcomes = Renewed::decode(script, parts.len() / 2).ok()?;
+            let outcomes = Renewed::decode(script, parts.len() / 2).unwrap_or_default();
             let left = |outcome| if let Renewed::Held { left, .. } = outcome { Some(left) } else { None };
-            outcomes.into_iter().filter_map(left).max()
+            outcomes.into_iter().filter_map(left).collect()
         }
-        _ => None,
-    }?;
-    let until = sent + left - Settings::margin(left);
+        _ => Vec::new(),
+    };
+    // Where the margin of a lease is longer than time itself, nothing of it is left: the longest lease need not promise the most.
+    let until = lefts.into_iter().map(|left| sent + left - Settings::margin(left)).max()?;
     // A cell takes what lies 292 years ahead for what lasts for ever.
     Some(if until.as_nanos() < u64::MAX / 2 { until } else { Instant::FAR_FUTURE })
 }
