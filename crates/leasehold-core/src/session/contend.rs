@@ -96,7 +96,7 @@ impl Lock {
 }
 
 /// The request of a ticket that stands in a line; `None` where it has gone.
-fn waiter(requests: &NumberMap<Ticket, Request>, ticket: Ticket) -> Option<&Acquire> {
+pub(super) fn waiter(requests: &NumberMap<Ticket, Request>, ticket: Ticket) -> Option<&Acquire> {
     match requests.get(&ticket) {
         Some(Request::Acquire(acquire)) if acquire.place == Place::Line && acquire.outcome.is_none() => Some(acquire),
         _ => None,
@@ -382,13 +382,19 @@ impl Session {
         left.map_or(recheck, |left| recheck.min(left + Duration::from_millis(1) + spread))
     }
 
+    /// A request is granted, perhaps out of turn: the server knows a better order than this client. It waits no more, and leaves the queue
+    /// before anybody comes to it there: who has an outcome is taken for one of those who have gone, and this one is not counted among them.
+    pub(super) fn leave_queue(&mut self, ticket: Ticket, lock: usize) {
+        let line = &mut self.locks[lock];
+        if line.contender != Some(ticket) {
+            line.queue.retain(|waiting| *waiting != ticket);
+        }
+    }
+
     /// The contender has the lock: who comes next sleeps until it is released, and need not try now.
     pub(super) fn contender_got_in(&mut self, now: Instant, ticket: Ticket, lock: usize, left: Duration) {
         let line = &mut self.locks[lock];
         if line.contender != Some(ticket) {
-            // The server knows a better order than this client: it was another's turn. The request has its outcome, so that it may have
-            // been dropped from the queue already, with those who have gone: it must not be counted among them.
-            line.queue.retain(|waiting| *waiting != ticket);
             if let Some(acquire) = self.acquire_of_mut(ticket) {
                 acquire.place = Place::Aside;
             }

@@ -178,3 +178,64 @@ impl Session {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::Kind;
+    use crate::link::{Epoch, Plane};
+    use crate::name::LockName;
+    use crate::owner::ClientId;
+    use crate::session::contend::waiter;
+    use crate::session::{AcquireRequest, FlightId};
+    use crate::settings::Settings;
+    use std::task::Waker;
+
+    const NOW: Instant = Instant::from_nanos(1_000_000_000);
+
+    /// Asks for a fair lock, and gives the call that takes a place in its queue.
+    fn asks(session: &mut Session, owner: Option<OwnerId>) -> (Ticket, FlightId) {
+        let name = LockName::new("", "stock").expect("a name");
+        let wish = AcquireRequest { owner, ..AcquireRequest::new(name, Kind::Fair, Duration::from_secs(4)) };
+        let ticket = session.acquire(NOW, wish);
+        let via = Via { plane: Plane::Foreground, epoch: Epoch(1) };
+        let step = session.poll_acquire(NOW, ticket, via, Waker::noop());
+        let Step::Send(flight, _) = step else { panic!("everybody takes a place at once: {step:?}") };
+        (ticket, flight)
+    }
+
+    /// The queue counts those of its members who wait no more.
+    fn counts_those_who_have_gone(session: &Session) {
+        for (_, line) in &session.locks {
+            let gone = line.queue.iter().filter(|ticket| waiter(&session.requests, **ticket).is_none()).count();
+            assert_eq!(line.gone, gone, "of {:?}", line.queue);
+        }
+    }
+
+    #[test]
+    fn an_owner_that_is_granted_out_of_turn_is_not_counted_among_those_who_have_gone() {
+        let mut session = Session::new(ClientId::new(uuid::Uuid::nil()), Settings::default(), 1);
+        let owner = session.new_owner();
+        let [placed, held] = [&[4, 4_000, 0, 1, 1, 0][..], &[1, 4_000, 0]];
+        let reply = |parts: &[i64]| Ok(Reply::Array(parts.iter().copied().map(Reply::Int).collect()));
+        let (contender, flight) = asks(&mut session, Some(owner));
+        session.handle_reply(NOW, contender, flight, reply(placed));
+        let (granted, flight) = asks(&mut session, Some(owner));
+        asks(&mut session, None);
+        let (other, of_other) = asks(&mut session, Some(owner));
+        session.handle_reply(NOW, other, of_other, reply(placed));
+        asks(&mut session, None);
+        session.handle_reply(NOW, granted, flight, reply(held));
+        counts_those_who_have_gone(&session);
+        // Those who were to re-enter wait again.
+        let Some(Request::Acquire(acquire)) = session.requests.get(&granted) else { panic!("it is there") };
+        let Some(Ok(Some(guard))) = acquire.outcome.clone() else { panic!("it is granted") };
+        session.drop_guard(NOW, guard.hold, guard.renewed);
+        counts_those_who_have_gone(&session);
+        for ticket in [contender, other] {
+            let via = Via { plane: Plane::Foreground, epoch: Epoch(1) };
+            let _ = session.poll_acquire(NOW, ticket, via, Waker::noop());
+            counts_those_who_have_gone(&session);
+        }
+    }
+}

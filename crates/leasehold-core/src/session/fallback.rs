@@ -125,6 +125,7 @@ impl Session {
         acquire.outcome = Some(Ok(Some(granted)));
         let (lock, owner, place) = (hold.lock, hold.owner, acquire.place);
         self.locks[lock].held += 1;
+        self.leave_queue(ticket, lock);
         self.events.push_back(Event::Degraded { name: self.locks[lock].name.clone() });
         self.set_hold_timer(number);
         if let Some(owner) = owner {

@@ -172,6 +172,7 @@ impl Session {
             return;
         }
         self.locks[lock].held += 1;
+        self.leave_queue(ticket, lock);
         self.schedule_renewal(now, number);
         self.set_hold_timer(number);
         if let Some(owner) = owner {
@@ -202,6 +203,7 @@ impl Session {
             }
         }
         self.locks[lock].trouble = Trouble::default();
+        self.leave_queue(ticket, lock);
         self.contender_got_in(now, ticket, lock, Duration::ZERO);
     }
 
