@@ -38,6 +38,7 @@ mod names;
 mod notice;
 mod patience;
 mod places;
+mod queue;
 mod record;
 mod release;
 mod renew;

@@ -4,16 +4,14 @@
 //! that, and sleeps until a notice, or until the lease that the server named may be over. Then it is its turn. A contender
 //! whose future is not polled within the turn goes back to the head of the line, and is passed over until it is polled.
 
-use super::request::{
-    Acquire, AcquireRequest, Fallback, Granted, Patience, Place, Request, Step, Ticket, Trouble, Via,
-};
+use super::queue::waiter;
+use super::request::{Acquire, AcquireRequest, Fallback, Granted, Patience, Place, Step, Ticket, Trouble, Via};
 use super::timers::Timer;
 use super::{Event, Session, replicas};
 use crate::backoff::Backoff;
 use crate::command::{Keys, Kind, Line};
 use crate::error::AcquireError;
 use crate::name::LockName;
-use crate::number_map::NumberMap;
 use crate::owner::ClientId;
 use crate::time::Instant;
 use std::collections::VecDeque;
@@ -92,14 +90,6 @@ impl Lock {
             sibling: None,
             timer: None,
         }
-    }
-}
-
-/// The request of a ticket that stands in a line; `None` where it has gone.
-pub(super) fn waiter(requests: &NumberMap<Ticket, Request>, ticket: Ticket) -> Option<&Acquire> {
-    match requests.get(&ticket) {
-        Some(Request::Acquire(acquire)) if acquire.place == Place::Line && acquire.outcome.is_none() => Some(acquire),
-        _ => None,
     }
 }
 
@@ -382,15 +372,6 @@ impl Session {
         left.map_or(recheck, |left| recheck.min(left + Duration::from_millis(1) + spread))
     }
 
-    /// A request is granted, perhaps out of turn: the server knows a better order than this client. It waits no more, and leaves the queue
-    /// before anybody comes to it there: who has an outcome is taken for one of those who have gone, and this one is not counted among them.
-    pub(super) fn leave_queue(&mut self, ticket: Ticket, lock: usize) {
-        let line = &mut self.locks[lock];
-        if line.contender != Some(ticket) {
-            line.queue.retain(|waiting| *waiting != ticket);
-        }
-    }
-
     /// The contender has the lock: who comes next sleeps until it is released, and need not try now.
     pub(super) fn contender_got_in(&mut self, now: Instant, ticket: Ticket, lock: usize, left: Duration) {
         let line = &mut self.locks[lock];
@@ -442,24 +423,6 @@ impl Session {
             self.wake(contender);
         }
         self.set_lock_timer(lock);
-    }
-
-    /// Fills the contender's place with the first of the line whose future was polled when its turn came.
-    pub(super) fn pick_contender(&mut self, lock: usize) {
-        if self.locks[lock].contender.is_some() {
-            return;
-        }
-        let requests = &self.requests;
-        let line = &mut self.locks[lock];
-        while line.queue.front().is_some_and(|front| waiter(requests, *front).is_none()) {
-            line.queue.pop_front();
-            line.gone = line.gone.saturating_sub(1);
-        }
-        let awake = |ticket: &Ticket| waiter(requests, *ticket).is_some_and(|acquire| !acquire.dormant);
-        line.contender = line.queue.iter().position(awake).and_then(|index| line.queue.remove(index));
-        if line.queue.is_empty() && line.contender.is_none() {
-            self.line_is_empty(lock);
-        }
     }
 
     /// A lock's timer: a turn lapses, a sleep or a pause ends, or the server has been out of reach for too long.
@@ -572,37 +535,6 @@ impl Session {
         }
     }
 
-    /// Puts a request that was to re-enter a hold into the line, because the hold has ended.
-    pub(super) fn join_line(&mut self, now: Instant, ticket: Ticket) {
-        let Some(acquire) = self.acquire_of_mut(ticket) else { return };
-        if acquire.place == Place::Line || acquire.outcome.is_some() {
-            return;
-        }
-        if self.acquire_of(ticket).is_some_and(|acquire| acquire.last || self.end_of_wish(acquire) <= now) {
-            // Its patience ended while it was about to re-enter: it does not begin to wait anew.
-            self.end_busy(now, ticket);
-            return;
-        }
-        let Some(acquire) = self.acquire_of_mut(ticket) else { return };
-        acquire.place = Place::Line;
-        // From here on the line knows whether the server does its part.
-        acquire.trouble.since = None;
-        acquire.trouble.tries = 0;
-        acquire.retry_at = None;
-        let lock = acquire.lock;
-        let line = &mut self.locks[lock];
-        // It may have stood there before, and be counted among those who have gone.
-        let before = line.queue.len();
-        line.queue.retain(|waiting| *waiting != ticket);
-        line.gone -= before - line.queue.len();
-        line.queue.push_back(ticket);
-        // Where it is nobody's turn but that of those who are not polled, it is this one's.
-        if line.contender.is_none() && matches!(line.phase, Phase::Idle | Phase::Due(_)) {
-            self.due(now, lock);
-        }
-        self.begin_to_wait(now, ticket);
-    }
-
     /// Whether a call that was to be sent at `since`, and was not, may be sent again at once. A request may do so a few times, so that a
     /// server that is out of reach is still found to be so; and more often while something else is being settled, as it is all the time
     /// where many futures are dropped: the server is not to blame for that, nor is the caller told that it is out of reach.
@@ -644,47 +576,6 @@ impl Session {
             }
             self.begin_to_wait(now, ticket);
         }
-    }
-
-    /// Takes a request out of the line; whoever comes next goes on where it stood.
-    pub(super) fn leave_line(&mut self, now: Instant, ticket: Ticket, lock: usize) {
-        let Some(acquire) = self.acquire_of_mut(ticket).filter(|acquire| acquire.place == Place::Line) else { return };
-        acquire.place = Place::Aside;
-        let line = &mut self.locks[lock];
-        if line.contender != Some(ticket) {
-            // The queue drops those who have gone when it comes to them.
-            line.gone += 1;
-            if line.gone * 2 > line.queue.len() {
-                line.queue.retain(|ticket| waiter(&self.requests, *ticket).is_some());
-                line.gone = 0;
-            }
-            if line.queue.is_empty() && line.contender.is_none() {
-                self.line_is_empty(lock);
-            }
-            return;
-        }
-        line.contender = None;
-        if matches!(line.phase, Phase::Trying) {
-            line.phase = Phase::Due(now);
-        }
-        match line.phase {
-            Phase::Due(_) => self.due(now, lock),
-            _ => self.pick_contender(lock),
-        }
-        self.set_lock_timer(lock);
-    }
-
-    fn line_is_empty(&mut self, lock: usize) {
-        let line = &mut self.locks[lock];
-        line.queue.clear();
-        line.gone = 0;
-        line.phase = Phase::Idle;
-        line.again = false;
-        line.trouble = Trouble::default();
-        line.beat_at = None;
-        line.beat_again = false;
-        self.set_lock_timer(lock);
-        self.drop_notices(lock);
     }
 
     pub(super) fn set_lock_timer(&mut self, lock: usize) {

@@ -1,0 +1,178 @@
+//! The line of those who wait for a lock within this client: who joins it, who leaves it, and who is its contender.
+
+use super::Session;
+use super::contend::Phase;
+use super::request::{Acquire, Place, Request, Ticket, Trouble};
+use crate::number_map::NumberMap;
+use crate::time::Instant;
+
+/// The request of a ticket that stands in a line; `None` where it has gone.
+pub(super) fn waiter(requests: &NumberMap<Ticket, Request>, ticket: Ticket) -> Option<&Acquire> {
+    match requests.get(&ticket) {
+        Some(Request::Acquire(acquire)) if acquire.place == Place::Line && acquire.outcome.is_none() => Some(acquire),
+        _ => None,
+    }
+}
+
+impl Session {
+    /// Puts a request that was to re-enter a hold into the line, because the hold has ended.
+    pub(super) fn join_line(&mut self, now: Instant, ticket: Ticket) {
+        let Some(acquire) = self.acquire_of_mut(ticket) else { return };
+        if acquire.place == Place::Line || acquire.outcome.is_some() {
+            return;
+        }
+        if self.acquire_of(ticket).is_some_and(|acquire| acquire.last || self.end_of_wish(acquire) <= now) {
+            // Its patience ended while it was about to re-enter: it does not begin to wait anew.
+            self.end_busy(now, ticket);
+            return;
+        }
+        let Some(acquire) = self.acquire_of_mut(ticket) else { return };
+        acquire.place = Place::Line;
+        // From here on the line knows whether the server does its part.
+        acquire.trouble.since = None;
+        acquire.trouble.tries = 0;
+        acquire.retry_at = None;
+        let lock = acquire.lock;
+        let line = &mut self.locks[lock];
+        // It may have stood there before, and be counted among those who have gone.
+        let before = line.queue.len();
+        line.queue.retain(|waiting| *waiting != ticket);
+        line.gone -= before - line.queue.len();
+        line.queue.push_back(ticket);
+        // Where it is nobody's turn but that of those who are not polled, it is this one's.
+        if line.contender.is_none() && matches!(line.phase, Phase::Idle | Phase::Due(_)) {
+            self.due(now, lock);
+        }
+        self.begin_to_wait(now, ticket);
+    }
+
+    /// A request is granted, perhaps out of turn: the server knows a better order than this client. It waits no more, and leaves the queue
+    /// before anybody comes to it there: who has an outcome is taken for one of those who have gone, and this one is not counted among them.
+    pub(super) fn leave_queue(&mut self, ticket: Ticket, lock: usize) {
+        let line = &mut self.locks[lock];
+        if line.contender != Some(ticket) {
+            line.queue.retain(|waiting| *waiting != ticket);
+        }
+    }
+
+    /// Takes a request out of the line; whoever comes next goes on where it stood.
+    pub(super) fn leave_line(&mut self, now: Instant, ticket: Ticket, lock: usize) {
+        let Some(acquire) = self.acquire_of_mut(ticket).filter(|acquire| acquire.place == Place::Line) else { return };
+        acquire.place = Place::Aside;
+        let line = &mut self.locks[lock];
+        if line.contender != Some(ticket) {
+            // The queue drops those who have gone when it comes to them.
+            line.gone += 1;
+            if line.gone * 2 > line.queue.len() {
+                line.queue.retain(|ticket| waiter(&self.requests, *ticket).is_some());
+                line.gone = 0;
+            }
+            if line.queue.is_empty() && line.contender.is_none() {
+                self.line_is_empty(lock);
+            }
+            return;
+        }
+        line.contender = None;
+        if matches!(line.phase, Phase::Trying) {
+            line.phase = Phase::Due(now);
+        }
+        match line.phase {
+            Phase::Due(_) => self.due(now, lock),
+            _ => self.pick_contender(lock),
+        }
+        self.set_lock_timer(lock);
+    }
+
+    /// Fills the contender's place with the first of the line whose future was polled when its turn came.
+    pub(super) fn pick_contender(&mut self, lock: usize) {
+        if self.locks[lock].contender.is_some() {
+            return;
+        }
+        let requests = &self.requests;
+        let line = &mut self.locks[lock];
+        while line.queue.front().is_some_and(|front| waiter(requests, *front).is_none()) {
+            line.queue.pop_front();
+            line.gone = line.gone.saturating_sub(1);
+        }
+        let awake = |ticket: &Ticket| waiter(requests, *ticket).is_some_and(|acquire| !acquire.dormant);
+        line.contender = line.queue.iter().position(awake).and_then(|index| line.queue.remove(index));
+        if line.queue.is_empty() && line.contender.is_none() {
+            self.line_is_empty(lock);
+        }
+    }
+
+    pub(super) fn line_is_empty(&mut self, lock: usize) {
+        let line = &mut self.locks[lock];
+        line.queue.clear();
+        line.gone = 0;
+        line.phase = Phase::Idle;
+        line.again = false;
+        line.trouble = Trouble::default();
+        line.beat_at = None;
+        line.beat_again = false;
+        self.set_lock_timer(lock);
+        self.drop_notices(lock);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::Kind;
+    use crate::link::{Epoch, Plane};
+    use crate::name::LockName;
+    use crate::owner::{ClientId, OwnerId};
+    use crate::reply::Reply;
+    use crate::session::{AcquireRequest, FlightId, Step, Via};
+    use crate::settings::Settings;
+    use std::task::Waker;
+    use std::time::Duration;
+
+    const NOW: Instant = Instant::from_nanos(1_000_000_000);
+
+    /// Asks for a fair lock, and gives the call that takes a place in its queue.
+    fn asks(session: &mut Session, owner: Option<OwnerId>) -> (Ticket, FlightId) {
+        let name = LockName::new("", "stock").expect("a name");
+        let wish = AcquireRequest { owner, ..AcquireRequest::new(name, Kind::Fair, Duration::from_secs(4)) };
+        let ticket = session.acquire(NOW, wish);
+        let via = Via { plane: Plane::Foreground, epoch: Epoch(1) };
+        let step = session.poll_acquire(NOW, ticket, via, Waker::noop());
+        let Step::Send(flight, _) = step else { panic!("everybody takes a place at once: {step:?}") };
+        (ticket, flight)
+    }
+
+    /// The queue counts those of its members who wait no more.
+    fn counts_those_who_have_gone(session: &Session) {
+        for (_, line) in &session.locks {
+            let gone = line.queue.iter().filter(|ticket| waiter(&session.requests, **ticket).is_none()).count();
+            assert_eq!(line.gone, gone, "of {:?}", line.queue);
+        }
+    }
+
+    #[test]
+    fn an_owner_that_is_granted_out_of_turn_is_not_counted_among_those_who_have_gone() {
+        let mut session = Session::new(ClientId::new(uuid::Uuid::nil()), Settings::default(), 1);
+        let owner = session.new_owner();
+        let [placed, held] = [&[4, 4_000, 0, 1, 1, 0][..], &[1, 4_000, 0]];
+        let reply = |parts: &[i64]| Ok(Reply::Array(parts.iter().copied().map(Reply::Int).collect()));
+        let (contender, flight) = asks(&mut session, Some(owner));
+        session.handle_reply(NOW, contender, flight, reply(placed));
+        let (granted, flight) = asks(&mut session, Some(owner));
+        asks(&mut session, None);
+        let (other, of_other) = asks(&mut session, Some(owner));
+        session.handle_reply(NOW, other, of_other, reply(placed));
+        asks(&mut session, None);
+        session.handle_reply(NOW, granted, flight, reply(held));
+        counts_those_who_have_gone(&session);
+        // Those who were to re-enter wait again.
+        let Some(Request::Acquire(acquire)) = session.requests.get(&granted) else { panic!("it is there") };
+        let Some(Ok(Some(guard))) = acquire.outcome.clone() else { panic!("it is granted") };
+        session.drop_guard(NOW, guard.hold, guard.renewed);
+        counts_those_who_have_gone(&session);
+        for ticket in [contender, other] {
+            let via = Via { plane: Plane::Foreground, epoch: Epoch(1) };
+            let _ = session.poll_acquire(NOW, ticket, via, Waker::noop());
+            counts_those_who_have_gone(&session);
+        }
+    }
+}
