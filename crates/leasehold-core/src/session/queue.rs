@@ -49,8 +49,10 @@ impl Session {
     /// A request is granted, perhaps out of turn: the server knows a better order than this client. It waits no more, and leaves the queue
     /// before anybody comes to it there: who has an outcome is taken for one of those who have gone, and this one is not counted among them.
     pub(super) fn leave_queue(&mut self, ticket: Ticket, lock: usize) {
+        // Who stands aside has left the line, and is counted.
+        let waits = self.acquire_of(ticket).is_some_and(|acquire| acquire.place == Place::Line);
         let line = &mut self.locks[lock];
-        if line.contender != Some(ticket) {
+        if waits && line.contender != Some(ticket) {
             line.queue.retain(|waiting| *waiting != ticket);
         }
     }
