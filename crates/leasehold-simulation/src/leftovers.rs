@@ -3,13 +3,16 @@
 use crate::client::Guard;
 use crate::happening::Happening;
 use crate::kinds::{CAPACITY, Family};
+use crate::plan::LEASE;
 use crate::stats::Reach;
 use crate::world::{World, name};
 use bytes::Bytes;
 use leasehold_core::error::HoldEnd;
 use leasehold_core::name::LockName;
 use leasehold_core::reply::Reply;
+use leasehold_core::settings::Settings;
 use leasehold_core::time::Instant;
+use std::time::Duration;
 
 impl World {
     /// Wants every hold that the server has of a client to be one that the client has, or has lost: where the client waits for nothing, has
@@ -37,7 +40,8 @@ impl World {
                 assert!(
                     self.guards.iter().any(is_of)
                         || self.may_still_arrive(client)
-                        || self.is_of_a_reader_whose_lease_is_over(&lock, &field),
+                        || self.is_of_a_reader_whose_lease_is_over(&lock, &field)
+                        || self.is_about_to_end(&lock),
                     "{lock} is held by {field:?}, of which client {client} knows nothing"
                 );
                 if self.last_fault_of(client) > Instant::default() {
@@ -63,6 +67,16 @@ impl World {
         }
         let lease = [b"{", &lock.key()[..], b"}:", field, b":rwlock_timeout:1"].concat();
         self.server.command(&[b"EXISTS", &lease]) == Ok(Reply::Int(0))
+    }
+
+    /// Whether the lease of a lock is in its last moments. A client that is out of reach takes back what it can for one lease, by a clock
+    /// that may be faster than the server's.
+    fn is_about_to_end(&self, lock: &LockName) -> bool {
+        let early = if self.plan.keeps_data { Settings::margin(LEASE) } else { LEASE / 4 };
+        match self.server.command(&[b"PTTL", lock.key()]) {
+            Ok(Reply::Int(left @ 0..)) => Duration::from_millis(left.unsigned_abs()) <= early,
+            _ => false,
+        }
     }
 
     /// Whether a command of a client is on its way to the server.
