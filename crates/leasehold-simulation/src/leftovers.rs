@@ -16,8 +16,8 @@ use std::time::Duration;
 
 impl World {
     /// Wants every hold that the server has of a client to be one that the client has, or has lost: where the client waits for nothing, has
-    /// nothing to clean up, and nothing that it has sent can still arrive. What a simple lock, a permit or a reader beside a writer has on
-    /// the server does not name its client alone; these are looked for when all have gone.
+    /// nothing to clean up, and nothing that it has sent can still arrive. What a simple lock or a permit has on the server does not name its
+    /// client; these are looked for when all have gone.
     pub(crate) fn check_strays(&mut self) {
         // A copy of an acquire that comes late may bring a hold about again, which ends with its lease; and so may older data.
         let fields = self.plan.family.excludes() && self.plan.family != Family::Simple;
