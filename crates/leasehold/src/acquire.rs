@@ -226,6 +226,9 @@ impl<K: Durable> Acquire<K> {
     /// tried again while the lease lasts. Releases do not wait. Whole milliseconds count, and `within` may be up to a quarter of the
     /// lease; it comes on top of the command timeout, also where the lock is found busy.
     ///
+    /// A handle that falls back ([`Lock::fallback`](crate::Lock::fallback)) refuses it. Where the same owner was granted the lock without
+    /// the server, by another handle, a re-entry that asks for replicas ends with [`Error::NotReplicated`]: none has anything of it.
+    ///
     /// It narrows the window in which a failover loses the lock, and does not close it: `WAIT` is no consensus, and whoever promotes
     /// a replica may choose one that has not acknowledged. See `docs/safety.md`.
     ///

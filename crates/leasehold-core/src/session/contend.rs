@@ -108,7 +108,7 @@ impl Session {
             lock,
             wish,
             started: now,
-            place: Place::Line,
+            place: Place::Aside,
             beside: None,
             not_beside: None,
             hold: None,
@@ -148,20 +148,19 @@ impl Session {
         }
         acquire.wish.replicas = replicas::both(acquire.wish.replicas, self.replicas_of(acquire.wish.beside));
         let line = &mut self.locks[lock];
-        if acquire.beside.is_some() {
-            // An owner that holds the other half bypasses the line: who stands there waits for it.
-            acquire.place = Place::Aside;
-        } else if line.contender.is_none() && line.queue.is_empty() {
+        // An owner that holds the other half bypasses the line: who stands there waits for it.
+        let bypasses = acquire.beside.is_some();
+        if !bypasses && line.contender.is_none() && line.queue.is_empty() {
+            acquire.place = Place::Line;
             line.contender = Some(ticket);
             line.phase = Phase::Due(now + self.settings.turn_in(line.kind.verbs().line()));
-        } else if acquire.wish.patience == Patience::Try {
+        } else if !bypasses && acquire.wish.patience == Patience::Try {
             // Somebody of this client is ahead, so the lock is as good as taken; unless nobody can say, for want of a server.
-            if line.trouble.since.is_some() {
-                acquire.place = Place::Aside;
-            } else {
+            if line.trouble.since.is_none() {
                 acquire.outcome = Some(Ok(None));
             }
-        } else {
+        } else if !bypasses {
+            acquire.place = Place::Line;
             line.queue.push_back(ticket);
         }
         let waits = line.contender != Some(ticket) && acquire.outcome.is_none();
@@ -223,8 +222,7 @@ impl Session {
             Place::Aside if retry_at.is_none_or(|at| at <= now) => self.send_first(now, ticket, via),
             Place::Aside => None,
             Place::Entering(number) if self.holds.get(&number).is_some_and(|hold| hold.by_itself) => {
-                // The server does not count what was granted without it.
-                self.grant_entry(now, ticket, number);
+                self.enter_by_itself(now, ticket, number);
                 return self.poll_acquire_at_gate(ticket);
             }
             Place::Entering(number) => self.send_entry(now, ticket, number, via),
@@ -468,7 +466,9 @@ impl Session {
     }
 
     pub(super) fn fail_line(&mut self, now: Instant, lock: usize, error: &AcquireError) {
-        let waiting = std::mem::take(&mut self.locks[lock].queue);
+        let mut waiting = std::mem::take(&mut self.locks[lock].queue);
+        // Those who have gone may have a re-entry on the way, which is not for the line to judge.
+        waiting.retain(|ticket| waiter(&self.requests, *ticket).is_some());
         self.locks[lock].gone = 0;
         // Those who can do without the server go on where it is out of reach, whoever was ahead of them.
         let out_of_reach = matches!(error, AcquireError::Unreachable(_));
@@ -481,15 +481,20 @@ impl Session {
             self.fail_acquire(now, contender, error);
         }
         for ticket in waiting {
+            if let Some(acquire) = self.acquire_of_mut(ticket) {
+                // It stands in the queue no more, and is not to be counted there.
+                acquire.place = Place::Aside;
+            }
             self.fail_acquire(now, ticket, error.clone());
         }
-        if !stay.is_empty() {
-            let line = &mut self.locks[lock];
-            line.queue = stay;
-            line.gone = 0;
-            line.trouble = Trouble::default();
-            self.due(now, lock);
+        if stay.is_empty() {
+            self.line_is_empty(lock);
+            return;
         }
+        let line = &mut self.locks[lock];
+        line.queue = stay;
+        line.trouble = Trouble::default();
+        self.due(now, lock);
     }
 
     /// The request's future was not polled in time: it keeps its place, and others go first until it is polled.

@@ -9,6 +9,7 @@ use super::contend::Phase;
 use super::hold::{Aim, Hold};
 use super::request::{Fallback, Granted, Place, Request, Ticket, Trouble};
 use super::{Event, Session};
+use crate::call::Replicas;
 use crate::command::{Acquired, Ask, Kind};
 use crate::error::{AcquireError, LossReason};
 use crate::link::LinkError;
@@ -137,6 +138,18 @@ impl Session {
             self.contender_got_in(now, ticket, lock, Duration::ZERO);
         }
         self.wake(ticket);
+    }
+
+    /// Re-enters a hold that was granted without the server, which does not count what was granted so.
+    pub(super) fn enter_by_itself(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
+        let Some(acquire) = self.acquire_of(ticket) else { return };
+        match acquire.wish.replicas {
+            None => self.grant_entry(now, ticket, number),
+            // Nothing is written that a replica could acknowledge.
+            Some(Replicas { at_least: wanted, .. }) => {
+                self.fail_acquire(now, ticket, AcquireError::NotReplicated { acknowledged: 0, wanted });
+            }
+        }
     }
 
     /// Asks the server for what was granted without it.

@@ -66,7 +66,9 @@ impl Session {
             // The queue drops those who have gone when it comes to them.
             line.gone += 1;
             if line.gone * 2 > line.queue.len() {
+                let before = line.queue.len();
                 line.queue.retain(|ticket| waiter(&self.requests, *ticket).is_some());
+                debug_assert_eq!(line.gone, before - line.queue.len(), "of all that left the line, and of no others");
                 line.gone = 0;
             }
             if line.queue.is_empty() && line.contender.is_none() {
@@ -94,6 +96,7 @@ impl Session {
         let line = &mut self.locks[lock];
         while line.queue.front().is_some_and(|front| waiter(requests, *front).is_none()) {
             line.queue.pop_front();
+            debug_assert!(line.gone > 0, "whoever waits no more was counted when it left");
             line.gone = line.gone.saturating_sub(1);
         }
         let awake = |ticket: &Ticket| waiter(requests, *ticket).is_some_and(|acquire| !acquire.dormant);
@@ -121,11 +124,12 @@ impl Session {
 mod tests {
     use super::*;
     use crate::command::Kind;
-    use crate::link::{Epoch, Plane};
+    use crate::error::AcquireError;
+    use crate::link::{Epoch, LinkError, Plane};
     use crate::name::LockName;
     use crate::owner::{ClientId, OwnerId};
     use crate::reply::Reply;
-    use crate::session::{AcquireRequest, FlightId, Step, Via};
+    use crate::session::{AcquireRequest, FlightId, Patience, Step, Via};
     use crate::settings::Settings;
     use std::task::Waker;
     use std::time::Duration;
@@ -143,6 +147,10 @@ mod tests {
         (ticket, flight)
     }
 
+    fn reply(parts: &[i64]) -> Result<Reply, LinkError> {
+        Ok(Reply::Array(parts.iter().copied().map(Reply::Int).collect()))
+    }
+
     /// The queue counts those of its members who wait no more.
     fn counts_those_who_have_gone(session: &Session) {
         for (_, line) in &session.locks {
@@ -156,7 +164,6 @@ mod tests {
         let mut session = Session::new(ClientId::new(uuid::Uuid::nil()), Settings::default(), 1);
         let owner = session.new_owner();
         let [placed, held] = [&[4, 4_000, 0, 1, 1, 0][..], &[1, 4_000, 0]];
-        let reply = |parts: &[i64]| Ok(Reply::Array(parts.iter().copied().map(Reply::Int).collect()));
         let (contender, flight) = asks(&mut session, Some(owner));
         session.handle_reply(NOW, contender, flight, reply(placed));
         let (granted, flight) = asks(&mut session, Some(owner));
@@ -176,5 +183,34 @@ mod tests {
             let _ = session.poll_acquire(NOW, ticket, via, Waker::noop());
             counts_those_who_have_gone(&session);
         }
+    }
+
+    #[test]
+    fn who_is_refused_at_once_never_stood_in_the_line() {
+        let mut session = Session::new(ClientId::new(uuid::Uuid::nil()), Settings::default(), 1);
+        let [_, second, _] = [(); 3].map(|()| asks(&mut session, None).0);
+        let name = LockName::new("", "stock").expect("a name");
+        let wish = AcquireRequest::new(name, Kind::Fair, Duration::from_secs(4));
+        let refused = session.acquire(NOW, AcquireRequest { patience: Patience::Try, ..wish });
+        // Its future is dropped before it has read that.
+        session.abandon_acquire(NOW, refused);
+        counts_those_who_have_gone(&session);
+        session.abandon_acquire(NOW, second);
+        counts_those_who_have_gone(&session);
+    }
+
+    #[test]
+    fn a_re_entry_that_has_left_the_line_does_not_fail_with_it() {
+        let mut session = Session::new(ClientId::new(uuid::Uuid::nil()), Settings::default(), 1);
+        let owner = session.new_owner();
+        let [_, waits] = [(); 2].map(|()| asks(&mut session, None).0);
+        let (granted, flight) = asks(&mut session, Some(owner));
+        let (entering, _) = asks(&mut session, Some(owner));
+        session.handle_reply(NOW, granted, flight, reply(&[1, 4_000, 0]));
+        let lock = session.acquire_of(entering).map(|acquire| acquire.lock).expect("it is there");
+        assert!(session.acquire_of(entering).is_some_and(|acquire| acquire.entering().is_some()));
+        session.fail_line(NOW, lock, &AcquireError::Refused("no".to_owned()));
+        assert!(session.acquire_of(waits).is_some_and(|acquire| acquire.outcome.is_some()));
+        assert!(session.acquire_of(entering).is_some_and(|acquire| acquire.outcome.is_none()));
     }
 }

@@ -77,7 +77,7 @@ mod tests {
     use crate::link::{Epoch, LinkError, Plane, ServerError};
     use crate::name::LockName;
     use crate::owner::{ClientId, OwnerId};
-    use crate::session::{AcquireRequest, Action, Step, Via};
+    use crate::session::{AcquireRequest, Action, Fallback, Step, Via};
     use crate::settings::Settings;
     use std::task::Waker;
     use std::time::Duration;
@@ -157,6 +157,37 @@ mod tests {
         let step = session.poll_acquire(end, ticket, VIA, Waker::noop());
         assert!(
             matches!(step, Step::Done(Err(AcquireError::NotReplicated { acknowledged: 0, wanted: 1 }))),
+            "{step:?}"
+        );
+    }
+
+    #[test]
+    fn who_wants_replicas_does_not_re_enter_what_was_granted_without_the_server() {
+        let mut session = Session::new(ClientId::new(uuid::Uuid::nil()), Settings::default(), 1);
+        let owner = session.new_owner();
+        let now = Instant::from_nanos(1_000_000_000);
+        let wish = AcquireRequest { replicas: None, fallback: Fallback::Local, ..wish_of(owner) };
+        let ticket = session.acquire(now, wish.clone());
+        let Step::Send(flight, _) = session.poll_acquire(now, ticket, VIA, Waker::noop()) else { panic!("it is sent") };
+        let loading = ServerError::new("LOADING the data");
+        session.handle_reply(now, ticket, flight, Err(LinkError::Refused(loading)));
+        let later = now + session.settings().unreachable_after;
+        session.handle_timeout(later);
+        let Step::Done(Ok(Some(first))) = session.poll_acquire(later, ticket, VIA, Waker::noop()) else {
+            panic!("it does without the server");
+        };
+        let mut enter = |wish| {
+            let ticket = session.acquire(later, wish);
+            session.poll_acquire(later, ticket, VIA, Waker::noop())
+        };
+        let step = enter(wish_of(owner));
+        assert!(
+            matches!(step, Step::Done(Err(AcquireError::NotReplicated { acknowledged: 0, wanted: 1 }))),
+            "{step:?}"
+        );
+        let step = enter(wish);
+        assert!(
+            matches!(&step, Step::Done(Ok(Some(again))) if again.hold == first.hold && again.count == 2),
             "{step:?}"
         );
     }
