@@ -32,7 +32,7 @@ impl Session {
     /// The hold of a request has a place, or a mark, on the server: it is given up like a grant when nobody wants it any more.
     pub(super) fn placed(&mut self, now: Instant, ticket: Ticket, number: HoldNumber, moved: bool, standing: Standing) {
         let Some(acquire) = self.acquire_of_mut(ticket) else { return };
-        let (lock, last) = (acquire.lock, acquire.last);
+        let (lock, place, last) = (acquire.lock, acquire.place, acquire.last);
         let lost_place = acquire.had_place && moved;
         let asked_again = acquire.asks > 1;
         acquire.had_place = true;
@@ -48,7 +48,8 @@ impl Session {
             self.events.push_back(Event::PlaceLost { name });
         }
         let ended = self.acquire_of(ticket).is_some_and(|acquire| self.end_of_wish(acquire) <= now);
-        if last || ended {
+        // Who does not stand in the line did not ask for a place, and does not wait for its turn.
+        if last || ended || place != Place::Line {
             self.end_busy(now, ticket);
             return;
         }

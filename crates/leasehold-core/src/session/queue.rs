@@ -125,7 +125,7 @@ mod tests {
     use super::*;
     use crate::command::Kind;
     use crate::error::AcquireError;
-    use crate::link::{Epoch, LinkError, Plane};
+    use crate::link::{Epoch, LinkError, Plane, ServerError};
     use crate::name::LockName;
     use crate::owner::{ClientId, OwnerId};
     use crate::reply::Reply;
@@ -212,5 +212,26 @@ mod tests {
         session.fail_line(NOW, lock, &AcquireError::Refused("no".to_owned()));
         assert!(session.acquire_of(waits).is_some_and(|acquire| acquire.outcome.is_some()));
         assert!(session.acquire_of(entering).is_some_and(|acquire| acquire.outcome.is_none()));
+    }
+
+    #[test]
+    fn a_place_that_was_not_asked_for_is_none_in_the_line() {
+        let mut session = Session::new(ClientId::new(uuid::Uuid::nil()), Settings::default(), 1);
+        let (contender, flight) = asks(&mut session, None);
+        let loading = ServerError::new("LOADING the data");
+        session.handle_reply(NOW, contender, flight, Err(LinkError::Refused(loading)));
+        let name = LockName::new("", "stock").expect("a name");
+        let wish = AcquireRequest::new(name, Kind::Fair, Duration::from_secs(4));
+        let ticket = session.acquire(NOW, AcquireRequest { patience: Patience::Try, ..wish });
+        let via = Via { plane: Plane::Foreground, epoch: Epoch(1) };
+        let mut step = session.poll_acquire(NOW, ticket, via, Waker::noop());
+        // The second place is a new one, which is behind all others.
+        for placed in [[4, 4_000, 0, 1, 1, 0]; 2] {
+            let Step::Send(flight, _) = step else { break };
+            session.handle_reply(NOW, ticket, flight, reply(&placed));
+            counts_those_who_have_gone(&session);
+            step = session.poll_acquire(NOW, ticket, via, Waker::noop());
+        }
+        assert!(matches!(step, Step::Done(Ok(None))), "{step:?}");
     }
 }
