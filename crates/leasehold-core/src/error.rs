@@ -118,7 +118,8 @@ pub enum AcquireError {
         /// How much there is in all.
         capacity: i64,
     },
-    /// The server granted the lock, and too few replicas acknowledged that in time. It has been taken back.
+    /// The server granted the lock, and too few replicas acknowledged that in time. It has been taken back. Or the owner holds the lock
+    /// without the server.
     #[error("{acknowledged} replicas acknowledged the lock, and {wanted} were wanted")]
     NotReplicated {
         /// How many acknowledged it.

@@ -227,7 +227,8 @@ impl<K: Durable> Acquire<K> {
     /// lease; it comes on top of the command timeout, also where the lock is found busy.
     ///
     /// A handle that falls back ([`Lock::fallback`](crate::Lock::fallback)) refuses it. Where the same owner was granted the lock without
-    /// the server, by another handle, a re-entry that asks for replicas ends with [`Error::NotReplicated`]: none has anything of it.
+    /// the server, by another handle, a re-entry that asks for replicas ends with [`Error::NotReplicated`], also after the server
+    /// has granted the lock: such a re-entry writes nothing that a replica could acknowledge.
     ///
     /// It narrows the window in which a failover loses the lock, and does not close it: `WAIT` is no consensus, and whoever promotes
     /// a replica may choose one that has not acknowledged. See `docs/safety.md`.

@@ -108,6 +108,8 @@ pub enum Error {
     },
     /// The server granted the lock, and fewer replicas than were wanted acknowledged that in time. It has been taken back: the lock is
     /// free when this is said, or, where the server does not confirm that within the command timeout, soon after.
+    ///
+    /// Or it was to be a re-entry of a hold that was granted without the server, and nothing was asked of anybody: the hold is what it was.
     #[error(
         "the lock {lock:?} was not acquired: {acknowledged} replicas acknowledged it in time, and {wanted} were wanted"
     )]

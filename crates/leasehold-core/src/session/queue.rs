@@ -49,7 +49,7 @@ impl Session {
     /// A request is granted, perhaps out of turn: the server knows a better order than this client. It waits no more, and leaves the queue
     /// before anybody comes to it there: who has an outcome is taken for one of those who have gone, and this one is not counted among them.
     pub(super) fn leave_queue(&mut self, ticket: Ticket, lock: usize) {
-        // Who stands aside has left the line, and is counted.
+        // Who stands aside never was in the queue, or has left the line, and is counted.
         let waits = self.acquire_of(ticket).is_some_and(|acquire| acquire.place == Place::Line);
         let line = &mut self.locks[lock];
         if waits && line.contender != Some(ticket) {
@@ -108,6 +108,8 @@ impl Session {
 
     pub(super) fn line_is_empty(&mut self, lock: usize) {
         let line = &mut self.locks[lock];
+        let waits = |ticket: &Ticket| waiter(&self.requests, *ticket).is_some();
+        debug_assert!(line.contender.is_none() && !line.queue.iter().any(waits), "nobody who waits is forgotten");
         line.queue.clear();
         line.gone = 0;
         line.phase = Phase::Idle;
@@ -225,7 +227,7 @@ mod tests {
         let ticket = session.acquire(NOW, AcquireRequest { patience: Patience::Try, ..wish });
         let via = Via { plane: Plane::Foreground, epoch: Epoch(1) };
         let mut step = session.poll_acquire(NOW, ticket, via, Waker::noop());
-        // The second place is a new one, which is behind all others.
+        // It is done after the first. Were it not, the second would be a new one, behind all others.
         for placed in [[4, 4_000, 0, 1, 1, 0]; 2] {
             let Step::Send(flight, _) = step else { break };
             session.handle_reply(NOW, ticket, flight, reply(&placed));

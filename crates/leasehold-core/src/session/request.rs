@@ -215,7 +215,8 @@ pub(super) struct Undoing {
 pub(super) enum Place {
     /// In the local line of its lock.
     Line,
-    /// Beside it: it tries once, without waiting, while the contender cannot reach the server.
+    /// Not there: it has not joined it, or has left it; or it stands beside it, because its owner holds the other half, or because it tries
+    /// once, without waiting, while the contender cannot reach the server.
     Aside,
     /// At a hold of its own owner, which it re-enters.
     Entering(HoldNumber),
