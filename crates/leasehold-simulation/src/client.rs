@@ -146,6 +146,8 @@ pub(crate) struct Client {
     pub(crate) clock: Clock,
     /// Beyond what any promise allows for.
     pub(crate) clock_is_wrong: bool,
+    /// When its clock last jumped ahead.
+    pub(crate) clock_jumped: Option<Instant>,
     /// Its process has ended.
     pub(crate) dead: bool,
     /// It does nothing until then.
@@ -167,6 +169,7 @@ impl Client {
             events: Vec::new(),
             clock: Clock::default(),
             clock_is_wrong: false,
+            clock_jumped: None,
             dead: false,
             paused_until: None,
             stands_since: None,

@@ -41,7 +41,8 @@ impl World {
                     self.guards.iter().any(is_of)
                         || self.may_still_arrive(client)
                         || self.is_of_a_reader_whose_lease_is_over(&lock, &field)
-                        || self.is_about_to_end(&lock),
+                        || self.is_about_to_end(&lock)
+                        || self.leaves_to_leases(client),
                     "{lock} is held by {field:?}, of which client {client} knows nothing"
                 );
                 if self.last_fault_of(client) > Instant::default() {
@@ -67,6 +68,12 @@ impl World {
         }
         let lease = [b"{", &lock.key()[..], b"}:", field, b":rwlock_timeout:1"].concat();
         self.server.command(&[b"EXISTS", &lease]) == Ok(Reply::Int(0))
+    }
+
+    /// Whether a client believes that what it could not take back has ended with its lease, because its clock jumped ahead.
+    fn leaves_to_leases(&self, client: usize) -> bool {
+        // What it had sent may have arrived a little later, with a lease of its own.
+        self.clients[client].clock_jumped.is_some_and(|jumped| self.now < jumped + LEASE * 4)
     }
 
     /// Whether the lease of a lock is in its last moments. A client that is out of reach takes back what it can for one lease, by a clock

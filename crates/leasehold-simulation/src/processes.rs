@@ -142,6 +142,7 @@ impl World {
         let state = &mut self.clients[client];
         if !jump.is_zero() {
             state.clock.jump(now, jump);
+            state.clock_jumped = Some(now);
             self.stats.fault(Sort::ClockJump);
             self.note_fault_of(client, now);
         } else if ppm.abs() <= MARGIN_PPM {
