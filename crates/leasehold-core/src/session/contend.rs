@@ -4,7 +4,6 @@
 //! that, and sleeps until a notice, or until the lease that the server named may be over. Then it is its turn. A contender
 //! whose future is not polled within the turn goes back to the head of the line, and is passed over until it is polled.
 
-use super::queue::waiter;
 use super::request::{Acquire, AcquireRequest, Fallback, Granted, Patience, Place, Step, Ticket, Trouble, Via};
 use super::timers::Timer;
 use super::{Event, Session, replicas};
@@ -149,19 +148,18 @@ impl Session {
         acquire.wish.replicas = replicas::both(acquire.wish.replicas, self.replicas_of(acquire.wish.beside));
         let line = &mut self.locks[lock];
         // An owner that holds the other half bypasses the line: who stands there waits for it.
-        let bypasses = acquire.beside.is_some();
-        if !bypasses && line.contender.is_none() && line.queue.is_empty() {
-            acquire.place = Place::Line;
-            line.contender = Some(ticket);
-            line.phase = Phase::Due(now + self.settings.turn_in(line.kind.verbs().line()));
-        } else if !bypasses && acquire.wish.patience == Patience::Try {
-            // Somebody of this client is ahead, so the lock is as good as taken; unless nobody can say, for want of a server.
-            if line.trouble.since.is_none() {
+        if acquire.beside.is_none() {
+            if line.contender.is_none() && line.queue.is_empty() {
+                acquire.place = Place::Line;
+                line.contender = Some(ticket);
+                line.phase = Phase::Due(now + self.settings.turn_in(line.kind.verbs().line()));
+            } else if acquire.wish.patience != Patience::Try {
+                acquire.place = Place::Line;
+                line.queue.push_back(ticket);
+            } else if line.trouble.since.is_none() {
+                // Somebody of this client is ahead, so the lock is as good as taken; unless nobody can say, for want of a server.
                 acquire.outcome = Some(Ok(None));
             }
-        } else if !bypasses {
-            acquire.place = Place::Line;
-            line.queue.push_back(ticket);
         }
         let waits = line.contender != Some(ticket) && acquire.outcome.is_none();
         self.begin_request(ticket, acquire);
@@ -463,38 +461,6 @@ impl Session {
         }
         self.fail_line(now, lock, &error);
         true
-    }
-
-    pub(super) fn fail_line(&mut self, now: Instant, lock: usize, error: &AcquireError) {
-        let mut waiting = std::mem::take(&mut self.locks[lock].queue);
-        // Those who have gone may have a re-entry on the way, which is not for the line to judge.
-        waiting.retain(|ticket| waiter(&self.requests, *ticket).is_some());
-        self.locks[lock].gone = 0;
-        // Those who can do without the server go on where it is out of reach, whoever was ahead of them.
-        let out_of_reach = matches!(error, AcquireError::Unreachable(_));
-        let (stay, waiting): (VecDeque<_>, VecDeque<_>) = waiting.into_iter().partition(|ticket| {
-            out_of_reach
-                && waiter(&self.requests, *ticket).is_some_and(|acquire| acquire.wish.fallback != Fallback::Fail)
-        });
-        if let Some(contender) = self.locks[lock].contender {
-            let error = if self.is_unsure(contender) { self.trouble_error(contender) } else { error.clone() };
-            self.fail_acquire(now, contender, error);
-        }
-        for ticket in waiting {
-            if let Some(acquire) = self.acquire_of_mut(ticket) {
-                // It stands in the queue no more, and is not to be counted there.
-                acquire.place = Place::Aside;
-            }
-            self.fail_acquire(now, ticket, error.clone());
-        }
-        if stay.is_empty() {
-            self.line_is_empty(lock);
-            return;
-        }
-        let line = &mut self.locks[lock];
-        line.queue = stay;
-        line.trouble = Trouble::default();
-        self.due(now, lock);
     }
 
     /// The request's future was not polled in time: it keeps its place, and others go first until it is polled.

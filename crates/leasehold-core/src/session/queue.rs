@@ -1,10 +1,13 @@
-//! The line of those who wait for a lock within this client: who joins it, who leaves it, and who is its contender.
+//! The line of those who wait for a lock within this client: who joins it, who leaves it, who is its contender,
+//! and who fails with it.
 
 use super::Session;
 use super::contend::Phase;
-use super::request::{Acquire, Place, Request, Ticket, Trouble};
+use super::request::{Acquire, Fallback, Place, Request, Ticket, Trouble};
+use crate::error::AcquireError;
 use crate::number_map::NumberMap;
 use crate::time::Instant;
+use std::collections::VecDeque;
 
 /// The request of a ticket that stands in a line; `None` where it has gone.
 pub(super) fn waiter(requests: &NumberMap<Ticket, Request>, ticket: Ticket) -> Option<&Acquire> {
@@ -106,6 +109,40 @@ impl Session {
         }
     }
 
+    /// Fails everybody in the line, but those who can do without the server where it is out of reach: they go on, whoever was ahead of them.
+    pub(super) fn fail_line(&mut self, now: Instant, lock: usize, error: &AcquireError) {
+        let out_of_reach = matches!(error, AcquireError::Unreachable(_));
+        let (mut stay, mut fail) = (VecDeque::new(), Vec::new());
+        self.locks[lock].gone = 0;
+        for ticket in std::mem::take(&mut self.locks[lock].queue) {
+            match waiter(&self.requests, ticket).map(|acquire| acquire.wish.fallback) {
+                // It has gone, and may have a re-entry on the way, which is not for the line to judge.
+                None => {}
+                Some(fallback) if out_of_reach && fallback != Fallback::Fail => stay.push_back(ticket),
+                Some(_) => fail.push(ticket),
+            }
+        }
+        if let Some(contender) = self.locks[lock].contender {
+            let error = if self.is_unsure(contender) { self.trouble_error(contender) } else { error.clone() };
+            self.fail_acquire(now, contender, error);
+        }
+        for ticket in fail {
+            if let Some(acquire) = self.acquire_of_mut(ticket) {
+                // It stands in the queue no more, and is not to be counted there.
+                acquire.place = Place::Aside;
+            }
+            self.fail_acquire(now, ticket, error.clone());
+        }
+        if stay.is_empty() {
+            self.line_is_empty(lock);
+            return;
+        }
+        let line = &mut self.locks[lock];
+        line.queue = stay;
+        line.trouble = Trouble::default();
+        self.due(now, lock);
+    }
+
     pub(super) fn line_is_empty(&mut self, lock: usize) {
         let line = &mut self.locks[lock];
         let waits = |ticket: &Ticket| waiter(&self.requests, *ticket).is_some();
@@ -126,7 +163,6 @@ impl Session {
 mod tests {
     use super::*;
     use crate::command::Kind;
-    use crate::error::AcquireError;
     use crate::link::{Epoch, LinkError, Plane, ServerError};
     use crate::name::LockName;
     use crate::owner::{ClientId, OwnerId};
