@@ -19,5 +19,4 @@ pub mod reply;
 pub mod script;
 pub mod session;
 pub mod settings;
-mod sha1;
 pub mod time;

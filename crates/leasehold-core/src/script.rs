@@ -1,14 +1,16 @@
 //! The one table of scripts: what each is called, what it takes, and under which hash the server knows it.
 
-use crate::sha1;
 use leasehold_lua as lua;
+use sha1_smol::Sha1;
+use std::sync::OnceLock;
 
 /// A Lua script and its contract. The contract's words are those of the header of the Lua file; a test compares them.
 #[derive(Debug)]
 pub struct Script {
     name: &'static str,
     source: &'static str,
-    sha1: [u8; 40],
+    /// Computed at the first use: the compiler's interpreter would take half a minute for all scripts, in each build of each user.
+    sha1: OnceLock<String>,
     keys: &'static [&'static str],
     args: &'static [&'static str],
     repeats: bool,
@@ -21,7 +23,7 @@ impl Script {
         keys: &'static [&'static str],
         args: &'static [&'static str],
     ) -> Self {
-        Self { name, source, sha1: sha1::hex(source.as_bytes()), keys, args, repeats: false }
+        Self { name, source, sha1: OnceLock::new(), keys, args, repeats: false }
     }
 
     /// A script that takes its keys and arguments any number of times.
@@ -31,7 +33,7 @@ impl Script {
         keys: &'static [&'static str],
         args: &'static [&'static str],
     ) -> Self {
-        Self { repeats: true, ..Self::new(name, source, keys, args) }
+        Self { name, source, sha1: OnceLock::new(), keys, args, repeats: true }
     }
 
     /// Folder and verb, such as `lock/acquire`: where the file stands below `lua/`, without its ending.
@@ -46,8 +48,7 @@ impl Script {
 
     /// SHA-1 of the text, in hexadecimal: the script's name in `EVALSHA`.
     pub fn sha1(&'static self) -> &'static str {
-        // The digits are ASCII, so this never falls back.
-        std::str::from_utf8(&self.sha1).unwrap_or_default()
+        self.sha1.get_or_init(|| Sha1::from(self.source).hexdigest())
     }
 
     /// The words of the `KEYS` slots, in order.

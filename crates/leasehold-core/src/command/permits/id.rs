@@ -1,8 +1,8 @@
 //! The id of a permit.
 
 use crate::command::verbs::HoldKey;
-use crate::sha1;
 use bytes::Bytes;
+use sha1_smol::Sha1;
 use std::fmt;
 use std::str::FromStr;
 use thiserror::Error;
@@ -26,7 +26,8 @@ impl PermitId {
     /// The ids of the permits of a hold, in order.
     pub fn of_hold(hold: &HoldKey) -> impl Iterator<Item = Self> {
         (1..=hold.permits).map(|number| {
-            let digest = sha1::digest(&[&hold.field, b":".as_slice(), number.to_string().as_bytes()].concat());
+            let text = [&hold.field, b":".as_slice(), number.to_string().as_bytes()].concat();
+            let digest = Sha1::from(text).digest().bytes();
             let mut id = [0; ID_BYTES];
             id.copy_from_slice(&digest[..ID_BYTES]);
             Self(id)
