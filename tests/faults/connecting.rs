@@ -4,7 +4,7 @@ use crate::support::{
     SLACK, TIMEOUT, connect, connections, held, on_each, on_one_of_each, runtime, settings, timed, until,
 };
 use leasehold::{Client, ConnectError};
-use leasehold_test_support::{Ca, Cluster, Server};
+use leasehold_test_support::{Ca, Cluster, Proxy, Server};
 use std::net::TcpListener;
 use std::time::Duration;
 
@@ -247,6 +247,34 @@ fn a_client_has_at_most_three_connections_to_each_node_of_a_cluster() {
             drop(guards);
             client.shutdown(TIMEOUT * 10).await.expect("a shutdown");
             until("all connections are closed", || added() == [0, 0, 0]).await;
+        });
+    });
+}
+
+#[test]
+fn a_shutdown_without_holds_does_not_wait_for_a_server_that_is_down() {
+    on_one_of_each(|binary| {
+        let server = Server::builder().binary(binary).start();
+        let proxy = Proxy::to(&server);
+        runtime().block_on(async {
+            let holder = connect(&server.url()).await;
+            let (fresh, waiter) = (connect(&proxy.url()).await, connect(&proxy.url()).await);
+            let _held = held(&holder, "stock").await;
+            let lock = waiter.lock("stock");
+            let waiting = tokio::spawn(async move { lock.acquire().await });
+            until("the waiter is subscribed", || waiter.census().subscriptions == 1).await;
+            // The server goes down before it answers the end of the subscription.
+            let _stuck = proxy.hold_request("UNSUBSCRIBE");
+            waiting.abort();
+            waiting.await.expect_err("an acquire that is dropped");
+            until("nothing is in doubt", || waiter.census().cleaning_up == 0).await;
+            server.kill();
+            assert_eq!(waiter.census().subscriptions, 1);
+            for (which, client) in [("fresh", fresh), ("waiter", waiter)] {
+                let (result, took) = timed("a shutdown", client.shutdown(Duration::from_secs(8))).await;
+                result.expect("nothing to release");
+                assert!(took < SLACK, "{which}: {took:?}");
+            }
         });
     });
 }

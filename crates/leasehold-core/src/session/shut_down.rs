@@ -45,6 +45,12 @@ impl Session {
         self.holds.is_empty() && self.channels.is_empty()
     }
 
+    /// Whether nothing of this client's holds may be on the server. A subscription may be: it ends with its
+    /// connection.
+    pub fn holds_nothing(&self) -> bool {
+        self.holds.is_empty()
+    }
+
     /// Whether a hold that no guard has any more may still be on the server.
     pub fn has_clean_up(&self) -> bool {
         self.holds.values().any(|hold| hold.guards <= hold.detached)

@@ -31,20 +31,23 @@ pub(crate) async fn run(shared: Arc<Shared>) {
     let mut flying: FuturesUnordered<BoxFuture<'static, Outcome>> = FuturesUnordered::new();
     let _last = Last(&shared);
     let mut ending_since: Option<Instant> = None;
+    // Calls that are on their way. A shutdown waits for these and not for subscriptions, which end with their connection.
+    let mut calls = 0_usize;
     loop {
-        let ((actions, events, quiet), due) = shared.drive(|session, now| {
+        let ((actions, events, released), due) = shared.drive(|session, now| {
             session.handle_timeout(now);
             if shared.lifeline.is_ending() {
                 session.retract();
             }
             let actions: Vec<Action> = std::iter::from_fn(|| session.poll_action()).collect();
             let events: Vec<Event> = std::iter::from_fn(|| session.poll_event()).collect();
-            (actions, events, session.is_quiet())
+            (actions, events, session.holds_nothing())
         });
         for event in events {
             shared.classes.report(event);
         }
         for action in actions {
+            calls += usize::from(matches!(action, Action::Call { .. }));
             flying.push(perform(&shared, action).boxed());
         }
         let mut until = due;
@@ -53,7 +56,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
             let since = *ending_since.get_or_insert(now);
             let effort = shared.settings.lease.max(LAST_EFFORT);
             let end = shared.lifeline.deadline().unwrap_or_else(|| since + effort);
-            if (quiet && flying.is_empty()) || now >= end {
+            if (released && calls == 0) || now >= end {
                 break;
             }
             until = Some(until.map_or(end, |due| due.min(end)));
@@ -65,9 +68,9 @@ pub(crate) async fn run(shared: Arc<Shared>) {
                 None => break,
             },
             Some(outcome) = flying.next(), if !flying.is_empty() => {
-                take_outcome(&shared, outcome);
+                calls -= take_outcome(&shared, outcome);
                 while let Some(Some(outcome)) = flying.next().now_or_never() {
-                    take_outcome(&shared, outcome);
+                    calls -= take_outcome(&shared, outcome);
                 }
             }
             () = shared.lifeline.bell.notified() => {}
@@ -106,13 +109,16 @@ async fn take_events(shared: &Shared, first: LinkEvent) {
     }
 }
 
-fn take_outcome(shared: &Shared, outcome: Outcome) {
+/// Hands in an outcome, and says how many calls it ends.
+fn take_outcome(shared: &Shared, outcome: Outcome) -> usize {
+    let ended = usize::from(matches!(outcome, Outcome::Called(..)));
     shared.drive(|session: &mut Session, now| match outcome {
         Outcome::Called(id, epoch, result) => session.handle_called(now, id, epoch, result),
         Outcome::Settled(id, result) => session.handle_settled(now, id, result),
         Outcome::Subscribed(channel, result) => session.handle_subscribed(now, &channel, result),
         Outcome::Unsubscribed(channel, result) => session.handle_unsubscribed(now, &channel, result),
     });
+    ended
 }
 
 fn perform(shared: &Shared, action: Action) -> impl Future<Output = Outcome> + Send + use<> {
