@@ -119,6 +119,7 @@ suite! {
             s6_permits_that_are_added_wake_who_waits,
             s7_each_of_several_permits_is_given_back_on_its_own,
             s11_more_than_there_are_in_all_is_refused_at_once,
+            more_permits_than_a_command_may_work_on_are_refused_before_anything_is_sent,
             s12_permits_are_renewed_and_a_loss_is_told,
             s13_the_shortest_and_the_longest_lease,
             s14_contention_loses_no_permit,

@@ -151,7 +151,7 @@ impl<K: LockKind> Acquire<K> {
             None => Owner::current(handle),
         };
         let patience = patience.unwrap_or_else(|| Patience::Until(handle.end_of_wait(self.wait)));
-        settings::check_permits(self.permits)?;
+        settings::check_asked(self.target.kind(), self.permits)?;
         let (lease, renewed) = match self.target.kind() {
             Kind::Semaphore => (settings::NO_LEASE, false),
             _ => (fixed.unwrap_or(handle.settings.lease), fixed.is_none() || self.renewed),
@@ -194,7 +194,11 @@ impl<K: Owned> Acquire<K> {
 }
 
 impl<K: Counted> Acquire<K> {
-    /// Takes so many permits at once: all of them, or none. From 1 to `i32::MAX`. Default: 1.
+    /// Takes so many permits at once: all of them, or none. Default: 1.
+    ///
+    /// From 1 to `i32::MAX` of a [`Semaphore`](crate::Semaphore), which only counts them; from 1 to
+    /// [`MAX_AT_ONCE`](crate::PermitSemaphore::MAX_AT_ONCE) of a [`PermitSemaphore`](crate::PermitSemaphore), whose permits the server has to
+    /// look at one by one, at each acquire and each renewal. More are refused with [`InvalidInput::TooManyPermits`](crate::InvalidInput::TooManyPermits).
     pub const fn permits(mut self, permits: u32) -> Self {
         self.permits = permits;
         self

@@ -210,6 +210,18 @@ pub enum InvalidInput {
     /// No permit was asked for.
     #[error("at least one permit must be asked for")]
     NoPermits,
+    /// More permits of a permit semaphore were asked for at once than one command may work on.
+    #[error(
+        "{given} permits were asked for at once, and at most {most} can be: each permit of a permit semaphore has an id and a lease \
+         of its own, and the server would serve nobody else while it works on them; take several guards, let one permit \
+         stand for more, or use a semaphore without leases, which only counts"
+    )]
+    TooManyPermits {
+        /// How many were asked for.
+        given: u32,
+        /// The most that is allowed.
+        most: u32,
+    },
     /// A number that no counter on the server can take.
     #[error("the {what} of {given} cannot be used: it must lie between {least} and {most}")]
     Number {

@@ -2,6 +2,8 @@
 
 use crate::error::InvalidInput;
 use leasehold_core::call::Replicas;
+use leasehold_core::command::Kind;
+use leasehold_core::command::permits::MAX_AT_ONCE;
 use std::time::Duration;
 
 /// The shortest lease. Below it the margin, the renewal and a round trip leave no room for work.
@@ -106,6 +108,14 @@ pub(crate) fn check_lease(lease: Duration) -> Result<(), InvalidInput> {
 /// A number of permits that can be taken, or given, at once. Others count them in 32 bits with a sign.
 pub(crate) fn check_permits(permits: u32) -> Result<(), InvalidInput> {
     if permits == 0 { Err(InvalidInput::NoPermits) } else { check_number("number of permits", permits, 1) }
+}
+
+/// A number of permits that an acquire of this kind may ask for at once.
+pub(crate) fn check_asked(kind: Kind, permits: u32) -> Result<(), InvalidInput> {
+    if kind == Kind::Permits && permits > MAX_AT_ONCE {
+        return Err(InvalidInput::TooManyPermits { given: permits, most: MAX_AT_ONCE });
+    }
+    check_permits(permits)
 }
 
 /// A number that a counter can have, on which a JVM counts too.

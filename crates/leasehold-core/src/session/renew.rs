@@ -2,6 +2,7 @@
 
 use super::{CallId, Event, Session, replicas};
 use crate::call::{Call, Replicas};
+use crate::command::permits::MAX_AT_ONCE;
 use crate::command::{Renewal, Renewed};
 use crate::error::LossReason;
 use crate::link::LinkError;
@@ -165,10 +166,18 @@ impl Session {
             let Some(group) = group else { return };
             let Some(queue) = self.renewals.due.get_mut(&group) else { return };
             let mut batch = Vec::with_capacity(queue.len().min(self.settings.renew_batch));
+            let mut permits = 0;
             while batch.len() < self.settings.renew_batch
-                && let Some(number) = queue.pop_front()
+                && let Some(number) = queue.front().copied()
             {
-                batch.extend(self.holds.get(&number).filter(|hold| hold.wants_renewal()).map(|_| number));
+                let hold = self.holds.get(&number).filter(|hold| hold.wants_renewal());
+                // The server works on each permit by itself, and serves nobody else meanwhile.
+                permits += hold.map_or(0, |hold| hold.cell.key().permits);
+                if permits > MAX_AT_ONCE && !batch.is_empty() {
+                    break;
+                }
+                queue.pop_front();
+                batch.extend(hold.map(|_| number));
             }
             if queue.is_empty() {
                 self.renewals.due.remove(&group);

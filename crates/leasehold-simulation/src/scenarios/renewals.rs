@@ -4,6 +4,7 @@ use super::driver::wish;
 use super::{nothing_left, world};
 use crate::weather::FaultKind;
 use crate::world::{World, ms, settings};
+use leasehold_core::command::Kind;
 use leasehold_core::error::{HoldEnd, LossReason};
 use leasehold_core::hold_cell::HoldCell;
 use leasehold_core::link::{Epoch, LinkEvent, Plane};
@@ -162,6 +163,23 @@ fn at_most_one_batch_is_on_the_way() {
     assert!(world.server.calls("lock/renew") >= 10);
     guards.into_iter().for_each(|guard| world.drop_guard(guard));
     nothing_left(&mut world);
+}
+
+#[test]
+fn no_renewal_names_more_than_a_thousand_permits() {
+    let mut world = world(1);
+    // There are more permits than the worlds' own semaphores have.
+    world.excludes = false;
+    world.server.command(&[b"SET", b"seats", b"10000"]).expect("the server works");
+    let request = || AcquireRequest { permits: 400, kind: Kind::Permits, ..wish("seats") };
+    let tasks: Vec<_> = (0..5).map(|_| world.acquire(0, request())).collect();
+    let guards: Vec<_> = tasks.into_iter().map(|task| world.granted(0, task)).collect();
+    world.reset(0, Plane::Lifeline);
+    world.run(ms(20));
+    assert_eq!(world.server.calls("permits/renew"), 3, "two holds of 400 permits, and two, and one");
+    guards.into_iter().for_each(|guard| world.drop_guard(guard));
+    world.run(ms(1_000));
+    assert_eq!(world.server.command(&[b"GET", b"seats"]), Ok(Reply::Bulk("10000".into())));
 }
 
 #[test]

@@ -9,6 +9,9 @@ use crate::target::Outcome;
 use leasehold_core::command::permits::{self as command, Given, Inspected, Leased, PermitId};
 use std::time::Duration;
 
+/// How many ids one command carries.
+const IDS_IN_A_CALL: usize = command::MAX_AT_ONCE as usize;
+
 /// A number of permits, each of which has an id and a lease while it is held.
 ///
 /// **When to use it:** to bound how many do something at once, over all processes: connections to a supplier, jobs on a machine. The
@@ -17,7 +20,8 @@ use std::time::Duration;
 ///
 /// A semaphore that nobody has set has no permits: [`try_set_permits`](Self::try_set_permits) comes first. Nor has one whose server came
 /// back without its data: whoever waits for permits goes on waiting until somebody sets it again. More permits than there are in all are
-/// refused at once with [`Error::Excess`], unless there are none yet. On the server it is Redisson's `RPermitExpirableSemaphore`, by
+/// refused at once with [`Error::Excess`], unless there are none yet; and more than [`MAX_AT_ONCE`](Self::MAX_AT_ONCE) with
+/// [`InvalidInput::TooManyPermits`](crate::InvalidInput::TooManyPermits). On the server it is Redisson's `RPermitExpirableSemaphore`, by
 /// the server's clock. An owner does not re-enter it: each acquire takes permits of its own.
 ///
 /// # Examples
@@ -61,6 +65,10 @@ pub struct PermitCounts {
 }
 
 impl PermitSemaphore {
+    /// How many permits one acquire may take: 1000. The server works on each permit by itself, and serves nobody else meanwhile: that is
+    /// about 2 ms for so many, at the acquire, at each renewal and at the release. The capacity may be greater by far.
+    pub const MAX_AT_ONCE: u32 = command::MAX_AT_ONCE;
+
     /// Sets the capacity where none was ever set, and says whether it did. A number that is there is left as it is, also where it is 0
     /// because all permits are held.
     ///
@@ -174,12 +182,14 @@ impl PermitSemaphore {
     /// Gives permits back by their ids, **whoever holds them**, and says of each, in order, whether it is back: `false` where nobody held
     /// it any more, or its lease had run out. One that has expired does not keep the others from going back.
     ///
+    /// More than a thousand are sent in several commands, one after the other.
+    ///
     /// A guard elsewhere that has such a permit is lost with the reason [`Removed`](crate::LossReason::Removed) at its next renewal; those
     /// of this client are told at once. What such a guard has besides is back when its lease has run out.
     ///
     /// # Errors
     ///
-    /// As [`Lock::inspect`](crate::Lock::inspect).
+    /// As [`Lock::inspect`](crate::Lock::inspect). Where it took several commands, the permits of some may be back before an error.
     ///
     /// # Cancel safety
     ///
@@ -190,14 +200,18 @@ impl PermitSemaphore {
         if ids.is_empty() {
             return Ok(Vec::new());
         }
-        let call = command::give(name, ids.iter().copied(), &target.publish());
-        match target.ask(call, command::given).await? {
-            Given::Each(given) => {
-                target.handle().with(|session, now| session.look_again(now, self.name()));
-                Ok(given)
+        let mut back = Vec::with_capacity(ids.len());
+        for ids in ids.chunks(IDS_IN_A_CALL) {
+            let call = command::give(name, ids.iter().copied(), &target.publish());
+            match target.ask(call, command::given).await? {
+                Given::Each(given) => {
+                    target.handle().with(|session, now| session.look_again(now, self.name()));
+                    back.extend(given);
+                }
+                Given::Kind(kind) => return Err(target.conflict(kind)),
             }
-            Given::Kind(kind) => Err(target.conflict(kind)),
         }
+        Ok(back)
     }
 }
 

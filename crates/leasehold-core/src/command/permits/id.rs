@@ -12,7 +12,8 @@ pub const ID_BYTES: usize = 16;
 
 /// The id of one permit: sixteen bytes on the server, and 32 hexadecimal digits for people and for a JVM.
 ///
-/// A hold's ids follow from its field, so that every copy of its acquire names the same permits.
+/// A hold's ids follow from its field, so that every copy of its acquire names the same permits: the first twelve bytes are those of
+/// the SHA-1 of the field, which is used once and never again, and the last four are the number of the permit.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PermitId([u8; ID_BYTES]);
 
@@ -25,11 +26,12 @@ pub struct InvalidPermitId;
 impl PermitId {
     /// The ids of the permits of a hold, in order.
     pub fn of_hold(hold: &HoldKey) -> impl Iterator<Item = Self> {
-        (1..=hold.permits).map(|number| {
-            let text = [&hold.field, b":".as_slice(), number.to_string().as_bytes()].concat();
-            let digest = Sha1::from(text).digest().bytes();
-            let mut id = [0; ID_BYTES];
-            id.copy_from_slice(&digest[..ID_BYTES]);
+        // The client's mutex is held here, so there is one digest a hold, and not one a permit.
+        let digest = Sha1::from(&hold.field).digest().bytes();
+        let mut id = [0; ID_BYTES];
+        id.copy_from_slice(&digest[..ID_BYTES]);
+        (1..=hold.permits).map(move |number| {
+            id[ID_BYTES - 4..].copy_from_slice(&number.to_be_bytes());
             Self(id)
         })
     }
@@ -46,8 +48,9 @@ impl PermitId {
 
     /// Ids as one text, as scripts take them.
     pub fn blob(ids: impl IntoIterator<Item = Self>) -> Bytes {
-        let mut blob = Vec::new();
-        ids.into_iter().for_each(|id| blob.extend_from_slice(&id.0));
+        let ids = ids.into_iter();
+        let mut blob = Vec::with_capacity(ids.size_hint().0 * ID_BYTES);
+        ids.for_each(|id| blob.extend_from_slice(&id.0));
         Bytes::from(blob)
     }
 }
@@ -92,8 +95,8 @@ mod tests {
         let ids: Vec<_> = PermitId::of_hold(&hold(3)).collect();
         assert_eq!(ids[..2], PermitId::of_hold(&hold(2)).collect::<Vec<_>>());
         assert!(ids[0] != ids[1] && ids[1] != ids[2]);
-        // The first half of `printf 6f0c0000-0000-4000-8000-000000000001:7:1 | sha1sum`.
-        assert_eq!(ids[0].to_string(), "919bf28450ee33e6371f2abf8502f931");
+        // The beginning of `printf 6f0c0000-0000-4000-8000-000000000001:7 | sha1sum`, and the number.
+        assert_eq!(ids[0].to_string(), "89b4c104a41ea4211536804100000001");
         assert_eq!(ids[0].to_string().parse(), Ok(ids[0]));
         assert_eq!(ids[0].to_string().to_uppercase().parse(), Ok(ids[0]));
         assert_eq!(PermitId::blob(ids.iter().copied()).len(), 48);
