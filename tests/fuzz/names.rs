@@ -1,13 +1,15 @@
 //! Names: of locks, with everything that is derived from them, of holds, and of permits.
 
 use crate::source::Source;
-use leasehold_core::command::Kind;
 use leasehold_core::command::permits::PermitId;
+use leasehold_core::command::{Ask, Give, HoldKey, Kind, Renewal, fenced, latch, permits, record, semaphore, store};
 use leasehold_core::name::{LockName, MAX_NAME_BYTES, NameError};
 use leasehold_core::owner::ClientId;
+use leasehold_core::settings::Settings;
+use std::time::Duration;
 use uuid::Uuid;
 
-pub(crate) const CORPUS: [&[u8]; 8] = [
+pub(crate) const CORPUS: [&[u8]; 12] = [
     b"\x01\x06astock:1001",
     b"\x00\x06{shop}:stock",
     b"\x04\x05app:a{b}c{d}",
@@ -16,7 +18,14 @@ pub(crate) const CORPUS: [&[u8]; 8] = [
     b"\x00\x2c\x006F0C0000-0000-4000-8000-000000000001:+07",
     b"\x00\x200123456789abcdeffedcba9876543210",
     "\x00\x08é{ü}\u{1f512}".as_bytes(),
+    b"\x00\x15leasehold:1:fence:{v}",
+    b"\x00\x0f{stock}:timeout",
+    b"\x00\x19redisson_lock_queue:{job}",
+    b"\x00\x1c{job}:6f:7:rwlock_timeout:12",
 ];
+
+/// Who reads, and who operates, as far as that is part of the name of a key.
+const HOLD: &str = "6f0c0000-0000-4000-8000-000000000001:7";
 
 pub(crate) fn check(data: &[u8]) {
     let mut source = Source::new(data);
@@ -34,12 +43,17 @@ fn check_name(prefix: &str, given: &str) {
     let name = match LockName::new(prefix, given) {
         Ok(name) => name,
         Err(error) => {
-            let expected = if given.is_empty() {
-                NameError::Empty
-            } else {
-                NameError::TooLong { bytes: prefix.len() + given.len() }
-            };
-            assert_eq!(error, expected);
+            match error {
+                NameError::Empty => assert!(given.is_empty()),
+                NameError::TooLong { bytes } => assert!(long && bytes == prefix.len() + given.len()),
+                NameError::Reserved { ref name, .. } => {
+                    assert_eq!(name, given);
+                    let raw = [prefix, given].concat();
+                    let known = ["redisson_", "leasehold:", ":timeout", ":rwlock_timeout:"];
+                    assert!(known.iter().any(|part| raw.contains(part)), "{raw:?} is nobody's");
+                }
+                other => panic!("{other}"),
+            }
             return;
         }
     };
@@ -47,6 +61,7 @@ fn check_name(prefix: &str, given: &str) {
     assert_eq!(name.as_str(), given);
     assert_eq!(name.to_string(), given);
     assert_eq!(name.key(), &[prefix, given].concat());
+    check_reserved(&name, &client);
     for kind in Kind::ALL {
         let keys = kind.verbs().keys(&name, &client);
         for derived in keys.keys.iter().chain(&keys.channel) {
@@ -60,6 +75,47 @@ fn check_name(prefix: &str, given: &str) {
                 assert!(error.to_string().contains(&format!("{given:?}")), "{error} does not name {given:?}");
             }
         }
+    }
+}
+
+/// Nothing that any kind keeps beside a name is a name that can be used, whatever part of it is a prefix.
+fn check_reserved(name: &LockName, client: &ClientId) {
+    let settings = Settings::default();
+    let hold = HoldKey { field: HOLD.into(), permits: 1 };
+    let mut all = vec![name.channel().clone(), record::key(client), store::fence_key(name)];
+    for kind in Kind::ALL {
+        let verbs = kind.verbs();
+        let keys = verbs.keys(name, client);
+        all.extend(keys.keys.iter().chain(&keys.channel).cloned());
+        let mut renewal = Renewal::default();
+        verbs.renew(&mut renewal, name, &keys, &hold, Duration::from_secs(30));
+        all.extend(renewal.keys);
+        let ask = Ask {
+            settings: &settings,
+            name,
+            lease: Duration::from_secs(30),
+            keys: &keys,
+            hold: &hold,
+            prefer_writers: None,
+            beside: None,
+            waits: true,
+            placed: false,
+            count: 1,
+            not_after: None,
+        };
+        all.extend_from_slice(verbs.acquire(&ask).keys());
+        let give = Give { name, keys: &keys, hold: &hold, count: 0, granted: true, settings: &settings };
+        all.extend_from_slice(verbs.release(&give).keys());
+    }
+    let (operation, publish) = (HOLD.as_bytes(), &settings.publish);
+    all.extend_from_slice(fenced::token(name).keys());
+    all.extend_from_slice(permits::resize(name, 1, operation, publish).keys());
+    all.extend_from_slice(latch::set(name, 1, operation, publish).keys());
+    all.extend_from_slice(semaphore::add(name, 1, operation, publish).keys());
+    for key in all.iter().filter(|key| *key != name.key()) {
+        let text = std::str::from_utf8(key).expect("names are texts");
+        let Err(error) = LockName::new("", text) else { panic!("{text:?} of {name:?} can be the name of a lock") };
+        assert!(matches!(error, NameError::Reserved { .. } | NameError::TooLong { .. }), "{text:?}: {error}");
     }
 }
 

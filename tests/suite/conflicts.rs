@@ -118,6 +118,20 @@ pub(crate) async fn every_kind_refuses_bad_input_before_anything_is_sent(world: 
                 assert_eq!(story.await, Err(refused.clone()), "{kind:?}");
             }
         }
+        // What belongs to locks is called so, also where it is a stripe or a member.
+        let reserved = "leasehold:1:rw_readers:{stock}";
+        let is_reserved = |error: Option<Error>| matches!(&error, Some(Error::Invalid(InvalidInput::Name(NameError::Reserved { name, .. }))) if name.starts_with(reserved));
+        for lock in kind.locks(&clients, reserved) {
+            assert!(is_reserved(lock.try_acquire().await.err()), "{kind:?}");
+            assert!(is_reserved(lock.acquire().await.err()), "{kind:?}");
+        }
+        assert!(is_reserved(kind.inspect(&clients, reserved).await.err()), "{kind:?}");
+        if let Some(forced) = kind.force_release(&clients, reserved) {
+            assert!(is_reserved(forced.await.err()), "{kind:?}");
+        }
+        if let Some(story) = kind.story(&clients, reserved) {
+            assert!(is_reserved(story.await.err()), "{kind:?}");
+        }
         for lock in kind.locks(&clients, &world.name("input")).into_iter().filter(|_| kind.is_owned()) {
             let error = lock.acquire_as(&stranger).await.err();
             assert_eq!(error, Some(Error::Invalid(InvalidInput::ForeignOwner)), "{kind:?}");
@@ -125,6 +139,24 @@ pub(crate) async fn every_kind_refuses_bad_input_before_anything_is_sent(world: 
         assert_eq!(world.calls(), before, "{kind:?}: nothing was sent");
     }
     let client = world.client().await;
+    let value = client.fenced_value("leasehold:1:fence:{v}");
+    let guard = client.fenced_lock(world.name("fenced")).acquire().await.expect("a guard");
+    let refused = value.read(&guard).await.expect_err("a register is no value");
+    assert!(matches!(refused, Error::Invalid(InvalidInput::Name(NameError::Reserved { .. }))), "{refused}");
+    guard.release().await.expect("a release");
+    for locks in [client.striped_lock("leasehold:1:fence:{v}", 4), client.striped_lock("users", 0)] {
+        let wanted = |error: Error| match error {
+            Error::Invalid(InvalidInput::Name(NameError::Reserved { .. })) => locks.stripes() == 4,
+            Error::Invalid(InvalidInput::NoStripes { ref name }) => locks.stripes() == 0 && name == "users",
+            _ => false,
+        };
+        assert!(wanted(locks.of("x").acquire().await.expect_err("a stripe that cannot be")));
+        assert!(wanted(locks.of("x").inspect().await.expect_err("a stripe that cannot be")));
+        assert!(wanted(locks.all_of(["x", "y"]).try_acquire().await.expect_err("a stripe that cannot be")));
+    }
+    let quorum = leasehold::QuorumLock::new([client.clone()], "leasehold:1:fence:{v}");
+    let refused = quorum.try_acquire().await.expect_err("no server has such a lock");
+    assert!(matches!(refused, Error::Invalid(InvalidInput::Name(NameError::Reserved { .. }))), "{refused}");
     let before = world.calls();
     for lease in [Duration::ZERO, ms(1), leasehold::MAX_LEASE + ms(1), Duration::MAX] {
         let simple = client.simple_lock("input", lease).with_id("somebody");

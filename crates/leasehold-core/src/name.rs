@@ -1,5 +1,7 @@
 //! Names of locks and everything on the server that is derived from them.
 
+mod reserved;
+
 use bytes::Bytes;
 use std::fmt;
 use thiserror::Error;
@@ -23,7 +25,7 @@ impl LockName {
     ///
     /// # Errors
     ///
-    /// [`NameError::Empty`] and [`NameError::TooLong`].
+    /// [`NameError::Empty`], [`NameError::TooLong`] and [`NameError::Reserved`].
     pub fn new(prefix: &str, name: &str) -> Result<Self, NameError> {
         if name.is_empty() {
             return Err(NameError::Empty);
@@ -33,6 +35,9 @@ impl LockName {
             return Err(NameError::TooLong { bytes });
         }
         let raw = [prefix, name].concat();
+        if let Some(form) = reserved::form(&raw) {
+            return Err(NameError::Reserved { name: name.to_owned(), form });
+        }
         let channel = tagged("redisson_lock__channel", &raw);
         Ok(Self { key: Bytes::from(raw), channel: Bytes::from(channel), prefix: prefix.len() })
     }
@@ -118,6 +123,18 @@ pub enum NameError {
         /// How long it is.
         bytes: usize,
     },
+    /// What belongs to a lock is called so, such as its queue or its register: a lock of this name would be deleted under its holder by
+    /// the scripts of another one.
+    #[error(
+        "the lock {name:?} cannot be used: with its prefix it is of the form `{form}`, and names of that form are of what belongs to \
+         other locks; use another name, or another prefix"
+    )]
+    Reserved {
+        /// The name as the caller gave it.
+        name: String,
+        /// The form of such names.
+        form: &'static str,
+    },
     /// A Redis Cluster would put the lock and its channel into different slots.
     #[error(
         "the lock {name:?} cannot be used on a cluster: its braces put the lock and its channel into different hash slots; \
@@ -184,6 +201,11 @@ mod tests {
     #[test]
     fn refuses_what_no_server_should_see() {
         assert_eq!(LockName::new("app:", ""), Err(NameError::Empty));
+        let form = "leasehold:1:…";
+        let reserved = |name: &str| Err(NameError::Reserved { name: name.to_owned(), form });
+        assert_eq!(LockName::new("", "leasehold:1:fence:{v}"), reserved("leasehold:1:fence:{v}"));
+        assert_eq!(LockName::new("leasehold:", "1:stock"), reserved("1:stock"), "the prefix belongs to it");
+        assert!(LockName::new("app:", "leasehold:1:fence:{v}").is_ok(), "and keeps it apart from what is of others");
         let long = "x".repeat(MAX_NAME_BYTES + 1);
         assert_eq!(LockName::new("", &long), Err(NameError::TooLong { bytes: MAX_NAME_BYTES + 1 }));
     }

@@ -193,6 +193,14 @@ pub enum InvalidInput {
     /// A lock over many has no members.
     #[error("a lock over several needs at least one member, and this one has none")]
     NoMembers,
+    /// A striped lock has no stripes.
+    #[error(
+        "the striped lock {name:?} was given no stripes, and needs at least one: say the number that all who use it have"
+    )]
+    NoStripes {
+        /// The lock.
+        name: String,
+    },
     /// A lock over many names one of them twice.
     #[error("a lock over several names {name:?} twice: name each member once")]
     SameMember {

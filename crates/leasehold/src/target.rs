@@ -9,7 +9,7 @@ use leasehold_core::call::Call;
 use leasehold_core::command::Kind;
 use leasehold_core::command::operation::Done;
 use leasehold_core::link::{Link as _, LinkError, Plane};
-use leasehold_core::name::{LockName, NameError};
+use leasehold_core::name::LockName;
 use leasehold_core::owner::OwnerId;
 use leasehold_core::reply::{DecodeError, Reply};
 use leasehold_core::session::Fallback;
@@ -26,7 +26,7 @@ struct Inner {
     kind: Kind,
     /// The name as it was given.
     given: Arc<str>,
-    name: Result<LockName, NameError>,
+    name: Result<LockName, InvalidInput>,
     class: Arc<Class>,
     manner: Manner,
 }
@@ -65,6 +65,7 @@ impl Target {
             }
             Ok(name)
         });
+        let name = name.map_err(|error| error.into());
         let class = handle.classes.get(DEFAULT_CLASS);
         Self(Arc::new(Inner { handle, kind, given: given.into(), name, class, manner: Manner::default() }))
     }
@@ -83,6 +84,11 @@ impl Target {
     /// The same name as another kind.
     pub(crate) fn with_kind(&self, kind: Kind) -> Self {
         Self(Arc::new(Inner { kind, ..Inner::clone(&self.0) }))
+    }
+
+    /// The same, to be refused whenever it is used.
+    pub(crate) fn refused(&self, why: InvalidInput) -> Self {
+        Self(Arc::new(Inner { name: Err(why), ..Inner::clone(&self.0) }))
     }
 
     /// What an acquire does while the server is out of reach.
@@ -118,7 +124,7 @@ impl Target {
 
     /// The name, where it can be used.
     pub(crate) fn checked_name(&self) -> Result<&LockName, InvalidInput> {
-        self.0.name.as_ref().map_err(|error| error.clone().into())
+        self.0.name.as_ref().map_err(Clone::clone)
     }
 
     /// Sends a call by the lifeline's connection, which bounds the wait, and reads the reply.

@@ -1,6 +1,7 @@
 //! The striped lock.
 
 use crate::client::Client;
+use crate::error::InvalidInput;
 use crate::kinds::multi::MultiLock;
 use crate::lock::Lock;
 
@@ -13,7 +14,7 @@ use crate::lock::Lock;
 ///
 /// **How many stripes:** with `h` things locked at the same time, the chance that one more must wait for a stranger is about
 /// `h / stripes`. So 100 stripes for each thing that is held at once leave 1 in 100 to wait. The number is part of the layout: all who use
-/// a name must have the same one.
+/// a name must have the same one. With none, every use is refused with [`InvalidInput::NoStripes`].
 ///
 /// # Examples
 ///
@@ -37,7 +38,7 @@ pub struct StripedLock {
 
 impl StripedLock {
     pub(crate) fn new(client: Client, name: &str, stripes: u32) -> Self {
-        Self { client, name: name.to_owned(), stripes: stripes.max(1) }
+        Self { client, name: name.to_owned(), stripes }
     }
 
     /// The name that the stripes have in common.
@@ -52,7 +53,7 @@ impl StripedLock {
 
     /// Which stripe stands for `thing`: its FNV-1a hash of 64 bits, modulo the number of stripes, in every process and every version.
     pub fn stripe_of(&self, thing: impl AsRef<[u8]>) -> u32 {
-        u32::try_from(fnv1a(thing.as_ref()) % u64::from(self.stripes)).unwrap_or_default()
+        u32::try_from(fnv1a(thing.as_ref()) % u64::from(self.stripes.max(1))).unwrap_or_default()
     }
 
     /// The lock that stands for `thing`. Its name is that of the striped lock, a colon, and the number of the stripe.
@@ -69,7 +70,11 @@ impl StripedLock {
     }
 
     fn stripe(&self, stripe: u32) -> Lock {
-        self.client.lock(format!("{}:{stripe}", self.name))
+        let lock = self.client.lock(format!("{}:{stripe}", self.name));
+        if self.stripes > 0 {
+            return lock;
+        }
+        Lock::of(lock.target().refused(InvalidInput::NoStripes { name: self.name.clone() }))
     }
 }
 
