@@ -56,6 +56,27 @@ fn a_partial_release_that_a_full_server_refuses_does_not_stand_in_the_way_of_the
 }
 
 #[test]
+fn a_last_release_behind_a_dropped_re_entry_is_not_refused_with_it() {
+    on_each(|binary| {
+        let server = Server::builder().binary(binary).start();
+        runtime().block_on(async {
+            let client = crate::support::connect(&server.url()).await;
+            for round in 0..20 {
+                let name = format!("outer:{round}");
+                let outer = held(&client, &name).await;
+                let inner = outer.reenter().await.expect("a re-entry");
+                server.command(&["CONFIG", "SET", "maxmemory", "1"]);
+                // The lifeline lowers the count, which a full server refuses; ending the hold it allows.
+                drop(inner);
+                within("a release", TIMEOUT * 2, outer.release()).await.expect("a release");
+                assert_eq!(server.command(&["EXISTS", &name]).as_int(), Some(0));
+                server.command(&["CONFIG", "SET", "maxmemory", "0"]);
+            }
+        });
+    });
+}
+
+#[test]
 fn a_server_that_may_evict_locks_is_warned_of_or_refused() {
     on_each(|binary| {
         for policy in ["allkeys-lru", "volatile-lru", "volatile-ttl"] {

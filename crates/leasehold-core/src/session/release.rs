@@ -256,9 +256,13 @@ impl Session {
     fn not_lowered(&mut self, now: Instant, number: HoldNumber, error: &LinkError) {
         let Some(hold) = self.holds.get_mut(&number) else { return };
         let by = hold.change.as_ref().and_then(|change| change.by);
+        let aim = hold.change.as_ref().map(|change| change.aim);
+        // What was asked for was more than those want who came meanwhile: they wait for a command of their own.
+        let superseded = matches!(aim, Some(Aim::Lower(target)) if target > hold.guards);
         // Entries that wait go on waiting; this is about releases.
         let is_release = |ticket: &Ticket| matches!(self.requests.get(ticket), Some(Request::Release(_)));
-        let waiting: Vec<_> = by.into_iter().chain(hold.waiting.iter().copied()).filter(is_release).collect();
+        let others = hold.waiting.iter().copied().filter(|_| !superseded);
+        let waiting: Vec<_> = by.into_iter().chain(others).filter(is_release).collect();
         hold.clean_up.by_lifeline = true;
         hold.clean_up.tries += 1;
         let pause = Duration::from_millis(10 << hold.clean_up.tries.min(6)).min(Duration::from_millis(500));
@@ -271,6 +275,9 @@ impl Session {
         match error {
             LinkError::Unknown(_) => self.unsettle(number),
             LinkError::Refused(refusal) if !refusal.is_transient() => {
+                if superseded {
+                    hold.clean_up.not_before = now;
+                }
                 let text = refusal.text().to_owned();
                 // The refusal speaks for this copy only.
                 let refused = if hold.clean_up.perhaps_lowered {
