@@ -50,6 +50,7 @@ impl State {
                 self.apply(call, entry)
             }
             Some(Fault::Refuse(error)) => Err(error),
+            Some(Fault::RefuseInside(inside, error)) => self.apply_refused(call, entry, inside, error).0,
             Some(Fault::LoseRequest) => {
                 self.reset(link, plane);
                 return Begun::Ended(Err(lost()));

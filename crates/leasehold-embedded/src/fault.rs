@@ -1,5 +1,6 @@
 //! What can go wrong between a client and its server, on demand.
 
+use crate::refusal::Inside;
 use leasehold_core::link::{Plane, ServerError};
 
 /// What happens to a call.
@@ -12,6 +13,9 @@ pub enum Fault {
     LoseReply,
     /// The server answers with an error.
     Refuse(ServerError),
+    /// The server answers with an error that the script meets in its middle: what comes before that is done. A script that does not come so
+    /// far meets nothing.
+    RefuseInside(Inside, ServerError),
     /// A proxy keeps the request and lets its future wait. It is applied by
     /// [`release_held`](crate::EmbeddedLink::release_held), whatever has become of its caller and its connection by then, unless
     /// its epoch is settled first.

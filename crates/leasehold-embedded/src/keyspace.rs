@@ -1,6 +1,7 @@
 //! The keys, their values and their expiry, and the turn of one caller at them.
 
 use crate::channels::Channels;
+use crate::refusal::Refusals;
 use crate::value::{Typed, Value};
 use bytes::Bytes;
 use leasehold_core::link::ServerError;
@@ -21,6 +22,8 @@ pub(crate) struct Keyspace {
     pub(crate) in_script: bool,
     /// Whether something has been written in this turn. A script that has begun to write is not stopped for want of memory.
     pub(crate) dirty: bool,
+    /// What scripts are refused in their middle.
+    pub(crate) refusals: Refusals,
 }
 
 /// Every key, with what it holds and when it ends.

@@ -3,7 +3,7 @@
 //! An [`EmbeddedServer`] runs the very Lua files that a Redis or Valkey server would run, on Lua 5.1, over typed keys with
 //! expiry and Pub/Sub. An [`EmbeddedLink`] is the connections of one client to it, behind the same
 //! [`Link`](leasehold_core::link::Link) as a real server's. Beside that it can do what a real server does only on bad days: lose a
-//! request or its reply, hold it back, apply it twice, run out of memory, come back empty, step its clock.
+//! request or its reply, hold it back, apply it twice, refuse a script in its middle, run out of memory, come back empty, step its clock.
 //!
 //! What it has is what the scripts use. A command that it lacks is an error that says so; nothing is imitated by halves.
 //!
@@ -38,6 +38,7 @@ mod lua;
 mod manual_clock;
 mod number;
 mod recorder;
+mod refusal;
 mod server;
 mod snapshot;
 mod state;
@@ -48,5 +49,6 @@ pub use fault::{Aim, Fault};
 pub use link::EmbeddedLink;
 pub use manual_clock::{ManualClock, Sleep};
 pub use recorder::{Recorded, Recorder};
+pub use refusal::{Inside, Met};
 pub use server::EmbeddedServer;
 pub use snapshot::Snapshot;

@@ -7,6 +7,7 @@ use crate::connections::LinkState;
 use crate::fault::{Aim, Fault};
 use crate::link::EmbeddedLink;
 use crate::recorder::Recorder;
+use crate::refusal::{Inside, Met};
 use crate::state::State;
 use bytes::Bytes;
 use leasehold_core::call::Call;
@@ -66,6 +67,21 @@ impl EmbeddedServer {
     /// The server's error reply. What the script wrote before it stays.
     pub fn execute(&self, call: &Call) -> Result<Reply, ServerError> {
         self.with(|state| state.apply(call, None))
+    }
+
+    /// Runs a script at once, past all faults but one: it is refused something in its middle. Also says whether it came so far.
+    pub fn execute_refused(
+        &self,
+        call: &Call,
+        inside: Inside,
+        error: ServerError,
+    ) -> (Result<Reply, ServerError>, Met) {
+        self.with(|state| state.apply_refused(call, None, inside, error))
+    }
+
+    /// From now on scripts may use none of these commands, as those of a user who lacks the right to them; an empty list allows all again.
+    pub fn forbid(&self, commands: &[&'static str]) {
+        self.with(|state| state.keyspace.lock().refusals.forbid(commands));
     }
 
     /// Runs Lua that is no script of leasehold, compiling it anew at each call: for tests of the engine itself.

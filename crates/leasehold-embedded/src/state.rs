@@ -8,6 +8,7 @@ use crate::in_flight::{CallId, Held, Waiting};
 use crate::keyspace::Keyspace;
 use crate::lua::{Compiled, Host};
 use crate::recorder::Recorded;
+use crate::refusal::{Inside, Met};
 use bytes::Bytes;
 use leasehold_core::call::Call;
 use leasehold_core::link::{LinkEvent, ServerError};
@@ -119,6 +120,19 @@ impl State {
             None => reply,
             Some(_) => Reply::Array(vec![reply, Reply::Int(i64::from(self.replicas))]),
         })
+    }
+
+    /// The same, where the script meets an error in its middle. Also says whether it came so far.
+    pub(crate) fn apply_refused(
+        &mut self,
+        call: &Call,
+        entry: Option<usize>,
+        inside: Inside,
+        error: ServerError,
+    ) -> (Result<Reply, ServerError>, Met) {
+        self.keyspace.lock().refusals.plan(inside, error);
+        let result = self.apply(call, entry);
+        (result, self.keyspace.lock().refusals.end())
     }
 
     /// Runs a text that is no script of ours.

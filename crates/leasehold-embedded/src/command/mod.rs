@@ -23,6 +23,11 @@ pub(crate) fn run(keyspace: &mut Keyspace, words: &[&[u8]]) -> Outcome {
     if !command.arity.admits(args.len()) {
         return Err(wrong_arity(command, keyspace.in_script));
     }
+    if keyspace.in_script
+        && let Some(refusal) = keyspace.refusals.of(name, keyspace.dirty)
+    {
+        return Err(refusal);
+    }
     // A script that has begun to write is allowed to finish.
     if keyspace.deny_growth && command.effect == Effect::Grows && !(keyspace.in_script && keyspace.dirty) {
         return Err(ServerError::new("OOM command not allowed when used memory > 'maxmemory'."));

@@ -4,7 +4,7 @@ use crate::support::{call, check, now, poll, server, show_result};
 use leasehold_core::call::Call;
 use leasehold_core::link::{Link, LinkError, LinkEvent, Plane, ServerError, Settled};
 use leasehold_core::script::{ACQUIRE, INSPECT, RELEASE};
-use leasehold_embedded::{Aim, EmbeddedLink, EmbeddedServer, Fault};
+use leasehold_embedded::{Aim, EmbeddedLink, EmbeddedServer, Fault, Inside, Met};
 use std::pin::pin;
 use std::task::Poll;
 
@@ -295,4 +295,33 @@ fn a_recorder_learns_the_outcome_of_a_held_call_when_it_comes() {
     link.release_held();
     assert_eq!(recorder.calls()[0].applied(), 1);
     assert_eq!(recorder.calls()[0].outcome().map(show_result).as_deref(), Some("[1, 1000, 0]"));
+}
+
+#[test]
+fn a_script_that_is_refused_in_its_middle_has_done_what_comes_before() {
+    let denied = || ServerError::new("ERR denied");
+    // It reads twice, and then counts and sets a lease, which it looks at once more where it was there.
+    let (server, _) = server();
+    let (mut ends, mut mets) = (Vec::new(), Vec::new());
+    for at in 1.. {
+        let (result, met) = server.execute_refused(&acquire(), Inside::Call(at), denied());
+        assert_eq!(result.is_err(), met != Met::Nothing, "{at}");
+        mets.push(met);
+        ends.push(count(&server));
+        if met == Met::Nothing {
+            break;
+        }
+        server.command(&[b"DEL", b"k"]).expect("a key can be removed");
+    }
+    assert!(ends.len() > 3 && ends.last().is_some_and(|count| count == "\"1\""), "{ends:?}");
+    assert!(mets.contains(&Met::BeforeWriting) && mets.contains(&Met::AfterWriting), "{mets:?}");
+    let link = server.link();
+    server.command(&[b"DEL", b"k"]).expect("a key can be removed");
+    link.inject(Fault::RefuseInside(Inside::Command(1), denied()), Aim::next());
+    assert!(send(&link, acquire()).contains("denied"));
+    server.forbid(&["PEXPIRE"]);
+    assert!(send(&link, acquire()).contains("'pexpire'"));
+    assert_eq!(count(&server), "nil");
+    server.forbid(&[]);
+    assert!(send(&link, acquire()).starts_with('['));
 }

@@ -1,0 +1,85 @@
+//! What the server refuses a script that it has begun to run. What the script has written by then stays.
+
+use leasehold_core::link::ServerError;
+
+/// At which of its commands a script is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Inside {
+    /// At its n-th one, which is counted from 1, and at no other: a key is not what it should be.
+    Call(u32),
+    /// At the n-th name of a command that it uses, counted from 1, whenever it uses that: a user lacks the right to a command.
+    Command(u32),
+}
+
+/// Whether a script came as far as what it was to be refused.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Met {
+    /// It did not, and was refused nothing.
+    #[default]
+    Nothing,
+    /// It did, and had written nothing before.
+    BeforeWriting,
+    /// It did, and had begun to write.
+    AfterWriting,
+}
+
+/// What is to be refused to scripts, and what has been.
+#[derive(Debug, Default)]
+pub(crate) struct Refusals {
+    /// For the script that runs now.
+    now: Option<Planned>,
+    /// The names of commands that no script may use.
+    forbidden: Vec<&'static str>,
+}
+
+#[derive(Debug)]
+struct Planned {
+    inside: Inside,
+    error: ServerError,
+    calls: u32,
+    /// The names that the script has used, in order.
+    names: Vec<Vec<u8>>,
+    met: Met,
+}
+
+impl Refusals {
+    /// The next script is refused something.
+    pub(crate) fn plan(&mut self, inside: Inside, error: ServerError) {
+        self.now = Some(Planned { inside, error, calls: 0, names: Vec::new(), met: Met::Nothing });
+    }
+
+    /// The script has ended.
+    pub(crate) fn end(&mut self) -> Met {
+        self.now.take().map(|planned| planned.met).unwrap_or_default()
+    }
+
+    pub(crate) fn forbid(&mut self, commands: &[&'static str]) {
+        self.forbidden = commands.to_vec();
+    }
+
+    /// The error that a script meets at a command, if it is to meet one. `dirty` is whether it has begun to write.
+    pub(crate) fn of(&mut self, name: &[u8], dirty: bool) -> Option<ServerError> {
+        if self.forbidden.iter().any(|forbidden| forbidden.as_bytes().eq_ignore_ascii_case(name)) {
+            let name = String::from_utf8_lossy(name).to_lowercase();
+            let why = format!("ERR ACL failure in script: User app has no permissions to run the '{name}' command");
+            return Some(ServerError::new(why));
+        }
+        let planned = self.now.as_mut()?;
+        planned.calls += 1;
+        let known = planned.names.iter().position(|used| used.eq_ignore_ascii_case(name));
+        let place = known.unwrap_or(planned.names.len());
+        if known.is_none() {
+            planned.names.push(name.to_vec());
+        }
+        let is_it = match planned.inside {
+            Inside::Call(at) => planned.calls == at,
+            Inside::Command(at) => u32::try_from(place + 1) == Ok(at),
+        };
+        if is_it && planned.met == Met::Nothing {
+            planned.met = if dirty { Met::AfterWriting } else { Met::BeforeWriting };
+        }
+        is_it.then(|| planned.error.clone())
+    }
+}
