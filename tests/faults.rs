@@ -20,6 +20,8 @@ mod durability;
 mod memory;
 #[path = "faults/permissions.rs"]
 mod permissions;
+#[path = "faults/permissions_of_commands.rs"]
+mod permissions_of_commands;
 #[path = "faults/permissions_of_kinds.rs"]
 mod permissions_of_kinds;
 #[path = "faults/processes.rs"]

@@ -33,7 +33,7 @@ if refusal then
   return refusal
 end
 
-redis.call('HSET', fair.marks, mark_of('p', client), fair.now)
+mark(fair, mark_of('p', client), fair.now)
 fair.beats[client] = fair.now
 local head = prune(fair)
 maintain(fair, false)

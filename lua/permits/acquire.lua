@@ -75,7 +75,9 @@ end
 if reaped + #held > 0 and available > #all then
   redis.call(publish, channel, available - #all)
 end
--- The deadlines first, and they go again if counting fails: a permit that is nowhere would never come back.
+-- What is read comes before what is written, and the deadlines before the count: they go again if counting fails, because a permit that is
+-- nowhere would never come back.
+local lifetime = redis.call('PTTL', permits_key)
 local deadline = math.min(time + lease, 922337203685477)
 for i = 1, #all do
   redis.call('ZADD', deadlines_key, deadline, all[i])
@@ -87,7 +89,6 @@ if type(counted) == 'table' then
   end
   return counted
 end
-local lifetime = redis.call('PTTL', permits_key)
 if lifetime > 0 then
   redis.call('PEXPIRE', deadlines_key, lifetime)
 end

@@ -85,19 +85,26 @@ else
   end
 end
 
--- In this order, so that an error in between leaves the count as it was, and no reader without a deadline.
+-- In this order, so that an error in between leaves the count as it was, no reader without a deadline, and nothing without an end: what is
+-- read, the first write, which has an end of its own, and the command that gives an end to the others, all come before these.
 left = math.max(left, lease)
+-- The index outlives what it speaks of by ten minutes, so that no hold is ever left without its deadline.
+local keep = math.max(left, mode and redis.call('PTTL', lock_key) or 0) + 600000
+local kept = redis.call('PTTL', readers_key)
 redis.call('SET', hold_key, '1', 'PX', left)
+redis.call('PEXPIRE', hold_key, left)
 if not mode then
   redis.call('DEL', readers_key)
+  kept = 0
 end
 redis.call('ZADD', readers_key, time + left, hold)
+if kept < keep then
+  redis.call('PEXPIRE', readers_key, keep)
+end
 if mode then
-  -- The index outlives what it speaks of by ten minutes, so that no hold is ever left without its deadline.
-  extend_lease(readers_key, extend_lease(lock_key, left) + 600000)
+  extend_lease(lock_key, left)
   redis.call('HSET', lock_key, hold, count)
 else
-  extend_lease(readers_key, left + 600000)
   redis.call('HSET', lock_key, 'mode', 'read', hold, count)
   local set = redis.pcall('PEXPIRE', lock_key, left)
   if type(set) == 'table' then

@@ -15,7 +15,7 @@
 --                     4   below: the count is lower already (a late copy of an older command)
 --                     0   absent: nobody holds the lock, or the hold was over before; what was left of it, and the index of
 --                         readers where nobody is left, is removed
---                     -1  other: somebody else holds it
+--                     -1  other: somebody else holds it; what was left of the hold is removed
 --                     -4  kind: the key is no read-write lock
 -- example  KEYS s redisson_rwlock:{s} leasehold:1:rw_readers:{s} leasehold:1:rw_writers:{s} {s}:6f0c…:7:rwlock_timeout:1  ARGV 6f0c…:7 0 PUBLISH  returns 1
 
@@ -35,13 +35,16 @@ if not mode then
   if redis.call('EXISTS', lock_key) == 1 then
     return -4
   end
-  -- Nobody is left of those of whom the index tells.
-  redis.call('DEL', readers_key)
+  -- Nobody is left of those of whom the index tells; and an acquire that failed in its middle may have left a hold key.
+  redis.call('DEL', readers_key, hold_key)
   return 0
 end
 
 local stored = redis.call('HGET', lock_key, hold)
 if not stored then
+  -- An acquire that failed in its middle may have left these.
+  redis.call('ZREM', readers_key, hold)
+  redis.call('DEL', hold_key)
   return -1
 end
 stored = tonumber(stored)

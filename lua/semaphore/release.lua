@@ -51,14 +51,22 @@ end
 -- This begins to write without a need for memory: a server whose memory is full lets the script finish.
 redis.call('PEXPIRE', record_key, memory)
 if sum then
-  -- In this order, so that a user who may not publish, or not count, has given nothing back when the server says so.
+  -- In this order, so that a user who may not publish, or not count, has given nothing back when the server says so, and nothing is given
+  -- back that no record tells of.
   if sum > 0 then
     redis.call(publish, channel, sum)
   end
-  redis.call('INCRBY', semaphore_key, permits)
-end
-redis.call('SET', record_key, 0, 'PX', memory)
-if sum then
+  redis.call('SET', record_key, 0, 'PX', memory)
+  local counted = redis.pcall('INCRBY', semaphore_key, permits)
+  if type(counted) == 'table' then
+    if record then
+      redis.call('SET', record_key, record, 'PX', memory)
+    else
+      redis.call('DEL', record_key)
+    end
+    return counted
+  end
   return 1
 end
+redis.call('SET', record_key, 0, 'PX', memory)
 return 0

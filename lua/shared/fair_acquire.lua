@@ -21,7 +21,13 @@ local function join_queue(fair, entry)
   end
   redis.call('HSET', fair.marks, mark_of('a', entry), fair.now)
   redis.call('ZADD', fair.deadlines, score, entry)
+  if fair.length == 0 then
+    redis.call('PEXPIRE', fair.deadlines, fair.idle)
+  end
   redis.call('RPUSH', fair.queue, entry)
+  if fair.length == 0 then
+    redis.call('PEXPIRE', fair.queue, fair.idle)
+  end
   return unseen
 end
 
@@ -50,7 +56,7 @@ local function acquire_place(fair, ask, settings)
   end
   local late = ask.not_after > 0 and fair.now > ask.not_after
   if ask.waits and not late then
-    redis.call('HSET', fair.marks, mark_of('p', process_of(entry)), fair.now)
+    mark(fair, mark_of('p', process_of(entry)), fair.now)
     fair.beats[process_of(entry)] = fair.now
   end
 
@@ -67,7 +73,7 @@ local function acquire_place(fair, ask, settings)
     end
     fair.held, fair.left = true, ask.lease
     -- So that a holder that is not known here is known to be foreign.
-    redis.call('HSET', fair.marks, 'h', entry)
+    mark(fair, 'h', entry)
     -- What stands behind it may have left, and must not be taken for a head that lives.
     prune(fair)
     maintain(fair, false)

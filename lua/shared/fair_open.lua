@@ -37,6 +37,18 @@ local function open_fair(fair, settings)
   end
 end
 
+-- Writes a mark. Where the marks come into being by that, they have an end at once, even if the script is refused what follows.
+local function mark(fair, field, value)
+  if redis.call('HSET', fair.marks, field, value) == 0 then
+    return
+  end
+  if type(redis.pcall('PEXPIRE', fair.marks, fair.idle)) == 'table' then
+    -- A user who may not set a time to live must not leave marks without one; this one is refused again.
+    redis.call('HDEL', fair.marks, field)
+    redis.call('PEXPIRE', fair.marks, fair.idle)
+  end
+end
+
 -- Whether the lock is held by somebody whom no command of ours has granted it.
 local function holder_is_foreign(fair)
   if not fair.held then

@@ -18,7 +18,7 @@ local function sweep(fair)
       redis.call('HDEL', fair.marks, reply[i])
     end
   end
-  redis.call('HSET', fair.marks, 's', fair.now)
+  mark(fair, 's', fair.now)
 end
 
 -- Takes off tombstones that have become the tail, because the next JVM would take the tail's score for its own deadline.

@@ -93,6 +93,11 @@ if not in_time then
   return {-3, 0, time}
 end
 
+-- The grant comes last, so that no error before it leaves a hold behind. The first of these changes nothing, and needs memory as the grant
+-- does: a server whose memory is full lets a script finish that has begun to write.
+redis.call('ZADD', writers_key, 'XX', 0, '')
+redis.call('ZREM', writers_key, hold)
+redis.call('DEL', readers_key)
 redis.call('HSET', lock_key, 'mode', 'write', hold, 1)
 local set = redis.pcall('PEXPIRE', lock_key, lease)
 if type(set) == 'table' then
@@ -100,6 +105,4 @@ if type(set) == 'table' then
   redis.call('DEL', lock_key)
   return set
 end
-redis.call('DEL', readers_key)
-redis.call('ZREM', writers_key, hold)
 return {1, lease, time}

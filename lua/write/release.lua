@@ -54,6 +54,7 @@ if stored then
   local alive, longest = scan(lock_key, readers_key, time, hold)
   -- In this order, so that a user who may not publish has released nothing when the server says so.
   redis.call(publish, channel, '1')
+  redis.call('ZREM', writers_key, hold)
   if alive == 0 then
     redis.call('DEL', lock_key, readers_key)
   else
@@ -61,7 +62,6 @@ if stored then
     redis.call('HSET', lock_key, 'mode', 'read')
     redis.call('PEXPIRE', lock_key, longest)
   end
-  redis.call('ZREM', writers_key, hold)
   return 1
 end
 

@@ -1,0 +1,163 @@
+//! Users that lack the right to one command of a script: what an acquire that is refused leaves behind, seen by an administrator.
+
+use crate::permissions::{builder, rule, set_user};
+use crate::support::{SLACK, on_each, runtime, until};
+use leasehold::{Client, Error};
+use leasehold_test_support::Server;
+use std::time::Duration;
+
+/// The kinds that give holds, each with the blocks of `docs/security.md` that it needs beside the first.
+const KINDS: [(&str, &[&str]); 8] = [
+    ("lock", &[]),
+    ("fair", &["fair"]),
+    ("fenced", &["fenced"]),
+    ("simple", &["simple"]),
+    ("read", &["read_write"]),
+    ("write", &["read_write"]),
+    ("semaphore", &["semaphore"]),
+    ("permits", &["permits"]),
+];
+
+/// Far longer than this test takes: what is left behind is left for as long.
+const LEASE: Duration = Duration::from_secs(60);
+
+/// Tries to take all that there is of a lock, and gives it back where it was granted.
+async fn take(client: &Client, kind: &str, name: &str) -> Result<bool, Error> {
+    macro_rules! tried {
+        ($lock:expr) => {
+            match $lock.try_acquire().await? {
+                // A release may be refused too; what is about an acquire has been said.
+                Some(guard) => guard.release().await.is_ok(),
+                None => false,
+            }
+        };
+    }
+    Ok(match kind {
+        "lock" => tried!(client.lock(name)),
+        "fair" => tried!(client.fair_lock(name)),
+        "fenced" => tried!(client.fenced_lock(name)),
+        "simple" => tried!(client.simple_lock(name, LEASE)),
+        "read" => tried!(client.read_write_lock(name).read()),
+        "write" => tried!(client.read_write_lock(name).write()),
+        "semaphore" => tried!(client.semaphore(name)),
+        "permits" => tried!(client.permit_semaphore(name)),
+        other => panic!("{other}"),
+    })
+}
+
+/// Sets the number of permits, where the kind has one.
+async fn set_up(admin: &Client, kind: &str, name: &str) {
+    match kind {
+        "semaphore" => drop(admin.semaphore(name).try_set_permits(1).await.expect("a number")),
+        "permits" => drop(admin.permit_semaphore(name).try_set_permits(1).await.expect("a number")),
+        _ => {}
+    }
+}
+
+/// The keys that would stay for ever, counters and tokens aside, which are to.
+fn without_end(server: &Server, name: &str) -> Vec<String> {
+    let keys = server.command(&["KEYS", "*"]);
+    let keys = keys.elements().iter().filter_map(|key| key.as_str().map(str::to_owned));
+    let stays = |key: &String| {
+        key.contains(name)
+            && !key.starts_with("redisson_lock_token:")
+            && server.command(&["TYPE", key]).as_str() != Some("string")
+            && server.command(&["PTTL", key]).as_int() == Some(-1)
+    };
+    keys.filter(stays).collect()
+}
+
+/// Takes away one command after the other from users of a kind, and gives what was refused: the words of the command, and whether the
+/// taking back was refused too.
+async fn walk(server: &Server, kind: &str, blocks: &[&str]) -> Vec<(String, bool)> {
+    let all: Vec<_> = ["server"].iter().chain(blocks).flat_map(|block| rule(block)).collect();
+    let commands = all.iter().filter(|part| {
+        let of_connections = ["+eval", "+evalsha", "+subscribe", "+unsubscribe", "+ping", "+info"];
+        part.starts_with('+') && !part.contains('|') && !of_connections.contains(part)
+    });
+    let admin = builder("shop:").lease(LEASE).connect(&server.url()).await.expect("a client of the administrator");
+    let url = format!("redis://app:open@{}", server.addr());
+    set_user(server, &all);
+    let user = builder("shop:").lease(LEASE).connect(&url).await.expect("a client");
+    let mut refused = Vec::new();
+    for command in commands {
+        let name = format!("{kind}:{}", &command[1..]);
+        set_up(&admin, kind, &name).await;
+        server.command(&["ACL", "SETUSER", "app", &command.replace('+', "-")]);
+        let taken = take(&user, kind, &name).await;
+        let stuck = match &taken {
+            Ok(_) => false,
+            Err(Error::Refused { why, .. }) => {
+                assert!(why.contains("ACL") || why.contains("can't run this command"), "{why}");
+                // Somebody else gets it at once: the server had nothing of it when that was said.
+                let other = take(&admin, kind, &name).await;
+                assert!(matches!(other, Ok(true)), "{kind} without {command}: {taken:?}, and then {other:?}");
+                false
+            }
+            Err(Error::Indeterminate { why, .. }) => {
+                assert!(why.contains("is not taken back yet"), "{why}");
+                true
+            }
+            Err(other) => panic!("{kind} without {command}: {other:?}"),
+        };
+        if taken.is_err() {
+            refused.push((command[1..].to_owned(), stuck));
+            let left = without_end(server, &name);
+            assert!(left.is_empty(), "{kind} without {command}: {left:?} would stay for ever");
+        }
+        server.command(&["ACL", "SETUSER", "app", command]);
+        until("the client is at rest", || user.census().cleaning_up == 0).await;
+        let other = take(&admin, kind, &name).await;
+        assert!(matches!(other, Ok(true)), "{kind} after {command} was given back: {other:?}");
+    }
+    user.shutdown(SLACK).await.expect("a shutdown");
+    admin.shutdown(SLACK).await.expect("a shutdown");
+    refused
+}
+
+#[test]
+fn an_acquire_that_is_refused_for_want_of_a_command_leaves_nothing_behind() {
+    on_each(|binary| {
+        let server = Server::builder().binary(binary).start();
+        for (kind, blocks) in KINDS {
+            let refused = runtime().block_on(walk(&server, kind, blocks));
+            eprintln!("{kind}: {refused:?}");
+            assert!(refused.len() >= 2, "{kind}: {refused:?}");
+            let stuck = |wanted: &str| refused.iter().find(|(command, _)| command == wanted).map(|(_, stuck)| *stuck);
+            match kind {
+                // These come before the first write, so that there is nothing to be taken back.
+                "write" => assert!(stuck("zrem").is_some() && stuck("del").is_some(), "{refused:?}"),
+                "permits" => assert_eq!(stuck("pttl"), Some(false), "{refused:?}"),
+                "read" => assert_eq!(stuck("pexpire"), Some(false), "{refused:?}"),
+                _ => {}
+            }
+        }
+    });
+}
+
+#[test]
+fn a_right_that_is_missing_keeps_nobody_else_from_the_lock() {
+    on_each(|binary| {
+        let server = Server::builder().binary(binary).start();
+        for (kind, block, lacking) in [
+            ("write", "read_write", "-zrem"),
+            ("write", "read_write", "-del"),
+            ("read", "read_write", "-pexpire"),
+            ("permits", "permits", "-pttl"),
+        ] {
+            set_user(&server, &[rule("server"), rule(block), vec![lacking]].concat());
+            let url = format!("redis://app:open@{}", server.addr());
+            runtime().block_on(async {
+                let admin = builder("shop:").lease(LEASE).connect(&server.url()).await.expect("a client");
+                let user = builder("shop:").lease(LEASE).connect(&url).await.expect("a client");
+                let name = format!("named:{kind}:{lacking}");
+                set_up(&admin, kind, &name).await;
+                let error = take(&user, kind, &name).await.expect_err("no permission");
+                assert!(error.to_string().contains(&lacking[1..]) || binary.version.major < 7, "{error}");
+                let other = take(&admin, kind, &name).await;
+                assert!(matches!(other, Ok(true)), "{kind} {lacking}: {error:?}, and then {other:?}");
+                assert!(without_end(&server, &name).is_empty(), "{kind} {lacking}");
+            });
+        }
+    });
+}
