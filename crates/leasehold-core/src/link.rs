@@ -49,7 +49,8 @@ pub enum LinkError {
     /// The call certainly never left this process.
     #[error("not sent: {0}")]
     NotSent(String),
-    /// The server answered with an error: the call was certainly not applied.
+    /// The server answered with an error, and no copy of the call can be applied any more. A script that met the error in its middle has done
+    /// what comes before: see [`ServerError::proves_nothing_done`].
     #[error("refused by the server: {0}")]
     Refused(ServerError),
     /// The call was sent, or may have been, and no reply came: it may have been applied, or may yet be.
@@ -104,6 +105,36 @@ impl ServerError {
     /// Whether the server has no memory for what the call writes.
     pub fn is_out_of_memory(&self) -> bool {
         self.code() == "OOM" || self.text.contains("-OOM ")
+    }
+
+    /// Whether the call has certainly done nothing.
+    ///
+    /// A server lets a script fail in its middle, and what the script had written by then stays. Servers before 7.0 say so in a sentence of
+    /// their own, newer ones add the line of the script, and neither does where the script itself answers with the error that it met. So
+    /// this is a list of the errors that come before the first write of a script, or instead of it; whatever is not on it proves nothing.
+    pub fn proves_nothing_done(&self) -> bool {
+        // The server is asked at each command for whether it has room, may write, or has its replicas. It never refuses that to a script
+        // that has begun to write.
+        const BEFORE_A_WRITE: [&str; 4] = ["OOM", "READONLY", "MISCONF", "NOREPLICAS"];
+        // The server does not begin to run the script.
+        const BEFORE_THE_SCRIPT: [&str; 11] = [
+            "NOSCRIPT",
+            "MOVED",
+            "ASK",
+            "TRYAGAIN",
+            "CROSSSLOT",
+            "CLUSTERDOWN",
+            "LOADING",
+            "BUSY",
+            "MASTERDOWN",
+            "NOAUTH",
+            "UNBLOCKED",
+        ];
+        let refuses_a_write = |code: &&str| self.code() == *code || self.text.contains(&format!("-{code} "));
+        BEFORE_A_WRITE.iter().any(refuses_a_write)
+            || BEFORE_THE_SCRIPT.contains(&self.code())
+            // A user may lack the right to `EVALSHA` itself, or to a key of the call. What it lacks within the script is told as that.
+            || self.code() == "NOPERM" && !self.text.contains("script")
     }
 
     /// Whether the server only wants the call to be sent in another way, or to another one, and that was not done.
@@ -230,4 +261,40 @@ pub trait Link: Clone + Send + Sync + 'static {
 
     /// Closes all connections, without waiting for calls under way.
     fn close(&self) -> impl Future<Output = ()> + Send;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_out_of_a_script_is_no_proof_and_one_before_it_is() {
+        let proves = |text: &str| ServerError::new(text).proves_nothing_done();
+        for text in [
+            "NOSCRIPT No matching script. Please use EVAL.",
+            "MOVED 3999 127.0.0.1:6381",
+            "LOADING Redis is loading the dataset in memory",
+            "NOPERM User app has no permissions to run the 'evalsha' command",
+            "NOPERM this user has no permissions to access one of the keys used as arguments",
+            // A script that has begun to write is not refused these.
+            "OOM command not allowed when used memory > 'maxmemory'. script: 9f, on @user_script:1.",
+            "ERR Error running script (call to f_21): @user_script:1: @user_script: 1: -OOM command not allowed",
+            "@user_script: 1: -OOM command not allowed when used memory > 'maxmemory'.",
+            "READONLY You can't write against a read only replica. script: 9f, on @user_script:1.",
+        ] {
+            assert!(proves(text), "{text}");
+        }
+        for text in [
+            "ERR ACL failure in script: User app has no permissions to run the 'pexpire' command script: 9f, on @user_script:1.",
+            "ERR ACL failure in script: User app has no permissions to run the 'pexpire' command",
+            "NOPERM ACL failure in script: User app has no permissions to run the 'pexpire' command",
+            "ERR Error running script (call to f_e4): @user_script:1: @user_script: 1: The user executing the script can't run this command or subcommand",
+            "@user_script: 1: The user executing the script can't run this command or subcommand",
+            "WRONGTYPE Operation against a key holding the wrong kind of value",
+            "ERR user_script:1: x script: 9f, on @user_script:1.",
+            "ERR whatever a proxy says",
+        ] {
+            assert!(!proves(text), "{text}");
+        }
+    }
 }

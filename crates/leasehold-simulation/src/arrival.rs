@@ -12,6 +12,7 @@ use leasehold_core::call::Call;
 use leasehold_core::link::{Epoch, Link, LinkError, LinkEvent, Plane, ServerError, Settled};
 use leasehold_core::reply::Reply;
 use leasehold_core::session::CallId;
+use leasehold_embedded::{Inside, Met};
 use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
@@ -208,16 +209,17 @@ impl World {
         self.note_expiry(&call);
         let result = match reply {
             ReplyFate::Refused(text) => Err(ServerError::new(text)),
+            ReplyFate::Inside(inside) => self.execute_refused(&call, inside),
             _ => self.execute(&call),
         };
         tell!(self, "call {key} arrives: {result:?}");
-        if !matches!(reply, ReplyFate::Refused(_)) && self.chance(self.weather.copy_now) {
+        if !matches!(reply, ReplyFate::Refused(_) | ReplyFate::Inside(_)) && self.chance(self.weather.copy_now) {
             tell!(self, "call {key} arrives again");
             self.stats.fault(Sort::Resent);
             drop(self.execute(&call));
         }
         match reply {
-            ReplyFate::Comes | ReplyFate::Refused(_) => {
+            ReplyFate::Comes | ReplyFate::Refused(_) | ReplyFate::Inside(_) => {
                 let delay = self.delay(client);
                 let connection = self.net.connection(client, plane);
                 let at = (now + delay).max(connection.last_reply);
@@ -244,13 +246,33 @@ impl World {
     pub(crate) fn execute(&mut self, call: &Call) -> Result<Reply, ServerError> {
         self.note_silence(call);
         let result = self.server.execute(call);
-        match &result {
+        self.note_result(call, &result);
+        result
+    }
+
+    /// The same, where the user lacks the right to a command of the script.
+    fn execute_refused(&mut self, call: &Call, inside: Inside) -> Result<Reply, ServerError> {
+        self.note_silence(call);
+        let denied = ServerError::new("ERR ACL failure in script: User app has no permissions to run a command");
+        let (result, met) = self.server.execute_refused(call, inside, denied);
+        self.met = met;
+        if let Some((id, _)) = hold_of(call).filter(|_| met == Met::AfterWriting) {
+            // A release that was refused may have been carried out.
+            self.doubtful.insert(id.clone());
+            self.half_done.insert(id);
+        }
+        self.note_result(call, &result);
+        result
+    }
+
+    fn note_result(&mut self, call: &Call, result: &Result<Reply, ServerError>) {
+        match result {
             Ok(reply) => self.note_place(call, reply),
             // A script that was refused a command has done what comes before that.
             Err(_) => self.queues.doubt(&call.keys()[0]),
         }
         if let Some((id, count)) = hold_of(call) {
-            match &result {
+            match result {
                 Ok(Reply::Int(code @ 1..=4)) => {
                     if *code == 1 && count == 0 {
                         self.was_freed(call, &id);
@@ -271,7 +293,6 @@ impl World {
             }
         }
         self.deliver_notices();
-        result
     }
 
     /// Sends the notices that the server has published to those who listen.

@@ -102,6 +102,8 @@ pub(crate) struct Task {
     pub(crate) sent: usize,
     /// The hold that it asked for last.
     pub(crate) asked: Option<Bytes>,
+    /// Every hold that it asked for.
+    pub(crate) all_asked: Vec<Bytes>,
 }
 
 /// A guard of a hold.
@@ -198,6 +200,7 @@ impl Client {
             drop_at_reply: false,
             sent: 0,
             asked: None,
+            all_asked: Vec::new(),
         });
         self.tasks.len() - 1
     }
@@ -303,6 +306,7 @@ impl World {
         };
         tell!(self, "client {client} {ticket:?} ends: {outcome:?}");
         self.check_outcome(client, task, &outcome);
+        self.check_nothing_acquired(client, task, &outcome);
         self.note_outcome(&outcome);
         let state = &mut self.clients[client].tasks[task];
         state.outcome = Some(outcome);

@@ -8,6 +8,7 @@ use leasehold_core::link::{Epoch, LinkError, LinkEvent, Plane};
 use leasehold_core::reply::Reply;
 use leasehold_core::session::CallId;
 use leasehold_core::time::Instant;
+use leasehold_embedded::Inside;
 use std::time::Duration;
 
 /// The number of a call in the world.
@@ -243,4 +244,6 @@ pub(crate) enum ReplyFate {
     Swallowed,
     /// The server refuses the call with this error.
     Refused(&'static str),
+    /// The script meets an error in its middle.
+    Inside(Inside),
 }

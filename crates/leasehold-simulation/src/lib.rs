@@ -27,6 +27,7 @@ mod shop;
 mod stats;
 mod store;
 mod tenure;
+mod told;
 mod watched;
 mod weather;
 mod world;

@@ -10,6 +10,7 @@ use leasehold_core::call::Call;
 use leasehold_core::link::{Epoch, LinkError, Plane, ServerError};
 use leasehold_core::session::{CallId, FlightId, Via};
 use leasehold_core::time::Instant;
+use leasehold_embedded::Inside;
 use rustc_hash::FxHashSet;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -142,7 +143,11 @@ impl World {
         state.flight = Some((flight, key));
         state.reply = None;
         state.sent += 1;
-        state.asked = hold_of(&call).map(|(id, _)| id);
+        let asked = hold_of(&call).map(|(id, _)| id);
+        if let Some(id) = asked.as_ref().filter(|id| !state.all_asked.contains(id)) {
+            state.all_asked.push(id.clone());
+        }
+        state.asked = asked;
         let ticket = state.ticket;
         tell!(self, "client {client} {ticket:?} sends {key}: {} {:?}", call.script().name(), call.args());
         self.send(key, client, via.plane, Caller::Task(task), call);
@@ -200,6 +205,7 @@ impl World {
             Some(FaultKind::LoseReply) => ReplyFate::Lost,
             Some(FaultKind::Swallow) => ReplyFate::Swallowed,
             Some(FaultKind::Refuse(text)) => ReplyFate::Refused(text),
+            Some(FaultKind::Inside(inside)) => ReplyFate::Inside(inside),
             _ => ReplyFate::Comes,
         };
         self.at(at, Happening::Arrive { key, client, plane, epoch, call, reply });
@@ -227,6 +233,10 @@ impl World {
         if self.chance(weather.refuse) {
             let text = ["LOADING Redis is loading", "OOM command not allowed", "READONLY You can't write"];
             return Some(FaultKind::Refuse(text[self.rng.usize(..3)]));
+        }
+        if weather.inside > 0.0 && self.insides.f64() < weather.inside {
+            // Few scripts use more than a dozen names of commands; what they come to last is the most interesting.
+            return Some(FaultKind::Inside(Inside::Command(self.insides.u32(1..=12))));
         }
         // Only what a copy may come of later: a changed count of a hold that goes on is settled before it changes again.
         let change = hold_of(call);

@@ -27,6 +27,7 @@ pub(crate) enum Mix {
     Orderly,
     /// Futures are polled late, or never, or dropped. So they are in all that follow.
     Impatience,
+    /// Messages are lost, and scripts are refused something in their middle.
     Losses,
     Delays,
     /// Clients are cut off, and the server restarts.
@@ -168,6 +169,9 @@ fn disturb(world: &mut World, mix: Mix) {
         weather.lose_reply = 0.06;
         weather.swallow = 0.02;
         weather.not_sent = 0.02;
+    }
+    if (mix.has(Mix::Losses) || mix.has(Mix::Unproven)) && world.insides.bool() {
+        weather.inside = 0.05;
     }
     if mix.has(Mix::Delays) {
         weather.spike = 0.08;

@@ -12,6 +12,7 @@ mod notices;
 mod places;
 mod processes;
 mod reentry;
+mod refusals;
 mod releases;
 mod renewals;
 mod unknown;

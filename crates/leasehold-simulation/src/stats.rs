@@ -29,6 +29,7 @@ counted! {
         Swallowed = "no reply comes, and the connection stands",
         NotSent = "a call cannot be sent",
         Refused = "the server refuses for the moment",
+        RefusedInside = "a script is refused something in its middle",
         Resent = "a command arrives twice",
         LateCopy = "a copy of a command arrives late",
         Unproven = "a kill is not proven",
@@ -99,6 +100,8 @@ counted! {
         GroupLost = "a group of locks was lost",
         GroupDropped = "an acquire of a group was dropped on its way",
         QuorumOfSome = "a quorum stood without all of its servers",
+        HalfDone = "an acquire that had begun to write was refused, and taken back before its caller was told",
+        NothingThere = "whoever was told that nothing was acquired was believed only after a look at the server",
         WriteFencedLost = "a register that is fenced at writes alone lost an update",
     }
 }

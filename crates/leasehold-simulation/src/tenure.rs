@@ -70,6 +70,7 @@ impl World {
     pub(crate) fn was_granted(&mut self, call: &Call, id: Bytes, count: u32, token: Option<i64>) {
         let script = call.script().name();
         let lock = call.keys()[0].clone();
+        self.check_told(&id);
         if count == 1 {
             self.check_order(script, &lock, &id);
             self.check_token(&lock, &id, token);

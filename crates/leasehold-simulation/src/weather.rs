@@ -1,6 +1,7 @@
 //! What goes wrong in the world: faults for single calls, and how likely what is.
 
 use crate::stats::Sort;
+use leasehold_embedded::Inside;
 use std::time::Duration;
 
 /// A fault for one call.
@@ -18,6 +19,8 @@ pub(crate) enum FaultKind {
     Swallow,
     NotSent,
     Refuse(&'static str),
+    /// The script is refused something in its middle.
+    Inside(Inside),
     #[cfg(test)]
     Delay(Duration),
     CopyAfter(Duration),
@@ -31,6 +34,7 @@ impl FaultKind {
             Self::Swallow => Sort::Swallowed,
             Self::NotSent => Sort::NotSent,
             Self::Refuse(_) => Sort::Refused,
+            Self::Inside(_) => Sort::RefusedInside,
             #[cfg(test)]
             Self::Delay(_) => Sort::Delay,
             Self::CopyAfter(_) => Sort::LateCopy,
@@ -49,6 +53,8 @@ pub(crate) struct Weather {
     pub(crate) swallow: f64,
     pub(crate) not_sent: f64,
     pub(crate) refuse: f64,
+    /// That a script is refused something in its middle.
+    pub(crate) inside: f64,
     pub(crate) copy_now: f64,
     pub(crate) copy_late: f64,
     pub(crate) unproven: f64,
@@ -70,6 +76,7 @@ impl Default for Weather {
             swallow: 0.0,
             not_sent: 0.0,
             refuse: 0.0,
+            inside: 0.0,
             copy_now: 0.0,
             copy_late: 0.0,
             unproven: 0.0,

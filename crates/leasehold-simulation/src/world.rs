@@ -18,7 +18,7 @@ use leasehold_core::reply::Reply;
 use leasehold_core::session::{AcquireRequest, Session};
 use leasehold_core::settings::Settings;
 use leasehold_core::time::Instant;
-use leasehold_embedded::{EmbeddedServer, ServerClock, Snapshot};
+use leasehold_embedded::{EmbeddedServer, Met, ServerClock, Snapshot};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -44,6 +44,9 @@ pub(crate) struct World {
     clock: Arc<AtomicU64>,
     pub(crate) server: EmbeddedServer,
     pub(crate) rng: fastrand::Rng,
+    /// By which scripts are refused something in their middle. It is not that of the world, so that everything else in that is what it would
+    /// be without.
+    pub(crate) insides: fastrand::Rng,
     pub(crate) clients: Vec<Client>,
     pub(crate) guards: Vec<Guard>,
     pub(crate) queue: BTreeMap<(Instant, u64), Happening>,
@@ -89,6 +92,12 @@ pub(crate) struct World {
     pub(crate) unknown_script: FxHashSet<CallKey>,
     /// Holds of which a release was refused because the server did not know its script, and was not sent again.
     pub(crate) refused_releases: FxHashSet<Bytes>,
+    /// Holds of which a script was refused something in its middle.
+    pub(crate) half_done: FxHashSet<Bytes>,
+    /// Whether the last script that was to be refused something came as far.
+    pub(crate) met: Met,
+    /// Holds of which a caller was told that the server has nothing of them.
+    pub(crate) told_of_nothing: FxHashSet<Bytes>,
     /// When keys end that a command was aimed at.
     pub(crate) ends: FxHashMap<Bytes, i64>,
     pub(crate) snapshot: Option<Snapshot>,
@@ -131,6 +140,7 @@ impl World {
             clock,
             server,
             rng: fastrand::Rng::with_seed(seed),
+            insides: fastrand::Rng::with_seed(!seed),
             clients: Vec::new(),
             guards: Vec::new(),
             queue: BTreeMap::new(),
@@ -159,6 +169,9 @@ impl World {
             flushed: false,
             unknown_script: FxHashSet::default(),
             refused_releases: FxHashSet::default(),
+            half_done: FxHashSet::default(),
+            met: Met::Nothing,
+            told_of_nothing: FxHashSet::default(),
             ends: FxHashMap::default(),
             snapshot: None,
             holders: FxHashMap::default(),

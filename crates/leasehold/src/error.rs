@@ -33,8 +33,9 @@ pub enum Error {
         /// Why.
         reason: LossReason,
     },
-    /// A reply is missing, so that it is not known whether the operation took effect. What an acquire or a release has begun is
-    /// cleaned up in the background: the lock is free after one lease at the latest.
+    /// A reply is missing, so that it is not known whether the operation took effect; or the server has refused a part of an acquire, and
+    /// refuses to take back what came before that. What an acquire or a release has begun is cleaned up in the background: the lock is free
+    /// after one lease at the latest.
     #[error("it is not known what became of the lock {lock:?}: {why}")]
     Indeterminate {
         /// The lock.
@@ -59,7 +60,8 @@ pub enum Error {
         /// The type of the key, or the kind of the lock.
         kind: String,
     },
-    /// The server refused the command, and will refuse it again until somebody changes something.
+    /// The server refused the command, or a part of its script, and will refuse it again until somebody changes something. An acquire has left
+    /// nothing on the server; a release is repeated in the background.
     #[error("the server refused a command for the lock {lock:?}: {why}")]
     Refused {
         /// The lock.

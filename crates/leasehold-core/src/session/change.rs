@@ -173,7 +173,7 @@ impl Session {
 
     /// No lease ends a place in a queue, and nobody may have read that there is one: what is not given up stays for as long as the
     /// queue is used.
-    fn outlast_place(&mut self, now: Instant, number: HoldNumber) {
+    pub(super) fn outlast_place(&mut self, now: Instant, number: HoldNumber) {
         let idle = self.settings.fair.idle;
         let in_places = self.verbs_of(number).line() == Line::Places;
         if let Some(hold) = self.holds.get_mut(&number).filter(|hold| hold.placed || in_places) {

@@ -132,6 +132,9 @@ impl Session {
                 | Acquired::Upgrade
                 | Acquired::Excess { .. },
             ) => {}
+            Err(LinkError::Refused(error)) if !error.proves_nothing_done() => {
+                self.undo_refused(now, ticket, number, AcquireError::Refused(error.text().to_owned()));
+            }
             Err(LinkError::Refused(error)) if !error.is_transient() => {
                 self.not_raised(number, change.aim);
                 self.fail_acquire(now, ticket, AcquireError::Refused(error.text().to_owned()));

@@ -221,6 +221,8 @@ impl Session {
                 self.server_answered();
                 self.lose(now, number, LossReason::NotRestored);
             }
+            // A script that failed in its middle may have granted it: it is asked for again, or taken back with its guard.
+            Err(LinkError::Refused(refusal)) if !refusal.proves_nothing_done() => hold.touch(now),
             Err(_) => hold.count = 0,
         }
         self.attend(now, number);

@@ -118,17 +118,21 @@ impl Session {
             Ok(Acquired::Mismatch | Acquired::Lost) => {
                 self.fail_acquire(now, ticket, AcquireError::Indeterminate("the hold count is not ours".to_owned()));
             }
-            Err(LinkError::Refused(error)) if !error.is_transient() => {
+            Err(LinkError::Refused(error)) if !error.proves_nothing_done() || !error.is_transient() => {
                 let text = error.text().to_owned();
                 // The refusal speaks for this copy only.
                 let unsure = self.acquire_of(ticket).is_some_and(|acquire| acquire.trouble.unsure);
+                let told = if unsure { AcquireError::Indeterminate(text) } else { AcquireError::Refused(text) };
+                if !error.proves_nothing_done() {
+                    self.undo_refused(now, ticket, number, told);
+                    return;
+                }
                 if error.is_out_of_memory() {
                     self.forget_refused(now, ticket, number);
                 } else {
                     self.forget_first(now, ticket, number);
                 }
-                let error = if unsure { AcquireError::Indeterminate(text) } else { AcquireError::Refused(text) };
-                self.fail_acquire(now, ticket, error);
+                self.fail_acquire(now, ticket, told);
             }
             Err(error) => {
                 if matches!(error, LinkError::Refused(_)) {

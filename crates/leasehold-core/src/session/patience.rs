@@ -103,7 +103,7 @@ impl Session {
         }
         if let Some(undoing) = &acquire.undoing {
             if undoing.until <= now {
-                self.undone(now, ticket);
+                self.undone_later(now, ticket, "no reply came within the command timeout");
             } else {
                 self.set_request_timer(now, ticket);
             }

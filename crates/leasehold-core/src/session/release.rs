@@ -7,7 +7,7 @@ use super::wire::give;
 use super::{Event, Session};
 use crate::command::{Line, Released};
 use crate::error::{HoldEnd, LossReason, ReleaseError};
-use crate::link::LinkError;
+use crate::link::{LinkError, ServerError};
 use crate::owner::HoldNumber;
 use crate::reply::Reply;
 use crate::settings::Settings;
@@ -278,20 +278,7 @@ impl Session {
                 if superseded {
                     hold.clean_up.not_before = now;
                 }
-                let text = refusal.text().to_owned();
-                // The refusal speaks for this copy only.
-                let refused = if hold.clean_up.perhaps_lowered {
-                    ReleaseError::Indeterminate(text)
-                } else {
-                    ReleaseError::Refused(text)
-                };
-                self.end_change(number);
-                for ticket in &waiting {
-                    self.finish_release(*ticket, Err(refused.clone()));
-                }
-                if let Some(hold) = self.holds.get_mut(&number) {
-                    hold.waiting.retain(|ticket| !waiting.contains(ticket));
-                }
+                self.lowering_refused(now, number, refusal, &waiting);
             }
             LinkError::NotSent(_) | LinkError::Refused(_) => {
                 self.end_change(number);
@@ -307,6 +294,28 @@ impl Session {
             self.limit_wait(now, ticket, number);
         }
         self.attend(now, number);
+    }
+
+    /// The server will refuse the lowering again until somebody changes something: those who wait for it are told so.
+    fn lowering_refused(&mut self, now: Instant, number: HoldNumber, refusal: &ServerError, releases: &[Ticket]) {
+        let Some(hold) = self.holds.get_mut(&number) else { return };
+        let text = refusal.text().to_owned();
+        // The refusal speaks for this copy only.
+        let unsure = hold.clean_up.perhaps_lowered;
+        let refused = if unsure { ReleaseError::Indeterminate(text) } else { ReleaseError::Refused(text) };
+        if !refusal.proves_nothing_done() {
+            hold.doubt_lowering();
+        }
+        hold.change = None;
+        let is_undoing = |ticket: &Ticket| matches!(self.requests.get(ticket), Some(Request::Acquire(acquire)) if acquire.undoing.is_some());
+        let (undoing, others) = std::mem::take(&mut hold.waiting).into_iter().partition::<Vec<_>, _>(is_undoing);
+        hold.waiting = others.into_iter().filter(|ticket| !releases.contains(ticket)).collect();
+        for ticket in undoing {
+            self.undone_later(now, ticket, refusal.text());
+        }
+        for ticket in releases {
+            self.finish_release(*ticket, Err(refused.clone()));
+        }
     }
 
     /// A caller waits while the lease may last, and not longer than for any server that is out of reach.

@@ -93,6 +93,33 @@ fn a_release_that_was_carried_out_and_failed_is_found() {
 }
 
 #[test]
+fn an_acquire_that_failed_and_has_the_lock_is_found() {
+    let (mut world, guard) = held(Kind::Lock, Family::Lock);
+    let (client, id) = (world.guards[guard].client, world.guards[guard].wire_id.clone());
+    let nothing = [
+        Outcome::Nothing,
+        Outcome::NotAcquired(AcquireError::WaitElapsed),
+        Outcome::NotAcquired(AcquireError::Refused("?".to_owned())),
+        Outcome::NotAcquired(AcquireError::Unreachable("?".to_owned())),
+        Outcome::NotAcquired(AcquireError::KeyConflict("?".to_owned())),
+    ];
+    // Nobody has it, but for the server.
+    world.guards.clear();
+    for outcome in &nothing {
+        finds("and the server has", || world.check_nothing_acquired(client, 0, outcome));
+    }
+    let unknown = Outcome::NotAcquired(AcquireError::Indeterminate("?".to_owned()));
+    world.check_nothing_acquired(client, 0, &unknown);
+    world.clients[client].tasks[0].polls = Polls::Late(ms(1));
+    world.check_nothing_acquired(client, 0, &nothing[0]);
+    world.clients[client].tasks[0].polls = Polls::AtOnce;
+    world.server.command(&[b"DEL", b"lock0"]).expect("a key can be removed");
+    world.check_told(&id);
+    world.check_nothing_acquired(client, 0, &nothing[0]);
+    finds("is granted after its caller was told", || world.check_told(&id));
+}
+
+#[test]
 fn a_listener_who_is_left_is_found() {
     let (mut world, guard) = held(Kind::Lock, Family::Lock);
     world.acquire(1, wish("lock0"));

@@ -1,0 +1,227 @@
+//! Scripts that fail in their middle: at each of their commands, and what becomes of what they had written.
+
+use super::driver::wish;
+use super::{elapsed, nothing_left, world};
+use crate::client::Outcome;
+use crate::kinds::Family;
+use crate::weather::FaultKind;
+use crate::world::{World, ms, name};
+use leasehold_core::command::Kind;
+use leasehold_core::error::{AcquireError, ReleaseError};
+use leasehold_core::session::{AcquireRequest, Event, Patience};
+use leasehold_embedded::{Inside, Met};
+use std::time::Duration;
+
+/// The kinds that give holds, each with its family and its scripts.
+const KINDS: [(Kind, Family, &str, &str); 10] = [
+    (Kind::Lock, Family::Lock, "lock/acquire", "lock/release"),
+    (Kind::Spin, Family::Spin, "lock/acquire", "lock/release"),
+    (Kind::Simple, Family::Simple, "simple/acquire", "simple/release"),
+    (Kind::Fenced, Family::Fenced, "fenced/acquire", "lock/release"),
+    (Kind::Fair, Family::Fair, "fair/acquire", "fair/release"),
+    (Kind::FencedFair, Family::FencedFair, "fenced_fair/acquire", "fair/release"),
+    (Kind::Read, Family::ReadWrite, "read/acquire", "read/release"),
+    (Kind::Write, Family::ReadWrite, "write/acquire", "write/release"),
+    (Kind::Semaphore, Family::Semaphore, "semaphore/acquire", "semaphore/release"),
+    (Kind::Permits, Family::Permits, "permits/acquire", "permits/release"),
+];
+
+/// No script of a lock that is free, or has one holder, uses so many commands.
+const MOST: u32 = 60;
+
+/// A wish for all that there is of a lock.
+fn all_of(kind: Kind) -> AcquireRequest {
+    let lease = match kind {
+        Kind::Semaphore => Duration::from_secs(10 * 365 * 86_400),
+        _ => ms(3_000),
+    };
+    let permits = if matches!(kind, Kind::Semaphore | Kind::Permits) { crate::kinds::CAPACITY } else { 1 };
+    let renewed = kind != Kind::Semaphore;
+    AcquireRequest { permits, renewed, ..AcquireRequest::new(name("lock0"), kind, lease) }
+}
+
+/// Two clients, and a lock of a family that nobody has. Both have had it, so that they know the server's time.
+fn free(kind: Kind, family: Family) -> World {
+    let mut world = world(2);
+    world.plan.family = family;
+    world.plan.locks = 1;
+    world.fill();
+    for client in [0, 1] {
+        let task = world.acquire(client, all_of(kind));
+        let guard = world.granted(client, task);
+        world.give_back(guard);
+    }
+    world
+}
+
+/// Somebody else gets all of the lock at once, and nothing is left when it is given back.
+fn is_free(world: &mut World, kind: Kind, within: Duration) {
+    let start = world.now;
+    let task = world.acquire(1, all_of(kind));
+    let guard = world.granted(1, task);
+    assert!(elapsed(world, start) < within, "after {:?}", elapsed(world, start));
+    world.give_back(guard);
+    nothing_left(world);
+}
+
+/// Plays a story for each command of a script, until it comes to none any more; gives how many it came to after the script had written.
+///
+/// A permit semaphore asks whether it may remove permits before it counts them, and is then not refused one of them alone.
+fn at_each_command(kind: Kind, mut story: impl FnMut(Inside) -> Met) -> usize {
+    let mut after_writing = 0;
+    let ways: &[fn(u32) -> Inside] =
+        if kind == Kind::Permits { &[Inside::Command] } else { &[Inside::Call, Inside::Command] };
+    for inside in ways {
+        let mets: Vec<_> = (1..MOST).map(|at| story(inside(at))).take_while(|met| *met != Met::Nothing).collect();
+        assert!((2..MOST as usize - 1).contains(&mets.len()), "{mets:?}");
+        after_writing += mets.iter().filter(|met| **met == Met::AfterWriting).count();
+    }
+    after_writing
+}
+
+#[test]
+fn an_acquire_that_fails_at_any_command_leaves_nothing_when_its_caller_is_told() {
+    for (kind, family, script, _) in KINDS {
+        let after_writing = at_each_command(kind, |inside| {
+            let mut world = free(kind, family);
+            world.fault(0, script, FaultKind::Inside(inside));
+            let task = world.acquire(0, AcquireRequest { patience: Patience::Try, ..all_of(kind) });
+            match world.outcome(0, task) {
+                Outcome::Granted(guard) => world.give_back(guard),
+                Outcome::NotAcquired(AcquireError::Refused(why)) => assert!(why.contains("ACL failure"), "{why}"),
+                other => panic!("{kind:?} {inside:?}: {other:?}"),
+            }
+            is_free(&mut world, kind, ms(2));
+            world.met
+        });
+        // The simple lock is one command.
+        assert!(after_writing > 0 || kind == Kind::Simple, "{kind:?}");
+    }
+}
+
+#[test]
+fn an_acquire_of_a_lock_that_is_held_leaves_nothing_either() {
+    for (kind, family, script, _) in KINDS {
+        for prefers in [false, kind == Kind::Write] {
+            let family = if prefers { Family::PreferWriters } else { family };
+            at_each_command(kind, |inside| {
+                let mut world = free(kind, family);
+                let task = world.acquire(1, all_of(if kind == Kind::Read { Kind::Write } else { kind }));
+                let held = world.granted(1, task);
+                world.fault(0, script, FaultKind::Inside(inside));
+                let patience = Patience::Until(world.now + ms(100));
+                let prefer_writers = prefers.then_some(ms(300));
+                let task = world.acquire(0, AcquireRequest { patience, prefer_writers, ..all_of(kind) });
+                match world.outcome(0, task) {
+                    Outcome::NotAcquired(AcquireError::Refused(_) | AcquireError::WaitElapsed) => {}
+                    other => panic!("{kind:?} {inside:?}: {other:?}"),
+                }
+                world.run(ms(2));
+                world.give_back(held);
+                is_free(&mut world, kind, ms(2));
+                world.met
+            });
+        }
+    }
+}
+
+#[test]
+fn an_entry_that_fails_at_any_command_leaves_the_hold_as_it_was() {
+    for (kind, family, script, _) in KINDS {
+        if !kind.verbs().reenters() {
+            continue;
+        }
+        at_each_command(kind, |inside| {
+            let mut world = free(kind, family);
+            let owner = Some(world.clients[0].session.new_owner());
+            let task = world.acquire(0, AcquireRequest { owner, ..all_of(kind) });
+            let guard = world.granted(0, task);
+            world.fault(0, script, FaultKind::Inside(inside));
+            let task = world.acquire(0, AcquireRequest { owner, ..all_of(kind) });
+            match world.outcome(0, task) {
+                Outcome::Granted(again) => world.give_back(again),
+                Outcome::NotAcquired(AcquireError::Refused(_)) => {}
+                other => panic!("{kind:?} {inside:?}: {other:?}"),
+            }
+            world.check_counts(ms(0));
+            assert_eq!(world.guards[guard].cell.count(), 1);
+            world.give_back(guard);
+            is_free(&mut world, kind, ms(2));
+            world.met
+        });
+    }
+}
+
+#[test]
+fn a_release_that_fails_at_any_command_is_repeated_until_nothing_is_left() {
+    for (kind, family, _, script) in KINDS {
+        at_each_command(kind, |inside| {
+            let mut world = free(kind, family);
+            let task = world.acquire(0, all_of(kind));
+            let guard = world.granted(0, task);
+            world.fault(0, script, FaultKind::Inside(inside));
+            let task = world.release(guard);
+            let outcome = world.outcome(0, task);
+            let refused = matches!(&outcome, Outcome::NotReleased(ReleaseError::Refused(_)));
+            assert!(outcome == Outcome::Released || refused, "{kind:?} {inside:?}: {outcome:?}");
+            let lost = |event: &Event| matches!(event, Event::Lost { .. });
+            is_free(&mut world, kind, ms(60));
+            assert_eq!(world.events(0, lost), 0, "{kind:?} {inside:?}");
+            world.met
+        });
+    }
+}
+
+#[test]
+fn what_cannot_be_taken_back_is_not_known_and_is_told_at_once() {
+    let mut world = free(Kind::Write, Family::ReadWrite);
+    world.server.forbid(&["ZREM"]);
+    let start = world.now;
+    let task = world.acquire(0, AcquireRequest { patience: Patience::Try, ..all_of(Kind::Write) });
+    let outcome = world.outcome(0, task);
+    world.server.forbid(&[]);
+    let Outcome::NotAcquired(AcquireError::Refused(why) | AcquireError::Indeterminate(why)) = outcome else {
+        panic!("{outcome:?}")
+    };
+    assert!(why.contains("'zrem'"), "{why}");
+    assert!(elapsed(&world, start) < ms(5), "after {:?}", elapsed(&world, start));
+    is_free(&mut world, Kind::Write, ms(60));
+}
+
+#[test]
+fn a_refused_take_back_is_told_with_both_reasons_and_repeated() {
+    let mut world = free(Kind::Lock, Family::Lock);
+    // Whatever a script does first, it may not.
+    world.fault(0, "lock/acquire", FaultKind::Inside(Inside::Command(4)));
+    for _ in 0..3 {
+        world.fault(0, "lock/release", FaultKind::Inside(Inside::Call(1)));
+    }
+    let start = world.now;
+    let task = world.acquire(0, AcquireRequest { patience: Patience::Try, ..all_of(Kind::Lock) });
+    let outcome = world.outcome(0, task);
+    let Outcome::NotAcquired(AcquireError::Indeterminate(why)) = outcome else { panic!("{outcome:?}") };
+    assert_eq!(why.matches("ACL failure").count(), 2, "{why}");
+    assert!(elapsed(&world, start) < ms(5), "after {:?}", elapsed(&world, start));
+    assert!(world.events(0, |event| matches!(event, Event::CleanUpFailed { .. })) > 0);
+    is_free(&mut world, Kind::Lock, ms(200));
+}
+
+#[test]
+fn a_release_behind_a_lowering_that_is_refused_waits_for_its_own_command() {
+    let mut world = world(1);
+    let owner = Some(world.clients[0].session.new_owner());
+    let mut guards = Vec::new();
+    for _ in 0..2 {
+        let task = world.acquire(0, AcquireRequest { owner, ..wish("lock0") });
+        guards.push(world.granted(0, task));
+    }
+    // Lowering a count needs memory, and ending a hold needs none.
+    world.server.deny_growth(true);
+    world.drop_guard(guards[1]);
+    let start = world.now;
+    world.give_back(guards[0]);
+    assert!(elapsed(&world, start) < ms(5), "after {:?}", elapsed(&world, start));
+    assert!(world.server.keys().is_empty());
+    world.server.deny_growth(false);
+    nothing_left(&mut world);
+}

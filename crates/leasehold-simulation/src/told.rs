@@ -1,0 +1,78 @@
+//! What callers are told whose acquire came to nothing: the server has nothing of it, then or later.
+
+use crate::client::{Outcome, Polls, TaskKind};
+use crate::stats::Reach;
+use crate::world::World;
+use bytes::Bytes;
+use leasehold_core::command::Kind;
+use leasehold_core::command::permits::ID_BYTES;
+use leasehold_core::error::AcquireError;
+use leasehold_core::name::LockName;
+use leasehold_core::reply::Reply;
+
+impl World {
+    /// Wants the server to have nothing of the holds that a caller asked for who is told that nothing was acquired.
+    ///
+    /// Whoever polls late is told of what was given up in its place meanwhile, and that may still be under way; and a place in a queue is no
+    /// hold. What a late copy may bring about ends with its lease.
+    pub(crate) fn check_nothing_acquired(&mut self, client: usize, task: usize, outcome: &Outcome) {
+        let state = &self.clients[client].tasks[task];
+        let TaskKind::Acquire(wish) = &state.kind else { return };
+        let (kind, lock) = (wish.kind, wish.name.clone());
+        let nothing = match outcome {
+            Outcome::Nothing => true,
+            Outcome::NotAcquired(error) => matches!(
+                error,
+                AcquireError::Unreachable(_)
+                    | AcquireError::Refused(_)
+                    | AcquireError::KeyConflict(_)
+                    | AcquireError::WaitElapsed
+            ),
+            _ => false,
+        };
+        if !nothing || state.polls != Polls::AtOnce || self.plan.copies || self.restored {
+            return;
+        }
+        for id in state.all_asked.clone() {
+            // An entry leaves the hold as it was, which others compare.
+            if self.guards.iter().any(|guard| guard.wire_id == id) {
+                continue;
+            }
+            assert!(
+                !self.has_on_server(kind, &lock, &id),
+                "client {client} is told {outcome:?}, and the server has {id:?} of {lock}"
+            );
+            self.stats.reach(Reach::NothingThere);
+            if self.half_done.contains(&id) {
+                self.stats.reach(Reach::HalfDone);
+            }
+            self.told_of_nothing.insert(id);
+        }
+    }
+
+    /// Wants nothing to be granted to a hold of which a caller was told that there is nothing.
+    pub(crate) fn check_told(&self, id: &Bytes) {
+        assert!(
+            !self.told_of_nothing.contains(id) || self.plan.copies,
+            "{id:?} is granted after its caller was told that nothing was acquired"
+        );
+    }
+
+    /// Whether the server has a hold, or a part of it.
+    fn has_on_server(&self, kind: Kind, lock: &LockName, id: &Bytes) -> bool {
+        let say = |words: &[&[u8]]| self.server.command(words).unwrap_or(Reply::Nil);
+        let key = lock.key();
+        match kind {
+            Kind::Simple => say(&[b"GET", key]) == Reply::Bulk(id.clone()),
+            Kind::Semaphore => {
+                !matches!(say(&[b"GET", id]), Reply::Nil) && say(&[b"GET", id]) != Reply::Bulk("0".into())
+            }
+            Kind::Permits => {
+                let deadlines = lock.suffixed("timeout");
+                id.chunks(ID_BYTES).any(|id| say(&[b"ZSCORE", &deadlines, id]) != Reply::Nil)
+            }
+            Kind::Latch => false,
+            _ => say(&[b"HEXISTS", key, id]) == Reply::Int(1),
+        }
+    }
+}
