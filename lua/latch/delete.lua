@@ -33,5 +33,10 @@ end
 
 redis.call(publish, channel, '0')
 redis.call('SET', record_key, value, 'PX', memory)
-redis.call('DEL', latch_key)
+local deleted = redis.pcall('DEL', latch_key)
+if type(deleted) == 'table' then
+  -- A user who may not delete must not leave a record that says that it was done.
+  redis.call('PEXPIRE', record_key, 0)
+  return deleted
+end
 return 1

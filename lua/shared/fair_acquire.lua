@@ -19,7 +19,7 @@ local function join_queue(fair, entry)
   if fair.mixed then
     score = score + fair.guard
   end
-  redis.call('HSET', fair.marks, mark_of('a', entry), fair.now)
+  mark(fair, mark_of('a', entry), fair.now)
   redis.call('ZADD', fair.deadlines, score, entry)
   if fair.length == 0 then
     redis.call('PEXPIRE', fair.deadlines, fair.idle)

@@ -42,10 +42,12 @@ local function mark(fair, field, value)
   if redis.call('HSET', fair.marks, field, value) == 0 then
     return
   end
-  if type(redis.pcall('PEXPIRE', fair.marks, fair.idle)) == 'table' then
-    -- A user who may not set a time to live must not leave marks without one; this one is refused again.
+  local set = redis.pcall('PEXPIRE', fair.marks, fair.idle)
+  if type(set) == 'table' then
+    -- A user who may not set a time to live must not leave marks without one.
     redis.call('HDEL', fair.marks, field)
-    redis.call('PEXPIRE', fair.marks, fair.idle)
+    local why = string.gsub(set.err, '^ERR ', '')
+    error(why, 0)
   end
 end
 

@@ -82,9 +82,12 @@ end
 if mode then
   local left = redis.call('PTTL', lock_key)
   if mark > 0 and in_time then
+    local keep = math.max(mark, redis.call('PTTL', writers_key))
     redis.call('ZREMRANGEBYSCORE', writers_key, '-inf', time)
+    -- Before there is a mark too, so that a user who may not set a time to live leaves none without one.
+    redis.call('PEXPIRE', writers_key, keep)
     redis.call('ZADD', writers_key, time + mark, hold)
-    extend_lease(writers_key, mark)
+    redis.call('PEXPIRE', writers_key, keep)
     return {4, left, time, 0, 0, 0}
   end
   return {0, left, time}

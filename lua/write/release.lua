@@ -58,9 +58,10 @@ if stored then
   if alive == 0 then
     redis.call('DEL', lock_key, readers_key)
   else
-    redis.call('HDEL', lock_key, hold)
+    -- The hold goes last, so that the release can be repeated: a lock in the mode of a writer that is gone would let nobody in.
     redis.call('HSET', lock_key, 'mode', 'read')
     redis.call('PEXPIRE', lock_key, longest)
+    redis.call('HDEL', lock_key, hold)
   end
   return 1
 end

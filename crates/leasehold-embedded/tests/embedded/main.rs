@@ -7,5 +7,6 @@ mod faults;
 mod in_place;
 mod lock_scripts;
 mod notices;
+mod refusals;
 mod scripting;
 mod support;
