@@ -42,12 +42,12 @@ local function mark(fair, field, value)
   if redis.call('HSET', fair.marks, field, value) == 0 then
     return
   end
-  local set = redis.pcall('PEXPIRE', fair.marks, fair.idle)
-  if type(set) == 'table' then
-    -- A user who may not set a time to live must not leave marks without one.
+  if type(redis.pcall('PEXPIRE', fair.marks, fair.idle)) == 'table' then
+    -- A user who may not set a time to live must not leave marks without one: the script ends when it is refused again.
     redis.call('HDEL', fair.marks, field)
-    local why = string.gsub(set.err, '^ERR ', '')
-    error(why, 0)
+    redis.call('PEXPIRE', fair.marks, fair.idle)
+    redis.call('HSET', fair.marks, field, value)
+    redis.call('PEXPIRE', fair.marks, fair.idle)
   end
 end
 
