@@ -123,15 +123,23 @@ impl Session {
             }
         }
         if let Some(contender) = self.locks[lock].contender {
-            let error = if self.is_unsure(contender) { self.trouble_error(contender) } else { error.clone() };
-            self.fail_acquire(now, contender, error);
+            if self.acquire_of(contender).is_some_and(|acquire| acquire.undoing.is_some()) {
+                // It has failed before, and what it has begun is being taken back.
+                self.undone_later(now, contender, &error.to_string());
+            } else {
+                let error = if self.is_unsure(contender) { self.trouble_error(contender) } else { error.clone() };
+                self.fail_acquire(now, contender, error);
+            }
         }
         for ticket in fail {
+            // Where everybody has a place on the server, others than the contender ask for one, too.
+            let unsure = self.is_unsure(ticket);
+            let error = if unsure { AcquireError::Indeterminate(error.to_string()) } else { error.clone() };
             if let Some(acquire) = self.acquire_of_mut(ticket) {
                 // It stands in the queue no more, and is not to be counted there.
                 acquire.place = Place::Aside;
             }
-            self.fail_acquire(now, ticket, error.clone());
+            self.fail_acquire(now, ticket, error);
         }
         if stay.is_empty() {
             self.line_is_empty(lock);
@@ -250,6 +258,20 @@ mod tests {
         session.fail_line(NOW, lock, &AcquireError::Refused("no".to_owned()));
         assert!(session.acquire_of(waits).is_some_and(|acquire| acquire.outcome.is_some()));
         assert!(session.acquire_of(entering).is_some_and(|acquire| acquire.outcome.is_none()));
+    }
+
+    #[test]
+    fn who_has_a_call_on_the_way_when_the_line_fails_is_not_told_that_nothing_was_acquired() {
+        let mut session = Session::new(ClientId::new(uuid::Uuid::nil()), Settings::default(), 1);
+        let (contender, flight) = asks(&mut session, None);
+        session.handle_reply(NOW, contender, flight, reply(&[4, 4_000, 0, 1, 1, 0]));
+        let (waits, _) = asks(&mut session, None);
+        let lock = session.acquire_of(waits).map(|acquire| acquire.lock).expect("it is there");
+        session.fail_line(NOW, lock, &AcquireError::Unreachable("no answer".to_owned()));
+        let outcome = session.acquire_of(waits).and_then(|acquire| acquire.outcome.clone());
+        assert!(matches!(outcome, Some(Err(AcquireError::Indeterminate(_)))), "{outcome:?}");
+        let outcome = session.acquire_of(contender).and_then(|acquire| acquire.outcome.clone());
+        assert!(matches!(outcome, Some(Err(AcquireError::Unreachable(_)))), "{outcome:?}");
     }
 
     #[test]
