@@ -3,7 +3,7 @@
 use crate::child::Child;
 use crate::support::settings;
 use leasehold::ClientBuilder;
-use leasehold_test_support::{Cluster, Server};
+use leasehold_test_support::{Binary, Cluster, Server};
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -49,6 +49,8 @@ const SECRET: &str = "hunter2";
 /// a private key; and what is written is enough to be read.
 #[test]
 fn no_password_is_shown_anywhere() {
+    // Said here, because the other process says it to itself.
+    Binary::with_tls().expect("a server program");
     let mut process = Child::start("secrets", "none", Duration::from_secs(30));
     let text = process.everything();
     for told in ["TRACE", "DEBUG", "leasehold.acquire", "leasehold.hold", "leasehold.release", "connected", "fred"] {

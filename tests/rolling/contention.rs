@@ -5,7 +5,7 @@ use crate::place::Place;
 use leasehold::embedded::{EmbeddedServer, ManualClock};
 use leasehold_core::command::lock::{Forced, Inspected};
 use leasehold_core::command::{Acquired, Released, Renewed};
-use leasehold_test_support::{Server, binaries, until};
+use leasehold_test_support::{Binary, Server, until};
 use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
@@ -171,7 +171,7 @@ fn a_waiter_of_today_is_woken_by_a_release_of_the_first_scripts() {
 /// The same on servers, whose messages take their way over fred.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_waiter_of_today_is_woken_on_every_server() {
-    for binary in binaries() {
+    for binary in Binary::all().expect("a server program") {
         let server = Server::builder().binary(&binary).start();
         let client = leasehold::Client::connect(&server.url()).await.expect("the server is up");
         let run = |script: &str, keys: &[&str], args: &[&str]| {

@@ -14,12 +14,12 @@ use leasehold_test_support::{Connection, Server, binaries};
 use std::future::Future;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 /// One of each kind, for all tests; their keys have names of their own.
-static SERVERS: LazyLock<Vec<Arc<Server>>> = LazyLock::new(start);
+static SERVERS: OnceLock<Vec<Arc<Server>>> = OnceLock::new();
 
 fn start() -> Vec<Arc<Server>> {
     let servers: Vec<_> = binaries().iter().map(|binary| Server::builder().binary(binary).start().into()).collect();
@@ -70,7 +70,7 @@ impl Bench {
     /// Runs a test on the embedded engine and on every server of this machine.
     pub(crate) fn everywhere(test: impl Fn(&Self)) {
         test(&Self::embedded());
-        for server in SERVERS.iter() {
+        for server in SERVERS.get_or_init(start) {
             test(&Self::Real(server.clone()));
         }
     }

@@ -54,13 +54,31 @@ pub struct NoServer {
 #[must_use]
 pub fn binaries() -> Vec<Binary> {
     static FOUND: OnceLock<Vec<Binary>> = OnceLock::new();
-    FOUND.get_or_init(search).clone()
+    FOUND.get_or_init(look_for_binaries).clone()
+}
+
+/// As [`binaries`], by a new search: for those who install some meanwhile.
+#[must_use]
+pub fn look_for_binaries() -> Vec<Binary> {
+    let candidates = match env::var_os("LEASEHOLD_SERVERS") {
+        Some(list) => env::split_paths(&list).collect(),
+        None => on_the_path().chain(installed()).collect::<Vec<_>>(),
+    };
+    let mut found: Vec<_> = candidates.iter().filter_map(|path| Binary::probe(path)).collect();
+    found.sort_by_key(|binary| (binary.flavor, binary.version));
+    found.dedup_by_key(|binary| (binary.flavor, binary.version));
+    found
 }
 
 impl Binary {
     /// A server for tests that do not care: the newest Redis, else the newest Valkey.
     pub fn any() -> Result<Self, NoServer> {
         Self::redis().or_else(|_| Self::valkey()).map_err(|_| NoServer { wanted: "Redis or Valkey server" })
+    }
+
+    /// All of them, for tests that run on each: without any there is nothing that such a test shows.
+    pub fn all() -> Result<Vec<Self>, NoServer> {
+        Self::any().map(|_| binaries())
     }
 
     /// The newest Redis.
@@ -173,17 +191,6 @@ pub(crate) fn servers_dir() -> PathBuf {
     let marked = exe.iter().flat_map(|exe| exe.ancestors()).find(|dir| dir.join("CACHEDIR.TAG").is_file());
     let target = marked.map(Path::to_owned).or_else(|| env::var_os("CARGO_TARGET_DIR").map(PathBuf::from));
     target.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target")).join("servers")
-}
-
-fn search() -> Vec<Binary> {
-    let candidates = match env::var_os("LEASEHOLD_SERVERS") {
-        Some(list) => env::split_paths(&list).collect(),
-        None => on_the_path().chain(installed()).collect::<Vec<_>>(),
-    };
-    let mut found: Vec<_> = candidates.iter().filter_map(|path| Binary::probe(path)).collect();
-    found.sort_by_key(|binary| (binary.flavor, binary.version));
-    found.dedup_by_key(|binary| (binary.flavor, binary.version));
-    found
 }
 
 fn on_the_path() -> impl Iterator<Item = PathBuf> {

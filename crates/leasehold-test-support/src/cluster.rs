@@ -314,11 +314,11 @@ fn accepted<A: AsRef<[u8]>>(node: &Server, argv: &[A]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{binaries, eventually};
+    use crate::eventually;
 
     #[test]
     fn every_engine_makes_a_cluster() {
-        for binary in binaries() {
+        for binary in Binary::all().expect("a server program") {
             let cluster = Cluster::builder().binary(&binary).start();
             assert_eq!(cluster.nodes().len(), 3);
             let keys = ["a", "b", "c", "d", "e", "f"];

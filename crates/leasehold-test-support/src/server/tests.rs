@@ -140,7 +140,7 @@ fn versions_are_ordered() {
 
 #[test]
 fn the_clock_of_every_server_is_moved_by_hand() {
-    for binary in binaries() {
+    for binary in Binary::all().expect("a server program") {
         let clock = Arc::new(WallClock::at_micros(1_800_000_000_000_007));
         let server = Server::builder().binary(&binary).clock(&clock).start();
         let time = server.command(&["TIME"]);

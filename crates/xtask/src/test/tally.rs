@@ -19,26 +19,42 @@ struct Counts {
     passed: u64,
     failed: u64,
     ignored: u64,
+    left_out: u64,
 }
 
 impl Tally {
+    pub(super) const fn failed(&self) -> u64 {
+        self.total.failed
+    }
+
+    /// How many tests could not run for want of a server.
+    pub(super) const fn left_out(&self) -> u64 {
+        self.total.left_out
+    }
+
     /// Takes one line of output: `test <path> ... <result>` or `test result: …`.
     pub(super) fn count(&mut self, line: &str) {
         let line = line.trim_end();
         if let Some(summary) = line.strip_prefix("test result: ") {
-            let number = |what| {
+            let number = |what: &str| {
                 let words = summary.split([' ', ';', '.']).collect::<Vec<_>>();
-                words.windows(2).find(|pair| pair[1] == what).and_then(|pair| pair[0].parse::<u64>().ok()).unwrap_or(0)
+                words
+                    .windows(what.split(' ').count() + 1)
+                    .find(|words| words[1..].join(" ") == what)
+                    .and_then(|words| words[0].parse::<u64>().ok())
+                    .unwrap_or(0)
             };
             self.total.passed += number("passed");
             self.total.failed += number("failed");
             self.total.ignored += number("ignored");
+            self.total.left_out += number("left out");
         } else if let Some((path, result)) = line.strip_prefix("test ").and_then(|line| line.rsplit_once(" ... ")) {
             let counts = &mut self.engines[engine_of(path)];
-            match result.split([' ', ',']).next() {
+            match result.split([' ', ',', ':']).next() {
                 Some("ok") => counts.passed += 1,
                 Some("FAILED") => counts.failed += 1,
                 Some("ignored") => counts.ignored += 1,
+                Some("left") => counts.left_out += 1,
                 _ => {}
             }
         }
@@ -66,8 +82,11 @@ impl fmt::Display for Tally {
 
 impl fmt::Display for Counts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { passed, failed, ignored } = self;
+        let Self { passed, failed, ignored, left_out } = self;
         write!(f, "{passed} passed, {failed} failed")?;
+        if *left_out > 0 {
+            write!(f, ", {left_out} left out")?;
+        }
         if *ignored > 0 { write!(f, " ({ignored} ignored)") } else { Ok(()) }
     }
 }
@@ -85,9 +104,10 @@ mod tests {
             "test conformance::valkey::lock::one_at_a_time ... FAILED",
             "test lock::redistribution ... ok",
             "test cluster::moved ... ignored, needs six nodes",
+            "test cluster::asked ... left out: it needs a server",
             "test crates/leasehold/src/lib.rs - embedded (line 3) - compile ... ok",
             "test result: FAILED. 3 passed; 1 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.01s",
-            "test result: ok. 7 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s",
+            "test result: ok. 7 passed; 0 failed; 1 left out; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s",
         ] {
             tally.count(line);
         }
@@ -95,8 +115,8 @@ mod tests {
         let lines: Vec<_> = text.lines().collect();
         assert_eq!(lines[1], "redis      1 passed, 0 failed");
         assert_eq!(lines[2], "valkey     0 passed, 1 failed");
-        assert_eq!(lines[3], "cluster    0 passed, 0 failed (1 ignored)");
+        assert_eq!(lines[3], "cluster    0 passed, 0 failed, 1 left out (1 ignored)");
         assert_eq!(lines[5], "no engine  2 passed, 0 failed");
-        assert_eq!(lines[6], "10 passed, 1 failed (1 ignored)");
+        assert_eq!(lines[6], "10 passed, 1 failed, 1 left out (1 ignored)");
     }
 }
