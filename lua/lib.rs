@@ -38,6 +38,7 @@ pub mod lock {
     /// Takes the lock, or raises a hold count.
     pub const ACQUIRE: &str = concat!(
         include_str!("shared/kind.lua"),
+        include_str!("shared/whole.lua"),
         include_str!("shared/lease.lua"),
         include_str!("shared/clock.lua"),
         include_str!("shared/hold.lua"),
@@ -45,10 +46,15 @@ pub mod lock {
         include_str!("lock/acquire.lua"),
     );
     /// Lowers a hold count, or ends a hold.
-    pub const RELEASE: &str = concat!(include_str!("shared/kind.lua"), include_str!("lock/release.lua"));
+    pub const RELEASE: &str =
+        concat!(include_str!("shared/kind.lua"), include_str!("shared/whole.lua"), include_str!("lock/release.lua"));
     /// Renews many leases in one call.
-    pub const RENEW: &str =
-        concat!(include_str!("shared/kind.lua"), include_str!("shared/lease.lua"), include_str!("lock/renew.lua"),);
+    pub const RENEW: &str = concat!(
+        include_str!("shared/kind.lua"),
+        include_str!("shared/whole.lua"),
+        include_str!("shared/lease.lua"),
+        include_str!("lock/renew.lua"),
+    );
     /// Ends the hold of a named holder.
     pub const FORCE_RELEASE: &str = concat!(include_str!("shared/kind.lua"), include_str!("lock/force_release.lua"));
     /// Tells who holds the lock.
@@ -58,10 +64,15 @@ pub mod lock {
 /// The fair lock. Its holds are renewed by [`lock::RENEW`].
 pub mod fair {
     /// Takes the lock, raises a hold count, or takes a place in the queue.
-    pub const ACQUIRE: &str =
-        fair_change!("shared/lease.lua", "shared/hold.lua", "shared/fair_acquire.lua", "fair/acquire.lua");
+    pub const ACQUIRE: &str = fair_change!(
+        "shared/whole.lua",
+        "shared/lease.lua",
+        "shared/hold.lua",
+        "shared/fair_acquire.lua",
+        "fair/acquire.lua"
+    );
     /// Lowers a hold count, or ends a hold and its place.
-    pub const RELEASE: &str = fair_change!("shared/fair_leave.lua", "fair/release.lua");
+    pub const RELEASE: &str = fair_change!("shared/whole.lua", "shared/fair_leave.lua", "fair/release.lua");
     /// Says that a process lives, and asks whether it is its turn.
     pub const BEAT: &str = fair_change!("fair/beat.lua");
     /// Ends the hold of a named holder.
@@ -74,6 +85,7 @@ pub mod fair {
 pub mod fenced_fair {
     /// Takes the lock with a token, raises a hold count, or takes a place in the queue.
     pub const ACQUIRE: &str = fair_change!(
+        "shared/whole.lua",
         "shared/lease.lua",
         "shared/hold.lua",
         "shared/token.lua",
@@ -87,6 +99,7 @@ pub mod fenced {
     /// Takes the lock, or raises a hold count, and tells the fencing token.
     pub const ACQUIRE: &str = concat!(
         include_str!("shared/kind.lua"),
+        include_str!("shared/whole.lua"),
         include_str!("shared/lease.lua"),
         include_str!("shared/clock.lua"),
         include_str!("shared/hold.lua"),
@@ -121,6 +134,7 @@ pub mod read {
     /// Takes it, or raises a hold count.
     pub const ACQUIRE: &str = concat!(
         include_str!("shared/kind.lua"),
+        include_str!("shared/whole.lua"),
         include_str!("shared/lease.lua"),
         include_str!("shared/clock.lua"),
         include_str!("shared/readers.lua"),
@@ -129,6 +143,7 @@ pub mod read {
     /// Lowers a hold count, or ends a hold.
     pub const RELEASE: &str = concat!(
         include_str!("shared/kind.lua"),
+        include_str!("shared/whole.lua"),
         include_str!("shared/clock.lua"),
         include_str!("shared/readers.lua"),
         include_str!("read/release.lua"),
@@ -136,6 +151,7 @@ pub mod read {
     /// Renews many holds in one call.
     pub const RENEW: &str = concat!(
         include_str!("shared/kind.lua"),
+        include_str!("shared/whole.lua"),
         include_str!("shared/lease.lua"),
         include_str!("shared/clock.lua"),
         include_str!("shared/readers.lua"),
@@ -148,6 +164,7 @@ pub mod write {
     /// Takes it, raises a hold count, or leaves a mark.
     pub const ACQUIRE: &str = concat!(
         include_str!("shared/kind.lua"),
+        include_str!("shared/whole.lua"),
         include_str!("shared/lease.lua"),
         include_str!("shared/clock.lua"),
         include_str!("shared/readers.lua"),
@@ -156,6 +173,7 @@ pub mod write {
     /// Lowers a hold count, or ends a hold, and takes a mark back.
     pub const RELEASE: &str = concat!(
         include_str!("shared/kind.lua"),
+        include_str!("shared/whole.lua"),
         include_str!("shared/clock.lua"),
         include_str!("shared/readers.lua"),
         include_str!("write/release.lua"),
@@ -167,6 +185,7 @@ pub mod read_write {
     /// Tells who holds the lock.
     pub const INSPECT: &str = concat!(
         include_str!("shared/kind.lua"),
+        include_str!("shared/whole.lua"),
         include_str!("shared/clock.lua"),
         include_str!("shared/readers.lua"),
         include_str!("read_write/inspect.lua"),
@@ -178,22 +197,40 @@ pub mod semaphore {
     /// Takes permits.
     pub const ACQUIRE: &str = concat!(
         include_str!("shared/kind.lua"),
+        include_str!("shared/whole.lua"),
         include_str!("shared/clock.lua"),
         include_str!("shared/once.lua"),
         include_str!("semaphore/acquire.lua"),
     );
     /// Gives the permits of a hold back.
-    pub const RELEASE: &str = concat!(include_str!("shared/kind.lua"), include_str!("semaphore/release.lua"),);
+    pub const RELEASE: &str = concat!(
+        include_str!("shared/kind.lua"),
+        include_str!("shared/whole.lua"),
+        include_str!("semaphore/release.lua"),
+    );
     /// Sets the number of permits where there is none.
-    pub const SET: &str = concat!(include_str!("shared/kind.lua"), include_str!("semaphore/set.lua"),);
+    pub const SET: &str =
+        concat!(include_str!("shared/kind.lua"), include_str!("shared/whole.lua"), include_str!("semaphore/set.lua"),);
     /// Adds permits, or takes some away for good.
-    pub const ADD: &str =
-        concat!(include_str!("shared/kind.lua"), include_str!("shared/once.lua"), include_str!("semaphore/add.lua"),);
+    pub const ADD: &str = concat!(
+        include_str!("shared/kind.lua"),
+        include_str!("shared/whole.lua"),
+        include_str!("shared/once.lua"),
+        include_str!("semaphore/add.lua"),
+    );
     /// Takes all available permits.
-    pub const DRAIN: &str =
-        concat!(include_str!("shared/kind.lua"), include_str!("shared/once.lua"), include_str!("semaphore/drain.lua"),);
+    pub const DRAIN: &str = concat!(
+        include_str!("shared/kind.lua"),
+        include_str!("shared/whole.lua"),
+        include_str!("shared/once.lua"),
+        include_str!("semaphore/drain.lua"),
+    );
     /// Tells how many permits are available.
-    pub const INSPECT: &str = concat!(include_str!("shared/kind.lua"), include_str!("semaphore/inspect.lua"),);
+    pub const INSPECT: &str = concat!(
+        include_str!("shared/kind.lua"),
+        include_str!("shared/whole.lua"),
+        include_str!("semaphore/inspect.lua"),
+    );
 }
 
 /// The permit semaphore: permits with ids and leases.
@@ -201,6 +238,7 @@ pub mod permits {
     /// Takes permits.
     pub const ACQUIRE: &str = concat!(
         include_str!("shared/kind.lua"),
+        include_str!("shared/whole.lua"),
         include_str!("shared/clock.lua"),
         include_str!("shared/ids.lua"),
         include_str!("shared/deadline.lua"),
@@ -210,6 +248,7 @@ pub mod permits {
     /// Gives the permits of a hold back.
     pub const RELEASE: &str = concat!(
         include_str!("shared/kind.lua"),
+        include_str!("shared/whole.lua"),
         include_str!("shared/clock.lua"),
         include_str!("shared/ids.lua"),
         include_str!("shared/permits.lua"),
@@ -218,6 +257,7 @@ pub mod permits {
     /// Gives permits back by their ids.
     pub const GIVE: &str = concat!(
         include_str!("shared/kind.lua"),
+        include_str!("shared/whole.lua"),
         include_str!("shared/clock.lua"),
         include_str!("shared/ids.lua"),
         include_str!("shared/permits.lua"),
@@ -232,10 +272,12 @@ pub mod permits {
         include_str!("permits/renew.lua"),
     );
     /// Sets the capacity where there is none.
-    pub const SET: &str = concat!(include_str!("shared/kind.lua"), include_str!("permits/set.lua"),);
+    pub const SET: &str =
+        concat!(include_str!("shared/kind.lua"), include_str!("shared/whole.lua"), include_str!("permits/set.lua"),);
     /// Sets the capacity, also while permits are held.
     pub const RESIZE: &str = concat!(
         include_str!("shared/kind.lua"),
+        include_str!("shared/whole.lua"),
         include_str!("shared/clock.lua"),
         include_str!("shared/once.lua"),
         include_str!("shared/permits.lua"),
@@ -244,6 +286,7 @@ pub mod permits {
     /// Tells how many permits are available and held.
     pub const INSPECT: &str = concat!(
         include_str!("shared/kind.lua"),
+        include_str!("shared/whole.lua"),
         include_str!("shared/clock.lua"),
         include_str!("permits/inspect.lua"),
     );
@@ -255,20 +298,28 @@ pub mod permits {
 /// The count-down latch.
 pub mod latch {
     /// Asks whether the latch is open.
-    pub const ACQUIRE: &str =
-        concat!(include_str!("shared/kind.lua"), include_str!("shared/clock.lua"), include_str!("latch/acquire.lua"),);
+    pub const ACQUIRE: &str = concat!(
+        include_str!("shared/kind.lua"),
+        include_str!("shared/whole.lua"),
+        include_str!("shared/clock.lua"),
+        include_str!("latch/acquire.lua"),
+    );
     /// Sets the count of a latch that has none.
-    pub const SET: &str = concat!(include_str!("shared/kind.lua"), include_str!("latch/set.lua"),);
+    pub const SET: &str =
+        concat!(include_str!("shared/kind.lua"), include_str!("shared/whole.lua"), include_str!("latch/set.lua"),);
     /// Counts a latch down.
     pub const COUNT_DOWN: &str = concat!(
         include_str!("shared/kind.lua"),
+        include_str!("shared/whole.lua"),
         include_str!("shared/once.lua"),
         include_str!("latch/count_down.lua"),
     );
     /// Tells the count of a latch.
-    pub const INSPECT: &str = concat!(include_str!("shared/kind.lua"), include_str!("latch/inspect.lua"),);
+    pub const INSPECT: &str =
+        concat!(include_str!("shared/kind.lua"), include_str!("shared/whole.lua"), include_str!("latch/inspect.lua"),);
     /// Removes a latch, which opens it.
-    pub const DELETE: &str = concat!(include_str!("shared/kind.lua"), include_str!("latch/delete.lua"),);
+    pub const DELETE: &str =
+        concat!(include_str!("shared/kind.lua"), include_str!("shared/whole.lua"), include_str!("latch/delete.lua"),);
 }
 
 /// What clients say of themselves.
@@ -290,12 +341,24 @@ pub mod durable {
 /// Values that are guarded by fencing tokens.
 pub mod store {
     /// Reads a guarded value.
-    pub const READ: &str =
-        concat!(include_str!("shared/kind.lua"), include_str!("shared/fence.lua"), include_str!("store/read.lua"),);
+    pub const READ: &str = concat!(
+        include_str!("shared/kind.lua"),
+        include_str!("shared/whole.lua"),
+        include_str!("shared/fence.lua"),
+        include_str!("store/read.lua"),
+    );
     /// Writes a guarded value.
-    pub const WRITE: &str =
-        concat!(include_str!("shared/kind.lua"), include_str!("shared/fence.lua"), include_str!("store/write.lua"),);
+    pub const WRITE: &str = concat!(
+        include_str!("shared/kind.lua"),
+        include_str!("shared/whole.lua"),
+        include_str!("shared/fence.lua"),
+        include_str!("store/write.lua"),
+    );
     /// Registers a fencing token for something that is guarded elsewhere.
-    pub const CHECK: &str =
-        concat!(include_str!("shared/kind.lua"), include_str!("shared/fence.lua"), include_str!("store/check.lua"),);
+    pub const CHECK: &str = concat!(
+        include_str!("shared/kind.lua"),
+        include_str!("shared/whole.lua"),
+        include_str!("shared/fence.lua"),
+        include_str!("store/check.lua"),
+    );
 }

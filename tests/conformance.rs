@@ -137,6 +137,7 @@ suite! {
             a_fair_lock_tells_its_holder_and_its_queue,
             a_read_write_lock_tells_both_halves,
             a_simple_lock_tells_its_id,
+            an_entry_that_no_lock_writes_is_named_and_can_be_removed,
             a_client_that_announces_itself_can_be_found;
         blocking_kinds:
             threads_take_locks_of_every_kind,

@@ -25,6 +25,8 @@ mod simple;
 mod spin;
 #[path = "scripts/store.rs"]
 mod store;
+#[path = "scripts/strangers.rs"]
+mod strangers;
 #[path = "scripts/support_counters.rs"]
 mod support_counters;
 #[path = "scripts/support_rw.rs"]

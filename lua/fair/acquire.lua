@@ -43,6 +43,6 @@ local stored = redis.pcall('HGET', fair.lock, ask.hold)
 if type(stored) == 'table' then
   return refuse_kind(stored, fair.lock)
 elseif stored then
-  return complete(raise_hold(fair.lock, ask, tonumber(stored)), fair.now, nil)
+  return complete(raise_hold(fair.lock, ask, hold_count(stored)), fair.now, nil)
 end
 return acquire_place(fair, ask, ARGV[7]) or complete(grant_hold(fair.lock, ask), fair.now, nil)

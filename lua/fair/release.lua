@@ -37,7 +37,7 @@ if not is_hash then
 end
 
 if stored and count > 0 then
-  stored = tonumber(stored)
+  stored = hold_count(stored)
   if stored > count then
     redis.call('HSET', fair.lock, hold, count)
     return 2

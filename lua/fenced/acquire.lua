@@ -45,7 +45,7 @@ end
 
 if stored then
   local same = same_token(token_key)
-  return complete(raise_hold(lock_key, ask, tonumber(stored)), time, same)
+  return complete(raise_hold(lock_key, ask, hold_count(stored)), time, same)
 end
 local refusal = refuse_grant(lock_key, ask, time)
 if refusal then

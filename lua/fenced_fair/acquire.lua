@@ -53,7 +53,7 @@ if type(stored) == 'table' then
   return refuse_kind(stored, fair.lock)
 elseif stored then
   local same = same_token(token)
-  return complete(raise_hold(fair.lock, ask, tonumber(stored)), fair.now, same)
+  return complete(raise_hold(fair.lock, ask, hold_count(stored)), fair.now, same)
 end
 local refusal = acquire_place(fair, ask, ARGV[7])
 if refusal then

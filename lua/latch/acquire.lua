@@ -16,15 +16,15 @@ local value = redis.pcall('GET', latch_key)
 if type(value) == 'table' then
   return refuse_kind(value, latch_key)
 end
-if value and not tonumber(value) then
-  return {-4, 'string'}
+if value and not whole(value) then
+  return {-4, 'string that is no number'}
 end
 
 local time = 0
 if not_after >= 0 then
   time = server_time()
 end
-if tonumber(value or 0) > 0 then
+if whole(value or '0') > 0 then
   return {0, -1, time}
 end
 return {1, 315360000000, time}

@@ -20,10 +20,10 @@ local value = redis.pcall('GET', latch_key)
 if type(value) == 'table' then
   return refuse_kind(value, latch_key)
 end
-if value and not tonumber(value) then
-  return {-4, 'string'}
+if value and not whole(value) then
+  return {-4, 'string that is no number'}
 end
-value = math.max(0, tonumber(value or 0))
+value = math.max(0, whole(value or '0'))
 if redis.call('EXISTS', record_key) == 1 then
   return {2, value}
 elseif value == 0 then

@@ -22,7 +22,7 @@ if type(value) == 'table' then
   end
   return -4
 end
-if value and not tonumber(value) then
+if value and not whole(value) then
   return -4
 end
 if redis.call('EXISTS', record_key) == 1 then

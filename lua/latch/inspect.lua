@@ -12,10 +12,10 @@ local value = redis.pcall('GET', latch_key)
 if type(value) == 'table' then
   return refuse_kind(value, latch_key)
 end
-if value and not tonumber(value) then
-  return {-4, 'string'}
+if value and not whole(value) then
+  return {-4, 'string that is no number'}
 end
-value = tonumber(value or 0)
+value = whole(value or '0')
 if value > 0 then
   return {1, value}
 end

@@ -31,6 +31,6 @@ if ask.not_after >= 0 then
 end
 
 if stored then
-  return complete(raise_hold(lock_key, ask, tonumber(stored)), time, nil)
+  return complete(raise_hold(lock_key, ask, hold_count(stored)), time, nil)
 end
 return refuse_grant(lock_key, ask, time) or complete(grant_hold(lock_key, ask), time, nil)

@@ -33,7 +33,7 @@ if not stored then
   return 0
 end
 
-stored = tonumber(stored)
+stored = hold_count(stored)
 if count == 0 then
   -- In this order, so that a user who may not publish has released nothing when the server says so.
   if publish ~= 'SILENT' then

@@ -15,7 +15,7 @@ for i = 1, #KEYS do
   if type(stored) == 'table' then
     count = refuse_kind(stored, KEYS[i]).err and -5 or -4
   elseif stored then
-    count = tonumber(stored)
+    count = hold_count(stored)
     left = extend_lease(KEYS[i], tonumber(ARGV[2 * i]))
   end
   reply[2 * i - 1] = count

@@ -27,16 +27,16 @@ local value = redis.pcall('GET', permits_key)
 if type(value) == 'table' then
   return refuse_kind(value, permits_key)
 end
-if value and not tonumber(value) then
-  return {-4, 'string'}
+if value and not whole(value) then
+  return {-4, 'string that is no number'}
 end
 local held_in_all = redis.pcall('ZCARD', deadlines_key)
 if type(held_in_all) == 'table' then
   return refuse_kind(held_in_all, deadlines_key)
 end
-if held_in_all == 0 and value and tonumber(value) >= 1 and tonumber(value) * 16 < #ids then
+if held_in_all == 0 and value and whole(value) >= 1 and whole(value) * 16 < #ids then
   -- Nobody holds a permit, so these are all: no id needs to be looked at.
-  return {-6, tonumber(value)}
+  return {-6, whole(value)}
 end
 
 local time = server_time()
@@ -52,7 +52,7 @@ if #held > 0 then
   -- Some permits of the hold were taken from it. What is left of them goes back before it begins anew.
   give_back(permits_key, deadlines_key, held)
 end
-local available = tonumber(redis.call('GET', permits_key) or 0)
+local available = whole(redis.call('GET', permits_key) or '0')
 local too_late = not_after > 0 and time > not_after
 
 if available < #all or too_late then

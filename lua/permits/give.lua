@@ -16,8 +16,8 @@ local value = redis.pcall('GET', permits_key)
 if type(value) == 'table' then
   return refuse_kind(value, permits_key)
 end
-if value and not tonumber(value) then
-  return {-4, 'string'}
+if value and not whole(value) then
+  return {-4, 'string that is no number'}
 end
 local held_in_all = redis.pcall('ZCARD', deadlines_key)
 if type(held_in_all) == 'table' then

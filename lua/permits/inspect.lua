@@ -15,8 +15,8 @@ local value = redis.pcall('GET', permits_key)
 if type(value) == 'table' then
   return refuse_kind(value, permits_key)
 end
-if value and not tonumber(value) then
-  return {-4, 'string'}
+if value and not whole(value) then
+  return {-4, 'string that is no number'}
 end
 local held_in_all = redis.pcall('ZCARD', deadlines_key)
 if type(held_in_all) == 'table' then
@@ -31,7 +31,7 @@ local expired = 0
 if value then
   expired = redis.call('ZCOUNT', deadlines_key, '-inf', time)
 end
-local reply = {1, tonumber(value or 0) + expired, held_in_all - expired}
+local reply = {1, whole(value or '0') + expired, held_in_all - expired}
 local list = redis.call('ZRANGE', deadlines_key, expired, expired + 999, 'WITHSCORES')
 for i = 1, #list, 2 do
   local deadline = tonumber(list[i + 1])

@@ -24,7 +24,7 @@ if type(value) == 'table' then
   end
   return -4
 end
-if value and not tonumber(value) then
+if value and not whole(value) then
   return -4
 end
 local held_in_all = redis.pcall('ZCARD', deadlines_key)

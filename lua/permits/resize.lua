@@ -22,14 +22,14 @@ local value = redis.pcall('GET', permits_key)
 if type(value) == 'table' then
   return refuse_kind(value, permits_key)
 end
-if value and not tonumber(value) then
-  return {-4, 'string'}
+if value and not whole(value) then
+  return {-4, 'string that is no number'}
 end
 local held_in_all = redis.pcall('ZCARD', deadlines_key)
 if type(held_in_all) == 'table' then
   return refuse_kind(held_in_all, deadlines_key)
 end
-value = tonumber(value or 0)
+value = whole(value or '0')
 if redis.call('EXISTS', record_key) == 1 then
   return {2, value}
 elseif capacity > 2147483647 then
@@ -38,7 +38,7 @@ end
 
 -- What has expired is not held.
 reap_permits(permits_key, deadlines_key, server_time())
-value = tonumber(redis.call('GET', permits_key) or 0)
+value = whole(redis.call('GET', permits_key) or '0')
 local available = capacity - redis.call('ZCARD', deadlines_key)
 if available > 0 and available > value then
   redis.call(publish, channel, available)

@@ -22,17 +22,17 @@ local value = redis.pcall('GET', permits_key)
 if type(value) == 'table' then
   return refuse_kind(value, permits_key)
 end
-if value and not tonumber(value) then
-  return {-4, 'string'}
+if value and not whole(value) then
+  return {-4, 'string that is no number'}
 end
 local held_in_all = redis.pcall('ZCARD', deadlines_key)
 if type(held_in_all) == 'table' then
   return refuse_kind(held_in_all, deadlines_key)
 end
 if redis.call('EXISTS', record_key) == 1 then
-  return {2, tonumber(value or 0)}
+  return {2, whole(value or '0')}
 elseif value then
-  return {0, tonumber(value)}
+  return {0, whole(value)}
 elseif capacity > 2147483647 then
   return {-8, 0}
 end

@@ -59,7 +59,7 @@ if mode then
 end
 
 if stored then
-  stored = tonumber(stored)
+  stored = hold_count(stored)
   if stored > count then
     return {3, left, time}
   elseif stored < count - 1 then

@@ -47,7 +47,7 @@ if not stored then
   redis.call('DEL', hold_key)
   return -1
 end
-stored = tonumber(stored)
+stored = hold_count(stored)
 if count > 0 then
   if stored > count then
     redis.call('HSET', lock_key, hold, count)

@@ -25,7 +25,7 @@ for i = 1, #KEYS / 4 do
   elseif stored then
     left = hold_left(KEYS[4 * i - 3], KEYS[4 * i - 1], hold, time)
     if left > 0 then
-      count = tonumber(stored)
+      count = hold_count(stored)
       extend_lease(KEYS[4 * i - 3], math.max(left, lease))
       if lease > left then
         left = lease

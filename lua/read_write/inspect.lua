@@ -21,6 +21,10 @@ if not mode then
   return {0}
 end
 
+if redis.call('HLEN', lock_key) > 10001 then
+  -- The server would serve nobody else while it looks at each.
+  return {-4, 'read-write lock of more than 10000 holds'}
+end
 local reply = {1, mode}
 local time, lock_left = server_time(), redis.call('PTTL', lock_key)
 local fields = redis.call('HGETALL', lock_key)

@@ -27,8 +27,8 @@ local value = redis.pcall('GET', semaphore_key)
 if type(value) == 'table' then
   return refuse_kind(value, semaphore_key)
 end
-if value and not tonumber(value) then
-  return {-4, 'string'}
+if value and not whole(value) then
+  return {-4, 'string that is no number'}
 end
 
 local time = 0
@@ -49,7 +49,7 @@ elseif count > 1 then
   return {-2, 0, time}
 elseif not_after > 0 and time > not_after then
   return {-3, 0, time}
-elseif tonumber(value or 0) < permits then
+elseif whole(value or '0') < permits then
   if not_after > 0 then
     -- Nobody waits for this attempt any more: a copy of it that comes before not_after takes nothing either.
     redis.call('SET', record_key, 0, 'PX', not_after - time + 1)

@@ -20,10 +20,10 @@ local value = redis.pcall('GET', semaphore_key)
 if type(value) == 'table' then
   return refuse_kind(value, semaphore_key)
 end
-if value and not tonumber(value) then
-  return {-4, 'string'}
+if value and not whole(value) then
+  return {-4, 'string that is no number'}
 end
-value = tonumber(value or 0)
+value = whole(value or '0')
 if redis.call('EXISTS', record_key) == 1 then
   return {2, value}
 end

@@ -16,14 +16,14 @@ local value = redis.pcall('GET', semaphore_key)
 if type(value) == 'table' then
   return refuse_kind(value, semaphore_key)
 end
-if value and not tonumber(value) then
-  return {-4, 'string'}
+if value and not whole(value) then
+  return {-4, 'string that is no number'}
 end
 local record = redis.call('GET', record_key)
 if record then
   return {2, -tonumber(record)}
 end
-local drained = math.max(0, tonumber(value or 0))
+local drained = math.max(0, whole(value or '0'))
 if drained > 0 then
   local changed = change_once(semaphore_key, record_key, -drained, memory)
   if type(changed) == 'table' then

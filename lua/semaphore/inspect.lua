@@ -15,7 +15,7 @@ end
 if not value then
   return {0}
 end
-if not tonumber(value) then
-  return {-4, 'string'}
+if not whole(value) then
+  return {-4, 'string that is no number'}
 end
-return {1, tonumber(value), redis.call('PTTL', semaphore_key)}
+return {1, whole(value), redis.call('PTTL', semaphore_key)}

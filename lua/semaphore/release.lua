@@ -28,7 +28,7 @@ if type(value) == 'table' then
   end
   return -4
 end
-if value and not tonumber(value) then
+if value and not whole(value) then
   return -4
 end
 if count > 0 then
@@ -42,7 +42,7 @@ end
 local taken = record or granted == 1
 local sum = nil
 if taken and value then
-  sum = tonumber(value) + permits
+  sum = whole(value) + permits
   if sum > 2147483647 then
     return -8
   end

@@ -23,13 +23,13 @@ local value = redis.pcall('GET', semaphore_key)
 if type(value) == 'table' then
   return refuse_kind(value, semaphore_key)
 end
-if value and not tonumber(value) then
-  return {-4, 'string'}
+if value and not whole(value) then
+  return {-4, 'string that is no number'}
 end
 if redis.call('EXISTS', record_key) == 1 then
-  return {2, tonumber(value or 0)}
+  return {2, whole(value or '0')}
 elseif value then
-  return {0, tonumber(value)}
+  return {0, whole(value)}
 elseif permits > 2147483647 then
   return {-8, 0}
 end

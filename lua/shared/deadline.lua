@@ -12,7 +12,8 @@ local function extend_deadlines(key, ids, deadline)
       redis.call('ZADD', key, deadline, ids[i])
       stored = deadline
     end
-    lowest = math.min(lowest or stored, stored)
+    -- Somebody may have written that it is infinite.
+    lowest = math.min(lowest or 922337203685477, stored)
   end
   return lowest
 end

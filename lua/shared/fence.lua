@@ -1,10 +1,13 @@
 -- Prelude: the register of fencing tokens of one guarded value. The greatest token that was shown counts, together with its owner:
 -- a lower one is stale, and an equal one of another owner was issued twice, by a server that had lost a write.
 --
--- A refusal is {0, registered} or {-1, registered}; nil stands for admitted and registered.
+-- A refusal is {0, registered}, {-1, registered} or {-4, kind}; nil stands for admitted and registered.
 
 local function admit_token(key, known, token, owner)
-  local registered = tonumber(known[1] or 0)
+  local registered = whole(known[1] or '0')
+  if not registered then
+    return {-4, 'hash whose field token is no number'}
+  end
   if token < registered then
     return {0, registered}
   end

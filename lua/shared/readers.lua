@@ -19,7 +19,7 @@ local function hold_left(key, readers_key, reader, time)
   end
   local left = 0
   -- Nobody enters ten thousand times, and a number that somebody wrote by hand must not keep the server busy for ever.
-  for index = math.min(tonumber(redis.call('HGET', key, reader)) or 0, 10000), 1, -1 do
+  for index = math.min(hold_count(redis.call('HGET', key, reader)), 10000), 1, -1 do
     left = math.max(left, redis.call('PTTL', hold_key_of(key, reader, index)))
   end
   return left
@@ -31,9 +31,9 @@ local function forget_reader(key, readers_key, reader)
   redis.call('DEL', hold_key_of(key, reader, 1))
 end
 
--- Removes the readers of ours whose deadline has passed. True where nobody is left of the lock but its mode.
+-- Removes the readers of ours whose deadline has passed, at most a thousand a call. True where nobody is left of the lock but its mode.
 local function reap_readers(key, readers_key, time)
-  local over = redis.call('ZRANGEBYSCORE', readers_key, '-inf', time)
+  local over = redis.call('ZRANGEBYSCORE', readers_key, '-inf', time, 'LIMIT', 0, 1000)
   for _, reader in ipairs(over) do
     forget_reader(key, readers_key, reader)
   end
@@ -41,7 +41,12 @@ local function reap_readers(key, readers_key, time)
 end
 
 -- Removes every reader whose time is over. Returns how many live, the one named except not counted, and the longest of their times.
+-- Of more than a thousand nobody is looked at, because the server serves nobody else meanwhile: they live as long as the lock does, and
+-- false stands for the longest of their times.
 local function scan(key, readers_key, time, except)
+  if redis.call('HLEN', key) > 1001 then
+    return 1, false
+  end
   local alive, longest = 0, 0
   for _, field in ipairs(redis.call('HKEYS', key)) do
     if field ~= 'mode' and field ~= except and string.sub(field, -6) ~= ':write' then

@@ -33,7 +33,7 @@ if refusal then
   return refusal
 end
 keep_register(fence_key, keep)
-if tonumber(redis.call('HGET', fence_key, 'write')) >= number then
+if (whole(redis.call('HGET', fence_key, 'write')) or 0) >= number then
   return {2}
 end
 if lifetime > 0 then

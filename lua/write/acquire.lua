@@ -44,7 +44,7 @@ local empty = mode and reap_readers(lock_key, readers_key, time)
 
 local stored = redis.call('HGET', lock_key, hold)
 if stored then
-  stored = tonumber(stored)
+  stored = hold_count(stored)
   if stored > count then
     return {3, redis.call('PTTL', lock_key), time}
   elseif stored == count then

@@ -38,7 +38,7 @@ end
 
 local stored = mode and redis.call('HGET', lock_key, hold)
 if stored and count > 0 then
-  stored = tonumber(stored)
+  stored = hold_count(stored)
   if stored > count then
     redis.call('HSET', lock_key, hold, count)
     return 2
@@ -60,7 +60,9 @@ if stored then
   else
     -- The hold goes last, so that the release can be repeated: a lock in the mode of a writer that is gone would let nobody in.
     redis.call('HSET', lock_key, 'mode', 'read')
-    redis.call('PEXPIRE', lock_key, longest)
+    if longest then
+      redis.call('PEXPIRE', lock_key, longest)
+    end
     redis.call('HDEL', lock_key, hold)
   end
   return 1

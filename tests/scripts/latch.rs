@@ -135,7 +135,9 @@ fn the_servers_time_is_told_to_who_asks() {
 #[test]
 fn a_key_of_another_kind_is_named() {
     Bench::everywhere(|bench| {
-        for (command, rest, kind) in [("HSET", &["f", "1"][..], "hash"), ("SET", &["deadbeef"], "string")] {
+        for (command, rest, kind) in
+            [("HSET", &["f", "1"][..], "hash"), ("SET", &["deadbeef"], "string that is no number")]
+        {
             let desk = bench.desk(Kind::Latch);
             bench.on(command, desk.name.key(), rest);
             let kind = kind.to_owned();

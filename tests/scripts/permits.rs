@@ -422,9 +422,11 @@ fn what_has_expired_comes_back_though_memory_is_full() {
 #[test]
 fn a_key_of_another_kind_is_named() {
     Bench::everywhere(|bench| {
-        for (key, command, rest, kind) in
-            [(0, "HSET", &["f", "1"][..], "hash"), (0, "SET", &["deadbeef"], "string"), (1, "SET", &["1"], "string")]
-        {
+        for (key, command, rest, kind) in [
+            (0, "HSET", &["f", "1"][..], "hash"),
+            (0, "SET", &["deadbeef"], "string that is no number"),
+            (1, "SET", &["1"], "string"),
+        ] {
             let desk = bench.desk(Kind::Permits);
             bench.on(command, &desk.keys.keys[key], rest);
             let kind = kind.to_owned();

@@ -299,7 +299,9 @@ fn numbers_stay_where_a_jvm_can_count() {
 #[test]
 fn a_key_of_another_kind_is_named() {
     Bench::everywhere(|bench| {
-        for (command, rest, kind) in [("HSET", &["f", "1"][..], "hash"), ("SET", &["deadbeef"], "string")] {
+        for (command, rest, kind) in
+            [("HSET", &["f", "1"][..], "hash"), ("SET", &["deadbeef"], "string that is no number")]
+        {
             let desk = bench.desk(Kind::Semaphore);
             bench.on(command, desk.name.key(), rest);
             let kind = kind.to_owned();

@@ -163,3 +163,40 @@ pub(crate) async fn a_record_is_written_again_before_it_ends(world: World) {
     clock.advance(secs(60));
     assert_eq!(other.who_is(&id).await.expect("an answer"), None, "and goes away by itself");
 }
+
+pub(crate) async fn an_entry_that_no_lock_writes_is_named_and_can_be_removed(world: World) {
+    let operator = world.client().await;
+    for value in ["many", "-1", "2147483648", "nan"] {
+        let name = world.name("garbled");
+        let says = |error: Error| {
+            assert!(
+                matches!(&error, Error::KeyConflict { kind, .. } if kind.contains("6f0c:7") && kind.contains(value)),
+                "{error}"
+            );
+        };
+        let garble = |words: &[&str]| assert!(!world.command(&name, words).is_error(), "{words:?}");
+        let (lock, fair, halves) = (operator.lock(&name), operator.fair_lock(&name), operator.read_write_lock(&name));
+
+        garble(&["HSET", &name, "6f0c:7", value]);
+        says(lock.inspect().await.expect_err("no hold count"));
+        says(lock.force_release().await.expect_err("no hold count"));
+        assert!(!lock.force_release_holder("6f0c:8").await.expect("an answer"), "nobody of that name");
+        assert!(world.exists(&name), "nothing was removed yet");
+        assert!(lock.force_release_holder("6f0c:7").await.expect("an answer"), "it is removed when it is named");
+        assert_eq!(lock.inspect().await.expect("an answer"), None);
+
+        garble(&["HSET", &name, "6f0c:7", value]);
+        says(fair.inspect().await.expect_err("no hold count"));
+        says(fair.force_release().await.expect_err("no hold count"));
+        assert!(fair.force_release_holder("6f0c:7").await.expect("an answer"));
+        fair.acquire().await.expect("a free lock").release().await.expect("a release");
+
+        garble(&["HSET", &name, "mode", "write", "6f0c:7:write", value]);
+        says(halves.inspect().await.expect_err("no hold count"));
+        says(halves.write().force_release().await.expect_err("no hold count"));
+        assert!(halves.write().force_release_holder("6f0c:7").await.expect("an answer"));
+        halves.read().acquire().await.expect("a free lock").release().await.expect("a release");
+        assert!(!world.exists(&name));
+    }
+    idle(&operator).await;
+}

@@ -5,6 +5,7 @@
 
 mod code;
 pub mod durable;
+mod entry;
 pub mod fair;
 pub mod fenced;
 pub mod latch;

@@ -1,16 +1,14 @@
 //! Looking at a lock from outside, and ending a hold that is not one's own.
 
 use crate::error::Error;
-use crate::kind::{Fair, FencedFair, PlainHash, Read, Simple, Write};
+use crate::kind::{Fair, FencedFair, Owned, PlainHash, Read, Simple, Write};
 use crate::kinds::ReadWriteLock;
 use crate::lock::Lock;
 use crate::target::Target;
-use leasehold_core::call::Call;
 use leasehold_core::command::lock as command;
 use leasehold_core::command::lock::{Forced, Inspected};
 use leasehold_core::command::read_write::Mode;
-use leasehold_core::command::{fair, read_write, simple};
-use leasehold_core::reply::{DecodeError, Reply};
+use leasehold_core::command::{Kind, fair, read_write, simple};
 use std::time::Duration;
 
 /// Who holds a lock, as the server has it.
@@ -59,13 +57,68 @@ pub struct Halves {
     pub readers: Vec<Holder>,
 }
 
+impl<K: Owned> Lock<K> {
+    /// Ends the hold that is called `id` on the server, whoever has it, and wakes the waiters; `false` where there is none of that name.
+    /// An `id` is a [`Holder::id`], of the half that this is.
+    ///
+    /// **The holder is not asked**, as by the `force_release` of each kind. This one looks at nothing but the name, so it also removes what
+    /// an inspection refuses to read: where somebody wrote a hold count that is no number, the text of its [`Error::KeyConflict`] names
+    /// the field, which is the `id`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::KeyConflict`] where the name holds another kind of key; [`Error::Unreachable`], [`Error::Indeterminate`] or
+    /// [`Error::Refused`] where the server gave no answer, within the command timeout.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves it open whether the hold was ended.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// # let client = leasehold::Client::embedded();
+    /// let report = client.lock("nightly-report");
+    /// let guard = report.acquire().await?;
+    /// assert!(report.force_release_holder(&guard.holder_id()).await?);
+    /// assert!(!report.force_release_holder("6f0c0000-0000-4000-8000-000000000000:1").await?);
+    /// assert_eq!(report.inspect().await?, None);
+    /// # Ok::<(), leasehold::Error>(()) }).unwrap();
+    /// ```
+    pub async fn force_release_holder(&self, id: &str) -> Result<bool, Error> {
+        let target = self.target();
+        let name = target.checked_name()?;
+        let call = match target.kind() {
+            Kind::Fair | Kind::FencedFair => {
+                target.handle().with(|session, _| fair::force_release(name, id, session.settings()))
+            }
+            Kind::Simple => simple::force_release(name, id),
+            Kind::Read => read_write::force_release(name, Mode::Read, id, &target.publish()),
+            Kind::Write => read_write::force_release(name, Mode::Write, id, &target.publish()),
+            _ => command::force_release(name, id, &target.publish()),
+        };
+        match target.ask(call, command::forced).await? {
+            Forced::Ended => {
+                // Guards of this very client need not wait for their next renewal.
+                target.handle().with(|session, now| session.look_again(now, target.name()));
+                tracing::warn!(lock = target.name(), holder = id, "the lock was force-released");
+                Ok(true)
+            }
+            Forced::Absent | Forced::Other => Ok(false),
+            Forced::Kind => Err(target.conflict("key of another kind".to_owned())),
+        }
+    }
+}
+
 impl<K: PlainHash> Lock<K> {
     /// Who holds the lock; `None` where nobody does. Nothing is changed.
     ///
     /// # Errors
     ///
-    /// [`Error::KeyConflict`] where the name holds something else; [`Error::Unreachable`], [`Error::Indeterminate`] or
-    /// [`Error::Refused`] where the server gave no answer, within the command timeout.
+    /// [`Error::KeyConflict`] where the name holds something else, also where it is a hash with an entry that no lock writes;
+    /// [`Error::Unreachable`], [`Error::Indeterminate`] or [`Error::Refused`] where the server gave no answer, within the command
+    /// timeout.
     ///
     /// # Cancel safety
     ///
@@ -99,9 +152,7 @@ impl<K: PlainHash> Lock<K> {
     /// cannot end a later hold.
     pub async fn force_release(&self) -> Result<Option<Holder>, Error> {
         let Some(holder) = self.inspect().await? else { return Ok(None) };
-        let target = self.target();
-        let call = command::force_release(target.checked_name()?, &holder.id, &target.publish());
-        force(target, holder, call, command::forced).await
+        Ok(self.force_release_holder(&holder.id).await?.then_some(holder))
     }
 }
 
@@ -165,10 +216,7 @@ macro_rules! fair {
             /// cannot end a later hold.
             pub async fn force_release(&self) -> Result<Option<Holder>, Error> {
                 let Some(holder) = self.inspect().await?.holder else { return Ok(None) };
-                let target = self.target();
-                let name = target.checked_name()?;
-                let call = target.handle().with(|session, _| fair::force_release(name, &holder.id, session.settings()));
-                force(target, holder, call, fair::forced).await
+                Ok(self.force_release_holder(&holder.id).await?.then_some(holder))
             }
         }
     )*};
@@ -211,9 +259,7 @@ impl Lock<Simple> {
     /// Dropping the future leaves it open whether the hold was ended. The command names the id that was seen.
     pub async fn force_release(&self) -> Result<Option<Holder>, Error> {
         let Some(holder) = self.inspect().await? else { return Ok(None) };
-        let target = self.target();
-        let call = simple::force_release(target.checked_name()?, &holder.id);
-        force(target, holder, call, command::forced).await
+        Ok(self.force_release_holder(&holder.id).await?.then_some(holder))
     }
 }
 
@@ -258,11 +304,9 @@ impl Lock<Read> {
     ///
     /// Dropping the future leaves it open whose hold was ended. Each command names the holder that was seen.
     pub async fn force_release(&self) -> Result<Vec<Holder>, Error> {
-        let target = self.target();
         let mut ended = Vec::new();
         for holder in self.inspect().await? {
-            let call = read_write::force_release(target.checked_name()?, Mode::Read, &holder.id, &target.publish());
-            ended.extend(force(target, holder, call, command::forced).await?);
+            ended.extend(self.force_release_holder(&holder.id).await?.then_some(holder));
         }
         Ok(ended)
     }
@@ -296,9 +340,7 @@ impl Lock<Write> {
     /// Dropping the future leaves it open whether the hold was ended. The command names the holder that was seen.
     pub async fn force_release(&self) -> Result<Option<Holder>, Error> {
         let Some(holder) = self.inspect().await? else { return Ok(None) };
-        let target = self.target();
-        let call = read_write::force_release(target.checked_name()?, Mode::Write, &holder.id, &target.publish());
-        force(target, holder, call, command::forced).await
+        Ok(self.force_release_holder(&holder.id).await?.then_some(holder))
     }
 }
 
@@ -319,23 +361,4 @@ async fn halves(target: &Target) -> Result<Halves, Error> {
         read_write::Inspected::Kind(kind) => return Err(target.conflict(kind)),
     }
     Ok(seen)
-}
-
-/// Sends a force release, which names the holder that was seen.
-async fn force(
-    target: &Target,
-    holder: Holder,
-    call: Call,
-    decode: impl FnOnce(&Reply) -> Result<Forced, DecodeError>,
-) -> Result<Option<Holder>, Error> {
-    match target.ask(call, decode).await? {
-        Forced::Ended => {
-            // Guards of this very client need not wait for their next renewal.
-            target.handle().with(|session, now| session.look_again(now, target.name()));
-            tracing::warn!(lock = target.name(), holder = holder.id, "the lock was force-released");
-            Ok(Some(holder))
-        }
-        Forced::Absent | Forced::Other => Ok(None),
-        Forced::Kind => Err(target.conflict("key of another kind".to_owned())),
-    }
 }

@@ -27,7 +27,7 @@ pub trait Leased: LockKind {}
 pub trait Durable: Leased {}
 
 /// A kind that is a hash of hold counts on the server, and nothing else.
-pub trait PlainHash: LockKind {}
+pub trait PlainHash: Owned {}
 
 /// A kind that may do without the server while that is out of reach: see [`Fallback`](crate::Fallback).
 pub trait FallsBack: LockKind {}

@@ -3,6 +3,7 @@
 //! Every hold that waits has a place in a queue on the server, and a process says for all of its holds at once that it lives:
 //! [`beat`]. Renewal is the reentrant lock's, whose hash looks the same.
 
+use super::entry::Entry;
 use super::lock::Forced;
 use super::outcome::{Acquired, Released};
 use super::verbs::{Ask, Give, HoldKey, Keys, Line, Renewal, Verbs, decimal, left, limit, millis};
@@ -262,10 +263,10 @@ pub fn inspected(reply: &Reply) -> Result<Inspected, DecodeError> {
     let (holder, rest) = match reply.array()? {
         [code, kind] if code.int()? == -4 => return Ok(Inspected::Kind(kind.text()?.to_owned())),
         [code, rest @ ..] if code.int()? == 0 => (None, rest),
-        [code, lease, holder, count, rest @ ..] if code.int()? == 1 => {
-            let count = u32::try_from(count.int()?).map_err(|_| DecodeError::new("a hold count", count))?;
-            (Some(Holder { holder: holder.text()?.to_owned(), count, left: left(lease)? }), rest)
-        }
+        [code, lease, holder, count, rest @ ..] if code.int()? == 1 => match Entry::read(holder, count)? {
+            Entry::Hold(holder, count) => (Some(Holder { holder: holder.to_owned(), count, left: left(lease)? }), rest),
+            Entry::Other(what) => return Ok(Inspected::Kind(what)),
+        },
         _ => return Err(DecodeError::new("a reply of fair/inspect", reply)),
     };
     let (waiters, odd) = rest.as_chunks::<3>();

@@ -1,5 +1,6 @@
 //! The commands of the reentrant lock: requests become calls, replies become outcomes.
 
+use super::entry::Entry;
 use super::outcome::{Acquired, Released};
 use super::verbs::{Ask, Give, HoldKey, Keys, Line, Renewal, Verbs, decimal, left, limit, millis};
 use crate::call::Call;
@@ -129,10 +130,9 @@ pub fn inspected(reply: &Reply) -> Result<Inspected, DecodeError> {
     match reply.array()? {
         [code] if code.int()? == 0 => Ok(Inspected::Free),
         [code, kind] if code.int()? == -4 => Ok(Inspected::Kind(kind.text()?.to_owned())),
-        [code, remaining, holder, count, ..] if code.int()? == 1 => Ok(Inspected::Held {
-            holder: holder.text()?.to_owned(),
-            count: u32::try_from(count.int()?).map_err(|_| DecodeError::new("a hold count", count))?,
-            left: left(remaining)?,
+        [code, remaining, holder, count, ..] if code.int()? == 1 => Ok(match Entry::read(holder, count)? {
+            Entry::Hold(holder, count) => Inspected::Held { holder: holder.to_owned(), count, left: left(remaining)? },
+            Entry::Other(what) => Inspected::Kind(what),
         }),
         _ => Err(DecodeError::new("a reply of lock/inspect", reply)),
     }

@@ -3,6 +3,7 @@
 //! Each half's hold has a number of its own. A reader's field is `uuid:number`, and a writer's `uuid:number:write`: the second word
 //! is put to it here, so that whoever holds a [`HoldKey`] need not know.
 
+use super::entry::{Entry, unlike};
 use super::outcome::{Acquired, Released};
 use super::verbs::{Ask, Give, HoldKey, Keys, Line, Renewal, Verbs, decimal, left, limit, millis};
 use crate::call::Call;
@@ -204,27 +205,27 @@ pub fn inspected(reply: &Reply) -> Result<Inspected, DecodeError> {
             let mode = match mode.text()? {
                 "read" => Mode::Read,
                 "write" => Mode::Write,
-                _ => return Err(DecodeError::new("a mode", mode)),
+                other => return Ok(Inspected::Kind(unlike(b"mode", other.as_bytes()))),
             };
-            let holders = holders.chunks_exact(3).map(holder).collect::<Result<_, _>>()?;
-            Ok(Inspected::Held { mode, holders })
+            let mut seen = Vec::with_capacity(holders.len() / 3);
+            for parts in holders.chunks_exact(3) {
+                match Entry::read(&parts[0], &parts[1])? {
+                    Entry::Hold(field, count) => seen.push(holder(field, count, left(&parts[2])?)),
+                    Entry::Other(what) => return Ok(Inspected::Kind(what)),
+                }
+            }
+            Ok(Inspected::Held { mode, holders: seen })
         }
         _ => Err(DecodeError::new("a reply of read_write/inspect", reply)),
     }
 }
 
-fn holder(parts: &[Reply]) -> Result<Holder, DecodeError> {
-    let field = parts[0].text()?;
+fn holder(field: &str, count: u32, left: Option<Duration>) -> Holder {
     let (mode, holder) = match field.strip_suffix(WRITE) {
         Some(holder) => (Mode::Write, holder),
         None => (Mode::Read, field),
     };
-    Ok(Holder {
-        mode,
-        holder: holder.to_owned(),
-        count: u32::try_from(parts[1].int()?).map_err(|_| DecodeError::new("a hold count", &parts[1]))?,
-        left: left(&parts[2])?,
-    })
+    Holder { mode, holder: holder.to_owned(), count, left }
 }
 
 fn release_read(name: &LockName, keys: &Keys, field: &Bytes, count: u32, publish: &Bytes) -> Call {
@@ -300,7 +301,9 @@ mod tests {
         };
         let whole = vec![Reply::Bulk("u:7".into()), Reply::Int(1), Reply::Int(70)];
         assert!(matches!(inspected(&held("read", whole.clone())), Ok(Inspected::Held { mode: Mode::Read, .. })));
-        let wrong = [held("read", Vec::new()), held("other", whole.clone()), held("read", whole[..2].to_vec())];
+        let other = inspected(&held("other", whole.clone()));
+        assert!(matches!(&other, Ok(Inspected::Kind(kind)) if kind.contains("other")), "{other:?}");
+        let wrong = [held("read", Vec::new()), held("read", whole[..2].to_vec())];
         for reply in wrong.into_iter().chain([Reply::Nil, Reply::Int(1), Reply::Array(Vec::new())]) {
             assert!(inspected(&reply).is_err(), "{reply:?}");
         }

@@ -3,7 +3,7 @@
 use super::{Guard, mirrors, park_on};
 use crate::error::{Error, WithError};
 use crate::inspect::{FairQueue, Halves, Holder};
-use crate::kind::{Fair, FencedFair, LockKind, PlainHash, Read, Reentrant, Simple, Write};
+use crate::kind::{Fair, FencedFair, LockKind, Owned, PlainHash, Read, Reentrant, Simple, Write};
 
 /// A [`Lock`](crate::Lock) for threads, of whatever kind.
 pub struct Lock<K: LockKind = Reentrant>(crate::Lock<K>);
@@ -59,6 +59,18 @@ impl<K: LockKind> Lock<K> {
             Err(Error::Lost { lock, reason }) => Err(WithError::Lost { lock, reason, value: Some(value) }),
             Err(error) => Err(WithError::NotReleased { error, value }),
         }
+    }
+}
+
+impl<K: Owned> Lock<K> {
+    /// Ends the hold that is called `id` on the server, whoever has it. See
+    /// [`Lock::force_release_holder`](crate::Lock::force_release_holder).
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::force_release_holder`](crate::Lock::force_release_holder).
+    pub fn force_release_holder(&self, id: &str) -> Result<bool, Error> {
+        park_on(self.0.force_release_holder(id))
     }
 }
 
