@@ -233,6 +233,9 @@ suite! {
             a_quorum_is_held_without_a_minority,
             who_holds_a_quorum_without_a_minority_sleeps_until_it_is_lost,
             rivals_for_a_quorum_all_get_it;
+        foreign:
+            a_recorder_that_panics_does_not_end_the_renewals,
+            a_waker_that_panics_does_not_end_the_renewals;
         telemetry:
             every_metric_is_counted_under_its_name,
             every_span_and_warning_is_traced;

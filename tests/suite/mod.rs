@@ -11,6 +11,7 @@ pub(crate) mod fair;
 pub(crate) mod farewells;
 pub(crate) mod fences;
 pub(crate) mod field_bugs;
+pub(crate) mod foreign;
 pub(crate) mod groups;
 pub(crate) mod input;
 pub(crate) mod inspection;

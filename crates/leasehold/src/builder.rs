@@ -7,6 +7,7 @@ use crate::lifeline::{self, Lifeline};
 use crate::link::AnyLink;
 use crate::link::fred::{self as fred_link, Certificates, Connector, Foreground, FredLink, Target};
 use crate::record;
+use crate::runtime;
 use crate::settings::Settings;
 use crate::shared::{Handle, Shared};
 use crate::telemetry;
@@ -346,6 +347,10 @@ impl ClientBuilder {
 
     async fn connect_to(self, mut target: Target) -> Result<Client, ConnectError> {
         self.check()?;
+        let on_runtime = tokio::runtime::Handle::try_current().is_ok();
+        if on_runtime {
+            runtime::check()?;
+        }
         if self.certificates.ca.is_some() || self.certificates.client.is_some() {
             target = target.with_certificates(&self.certificates).map_err(ConnectError::from)?;
         }
@@ -356,7 +361,7 @@ impl ClientBuilder {
         let prepared =
             async { ready.await.map_err(|_| ConnectError::Unreachable("the lifeline's thread ended".to_owned())) };
         // Both at once: connecting takes as long as the slower of the two.
-        let (foreground, lifeline) = if tokio::runtime::Handle::try_current().is_ok() {
+        let (foreground, lifeline) = if on_runtime {
             let (foreground, lifeline) = futures_util::join!(Foreground::connect(&connector), prepared);
             (Some(foreground), lifeline)
         } else {

@@ -1,6 +1,7 @@
 //! What the handles of a client, its guards, its futures and its lifeline share.
 
 use crate::clock::Clock;
+use crate::foreign::{self, Foreign};
 use crate::lifeline::Lifeline;
 use crate::link::AnyLink;
 use crate::settings::Settings;
@@ -10,6 +11,7 @@ use leasehold_core::session::{Session, Via};
 use leasehold_core::time::Instant;
 use parking_lot::Mutex;
 use std::sync::Arc;
+use std::task::Waker;
 use std::time::Duration;
 
 /// The inside of a client.
@@ -51,9 +53,7 @@ impl Shared {
         let due = state.session.poll_timeout();
         let rouse = state.session.has_output() || due.is_some_and(|due| state.armed.is_none_or(|armed| due < armed));
         drop(state);
-        for waker in woken {
-            waker.wake();
-        }
+        wake(woken);
         if rouse {
             self.lifeline.rouse();
         } else {
@@ -70,9 +70,7 @@ impl Shared {
         let due = state.session.poll_timeout();
         state.armed = due;
         drop(state);
-        for waker in woken {
-            waker.wake();
-        }
+        wake(woken);
         (result, due)
     }
 
@@ -86,6 +84,13 @@ impl Shared {
     pub(crate) fn via(&self) -> Via {
         let plane = self.link.home();
         Via { plane, epoch: self.link.epoch(plane) }
+    }
+}
+
+/// Wakes futures. It is called without the session's lock, and a waker that panics keeps no other future asleep.
+fn wake(woken: Vec<Waker>) {
+    for waker in woken {
+        foreign::call(Foreign::Waker, || waker.wake());
     }
 }
 

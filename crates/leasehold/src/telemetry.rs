@@ -20,6 +20,7 @@
 //! | [`FALLBACK_TOTAL`] | counter | `event` | locks that were granted without the server, and those that it granted later |
 //! | [`CLEAN_UP_TOTAL`] | counter | `outcome` | what the lifeline did for callers that were gone |
 //! | [`EVICTION_TOTAL`] | counter | | clients that found an eviction policy that can evict a held lock |
+//! | [`FOREIGN_PANIC_TOTAL`] | counter | `code` | panics of the application's code that were caught |
 //!
 //! Traces go through the crate `tracing`. The spans are [`SPAN_ACQUIRE`], [`SPAN_HOLD`] (entered by
 //! [`Guard::run`](crate::Guard::run)) and [`SPAN_RELEASE`], at level DEBUG, with the field `class`; what needs a person's
@@ -60,6 +61,8 @@ pub const FALLBACK_TOTAL: &str = "leasehold_fallback_total";
 pub const CLEAN_UP_TOTAL: &str = "leasehold_clean_up_total";
 /// Counts clients that found an eviction policy other than `noeviction`.
 pub const EVICTION_TOTAL: &str = "leasehold_eviction_policy_total";
+/// Counts by `code`, `waker` or `telemetry`, panics of the application's code that leasehold called and caught.
+pub const FOREIGN_PANIC_TOTAL: &str = "leasehold_foreign_panic_total";
 
 /// The span of an acquire.
 pub const SPAN_ACQUIRE: &str = "leasehold.acquire";

@@ -1,5 +1,6 @@
 //! The driver: takes what the session wants done, does it, hands in what came of it, and sleeps.
 
+use crate::foreign::{self, Foreign};
 use crate::shared::Shared;
 use bytes::Bytes;
 use futures_util::FutureExt as _;
@@ -44,7 +45,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
             (actions, events, session.holds_nothing())
         });
         for event in events {
-            shared.classes.report(event);
+            foreign::call(Foreign::Telemetry, || shared.classes.report(event));
         }
         for action in actions {
             calls += usize::from(matches!(action, Action::Call { .. }));

@@ -1,0 +1,48 @@
+//! What the caller's tokio runtime must have, so that connections can live on it.
+
+use crate::error::ConnectError;
+use std::panic::catch_unwind;
+
+/// Checks that the runtime in whose context this is called has timers and I/O. Connections need both, and panic without.
+///
+/// tokio tells this in no other way than by a panic, which is caught here. The panic hook reports it all the same.
+///
+/// # Errors
+///
+/// What the runtime lacks, and what to do.
+pub(crate) fn check() -> Result<(), ConnectError> {
+    let lacking = if catch_unwind(|| drop(tokio::time::sleep(std::time::Duration::ZERO))).is_err() {
+        "timers"
+    } else if catch_unwind(|| drop(tokio::net::UnixDatagram::unbound())).is_err() {
+        "I/O"
+    } else {
+        return Ok(());
+    };
+    Err(ConnectError::Invalid(format!(
+        "the tokio runtime that connects has no {lacking}: build it with enable_all(), or connect from a thread outside of it, with \
+         leasehold::blocking::Client"
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::runtime::Builder;
+
+    fn checked(builder: &mut Builder) -> Result<(), ConnectError> {
+        builder.build().expect("a runtime").block_on(async { check() })
+    }
+
+    #[test]
+    fn what_a_runtime_lacks_is_said() {
+        assert_eq!(checked(Builder::new_current_thread().enable_all()), Ok(()));
+        for (builder, lacking) in [
+            (Builder::new_current_thread().enable_io(), "has no timers"),
+            (Builder::new_current_thread().enable_time(), "has no I/O"),
+            (&mut Builder::new_current_thread(), "has no timers"),
+        ] {
+            let error = checked(builder).expect_err("something is lacking").to_string();
+            assert!(error.contains(lacking) && error.contains("enable_all()"), "{error}");
+        }
+    }
+}
