@@ -1,7 +1,7 @@
 //! The callers' runtime: it is saturated, it goes away while a guard lives elsewhere, or while an acquire is in flight.
 
 use crate::support::{TIMEOUT, connect, counts, held, lease_left, on_each, runtime, settings, until, within};
-use leasehold::{Error, Lock};
+use leasehold::{Client, Error, Lock};
 use leasehold_test_support::{Proxy, Server, Way};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -171,5 +171,67 @@ fn the_futures_of_callers_are_small() {
         for (what, size, most) in sizes {
             assert!(size <= most, "the future of {what} has {size} bytes");
         }
+    });
+}
+
+/// How long an acquire of a free lock may take, on a client with the default settings. Such a client gives a call up after 3 s.
+const AT_ONCE: Duration = Duration::from_millis(1500);
+
+/// A client whose runtime lives and is driven by nobody.
+fn idle(server: &Server) -> (tokio::runtime::Runtime, Client) {
+    let home = Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let client = home.block_on(Client::connect(&server.url())).expect("a client");
+    (home, client)
+}
+
+/// Takes a lock on this thread and releases it.
+fn take(client: &Client, name: &str) -> Duration {
+    let began = Instant::now();
+    let guard = leasehold::blocking::Client::from(client.clone()).lock(name).acquire().expect("a lock");
+    let took = began.elapsed();
+    guard.release().expect("a release");
+    took
+}
+
+#[test]
+fn a_thread_acquires_while_the_runtime_of_its_client_does_not_run() {
+    on_each(|binary| {
+        let server = Server::builder().binary(binary).start();
+        let (_home, client) = idle(&server);
+        let took = std::thread::spawn(move || take(&client, "stock")).join().expect("a thread");
+        assert!(took < AT_ONCE, "{took:?}");
+    });
+}
+
+#[test]
+fn a_thread_acquires_while_async_main_computes() {
+    on_each(|binary| {
+        let server = Server::builder().binary(binary).start();
+        let home = Builder::new_current_thread().enable_all().build().expect("a runtime");
+        home.block_on(async {
+            let client = Client::connect(&server.url()).await.expect("a client");
+            let other = client.clone();
+            // Main does not get back to its executor before both threads are done.
+            let took = std::thread::spawn(move || take(&other, "stock")).join().expect("a thread");
+            assert!(took < AT_ONCE, "{took:?}");
+            let (done, result) = std::sync::mpsc::channel();
+            tokio::task::spawn_blocking(move || done.send(take(&client, "stock")).expect("a test that waits"));
+            let took =
+                result.recv_timeout(Duration::from_secs(20)).expect("a thread that the runtime keeps for blocking");
+            assert!(took < AT_ONCE, "{took:?}");
+        });
+    });
+}
+
+#[test]
+fn a_second_runtime_acquires_while_that_of_its_client_does_not_run() {
+    on_each(|binary| {
+        let server = Server::builder().binary(binary).start();
+        let (_home, client) = idle(&server);
+        let other = Builder::new_current_thread().enable_all().build().expect("a runtime");
+        other.block_on(async {
+            let guard = within("an acquire", AT_ONCE, client.lock("stock").acquire()).await.expect("a lock");
+            within("a release", AT_ONCE, guard.release()).await.expect("a release");
+        });
     });
 }

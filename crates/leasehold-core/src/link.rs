@@ -206,8 +206,9 @@ pub trait Link: Clone + Send + Sync + 'static {
     /// What the server said of itself when the client connected.
     fn server(&self) -> &ServerInfo;
 
-    /// The plane by which a caller's calls should go: [`Plane::Foreground`] while the runtime that it is bound to lives, and
-    /// [`Plane::Lifeline`] from then on.
+    /// The plane by which the calls of the future that is being polled should go: [`Plane::Foreground`] where the runtime that this plane
+    /// is bound to is the one that polls, and its connection stands; [`Plane::Lifeline`] otherwise. A runtime that polls runs, so
+    /// what is sent by its connection is written.
     fn home(&self) -> Plane;
 
     /// The life that the plane's connections are in. Read it *before* the call that it shall stand for.

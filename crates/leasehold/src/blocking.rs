@@ -48,6 +48,7 @@ pub use group::{GroupGuard, MultiGuard, MultiLock, QuorumGuard, QuorumLock};
 pub use guard::Guard;
 pub use lock::{Lock, ReadWriteLock};
 
+use crate::caller;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
@@ -74,17 +75,17 @@ macro_rules! mirrors {
 use mirrors;
 
 /// Polls a future on this thread, and parks it in between. The futures of this crate need no runtime: what they wait for is
-/// woken by the lifeline.
+/// woken by the lifeline. No runtime of the application has part in it, so none needs to run.
 fn park_on<T>(future: impl Future<Output = T>) -> T {
     if let Ok(runtime) = tokio::runtime::Handle::try_current() {
         // Panics in an async context, and not on a thread that the runtime keeps for blocking.
-        return runtime.block_on(future);
+        runtime.block_on(std::future::ready(()));
     }
     let mut future = pin!(future);
     let waker = Waker::from(Arc::new(Unpark(thread::current())));
     let mut cx = Context::from_waker(&waker);
     loop {
-        match future.as_mut().poll(&mut cx) {
+        match caller::as_thread(|| future.as_mut().poll(&mut cx)) {
             Poll::Ready(value) => return value,
             Poll::Pending => thread::park(),
         }

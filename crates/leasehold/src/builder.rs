@@ -1,5 +1,6 @@
 //! Building a client: settings, then a server.
 
+use crate::caller;
 use crate::client::Client;
 use crate::clock::Clock;
 use crate::error::{ConnectError, InvalidInput};
@@ -207,8 +208,9 @@ impl ClientBuilder {
     /// | `redis-cluster://…@host[:port]?node=host:port` | a cluster |
     /// | `redis+unix:///path/to/socket[?db=n]` | one server, by a Unix socket |
     ///
-    /// `valkey` may stand for `redis` everywhere. The callers' connection lives on the tokio runtime in which this is awaited; where
-    /// there is none, and after its end, everything goes by the lifeline's connections.
+    /// `valkey` may stand for `redis` everywhere. The callers' connection lives on the tokio runtime in which this is awaited, and is used by
+    /// the futures that are polled on that runtime. All others go by the lifeline's connections: threads by
+    /// [`blocking`](crate::blocking), futures on another runtime, and everything while the callers' connection does not stand.
     ///
     /// # Errors
     ///
@@ -347,7 +349,7 @@ impl ClientBuilder {
 
     async fn connect_to(self, mut target: Target) -> Result<Client, ConnectError> {
         self.check()?;
-        let on_runtime = tokio::runtime::Handle::try_current().is_ok();
+        let on_runtime = !caller::is_thread() && tokio::runtime::Handle::try_current().is_ok();
         if on_runtime {
             runtime::check()?;
         }

@@ -48,6 +48,7 @@ mod acquire;
 mod attempt;
 pub mod blocking;
 mod builder;
+mod caller;
 mod client;
 mod clock;
 mod error;

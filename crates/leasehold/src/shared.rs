@@ -1,12 +1,13 @@
 //! What the handles of a client, its guards, its futures and its lifeline share.
 
+use crate::caller;
 use crate::clock::Clock;
 use crate::foreign::{self, Foreign};
 use crate::lifeline::Lifeline;
 use crate::link::AnyLink;
 use crate::settings::Settings;
 use crate::telemetry::Classes;
-use leasehold_core::link::Link;
+use leasehold_core::link::{Link, Plane};
 use leasehold_core::session::{Session, Via};
 use leasehold_core::time::Instant;
 use parking_lot::Mutex;
@@ -80,9 +81,9 @@ impl Shared {
         wait.map_or(Instant::FAR_FUTURE, |wait| self.clock.now() + wait)
     }
 
-    /// Where a caller's call goes at this moment.
+    /// Where a caller's call goes at this moment. A thread's goes by the lifeline always, whatever its client's runtime does.
     pub(crate) fn via(&self) -> Via {
-        let plane = self.link.home();
+        let plane = if caller::is_thread() { Plane::Lifeline } else { self.link.home() };
         Via { plane, epoch: self.link.epoch(plane) }
     }
 }

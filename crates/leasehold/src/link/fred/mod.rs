@@ -86,7 +86,7 @@ impl Link for FredLink {
 
     fn home(&self) -> Plane {
         match &self.parts.foreground {
-            Some(foreground) if !foreground.wires.gone.load(Ordering::Acquire) => Plane::Foreground,
+            Some(foreground) if foreground.wires.are_driven_here() && foreground.wires.stand() => Plane::Foreground,
             _ => Plane::Lifeline,
         }
     }

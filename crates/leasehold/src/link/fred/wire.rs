@@ -133,6 +133,11 @@ impl Wire {
         }
     }
 
+    /// Whether the connection stands.
+    pub(super) fn stands(&self) -> bool {
+        self.state.lock().current.as_ref().is_some_and(|generation| !generation.has_ended())
+    }
+
     /// The connection, once the first attempt to make one is over.
     pub(super) async fn ready(&self) -> Result<Arc<Generation>, LinkError> {
         loop {

@@ -82,6 +82,17 @@ impl Wires {
         wires.filter_map(|(node, wire)| Some((node as Node, Arc::clone(wire.as_ref()?)))).collect()
     }
 
+    /// Whether the code that runs now is run by the runtime on which the connections live: then that runtime runs.
+    pub(super) fn are_driven_here(&self) -> bool {
+        let here = Handle::try_current().is_ok_and(|current| current.id() == self.runtime.id());
+        here && !self.gone.load(Ordering::Acquire)
+    }
+
+    /// Whether any connection stands.
+    pub(super) fn stand(&self) -> bool {
+        self.by_node.read().iter().flatten().any(|wire| wire.stands())
+    }
+
     /// Closes all connections for good. It may be called from any thread; sockets are closed by the tasks that own them, as
     /// soon as these are run.
     pub(super) fn close(&self) {

@@ -1,0 +1,30 @@
+//! Which sort of caller polls: a task, or a thread that waits by the blocking API.
+//!
+//! A thread says so while it polls, because a thread that a runtime keeps for blocking looks like a task: it is in the context of that
+//! runtime, which perhaps does not run.
+
+use std::cell::Cell;
+
+thread_local! {
+    static IS_THREAD: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether the future that is being polled is polled by the blocking API.
+pub(crate) fn is_thread() -> bool {
+    IS_THREAD.get()
+}
+
+/// Polls for the blocking API.
+pub(crate) fn as_thread<T>(poll: impl FnOnce() -> T) -> T {
+    let _before = Restore(IS_THREAD.replace(true));
+    poll()
+}
+
+/// Restores what was said before, also where the poll panics.
+struct Restore(bool);
+
+impl Drop for Restore {
+    fn drop(&mut self) {
+        IS_THREAD.set(self.0);
+    }
+}
