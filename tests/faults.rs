@@ -28,6 +28,8 @@ mod permissions_of_kinds;
 mod processes;
 #[path = "faults/runtimes.rs"]
 mod runtimes;
+#[path = "faults/scripts.rs"]
+mod scripts;
 #[path = "faults/secrets.rs"]
 mod secrets;
 #[path = "faults/sentinel.rs"]

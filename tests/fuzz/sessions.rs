@@ -74,6 +74,7 @@ struct World {
     late: Vec<(Ticket, FlightId, Call)>,
     calls: Vec<(CallId, Instant, Call)>,
     settles: Vec<CallId>,
+    probes: Vec<CallId>,
     channels: Vec<Bytes>,
     /// What the reply that was read in this step promises.
     heard: Option<Instant>,
@@ -94,6 +95,7 @@ pub(crate) fn check(data: &[u8]) {
         late: Vec::new(),
         calls: Vec::new(),
         settles: Vec::new(),
+        probes: Vec::new(),
         channels: vec![Bytes::from_static(b"nobody listens here")],
         heard: None,
     };
@@ -115,7 +117,7 @@ pub(crate) fn check(data: &[u8]) {
 impl World {
     fn step(&mut self, source: &mut Source<'_>) {
         let now = self.now;
-        match source.below(14) {
+        match source.below(16) {
             0 | 1 if self.callers.len() < 8 => {
                 let wish = self.wish(source);
                 let ticket = self.session.acquire(now, wish.clone());
@@ -187,6 +189,16 @@ impl World {
                 let (ticket, flight, call) = &self.late[source.below(self.late.len())];
                 self.session.handle_reply(now, *ticket, *flight, answer(source, call));
             }
+            14 if !self.probes.is_empty() => {
+                let id = self.probes.swap_remove(source.below(self.probes.len()));
+                self.session.handle_probed(self.now, id, outcome(source));
+            }
+            15 if !self.callers.is_empty() => {
+                let caller = &self.callers[source.below(self.callers.len())];
+                if let Some(flight) = &caller.flight {
+                    self.session.may_resend(now, caller.ticket, flight.id);
+                }
+            }
             _ if !self.settles.is_empty() => {
                 let id = self.settles.swap_remove(source.below(self.settles.len()));
                 let settled = source.one_of(&[Settled::Proven, Settled::Unproven]);
@@ -216,6 +228,7 @@ impl World {
             match action {
                 Action::Call { id, call } => self.calls.push((id, self.now, call)),
                 Action::Settle { id, .. } => self.settles.push(id),
+                Action::Probe { id, .. } => self.probes.push(id),
                 Action::Subscribe { channel } | Action::Unsubscribe { channel } => {
                     if !self.channels.contains(&channel) {
                         self.channels.push(channel);

@@ -226,7 +226,26 @@ pub trait Link: Clone + Send + Sync + 'static {
     /// # Cancel safety
     ///
     /// Dropping the future leaves the outcome unknown, and the call may even be sent later: settle its epoch.
-    fn call(&self, plane: Plane, call: Call) -> impl Future<Output = Result<Reply, LinkError>> + Send;
+    fn call(&self, plane: Plane, call: Call) -> impl Future<Output = Result<Reply, LinkError>> + Send {
+        self.call_watched(plane, call, || true)
+    }
+
+    /// As [`Link::call`]. `resend` is asked before a call is sent once more that the server did not apply, because it does not know the
+    /// script or because another node has the slot. Where it says no, nothing more is sent.
+    fn call_watched(
+        &self,
+        plane: Plane,
+        call: Call,
+        resend: impl Fn() -> bool + Send + Sync,
+    ) -> impl Future<Output = Result<Reply, LinkError>> + Send;
+
+    /// Asks whether the calls for the slot of `key` that were sent on `plane` in `epoch` or before have been answered: a later command on
+    /// the same connection is. It hinders no call. A call that was answered may still be sent once more, see [`Link::call_watched`].
+    ///
+    /// # Errors
+    ///
+    /// Some are not answered, or the server could not be reached.
+    fn probe(&self, plane: Plane, epoch: Epoch, key: Bytes) -> impl Future<Output = Result<(), LinkError>> + Send;
 
     /// Makes sure that no call for the slot of `key` that was begun on `plane` in `epoch` or before can be applied from now on.
     ///

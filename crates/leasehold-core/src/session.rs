@@ -96,6 +96,17 @@ pub enum Action {
         /// A key of the slot.
         key: Bytes,
     },
+    /// Ask whether calls have been answered, and answer with [`Session::handle_probed`].
+    Probe {
+        /// What the answer is to name.
+        id: CallId,
+        /// The plane on which the calls were begun.
+        plane: Plane,
+        /// The epoch in which they were begun.
+        epoch: Epoch,
+        /// A key of the slot.
+        key: Bytes,
+    },
     /// Subscribe, and answer with [`Session::handle_subscribed`].
     Subscribe {
         /// The channel.

@@ -120,18 +120,32 @@ impl State {
             Some(LinkState::Closed) | None => return Err(closed()),
         }
         let stuck = |route: &Route| route.is_of(link, plane, epoch);
-        let current = self.links.get(&link).map(|connections| connections.epoch(plane));
-        let must_kill = self
-            .waiting
-            .values()
-            .map(|waiting| &waiting.route)
-            .chain(self.held.iter().map(|held| &held.route))
-            .any(|route| stuck(route) && Some(route.epoch) == current);
+        let must_kill = self.is_stuck(link, plane, epoch);
         self.held.retain(|held| !stuck(&held.route));
         if must_kill {
             self.reset(link, plane);
         }
         Ok(())
+    }
+
+    /// Whether a call waits for its reply on the plane's connection.
+    fn is_stuck(&self, link: LinkId, plane: Plane, epoch: Epoch) -> bool {
+        let current = self.links.get(&link).map(|connections| connections.epoch(plane));
+        let waiting = self.waiting.values().map(|waiting| &waiting.route);
+        let mut all = waiting.chain(self.held.iter().map(|held| &held.route));
+        all.any(|route| route.is_of(link, plane, epoch) && Some(route.epoch) == current)
+    }
+
+    /// Whether what was sent on the plane has been answered.
+    pub(crate) fn probe(&self, link: LinkId, plane: Plane, epoch: Epoch) -> Result<(), LinkError> {
+        match self.links.get(&link).map(|connections| connections.state) {
+            Some(LinkState::Up) if self.is_stuck(link, plane, epoch) => {
+                Err(LinkError::Unknown("an earlier call is not answered".to_owned()))
+            }
+            Some(LinkState::Up) => Ok(()),
+            Some(LinkState::Down) => Err(not_sent()),
+            Some(LinkState::Closed) | None => Err(closed()),
+        }
     }
 
     /// The plane's connection is lost and at once back, in a new epoch.

@@ -188,8 +188,20 @@ impl Link for EmbeddedLink {
         self.with(|state| state.links.get(&self.inner.id).map_or(Epoch(0), |connections| connections.epoch(plane)))
     }
 
-    fn call(&self, plane: Plane, call: Call) -> impl Future<Output = Result<Reply, LinkError>> + Send {
+    fn call_watched(
+        &self,
+        plane: Plane,
+        call: Call,
+        _resend: impl Fn() -> bool + Send + Sync,
+    ) -> impl Future<Output = Result<Reply, LinkError>> + Send {
         EmbeddedCall::new(self.clone(), plane, call)
+    }
+
+    async fn probe(&self, plane: Plane, epoch: Epoch, _key: Bytes) -> Result<(), LinkError> {
+        self.step().await;
+        let result = self.with(|state| state.probe(self.inner.id, plane, epoch));
+        self.step().await;
+        result
     }
 
     async fn settle(&self, plane: Plane, epoch: Epoch, _key: Bytes) -> Result<Settled, LinkError> {

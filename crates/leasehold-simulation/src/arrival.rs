@@ -1,7 +1,7 @@
 //! What happens when something arrives: at the server, or at a client.
 
 use crate::client::Client;
-use crate::happening::{CallKey, Happening, ReplyFate};
+use crate::happening::{Ask, CallKey, Happening, ReplyFate};
 use crate::kinds::hold_of;
 use crate::network::{Caller, Waiting};
 use crate::plan::MEMORY_IS_FULL;
@@ -43,27 +43,35 @@ impl World {
                 drop(self.execute(&call));
             }
             Happening::Answer { key, result } => self.answer(key, result),
-            Happening::Barrier { client, plane, epoch, id, until } => {
+            Happening::Barrier { client, plane, epoch, id, until, ask } => {
                 // Its reply comes behind those to what was sent before.
                 let back = self.now + self.delay(client);
                 let connection = self.net.connection(client, plane);
                 let back = back.max(connection.last_reply);
                 if connection.epoch != epoch || !connection.up || back > until {
-                    return self.at(until, Happening::Kill { client, plane, epoch, id });
+                    let missed = match ask {
+                        Ask::Settle => Happening::Kill { client, plane, epoch, id },
+                        Ask::Probe => Happening::Probed { client, id, answered: false },
+                    };
+                    return self.at(until, missed);
                 }
                 connection.last_reply = back;
-                self.at(back, Happening::Settled { client, plane, epoch, id });
+                self.at(back, Happening::Settled { client, plane, epoch, id, ask });
             }
-            Happening::Settled { client, plane, epoch, id } => {
+            Happening::Settled { client, plane, epoch, id, ask } => {
                 let now = self.now;
                 let connection = self.net.connection(client, plane);
-                if connection.epoch == epoch && connection.up && connection.frozen_until <= now {
-                    self.net.kill(client, plane, Epoch(epoch.0 - 1));
-                    self.settled(client, id, Ok(Settled::Proven));
-                } else {
-                    self.at(self.now, Happening::Kill { client, plane, epoch, id });
+                let answered = connection.epoch == epoch && connection.up && connection.frozen_until <= now;
+                match ask {
+                    Ask::Probe => self.probed(client, id, answered),
+                    Ask::Settle if answered => {
+                        self.net.kill(client, plane, Epoch(epoch.0 - 1));
+                        self.settled(client, id, Ok(Settled::Proven));
+                    }
+                    Ask::Settle => self.at(self.now, Happening::Kill { client, plane, epoch, id }),
                 }
             }
+            Happening::Probed { client, id, answered } => self.probed(client, id, answered),
             Happening::Kill { client, plane, epoch, id } => {
                 let proven = !self.chance(self.weather.unproven);
                 if !proven {
@@ -350,6 +358,17 @@ impl World {
         tell!(self, "client {client} {id:?} settled: {result:?}");
         let now = self.local(client);
         self.clients[client].session.handle_settled(now, id, result);
+        self.look_after(client);
+    }
+
+    fn probed(&mut self, client: usize, id: CallId, answered: bool) {
+        if !self.net.settling.remove(&(client, id)) {
+            return;
+        }
+        tell!(self, "client {client} {id:?} probed: {answered}");
+        let now = self.local(client);
+        let result = if answered { Ok(()) } else { Err(LinkError::Unknown("not answered".to_owned())) };
+        self.clients[client].session.handle_probed(now, id, result);
         self.look_after(client);
     }
 

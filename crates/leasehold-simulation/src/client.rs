@@ -213,6 +213,7 @@ impl World {
             match action {
                 Action::Call { id, call } => self.send_by_lifeline(client, id, call),
                 Action::Settle { id, plane, epoch, key: _ } => self.settle(client, id, plane, epoch),
+                Action::Probe { id, plane, epoch, key: _ } => self.probe(client, id, plane, epoch),
                 Action::Subscribe { channel } => self.change_subscription(client, channel, true),
                 Action::Unsubscribe { channel } => self.change_subscription(client, channel, false),
             }

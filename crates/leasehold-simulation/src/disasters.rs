@@ -231,6 +231,16 @@ impl World {
             let result = Err(LinkError::Refused(refusal));
             return self.at(self.now, Happening::Answer { key, result });
         }
+        if let Caller::Task(task) = who {
+            let now = self.local(client);
+            let ticket = self.clients[client].tasks[task].ticket;
+            let flight = self.clients[client].tasks[task].flight.map(|(flight, _)| flight);
+            let may = flight.is_some_and(|flight| self.clients[client].session.may_resend(now, ticket, flight));
+            if !may {
+                self.unknown_script.remove(&key);
+                return;
+            }
+        }
         self.stats.reach(Reach::NoScript);
         let delay = self.delay(client);
         let now = self.now;

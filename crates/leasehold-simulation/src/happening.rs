@@ -14,6 +14,15 @@ use std::time::Duration;
 /// The number of a call in the world.
 pub(crate) type CallKey = u64;
 
+/// What a barrier is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ask {
+    /// Nothing that was sent before may be applied later.
+    Settle,
+    /// Has what was sent before been answered? It hinders nothing.
+    Probe,
+}
+
 /// Something that is about to happen.
 #[derive(Debug)]
 pub(crate) enum Happening {
@@ -43,6 +52,7 @@ pub(crate) enum Happening {
         epoch: Epoch,
         id: CallId,
         until: Instant,
+        ask: Ask,
     },
     /// A barrier on a connection was answered, or a control command was.
     Settled {
@@ -50,6 +60,13 @@ pub(crate) enum Happening {
         plane: Plane,
         epoch: Epoch,
         id: CallId,
+        ask: Ask,
+    },
+    /// A probe was answered, or was not in time.
+    Probed {
+        client: usize,
+        id: CallId,
+        answered: bool,
     },
     /// The barrier is not awaited any longer: the connections are killed.
     Kill {
@@ -218,6 +235,7 @@ impl Happening {
             Self::Settled { client, .. }
             | Self::Kill { client, .. }
             | Self::Killed { client, .. }
+            | Self::Probed { client, .. }
             | Self::SettleFailed { client, .. }
             | Self::SubscriptionAnswer { client, .. }
             | Self::Notice { client, .. }

@@ -1,6 +1,6 @@
 //! The network between clients and the server: order within a connection, and everything that can go wrong.
 
-use crate::happening::{CallKey, Happening, ReplyFate};
+use crate::happening::{Ask, CallKey, Happening, ReplyFate};
 use crate::kinds::hold_of;
 use crate::stats::Sort;
 use crate::weather::FaultKind;
@@ -266,7 +266,7 @@ impl World {
             connection.last_arrival = at;
             let until = now + self.clients[client].session.settings().command_timeout / 2;
             if at <= until {
-                return self.at(at, Happening::Barrier { client, plane, epoch, id, until });
+                return self.at(at, Happening::Barrier { client, plane, epoch, id, until, ask: Ask::Settle });
             }
             return self.at(until, Happening::Kill { client, plane, epoch, id });
         }
@@ -274,6 +274,26 @@ impl World {
         let last = if connection.up { connection.epoch } else { Epoch(connection.epoch.0 - 1) };
         let epoch = epoch.min(last);
         self.at(now, Happening::Kill { client, plane, epoch, id });
+    }
+
+    /// Asks whether what was sent has been answered. On a connection that is lost it has: its outcome is unknown.
+    pub(crate) fn probe(&mut self, client: usize, id: CallId, plane: Plane, epoch: Epoch) {
+        tell!(self, "client {client} probes {plane:?} up to {epoch:?} as {id:?}");
+        self.net.settling.insert((client, id));
+        let delay = self.delay(client);
+        let now = self.now;
+        let connection = self.net.connection(client, plane);
+        if !connection.up || epoch < connection.epoch {
+            return self.at(now, Happening::Probed { client, id, answered: true });
+        }
+        let epoch = connection.epoch;
+        let at = (now + delay).max(connection.last_arrival).max(connection.frozen_until);
+        connection.last_arrival = at;
+        let until = now + self.clients[client].session.settings().command_timeout;
+        if at <= until {
+            return self.at(at, Happening::Barrier { client, plane, epoch, id, until, ask: Ask::Probe });
+        }
+        self.at(until, Happening::Probed { client, id, answered: false });
     }
 
     pub(crate) fn change_subscription(&mut self, client: usize, channel: Bytes, wanted: bool) {

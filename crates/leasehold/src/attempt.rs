@@ -159,7 +159,8 @@ impl<R: Request> Attempt<'_, R> {
         call: Call,
     ) -> Option<Result<Reply, LinkError>> {
         let plane = call.plane(plane);
-        let mut calling = pin!(self.handle.link.call(plane, call));
+        let resend = || self.handle.with(|session, now| session.may_resend(now, ticket, flight));
+        let mut calling = pin!(self.handle.link.call_watched(plane, call, resend));
         let mut polled = false;
         poll_fn(|cx| {
             let reply = calling.as_mut().poll(cx);

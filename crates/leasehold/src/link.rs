@@ -45,8 +45,17 @@ impl Link for AnyLink {
         on_each!(self, link => link.epoch(plane))
     }
 
-    async fn call(&self, plane: Plane, call: Call) -> Result<Reply, LinkError> {
-        on_each!(self, link => link.call(plane, call).await)
+    async fn call_watched(
+        &self,
+        plane: Plane,
+        call: Call,
+        resend: impl Fn() -> bool + Send + Sync,
+    ) -> Result<Reply, LinkError> {
+        on_each!(self, link => link.call_watched(plane, call, resend).await)
+    }
+
+    async fn probe(&self, plane: Plane, epoch: Epoch, key: Bytes) -> Result<(), LinkError> {
+        on_each!(self, link => link.probe(plane, epoch, key).await)
     }
 
     async fn settle(&self, plane: Plane, epoch: Epoch, key: Bytes) -> Result<Settled, LinkError> {

@@ -36,6 +36,16 @@ impl Session {
         current
     }
 
+    /// Asks whether a call may be sent once more, because the server says that it did not apply it: it does not know the script, or another
+    /// node has the slot. The call is on its way from now on, and not answered. Where it may not, it has been given up.
+    pub fn may_resend(&mut self, now: Instant, ticket: Ticket, flight: FlightId) -> bool {
+        let Some(number) = self.hold_of(ticket).filter(|number| self.is_flying(*number, flight)) else { return false };
+        if let Some(change) = self.holds.get_mut(&number).and_then(|hold| hold.change.as_mut()) {
+            change.last_sent = now;
+        }
+        true
+    }
+
     /// Notes that a change of `number` is sent, and how it will be known.
     pub(super) fn begin_change(
         &mut self,
@@ -60,6 +70,7 @@ impl Session {
                 plane: via.plane,
                 epoch: via.epoch,
                 sent_at: now,
+                last_sent: now,
                 lease: lease.min(hold.max_hold_at.since(now)),
                 settling: false,
                 replicas,
@@ -181,8 +192,9 @@ impl Session {
         }
     }
 
-    /// A future has not been polled although its call was answered: the lifeline goes on in its place.
-    pub(super) fn take_over(&mut self, now: Instant, number: HoldNumber, flight: FlightId, proven: bool) {
+    /// A future has not been polled although its call was answered: the lifeline goes on in its place. It settles the call first, because
+    /// the future may be polled yet, and send the call once more.
+    pub(super) fn take_over(&mut self, now: Instant, number: HoldNumber, flight: FlightId) {
         if !self.is_flying(number, flight) {
             return;
         }
@@ -204,7 +216,7 @@ impl Session {
             Some(Request::Release(_)) => hold.waiting.push(ticket),
             Some(Request::Pause(_)) | None => {}
         }
-        self.change_settled(now, number, proven);
+        self.unsettle(number);
         if self.acquire_of(ticket).is_some_and(|acquire| acquire.last) {
             self.end_busy(now, ticket);
         }

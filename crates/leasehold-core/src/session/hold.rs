@@ -86,7 +86,10 @@ pub(super) struct Change {
     pub(super) aim: Aim,
     pub(super) plane: Plane,
     pub(super) epoch: Epoch,
+    /// When it was sent first: a deadline is reckoned from here.
     pub(super) sent_at: Instant,
+    /// When it was sent last: a server may say that it did not apply a call, which is then sent once more.
+    pub(super) last_sent: Instant,
     /// What it asks for, where that is a lease.
     pub(super) lease: Duration,
     /// No reply will come: it is being made sure that no copy can be applied any more.

@@ -23,7 +23,7 @@ pub(super) struct Settles {
     compact_at: usize,
     probe: Option<Probe>,
     /// Calls that are known to be answered, and since when; their futures should have been polled.
-    answered: VecDeque<(Instant, HoldNumber, FlightId, bool)>,
+    answered: VecDeque<Answered>,
     /// When the flights are looked at next.
     look_at: Option<Instant>,
     last_flight: Option<Instant>,
@@ -42,7 +42,18 @@ struct Open {
     tries: u32,
 }
 
-/// A settlement that asks whether calls that are taking long have been answered.
+/// A call that is answered, and whose future should have been polled.
+#[derive(Debug)]
+struct Answered {
+    /// Until then its future has time.
+    due: Instant,
+    number: HoldNumber,
+    flight: FlightId,
+    /// When the probe was begun that found it answered.
+    probed_at: Instant,
+}
+
+/// Asks whether calls that are taking long have been answered. It hinders no call.
 #[derive(Debug)]
 struct Probe {
     id: CallId,
@@ -56,14 +67,12 @@ struct Probe {
 impl Settles {
     /// Whether anything was being settled at `since` or later. A link sends nothing again that was under way meanwhile.
     pub(super) fn at_work_since(&self, since: Instant) -> bool {
-        self.probe.is_some()
-            || self.answered_at.is_some_and(|at| at >= since)
-            || self.open.values().any(|open| open.under_way.is_some())
+        self.answered_at.is_some_and(|at| at >= since) || self.open.values().any(|open| open.under_way.is_some())
     }
 
     pub(super) fn next_timeout(&self) -> Option<Instant> {
         let retry = if self.open.is_empty() { None } else { self.open.values().filter_map(|open| open.retry_at).min() };
-        let answered = self.answered.front().map(|(at, ..)| *at);
+        let answered = self.answered.front().map(|answered| answered.due);
         [retry, answered, self.look_at].into_iter().flatten().min()
     }
 }
@@ -72,10 +81,6 @@ impl Session {
     /// Takes the answer to [`Action::Settle`].
     pub fn handle_settled(&mut self, now: Instant, id: CallId, result: Result<Settled, LinkError>) {
         self.settles.answered_at = Some(now);
-        if self.settles.probe.as_ref().is_some_and(|probe| probe.id == id) {
-            self.probed(now, result);
-            return;
-        }
         let found = self.settles.open.iter().find(|(_, open)| open.under_way == Some(id)).map(|(place, _)| *place);
         let Some(place) = found else { return };
         match result {
@@ -161,28 +166,47 @@ impl Session {
             self.settles.compact_at = (2 * flights.len()).max(1024);
             self.settles.flights = flights;
         }
-        let entry = (now + pause, number, flight);
-        let at = match self.settles.flights.back() {
-            Some((last, ..)) if *last > entry.0 => self.settles.flights.partition_point(|(from, ..)| *from <= entry.0),
-            _ => self.settles.flights.len(),
-        };
-        self.settles.flights.insert(at, entry);
+        self.watch(now + pause, number, flight);
         self.settles.last_flight = Some(now);
         self.settles.look_at.get_or_insert(now + Settings::PROBE_AFTER);
     }
 
+    /// Puts a call among those that are watched, in the order in which their replies become late.
+    fn watch(&mut self, from: Instant, number: HoldNumber, flight: FlightId) {
+        let flights = &mut self.settles.flights;
+        let at = match flights.back() {
+            Some((last, ..)) if *last > from => flights.partition_point(|(other, ..)| *other <= from),
+            _ => flights.len(),
+        };
+        flights.insert(at, (from, number, flight));
+    }
+
+    /// When a call that may still be answered was sent last.
+    fn last_sent(&self, number: HoldNumber, flight: FlightId) -> Option<Instant> {
+        let change = self.holds.get(&number)?.change.as_ref()?;
+        (change.flight == flight && !change.settling).then_some(change.last_sent)
+    }
+
     /// Asks the server about calls that take long, and takes over those that were answered and not polled.
     pub(super) fn look_after_flights(&mut self, now: Instant) {
-        while let Some((at, number, flight, proven)) = self.settles.answered.front().copied()
-            && at <= now
+        while self.settles.answered.front().is_some_and(|answered| answered.due <= now)
+            && let Some(Answered { number, flight, probed_at, .. }) = self.settles.answered.pop_front()
         {
-            self.settles.answered.pop_front();
-            self.take_over(now, number, flight, proven);
+            match self.last_sent(number, flight) {
+                Some(last_sent) if last_sent > probed_at => self.watch(last_sent, number, flight),
+                Some(_) => self.take_over(now, number, flight),
+                None => {}
+            }
         }
         if self.settles.look_at.is_none_or(|at| at > now) {
             return;
         }
         while let Some((sent_at, number, flight)) = self.settles.flights.front().copied() {
+            if let Some(last_sent) = self.last_sent(number, flight).filter(|last_sent| *last_sent > sent_at) {
+                self.settles.flights.pop_front();
+                self.watch(last_sent, number, flight);
+                continue;
+            }
             let overdue = sent_at + self.settings.command_timeout <= now;
             if self.is_flying(number, flight) && !overdue {
                 break;
@@ -209,25 +233,25 @@ impl Session {
         let slot = self.slot_of(&key);
         let id = CallId(self.next_id());
         self.settles.probe = Some(Probe { id, begun: now, plane, epoch, slot });
-        self.actions.push_back(Action::Settle { id, plane, epoch, key });
+        self.actions.push_back(Action::Probe { id, plane, epoch, key });
     }
 
-    /// Every call that was sent before the probe has been answered, or is dead.
-    fn probed(&mut self, now: Instant, result: Result<Settled, LinkError>) {
-        let Some(probe) = self.settles.probe.take() else { return };
-        let Ok(settled) = result else { return };
+    /// Takes the answer to [`Action::Probe`]. Every call that was sent before the probe, and not once more since, has been answered.
+    pub fn handle_probed(&mut self, now: Instant, id: CallId, result: Result<(), LinkError>) {
+        let Some(probe) = self.settles.probe.take_if(|probe| probe.id == id) else { return };
+        if result.is_err() {
+            return;
+        }
         let flights = std::mem::take(&mut self.settles.flights);
         for (sent_at, number, flight) in flights {
-            if !self.is_flying(number, flight) {
-                continue;
-            }
-            let covered = sent_at <= probe.begun && self.is_under(number, &probe);
+            let Some(last_sent) = self.last_sent(number, flight) else { continue };
+            let covered = sent_at.max(last_sent) <= probe.begun && self.is_under(number, &probe);
             if covered {
                 let unpolled = self.settings.unpolled_in(self.verbs_of(number).line());
                 let patience = unpolled * (1 << self.times_overtaken(number).min(8));
-                let entry = (now + patience, number, flight, settled == Settled::Proven);
-                let at = self.settles.answered.partition_point(|(at, ..)| *at <= entry.0);
-                self.settles.answered.insert(at, entry);
+                let answered = Answered { due: now + patience, number, flight, probed_at: probe.begun };
+                let at = self.settles.answered.partition_point(|other| other.due <= answered.due);
+                self.settles.answered.insert(at, answered);
             } else {
                 self.settles.flights.push_back((sent_at, number, flight));
             }

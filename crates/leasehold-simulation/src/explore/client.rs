@@ -198,6 +198,8 @@ pub(super) struct Client {
     /// What waits for a call, and the epoch in which that was sent.
     waiting: BTreeMap<u32, (Wire, Caller, Epoch)>,
     settling: BTreeMap<u32, (Wire, bool, CallId)>,
+    /// Probes under way, by the wire on which they ask.
+    probing: BTreeMap<u32, (Wire, CallId)>,
     epochs: [u64; 2],
     wrong: Option<String>,
 }
@@ -260,6 +262,7 @@ impl Client {
             guards: Vec::new(),
             waiting: BTreeMap::new(),
             settling: BTreeMap::new(),
+            probing: BTreeMap::new(),
             epochs: [1; 2],
             wrong: None,
         }
@@ -284,6 +287,8 @@ impl Client {
             Input::Settled { key } => {
                 if let Some((_, _, id)) = self.settling.remove(key) {
                     self.session.handle_settled(now, id, Ok(Settled::Proven));
+                } else if let Some((_, id)) = self.probing.remove(key) {
+                    self.session.handle_probed(now, id, Ok(()));
                 }
             }
             Input::Subscribed => self.session.handle_subscribed(now, &self.channel, Ok(())),
@@ -307,7 +312,9 @@ impl Client {
 
     /// The lowest number that no call and no settlement has of which an answer is awaited.
     fn key(&self) -> u32 {
-        let is_free = |key: &u32| !self.waiting.contains_key(key) && !self.settling.contains_key(key);
+        let is_free = |key: &u32| {
+            !self.waiting.contains_key(key) && !self.settling.contains_key(key) && !self.probing.contains_key(key)
+        };
         (0..).find(is_free).expect("few answers are awaited")
     }
 
@@ -356,6 +363,15 @@ impl Client {
                         (Wire::Control, Request::Kill { key, wire })
                     });
                 }
+                Action::Probe { id, plane, epoch, key: _ } => {
+                    let (wire, key) = (Wire::of(plane), self.key());
+                    if epoch.0 >= *self.epoch(wire) {
+                        self.probing.insert(key, (wire, id));
+                        sent.push((wire, Request::Barrier { key }));
+                    } else {
+                        self.session.handle_probed(now, id, Ok(()));
+                    }
+                }
                 Action::Subscribe { channel } => {
                     if channel != self.channel {
                         self.note("it listens to another channel than its own".to_owned());
@@ -403,6 +419,13 @@ impl Client {
         for (key, (settled, by_barrier, _)) in &mut self.settling {
             if *settled == wire && std::mem::take(by_barrier) {
                 sent.push((Wire::Control, Request::Kill { key: *key, wire }));
+            }
+        }
+        // What waits on a connection that is lost is answered: its outcome is unknown.
+        let probes: Vec<u32> = self.probing.iter().filter(|(_, probe)| probe.0 == wire).map(|(key, _)| *key).collect();
+        for key in probes {
+            if let Some((_, id)) = self.probing.remove(&key) {
+                self.session.handle_probed(now, id, Ok(()));
             }
         }
         self.session.handle_event(now, LinkEvent::PlaneReset(wire.plane()));
@@ -519,7 +542,7 @@ impl Client {
             is_woken: self.is_woken(),
             due: self.session.poll_timeout().map(|due| due.since(now)),
             beliefs: self.guards.iter().flatten().map(belief).collect(),
-            is_idle: self.waiting.is_empty() && self.settling.is_empty(),
+            is_idle: self.waiting.is_empty() && self.settling.is_empty() && self.probing.is_empty(),
             has_clean_up: self.session.has_clean_up(),
             left: left.then_some(census),
             wrong: self.wrong.clone(),

@@ -23,6 +23,7 @@ const EVENTS_A_TURN: usize = 256;
 enum Outcome {
     Called(CallId, Epoch, Result<Reply, LinkError>),
     Settled(CallId, Result<Settled, LinkError>),
+    Probed(CallId, Result<(), LinkError>),
     Subscribed(Bytes, Result<(), LinkError>),
     Unsubscribed(Bytes, Result<(), LinkError>),
 }
@@ -116,6 +117,7 @@ fn take_outcome(shared: &Shared, outcome: Outcome) -> usize {
     shared.drive(|session: &mut Session, now| match outcome {
         Outcome::Called(id, epoch, result) => session.handle_called(now, id, epoch, result),
         Outcome::Settled(id, result) => session.handle_settled(now, id, result),
+        Outcome::Probed(id, result) => session.handle_probed(now, id, result),
         Outcome::Subscribed(channel, result) => session.handle_subscribed(now, &channel, result),
         Outcome::Unsubscribed(channel, result) => session.handle_unsubscribed(now, &channel, result),
     });
@@ -132,6 +134,7 @@ fn perform(shared: &Shared, action: Action) -> impl Future<Output = Outcome> + S
                 Outcome::Called(id, epoch, link.call(plane, call).await)
             }
             Action::Settle { id, plane, epoch, key } => Outcome::Settled(id, link.settle(plane, epoch, key).await),
+            Action::Probe { id, plane, epoch, key } => Outcome::Probed(id, link.probe(plane, epoch, key).await),
             Action::Subscribe { channel } => {
                 let result = link.subscribe(channel.clone()).await;
                 Outcome::Subscribed(channel, result)

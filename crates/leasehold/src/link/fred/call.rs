@@ -21,8 +21,12 @@ use std::time::Duration;
 pub(super) const FOLLOWED: usize = 6;
 
 /// Sends a call, and follows the two answers by which a server says that it did *not* apply it: `NOSCRIPT`, with the script's
-/// text to the same server, and a redirection, to where it leads. Nothing else is ever sent again.
-pub(super) async fn call(wires: &Wires, call: Call) -> Result<Reply, LinkError> {
+/// text to the same server, and a redirection, to where it leads. Nothing else is ever sent again, and these only where `resend` agrees.
+pub(super) async fn call(
+    wires: &Wires,
+    call: Call,
+    resend: &(impl Fn() -> bool + Send + Sync),
+) -> Result<Reply, LinkError> {
     let timeout = (wires.role != Role::Calls(Plane::Foreground)).then_some(wires.shared.settings.command_timeout);
     let begun = *wires.fence.read();
     let slot = call.keys().first().map_or(0, |key| fred::util::redis_keyslot(key));
@@ -38,7 +42,7 @@ pub(super) async fn call(wires: &Wires, call: Call) -> Result<Reply, LinkError> 
         // Boxed, so that what is seldom needed does not make the future of every call three times as large.
         Err(refusal) => {
             let before = refusal.clone();
-            let followed = Box::pin(follow_up(wires, wire, begun, call, timeout, refusal)).await;
+            let followed = Box::pin(follow_up(wires, wire, begun, call, timeout, refusal, resend)).await;
             followed.map_err(|error| error.of_a_call_refused(&before))
         }
     }
@@ -52,6 +56,7 @@ async fn follow_up(
     call: Call,
     timeout: Option<Duration>,
     refusal: ServerError,
+    resend: &(impl Fn() -> bool + Send + Sync),
 ) -> Result<Reply, LinkError> {
     let mut answer = Err(refusal);
     let mut asking = false;
@@ -70,6 +75,9 @@ async fn follow_up(
             _ => return Err(refused(&wire, refusal)),
         };
         let generation = ready(&wire, timeout).await?;
+        if !resend() {
+            return Err(LinkError::NotSent("it was given up meanwhile".to_owned()));
+        }
         // In a box, because it is rare, and would make every caller's future three times as large.
         let sent = Box::pin(async {
             let sent = generation.send(command, arguments(&call, script), timeout);

@@ -12,6 +12,7 @@ use super::call::{self, FOLLOWED};
 use super::error::{self, Redirect};
 use super::frame;
 use super::generation::Generation;
+use super::probe;
 use super::settle;
 use super::slots::{Node, Slots};
 use super::wire::{Role, Shared, Wire};
@@ -69,6 +70,11 @@ impl Durable {
         *self.fence.write() += 1;
         let all: Vec<&Wires> = self.all().collect();
         settle::settle_all(&all, lifeline, epoch, key).await
+    }
+
+    /// Whether the calls for the slot of `key` have been answered.
+    pub(super) async fn probe(&self, epoch: Epoch, key: &[u8]) -> Result<(), LinkError> {
+        probe::probe(&self.all().collect::<Vec<_>>(), epoch, key).await
     }
 
     fn all(&self) -> impl Iterator<Item = &Wires> {

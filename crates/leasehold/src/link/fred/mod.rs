@@ -3,7 +3,7 @@
 //! - [`target`]: which server; [`settings`]: how long to wait; [`tls`]: by which certificates; [`profile`]: how fred is set up.
 //! - [`generation`]: one connection, from its making to its end, and what is certain about it. Everything else rests on it.
 //! - [`wire`]: a connection that is kept; [`wires`]: one to each server; [`slots`]: which server of a cluster.
-//! - [`call`], [`durable`], [`settle`], [`notices`]: what the link is for; [`inbox`]: what it tells unasked.
+//! - [`call`], [`durable`], [`probe`], [`settle`], [`notices`]: what the link is for; [`inbox`]: what it tells unasked.
 //! - [`connect`]: making all this; [`maintain`]: keeping it true; [`error`] and [`frame`]: what came back.
 //!
 //! A link has three connections to each server: for the foreground's calls, for the lifeline's calls, and for notices. On a
@@ -19,6 +19,7 @@ mod generation;
 mod inbox;
 mod maintain;
 mod notices;
+mod probe;
 mod profile;
 mod settings;
 mod settle;
@@ -97,7 +98,12 @@ impl Link for FredLink {
         Epoch(wires.shared.epochs[role.index()].load(Ordering::Acquire))
     }
 
-    async fn call(&self, plane: Plane, call: Call) -> Result<Reply, LinkError> {
+    async fn call_watched(
+        &self,
+        plane: Plane,
+        call: Call,
+        resend: impl Fn() -> bool + Send + Sync,
+    ) -> Result<Reply, LinkError> {
         if let Some(replicas) = call.replicas() {
             // Boxed, because it is rare, and would make the future of every call larger.
             return Box::pin(durable::call(&self.parts.lifeline.durable, call, replicas)).await;
@@ -106,12 +112,22 @@ impl Link for FredLink {
         // On the foreground it needs no timer, so it may be polled from any thread as it is.
         let timers = (wires.role != wire::Role::Calls(Plane::Foreground)).then(|| self.runtime());
         // Pinned once, for both planes: this future is a large part of what a caller's own future becomes.
-        let mut sent = pin!(call::call(wires, call));
+        let mut sent = pin!(call::call(wires, call, &resend));
         std::future::poll_fn(|cx| {
             let _context = timers.map(Handle::enter);
             sent.as_mut().poll(cx)
         })
         .await
+    }
+
+    async fn probe(&self, plane: Plane, epoch: Epoch, key: Bytes) -> Result<(), LinkError> {
+        let asked = async {
+            match plane {
+                Plane::Durable => self.parts.lifeline.durable.probe(epoch, &key).await,
+                _ => probe::probe(&[self.wires(plane)], epoch, &key).await,
+            }
+        };
+        within(self.runtime(), asked).await
     }
 
     async fn settle(&self, plane: Plane, epoch: Epoch, key: Bytes) -> Result<Settled, LinkError> {

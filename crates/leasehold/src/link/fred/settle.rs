@@ -93,7 +93,7 @@ pub(super) async fn bury(generation: &Generation, wire: &Wire, by: &Wire) -> Res
 }
 
 /// Whether a `PING` behind everything else is answered. An error reply is an answer as well.
-async fn answers(generation: &Generation, timeout: Duration) -> bool {
+pub(super) async fn answers(generation: &Generation, timeout: Duration) -> bool {
     matches!(tokio::time::timeout(timeout, generation.send("PING", Vec::new(), None)).await, Ok(Ok(_)))
 }
 
