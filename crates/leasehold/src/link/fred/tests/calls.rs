@@ -17,8 +17,10 @@ fn calls_are_answered_on_both_planes() {
         assert_eq!(info.flavor, binary.flavor.to_string().to_lowercase());
         assert_eq!(info.eviction_policy.as_deref(), Some("noeviction"));
         assert!(!info.cluster && !info.sharded_notices);
-        assert_eq!(world.block_on(async { world.link.home() }), Plane::Foreground);
-        assert_eq!(world.link.home(), Plane::Lifeline, "the runtime of the foreground does not poll this thread");
+        let home = world.home.as_ref().expect("the runtime of the foreground");
+        assert_eq!(home.block_on(async { world.link.home() }), Plane::Foreground);
+        assert_eq!(world.block_on(async { world.link.home() }), Plane::Lifeline, "on another runtime");
+        assert_eq!(world.link.home(), Plane::Lifeline, "on none");
     });
 }
 
