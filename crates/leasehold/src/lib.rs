@@ -110,7 +110,7 @@ pub use settings::{MAX_LEASE, MIN_LEASE};
 #[cfg(feature = "embedded")]
 pub mod embedded {
     pub use leasehold_embedded::{
-        Aim, EmbeddedLink, EmbeddedServer, Fault, ManualClock, Recorded, Recorder, ServerClock,
+        Aim, EmbeddedLink, EmbeddedServer, Fault, Inside, ManualClock, Met, Recorded, Recorder, ServerClock,
     };
 
     /// A server's clock that is tokio's, which a test can pause, beginning at `zero`; for clients that are built with

@@ -109,8 +109,8 @@ impl World {
             }
             // An owner who has lost what he still has a guard of is told so when he asks again.
             Error::Lost { .. } => assert!(!self.plan.well || state.wish.owned || state.wish.lease.is_some(), "{error}"),
-            // Its memory is full.
-            Error::Refused { .. } if self.plan.mix.has(Mix::Unproven) => self.check_that_something_is_wrong(error),
+            // Its memory is full, or a script was refused something in its middle.
+            Error::Refused { .. } if self.refuses() => self.check_that_something_is_wrong(error),
             _ => panic!("a user of {process} is told: {error}"),
         }
     }
@@ -123,11 +123,16 @@ impl World {
             Err(error @ (Error::Unreachable { .. } | Error::Indeterminate { .. })) => {
                 self.check_that_something_is_wrong(error);
             }
-            Err(error @ Error::Refused { .. }) if self.plan.mix.has(Mix::Unproven) => {
+            Err(error @ Error::Refused { .. }) if self.refuses() => {
                 self.check_that_something_is_wrong(error);
             }
             Err(error) => panic!("a user of {process} is told: {error}"),
         }
+    }
+
+    /// Whether servers refuse what they will refuse again.
+    fn refuses(&self) -> bool {
+        self.plan.mix.has(Mix::Unproven) || self.plan.mix.has(Mix::Losses)
     }
 
     fn check_that_something_is_wrong(&self, error: &Error) {

@@ -132,6 +132,7 @@ impl World {
             Fault::LinkDown => Sort::NotSent,
             Fault::Duplicate => Sort::Resent,
             Fault::Refuse(_) => Sort::Refused,
+            Fault::RefuseInside(..) => Sort::RefusedInside,
             _ => Sort::Delay,
         };
         let pause = any_length(&mut self.rng, ms(1_500));

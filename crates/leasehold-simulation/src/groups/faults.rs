@@ -5,13 +5,14 @@ use super::world::World;
 use crate::plan::{Mix, any_length, some_time};
 use crate::processes::MARGIN_PPM;
 use crate::world::ms;
-use leasehold::embedded::Fault;
+use leasehold::embedded::{Fault, Inside};
 use leasehold_core::link::{Plane, ServerError};
 use std::time::Duration;
 
 /// Plans the faults of a mix.
-pub(super) fn plan(world: &mut World, mix: Mix) {
+pub(super) fn plan(world: &mut World, mix: Mix, seed: u64) {
     calls(world, mix);
+    insides(world, mix, seed);
     connections(world, mix);
     servers(world, mix);
     processes(world, mix);
@@ -50,6 +51,21 @@ fn calls(world: &mut World, mix: Mix) {
             let ((process, server), at) = (somewhere(world), some_time(&mut world.rng));
             world.after(at, Happening::Copy { process, server });
         }
+    }
+}
+
+/// Has scripts refused something in their middle, in one world of two. The choices are not those of the world, so that the others are what they
+/// would be without this.
+fn insides(world: &mut World, mix: Mix, seed: u64) {
+    let rng = &mut fastrand::Rng::with_seed(!seed);
+    if !(mix.has(Mix::Losses) || mix.has(Mix::Unproven)) || rng.bool() {
+        return;
+    }
+    for _ in 0..rng.usize(1..8) {
+        let (process, server) = (rng.usize(..world.processes.len()), rng.usize(..world.servers.len()));
+        let denied = ServerError::new("ERR ACL failure in script: User app has no permissions to run a command");
+        let fault = Fault::RefuseInside(Inside::Command(rng.u32(1..=12)), denied);
+        world.after(some_time(rng), Happening::Arm { process, server, fault });
     }
 }
 

@@ -86,7 +86,7 @@ fn plan(world: &mut World, seed: u64, family: Family) {
         world.plan.never = 0.06;
         world.plan.dropped = 0.15;
     }
-    super::faults::plan(world, mix);
+    super::faults::plan(world, mix, seed);
     for _ in 0..12 + world.rng.usize(..24) {
         let pause = DISTURBED.mul_f64(world.rng.f64() * world.rng.f64());
         let process = world.rng.usize(..processes);
