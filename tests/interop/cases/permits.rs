@@ -32,6 +32,12 @@ pub(super) fn add(cases: &mut Cases) {
         cases.add(place, "permits: a lease of Rust that ends lets a JVM's waiter in", rust_expires);
         cases.add(place, "permits: ids, leases and numbers of either side are seen by the other", both_see);
         cases.add(place, "permits: a JVM gives back what Rust holds, by its id, and Rust is told", jvm_gives_back);
+        cases.add(place, "permits: one of Rust's that a JVM prolonged is back when its guard is", jvm_prolongs);
+        cases.add(
+            place,
+            "permits: one of Rust's that a JVM cut short is free, and Rust is told in time",
+            jvm_cuts_short,
+        );
         cases.add(place, "permits: Rust gives back what a JVM holds, by its id", rust_gives_back);
         cases.add(place, "permits: the capacity that one side sets or changes is so for the other", capacity);
         cases.add(place, "permits: several at once, all or none, on both sides", several);
@@ -269,6 +275,38 @@ async fn jvm_gives_back(world: World) {
     counts(&world, 0, 1).await;
     assert!(!jvm.yes("tryRelease", &[&object, &ours]).await, "it is back already");
     next.release().await.expect("a release");
+    counts(&world, 1, 0).await;
+}
+
+async fn jvm_prolongs(world: World) {
+    let (semaphore, jvm, object) = set(&world, 1).await;
+    let guard = semaphore.acquire().lease(BRIEF).await.expect("a permit");
+    let ours = guard.ids()[0].to_string();
+    assert!(jvm.yes("updateLease", &[&object, &ours, &millis(NEVER)]).await, "whoever knows the id may");
+    // The guard knows of the lease that it asked for.
+    let lost = tokio::time::timeout(BRIEF + SLACK, guard.lost()).await.expect("a guard that is told");
+    assert_eq!(lost.reason(), LossReason::LeaseExpired);
+    pass(BRIEF).await;
+    counts(&world, 0, 1).await;
+    assert!(matches!(guard.release().await, Err(Error::Lost { .. })));
+    let next = semaphore.acquire().wait(SLACK).await.expect("the permit, which is back");
+    next.release().await.expect("a release");
+    counts(&world, 1, 0).await;
+}
+
+async fn jvm_cuts_short(world: World) {
+    let (semaphore, jvm, object) = set(&world, 1).await;
+    let guard = semaphore.acquire().await.expect("a permit");
+    let ours = guard.ids()[0].to_string();
+    assert!(jvm.yes("updateLease", &[&object, &ours, "1"]).await, "whoever knows the id may");
+    let waiting = jvm.begin("acquire", &[&object]).await;
+    let theirs = waiting.await.expect("an answer").expect("no exception").value;
+    // Both have it, until the guard's next renewal, which is due after a third of the lease.
+    let lost = tokio::time::timeout(LEASE, guard.lost()).await.expect("a guard that is told");
+    assert_eq!(lost.reason(), LossReason::Removed);
+    assert!(matches!(guard.release().await, Err(Error::Lost { .. })));
+    counts(&world, 0, 1).await;
+    jvm.tell("release", &[&object, &theirs]).await;
     counts(&world, 1, 0).await;
 }
 

@@ -134,6 +134,11 @@ impl Verbs for Permits {
         })
     }
 
+    /// Whoever knows the id of a permit may set its deadline, as a JVM does.
+    fn may_be_prolonged(&self) -> bool {
+        true
+    }
+
     fn renewal(&self) -> Option<&'static Script> {
         Some(&script::PERMITS_RENEW)
     }

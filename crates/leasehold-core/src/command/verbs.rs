@@ -52,6 +52,11 @@ pub trait Verbs: Sync {
         false
     }
 
+    /// Whether others may prolong what a hold has on the server, so that a release is due even where its lease should be over.
+    fn may_be_prolonged(&self) -> bool {
+        false
+    }
+
     /// Whether the server knows how often a hold was entered, so that a renewal can tell that it disagrees.
     fn counts(&self) -> bool {
         true

@@ -114,6 +114,10 @@ impl Session {
         hold.guards -= 1;
         hold.widen(hold.guards);
         self.guard_ends(now, number, renewed, HoldEnd::Released);
+        if self.verbs_of(number).may_be_prolonged() {
+            // Time alone does not tell that the server has nothing of it.
+            self.touch(now, number);
+        }
         self.holds.get(&number)?.end
     }
 

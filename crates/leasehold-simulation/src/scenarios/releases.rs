@@ -6,7 +6,9 @@ use crate::client::{Outcome, Polls};
 use crate::happening::Happening;
 use crate::weather::FaultKind;
 use crate::world::{World, ms};
+use leasehold_core::command::Kind;
 use leasehold_core::error::{HoldEnd, LossReason, ReleaseError};
+use leasehold_core::reply::Reply;
 use leasehold_core::session::{AcquireRequest, Event};
 use std::time::Duration;
 
@@ -31,6 +33,35 @@ fn a_dropped_guard_is_released_by_the_lifeline() {
     assert!(world.server.keys().is_empty());
     assert_eq!(world.events(0, |event| matches!(event, Event::CleanedUp { .. })), 1);
     nothing_left(&mut world);
+}
+
+#[test]
+fn a_permit_that_others_prolonged_is_back_when_its_guard_is() {
+    for dropped in [false, true] {
+        let mut world = world(1);
+        world.server.command(&[b"SET", b"seats", b"1"]).expect("the server works");
+        let request = AcquireRequest { kind: Kind::Permits, lease: ms(300), renewed: false, ..wish("seats") };
+        let task = world.acquire(0, request);
+        let guard = world.granted(0, task);
+        let key = b"{seats}:timeout".as_slice();
+        let Ok(Reply::Array(ids)) = world.server.command(&[b"ZRANGE", key, b"0", b"-1"]) else { panic!("a permit") };
+        let Reply::Bulk(id) = &ids[0] else { panic!("{ids:?}") };
+        world.server.command(&[b"ZADD", key, b"922337203685477", id]).expect("a JVM's updateLeaseTime");
+        // Longer than the lease that it was taken for.
+        world.run(ms(5_000));
+        assert!(world.guards[guard].over, "the guard does not know of it");
+        if dropped {
+            world.drop_guard(guard);
+        } else {
+            let task = world.release(guard);
+            let lost = Outcome::NotReleased(ReleaseError::Lost(LossReason::LeaseExpired));
+            assert_eq!(world.outcome(0, task), lost);
+        }
+        world.run(ms(100));
+        assert_eq!(world.server.command(&[b"GET", b"seats"]), Ok(Reply::Bulk("1".into())), "dropped: {dropped}");
+        world.server.command(&[b"DEL", b"seats"]).expect("the server works");
+        nothing_left(&mut world);
+    }
 }
 
 #[test]

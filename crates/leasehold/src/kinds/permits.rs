@@ -22,7 +22,13 @@ const IDS_IN_A_CALL: usize = command::MAX_AT_ONCE as usize;
 /// back without its data: whoever waits for permits goes on waiting until somebody sets it again. More permits than there are in all are
 /// refused at once with [`Error::Excess`], unless there are none yet; and more than [`MAX_AT_ONCE`](Self::MAX_AT_ONCE) with
 /// [`InvalidInput::TooManyPermits`](crate::InvalidInput::TooManyPermits). On the server it is Redisson's `RPermitExpirableSemaphore`, by
-/// the server's clock. An owner does not re-enter it: each acquire takes permits of its own.
+/// the server's clock.
+///
+/// Whoever knows the id of a permit has it in hand, as JVMs do by `updateLeaseTime` and `release`: one that is cut short is free at once,
+/// while its guard believes in it until its next renewal, a third of the lease later at the most, or until the end of a lease that is not
+/// renewed; one that is prolonged stays taken, also when its guard is lost by its own lease, until that guard is released or dropped.
+///
+/// An owner does not re-enter it: each acquire takes permits of its own.
 ///
 /// # Examples
 ///

@@ -20,8 +20,13 @@ use leasehold_core::command::semaphore::{self as command, Inspected};
 /// given back afterwards come on top of what was set, because the server does not know who has any. Whoever asks for more permits than
 /// there will ever be waits for ever, because nobody knows how many there are in all.
 ///
-/// A guard gives its permits back once, when it is released or dropped. It has no lease, nothing renews it, and it is not lost while
-/// its client lives: the server could not tell. An owner does not re-enter it: each acquire takes permits of its own.
+/// A guard gives its permits back once, when it is released or dropped. It has no lease, nothing renews it, and while its client lives
+/// it never says that it is lost: the server could not tell. Only its release does, with [`Error::Lost`], where the semaphore is not there
+/// any more, because it was deleted or evicted, or the server has lost its data: then nothing was given back. An owner does not re-enter
+/// it: each acquire takes permits of its own.
+///
+/// **What it costs:** each acquire, and each other operation, leaves a key of about 160 bytes for ten minutes, by which a late copy of it is
+/// known; the release writes to the key of its acquire. So 100 acquires a second keep 60 000 keys, 10 MB; 1 000 a second 100 MB.
 ///
 /// # Examples
 ///
