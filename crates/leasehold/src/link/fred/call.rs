@@ -8,6 +8,7 @@ use super::wire::{Role, Wire};
 use super::wires::Wires;
 use fred::interfaces::Resp3Frame;
 use fred::types::Value;
+use futures_util::FutureExt as _;
 use leasehold_core::call::Call;
 use leasehold_core::link::{LinkError, Plane, ServerError};
 use leasehold_core::reply::Reply;
@@ -31,6 +32,7 @@ pub(super) async fn call(
     let begun = *wires.fence.read();
     let slot = call.keys().first().map_or(0, |key| fred::util::redis_keyslot(key));
     let wire = wire_of(wires, slot)?;
+    wires.shared.scripts.note(call.script());
     // The usual case: one send, and the reply.
     let answer = {
         let generation = ready(&wire, timeout).await?;
@@ -83,9 +85,24 @@ async fn follow_up(
             let sent = generation.send(command, arguments(&call, script), timeout);
             fenced(&wires.fence, begun, after_asking(&generation, asking, sent, timeout)).await
         });
-        answer = frame::reply(sent.await?);
+        match sent.await {
+            Ok(frame) => answer = frame::reply(frame),
+            Err(error) => {
+                if command == "EVAL" && matches!(error, LinkError::NotSent(_)) {
+                    give(&generation, script, timeout);
+                }
+                return Err(error);
+            }
+        }
     }
     answer.map_err(|refusal| refused(&wire, refusal))
+}
+
+/// Gives the server a script whose call was settled before its text could be sent. It changes no data. Whatever names the script next is
+/// queued behind it, and finds it; otherwise a client that settles all the time would never get it there. Nobody needs the answer.
+fn give(generation: &Generation, source: &'static str, timeout: Option<Duration>) {
+    let words = vec![Value::from_static_str("LOAD"), Value::from_static_str(source)];
+    drop(generation.send("SCRIPT", words, timeout).now_or_never());
 }
 
 /// The connection of a wire. One that was never there is waited for.

@@ -6,6 +6,7 @@ use super::frame;
 use super::inbox::Inbox;
 use super::maintain::maintain;
 use super::notices::Notices;
+use super::scripts::Scripts;
 use super::settings::{Backoff, Publish, Settings};
 use super::slots::Slots;
 use super::target::{self, Target};
@@ -37,6 +38,7 @@ impl Connector {
             target,
             settings,
             inbox: Inbox::default(),
+            scripts: Scripts::default(),
             slots,
             subscribed: parking_lot::Mutex::default(),
             epochs: Default::default(),

@@ -190,6 +190,7 @@ enum To {
 /// Sends a call, in a task of the lifeline's runtime.
 pub(super) async fn call(durable: &Arc<Durable>, call: Call, replicas: Replicas) -> Result<Reply, LinkError> {
     let begun = *durable.fence.read();
+    durable.renewals.shared.scripts.note(call.script());
     let runtime = durable.renewals.runtime.clone();
     let durable = Arc::clone(durable);
     let task = runtime.spawn(async move { durable.call(begun, &call, replicas).await });

@@ -4,7 +4,7 @@
 //! - [`generation`]: one connection, from its making to its end, and what is certain about it. Everything else rests on it.
 //! - [`wire`]: a connection that is kept; [`wires`]: one to each server; [`slots`]: which server of a cluster.
 //! - [`call`], [`durable`], [`probe`], [`settle`], [`notices`]: what the link is for; [`inbox`]: what it tells unasked.
-//! - [`connect`]: making all this; [`maintain`]: keeping it true; [`error`] and [`frame`]: what came back.
+//! - [`connect`]: making all this; [`maintain`]: keeping it true; [`scripts`]: what servers must know; [`error`] and [`frame`]: what came back.
 //!
 //! A link has three connections to each server: for the foreground's calls, for the lifeline's calls, and for notices. On a
 //! cluster the third is there only where there are subscriptions. Calls that wait for replicas have up to five more, which are made
@@ -21,6 +21,7 @@ mod maintain;
 mod notices;
 mod probe;
 mod profile;
+mod scripts;
 mod settings;
 mod settle;
 mod slots;

@@ -3,6 +3,7 @@
 use super::error::ConnectError;
 use super::generation::{Generation, Router};
 use super::inbox::Inbox;
+use super::scripts::Scripts;
 use super::settings::{Backoff, Settings};
 use super::slots::Slots;
 use super::target::{self, Target};
@@ -49,6 +50,7 @@ pub(super) struct Shared {
     pub(super) target: Target,
     pub(super) settings: Settings,
     pub(super) inbox: Inbox,
+    pub(super) scripts: Scripts,
     /// Who owns which slot, on a cluster.
     pub(super) slots: Option<Slots>,
     /// How many subscriptions there are in each slot, where notices are sharded.
@@ -270,6 +272,7 @@ impl Wire {
                 () = generation.ended() => {}
                 _ = &mut running => {}
                 () = self.watch(&generation) => {}
+                () = self.give_scripts(&generation) => {}
                 () = notices::pump(&generation, &self.shared.inbox), if self.role == Role::Notices => {}
             }
             generation.end();
@@ -299,6 +302,14 @@ impl Wire {
     /// The server's name, for errors and logs.
     pub(super) fn label(&self) -> String {
         target::label(&self.server)
+    }
+
+    /// Gives a server that was just connected to the scripts that it lacks, and never returns.
+    async fn give_scripts(&self, generation: &Generation) {
+        if self.role == Role::Calls(Plane::Lifeline) {
+            self.shared.scripts.give(generation, self.timeout()).await;
+        }
+        std::future::pending().await
     }
 
     /// Pings the connection, and returns when it stops answering.

@@ -50,7 +50,7 @@ fn fr14_script_and_wait_are_one_pipeline_on_one_connection() {
         let reply = world.call(Plane::Lifeline, durable(acquire("b"), 300)).expect("a reply");
         assert_eq!(answer(&reply), (1, 1));
         let sent = proxy.requests();
-        let connection = sent.iter().find(|request| request.contains("hold:1")).expect("the script").connection;
+        let connection = sent.iter().find(|request| request.contains(HOLD)).expect("the script").connection;
         let commands: Vec<_> = sent.iter().filter(|request| request.connection == connection).collect();
         let commands: Vec<_> = commands.iter().map(|request| request.command()).filter(|name| name != "PING").collect();
         assert_eq!(commands, ["EVALSHA", "EVAL", "WAIT"]);
@@ -66,7 +66,7 @@ fn fr14_a_copy_on_a_fresh_connection_asks_about_the_first_write_too() {
         let reply = world.call(Plane::Lifeline, durable(acquire("warm"), 300)).expect("a reply");
         assert_eq!(answer(&reply), (1, 1));
         replica.stop();
-        primary.command(&["HSET", "a", "hold:1", "1"]);
+        primary.command(&["HSET", "a", HOLD, "1"]);
         primary.command(&["PEXPIRE", "a", "3600000"]);
         let before = world.link.epoch(Plane::Durable);
         primary.command(&["CLIENT", "KILL", "TYPE", "normal"]);
@@ -123,7 +123,7 @@ fn a_durable_call_that_is_held_up_is_dead_once_it_is_settled() {
         let proxy = Proxy::to(&primary);
         let world = World::new(&proxy.url());
         world.call(Plane::Foreground, durable(acquire("warm"), 100)).expect("a reply");
-        let trap = proxy.hold_request("hold:1");
+        let trap = proxy.hold_request(HOLD);
         {
             let mut call = pin!(world.link.call(Plane::Foreground, durable(acquire("a"), 100)));
             begin(call.as_mut());

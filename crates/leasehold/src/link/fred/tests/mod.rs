@@ -7,6 +7,7 @@ mod connecting;
 mod durable;
 mod fred_itself;
 mod notices;
+mod scripts;
 mod settling;
 
 use super::{ConnectError, Connector, Foreground, FredLink, Lifeline, Settings, Target};
@@ -183,14 +184,17 @@ impl Drop for LifelineThread {
     }
 }
 
+/// The hold of all tests. It is in no other command: the payload of a `PING` of the link is `leasehold:` and a number.
+const HOLD: &str = "the-tests-hold";
+
 fn acquire(lock: &str) -> Call {
-    let args = ["hold:1", "1", "60000", "-1"].map(Bytes::from_static_str).to_vec();
+    let args = [HOLD, "1", "60000", "-1"].map(Bytes::from_static_str).to_vec();
     Call::new(&ACQUIRE, vec![Bytes::copy_from_slice(lock.as_bytes())], args)
 }
 
 fn release(lock: &str) -> Call {
     let keys = vec![Bytes::copy_from_slice(lock.as_bytes()), Bytes::from(format!("c:{{{lock}}}"))];
-    Call::new(&RELEASE, keys, ["hold:1", "0", "PUBLISH"].map(Bytes::from_static_str).to_vec())
+    Call::new(&RELEASE, keys, [HOLD, "0", "PUBLISH"].map(Bytes::from_static_str).to_vec())
 }
 
 fn inspect(lock: &str) -> Call {

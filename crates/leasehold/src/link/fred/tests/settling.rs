@@ -58,7 +58,7 @@ fn a_call_that_is_held_up_is_dead_once_it_is_settled() {
         let world = World::new(&proxy.url());
         for plane in PLANES {
             world.call_until_answered(plane, &acquire("warm"));
-            let trap = proxy.hold_request("hold:1");
+            let trap = proxy.hold_request(HOLD);
             {
                 let mut call = pin!(world.link.call(plane, acquire("a")));
                 begin(call.as_mut());
@@ -116,7 +116,7 @@ fn a_zombie_of_an_older_connection_is_dead_once_it_is_settled() {
         for plane in PLANES {
             world.call_until_answered(plane, &acquire("warm"));
             let epoch = world.link.epoch(plane);
-            let trap = proxy.hold_request("hold:1");
+            let trap = proxy.hold_request(HOLD);
             {
                 let mut call = pin!(world.link.call(plane, acquire("a")));
                 begin(call.as_mut());
@@ -143,7 +143,7 @@ fn where_kill_is_forbidden_a_zombie_stays_unproven() {
         let world = World::new(&format!("redis://app:secret@{}", proxy.addr()));
         world.call(Plane::Foreground, acquire("warm")).expect("a reply");
         assert_eq!(settle(&world, Plane::Foreground), Ok(Settled::Proven));
-        let trap = proxy.hold_request("hold:1");
+        let trap = proxy.hold_request(HOLD);
         {
             let mut call = pin!(world.link.call(Plane::Foreground, acquire("a")));
             begin(call.as_mut());
@@ -162,7 +162,7 @@ fn fr18_a_home_runtime_that_is_dropped_with_a_call_under_way() {
         let proxy = Proxy::to(&server);
         let mut world = World::new(&proxy.url());
         world.call(Plane::Foreground, acquire("warm")).expect("a reply");
-        let trap = proxy.hold_request("hold:1");
+        let trap = proxy.hold_request(HOLD);
         let link = world.link.clone();
         let mut call = pin!(link.call(Plane::Foreground, acquire("a")));
         begin(call.as_mut());
@@ -227,6 +227,8 @@ fn a_call_that_met_noscript_sends_nothing_once_it_is_settled() {
             assert!(refused, "{answer:?}");
             let evals: Vec<_> = proxy.requests_with("EVAL").iter().map(|request| request.command()).collect();
             assert_eq!(evals, ["EVALSHA"]);
+            until("the text has come, which is run by nothing", || scripts::is_known(&server));
+            assert_eq!(server.command(&["EXISTS", "a"]).as_int(), Some(0));
         }
     });
 }
@@ -281,7 +283,7 @@ fn a_connection_to_another_process_is_not_taken_for_dead() {
         assert!(lost.is_err(), "{lost:?}");
         trap.wait();
         world.wait_for(&LinkEvent::PlaneReset(Plane::Lifeline));
-        let trap = proxy.hold_request("hold:1");
+        let trap = proxy.hold_request(HOLD);
         {
             let mut call = pin!(world.link.call(Plane::Foreground, acquire("a")));
             begin(call.as_mut());
@@ -312,7 +314,7 @@ fn a_zombie_dies_in_time_though_nobody_settles() {
         let proxy = Proxy::to(&server);
         let world = World::new(&proxy.url());
         world.call(Plane::Foreground, acquire("warm")).expect("a reply");
-        let trap = proxy.hold_request("hold:1");
+        let trap = proxy.hold_request(HOLD);
         {
             let mut call = pin!(world.link.call(Plane::Foreground, acquire("a")));
             begin(call.as_mut());

@@ -1,0 +1,112 @@
+//! Servers that do not know a script, and calls that are followed up.
+
+use super::*;
+use leasehold_core::link::Settled;
+use leasehold_test_support::{Cluster, Proxy, Server, Way, until};
+
+pub(super) fn is_known(server: &Server) -> bool {
+    server.command(&["SCRIPT", "EXISTS", ACQUIRE.sha1()]).elements().first().and_then(|one| one.as_int()) == Some(1)
+}
+
+/// Runs a test on each server, with no script in its cache, for each plane.
+fn on_each_that_forgot(test: impl Fn(&World, &Server, Plane, &dyn Fn() -> bool)) {
+    on_each(|binary| {
+        let server = Server::builder().binary(binary).start();
+        let world = World::new(&server.url());
+        for plane in PLANES {
+            server.command(&["SCRIPT", "FLUSH"]);
+            let before = server.commandstats("evalsha");
+            test(&world, &server, plane, &|| server.commandstats("evalsha") > before);
+            server.command(&["DEL", "a"]);
+        }
+    });
+}
+
+/// Begins a call that the server refuses, and probes until that is answered. The refusal is not read before.
+fn probed_in_between(world: &World, plane: Plane, lock: &str, is_refused: impl FnMut() -> bool) -> Reply {
+    let mut call = pin!(world.link.call(plane, acquire(lock)));
+    begin(call.as_mut());
+    until("the server has refused it", is_refused);
+    let probed = world.block_on(world.link.probe(plane, world.link.epoch(plane), key(lock)));
+    assert_eq!(probed, Ok(()), "all that was sent is answered");
+    world.block_on(call).expect("a reply, because nothing was settled")
+}
+
+#[test]
+fn a_probe_leaves_a_call_alone_that_met_noscript() {
+    on_each_that_forgot(|world, _, plane, is_refused| {
+        assert!(is_granted(&probed_in_between(world, plane, "a", is_refused)));
+    });
+}
+
+#[test]
+fn a_probe_leaves_a_call_alone_that_was_asked_elsewhere() {
+    on_each(|binary| {
+        let cluster = Cluster::builder().binary(binary).start();
+        let world = World::new(&cluster.url());
+        for (number, plane) in PLANES.into_iter().enumerate() {
+            let from = &cluster.nodes()[0];
+            let mut names = (0..).map(|at| format!("lock:{number}:{at}"));
+            let lock = names.find(|name| cluster.node_of(name).port() == from.port()).expect("a name");
+            let to = &cluster.nodes()[1];
+            // Each node knows the script, and each plane the way to each node.
+            for node in [from, to] {
+                node.command(&["SCRIPT", "LOAD", ACQUIRE.source()]);
+            }
+            cluster.begin_migration(cluster.slot_of(&lock), to);
+            let before = from.command(&["INFO", "errorstats"]).as_str().unwrap_or_default().to_owned();
+            let refused = || from.command(&["INFO", "errorstats"]).as_str() != Some(&before);
+            assert!(is_granted(&probed_in_between(&world, plane, &lock, refused)));
+            cluster.finish_migration(cluster.slot_of(&lock), to);
+        }
+    });
+}
+
+#[test]
+fn a_call_that_was_settled_before_its_text_was_sent_still_leaves_the_script_there() {
+    on_each_that_forgot(|world, server, plane, is_refused| {
+        let mut call = pin!(world.link.call(plane, acquire("a")));
+        begin(call.as_mut());
+        until("the server has refused it", is_refused);
+        let settled = world.block_on(world.link.settle(plane, world.link.epoch(plane), key("a")));
+        assert_eq!(settled, Ok(Settled::Proven));
+        let answer = world.block_on(call);
+        assert!(matches!(answer, Err(LinkError::Refused(_))), "{answer:?}");
+        until("the server knows the script", || is_known(server));
+        assert_eq!(server.command(&["EXISTS", "a"]).as_int(), Some(0), "it was not run");
+    });
+}
+
+#[test]
+fn a_server_that_comes_back_is_given_the_scripts_in_use_before_they_are_called() {
+    on_each(|binary| {
+        let server = Server::builder().binary(binary).start();
+        let world = World::new(&server.url());
+        assert_eq!(server.commandstats("script|exists"), 0, "the first connection has nothing to ask");
+        world.call(Plane::Foreground, acquire("a")).expect("a reply");
+        server.restart();
+        until("the server knows the script", || is_known(&server));
+        assert!(server.commandstats("script|load") <= 1, "and nothing that was not used");
+        assert_eq!(server.commandstats("eval"), 0);
+        world.call_until_answered(Plane::Foreground, &acquire("a"));
+        assert_eq!(server.commandstats("eval"), 0);
+    });
+}
+
+#[test]
+fn a_user_who_may_not_load_scripts_reconnects_all_the_same() {
+    on_each(|binary| {
+        let rule = "app on >secret ~* &* +@all -script";
+        let server = Server::builder().binary(binary).user(rule).start();
+        let proxy = Proxy::to(&server);
+        let world = World::new(&format!("redis://app:secret@{}", proxy.addr()));
+        world.call(Plane::Foreground, acquire("a")).expect("a reply");
+        proxy.delay(Way::ToServer, Duration::from_millis(1));
+        proxy.cut();
+        world.wait_for(&LinkEvent::PlaneReset(Plane::Lifeline));
+        server.command(&["SCRIPT", "FLUSH"]);
+        for plane in PLANES {
+            world.call_until_answered(plane, &acquire("a"));
+        }
+    });
+}
