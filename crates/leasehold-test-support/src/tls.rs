@@ -1,6 +1,8 @@
 //! A private certificate authority, for servers that speak TLS.
 
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, KeyUsagePurpose};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, KeyUsagePurpose, date_time_ymd,
+};
 
 /// A certificate authority made for one test. A second one is the authority that a client must refuse.
 pub struct Ca {
@@ -32,8 +34,22 @@ impl Ca {
     /// Issues a certificate for the given host names and IP addresses.
     #[must_use]
     pub fn issue(&self, names: &[&str]) -> Issued {
+        self.issue_with(names, |_| {})
+    }
+
+    /// The same, but it ended long ago.
+    #[must_use]
+    pub fn issue_expired(&self, names: &[&str]) -> Issued {
+        self.issue_with(names, |params| {
+            params.not_before = date_time_ymd(2001, 1, 1);
+            params.not_after = date_time_ymd(2002, 1, 1);
+        })
+    }
+
+    fn issue_with(&self, names: &[&str], change: impl FnOnce(&mut CertificateParams)) -> Issued {
         let names = names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
-        let params = CertificateParams::new(names).expect("names that a certificate can carry");
+        let mut params = CertificateParams::new(names).expect("names that a certificate can carry");
+        change(&mut params);
         let key = KeyPair::generate().expect("a key for a certificate");
         let cert = params.signed_by(&key, &self.issuer).expect("a certificate signed by the test authority");
         Issued { cert_pem: cert.pem(), key_pem: key.serialize_pem() }

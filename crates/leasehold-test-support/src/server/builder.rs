@@ -8,7 +8,11 @@ use std::{
 };
 
 use super::Server;
-use crate::{Binary, Flavor, Side, WallClock, port, reaper::ScratchDir, tls::Ca};
+use crate::{
+    Binary, Flavor, Side, WallClock, port,
+    reaper::ScratchDir,
+    tls::{Ca, Issued},
+};
 
 /// The settings of a [`Server`]. What is not set is the server's own default, save that nothing is persisted.
 #[derive(Clone, Debug, Default)]
@@ -17,7 +21,7 @@ pub struct ServerBuilder {
     binary: Option<Binary>,
     settings: Vec<(String, String)>,
     password: Option<String>,
-    tls: bool,
+    tls: Option<fn(&Ca) -> Issued>,
     unix_socket: bool,
     sentinel: bool,
     clock: Option<Arc<WallClock>>,
@@ -50,8 +54,13 @@ impl ServerBuilder {
 
     /// Speaks TLS on a port of its own, with a certificate for `localhost` and `127.0.0.1` of a private authority. Clients need
     /// no certificate unless `.arg("tls-auth-clients", "yes")` says so.
-    pub fn tls(mut self) -> Self {
-        self.tls = true;
+    pub fn tls(self) -> Self {
+        self.tls_with(|ca| ca.issue(&["localhost", "127.0.0.1"]))
+    }
+
+    /// The same with another certificate, such as one that has expired.
+    pub fn tls_with(mut self, issue: fn(&Ca) -> Issued) -> Self {
+        self.tls = Some(issue);
         self
     }
 
@@ -97,7 +106,7 @@ impl ServerBuilder {
     pub fn try_start(&self) -> io::Result<Server> {
         let binary = match &self.binary {
             Some(binary) => binary.clone(),
-            None if self.tls => Binary::with_tls().map_err(io::Error::other)?,
+            None if self.tls.is_some() => Binary::with_tls().map_err(io::Error::other)?,
             None => Binary::any().map_err(io::Error::other)?,
         };
         // Another process can take a free port before the server does; a server that fails for another reason fails again.
@@ -117,7 +126,7 @@ impl ServerBuilder {
         let server = Server {
             binary: binary.clone(),
             port: port::free(),
-            tls: self.tls.then(|| (port::free(), Ca::new())),
+            tls: self.tls.map(|_| (port::free(), Ca::new())),
             unix_socket: self.unix_socket.then(|| dir.path().join("server.sock")),
             password: self.password.clone(),
             sentinel: self.sentinel,
@@ -130,8 +139,8 @@ impl ServerBuilder {
             connection: Mutex::new(None),
             dir,
         };
-        if let Some((_, ca)) = &server.tls {
-            let issued = ca.issue(&["localhost", "127.0.0.1"]);
+        if let (Some((_, ca)), Some(issue)) = (&server.tls, self.tls) {
+            let issued = issue(ca);
             let files = [("ca.pem", ca.pem()), ("cert.pem", issued.cert_pem), ("key.pem", issued.key_pem)];
             for (name, pem) in files {
                 fs::write(server.dir().join(name), pem)?;

@@ -2,9 +2,10 @@
 
 use super::super::Certificates;
 use super::*;
-use leasehold_test_support::{Ca, Cluster, Server, until};
+use leasehold_test_support::{Ca, Cluster, Issued, Server, until};
 use std::io::{Read, Write};
 use std::net::TcpListener;
+use std::process::Command;
 
 fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().build().expect("a runtime")
@@ -147,6 +148,46 @@ fn tls_trusts_whom_it_is_told_to_trust() {
     assert!(error.to_string().contains("perhaps it does not speak TLS"), "{error:?}");
     let error = failure_at(&format!("redis://{addr}"));
     assert!(matches!(error, ConnectError::Protocol { .. } | ConnectError::Unreachable { .. }), "{error:?}");
+}
+
+#[test]
+fn tls_refuses_a_certificate_of_another_host_and_one_that_has_expired() {
+    let ways: [fn(&Ca) -> Issued; 2] =
+        [|ca| ca.issue(&["example.org", "127.0.0.2"]), |ca| ca.issue_expired(&["localhost", "127.0.0.1"])];
+    for issue in ways {
+        let server = Server::builder().tls_with(issue).start();
+        let target = Target::parse(&format!("rediss://{}", server.tls_addr().expect("an address"))).expect("a target");
+        let certificates = Certificates { ca: Some(server.ca_pem().into_bytes()), client: None };
+        let error = failure(target.with_certificates(&certificates).expect("certificates"));
+        assert!(matches!(error, ConnectError::Tls { .. }), "{error:?}");
+    }
+}
+
+/// Where a copy of this program that trusts the server by its system finds it.
+const TRUSTED: &str = "LEASEHOLD_TEST_TRUSTED";
+
+/// The certificate authorities of the system are read from the file that `SSL_CERT_FILE` names, which a process is told when it begins.
+#[test]
+fn an_authority_that_is_given_replaces_those_of_the_system() {
+    let Ok(addr) = std::env::var(TRUSTED) else {
+        let server = Server::builder().tls().start();
+        let name = "link::fred::tests::connecting::an_authority_that_is_given_replaces_those_of_the_system";
+        let output = Command::new(std::env::current_exe().expect("this program"))
+            .args([name, "--exact"])
+            .env("SSL_CERT_FILE", server.dir().join("ca.pem"))
+            .env_remove("SSL_CERT_DIR")
+            .env(TRUSTED, server.tls_addr().expect("an address for TLS").to_string())
+            .output()
+            .expect("this program, once more");
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success() && said.contains("1 passed"), "{said}");
+        return;
+    };
+    let target = Target::parse(&format!("rediss://{addr}")).expect("a target");
+    works(target.clone());
+    let certificates = Certificates { ca: Some(Ca::new().pem().into_bytes()), client: None };
+    let error = failure(target.with_certificates(&certificates).expect("certificates"));
+    assert!(matches!(error, ConnectError::Tls { .. }), "{error:?}");
 }
 
 #[test]
