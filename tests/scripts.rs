@@ -11,6 +11,8 @@ mod fair;
 mod fenced;
 #[path = "scripts/latch.rs"]
 mod latch;
+#[path = "scripts/lock.rs"]
+mod lock;
 #[path = "scripts/permits.rs"]
 mod permits;
 #[path = "scripts/read_write.rs"]

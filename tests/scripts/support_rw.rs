@@ -21,7 +21,7 @@ use std::time::Duration;
 pub(crate) struct World {
     engine: Engine,
     pub(crate) name: LockName,
-    settings: Settings,
+    pub(crate) settings: Settings,
 }
 
 enum Engine {

@@ -1,0 +1,110 @@
+//! The reentrant lock: a hash with a hold count for its holder, as Redisson's `RLock` has it.
+
+use crate::support_rw::{Wish, World, each};
+use leasehold_core::command::Kind;
+use leasehold_core::command::lock::{self, Forced, Inspected};
+use leasehold_core::reply::Reply;
+
+const LOCK: Kind = Kind::Lock;
+
+fn wish(lease: u64) -> Wish<'static> {
+    Wish { lease, ..Wish::default() }
+}
+
+/// What is left of the lease, which on a server has begun to run.
+fn left(world: &World) -> i64 {
+    world.reply("PTTL {}").int().expect("an integer")
+}
+
+fn inspected(world: &World) -> Inspected {
+    lock::inspected(&world.run(&lock::inspect(&world.name))).expect("a reply of an inspection")
+}
+
+fn forced(world: &World, holder: &str) -> Forced {
+    let reply: Reply = world.run(&lock::force_release(&world.name, holder, &world.settings.publish));
+    lock::forced(&reply).expect("a code")
+}
+
+#[test]
+fn a_grant_is_a_hash_with_a_lease_and_a_copy_changes_nothing() {
+    each("lock-grant", |world| {
+        assert_eq!(world.acquire(LOCK, "me:1", 1, wish(60_000)), "[1, 60000]");
+        world.check("TYPE {} => \"hash\"\nHGETALL {} => [\"me:1\", \"1\"]");
+        assert!((50_000..=60_000).contains(&left(world)));
+        let code = world.acquire(LOCK, "me:1", 1, wish(60_000));
+        assert!(code.starts_with("[2, "), "a copy: {code}");
+        let busy = world.acquire(LOCK, "you:1", 1, wish(60_000));
+        assert!(busy.starts_with("[0, "), "{busy}");
+        let late = Wish { not_after: Some(1), ..wish(60_000) };
+        assert!(world.acquire(LOCK, "me:1", 1, late).starts_with("[2, "), "a copy is never too late");
+        world.check("HGETALL {} => [\"me:1\", \"1\"]\nDEL {} => 1");
+        assert_eq!(world.acquire(LOCK, "me:2", 1, late), "[-3, 0]", "a first grant is");
+        world.check("EXISTS {} => 0");
+    });
+}
+
+#[test]
+fn counts_are_set_and_not_added() {
+    each("lock-counts", |world| {
+        assert_eq!(world.acquire(LOCK, "me:1", 2, wish(60_000)), "[-2, 0]", "a re-entry creates nothing");
+        world.check("EXISTS {} => 0");
+        world.acquire(LOCK, "me:1", 1, wish(60_000));
+        for code in ["[1, ", "[2, "] {
+            let reply = world.acquire(LOCK, "me:1", 2, wish(60_000));
+            assert!(reply.starts_with(code), "{reply}");
+            world.check("HGETALL {} => [\"me:1\", \"2\"]");
+        }
+        let mut listener = world.listen_to(LOCK);
+        assert_eq!([2, 3].map(|_| world.release(LOCK, "me:1", 1)), [2, 3], "the second one is a copy");
+        listener.hears("");
+        assert_eq!(world.release(LOCK, "you:1", 0), -1);
+        assert_eq!([1, 0].map(|_| world.release(LOCK, "me:1", 0)), [1, 0]);
+        listener.hears("0");
+        world.check("EXISTS {} => 0");
+    });
+}
+
+#[test]
+fn a_renewal_prolongs_and_never_shortens_nor_creates() {
+    each("lock-renew", |world| {
+        world.acquire(LOCK, "me:1", 1, wish(60_000));
+        assert_eq!(world.renew(LOCK, &[("me:1", 90_000), ("you:1", 90_000)]), "[1, 90000, 0, 0]");
+        assert!((80_000..=90_000).contains(&left(world)));
+        assert!(world.renew(LOCK, &[("me:1", 1_000)]).starts_with("[1, "));
+        assert!(left(world) >= 80_000, "{}", left(world));
+        world.check("DEL {} => 1");
+        assert_eq!(world.renew(LOCK, &[("me:1", 60_000)]), "[0, 0]");
+        world.check("EXISTS {} => 0");
+    });
+}
+
+#[test]
+fn an_operator_sees_the_holder_and_frees_it_by_name() {
+    each("lock-force", |world| {
+        assert_eq!(inspected(world), Inspected::Free);
+        assert_eq!(forced(world, "me:1"), Forced::Absent);
+        world.acquire(LOCK, "me:1", 1, wish(60_000));
+        world.acquire(LOCK, "me:1", 2, wish(60_000));
+        let Inspected::Held { holder, count, left } = inspected(world) else { panic!("it is held") };
+        assert_eq!((holder.as_str(), count), ("me:1", 2));
+        assert!(left.is_some());
+        let mut listener = world.listen_to(LOCK);
+        assert_eq!(forced(world, "you:1"), Forced::Other);
+        assert_eq!(forced(world, "me:1"), Forced::Ended);
+        listener.hears("0");
+        world.check("EXISTS {} => 0");
+    });
+}
+
+#[test]
+fn other_data_is_told_and_left_alone() {
+    each("lock-conflict", |world| {
+        world.check("SET {} text => \"OK\"");
+        assert!(world.acquire(LOCK, "me:1", 1, wish(60_000)).starts_with("[-4, "));
+        assert_eq!(world.release(LOCK, "me:1", 0), -4);
+        assert_eq!(world.renew(LOCK, &[("me:1", 60_000)]), "[-4, 0]");
+        world.check("GET {} => \"text\"\nDEL {} => 1\nHSET {} mode write you:1:write 1 => 2");
+        assert_eq!(world.acquire(LOCK, "me:1", 1, wish(60_000)), "[-4, \"read-write lock\"]");
+        world.check("HLEN {} => 2\nDEL {} => 1");
+    });
+}
