@@ -23,14 +23,15 @@ macro_rules! mount {
     };
 }
 
-/// Mounts on every engine; on those whose connections can be broken; on real ones among these; on the embedded one.
+/// Mounts on every engine, where what is sent is recorded, too; on those whose connections can be broken; on real ones among these; on
+/// the embedded one.
 macro_rules! suite {
-    (everywhere { $($all:tt)+ } breakable { $($broken:tt)+ } servers { $($real:tt)+ } inside { $($inside:tt)+ }) => {
-        mount!(embedded = Embedded { everywhere { $($all)+ } breakable { $($broken)+ } inside { $($inside)+ } });
-        mount!(redis = Redis { everywhere { $($all)+ } breakable { $($broken)+ } servers { $($real)+ } });
-        mount!(redis_oldest = OldestRedis { everywhere { $($all)+ } breakable { $($broken)+ } servers { $($real)+ } });
-        mount!(valkey = Valkey { everywhere { $($all)+ } breakable { $($broken)+ } servers { $($real)+ } });
-        mount!(cluster = Cluster { everywhere { $($all)+ } });
+    (everywhere { $($all:tt)+ } recordable { $($told:tt)+ } breakable { $($broken:tt)+ } servers { $($real:tt)+ } inside { $($inside:tt)+ }) => {
+        mount!(embedded = Embedded { everywhere { $($all)+ } recordable { $($told)+ } breakable { $($broken)+ } inside { $($inside)+ } });
+        mount!(redis = Redis { everywhere { $($all)+ } recordable { $($told)+ } breakable { $($broken)+ } servers { $($real)+ } });
+        mount!(redis_oldest = OldestRedis { everywhere { $($all)+ } recordable { $($told)+ } breakable { $($broken)+ } servers { $($real)+ } });
+        mount!(valkey = Valkey { everywhere { $($all)+ } recordable { $($told)+ } breakable { $($broken)+ } servers { $($real)+ } });
+        mount!(cluster = Cluster { everywhere { $($all)+ } recordable { $($told)+ } });
     };
 }
 
@@ -70,6 +71,7 @@ suite! {
             every_end_cancels_the_token_with_its_reason,
             work_is_not_polled_again_after_the_loss,
             with_releases_and_carries_the_value,
+            work_that_is_over_leaves_no_waker_with_the_hold,
             a_lock_is_renewed_for_as_long_as_it_is_held;
         farewells:
             a_shutdown_releases_everything_and_tells_everybody,
@@ -103,7 +105,7 @@ suite! {
             m3_members_in_another_order_do_not_deadlock,
             stripes_are_taken_together_in_any_order;
         storm:
-            lock, fair, fenced_fair, fenced, spin, simple, read_write, multi, quorum;
+            lock, fair, fenced_fair, fenced, spin, simple, read_write, multi, striped, quorum;
         semaphores:
             s4_a_number_that_is_there_is_not_set_again,
             s5_of_two_waiters_for_two_permits_each_one_proceeds,
@@ -141,8 +143,13 @@ suite! {
             a_client_that_announces_itself_can_be_found;
         blocking_kinds:
             threads_take_locks_of_every_kind,
+            work_of_a_thread_whose_lock_was_lost_is_told_so_and_keeps_its_value,
             threads_take_permits_and_wait_at_latches,
             an_owner_of_threads_takes_its_locks_again;
+    }
+    recordable {
+        duplicates:
+            lock, fair, fenced_fair, fenced, spin, simple, read_write, multi, striped, semaphore, permits;
     }
     breakable {
         semaphores:
@@ -161,7 +168,6 @@ suite! {
             a_lost_reply_to_a_renewal_does_not_lose_the_lock,
             a_release_that_comes_too_late_is_a_loss_and_touches_nobody;
         duplicates:
-            lock, fair, fenced_fair, fenced, spin, simple, read_write, multi, semaphore, permits,
             a_first_grant_after_its_time_is_refused;
         unpolled:
             a_first_attempt_in_flight_same_client,
@@ -177,7 +183,7 @@ suite! {
     }
     servers {
         drops:
-            lock, fair, fenced_fair, fenced, spin, simple, read_write, multi, quorum, semaphore, permits;
+            lock, fair, fenced_fair, fenced, spin, simple, read_write, multi, striped, quorum, semaphore, permits;
         outages:
             a_connect_that_is_dropped_closes_its_connections;
         wire:
@@ -194,7 +200,7 @@ suite! {
             a_record_is_written_again_before_it_ends;
         drops:
             l4_every_future_dropped_at_every_point_leaves_nothing,
-            l4_fair, l4_fenced_fair, l4_fenced, l4_spin, l4_simple, l4_read_write, l4_multi, l4_quorum, l4_semaphore,
+            l4_fair, l4_fenced_fair, l4_fenced, l4_spin, l4_simple, l4_read_write, l4_multi, l4_striped, l4_quorum, l4_semaphore,
             l4_permits, l4_latch,
             l4_what_cannot_be_reached_is_free_after_one_lease;
         duplicates:
@@ -231,6 +237,7 @@ suite! {
         groups:
             a_multi_lock_ends_with_its_first_member,
             a_quorum_is_held_without_a_minority,
+            a_quorum_waits_for_the_answers_that_can_make_it_whole,
             who_holds_a_quorum_without_a_minority_sleeps_until_it_is_lost,
             rivals_for_a_quorum_all_get_it;
         foreign:

@@ -250,6 +250,7 @@ every_point! {
     l4_simple Simple,
     l4_read_write ReadWrite,
     l4_multi Multi,
+    l4_striped Striped,
     l4_quorum Quorum,
     l4_semaphore Semaphore,
     l4_permits Permits,

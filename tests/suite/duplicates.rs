@@ -21,7 +21,7 @@ struct Recorded {
 
 impl Recorded {
     fn new(world: &World, kind: Kind) -> Self {
-        let own = (0..kind.servers()).map(|_| World::on(world.engine).proxied());
+        let own = (0..kind.servers()).map(|_| World::on(world.engine).recordable());
         let record = |world: World| {
             world.warm();
             let log = world.record();

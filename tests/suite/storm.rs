@@ -137,8 +137,8 @@ const fn steps_of(kind: Kind, engine: Engine) -> usize {
         Kind::Lock => 20_000,
         // Each grant waits for one task alone to be polled, which takes its time on a busy machine.
         Kind::Fair | Kind::FencedFair => 640,
-        Kind::Spin | Kind::Simple | Kind::Multi | Kind::Quorum if embedded => 6_000,
-        Kind::Spin | Kind::Simple | Kind::Multi | Kind::Quorum => 2_000,
+        Kind::Spin | Kind::Simple | Kind::Multi | Kind::Striped | Kind::Quorum if embedded => 6_000,
+        Kind::Spin | Kind::Simple | Kind::Multi | Kind::Striped | Kind::Quorum => 2_000,
         _ if embedded => 20_000,
         _ => 4_000,
     }

@@ -21,6 +21,8 @@ pub(crate) enum Kind {
     Simple,
     ReadWrite,
     Multi,
+    /// Several stripes of a striped lock.
+    Striped,
     Quorum,
     /// A semaphore with one permit, which excludes as a lock does.
     Semaphore,
@@ -71,7 +73,7 @@ pub(crate) trait Held: Send + Sync {
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 12] = [
+    pub(crate) const ALL: [Self; 13] = [
         Self::Lock,
         Self::Fair,
         Self::FencedFair,
@@ -80,6 +82,7 @@ impl Kind {
         Self::Simple,
         Self::ReadWrite,
         Self::Multi,
+        Self::Striped,
         Self::Quorum,
         Self::Semaphore,
         Self::Permits,
@@ -135,6 +138,7 @@ impl Kind {
             match self {
                 Self::Lock | Self::Quorum => client.lock(&name).inspect().await.map(drop),
                 Self::Multi => client.lock(format!("{name}:a")).inspect().await.map(drop),
+                Self::Striped => client.striped_lock(&name, 4).of("a").inspect().await.map(drop),
                 Self::Fair => client.fair_lock(&name).inspect().await.map(drop),
                 Self::FencedFair => client.fair_lock(&name).fenced().inspect().await.map(drop),
                 Self::Fenced => client.fenced_lock(&name).inspect().await.map(drop),
@@ -150,7 +154,7 @@ impl Kind {
 
     /// Ends the hold of whoever has it; `None` where the kind has no such call.
     pub(crate) fn force_release(self, clients: &[Client], name: &str) -> Option<BoxFuture<'static, Result<(), Error>>> {
-        if matches!(self, Self::Multi | Self::Quorum) || self.is_counter() {
+        if matches!(self, Self::Multi | Self::Striped | Self::Quorum) || self.is_counter() {
             return None;
         }
         let (client, name) = (clients[0].clone(), name.to_owned());
@@ -224,6 +228,12 @@ impl Kind {
                 let members = [client.lock(format!("{name}:a")), client.lock(format!("{name}:b"))];
                 let reversed = [members[1].clone(), members[0].clone()];
                 [members, reversed].map(|members| any(client.multi_lock(members))).into()
+            }
+            Self::Striped => {
+                let striped = client.striped_lock(name, 4);
+                let ways = [striped.all_of(vec!["a", "b"]), striped.all_of(vec!["b", "a", "b"])].map(any);
+                // All of them take the stripe of this one.
+                ways.into_iter().chain([of(striped.of("a"), no_token)]).collect()
             }
             Self::Quorum => vec![any(QuorumLock::new(clients.iter().cloned(), name))],
             Self::Semaphore => vec![any(client.semaphore(name))],
@@ -468,7 +478,7 @@ impl<K: Owned> Held for SingleGuard<K> {
 macro_rules! for_every_kind {
     ($test:ident) => { $crate::support::kinds::for_every_kind! { $test:
         lock Lock, fair Fair, fenced_fair FencedFair, fenced Fenced, spin Spin, simple Simple, read_write ReadWrite,
-        multi Multi, quorum Quorum
+        multi Multi, striped Striped, quorum Quorum
     } };
     ($test:ident, and permits) => {
         $crate::support::kinds::for_every_kind! { $test }

@@ -2,6 +2,7 @@
 
 pub(crate) mod engine;
 pub(crate) mod kinds;
+mod monitor;
 pub(crate) mod polled;
 pub(crate) mod stage;
 pub(crate) mod wire;

@@ -1,6 +1,7 @@
 //! What went over the wire, and what goes wrong there.
 
 use super::engine::Backend;
+use super::monitor::{Monitors, Words};
 use super::world::World;
 use leasehold::embedded::{Aim, Fault, Recorder};
 use leasehold_core::reply::Reply;
@@ -22,19 +23,22 @@ pub(crate) struct Sent {
 enum Copy {
     Embedded(usize),
     Proxy(Box<Request>),
+    Words(Words),
 }
 
 /// The calls from some moment on.
 pub(crate) enum Log {
     Embedded(Recorder),
     Proxy { from: u64 },
+    Cluster(Monitors),
 }
 
 impl World {
-    /// Records from now on. On a server it takes [`World::proxied`].
+    /// Records from now on. On a server it takes [`World::proxied`]; of a cluster, what it carries out.
     pub(crate) fn record(&self) -> Log {
         match (&self.backend, &self.proxy) {
             (Backend::Embedded(server), _) => Log::Embedded(server.record()),
+            (Backend::Cluster(cluster), _) => Log::Cluster(Monitors::of(cluster)),
             (_, Some(proxy)) => Log::Proxy { from: proxy.requests().last().map_or(0, |request| request.number + 1) },
             _ => panic!("only a proxy can record what is sent to a server"),
         }
@@ -59,6 +63,11 @@ impl World {
                 proxy.requests().into_iter().filter(|request| request.number >= *from).filter_map(sent).collect()
             }
             (Log::Proxy { .. }, None) => Vec::new(),
+            (Log::Cluster(monitors), _) => monitors
+                .calls()
+                .into_iter()
+                .filter_map(|words| call(&words, true, Copy::Words(words.clone())))
+                .collect(),
         }
     }
 
@@ -74,6 +83,7 @@ impl World {
                 other => panic!("an unexpected reply to a copy: {other:?}"),
             },
             (_, Copy::Proxy(request), Some(proxy)) => proxy.replay(request),
+            (Log::Cluster(monitors), Copy::Words(words), _) => monitors.replay(words),
             _ => panic!("the call is of another world"),
         }
     }
@@ -130,14 +140,21 @@ impl World {
 }
 
 fn sent(request: Request) -> Option<Sent> {
-    let script = leasehold_core::script::ALL.iter().find(|script| request.contains(script.sha1()))?;
+    let words = request.argv.clone();
+    call(&words, request.reply.is_some(), Copy::Proxy(Box::new(request)))
+}
+
+/// The call of one of our scripts.
+fn call(words: &[Vec<u8>], answered: bool, copy: Copy) -> Option<Sent> {
+    let sha1 = words.get(1)?;
+    let script = leasehold_core::script::ALL.iter().find(|script| script.sha1().as_bytes() == sha1.as_slice())?;
     let text = |bytes: &Vec<u8>| String::from_utf8_lossy(bytes).into_owned();
-    let keys: usize = text(request.argv.get(2)?).parse().ok()?;
+    let keys: usize = text(words.get(2)?).parse().ok()?;
     Some(Sent {
         script: script.name(),
-        keys: request.argv[3..3 + keys].iter().map(text).collect(),
-        args: request.argv[3 + keys..].iter().map(text).collect(),
-        answered: request.reply.is_some(),
-        copy: Copy::Proxy(Box::new(request)),
+        keys: words[3..3 + keys].iter().map(text).collect(),
+        args: words[3 + keys..].iter().map(text).collect(),
+        answered,
+        copy,
     })
 }

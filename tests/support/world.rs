@@ -40,6 +40,11 @@ impl World {
         Self { proxy, ..world }
     }
 
+    /// On a server of its own, of which can be recorded what is sent to it.
+    pub(crate) fn recordable(self) -> Self {
+        if self.engine == Engine::Cluster { self.own() } else { self.proxied() }
+    }
+
     /// A client with the default settings.
     pub(crate) async fn client(&self) -> Client {
         self.client_with(|builder| builder).await
