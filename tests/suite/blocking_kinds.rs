@@ -2,7 +2,7 @@
 
 use crate::support::world::idle;
 use crate::support::{World, ms, secs};
-use leasehold::{Error, LossReason, blocking};
+use leasehold::{Error, LossReason, WithError, blocking};
 
 /// Runs `work` on a thread without a runtime, with a client for threads.
 async fn in_thread(world: &World, work: impl FnOnce(&blocking::Client) + Send + 'static) {
@@ -139,6 +139,20 @@ pub(crate) async fn an_owner_of_threads_takes_its_locks_again(world: World) {
         named.release().expect("a release");
         outer.release().expect("a release");
         assert_eq!(client.who_is(&client.id()).expect("an answer"), None);
+    })
+    .await;
+}
+
+pub(crate) async fn work_of_a_thread_whose_lock_was_lost_is_told_so_and_keeps_its_value(world: World) {
+    let name = world.name("threads");
+    in_thread(&world, move |client| {
+        let lock = client.lock(&name);
+        let outcome = lock.with(|_held| {
+            lock.force_release().expect("an answer");
+            7
+        });
+        let Err(WithError::Lost { reason, value, .. }) = outcome else { panic!("it was lost: {outcome:?}") };
+        assert_eq!((reason, value), (LossReason::Removed, Some(7)));
     })
     .await;
 }

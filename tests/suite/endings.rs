@@ -3,7 +3,10 @@
 use crate::support::world::idle;
 use crate::support::{World, ms, secs, until};
 use leasehold::{Error, HoldEnd, LossReason, WithError};
+use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Wake, Waker};
 use std::time::Instant;
 
 pub(crate) async fn the_longest_hold_ends_even_a_renewed_one(world: World) {
@@ -236,4 +239,32 @@ pub(crate) async fn with_releases_and_carries_the_value(world: World) {
     assert!(matches!(outcome, Err(WithError::NotAcquired(Error::WaitElapsed { .. }))), "{outcome:?}");
     guard.release().await.expect("a release");
     world.gone(lock.name()).await;
+}
+
+/// Whom it is told of does not matter.
+struct Sleeper;
+
+impl Wake for Sleeper {
+    fn wake(self: Arc<Self>) {}
+}
+
+/// A job that holds a lock for days runs many pieces of work under it.
+pub(crate) async fn work_that_is_over_leaves_no_waker_with_the_hold(world: World) {
+    let client = world.client().await;
+    let guard = client.lock(world.name("watched")).acquire().await.expect("the lock");
+    let both = client.multi_lock([client.lock(world.name("one")), client.lock(world.name("two"))]);
+    let both = both.acquire().await.expect("the locks");
+    let sleeper = Arc::new(Sleeper);
+    let waker = Waker::from(sleeper.clone());
+    let mut context = Context::from_waker(&waker);
+    assert!(pin!(guard.run(std::future::ready(()))).as_mut().poll(&mut context).is_ready());
+    assert!(pin!(both.run(std::future::ready(()))).as_mut().poll(&mut context).is_ready());
+    assert!(pin!(guard.run(std::future::pending::<()>())).as_mut().poll(&mut context).is_pending());
+    assert!(pin!(guard.lost()).as_mut().poll(&mut context).is_pending());
+    assert!(pin!(both.lost()).as_mut().poll(&mut context).is_pending());
+    drop(waker);
+    assert_eq!(Arc::strong_count(&sleeper), 1, "the holds have nobody to wake");
+    both.release().await.expect("a release");
+    guard.release().await.expect("a release");
+    idle(&client).await;
 }

@@ -228,6 +228,25 @@ pub(crate) async fn a_quorum_is_held_without_a_minority(_: World) {
     }
 }
 
+/// One server of three says at once that another has the lock; the other two grant it, a little later.
+pub(crate) async fn a_quorum_waits_for_the_answers_that_can_make_it_whole(_: World) {
+    let stage = Stage::new();
+    let servers: Vec<EmbeddedServer> = (0..3).map(|_| EmbeddedServer::with_clock(stage.clock.clone())).collect();
+    let rival = process(&stage, &servers[..1]).remove(0).lock("leader");
+    let in_the_way = stage.now(async move { rival.acquire().await }).expect("the lock of one server");
+    let lock = QuorumLock::new(process(&stage, &servers), "leader");
+    // Settled and sent again, these two answer after the first one.
+    servers[1..].iter().for_each(|server| server.inject(Fault::LoseRequest, Aim::next().script("lock/acquire")));
+    let mut tries = [Actor::new(async move { lock.try_acquire().await })];
+    stage.pass_until("an answer", secs(5), &mut tries, |tries| tries[0].is_done());
+    let guard = tries[0].take().expect("an answer").expect("two of three servers grant it");
+    assert_eq!(guard.servers(), 2);
+    stage.now(guard.release()).expect("a release");
+    stage.now(in_the_way.release()).expect("a release");
+    stage.pass(ms(20), &mut Vec::<Actor<()>>::new());
+    assert!(servers.iter().all(|server| server.keys().is_empty()));
+}
+
 pub(crate) async fn who_holds_a_quorum_without_a_minority_sleeps_until_it_is_lost(_: World) {
     let stage = Stage::new();
     let servers: Vec<EmbeddedServer> = (0..3).map(|_| EmbeddedServer::with_clock(stage.clock.clone())).collect();

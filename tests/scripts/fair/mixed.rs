@@ -168,6 +168,29 @@ fn the_wait_of_a_jvm_is_seen_from_the_entry_in_front() {
 }
 
 #[test]
+fn what_is_noted_of_jvms_goes_with_the_last_of_them() {
+    let (world, holder) = held();
+    let jvm = Jvm::new(1, 5_000);
+    jvm.acquire(&world, 30_000);
+    let ours = world.process();
+    world.acquire(&ours.hold(1));
+    let noted =
+        |world: &World| world.marks().keys().filter(|mark| !mark.starts_with("p:") && mark.contains(':')).count();
+    assert!(noted(&world) > 0);
+    // It leaves by its own commands, and there is no other pass over the queue.
+    jvm.give_up(&world, 5_000);
+    world.release(&ours.hold(1), 0);
+    world.release(&holder, 0);
+    for _ in 0..2 {
+        world.advance(2_500);
+        let hold = world.process().hold(1);
+        assert!(is_held(&world.acquire(&hold)));
+        world.release(&hold, 0);
+    }
+    assert_eq!(noted(&world), 0, "{:?}", world.marks());
+}
+
+#[test]
 fn a_jvm_that_is_overdue_while_the_lock_is_held_stays() {
     let (world, _) = held();
     let (jvm, ours) = (Jvm::new(1, 1_000), world.process());

@@ -276,3 +276,84 @@ impl Session {
         if self.settings.cluster { name::slot(key) } else { 0 }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::Kind;
+    use crate::name::LockName;
+    use crate::owner::ClientId;
+    use crate::session::{AcquireRequest, Step, Ticket, Via};
+    use std::task::Waker;
+
+    const NOW: Instant = Instant::from_nanos(1_000_000_000);
+
+    fn session() -> Session {
+        Session::new(ClientId::new(uuid::Uuid::nil()), Settings::default(), 1)
+    }
+
+    /// Sends the first acquire of a lock.
+    fn asks(session: &mut Session, now: Instant, lock: &str) -> (Ticket, FlightId) {
+        let name = LockName::new("", lock).expect("a name");
+        let ticket = session.acquire(now, AcquireRequest::new(name, Kind::Lock, Duration::from_secs(4)));
+        let via = Via { plane: Plane::Foreground, epoch: Epoch(1) };
+        let step = session.poll_acquire(now, ticket, via, Waker::noop());
+        let Step::Send(flight, _) = step else { panic!("a free lock is asked for at once: {step:?}") };
+        (ticket, flight)
+    }
+
+    /// The probes that are to be made now.
+    fn probes(session: &mut Session) -> Vec<CallId> {
+        let actions = std::iter::from_fn(|| session.poll_action());
+        actions.filter_map(|action| if let Action::Probe { id, .. } = action { Some(id) } else { None }).collect()
+    }
+
+    /// What is to be done now: the settlements, and the locks that are released.
+    fn actions(session: &mut Session) -> (Vec<CallId>, Vec<Bytes>) {
+        let (mut settlements, mut released) = (Vec::new(), Vec::new());
+        while let Some(action) = session.poll_action() {
+            match action {
+                Action::Settle { id, .. } => settlements.push(id),
+                Action::Call { call, .. } => released.push(call.keys()[0].clone()),
+                Action::Probe { .. } | Action::Subscribe { .. } | Action::Unsubscribe { .. } => {}
+            }
+        }
+        (settlements, released)
+    }
+
+    #[test]
+    fn a_call_that_comes_while_another_is_settled_waits_for_a_settlement_of_its_own() {
+        let mut session = session();
+        let first = asks(&mut session, NOW, "a").0;
+        session.abandon_acquire(NOW, first);
+        let (settlements, released) = actions(&mut session);
+        assert_eq!((settlements.len(), released.len()), (1, 0));
+        let second = asks(&mut session, NOW, "b").0;
+        session.abandon_acquire(NOW, second);
+        assert_eq!(actions(&mut session), (vec![], vec![]), "one settlement at a time");
+        session.handle_settled(NOW, settlements[0], Ok(Settled::Proven));
+        let (settlements, released) = actions(&mut session);
+        assert_eq!(released, [Bytes::from_static(b"a")], "the second one was sent after the settlement");
+        assert_eq!(settlements.len(), 1);
+        session.handle_settled(NOW, settlements[0], Ok(Settled::Proven));
+        assert_eq!(actions(&mut session), (vec![], vec![Bytes::from_static(b"b")]));
+    }
+
+    #[test]
+    fn a_probe_says_nothing_of_a_call_that_was_sent_after_it() {
+        let mut session = session();
+        let (first, first_flight) = asks(&mut session, NOW, "a");
+        let later = NOW + Settings::PROBE_AFTER;
+        session.handle_timeout(later);
+        let probes = probes(&mut session);
+        assert_eq!(probes.len(), 1, "the call takes long");
+        let sent = later + Duration::from_millis(1);
+        let (second, second_flight) = asks(&mut session, sent, "b");
+        session.handle_probed(sent, probes[0], Ok(()));
+        // The callers do not poll. The first is known to have been answered; of the second nothing is known.
+        let unpolled = session.settings.unpolled_in(Kind::Lock.verbs().line());
+        session.handle_timeout(sent + unpolled);
+        assert!(!session.is_current(first, first_flight, Waker::noop()), "the lifeline goes on in its place");
+        assert!(session.is_current(second, second_flight, Waker::noop()), "its reply may be under way");
+    }
+}

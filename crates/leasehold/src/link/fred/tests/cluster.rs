@@ -234,6 +234,26 @@ fn fr8_a_sharded_subscription_that_a_migration_dropped_is_noticed() {
 }
 
 #[test]
+fn an_audit_subscribes_to_nothing_that_nobody_wants_any_more() {
+    on_each(|binary| {
+        let cluster = Cluster::builder().binary(binary).start();
+        let world = World::new(&cluster.url());
+        let node = cluster.nodes().first().expect("a node");
+        let mut names =
+            (0..).map(|number| format!("c:{number}")).filter(|name| cluster.node_of(name).port() == node.port());
+        let (wanted, left) = (names.next().expect("a name"), names.next().expect("a name"));
+        for channel in [&wanted, &left] {
+            world.block_on(world.link.subscribe(key(channel))).expect("a subscription");
+        }
+        world.block_on(world.link.unsubscribe(key(&left))).expect("the end of it");
+        let before = node.commandstats("ssubscribe");
+        until("there were two audits", || node.commandstats("ssubscribe") >= before + 3);
+        let heard = |channel: &str| node.command(&["SPUBLISH", channel, "0"]).as_int();
+        assert_eq!((heard(&wanted), heard(&left)), (Some(1), Some(0)));
+    });
+}
+
+#[test]
 fn fr8_a_slot_that_went_and_came_back_is_subscribed_to_again() {
     on_each(|binary| {
         let cluster = Cluster::builder().binary(binary).start();

@@ -161,3 +161,16 @@ fn a_durable_call_in_the_line_is_not_sent_once_it_is_settled() {
         replica.resume();
     });
 }
+
+/// `WAIT` on a connection that has written something before speaks of that, and not of a call that has left nothing to be marked.
+#[test]
+fn replicas_are_not_believed_where_nothing_could_be_marked() {
+    on_each(|binary| {
+        let (primary, _replica) = pair(binary);
+        let world = World::new(&primary.url());
+        let reply = world.call(Plane::Lifeline, durable(acquire("warm"), 300)).expect("a reply");
+        assert_eq!(answer(&reply), (1, 1));
+        let reply = world.call(Plane::Lifeline, durable(inspect("a"), 300)).expect("a reply");
+        assert_eq!(answer(&reply), (0, 0), "there is no such key");
+    });
+}
