@@ -154,6 +154,11 @@ pub enum Event {
         /// The lock.
         name: LockName,
     },
+    /// Somebody waits for a lock that the server has without a time to live, so that no lease ends it.
+    Endless {
+        /// The lock.
+        name: LockName,
+    },
     /// A lock was granted without the server, which is out of reach.
     Degraded {
         /// The lock.

@@ -17,6 +17,7 @@
 //! | [`RENEWED_HOLDS_TOTAL`] | counter | | holds in renewals that were answered |
 //! | [`TURN_PASSED_TOTAL`] | counter | | waiters that were not polled in time |
 //! | [`PLACE_LOST_TOTAL`] | counter | | waiters of fair locks that lost their place and went on at the tail |
+//! | [`ENDLESS_TOTAL`] | counter | | locks without a time to live that a caller was found to wait for |
 //! | [`FALLBACK_TOTAL`] | counter | `event` | locks that were granted without the server, and those that it granted later |
 //! | [`CLEAN_UP_TOTAL`] | counter | `outcome` | what the lifeline did for callers that were gone |
 //! | [`EVICTION_TOTAL`] | counter | | clients that found an eviction policy that can evict a held lock |
@@ -55,6 +56,8 @@ pub const RENEWED_HOLDS_TOTAL: &str = "leasehold_renewed_holds_total";
 pub const TURN_PASSED_TOTAL: &str = "leasehold_turn_passed_total";
 /// Counts waiters of fair locks that lost their place in the queue and went on at the tail.
 pub const PLACE_LOST_TOTAL: &str = "leasehold_places_lost_total";
+/// Counts locks without a time to live that a caller was found to wait for: no lease ends them.
+pub const ENDLESS_TOTAL: &str = "leasehold_endless_total";
 /// Counts by `event` locks that were granted without the server, `degraded`, and those that it granted later, `restored`.
 pub const FALLBACK_TOTAL: &str = "leasehold_fallback_total";
 /// Counts what the lifeline cleaned up, by `outcome`: `done` or `failed`, which is tried again.
@@ -155,6 +158,14 @@ impl Classes {
                     lock = %name,
                     "a task waits for a lock that this client holds under another owner; if the holder waits for this task, \
                      neither goes on: re-enter with an owner"
+                );
+            }
+            Event::Endless { name } => {
+                counter!(ENDLESS_TOTAL).increment(1);
+                tracing::warn!(
+                    lock = %name,
+                    "a task waits for a lock that has no time to live on the server, so that no lease ends it: look at its \
+                     holder by inspect, and end it by force_release if that is gone"
                 );
             }
             Event::CleanedUp { name } => {

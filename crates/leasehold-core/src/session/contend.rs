@@ -46,6 +46,8 @@ pub(super) struct Lock {
     pub(super) local: bool,
     /// Another lock with the same name: the other half of a read-write lock, or a lock of another kind.
     pub(super) sibling: Option<usize>,
+    /// It was told that the server has the lock without a time to live.
+    pub(super) endless: bool,
     pub(super) timer: Option<Instant>,
 }
 
@@ -87,6 +89,7 @@ impl Lock {
             beat_again: false,
             local: false,
             sibling: None,
+            endless: false,
             timer: None,
         }
     }

@@ -81,6 +81,7 @@ impl Session {
             Ok(Acquired::Busy { left, time }) => {
                 self.note_time(change.sent_at, time);
                 self.nothing_begun(now, ticket, number);
+                self.note_endless(ticket, left);
                 self.busy(now, ticket, left);
             }
             Ok(Acquired::TooLate { time }) => {

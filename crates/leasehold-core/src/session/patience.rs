@@ -48,6 +48,21 @@ impl Session {
         self.set_request_timer(now, ticket);
     }
 
+    /// Says once that the server has a lock without a time to live, to whoever waits for it: no lease ends it. Nobody who keeps to the
+    /// layout leaves one behind. What has no lease by its nature, or says otherwise how long it lasts, is not meant.
+    pub(super) fn note_endless(&mut self, ticket: Ticket, left: Option<Duration>) {
+        let Some(acquire) = self.acquire_of(ticket) else { return };
+        let (lock, waits) = (acquire.lock, acquire.wish.patience != Patience::Try);
+        let state = &mut self.locks[lock];
+        let verbs = state.kind.verbs();
+        let has_lease = verbs.line() == Line::Exclusive || verbs.shares_key();
+        let endless = has_lease && left.is_none();
+        if endless && waits && !state.endless {
+            self.events.push_back(Event::Endless { name: state.name.clone() });
+        }
+        state.endless = endless && (waits || state.endless);
+    }
+
     /// When the caller does not want to wait any longer.
     pub(super) fn end_of_wish(&self, acquire: &Acquire) -> Instant {
         match acquire.wish.patience {

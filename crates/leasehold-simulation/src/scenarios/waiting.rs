@@ -5,6 +5,7 @@ use super::{elapsed, nothing_left, world};
 use crate::client::{Outcome, Polls};
 use crate::happening::Happening;
 use crate::world::{ms, name};
+use leasehold_core::command::Kind;
 use leasehold_core::error::AcquireError;
 use leasehold_core::session::{AcquireRequest, Event, Patience};
 
@@ -233,6 +234,38 @@ fn a_waiter_is_told_that_its_own_client_has_the_lock() {
     world.abandon(0, waiter);
     world.give_back(guard);
     nothing_left(&mut world);
+}
+
+#[test]
+fn whoever_waits_for_a_lock_without_a_time_to_live_is_told_once() {
+    for kind in [Kind::Lock, Kind::Fenced, Kind::Spin, Kind::Simple, Kind::Read, Kind::Write] {
+        let mut world = world(1);
+        let held: &[&[u8]] = match kind {
+            Kind::Simple => &[b"SET", b"a", b"somebody"],
+            Kind::Read | Kind::Write => &[b"HSET", b"a", b"mode", b"write", b"u:7:write", b"1"],
+            _ => &[b"HSET", b"a", b"u:7", b"1"],
+        };
+        world.server.command(held).expect("the server works");
+        let said = |event: &Event| *event == Event::Endless { name: name("a") };
+        let request = || AcquireRequest { kind, ..wish("a") };
+        let task = world.acquire(0, AcquireRequest { patience: Patience::Try, ..request() });
+        assert_eq!(world.outcome(0, task), Outcome::Nothing);
+        assert_eq!(world.events(0, said), 0, "{kind:?}: a try does not wait");
+        let waiters = [world.acquire(0, request()), world.acquire(0, request())];
+        world.run(ms(5_000));
+        assert_eq!(world.events(0, said), 1, "{kind:?}: once, although it is asked again and again");
+        waiters.into_iter().for_each(|waiter| world.abandon(0, waiter));
+        world.server.command(&[b"DEL", b"a"]).expect("the server works");
+        nothing_left(&mut world);
+    }
+    for kind in [Kind::Semaphore, Kind::Permits] {
+        let mut world = world(2);
+        let tasks = [0, 1].map(|client| world.acquire(client, AcquireRequest { kind, ..wish("a") }));
+        world.run(ms(1_000));
+        assert_eq!(world.events(1, |event| matches!(event, Event::Endless { .. })), 0, "{kind:?} waits for no lease");
+        tasks.into_iter().enumerate().for_each(|(client, task)| world.abandon(client, task));
+        world.run(ms(1_000));
+    }
 }
 
 #[test]
