@@ -61,12 +61,14 @@ impl Session {
         let lease = by.and_then(|ticket| self.acquire_of(ticket)).map_or(Duration::ZERO, |acquire| acquire.wish.lease);
         if let Some(hold) = self.holds.get_mut(&number) {
             let (Aim::Raise(target) | Aim::Lower(target)) = aim;
+            let before = hold.count;
             hold.count = hold.count.max(target);
             hold.widen(target);
             hold.change = Some(Change {
                 flight,
                 by,
                 aim,
+                before,
                 plane: via.plane,
                 epoch: via.epoch,
                 sent_at: now,

@@ -223,7 +223,8 @@ impl Session {
             }
             // A script that failed in its middle may have granted it: it is asked for again, or taken back with its guard.
             Err(LinkError::Refused(refusal)) if !refusal.proves_nothing_done() => hold.touch(now),
-            Err(_) => hold.count = 0,
+            // An earlier attempt may have been carried out, although its reply did not come.
+            Err(_) => hold.count = change.before,
         }
         self.attend(now, number);
     }

@@ -84,6 +84,8 @@ pub(super) struct Change {
     /// The caller whose future sent it; `None` for the lifeline.
     pub(super) by: Option<Ticket>,
     pub(super) aim: Aim,
+    /// The most that the server may have had before.
+    pub(super) before: u32,
     pub(super) plane: Plane,
     pub(super) epoch: Epoch,
     /// When it was sent first: a deadline is reckoned from here.

@@ -214,6 +214,8 @@ impl Session {
             Ok(Released::Ended | Released::Lowered) => Ok(()),
             // An earlier copy ended it, inside a lease that was proven.
             Ok(Released::Gone) if unsure == Some(true) && target == 0 => Ok(()),
+            // The server never had it, or not for certain.
+            Ok(Released::Gone) if hold.degraded => Ok(()),
             _ => Err(ReleaseError::Lost(LossReason::Removed)),
         };
         let gone = decoded == Ok(Released::Gone);

@@ -94,6 +94,32 @@ fn a_degraded_hold_becomes_real_when_the_server_returns() {
 }
 
 #[test]
+fn a_restoration_whose_reply_is_lost_is_taken_back_with_its_guard() {
+    let mut world = world(2);
+    world.set_unreachable(0, true);
+    let task = world.acquire(0, local("a"));
+    let guard = world.granted(0, task);
+    world.fault(0, "lock/acquire", FaultKind::LoseReply);
+    world.set_unreachable(0, false);
+    while count(&world, guard) == 0 {
+        assert!(world.step(world.now + ms(1_000)), "the server is asked for it");
+    }
+    // The server is out of reach again before it could tell, and is asked in vain.
+    world.run(ms(2));
+    world.set_unreachable(0, true);
+    world.run(ms(1_000));
+    assert!(is_degraded(&world, guard));
+    let task = world.release(guard);
+    world.run(ms(50));
+    world.set_unreachable(0, false);
+    assert_eq!(world.outcome(0, task), Outcome::Released);
+    // Far sooner than its lease ends.
+    world.run(ms(600));
+    assert_eq!(count(&world, guard), 0);
+    nothing_left(&mut world);
+}
+
+#[test]
 fn a_degraded_hold_is_lost_where_somebody_else_has_the_lock() {
     let mut world = world(2);
     let task = world.acquire(1, wish("a"));
