@@ -71,8 +71,10 @@ fn fr4_a_slot_on_its_way_is_asked_for() {
             cluster.begin_migration(cluster.slot_of(&lock), to);
             let granted = world.call(plane, acquire(&lock)).expect("a reply, by way of ASK");
             assert!(is_granted(&granted), "{granted:?}");
+            let pings = to.commandstats("ping");
             let settled = world.block_on(world.link.settle(plane, world.link.epoch(plane), key(&lock)));
             assert_eq!(settled, Ok(Settled::Proven));
+            assert!(to.commandstats("ping") > pings, "the node to which the call was led was asked as well");
             cluster.move_keys(cluster.slot_of(&lock), to);
             cluster.finish_migration(cluster.slot_of(&lock), to);
             assert!(is_granted(&world.call_until_answered(plane, &inspect(&lock))));

@@ -137,6 +137,8 @@ fn tls_trusts_whom_it_is_told_to_trust() {
         secure.clone().with_certificates(&certificates).expect("certificates")
     };
     works(trusting(server.ca_pem()));
+    // While authorities are exchanged for others, both are trusted.
+    works(trusting(Ca::new().pem() + &server.ca_pem()));
     let error = failure(trusting(Ca::new().pem()));
     assert!(matches!(error, ConnectError::Tls { .. }), "{error:?}");
     // TLS to a server without, and the reverse.

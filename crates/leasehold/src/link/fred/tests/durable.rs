@@ -174,3 +174,25 @@ fn replicas_are_not_believed_where_nothing_could_be_marked() {
         assert_eq!(answer(&reply), (0, 0), "there is no such key");
     });
 }
+
+#[test]
+fn a_renewal_does_not_wait_behind_acquires_that_wait_for_replicas() {
+    on_each(|binary| {
+        let (primary, replica) = pair(binary);
+        let world = World::new(&primary.url());
+        let renew = || Call::new(&RENEW, vec![key("warm")], ["hold:1", "60000"].map(key).to_vec());
+        world.call(Plane::Foreground, durable(acquire("warm"), 100)).expect("a reply");
+        world.call(Plane::Lifeline, durable(renew(), 100)).expect("a reply");
+        replica.stop();
+        let names = ["a", "b", "c", "d"];
+        let mut blocking =
+            names.map(|name| Box::pin(world.link.call(Plane::Foreground, durable(acquire(name), 5_000))));
+        blocking.iter_mut().for_each(|call| begin(call.as_mut()));
+        until("all connections for acquires are blocked", || blocked(&primary).as_deref() == Some("4"));
+        let renewed = world.call(Plane::Lifeline, durable(renew(), 100));
+        let still = blocked(&primary);
+        replica.resume();
+        assert!(renewed.is_ok(), "{renewed:?}");
+        assert_eq!(still.as_deref(), Some("4"), "before any of them");
+    });
+}

@@ -15,7 +15,7 @@ use bytes::Bytes;
 use leasehold_core::call::Call;
 use leasehold_core::link::{Link, LinkError, LinkEvent, Plane};
 use leasehold_core::reply::Reply;
-use leasehold_core::script::{ACQUIRE, INSPECT, RELEASE};
+use leasehold_core::script::{ACQUIRE, INSPECT, RELEASE, RENEW};
 use leasehold_test_support::{Binary, Version, binaries};
 use std::pin::{Pin, pin};
 use std::sync::mpsc;
