@@ -245,6 +245,7 @@ suite! {
             a_waker_that_panics_does_not_end_the_renewals;
         telemetry:
             every_metric_is_counted_under_its_name,
+            every_series_is_there_before_its_first_event,
             every_span_and_warning_is_traced;
         durability:
             a_shortfall_is_taken_back_and_said,

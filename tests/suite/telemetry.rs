@@ -4,14 +4,19 @@
 use crate::support::{World, ms, secs};
 use futures_util::FutureExt as _;
 use leasehold::embedded::{Aim, EmbeddedServer, Fault, ManualClock};
-use leasehold::{Client, telemetry};
+use leasehold::{Client, LossReason, telemetry};
 use leasehold_core::link::ServerError;
+use metrics::{SharedString, Unit};
+use metrics_util::CompositeKey;
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::Once;
 use tracing::field::{Field, Visit};
+
+/// A metric as the recorder has it: its key, unit, description and value.
+type Described = (CompositeKey, Option<Unit>, Option<SharedString>, DebugValue);
 
 /// A client and its engine on a clock that is moved by hand.
 fn client(clock: &ManualClock) -> (EmbeddedServer, Client) {
@@ -108,25 +113,61 @@ pub(crate) async fn every_metric_is_counted_under_its_name(_: World) {
     assert_eq!(value(&format!("{} class=orders", telemetry::HELD)), 0.0, "nobody holds at the end");
     assert!(value(&format!("{} class=orders", telemetry::ACQUIRE_SECONDS)) >= 6.0);
     assert!(value(&format!("{} class=orders", telemetry::HOLD_SECONDS)) >= 6.0);
-    let names: Vec<&String> = seen.keys().filter(|key| key.contains("telemetry")).collect();
+    let names: Vec<&String> = seen
+        .keys()
+        .filter(|key| key.contains("=telemetry") && !key.starts_with(telemetry::FOREIGN_PANIC_TOTAL))
+        .collect();
     assert!(names.is_empty(), "no metric is labelled with the name of a lock: {names:?}");
+}
+
+pub(crate) async fn every_series_is_there_before_its_first_event(_: World) {
+    let recorder = DebuggingRecorder::new();
+    let snapshotter = recorder.snapshotter();
+    metrics::with_local_recorder(&recorder, || {
+        let (_server, client) = client(&ManualClock::new());
+        drop(client.lock("telemetry").class("orders"));
+    });
+    let described = snapshotter.snapshot().into_vec();
+    for (key, unit, help, _) in &described {
+        assert!(unit.is_some() && help.is_some(), "{} has a unit and a description", key.key().name());
+    }
+    let seen = values_of(described);
+    let zero = |key: String| assert_eq!(seen.get(&key), Some(&0.0), "{key} is among {:#?}", seen.keys());
+    for class in ["orders", telemetry::DEFAULT_CLASS] {
+        for reason in LossReason::ALL {
+            zero(format!("{} class={class} reason={}", telemetry::LOST_TOTAL, reason.word()));
+        }
+        zero(format!("{} class={class} outcome=failed", telemetry::ACQUIRE_TOTAL));
+    }
+    zero(format!("{} outcome=failed", telemetry::RENEW_TOTAL));
+    zero(format!("{} outcome=failed", telemetry::CLEAN_UP_TOTAL));
+    zero(format!("{} event=degraded", telemetry::FALLBACK_TOTAL));
+    zero(format!("{} code=waker", telemetry::FOREIGN_PANIC_TOTAL));
+    zero(telemetry::PLACE_LOST_TOTAL.to_owned());
+    zero(telemetry::TURN_PASSED_TOTAL.to_owned());
+    zero(telemetry::EVICTION_TOTAL.to_owned());
 }
 
 /// Every metric by name and labels: its value, or how often it was recorded.
 fn values(snapshotter: &Snapshotter) -> BTreeMap<String, f64> {
-    let all = snapshotter.snapshot().into_vec().into_iter();
-    all.map(|(key, _, _, value)| {
-        let key = key.key();
-        let mut labels: Vec<String> = key.labels().map(|label| format!(" {}={}", label.key(), label.value())).collect();
-        labels.sort_unstable();
-        let value = match value {
-            DebugValue::Counter(count) => count as f64,
-            DebugValue::Gauge(value) => value.into_inner(),
-            DebugValue::Histogram(values) => values.len() as f64,
-        };
-        (key.name().to_owned() + &labels.concat(), value)
-    })
-    .collect()
+    values_of(snapshotter.snapshot().into_vec())
+}
+
+fn values_of(all: Vec<Described>) -> BTreeMap<String, f64> {
+    all.into_iter()
+        .map(|(key, _, _, value)| {
+            let key = key.key();
+            let mut labels: Vec<String> =
+                key.labels().map(|label| format!(" {}={}", label.key(), label.value())).collect();
+            labels.sort_unstable();
+            let value = match value {
+                DebugValue::Counter(count) => count as f64,
+                DebugValue::Gauge(value) => value.into_inner(),
+                DebugValue::Histogram(values) => values.len() as f64,
+            };
+            (key.name().to_owned() + &labels.concat(), value)
+        })
+        .collect()
 }
 
 pub(crate) async fn every_span_and_warning_is_traced(_: World) {

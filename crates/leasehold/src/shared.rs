@@ -40,7 +40,7 @@ impl Shared {
             link,
             clock,
             settings,
-            classes: Classes::default(),
+            classes: Classes::new(),
             lifeline,
         }
     }

@@ -23,13 +23,19 @@
 //! | [`EVICTION_TOTAL`] | counter | | clients that found an eviction policy that can evict a held lock |
 //! | [`FOREIGN_PANIC_TOTAL`] | counter | `code` | panics of the application's code that were caught |
 //!
+//! Every series of a class exists from the first lock of that class, and all others from the first client, at 0: an alert on the growth of a
+//! counter sees the first event, too. Each metric has a unit and a description. [`BUCKETS_SECONDS`] are buckets for the histograms.
+//!
 //! Traces go through the crate `tracing`. The spans are [`SPAN_ACQUIRE`], [`SPAN_HOLD`] (entered by
 //! [`Guard::run`](crate::Guard::run)) and [`SPAN_RELEASE`], at level DEBUG, with the field `class`; what needs a person's
 //! eye is an event at level WARN, with the fields `lock` and `class` or `reason`.
 
+use crate::foreign::{self, Foreign};
 use leasehold_core::error::LossReason;
 use leasehold_core::session::Event;
-use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
+use metrics::{
+    Counter, Gauge, Histogram, Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,
+};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -67,6 +73,13 @@ pub const EVICTION_TOTAL: &str = "leasehold_eviction_policy_total";
 /// Counts by `code`, `waker` or `telemetry`, panics of the application's code that leasehold called and caught.
 pub const FOREIGN_PANIC_TOTAL: &str = "leasehold_foreign_panic_total";
 
+/// Upper bounds of buckets, in seconds, for [`ACQUIRE_SECONDS`] and [`HOLD_SECONDS`]: from an uncontended acquire to the work of an hour.
+///
+/// Give them to the exporter, because some, as that for Prometheus, otherwise make a summary of a histogram, and summaries of several
+/// processes cannot be added up: `PrometheusBuilder::set_buckets_for_metric(Matcher::Full(ACQUIRE_SECONDS.to_owned()), &BUCKETS_SECONDS)`.
+pub const BUCKETS_SECONDS: [f64; 14] =
+    [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.25, 1.0, 5.0, 15.0, 60.0, 600.0, 3600.0];
+
 /// The span of an acquire.
 pub const SPAN_ACQUIRE: &str = "leasehold.acquire";
 /// The span of work that runs under a guard.
@@ -101,6 +114,10 @@ impl Class {
     fn new(class: &'static str) -> Self {
         let acquire = |outcome: &'static str| counter!(ACQUIRE_TOTAL, "class" => class, "outcome" => outcome);
         let release = |outcome: &'static str| counter!(RELEASE_TOTAL, "class" => class, "outcome" => outcome);
+        // An alert on the growth of a series sees the first loss only where the series was there before it, at 0.
+        for reason in LossReason::ALL {
+            drop(counter!(LOST_TOTAL, "class" => class, "reason" => reason.word()));
+        }
         Self {
             name: class,
             acquired: acquire("acquired"),
@@ -122,10 +139,21 @@ impl Class {
 }
 
 /// The classes that a client has met, and what its lifeline reports.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Classes(Mutex<HashMap<&'static str, Arc<Class>>>);
 
 impl Classes {
+    /// Describes every metric, and registers those without a class, and those of the default one.
+    pub(crate) fn new() -> Self {
+        foreign::call(Foreign::Telemetry, || {
+            describe();
+            register();
+        });
+        let classes = Self(Mutex::default());
+        classes.get(DEFAULT_CLASS);
+        classes
+    }
+
     pub(crate) fn get(&self, class: &'static str) -> Arc<Class> {
         self.0.lock().entry(class).or_insert_with(|| Arc::new(Class::new(class))).clone()
     }
@@ -197,6 +225,47 @@ impl Classes {
             _ => {}
         }
     }
+}
+
+/// Makes every series that has no class, at 0.
+fn register() {
+    for (name, label, words) in [
+        (RENEW_TOTAL, "outcome", ["renewed", "failed"]),
+        (CLEAN_UP_TOTAL, "outcome", ["done", "failed"]),
+        (FALLBACK_TOTAL, "event", ["degraded", "restored"]),
+        (FOREIGN_PANIC_TOTAL, "code", ["waker", "telemetry"]),
+    ] {
+        for word in words {
+            drop(counter!(name, label => word));
+        }
+    }
+    for name in [RENEWED_HOLDS_TOTAL, TURN_PASSED_TOTAL, PLACE_LOST_TOTAL, ENDLESS_TOTAL, EVICTION_TOTAL] {
+        drop(counter!(name));
+    }
+}
+
+/// Gives each metric its unit and its help.
+fn describe() {
+    for (name, help) in [
+        (ACQUIRE_TOTAL, "Acquires that came to an end"),
+        (RELEASE_TOTAL, "Releases that came to an end, and guards that were dropped or detached"),
+        (LOST_TOTAL, "Holds that were lost"),
+        (RENEW_TOTAL, "Renewals, one for each batch"),
+        (RENEWED_HOLDS_TOTAL, "Holds in renewals that were answered"),
+        (TURN_PASSED_TOTAL, "Waiters that were not polled in time when their turn had come"),
+        (PLACE_LOST_TOTAL, "Waiters of fair locks that lost their place in the queue"),
+        (ENDLESS_TOTAL, "Locks without a time to live that a caller was found to wait for"),
+        (FALLBACK_TOTAL, "Locks that were granted without the server, and those that it granted later"),
+        (CLEAN_UP_TOTAL, "Locks that were released for callers that were gone"),
+        (FOREIGN_PANIC_TOTAL, "Panics of the application's code that were caught"),
+        (EVICTION_TOTAL, "Clients that found an eviction policy that can evict a held lock"),
+    ] {
+        describe_counter!(name, Unit::Count, help);
+    }
+    describe_histogram!(ACQUIRE_SECONDS, Unit::Seconds, "From the first poll of an acquire to its guard");
+    describe_histogram!(HOLD_SECONDS, Unit::Seconds, "From a grant to the guard's end");
+    describe_gauge!(WAITING, Unit::Count, "Callers whose acquire is under way");
+    describe_gauge!(HELD, Unit::Count, "Guards that exist");
 }
 
 /// The server's eviction policy can evict a lock while it is held.
