@@ -133,6 +133,7 @@ types! {
     embedded::Recorder: send sync unpin forever;
     embedded::ServerClock: send sync unpin forever;
     fence::FencedValue: send sync unpin forever;
+    fence::FencingToken: send sync unpin forever;
 }
 
 /// The locks and guards of a kind are what those of every other kind are.

@@ -89,9 +89,8 @@ pub(crate) async fn a_lost_reply_to_a_write_writes_once(world: World) {
 }
 
 /// What a holder does: shows its token, and reads, or writes. `None` where it was refused.
-fn transaction(database: &mut Connection, token: u64, owner: &str, write: Option<i64>) -> Option<i64> {
+fn transaction(database: &mut Connection, token: i64, owner: &str, write: Option<i64>) -> Option<i64> {
     let change = database.transaction_with_behavior(TransactionBehavior::Immediate).expect("a transaction");
-    let token = i64::try_from(token).expect("tokens are below 2^53");
     let admitted = change.execute(sql::SQLITE_ADMIT, ("account:7", token, owner)).expect("the statement");
     if admitted == 0 {
         return None;
@@ -122,14 +121,15 @@ pub(crate) async fn sql_refuses_stale_tokens_on_read_and_write(world: World) {
     let mut database = Connection::open_in_memory().expect("a database");
     tables(&database);
     let (stale, new) = stale_and_new(&lock).await;
-    let mut run =
-        |guard: &FencedGuard, write| transaction(&mut database, guard.fencing_token(), &guard.holder_id(), write);
+    let mut run = |guard: &FencedGuard, write| {
+        transaction(&mut database, guard.fencing_token().as_i64(), &guard.holder_id(), write)
+    };
     assert_eq!(run(&stale, Some(100)), Some(100), "nobody else has shown a token");
     assert_eq!(run(&new, None), Some(100), "the first read registers");
     assert_eq!(run(&stale, Some(90)), None, "stale on write");
     assert_eq!(run(&stale, None), None, "stale on read");
     assert_eq!(run(&new, Some(80)), Some(80));
-    let token = new.fencing_token();
+    let token = new.fencing_token().as_i64();
     assert_eq!(transaction(&mut database, token, "somebody:1", Some(0)), None, "the same token of another owner");
     assert_eq!(transaction(&mut database, token, &new.holder_id(), None), Some(80));
     assert_eq!(transaction(&mut database, token + 1, "somebody:1", None), Some(80));
@@ -148,7 +148,7 @@ pub(crate) async fn sql_loses_no_update_to_holders_at_once(world: World) {
         database
     };
     tables(&open(&path));
-    let (holders, start) = (8_u64, Arc::new(Barrier::new(8)));
+    let (holders, start) = (8_i64, Arc::new(Barrier::new(8)));
     // Each believes that it holds, as after pauses beyond the lease. Whoever may write has overwritten nothing.
     let threads: Vec<_> = (1..=holders)
         .map(|token| {

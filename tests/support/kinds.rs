@@ -215,8 +215,8 @@ impl Kind {
         match self {
             Self::Lock => vec![of(client.lock(name), no_token)],
             Self::Fair => vec![of(client.fair_lock(name), no_token)],
-            Self::FencedFair => vec![of(client.fair_lock(name).fenced(), |guard| Some(guard.fencing_token()))],
-            Self::Fenced => vec![of(client.fenced_lock(name), |guard| Some(guard.fencing_token()))],
+            Self::FencedFair => vec![of(client.fair_lock(name).fenced(), |guard| Some(guard.fencing_token().as_u64()))],
+            Self::Fenced => vec![of(client.fenced_lock(name), |guard| Some(guard.fencing_token().as_u64()))],
             Self::Spin => vec![of(client.spin_lock(name), no_token)],
             Self::Simple => vec![of(client.simple_lock(name, secs(30)), no_token)],
             Self::ReadWrite => {

@@ -1,5 +1,6 @@
 //! The errors of the public API. Each says what happened, to which lock, and what to do.
 
+use crate::fence::FencingToken;
 use crate::link::fred;
 use leasehold_core::error::{AcquireError, LossReason, ReleaseError};
 use leasehold_core::link::LinkError;
@@ -92,9 +93,9 @@ pub enum Error {
         /// What is guarded.
         name: String,
         /// The token that was shown.
-        token: u64,
+        token: FencingToken,
         /// The greatest token that was shown to it.
-        registered: u64,
+        registered: FencingToken,
     },
     /// A fencing token was shown to a store that has seen the same one of another holder: the lock's server has lost a write, as in a
     /// failover, and granted twice. Nothing was read or written.
@@ -106,7 +107,7 @@ pub enum Error {
         /// What is guarded.
         name: String,
         /// The token.
-        token: u64,
+        token: FencingToken,
     },
     /// The server granted the lock, and fewer replicas than were wanted acknowledged that in time. It has been taken back: the lock is
     /// free when this is said, or, where the server does not confirm that within the command timeout, soon after.

@@ -18,6 +18,8 @@
 //! token first, and refuses the same token of another with [`Error::IssuedTwice`](crate::Error::IssuedTwice).
 
 pub mod sql;
+mod token;
 mod value;
 
+pub use token::FencingToken;
 pub use value::FencedValue;

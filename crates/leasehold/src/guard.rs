@@ -3,6 +3,7 @@
 use crate::acquire::Acquire;
 use crate::attempt;
 use crate::error::Error;
+use crate::fence::FencingToken;
 use crate::kind::{Counted, Fencing, LockKind, Owned, Reentrant};
 use crate::lock::Lock;
 use crate::loss::{HoldToken, Lost};
@@ -241,8 +242,8 @@ impl<K: Fencing> Guard<K> {
     ///
     /// Show it to the store at the first read as well as at every write, and have the store refuse what is lower than the greatest it
     /// has seen; see [`fence`](crate::fence).
-    pub fn fencing_token(&self) -> u64 {
-        self.cell.token().unwrap_or_default()
+    pub fn fencing_token(&self) -> FencingToken {
+        FencingToken::told(self.cell.token().unwrap_or_default())
     }
 }
 

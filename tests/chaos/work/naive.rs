@@ -21,9 +21,10 @@ pub(super) async fn writes(bench: Arc<Bench>, fence: Fence, register: u32, mut r
     while !bench.is_resting() {
         let manner = Manner::Wait(Duration::from_secs(2));
         let lease = |asked: leasehold::Acquire<Fenced>| asked.lease(LEASE);
-        let asked = acquire(&bench, (Rule::Alone, 1), &lock, lease, &manner, Guard::<Fenced>::fencing_token);
+        let token = |guard: &Guard<Fenced>| guard.fencing_token().as_u64();
+        let asked = acquire(&bench, (Rule::Alone, 1), &lock, lease, &manner, token);
         if let Some((op, guard)) = asked.await {
-            let (token, holder) = (guard.fencing_token(), guard.holder_id());
+            let (token, holder) = (guard.fencing_token().as_u64(), guard.holder_id());
             let claim = Claim { fence, group: &group, token, holder };
             if let Some(read) = till.read(&claim).await {
                 tokio::time::sleep(Duration::from_millis(rng.u64(100..300))).await;

@@ -5,7 +5,8 @@
 //!
 //! 1. Make the table once: [`CREATE_TABLE`], or [`MYSQL_CREATE_TABLE`].
 //! 2. Begin a transaction. Its **first** statement is [`ADMIT`] (PostgreSQL), [`SQLITE_ADMIT`] or [`MYSQL_ADMIT`], with three parameters:
-//!    the name of what is guarded, [`Guard::fencing_token`](crate::Guard::fencing_token), and
+//!    the name of what is guarded, [`Guard::fencing_token`](crate::Guard::fencing_token) as
+//!    [`as_i64`](super::FencingToken::as_i64) has it, and
 //!    [`Guard::holder_id`](crate::Guard::holder_id). It registers the token, and locks its row until the transaction ends.
 //! 3. On PostgreSQL and SQLite the statement has changed **one row** where the token was admitted and **none** where it was not. On
 //!    MySQL, which counts otherwise, run [`MYSQL_IS_ADMITTED`] with the same parameters: it answers 1 or 0. Who was not admitted is stale:
@@ -29,13 +30,23 @@
 //!
 //! ```ignore
 //! let change = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
-//! let admitted = change.execute(sql::SQLITE_ADMIT, ("account:7", guard.fencing_token(), guard.holder_id()))?;
+//! let admitted = change.execute(sql::SQLITE_ADMIT, ("account:7", guard.fencing_token().as_i64(), guard.holder_id()))?;
 //! if admitted == 0 {
 //!     return Err(Stale); // dropping the transaction rolls back
 //! }
 //! let balance: i64 = change.query_row("SELECT balance FROM account WHERE id = 7", (), |row| row.get(0))?;
 //! change.execute("UPDATE account SET balance = ?1 WHERE id = 7", (balance - 10,))?;
 //! change.commit()?;
+//! ```
+//!
+//! With `sqlx`, on PostgreSQL:
+//!
+//! ```ignore
+//! let mut change = pool.begin().await?;
+//! let shown = sqlx::query(sql::ADMIT).bind("account:7").bind(guard.fencing_token().as_i64()).bind(guard.holder_id());
+//! if shown.execute(&mut *change).await?.rows_affected() == 0 {
+//!     return Err(Stale); // dropping the transaction rolls back
+//! }
 //! ```
 
 /// The register of fencing tokens, for PostgreSQL and SQLite. One row is one thing that is guarded: the greatest token that was shown, and

@@ -1,5 +1,6 @@
 //! A guarded value on the lock's own server.
 
+use super::FencingToken;
 use crate::error::Error;
 use crate::guard::Guard;
 use crate::kind::Fencing;
@@ -97,7 +98,9 @@ impl FencedValue {
         let (name, token) = (self.key().to_owned(), guard.fencing_token());
         match fenced {
             Fenced::Admitted(value) => Ok(value),
-            Fenced::Stale { registered } => Err(Error::Stale { name, token, registered }),
+            Fenced::Stale { registered } => {
+                Err(Error::Stale { name, token, registered: FencingToken::told(registered) })
+            }
             Fenced::Twice { .. } => Err(Error::IssuedTwice { name, token }),
             Fenced::Kind(kind) => Err(self.0.conflict(kind)),
         }
@@ -105,7 +108,7 @@ impl FencedValue {
 }
 
 fn claim<K: Fencing>(guard: &Guard<K>) -> Claim<'_> {
-    Claim { token: guard.fencing_token(), owner: &guard.cell().key().field, keep: None }
+    Claim { token: guard.fencing_token().as_u64(), owner: &guard.cell().key().field, keep: None }
 }
 
 impl fmt::Debug for FencedValue {

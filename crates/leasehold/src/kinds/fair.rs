@@ -41,7 +41,7 @@ pub type FairGuard = Guard<Fair>;
 /// # let client = leasehold::Client::embedded();
 /// let till = client.fair_lock("till:3").fenced();
 /// let guard = till.acquire().await?;
-/// assert!(guard.fencing_token() > 0);
+/// assert!(guard.fencing_token().as_u64() > 0);
 /// # guard.release().await?;
 /// # Ok::<(), leasehold::Error>(()) }).unwrap();
 /// ```
