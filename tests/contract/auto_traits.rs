@@ -3,13 +3,13 @@
 
 use leasehold::kind::{AllMembers, Fencing, LockKind, Owned};
 use leasehold::{
-    Acquire, Acquiring, Backoff, Census, Client, ClientBuilder, ClientRecord, ConnectError, CountDownLatch, Error,
-    FairGuard, FairLock, FairQueue, Fallback, FencedFairGuard, FencedFairLock, FencedGuard, FencedLock, GroupGuard,
-    Guard, Halves, HeldPermit, HoldEnd, HoldToken, Holder, InvalidInput, InvalidPermitId, LatchWait, LatchWaiting,
-    Lock, LossReason, Lost, Member, MultiAcquire, MultiGuard, MultiLock, NameError, NotReleased, Owner, PermitCounts,
-    PermitGuard, PermitId, PermitSemaphore, Publish, QuorumAcquire, QuorumGuard, QuorumLock, ReadGuard, ReadLock,
-    ReadWriteLock, Replicas, Semaphore, SemaphoreGuard, ServerInfo, SimpleGuard, SimpleLock, SpinGuard, SpinLock,
-    StripedLock, Waiter, WithError, WriteGuard, WriteLock, blocking,
+    Acquire, Acquiring, Backoff, CancellationToken, Census, Client, ClientBuilder, ClientRecord, ConnectError,
+    CountDownLatch, Error, FairGuard, FairLock, FairQueue, Fallback, FencedFairGuard, FencedFairLock, FencedGuard,
+    FencedLock, GroupGuard, Guard, Halves, HeldPermit, HoldEnd, HoldToken, Holder, InvalidInput, InvalidPermitId,
+    LatchWait, LatchWaiting, Lock, LossReason, Lost, Member, MultiAcquire, MultiGuard, MultiLock, NameError,
+    NotReleased, Owner, PermitCounts, PermitGuard, PermitId, PermitSemaphore, Publish, QuorumAcquire, QuorumGuard,
+    QuorumLock, ReadGuard, ReadLock, ReadWriteLock, Replicas, Semaphore, SemaphoreGuard, ServerInfo, SimpleGuard,
+    SimpleLock, SpinGuard, SpinLock, StripedLock, Waiter, WithError, WriteGuard, WriteLock, blocking,
 };
 use leasehold::{embedded, fence};
 use std::time::Duration;
@@ -50,6 +50,7 @@ types! {
     Acquiring: send unpin forever;
     Backoff: send sync unpin forever;
     Census: send sync unpin forever;
+    CancellationToken: send sync unpin forever;
     Client: send sync unpin forever;
     ClientBuilder: send sync unpin forever;
     ClientRecord: send sync unpin forever;
@@ -171,6 +172,7 @@ fn futures(client: &Client, lock: &Lock, guard: Guard, owner: &Owner, token: &Ho
     future!(async { lock.acquire().await });
     future!(lock.try_acquire());
     future!(lock.with(async |held| held.hold_count()));
+    future!(lock.acquire().wait(Duration::ZERO).with(async |held| held.hold_count()));
     future!(lock.inspect());
     future!(lock.force_release());
     future!(guard.reenter());

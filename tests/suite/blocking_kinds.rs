@@ -38,6 +38,10 @@ pub(crate) async fn threads_take_locks_of_every_kind(world: World) {
 
         let spin = blocking::Lock::from(client.as_async().spin_lock(&names[3]).class("tests"));
         assert_eq!(spin.with(|held| (held.is_held(), held.hold_count())).expect("work"), (true, 1));
+        let busy = spin.acquire().expect("the lock");
+        let error = spin.with_acquire(|acquire| acquire.wait(ms(20)), |_| ()).expect_err("a busy lock");
+        assert!(matches!(Error::from(error), Error::WaitElapsed { .. }));
+        busy.release().expect("a release");
 
         let simple = blocking::Lock::from(client.as_async().simple_lock(&names[4], secs(30)).with_id("worker-7"));
         simple.acquire().expect("the lock").detach();

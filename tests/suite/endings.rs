@@ -237,7 +237,15 @@ pub(crate) async fn with_releases_and_carries_the_value(world: World) {
     let impatient = world.client_with(|builder| builder.default_wait(ms(50))).await;
     let outcome = impatient.lock(lock.name()).with(async |_| ()).await;
     assert!(matches!(outcome, Err(WithError::NotAcquired(Error::WaitElapsed { .. }))), "{outcome:?}");
+    let outcome = lock.acquire().wait(ms(50)).with(async |_| ()).await;
+    let error = outcome.expect_err("a busy lock");
+    assert!(matches!(Error::from(error.clone()), Error::WaitElapsed { .. }), "{error:?}");
+    assert_eq!((error.error(), error.clone().into_value()), (error.into_error(), None));
     guard.release().await.expect("a release");
+    let owner = client.new_owner();
+    let again = lock.acquire().owner(&owner).max_hold(secs(60)).wait(secs(5));
+    let counts = again.clone().with(async |_| again.with(async |held| held.hold_count()).await).await;
+    assert_eq!(counts, Ok(Ok(2)), "the owner is that of both");
     world.gone(lock.name()).await;
 }
 

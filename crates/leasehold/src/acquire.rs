@@ -1,7 +1,7 @@
 //! Acquiring: the builder that a caller sees.
 
 use crate::attempt;
-use crate::error::{Error, InvalidInput};
+use crate::error::{Error, InvalidInput, WithError};
 use crate::guard::Guard;
 use crate::kind::{Counted, Durable, Leased, LockKind, Owned, Polled, Reentrant, Simple};
 use crate::owner::Owner;
@@ -22,6 +22,9 @@ use std::time::Duration;
 use tracing::Instrument as _;
 
 /// An acquire that is being described. Awaiting it acquires.
+///
+/// It is no future itself, but becomes one: `lock.acquire().await`, and where a function asks for a future,
+/// `tokio::spawn(lock.acquire().into_future())`, which needs `use std::future::IntoFuture` before the edition of 2024.
 ///
 /// # Cancel safety
 ///
@@ -82,6 +85,42 @@ impl<K: LockKind> Acquire<K> {
     pub const fn wait(mut self, wait: Duration) -> Self {
         self.wait = Some(wait);
         self
+    }
+
+    /// Acquires as described, runs `work` under the lock, and releases: the release cannot be forgotten, and a loss cannot be overlooked.
+    ///
+    /// `work` gets the guard, and is not polled again once the lock is lost.
+    ///
+    /// # Errors
+    ///
+    /// [`WithError`] tells apart that the lock was not acquired, that it was lost (with what the work returned, if it had come to its end), and that
+    /// the release failed (with what the work returned). It converts into [`Error`] by `?`.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future drops `work` and releases the lock in the background.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// # let client = leasehold::Client::embedded();
+    /// let stock = client.lock("stock:1001");
+    /// let left = stock.acquire().wait(Duration::from_secs(5)).with(async |_held| 100 - 1).await?;
+    /// assert_eq!(left, 99);
+    /// # Ok::<(), leasehold::Error>(()) }).unwrap();
+    /// ```
+    pub async fn with<T>(self, work: impl AsyncFnOnce(&Guard<K>) -> T) -> Result<T, WithError<T>> {
+        let guard = self.into_future().await.map_err(WithError::NotAcquired)?;
+        match guard.guarded(work(&guard)).await {
+            Ok(value) => WithError::unless_released(value, guard.release().await),
+            Err(lost) => {
+                let lock = guard.lock().name().to_owned();
+                drop(guard);
+                Err(WithError::Lost { lock, reason: lost.reason(), value: None })
+            }
+        }
     }
 
     /// Says at once what other builders were told.

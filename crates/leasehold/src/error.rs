@@ -54,7 +54,10 @@ pub enum Error {
         why: String,
     },
     /// The name holds something else.
-    #[error("the lock {lock:?} cannot be used: its name holds a {kind}; use another name, or delete that key")]
+    #[error(
+        "the lock {lock:?} cannot be used: its name is in use here as a {kind}; use another name, and leave that one alone: it \
+         may be a lock that is held"
+    )]
     KeyConflict {
         /// The lock.
         lock: String,
@@ -136,6 +139,63 @@ pub enum Error {
 }
 
 impl Error {
+    /// The name of the lock, or of what else the operation was about; `None` where a value was refused before anything was sent.
+    pub fn lock(&self) -> Option<&str> {
+        match self {
+            Self::WaitElapsed { lock, .. }
+            | Self::Lost { lock, .. }
+            | Self::Indeterminate { lock, .. }
+            | Self::Unreachable { lock, .. }
+            | Self::KeyConflict { lock, .. }
+            | Self::Refused { lock, .. }
+            | Self::Upgrade { lock }
+            | Self::Excess { lock, .. }
+            | Self::NotReplicated { lock, .. }
+            | Self::ShutDown { lock } => Some(lock),
+            Self::Stale { name, .. } | Self::IssuedTwice { name, .. } => Some(name),
+            Self::Invalid(_) => None,
+        }
+    }
+
+    /// Whether everything works, and others only held the lock for too long: `429` or `409` rather than `503` in a web service.
+    pub const fn is_contention(&self) -> bool {
+        matches!(self, Self::WaitElapsed { .. })
+    }
+
+    /// Whether the same operation may succeed later although nobody changes anything: the lock was busy, or the server or its replicas
+    /// did not answer in time. What was lost or is stale is not: the work has to begin anew.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use leasehold::Error;
+    ///
+    /// fn status(error: &Error) -> u16 {
+    ///     match error {
+    ///         error if error.is_contention() => 409,
+    ///         error if error.is_transient() => 503,
+    ///         _ => 500,
+    ///     }
+    /// }
+    /// # let unreachable = Error::Unreachable { lock: "stock".to_owned(), why: "it is down".to_owned() };
+    /// # assert_eq!(status(&unreachable), 503);
+    /// ```
+    pub const fn is_transient(&self) -> bool {
+        matches!(
+            self,
+            Self::WaitElapsed { .. }
+                | Self::Unreachable { .. }
+                | Self::Indeterminate { .. }
+                | Self::NotReplicated { .. }
+        )
+    }
+
+    /// Whether the server may have done what was asked, although this is an error. What an acquire has taken is given back in the background;
+    /// a write to a [`FencedValue`](crate::fence::FencedValue) may stand.
+    pub const fn may_have_taken_effect(&self) -> bool {
+        matches!(self, Self::Indeterminate { .. })
+    }
+
     pub(crate) fn from_acquire(lock: &str, waited: Duration, error: AcquireError) -> Self {
         let lock = lock.to_owned();
         match error {
@@ -277,7 +337,9 @@ pub enum ConnectError {
     Unsuitable(String),
 }
 
-/// Why work under [`Lock::with`](crate::Lock::with) has no plain result.
+/// Why work under [`Lock::with`](crate::Lock::with) or [`Acquire::with`](crate::Acquire::with) has no plain result.
+///
+/// It converts into [`Error`], so that `?` and one mapping of errors serve both.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WithError<T> {
@@ -299,6 +361,48 @@ pub enum WithError<T> {
         /// What the work returned.
         value: T,
     },
+}
+
+impl<T> WithError<T> {
+    /// What work that came to its end returned, unless the release after it tells otherwise.
+    pub(crate) fn unless_released(value: T, release: Result<(), Error>) -> Result<T, Self> {
+        match release {
+            Ok(()) => Ok(value),
+            Err(Error::Lost { lock, reason }) => Err(Self::Lost { lock, reason, value: Some(value) }),
+            Err(error) => Err(Self::NotReleased { error, value }),
+        }
+    }
+
+    /// What happened, as every other operation of a lock says it.
+    pub fn error(&self) -> Error {
+        match self {
+            Self::NotAcquired(error) | Self::NotReleased { error, .. } => error.clone(),
+            Self::Lost { lock, reason, .. } => Error::Lost { lock: lock.clone(), reason: *reason },
+        }
+    }
+
+    /// What happened, as every other operation of a lock says it; what the work returned is dropped.
+    pub fn into_error(self) -> Error {
+        match self {
+            Self::NotAcquired(error) | Self::NotReleased { error, .. } => error,
+            Self::Lost { lock, reason, .. } => Error::Lost { lock, reason },
+        }
+    }
+
+    /// What the work returned, where it came to its end.
+    pub fn into_value(self) -> Option<T> {
+        match self {
+            Self::NotAcquired(_) => None,
+            Self::Lost { value, .. } => value,
+            Self::NotReleased { value, .. } => Some(value),
+        }
+    }
+}
+
+impl<T> From<WithError<T>> for Error {
+    fn from(error: WithError<T>) -> Self {
+        error.into_error()
+    }
 }
 
 impl<T> fmt::Display for WithError<T> {
@@ -330,5 +434,53 @@ impl From<fred::ConnectError> for ConnectError {
             Link::Loading { .. } => Self::Loading(why),
             Link::NotACluster { .. } | Link::IsACluster { .. } | Link::Protocol { .. } => Self::Unsuitable(why),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lock() -> String {
+        "stock".to_owned()
+    }
+
+    #[test]
+    fn one_outage_is_one_error_by_acquire_and_by_with() {
+        let outage = Error::Unreachable { lock: lock(), why: "it is down".to_owned() };
+        let by_with = || -> Result<u32, Error> { Err(WithError::NotAcquired::<u32>(outage.clone()))? };
+        assert_eq!(by_with(), Err(outage.clone()));
+        let released = WithError::unless_released(7, Err(outage.clone())).expect_err("a failed release");
+        assert_eq!((released.error(), released.into_value()), (outage, Some(7)));
+        let loss = Error::Lost { lock: lock(), reason: LossReason::Removed };
+        let lost = WithError::unless_released(7, Err(loss.clone())).expect_err("a loss");
+        assert_eq!(lost, WithError::Lost { lock: lock(), reason: LossReason::Removed, value: Some(7) });
+        assert_eq!((lost.error(), Error::from(lost)), (loss.clone(), loss));
+    }
+
+    #[test]
+    fn errors_tell_contention_from_outages_and_from_what_may_stand() {
+        let why = || "it is down".to_owned();
+        for (error, contention, transient, effect) in [
+            (Error::WaitElapsed { lock: lock(), waited: Duration::ZERO }, true, true, false),
+            (Error::Unreachable { lock: lock(), why: why() }, false, true, false),
+            (Error::Indeterminate { lock: lock(), why: why() }, false, true, true),
+            (Error::NotReplicated { lock: lock(), acknowledged: 0, wanted: 1 }, false, true, false),
+            (Error::Lost { lock: lock(), reason: LossReason::Removed }, false, false, false),
+            (Error::Refused { lock: lock(), why: why() }, false, false, false),
+            (Error::ShutDown { lock: lock() }, false, false, false),
+        ] {
+            assert_eq!(error.is_contention(), contention, "{error}");
+            assert_eq!(error.is_transient(), transient, "{error}");
+            assert_eq!(error.may_have_taken_effect(), effect, "{error}");
+            assert_eq!(error.lock(), Some("stock"), "{error}");
+        }
+        assert_eq!(Error::from(InvalidInput::NoPermits).lock(), None);
+    }
+
+    #[test]
+    fn what_stands_under_a_name_is_never_to_be_deleted() {
+        let text = Error::KeyConflict { lock: lock(), kind: "hash".to_owned() }.to_string();
+        assert!(text.contains("in use here as a hash") && !text.contains("delete"), "{text}");
     }
 }

@@ -1,17 +1,19 @@
 //! Distributed locks on Redis and Valkey that renew themselves, wake their waiters, and tell a holder that it lost its lock.
 //!
-//! ```
-//! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+//! ```no_run
 //! # async fn count_the_stock() {}
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! # use leasehold::Client;
-//! let client = Client::embedded(); // or Client::connect("redis://127.0.0.1:6379").await?
+//! let client = Client::connect("redis://127.0.0.1:6379").await?;
 //! let stock = client.lock("stock:1001");
 //!
 //! let guard = stock.acquire().await?; // renewed until it is released
 //! guard.run(count_the_stock()).await?; // stopped at once if the lock is lost
 //! guard.release().await?; // says whether it was held to the end
-//! # Ok::<(), leasehold::Error>(()) }).unwrap();
+//! # Ok(()) }
 //! ```
+//!
+//! Tests, and a first try without a server, use `Client::embedded()` instead, with the feature `embedded`.
 //!
 //! # What a lock promises, and what it cannot
 //!
@@ -43,6 +45,8 @@
 //! - Threads without a runtime use [`blocking`].
 //! - Tests use [`Client::embedded`], with a clock that they move by hand: see [`embedded`].
 //! - Metrics and traces have fixed names: see [`telemetry`].
+
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod acquire;
 mod attempt;
@@ -89,6 +93,8 @@ pub use loss::{HoldToken, Lost};
 pub use owner::Owner;
 pub use record::ClientRecord;
 pub use settings::{MAX_LEASE, MIN_LEASE};
+/// The token of the crate `tokio-util`, as [`HoldToken::token`] makes it.
+pub use tokio_util::sync::CancellationToken;
 
 /// The engine inside the process, for tests, examples, and locks within one process.
 ///

@@ -89,7 +89,7 @@ impl<K: LockKind> Lock<K> {
 
     /// Acquires, runs `work` under the lock, and releases: the release cannot be forgotten, and a loss cannot be overlooked.
     ///
-    /// `work` gets the guard, and is not polled again once the lock is lost.
+    /// `work` gets the guard, and is not polled again once the lock is lost. [`Acquire::with`] does the same with a wait, a lease or an owner.
     ///
     /// # Errors
     ///
@@ -111,19 +111,7 @@ impl<K: LockKind> Lock<K> {
     /// # Ok::<(), leasehold::WithError<u32>>(()) }).unwrap();
     /// ```
     pub async fn with<T>(&self, work: impl AsyncFnOnce(&Guard<K>) -> T) -> Result<T, WithError<T>> {
-        let guard = self.acquire().await.map_err(WithError::NotAcquired)?;
-        let value = match guard.guarded(work(&guard)).await {
-            Ok(value) => value,
-            Err(lost) => {
-                drop(guard);
-                return Err(WithError::Lost { lock: self.name().to_owned(), reason: lost.reason(), value: None });
-            }
-        };
-        match guard.release().await {
-            Ok(()) => Ok(value),
-            Err(Error::Lost { lock, reason }) => Err(WithError::Lost { lock, reason, value: Some(value) }),
-            Err(error) => Err(WithError::NotReleased { error, value }),
-        }
+        self.acquire().with(work).await
     }
 
     pub(crate) const fn target(&self) -> &Target {

@@ -52,13 +52,22 @@ impl<K: LockKind> Lock<K> {
     ///
     /// As [`Lock::with`](crate::Lock::with).
     pub fn with<T>(&self, work: impl FnOnce(&Guard<K>) -> T) -> Result<T, WithError<T>> {
-        let guard = self.acquire().map_err(WithError::NotAcquired)?;
+        self.with_acquire(|acquire| acquire, work)
+    }
+
+    /// As [`Lock::with`], with the acquire described, such as `|acquire| acquire.wait(secs(5))`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Acquire::with`](crate::Acquire::with).
+    pub fn with_acquire<T>(
+        &self,
+        describe: impl FnOnce(crate::Acquire<K>) -> crate::Acquire<K>,
+        work: impl FnOnce(&Guard<K>) -> T,
+    ) -> Result<T, WithError<T>> {
+        let guard = self.acquire_with(describe).map_err(WithError::NotAcquired)?;
         let value = work(&guard);
-        match guard.release() {
-            Ok(()) => Ok(value),
-            Err(Error::Lost { lock, reason }) => Err(WithError::Lost { lock, reason, value: Some(value) }),
-            Err(error) => Err(WithError::NotReleased { error, value }),
-        }
+        WithError::unless_released(value, guard.release())
     }
 }
 
