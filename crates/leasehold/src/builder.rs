@@ -208,6 +208,8 @@ impl ClientBuilder {
     /// | `redis-cluster://…@host[:port]?node=host:port` | a cluster |
     /// | `redis+unix:///path/to/socket[?db=n]` | one server, by a Unix socket |
     ///
+    /// `protocol=resp2` in the query chooses RESP2.
+    ///
     /// `valkey` may stand for `redis` everywhere. The callers' connection lives on the tokio runtime in which this is awaited, and is used by
     /// the futures that are polled on that runtime. All others go by the lifeline's connections: threads by
     /// [`blocking`](crate::blocking), futures on another runtime, and everything while the callers' connection does not stand.

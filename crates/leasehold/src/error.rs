@@ -432,7 +432,9 @@ impl From<fred::ConnectError> for ConnectError {
             Link::WrongPassword { .. } | Link::PasswordRequired { .. } | Link::Forbidden { .. } => Self::Denied(why),
             Link::Tls { .. } => Self::Tls(why),
             Link::Loading { .. } => Self::Loading(why),
-            Link::NotACluster { .. } | Link::IsACluster { .. } | Link::Protocol { .. } => Self::Unsuitable(why),
+            Link::NotACluster { .. } | Link::IsACluster { .. } | Link::ReadOnly { .. } | Link::Protocol { .. } => {
+                Self::Unsuitable(why)
+            }
         }
     }
 }

@@ -5,6 +5,7 @@ use super::error::ConnectError;
 use super::frame;
 use super::inbox::Inbox;
 use super::maintain::maintain;
+use super::mistaken;
 use super::notices::Notices;
 use super::scripts::Scripts;
 use super::settings::{Backoff, Publish, Settings};
@@ -147,6 +148,14 @@ async fn connect(wires: &Arc<Wires>) -> Result<Arc<Wire>, ConnectError> {
                     reason: "the resolver gave no answer in time".to_owned(),
                 }),
             };
+            let is_silent = |error: &ConnectError| {
+                matches!(error, ConnectError::Unreachable { .. } | ConnectError::Protocol { .. })
+            };
+            if error.as_ref().is_none_or(is_silent)
+                && let Some(mistaken) = mistaken::about_tls(&seed, shared.target.secure()).await
+            {
+                return Err(mistaken);
+            }
             match error {
                 Some(error) if !error.is_transient() => return Err(error),
                 Some(error) => trouble = Some(error),
@@ -182,6 +191,7 @@ async fn resolve(seed: &ServerConfig) -> Result<(), ConnectError> {
 async fn first(wires: &Arc<Wires>, seed: ServerConfig) -> Result<Arc<Wire>, ConnectError> {
     let shared = &wires.shared;
     let label = target::label(&seed);
+    let by_address = !matches!(seed, ServerConfig::Sentinel { .. });
     let wire = Wire::new(wires, seed);
     let router = wire.open().await?;
     let lost = |error: LinkError| ConnectError::Unreachable { server: label.clone(), reason: error.to_string() };
@@ -190,6 +200,11 @@ async fn first(wires: &Arc<Wires>, seed: ServerConfig) -> Result<Arc<Wire>, Conn
         if generation.about.is_cluster {
             generation.end();
             return Err(ConnectError::IsACluster { server: label });
+        }
+        // Only here, and not by Sentinel, which looks for the primary by itself. When it comes back as a replica later on, the address is about to lead to another primary, and calls wait for that.
+        if by_address && generation.about.is_read_only {
+            generation.end();
+            return Err(ConnectError::ReadOnly { server: label });
         }
         wires.adopt(0, &wire, router);
         return Ok(wire);

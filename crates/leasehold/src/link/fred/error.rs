@@ -1,5 +1,6 @@
 //! What went wrong: while connecting, and while a call was under way.
 
+use super::words;
 use fred::error::{Error, ErrorKind};
 use leasehold_core::link::{LinkError, ServerError};
 use thiserror::Error as ThisError;
@@ -81,6 +82,15 @@ pub(crate) enum ConnectError {
         /// Which server.
         server: String,
     },
+    /// The server takes no writes.
+    #[error(
+        "{server} is a replica that may only be read: the address must lead to the primary; \
+         redis-sentinel:// and redis-cluster:// find it by themselves"
+    )]
+    ReadOnly {
+        /// Which server.
+        server: String,
+    },
     /// The other side does not speak the protocol.
     #[error("{server} does not answer as Redis or Valkey does: {reason}")]
     Protocol {
@@ -99,13 +109,13 @@ impl ConnectError {
 
     /// What fred said while it connected to `server`.
     pub(super) fn of_fred(server: &str, tls: bool, error: &Error) -> Self {
-        let (server, reason) = (server.to_owned(), error.details().to_owned());
+        let (server, reason) = (server.to_owned(), words::plain(error.details()));
         let any = |words: &[&str]| words.iter().any(|word| reason.contains(word));
         if let Some(refused) = Self::of_text(&server, &reason) {
             return refused;
         }
         if *error.kind() == ErrorKind::Tls
-            || (tls && any(&["InvalidCertificate", "InvalidMessage", "AlertReceived", "certificate"]))
+            || (tls && any(&["certificate", "does not speak TLS", "secure connection", "version of TLS"]))
         {
             return Self::Tls { server, reason };
         }
@@ -135,6 +145,12 @@ impl ConnectError {
             "NOAUTH" => Some(Self::PasswordRequired { server, reason }),
             "NOPERM" => Some(Self::Forbidden { server, reason }),
             "LOADING" | "MASTERDOWN" => Some(Self::Loading { server, reason }),
+            _ if text.contains("DB index is out of range") => {
+                Some(Self::Address(format!("{server} does not have this database: {reason}")))
+            }
+            _ if text.contains("unknown command") && text.to_ascii_uppercase().contains("'SENTINEL'") => {
+                Some(Self::Address(format!("{server} is no Sentinel; leave out `-sentinel` in the address: {reason}")))
+            }
             _ if text.contains("cluster support disabled") => Some(Self::NotACluster { server, reason }),
             _ if text.contains("invalid password") || text.contains("without any password configured") => {
                 Some(Self::WrongPassword { server, reason })
@@ -174,7 +190,8 @@ pub(super) fn of_fred(error: &Error) -> LinkError {
         (true, false) => LinkError::NotSent(error.to_string()),
         (false, true) => LinkError::Unknown("the connection was lost before a reply came".to_owned()),
         (false, false) if *error.kind() == ErrorKind::IO => {
-            LinkError::Unknown(format!("the connection was lost before a reply came: {}", error.details()))
+            let why = words::plain(error.details());
+            LinkError::Unknown(format!("the connection was lost before a reply came: {why}"))
         }
         (false, false) => LinkError::Unknown(error.to_string()),
     }

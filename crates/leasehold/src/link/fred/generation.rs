@@ -44,6 +44,8 @@ pub(super) struct About {
     pub(super) flavor: String,
     pub(super) version: String,
     pub(super) is_cluster: bool,
+    /// It is a replica that refuses writes.
+    pub(super) is_read_only: bool,
 }
 
 /// One connection.
@@ -207,7 +209,8 @@ impl Generation {
     async fn introduce(&self, patience: Duration) -> Result<About, ConnectError> {
         let ping = self.send("PING", Vec::new(), Some(patience));
         let info = self.send("INFO", vec![Value::from_static_str("server")], Some(patience));
-        let (ping, info) = futures_util::join!(ping, info);
+        let role = self.send("INFO", vec![Value::from_static_str("replication")], Some(patience));
+        let (ping, info, role) = futures_util::join!(ping, info, role);
         let lost = |error: LinkError| ConnectError::Protocol {
             server: self.server.clone(),
             reason: format!("it accepted the connection and gave no answer; perhaps it expects TLS, or none: {error}"),
@@ -218,7 +221,9 @@ impl Generation {
         {
             return Err(ConnectError::of_refusal(&self.server, &refusal));
         }
-        Ok(frame::text(&info.map_err(lost)?).map(About::parse).unwrap_or_default())
+        let mut about = frame::text(&info.map_err(lost)?).map(About::parse).unwrap_or_default();
+        about.is_read_only = frame::text(&role.map_err(lost)?).is_some_and(is_read_only);
+        Ok(about)
     }
 }
 
@@ -240,9 +245,16 @@ impl About {
             flavor: field("server_name")
                 .unwrap_or_else(|| if valkey.is_some() { "valkey" } else { "redis" }.to_owned()),
             version: valkey.or_else(|| field("redis_version")).unwrap_or_default(),
+            is_read_only: false,
             is_cluster: field("redis_mode").or_else(|| field("server_mode")).is_some_and(|mode| mode == "cluster"),
         }
     }
+}
+
+/// Whether `INFO replication` is that of a replica which refuses writes.
+fn is_read_only(info: &str) -> bool {
+    let has = |line: &str| info.lines().any(|other| other.trim() == line);
+    has("role:slave") && has("slave_read_only:1")
 }
 
 /// Starts the router and waits until it is connected, or has failed. `Client::init` cannot be given a limit: dropped, it
@@ -296,6 +308,13 @@ impl Drop for AbortOnDrop {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_replica_that_may_be_written_to_is_none_that_may_only_be_read() {
+        assert!(is_read_only("# Replication\r\nrole:slave\r\nslave_read_only:1\r\n"));
+        assert!(!is_read_only("# Replication\r\nrole:slave\r\nslave_read_only:0\r\n"));
+        assert!(!is_read_only("# Replication\r\nrole:master\r\n"));
+    }
 
     #[test]
     fn servers_are_told_apart() {

@@ -15,12 +15,18 @@ use std::fmt;
 /// | `redis-cluster://…@host[:port]?node=host:port` | a cluster |
 /// | `redis+unix:///path/to/socket[?db=n]` | one server, by a Unix socket |
 ///
+/// `protocol=2` or `protocol=resp2` in the query chooses RESP2, for what stands between and does not know `HELLO`; 3 is the default.
+///
 /// `valkey` may stand for `redis` and `valkeys` for `rediss` everywhere. Neither its `Debug` nor any error shows a password.
 #[derive(Clone)]
 pub(crate) struct Target {
     config: Config,
     secure: bool,
 }
+
+/// What a URL may begin with.
+const SCHEMES: &str =
+    "it begins with redis, rediss (with TLS), valkey or valkeys, then nothing, -cluster, -sentinel or +unix, then ://";
 
 impl Target {
     /// Reads a URL.
@@ -39,11 +45,13 @@ impl Target {
         let secure = match base {
             "redis" | "valkey" => false,
             "rediss" | "valkeys" => true,
-            _ => return Err(bad("the scheme is none of redis, rediss, valkey and valkeys")),
+            _ => return Err(bad(SCHEMES)),
         };
         if secure && kind == "+unix" {
             return Err(bad("a Unix socket has no TLS; use redis+unix"));
         }
+        let (rest, version) = without_protocol(rest)?;
+        let rest = rest.as_str();
         // fred would build a TLS configuration of its own, from whichever crypto provider the process has; so it sees no TLS.
         let plain = format!("redis{kind}://{rest}");
         let parsed = match kind {
@@ -51,14 +59,14 @@ impl Target {
             "-cluster" => Config::from_url_clustered(&plain),
             "-sentinel" => Config::from_url_sentinel(&plain),
             "+unix" => Config::from_url_unix(&plain),
-            _ => return Err(bad("after the scheme comes nothing, -cluster, -sentinel or +unix")),
+            _ => return Err(bad(SCHEMES)),
         };
         let mut config = parsed.map_err(|error| ConnectError::Address(explain(&error)))?;
         if kind == "+unix" {
             config.database = socket_database(rest)?;
         }
         // Only the command HELLO of RESP3 tells a wrong password from a missing one on every server.
-        config.version = RespVersion::RESP3;
+        config.version = version;
         if config.username.is_some() && config.password.is_none() {
             return Err(bad("a user without a password; write user:password@, or :password@ for the default user"));
         }
@@ -205,6 +213,23 @@ fn tidy(server: &mut Server) -> Result<(), ConnectError> {
         return Err(ConnectError::Address("it names no host, or port 0".to_owned()));
     }
     Ok(())
+}
+
+/// The URL without `protocol`, and what this says.
+fn without_protocol(rest: &str) -> Result<(String, RespVersion), ConnectError> {
+    let mut version = RespVersion::RESP3;
+    let Some((base, query)) = rest.split_once('?') else { return Ok((rest.to_owned(), version)) };
+    let mut others = Vec::new();
+    for part in query.split('&') {
+        match part.strip_prefix("protocol=") {
+            Some("2" | "resp2") => version = RespVersion::RESP2,
+            Some("3" | "resp3") => version = RespVersion::RESP3,
+            Some(_) => return Err(ConnectError::Address("protocol is 2, resp2, 3 or resp3".to_owned())),
+            None => others.push(part),
+        }
+    }
+    let rest = if others.is_empty() { base.to_owned() } else { format!("{base}?{}", others.join("&")) };
+    Ok((rest, version))
 }
 
 fn socket_database(rest: &str) -> Result<Option<u8>, ConnectError> {

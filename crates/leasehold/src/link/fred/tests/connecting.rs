@@ -118,6 +118,47 @@ fn a_cluster_and_one_server_are_not_mixed_up() {
     });
 }
 
+/// Why a link cannot be made, which is told long before the connect deadline.
+fn failure_at_once(url: &str) -> ConnectError {
+    let settings = Settings { connect_deadline: Duration::from_secs(60), ..settings() };
+    let connector = Connector::new(Target::parse(url).expect("a target"), settings).expect("a connector");
+    let began = Instant::now();
+    let outcome = runtime().block_on(Lifeline::connect(&connector));
+    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+    outcome.err().expect("no link")
+}
+
+#[test]
+fn what_cannot_change_by_waiting_is_told_at_once() {
+    on_each(|binary| {
+        let server = Server::builder().binary(binary).start();
+        let error = failure_at_once(&format!("{}/99", server.url()));
+        assert!(matches!(error, ConnectError::Address(_)), "{error:?}");
+        let sentinel = server.url().replace("redis://", "redis-sentinel://");
+        let error = failure_at_once(&format!("{sentinel}?sentinelServiceName=main"));
+        assert!(matches!(error, ConnectError::Address(_)), "{error:?}");
+        server.command(&["REPLICAOF", "127.0.0.1", "1"]);
+        let error = failure_at_once(&server.url());
+        assert!(matches!(error, ConnectError::ReadOnly { .. }), "{error:?}");
+        server.command(&["CONFIG", "SET", "replica-read-only", "no"]);
+        works(Target::parse(&server.url()).expect("a target"));
+    });
+}
+
+#[test]
+fn resp2_is_chosen_by_the_url() {
+    on_each(|binary| {
+        let server = Server::builder().binary(binary).start();
+        let world = works(Target::parse(&format!("{}?protocol=resp2", server.url())).expect("a target"));
+        assert!(
+            server.client_list().iter().filter(|client| client.get("resp").is_some_and(|resp| resp == "2")).count()
+                >= 3
+        );
+        drop(world);
+        assert!(Target::parse("redis://host?protocol=4").is_err());
+    });
+}
+
 #[test]
 fn a_unix_socket_works() {
     on_each(|binary| {
@@ -147,9 +188,9 @@ fn tls_trusts_whom_it_is_told_to_trust() {
     let target = Target::parse(&format!("rediss://{}", plain.addr())).expect("a target");
     let error = failure(target.with_certificates(&certificates).expect("certificates"));
     // A server that does not speak TLS takes the greeting for the beginning of a command, and waits for the rest.
-    assert!(error.to_string().contains("perhaps it does not speak TLS"), "{error:?}");
+    assert!(error.to_string().contains("it answers without TLS"), "{error:?}");
     let error = failure_at(&format!("redis://{addr}"));
-    assert!(matches!(error, ConnectError::Protocol { .. } | ConnectError::Unreachable { .. }), "{error:?}");
+    assert!(error.to_string().contains("it expects TLS"), "{error:?}");
 }
 
 #[test]

@@ -1,0 +1,53 @@
+//! Whether a server that could not be connected to speaks TLS where none was asked for, or the reverse.
+//!
+//! Neither side says so by itself: a server without TLS takes the greeting for the beginning of a long command, and waits for the rest; one
+//! with TLS closes the connection. So after a failure, and only then, the server is asked in the other language, without user and password.
+
+use super::error::ConnectError;
+use super::target;
+use fred::types::config::ServerConfig;
+use std::io::ErrorKind;
+use std::time::Duration;
+
+/// How long the server may take to show itself.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// What a server without TLS answers.
+const PING: &[u8] = b"PING\r\n";
+
+/// A greeting of TLS with nothing in it, to which a server with TLS answers by an alert.
+const EMPTY_HELLO: &[u8] = &[0x16, 3, 1, 0, 4, 1, 0, 0, 0];
+
+/// The type of a TLS record that carries an alert.
+const ALERT: u8 = 0x15;
+
+/// What to tell the user, if the URL is wrong about TLS.
+pub(super) async fn about_tls(seed: &ServerConfig, secure: bool) -> Option<ConnectError> {
+    let ServerConfig::Centralized { server } = seed else { return None };
+    let greeting = if secure { PING } else { EMPTY_HELLO };
+    let first = tokio::time::timeout(PATIENCE, first_byte(&server.host, server.port, greeting)).await.ok()??;
+    let reason = match (secure, first) {
+        (true, b'+' | b'-') => {
+            "it answers without TLS; write redis:// or valkey:// in place of rediss:// or valkeys://"
+        }
+        (false, ALERT) => "it expects TLS; write rediss:// or valkeys:// in place of redis:// or valkey://",
+        _ => return None,
+    };
+    Some(ConnectError::Tls { server: target::label(seed), reason: reason.to_owned() })
+}
+
+async fn first_byte(host: &str, port: u16, greeting: &[u8]) -> Option<u8> {
+    let stream = tokio::net::TcpStream::connect((host, port)).await.ok()?;
+    stream.writable().await.ok()?;
+    // So few bytes are taken as a whole by a connection that is new.
+    stream.try_write(greeting).ok()?;
+    let mut first = [0];
+    loop {
+        stream.readable().await.ok()?;
+        match stream.try_read(&mut first) {
+            Ok(read) => return (read == 1).then_some(first[0]),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Err(_) => return None,
+        }
+    }
+}
