@@ -339,7 +339,7 @@ pub enum ConnectError {
 
 /// Why work under [`Lock::with`](crate::Lock::with) or [`Acquire::with`](crate::Acquire::with) has no plain result.
 ///
-/// It converts into [`Error`], so that `?` and one mapping of errors serve both.
+/// It converts into [`enum@Error`], so that `?` and one mapping of errors serve both.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WithError<T> {
