@@ -46,20 +46,28 @@ impl Settings {
     }
 }
 
-/// The waits between attempts to reconnect: none before the first, then 50 ms, doubled each time up to 2 s, with up to a
-/// quarter added at random, so that a fleet does not come back in step.
+/// The waits between attempts to reconnect: none before the first, then 50 ms, doubled with each one that fails up to 2 s, with up
+/// to a quarter added at random, so that a fleet does not come back in step. A connection that was made is no failure, however
+/// soon it is lost: the server is there, and answers.
 #[derive(Debug, Default)]
 pub(super) struct Backoff {
     attempts: u32,
+    /// The last connection was lost soon after it had been made.
+    brief: bool,
 }
 
 impl Backoff {
     const FIRST: Duration = Duration::from_millis(50);
     const LAST: Duration = Duration::from_secs(2);
+    /// Between a connection that was lost soon and the next attempt, so that a server which ends each of them is not overrun.
+    const BRIEF: Duration = Duration::from_millis(10);
+    /// A connection that stood for less was lost soon.
+    const STOOD: Duration = Duration::from_secs(1);
 
     /// How long to wait before the next attempt.
     pub(super) fn next(&mut self) -> Duration {
         let wait = match self.attempts {
+            0 if self.brief => Self::BRIEF,
             0 => Duration::ZERO,
             n => Self::FIRST.saturating_mul(1 << (n - 1).min(8)).min(Self::LAST),
         };
@@ -69,9 +77,10 @@ impl Backoff {
         wait + wait / 4 * random / 256
     }
 
-    /// The connection stood for a while.
-    pub(super) const fn reset(&mut self) {
+    /// A connection was made, was answered on, and stood for so long.
+    pub(super) fn stood(&mut self, time: Duration) {
         self.attempts = 0;
+        self.brief = time < Self::STOOD;
     }
 }
 
@@ -89,7 +98,24 @@ mod tests {
             assert!(wait >= floor && wait <= floor + floor / 4, "{wait:?} for {floor:?}");
             floor = (floor * 2).min(Duration::from_secs(2));
         }
-        backoff.reset();
+        backoff.stood(Duration::from_secs(1));
         assert_eq!(backoff.next(), Duration::ZERO);
+    }
+
+    #[test]
+    fn connections_that_are_lost_soon_are_no_failures() {
+        let mut backoff = Backoff::default();
+        backoff.next();
+        for _ in 0..20 {
+            backoff.stood(Duration::ZERO);
+            let wait = backoff.next();
+            assert!(wait >= Backoff::BRIEF && wait < Backoff::FIRST, "{wait:?}");
+        }
+        // From there on it fails: the waits grow as after any other connection.
+        let waits = [(); 3].map(|()| backoff.next());
+        assert!(
+            waits[0] >= Backoff::FIRST && waits[1] >= Backoff::FIRST * 2 && waits[2] >= Backoff::FIRST * 4,
+            "{waits:?}"
+        );
     }
 }

@@ -278,9 +278,7 @@ impl Wire {
             generation.end();
             self.state.lock().trouble = "the connection was lost".to_owned();
             tracing::debug!(server = %self.label(), role = ?self.role, "the connection ended");
-            if began.elapsed() > Duration::from_secs(1) {
-                backoff.reset();
-            }
+            backoff.stood(began.elapsed());
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::super::Certificates;
 use super::*;
-use leasehold_test_support::{Ca, Cluster, Issued, Server, until};
+use leasehold_test_support::{Ca, Cluster, Issued, Proxy, Rounds, Server, until};
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::process::Command;
@@ -31,6 +31,30 @@ fn works(target: Target) -> World {
         assert_eq!(world.call(plane, inspect("a")), Ok(nobody()));
     }
     world
+}
+
+#[test]
+fn connections_that_are_cut_as_soon_as_they_are_made_are_made_again_at_once() {
+    on_each(|binary| {
+        let server = Server::builder().binary(binary).start();
+        let mut rounds = Rounds::default();
+        loop {
+            let proxy = Proxy::to(&server);
+            let world = World::new(&proxy.url());
+            let mut slowest = Duration::ZERO;
+            for _ in 0..12 {
+                proxy.cut();
+                let began = Instant::now();
+                for plane in PLANES {
+                    world.call_until_answered(plane, &inspect("a"));
+                }
+                slowest = slowest.max(began.elapsed());
+            }
+            if rounds.end_with(slowest < Duration::from_millis(250), slowest) {
+                break;
+            }
+        }
+    });
 }
 
 #[test]
