@@ -165,6 +165,11 @@ impl Generation {
         self.ended_at.get().copied()
     }
 
+    /// Whether both are connections to one process, as far as it is known.
+    pub(super) fn is_of_process(&self, other: &Self) -> bool {
+        self.about.run_id.is_some() && self.about.run_id == other.about.run_id
+    }
+
     /// The server said that this connection is dead.
     pub(super) fn bury(&self) {
         self.buried.store(true, Ordering::Release);

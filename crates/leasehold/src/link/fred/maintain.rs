@@ -1,11 +1,17 @@
 //! What must be done from time to time, by a task on the lifeline's runtime.
 
+use super::error::ConnectError;
+use super::generation::Generation;
 use super::notices::Notices;
-use super::settle;
+use super::settings::Backoff;
 use super::slots::{self, Slots};
 use super::wire::Shared;
 use super::wires::Wires;
+use super::{settle, target};
 use fred::types::Value;
+use fred::types::config::ServerConfig;
+use futures_util::FutureExt as _;
+use leasehold_core::link::{LinkEvent, Plane};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -18,14 +24,21 @@ pub(super) async fn maintain(wires: Arc<Wires>, notices: Arc<Notices>) {
     let shared = Arc::clone(&wires.shared);
     let work = async {
         let mut audited = Instant::now();
+        let mut search = Search::default();
         loop {
-            let left = shared.settings.audit_interval.saturating_sub(audited.elapsed()).max(Duration::from_millis(10));
-            let due = tokio::time::timeout(left, doubted(&shared)).await.is_err();
+            let audit = audited + shared.settings.audit_interval;
+            let next = search.next.map_or(audit, |search| search.min(audit));
+            let left = next.saturating_duration_since(Instant::now()).max(Duration::from_millis(10));
+            drop(tokio::time::timeout(left, doubted(&shared)).await);
             if let Some(slots) = &shared.slots {
-                refresh(&wires, slots).await;
+                if refresh(&wires, slots).await {
+                    search = Search::default();
+                } else {
+                    search.at_the_seeds(&wires, slots).await;
+                }
                 notices.check_anchor().await;
             }
-            if due {
+            if Instant::now() >= audit {
                 bury(&shared, &wires).await;
                 notices.audit().await;
                 audited = Instant::now();
@@ -47,8 +60,73 @@ async fn doubted(shared: &Shared) {
     }
 }
 
-/// Reads the slot map from the first node that answers.
-async fn refresh(wires: &Wires, slots: &Slots) {
+/// The way back to a cluster of which no node answers any more: all of them may have come back under other addresses.
+#[derive(Default)]
+struct Search {
+    backoff: Backoff,
+    /// Not before then again.
+    next: Option<Instant>,
+}
+
+impl Search {
+    /// Asks the addresses of the URL, with their names resolved anew, as often as a server that is down is asked.
+    async fn at_the_seeds(&mut self, wires: &Wires, slots: &Slots) {
+        let Some(next) = self.next else {
+            // Connections that were only cut stand again by then.
+            self.next = Some(Instant::now() + self.backoff.after_failure());
+            return;
+        };
+        if Instant::now() < next {
+            return;
+        }
+        let shared = &wires.shared;
+        let seeds = shared.target.seeds().into_iter().map(|seed| ask_seed(shared, slots, seed).boxed());
+        match futures_util::future::select_ok(seeds).await {
+            Ok((changed, _)) => {
+                tracing::debug!("the cluster was found again by the addresses of the URL");
+                settle_in(shared, wires, slots, changed);
+                slots.forget_strangers();
+                // The connections are new ones, and cannot tell that there were others before.
+                shared.reset_notices();
+                for plane in [Plane::Foreground, Plane::Lifeline] {
+                    shared.inbox.event(LinkEvent::PlaneReset(plane));
+                }
+                *self = Self::default();
+            }
+            Err(error) => {
+                tracing::debug!(%error, "no address of the URL leads to the cluster");
+                self.next = Some(Instant::now() + self.backoff.after_failure());
+            }
+        }
+    }
+}
+
+/// Reads the slot map by a connection of its own, and tells which slots changed their owner.
+async fn ask_seed(shared: &Shared, slots: &Slots, seed: ServerConfig) -> Result<Vec<u16>, ConnectError> {
+    let server = target::label(&seed);
+    let (generation, _router) = Generation::connect(&shared.target, seed, &shared.settings, 16).await?;
+    let timeout = Some(shared.settings.command_timeout);
+    let answer = generation.send("CLUSTER", vec![Value::from_static_str("SLOTS")], timeout).await;
+    generation.end();
+    let host = slots::host_and_port(&generation.server).map_or("", |(host, _)| host);
+    let protocol = |reason| ConnectError::Protocol { server: server.clone(), reason };
+    slots.learn(&answer.map_err(|error| protocol(error.to_string()))?, host).map_err(protocol)
+}
+
+/// Follows the slot map: connections to nodes that own nothing end, others are made.
+fn settle_in(shared: &Shared, wires: &Wires, slots: &Slots, changed: Vec<u16>) {
+    changed.into_iter().for_each(|slot| shared.slot_moved(slot));
+    let primaries = slots.primaries();
+    for all in shared.all_wires() {
+        all.prune(&primaries);
+    }
+    for node in primaries {
+        drop(wires.to(node));
+    }
+}
+
+/// Reads the slot map from the first node that answers, if one does.
+async fn refresh(wires: &Wires, slots: &Slots) -> bool {
     let shared = &wires.shared;
     let timeout = Some(shared.settings.command_timeout);
     for (_, wire) in wires.all() {
@@ -57,20 +135,14 @@ async fn refresh(wires: &Wires, slots: &Slots) {
         let host = slots::host_and_port(&generation.server).map_or("", |(host, _)| host);
         match answer.map(|answer| slots.learn(&answer, host)) {
             Ok(Ok(changed)) => {
-                changed.into_iter().for_each(|slot| shared.slot_moved(slot));
-                let primaries = slots.primaries();
-                for all in shared.all_wires() {
-                    all.prune(&primaries);
-                }
-                for node in primaries {
-                    drop(wires.to(node));
-                }
-                return;
+                settle_in(shared, wires, slots, changed);
+                return true;
             }
             Ok(Err(reason)) => tracing::debug!(server = %wire.label(), reason, "the slot map cannot be read"),
             Err(error) => tracing::debug!(server = %wire.label(), %error, "the slot map was not answered"),
         }
     }
+    false
 }
 
 /// Kills connections that ended, so that nothing of theirs is left to be settled, and the list of them stays short.
@@ -84,6 +156,28 @@ async fn bury(shared: &Shared, by: &Wires) {
                     drop(settle::bury(&generation, &wire, &executioner).await);
                 }
             }
+        }
+        bury_retired(shared, &wires, by).await;
+    }
+}
+
+/// The same for connections to addresses that were given up: the process behind one may be a node under another address, or is none.
+async fn bury_retired(shared: &Shared, wires: &Wires, by: &Wires) {
+    let primaries: Vec<_> = shared.slots.iter().flat_map(Slots::primaries).filter_map(|node| by.known(node)).collect();
+    let Ok(known) = primaries.iter().map(|wire| wire.current()).collect::<Result<Vec<_>, _>>() else { return };
+    for wire in wires.retired().0 {
+        let mut gone = true;
+        for generation in wire.unburied().0 {
+            let node = known.iter().position(|node| generation.is_of_process(node));
+            if let Some(executioner) = node.and_then(|at| primaries.get(at)) {
+                gone = false;
+                if !generation.is_spared() {
+                    drop(settle::bury(&generation, &wire, executioner).await);
+                }
+            }
+        }
+        if gone {
+            wires.forget(&wire);
         }
     }
 }

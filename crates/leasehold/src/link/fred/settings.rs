@@ -77,6 +77,12 @@ impl Backoff {
         wait + wait / 4 * random / 256
     }
 
+    /// How long to wait after an attempt that was made unasked, and failed.
+    pub(super) fn after_failure(&mut self) -> Duration {
+        self.attempts = self.attempts.max(1);
+        self.next()
+    }
+
     /// A connection was made, was answered on, and stood for so long.
     pub(super) fn stood(&mut self, time: Duration) {
         self.attempts = 0;

@@ -21,7 +21,9 @@
 //!
 //! A carrier that owns no slot any more is not asked. It was failed over, and is gone, or a replica, or will be one as soon as
 //! it learns of it: what it may still apply is replaced by the data of the new owner. Or its slots were moved away, and it
-//! answers with redirections.
+//! answers with redirections. One case is left: the same process has come to another address, and owns the slot there. So the
+//! connections to addresses that were given up are kept in mind, and where one has the run id of the slot's owner, the owner is told to
+//! kill it.
 //!
 //! 5. **Calls that wait for replicas** ([`durable`](super::durable)) are of a plane with several connections. Their fence is one, and
 //!    stands in front of the queue for a connection: a call that has not been sent when it is raised never is. The `PING` of a
@@ -65,7 +67,29 @@ pub(super) async fn settle_all(
     let each =
         nodes.flat_map(|node| all.iter().filter_map(move |wires| Some((wires.known(node)?, lifeline.to(node)?))));
     let each = each.map(|(wire, by)| async move { settle_wire(&wire, &by).await });
-    worst(futures_util::future::join_all(each).await)
+    let mut settled = futures_util::future::join_all(each).await;
+    let owner = shared.slots.as_ref().and_then(|slots| slots.owner(slot)).and_then(|owner| lifeline.to(owner));
+    for wires in all {
+        let (retired, forgot) = wires.retired();
+        settled.push(Ok(if forgot { Settled::Unproven } else { Settled::Proven }));
+        if let Some(owner) = &owner {
+            let each = retired.iter().map(|wire| settle_retired(wire, owner));
+            settled.extend(futures_util::future::join_all(each).await);
+        }
+    }
+    worst(settled)
+}
+
+/// Settles a wire to an address that was given up: what it carries counts where the process at its end is the owner of the slot.
+async fn settle_retired(wire: &Wire, owner: &Wire) -> Result<Settled, LinkError> {
+    let (generations, forgot) = wire.unburied();
+    let Ok(executioner) = tokio::time::timeout(owner.timeout(), owner.standing()).await else {
+        return Err(LinkError::Unknown(format!("{} does not answer", owner.label())));
+    };
+    let at_its_end = generations.iter().filter(|generation| generation.is_of_process(&executioner));
+    let settled = at_its_end.map(|generation| bury(generation, wire, owner));
+    let settled = worst(futures_util::future::join_all(settled).await)?;
+    Ok(if forgot { Settled::Unproven } else { settled })
 }
 
 async fn settle_wire(wire: &Wire, by: &Wire) -> Result<Settled, LinkError> {

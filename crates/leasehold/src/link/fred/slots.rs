@@ -8,7 +8,7 @@
 use super::frame;
 use fred::interfaces::Resp3Frame;
 use parking_lot::RwLock;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use tokio::sync::Notify;
 
 const SLOTS: usize = 16_384;
@@ -101,6 +101,23 @@ impl Slots {
         }
     }
 
+    /// Forgets every node that owns no slot. Its place in the list stays empty; at the same address there may be another node one day,
+    /// and that is given a place of its own.
+    pub(super) fn forget_strangers(&self) {
+        let mut map = self.map.write();
+        let Map { addresses, owners, others } = &mut *map;
+        let owning: HashSet<_> = owners.iter().copied().collect();
+        for (node, address) in addresses.iter_mut().enumerate() {
+            if !owning.contains(&(node as Node)) {
+                *address = String::new();
+            }
+        }
+        others.retain(|_, nodes| {
+            nodes.retain(|node| owning.contains(node));
+            !nodes.is_empty()
+        });
+    }
+
     /// Takes in what `CLUSTER SLOTS` answered, and tells which slots changed their owner. `asked` is the host of the node
     /// that answered: it stands for a host that the node does not know of itself.
     pub(super) fn learn(&self, answer: &Resp3Frame, asked: &str) -> Result<Vec<u16>, String> {
@@ -190,6 +207,18 @@ mod tests {
         assert_eq!((slots.carriers(98), slots.owner(98)), (vec![a, c], Some(a)));
         assert_eq!(slots.learn(&answer, "seed"), Ok(vec![99]));
         assert_eq!(slots.primaries(), [a, b]);
+    }
+
+    #[test]
+    fn nodes_that_own_nothing_are_forgotten_with_their_addresses() {
+        let slots = Slots::default();
+        slots.learn(&array(vec![range(0, 16_383, "a", 1)]), "seed").expect("a map");
+        slots.learn(&array(vec![range(0, 16_383, "b", 1)]), "seed").expect("a map");
+        let (a, b) = (slots.node("a:1"), slots.node("b:1"));
+        assert_eq!(slots.carriers(7), [a, b]);
+        slots.forget_strangers();
+        assert_eq!((slots.carriers(7), slots.address(a).as_deref()), (vec![b], Some("")));
+        assert_ne!(slots.node("a:1"), a);
     }
 
     #[test]

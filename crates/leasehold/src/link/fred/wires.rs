@@ -3,7 +3,7 @@
 use super::slots::{self, Node, Slots};
 use super::wire::{Gone, Role, Shared, Wire};
 use fred::types::config::{Server, ServerConfig};
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::runtime::Handle;
@@ -16,12 +16,24 @@ pub(super) struct Wires {
     /// Where the connections live.
     pub(super) runtime: Handle,
     by_node: RwLock<Vec<Option<Arc<Wire>>>>,
+    retired: Mutex<Retired>,
     /// The runtime is gone.
     pub(super) gone: Arc<AtomicBool>,
     /// Cancelled when the connections are closed for good.
     pub(super) closed: CancellationToken,
     /// Raised by every settling. A call that was begun at a lower fence sends nothing any more.
     pub(super) fence: RwLock<u64>,
+}
+
+/// Closed wires that are remembered until it is certain that nothing is on its way on them.
+const REMEMBERED: usize = 64;
+
+/// The wires to addresses at which no owner of a slot is any more. The process may still be one, under another address.
+#[derive(Default)]
+struct Retired {
+    wires: Vec<Arc<Wire>>,
+    /// One of them had to be forgotten.
+    forgot: bool,
 }
 
 impl Wires {
@@ -42,6 +54,7 @@ impl Wires {
             shared: Arc::clone(shared),
             runtime,
             by_node: RwLock::default(),
+            retired: Mutex::default(),
             gone,
             closed: closed_with,
             fence: RwLock::default(),
@@ -108,8 +121,26 @@ impl Wires {
                     *place = None;
                 }
                 wire.close();
+                let mut retired = self.retired.lock();
+                retired.wires.push(wire);
+                if retired.wires.len() > REMEMBERED {
+                    retired.wires.remove(0);
+                    retired.forgot = true;
+                }
             }
         }
+    }
+
+    /// Closed wires to addresses that own nothing any more, on which something may still be on its way, and whether one is missing.
+    pub(super) fn retired(&self) -> (Vec<Arc<Wire>>, bool) {
+        let mut retired = self.retired.lock();
+        retired.wires.retain(|wire| !matches!(wire.unburied(), (generations, false) if generations.is_empty()));
+        (retired.wires.clone(), retired.forgot)
+    }
+
+    /// A retired wire leads to no process that owns a slot.
+    pub(super) fn forget(&self, wire: &Arc<Wire>) {
+        self.retired.lock().wires.retain(|other| !Arc::ptr_eq(other, wire));
     }
 
     /// Takes over a wire whose connection stands.

@@ -3,7 +3,7 @@
 use super::super::Publish;
 use super::*;
 use leasehold_core::link::Settled;
-use leasehold_test_support::{Cluster, Rounds, Server, until};
+use leasehold_test_support::{Cluster, Proxy, Rounds, Server, until};
 
 /// A lock on each of the three nodes.
 fn locks(cluster: &Cluster) -> [String; 3] {
@@ -40,6 +40,31 @@ fn calls_go_to_the_node_of_their_slot_and_cost_two_connections_to_each() {
         let after: Vec<_> = cluster.nodes().iter().map(|node| node.client_list().len()).collect();
         let more: Vec<_> = after.iter().zip(&before).map(|(after, before)| after - before).collect();
         assert_eq!(more, [3, 2, 2]);
+    });
+}
+
+#[test]
+fn a_cluster_that_comes_back_under_other_addresses_is_found_by_the_address_of_the_url() {
+    on_each(|binary| {
+        let before = Cluster::builder().binary(binary).start();
+        // A name of the cluster, which stays while its nodes move.
+        let name = Proxy::start(before.nodes().first().expect("a node").addr());
+        let world = World::new(&format!("redis-cluster://{}", name.addr()));
+        let lock = lock_on(&before, before.nodes().first().expect("a node"));
+        for plane in PLANES {
+            world.call(plane, inspect(&lock)).expect("a reply");
+        }
+        before.nodes().iter().for_each(Server::kill);
+        name.cut();
+        let after = Cluster::builder().binary(binary).start();
+        name.retarget(after.nodes().first().expect("a node").addr());
+        for plane in PLANES {
+            world.call_until_answered(plane, &inspect(&lock));
+            let settled = world.block_on(world.link.settle(plane, world.link.epoch(plane), key(&lock)));
+            assert_eq!(settled, Ok(Settled::Proven));
+        }
+        world.wait_for_all(vec![LinkEvent::NoticesReset, LinkEvent::PlaneReset(Plane::Lifeline)]);
+        world.block_on(world.link.subscribe(key(&lock))).expect("a subscription");
     });
 }
 
