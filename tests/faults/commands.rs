@@ -8,6 +8,32 @@ use leasehold_test_support::{After, Proxy, Server};
 use std::time::{Duration, Instant};
 
 #[test]
+fn a_look_at_a_lock_waits_while_the_connection_is_being_made_anew() {
+    on_each(|binary| {
+        let server = Server::builder().binary(binary).start();
+        let proxy = Proxy::to(&server);
+        runtime().block_on(async {
+            let client =
+                settings().command_timeout(Duration::from_secs(10)).connect(&proxy.url()).await.expect("a client");
+            let lock = client.lock("stock");
+            let _guard = held(&client, "stock").await;
+            proxy.refuse(true);
+            proxy.cut();
+            loop {
+                match tokio::time::timeout(Duration::from_millis(200), lock.inspect()).await {
+                    // The loss of the connection has not been noticed yet.
+                    Ok(Ok(_) | Err(Error::Indeterminate { .. })) => {}
+                    Ok(Err(error)) => panic!("it does not wait: {error}"),
+                    Err(_) => break,
+                }
+            }
+            let (looked, ()) = tokio::join!(timed("a look", lock.inspect()), async { proxy.refuse(false) });
+            assert!(looked.0.expect("an answer").is_some());
+        });
+    });
+}
+
+#[test]
 fn a_server_that_restarts_empty_loses_every_guard_early() {
     on_each(|binary| {
         let server = Server::builder().binary(binary).start();

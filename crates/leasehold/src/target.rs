@@ -127,13 +127,25 @@ impl Target {
         self.0.name.as_ref().map_err(Clone::clone)
     }
 
-    /// Sends a call by the lifeline's connection, which bounds the wait, and reads the reply.
+    /// Sends a call by the lifeline's connection, which bounds the wait, and reads the reply. While that connection is being made anew
+    /// the call waits for it, for a command timeout.
     pub(crate) async fn ask<T>(
         &self,
         call: Call,
         decode: impl FnOnce(&Reply) -> Result<T, DecodeError>,
     ) -> Result<T, Error> {
-        let reply = self.handle().link.call(Plane::Lifeline, call).await;
+        let handle = self.handle();
+        let end = handle.clock.now() + handle.settings.command_timeout;
+        let mut pause = Duration::from_millis(5);
+        let reply = loop {
+            let reply = handle.link.call(Plane::Lifeline, call.clone()).await;
+            let is_over = || handle.clock.now() >= end || handle.with(|session, _| session.is_closed());
+            if !matches!(reply, Err(LinkError::NotSent(_))) || is_over() {
+                break reply;
+            }
+            attempt::pause(handle, pause).await;
+            pause = (pause * 2).min(Duration::from_millis(100));
+        };
         let reply = reply.map_err(|error| Error::from_link(self.name(), &error))?;
         decode(&reply).map_err(|error| Error::from_link(self.name(), &LinkError::Unknown(error.to_string())))
     }
