@@ -5,6 +5,7 @@ use crate::support::{
 };
 use leasehold::{Client, ConnectError};
 use leasehold_test_support::{Ca, Cluster, Proxy, Server};
+use std::io::{ErrorKind, Read};
 use std::net::TcpListener;
 use std::time::Duration;
 
@@ -17,6 +18,41 @@ fn failure(builder: leasehold::ClientBuilder, url: &str) -> ConnectError {
     let error = connected.expect_err("no client");
     assert!(took <= DEADLINE + SLACK, "{took:?}: {error}");
     error
+}
+
+#[test]
+fn a_connect_that_is_dropped_ends_at_once_what_it_has_begun() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("redis://{}", listener.local_addr().expect("an address"));
+    runtime().block_on(async {
+        for _ in 0..20 {
+            let builder = settings().command_timeout(Duration::from_secs(10)).connect_deadline(Duration::from_secs(60));
+            let connecting = tokio::time::timeout(Duration::from_millis(20), builder.connect(&*url));
+            connecting.await.expect_err("the kernel accepts, and nothing ever answers");
+        }
+    });
+    listener.set_nonblocking(true).expect("a listener");
+    let (mut open, mut seen) = (Vec::new(), 0);
+    let mut bytes = [0; 1024];
+    let closed = until("every connection is closed", || {
+        while let Ok((stream, _)) = listener.accept() {
+            stream.set_nonblocking(true).expect("a connection");
+            open.push(stream);
+            seen += 1;
+        }
+        open.retain_mut(|stream| {
+            loop {
+                match stream.read(&mut bytes) {
+                    Ok(0) => return false,
+                    Ok(_) => {}
+                    Err(error) => return error.kind() == ErrorKind::WouldBlock,
+                }
+            }
+        });
+        open.is_empty()
+    });
+    runtime().block_on(closed);
+    assert!(seen > 0);
 }
 
 #[test]

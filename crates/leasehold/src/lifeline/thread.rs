@@ -17,8 +17,15 @@ where
     let (hand_over, client) = oneshot::channel::<Arc<Shared>>();
     std::thread::Builder::new().name("leasehold-lifeline".to_owned()).spawn(move || {
         runtime.block_on(async move {
-            // Whoever does not want what was prepared does not hand over a client either.
-            let _ = prepared.send(prepare().await);
+            let mut prepared = prepared;
+            // A caller that has gone wants nothing to be prepared: what was begun is dropped, and the thread ends.
+            let made = tokio::select! {
+                biased;
+                () = prepared.closed() => return,
+                made = prepare() => made,
+            };
+            // A caller that does not want what was prepared does not hand over a client either.
+            let _ = prepared.send(made);
             if let Ok(shared) = client.await {
                 super::run(shared).await;
             }
