@@ -71,9 +71,12 @@ impl Connection {
                 return Ok(reply);
             }
             let mut chunk = [0; 16 * 1024];
-            match self.stream.read(&mut chunk)? {
-                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-                n => self.unread.extend_from_slice(&chunk[..n]),
+            match self.stream.read(&mut chunk) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(n) => self.unread.extend_from_slice(&chunk[..n]),
+                // A signal to this process says nothing of the server.
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
             }
         }
     }
