@@ -37,6 +37,9 @@ macro_rules! suite {
 
 suite! {
     everywhere {
+        beside:
+            ten_tries_at_once_get_in_where_there_is_room_for_ten,
+            of_more_tries_at_once_than_there_is_room_for_as_many_get_in_as_fit;
         reentrancy:
             three_functions_that_take_the_same_lock,
             branches_with_owners_of_their_own_exclude_each_other,
@@ -173,7 +176,8 @@ suite! {
             a_first_attempt_in_flight_same_client,
             a_first_attempt_in_flight_another_client,
             a_place_in_the_line_same_client,
-            a_place_in_the_line_another_client;
+            a_place_in_the_line_another_client,
+            a_parked_acquire_does_not_stand_in_the_way_of_tries;
         farewells:
             a_shutdown_names_what_it_could_not_release;
         outages:

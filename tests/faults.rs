@@ -16,6 +16,8 @@ mod commands;
 mod connecting;
 #[path = "faults/durability.rs"]
 mod durability;
+#[path = "faults/latency.rs"]
+mod latency;
 #[path = "faults/memory.rs"]
 mod memory;
 #[path = "faults/permissions.rs"]

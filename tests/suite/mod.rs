@@ -1,6 +1,7 @@
 //! The behaviour of locks and of what is built beside them, one file a topic. `conformance.rs` mounts every test on every engine
 //! that can run it.
 
+pub(crate) mod beside;
 pub(crate) mod blocking_kinds;
 pub(crate) mod conflicts;
 pub(crate) mod drops;

@@ -55,6 +55,32 @@ async fn forgets_its_first_attempt(world: World, same_client: bool) {
     .await;
 }
 
+pub(crate) async fn a_parked_acquire_does_not_stand_in_the_way_of_tries(world: World) {
+    let (holder, client) = (world.client().await, world.client().await);
+    let name = world.name("parked");
+    let held = holder.lock(&name).acquire().await.expect("the lock");
+    let mut parked = Polled::new(client.lock(&name).acquire().into_future());
+    crate::support::until("it waits and listens", || {
+        // Woken by the reply, it is polled on until it sleeps.
+        (!parked.is_woken() || parked.poll().is_pending()) && client.census().subscriptions == 1
+    })
+    .await;
+    held.release().await.expect("a release");
+    let lock = client.lock(&name);
+    for _ in 0..20 {
+        // The notice of a release may be on the way yet.
+        let end = Instant::now() + secs(5);
+        let guard = loop {
+            if let Some(guard) = lock.try_acquire().await.expect("an answer") {
+                break guard;
+            }
+            assert!(Instant::now() < end, "the lock is free");
+            tokio::task::yield_now().await;
+        };
+        guard.release().await.expect("a release");
+    }
+}
+
 pub(crate) async fn a_first_attempt_in_flight_same_client(world: World) {
     forgets_its_first_attempt(world, true).await;
 }

@@ -27,6 +27,7 @@
 //! From 1 and 2 follows that nothing leaks: what a dropped future, a dropped guard or a lost reply leaves behind is a
 //! hold whose count is too high.
 
+mod beside;
 mod change;
 mod clean_up;
 mod contend;

@@ -4,6 +4,7 @@
 //! that, and sleeps until a notice, or until the lease that the server named may be over. Then it is its turn. A contender
 //! whose future is not polled within the turn goes back to the head of the line, and is passed over until it is polled.
 
+use super::beside::Invitations;
 use super::request::{Acquire, AcquireRequest, Fallback, Granted, Patience, Place, Step, Ticket, Trouble, Via};
 use super::timers::Timer;
 use super::{Event, Session, replicas};
@@ -32,6 +33,8 @@ pub(super) struct Lock {
     /// How many of the queue have gone.
     pub(super) gone: usize,
     pub(super) contender: Option<Ticket>,
+    /// Who may ask beside the contender, where several may hold the lock.
+    pub(super) invitations: Invitations,
     pub(super) phase: Phase,
     /// A notice came while the contender's command was under way.
     pub(super) again: bool,
@@ -81,6 +84,7 @@ impl Lock {
             queue: VecDeque::new(),
             gone: 0,
             contender: None,
+            invitations: Invitations::new(),
             phase: Phase::Idle,
             again: false,
             trouble: Trouble::default(),
@@ -121,6 +125,7 @@ impl Session {
             last: false,
             trouble: Trouble::default(),
             overtaken: 0,
+            invited: None,
             warned: false,
             went_again: 0,
             retry_at: None,
@@ -149,6 +154,7 @@ impl Session {
             }
         }
         acquire.wish.replicas = replicas::both(acquire.wish.replicas, self.replicas_of(acquire.wish.beside));
+        let tries_beside = self.tries_beside(lock);
         let line = &mut self.locks[lock];
         // An owner that holds the other half bypasses the line: who stands there waits for it.
         if acquire.beside.is_none() {
@@ -159,8 +165,8 @@ impl Session {
             } else if acquire.wish.patience != Patience::Try {
                 acquire.place = Place::Line;
                 line.queue.push_back(ticket);
-            } else if line.trouble.since.is_none() {
-                // Somebody of this client is ahead, so the lock is as good as taken; unless nobody can say, for want of a server.
+            } else if line.trouble.since.is_none() && !tries_beside {
+                // A waiter of this client is ahead and has asked, so the lock is as good as taken; unless no server can say so.
                 acquire.outcome = Some(Ok(None));
             }
         }
@@ -214,7 +220,9 @@ impl Session {
                     line.again = false;
                     self.set_lock_timer(lock);
                     self.send_first(now, ticket, via)
-                } else if self.may_take_place(ticket) && retry_at.is_none_or(|at| at <= now) {
+                } else if (self.may_take_place(ticket) || self.may_ask_beside(ticket))
+                    && retry_at.is_none_or(|at| at <= now)
+                {
                     self.send_first(now, ticket, via)
                 } else {
                     None
@@ -315,6 +323,9 @@ impl Session {
             self.stand_beside(now, ticket, beside);
             return;
         }
+        let line = &mut self.locks[lock];
+        let beside = line.kind.verbs().line() == Line::Shared && line.contender != Some(ticket);
+        line.invitations.end_round();
         // An attempt whose reply comes after the end of the wait was the last one.
         let ended = self.acquire_of(ticket).is_some_and(|acquire| self.end_of_wish(acquire) <= now);
         let mut goes = patience == Patience::Try || last || ended;
@@ -325,7 +336,8 @@ impl Session {
             goes |= pause.is_none();
             left = pause;
         }
-        if !goes || self.locks[lock].queue.len() > self.locks[lock].gone {
+        // What another finds does not move the contender: it may be asking itself.
+        if !beside && (!goes || self.locks[lock].queue.len() > self.locks[lock].gone) {
             self.contender_waits(now, lock, left);
         }
         if goes {
@@ -382,6 +394,8 @@ impl Session {
             let line = &self.locks[lock];
             if line.queue.len() <= line.gone && line.contender.is_none() {
                 self.line_is_empty(lock);
+            } else {
+                self.invite(lock);
             }
             return;
         }
@@ -402,6 +416,7 @@ impl Session {
         }
         if self.locks[lock].kind.verbs().line() == Line::Shared {
             self.due(now, lock);
+            self.invite(lock);
             return;
         }
         let confirmed = self.want_notices(lock);
@@ -419,7 +434,14 @@ impl Session {
         line.phase = Phase::Due(now + self.settings.turn_in(line.kind.verbs().line()));
         self.pick_contender(lock);
         if let Some(contender) = self.locks[lock].contender {
-            self.wake(contender);
+            if self.locks[lock].kind.verbs().line() == Line::Shared && self.is_under_way(contender) {
+                // It asked while it was not the contender. Its answer may be older than what makes it its turn.
+                let line = &mut self.locks[lock];
+                line.phase = Phase::Trying;
+                line.again = true;
+            } else {
+                self.wake(contender);
+            }
         }
         self.set_lock_timer(lock);
     }

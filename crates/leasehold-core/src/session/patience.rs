@@ -173,6 +173,8 @@ impl Session {
             self.end_unreachable(now, ticket);
         } else if contends && self.locks[lock].phase != Phase::Gated {
             self.due(now, lock);
+        } else if self.may_ask_beside(ticket) {
+            self.wake(ticket);
         } else {
             self.end_busy(now, ticket);
         }
@@ -190,7 +192,7 @@ impl Session {
     }
 
     /// Whether a call of the request has been sent, and a reply may still come.
-    fn is_under_way(&self, ticket: Ticket) -> bool {
+    pub(super) fn is_under_way(&self, ticket: Ticket) -> bool {
         let Some(acquire) = self.acquire_of(ticket) else { return false };
         acquire
             .hold

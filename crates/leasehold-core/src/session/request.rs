@@ -190,6 +190,8 @@ pub(super) struct Acquire {
     pub(super) trouble: Trouble,
     /// How often its call was answered and its future not polled.
     pub(super) overtaken: u32,
+    /// The round in which it was invited to ask beside the contender.
+    pub(super) invited: Option<u64>,
     /// It was said that the same client holds the lock.
     pub(super) warned: bool,
     /// How often a call of it was not sent, and was sent again at once.
@@ -216,7 +218,7 @@ pub(super) enum Place {
     /// In the local line of its lock.
     Line,
     /// Not there: it has not joined it, or has left it; or it stands beside it, because its owner holds the other half, or because it tries
-    /// once, without waiting, while the contender cannot reach the server.
+    /// once, without waiting.
     Aside,
     /// At a hold of its own owner, which it re-enters.
     Entering(HoldNumber),
