@@ -11,6 +11,8 @@ mod error;
 mod target;
 #[path = "../../crates/leasehold/src/link/fred/tls.rs"]
 mod tls;
+#[path = "../../crates/leasehold/src/link/fred/words.rs"]
+mod words;
 
 use target::Target;
 
