@@ -18,11 +18,12 @@ where
     std::thread::Builder::new().name("leasehold-lifeline".to_owned()).spawn(move || {
         runtime.block_on(async move {
             let mut prepared = prepared;
-            // A caller that has gone wants nothing to be prepared: what was begun is dropped, and the thread ends.
+            // A caller that has gone wants nothing to be prepared: what was begun is dropped, and the thread ends. One that wants a thread only,
+            // with nothing on it, waits for nothing either, and is no caller that has gone: what is ready at once is asked for first.
             let made = tokio::select! {
                 biased;
-                () = prepared.closed() => return,
                 made = prepare() => made,
+                () = prepared.closed() => return,
             };
             // A caller that does not want what was prepared does not hand over a client either.
             let _ = prepared.send(made);
@@ -34,4 +35,21 @@ where
         runtime.shutdown_background();
     })?;
     Ok((ready, hand_over))
+}
+
+#[cfg(all(test, feature = "embedded"))]
+mod tests {
+    use crate::Client;
+    use std::time::Duration;
+
+    #[tokio::test]
+    async fn a_lifeline_that_prepares_nothing_waits_for_its_client() {
+        for _ in 0..20 {
+            let client = Client::embedded();
+            drop(client.lock("left").acquire().await.expect("the lock"));
+            // It is the lifeline that ends a shutdown.
+            let ended = tokio::time::timeout(Duration::from_secs(20), client.shutdown(Duration::from_secs(5))).await;
+            ended.expect("a lifeline").expect("nothing is left");
+        }
+    }
 }
