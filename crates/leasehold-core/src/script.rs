@@ -33,7 +33,9 @@ impl Script {
         keys: &'static [&'static str],
         args: &'static [&'static str],
     ) -> Self {
-        Self { name, source, sha1: OnceLock::new(), keys, args, repeats: true }
+        let mut script = Self::new(name, source, keys, args);
+        script.repeats = true;
+        script
     }
 
     /// Folder and verb, such as `lock/acquire`: where the file stands below `lua/`, without its ending.

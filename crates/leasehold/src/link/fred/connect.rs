@@ -201,7 +201,8 @@ async fn first(wires: &Arc<Wires>, seed: ServerConfig) -> Result<Arc<Wire>, Conn
             generation.end();
             return Err(ConnectError::IsACluster { server: label });
         }
-        // Only here, and not by Sentinel, which looks for the primary by itself. When it comes back as a replica later on, the address is about to lead to another primary, and calls wait for that.
+        // Sentinel looks for the primary by itself. A server that comes back as a replica later on is not refused either: its address is about
+        // to lead to another primary, and calls wait for that.
         if by_address && generation.about.is_read_only {
             generation.end();
             return Err(ConnectError::ReadOnly { server: label });
