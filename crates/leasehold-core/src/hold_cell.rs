@@ -4,6 +4,7 @@ use crate::command::HoldKey;
 use crate::error::{HoldEnd, LossReason};
 use crate::time::Instant;
 use slab::Slab;
+use std::any::Any;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Waker;
@@ -31,6 +32,7 @@ pub struct HoldCell {
     token: AtomicU64,
     /// One more than the replicas that acknowledged; 0 where nobody asked them.
     acknowledged: AtomicU32,
+    attachment: OnceLock<Box<dyn Any + Send + Sync>>,
 }
 
 /// Of a deadline: somebody has been told that it has passed, so that it must not be moved any more.
@@ -53,7 +55,14 @@ impl HoldCell {
             degraded: AtomicBool::new(false),
             token: AtomicU64::new(0),
             acknowledged: AtomicU32::new(0),
+            attachment: OnceLock::new(),
         }
+    }
+
+    /// What the runtime keeps with the hold, once, however many guards and tokens there are: `make` makes it for the first that asks. `None`
+    /// where it keeps something of another type.
+    pub fn attachment<T: Send + Sync + 'static>(&self, make: impl FnOnce() -> T) -> Option<&T> {
+        self.attachment.get_or_init(|| Box::new(make())).downcast_ref()
     }
 
     /// What the hold is called on the server, and how many permits it takes.
@@ -82,6 +91,11 @@ impl HoldCell {
     /// Whether it was granted without the server, which does not have it.
     pub fn is_degraded(&self) -> bool {
         self.degraded.load(Ordering::Acquire)
+    }
+
+    /// How many are woken when it ends.
+    pub fn watchers(&self) -> usize {
+        self.watches().len()
     }
 
     pub(crate) fn set_degraded(&self, degraded: bool) {
@@ -196,13 +210,30 @@ impl EndWatch {
     ///
     /// Look at [`HoldCell::ended`] *after* this, so that an end in between is not missed.
     pub fn wake_at_end(&mut self, waker: &Waker) -> bool {
-        let mut watches = self.cell.watches();
-        match self.place.and_then(|place| watches.get_mut(place)) {
-            Some(known) => known.clone_from(waker),
-            None => self.place = Some(watches.insert(waker.clone())),
+        if self.is_known(waker) {
+            return self.cell.end.get().is_none();
         }
+        // Foreign code clones and drops a waker: neither is done under the lock, which the session takes too.
+        let waker = waker.clone();
+        let mut watches = self.cell.watches();
+        // Looked at under the lock, under which the wakers are taken when it has ended: nothing is left behind with an ended hold.
+        let ended = self.cell.end.get().is_some();
+        let unused = match self.place.and_then(|place| watches.get_mut(place)) {
+            _ if ended => Some(waker),
+            Some(known) => Some(std::mem::replace(known, waker)),
+            None => {
+                self.place = Some(watches.insert(waker));
+                None
+            }
+        };
         drop(watches);
-        self.cell.end.get().is_none()
+        drop(unused);
+        !ended
+    }
+
+    fn is_known(&self, waker: &Waker) -> bool {
+        let watches = self.cell.watches();
+        self.place.and_then(|place| watches.get(place)).is_some_and(|known| known.will_wake(waker))
     }
 
     /// Leaves the waker with the hold until that ends.

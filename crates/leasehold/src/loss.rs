@@ -58,8 +58,6 @@ pub struct HoldToken {
     token: CancellationToken,
     cells: Cells,
     clock: Clock,
-    /// Taken back with the last clone.
-    _watch: Arc<[EndWatch]>,
 }
 
 /// The holds that a token is about, and how many of them must be held.
@@ -78,14 +76,17 @@ impl Cells {
 
 impl HoldToken {
     pub(crate) fn new(cell: &Arc<HoldCell>, clock: &Clock) -> Self {
-        Self::of_many(vec![cell.clone()], 1, clock)
+        let cells = Cells { cells: [cell.clone()].into(), needed: 1 };
+        let new = || cancelled_at_end(&cells);
+        // One for all guards and tokens of the hold.
+        let token = cell.attachment(new).cloned().unwrap_or_else(new);
+        Self { token, cells, clock: clock.clone() }
     }
 
     /// A token that is cancelled when fewer than `needed` of the holds are left.
     pub(crate) fn of_many(cells: Vec<Arc<HoldCell>>, needed: usize, clock: &Clock) -> Self {
         let cells = Cells { cells: cells.into(), needed };
-        let (token, watch) = cancelled_at_end(&cells);
-        Self { token, cells, clock: clock.clone(), _watch: watch.into() }
+        Self { token: cancelled_at_end(&cells), cells, clock: clock.clone() }
     }
 
     /// Completes when the lock has ended, and says how.
@@ -109,12 +110,10 @@ impl HoldToken {
     }
 
     /// A plain token, for code that knows nothing of locks. It is cancelled by the lifeline, and asks no clock: after a pause of the
-    /// whole process it may be a moment late. Cancelling it by hand does nothing to the lock. Some bytes for it stay with the hold until
-    /// that ends.
+    /// whole process it may be a moment late. Cancelling it by hand does nothing to the lock, nor to other tokens. Nothing of it is left when
+    /// it is dropped: a task that holds a lock for days may make one for each thing that it does.
     pub fn token(&self) -> CancellationToken {
-        let (token, watches) = cancelled_at_end(&self.cells);
-        watches.into_iter().for_each(EndWatch::keep);
-        token
+        self.token.child_token()
     }
 }
 
@@ -124,19 +123,18 @@ impl From<HoldToken> for CancellationToken {
     }
 }
 
-/// A token that is cancelled when the holds end, for as long as the watches live or if they are kept.
-fn cancelled_at_end(cells: &Cells) -> (CancellationToken, Vec<EndWatch>) {
+/// A token that is cancelled when the holds end. It stays with them until then.
+fn cancelled_at_end(cells: &Cells) -> CancellationToken {
     let token = CancellationToken::new();
     let waker = Waker::from(Arc::new(CancelAtEnd(token.clone(), cells.clone())));
-    let watches = cells.cells.iter().map(|cell| {
+    for cell in cells.cells.iter() {
         let mut watch = EndWatch::new(cell.clone());
         if !watch.wake_at_end(&waker) {
             waker.wake_by_ref();
         }
-        watch
-    });
-    let watches = watches.collect();
-    (token, watches)
+        watch.keep();
+    }
+    token
 }
 
 /// Cancels a token where others would wake a task.
@@ -148,5 +146,43 @@ impl Wake for CancelAtEnd {
         if self.1.ended(Instant::default()).is_some() {
             self.0.cancel();
         }
+    }
+}
+
+#[cfg(all(test, feature = "embedded"))]
+mod tests {
+    use super::*;
+    use crate::Client;
+
+    #[tokio::test]
+    async fn tokens_that_are_dropped_leave_nothing_with_their_hold() {
+        let client = Client::embedded();
+        let lock = client.lock("stock");
+        let guard = lock.acquire().await.expect("the lock");
+        for _ in 0..1_000 {
+            let inner = guard.reenter().await.expect("a re-entry");
+            drop([guard.cancellation_token().token(), inner.cancellation_token().into()]);
+        }
+        assert_eq!(guard.cell().watchers(), 1, "one for all tokens of the hold");
+        let (kept, by_hand) = (guard.cancellation_token().token(), guard.cancellation_token().token());
+        by_hand.cancel();
+        assert!(!kept.is_cancelled() && guard.is_held());
+        guard.release().await.expect("a release");
+        assert!(kept.is_cancelled());
+    }
+
+    #[tokio::test]
+    async fn a_token_of_a_hold_that_has_ended_does_not_keep_it() {
+        let client = Client::embedded();
+        let guard = client.lock("stock").acquire().await.expect("the lock");
+        let (cell, token) = (Arc::downgrade(guard.cell()), guard.cancellation_token());
+        guard.release().await.expect("a release");
+        for _ in 0..10 {
+            assert!(token.token().is_cancelled());
+        }
+        let other = HoldToken::of_many(token.cells.cells.to_vec(), 1, &token.clock);
+        assert!(other.token().is_cancelled());
+        drop((token, other));
+        assert_eq!(cell.strong_count(), 0, "nobody has anything of the hold any more");
     }
 }

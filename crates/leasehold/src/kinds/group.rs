@@ -12,7 +12,7 @@ use std::fmt;
 use std::future::poll_fn;
 use std::marker::PhantomData;
 use std::pin::{Pin, pin};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -45,12 +45,14 @@ pub struct GroupGuard<R: GroupRule> {
     needed: usize,
     /// Whose clock counts.
     handle: Arc<Handle>,
+    /// Made once, because it stays with the members until they end.
+    token: OnceLock<HoldToken>,
     rule: PhantomData<R>,
 }
 
 impl<R: GroupRule> GroupGuard<R> {
     pub(super) fn new(name: Arc<str>, guards: Vec<Box<dyn AnyGuard>>, needed: usize, handle: Arc<Handle>) -> Self {
-        Self { name, guards, needed, handle, rule: PhantomData }
+        Self { name, guards, needed, handle, token: OnceLock::new(), rule: PhantomData }
     }
 
     /// Whether enough members are certainly still held.
@@ -106,8 +108,8 @@ impl<R: GroupRule> GroupGuard<R> {
 
     /// A token that is cancelled when so many members have ended, in whatever way, that the others are not enough.
     pub fn cancellation_token(&self) -> HoldToken {
-        let cells = self.guards.iter().map(|guard| guard.cell().clone()).collect();
-        HoldToken::of_many(cells, self.needed, &self.handle.clock)
+        let cells = || self.guards.iter().map(|guard| guard.cell().clone()).collect();
+        self.token.get_or_init(|| HoldToken::of_many(cells(), self.needed, &self.handle.clock)).clone()
     }
 
     /// Releases every member, each on its own, and says whether enough were held up to that moment.
