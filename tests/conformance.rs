@@ -45,6 +45,7 @@ suite! {
             branches_with_owners_of_their_own_exclude_each_other,
             a_guard_reenters_without_an_owner,
             an_owner_is_named_or_inherited_and_the_innermost_counts,
+            a_scope_of_one_client_does_not_hide_that_of_another,
             a_scope_does_not_cross_spawn,
             an_owner_takes_its_lock_again_after_a_full_release,
             a_lost_hold_stays_lost_for_its_owner_until_its_guards_are_gone;

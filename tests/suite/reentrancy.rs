@@ -106,6 +106,28 @@ pub(crate) async fn an_owner_is_named_or_inherited_and_the_innermost_counts(worl
     world.gone(lock.name()).await;
 }
 
+pub(crate) async fn a_scope_of_one_client_does_not_hide_that_of_another(world: World) {
+    let (one, other) = (world.client().await, world.client().await);
+    let (lock, elsewhere) = (one.lock(world.name("one")), other.lock(world.name("other")));
+    let work = async {
+        let outer = lock.acquire().await.expect("the lock");
+        let inside = async {
+            let again =
+                lock.try_acquire().await.expect("an answer").expect("a re-entry by the owner of the outer scope");
+            assert_eq!(again.hold_count(), 2);
+            let guard = elsewhere.acquire().await.expect("the lock");
+            assert!(
+                elsewhere.try_acquire().await.expect("an answer").is_some(),
+                "its owner is that of the inner scope"
+            );
+            drop((again, guard));
+        };
+        other.new_owner().scope(inside).await;
+        drop(outer);
+    };
+    one.new_owner().scope(work).await;
+}
+
 pub(crate) async fn a_scope_does_not_cross_spawn(world: World) {
     let client = world.client().await;
     let lock = client.lock(world.name("stock"));

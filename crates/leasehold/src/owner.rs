@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 
 tokio::task_local! {
-    static CURRENT: Owner;
+    static CURRENT: Scope;
 }
 
 /// Who may take a lock again that it holds already.
@@ -52,29 +52,48 @@ impl Owner {
     ///
     /// A scope does not cross `spawn`: a task that is started inside it is not in it. Branches that run at once inside one scope,
     /// as in `join!`, are the same owner and share the critical section; give each a scope of its own where they shall exclude
-    /// each other. Of scopes inside each other the innermost counts.
+    /// each other. Of scopes inside each other the innermost counts, for each client that of its own owners.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future drops `work`, and nothing else.
     pub async fn scope<T>(&self, work: impl Future<Output = T>) -> T {
-        CURRENT.scope(self.clone(), work).await
+        CURRENT.scope(Scope::inside(self), work).await
     }
 
     /// As [`Owner::scope`], for work of a thread without a runtime: see [`blocking`](crate::blocking). The scope does not cross to other
     /// threads.
     pub fn scope_blocking<T>(&self, work: impl FnOnce() -> T) -> T {
-        CURRENT.sync_scope(self.clone(), work)
+        CURRENT.sync_scope(Scope::inside(self), work)
     }
 
     /// The owner in whose scope this is called, where it belongs to the client of `handle`.
     pub(crate) fn current(handle: &Arc<Handle>) -> Option<OwnerId> {
-        CURRENT.try_with(|owner| owner.id_for(handle)).ok().flatten()
+        CURRENT.try_with(|scope| scope.innermost_of(handle)).ok().flatten()
     }
 
     /// The owner's number, where it belongs to the client of `handle`.
     pub(crate) fn id_for(&self, handle: &Arc<Handle>) -> Option<OwnerId> {
         Arc::ptr_eq(self.handle.shared(), handle.shared()).then_some(self.id)
+    }
+}
+
+/// A scope, and those around it: an owner of one client does not hide that of another.
+#[derive(Clone)]
+struct Scope {
+    owner: Owner,
+    outer: Option<Arc<Self>>,
+}
+
+impl Scope {
+    /// A scope of `owner` inside the present one.
+    fn inside(owner: &Owner) -> Self {
+        let outer = CURRENT.try_with(|outer| Arc::new(outer.clone())).ok();
+        Self { owner: owner.clone(), outer }
+    }
+
+    fn innermost_of(&self, handle: &Arc<Handle>) -> Option<OwnerId> {
+        std::iter::successors(Some(self), |scope| scope.outer.as_deref()).find_map(|scope| scope.owner.id_for(handle))
     }
 }
 
