@@ -93,6 +93,9 @@ suite! {
             l10_a_second_release_does_not_touch_the_next_owner,
             rw6_a_short_reentry_does_not_shorten_the_lease,
             rw14_names_of_every_sort;
+        foreign_code:
+            a_back_off_may_use_its_client,
+            a_waker_may_use_its_client;
         fair:
             everybody_comes_in_the_order_of_arrival,
             f5_who_has_left_does_not_stand_in_the_queue,
@@ -196,6 +199,9 @@ suite! {
             a_release_is_not_sent_while_its_acquire_is_unsettled;
     }
     inside {
+        foreign_code:
+            a_recorder_of_metrics_may_use_the_client,
+            a_subscriber_of_traces_may_use_the_client;
         semaphores:
             a_release_that_is_repeated_late_gives_nothing_back_twice;
         fences:

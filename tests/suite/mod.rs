@@ -13,6 +13,7 @@ pub(crate) mod farewells;
 pub(crate) mod fences;
 pub(crate) mod field_bugs;
 pub(crate) mod foreign;
+pub(crate) mod foreign_code;
 pub(crate) mod groups;
 pub(crate) mod input;
 pub(crate) mod inspection;

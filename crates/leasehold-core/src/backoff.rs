@@ -54,9 +54,15 @@ impl Backoff {
         Self { shape: Shape::Constant(pause), attempts: None }
     }
 
-    /// What the caller says after the failure of this number, 1 being the first; `None` ends the wait.
+    /// What the caller says after the failure of this number, 1 being the first; `None` ends the wait. The closure runs in the future that
+    /// waits, under no lock: it may use the client.
     pub fn custom(pause: impl Fn(u32) -> Option<Duration> + Send + Sync + 'static) -> Self {
         Self { shape: Shape::Custom(Arc::new(pause)), attempts: None }
+    }
+
+    /// Whether the pauses are what the caller's own code says, which must not run under any lock of a client.
+    pub const fn is_custom(&self) -> bool {
+        matches!(self.shape, Shape::Custom(_))
     }
 
     /// Ends the wait when so many attempts have failed.

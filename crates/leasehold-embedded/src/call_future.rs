@@ -1,6 +1,6 @@
 //! The future of a call.
 
-use crate::delivery::Begun;
+use crate::delivery::{Begun, NotYet};
 use crate::in_flight::{CallId, CallResult};
 use crate::link::EmbeddedLink;
 use leasehold_core::call::Call;
@@ -70,9 +70,10 @@ impl EmbeddedCall {
     }
 
     fn wait(&mut self, id: CallId, cx: &mut Context<'_>) -> Poll<CallResult> {
-        match self.link.with(|state| state.poll_waiting(id, cx.waker())) {
+        let mut waker = Some(cx.waker().clone());
+        match self.link.with(|state| state.poll_waiting(id, &mut waker)) {
             Ok(result) => Poll::Ready(result),
-            Err(_replaced) => {
+            Err(NotYet) => {
                 self.progress = Progress::Waits(id);
                 Poll::Pending
             }

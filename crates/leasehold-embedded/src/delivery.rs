@@ -18,6 +18,9 @@ pub(crate) enum Begun {
     Waits(CallId),
 }
 
+/// A result that has not come yet.
+pub(crate) struct NotYet;
+
 impl State {
     /// Sends a call from a link, with whatever fault waits for it.
     pub(crate) fn begin(&mut self, link: LinkId, plane: Plane, call: &Call) -> Begun {
@@ -78,11 +81,14 @@ impl State {
         Begun::Ended(reply.map_err(LinkError::Refused))
     }
 
-    /// The result of a call that waits, if it has come. Otherwise `waker` is woken when it does; the waker that this replaces comes
-    /// back, to be dropped without a lock.
-    pub(crate) fn poll_waiting(&mut self, id: CallId, waker: &Waker) -> Result<CallResult, Option<Waker>> {
+    /// The result of a call that waits, if it has come. Otherwise `waker` is taken, and woken when it does. The waker that this replaces is
+    /// left in its place: wakers are cloned and dropped without a lock.
+    pub(crate) fn poll_waiting(&mut self, id: CallId, waker: &mut Option<Waker>) -> Result<CallResult, NotYet> {
         match self.waiting.get_mut(&id) {
-            Some(Waiting { result: None, waker: slot, .. }) => Err(slot.replace(waker.clone())),
+            Some(Waiting { result: None, waker: slot, .. }) => {
+                std::mem::swap(slot, waker);
+                Err(NotYet)
+            }
             Some(_) => Ok(self.waiting.remove(&id).and_then(|waiting| waiting.result).unwrap_or_else(|| Err(lost()))),
             None => Ok(Err(lost())),
         }

@@ -1,6 +1,8 @@
 //! The futures of requests: they ask the session what to do next, send what it says, and hand in what came of it.
 
+use crate::relay::Relay;
 use crate::shared::Handle;
+use leasehold_core::backoff::Backoff;
 use leasehold_core::call::Call;
 use leasehold_core::error::{AcquireError, ReleaseError};
 use leasehold_core::link::{Link, LinkError, Plane};
@@ -17,22 +19,30 @@ use std::time::Duration;
 
 /// Acquires, and abandons what it has begun when it is dropped.
 pub(crate) async fn acquire(handle: &Arc<Handle>, wish: AcquireRequest) -> Result<Option<Granted>, AcquireError> {
-    Attempt::<Acquiring>::new(handle).run(|session, now| session.acquire(now, wish)).await
+    let backoff = wish.backoff.clone();
+    let relay = Relay::new();
+    let begin = |session: &mut Session, now| session.acquire(now, wish);
+    let attempt = pin!(Attempt::<Acquiring>::new(handle, backoff).run(Some(begin)));
+    relay.run(attempt).await
 }
 
 /// Releases one guard's worth of a hold. Once it has been polled, the release goes on even if it is dropped.
 pub(crate) async fn release(handle: &Arc<Handle>, hold: HoldNumber, renewed: bool) -> Result<(), ReleaseError> {
-    Attempt::<Releasing>::new(handle).run(|session, now| session.release(now, hold, renewed)).await
+    let relay = Relay::new();
+    let begin = |session: &mut Session, now| session.release(now, hold, renewed);
+    let attempt = Attempt::<Releasing>::new(handle, None).run(Some(begin));
+    relay.run(pin!(attempt)).await
 }
 
 /// Waits for `pause` to pass, on the client's own clock and without a timer of the caller's runtime.
 pub(crate) async fn pause(handle: &Arc<Handle>, pause: Duration) {
+    let relay = Relay::new();
     let pausing = Pausing { handle, ticket: handle.with(|session, now| session.pause(now, pause)) };
-    poll_fn(|cx| {
+    let over = pin!(poll_fn(|cx| {
         let over = pausing.handle.with(|session, now| session.poll_pause(now, pausing.ticket, cx.waker()));
         if over { Poll::Ready(()) } else { Poll::Pending }
-    })
-    .await;
+    }));
+    relay.run(over).await;
 }
 
 struct Pausing<'a> {
@@ -87,12 +97,14 @@ struct Attempt<'a, R: Request> {
     handle: &'a Arc<Handle>,
     /// There is none before the first poll, and none when the session has forgotten it.
     ticket: Option<Ticket>,
+    /// The caller's back-off, which may be foreign code. The session's is another reference to it: its end is here, where no lock is held.
+    backoff: Option<Arc<Backoff>>,
     sort: PhantomData<R>,
 }
 
 impl<'a, R: Request> Attempt<'a, R> {
-    const fn new(handle: &'a Arc<Handle>) -> Self {
-        Self { handle, ticket: None, sort: PhantomData }
+    const fn new(handle: &'a Arc<Handle>, backoff: Option<Arc<Backoff>>) -> Self {
+        Self { handle, ticket: None, backoff, sort: PhantomData }
     }
 }
 
@@ -105,9 +117,8 @@ impl<R: Request> Drop for Attempt<'_, R> {
 }
 
 impl<R: Request> Attempt<'_, R> {
-    /// Begins the request, in the same step in which it first asks what to do.
-    async fn run(mut self, begin: impl FnOnce(&mut Session, Instant) -> Ticket) -> R::Outcome {
-        let mut begin = Some(begin);
+    /// Begins the request by `begin`, which is taken in the same step in which it first asks what to do.
+    async fn run(mut self, mut begin: Option<impl FnOnce(&mut Session, Instant) -> Ticket>) -> R::Outcome {
         let mut reply = None;
         loop {
             match self.next_step(&mut begin, &mut reply).await {
@@ -129,25 +140,38 @@ impl<R: Request> Attempt<'_, R> {
         reply: &mut Option<(FlightId, Result<Reply, LinkError>)>,
     ) -> Next<R::Outcome> {
         poll_fn(|cx| {
-            let via = self.handle.via();
-            let known = &mut self.ticket;
-            let step = self.handle.with(|session, now| {
-                if let Some(begin) = begin.take() {
-                    *known = Some(begin(session, now));
-                }
-                let ticket = (*known)?;
-                if let Some((flight, result)) = reply.take() {
-                    session.handle_reply(now, ticket, flight, result);
-                }
-                Some((ticket, R::poll(session, now, ticket, via, cx.waker())))
-            });
-            match step {
-                Some((ticket, Step::Send(flight, call))) => Poll::Ready(Next::Send(via, ticket, flight, call)),
-                Some((_, Step::Done(outcome))) => Poll::Ready(Next::Done(outcome)),
-                Some((_, Step::Wait)) | None => Poll::Pending,
+            loop {
+                let via = self.handle.via();
+                let known = &mut self.ticket;
+                let step = self.handle.with(|session, now| {
+                    if let Some(begin) = begin.take() {
+                        *known = Some(begin(session, now));
+                    }
+                    let ticket = (*known)?;
+                    if let Some((flight, result)) = reply.take() {
+                        session.handle_reply(now, ticket, flight, result);
+                    }
+                    let step = R::poll(session, now, ticket, via, cx.waker());
+                    Some((ticket, step, session.poll_backoff(ticket)))
+                });
+                return match step {
+                    Some((ticket, Step::Send(flight, call), _)) => Poll::Ready(Next::Send(via, ticket, flight, call)),
+                    Some((_, Step::Done(outcome), _)) => Poll::Ready(Next::Done(outcome)),
+                    Some((ticket, Step::Wait, Some(failures))) => {
+                        self.ask_backoff(ticket, failures);
+                        continue;
+                    }
+                    Some((_, Step::Wait, None)) | None => Poll::Pending,
+                };
             }
         })
         .await
+    }
+
+    /// Asks the caller's own back-off, without the session's lock: it may look at the client.
+    fn ask_backoff(&self, ticket: Ticket, failures: u32) {
+        let pause = self.backoff.as_ref().and_then(|backoff| backoff.pause(failures, 0.0));
+        self.handle.with(|session, now| session.handle_backoff(now, ticket, pause));
     }
 
     /// Sends the call and waits for its reply; `None` where the session has given the call up meanwhile.

@@ -68,6 +68,7 @@ mod lock;
 mod loss;
 mod owner;
 mod record;
+mod relay;
 mod runtime;
 mod settings;
 mod shared;

@@ -155,7 +155,16 @@ impl Classes {
     }
 
     pub(crate) fn get(&self, class: &'static str) -> Arc<Class> {
-        self.0.lock().entry(class).or_insert_with(|| Arc::new(Class::new(class))).clone()
+        if let Some(known) = self.0.lock().get(class) {
+            return known.clone();
+        }
+        // The recorder is foreign code, which may itself use the client: it is asked without the lock. What another thread made meanwhile
+        // counts, and this one's is dropped without it as well.
+        let new = Arc::new(Class::new(class));
+        let mut classes = self.0.lock();
+        let counts = classes.entry(class).or_insert_with(|| new.clone()).clone();
+        drop(classes);
+        counts
     }
 
     /// Counts and logs what happened in the session.

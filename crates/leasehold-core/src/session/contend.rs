@@ -121,6 +121,7 @@ impl Session {
             had_place: false,
             asks: 0,
             polls: 0,
+            asks_backoff: false,
             dormant: false,
             last: false,
             trouble: Trouble::default(),
@@ -364,14 +365,40 @@ impl Session {
         self.set_lock_timer(lock);
     }
 
-    /// How long a request whose kind has no notices waits before it asks again; `None` where it has asked often enough.
+    /// After the failure of which number the caller's own back-off is to be asked, if it is. That is foreign code, which may itself use the
+    /// client: ask it while the session is not locked, and hand in what it says by [`Session::handle_backoff`].
+    pub fn poll_backoff(&mut self, ticket: Ticket) -> Option<u32> {
+        let acquire = self.acquire_of_mut(ticket)?;
+        let asks = std::mem::take(&mut acquire.asks_backoff);
+        (asks && acquire.outcome.is_none()).then_some(acquire.polls)
+    }
+
+    /// Takes what the caller's own back-off says; `None` ends the wait.
+    pub fn handle_backoff(&mut self, now: Instant, ticket: Ticket, pause: Option<Duration>) {
+        let waits = |acquire: &&Acquire| acquire.place == Place::Line && acquire.outcome.is_none();
+        let Some(lock) = self.acquire_of(ticket).filter(waits).map(|acquire| acquire.lock) else { return };
+        let line = &mut self.locks[lock];
+        if line.contender == Some(ticket) && matches!(line.phase, Phase::Sleeping(_)) {
+            line.phase = Phase::Sleeping(now + pause.unwrap_or_default());
+            self.set_lock_timer(lock);
+        }
+        if pause.is_none() {
+            self.end_busy(now, ticket);
+        }
+    }
+
+    /// How long a request whose kind has no notices waits before it asks again; `None` where it has asked often enough. Where the caller's own
+    /// back-off is to say it, this is how long it waits if that is never asked, because its future is not polled.
     fn next_poll(&mut self, ticket: Ticket) -> Option<Duration> {
         let random = self.rng.f64();
         let acquire = self.acquire_of_mut(ticket)?;
         acquire.polls = acquire.polls.saturating_add(1);
         match &acquire.wish.backoff {
-            Some(backoff) => backoff.pause(acquire.polls, random),
-            None => Backoff::default().pause(acquire.polls, random),
+            Some(backoff) if !backoff.is_custom() => backoff.pause(acquire.polls, random),
+            custom => {
+                acquire.asks_backoff = custom.is_some();
+                Backoff::default().pause(acquire.polls, random)
+            }
         }
     }
 

@@ -180,6 +180,8 @@ pub(super) struct Acquire {
     pub(super) asks: u32,
     /// How often it found the lock busy, where waiting is by polling.
     pub(super) polls: u32,
+    /// The caller's own back-off is to be asked how long to wait after the last of these.
+    pub(super) asks_backoff: bool,
     /// The hold that this request has begun: a first grant of it may be on the way.
     pub(super) hold: Option<HoldNumber>,
     /// The turn came and the future was not polled: others go first until it is.
