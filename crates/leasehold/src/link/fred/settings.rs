@@ -48,27 +48,31 @@ impl Settings {
 
 /// The waits between attempts to reconnect: none before the first, then 50 ms, doubled with each one that fails up to 2 s, with up
 /// to a quarter added at random, so that a fleet does not come back in step. A connection that was made is no failure, however
-/// soon it is lost: the server is there, and answers.
+/// soon it is lost: the server is there, and answers. The wait after such connections stays short.
 #[derive(Debug, Default)]
 pub(super) struct Backoff {
     attempts: u32,
-    /// The last connection was lost soon after it had been made.
-    brief: bool,
+    /// How many connections in a row were lost soon after they had been made.
+    brief: u32,
 }
 
 impl Backoff {
     const FIRST: Duration = Duration::from_millis(50);
     const LAST: Duration = Duration::from_secs(2);
-    /// Between a connection that was lost soon and the next attempt, so that a server which ends each of them is not overrun.
+    /// Between the first connection that was lost soon and the next attempt. Each further one doubles the wait up to
+    /// [`Self::LAST_BRIEF`], so that a server which ends every connection is not overrun.
     const BRIEF: Duration = Duration::from_millis(10);
+    const LAST_BRIEF: Duration = Duration::from_millis(40);
     /// A connection that stood for less was lost soon.
     const STOOD: Duration = Duration::from_secs(1);
 
     /// How long to wait before the next attempt.
     pub(super) fn next(&mut self) -> Duration {
         let wait = match self.attempts {
-            0 if self.brief => Self::BRIEF,
-            0 => Duration::ZERO,
+            0 => match self.brief {
+                0 => Duration::ZERO,
+                n => Self::BRIEF.saturating_mul(1 << (n - 1).min(8)).min(Self::LAST_BRIEF),
+            },
             n => Self::FIRST.saturating_mul(1 << (n - 1).min(8)).min(Self::LAST),
         };
         self.attempts = self.attempts.saturating_add(1);
@@ -86,7 +90,7 @@ impl Backoff {
     /// A connection was made, was answered on, and stood for so long.
     pub(super) fn stood(&mut self, time: Duration) {
         self.attempts = 0;
-        self.brief = time < Self::STOOD;
+        self.brief = if time < Self::STOOD { self.brief.saturating_add(1) } else { 0 };
     }
 }
 
@@ -112,10 +116,10 @@ mod tests {
     fn connections_that_are_lost_soon_are_no_failures() {
         let mut backoff = Backoff::default();
         backoff.next();
-        for _ in 0..20 {
+        for floor in [10, 20, 40, 40, 40].map(Duration::from_millis) {
             backoff.stood(Duration::ZERO);
             let wait = backoff.next();
-            assert!(wait >= Backoff::BRIEF && wait < Backoff::FIRST, "{wait:?}");
+            assert!(wait >= floor && wait <= floor + floor / 4, "{wait:?} for {floor:?}");
         }
         // From there on it fails: the waits grow as after any other connection.
         let waits = [(); 3].map(|()| backoff.next());

@@ -274,11 +274,17 @@ fn connections_that_are_cut_at_once_are_not_made_in_a_storm() {
         let accepted = proxy.accepted();
         let end = Instant::now() + Duration::from_secs(2);
         while Instant::now() < end {
+            let before = proxy.accepted();
             proxy.cut();
-            std::thread::sleep(Duration::from_millis(10));
+            while proxy.accepted() == before && Instant::now() < end {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            // The handshake is done, and the connection stands for hardly longer.
+            std::thread::sleep(Duration::from_millis(5));
         }
         let made = proxy.accepted() - accepted;
-        assert!((3..=30).contains(&made), "{made} connections in 2 s");
+        // Three wires, with at least 40 ms between two connections of one after its first.
+        assert!((3..=165).contains(&made), "{made} connections in 2 s");
         for plane in PLANES {
             world.call_until_answered(plane, &inspect("a"));
         }
