@@ -158,10 +158,7 @@ impl Session {
         acquire.hold = None;
         hold.raising = None;
         if now >= hold.cell.deadline() {
-            hold.clean_up.by_lifeline = true;
-            self.attend(now, number);
-            self.note_trouble(now, ticket, "the server's reply took longer than the lease", false);
-            self.back_off(now, ticket);
+            self.granted_too_late(now, ticket, number);
             return;
         }
         hold.granted = true;
@@ -189,6 +186,21 @@ impl Session {
             self.locks[lock].trouble = Trouble::default();
             self.contender_got_in(now, ticket, lock, left);
         }
+    }
+
+    /// The grant is taken back: its lease may be over at any time. A caller that has no further attempt is told when it is taken back.
+    fn granted_too_late(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
+        let why = "the server's reply took longer than the lease";
+        if self.acquire_of(ticket).is_some_and(|acquire| acquire.last || self.end_of_wish(acquire) <= now) {
+            self.undo(now, ticket, number, AcquireError::Unreachable(why.to_owned()));
+            return;
+        }
+        if let Some(hold) = self.holds.get_mut(&number) {
+            hold.clean_up.by_lifeline = true;
+        }
+        self.attend(now, number);
+        self.note_trouble(now, ticket, why, false);
+        self.back_off(now, ticket);
     }
 
     /// The gate is open for everybody, and nobody holds anything of it.

@@ -80,7 +80,7 @@ impl Session {
     pub(super) fn undone_later(&mut self, now: Instant, ticket: Ticket, why: &str) {
         let Some(undoing) = self.acquire_of_mut(ticket).and_then(|acquire| acquire.undoing.take()) else { return };
         let error = match undoing.error {
-            AcquireError::Refused(text) => {
+            AcquireError::Refused(text) | AcquireError::Unreachable(text) => {
                 AcquireError::Indeterminate(format!("{text}; what that left behind is not taken back yet: {why}"))
             }
             other => other,
@@ -96,7 +96,7 @@ mod tests {
     use crate::link::{Epoch, LinkError, Plane, ServerError};
     use crate::name::LockName;
     use crate::owner::{ClientId, OwnerId};
-    use crate::session::{AcquireRequest, Action, Fallback, Step, Via};
+    use crate::session::{AcquireRequest, Action, Fallback, Patience, Step, Via};
     use crate::settings::Settings;
     use std::task::Waker;
     use std::time::Duration;
@@ -139,6 +139,34 @@ mod tests {
     fn a_grant_that_is_acknowledged_after_its_deadline_is_not_handed_out() {
         assert_eq!(acquire(Duration::from_millis(3_900)), (true, vec![]));
         assert_eq!(acquire(Duration::from_millis(3_990)), (false, vec!["lock/release"]));
+    }
+
+    #[test]
+    fn a_last_attempt_that_is_granted_after_its_lease_is_told_so_once_the_server_has_nothing_of_it() {
+        let mut session = Session::new(ClientId::new(uuid::Uuid::nil()), Settings::default(), 1);
+        let begun = Instant::from_nanos(1_000_000_000);
+        let name = LockName::new("", "stock").expect("a name");
+        let mut wish = AcquireRequest::new(name, Kind::Lock, Duration::from_millis(100));
+        wish.patience = Patience::Until(begun + Duration::from_millis(120));
+        let ticket = session.acquire(begun, wish);
+        let Step::Send(flight, _) = session.poll_acquire(begun, ticket, VIA, Waker::noop()) else {
+            panic!("it is sent")
+        };
+        let late = begun + Duration::from_millis(150);
+        session.handle_timeout(late);
+        let script = [1, 100, 0].map(Reply::Int).to_vec();
+        session.handle_reply(late, ticket, flight, Ok(Reply::Array(script)));
+        let step = session.poll_acquire(late, ticket, VIA, Waker::noop());
+        assert!(matches!(step, Step::Wait), "the server still has it: {step:?}");
+        let id = std::iter::from_fn(|| session.poll_action())
+            .find_map(|action| match action {
+                Action::Call { id, call, .. } if call.script().name() == "lock/release" => Some(id),
+                _ => None,
+            })
+            .expect("it is released");
+        session.handle_called(late, id, Epoch(1), Ok(Reply::Int(1)));
+        let step = session.poll_acquire(late, ticket, VIA, Waker::noop());
+        assert!(matches!(step, Step::Done(Err(AcquireError::Unreachable(_)))), "{step:?}");
     }
 
     /// A wish of an owner for a lock that one replica acknowledges.
