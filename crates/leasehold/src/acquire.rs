@@ -81,6 +81,9 @@ impl<K: LockKind> Acquire<K> {
     /// Waits for at most this long while others hold the lock; then one last attempt is made, and
     /// [`Error::WaitElapsed`] is the answer. `Duration::MAX` waits as long as it takes.
     ///
+    /// The last attempt takes up to one [`command_timeout`](crate::ClientBuilder::command_timeout). An attempt that fails and must be
+    /// taken back takes up to another one.
+    ///
     /// Default: the client's [`default_wait`](crate::ClientBuilder::default_wait), or as long as it takes.
     pub const fn wait(mut self, wait: Duration) -> Self {
         self.wait = Some(wait);
