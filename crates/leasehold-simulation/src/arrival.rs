@@ -267,6 +267,8 @@ impl World {
         if let Some((id, _)) = hold_of(call).filter(|_| met == Met::AfterWriting) {
             // A release that was refused may have been carried out.
             self.doubtful.insert(id.clone());
+            // Nor do the replies tell whether it took its place before.
+            self.queues.doubt_hold(id.clone());
             self.half_done.insert(id);
         }
         self.note_result(call, &result);

@@ -19,7 +19,8 @@ pub(crate) struct Queues {
     places: FxHashMap<Bytes, Vec<Bytes>>,
     /// When the server last heard at a lock that a client lives.
     heard: FxHashMap<(Bytes, usize), Instant>,
-    /// Holds that the server may have passed over, because their clients were silent or did not take what they were offered.
+    /// Holds that the server may have passed over, because their clients were silent or did not take what they were offered; and holds
+    /// that may stand elsewhere than the replies tell.
     unsure: FxHashSet<Bytes>,
 }
 
@@ -37,6 +38,11 @@ impl Queues {
     /// A hold waits no longer.
     pub(crate) fn leave(&mut self, id: &Bytes) {
         self.places.values_mut().for_each(|queue| queue.retain(|waiting| waiting != id));
+    }
+
+    /// A hold may have a place that no reply told of, or have lost the one that it had.
+    pub(crate) fn doubt_hold(&mut self, id: Bytes) {
+        self.unsure.insert(id);
     }
 
     /// Whoever waits for a lock may have lost its place.
