@@ -4,6 +4,7 @@ use crate::support::world::idle;
 use crate::support::{Actor, Stage, World, ms, secs, until};
 use leasehold::embedded::{Aim, EmbeddedServer, Fault};
 use leasehold::{Client, Error, HoldEnd, InvalidInput, Member, MultiGuard, MultiLock, QuorumGuard, QuorumLock};
+use leasehold_core::link::ServerError;
 use std::future::pending;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -100,6 +101,26 @@ pub(crate) async fn a_multi_lock_ends_with_its_first_member(_: World) {
     // Two clients of one server: it would wait for itself.
     let error = acquire(&MultiLock::new([client.lock("a"), other.lock("a")])).expect_err("one lock twice");
     assert!(matches!(error, Error::Invalid(InvalidInput::SameMember { .. })), "{error}");
+}
+
+pub(crate) async fn a_try_for_several_locks_is_no_grant_when_a_member_is_lost_meanwhile(_: World) {
+    let stage = Stage::new();
+    let (client, other) = (stage.client_with(|builder| builder.lease(ms(600))), stage.client());
+    let multi = MultiLock::new([client.lock("a"), other.lock("b")]);
+    // The second member is granted only after a while, and the first one is deleted before.
+    stage
+        .server
+        .inject(Fault::Refuse(ServerError::new("LOADING the data")), Aim::always().script("lock/acquire").after(1));
+    let mut tried = [Actor::new(async move { multi.try_acquire().await })];
+    stage.act(&mut tried);
+    assert_eq!(stage.keys(), ["a"]);
+    stage.command(&["DEL", "a"]);
+    stage.pass(ms(600), &mut tried);
+    stage.server.clear_faults();
+    stage.pass_until("an answer", secs(3), &mut tried, |tried| tried[0].is_done());
+    let guard = tried[0].take().expect("the server answers");
+    assert!(guard.is_none(), "it does not hold all: {guard:?}");
+    assert!(stage.keys().is_empty(), "nothing is left of it");
 }
 
 pub(crate) async fn stripes_are_taken_together_in_any_order(world: World) {

@@ -136,7 +136,7 @@ impl MultiLock {
         MultiAcquire { multi: self.clone(), wait: None, lease: None, max_hold: None, owner: None }
     }
 
-    /// Acquires all members if they are free; `None` where one is not.
+    /// Acquires all members if they are free; `None` where one is not, or where one was lost while the others were acquired.
     ///
     /// # Errors
     ///
@@ -148,10 +148,16 @@ impl MultiLock {
     pub async fn try_acquire(&self) -> Result<Option<MultiGuard>, Error> {
         let how = self.acquire();
         let handle = self.check()?;
-        match how.round(None).await? {
-            Ok(guards) => Ok(Some(self.guard(&handle, guards))),
-            Err(_) => Ok(None),
-        }
+        let Ok(guards) = how.round(None).await? else { return Ok(None) };
+        Ok(self.held(self.guard(&handle, guards)).await)
+    }
+
+    /// The guard, unless its first members ran out while the last ones were acquired. Then nothing of it stays.
+    async fn held(&self, guard: MultiGuard) -> Option<MultiGuard> {
+        let Some(reason) = guard.ended() else { return Some(guard) };
+        guard.release().await.ok();
+        tracing::debug!(?reason, "members of a multi lock were lost while the others were acquired");
+        None
     }
 
     /// Refuses what cannot be acquired, and tells whose clock counts.
@@ -276,17 +282,9 @@ impl MultiAcquire {
             let first = busy.map(|index| (index, patience(index)));
             match self.round(first).await {
                 Ok(Ok(guards)) => {
-                    let guard = self.multi.guard(&handle, guards);
-                    if guard.is_held() {
+                    if let Some(guard) = self.multi.held(self.multi.guard(&handle, guards)).await {
                         return Ok(guard);
                     }
-                    // The first ones ran out while the last ones were acquired.
-                    let reason = guard.ended();
-                    guard.release().await.ok();
-                    if until <= handle.clock.now() {
-                        return Err(elapsed());
-                    }
-                    tracing::debug!(?reason, "members of a multi lock were lost while the others were acquired");
                 }
                 Ok(Err(index)) => busy = Some(index),
                 Err(Error::WaitElapsed { .. }) => return Err(elapsed()),
