@@ -11,7 +11,7 @@
 -- returns  [array]    {1, left, time}  granted: the permits were taken
 --                     {2, left, time}  held: they were taken before (a copy of a command that succeeded)
 --                     {0, left, time}  busy: fewer permits are available; left is the lease left of the permit that expires first,
---                                      -1 where none does
+--                                      -1 where none does, -2 where there is no such semaphore
 --                     {-2, 0, time}    lost: a count above 1 of a hold that has not all of its permits
 --                     {-3, 0, time}    too late: the command arrived after not_after
 --                     {-4, kind}       a key is of another kind, named by kind
@@ -69,7 +69,7 @@ if available < #all or too_late then
   if first[2] and tonumber(first[2]) < 922337203685477 then
     return {0, math.max(1, tonumber(first[2]) - time), time}
   end
-  return {0, -1, time}
+  return {0, value and -1 or -2, time}
 end
 
 if reaped + #held > 0 and available > #all then

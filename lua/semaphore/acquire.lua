@@ -10,7 +10,8 @@
 -- ARGV[4]  memory     [integer]  milliseconds for which the record is kept
 -- returns  [array]    {1, left, time}  granted: the permits were taken
 --                     {2, left, time}  held: they were taken before (a copy of a command that succeeded)
---                     {0, left, time}  busy: fewer permits are available; left is -1, for nothing tells when there will be more
+--                     {0, left, time}  busy: fewer permits are available; left is -1, for nothing tells when there will be more, or -2
+--                                      where there is no such semaphore
 --                     {-2, 0, time}    lost: a count above 1 of a hold without a record
 --                     {-3, 0, time}    too late: the command arrived after not_after
 --                     {-4, kind}       the key is of another kind, named by kind
@@ -54,7 +55,7 @@ elseif whole(value or '0') < permits then
     -- Nobody waits for this attempt any more: a copy of it that comes before not_after takes nothing either.
     redis.call('SET', record_key, 0, 'PX', not_after - time + 1)
   end
-  return {0, -1, time}
+  return {0, value and -1 or -2, time}
 end
 
 local left = change_once(semaphore_key, record_key, -permits, memory)

@@ -123,6 +123,7 @@ fn check_acquired(reply: &Reply, acquired: &Acquired) {
             assert!(left.is_none_or(|left| left == longest(1)), "{reply:?} names no time to wait of {left:?}");
             assert!(!matches!(code, Some(1..=3)), "{reply:?} is a grant");
         }
+        Acquired::Unset { .. } => assert_eq!((code, part(1)), (Some(0), Some(-2)), "{reply:?}"),
         Acquired::Placed { .. } => assert_eq!(code, Some(4), "{reply:?}"),
         Acquired::Kind(kind) => {
             assert_eq!(reply.array().expect("it is an array")[1].text(), Ok(kind.as_str()), "{reply:?}");

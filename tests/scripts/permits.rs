@@ -212,7 +212,13 @@ fn s6_who_waits_for_a_capacity_of_zero_gets_what_is_added() {
         let (absent, zero) = (bench.desk(Kind::Permits), permits(bench, 0));
         for desk in [&absent, &zero] {
             let waiter = hold(2);
-            assert!(matches!(desk.acquire(&waiter), Acquired::Busy { left: None, .. }), "no error: it may be set");
+            let told = desk.acquire(&waiter);
+            let is_told = if std::ptr::eq(desk, &absent) {
+                matches!(told, Acquired::Unset { .. })
+            } else {
+                matches!(told, Acquired::Busy { left: None, .. })
+            };
+            assert!(is_told, "no error, for it may be set: {told:?}");
             let mut ear = bench.listen(desk.channel());
             assert_eq!(add(desk, 2), done(2));
             ear.hears(&["2"]);
@@ -357,7 +363,7 @@ fn permits_do_not_come_back_to_a_semaphore_that_was_deleted() {
     bench.on("DEL", desk.name.key(), &[]);
     assert_eq!(desk.release(&released), Released::Ended);
     bench.advance(30_000);
-    assert!(matches!(desk.acquire(&hold(1)), Acquired::Busy { left: None, .. }));
+    assert!(matches!(desk.acquire(&hold(1)), Acquired::Unset { .. }));
     assert!(!bench.exists(desk.name.key()) && !bench.exists(&desk.keys.keys[1]));
     assert_eq!(permits::inspected(&bench.run(&permits::inspect(&desk.name))), Ok(Inspected::Absent));
 }

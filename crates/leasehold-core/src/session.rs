@@ -160,6 +160,11 @@ pub enum Event {
         /// The lock.
         name: LockName,
     },
+    /// Somebody waits for permits of a semaphore that is not there: nobody has set it, or it was deleted.
+    Unset {
+        /// The semaphore.
+        name: LockName,
+    },
     /// A lock was granted without the server, which is out of reach.
     Degraded {
         /// The lock.

@@ -18,6 +18,7 @@
 //! | [`TURN_PASSED_TOTAL`] | counter | | waiters that were not polled in time |
 //! | [`PLACE_LOST_TOTAL`] | counter | | waiters of fair locks that lost their place and went on at the tail |
 //! | [`ENDLESS_TOTAL`] | counter | | locks without a time to live that a caller was found to wait for |
+//! | [`UNSET_TOTAL`] | counter | | semaphores that are not there and that a caller was found to wait for |
 //! | [`FALLBACK_TOTAL`] | counter | `event` | locks that were granted without the server, and those that it granted later |
 //! | [`CLEAN_UP_TOTAL`] | counter | `outcome` | what the lifeline did for callers that were gone |
 //! | [`EVICTION_TOTAL`] | counter | | clients that found an eviction policy that can evict a held lock |
@@ -64,6 +65,8 @@ pub const TURN_PASSED_TOTAL: &str = "leasehold_turn_passed_total";
 pub const PLACE_LOST_TOTAL: &str = "leasehold_places_lost_total";
 /// Counts locks without a time to live that a caller was found to wait for: no lease ends them.
 pub const ENDLESS_TOTAL: &str = "leasehold_endless_total";
+/// Counts semaphores that are not there and that a caller was found to wait for: nobody has set them, or they were deleted.
+pub const UNSET_TOTAL: &str = "leasehold_unset_total";
 /// Counts by `event` locks that were granted without the server, `degraded`, and those that it granted later, `restored`.
 pub const FALLBACK_TOTAL: &str = "leasehold_fallback_total";
 /// Counts what the lifeline cleaned up, by `outcome`: `done` or `failed`, which is tried again.
@@ -205,6 +208,14 @@ impl Classes {
                      holder by inspect, and end it by force_release if that is gone"
                 );
             }
+            Event::Unset { name } => {
+                counter!(UNSET_TOTAL).increment(1);
+                tracing::warn!(
+                    lock = %name,
+                    "a task waits for permits of a semaphore that is not there: it was never set, or it was deleted; the task waits \
+                     until try_set_permits sets it"
+                );
+            }
             Event::CleanedUp { name } => {
                 counter!(CLEAN_UP_TOTAL, "outcome" => "done").increment(1);
                 tracing::debug!(lock = %name, "the lifeline released a lock that its caller had left");
@@ -248,7 +259,7 @@ fn register() {
             drop(counter!(name, label => word));
         }
     }
-    for name in [RENEWED_HOLDS_TOTAL, TURN_PASSED_TOTAL, PLACE_LOST_TOTAL, ENDLESS_TOTAL, EVICTION_TOTAL] {
+    for name in [RENEWED_HOLDS_TOTAL, TURN_PASSED_TOTAL, PLACE_LOST_TOTAL, ENDLESS_TOTAL, UNSET_TOTAL, EVICTION_TOTAL] {
         drop(counter!(name));
     }
 }
@@ -264,6 +275,7 @@ fn describe() {
         (TURN_PASSED_TOTAL, "Waiters that were not polled in time when their turn had come"),
         (PLACE_LOST_TOTAL, "Waiters of fair locks that lost their place in the queue"),
         (ENDLESS_TOTAL, "Locks without a time to live that a caller was found to wait for"),
+        (UNSET_TOTAL, "Semaphores that are not there and that a caller was found to wait for"),
         (FALLBACK_TOTAL, "Locks that were granted without the server, and those that it granted later"),
         (CLEAN_UP_TOTAL, "Locks that were released for callers that were gone"),
         (FOREIGN_PANIC_TOTAL, "Panics of the application's code that were caught"),

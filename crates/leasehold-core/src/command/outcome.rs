@@ -24,6 +24,11 @@ pub enum Acquired {
         /// The server's time in milliseconds, where it was asked for.
         time: Option<u64>,
     },
+    /// There is no such semaphore: nobody has set its permits, or it was deleted. Nothing was left on the server.
+    Unset {
+        /// The server's time in milliseconds, where it was asked for.
+        time: Option<u64>,
+    },
     /// The lock is not free, and the hold has a place in the queue, or a mark, on the server: whoever does not want it any more
     /// must release the hold, as if it had been granted.
     Placed {
@@ -110,6 +115,7 @@ impl Acquired {
                 let token = rest.get(1).map(Reply::int).transpose()?.and_then(|token| u64::try_from(token).ok());
                 Self::Held { left: left(second)?.unwrap_or_default(), time: time()?, token }
             }
+            0 if second.int()? == -2 => Self::Unset { time: time()? },
             0 => Self::Busy { left: left(second)?, time: time()? },
             4 => {
                 let [_, moved, head, foreign] = rest else {
@@ -192,6 +198,7 @@ mod tests {
         let token = Ok(Acquired::Held { left, time: Some(9), token: Some(12) });
         assert_eq!(Acquired::decode(&ints(&[1, 70, 9, 12])), token);
         assert_eq!(Acquired::decode(&ints(&[0, -1, 9])), Ok(Acquired::Busy { left: None, time: Some(9) }));
+        assert_eq!(Acquired::decode(&ints(&[0, -2, 0])), Ok(Acquired::Unset { time: None }));
         assert_eq!(Acquired::decode(&ints(&[-1, 3, 0])), Ok(Acquired::Mismatch));
         assert_eq!(Acquired::decode(&ints(&[-2, 0, 0])), Ok(Acquired::Lost));
         assert_eq!(Acquired::decode(&ints(&[-3, 0, 5])), Ok(Acquired::TooLate { time: Some(5) }));

@@ -49,9 +49,18 @@ pub(super) struct Lock {
     pub(super) local: bool,
     /// Another lock with the same name: the other half of a read-write lock, or a lock of another kind.
     pub(super) sibling: Option<usize>,
-    /// It was told that the server has the lock without a time to live.
-    pub(super) endless: bool,
+    /// What a waiter was told that it waits for in vain.
+    pub(super) anomaly: Option<Anomaly>,
     pub(super) timer: Option<Instant>,
+}
+
+/// What no lease and no release of a hold ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Anomaly {
+    /// The server has the lock without a time to live.
+    Endless,
+    /// There is no such semaphore.
+    Unset,
 }
 
 /// What the contender does.
@@ -93,7 +102,7 @@ impl Lock {
             beat_again: false,
             local: false,
             sibling: None,
-            endless: false,
+            anomaly: None,
             timer: None,
         }
     }

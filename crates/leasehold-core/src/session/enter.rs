@@ -121,7 +121,7 @@ impl Session {
                 }
             }
             Ok(Acquired::Mismatch) => self.lose(now, number, LossReason::CountMismatch),
-            Ok(Acquired::Lost | Acquired::Busy { .. } | Acquired::Kind(_)) => {
+            Ok(Acquired::Lost | Acquired::Busy { .. } | Acquired::Unset { .. } | Acquired::Kind(_)) => {
                 self.lose(now, number, LossReason::Removed);
             }
             Ok(

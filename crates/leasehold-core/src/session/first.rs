@@ -1,6 +1,7 @@
 //! The first acquire of a hold: its call, and what each reply means for whoever sent it.
 
 use super::Session;
+use super::contend::Anomaly;
 use super::hold::Aim;
 use super::request::{Granted, Place, Request, Step, Ticket, Trouble, Via};
 use crate::command::fair::Standing;
@@ -83,6 +84,12 @@ impl Session {
                 self.nothing_begun(now, ticket, number);
                 self.note_endless(ticket, left);
                 self.busy(now, ticket, left);
+            }
+            Ok(Acquired::Unset { time }) => {
+                self.note_time(change.sent_at, time);
+                self.nothing_begun(now, ticket, number);
+                self.note_anomaly(ticket, Some(Anomaly::Unset));
+                self.busy(now, ticket, None);
             }
             Ok(Acquired::TooLate { time }) => {
                 self.note_time(change.sent_at, time);
@@ -174,6 +181,7 @@ impl Session {
             return;
         }
         self.locks[lock].held += 1;
+        self.locks[lock].anomaly = None;
         self.leave_queue(ticket, lock);
         self.schedule_renewal(now, number);
         self.set_hold_timer(number);

@@ -1,6 +1,6 @@
 //! How requests wait and end: patience, trouble with the server, and outcomes.
 
-use super::contend::Phase;
+use super::contend::{Anomaly, Phase};
 use super::request::{Acquire, Granted, Patience, Pause, Place, Request, Ticket, Trouble};
 use super::timers::Timer;
 use super::{Event, Session};
@@ -48,19 +48,32 @@ impl Session {
         self.set_request_timer(now, ticket);
     }
 
-    /// Says once that the server has a lock without a time to live, to whoever waits for it: no lease ends it. Nobody who keeps to the
-    /// layout leaves one behind. What has no lease by its nature, or says otherwise how long it lasts, is not meant.
+    /// Notes whether the server has the lock without a time to live: no lease ends it. A client that keeps to the layout leaves no such
+    /// lock behind. What has no lease by its nature, or says otherwise how long it lasts, is not meant.
     pub(super) fn note_endless(&mut self, ticket: Ticket, left: Option<Duration>) {
+        let Some(acquire) = self.acquire_of(ticket) else { return };
+        let verbs = self.locks[acquire.lock].kind.verbs();
+        let has_lease = verbs.line() == Line::Exclusive || verbs.shares_key();
+        self.note_anomaly(ticket, (has_lease && left.is_none()).then_some(Anomaly::Endless));
+    }
+
+    /// Says once what a waiter waits for that may never come, until an attempt finds it otherwise. A try waits for nothing.
+    pub(super) fn note_anomaly(&mut self, ticket: Ticket, found: Option<Anomaly>) {
         let Some(acquire) = self.acquire_of(ticket) else { return };
         let (lock, waits) = (acquire.lock, acquire.wish.patience != Patience::Try);
         let state = &mut self.locks[lock];
-        let verbs = state.kind.verbs();
-        let has_lease = verbs.line() == Line::Exclusive || verbs.shares_key();
-        let endless = has_lease && left.is_none();
-        if endless && waits && !state.endless {
-            self.events.push_back(Event::Endless { name: state.name.clone() });
+        let known = state.anomaly == found;
+        if !known && !waits {
+            // A waiter that finds the same is still to be told.
+            state.anomaly = None;
+            return;
         }
-        state.endless = endless && (waits || state.endless);
+        state.anomaly = found;
+        match found.filter(|_| !known) {
+            Some(Anomaly::Endless) => self.events.push_back(Event::Endless { name: state.name.clone() }),
+            Some(Anomaly::Unset) => self.events.push_back(Event::Unset { name: state.name.clone() }),
+            None => {}
+        }
     }
 
     /// When the caller does not want to wait any longer.

@@ -269,6 +269,31 @@ fn whoever_waits_for_a_lock_without_a_time_to_live_is_told_once() {
 }
 
 #[test]
+fn whoever_waits_for_a_semaphore_that_was_deleted_is_told_once() {
+    for kind in [Kind::Semaphore, Kind::Permits] {
+        let mut world = world(1);
+        let empty: &[&[u8]] = &[b"SET", b"a", b"0"];
+        let request = || AcquireRequest { kind, ..wish("a") };
+        let said = |event: &Event| *event == Event::Unset { name: name("a") };
+        world.server.command(empty).expect("the server works");
+        let waiters = [world.acquire(0, request()), world.acquire(0, request())];
+        world.run(ms(1_000));
+        assert_eq!(world.events(0, said), 0, "{kind:?}: all permits are taken, and may come back");
+        world.server.command(&[b"DEL", b"a"]).expect("the server works");
+        let asks_again = world.clients[0].session.settings().recheck * 2;
+        world.run(asks_again);
+        assert_eq!(world.events(0, said), 1, "{kind:?}: once, although it is asked again and again");
+        world.server.command(empty).expect("the server works");
+        world.run(asks_again);
+        world.server.command(&[b"DEL", b"a"]).expect("the server works");
+        world.run(asks_again);
+        assert_eq!(world.events(0, said), 2, "{kind:?}: it was there in between");
+        waiters.into_iter().for_each(|waiter| world.abandon(0, waiter));
+        world.run(ms(1_000));
+    }
+}
+
+#[test]
 fn a_waiter_that_goes_leaves_nothing_and_nobody_behind() {
     let mut world = world(2);
     let task = world.acquire(0, wish("a"));

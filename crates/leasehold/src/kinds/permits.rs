@@ -19,7 +19,8 @@ const IDS_IN_A_CALL: usize = command::MAX_AT_ONCE as usize;
 /// one at a time is allowed, which is a lock.
 ///
 /// A semaphore that nobody has set has no permits: [`try_set_permits`](Self::try_set_permits) comes first. Nor has one whose server came
-/// back without its data: whoever waits for permits goes on waiting until somebody sets it again. More permits than there are in all are
+/// back without its data: whoever waits for permits goes on waiting until somebody sets it again, and the client warns of it once
+/// ([`UNSET_TOTAL`](crate::telemetry::UNSET_TOTAL)). Give such a wait a limit ([`wait`](crate::Acquire::wait)). More permits than there are in all are
 /// refused at once with [`Error::Excess`], unless there are none yet; and more than [`MAX_AT_ONCE`](Self::MAX_AT_ONCE) with
 /// [`InvalidInput::TooManyPermits`](crate::InvalidInput::TooManyPermits). On the server it is Redisson's `RPermitExpirableSemaphore`, by
 /// the server's clock.

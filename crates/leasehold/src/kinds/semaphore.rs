@@ -16,7 +16,8 @@ use leasehold_core::command::semaphore::{self as command, Inspected};
 /// [`PermitSemaphore`](crate::PermitSemaphore) gets such permits back by itself.
 ///
 /// A semaphore that nobody has set has no permits: [`try_set_permits`](Self::try_set_permits) comes first. Nor has one whose server came
-/// back without its data: whoever waits for permits goes on waiting until somebody sets it again. Permits that were taken before and are
+/// back without its data: whoever waits for permits goes on waiting until somebody sets it again, and the client warns of it once
+/// ([`UNSET_TOTAL`](crate::telemetry::UNSET_TOTAL)). Give such a wait a limit ([`wait`](crate::Acquire::wait)). Permits that were taken before and are
 /// given back afterwards come on top of what was set, because the server does not know who has any. Whoever asks for more permits than
 /// there will ever be waits for ever, because nobody knows how many there are in all.
 ///
