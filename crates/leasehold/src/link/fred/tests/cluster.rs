@@ -220,6 +220,44 @@ fn a_call_at_an_earlier_owner_is_settled_there() {
 }
 
 #[test]
+fn a_call_to_an_earlier_address_of_a_node_is_settled_at_its_new_one() {
+    on_each(|binary| {
+        let cluster = Cluster::builder().binary(binary).start();
+        let node = cluster.nodes().first().expect("a node");
+        let lock = lock_on(&cluster, node);
+        let (before, after) = (Proxy::to(node), Proxy::to(node));
+        let goes_by = |proxy: &Proxy| {
+            let port = proxy.addr().port();
+            node.command(&["CONFIG", "SET", "cluster-announce-port", &port.to_string()]);
+            until("the other nodes know the address", || {
+                let said =
+                    cluster.nodes()[1..].iter().map(|other| format!("{:?}", other.command(&["CLUSTER", "SLOTS"])));
+                said.into_iter().all(|said| said.contains(&port.to_string()))
+            });
+        };
+        goes_by(&before);
+        let url = format!("redis-cluster://{}", cluster.nodes()[1].addr());
+        let world = World::new(&url);
+        for plane in PLANES {
+            world.call_until_answered(plane, &acquire(&lock));
+        }
+        let epoch = world.link.epoch(Plane::Foreground);
+        let trap = before.hold_request("EVALSHA");
+        {
+            let mut call = pin!(world.link.call(Plane::Foreground, release(&lock)));
+            begin(call.as_mut());
+            trap.wait();
+        }
+        goes_by(&after);
+        until("the client connects to the new address", || after.accepted() >= 1);
+        let settled = world.block_on(world.link.settle(Plane::Foreground, epoch, key(&lock)));
+        assert_eq!(settled, Ok(Settled::Proven));
+        assert_eq!(before.deliver_held(), [None], "the node read what was held up on the way to its earlier address");
+        assert_eq!(node.command(&["EXISTS", &lock]).as_int(), Some(1));
+    });
+}
+
+#[test]
 fn fr7_many_sharded_subscriptions_at_once_are_each_confirmed() {
     on_each(|binary| {
         let cluster = Cluster::builder().binary(binary).start();
