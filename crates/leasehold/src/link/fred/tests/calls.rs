@@ -96,8 +96,8 @@ fn fr3_a_lost_reply_is_not_resent() {
                     Err(_) => assert_eq!((plane, after), (Plane::Foreground, After::Hang)),
                 }
                 let epoch = world.link.epoch(plane);
-                let settled = world.block_on(world.link.settle(plane, epoch, key("a")));
-                assert_eq!(settled, Ok(leasehold_core::link::Settled::Proven));
+                let settled = world.block_on(world.settled(plane, epoch, "a"));
+                assert_eq!(settled, Ok(Settled::Proven));
                 world.call_until_answered(plane, &inspect("a"));
                 assert_eq!(server.commandstats("evalsha") - executed, 2, "{plane:?} {after:?}");
             }
@@ -182,8 +182,8 @@ fn fr16_a_demoted_primary_is_left() {
         // Nothing that is still on its way to the old primary counts.
         for plane in PLANES {
             until("it is settled", || {
-                let settled = world.block_on(world.link.settle(plane, world.link.epoch(plane), key("a")));
-                settled == Ok(leasehold_core::link::Settled::Proven)
+                let settled = world.block_on(world.settled(plane, world.link.epoch(plane), "a"));
+                settled == Ok(Settled::Proven)
             });
         }
         let new = world_of_servers.primary();

@@ -2,7 +2,6 @@
 
 use super::super::Publish;
 use super::*;
-use leasehold_core::link::Settled;
 use leasehold_test_support::{Cluster, Proxy, Rounds, Server, until};
 
 /// A lock on each of the three nodes.
@@ -60,7 +59,7 @@ fn a_cluster_that_comes_back_under_other_addresses_is_found_by_the_address_of_th
         name.retarget(after.nodes().first().expect("a node").addr());
         for plane in PLANES {
             world.call_until_answered(plane, &inspect(&lock));
-            let settled = world.block_on(world.link.settle(plane, world.link.epoch(plane), key(&lock)));
+            let settled = world.block_on(world.settled(plane, world.link.epoch(plane), &lock));
             assert_eq!(settled, Ok(Settled::Proven));
         }
         world.wait_for_all(vec![LinkEvent::NoticesReset, LinkEvent::PlaneReset(Plane::Lifeline)]);
@@ -97,7 +96,7 @@ fn fr4_a_slot_on_its_way_is_asked_for() {
             let granted = world.call(plane, acquire(&lock)).expect("a reply, by way of ASK");
             assert!(is_granted(&granted), "{granted:?}");
             let pings = to.commandstats("ping");
-            let settled = world.block_on(world.link.settle(plane, world.link.epoch(plane), key(&lock)));
+            let settled = world.block_on(world.settled(plane, world.link.epoch(plane), &lock));
             assert_eq!(settled, Ok(Settled::Proven));
             assert!(to.commandstats("ping") > pings, "the node to which the call was led was asked as well");
             cluster.move_keys(cluster.slot_of(&lock), to);
@@ -192,7 +191,7 @@ fn a_failover_is_followed() {
         for plane in PLANES {
             world.call_until_answered(plane, &inspect(&lock));
             // The dead node cannot be asked, and need not be.
-            let settled = world.block_on(world.link.settle(plane, world.link.epoch(plane), key(&lock)));
+            let settled = world.block_on(world.settled(plane, world.link.epoch(plane), &lock));
             assert_eq!(settled, Ok(Settled::Proven));
         }
     });
@@ -212,7 +211,7 @@ fn a_call_at_an_earlier_owner_is_settled_there() {
             // The link learns of it by another call.
             world.call(plane, inspect(&lock)).expect("a reply, by way of MOVED");
             let pings = old.commandstats("ping");
-            let settled = world.block_on(world.link.settle(plane, world.link.epoch(plane), key(&lock)));
+            let settled = world.block_on(world.settled(plane, world.link.epoch(plane), &lock));
             assert_eq!(settled, Ok(Settled::Proven));
             assert!(old.commandstats("ping") > pings, "the old owner was asked as well");
         }
@@ -250,7 +249,7 @@ fn a_call_to_an_earlier_address_of_a_node_is_settled_at_its_new_one() {
         }
         goes_by(&after);
         until("the client connects to the new address", || after.accepted() >= 1);
-        let settled = world.block_on(world.link.settle(Plane::Foreground, epoch, key(&lock)));
+        let settled = world.block_on(world.settled(Plane::Foreground, epoch, &lock));
         assert_eq!(settled, Ok(Settled::Proven));
         assert_eq!(before.deliver_held(), [None], "the node read what was held up on the way to its earlier address");
         assert_eq!(node.command(&["EXISTS", &lock]).as_int(), Some(1));

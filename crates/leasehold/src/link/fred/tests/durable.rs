@@ -2,7 +2,6 @@
 
 use super::*;
 use leasehold_core::call::Replicas;
-use leasehold_core::link::Settled;
 use leasehold_test_support::{Proxy, Server, until};
 
 /// A primary with a replica that has everything.
@@ -30,7 +29,7 @@ fn answer(reply: &Reply) -> (i64, i64) {
 }
 
 fn settle(world: &World) -> Result<Settled, LinkError> {
-    world.block_on(world.link.settle(Plane::Durable, world.link.epoch(Plane::Durable), key("a")))
+    world.block_on(world.settled(Plane::Durable, world.link.epoch(Plane::Durable), "a"))
 }
 
 /// How many connections the server has blocked.

@@ -13,7 +13,7 @@ mod settling;
 use super::{ConnectError, Connector, Foreground, FredLink, Lifeline, Settings, Target};
 use bytes::Bytes;
 use leasehold_core::call::Call;
-use leasehold_core::link::{Link, LinkError, LinkEvent, Plane};
+use leasehold_core::link::{Epoch, Link, LinkError, LinkEvent, Plane, Settled};
 use leasehold_core::reply::Reply;
 use leasehold_core::script::{ACQUIRE, INSPECT, RELEASE, RENEW};
 use leasehold_test_support::{Binary, Version, binaries};
@@ -104,6 +104,20 @@ impl World {
                 Err(error) => assert!(Instant::now() < end, "no reply in 20 s: {error}"),
             }
             std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Settles as a session does: anew while the outcome is not known, for up to 20 s. On a busy machine the connection by which a
+    /// kill goes may be lost on the way.
+    async fn settled(&self, plane: Plane, epoch: Epoch, lock: &str) -> Result<Settled, LinkError> {
+        let end = Instant::now() + Duration::from_secs(20);
+        loop {
+            match self.link.settle(plane, epoch, key(lock)).await {
+                Err(LinkError::Unknown(_) | LinkError::NotSent(_)) if Instant::now() < end => {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+                outcome => return outcome,
+            }
         }
     }
 

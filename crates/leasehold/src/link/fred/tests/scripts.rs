@@ -68,7 +68,7 @@ fn a_call_that_was_settled_before_its_text_was_sent_still_leaves_the_script_ther
         let mut call = pin!(world.link.call(plane, acquire("a")));
         begin(call.as_mut());
         until("the server has refused it", is_refused);
-        let settled = world.block_on(world.link.settle(plane, world.link.epoch(plane), key("a")));
+        let settled = world.block_on(world.settled(plane, world.link.epoch(plane), "a"));
         assert_eq!(settled, Ok(Settled::Proven));
         let answer = world.block_on(call);
         assert!(matches!(answer, Err(LinkError::Refused(_))), "{answer:?}");

@@ -1,7 +1,6 @@
 //! The rules of settling. The lifeline and the foreground go through one proxy, which holds back one connection only.
 
 use super::*;
-use leasehold_core::link::Settled;
 use leasehold_test_support::{Proxy, Server, Way, until};
 use std::task::Poll;
 
@@ -13,7 +12,7 @@ fn begin_unanswered<T>(proxy: &Proxy, call: Pin<&mut impl Future<Output = T>>) {
 }
 
 fn settle(world: &World, plane: Plane) -> Result<Settled, LinkError> {
-    world.block_on(world.link.settle(plane, world.link.epoch(plane), key("a")))
+    world.block_on(world.settled(plane, world.link.epoch(plane), "a"))
 }
 
 #[test]
@@ -23,7 +22,8 @@ fn settling_an_idle_link_costs_one_round_trip_and_keeps_the_connection() {
         let world = World::new(&server.url());
         for plane in PLANES {
             let epoch = world.link.epoch(plane);
-            assert_eq!(settle(&world, plane), Ok(Settled::Proven));
+            let settled = world.block_on(world.link.settle(plane, epoch, key("a")));
+            assert_eq!(settled, Ok(Settled::Proven));
             assert_eq!(world.link.epoch(plane), epoch);
         }
         assert_eq!(server.commandstats("client|kill"), 0);
@@ -100,7 +100,7 @@ fn a_call_that_is_awaited_while_it_is_settled_ends_with_an_unknown_outcome() {
         begin(call.as_mut());
         trap.wait();
         let epoch = world.link.epoch(Plane::Foreground);
-        let settle = world.link.settle(Plane::Foreground, epoch, key("a"));
+        let settle = world.settled(Plane::Foreground, epoch, "a");
         let (settled, answer) = world.block_on(async { futures_util::join!(settle, call) });
         assert_eq!(settled, Ok(Settled::Proven));
         assert!(matches!(answer, Err(LinkError::Unknown(_))), "{answer:?}");
@@ -126,7 +126,7 @@ fn a_zombie_of_an_older_connection_is_dead_once_it_is_settled() {
             proxy.cut();
             world.wait_for(&LinkEvent::PlaneReset(plane));
             world.call_until_answered(plane, &inspect("a"));
-            let settled = world.block_on(world.link.settle(plane, epoch, key("a")));
+            let settled = world.block_on(world.settled(plane, epoch, "a"));
             assert_eq!(settled, Ok(Settled::Proven));
             assert_eq!(proxy.deliver_held(), [None], "the server read it: {plane:?}");
             assert_eq!(server.command(&["EXISTS", "a"]).as_int(), Some(0));
@@ -240,7 +240,8 @@ fn a_server_that_does_not_answer_leaves_nothing_known() {
         let world = World::new(&server.url());
         server.stop();
         let began = Instant::now();
-        let settled = settle(&world, Plane::Foreground);
+        let settled =
+            world.block_on(world.link.settle(Plane::Foreground, world.link.epoch(Plane::Foreground), key("a")));
         let took = began.elapsed();
         server.resume();
         assert!(matches!(settled, Err(LinkError::Unknown(_) | LinkError::NotSent(_))), "{settled:?}");
@@ -260,7 +261,7 @@ fn a_server_that_was_restarted_has_nothing_left_to_apply() {
             world.call_until_answered(plane, &inspect("a"));
         }
         until("it is proven", || {
-            let settled = world.block_on(world.link.settle(Plane::Foreground, epoch, key("a")));
+            let settled = world.block_on(world.settled(Plane::Foreground, epoch, "a"));
             settled == Ok(Settled::Proven)
         });
         assert_eq!(server.commandstats("client|kill"), 0, "ids of another process mean nothing here");
