@@ -249,6 +249,7 @@ suite! {
             a_multi_lock_ends_with_its_first_member,
             a_try_for_several_locks_is_no_grant_when_a_member_is_lost_meanwhile,
             a_quorum_is_held_without_a_minority,
+            a_quorum_counts_the_servers_and_not_the_clients,
             a_quorum_waits_for_the_answers_that_can_make_it_whole,
             who_holds_a_quorum_without_a_minority_sleeps_until_it_is_lost,
             rivals_for_a_quorum_all_get_it;

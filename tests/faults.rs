@@ -18,6 +18,8 @@ mod connecting;
 mod durability;
 #[path = "faults/latency.rs"]
 mod latency;
+#[path = "faults/lazy.rs"]
+mod lazy;
 #[path = "faults/memory.rs"]
 mod memory;
 #[path = "faults/permissions.rs"]

@@ -249,6 +249,45 @@ pub(crate) async fn a_quorum_is_held_without_a_minority(_: World) {
     }
 }
 
+pub(crate) async fn a_quorum_counts_the_servers_and_not_the_clients(_: World) {
+    let stage = Stage::new();
+    let servers: Vec<EmbeddedServer> = (0..5).map(|_| EmbeddedServer::with_clock(stage.clock.clone())).collect();
+    let all = QuorumLock::new(process(&stage, &servers), "leader");
+    let some = QuorumLock::of(5, process(&stage, &servers[..3]), "leader");
+    assert_eq!((all.quorum(), some.quorum()), (3, 3));
+    let tries = |lock: &QuorumLock| {
+        let lock = lock.clone();
+        stage.now(async move { lock.try_acquire().await }).expect("an answer")
+    };
+    // Two servers are down while the one gets its majority, and these two are of the three that the other knows.
+    servers[..2].iter().for_each(|server| server.set_down(true));
+    let mut actors = [acquire(&all)];
+    stage.pass_until("the lock", secs(5), &mut actors, |actors| actors[0].is_done());
+    let guard = actors[0].take().expect("the lock");
+    assert_eq!(guard.servers(), 3);
+    servers[..2].iter().for_each(|server| server.set_down(false));
+    assert!(tries(&some).is_none(), "two holders at once");
+    assert!(guard.is_held());
+    stage.now(guard.release()).expect("a release");
+    stage.pass(ms(20), &mut Vec::<Actor<()>>::new());
+    // It needs each of its three.
+    let guard = tries(&some).expect("a free lock");
+    assert_eq!(guard.servers(), 3);
+    assert!(tries(&all).is_none());
+    servers[0].restart_empty();
+    stage.pass(secs(20), &mut Vec::<Actor<()>>::new());
+    assert!(!guard.is_held(), "two of five servers are no majority");
+    drop(guard);
+    stage.pass(ms(20), &mut Vec::<Actor<()>>::new());
+    assert!(servers.iter().all(|server| server.keys().is_empty()));
+    for (count, clients) in [(5, 2), (2, 3), (4, 2), (0, 1)] {
+        let wrong = QuorumLock::of(count, process(&stage, &servers[..clients]), "leader");
+        let error = stage.now(async move { wrong.acquire().await }).expect_err("no majority");
+        let Error::Invalid(InvalidInput::NoMajority { servers, clients: given, .. }) = error else { panic!("{error}") };
+        assert_eq!((servers, given), (count, clients));
+    }
+}
+
 /// One server of three says at once that another has the lock; the other two grant it, a little later.
 pub(crate) async fn a_quorum_waits_for_the_answers_that_can_make_it_whole(_: World) {
     let stage = Stage::new();

@@ -203,7 +203,7 @@ pub struct ServerInfo {
 /// No method waits longer than the link's command timeout, except that [`Link::event`] waits for an event, and that the time which
 /// replicas are given comes on top. All futures may be polled from any thread.
 pub trait Link: Clone + Send + Sync + 'static {
-    /// What the server said of itself when the client connected.
+    /// What the server said of itself when the client connected; before, only whether it is a cluster.
     fn server(&self) -> &ServerInfo;
 
     /// The plane by which the calls of the future that is being polled should go: [`Plane::Foreground`] where the runtime that this plane

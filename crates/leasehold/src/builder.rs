@@ -9,7 +9,7 @@ use crate::link::AnyLink;
 use crate::link::fred::{self as fred_link, Certificates, Connector, Foreground, FredLink, Target};
 use crate::record;
 use crate::runtime;
-use crate::settings::Settings;
+use crate::settings::{Settings, publish};
 use crate::shared::{Handle, Shared};
 use crate::telemetry;
 use leasehold_core::link::{Link as _, ServerInfo};
@@ -226,6 +226,63 @@ impl ClientBuilder {
         self.connect_to(target).await
     }
 
+    /// Makes a client without waiting for the server or servers of the [URL](Self::connect): it connects in the background, and tries until
+    /// it does. It is for a process that must start while its server is down, and for the [quorum](crate::QuorumLock), which needs a client
+    /// for each of its servers, whichever of them is up.
+    ///
+    /// Until the first connection stands, the client is as any other whose server is out of reach: acquires wait, end with
+    /// [`Error::Unreachable`](crate::Error::Unreachable) after [`unreachable_after`](Self::unreachable_after), and do what the
+    /// [fallback](Self::fallback) says. The error names what keeps the client from being connected: also a wrong password, a replica, or a
+    /// [policy](Self::require_noeviction) that is refused, which [`connect`](Self::connect) reports at once. What connecting learns of
+    /// the server is learned then: see [`Client::server`].
+    ///
+    /// The callers' connection lives on the tokio runtime in which this is called, as with [`connect`](Self::connect). It may be called from
+    /// any thread, and waits for nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`ConnectError::Invalid`]: a setting or the URL cannot be used. The certificates cannot be read, the tokio runtime has no timers
+    /// or no I/O, or the operating system has no thread to give.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use leasehold::{Client, Error, Fallback};
+    /// # use std::time::Duration;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// let settings = Client::builder().unreachable_after(Duration::from_millis(20));
+    /// let client = settings.connect_lazy("redis://127.0.0.1:1")?; // where nothing listens
+    ///
+    /// let error = client.lock("report").acquire().await.expect_err("no server");
+    /// assert!(matches!(error, Error::Unreachable { .. }), "{error}");
+    /// // For as long as the server is away, the tasks of this process exclude each other.
+    /// let guard = client.lock("report").fallback(Fallback::Local).acquire().await?;
+    /// assert!(guard.is_degraded());
+    /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+    /// ```
+    pub fn connect_lazy(self, url: &str) -> Result<Client, ConnectError> {
+        let target = Target::parse(url).map_err(ConnectError::from)?;
+        let (connector, on_runtime) = self.prepare(target)?;
+        let foreground = on_runtime.then(|| Foreground::unconnected(&connector));
+        let lifeline = || fred_link::Lifeline::unconnected(&connector);
+        let (lifeline, hand_over) = lifeline::thread::start_at_once(lifeline).map_err(no_thread)?;
+        let link = FredLink::unmet(foreground, lifeline);
+        let settings = self.settings.clone();
+        let shared =
+            self.assemble(AnyLink::Fred(link.clone()), Clock::Machine, Lifeline::in_thread(), Chance::new())?;
+        let client = Arc::downgrade(&shared);
+        link.meet(
+            move |server| check_eviction(&settings, server).map_err(|error| error.to_string()),
+            move |server| {
+                if let Some(client) = client.upgrade() {
+                    client.with(|session, _| session.handle_met(publish(server)));
+                }
+            },
+        );
+        let _ = hand_over.send(shared.clone());
+        Ok(Client::from_handle(Handle::new(shared)))
+    }
+
     /// Connects to the server or servers of a configuration of fred. Its server, credentials, database and TLS are used; what it
     /// says of retries, timeouts and blocking is not.
     ///
@@ -285,7 +342,7 @@ impl ClientBuilder {
         let chance = self.seed.map_or_else(Chance::new, Chance::of_seed);
         match self.clock.clone() {
             None | Some(Clock::Machine) => {
-                let (_, hand_over) = lifeline::thread::start(async || ()).map_err(no_thread)?;
+                let ((), hand_over) = lifeline::thread::start_at_once(|| ()).map_err(no_thread)?;
                 let client = self.assemble(link, Clock::Machine, Lifeline::in_thread(), chance)?;
                 // The thread waits for the client, so it is there to receive it.
                 let _ = hand_over.send(client.clone());
@@ -349,7 +406,8 @@ impl ClientBuilder {
         self.settings.check().map_err(|error| ConnectError::Invalid(error.to_string()))
     }
 
-    async fn connect_to(self, mut target: Target) -> Result<Client, ConnectError> {
+    /// Checks what can be checked without the server; and whether the caller is on a runtime on which connections can live.
+    fn prepare(&self, mut target: Target) -> Result<(Connector, bool), ConnectError> {
         self.check()?;
         let on_runtime = !caller::is_thread() && tokio::runtime::Handle::try_current().is_ok();
         if on_runtime {
@@ -359,6 +417,11 @@ impl ClientBuilder {
             target = target.with_certificates(&self.certificates).map_err(ConnectError::from)?;
         }
         let connector = Connector::new(target, self.link_settings()).map_err(ConnectError::from)?;
+        Ok((connector, on_runtime))
+    }
+
+    async fn connect_to(self, target: Target) -> Result<Client, ConnectError> {
+        let (connector, on_runtime) = self.prepare(target)?;
         let for_lifeline = connector.clone();
         let prepare = async move || fred_link::Lifeline::connect(&for_lifeline).await;
         let (ready, hand_over) = lifeline::thread::start(prepare).map_err(no_thread)?;
@@ -400,26 +463,13 @@ impl ClientBuilder {
         lifeline: Lifeline,
         chance: Chance,
     ) -> Result<Arc<Shared>, ConnectError> {
-        self.check_eviction(link.server())?;
+        check_eviction(&self.settings, link.server())?;
         let identity = ClientId::new(chance.identity);
         let mut session = Session::new(identity, self.settings.for_session(link.server()), chance.seed);
         if let Some(application) = self.settings.announce.clone() {
             session.announce(clock.now(), record::own(application), record::LIFETIME);
         }
         Ok(Arc::new(Shared::new(session, link, clock, self.settings, lifeline)))
-    }
-
-    fn check_eviction(&self, server: &ServerInfo) -> Result<(), ConnectError> {
-        match server.eviction_policy.as_deref() {
-            None | Some("noeviction") => Ok(()),
-            Some(policy) if self.settings.require_noeviction => Err(ConnectError::Unsuitable(format!(
-                "its maxmemory-policy is {policy}, which can evict a lock while it is held, and noeviction is required"
-            ))),
-            Some(policy) => {
-                telemetry::report_eviction_policy(policy);
-                Ok(())
-            }
-        }
     }
 }
 
@@ -444,6 +494,19 @@ impl Chance {
 impl From<InvalidInput> for ConnectError {
     fn from(error: InvalidInput) -> Self {
         Self::Invalid(error.to_string())
+    }
+}
+
+fn check_eviction(settings: &Settings, server: &ServerInfo) -> Result<(), ConnectError> {
+    match server.eviction_policy.as_deref() {
+        None | Some("noeviction") => Ok(()),
+        Some(policy) if settings.require_noeviction => Err(ConnectError::Unsuitable(format!(
+            "its maxmemory-policy is {policy}, which can evict a lock while it is held, and noeviction is required"
+        ))),
+        Some(policy) => {
+            telemetry::report_eviction_policy(policy);
+            Ok(())
+        }
     }
 }
 

@@ -66,6 +66,27 @@ impl Client {
         Self::builder().connect(url).await
     }
 
+    /// A client with the default settings that is made without waiting for its server, and connects in the background. See
+    /// [`ClientBuilder::connect_lazy`].
+    ///
+    /// # Errors
+    ///
+    /// [`ConnectError::Invalid`], where the URL cannot be used. The runtime has no timers, or the operating system no thread to give.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use leasehold::{Client, QuorumLock};
+    /// // Whichever of the five is up: the lock needs three of them.
+    /// let servers = (1..=5).map(|port| Client::connect_lazy(&format!("redis://127.0.0.1:{port}")));
+    /// let lock = QuorumLock::of(5, servers.collect::<Result<Vec<_>, _>>()?, "leader");
+    /// assert_eq!(lock.quorum(), 3);
+    /// # Ok::<(), leasehold::ConnectError>(())
+    /// ```
+    pub fn connect_lazy(url: &str) -> Result<Self, ConnectError> {
+        Self::builder().connect_lazy(url)
+    }
+
     /// A client of an engine inside the process, which nobody else uses: no server is needed. The same Lua scripts run on it.
     ///
     /// It is for tests, examples, and locks within one process. Several clients on one engine are made by
@@ -165,7 +186,8 @@ impl Client {
         self.handle.with(|session, _| session.client().to_string())
     }
 
-    /// What the server said of itself when the client connected.
+    /// What the server said of itself when the client connected. Of a client that was made [without a
+    /// connection](ClientBuilder::connect_lazy), only whether it is of a cluster is known until it has one: its version is empty.
     pub fn server(&self) -> &ServerInfo {
         self.handle.link.server()
     }

@@ -278,6 +278,19 @@ pub enum InvalidInput {
         /// The lock.
         name: String,
     },
+    /// A quorum lock has fewer clients than a majority of its servers, and could never be held; or more clients than servers.
+    #[error(
+        "the quorum lock {name:?} is over {servers} servers, and was given {clients} clients: give it one for each server, which need \
+         not be up (Client::connect_lazy), or at least {} of them", servers / 2 + 1
+    )]
+    NoMajority {
+        /// The lock.
+        name: String,
+        /// Over how many servers it is.
+        servers: usize,
+        /// How many clients were given.
+        clients: usize,
+    },
     /// No permit was asked for.
     #[error("at least one permit must be asked for")]
     NoPermits,

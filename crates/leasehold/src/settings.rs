@@ -1,9 +1,11 @@
 //! The settings of a client, checked before anything is sent.
 
 use crate::error::InvalidInput;
+use bytes::Bytes;
 use leasehold_core::call::Replicas;
 use leasehold_core::command::Kind;
 use leasehold_core::command::permits::MAX_AT_ONCE;
+use leasehold_core::link::ServerInfo;
 use std::time::Duration;
 
 /// The shortest lease. Below it the margin, the renewal and a round trip leave no room for work.
@@ -82,8 +84,7 @@ impl Settings {
         Ok(())
     }
 
-    pub(crate) fn for_session(&self, server: &leasehold_core::link::ServerInfo) -> leasehold_core::settings::Settings {
-        let publish = if server.sharded_notices { "SPUBLISH" } else { "PUBLISH" };
+    pub(crate) fn for_session(&self, server: &ServerInfo) -> leasehold_core::settings::Settings {
         leasehold_core::settings::Settings {
             lease: self.lease,
             recheck: self.recheck,
@@ -96,9 +97,14 @@ impl Settings {
             cluster: server.cluster,
             fair: self.fair,
             jvm_watchdog: self.jvm_watchdog,
-            publish: bytes::Bytes::from_static(publish.as_bytes()),
+            publish: publish(server),
         }
     }
+}
+
+/// The command by which releases are announced on a server. `PUBLISH`, where it is not known yet, does no harm on any.
+pub(crate) const fn publish(server: &ServerInfo) -> Bytes {
+    Bytes::from_static(if server.sharded_notices { b"SPUBLISH" } else { b"PUBLISH" })
 }
 
 pub(crate) fn check_lease(lease: Duration) -> Result<(), InvalidInput> {

@@ -100,6 +100,11 @@ impl Session {
         }
     }
 
+    /// The server is known now, of a client that was made before: releases are announced by this command.
+    pub fn handle_met(&mut self, publish: Bytes) {
+        self.settings.publish = publish;
+    }
+
     /// Takes an event of the link.
     pub fn handle_event(&mut self, now: Instant, event: LinkEvent) {
         match event {

@@ -159,7 +159,7 @@ impl World {
         let plain = match &what {
             What::All(members) => members.iter().all(|(sort, _)| matches!(sort, Sort::Lock | Sort::Fenced)),
             What::Stripes(_) | What::Alone(_) => true,
-            What::Quorum(_) => false,
+            What::Quorum { .. } => false,
         };
         let owned = self.servers.len() == 1 && plain && patience != Patience::Try && self.rng.u8(..4) == 0;
         let polls = self.some_polls();
@@ -175,7 +175,12 @@ impl World {
 
     fn some_wish(&mut self) -> What {
         match self.plan.family {
-            Family::Quorum => What::Quorum(format!("lock{}", self.rng.u64(..self.plan.things.min(2)))),
+            Family::Quorum => {
+                let name = format!("lock{}", self.rng.u64(..self.plan.things.min(2)));
+                let minority = (self.servers.len() - 1) / 2;
+                let without = if self.rng.u8(..4) == 0 { self.rng.usize(..=minority) } else { 0 };
+                What::Quorum { name, without }
+            }
             Family::Striped => {
                 let some = 1 + self.rng.usize(..4);
                 What::Stripes((0..some).map(|_| self.rng.u32(..20)).collect())

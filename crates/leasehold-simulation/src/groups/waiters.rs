@@ -75,7 +75,7 @@ fn is_acquire(call: &Recorded) -> bool {
 /// still what he gave up; owners share holds; a quorum is tried beside others; and what is held for a fixed time is over on the client
 /// first, and on the server no later than a lease after that.
 fn may_differ(user: &User, now: Instant) -> bool {
-    let differs = user.wish.owned || user.wish.lease.is_some() || matches!(user.wish.what, What::Quorum(_));
+    let differs = user.wish.owned || user.wish.lease.is_some() || matches!(user.wish.what, What::Quorum { .. });
     match user.stage {
         Stage::Over => differs && now < user.ended + LEASE,
         _ => differs || user.polls != Polls::AtOnce,

@@ -37,8 +37,8 @@ pub(super) enum What {
     All(Vec<(Sort, String)>),
     /// The stripes of all these things.
     Stripes(Vec<u32>),
-    /// One on a majority of the servers.
-    Quorum(String),
+    /// One on a majority of the servers, for the first of which the process has no clients.
+    Quorum { name: String, without: usize },
     /// One by itself, beside those who ask for several.
     Alone(String),
 }
@@ -74,7 +74,7 @@ impl Wish {
                 stripes.dedup();
                 stripes.into_iter().map(|stripe| thing(format!("striped:{stripe}"), false)).collect()
             }
-            What::Quorum(name) | What::Alone(name) => vec![thing(name.clone(), false)],
+            What::Quorum { name, .. } | What::Alone(name) => vec![thing(name.clone(), false)],
         }
     }
 
@@ -90,7 +90,9 @@ impl Wish {
                 let striped = clients[0].striped_lock("striped", STRIPES);
                 self.multi(striped.all_of(things.iter().map(u32::to_string)), owner)
             }
-            What::Quorum(name) => self.quorum(QuorumLock::new(clients.iter().cloned(), name)),
+            What::Quorum { name, without } => {
+                self.quorum(QuorumLock::of(clients.len(), clients.iter().skip(*without).cloned(), name))
+            }
             What::Alone(name) => self.alone(client_of(clients, name), name, owner),
         }
     }

@@ -3,6 +3,7 @@
 use super::{
     CountDownLatch, FencedValue, Lock, MultiLock, PermitSemaphore, ReadWriteLock, Semaphore, mirrors, park_on,
 };
+use crate::caller;
 use crate::error::{ConnectError, Error};
 use crate::kind::{Fair, Fenced, Simple, Spin};
 use crate::record::ClientRecord;
@@ -32,6 +33,35 @@ impl Client {
     /// As [`ClientBuilder::connect`].
     pub fn build(builder: ClientBuilder, url: &str) -> Result<Self, ConnectError> {
         park_on(builder.connect(url)).map(Self)
+    }
+
+    /// A client with the default settings that is made without waiting for its server.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::connect_lazy`](crate::Client::connect_lazy).
+    pub fn connect_lazy(url: &str) -> Result<Self, ConnectError> {
+        Self::build_lazy(crate::Client::builder(), url)
+    }
+
+    /// A client with these settings that is made without waiting for its server, and connects in the background.
+    ///
+    /// # Errors
+    ///
+    /// As [`ClientBuilder::connect_lazy`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use leasehold::{Client, Error, blocking};
+    /// # use std::time::Duration;
+    /// let settings = Client::builder().unreachable_after(Duration::from_millis(20));
+    /// let client = blocking::Client::build_lazy(settings, "redis://127.0.0.1:1")?; // where nothing listens
+    /// assert!(matches!(client.lock("report").acquire(), Err(Error::Unreachable { .. })));
+    /// # Ok::<(), leasehold::ConnectError>(())
+    /// ```
+    pub fn build_lazy(builder: ClientBuilder, url: &str) -> Result<Self, ConnectError> {
+        caller::as_thread(|| builder.connect_lazy(url)).map(Self)
     }
 
     /// The reentrant lock of that name. See [`Lock`](crate::Lock).

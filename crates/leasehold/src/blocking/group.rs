@@ -108,6 +108,16 @@ impl QuorumLock {
         crate::QuorumLock::new(clients, name).into()
     }
 
+    /// The lock of that name over so many servers, of which `clients` are some or all.
+    pub fn of(servers: usize, clients: impl IntoIterator<Item = Client>, name: impl AsRef<str>) -> Self {
+        crate::QuorumLock::of(servers, clients, name).into()
+    }
+
+    /// How many servers must grant the lock.
+    pub fn quorum(&self) -> usize {
+        self.0.quorum()
+    }
+
     /// The name.
     pub fn name(&self) -> &str {
         self.0.name()

@@ -32,6 +32,10 @@ use std::time::Duration;
 /// until then it may be one of a bare majority that somebody holds, and give the lock to another. Where servers keep to that, a
 /// minority at a time may lose everything.
 ///
+/// **Every process must count the same servers**: a majority of three of them and one of five need not meet. So a process gives a client
+/// for each server, whether that is up or not, which [`Client::connect_lazy`] makes; and [`QuorumLock::of`] says how many servers there are,
+/// also where fewer clients can be given.
+///
 /// # Examples
 ///
 /// ```
@@ -48,12 +52,36 @@ use std::time::Duration;
 pub struct QuorumLock {
     clients: Arc<[Client]>,
     name: Arc<str>,
+    /// How many servers there are, which all who use the lock count alike.
+    servers: usize,
 }
 
 impl QuorumLock {
-    /// The lock of that name over the servers of `clients`. No client, or two of one server, is refused when it is acquired.
+    /// The lock of that name over the servers of `clients`: all servers that there are, in every process that uses the lock. No client, or
+    /// two of one server, is refused when it is acquired.
     pub fn new(clients: impl IntoIterator<Item = Client>, name: impl AsRef<str>) -> Self {
-        Self { clients: clients.into_iter().collect(), name: name.as_ref().into() }
+        let clients: Arc<[Client]> = clients.into_iter().collect();
+        Self { servers: clients.len(), clients, name: name.as_ref().into() }
+    }
+
+    /// The lock of that name over so many servers, of which `clients` are some or all: a server without a client counts as one that does not
+    /// grant the lock. Fewer clients than a majority, or more than servers, are refused when it is acquired
+    /// ([`InvalidInput::NoMajority`]), and so are two of one server.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use leasehold::{Client, QuorumLock};
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// let some_of_five = [Client::embedded(), Client::embedded(), Client::embedded()];
+    /// let lock = QuorumLock::of(5, some_of_five, "leader");
+    /// assert_eq!(lock.quorum(), 3);
+    /// let guard = lock.acquire().await?; // all three have granted it
+    /// guard.release().await?;
+    /// # Ok::<(), leasehold::Error>(()) }).unwrap();
+    /// ```
+    pub fn of(servers: usize, clients: impl IntoIterator<Item = Client>, name: impl AsRef<str>) -> Self {
+        Self { clients: clients.into_iter().collect(), name: name.as_ref().into(), servers }
     }
 
     /// The name as the caller gave it.
@@ -61,9 +89,9 @@ impl QuorumLock {
         &self.name
     }
 
-    /// How many servers must grant the lock: more than half of them.
-    pub fn quorum(&self) -> usize {
-        self.clients.len() / 2 + 1
+    /// How many servers must grant the lock: more than half of them all.
+    pub const fn quorum(&self) -> usize {
+        self.servers / 2 + 1
     }
 
     /// Acquires the lock on a majority of the servers, trying again while others hold it.
@@ -72,8 +100,8 @@ impl QuorumLock {
     ///
     /// When awaited: [`Error::WaitElapsed`]; [`Error::Unreachable`] or [`Error::Indeterminate`] where a majority of the servers cannot
     /// be reached or do not serve, for as long as `unreachable_after` of the first client says; whatever else one of the servers said of
-    /// [its lock](crate::Lock::acquire) where without it there is no majority; [`InvalidInput::NoMembers`] and
-    /// [`InvalidInput::SameServer`]. Nothing is held after an error: what a server may have granted without saying so is taken back in the
+    /// [its lock](crate::Lock::acquire) where without it there is no majority; [`InvalidInput::NoMembers`],
+    /// [`InvalidInput::NoMajority`] and [`InvalidInput::SameServer`]. Nothing is held after an error: what a server may have granted without saying so is taken back in the
     /// background.
     ///
     /// # Cancel safety
@@ -103,6 +131,11 @@ impl QuorumLock {
 
     fn check(&self) -> Result<Arc<Handle>, Error> {
         let Some(first) = self.clients.first() else { return Err(InvalidInput::NoMembers.into()) };
+        let clients = self.clients.len();
+        if clients < self.quorum() || clients > self.servers {
+            let name = self.name.as_ref().to_owned();
+            return Err(InvalidInput::NoMajority { name, servers: self.servers, clients }.into());
+        }
         for (index, client) in self.clients.iter().enumerate() {
             if self.clients[..index].iter().any(|other| other.handle().is_of_server(client.handle())) {
                 return Err(InvalidInput::SameServer { name: self.name.as_ref().to_owned() }.into());
@@ -114,7 +147,7 @@ impl QuorumLock {
 
 impl fmt::Debug for QuorumLock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("QuorumLock").field("name", &self.name).field("servers", &self.clients.len()).finish()
+        f.debug_struct("QuorumLock").field("name", &self.name).field("servers", &self.servers).finish_non_exhaustive()
     }
 }
 
@@ -178,13 +211,13 @@ impl QuorumAcquire {
             let trying: Doing<Answer> = Box::pin(async move { acquire.run(Some(Patience::Try)).await });
             trying
         });
-        let servers = self.lock.clients.len();
+        let clients = self.lock.clients.len();
         // A lock on every server survives the loss of more of them than one on a bare majority; but nobody waits long for a server that
         // does not answer.
         let enough = |answers: &[Option<Answer>]| {
             let granted = answers.iter().filter(|answer| matches!(answer, Some(Ok(Some(_))))).count();
             let answered = answers.iter().filter(|answer| answer.is_some()).count();
-            if servers - (answered - granted) < quorum {
+            if clients - (answered - granted) < quorum {
                 Enough::Over
             } else if granted >= quorum {
                 Enough::Yes
@@ -193,7 +226,7 @@ impl QuorumAcquire {
             }
         };
         let answers = most(handle, asked, enough).await;
-        let mut guards: Vec<Box<dyn AnyGuard>> = Vec::with_capacity(servers);
+        let mut guards: Vec<Box<dyn AnyGuard>> = Vec::with_capacity(clients);
         let (mut busy, mut failure) = (0, None);
         for outcome in answers {
             match outcome {

@@ -3,6 +3,7 @@
 use crate::shared::Shared;
 use std::io;
 use std::sync::Arc;
+use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 
 /// Starts a thread with a runtime of its own. `prepare` runs on it, and what it returns is handed out; then the thread
@@ -12,29 +13,54 @@ where
     T: Send + 'static,
     F: AsyncFnOnce() -> T + Send + 'static,
 {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (prepared, ready) = oneshot::channel();
     let (hand_over, client) = oneshot::channel::<Arc<Shared>>();
-    std::thread::Builder::new().name("leasehold-lifeline".to_owned()).spawn(move || {
-        runtime.block_on(async move {
-            let mut prepared = prepared;
-            // A caller that has gone wants nothing to be prepared: what was begun is dropped, and the thread ends. One that wants a thread only,
-            // with nothing on it, waits for nothing either, and is no caller that has gone: what is ready at once is asked for first.
-            let made = tokio::select! {
-                biased;
-                made = prepare() => made,
-                () = prepared.closed() => return,
-            };
-            // A caller that does not want what was prepared does not hand over a client either.
-            let _ = prepared.send(made);
-            if let Ok(shared) = client.await {
-                super::run(shared).await;
-            }
-        });
-        // fred's tasks end with their connections; whatever does not end by itself must not keep the process.
-        runtime.shutdown_background();
+    spawn(runtime()?, async move || {
+        let mut prepared = prepared;
+        // A caller that has gone wants nothing to be prepared: what was begun is dropped, and the thread ends.
+        let made = tokio::select! {
+            biased;
+            made = prepare() => made,
+            () = prepared.closed() => return,
+        };
+        // A caller that does not want what was prepared does not hand over a client either.
+        let _ = prepared.send(made);
+        drive(client).await;
     })?;
     Ok((ready, hand_over))
+}
+
+/// The same where nothing is waited for: `prepare` runs here, in the context of the thread's runtime.
+pub(crate) fn start_at_once<T>(prepare: impl FnOnce() -> T) -> io::Result<(T, oneshot::Sender<Arc<Shared>>)> {
+    let runtime = runtime()?;
+    let prepared = {
+        let _context = runtime.enter();
+        prepare()
+    };
+    let (hand_over, client) = oneshot::channel::<Arc<Shared>>();
+    spawn(runtime, async move || drive(client).await)?;
+    Ok((prepared, hand_over))
+}
+
+fn runtime() -> io::Result<Runtime> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()
+}
+
+fn spawn<F: AsyncFnOnce() + Send + 'static>(runtime: Runtime, work: F) -> io::Result<()> {
+    let thread = std::thread::Builder::new().name("leasehold-lifeline".to_owned());
+    let started = thread.spawn(move || {
+        runtime.block_on(work());
+        // fred's tasks end with their connections; whatever does not end by itself must not keep the process.
+        runtime.shutdown_background();
+    });
+    started.map(drop)
+}
+
+/// Is the lifeline of the client that is handed over.
+async fn drive(client: oneshot::Receiver<Arc<Shared>>) {
+    if let Ok(shared) = client.await {
+        super::run(shared).await;
+    }
 }
 
 #[cfg(all(test, feature = "embedded"))]

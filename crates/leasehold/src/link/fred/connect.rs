@@ -5,6 +5,7 @@ use super::error::ConnectError;
 use super::frame;
 use super::inbox::Inbox;
 use super::maintain::maintain;
+use super::met::Met;
 use super::mistaken;
 use super::notices::Notices;
 use super::scripts::Scripts;
@@ -18,7 +19,7 @@ use fred::types::Value;
 use fred::types::config::ServerConfig;
 use leasehold_core::link::{LinkError, Plane, ServerInfo};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Where to connect to, and how. The parts of one link are made from clones of one connector.
 #[derive(Clone, Debug)]
@@ -35,6 +36,7 @@ impl Connector {
     pub(crate) fn new(target: Target, settings: Settings) -> Result<Self, ConnectError> {
         let target = target.prepared()?;
         let slots = target.is_cluster().then(Slots::default);
+        let met = Met::new(target.is_cluster());
         let shared = Shared {
             target,
             settings,
@@ -44,6 +46,7 @@ impl Connector {
             subscribed: parking_lot::Mutex::default(),
             epochs: Default::default(),
             wires: parking_lot::Mutex::default(),
+            met,
             closed: tokio_util::sync::CancellationToken::new(),
         };
         Ok(Self { shared: Arc::new(shared) })
@@ -67,9 +70,14 @@ impl Foreground {
     ///
     /// Dropping the future closes what was connected.
     pub(crate) async fn connect(connector: &Connector) -> Result<Self, ConnectError> {
-        let foreground = Self { wires: Wires::new(&connector.shared, Role::Calls(Plane::Foreground)) };
+        let foreground = Self::unconnected(connector);
         connect(&foreground.wires).await?;
         Ok(foreground)
+    }
+
+    /// Connections that will live on the runtime in whose context this is called, and that are made when the server has been met.
+    pub(crate) fn unconnected(connector: &Connector) -> Self {
+        Self { wires: Wires::new(&connector.shared, Role::Calls(Plane::Foreground)) }
     }
 }
 
@@ -100,18 +108,65 @@ impl Lifeline {
     /// Dropping the future closes what was connected.
     pub(crate) async fn connect(connector: &Connector) -> Result<(Self, ServerInfo), ConnectError> {
         let shared = &connector.shared;
-        let wires = Wires::new(shared, Role::Calls(Plane::Lifeline));
-        let notices = Arc::new(Notices::new(Wires::new(shared, Role::Notices)));
-        let durable = Arc::new(Durable::new(shared));
-        let lifeline = Self { wires, notices, durable };
+        let lifeline = Self::unconnected(connector);
         let wire = connect(&lifeline.wires).await?;
         let info = learn(shared, &wire).await?;
         lifeline.notices.shard(info.sharded_notices);
         if shared.slots.is_none() {
             connect(lifeline.notices.wires()).await?;
         }
-        drop(tokio::spawn(maintain(Arc::clone(&lifeline.wires), Arc::clone(&lifeline.notices))));
+        lifeline.maintain();
         Ok((lifeline, info))
+    }
+
+    /// Nothing is connected yet; the connections will live on the runtime in whose context this is called.
+    pub(crate) fn unconnected(connector: &Connector) -> Self {
+        let shared = &connector.shared;
+        let wires = Wires::new(shared, Role::Calls(Plane::Lifeline));
+        let notices = Arc::new(Notices::new(Wires::new(shared, Role::Notices)));
+        let durable = Arc::new(Durable::new(shared));
+        Self { wires, notices, durable }
+    }
+
+    /// Connects, however long that takes, and learns what the server is. `accept` may refuse it; it is then asked again. What keeps it from
+    /// being met is noted for those who call meanwhile. It runs on the lifeline's runtime, and once.
+    ///
+    /// # Cancel safety
+    ///
+    /// What was connected stays connected until the link is closed.
+    pub(super) async fn meet(&self, accept: impl Fn(&ServerInfo) -> Result<(), String>) -> ServerInfo {
+        let shared = &self.wires.shared;
+        let mut backoff = Backoff::default();
+        loop {
+            tokio::time::sleep(backoff.next()).await;
+            match self.attempt().await {
+                Ok(info) => match accept(&info) {
+                    Ok(()) => {
+                        self.maintain();
+                        return info;
+                    }
+                    Err(reason) => shared.met.is_kept_back(reason, true),
+                },
+                Err(error) => shared.met.is_kept_back(error.to_string(), !error.is_transient()),
+            }
+        }
+    }
+
+    /// One attempt at all that there is to connect, without notices on a cluster.
+    async fn attempt(&self) -> Result<ServerInfo, ConnectError> {
+        let shared = &self.wires.shared;
+        let wire = connect_once(&self.wires).await?;
+        let info = learn(shared, &wire).await?;
+        self.notices.shard(info.sharded_notices);
+        if shared.slots.is_none() {
+            connect_once(self.notices.wires()).await?;
+        }
+        Ok(info)
+    }
+
+    fn maintain(&self) {
+        let maintained = maintain(Arc::clone(&self.wires), Arc::clone(&self.notices));
+        drop(self.wires.runtime.spawn(maintained));
     }
 }
 
@@ -123,56 +178,94 @@ impl Drop for Lifeline {
     }
 }
 
+/// How long connecting may take.
+#[derive(Clone, Copy)]
+struct Limit {
+    given: Duration,
+    ends: Instant,
+}
+
+impl Limit {
+    fn of(given: Duration) -> Self {
+        Self { given, ends: Instant::now() + given }
+    }
+
+    fn left(self) -> Duration {
+        self.ends.saturating_duration_since(Instant::now())
+    }
+}
+
 /// Connects to the one server, or to all nodes of a cluster that can be reached, and at least one.
 async fn connect(wires: &Arc<Wires>) -> Result<Arc<Wire>, ConnectError> {
-    let shared = &wires.shared;
-    let deadline = Instant::now() + shared.settings.connect_deadline;
+    let limit = Limit::of(wires.shared.settings.connect_deadline);
     let mut backoff = Backoff::default();
     let mut trouble = None;
     loop {
-        tokio::time::sleep(backoff.next().min(deadline.saturating_duration_since(Instant::now()))).await;
-        for seed in shared.target.seeds() {
-            let left = deadline.saturating_duration_since(Instant::now());
-            let error = match tokio::time::timeout(left, resolve(&seed)).await {
-                Ok(Ok(())) => {
-                    let left = deadline.saturating_duration_since(Instant::now());
-                    match tokio::time::timeout(left, first(wires, seed.clone())).await {
-                        Ok(Ok(wire)) => return Ok(wire),
-                        Ok(Err(error)) => Some(error),
-                        Err(_) => None,
-                    }
-                }
-                Ok(Err(error)) => Some(error),
-                Err(_) => Some(ConnectError::Dns {
-                    server: target::label(&seed),
-                    reason: "the resolver gave no answer in time".to_owned(),
-                }),
-            };
-            let is_silent = |error: &ConnectError| {
-                matches!(error, ConnectError::Unreachable { .. } | ConnectError::Protocol { .. })
-            };
-            if error.as_ref().is_none_or(is_silent)
-                && let Some(mistaken) = mistaken::about_tls(&seed, shared.target.secure()).await
-            {
-                return Err(mistaken);
-            }
-            match error {
-                Some(error) if !error.is_transient() => return Err(error),
-                Some(error) => trouble = Some(error),
-                // An attempt that the deadline cut short tells less than one that failed by itself.
-                None => {
-                    let tls = if shared.target.secure() { "; perhaps it does not speak TLS" } else { "" };
-                    let reason = format!("no answer within {:?}{tls}", shared.settings.connect_deadline);
-                    let server = || target::label(&seed);
-                    trouble.get_or_insert_with(|| ConnectError::Unreachable { server: server(), reason });
-                }
-            }
+        tokio::time::sleep(backoff.next().min(limit.left())).await;
+        if let Some(wire) = pass(wires, limit, &mut trouble).await? {
+            return Ok(wire);
         }
-        if Instant::now() >= deadline {
-            let none = || ConnectError::Address("it names no host".to_owned());
-            return Err(trouble.unwrap_or_else(none));
+        if limit.left().is_zero() {
+            return Err(trouble.unwrap_or_else(no_host));
         }
     }
+}
+
+/// The same, with one attempt at each address.
+async fn connect_once(wires: &Arc<Wires>) -> Result<Arc<Wire>, ConnectError> {
+    let shared = &wires.shared;
+    let addresses = u32::try_from(shared.target.seeds().len()).unwrap_or(u32::MAX);
+    // The time of one attempt at each, and of one more for their names.
+    let limit = Limit::of(shared.settings.attempt().saturating_mul(addresses.saturating_add(1)));
+    let mut trouble = None;
+    let connected = pass(wires, limit, &mut trouble).await?;
+    connected.ok_or_else(|| trouble.unwrap_or_else(no_host))
+}
+
+fn no_host() -> ConnectError {
+    ConnectError::Address("it names no host".to_owned())
+}
+
+/// Tries one address after the other. What keeps it from being connected goes into `trouble`, and is an error where time does not mend it.
+async fn pass(
+    wires: &Arc<Wires>,
+    limit: Limit,
+    trouble: &mut Option<ConnectError>,
+) -> Result<Option<Arc<Wire>>, ConnectError> {
+    let shared = &wires.shared;
+    for seed in shared.target.seeds() {
+        let error = match tokio::time::timeout(limit.left(), resolve(&seed)).await {
+            Ok(Ok(())) => match tokio::time::timeout(limit.left(), first(wires, seed.clone())).await {
+                Ok(Ok(wire)) => return Ok(Some(wire)),
+                Ok(Err(error)) => Some(error),
+                Err(_) => None,
+            },
+            Ok(Err(error)) => Some(error),
+            Err(_) => Some(ConnectError::Dns {
+                server: target::label(&seed),
+                reason: "the resolver gave no answer in time".to_owned(),
+            }),
+        };
+        let is_silent =
+            |error: &ConnectError| matches!(error, ConnectError::Unreachable { .. } | ConnectError::Protocol { .. });
+        if error.as_ref().is_none_or(is_silent)
+            && let Some(mistaken) = mistaken::about_tls(&seed, shared.target.secure()).await
+        {
+            return Err(mistaken);
+        }
+        match error {
+            Some(error) if !error.is_transient() => return Err(error),
+            Some(error) => *trouble = Some(error),
+            // An attempt that the deadline cut short tells less than one that failed by itself.
+            None => {
+                let tls = if shared.target.secure() { "; perhaps it does not speak TLS" } else { "" };
+                let reason = format!("no answer within {:?}{tls}", limit.given);
+                let server = || target::label(&seed);
+                trouble.get_or_insert_with(|| ConnectError::Unreachable { server: server(), reason });
+            }
+        }
+    }
+    Ok(None)
 }
 
 /// Whether the host has an address. fred resolves it once more; this is to say clearly when it has none.

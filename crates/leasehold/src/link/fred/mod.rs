@@ -4,7 +4,7 @@
 //! - [`generation`]: one connection, from its making to its end, and what is certain about it. Everything else rests on it.
 //! - [`wire`]: a connection that is kept; [`wires`]: one to each server; [`slots`]: which server of a cluster.
 //! - [`call`], [`durable`], [`probe`], [`settle`], [`notices`]: what the link is for; [`inbox`]: what it tells unasked.
-//! - [`connect`]: making all this; [`maintain`]: keeping it true; [`scripts`]: what servers must know; [`error`], [`mistaken`], [`words`] and [`frame`]: what came back.
+//! - [`connect`]: making all this; [`met`]: whether that is done; [`maintain`]: keeping it true; [`scripts`]: what servers must know; [`error`], [`mistaken`], [`words`] and [`frame`]: what came back.
 //!
 //! A link has three connections to each server: for the foreground's calls, for the lifeline's calls, and for notices. On a
 //! cluster the third is there only where there are subscriptions. Calls that wait for replicas have up to five more, which are made
@@ -18,6 +18,7 @@ mod frame;
 mod generation;
 mod inbox;
 mod maintain;
+mod met;
 mod mistaken;
 mod notices;
 mod probe;
@@ -60,14 +61,52 @@ pub(crate) struct FredLink {
 struct Parts {
     foreground: Option<Foreground>,
     lifeline: Lifeline,
-    server: ServerInfo,
 }
 
 impl FredLink {
     /// Puts a link together. Both parts must come from clones of one [`Connector`]. Without a foreground all calls go by the
     /// lifeline.
     pub(crate) fn new(foreground: Option<Foreground>, lifeline: Lifeline, server: ServerInfo) -> Self {
-        Self { parts: Arc::new(Parts { foreground, lifeline, server }) }
+        let link = Self::unmet(foreground, lifeline);
+        link.shared().met.is(server);
+        link
+    }
+
+    /// The same of parts that are not connected. It sends nothing until its server has been met.
+    pub(crate) fn unmet(foreground: Option<Foreground>, lifeline: Lifeline) -> Self {
+        Self { parts: Arc::new(Parts { foreground, lifeline }) }
+    }
+
+    /// Has the lifeline's runtime meet the server, however long that takes. `accept` may refuse the server, which is then asked again;
+    /// `met` is called when it is known, and before anything is sent to it.
+    pub(crate) fn meet(
+        &self,
+        accept: impl Fn(&ServerInfo) -> Result<(), String> + Send + Sync + 'static,
+        met: impl FnOnce(&ServerInfo) + Send + 'static,
+    ) {
+        let link = self.clone();
+        let meeting = async move {
+            let shared = link.shared();
+            let info = tokio::select! {
+                biased;
+                () = shared.closed.cancelled() => return,
+                info = link.parts.lifeline.meet(accept) => info,
+            };
+            met(&info);
+            shared.met.is(info);
+            // These connect by themselves.
+            let nodes = shared.slots.as_ref().map_or_else(|| vec![0], slots::Slots::primaries);
+            if let Some(foreground) = &link.parts.foreground {
+                nodes.into_iter().for_each(|node| drop(foreground.wires.to(node)));
+            }
+            // For those who have tried in vain.
+            shared.inbox.event(LinkEvent::PlaneReset(Plane::Lifeline));
+        };
+        drop(self.runtime().spawn(meeting));
+    }
+
+    fn shared(&self) -> &wire::Shared {
+        &self.parts.lifeline.wires.shared
     }
 
     fn wires(&self, plane: Plane) -> &Arc<Wires> {
@@ -85,7 +124,7 @@ impl FredLink {
 
 impl Link for FredLink {
     fn server(&self) -> &ServerInfo {
-        &self.parts.server
+        self.shared().met.server()
     }
 
     fn home(&self) -> Plane {
@@ -107,6 +146,7 @@ impl Link for FredLink {
         call: Call,
         resend: impl Fn() -> bool + Send + Sync,
     ) -> Result<Reply, LinkError> {
+        self.shared().met.check()?;
         if let Some(replicas) = call.replicas() {
             // Boxed, because it is rare, and would make the future of every call larger.
             return Box::pin(durable::call(&self.parts.lifeline.durable, call, replicas)).await;
@@ -124,6 +164,7 @@ impl Link for FredLink {
     }
 
     async fn probe(&self, plane: Plane, epoch: Epoch, key: Bytes) -> Result<(), LinkError> {
+        self.shared().met.check()?;
         let asked = async {
             match plane {
                 Plane::Durable => self.parts.lifeline.durable.probe(epoch, &key).await,
@@ -134,6 +175,10 @@ impl Link for FredLink {
     }
 
     async fn settle(&self, plane: Plane, epoch: Epoch, key: Bytes) -> Result<Settled, LinkError> {
+        if self.shared().met.check().is_err() {
+            // Nothing has ever been sent.
+            return Ok(Settled::Proven);
+        }
         let lifeline = &self.parts.lifeline;
         let settled = async {
             match plane {
@@ -145,15 +190,17 @@ impl Link for FredLink {
     }
 
     async fn subscribe(&self, channel: Bytes) -> Result<(), LinkError> {
+        self.shared().met.check()?;
         within(self.runtime(), self.parts.lifeline.notices.subscribe(&channel)).await
     }
 
     async fn unsubscribe(&self, channel: Bytes) -> Result<(), LinkError> {
+        self.shared().met.check()?;
         within(self.runtime(), self.parts.lifeline.notices.unsubscribe(&channel)).await
     }
 
     async fn event(&self) -> Option<LinkEvent> {
-        self.parts.lifeline.wires.shared.inbox.next().await
+        self.shared().inbox.next().await
     }
 
     async fn close(&self) {
@@ -181,8 +228,8 @@ impl Drop for Parts {
 impl fmt::Debug for FredLink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("FredLink")
-            .field("target", &self.parts.lifeline.wires.shared.target)
-            .field("server", &self.parts.server)
+            .field("target", &self.shared().target)
+            .field("server", self.shared().met.server())
             .finish_non_exhaustive()
     }
 }

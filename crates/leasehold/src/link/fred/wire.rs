@@ -3,6 +3,7 @@
 use super::error::ConnectError;
 use super::generation::{Generation, Router};
 use super::inbox::Inbox;
+use super::met::Met;
 use super::scripts::Scripts;
 use super::settings::{Backoff, Settings};
 use super::slots::Slots;
@@ -59,6 +60,8 @@ pub(super) struct Shared {
     pub(super) epochs: [AtomicU64; 4],
     /// The connections of both planes and for notices.
     pub(super) wires: Mutex<Vec<Weak<Wires>>>,
+    /// What is known of the server.
+    pub(super) met: Met,
     pub(super) closed: CancellationToken,
 }
 

@@ -1,0 +1,63 @@
+//! Whether the server has been met, and what is known of it.
+//!
+//! A link is made after its server has been met, or before. A link whose server has not been met sends nothing: its calls have certainly
+//! not left, and say what keeps it.
+
+use leasehold_core::link::{LinkError, ServerInfo};
+use parking_lot::Mutex;
+use std::sync::OnceLock;
+
+/// What is known of the server of a link.
+#[derive(Debug)]
+pub(super) struct Met {
+    server: OnceLock<ServerInfo>,
+    /// What the URL says by itself.
+    unmet: ServerInfo,
+    /// What keeps the server from being met.
+    kept_back: Mutex<String>,
+}
+
+impl Met {
+    /// The server has not been met.
+    pub(super) fn new(cluster: bool) -> Self {
+        let mut unmet = ServerInfo::default();
+        unmet.cluster = cluster;
+        Self { server: OnceLock::new(), unmet, kept_back: Mutex::new("no attempt has come to its end".to_owned()) }
+    }
+
+    /// What is known of the server.
+    pub(super) fn server(&self) -> &ServerInfo {
+        self.server.get().unwrap_or(&self.unmet)
+    }
+
+    /// The server is this one. Said once; from here on calls are sent.
+    pub(super) fn is(&self, server: ServerInfo) {
+        drop(self.server.set(server));
+    }
+
+    /// The server has not been met for this reason. Where it is one that time does not mend, that is logged once.
+    pub(super) fn is_kept_back(&self, reason: String, for_good: bool) {
+        let mut known = self.kept_back.lock();
+        if *known == reason {
+            return;
+        }
+        if for_good {
+            tracing::warn!(reason, "a client that connects in the background is kept back, and tries on");
+        } else {
+            tracing::debug!(reason, "not connected yet");
+        }
+        *known = reason;
+    }
+
+    /// Whether calls can be sent.
+    ///
+    /// # Errors
+    ///
+    /// The server has not been met.
+    pub(super) fn check(&self) -> Result<(), LinkError> {
+        if self.server.get().is_some() {
+            return Ok(());
+        }
+        Err(LinkError::NotSent(format!("not connected yet: {}", self.kept_back.lock())))
+    }
+}

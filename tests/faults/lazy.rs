@@ -1,0 +1,209 @@
+//! Clients that are made without waiting for a server: during an outage, and of servers that cannot be used yet.
+
+use crate::support::{
+    SLACK, TIMEOUT, connect, counts, on_each, on_one_of_each, runtime, settings, timed, until, within,
+};
+use leasehold::{Client, ConnectError, Error, Fallback, QuorumLock, blocking};
+use leasehold_test_support::{Cluster, Server};
+use std::time::{Duration, Instant};
+
+/// Longer than the longest pause between two attempts to connect, 2.5 s.
+const RETURN: Duration = Duration::from_secs(3);
+
+fn lazy(url: &str) -> Client {
+    settings().connect_lazy(url).expect("a client")
+}
+
+#[test]
+fn a_client_made_in_an_outage_works_once_its_server_is_there() {
+    on_each(|binary| {
+        let server = Server::builder().binary(binary).start();
+        server.kill();
+        let began = Instant::now();
+        let threads = blocking::Client::build_lazy(settings(), &server.url()).expect("a client");
+        runtime().block_on(async {
+            let clients = [lazy(&server.url()), lazy(&server.url())];
+            assert!(began.elapsed() < SLACK, "it waits for nothing");
+            assert!(clients.iter().all(|client| client.server().version.is_empty()));
+            let lock = clients[0].lock("stock");
+            let waiting = tokio::spawn(async move { lock.acquire().await });
+            let thread = std::thread::spawn(move || {
+                let guard = threads.lock("of a thread").acquire().expect("the lock");
+                guard.release().expect("a release");
+                threads.shutdown(TIMEOUT).expect("a shutdown");
+            });
+            until("it waits", || clients[0].census().requests == 1).await;
+            server.restart();
+            let guard = within("the lock", RETURN, waiting).await.expect("a task").expect("the lock");
+            until("the thread is done", || thread.is_finished()).await;
+            thread.join().expect("a lock for a thread");
+            assert_eq!(clients[0].server().version, server.binary().version.to_string());
+            assert_eq!(counts(&server, "stock"), [1]);
+            // A waiter is woken by the message, as that of any other client.
+            let lock = clients[1].lock("stock");
+            let waiting = tokio::spawn(async move { lock.acquire().await });
+            until("it waits", || clients[1].census().subscriptions == 1).await;
+            guard.release().await.expect("a release");
+            let guard = within("the lock", TIMEOUT, waiting).await.expect("a task").expect("the lock");
+            guard.release().await.expect("a release");
+            for client in &clients {
+                drop(client.fair_lock("fair").try_acquire().await.expect("an answer").expect("a fair lock"));
+                drop(client.read_write_lock("rw").read().try_acquire().await.expect("an answer").expect("a read lock"));
+                client.shutdown(TIMEOUT * 10).await.expect("a shutdown");
+            }
+        });
+    });
+}
+
+#[test]
+fn a_client_made_in_the_outage_of_a_cluster_works_once_that_is_there() {
+    on_one_of_each(|binary| {
+        let cluster = Cluster::builder().binary(binary).start();
+        cluster.nodes().iter().for_each(Server::kill);
+        runtime().block_on(async {
+            let clients = [lazy(&cluster.url()), lazy(&cluster.url())];
+            assert!(clients[0].server().cluster, "the URL says so");
+            let error = clients[0].lock("{stock").try_acquire().await.expect_err("a name for no cluster");
+            assert!(matches!(error, Error::Invalid(_)), "{error}");
+            let locks: Vec<_> = (0..20).map(|number| clients[0].lock(format!("stock:{number}"))).collect();
+            let waiting = tokio::spawn(async move {
+                let acquires = locks.iter().map(|lock| lock.acquire().wait(Duration::from_secs(20)).into_future());
+                futures_util::future::try_join_all(acquires).await
+            });
+            until("they wait", || clients[0].census().requests == 20).await;
+            cluster.nodes().iter().for_each(Server::restart);
+            cluster.wait_until_agreed();
+            let guards = waiting.await.expect("a task").expect("all locks");
+            assert!(clients[0].server().sharded_notices);
+            let other = clients[1].lock("stock:7");
+            let waiting = tokio::spawn(async move { other.acquire().await });
+            until("it waits", || clients[1].census().subscriptions == 1).await;
+            drop(guards);
+            drop(within("the lock", TIMEOUT, waiting).await.expect("a task").expect("the lock"));
+        });
+    });
+}
+
+#[test]
+fn what_can_be_seen_without_a_server_fails_at_once() {
+    for url in ["", "redis://", "http://localhost", "redis://localhost/stock", "redis-sentinel://localhost:1"] {
+        let error = Client::connect_lazy(url).expect_err(url);
+        assert!(matches!(error, ConnectError::Invalid(_)), "{error:?}");
+        blocking::Client::connect_lazy(url).expect_err(url);
+    }
+    let wrong = [settings().lease(Duration::ZERO), settings().recheck(Duration::ZERO), settings().tls_ca("no PEM")];
+    for builder in wrong {
+        builder.connect_lazy("redis://localhost").expect_err("a setting that cannot be used");
+    }
+}
+
+#[test]
+fn what_keeps_a_lazy_client_back_is_said_and_can_be_mended() {
+    on_one_of_each(|binary| {
+        let server = Server::builder().binary(binary).password("sesame").start();
+        let quick = || settings().unreachable_after(Duration::from_millis(1_500));
+        runtime().block_on(async {
+            server.command(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
+            let evicted = quick().require_noeviction(true).connect_lazy(&server.url()).expect("a client");
+            let wrong = quick().connect_lazy(&format!("redis://:simsim@{}", server.addr())).expect("a client");
+            for (client, words) in [(&evicted, "allkeys-lru"), (&wrong, "password")] {
+                let error = within("an error", TIMEOUT * 4, client.lock("stock").acquire()).await.expect_err("no lock");
+                assert!(matches!(error, Error::Unreachable { .. }), "{error}");
+                assert!(error.to_string().contains(words), "{error}");
+                assert_eq!(server.command(&["DBSIZE"]).as_int(), Some(0), "nothing was sent");
+            }
+            // The time between two attempts is 2.5 s at most.
+            server.command(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
+            let gets_in = async |client: Client, name: &str| {
+                let end = Instant::now() + Duration::from_secs(20);
+                while let Err(error) = client.lock(name).acquire().await {
+                    assert!(Instant::now() < end, "{error}");
+                }
+            };
+            gets_in(evicted, "policy").await;
+            server.command(&["CONFIG", "SET", "requirepass", "simsim"]);
+            gets_in(wrong, "password").await;
+        });
+    });
+}
+
+#[test]
+fn a_process_that_starts_in_an_outage_falls_back() {
+    on_one_of_each(|binary| {
+        let server = Server::builder().binary(binary).start();
+        server.kill();
+        runtime().block_on(async {
+            let local = settings().fallback(Fallback::Local).unreachable_after(Duration::from_millis(300));
+            let client = local.connect_lazy(&server.url()).expect("a client");
+            let lock = client.lock("stock");
+            let guard = within("a lock within the process", TIMEOUT, lock.acquire()).await.expect("the lock");
+            assert!(guard.is_degraded() && guard.is_held());
+            let second = lock.clone();
+            let waiting = tokio::spawn(async move { second.acquire().await });
+            until("the other task waits", || client.census().requests == 1).await;
+            server.restart();
+            // It is asked for on the server as soon as there is one.
+            until("it is there", || !guard.is_degraded()).await;
+            assert_eq!(counts(&server, "stock"), [1]);
+            assert!(guard.is_held() && !waiting.is_finished());
+            guard.release().await.expect("a release");
+            let guard = within("the lock", TIMEOUT, waiting).await.expect("a task").expect("the lock");
+            assert!(!guard.is_degraded());
+            guard.release().await.expect("a release");
+        });
+    });
+}
+
+#[test]
+fn a_lazy_client_that_never_met_its_server_ends_at_once() {
+    runtime().block_on(async {
+        let client = settings().announce("nobody").connect_lazy("redis://127.0.0.1:1").expect("a client");
+        let (result, took) = timed("a shutdown", client.shutdown(Duration::from_secs(20))).await;
+        result.expect("nothing to release");
+        assert!(took < SLACK, "{took:?}");
+    });
+    let began = Instant::now();
+    drop(blocking::Client::connect_lazy("redis://127.0.0.1:1").expect("a client"));
+    assert!(began.elapsed() < SLACK);
+}
+
+#[test]
+fn of_two_processes_one_with_three_of_five_servers_never_both_hold() {
+    on_one_of_each(|binary| {
+        let servers: Vec<Server> = (0..5).map(|_| Server::builder().binary(binary).start()).collect();
+        runtime().block_on(async {
+            let mut all = Vec::new();
+            for server in &servers {
+                all.push(connect(&server.url()).await);
+            }
+            let all = QuorumLock::new(all, "leader");
+            // The other process starts while two servers are down. Either it has clients of the others alone, or of all five.
+            servers[3..].iter().for_each(Server::kill);
+            let mut three = Vec::new();
+            for server in &servers[..3] {
+                three.push(connect(&server.url()).await);
+            }
+            let three = QuorumLock::of(5, three, "leader");
+            let five = QuorumLock::new(servers.iter().map(|server| lazy(&server.url())), "leader");
+            // The first one is in by the servers that the other does not know, and one more.
+            servers[3..].iter().for_each(Server::restart);
+            for rival in [three, five] {
+                servers[..2].iter().for_each(Server::kill);
+                let guard = within("the lock", RETURN, all.acquire()).await.expect("the lock");
+                assert_eq!(guard.servers(), 3);
+                servers[..2].iter().for_each(Server::restart);
+                let until = Instant::now() + Duration::from_secs(1);
+                while Instant::now() < until {
+                    // Out of reach of a server or busy: never granted.
+                    assert!(!matches!(rival.try_acquire().await, Ok(Some(_))), "two holders at once");
+                    assert!(guard.is_held());
+                }
+                guard.release().await.expect("a release");
+                let guard = within("the lock", RETURN, rival.acquire()).await.expect("the lock");
+                assert!(guard.servers() >= 3);
+                assert!(all.try_acquire().await.expect("an answer").is_none());
+                guard.release().await.expect("a release");
+            }
+        });
+    });
+}
