@@ -182,6 +182,7 @@ pub enum LinkEvent {
 
 /// What a client learns of its server when it connects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct ServerInfo {
     /// `redis`, `valkey` or `embedded`.

@@ -218,6 +218,7 @@ pub struct FlightId(u64);
 
 /// What a client has open, for tests, metrics and shutdown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Census {
     /// Holds with at least one guard.

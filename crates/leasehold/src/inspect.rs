@@ -13,6 +13,7 @@ use std::time::Duration;
 
 /// Who holds a lock, as the server has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Holder {
     /// The holder's name in the lock's hash: `uuid:number`, where the UUID is a client's ([`Client::id`](crate::Client::id)), or that
@@ -26,6 +27,7 @@ pub struct Holder {
 
 /// Who waits for a fair lock, as the server has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Waiter {
     /// The waiter's name in the queue: `uuid:number`, or a JVM's `uuid:thread`. It becomes the holder's when its turn comes.
@@ -39,6 +41,7 @@ pub struct Waiter {
 
 /// A fair lock, as the server has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct FairQueue {
     /// Who holds the lock; `None` where nobody does.
@@ -49,6 +52,7 @@ pub struct FairQueue {
 
 /// A read-write lock, as the server has it. A writer may be a reader, too.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Halves {
     /// Who holds the write half.
@@ -361,4 +365,35 @@ async fn halves(target: &Target) -> Result<Halves, Error> {
         read_write::Inspected::Kind(kind) => return Err(target.conflict(kind)),
     }
     Ok(seen)
+}
+
+#[cfg(all(test, feature = "serde"))]
+mod tests {
+    use super::*;
+    use crate::{Census, ClientRecord, HeldPermit, PermitCounts, ServerInfo};
+    use serde::Serialize;
+    use serde::de::DeserializeOwned;
+    use std::time::SystemTime;
+
+    fn survives<T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(value: &T) {
+        let text = serde_json::to_string(value).expect("a text");
+        assert_eq!(serde_json::from_str::<T>(&text).expect("the value of the text"), *value, "{text}");
+    }
+
+    #[test]
+    fn what_an_inspection_tells_goes_through_serde_and_back() {
+        let holder = || Holder { id: "a:1".to_owned(), hold_count: 2, remaining: Some(Duration::from_millis(1_500)) };
+        let text = serde_json::to_string(&holder()).expect("a text");
+        assert_eq!(text, r#"{"id":"a:1","hold_count":2,"remaining":{"secs":1,"nanos":500000000}}"#);
+        let waiter = Waiter { id: "b:2".to_owned(), waited: None, is_alive: true };
+        survives(&FairQueue { holder: Some(holder()), waiters: vec![waiter] });
+        survives(&Halves { writer: None, readers: vec![holder()] });
+        let id = "00112233445566778899aabbccddeeff".parse().expect("an id");
+        survives(&PermitCounts { available: -1, held: 1, permits: vec![HeldPermit { id, remaining: None }] });
+        assert_eq!(serde_json::to_string(&id).expect("a text"), format!("\"{id}\""));
+        let (host, application) = ("vm".to_owned(), "orders".to_owned());
+        survives(&ClientRecord { host, pid: 7, application, since: SystemTime::UNIX_EPOCH });
+        survives(&Census::default());
+        survives(&ServerInfo::default());
+    }
 }

@@ -15,6 +15,7 @@ pub(crate) const LIFETIME: Duration = Duration::from_secs(60);
 
 /// What a client says of itself that was built with [`announce`](crate::ClientBuilder::announce).
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct ClientRecord {
     /// The machine that it runs on.

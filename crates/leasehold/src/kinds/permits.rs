@@ -51,6 +51,7 @@ pub type PermitGuard = Guard<Permit>;
 
 /// A permit that somebody holds, as the server has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct HeldPermit {
     /// Its id.
@@ -61,6 +62,7 @@ pub struct HeldPermit {
 
 /// What there is of a [`PermitSemaphore`]. Available and held permits are together the capacity.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct PermitCounts {
     /// How many permits are available; negative where the capacity was lowered below what is held.
