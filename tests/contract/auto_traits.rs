@@ -337,7 +337,11 @@ fn exported(file: &str, text: &str) -> Vec<String> {
         let last = path.rsplit("::").next().filter(|last| !last.contains('}')).unwrap_or_default();
         let list = path.split_once('{').map_or(last, |(_, list)| list);
         let words = list.trim_end_matches(['}', '\n', ' ']).split(',').map(str::trim);
-        let is_type = |word: &&str| word.contains(|letter: char| letter.is_ascii_lowercase());
+        // Constants are all capitals, and crates and modules begin with a small letter.
+        let is_type = |word: &&str| {
+            word.starts_with(|letter: char| letter.is_ascii_uppercase())
+                && word.contains(|letter: char| letter.is_ascii_lowercase())
+        };
         names.extend(words.filter(is_type).map(str::to_owned));
     }
     names

@@ -12,6 +12,7 @@ use crate::runtime;
 use crate::settings::{Settings, publish};
 use crate::shared::{Handle, Shared};
 use crate::telemetry;
+use crate::url;
 use leasehold_core::link::{Link as _, ServerInfo};
 use leasehold_core::owner::ClientId;
 use leasehold_core::session::Session;
@@ -203,15 +204,23 @@ impl ClientBuilder {
     ///
     /// | URL | server |
     /// |---|---|
-    /// | `redis://[user:password@]host[:port][/db]` | one server, with TLS as `rediss://` |
-    /// | `redis-sentinel://…@host[:port][/db]?sentinelServiceName=name&node=host:port` | the primary that Sentinel names |
-    /// | `redis-cluster://…@host[:port]?node=host:port` | a cluster |
+    /// | `redis://[user:password@]host[:port][/db]` | one server |
+    /// | `redis-sentinel://…@host[:port][/db]?sentinelServiceName=name&node=host:port` | the primary that Sentinel names; `sentinelUsername` and `sentinelPassword` are for the Sentinels themselves |
+    /// | `redis-cluster://…@host[:port]?node=host:port` | a cluster, by any of its nodes |
     /// | `redis+unix:///path/to/socket[?db=n]` | one server, by a Unix socket |
     ///
-    /// `protocol=resp2` in the query chooses RESP2.
+    /// With TLS they are `rediss://`, `rediss-sentinel://` and `rediss-cluster://`. `valkey` may stand for `redis`, and `valkeys` for `rediss`,
+    /// everywhere. The port is 6379 where none is given. `node` may be there several times. In user and password `/ : ? # @` are
+    /// percent-encoded.
     ///
-    /// `valkey` may stand for `redis` everywhere. The callers' connection lives on the tokio runtime in which this is awaited, and is used by
-    /// the futures that are polled on that runtime. All others go by the lifeline's connections: threads by
+    /// The query may also carry `protocol=resp2`, for what stands between and does not know `HELLO`, and these settings, each named as the
+    /// method that it stands for: `prefix`, `announce`, `lease`, `default_wait`, `recheck`, `unreachable_after`, `command_timeout`,
+    /// `connect_deadline`, `require_noeviction` and `publish`. Times are a whole number and `ms`, `s`, `m` or `h`:
+    /// `redis://host:6379?prefix=shop:&lease=20s&command_timeout=500ms`. What the URL says counts over what the builder was told. A parameter
+    /// with another name is refused.
+    ///
+    /// The callers' connection lives on the tokio runtime in which this is awaited, and is
+    /// used by the futures that are polled on that runtime. All others go by the lifeline's connections: threads by
     /// [`blocking`](crate::blocking), futures on another runtime, and everything while the callers' connection does not stand.
     ///
     /// # Errors
@@ -222,8 +231,8 @@ impl ClientBuilder {
     ///
     /// Dropping the future closes what was connected.
     pub async fn connect(self, url: &str) -> Result<Client, ConnectError> {
-        let target = Target::parse(url).map_err(ConnectError::from)?;
-        self.connect_to(target).await
+        let (builder, target) = url::read(self, url)?;
+        builder.connect_to(target).await
     }
 
     /// Makes a client without waiting for the server or servers of the [URL](Self::connect): it connects in the background, and tries until
@@ -261,15 +270,15 @@ impl ClientBuilder {
     /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
     /// ```
     pub fn connect_lazy(self, url: &str) -> Result<Client, ConnectError> {
-        let target = Target::parse(url).map_err(ConnectError::from)?;
-        let (connector, on_runtime) = self.prepare(target)?;
+        let (builder, target) = url::read(self, url)?;
+        let (connector, on_runtime) = builder.prepare(target)?;
         let foreground = on_runtime.then(|| Foreground::unconnected(&connector));
         let lifeline = || fred_link::Lifeline::unconnected(&connector);
         let (lifeline, hand_over) = lifeline::thread::start_at_once(lifeline).map_err(no_thread)?;
         let link = FredLink::unmet(foreground, lifeline);
-        let settings = self.settings.clone();
+        let settings = builder.settings.clone();
         let shared =
-            self.assemble(AnyLink::Fred(link.clone()), Clock::Machine, Lifeline::in_thread(), Chance::new())?;
+            builder.assemble(AnyLink::Fred(link.clone()), Clock::Machine, Lifeline::in_thread(), Chance::new())?;
         let client = Arc::downgrade(&shared);
         link.meet(
             move |server| check_eviction(&settings, server).map_err(|error| error.to_string()),
@@ -283,8 +292,39 @@ impl ClientBuilder {
         Ok(Client::from_handle(Handle::new(shared)))
     }
 
-    /// Connects to the server or servers of a configuration of fred. Its server, credentials, database and TLS are used; what it
-    /// says of retries, timeouts and blocking is not.
+    /// Connects to the server or servers of the URL that the environment names: in `LEASEHOLD_URL`, and where that is not set or is empty, in
+    /// `REDIS_URL`. The URL may carry settings, as that of [`connect`](Self::connect).
+    ///
+    /// # Errors
+    ///
+    /// [`ConnectError::Invalid`] where neither is set; otherwise as [`connect`](Self::connect). A URL that cannot be used is not repeated in the
+    /// text, which names the variable.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future closes what was connected.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn build() -> Result<(), leasehold::ConnectError> {
+    /// // LEASEHOLD_URL=redis://db:6379?prefix=shop:&lease=20s
+    /// let client = leasehold::Client::builder().announce("orders").connect_from_env().await?;
+    /// # drop(client); Ok(()) }
+    /// ```
+    pub async fn connect_from_env(self) -> Result<Client, ConnectError> {
+        let (variable, url) = url::of_environment(|name| std::env::var(name))?;
+        self.connect(&url).await.map_err(|error| match error {
+            ConnectError::Invalid(why) => ConnectError::Invalid(format!("{variable}: {why}")),
+            error => error,
+        })
+    }
+
+    /// Connects to the server or servers of a configuration of fred, the client library below; `leasehold::fred` is the version of it that
+    /// fits. Its server, credentials, database and TLS are used; what it says of retries, timeouts and blocking is not.
+    ///
+    /// With the feature `unstable-fred`, which is outside of the promise of semantic versioning: another version of fred, or another library,
+    /// may stand here in a minor version.
     ///
     /// # Errors
     ///
@@ -293,8 +333,10 @@ impl ClientBuilder {
     /// # Cancel safety
     ///
     /// Dropping the future closes what was connected.
+    #[cfg(feature = "unstable-fred")]
     pub async fn connect_with(self, config: ::fred::types::config::Config) -> Result<Client, ConnectError> {
-        let target = Target::from_config(config).map_err(ConnectError::from)?;
+        let secure = config.tls.is_some();
+        let target = Target::from_config(config, secure).map_err(ConnectError::from)?;
         self.connect_to(target).await
     }
 

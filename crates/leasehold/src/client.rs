@@ -87,6 +87,28 @@ impl Client {
         Self::builder().connect_lazy(url)
     }
 
+    /// Connects with the default settings to the server that the environment names, in `LEASEHOLD_URL` or `REDIS_URL`. The URL may carry
+    /// settings in its query. See [`ClientBuilder::connect_from_env`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::connect`]; [`ConnectError::Invalid`] where the environment names no server.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future closes what was connected.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn build() -> Result<(), leasehold::ConnectError> {
+    /// let client = leasehold::Client::from_env().await?;
+    /// # drop(client); Ok(()) }
+    /// ```
+    pub async fn from_env() -> Result<Self, ConnectError> {
+        Self::builder().connect_from_env().await
+    }
+
     /// A client of an engine inside the process, which nobody else uses: no server is needed. The same Lua scripts run on it.
     ///
     /// It is for tests, examples, and locks within one process. Several clients on one engine are made by

@@ -45,6 +45,17 @@
 //! - Threads without a runtime use [`blocking`].
 //! - Tests use [`Client::embedded`], with a clock that they move by hand: see [`embedded`].
 //! - Metrics and traces have fixed names: see [`telemetry`].
+//! - The server, and settings such as the lease, may come from the environment: [`Client::from_env`].
+//!
+//! # Features
+//!
+//! None is on by default.
+//!
+//! | feature | what it adds |
+//! |---|---|
+//! | `embedded` | an engine inside the process that needs no server; it compiles Lua and so needs a C compiler |
+//! | `serde` | `Serialize` and `Deserialize` of what an inspection tells, such as [`Holder`], [`Census`] and [`ServerInfo`] |
+//! | `unstable-fred` | the configuration of the client library below, outside of the promise of semantic versioning |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -74,7 +85,11 @@ mod settings;
 mod shared;
 mod target;
 pub mod telemetry;
+mod url;
 
+/// The client library below, for [`ClientBuilder::connect_with`]. It is outside of the promise of semantic versioning.
+#[cfg(feature = "unstable-fred")]
+pub use ::fred;
 pub use acquire::{Acquire, Acquiring};
 pub use builder::{ClientBuilder, Publish};
 pub use client::{Client, NotReleased};

@@ -26,6 +26,15 @@ impl Client {
         Self::build(crate::Client::builder(), url)
     }
 
+    /// Connects with the default settings to the server that the environment names, in `LEASEHOLD_URL` or `REDIS_URL`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::from_env`](crate::Client::from_env).
+    pub fn from_env() -> Result<Self, ConnectError> {
+        park_on(crate::Client::from_env()).map(Self)
+    }
+
     /// Connects to a server with these settings.
     ///
     /// # Errors

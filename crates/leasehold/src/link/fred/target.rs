@@ -70,18 +70,18 @@ impl Target {
         if config.username.is_some() && config.password.is_none() {
             return Err(bad("a user without a password; write user:password@, or :password@ for the default user"));
         }
-        Self::checked(config, secure)
+        Self::from_config(config, secure)
     }
 
-    /// Takes a configuration of fred. Its server, credentials, database, protocol version and TLS are used; what it says of
-    /// failing and blocking is not.
-    ///
-    /// # Errors
-    ///
-    /// It names no server.
-    pub(crate) fn from_config(config: Config) -> Result<Self, ConnectError> {
-        let secure = config.tls.is_some();
-        Self::checked(config, secure)
+    /// What the query of a URL with the scheme of this one may say of the way to the server.
+    pub(crate) fn parameters(url: &str) -> &'static [&'static str] {
+        let scheme = url.split("://").next().unwrap_or_default();
+        match scheme.split_at(scheme.find(['-', '+']).unwrap_or(scheme.len())).1 {
+            "-cluster" => &["protocol", "node"],
+            "-sentinel" => &["protocol", "node", "sentinelServiceName", "sentinelUsername", "sentinelPassword"],
+            "+unix" => &["protocol", "db"],
+            _ => &["protocol"],
+        }
     }
 
     /// With these certificates instead of those that the URL implies.
@@ -151,7 +151,13 @@ impl Target {
         (self.secure && is_name).then(|| first.host.to_string())
     }
 
-    fn checked(mut config: Config, secure: bool) -> Result<Self, ConnectError> {
+    /// Takes a configuration of fred. Its server, credentials, database, protocol version and TLS are used; what it says of
+    /// failing and blocking is not.
+    ///
+    /// # Errors
+    ///
+    /// It names no server.
+    pub(crate) fn from_config(mut config: Config, secure: bool) -> Result<Self, ConnectError> {
         match &mut config.server {
             ServerConfig::Centralized { server } => tidy(server)?,
             ServerConfig::Clustered { hosts, .. } | ServerConfig::Sentinel { hosts, .. } => {

@@ -280,7 +280,7 @@ fn a_configuration_of_fred_is_taken() {
             ..Default::default()
         };
         // It speaks RESP2, in which a subscribed connection answers a PING differently.
-        let world = works(Target::from_config(config).expect("a target"));
+        let world = works(Target::from_config(config, false).expect("a target"));
         world.block_on(world.link.subscribe(key("c"))).expect("a subscription");
         assert_eq!(server.command(&["PUBLISH", "c", "0"]).as_int(), Some(1));
         assert_eq!(world.block_on(world.link.event()), Some(LinkEvent::Notice { channel: key("c") }));

@@ -1,0 +1,237 @@
+//! The URL of a server: the settings of a client in its query, and the variables of the environment that name it.
+
+use crate::builder::{ClientBuilder, Publish};
+use crate::error::ConnectError;
+use crate::link::fred::Target;
+use std::env::VarError;
+use std::time::Duration;
+
+/// The variables that may name the server. The first one that is set counts.
+const VARIABLES: [&str; 2] = ["LEASEHOLD_URL", "REDIS_URL"];
+
+/// The settings that a URL may carry. Each is named as the method of the builder that it stands for.
+const SETTINGS: [&str; 10] = [
+    "prefix",
+    "announce",
+    "lease",
+    "default_wait",
+    "recheck",
+    "unreachable_after",
+    "command_timeout",
+    "connect_deadline",
+    "require_noeviction",
+    "publish",
+];
+
+/// The URL that the environment names, and the variable that has it. A variable that is empty counts as not set.
+///
+/// # Errors
+///
+/// None of the variables is set, or its text is no Unicode.
+pub(crate) fn of_environment(
+    value: impl Fn(&str) -> Result<String, VarError>,
+) -> Result<(&'static str, String), ConnectError> {
+    for variable in VARIABLES {
+        match value(variable) {
+            Ok(url) if !url.is_empty() => return Ok((variable, url)),
+            Ok(_) | Err(VarError::NotPresent) => {}
+            Err(VarError::NotUnicode(_)) => return Err(invalid(format!("{variable} is no Unicode"))),
+        }
+    }
+    let names = VARIABLES.join(" nor ");
+    Err(invalid(format!(
+        "the environment names no server: neither {names} is set; set one to a URL such as redis://host:6379"
+    )))
+}
+
+/// Applies the settings in the query of `url`, and reads the rest of it.
+///
+/// # Errors
+///
+/// The URL is malformed, or its query has what is no setting. The text repeats no value, because that may be a password.
+pub(crate) fn read(mut builder: ClientBuilder, url: &str) -> Result<(ClientBuilder, Target), ConnectError> {
+    let Some((address, query)) = url.split_once('?') else { return Ok((builder, parse(url)?)) };
+    let of_link = Target::parameters(url);
+    let mut others = Vec::new();
+    for part in query.split('&').filter(|part| !part.is_empty()) {
+        let (name, _) = part.split_once('=').unwrap_or((part, ""));
+        if SETTINGS.contains(&name) {
+            // What is encoded is decoded, as in any URL.
+            let value = form_urlencoded::parse(part.as_bytes()).next().map(|(_, value)| value.into_owned());
+            builder = set(builder, name, &value.unwrap_or_default())
+                .map_err(|form| invalid(format!("{name} in the URL is {form}")))?;
+        } else if of_link.contains(&name) {
+            others.push(part);
+        } else {
+            return Err(unknown(query, part, of_link));
+        }
+    }
+    let rest = if others.is_empty() { address.to_owned() } else { format!("{address}?{}", others.join("&")) };
+    Ok((builder, parse(&rest)?))
+}
+
+fn parse(url: &str) -> Result<Target, ConnectError> {
+    Target::parse(url).map_err(ConnectError::from)
+}
+
+/// # Errors
+///
+/// Says what the value may be.
+fn set(builder: ClientBuilder, name: &str, value: &str) -> Result<ClientBuilder, &'static str> {
+    let time = || duration(value).ok_or("a time: a whole number, then ms, s, m or h, such as 500ms");
+    Ok(match name {
+        "prefix" => builder.prefix(value),
+        "announce" => builder.announce(value),
+        "lease" => builder.lease(time()?),
+        "default_wait" => builder.default_wait(time()?),
+        "recheck" => builder.recheck(time()?),
+        "unreachable_after" => builder.unreachable_after(time()?),
+        "command_timeout" => builder.command_timeout(time()?),
+        "connect_deadline" => builder.connect_deadline(time()?),
+        "require_noeviction" => match value {
+            "true" => builder.require_noeviction(true),
+            "false" => builder.require_noeviction(false),
+            _ => return Err("true or false"),
+        },
+        "publish" => builder.publish(match value {
+            "auto" => Publish::Auto,
+            "classic" => Publish::Classic,
+            "sharded" => Publish::Sharded,
+            _ => return Err("auto, classic or sharded"),
+        }),
+        _ => return Err("no setting"),
+    })
+}
+
+fn duration(text: &str) -> Option<Duration> {
+    let unit = text.find(|next: char| !next.is_ascii_digit())?;
+    let (number, unit) = text.split_at(unit);
+    let number = number.parse::<u64>().ok()?;
+    let seconds = |each: u64| number.checked_mul(each).map(Duration::from_secs);
+    match unit {
+        "ms" => Some(Duration::from_millis(number)),
+        "s" => seconds(1),
+        "m" => seconds(60),
+        "h" => seconds(60 * 60),
+        _ => None,
+    }
+}
+
+fn unknown(query: &str, part: &str, of_link: &[&str]) -> ConnectError {
+    let known = || {
+        let names: Vec<_> = SETTINGS.iter().chain(of_link).copied().collect();
+        names.join(", ")
+    };
+    invalid(match part.split_once('=') {
+        // A password with a question mark in it ends up here.
+        _ if query.contains('@') => {
+            "the query of the URL has what is no setting; a password with / : ? # or @ must be percent-encoded"
+                .to_owned()
+        }
+        Some((name, _)) => format!("{name:?} in the query of the URL is no setting here; there are {}", known()),
+        None => format!("the query of the URL has what is no name=value; there are {}", known()),
+    })
+}
+
+fn invalid(why: String) -> ConnectError {
+    ConnectError::Invalid(why)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::Client;
+
+    fn settings(url: &str) -> String {
+        let (builder, _) = read(Client::builder().lease(Duration::from_secs(7)), url).expect(url);
+        format!("{builder:?}")
+    }
+
+    fn refusal(url: &str) -> String {
+        read(Client::builder(), url).expect_err(url).to_string()
+    }
+
+    #[test]
+    fn every_setting_in_a_query_does_what_the_method_of_its_name_does() {
+        let query = "prefix=a%26b%3A&announce=the+orders&lease=20s&default_wait=2m&recheck=1h&unreachable_after=900ms\
+                     &command_timeout=250ms&connect_deadline=3s&require_noeviction=true&publish=classic";
+        let told = Client::builder()
+            .prefix("a&b:")
+            .announce("the orders")
+            .lease(Duration::from_secs(20))
+            .default_wait(Duration::from_secs(120))
+            .recheck(Duration::from_secs(3600))
+            .unreachable_after(Duration::from_millis(900))
+            .command_timeout(Duration::from_millis(250))
+            .connect_deadline(Duration::from_secs(3))
+            .require_noeviction(true)
+            .publish(Publish::Classic);
+        assert_eq!(settings(&format!("redis://host?{query}")), format!("{told:?}"));
+        let names: Vec<_> = query.split('&').filter_map(|part| Some(part.split_once('=')?.0)).collect();
+        assert_eq!(names, SETTINGS, "each setting is tried here");
+        assert_eq!(settings("redis://host"), settings("redis://host?lease=7s"), "the URL counts over the builder");
+    }
+
+    #[test]
+    fn what_leads_to_the_server_stays_beside_the_settings() {
+        for (url, label) in [
+            ("redis-cluster://a:1?node=b:2&lease=20s&node=c:3&protocol=resp2", "the cluster at a:1, b:2, c:3"),
+            ("redis-sentinel://a:1?lease=20s&sentinelServiceName=main", "main, by the Sentinels at a:1"),
+            ("redis+unix:///run/redis.sock?prefix=x&db=2", "/run/redis.sock"),
+            ("redis://:a%3Fb@host:1/2?&lease=20s&", "host:1"),
+        ] {
+            assert_eq!(read(Client::builder(), url).expect(url).1.to_string(), label);
+        }
+    }
+
+    #[test]
+    fn what_is_no_setting_is_refused_with_those_that_there_are() {
+        let text = refusal("redis://host?leese=20s");
+        assert!(
+            text.contains("\"leese\"") && text.contains("lease, default_wait") && text.contains("protocol"),
+            "{text}"
+        );
+        // Of the other sorts of servers.
+        assert!(refusal("redis://host?sentinelServiceName=main").contains("no setting here"));
+        assert!(refusal("redis-cluster://host?db=2").contains("no setting here"));
+        for url in ["redis://host?lease=20", "redis://host?lease=s", "redis://host?lease=-1s", "redis://host?lease"] {
+            assert!(refusal(url).contains("lease in the URL is a time"), "{url}");
+        }
+        assert!(refusal("redis://host?lease=99999999999999999999h").contains("a time"));
+        assert!(refusal("redis://host?publish=loud").contains("auto, classic or sharded"));
+        assert!(refusal("redis://host?require_noeviction=yes").contains("true or false"));
+    }
+
+    #[test]
+    fn no_refusal_of_a_query_shows_what_may_be_a_password() {
+        for url in [
+            "redis://:hun?ter2@host",
+            "redis://:hunt?er2=x@host",
+            "redis://host?ter2",
+            "redis://host?lease=ter2",
+            "redis://host?unknown=ter2",
+        ] {
+            let text = refusal(url);
+            assert!(!text.contains("ter2") && !text.contains("er2"), "{url}: {text}");
+        }
+    }
+
+    #[test]
+    fn the_first_variable_that_is_set_names_the_server() {
+        let environment = |set: &'static [(&'static str, &'static str)]| {
+            of_environment(move |name| {
+                let found = set.iter().find(|(known, _)| *known == name);
+                found.map(|(_, url)| (*url).to_owned()).ok_or(VarError::NotPresent)
+            })
+        };
+        let url = |text: &str| text.to_owned();
+        let both = environment(&[("REDIS_URL", "redis://b"), ("LEASEHOLD_URL", "redis://a")]);
+        assert_eq!(both, Ok(("LEASEHOLD_URL", url("redis://a"))));
+        let empty = environment(&[("LEASEHOLD_URL", ""), ("REDIS_URL", "redis://b")]);
+        assert_eq!(empty, Ok(("REDIS_URL", url("redis://b"))));
+        let none = environment(&[]).expect_err("no URL").to_string();
+        assert!(none.contains("neither LEASEHOLD_URL nor REDIS_URL is set"), "{none}");
+        let odd = of_environment(|_| Err(VarError::NotUnicode("x".into()))).expect_err("no text").to_string();
+        assert!(odd.contains("LEASEHOLD_URL"), "{odd}");
+    }
+}
