@@ -100,6 +100,10 @@ suite! {
             everybody_comes_in_the_order_of_arrival,
             f5_who_has_left_does_not_stand_in_the_queue,
             grants_carry_tokens_that_grow;
+        given_up:
+            a_place_is_gone_when_its_wait_has_run_out,
+            a_dropped_acquire_does_not_refuse_the_next_try_of_its_client,
+            a_writer_that_gave_up_keeps_no_reader_out;
         read_write:
             readers_and_writers_exclude_each_other,
             rw4_an_owner_leaves_the_halves_in_any_order,

@@ -14,6 +14,7 @@ pub(crate) mod fences;
 pub(crate) mod field_bugs;
 pub(crate) mod foreign;
 pub(crate) mod foreign_code;
+pub(crate) mod given_up;
 pub(crate) mod groups;
 pub(crate) mod input;
 pub(crate) mod inspection;

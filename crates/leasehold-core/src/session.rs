@@ -34,6 +34,7 @@ mod contend;
 mod enter;
 mod fallback;
 mod first;
+mod give_up;
 mod hold;
 mod names;
 mod notice;

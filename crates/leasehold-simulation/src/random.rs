@@ -167,8 +167,8 @@ fn react(world: &mut World) {
     }
 }
 
-/// A wait ends when the caller's patience does, give or take the time of one command; and of another one where the server must take back
-/// what the last attempt began.
+/// A wait ends when the caller's patience does, give or take the time of one command and a half; and of another one where the server must
+/// take back what the last attempt began.
 pub(crate) fn check_patience(world: &World, client: usize, task: usize) {
     let state = &world.clients[client].tasks[task];
     let TaskKind::Acquire(wish) = &state.kind else { return };
@@ -181,7 +181,9 @@ pub(crate) fn check_patience(world: &World, client: usize, task: usize) {
     match wish.patience {
         Patience::Until(until) => {
             let takes_back = matches!(outcome, Outcome::NotAcquired(error) if *error != AcquireError::WaitElapsed);
-            let slack = if takes_back { slack * 2 } else { slack };
+            // What its client has given up of the same lock may be awaited for half as long as a command.
+            let half = world.clients[client].session.settings().command_timeout / 2;
+            let slack = if takes_back { slack * 2 } else { slack + half };
             assert!(state.done <= until + slack, "waited until {:?}, not {until:?}: {outcome:?}", state.done);
             if *outcome == Outcome::NotAcquired(AcquireError::WaitElapsed) {
                 assert!(state.done >= until, "gave up at {:?}, before {until:?}", state.done);

@@ -13,8 +13,8 @@ use leasehold_core::reply::Reply;
 impl World {
     /// Wants the server to have nothing of the holds that a caller asked for who is told that nothing was acquired.
     ///
-    /// Whoever polls late is told of what was given up in its place meanwhile, and that may still be under way; and a place in a queue is no
-    /// hold. What a late copy may bring about ends with its lease.
+    /// Whoever polls late is told of what was given up in its place meanwhile, and that may still be under way. What a late copy may bring
+    /// about ends with its lease. A place in a queue and the mark of a writer are no holds; they are gone as well where nothing goes wrong.
     pub(crate) fn check_nothing_acquired(&mut self, client: usize, task: usize, outcome: &Outcome) {
         let state = &self.clients[client].tasks[task];
         let TaskKind::Acquire(wish) = &state.kind else { return };
@@ -42,6 +42,10 @@ impl World {
                 !self.has_on_server(kind, &lock, &id),
                 "client {client} is told {outcome:?}, and the server has {id:?} of {lock}"
             );
+            assert!(
+                !self.plan.orderly || !self.waits_on_server(kind, &lock, &id),
+                "client {client} is told {outcome:?}, and {id:?} still waits for {lock}"
+            );
             self.stats.reach(Reach::NothingThere);
             if self.half_done.contains(&id) {
                 self.stats.reach(Reach::HalfDone);
@@ -56,6 +60,17 @@ impl World {
             !self.told_of_nothing.contains(id) || self.plan.copies,
             "{id:?} is granted after its caller was told that nothing was acquired"
         );
+    }
+
+    /// Whether the server has a place of somebody who waits, or its mark. A score of a place that was given up is small.
+    fn waits_on_server(&self, kind: Kind, lock: &LockName, id: &Bytes) -> bool {
+        let key = match kind {
+            Kind::Fair | Kind::FencedFair => lock.prefixed("redisson_lock_timeout"),
+            Kind::Write => lock.prefixed("leasehold:1:rw_writers"),
+            _ => return false,
+        };
+        let Ok(Reply::Bulk(score)) = self.server.command(&[b"ZSCORE", &key, id]) else { return false };
+        score.len() > 1
     }
 
     /// Whether the server has a hold, or a part of it.

@@ -82,7 +82,8 @@ impl<K: LockKind> Acquire<K> {
     /// [`Error::WaitElapsed`] is the answer. `Duration::MAX` waits as long as it takes.
     ///
     /// The last attempt takes up to one [`command_timeout`](crate::ClientBuilder::command_timeout). An attempt that fails and must be
-    /// taken back takes up to another one.
+    /// taken back takes up to another one. A place in the queue of a fair lock, and the mark of a writer that is preferred, are given up
+    /// before the answer, so that they do not refuse the next try.
     ///
     /// Default: the client's [`default_wait`](crate::ClientBuilder::default_wait), or as long as it takes.
     pub const fn wait(mut self, wait: Duration) -> Self {

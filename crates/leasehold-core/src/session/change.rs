@@ -219,6 +219,7 @@ impl Session {
             Some(Request::Pause(_)) | None => {}
         }
         self.unsettle(number);
+        self.note_given_up(number);
         if self.acquire_of(ticket).is_some_and(|acquire| acquire.last) {
             self.end_busy(now, ticket);
         }

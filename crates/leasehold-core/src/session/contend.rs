@@ -5,16 +5,18 @@
 //! whose future is not polled within the turn goes back to the head of the line, and is passed over until it is polled.
 
 use super::beside::Invitations;
-use super::request::{Acquire, AcquireRequest, Fallback, Granted, Patience, Place, Step, Ticket, Trouble, Via};
+use super::request::{
+    Acquire, AcquireRequest, Fallback, GivenUp, Granted, Patience, Place, Step, Ticket, Trouble, Via,
+};
 use super::timers::Timer;
 use super::{Event, Session, replicas};
 use crate::backoff::Backoff;
 use crate::command::{Keys, Kind, Line};
 use crate::error::AcquireError;
 use crate::name::LockName;
-use crate::owner::ClientId;
+use crate::owner::{ClientId, HoldNumber};
 use crate::time::Instant;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::task::Waker;
 use std::time::Duration;
 
@@ -49,6 +51,8 @@ pub(super) struct Lock {
     pub(super) local: bool,
     /// Another lock with the same name: the other half of a read-write lock, or a lock of another kind.
     pub(super) sibling: Option<usize>,
+    /// Holds that were given up before they were granted, and that the server may still have.
+    pub(super) given_up: BTreeSet<HoldNumber>,
     /// What a waiter was told that it waits for in vain.
     pub(super) anomaly: Option<Anomaly>,
     pub(super) timer: Option<Instant>,
@@ -102,6 +106,7 @@ impl Lock {
             beat_again: false,
             local: false,
             sibling: None,
+            given_up: BTreeSet::new(),
             anomaly: None,
             timer: None,
         }
@@ -143,6 +148,7 @@ impl Session {
             waker: None,
             outcome: None,
             undoing: None,
+            given_up: GivenUp::Nothing,
         };
         if self.closed {
             acquire.outcome = Some(Err(AcquireError::Closed));
@@ -203,7 +209,7 @@ impl Session {
         }
         let missed = std::mem::take(&mut acquire.dormant);
         acquire.waker = Some(waker.clone());
-        if acquire.undoing.is_some() {
+        if acquire.undoing.is_some() || matches!(acquire.given_up, GivenUp::Awaited(..)) {
             return Step::Wait;
         }
         if let Some(number) = acquire.entering() {
@@ -319,7 +325,7 @@ impl Session {
             if acquire.not_beside.is_some() {
                 // The other half was lost meanwhile, whether that is known already or not.
                 self.join_line(now, ticket);
-            } else {
+            } else if !self.await_given_up(now, ticket) {
                 self.finish_acquire(now, ticket, Ok(None));
             }
             return;
@@ -345,6 +351,9 @@ impl Session {
             let pause = self.next_poll(ticket);
             goes |= pause.is_none();
             left = pause;
+        }
+        if goes && self.await_given_up(now, ticket) {
+            return;
         }
         // What another finds does not move the contender: it may be asking itself.
         if !beside && (!goes || self.locks[lock].queue.len() > self.locks[lock].gone) {

@@ -30,6 +30,7 @@ impl Session {
         if let Some(acquire) = self.acquire_of_mut(ticket) {
             acquire.asks = acquire.asks.saturating_add(1);
         }
+        self.note_crossing(ticket);
         self.begin_anew(now, ticket, number);
         let hold = self.holds.get(&number).filter(|hold| hold.change.is_none())?;
         let lease = hold.lease.min(hold.max_hold_at.since(now)).max(Duration::from_millis(1));

@@ -29,6 +29,8 @@ pub(super) struct Hold {
     pub(super) detached: u32,
     /// Those of `guards` that want the lease renewed.
     pub(super) renewed: u32,
+    /// The request whose first acquire it was begun for.
+    pub(super) begun_by: Ticket,
     /// The request that raises, or has raised, the count above `guards`.
     pub(super) raising: Option<Ticket>,
     pub(super) change: Option<Change>,
@@ -210,6 +212,7 @@ impl Session {
             guards: 0,
             detached: 0,
             renewed: 0,
+            begun_by: ticket,
             raising: Some(ticket),
             change: None,
             waiting: Vec::new(),
@@ -290,6 +293,7 @@ impl Session {
         if hold.is_abandoned() && now >= hold.clean_up.until && self.is_kept_by_reader(number) {
             self.touch(now, number);
         }
+        self.note_given_up(number);
         let Some(hold) = self.holds.get_mut(&number) else { return };
         if hold.change.is_none() {
             if hold.is_abandoned() && (hold.count <= hold.guards || now >= hold.clean_up.until) {
@@ -310,7 +314,7 @@ impl Session {
         let Some(hold) = self.holds.get_mut(&number) else { return };
         for ticket in std::mem::take(&mut hold.waiting) {
             self.finish_release(ticket, Ok(()));
-            self.undone(now, ticket);
+            self.undone(now, ticket, number);
             self.wake(ticket);
         }
     }
@@ -326,9 +330,10 @@ impl Session {
         for ticket in hold.waiting {
             let unknown = || ReleaseError::Indeterminate("no reply came while the lease lasted".to_owned());
             self.finish_release(ticket, if gone { Ok(()) } else { Err(unknown()) });
-            self.undone(now, ticket);
+            self.undone(now, ticket, number);
             self.wake(ticket);
         }
+        self.locks[hold.lock].given_up.remove(&number);
         self.disown(hold.lock, hold.owner, number);
         self.unref(hold.lock);
     }

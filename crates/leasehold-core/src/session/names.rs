@@ -160,6 +160,12 @@ impl Session {
         self.wake(ticket);
     }
 
+    /// All locks of the same name, the lock itself among them.
+    pub(super) fn same_name(&self, lock: usize) -> impl Iterator<Item = usize> {
+        let first = self.by_key.get(self.locks[lock].name.key()).copied();
+        std::iter::successors(first, |at| self.locks[*at].sibling)
+    }
+
     fn among_siblings(&self, first: usize, kind: Kind) -> Option<usize> {
         let mut next = Some(first);
         while let Some(at) = next {

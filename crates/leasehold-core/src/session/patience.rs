@@ -1,7 +1,7 @@
 //! How requests wait and end: patience, trouble with the server, and outcomes.
 
 use super::contend::{Anomaly, Phase};
-use super::request::{Acquire, Granted, Patience, Pause, Place, Request, Ticket, Trouble};
+use super::request::{Acquire, GivenUp, Granted, Patience, Pause, Place, Request, Ticket, Trouble};
 use super::timers::Timer;
 use super::{Event, Session};
 use crate::command::Line;
@@ -95,10 +95,11 @@ impl Session {
 
     pub(super) fn set_request_timer(&mut self, now: Instant, ticket: Ticket) {
         let Some(acquire) = self.acquire_of(ticket) else { return };
-        let next = match &acquire.undoing {
+        let next = match (&acquire.undoing, &acquire.given_up) {
             // It tries nothing again, whatever it was about to do before.
-            Some(undoing) => undoing.until,
-            None => {
+            (Some(undoing), _) => undoing.until,
+            (None, GivenUp::Awaited(_, until)) => *until,
+            (None, _) => {
                 let end = self.end_of_patience(acquire);
                 // A patience that has ended was acted upon: only the last attempt is still awaited.
                 let end = if end <= now && acquire.last { Instant::FAR_FUTURE } else { end };
@@ -132,6 +133,15 @@ impl Session {
         if let Some(undoing) = &acquire.undoing {
             if undoing.until <= now {
                 self.undone_later(now, ticket, "no reply came within the command timeout");
+            } else {
+                self.set_request_timer(now, ticket);
+            }
+            return;
+        }
+        if let GivenUp::Awaited(_, until) = acquire.given_up {
+            if until <= now {
+                acquire.given_up = GivenUp::Over;
+                self.end_busy(now, ticket);
             } else {
                 self.set_request_timer(now, ticket);
             }
@@ -190,17 +200,6 @@ impl Session {
             self.wake(ticket);
         } else {
             self.end_busy(now, ticket);
-        }
-    }
-
-    /// Ends an acquire that found others in its way until its patience ended.
-    pub(super) fn end_busy(&mut self, now: Instant, ticket: Ticket) {
-        let Some(acquire) = self.acquire_of_mut(ticket) else { return };
-        let begun = acquire.hold.take().or_else(|| acquire.entering());
-        let tries = acquire.wish.patience == Patience::Try;
-        self.finish_acquire(now, ticket, if tries { Ok(None) } else { Err(AcquireError::WaitElapsed) });
-        if let Some(number) = begun {
-            self.forsake(now, ticket, number);
         }
     }
 

@@ -50,7 +50,10 @@ impl Session {
         let ended = self.acquire_of(ticket).is_some_and(|acquire| self.end_of_wish(acquire) <= now);
         // Who does not stand in the line did not ask for a place, and does not wait for its turn.
         if last || ended || place != Place::Line {
-            self.end_busy(now, ticket);
+            // Behind the contender of this client it is not next, whatever else is given up.
+            if place != Place::Line || self.locks[lock].contender != Some(ticket) || !self.await_given_up(now, ticket) {
+                self.end_busy(now, ticket);
+            }
             return;
         }
         self.begin_to_wait(now, ticket);

@@ -175,7 +175,7 @@ mod tests {
     use crate::name::LockName;
     use crate::owner::{ClientId, OwnerId};
     use crate::reply::Reply;
-    use crate::session::{AcquireRequest, FlightId, Patience, Step, Via};
+    use crate::session::{AcquireRequest, Action, FlightId, Patience, Step, Via};
     use crate::settings::Settings;
     use std::task::Waker;
     use std::time::Duration;
@@ -292,6 +292,13 @@ mod tests {
             counts_those_who_have_gone(&session);
             step = session.poll_acquire(NOW, ticket, via, Waker::noop());
         }
+        // It is told so when the server has given up the place.
+        let gives_back = std::iter::from_fn(|| session.poll_action()).find_map(|action| match action {
+            Action::Call { id, call } if call.script().name() == "fair/release" => Some(id),
+            _ => None,
+        });
+        session.handle_called(NOW, gives_back.expect("a withdrawal"), Epoch(1), Ok(Reply::Int(-1)));
+        let step = session.poll_acquire(NOW, ticket, via, Waker::noop());
         assert!(matches!(step, Step::Done(Ok(None))), "{step:?}");
     }
 }

@@ -252,7 +252,7 @@ impl Session {
         }
         for ticket in change.by.into_iter().chain(waiting) {
             self.finish_release(ticket, outcome.clone());
-            self.undone(now, ticket);
+            self.undone(now, ticket, number);
             self.wake(ticket);
         }
         self.attend(now, number);

@@ -51,7 +51,7 @@ impl Session {
         let until = now + self.settings.command_timeout;
         if let Some(Request::Acquire(acquire)) = self.requests.get_mut(&ticket) {
             acquire.hold = None;
-            acquire.undoing = Some(Undoing { error, until });
+            acquire.undoing = Some(Undoing { outcome: Err(error), holds: vec![number], until });
         }
         if let Some(hold) = self.holds.get_mut(&number) {
             hold.raising = None;
@@ -66,26 +66,6 @@ impl Session {
     pub(super) fn undo_refused(&mut self, now: Instant, ticket: Ticket, number: HoldNumber, error: AcquireError) {
         self.outlast_place(now, number);
         self.undo(now, ticket, number, error);
-    }
-
-    /// What an acquire had begun is gone: its caller is told why it failed.
-    pub(super) fn undone(&mut self, now: Instant, ticket: Ticket) {
-        if let Some(undoing) = self.acquire_of_mut(ticket).and_then(|acquire| acquire.undoing.take()) {
-            self.finish_acquire(now, ticket, Err(undoing.error));
-        }
-    }
-
-    /// What an acquire had begun could not be taken back yet, and is left to the lifeline: its caller is told why it failed, and that the
-    /// server may still have it.
-    pub(super) fn undone_later(&mut self, now: Instant, ticket: Ticket, why: &str) {
-        let Some(undoing) = self.acquire_of_mut(ticket).and_then(|acquire| acquire.undoing.take()) else { return };
-        let error = match undoing.error {
-            AcquireError::Refused(text) | AcquireError::Unreachable(text) => {
-                AcquireError::Indeterminate(format!("{text}; what that left behind is not taken back yet: {why}"))
-            }
-            other => other,
-        };
-        self.finish_acquire(now, ticket, Err(error));
     }
 }
 

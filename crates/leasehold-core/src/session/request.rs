@@ -202,16 +202,34 @@ pub(super) struct Acquire {
     pub(super) timer: Option<Instant>,
     pub(super) waker: Option<Waker>,
     pub(super) outcome: Option<Result<Option<Granted>, AcquireError>>,
-    /// It failed, and what it began is being taken back.
+    /// It has ended, and what it began is being taken back.
     pub(super) undoing: Option<Undoing>,
+    /// What else is being taken back of the same lock.
+    pub(super) given_up: GivenUp,
 }
 
-/// A failed acquire whose caller is told once the server has taken it back.
+/// An acquire that has ended without the lock, and whose caller is told once the server has nothing of it any more.
 #[derive(Debug)]
 pub(super) struct Undoing {
-    pub(super) error: AcquireError,
+    pub(super) outcome: Result<Option<Granted>, AcquireError>,
+    /// What is being taken back.
+    pub(super) holds: Vec<HoldNumber>,
     /// The caller is told by then, whatever the server says.
     pub(super) until: Instant,
+}
+
+/// What others of this client have given up of the same lock, and the server may still have, while a request asks for it.
+#[derive(Debug, Default)]
+pub(super) enum GivenUp {
+    /// There was nothing of it when the request asked last.
+    #[default]
+    Nothing,
+    /// There was something when the request asked, which may be why it finds the lock busy.
+    Crossed,
+    /// The request has found the lock busy, and asks once more when these holds are gone; it asks no more after this instant.
+    Awaited(Vec<HoldNumber>, Instant),
+    /// It has asked once more.
+    Over,
 }
 
 /// Where an acquire stands.

@@ -60,7 +60,8 @@ fn a_wait_that_ends_at_the_wrong_time_is_found() {
     let mut world = world(1);
     let until = world.now + ms(500);
     let elapsed = Outcome::NotAcquired(AcquireError::WaitElapsed);
-    let slack = world.clients[0].session.settings().command_timeout + ms(120);
+    let world_timeout = world.clients[0].session.settings().command_timeout;
+    let slack = world_timeout + ms(120);
     let mut ends = |patience, outcome: &Outcome, done| {
         let task = world.acquire_polled(0, AcquireRequest { patience, ..wish("lock0") }, Polls::AtOnce);
         let state = &mut world.clients[0].tasks[task];
@@ -69,7 +70,8 @@ fn a_wait_that_ends_at_the_wrong_time_is_found() {
     };
     ends(Patience::Until(until), &elapsed, until);
     finds("before", || ends(Patience::Until(until), &elapsed, until - ms(1)));
-    finds("waited until", || ends(Patience::Until(until), &elapsed, until + slack + ms(1)));
+    let more = world_timeout / 2;
+    finds("waited until", || ends(Patience::Until(until), &elapsed, until + slack + more + ms(1)));
     finds("left != right", || ends(Patience::Until(until), &Outcome::Nothing, until));
     finds("tried until", || ends(Patience::Try, &Outcome::Nothing, until + slack * 3 + ms(1)));
     finds("left != right", || ends(Patience::Try, &elapsed, until));
@@ -117,6 +119,19 @@ fn an_acquire_that_failed_and_has_the_lock_is_found() {
     world.check_told(&id);
     world.check_nothing_acquired(client, 0, &nothing[0]);
     finds("is granted after its caller was told", || world.check_told(&id));
+}
+
+#[test]
+fn a_place_of_a_caller_that_was_told_of_the_end_of_its_wait_is_found() {
+    let (mut world, guard) = held(Kind::Fair, Family::Fair);
+    let wish = world.guards[guard].name.clone();
+    let task = world.acquire_polled(1, AcquireRequest::new(wish, Kind::Fair, ms(1_000)), Polls::AtOnce);
+    world.run(ms(100));
+    let elapsed = Outcome::NotAcquired(AcquireError::WaitElapsed);
+    world.plan.orderly = false;
+    world.check_nothing_acquired(1, task, &elapsed);
+    world.plan.orderly = true;
+    finds("still waits", || world.check_nothing_acquired(1, task, &elapsed));
 }
 
 #[test]
