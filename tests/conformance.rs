@@ -263,7 +263,8 @@ suite! {
         telemetry:
             every_metric_is_counted_under_its_name,
             every_series_is_there_before_its_first_event,
-            every_span_and_warning_is_traced;
+            every_span_and_warning_is_traced,
+            a_loss_and_a_span_name_the_hold_that_they_are_about;
         durability:
             a_shortfall_is_taken_back_and_said,
             the_error_waits_for_the_undo_but_not_for_ever,

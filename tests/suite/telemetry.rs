@@ -105,6 +105,7 @@ pub(crate) async fn every_metric_is_counted_under_its_name(_: World) {
     assert!(value(&format!("{} outcome=renewed", telemetry::RENEW_TOTAL)) >= 1.0);
     assert!(value(&format!("{} outcome=failed", telemetry::RENEW_TOTAL)) >= 1.0);
     assert!(value(telemetry::RENEWED_HOLDS_TOTAL) >= 1.0);
+    assert!(value(telemetry::RENEWAL_LEFT_SECONDS) >= 1.0);
     assert!(value(telemetry::TURN_PASSED_TOTAL) >= 1.0);
     assert!(value(&format!("{} outcome=done", telemetry::CLEAN_UP_TOTAL)) >= 1.0);
     assert!(value(&format!("{} outcome=failed", telemetry::CLEAN_UP_TOTAL)) >= 1.0);
@@ -183,14 +184,45 @@ pub(crate) async fn every_span_and_warning_is_traced(_: World) {
     });
     let has = |what: &str| assert!(seen.iter().any(|line| line.contains(what)), "{what} is not among {seen:#?}");
     for span in [telemetry::SPAN_ACQUIRE, telemetry::SPAN_HOLD, telemetry::SPAN_RELEASE] {
-        has(&format!("span {span} DEBUG class=\"orders\""));
+        has(&format!("span {span} DEBUG lock=\"telemetry\" class=\"orders\""));
     }
-    has("event WARN lock=telemetry class=\"orders\" reason=\"lease_expired\" message=the lock was lost");
+    has("event WARN lock=telemetry class=\"orders\" reason=\"lease_expired\" holder=");
+    for outcome in ["acquired", "busy", "wait_elapsed", "cancelled", "failed", "released", "lost"] {
+        has(&format!("recorded outcome={outcome:?}"));
+    }
+    has("recorded waited_ms=25");
     has("message=a renewal failed");
     has("message=a task waits for a lock that this client holds under another owner");
     has("message=a lock could not be cleaned up yet");
     has("message=the lock was force-released");
     has("message=the server's maxmemory-policy can evict");
+}
+
+/// A loss is told with all that joins it to what the server shows, and spans are as the client was told.
+pub(crate) async fn a_loss_and_a_span_name_the_hold_that_they_are_about(_: World) {
+    let mut told = (String::new(), 0);
+    let class = format!("of {}", "a configuration");
+    let seen = collected(|| {
+        let clock = ManualClock::new();
+        let server = EmbeddedServer::with_clock(clock.clone());
+        let client =
+            Client::builder().manual_clock(&clock).span_level(telemetry::SpanLevel::Info).span_lock_names(false);
+        let lock = client.embedded(&server).expect("a client").fenced_lock("telemetry").class(&class);
+        let guard = now(lock.acquire().lease(ms(100))).expect("the lock");
+        told = (guard.holder_id(), guard.fencing_token().as_u64());
+        clock.advance(ms(200));
+        assert!(now(guard.run(async {})).is_err());
+        drop(guard);
+    });
+    let has = |what: &str| assert!(seen.iter().any(|line| line.contains(what)), "{what} is not among {seen:#?}");
+    let (holder, token) = told;
+    has(&format!("span {} INFO class={class:?}", telemetry::SPAN_ACQUIRE));
+    has(&format!("span {} INFO class={class:?}", telemetry::SPAN_HOLD));
+    has(&format!("recorded holder={holder:?}"));
+    has(&format!("recorded token={token}"));
+    has(&format!(
+        "event WARN lock=telemetry class={class:?} reason=\"lease_expired\" holder={holder:?} token={token} held_ms="
+    ));
 }
 
 thread_local! {
@@ -242,7 +274,11 @@ impl tracing::Subscriber for Collector {
         tracing::span::Id::from_u64(1)
     }
 
-    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+    fn record(&self, _: &tracing::span::Id, values: &tracing::span::Record<'_>) {
+        let mut fields = Fields(String::new());
+        values.record(&mut fields);
+        collect(format!("recorded{}", fields.0));
+    }
 
     fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
 
@@ -265,11 +301,12 @@ fn split(fields: &str) -> (Vec<String>, Vec<String>) {
     match fields.find(" message=") {
         Some(0) => {
             // Fields follow the message; their names are known.
-            let end = [" lock=", " class=", " reason=", " holds=", " why=", " policy=", " holder="]
-                .iter()
-                .filter_map(|name| fields.find(name))
-                .min()
-                .unwrap_or(fields.len());
+            let end =
+                [" lock=", " class=", " reason=", " holds=", " why=", " policy=", " holder=", " token=", " held_ms="]
+                    .iter()
+                    .filter_map(|name| fields.find(name))
+                    .min()
+                    .unwrap_or(fields.len());
             (vec![fields[..end].to_owned()], vec![fields[end..].to_owned()])
         }
         Some(at) => (vec![fields[at..].to_owned()], vec![fields[..at].to_owned()]),

@@ -72,6 +72,7 @@ use request::Request;
 use settle::Settles;
 use slab::Slab;
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 use timers::Timers;
@@ -130,14 +131,22 @@ pub enum Event {
         /// The lock.
         name: LockName,
         /// The class that the caller gave to the lock.
-        class: &'static str,
+        class: Arc<str>,
         /// Why.
         reason: LossReason,
+        /// What the hold was called on the server.
+        holder: Bytes,
+        /// Its fencing token, where the kind has one.
+        token: Option<u64>,
+        /// How long it was held.
+        held: Duration,
     },
     /// A renewal was answered.
     Renewed {
         /// How many holds it renewed.
         holds: usize,
+        /// How long before its deadline that one of them was renewed that had the least time left.
+        left: Duration,
     },
     /// A renewal failed and will be repeated while the leases last.
     RenewalFailed {

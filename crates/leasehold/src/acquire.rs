@@ -149,12 +149,13 @@ impl<K: LockKind> Acquire<K> {
     /// Acquires, or says that the lock is busy.
     pub(crate) async fn run(&self, patience: Option<Patience>) -> Result<Option<Guard<K>>, Error> {
         let class = self.target.metrics().clone();
-        let span = tracing::debug_span!(telemetry::SPAN_ACQUIRE, class = class.name);
+        let span = telemetry::span_of_acquire(&self.target);
+        let recorded = span.clone();
         async move {
             let begun = self.target.handle().clock.now();
             let wish = self.wish(patience)?;
             class.waiting.increment(1.0);
-            let mut watch = Watch { class: &class, outcome: &class.cancelled };
+            let mut watch = Watch { class: &class, outcome: &class.cancelled, span: &recorded };
             let result = attempt::acquire(self.target.handle(), wish).await;
             let waited = self.target.handle().clock.now().since(begun);
             watch.outcome = match &result {
@@ -163,11 +164,13 @@ impl<K: LockKind> Acquire<K> {
                 Err(leasehold_core::error::AcquireError::WaitElapsed) => &class.wait_elapsed,
                 Err(_) => &class.failed,
             };
+            recorded.record("waited_ms", telemetry::millis(waited));
             drop(watch);
             match result {
                 Ok(Some(granted)) => {
                     class.acquire_seconds.record(waited.as_secs_f64());
                     class.held.increment(1.0);
+                    telemetry::record_hold(&recorded, &granted.cell);
                     Ok(Some(Guard::new(self.target.clone(), granted)))
                 }
                 Ok(None) => Ok(None),
@@ -204,7 +207,7 @@ impl<K: LockKind> Acquire<K> {
             self.target.kind(),
             Duration::from_millis(u64::try_from(lease.as_millis()).unwrap_or(u64::MAX)),
         );
-        wish.class = self.target.metrics().name;
+        wish.class = self.target.metrics().name.clone();
         wish.owner = owner.or(manner.owner);
         wish.reenter = self.reenter;
         wish.beside = self.beside;
@@ -361,15 +364,17 @@ impl<K: LockKind> std::fmt::Debug for Acquire<K> {
     }
 }
 
-/// Counts an acquire when it ends, or is dropped.
+/// Counts an acquire when it ends, or is dropped, and records how.
 struct Watch<'a> {
     class: &'a telemetry::Class,
-    outcome: &'a metrics::Counter,
+    outcome: &'a telemetry::Outcome,
+    span: &'a tracing::Span,
 }
 
 impl Drop for Watch<'_> {
     fn drop(&mut self) {
         self.class.waiting.decrement(1.0);
-        self.outcome.increment(1);
+        self.outcome.count();
+        self.span.record("outcome", self.outcome.word);
     }
 }

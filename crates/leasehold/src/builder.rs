@@ -182,6 +182,20 @@ impl ClientBuilder {
         self
     }
 
+    /// At which level acquires, releases and work under [`Guard::run`](crate::Guard::run) are traced. Default:
+    /// [`SpanLevel::Debug`](crate::telemetry::SpanLevel). See [`telemetry`](crate::telemetry).
+    pub const fn span_level(mut self, level: telemetry::SpanLevel) -> Self {
+        self.settings.spans.level = level;
+        self
+    }
+
+    /// Whether spans carry the names of their locks. Not where names are secret, or where the store of traces makes an index of every value.
+    /// What needs a person's eye names its lock all the same. Default: yes.
+    pub const fn span_lock_names(mut self, named: bool) -> Self {
+        self.settings.spans.lock_names = named;
+        self
+    }
+
     /// By which command a release is announced. Default: [`Publish::Auto`].
     pub const fn publish(mut self, publish: Publish) -> Self {
         self.publish = publish;

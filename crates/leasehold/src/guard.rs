@@ -8,12 +8,11 @@ use crate::kind::{Counted, Fencing, LockKind, Owned, Reentrant};
 use crate::lock::Lock;
 use crate::loss::{HoldToken, Lost};
 use crate::target::Target;
-use crate::telemetry::{self, Class};
+use crate::telemetry::{self, Class, Outcome};
 use leasehold_core::error::{HoldEnd, LossReason, ReleaseError};
 use leasehold_core::hold_cell::{EndWatch, HoldCell};
 use leasehold_core::owner::HoldNumber;
 use leasehold_core::session::Granted;
-use metrics::Counter;
 use std::fmt;
 use std::future::poll_fn;
 use std::pin::pin;
@@ -124,14 +123,18 @@ impl<K: LockKind> Guard<K> {
 
     /// As [`Guard::run`], for a caller that learns of a loss during the last poll in another way.
     pub(crate) async fn guarded<T>(&self, work: impl Future<Output = T>) -> Result<T, Lost> {
-        let span = tracing::debug_span!(telemetry::SPAN_HOLD, class = self.lock.target().metrics().name);
+        let span = telemetry::span_of_hold(self.lock.target(), &self.cell);
+        let recorded = span.clone();
         let work = async {
             let mut work = pin!(work);
             let mut watch = EndWatch::new(self.cell.clone());
             poll_fn(|cx| {
                 watch.wake_at_end(cx.waker());
                 match self.cell.ended(self.lock.target().handle().clock.now()) {
-                    Some(HoldEnd::Lost(reason)) => Poll::Ready(Err(self.lost_by(reason))),
+                    Some(HoldEnd::Lost(reason)) => {
+                        recorded.record("outcome", "lost");
+                        Poll::Ready(Err(self.lost_by(reason)))
+                    }
                     _ => work.as_mut().poll(cx).map(Ok),
                 }
             })
@@ -161,7 +164,8 @@ impl<K: LockKind> Guard<K> {
     /// answer. A future that is never polled releases as a dropped guard does.
     pub async fn release(mut self) -> Result<(), Error> {
         let class = self.lock.target().metrics().clone();
-        let span = tracing::debug_span!(telemetry::SPAN_RELEASE, class = class.name);
+        let span = telemetry::span_of_release(self.lock.target(), &self.cell);
+        let recorded = span.clone();
         self.spent = true;
         let mut end = GuardEnd { class: &class, how: &class.dropped, held_for: self.held_for() };
         async {
@@ -171,6 +175,7 @@ impl<K: LockKind> Guard<K> {
                 Err(ReleaseError::Lost(_)) => &class.release_lost,
                 Err(_) => &class.release_failed,
             };
+            recorded.record("outcome", end.how.word);
             result.map_err(|error| Error::from_release(self.lock.name(), error))
         }
         .instrument(span)
@@ -260,13 +265,13 @@ impl<K: LockKind> Drop for Guard<K> {
 /// Counts the end of a guard, however its release ends.
 struct GuardEnd<'a> {
     class: &'a Class,
-    how: &'a Counter,
+    how: &'a Outcome,
     held_for: Duration,
 }
 
 impl Drop for GuardEnd<'_> {
     fn drop(&mut self) {
-        self.how.increment(1);
+        self.how.count();
         self.class.held.decrement(1.0);
         self.class.hold_seconds.record(self.held_for.as_secs_f64());
     }

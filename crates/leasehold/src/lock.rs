@@ -50,12 +50,13 @@ impl<K: LockKind> Lock<K> {
         self.target.name()
     }
 
-    /// Counts this lock's metrics under `class`, such as `orders`: one of few words, because a lock's own name is one of many.
+    /// Counts this lock's metrics under `class`, such as `orders`: one of few words, because a lock's own name is one of many. It may come from a
+    /// configuration. A client keeps the series of each class for as long as it lives.
     ///
     /// Default: `default`.
     #[must_use]
-    pub fn class(self, class: &'static str) -> Self {
-        Self::of(self.target.with_class(class))
+    pub fn class(self, class: impl AsRef<str>) -> Self {
+        Self::of(self.target.with_class(class.as_ref()))
     }
 
     /// Acquires the lock, waiting for it while others hold it. Renewed until released, unless [`Acquire::lease`] says otherwise.

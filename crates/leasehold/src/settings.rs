@@ -1,6 +1,7 @@
 //! The settings of a client, checked before anything is sent.
 
 use crate::error::InvalidInput;
+use crate::telemetry::Spans;
 use bytes::Bytes;
 use leasehold_core::call::Replicas;
 use leasehold_core::command::Kind;
@@ -36,6 +37,7 @@ pub(crate) struct Settings {
     pub(crate) fair: leasehold_core::settings::FairSettings,
     pub(crate) fallback: leasehold_core::session::Fallback,
     pub(crate) jvm_watchdog: Duration,
+    pub(crate) spans: Spans,
 }
 
 impl Default for Settings {
@@ -54,6 +56,7 @@ impl Default for Settings {
             fair: leasehold_core::settings::FairSettings::default(),
             fallback: leasehold_core::session::Fallback::Fail,
             jvm_watchdog: Duration::from_secs(30),
+            spans: Spans::default(),
         }
     }
 }

@@ -70,7 +70,7 @@ impl Target {
         Self(Arc::new(Inner { handle, kind, given: given.into(), name, class, manner: Manner::default() }))
     }
 
-    pub(crate) fn with_class(&self, class: &'static str) -> Self {
+    pub(crate) fn with_class(&self, class: &str) -> Self {
         let class = self.0.handle.classes.get(class);
         Self(Arc::new(Inner { class, ..Inner::clone(&self.0) }))
     }

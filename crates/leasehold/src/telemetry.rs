@@ -15,6 +15,7 @@
 //! | [`LOST_TOTAL`] | counter | `class`, `reason` | holds that were lost |
 //! | [`RENEW_TOTAL`] | counter | `outcome` | renewals, one for each batch |
 //! | [`RENEWED_HOLDS_TOTAL`] | counter | | holds in renewals that were answered |
+//! | [`RENEWAL_LEFT_SECONDS`] | histogram | | how long before its deadline a hold was renewed; of each batch the one with the least time left |
 //! | [`TURN_PASSED_TOTAL`] | counter | | waiters that were not polled in time |
 //! | [`PLACE_LOST_TOTAL`] | counter | | waiters of fair locks that lost their place and went on at the tail |
 //! | [`ENDLESS_TOTAL`] | counter | | locks without a time to live that a caller was found to wait for |
@@ -28,11 +29,23 @@
 //! counter sees the first event, too. Each metric has a unit and a description. [`BUCKETS_SECONDS`] are buckets for the histograms.
 //!
 //! Traces go through the crate `tracing`. The spans are [`SPAN_ACQUIRE`], [`SPAN_HOLD`] (entered by
-//! [`Guard::run`](crate::Guard::run)) and [`SPAN_RELEASE`], at level DEBUG, with the field `class`; what needs a person's
-//! eye is an event at level WARN, with the fields `lock` and `class` or `reason`.
+//! [`Guard::run`](crate::Guard::run)) and [`SPAN_RELEASE`]. Their fields:
+//!
+//! | field | of | what it has |
+//! |---|---|---|
+//! | `lock` | all | the name as the program gave it, unless [`span_lock_names`](crate::ClientBuilder::span_lock_names) says no |
+//! | `class` | all | the class of the lock |
+//! | `outcome` | all | the word of the metric: of an acquire `acquired`, of a release `released`; of work under a guard only `lost` |
+//! | `waited_ms` | acquire | how long the acquire took, in milliseconds |
+//! | `holder`, `token` | all | what the hold is called on the server, and its fencing token where it has one |
+//!
+//! Their level is DEBUG, or INFO by [`span_level`](crate::ClientBuilder::span_level). What needs a person's eye is an event at level WARN, with
+//! the fields `lock` and `class` or `reason`; that of a loss has `holder`, `token` and `held_ms` as well.
 
 use crate::foreign::{self, Foreign};
+use crate::target::Target;
 use leasehold_core::error::LossReason;
+use leasehold_core::hold_cell::HoldCell;
 use leasehold_core::session::Event;
 use metrics::{
     Counter, Gauge, Histogram, Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,
@@ -40,6 +53,8 @@ use metrics::{
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
+use tracing::Span;
 
 /// Counts acquires by `class` and `outcome`: `acquired`, `busy`, `wait_elapsed`, `cancelled` or `failed`.
 pub const ACQUIRE_TOTAL: &str = "leasehold_acquire_total";
@@ -59,6 +74,9 @@ pub const LOST_TOTAL: &str = "leasehold_lost_total";
 pub const RENEW_TOTAL: &str = "leasehold_renew_total";
 /// Counts the holds in renewals that were answered.
 pub const RENEWED_HOLDS_TOTAL: &str = "leasehold_renewed_holds_total";
+/// Seconds before its deadline at which a hold was renewed, once for each batch: of the hold with the least time left. Two thirds of the lease where
+/// all is well; towards 0 a loss is near.
+pub const RENEWAL_LEFT_SECONDS: &str = "leasehold_renewal_left_seconds";
 /// Counts waiters whose future was not polled in time when its turn had come.
 pub const TURN_PASSED_TOTAL: &str = "leasehold_turn_passed_total";
 /// Counts waiters of fair locks that lost their place in the queue and went on at the tail.
@@ -76,7 +94,7 @@ pub const EVICTION_TOTAL: &str = "leasehold_eviction_policy_total";
 /// Counts by `code`, `waker` or `telemetry`, panics of the application's code that leasehold called and caught.
 pub const FOREIGN_PANIC_TOTAL: &str = "leasehold_foreign_panic_total";
 
-/// Upper bounds of buckets, in seconds, for [`ACQUIRE_SECONDS`] and [`HOLD_SECONDS`]: from an uncontended acquire to the work of an hour.
+/// Upper bounds of buckets, in seconds, for [`ACQUIRE_SECONDS`], [`HOLD_SECONDS`] and [`RENEWAL_LEFT_SECONDS`]: from an uncontended acquire to the work of an hour.
 ///
 /// Give them to the exporter, because some, as that for Prometheus, otherwise make a summary of a histogram, and summaries of several
 /// processes cannot be added up: `PrometheusBuilder::set_buckets_for_metric(Matcher::Full(ACQUIRE_SECONDS.to_owned()), &BUCKETS_SECONDS)`.
@@ -93,45 +111,146 @@ pub const SPAN_RELEASE: &str = "leasehold.release";
 /// The class of locks to which none was given.
 pub const DEFAULT_CLASS: &str = "default";
 
+/// The level of the spans of a client. See [`ClientBuilder::span_level`](crate::ClientBuilder::span_level).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SpanLevel {
+    /// For those who look for a fault.
+    #[default]
+    Debug,
+    /// For applications whose traces shall always show their locks.
+    Info,
+}
+
+/// How a client traces.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Spans {
+    pub(crate) level: SpanLevel,
+    pub(crate) lock_names: bool,
+}
+
+impl Default for Spans {
+    fn default() -> Self {
+        Self { level: SpanLevel::default(), lock_names: true }
+    }
+}
+
+/// A span of what is asked of a lock, or done under it. What is not known yet is recorded later.
+macro_rules! span {
+    ($level:ident, $name:expr, $target:expr) => {{
+        let target = $target;
+        tracing::$level!(
+            $name,
+            lock = target.handle().settings.spans.lock_names.then(|| target.name()),
+            class = &*target.metrics().name,
+            outcome = tracing::field::Empty,
+            waited_ms = tracing::field::Empty,
+            holder = tracing::field::Empty,
+            token = tracing::field::Empty
+        )
+    }};
+}
+
+/// The span of an acquire.
+pub(crate) fn span_of_acquire(target: &Target) -> Span {
+    match target.handle().settings.spans.level {
+        SpanLevel::Debug => span!(debug_span, SPAN_ACQUIRE, target),
+        SpanLevel::Info => span!(info_span, SPAN_ACQUIRE, target),
+    }
+}
+
+/// The span of work under this hold.
+pub(crate) fn span_of_hold(target: &Target, hold: &HoldCell) -> Span {
+    let span = match target.handle().settings.spans.level {
+        SpanLevel::Debug => span!(debug_span, SPAN_HOLD, target),
+        SpanLevel::Info => span!(info_span, SPAN_HOLD, target),
+    };
+    record_hold(&span, hold);
+    span
+}
+
+/// The span of a release of this hold.
+pub(crate) fn span_of_release(target: &Target, hold: &HoldCell) -> Span {
+    let span = match target.handle().settings.spans.level {
+        SpanLevel::Debug => span!(debug_span, SPAN_RELEASE, target),
+        SpanLevel::Info => span!(info_span, SPAN_RELEASE, target),
+    };
+    record_hold(&span, hold);
+    span
+}
+
+/// Records which hold a span is about.
+pub(crate) fn record_hold(span: &Span, hold: &HoldCell) {
+    if span.is_disabled() {
+        return;
+    }
+    span.record("holder", &*String::from_utf8_lossy(&hold.key().field));
+    if let Some(token) = hold.token() {
+        span.record("token", token);
+    }
+}
+
+pub(crate) fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// One end of an acquire or a release: the word of it, and how often there was one.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    pub(crate) word: &'static str,
+    counter: Counter,
+}
+
+impl Outcome {
+    pub(crate) fn count(&self) {
+        self.counter.increment(1);
+    }
+}
+
 /// The handles of a class, so that the way of a lock looks up no metric.
 #[derive(Debug)]
 pub(crate) struct Class {
-    pub(crate) name: &'static str,
-    pub(crate) acquired: Counter,
-    pub(crate) busy: Counter,
-    pub(crate) wait_elapsed: Counter,
-    pub(crate) cancelled: Counter,
-    pub(crate) failed: Counter,
+    pub(crate) name: Arc<str>,
+    pub(crate) acquired: Outcome,
+    pub(crate) busy: Outcome,
+    pub(crate) wait_elapsed: Outcome,
+    pub(crate) cancelled: Outcome,
+    pub(crate) failed: Outcome,
     pub(crate) acquire_seconds: Histogram,
     pub(crate) waiting: Gauge,
     pub(crate) held: Gauge,
     pub(crate) hold_seconds: Histogram,
-    pub(crate) released: Counter,
-    pub(crate) release_lost: Counter,
-    pub(crate) release_failed: Counter,
-    pub(crate) dropped: Counter,
-    pub(crate) detached: Counter,
+    pub(crate) released: Outcome,
+    pub(crate) release_lost: Outcome,
+    pub(crate) release_failed: Outcome,
+    pub(crate) dropped: Outcome,
+    pub(crate) detached: Outcome,
 }
 
 impl Class {
-    fn new(class: &'static str) -> Self {
-        let acquire = |outcome: &'static str| counter!(ACQUIRE_TOTAL, "class" => class, "outcome" => outcome);
-        let release = |outcome: &'static str| counter!(RELEASE_TOTAL, "class" => class, "outcome" => outcome);
+    fn new(name: &Arc<str>) -> Self {
+        let class = || name.clone();
+        let outcome = |total: &'static str, word: &'static str| Outcome {
+            word,
+            counter: counter!(total, "class" => class(), "outcome" => word),
+        };
+        let acquire = |word| outcome(ACQUIRE_TOTAL, word);
+        let release = |word| outcome(RELEASE_TOTAL, word);
         // An alert on the growth of a series sees the first loss only where the series was there before it, at 0.
         for reason in LossReason::ALL {
-            drop(counter!(LOST_TOTAL, "class" => class, "reason" => reason.word()));
+            drop(counter!(LOST_TOTAL, "class" => class(), "reason" => reason.word()));
         }
         Self {
-            name: class,
+            name: class(),
             acquired: acquire("acquired"),
             busy: acquire("busy"),
             wait_elapsed: acquire("wait_elapsed"),
             cancelled: acquire("cancelled"),
             failed: acquire("failed"),
-            acquire_seconds: histogram!(ACQUIRE_SECONDS, "class" => class),
-            waiting: gauge!(WAITING, "class" => class),
-            held: gauge!(HELD, "class" => class),
-            hold_seconds: histogram!(HOLD_SECONDS, "class" => class),
+            acquire_seconds: histogram!(ACQUIRE_SECONDS, "class" => class()),
+            waiting: gauge!(WAITING, "class" => class()),
+            held: gauge!(HELD, "class" => class()),
+            hold_seconds: histogram!(HOLD_SECONDS, "class" => class()),
             released: release("released"),
             release_lost: release("lost"),
             release_failed: release("failed"),
@@ -143,7 +262,7 @@ impl Class {
 
 /// The classes that a client has met, and what its lifeline reports.
 #[derive(Debug)]
-pub(crate) struct Classes(Mutex<HashMap<&'static str, Arc<Class>>>);
+pub(crate) struct Classes(Mutex<HashMap<Arc<str>, Arc<Class>>>);
 
 impl Classes {
     /// Describes every metric, and registers those without a class, and those of the default one.
@@ -157,15 +276,16 @@ impl Classes {
         classes
     }
 
-    pub(crate) fn get(&self, class: &'static str) -> Arc<Class> {
+    pub(crate) fn get(&self, class: &str) -> Arc<Class> {
         if let Some(known) = self.0.lock().get(class) {
             return known.clone();
         }
         // The recorder is foreign code, which may itself use the client: it is asked without the lock. What another thread made meanwhile
         // counts, and this one's is dropped without it as well.
-        let new = Arc::new(Class::new(class));
+        let name = Arc::from(class);
+        let new = Arc::new(Class::new(&name));
         let mut classes = self.0.lock();
-        let counts = classes.entry(class).or_insert_with(|| new.clone()).clone();
+        let counts = classes.entry(name).or_insert_with(|| new.clone()).clone();
         drop(classes);
         counts
     }
@@ -173,15 +293,23 @@ impl Classes {
     /// Counts and logs what happened in the session.
     pub(crate) fn report(&self, event: Event) {
         match event {
-            Event::Lost { name, class, reason } => {
-                counter!(LOST_TOTAL, "class" => class, "reason" => reason.word()).increment(1);
+            Event::Lost { name, class, reason, holder, token, held } => {
+                counter!(LOST_TOTAL, "class" => class.clone(), "reason" => reason.word()).increment(1);
+                let (class, holder, held_ms) = (&*class, &*String::from_utf8_lossy(&holder), millis(held));
                 if reason == LossReason::ShutDown {
-                    tracing::debug!(lock = %name, class, reason = reason.word(), "the lock was taken from its guards");
+                    tracing::debug!(
+                        lock = %name, class, reason = reason.word(), holder, token, held_ms,
+                        "the lock was taken from its guards"
+                    );
                 } else {
-                    tracing::warn!(lock = %name, class, reason = reason.word(), "the lock was lost: {reason}");
+                    tracing::warn!(
+                        lock = %name, class, reason = reason.word(), holder, token, held_ms,
+                        "the lock was lost: {reason}"
+                    );
                 }
             }
-            Event::Renewed { holds } => {
+            Event::Renewed { holds, left } => {
+                histogram!(RENEWAL_LEFT_SECONDS).record(left.as_secs_f64());
                 counter!(RENEW_TOTAL, "outcome" => "renewed").increment(1);
                 counter!(RENEWED_HOLDS_TOTAL).increment(u64::try_from(holds).unwrap_or(u64::MAX));
             }
@@ -285,6 +413,7 @@ fn describe() {
     }
     describe_histogram!(ACQUIRE_SECONDS, Unit::Seconds, "From the first poll of an acquire to its guard");
     describe_histogram!(HOLD_SECONDS, Unit::Seconds, "From a grant to the guard's end");
+    describe_histogram!(RENEWAL_LEFT_SECONDS, Unit::Seconds, "How long before its deadline a hold was renewed");
     describe_gauge!(WAITING, Unit::Count, "Callers whose acquire is under way");
     describe_gauge!(HELD, Unit::Count, "Guards that exist");
 }

@@ -9,6 +9,7 @@ use crate::command::HoldKey;
 use crate::error::{AcquireError, HoldEnd, LossReason, ReleaseError};
 use crate::hold_cell::HoldCell;
 use crate::link::{Epoch, Plane};
+use crate::name::LockName;
 use crate::owner::{HoldNumber, OwnerId};
 use crate::settings::Settings;
 use crate::time::Instant;
@@ -19,7 +20,7 @@ use std::time::Duration;
 pub(super) struct Hold {
     pub(super) lock: usize,
     pub(super) owner: Option<OwnerId>,
-    pub(super) class: &'static str,
+    pub(super) class: Arc<str>,
     pub(super) cell: Arc<HoldCell>,
     /// The most that the server may have.
     pub(super) count: u32,
@@ -116,6 +117,18 @@ impl Hold {
         self.granted && self.end.is_none() && self.guards > self.detached
     }
 
+    /// What is said of its loss. `name` is that of its lock.
+    pub(super) fn lost(&self, now: Instant, name: LockName, reason: LossReason) -> Event {
+        Event::Lost {
+            name,
+            class: self.class.clone(),
+            reason,
+            holder: self.cell.key().field.clone(),
+            token: self.cell.token(),
+            held: now.since(self.cell.acquired_at()),
+        }
+    }
+
     /// Whether the server may have a greater count than it should.
     pub(super) const fn is_high(&self) -> bool {
         self.count > self.guards && self.raising.is_none()
@@ -206,7 +219,7 @@ impl Session {
         let hold = Hold {
             lock: self.acquire_of(ticket)?.lock,
             owner: wish.owner,
-            class: wish.class,
+            class: wish.class.clone(),
             cell: Arc::new(HoldCell::new(key, now, max_hold_at)),
             count: 0,
             guards: 0,
@@ -279,8 +292,8 @@ impl Session {
         if reason == LossReason::Removed {
             hold.count = 0;
         }
-        let (lock, class, waiting) = (hold.lock, hold.class, std::mem::take(&mut hold.waiting));
-        self.events.push_back(Event::Lost { name: self.locks[lock].name.clone(), class, reason });
+        let waiting = std::mem::take(&mut hold.waiting);
+        self.events.push_back(hold.lost(now, self.locks[hold.lock].name.clone(), reason));
         for ticket in waiting {
             self.fail_acquire(now, ticket, AcquireError::Lost(reason));
             self.finish_release(ticket, Err(ReleaseError::Lost(reason)));

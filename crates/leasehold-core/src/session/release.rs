@@ -232,7 +232,8 @@ impl Session {
         let name = self.locks[hold.lock].name.clone();
         let is_release = |ticket: &Ticket| matches!(self.requests.get(ticket), Some(Request::Release(_)));
         let was_released = change.by.is_some() || waiting.iter().any(is_release);
-        let (class, live, repeated) = (hold.class, hold.is_live(), hold.clean_up.repeated);
+        let (live, repeated) = (hold.is_live(), hold.clean_up.repeated);
+        let lost = hold.lost(now, name.clone(), LossReason::Removed);
         // Whatever there was is gone: what may still come is a copy, which is not waited for longer than a lease.
         if std::mem::take(&mut hold.placed) || in_places || hold.count == 0 {
             hold.clean_up.until = hold.clean_up.until.min(now + hold.lease);
@@ -245,7 +246,7 @@ impl Session {
         if gone && live {
             self.lose(now, number, LossReason::Removed);
         } else if outcome.is_err() && was_released {
-            self.events.push_back(Event::Lost { name: name.clone(), class, reason: LossReason::Removed });
+            self.events.push_back(lost);
         }
         if change.by.is_none() && waiting.is_empty() && !repeated {
             self.events.push_back(Event::CleanedUp { name });

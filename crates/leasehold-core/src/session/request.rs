@@ -57,7 +57,7 @@ pub struct AcquireRequest {
     /// How many permits to take; 1 for locks.
     pub permits: u32,
     /// What losses of this lock are counted under.
-    pub class: &'static str,
+    pub class: Arc<str>,
     /// Who may re-enter; `None` for an owner of its own.
     pub owner: Option<OwnerId>,
     /// The hold to be re-entered, by whatever owner.
@@ -91,7 +91,7 @@ impl AcquireRequest {
             name,
             kind,
             permits: 1,
-            class: "",
+            class: Arc::default(),
             owner: None,
             reenter: None,
             lease,

@@ -186,7 +186,7 @@ impl LatchWait {
         let name = self.target.checked_name()?.clone();
         let mut wish = AcquireRequest::new(name, self.target.kind(), settings::NO_LEASE);
         wish.renewed = false;
-        wish.class = self.target.metrics().name;
+        wish.class = self.target.metrics().name.clone();
         wish.patience = Patience::Until(handle.end_of_wait(self.at_most));
         // What is granted is nothing: an open latch is held by nobody.
         match attempt::acquire(handle, wish).await {

@@ -108,7 +108,8 @@ impl ReadWriteLock {
 
     /// Counts the metrics of both halves under `class`. See [`Lock::class`].
     #[must_use]
-    pub fn class(self, class: &'static str) -> Self {
+    pub fn class(self, class: impl AsRef<str>) -> Self {
+        let class = class.as_ref();
         Self { read: self.read.class(class), write: self.write.class(class) }
     }
 
