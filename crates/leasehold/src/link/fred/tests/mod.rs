@@ -55,6 +55,11 @@ fn settings() -> Settings {
     }
 }
 
+/// For tests in which every server answers: a busy machine that is late loses no connection.
+fn patient() -> Settings {
+    Settings { command_timeout: Duration::from_secs(20), ..settings() }
+}
+
 /// A link with its two runtimes, and a third one on which the test itself runs.
 struct World {
     link: FredLink,

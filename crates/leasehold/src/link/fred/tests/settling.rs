@@ -35,7 +35,7 @@ fn a_delayed_call_is_applied_before_it_counts_as_settled() {
     on_each(|binary| {
         let server = Server::builder().binary(binary).start();
         let proxy = Proxy::to(&server);
-        let world = World::new(&proxy.url());
+        let world = World::with(&proxy.url(), patient());
         world.call(Plane::Foreground, acquire("warm")).expect("a reply");
         proxy.delay(Way::ToServer, Duration::from_millis(20));
         for _ in 0..20 {
@@ -213,7 +213,7 @@ fn a_call_that_met_noscript_sends_nothing_once_it_is_settled() {
     on_each(|binary| {
         let server = Server::builder().binary(binary).start();
         let proxy = Proxy::to(&server);
-        let world = World::new(&proxy.url());
+        let world = World::with(&proxy.url(), patient());
         // The reply must not be there before the call is left alone.
         proxy.delay(Way::ToClient, Duration::from_millis(30));
         for plane in PLANES {
@@ -245,7 +245,8 @@ fn a_server_that_does_not_answer_leaves_nothing_known() {
         let took = began.elapsed();
         server.resume();
         assert!(matches!(settled, Err(LinkError::Unknown(_) | LinkError::NotSent(_))), "{settled:?}");
-        assert!(took < TIMEOUT * 5 / 2, "{took:?}");
+        // Two command timeouts, and what a busy machine is late.
+        assert!(took < TIMEOUT * 2 + Duration::from_secs(5), "{took:?}");
         until("it can be settled", || settle(&world, Plane::Foreground) == Ok(Settled::Proven));
     });
 }
