@@ -3,13 +3,13 @@
 
 use leasehold::kind::{AllMembers, Fencing, LockKind, Owned};
 use leasehold::{
-    Acquire, Acquiring, Backoff, CancellationToken, Census, Client, ClientBuilder, ClientRecord, ConnectError,
-    CountDownLatch, Error, FairGuard, FairLock, FairQueue, Fallback, FencedFairGuard, FencedFairLock, FencedGuard,
-    FencedLock, GroupGuard, Guard, Halves, HeldPermit, HoldEnd, HoldToken, Holder, InvalidInput, InvalidPermitId,
-    LatchWait, LatchWaiting, Lock, LossReason, Lost, Member, MultiAcquire, MultiGuard, MultiLock, NameError,
-    NotReleased, Owner, PermitCounts, PermitGuard, PermitId, PermitSemaphore, Publish, QuorumAcquire, QuorumGuard,
-    QuorumLock, ReadGuard, ReadLock, ReadWriteLock, Replicas, Semaphore, SemaphoreGuard, ServerInfo, SimpleGuard,
-    SimpleLock, SpinGuard, SpinLock, StripedLock, Waiter, WithError, WriteGuard, WriteLock, blocking,
+    Acquire, Acquiring, AnyGuard, AnyLock, Backoff, CancellationToken, Census, Client, ClientBuilder, ClientRecord,
+    ConnectError, CountDownLatch, Error, FairGuard, FairLock, FairQueue, Fallback, FencedFairGuard, FencedFairLock,
+    FencedGuard, FencedLock, GroupGuard, Guard, Halves, HeldPermit, HoldEnd, HoldToken, Holder, InvalidInput,
+    InvalidPermitId, LatchWait, LatchWaiting, Lock, LossReason, Lost, Member, MultiAcquire, MultiGuard, MultiLock,
+    NameError, NotReleased, Owner, PermitCounts, PermitGuard, PermitId, PermitSemaphore, Publish, QuorumAcquire,
+    QuorumGuard, QuorumLock, ReadGuard, ReadLock, ReadWriteLock, Replicas, Semaphore, SemaphoreGuard, ServerInfo,
+    SimpleGuard, SimpleLock, SpinGuard, SpinLock, StripedLock, Waiter, WithError, WriteGuard, WriteLock, blocking,
 };
 use leasehold::{embedded, fence};
 use std::time::Duration;
@@ -48,6 +48,8 @@ macro_rules! types {
 types! {
     Acquire: send sync unpin forever;
     Acquiring: send unpin forever;
+    AnyGuard: send sync unpin forever;
+    AnyLock: send sync unpin forever;
     Backoff: send sync unpin forever;
     Census: send sync unpin forever;
     CancellationToken: send sync unpin forever;
@@ -110,6 +112,7 @@ types! {
     WithError<u32>: send sync unpin forever;
     WriteGuard: send sync unpin forever;
     WriteLock: send sync unpin forever;
+    blocking::AnyLock: send sync unpin forever;
     blocking::Client: send sync unpin forever;
     blocking::CountDownLatch: send sync unpin forever;
     blocking::FencedValue: send sync unpin forever;

@@ -232,6 +232,20 @@ fn the_readme_names_the_rust_version() {
 }
 
 #[test]
+fn the_crate_of_a_new_user_has_the_dependencies_that_the_readme_shows() {
+    let dependencies = |text: &str| -> Vec<String> {
+        let lines = text.lines().skip_while(|line| *line != "[dependencies]").skip(1);
+        lines.take_while(|line| line.contains(" = ")).map(str::to_owned).collect()
+    };
+    let manifest = files::read("tests/newcomer/first/Cargo.toml");
+    let path = r#"{ version = "0.1", path = "../../../crates/leasehold" }"#;
+    let shown = dependencies(&files::read("README.md"));
+    assert!(shown.len() >= 2, "README.md shows {shown:?}");
+    let has: Vec<_> = dependencies(&manifest).iter().map(|line| line.replace(path, r#""0.1""#)).collect();
+    assert_eq!(shown, has);
+}
+
+#[test]
 fn the_readme_names_the_commands() {
     let readme = files::read("README.md");
     for command in ["cargo run --example quickstart", "cargo xtask test"] {

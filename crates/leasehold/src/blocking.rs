@@ -46,7 +46,7 @@ pub use counted::{CountDownLatch, PermitSemaphore, Semaphore};
 pub use fenced::FencedValue;
 pub use group::{GroupGuard, MultiGuard, MultiLock, QuorumGuard, QuorumLock};
 pub use guard::Guard;
-pub use lock::{Lock, ReadWriteLock};
+pub use lock::{AnyLock, Lock, ReadWriteLock};
 
 use crate::caller;
 use std::pin::pin;

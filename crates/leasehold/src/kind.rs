@@ -4,7 +4,6 @@
 //! Nobody has values of these types. They stand in `Lock<K>`, `Guard<K>` and `Acquire<K>`, whose methods are the same for every kind, but
 //! for those that only one kind has.
 
-use leasehold_core::command::Kind;
 use std::fmt::Debug;
 
 /// A kind of lock. It cannot be implemented outside of this crate.
@@ -54,27 +53,21 @@ impl GroupRule for AllMembers {}
 impl GroupRule for Majority {}
 
 pub(crate) mod sealed {
-    use super::Kind;
-
     #[expect(unnameable_types, reason = "that is what keeps the trait from being implemented elsewhere")]
-    pub trait Sealed {
-        const KIND: Kind;
-    }
+    pub trait Sealed {}
 
     #[expect(unnameable_types, reason = "that is what keeps the trait from being implemented elsewhere")]
     pub trait Group {}
 }
 
 macro_rules! kinds {
-    ($($(#[$doc:meta])* $name:ident is $kind:ident: $($trait:ident),*;)*) => {$(
+    ($($(#[$doc:meta])* $name:ident: $($trait:ident),*;)*) => {$(
         $(#[$doc])*
         #[derive(Clone, Copy, Debug)]
         #[expect(clippy::exhaustive_enums, reason = "it has no values")]
         pub enum $name {}
 
-        impl sealed::Sealed for $name {
-            const KIND: Kind = Kind::$kind;
-        }
+        impl sealed::Sealed for $name {}
 
         impl LockKind for $name {}
 
@@ -84,23 +77,25 @@ macro_rules! kinds {
 
 kinds! {
     /// The reentrant lock: [`Lock`](crate::Lock).
-    Reentrant is Lock: FallsBack, Owned, Leased, Durable, PlainHash;
+    Reentrant: FallsBack, Owned, Leased, Durable, PlainHash;
     /// The fair lock: [`FairLock`](crate::FairLock).
-    Fair is Fair: Owned, Leased, Durable;
+    Fair: Owned, Leased, Durable;
     /// The fair lock with fencing tokens: [`FencedFairLock`](crate::FencedFairLock).
-    FencedFair is FencedFair: Owned, Leased, Durable, Fencing;
+    FencedFair: Owned, Leased, Durable, Fencing;
     /// The fenced lock: [`FencedLock`](crate::FencedLock).
-    Fenced is Fenced: Owned, Leased, Durable, Fencing, PlainHash;
+    Fenced: Owned, Leased, Durable, Fencing, PlainHash;
     /// The spin lock: [`SpinLock`](crate::SpinLock).
-    Spin is Spin: FallsBack, Owned, Leased, Durable, Polled, PlainHash;
+    Spin: FallsBack, Owned, Leased, Durable, Polled, PlainHash;
     /// The simple lock: [`SimpleLock`](crate::SimpleLock).
-    Simple is Simple: FallsBack, Owned, Leased, Durable, Polled;
+    Simple: FallsBack, Owned, Leased, Durable, Polled;
     /// The read half of a read-write lock: [`ReadLock`](crate::ReadLock).
-    Read is Read: FallsBack, Owned, Leased, Durable;
+    Read: FallsBack, Owned, Leased, Durable;
     /// The write half of a read-write lock: [`WriteLock`](crate::WriteLock).
-    Write is Write: FallsBack, Owned, Leased, Durable;
+    Write: FallsBack, Owned, Leased, Durable;
+    /// A kind that is chosen at run time: [`AnyLock`](crate::AnyLock).
+    Any: Owned, Leased, Durable;
     /// Permits that are a bare counter: [`Semaphore`](crate::Semaphore).
-    Counter is Semaphore: Counted;
+    Counter: Counted;
     /// Permits with ids and leases: [`PermitSemaphore`](crate::PermitSemaphore).
-    Permit is Permits: Counted, Leased;
+    Permit: Counted, Leased;
 }

@@ -1,6 +1,7 @@
 //! What each kind of lock is for, and what only that kind can do. One file is one kind, but for what several have in
 //! common: `counted` and `group`.
 
+mod any;
 mod counted;
 mod fair;
 mod fenced;
@@ -15,6 +16,7 @@ mod simple;
 mod spin;
 mod striped;
 
+pub use any::{AnyGuard, AnyLock};
 pub use fair::{FairGuard, FairLock, FencedFairGuard, FencedFairLock};
 pub use fenced::{FencedGuard, FencedLock};
 pub use group::GroupGuard;

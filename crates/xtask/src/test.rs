@@ -1,6 +1,7 @@
 //! `cargo xtask test`: everything, on every engine there is, with the sums at the end.
 
 mod left_out;
+mod newcomer;
 mod tally;
 
 use std::{
@@ -15,11 +16,24 @@ use self::left_out::LeftOut;
 use self::tally::Tally;
 use crate::{Outcome, cargo, servers, shown};
 
-/// Runs unit tests, integration tests and documentation tests, and compiles the examples. Servers that are missing are installed
-/// first. Where that cannot be done, the tests that need them are left out; everything else runs, and the command fails.
+/// Runs unit tests, integration tests and documentation tests, compiles the examples, and builds and tests the crates of a new user.
+/// Servers that are missing are installed first. Where that cannot be done, the tests that need them are left out; everything else runs, and
+/// the command fails. What is forwarded is for the workspace alone.
 pub(crate) fn run(forwarded: &[String]) -> Outcome {
     let binaries = servers::found_or_installed();
     announce(&binaries);
+    let workspace = workspace(forwarded, &binaries);
+    if !forwarded.is_empty() {
+        return workspace;
+    }
+    let newcomer = newcomer::build_and_test(&binaries);
+    match (workspace, newcomer) {
+        (Err(one), Err(other)) => Err(format!("{one}; {other}")),
+        (one, other) => one.and(other),
+    }
+}
+
+fn workspace(forwarded: &[String], binaries: &[Binary]) -> Outcome {
     let list = env::join_paths(binaries.iter().map(|binary| &binary.path))
         .map_err(|error| format!("the path of a server cannot be passed on: {error}"))?;
     let mut command = cargo(&["test", "--workspace", "--all-features", "--no-fail-fast", "--"]);
@@ -27,7 +41,7 @@ pub(crate) fn run(forwarded: &[String]) -> Outcome {
     let shown = shown(&command);
     println!("$ {shown}");
     let mut child = command.spawn().map_err(|error| format!("`{shown}` cannot be run: {error}"))?;
-    let missing = servers::missing(&binaries);
+    let missing = servers::missing(binaries);
     let left_out = (!missing.is_empty()).then(LeftOut::default);
     let tally = follow(BufReader::new(child.stdout.take().expect("the output that was asked for")), left_out);
     let status = child.wait().map_err(|error| format!("`{shown}` was lost: {error}"))?;

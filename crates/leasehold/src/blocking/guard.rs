@@ -4,7 +4,7 @@ use super::{mirrors, park_on};
 use crate::PermitId;
 use crate::error::Error;
 use crate::fence::FencingToken;
-use crate::kind::{Counted, Fencing, LockKind, Owned, Permit, Read, Reentrant, Write};
+use crate::kind::{Any, Counted, Fencing, LockKind, Owned, Permit, Read, Reentrant, Write};
 use crate::loss::{HoldToken, Lost};
 use leasehold_core::error::LossReason;
 use std::fmt;
@@ -88,6 +88,13 @@ impl<K: Owned> Guard<K> {
 impl<K: Fencing> Guard<K> {
     /// The fencing token of this hold. See [`Guard::fencing_token`](crate::Guard::fencing_token).
     pub fn fencing_token(&self) -> FencingToken {
+        self.0.fencing_token()
+    }
+}
+
+impl Guard<Any> {
+    /// The fencing token of this hold, where its kind gives one.
+    pub fn fencing_token(&self) -> Option<FencingToken> {
         self.0.fencing_token()
     }
 }

@@ -3,12 +3,23 @@
 use super::{Guard, mirrors, park_on};
 use crate::error::{Error, WithError};
 use crate::inspect::{FairQueue, Halves, Holder};
-use crate::kind::{Fair, FencedFair, LockKind, Owned, PlainHash, Read, Reentrant, Simple, Write};
+use crate::kind::{Any, Fair, FencedFair, Leased, LockKind, Owned, PlainHash, Read, Reentrant, Simple, Write};
 
 /// A [`Lock`](crate::Lock) for threads, of whatever kind.
 pub struct Lock<K: LockKind = Reentrant>(crate::Lock<K>);
 
 mirrors!(Lock<K: LockKind>, ReadWriteLock);
+
+/// An [`AnyLock`](crate::AnyLock) for threads.
+pub type AnyLock = Lock<Any>;
+
+impl<K: Owned + Leased> Lock<K> {
+    /// The same lock, as one whose kind the program learns at run time. See [`Lock::erase`](crate::Lock::erase).
+    #[must_use]
+    pub fn erase(&self) -> AnyLock {
+        Lock(self.0.erase())
+    }
+}
 
 impl<K: LockKind> Lock<K> {
     /// The name.

@@ -1,0 +1,72 @@
+//! A lock whose kind is chosen at run time.
+
+use crate::fence::FencingToken;
+use crate::guard::Guard;
+use crate::kind::{Any, Fair, Fenced, FencedFair, Leased, Owned, Read, Reentrant, Simple, Spin, Write};
+use crate::lock::Lock;
+
+/// A lock of which the program learns at run time what kind it is.
+///
+/// **When to use it:** where a setting or an argument chooses the kind, or where locks of several kinds go into one collection. **When not:**
+/// where the kind is known: the compiler then offers what only that kind has, such as a fencing token that is there for certain.
+///
+/// [`Lock::erase`] makes one, and so does `From`. It stands for the same lock on the server as the lock that it was made of, with the same
+/// class, fallback and other settings. Its guard has a fencing token where the kind gives one. Semaphores and latches are no locks of this sort.
+///
+/// # Examples
+///
+/// ```
+/// use leasehold::{AnyLock, Client};
+///
+/// fn lock_of(client: &Client, kind: &str, name: &str) -> Option<AnyLock> {
+///     Some(match kind {
+///         "reentrant" => client.lock(name).into(),
+///         "fair" => client.fair_lock(name).into(),
+///         "fenced" => client.fenced_lock(name).into(),
+///         "read" => client.read_write_lock(name).read().into(),
+///         _ => return None,
+///     })
+/// }
+///
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// # let client = leasehold::Client::embedded();
+/// let stock = lock_of(&client, "fenced", "stock:1001").expect("a known kind");
+/// let guard = stock.acquire().await?;
+/// assert!(guard.fencing_token().is_some());
+/// guard.release().await?;
+///
+/// let orders = lock_of(&client, "fair", "orders").expect("a known kind");
+/// assert_eq!(orders.with(async |held| held.fencing_token()).await?, None);
+/// # Ok::<(), leasehold::Error>(()) }).unwrap();
+/// ```
+pub type AnyLock = Lock<Any>;
+
+/// An [`AnyLock`] that is held.
+pub type AnyGuard = Guard<Any>;
+
+impl<K: Owned + Leased> Lock<K> {
+    /// The same lock, as one whose kind the program learns at run time.
+    #[must_use]
+    pub fn erase(&self) -> AnyLock {
+        Lock::of(self.target().clone())
+    }
+}
+
+macro_rules! from {
+    ($($kind:ident),*) => {$(
+        impl From<Lock<$kind>> for AnyLock {
+            fn from(lock: Lock<$kind>) -> Self {
+                lock.erase()
+            }
+        }
+    )*};
+}
+
+from!(Reentrant, Fair, FencedFair, Fenced, Spin, Simple, Read, Write);
+
+impl Guard<Any> {
+    /// The fencing token of this hold, where its kind gives one: see [`FencedGuard`](crate::FencedGuard).
+    pub fn fencing_token(&self) -> Option<FencingToken> {
+        self.cell().token().map(FencingToken::told)
+    }
+}

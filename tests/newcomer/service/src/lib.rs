@@ -1,0 +1,117 @@
+//! A shop as a user of leasehold writes it: an axum handler under a lock, a kind of lock that a setting chooses, and a fencing token that the
+//! database checks.
+
+use axum::Router;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::routing::post;
+use leasehold::fence::sql;
+use leasehold::{AnyLock, Client, Error, FencedGuard};
+use sqlx::{PgPool, SqlitePool};
+use std::time::Duration;
+
+/// What a handler needs.
+#[derive(Clone)]
+pub struct Shop {
+    /// The client for the locks.
+    pub locks: Client,
+    /// The units that are left.
+    pub stock: SqlitePool,
+}
+
+/// Why a request failed.
+#[derive(Debug)]
+pub enum Failure {
+    /// Nothing is left.
+    SoldOut,
+    /// Another holder came later, and the database has seen its token.
+    Stale,
+    /// The lock.
+    Lock(Error),
+    /// The database.
+    Store(sqlx::Error),
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Lock(error)
+    }
+}
+
+impl From<sqlx::Error> for Failure {
+    fn from(error: sqlx::Error) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl Failure {
+    /// The answer to the request.
+    pub fn status(&self) -> StatusCode {
+        match self {
+            Self::SoldOut => StatusCode::GONE,
+            Self::Lock(error) if error.is_contention() => StatusCode::CONFLICT,
+            Self::Lock(error) if error.is_transient() => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Stale | Self::Lock(_) | Self::Store(_) => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+}
+
+/// The routes of the shop.
+pub fn routes(shop: Shop) -> Router {
+    Router::new().route("/buy/{item}", post(buy)).with_state(shop)
+}
+
+async fn buy(State(shop): State<Shop>, Path(item): Path<i64>) -> Result<String, StatusCode> {
+    sell(&shop, item).await.map(|left| left.to_string()).map_err(|failure| failure.status())
+}
+
+/// Sells a unit, and says how many are left.
+pub async fn sell(shop: &Shop, item: i64) -> Result<i64, Failure> {
+    let lock = shop.locks.fenced_lock(format!("stock:{item}"));
+    let guard = lock.acquire().wait(Duration::from_secs(10)).await?;
+    let left = take_one(&shop.stock, item, &guard).await;
+    guard.release().await?;
+    left
+}
+
+/// Reads and writes the stock, after the database has admitted the token.
+async fn take_one(stock: &SqlitePool, item: i64, guard: &FencedGuard) -> Result<i64, Failure> {
+    let mut change = stock.begin().await?;
+    let admit = sqlx::query(sql::SQLITE_ADMIT).bind(format!("stock:{item}"));
+    let admit = admit.bind(guard.fencing_token().as_i64()).bind(guard.holder_id());
+    if admit.execute(&mut *change).await?.rows_affected() == 0 {
+        return Err(Failure::Stale);
+    }
+    let left: i64 =
+        sqlx::query_scalar("SELECT units FROM stock WHERE item = ?1").bind(item).fetch_one(&mut *change).await?;
+    if left == 0 {
+        // The registration of the token stays, because it is what keeps older holders from writing.
+        change.commit().await?;
+        return Err(Failure::SoldOut);
+    }
+    sqlx::query("UPDATE stock SET units = ?2 WHERE item = ?1").bind(item).bind(left - 1).execute(&mut *change).await?;
+    change.commit().await?;
+    Ok(left - 1)
+}
+
+/// The same recipe on PostgreSQL.
+pub async fn admit_on_postgres(pool: &PgPool, name: &str, guard: &FencedGuard) -> Result<(), Failure> {
+    let mut change = pool.begin().await?;
+    let admit = sqlx::query(sql::ADMIT).bind(name).bind(guard.fencing_token().as_i64()).bind(guard.holder_id());
+    if admit.execute(&mut *change).await?.rows_affected() == 0 {
+        return Err(Failure::Stale);
+    }
+    change.commit().await?;
+    Ok(())
+}
+
+/// The kind of lock that a setting names.
+pub fn lock_of(client: &Client, kind: &str, name: &str) -> Option<AnyLock> {
+    Some(match kind {
+        "reentrant" => client.lock(name).into(),
+        "fair" => client.fair_lock(name).into(),
+        "fenced" => client.fenced_lock(name).into(),
+        "write" => client.read_write_lock(name).write().into(),
+        _ => return None,
+    })
+}
