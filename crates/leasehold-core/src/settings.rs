@@ -93,6 +93,9 @@ impl Settings {
     /// How long the future of an answered call may stay unpolled before its grant is taken back.
     const UNPOLLED: Duration = Duration::from_millis(40);
 
+    /// The most that the future of an answered call is given on top, where the answer to a probe shows that its executor is busy.
+    pub(crate) const LATE_AT_MOST: Duration = Duration::from_millis(500);
+
     /// How long a contender may leave its future unpolled when its turn has come. In a queue on the server that costs it its place,
     /// and an executor is easily late by some milliseconds; so it gets half the time for which the server offers it the free lock.
     pub(crate) fn turn_in(&self, line: Line) -> Duration {

@@ -242,13 +242,15 @@ impl Session {
         if result.is_err() {
             return;
         }
+        // The foreground's answers come by the executor of the callers: where that is late for this one, it is late for their futures.
+        let late = (now.since(probe.begun) * 2).min(Settings::LATE_AT_MOST);
         let flights = std::mem::take(&mut self.settles.flights);
         for (sent_at, number, flight) in flights {
             let Some(last_sent) = self.last_sent(number, flight) else { continue };
             let covered = sent_at.max(last_sent) <= probe.begun && self.is_under(number, &probe);
             if covered {
                 let unpolled = self.settings.unpolled_in(self.verbs_of(number).line());
-                let patience = unpolled * (1 << self.times_overtaken(number).min(8));
+                let patience = (unpolled + late) * (1 << self.times_overtaken(number).min(8));
                 let answered = Answered { due: now + patience, number, flight, probed_at: probe.begun };
                 let at = self.settles.answered.partition_point(|other| other.due <= answered.due);
                 self.settles.answered.insert(at, answered);
@@ -352,8 +354,26 @@ mod tests {
         session.handle_probed(sent, probes[0], Ok(()));
         // The callers do not poll. The first is known to have been answered; of the second nothing is known.
         let unpolled = session.settings.unpolled_in(Kind::Lock.verbs().line());
-        session.handle_timeout(sent + unpolled);
+        session.handle_timeout(sent + unpolled + sent.since(later) * 2);
         assert!(!session.is_current(first, first_flight, Waker::noop()), "the lifeline goes on in its place");
         assert!(session.is_current(second, second_flight, Waker::noop()), "its reply may be under way");
+    }
+
+    #[test]
+    fn a_grant_is_left_to_an_executor_that_is_late_for_the_probe_too() {
+        let ms = Duration::from_millis;
+        // When the answer to the probe comes, and how long the future is given from there on.
+        for (answered, given) in [(ms(0), ms(40)), (ms(60), ms(160)), (ms(700), ms(540))] {
+            let mut session = session();
+            let (ticket, flight) = asks(&mut session, NOW, "a");
+            let begun = NOW + Settings::PROBE_AFTER;
+            session.handle_timeout(begun);
+            let probes = probes(&mut session);
+            session.handle_probed(begun + answered, probes[0], Ok(()));
+            session.handle_timeout(begun + answered + given - ms(1));
+            assert!(session.is_current(ticket, flight, Waker::noop()), "answered after {answered:?}");
+            session.handle_timeout(begun + answered + given);
+            assert!(!session.is_current(ticket, flight, Waker::noop()), "answered after {answered:?}");
+        }
     }
 }
