@@ -6,6 +6,8 @@
 //!
 //! A test that needs another process starts this very program again: see [`child`].
 
+#[path = "faults/bulk.rs"]
+mod bulk;
 #[path = "faults/child.rs"]
 mod child;
 #[path = "faults/cluster.rs"]

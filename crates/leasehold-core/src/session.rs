@@ -36,6 +36,7 @@ mod fallback;
 mod first;
 mod give_up;
 mod hold;
+mod lowering;
 mod names;
 mod notice;
 mod patience;
@@ -65,6 +66,7 @@ use crate::time::Instant;
 use bytes::Bytes;
 use contend::Lock;
 use hold::Hold;
+use lowering::ToLower;
 use names::Owned;
 use notice::Channel;
 use renew::Renewals;
@@ -275,7 +277,7 @@ pub struct Session {
     /// Since when no server has been in reach, as far as first acquires have seen.
     out_of_reach: Option<Instant>,
     /// Holds whose lowering waits for room.
-    lower_next: VecDeque<HoldNumber>,
+    to_lower: ToLower,
     server_clock: Option<(u64, Instant)>,
     announced: Option<record::Announced>,
     actions: VecDeque<Action>,
@@ -307,7 +309,7 @@ impl Session {
             beats: NumberMap::default(),
             restorations: NumberMap::default(),
             out_of_reach: None,
-            lower_next: VecDeque::new(),
+            to_lower: ToLower::default(),
             server_clock: None,
             announced: None,
             actions: VecDeque::new(),

@@ -170,7 +170,7 @@ impl Session {
         let Some(hold) = self.holds.get_mut(&number) else { return };
         if self.lowerings.len() >= Settings::LOWERINGS_IN_FLIGHT {
             hold.clean_up.queued = true;
-            self.lower_next.push_back(number);
+            self.to_lower.push(hold.lock, number);
             return;
         }
         let target = hold.guards;
@@ -183,7 +183,7 @@ impl Session {
     /// There is room for lowerings that had to wait.
     pub(super) fn lower_more(&mut self, now: Instant) {
         while self.lowerings.len() < Settings::LOWERINGS_IN_FLIGHT
-            && let Some(number) = self.lower_next.pop_front()
+            && let Some(number) = self.to_lower.pop()
         {
             if let Some(hold) = self.holds.get_mut(&number) {
                 hold.clean_up.queued = false;
