@@ -51,6 +51,7 @@ suite! {
             a_lost_hold_stays_lost_for_its_owner_until_its_guards_are_gone;
         waiting:
             a_try_on_a_busy_lock_is_none_at_once,
+            a_wait_that_runs_out_names_the_holder_of_every_kind_that_one_holds,
             a_wait_that_runs_out_makes_a_last_attempt,
             a_wait_of_zero_is_one_attempt,
             a_wait_without_end_does_not_overflow,

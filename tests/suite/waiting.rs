@@ -2,7 +2,7 @@
 
 use crate::support::world::idle;
 use crate::support::{Engine, World, ms, secs, until};
-use leasehold::Error;
+use leasehold::{Client, Error};
 use leasehold_test_support::Rounds;
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
@@ -20,13 +20,48 @@ pub(crate) async fn a_try_on_a_busy_lock_is_none_at_once(world: World) {
     idle(&other).await;
 }
 
+pub(crate) async fn a_wait_that_runs_out_names_the_holder_of_every_kind_that_one_holds(world: World) {
+    let (first, second) = (world.client().await, world.client().await);
+    macro_rules! names {
+        ($label:literal, $held:expr, $asked:expr) => {{
+            let name = world.name($label);
+            let guard = $held(&first, &name).acquire().await.expect("the lock");
+            let error = $asked(&second, &name).acquire().wait(ms(30)).await.expect_err("a busy lock");
+            let Error::WaitElapsed { holder, .. } = &error else { panic!("{error}") };
+            assert_eq!(*holder, Some(guard.holder_id()), "{}: {error}", $label);
+            assert!(error.to_string().contains(&guard.holder_id()), "{error}");
+            guard.release().await.expect("a release");
+        }};
+        ($label:literal, $lock:expr) => {
+            names!($label, $lock, $lock)
+        };
+    }
+    names!("plain", |client: &Client, name: &str| client.lock(name));
+    names!("fenced", |client: &Client, name: &str| client.fenced_lock(name));
+    names!("spin", |client: &Client, name: &str| client.spin_lock(name));
+    names!("fair", |client: &Client, name: &str| client.fair_lock(name));
+    names!("simple", |client: &Client, name: &str| client.simple_lock(name, secs(30)));
+    let read = |client: &Client, name: &str| client.read_write_lock(name).read();
+    let write = |client: &Client, name: &str| client.read_write_lock(name).write();
+    names!("written", write, read);
+    names!("read", read, write);
+    let name = world.name("seats");
+    let seat = first.permit_semaphore(&name);
+    seat.try_set_permits(1).await.expect("an answer");
+    let guard = seat.acquire().await.expect("the permit");
+    let error = second.permit_semaphore(&name).acquire().wait(ms(30)).await.expect_err("no permit");
+    assert!(matches!(error, Error::WaitElapsed { holder: None, .. }), "{error}");
+    guard.release().await.expect("a release");
+}
+
 pub(crate) async fn a_wait_that_runs_out_makes_a_last_attempt(world: World) {
     let (holder, waiter) = (world.client().await, world.client().await);
     let name = world.name("busy");
     let guard = holder.lock(&name).acquire().await.expect("the lock");
     let begun = Instant::now();
     let error = waiter.lock(&name).acquire().wait(ms(80)).await.expect_err("a busy lock");
-    assert!(matches!(&error, Error::WaitElapsed { lock, waited } if *lock == name && *waited >= ms(80)), "{error}");
+    let Error::WaitElapsed { lock, waited, .. } = &error else { panic!("{error}") };
+    assert!(*lock == name && *waited >= ms(80), "{error}");
     assert!(begun.elapsed() >= ms(80));
     // A release of which nobody was told: the key alone goes. Only an attempt at the end of the wait can see it.
     let last = tokio::spawn({

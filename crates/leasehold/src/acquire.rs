@@ -3,6 +3,7 @@
 use crate::attempt;
 use crate::error::{Error, InvalidInput, WithError};
 use crate::guard::Guard;
+use crate::inspect;
 use crate::kind::{Counted, Durable, Leased, LockKind, Owned, Polled, Reentrant, Simple};
 use crate::owner::Owner;
 use crate::settings;
@@ -11,6 +12,7 @@ use crate::telemetry;
 use leasehold_core::backoff::Backoff;
 use leasehold_core::call::Replicas;
 use leasehold_core::command::Kind;
+use leasehold_core::error::AcquireError;
 use leasehold_core::owner::HoldNumber;
 use leasehold_core::session::{AcquireRequest, Fallback, Patience};
 use std::future::IntoFuture;
@@ -83,7 +85,8 @@ impl<K: LockKind> Acquire<K> {
     ///
     /// The last attempt takes up to one [`command_timeout`](crate::ClientBuilder::command_timeout). An attempt that fails and must be
     /// taken back takes up to another one. A place in the queue of a fair lock, and the mark of a writer that is preferred, are given up
-    /// before the answer, so that they do not refuse the next try.
+    /// before the answer, so that they do not refuse the next try. The look at the server that tells the holder in the error takes up to one
+    /// command timeout more.
     ///
     /// Default: the client's [`default_wait`](crate::ClientBuilder::default_wait), or as long as it takes.
     pub const fn wait(mut self, wait: Duration) -> Self {
@@ -161,7 +164,7 @@ impl<K: LockKind> Acquire<K> {
             watch.outcome = match &result {
                 Ok(Some(_)) => &class.acquired,
                 Ok(None) => &class.busy,
-                Err(leasehold_core::error::AcquireError::WaitElapsed) => &class.wait_elapsed,
+                Err(AcquireError::WaitElapsed) => &class.wait_elapsed,
                 Err(_) => &class.failed,
             };
             recorded.record("waited_ms", telemetry::millis(waited));
@@ -328,8 +331,14 @@ impl<K: LockKind> IntoFuture for Acquire<K> {
     fn into_future(self) -> Acquiring<K> {
         Acquiring(Box::pin(async move {
             let waited = self.wait.unwrap_or_default();
+            let elapsed = || Error::from_acquire(self.target.name(), waited, AcquireError::WaitElapsed);
             // Only a try is told that the lock is busy, and this is none.
-            self.run(None).await?.ok_or_else(|| Error::WaitElapsed { lock: self.target.name().to_owned(), waited })
+            match self.run(None).await.and_then(|guard| guard.ok_or_else(elapsed)) {
+                Err(Error::WaitElapsed { lock, waited, .. }) => {
+                    Err(Error::WaitElapsed { lock, waited, holder: inspect::holder(&self.target).await })
+                }
+                result => result,
+            }
         }))
     }
 }

@@ -18,13 +18,18 @@ use thiserror::Error;
 pub enum Error {
     /// Others held the lock for as long as the caller was willing to wait. Nothing was acquired.
     #[error(
-        "the lock {lock:?} was not acquired: it stayed busy for the whole wait of {waited:?}; try again, or wait longer"
+        "the lock {lock:?} was not acquired: it stayed busy for the whole wait of {waited:?}{}; try again, or wait longer",
+        .holder.as_ref().map(|holder| format!(", and {holder} holds it")).unwrap_or_default()
     )]
     WaitElapsed {
         /// The lock.
         lock: String,
         /// How long the caller waited.
         waited: Duration,
+        /// Who held the lock right after the wait, as [`Holder::id`](crate::Holder::id); [`Client::who_is`](crate::Client::who_is) may know
+        /// more of it. `None` where nobody did any more, where that is not to be had within the command timeout, and for what several may hold or
+        /// what is made of several: semaphores, latches, multi locks, quorum locks.
+        holder: Option<String>,
     },
     /// The lock was held and was lost. Whatever it protected may have been changed by others since.
     #[error("the lock {lock:?} was lost: {reason}; what it protected may have been changed by others")]
@@ -199,7 +204,7 @@ impl Error {
     pub(crate) fn from_acquire(lock: &str, waited: Duration, error: AcquireError) -> Self {
         let lock = lock.to_owned();
         match error {
-            AcquireError::WaitElapsed => Self::WaitElapsed { lock, waited },
+            AcquireError::WaitElapsed => Self::WaitElapsed { lock, waited, holder: None },
             AcquireError::Lost(reason) => Self::Lost { lock, reason },
             AcquireError::KeyConflict(kind) => Self::KeyConflict { lock, kind },
             AcquireError::Unreachable(why) => Self::Unreachable { lock, why },
@@ -477,7 +482,7 @@ mod tests {
     fn errors_tell_contention_from_outages_and_from_what_may_stand() {
         let why = || "it is down".to_owned();
         for (error, contention, transient, effect) in [
-            (Error::WaitElapsed { lock: lock(), waited: Duration::ZERO }, true, true, false),
+            (Error::WaitElapsed { lock: lock(), waited: Duration::ZERO, holder: None }, true, true, false),
             (Error::Unreachable { lock: lock(), why: why() }, false, true, false),
             (Error::Indeterminate { lock: lock(), why: why() }, false, true, true),
             (Error::NotReplicated { lock: lock(), acknowledged: 0, wanted: 1 }, false, true, false),

@@ -9,7 +9,7 @@ use crate::lock::Lock;
 use crate::loss::{HoldToken, Lost};
 use crate::target::Target;
 use crate::telemetry::{self, Class, Outcome};
-use leasehold_core::error::{HoldEnd, LossReason, ReleaseError};
+use leasehold_core::error::{AcquireError, HoldEnd, LossReason, ReleaseError};
 use leasehold_core::hold_cell::{EndWatch, HoldCell};
 use leasehold_core::owner::HoldNumber;
 use leasehold_core::session::Granted;
@@ -229,7 +229,7 @@ impl<K: Owned> Guard<K> {
     pub async fn reenter(&self) -> Result<Self, Error> {
         let acquire = Acquire::new(self.lock.target().clone()).entering(self.hold);
         let guard = acquire.run(None).await?;
-        guard.ok_or_else(|| Error::WaitElapsed { lock: self.lock.name().to_owned(), waited: Duration::ZERO })
+        guard.ok_or_else(|| Error::from_acquire(self.lock.name(), Duration::ZERO, AcquireError::WaitElapsed))
     }
 }
 

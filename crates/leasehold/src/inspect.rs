@@ -1,7 +1,7 @@
 //! Looking at a lock from outside, and ending a hold that is not one's own.
 
 use crate::error::Error;
-use crate::kind::{Fair, FencedFair, Owned, PlainHash, Read, Simple, Write};
+use crate::kind::{Fair, FencedFair, Owned, PlainHash, Read, Reentrant, Simple, Write};
 use crate::kinds::ReadWriteLock;
 use crate::lock::Lock;
 use crate::target::Target;
@@ -346,6 +346,23 @@ impl Lock<Write> {
         let Some(holder) = self.inspect().await? else { return Ok(None) };
         Ok(self.force_release_holder(&holder.id).await?.then_some(holder))
     }
+}
+
+/// Who holds a lock that was found busy, of any kind that one alone holds; `None` also where that is not to be had.
+pub(crate) async fn holder(target: &Target) -> Option<String> {
+    let other = || target.clone();
+    let holder = match target.kind() {
+        Kind::Lock | Kind::Spin | Kind::Fenced => Lock::<Reentrant>::of(other()).inspect().await.ok()?,
+        Kind::Fair | Kind::FencedFair => Lock::<Fair>::of(other()).inspect().await.ok()?.holder,
+        Kind::Simple => Lock::<Simple>::of(other()).inspect().await.ok()?,
+        Kind::Read => halves(target).await.ok()?.writer,
+        Kind::Write => {
+            let seen = halves(target).await.ok()?;
+            seen.writer.or_else(|| seen.readers.into_iter().next())
+        }
+        _ => None,
+    };
+    holder.map(|holder| holder.id)
 }
 
 async fn halves(target: &Target) -> Result<Halves, Error> {

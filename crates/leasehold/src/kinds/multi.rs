@@ -10,6 +10,7 @@ use crate::lock::Lock;
 use crate::owner::Owner;
 use crate::shared::Handle;
 use crate::target::Target;
+use leasehold_core::error::AcquireError;
 use leasehold_core::session::Patience;
 use std::fmt;
 use std::future::IntoFuture;
@@ -267,10 +268,8 @@ impl MultiAcquire {
         let handle = self.multi.check()?;
         let begun = handle.clock.now();
         let until = handle.end_of_wait(self.wait);
-        let elapsed = || Error::WaitElapsed {
-            lock: self.multi.name.as_ref().to_owned(),
-            waited: handle.clock.now().since(begun),
-        };
+        let waited = || handle.clock.now().since(begun);
+        let elapsed = || Error::from_acquire(&self.multi.name, waited(), AcquireError::WaitElapsed);
         let mut busy = None;
         let mut rounds = 0_u32;
         loop {

@@ -9,6 +9,7 @@ use crate::guard::Guard;
 use crate::kind::{Majority, Reentrant};
 use crate::shared::Handle;
 use leasehold_core::backoff::Backoff;
+use leasehold_core::error::AcquireError;
 use leasehold_core::session::Patience;
 use std::fmt;
 use std::future::IntoFuture;
@@ -288,7 +289,7 @@ impl QuorumAcquire {
             let pause = if last { None } else { backoff.pause(failures, random) };
             let Some(pause) = pause else {
                 let waited = handle.clock.now().since(begun);
-                let elapsed = Error::WaitElapsed { lock: self.lock.name.as_ref().to_owned(), waited };
+                let elapsed = Error::from_acquire(&self.lock.name, waited, AcquireError::WaitElapsed);
                 return Err(failed.unwrap_or(elapsed));
             };
             attempt::pause(&handle, pause.min(until.since(handle.clock.now()))).await;
