@@ -92,6 +92,36 @@ fn a_release_in_the_middle_of_a_migration_is_done_when_that_is_over() {
 }
 
 #[test]
+fn operators_and_tries_are_answered_though_the_slot_moves() {
+    on_one_of_each(|binary| {
+        let cluster = Cluster::builder().binary(binary).start();
+        runtime().block_on(async {
+            let patient = Duration::from_secs(5);
+            let client = settings().command_timeout(patient).connect(&cluster.url()).await.expect("a client");
+            let lock = client.fair_lock("{stock}:1");
+            let _held = lock.try_acquire().await.expect("an answer").expect("a lock that is free");
+            let other = client.fair_lock("{stock}:2");
+            let _other = other.try_acquire().await.expect("an answer").expect("a lock that is free");
+            let slot = cluster.slot_of("{stock}");
+            let from = cluster.owner_of(slot).expect("its node");
+            let to = another(&cluster, from);
+            cluster.begin_migration(slot, to);
+            // The lock is still here, and the queue that it does not have would be there: neither node answers for both.
+            let asked = tokio::spawn(async move { (lock.inspect().await, lock.force_release().await) });
+            let tried = tokio::spawn(async move { other.try_acquire().await });
+            crate::support::pass(TIMEOUT / 2).await;
+            cluster.move_keys(slot, to);
+            cluster.finish_migration(slot, to);
+            let (inspected, released) = within("the answers", patient, asked).await.expect("a task");
+            let tried = within("a try", patient, tried).await.expect("a task");
+            assert!(tried.expect("an answer").is_none(), "it is held");
+            assert!(inspected.expect("an answer").holder.is_some());
+            assert!(released.expect("an answer").is_some(), "it was held");
+        });
+    });
+}
+
+#[test]
 fn a_waiter_gets_in_though_the_slot_moves_under_it() {
     on_one_of_each(|binary| {
         for (publish, most) in [(Publish::Classic, TIMEOUT * 2), (Publish::Sharded, AUDIT + TIMEOUT * 2)] {

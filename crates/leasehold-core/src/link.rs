@@ -142,6 +142,11 @@ impl ServerError {
         ["NOSCRIPT", "MOVED", "ASK"].contains(&self.code())
     }
 
+    /// Whether some keys of the call are at a new node of a cluster already, and others are not: no node can carry it out until all are.
+    pub fn is_of_a_moving_slot(&self) -> bool {
+        self.code() == "TRYAGAIN"
+    }
+
     /// Whether the same call may succeed a little later without anybody's doing: the server is loading, is failing over, is
     /// moving slots, does not know the script yet, or is busy.
     pub fn is_transient(&self) -> bool {

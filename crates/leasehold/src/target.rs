@@ -127,8 +127,8 @@ impl Target {
         self.0.name.as_ref().map_err(Clone::clone)
     }
 
-    /// Sends a call by the lifeline's connection, which bounds the wait, and reads the reply. While that connection is being made anew
-    /// the call waits for it, for a command timeout.
+    /// Sends a call by the lifeline's connection, which bounds the wait, and reads the reply. While that connection is being made anew,
+    /// or the slot of the keys moves, the call waits for that, for a command timeout.
     pub(crate) async fn ask<T>(
         &self,
         call: Call,
@@ -140,7 +140,12 @@ impl Target {
         let reply = loop {
             let reply = handle.link.call(Plane::Lifeline, call.clone()).await;
             let is_over = || handle.clock.now() >= end || handle.with(|session, _| session.is_closed());
-            if !matches!(reply, Err(LinkError::NotSent(_))) || is_over() {
+            let again = match &reply {
+                Err(LinkError::NotSent(_)) => true,
+                Err(LinkError::Refused(refusal)) => refusal.is_of_a_moving_slot(),
+                _ => false,
+            };
+            if !again || is_over() {
                 break reply;
             }
             attempt::pause(handle, pause).await;
