@@ -105,7 +105,9 @@ pub(crate) async fn every_metric_is_counted_under_its_name(_: World) {
     assert!(value(&format!("{} outcome=renewed", telemetry::RENEW_TOTAL)) >= 1.0);
     assert!(value(&format!("{} outcome=failed", telemetry::RENEW_TOTAL)) >= 1.0);
     assert!(value(telemetry::RENEWED_HOLDS_TOTAL) >= 1.0);
-    assert!(value(telemetry::RENEWAL_LEFT_SECONDS) >= 1.0);
+    for name in [telemetry::RENEWAL_LEFT_SECONDS, telemetry::OLDEST_HOLD_SECONDS] {
+        assert!(value(name) >= 1.0, "{name}");
+    }
     assert!(value(telemetry::TURN_PASSED_TOTAL) >= 1.0);
     assert!(value(&format!("{} outcome=done", telemetry::CLEAN_UP_TOTAL)) >= 1.0);
     assert!(value(&format!("{} outcome=failed", telemetry::CLEAN_UP_TOTAL)) >= 1.0);

@@ -149,6 +149,8 @@ pub enum Event {
         holds: usize,
         /// How long before its deadline that one of them was renewed that had the least time left.
         left: Duration,
+        /// How long the oldest of them has been held.
+        oldest: Duration,
     },
     /// A renewal failed and will be repeated while the leases last.
     RenewalFailed {

@@ -16,6 +16,7 @@
 //! | [`RENEW_TOTAL`] | counter | `outcome` | renewals, one for each batch |
 //! | [`RENEWED_HOLDS_TOTAL`] | counter | | holds in renewals that were answered |
 //! | [`RENEWAL_LEFT_SECONDS`] | histogram | | how long before its deadline a hold was renewed; of each batch the one with the least time left |
+//! | [`OLDEST_HOLD_SECONDS`] | histogram | | for how long a hold has been held that is renewed; of each batch the oldest |
 //! | [`TURN_PASSED_TOTAL`] | counter | | waiters that were not polled in time |
 //! | [`PLACE_LOST_TOTAL`] | counter | | waiters of fair locks that lost their place and went on at the tail |
 //! | [`ENDLESS_TOTAL`] | counter | | locks without a time to live that a caller was found to wait for |
@@ -77,6 +78,8 @@ pub const RENEWED_HOLDS_TOTAL: &str = "leasehold_renewed_holds_total";
 /// Seconds before its deadline at which a hold was renewed, once for each batch: of the hold with the least time left. Two thirds of the lease where
 /// all is well; towards 0 a loss is near.
 pub const RENEWAL_LEFT_SECONDS: &str = "leasehold_renewal_left_seconds";
+/// Seconds for which the oldest hold of a renewed batch has been held, once for each batch.
+pub const OLDEST_HOLD_SECONDS: &str = "leasehold_oldest_hold_seconds";
 /// Counts waiters whose future was not polled in time when its turn had come.
 pub const TURN_PASSED_TOTAL: &str = "leasehold_turn_passed_total";
 /// Counts waiters of fair locks that lost their place in the queue and went on at the tail.
@@ -94,7 +97,7 @@ pub const EVICTION_TOTAL: &str = "leasehold_eviction_policy_total";
 /// Counts by `code`, `waker` or `telemetry`, panics of the application's code that leasehold called and caught.
 pub const FOREIGN_PANIC_TOTAL: &str = "leasehold_foreign_panic_total";
 
-/// Upper bounds of buckets, in seconds, for [`ACQUIRE_SECONDS`], [`HOLD_SECONDS`] and [`RENEWAL_LEFT_SECONDS`]: from an uncontended acquire to the work of an hour.
+/// Upper bounds of buckets, in seconds, for [`ACQUIRE_SECONDS`], [`HOLD_SECONDS`], [`RENEWAL_LEFT_SECONDS`] and [`OLDEST_HOLD_SECONDS`]: from an uncontended acquire to the work of an hour.
 ///
 /// Give them to the exporter, because some, as that for Prometheus, otherwise make a summary of a histogram, and summaries of several
 /// processes cannot be added up: `PrometheusBuilder::set_buckets_for_metric(Matcher::Full(ACQUIRE_SECONDS.to_owned()), &BUCKETS_SECONDS)`.
@@ -308,8 +311,9 @@ impl Classes {
                     );
                 }
             }
-            Event::Renewed { holds, left } => {
+            Event::Renewed { holds, left, oldest } => {
                 histogram!(RENEWAL_LEFT_SECONDS).record(left.as_secs_f64());
+                histogram!(OLDEST_HOLD_SECONDS).record(oldest.as_secs_f64());
                 counter!(RENEW_TOTAL, "outcome" => "renewed").increment(1);
                 counter!(RENEWED_HOLDS_TOTAL).increment(u64::try_from(holds).unwrap_or(u64::MAX));
             }
@@ -413,6 +417,11 @@ fn describe() {
     }
     describe_histogram!(ACQUIRE_SECONDS, Unit::Seconds, "From the first poll of an acquire to its guard");
     describe_histogram!(HOLD_SECONDS, Unit::Seconds, "From a grant to the guard's end");
+    describe_histogram!(
+        OLDEST_HOLD_SECONDS,
+        Unit::Seconds,
+        "How long the oldest hold of a renewed batch has been held"
+    );
     describe_histogram!(RENEWAL_LEFT_SECONDS, Unit::Seconds, "How long before its deadline a hold was renewed");
     describe_gauge!(WAITING, Unit::Count, "Callers whose acquire is under way");
     describe_gauge!(HELD, Unit::Count, "Guards that exist");

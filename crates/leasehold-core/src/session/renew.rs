@@ -223,11 +223,11 @@ impl Session {
         match decoded {
             Ok((outcomes, acknowledged)) => {
                 let holds = batch.holds.len();
-                let left =
-                    batch.holds.iter().filter_map(|number| Some(self.holds.get(number)?.cell.deadline().since(now)));
-                let left = left.min().unwrap_or_default();
+                let cells = || batch.holds.iter().filter_map(|number| Some(&self.holds.get(number)?.cell));
+                let left = cells().map(|cell| cell.deadline().since(now)).min().unwrap_or_default();
+                let oldest = cells().map(|cell| now.since(cell.acquired_at())).max().unwrap_or_default();
                 self.events.push_back(match batch.shortfall(acknowledged) {
-                    None => Event::Renewed { holds, left },
+                    None => Event::Renewed { holds, left, oldest },
                     Some(why) => Event::RenewalFailed { holds, why },
                 });
                 for (number, outcome) in batch.holds.into_iter().zip(outcomes) {
