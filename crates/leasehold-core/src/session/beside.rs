@@ -132,4 +132,23 @@ mod tests {
         session.handle_settled(NOW, id, Ok(Settled::Proven));
         assert!(sent(&mut session, third).is_some(), "it may have the permit that all wait for");
     }
+
+    #[test]
+    fn an_invitation_is_void_once_somebody_has_found_the_lock_busy() {
+        let mut session = Session::new(ClientId::new(uuid::Uuid::nil()), Settings::default(), 1);
+        let name = LockName::new("", "stock").expect("a name");
+        let wish = || AcquireRequest::new(name.clone(), Kind::Read, Duration::from_secs(4));
+        let tickets = [(); 6].map(|()| session.acquire(NOW, wish()));
+        // The contender asks, and each grant invites twice as many.
+        let first = sent(&mut session, tickets[0]).expect("the first asks");
+        assert!(tickets[1..].iter().all(|ticket| sent(&mut session, *ticket).is_none()), "the others wait");
+        session.handle_reply(NOW, tickets[0], first, reply(1));
+        let second = sent(&mut session, tickets[1]).expect("the next asks");
+        session.handle_reply(NOW, tickets[1], second, reply(1));
+        let third = sent(&mut session, tickets[2]).expect("the contender asks");
+        let beside = sent(&mut session, tickets[3]).expect("who was invited asks beside it");
+        session.handle_reply(NOW, tickets[3], beside, reply(0));
+        session.handle_reply(NOW, tickets[2], third, reply(0));
+        assert_eq!(sent(&mut session, tickets[3]), None, "it waits behind the contender again");
+    }
 }

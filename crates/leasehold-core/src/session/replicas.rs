@@ -241,6 +241,27 @@ mod tests {
     }
 
     #[test]
+    fn a_condition_that_an_entry_adds_holds_for_the_renewals_after_it() {
+        let mut session = Session::new(ClientId::new(uuid::Uuid::nil()), Settings::default(), 1);
+        let owner = session.new_owner();
+        let now = Instant::from_nanos(1_000_000_000);
+        let mut acquire = |wish, reply: Reply| {
+            let ticket = session.acquire(now, wish);
+            let Step::Send(flight, _) = session.poll_acquire(now, ticket, VIA, Waker::noop()) else {
+                panic!("it is sent at once");
+            };
+            session.handle_reply(now, ticket, flight, Ok(reply));
+            let step = session.poll_acquire(now, ticket, VIA, Waker::noop());
+            let Step::Done(Ok(Some(granted))) = step else { panic!("it is granted") };
+            session.replicas_of(Some(granted.hold))
+        };
+        let plain = Reply::Array([1, 4_000, 0].map(Reply::Int).to_vec());
+        assert_eq!(acquire(AcquireRequest { replicas: None, ..wish_of(owner) }, plain), None);
+        let wanted = Replicas { at_least: 1, within: Duration::from_secs(1) };
+        assert_eq!(acquire(wish_of(owner), granted(1)), Some(wanted));
+    }
+
+    #[test]
     fn a_reply_without_a_number_of_replicas_is_none() {
         assert!(split(&granted(2)).is_ok_and(|(_, acknowledged)| acknowledged == 2));
         for reply in [Reply::Nil, Reply::Array(vec![Reply::Int(1)]), granted(-1)] {

@@ -342,6 +342,36 @@ mod tests {
     }
 
     #[test]
+    fn who_comes_late_to_a_settlement_that_fails_is_settled_with_the_next() {
+        let mut session = session();
+        let first = asks(&mut session, NOW, "a").0;
+        session.abandon_acquire(NOW, first);
+        let settlements = actions(&mut session).0;
+        let second = asks(&mut session, NOW, "b").0;
+        session.abandon_acquire(NOW, second);
+        session.handle_settled(NOW, settlements[0], Err(LinkError::NotSent("no connection".to_owned())));
+        let later = NOW + Duration::from_secs(1);
+        session.handle_timeout(later);
+        let (settlements, released) = actions(&mut session);
+        assert_eq!((settlements.len(), released.len()), (1, 0), "one for both");
+        session.handle_settled(later, settlements[0], Ok(Settled::Proven));
+        assert_eq!(actions(&mut session).1, [Bytes::from_static(b"a"), Bytes::from_static(b"b")]);
+    }
+
+    #[test]
+    fn a_call_that_is_sent_once_more_after_a_probe_has_its_time_from_then_on() {
+        let mut session = session();
+        let (ticket, flight) = asks(&mut session, NOW, "a");
+        let later = NOW + Settings::PROBE_AFTER;
+        session.handle_timeout(later);
+        let probes = probes(&mut session);
+        session.handle_probed(later, probes[0], Ok(()));
+        assert!(session.may_resend(later + Duration::from_millis(1), ticket, flight), "the script was not known");
+        session.handle_timeout(later + session.settings.unpolled_in(Kind::Lock.verbs().line()));
+        assert!(session.is_current(ticket, flight, Waker::noop()), "the reply to its text may be under way");
+    }
+
+    #[test]
     fn a_probe_says_nothing_of_a_call_that_was_sent_after_it() {
         let mut session = session();
         let (first, first_flight) = asks(&mut session, NOW, "a");
