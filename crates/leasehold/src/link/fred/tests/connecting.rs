@@ -82,11 +82,35 @@ fn credentials_are_told_apart() {
 #[test]
 fn a_user_with_few_permissions_can_still_call() {
     on_each(|binary| {
-        let rule = "app on >secret ~* &* -@all +hello +evalsha +eval +hgetall +pttl +subscribe +ping";
-        let server = Server::builder().binary(binary).user(rule).start();
-        let world = works(Target::parse(&format!("redis://app:secret@{}", server.addr())).expect("a target"));
-        assert_eq!(world.link.server().eviction_policy, None);
-        assert_eq!(world.link.server().version, "");
+        let few = "app on >secret ~* &* -@all +hello +evalsha +eval +hgetall +pttl";
+        for rule in [format!("{few} +subscribe +ping"), few.to_owned()] {
+            let server = Server::builder().binary(binary).user(&rule).start();
+            let world = works(Target::parse(&format!("redis://app:secret@{}", server.addr())).expect("a target"));
+            assert_eq!(world.link.server().eviction_policy, None);
+            assert_eq!(world.link.server().version, "");
+        }
+    });
+}
+
+/// What the kernel says of the timers of the connections to a server: `02` is that of keep-alive.
+#[cfg(target_os = "linux")]
+#[test]
+fn idle_connections_are_kept_alive() {
+    on_each(|binary| {
+        let server = Server::builder().binary(binary).start();
+        let world = World::new(&server.url());
+        let to_server = format!(":{:04X}", server.port());
+        let timers = || {
+            let table = std::fs::read_to_string("/proc/self/net/tcp").expect("the connections of this machine");
+            let of = |line: &str| {
+                let words: Vec<&str> = line.split_whitespace().collect();
+                let is_ours = words.get(2)?.ends_with(&to_server) && words.get(3) == Some(&"01");
+                is_ours.then(|| words.get(5).map(|timer| timer.starts_with("02:")))?
+            };
+            table.lines().filter_map(of).collect::<Vec<bool>>()
+        };
+        until("all three connections are watched over", || timers().iter().filter(|is_kept| **is_kept).count() >= 3);
+        drop(world);
     });
 }
 
@@ -178,6 +202,12 @@ fn resp2_is_chosen_by_the_url() {
             server.client_list().iter().filter(|client| client.get("resp").is_some_and(|resp| resp == "2")).count()
                 >= 3
         );
+        world.block_on(world.link.subscribe(key("c"))).expect("a subscription");
+        // While it is subscribed, a connection in RESP2 answers a PING in another form.
+        let before = server.commandstats("ping");
+        until("both connections of the background were pinged", || server.commandstats("ping") >= before + 6);
+        assert_eq!(server.command(&["PUBLISH", "c", "0"]).as_int(), Some(1), "it is still subscribed");
+        assert_eq!(world.block_on(world.link.event()), Some(LinkEvent::Notice { channel: key("c") }));
         drop(world);
         assert!(Target::parse("redis://host?protocol=4").is_err());
     });
@@ -228,6 +258,23 @@ fn tls_refuses_a_certificate_of_another_host_and_one_that_has_expired() {
         let error = failure(target.with_certificates(&certificates).expect("certificates"));
         assert!(matches!(error, ConnectError::Tls { .. }), "{error:?}");
     }
+}
+
+/// A cluster is found by a name, which its certificate is for, and says the IP addresses of its nodes.
+#[test]
+fn a_cluster_node_is_known_by_the_name_that_the_cluster_was_found_by() {
+    let builder = Server::builder().arg("cluster-enabled", "yes").arg("cluster-announce-ip", "127.0.0.1");
+    let server = builder.tls_with(|ca| ca.issue(&["localhost"])).start();
+    let port = server.tls_addr().expect("an address for TLS").port();
+    server.command(&["CONFIG", "SET", "cluster-announce-port", &port.to_string()]);
+    server.command(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]);
+    until("the node serves all slots", || {
+        let state = server.command(&["CLUSTER", "INFO"]);
+        state.as_str().is_some_and(|state| state.contains("cluster_state:ok"))
+    });
+    let target = Target::parse(&format!("rediss-cluster://localhost:{port}")).expect("a target");
+    let certificates = Certificates { ca: Some(server.ca_pem().into_bytes()), client: None };
+    works(target.with_certificates(&certificates).expect("certificates"));
 }
 
 /// Where a copy of this program that trusts the server by its system finds it.
