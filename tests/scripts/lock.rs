@@ -105,6 +105,7 @@ fn other_data_is_told_and_left_alone() {
         assert_eq!(world.renew(LOCK, &[("me:1", 60_000)]), "[-4, 0]");
         world.check("GET {} => \"text\"\nDEL {} => 1\nHSET {} mode write you:1:write 1 => 2");
         assert_eq!(world.acquire(LOCK, "me:1", 1, wish(60_000)), "[-4, \"read-write lock\"]");
+        assert_eq!(forced(world, "you:1:write"), Forced::Kind, "a writer is no holder of this lock");
         world.check("HLEN {} => 2\nDEL {} => 1");
     });
 }

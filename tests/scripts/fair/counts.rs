@@ -5,6 +5,7 @@ use super::world::{World, int, is_held, is_placed, ms};
 use leasehold_core::call::Call;
 use leasehold_core::command::lock::Forced;
 use leasehold_core::command::{Acquired, HoldKey, Renewal};
+use leasehold_core::reply::Reply;
 use std::time::Duration;
 
 fn raised(world: &World, entry: &str, count: u32) -> Acquired {
@@ -198,4 +199,7 @@ fn a_force_release_ends_the_named_hold_and_no_other() {
     world.release(&q.hold(1), 0);
     assert_eq!(jvm.acquire(&world, 30_000), None);
     assert_eq!(world.force_release(&jvm.entry), Forced::Ended);
+    world.command(&["HSET", "stock", "mode", "write", "you:1:write", "1"]);
+    assert_eq!(world.force_release("you:1:write"), Forced::Kind, "a writer is no holder of this lock");
+    assert_eq!(world.command(&["HLEN", "stock"]), Reply::Int(2));
 }

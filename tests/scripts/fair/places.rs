@@ -212,6 +212,23 @@ fn a_free_lock_is_offered_for_the_time_of_a_claim() {
 }
 
 #[test]
+fn the_time_of_a_claim_begins_when_a_beat_tells_the_front_of_its_turn() {
+    let world = World::embedded();
+    let (_, waiters) = queued(&world, 2);
+    // Nobody is told that the lock is free.
+    world.command(&["DEL", "stock"]);
+    assert!(matches!(world.beat(waiters[0], None), Beat::Yours { .. }));
+    for _ in 0..4 {
+        world.advance(500);
+        assert!(matches!(world.beat(waiters[0], None), Beat::Yours { .. }), "it lives, and does not take the lock");
+        world.beat(waiters[1], Some(&waiters[1].hold(1)));
+    }
+    world.advance(1);
+    let beat = world.beat(waiters[1], Some(&waiters[1].hold(1)));
+    assert!(matches!(&beat, Beat::Yours { entry, .. } if *entry == waiters[1].hold(1)), "{beat:?}");
+}
+
+#[test]
 fn an_offer_begins_anew_when_the_lock_was_held_in_between() {
     let world = World::embedded();
     let (holder, waiters) = queued(&world, 2);
