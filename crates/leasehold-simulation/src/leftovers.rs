@@ -3,7 +3,7 @@
 use crate::client::Guard;
 use crate::happening::Happening;
 use crate::kinds::{CAPACITY, Family};
-use crate::plan::LEASE;
+use crate::plan::{LEASE, Mix};
 use crate::stats::Reach;
 use crate::world::{World, name};
 use bytes::Bytes;
@@ -19,9 +19,10 @@ impl World {
     /// nothing to clean up, and nothing that it has sent can still arrive. What a simple lock or a permit has on the server does not name its
     /// client; these are looked for when all have gone.
     pub(crate) fn check_strays(&mut self) {
-        // A copy of an acquire that comes late may bring a hold about again, which ends with its lease; and so may older data.
+        // A copy of an acquire that comes after its release may bring a hold about again, which ends with its lease; and so may older data. One
+        // that was only not proven dead is expected by its client.
         let fields = self.plan.family.excludes() && self.plan.family != Family::Simple;
-        if !fields || self.plan.copies || self.restored {
+        if !fields || self.plan.mix.has(Mix::Copies) || self.restored {
             return;
         }
         for lock in 0..self.plan.locks {

@@ -143,6 +143,9 @@ pub(crate) fn plan(world: &mut World, seed: u64, family: Family) {
     world.close_latches();
     world.plan.hold = ms([1, 20, 200, 1_500][world.rng.usize(..4)]);
     disturb(world, mix);
+    if mix == Mix::Unproven {
+        hold_back(world, seed);
+    }
     if mix == Mix::Data && matches!(family, Family::Fenced | Family::FencedFair) {
         issue_twice(world, seed);
     }
@@ -326,6 +329,22 @@ fn data(world: &mut World) {
                 world.after(at, Happening::Clock { client, ppm, jump: Duration::ZERO });
             }
         }
+    }
+}
+
+/// Has commands held up on their way, in three worlds of four, for less than a lease: they arrive although they were settled, as far as that
+/// could be, and whoever sent them has been answered otherwise since.
+///
+/// The choices are not those of the world, so that everything else in it is what it would be without this.
+fn hold_back(world: &mut World, seed: u64) {
+    let rng = &mut fastrand::Rng::with_seed(!seed);
+    if rng.u8(..4) == 0 {
+        return;
+    }
+    for _ in 0..1 + rng.usize(..8) {
+        let (client, at) = (rng.usize(..world.clients.len()), some_time(rng));
+        let pause = LEASE.mul_f64(rng.f64() * 0.8);
+        world.after(at, Happening::Freeze { client, plane: Plane::Foreground, pause });
     }
 }
 

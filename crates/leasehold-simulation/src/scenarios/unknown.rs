@@ -4,9 +4,11 @@ use super::driver::wish;
 use super::{elapsed, nothing_left, world};
 use crate::client::Outcome;
 use crate::weather::FaultKind;
-use crate::world::{World, ms, settings};
+use crate::world::{World, ms, name, settings};
+use leasehold_core::command::Kind;
 use leasehold_core::error::{AcquireError, ReleaseError};
 use leasehold_core::link::Plane;
+use leasehold_core::reply::Reply;
 use leasehold_core::session::{AcquireRequest, Patience};
 use leasehold_core::settings::Settings;
 use std::sync::Arc;
@@ -88,6 +90,40 @@ fn where_nothing_can_be_proven_the_release_is_repeated_until_the_lease_would_hav
     assert!(world.server.keys().is_empty(), "the late grant outlived the repeated release");
     world.run(ms(4_000));
     world.check_nothing_left();
+}
+
+#[test]
+fn a_late_copy_of_an_attempt_after_which_another_found_the_lock_busy_is_taken_back() {
+    for kind in [Kind::Lock, Kind::Fenced, Kind::Simple] {
+        let mut world = world(2);
+        world.weather.unproven = 1.0;
+        world.plan.copies = true;
+        let wish = || AcquireRequest::new(name("a"), kind, ms(3_000));
+        let task = world.acquire(1, wish());
+        let before = world.granted(1, task);
+        let script = match kind {
+            Kind::Fenced => "fenced/acquire",
+            Kind::Simple => "simple/acquire",
+            _ => "lock/acquire",
+        };
+        world.freeze(0, Plane::Foreground, ms(900));
+        let patience = Patience::Until(world.now + ms(500));
+        let task = world.acquire(0, AcquireRequest { patience, ..wish() });
+        let outcome = world.outcome(0, task);
+        assert!(matches!(outcome, Outcome::NotAcquired(_)), "{kind:?}: {outcome:?}");
+        let calls = world.server.calls(script);
+        assert!(calls >= 2, "{kind:?}: a later attempt has found the lock busy");
+        world.give_back(before);
+        world.run(ms(500));
+        assert_eq!(world.server.calls(script), calls + 1, "{kind:?}: the late copy was applied");
+        world.run(ms(700));
+        assert_eq!(
+            world.server.command(&[b"EXISTS", b"a"]),
+            Ok(Reply::Int(0)),
+            "{kind:?}: it outlived the repeated release"
+        );
+        world.run(ms(5_000));
+    }
 }
 
 #[test]
