@@ -256,6 +256,8 @@ suite! {
             a_quorum_is_held_without_a_minority,
             a_quorum_counts_the_servers_and_not_the_clients,
             a_quorum_waits_for_the_answers_that_can_make_it_whole,
+            work_that_outlives_its_group_is_lost,
+            members_that_ran_out_meanwhile_are_acquired_anew,
             who_holds_a_quorum_without_a_minority_sleeps_until_it_is_lost,
             rivals_for_a_quorum_all_get_it;
         foreign:

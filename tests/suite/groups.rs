@@ -152,6 +152,58 @@ pub(crate) async fn stripes_are_taken_together_in_any_order(world: World) {
     idle(&client).await;
 }
 
+/// Work that comes to its end in a poll which outlives the leases was not protected to its end.
+pub(crate) async fn work_that_outlives_its_group_is_lost(_: World) {
+    let stage = Stage::new();
+    let client = stage.client();
+    let multi = client.multi_lock(["a", "b"].map(|name| client.lock(name)));
+    let guard = stage.now(async move { multi.acquire().lease(secs(1)).await }).expect("all members");
+    let clock = stage.clock.clone();
+    let work = async move {
+        clock.advance(secs(2));
+        7
+    };
+    assert!(stage.now(async move { guard.run(work).await }).is_err());
+}
+
+/// The second server answers, to a request that is settled and sent again, when the lease on the first one is over.
+pub(crate) async fn members_that_ran_out_meanwhile_are_acquired_anew(_: World) {
+    let stage = Stage::new();
+    let servers: Vec<EmbeddedServer> = (0..3).map(|_| EmbeddedServer::with_clock(stage.clock.clone())).collect();
+    let slow = || servers[1].inject(Fault::Swallow, Aim::next().script("lock/acquire"));
+    let clients = process(&stage, &servers);
+    slow();
+    // The same name on two servers is two locks.
+    let multi = MultiLock::new(clients[..2].iter().map(|client| client.lock("leader")));
+    let mut actors = [Actor::new(async move { multi.acquire().lease(ms(500)).await })];
+    let took = stage.pass_until("all members", secs(20), &mut actors, |actors| actors[0].is_done());
+    let guard = actors[0].take().expect("all members");
+    assert!(took > ms(500) && guard.is_held(), "a multi lock that was lost before it was had, after {took:?}");
+    stage.now(guard.release()).expect("a release");
+
+    servers[2].set_down(true);
+    slow();
+    let lock = QuorumLock::new(clients, "leader");
+    let again = lock.clone();
+    let mut actors = [Actor::new(async move { lock.acquire().lease(ms(500)).await })];
+    let took = stage.pass_until("a quorum", secs(20), &mut actors, |actors| actors[0].is_done());
+    let guard = actors[0].take().expect("a quorum");
+    assert!(took > ms(500) && guard.is_held(), "a quorum that was lost before it was had, after {took:?}");
+    stage.now(guard.release()).expect("a release");
+
+    // One server of three does not speak for a majority, when it comes to a release either.
+    servers[2].set_down(false);
+    stage.pass(secs(3), &mut Vec::<Actor<()>>::new());
+    let mut actors = [acquire(&again)];
+    stage.pass_until("a quorum", secs(5), &mut actors, |actors| actors[0].is_done());
+    let guard = actors[0].take().expect("a quorum");
+    servers[1..].iter().for_each(|server| server.set_down(true));
+    let mut actors = [Actor::new(guard.release())];
+    stage.pass_until("an answer", secs(40), &mut actors, |actors| actors[0].is_done());
+    let error = actors[0].take().expect_err("two servers of three are down");
+    assert!(matches!(error, Error::Unreachable { .. } | Error::Indeterminate { .. }), "{error}");
+}
+
 /// A process of a quorum: a client of each server.
 fn process(stage: &Stage, servers: &[EmbeddedServer]) -> Vec<Client> {
     let client =

@@ -142,13 +142,25 @@ pub(crate) async fn every_series_is_there_before_its_first_event(_: World) {
         }
         zero(format!("{} class={class} outcome=failed", telemetry::ACQUIRE_TOTAL));
     }
-    zero(format!("{} outcome=failed", telemetry::RENEW_TOTAL));
-    zero(format!("{} outcome=failed", telemetry::CLEAN_UP_TOTAL));
-    zero(format!("{} event=degraded", telemetry::FALLBACK_TOTAL));
-    zero(format!("{} code=waker", telemetry::FOREIGN_PANIC_TOTAL));
-    zero(telemetry::PLACE_LOST_TOTAL.to_owned());
-    zero(telemetry::TURN_PASSED_TOTAL.to_owned());
-    zero(telemetry::EVICTION_TOTAL.to_owned());
+    let labelled = [
+        (telemetry::RENEW_TOTAL, "outcome", ["renewed", "failed"]),
+        (telemetry::CLEAN_UP_TOTAL, "outcome", ["done", "failed"]),
+        (telemetry::FALLBACK_TOTAL, "event", ["degraded", "restored"]),
+        (telemetry::FOREIGN_PANIC_TOTAL, "code", ["waker", "telemetry"]),
+    ];
+    for (name, label, words) in labelled {
+        words.iter().for_each(|word| zero(format!("{name} {label}={word}")));
+    }
+    for name in [
+        telemetry::RENEWED_HOLDS_TOTAL,
+        telemetry::TURN_PASSED_TOTAL,
+        telemetry::PLACE_LOST_TOTAL,
+        telemetry::ENDLESS_TOTAL,
+        telemetry::UNSET_TOTAL,
+        telemetry::EVICTION_TOTAL,
+    ] {
+        zero(name.to_owned());
+    }
 }
 
 /// Every metric by name and labels: its value, or how often it was recorded.
