@@ -24,6 +24,8 @@ mod latency;
 mod lazy;
 #[path = "faults/memory.rs"]
 mod memory;
+#[path = "faults/outages.rs"]
+mod outages;
 #[path = "faults/permissions.rs"]
 mod permissions;
 #[path = "faults/permissions_of_commands.rs"]

@@ -170,6 +170,7 @@ fn the_other_process() {
         }
         "shut down" => shuts_down(builder, url),
         "secrets" => crate::secrets::child(),
+        "outage" => crate::outages::child(builder, &url),
         role => panic!("no role {role:?}"),
     }
 }
@@ -235,7 +236,8 @@ async fn work(guard: Guard) {
     say(format_args!("told"));
 }
 
-fn say(what: std::fmt::Arguments<'_>) {
+/// Says something to the process that started this one.
+pub(crate) fn say(what: std::fmt::Arguments<'_>) {
     // Not by `println!`, which the test harness may keep back.
     let mut out = std::io::stdout().lock();
     writeln!(out, "{MARK}{what}").and_then(|()| out.flush()).expect("somebody who listens");

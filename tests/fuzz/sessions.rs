@@ -146,11 +146,18 @@ impl World {
             }
             7 | 8 => {
                 let known = self.channels[source.below(self.channels.len())].clone();
-                let event = match source.below(6) {
+                let server = || "a:6379".to_owned();
+                let event = match source.below(9) {
                     0 => LinkEvent::NoticesReset,
                     1 => LinkEvent::NoticesLagged,
                     2 => LinkEvent::PlaneReset(source.one_of(&Plane::ALL)),
-                    3 => LinkEvent::Notice { channel: Bytes::copy_from_slice(source.bytes(60)) },
+                    3 => LinkEvent::Connected { server: server(), again: true },
+                    4 => {
+                        let lost_for = Duration::from_millis(source.one_of(&[0, 700, 40_000]));
+                        let slots = source.one_of(&[None, Some(0), Some(16_384)]).map(|end| (0..end).collect());
+                        LinkEvent::OutOfReach { server: server(), why: "gone".to_owned(), lost_for, slots }
+                    }
+                    5 => LinkEvent::Notice { channel: Bytes::copy_from_slice(source.bytes(60)) },
                     _ => LinkEvent::Notice { channel: known },
                 };
                 self.session.handle_event(now, event);

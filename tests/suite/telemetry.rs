@@ -157,6 +157,7 @@ pub(crate) async fn every_series_is_there_before_its_first_event(_: World) {
         telemetry::PLACE_LOST_TOTAL,
         telemetry::ENDLESS_TOTAL,
         telemetry::UNSET_TOTAL,
+        telemetry::RECONNECTS_TOTAL,
         telemetry::EVICTION_TOTAL,
     ] {
         zero(name.to_owned());

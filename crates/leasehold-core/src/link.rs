@@ -7,6 +7,7 @@ use crate::call::Call;
 use crate::reply::Reply;
 use bytes::Bytes;
 use std::future::Future;
+use std::time::Duration;
 use thiserror::Error;
 
 /// A connection, seen from above, on which things keep their order.
@@ -68,7 +69,12 @@ impl LinkError {
         }
     }
 
-    /// The same of a call that a server has refused before, with `NOSCRIPT` or a redirection: it has left this process, and what was to be
+    /// Whether it does not pass by itself: the server refuses, and not for the moment only.
+    pub fn is_lasting(&self) -> bool {
+        matches!(self, Self::Refused(refusal) if !refusal.is_transient())
+    }
+
+    /// What became of a call that a server has refused before, with `NOSCRIPT` or a redirection: it has left this process, and what was to be
     /// sent in its place has not.
     #[must_use]
     pub fn of_a_call_refused(self, before: &ServerError) -> Self {
@@ -183,6 +189,29 @@ pub enum LinkEvent {
     NoticesLagged,
     /// The connections of a plane were lost and are back: what the server held may be gone.
     PlaneReset(Plane),
+    /// The lifeline's connection to a server stands.
+    Connected {
+        /// The server's address.
+        server: String,
+        /// Whether there was one before.
+        again: bool,
+    },
+    /// The lifeline's connection to a server is gone, and an attempt to make it anew has failed. It is told once, until it stands again.
+    OutOfReach {
+        /// The server's address.
+        server: String,
+        /// Why the attempt failed.
+        why: String,
+        /// How long ago the connection was lost.
+        lost_for: Duration,
+        /// The slots that the server owns, in order; `None` where there are no others.
+        slots: Option<Vec<u16>>,
+    },
+    /// No connection to the server is kept any more: it owns nothing.
+    Retired {
+        /// The server's address.
+        server: String,
+    },
 }
 
 /// What a client learns of its server when it connects.

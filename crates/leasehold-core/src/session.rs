@@ -42,6 +42,7 @@ mod notice;
 mod patience;
 mod places;
 mod queue;
+mod reach;
 mod record;
 mod release;
 mod renew;
@@ -69,6 +70,7 @@ use hold::Hold;
 use lowering::ToLower;
 use names::Owned;
 use notice::Channel;
+use reach::Outage;
 use renew::Renewals;
 use request::Request;
 use settle::Settles;
@@ -158,6 +160,35 @@ pub enum Event {
         holds: usize,
         /// What the link said.
         why: String,
+        /// Whether it does not pass by itself, as an outage does.
+        lasting: bool,
+    },
+    /// The lifeline's connection to a server stands.
+    Connected {
+        /// The server's address.
+        server: String,
+        /// Whether there was one before.
+        again: bool,
+        /// For how long the server was out of reach, if it was.
+        out_for: Option<Duration>,
+    },
+    /// A server is out of reach. This is told once for each outage.
+    OutOfReach {
+        /// The server's address.
+        server: String,
+        /// What the link said.
+        why: String,
+        /// How many holds are on that server.
+        holds: usize,
+        /// How soon the first of them is lost, unless the server comes back.
+        first_lost_in: Option<Duration>,
+    },
+    /// No connection to the server is kept any more: others have what it had.
+    Retired {
+        /// The server's address.
+        server: String,
+        /// For how long the server was out of reach, if it was.
+        out_for: Option<Duration>,
     },
     /// A waiter did not poll its future in time, and its turn passed on.
     TurnPassed {
@@ -200,6 +231,8 @@ pub enum Event {
         name: LockName,
         /// What the link said.
         why: String,
+        /// Whether it does not pass by itself, as an outage does.
+        lasting: bool,
     },
     /// The lifeline ended, or lowered, a hold that nobody released.
     CleanedUp {
@@ -212,6 +245,8 @@ pub enum Event {
         name: LockName,
         /// What the link said.
         why: String,
+        /// Whether it does not pass by itself, as an outage does.
+        lasting: bool,
     },
     /// A subscription could not be made and will be tried again.
     SubscribeFailed {
@@ -219,6 +254,8 @@ pub enum Event {
         name: LockName,
         /// What the link said.
         why: String,
+        /// Whether it does not pass by itself, as an outage does.
+        lasting: bool,
     },
 }
 
@@ -278,6 +315,8 @@ pub struct Session {
     restorations: NumberMap<CallId, HoldNumber>,
     /// Since when no server has been in reach, as far as first acquires have seen.
     out_of_reach: Option<Instant>,
+    /// The servers that are out of reach, as the link says.
+    outages: Vec<Outage>,
     /// Holds whose lowering waits for room.
     to_lower: ToLower,
     server_clock: Option<(u64, Instant)>,
@@ -311,6 +350,7 @@ impl Session {
             beats: NumberMap::default(),
             restorations: NumberMap::default(),
             out_of_reach: None,
+            outages: Vec::new(),
             to_lower: ToLower::default(),
             server_clock: None,
             announced: None,

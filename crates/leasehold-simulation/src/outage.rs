@@ -8,6 +8,15 @@ use crate::world::{World, ms, tell};
 use leasehold_core::link::{Epoch, LinkError, LinkEvent, Plane};
 use std::time::Duration;
 
+/// What the link calls the server.
+const SERVER: &str = "server:6379";
+
+/// What the link says when the server cannot be reached.
+fn out_of_reach() -> LinkEvent {
+    let (server, why) = (SERVER.to_owned(), "it does not answer".to_owned());
+    LinkEvent::OutOfReach { server, why, lost_for: ms(1), slots: None }
+}
+
 impl World {
     /// A connection is lost: what waits for a reply ends, and it comes back in a new epoch.
     pub(crate) fn reset(&mut self, client: usize, plane: Plane) {
@@ -51,7 +60,12 @@ impl World {
         if yes {
             self.stats.fault(Sort::Unreachable);
         }
-        self.net.wires[client].reachable = !yes;
+        let changes = std::mem::replace(&mut self.net.wires[client].reachable, !yes) == yes;
+        if changes {
+            let event =
+                if yes { out_of_reach() } else { LinkEvent::Connected { server: SERVER.to_owned(), again: true } };
+            self.after(ms(1), Happening::Event { client, event });
+        }
         for plane in [Plane::Foreground, Plane::Lifeline] {
             if yes && self.net.connection(client, plane).up {
                 self.reset(client, plane);

@@ -106,9 +106,11 @@ impl ClientBuilder {
         self
     }
 
-    /// How long a server may be out of reach before an acquire or a release fails, counted from the first command that fails. A
-    /// waiter that sleeps sends none: it notices at its next attempt, when the holder's lease may be over, or after the
-    /// [re-check interval](ClientBuilder::recheck) at the latest. Default: 10 s.
+    /// How long a server may be out of reach before an acquire or a release fails, counted from the first command that fails. For a waiter
+    /// that sleeps, and sends none, it is counted from the moment at which the client's own connection was lost. Default: 10 s.
+    ///
+    /// A connection on which nothing answers counts as lost after one and a half [command timeouts](ClientBuilder::command_timeout), and its
+    /// server as out of reach when one attempt to connect anew has failed, which takes two more at the most.
     pub const fn unreachable_after(mut self, after: Duration) -> Self {
         self.settings.unreachable_after = after;
         self

@@ -2,7 +2,8 @@
 //!
 //! Metrics go through the facade of the crate `metrics`: an application that installs a recorder *before* it builds its
 //! clients sees them, and for any other they cost nothing. They are labelled with the class that the caller gives to a lock
-//! ([`Lock::class`](crate::Lock::class)), never with a lock's name, because names are without number.
+//! ([`Lock::class`](crate::Lock::class)), never with a lock's name, because names are without number; what is said of a
+//! connection is labelled with the server's address.
 //!
 //! | metric | sort | labels | what it counts |
 //! |---|---|---|---|
@@ -23,6 +24,8 @@
 //! | [`UNSET_TOTAL`] | counter | | semaphores that are not there and that a caller was found to wait for |
 //! | [`FALLBACK_TOTAL`] | counter | `event` | locks that were granted without the server, and those that it granted later |
 //! | [`CLEAN_UP_TOTAL`] | counter | `outcome` | what the lifeline did for callers that were gone |
+//! | [`CONNECTED`] | gauge | `server` | clients whose lifeline is connected to the server |
+//! | [`RECONNECTS_TOTAL`] | counter | | connections of lifelines that were made anew |
 //! | [`EVICTION_TOTAL`] | counter | | clients that found an eviction policy that can evict a held lock |
 //! | [`FOREIGN_PANIC_TOTAL`] | counter | `code` | panics of the application's code that were caught |
 //!
@@ -52,7 +55,7 @@ use metrics::{
     Counter, Gauge, Histogram, Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,
 };
 use parking_lot::Mutex;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 use tracing::Span;
@@ -92,6 +95,11 @@ pub const UNSET_TOTAL: &str = "leasehold_unset_total";
 pub const FALLBACK_TOTAL: &str = "leasehold_fallback_total";
 /// Counts what the lifeline cleaned up, by `outcome`: `done` or `failed`, which is tried again.
 pub const CLEAN_UP_TOTAL: &str = "leasehold_clean_up_total";
+/// How many clients of this process have a lifeline that is connected to a server, by `server`: its address. At 0 it is out of reach of them,
+/// or they have ended.
+pub const CONNECTED: &str = "leasehold_connected";
+/// Counts connections of lifelines that were lost and made anew.
+pub const RECONNECTS_TOTAL: &str = "leasehold_reconnects_total";
 /// Counts clients that found an eviction policy other than `noeviction`.
 pub const EVICTION_TOTAL: &str = "leasehold_eviction_policy_total";
 /// Counts by `code`, `waker` or `telemetry`, panics of the application's code that leasehold called and caught.
@@ -263,9 +271,24 @@ impl Class {
     }
 }
 
+/// An event at level WARN where it lasts until somebody does something, and at DEBUG where it belongs to an outage, which is told once.
+macro_rules! at_level {
+    ($lasting:expr, $($fields:tt)*) => {
+        if $lasting {
+            tracing::warn!($($fields)*);
+        } else {
+            tracing::debug!($($fields)*);
+        }
+    };
+}
+
 /// The classes that a client has met, and what its lifeline reports.
 #[derive(Debug)]
-pub(crate) struct Classes(Mutex<HashMap<Arc<str>, Arc<Class>>>);
+pub(crate) struct Classes {
+    met: Mutex<HashMap<Arc<str>, Arc<Class>>>,
+    /// The servers that the lifeline is connected to, as the gauge has it.
+    connected: Mutex<HashSet<String>>,
+}
 
 impl Classes {
     /// Describes every metric, and registers those without a class, and those of the default one.
@@ -274,23 +297,34 @@ impl Classes {
             describe();
             register();
         });
-        let classes = Self(Mutex::default());
+        let classes = Self { met: Mutex::default(), connected: Mutex::default() };
         classes.get(DEFAULT_CLASS);
         classes
     }
 
     pub(crate) fn get(&self, class: &str) -> Arc<Class> {
-        if let Some(known) = self.0.lock().get(class) {
+        if let Some(known) = self.met.lock().get(class) {
             return known.clone();
         }
         // The recorder is foreign code, which may itself use the client: it is asked without the lock. What another thread made meanwhile
         // counts, and this one's is dropped without it as well.
         let name = Arc::from(class);
         let new = Arc::new(Class::new(&name));
-        let mut classes = self.0.lock();
+        let mut classes = self.met.lock();
         let counts = classes.entry(name).or_insert_with(|| new.clone()).clone();
         drop(classes);
         counts
+    }
+
+    /// Sets the gauge of a server, which exists from the first word on it.
+    fn set_connected(&self, server: String, stands: bool) {
+        let mut connected = self.connected.lock();
+        let change = match stands {
+            true => f64::from(u8::from(connected.insert(server.clone()))),
+            false => -f64::from(u8::from(connected.remove(&server))),
+        };
+        drop(connected);
+        gauge!(CONNECTED, "server" => server).increment(change);
     }
 
     /// Counts and logs what happened in the session.
@@ -317,9 +351,35 @@ impl Classes {
                 counter!(RENEW_TOTAL, "outcome" => "renewed").increment(1);
                 counter!(RENEWED_HOLDS_TOTAL).increment(u64::try_from(holds).unwrap_or(u64::MAX));
             }
-            Event::RenewalFailed { holds, why } => {
+            Event::RenewalFailed { holds, why, lasting } => {
                 counter!(RENEW_TOTAL, "outcome" => "failed").increment(1);
-                tracing::warn!(holds, why, "a renewal failed and is tried again while the leases last");
+                at_level!(lasting, holds, why, "a renewal failed and is tried again while the leases last");
+            }
+            Event::Connected { server, again, out_for } => {
+                if again {
+                    counter!(RECONNECTS_TOTAL).increment(1);
+                }
+                if let Some(out_for) = out_for {
+                    tracing::info!(server, ?out_for, "the server is in reach again");
+                }
+                self.set_connected(server, true);
+            }
+            Event::OutOfReach { server, why, holds, first_lost_in } => {
+                let first_lost_in = first_lost_in.map(|left| format!("{left:?}")).unwrap_or_else(|| "never".to_owned());
+                tracing::warn!(
+                    server,
+                    why,
+                    holds,
+                    first_lost_in,
+                    "the server is out of reach: holds are lost when their leases end, unless it comes back before"
+                );
+                self.set_connected(server, false);
+            }
+            Event::Retired { server, out_for } => {
+                if let Some(out_for) = out_for {
+                    tracing::info!(server, ?out_for, "others have taken over from the server that was out of reach");
+                }
+                self.set_connected(server, false);
             }
             Event::TurnPassed { name } => {
                 counter!(TURN_PASSED_TOTAL).increment(1);
@@ -352,9 +412,9 @@ impl Classes {
                 counter!(CLEAN_UP_TOTAL, "outcome" => "done").increment(1);
                 tracing::debug!(lock = %name, "the lifeline released a lock that its caller had left");
             }
-            Event::CleanUpFailed { name, why } => {
+            Event::CleanUpFailed { name, why, lasting } => {
                 counter!(CLEAN_UP_TOTAL, "outcome" => "failed").increment(1);
-                tracing::warn!(lock = %name, why, "a lock could not be cleaned up yet; it is tried again");
+                at_level!(lasting, lock = %name, why, "a lock could not be cleaned up yet; it is tried again");
             }
             Event::Degraded { name } => {
                 counter!(FALLBACK_TOTAL, "event" => "degraded").increment(1);
@@ -368,14 +428,24 @@ impl Classes {
                 counter!(PLACE_LOST_TOTAL).increment(1);
                 tracing::warn!(lock = %name, "a waiter lost its place in the queue and goes on at the tail");
             }
-            Event::BeatFailed { name, why } => {
-                tracing::warn!(lock = %name, why, "the server could not be told that waiters of the lock live");
+            Event::BeatFailed { name, why, lasting } => {
+                at_level!(lasting, lock = %name, why, "the server could not be told that waiters of the lock live");
             }
-            Event::SubscribeFailed { name, why } => {
-                tracing::warn!(lock = %name, why, "release notices cannot be had yet; it is tried again");
+            Event::SubscribeFailed { name, why, lasting } => {
+                at_level!(lasting, lock = %name, why, "release notices cannot be had yet; it is tried again");
             }
             _ => {}
         }
+    }
+}
+
+/// The gauge goes by clients that live.
+impl Drop for Classes {
+    fn drop(&mut self) {
+        let connected = std::mem::take(self.connected.get_mut());
+        foreign::call(Foreign::Telemetry, || {
+            connected.into_iter().for_each(|server| gauge!(CONNECTED, "server" => server).decrement(1.0));
+        });
     }
 }
 
@@ -391,7 +461,15 @@ fn register() {
             drop(counter!(name, label => word));
         }
     }
-    for name in [RENEWED_HOLDS_TOTAL, TURN_PASSED_TOTAL, PLACE_LOST_TOTAL, ENDLESS_TOTAL, UNSET_TOTAL, EVICTION_TOTAL] {
+    for name in [
+        RENEWED_HOLDS_TOTAL,
+        TURN_PASSED_TOTAL,
+        PLACE_LOST_TOTAL,
+        ENDLESS_TOTAL,
+        UNSET_TOTAL,
+        RECONNECTS_TOTAL,
+        EVICTION_TOTAL,
+    ] {
         drop(counter!(name));
     }
 }
@@ -411,6 +489,7 @@ fn describe() {
         (FALLBACK_TOTAL, "Locks that were granted without the server, and those that it granted later"),
         (CLEAN_UP_TOTAL, "Locks that were released for callers that were gone"),
         (FOREIGN_PANIC_TOTAL, "Panics of the application's code that were caught"),
+        (RECONNECTS_TOTAL, "Connections of lifelines that were made anew"),
         (EVICTION_TOTAL, "Clients that found an eviction policy that can evict a held lock"),
     ] {
         describe_counter!(name, Unit::Count, help);
@@ -424,6 +503,7 @@ fn describe() {
     );
     describe_histogram!(RENEWAL_LEFT_SECONDS, Unit::Seconds, "How long before its deadline a hold was renewed");
     describe_gauge!(WAITING, Unit::Count, "Callers whose acquire is under way");
+    describe_gauge!(CONNECTED, Unit::Count, "Clients whose lifeline is connected to the server");
     describe_gauge!(HELD, Unit::Count, "Guards that exist");
 }
 

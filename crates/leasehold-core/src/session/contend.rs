@@ -170,7 +170,7 @@ impl Session {
             }
         }
         acquire.wish.replicas = replicas::both(acquire.wish.replicas, self.replicas_of(acquire.wish.beside));
-        let tries_beside = self.tries_beside(lock);
+        let (tries_beside, troubled) = (self.tries_beside(lock), self.trouble_since(lock).is_some());
         let line = &mut self.locks[lock];
         // An owner that holds the other half bypasses the line: who stands there waits for it.
         if acquire.beside.is_none() {
@@ -181,7 +181,7 @@ impl Session {
             } else if acquire.wish.patience != Patience::Try {
                 acquire.place = Place::Line;
                 line.queue.push_back(ticket);
-            } else if line.trouble.since.is_none() && !tries_beside {
+            } else if !troubled && !tries_beside {
                 // A waiter of this client is ahead and has asked, so the lock is as good as taken; unless no server can say so.
                 acquire.outcome = Some(Ok(None));
             }
@@ -517,11 +517,11 @@ impl Session {
 
     /// Fails everybody in the line when the server has been out of reach for too long.
     fn trouble_is_over(&mut self, now: Instant, lock: usize) -> bool {
-        let Some(since) = self.locks[lock].trouble.since else { return false };
+        let Some(since) = self.trouble_since(lock) else { return false };
         if now < since + self.settings.unreachable_after {
             return false;
         }
-        let error = AcquireError::Unreachable(self.locks[lock].trouble.why.clone());
+        let error = AcquireError::Unreachable(self.trouble_in_words(lock));
         if let Some(contender) = self.locks[lock].contender
             && !self.is_unsure(contender)
             && self.falls_back(now, contender)
@@ -620,13 +620,14 @@ impl Session {
     }
 
     pub(super) fn set_lock_timer(&mut self, lock: usize) {
+        let trouble = self.trouble_since(lock);
         let Some(line) = self.locks.get_mut(lock) else { return };
         let phase = match line.phase {
             Phase::Due(until) if line.contender.is_some() => Some(until),
             Phase::Sleeping(until) | Phase::BackingOff(until) => Some(until),
             _ => None,
         };
-        let trouble = line.trouble.since.map(|since| since + self.settings.unreachable_after);
+        let trouble = trouble.map(|since| since + self.settings.unreachable_after);
         let next = [phase, trouble, line.beat_at].into_iter().flatten().min();
         self.timers.set(Timer::Lock(lock), &mut line.timer, next);
     }

@@ -86,8 +86,9 @@ impl Session {
 
     /// Whether a request, whose call was certainly not applied, is to do without the server from now on.
     pub(super) fn falls_back(&mut self, now: Instant, ticket: Ticket) -> bool {
-        let since = *self.out_of_reach.get_or_insert(now);
+        let seen = *self.out_of_reach.get_or_insert(now);
         let Some(acquire) = self.acquire_of(ticket) else { return false };
+        let since = self.outage_of(acquire.lock).map_or(seen, |outage| seen.min(outage.since));
         let first = acquire.entering().is_none() && acquire.beside.is_none();
         let nothing_there = acquire
             .hold

@@ -68,7 +68,7 @@ impl Session {
                 }
             }
             Err(error) => {
-                let why = error.to_string();
+                let (why, lasting) = (error.to_string(), error.is_lasting());
                 self.retry_subscription(now, index);
                 for lock in self.channels[index].listeners.clone() {
                     if self.locks[lock].phase == Phase::Subscribing {
@@ -77,7 +77,7 @@ impl Session {
                         self.set_lock_timer(lock);
                     }
                     let name = self.locks[lock].name.clone();
-                    self.events.push_back(Event::SubscribeFailed { name, why: why.clone() });
+                    self.events.push_back(Event::SubscribeFailed { name, why: why.clone(), lasting });
                 }
             }
         }
@@ -121,6 +121,11 @@ impl Session {
                 self.all_try_again(now);
             }
             LinkEvent::PlaneReset(Plane::Foreground | Plane::Durable) => self.all_try_again(now),
+            LinkEvent::Connected { server, again } => self.server_connected(now, server, again),
+            LinkEvent::OutOfReach { server, why, lost_for, slots } => {
+                self.server_out_of_reach(now, server, why, lost_for, slots);
+            }
+            LinkEvent::Retired { server } => self.server_retired(now, server),
         }
     }
 

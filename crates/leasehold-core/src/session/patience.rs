@@ -215,21 +215,20 @@ impl Session {
 
     /// The server does not do its part. `unsure` says that a call of this request may have been applied.
     pub(super) fn note_trouble(&mut self, now: Instant, ticket: Ticket, why: &str, unsure: bool) {
+        let Some((lock, started)) = self.acquire_of(ticket).map(|acquire| (acquire.lock, acquire.started)) else {
+            return;
+        };
+        // Whoever slept when the server was lost has waited for it from then on.
+        let since = self.outage_of(lock).map_or(now, |outage| if started <= outage.since { outage.since } else { now });
         let Some(Request::Acquire(acquire)) = self.requests.get_mut(&ticket) else { return };
         acquire.trouble.unsure |= unsure;
         if acquire.place == Place::Line {
-            self.locks[acquire.lock].trouble.note(now, why);
-            self.set_lock_timer_of(ticket);
+            self.locks[lock].trouble.note(since, why);
+            self.set_lock_timer(lock);
         } else {
-            acquire.trouble.note(now, why);
+            acquire.trouble.note(since, why);
         }
         self.set_request_timer(now, ticket);
-    }
-
-    fn set_lock_timer_of(&mut self, ticket: Ticket) {
-        if let Some(lock) = self.acquire_of(ticket).map(|acquire| acquire.lock) {
-            self.set_lock_timer(lock);
-        }
     }
 
     pub(super) fn trouble_of(&self, ticket: Ticket) -> Option<&Trouble> {

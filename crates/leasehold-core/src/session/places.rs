@@ -162,8 +162,8 @@ impl Session {
     pub(super) fn handle_beaten(&mut self, now: Instant, id: CallId, result: Result<Reply, LinkError>) {
         let Some(lock) = self.beats.remove(&id) else { return };
         let beat = match result {
-            Ok(reply) => fair::beaten(&reply).map_err(|error| error.to_string()),
-            Err(error) => Err(error.to_string()),
+            Ok(reply) => fair::beaten(&reply).map_err(|error| (error.to_string(), true)),
+            Err(error) => Err((error.to_string(), error.is_lasting())),
         };
         let waits = self.locks[lock].contender.is_some() || self.locks[lock].queue.len() > self.locks[lock].gone;
         match beat {
@@ -176,10 +176,10 @@ impl Session {
                     Beat::Kind(kind) => self.fail_line(now, lock, &AcquireError::KeyConflict(kind)),
                 }
             }
-            Err(why) if waits => {
+            Err((why, lasting)) if waits => {
                 let name = self.locks[lock].name.clone();
                 self.locks[lock].trouble.note(now, &why);
-                self.events.push_back(Event::BeatFailed { name, why });
+                self.events.push_back(Event::BeatFailed { name, why, lasting });
             }
             Err(_) => {}
         }

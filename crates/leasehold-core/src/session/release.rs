@@ -295,7 +295,7 @@ impl Session {
             && let Some(hold) = self.holds.get(&number)
         {
             let name = self.locks[hold.lock].name.clone();
-            self.events.push_back(Event::CleanUpFailed { name, why: error.to_string() });
+            self.events.push_back(Event::CleanUpFailed { name, why: error.to_string(), lasting: error.is_lasting() });
         }
         for ticket in waiting {
             self.limit_wait(now, ticket, number);

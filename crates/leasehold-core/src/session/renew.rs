@@ -29,6 +29,14 @@ pub(super) struct Renewals {
 /// cluster all have one number for a slot; and by the replicas that must acknowledge it, because the answer is about all of it.
 type Group = (&'static str, u16, Option<Replicas>);
 
+/// What follows an answered renewal of a hold.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Next {
+    AsPlanned,
+    /// It is repeated soon.
+    Again,
+}
+
 /// One renewal on the way.
 #[derive(Debug)]
 pub(super) struct Batch {
@@ -91,17 +99,22 @@ impl Session {
         }
     }
 
-    /// Repeats a renewal that failed, soon enough to try several times while the lease lasts.
-    fn retry_renewal(&mut self, now: Instant, number: HoldNumber) {
-        let Some(hold) = self.holds.get(&number) else { return };
+    /// Repeats a renewal that failed for these holds, soon enough to try several times while the leases last. They stay together, and
+    /// come upon others that failed: what was one batch is one batch in its next try, too.
+    fn retry_renewals(&mut self, now: Instant, numbers: &[HoldNumber]) {
+        let holds = numbers.iter().filter_map(|number| self.holds.get(number));
         // Where the server's clock was put back, far more is left than was asked for.
-        let left = hold.cell.deadline().since(now).min(hold.lease);
+        let Some(left) = holds.map(|hold| hold.cell.deadline().since(now).min(hold.lease)).min() else { return };
         let pause = (left / 8).clamp(Duration::from_millis(20), Duration::from_secs(1));
         let at = now + pause / 2 + self.jitter(pause / 2);
-        if let Some(hold) = self.holds.get_mut(&number) {
-            hold.renew_at = hold.wants_renewal().then_some(at);
+        let slot = u64::try_from((pause / 8).as_nanos()).unwrap_or(u64::MAX).next_power_of_two() / 2;
+        let at = Instant::from_nanos(at.as_nanos().div_ceil(slot) * slot);
+        for number in numbers {
+            if let Some(hold) = self.holds.get_mut(number) {
+                hold.renew_at = hold.wants_renewal().then_some(at);
+            }
+            self.set_hold_timer(*number);
         }
-        self.set_hold_timer(number);
     }
 
     /// Puts a hold whose renewal is due among those that go out next.
@@ -123,10 +136,12 @@ impl Session {
         let mut live: Vec<_> =
             self.holds.iter().filter(|(_, hold)| hold.is_live()).map(|(number, _)| *number).collect();
         live.sort_unstable();
-        let spread = Duration::from_micros(50) * u32::try_from(live.len()).unwrap_or(u32::MAX);
-        for number in live {
-            let at = now + self.jitter(spread.min(Duration::from_secs(1)));
-            self.look_at_hold(number, at);
+        // Together, as far as a batch goes: where each has an instant of its own, each is a batch of its own.
+        let batch = u32::try_from(self.settings.renew_batch).unwrap_or(u32::MAX);
+        let most = Duration::from_secs(1);
+        for (index, batch_of) in (0_u32..).zip(live.chunks(self.settings.renew_batch.max(1))) {
+            let at = now + Duration::from_micros(50).saturating_mul(batch.saturating_mul(index)).min(most);
+            batch_of.iter().for_each(|number| self.look_at_hold(*number, at));
         }
     }
 
@@ -217,8 +232,8 @@ impl Session {
     /// Takes the outcome of a renewal.
     pub(super) fn handle_renewed(&mut self, now: Instant, batch: Batch, result: Result<Reply, LinkError>) {
         let decoded = match result {
-            Ok(reply) => batch.decode(&reply).map_err(|error| error.to_string()),
-            Err(error) => Err(error.to_string()),
+            Ok(reply) => batch.decode(&reply).map_err(|error| (error.to_string(), true)),
+            Err(error) => Err((error.to_string(), error.is_lasting())),
         };
         match decoded {
             Ok((outcomes, acknowledged)) => {
@@ -228,22 +243,26 @@ impl Session {
                 let oldest = cells().map(|cell| now.since(cell.acquired_at())).max().unwrap_or_default();
                 self.events.push_back(match batch.shortfall(acknowledged) {
                     None => Event::Renewed { holds, left, oldest },
-                    Some(why) => Event::RenewalFailed { holds, why },
+                    Some(why) => Event::RenewalFailed { holds, why, lasting: true },
                 });
+                let mut again = Vec::new();
                 for (number, outcome) in batch.holds.into_iter().zip(outcomes) {
-                    self.hold_renewed(now, batch.sent_at, number, outcome, acknowledged);
+                    if self.hold_renewed(now, batch.sent_at, number, outcome, acknowledged) == Next::Again {
+                        again.push(number);
+                    }
                 }
+                self.retry_renewals(now, &again);
             }
-            Err(why) => {
-                self.events.push_back(Event::RenewalFailed { holds: batch.holds.len(), why });
-                for number in batch.holds {
-                    if let Some(hold) = self.holds.get_mut(&number) {
+            Err((why, lasting)) => {
+                self.events.push_back(Event::RenewalFailed { holds: batch.holds.len(), why, lasting });
+                for number in &batch.holds {
+                    if let Some(hold) = self.holds.get_mut(number) {
                         hold.end_renewal();
                     }
                     // The server may have applied it just now.
-                    self.touch(now, number);
-                    self.retry_renewal(now, number);
+                    self.touch(now, *number);
                 }
+                self.retry_renewals(now, &batch.holds);
             }
         }
         self.send_renewals(now);
@@ -256,45 +275,45 @@ impl Session {
         number: HoldNumber,
         outcome: Renewed,
         acknowledged: Option<u32>,
-    ) {
+    ) -> Next {
         let counts = self.verbs_of(number).counts();
         self.touch(now, number);
-        let Some(hold) = self.holds.get_mut(&number) else { return };
+        let Some(hold) = self.holds.get_mut(&number) else { return Next::AsPlanned };
         let window = hold.end_renewal().filter(|_| counts);
         hold.look &= outcome == Renewed::Refused;
         if !hold.is_live() {
-            return;
+            return Next::AsPlanned;
         }
         if now >= hold.cell.deadline() {
             self.lose_by_deadline(now, number);
-            return;
+            return Next::AsPlanned;
         }
         match outcome {
             Renewed::Held { count, left } => {
                 if window.is_some_and(|window| !window.has(count)) {
                     self.lose(now, number, LossReason::CountMismatch);
-                    return;
+                    return Next::AsPlanned;
                 }
                 if !hold.heed(now, sent_at, left) {
                     self.lose_by_deadline(now, number);
-                    return;
+                    return Next::AsPlanned;
                 }
                 let enough = |replicas: Replicas| acknowledged.is_some_and(|count| count >= replicas.at_least);
                 if !hold.replicas.is_none_or(enough) {
                     // A failover could undo it: the deadline is put off by acknowledged renewals alone.
-                    self.retry_renewal(now, number);
-                    return;
+                    return Next::Again;
                 }
                 if !hold.extend(sent_at, left) {
                     self.lose_by_deadline(now, number);
-                    return;
+                    return Next::AsPlanned;
                 }
                 hold.cell.set_acknowledged(acknowledged);
                 self.schedule_renewal(now, number);
                 self.set_hold_timer(number);
             }
             Renewed::Gone => self.lose(now, number, LossReason::Removed),
-            Renewed::Refused => self.retry_renewal(now, number),
+            Renewed::Refused => return Next::Again,
         }
+        Next::AsPlanned
     }
 }

@@ -153,7 +153,7 @@ impl Session {
         let first = open.holds.first().and_then(|number| self.holds.get(number)).map(|hold| hold.lock);
         if let Some(lock) = first {
             let name = self.locks[lock].name.clone();
-            self.events.push_back(Event::CleanUpFailed { name, why: error.to_string() });
+            self.events.push_back(Event::CleanUpFailed { name, why: error.to_string(), lasting: error.is_lasting() });
         }
     }
 

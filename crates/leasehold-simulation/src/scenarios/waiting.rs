@@ -196,6 +196,66 @@ fn a_server_out_of_reach_fails_an_acquire_after_its_time() {
 }
 
 #[test]
+fn a_waiter_that_sleeps_learns_as_soon_as_others_that_the_server_is_out_of_reach() {
+    for kind in [Kind::Lock, Kind::Fenced, Kind::Fair, Kind::Spin, Kind::Read, Kind::Write] {
+        let mut world = world(2);
+        let half = if kind == Kind::Read { Kind::Write } else { kind };
+        let task = world.acquire(0, AcquireRequest { kind: half, ..wish("a") });
+        world.granted(0, task);
+        let waiters = [(); 3].map(|()| world.acquire(1, AcquireRequest { kind, ..wish("a") }));
+        world.run(ms(100));
+        world.set_unreachable(1, true);
+        let start = world.now;
+        for waiter in waiters {
+            let outcome = world.outcome(1, waiter);
+            let unreachable = matches!(outcome, Outcome::NotAcquired(AcquireError::Unreachable(_)));
+            assert!(unreachable, "{kind:?}: {outcome:?}");
+        }
+        let after = elapsed(&world, start);
+        assert!(after >= ms(1_990) && after <= ms(2_200), "{kind:?}: {after:?}, where unreachable_after is 2 s");
+    }
+}
+
+#[test]
+fn a_short_outage_ends_no_wait_that_slept_through_it() {
+    let mut world = world(2);
+    let task = world.acquire(0, wish("a"));
+    let guard = world.granted(0, task);
+    let waiter = world.acquire(1, wish("a"));
+    world.run(ms(100));
+    for _ in 0..5 {
+        world.set_unreachable(1, true);
+        world.run(ms(1_500));
+        world.set_unreachable(1, false);
+        world.run(ms(500));
+    }
+    world.give_back(guard);
+    let guard = world.granted(1, waiter);
+    world.give_back(guard);
+    nothing_left(&mut world);
+}
+
+#[test]
+fn an_outage_is_said_with_what_is_at_stake() {
+    let mut world = world(1);
+    let guards = ["a", "b", "c"].map(|name| {
+        let task = world.acquire(0, wish(name));
+        world.granted(0, task)
+    });
+    world.set_unreachable(0, true);
+    world.run(ms(500));
+    world.set_unreachable(0, false);
+    world.run(ms(500));
+    let out = |event: &Event| matches!(event, Event::OutOfReach { holds: 3, first_lost_in: Some(left), .. } if *left > ms(500));
+    let back =
+        |event: &Event| matches!(event, Event::Connected { again: true, out_for: Some(time), .. } if *time >= ms(500));
+    assert_eq!(world.events(0, out), 1);
+    assert_eq!(world.events(0, back), 1);
+    guards.into_iter().for_each(|guard| world.give_back(guard));
+    nothing_left(&mut world);
+}
+
+#[test]
 fn a_server_that_comes_back_in_time_is_asked_again() {
     let mut world = world(1);
     world.set_unreachable(0, true);

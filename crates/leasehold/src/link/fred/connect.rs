@@ -17,7 +17,7 @@ use super::wires::Wires;
 use fred::interfaces::Resp3Frame;
 use fred::types::Value;
 use fred::types::config::ServerConfig;
-use leasehold_core::link::{LinkError, Plane, ServerInfo};
+use leasehold_core::link::{LinkError, LinkEvent, Plane, ServerInfo};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -137,6 +137,7 @@ impl Lifeline {
     pub(super) async fn meet(&self, accept: impl Fn(&ServerInfo) -> Result<(), String>) -> ServerInfo {
         let shared = &self.wires.shared;
         let mut backoff = Backoff::default();
+        let (began, mut told) = (Instant::now(), false);
         loop {
             tokio::time::sleep(backoff.next()).await;
             match self.attempt().await {
@@ -147,7 +148,22 @@ impl Lifeline {
                     }
                     Err(reason) => shared.met.is_kept_back(reason, true),
                 },
-                Err(error) => shared.met.is_kept_back(error.to_string(), !error.is_transient()),
+                Err(error) => {
+                    // The nodes of a cluster are not known yet.
+                    if let (true, Some(seed), None) =
+                        (error.is_transient(), shared.target.seeds().first(), &shared.slots)
+                        && !std::mem::replace(&mut told, true)
+                    {
+                        let (server, why) = (target::label(seed), error.to_string());
+                        shared.inbox.event(LinkEvent::OutOfReach {
+                            server,
+                            why,
+                            lost_for: began.elapsed(),
+                            slots: None,
+                        });
+                    }
+                    shared.met.is_kept_back(error.to_string(), !error.is_transient());
+                }
             }
         }
     }

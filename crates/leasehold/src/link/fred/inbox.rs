@@ -9,8 +9,8 @@ use tokio::sync::Notify;
 /// Notices that wait at most; more than this many is a lag.
 const CAPACITY: usize = 16_384;
 
-/// Events on their way to the driver. Resets are never lost, and fold into one while nobody takes them; notices beyond the
-/// capacity turn into [`LinkEvent::NoticesLagged`]. So memory is bounded, and a producer never waits.
+/// Events on their way to the driver. Resets are never lost, and fold into one while nobody takes them, as does what is said of a server;
+/// notices beyond the capacity turn into [`LinkEvent::NoticesLagged`]. So memory is bounded, and a producer never waits.
 #[derive(Debug, Default)]
 pub(super) struct Inbox {
     waiting: Mutex<Waiting>,
@@ -24,6 +24,8 @@ struct Waiting {
     durable_reset: bool,
     notices_reset: bool,
     lagged: bool,
+    /// The last word on each server that there is one on.
+    servers: VecDeque<LinkEvent>,
     notices: VecDeque<Bytes>,
     closed: bool,
 }
@@ -54,6 +56,10 @@ impl Inbox {
             LinkEvent::PlaneReset(Plane::Foreground) => waiting.foreground_reset = true,
             LinkEvent::PlaneReset(Plane::Lifeline) => waiting.lifeline_reset = true,
             LinkEvent::PlaneReset(Plane::Durable) => waiting.durable_reset = true,
+            LinkEvent::Connected { .. } | LinkEvent::OutOfReach { .. } | LinkEvent::Retired { .. } => {
+                waiting.servers.retain(|earlier| server_of(earlier) != server_of(&event));
+                waiting.servers.push_back(event);
+            }
         }
         drop(waiting);
         self.changed.notify_one();
@@ -87,7 +93,9 @@ impl Inbox {
             self.changed.notify_one();
             return Some(None);
         }
-        let event = if std::mem::take(&mut waiting.notices_reset) {
+        let event = if let Some(event) = waiting.servers.pop_front() {
+            event
+        } else if std::mem::take(&mut waiting.notices_reset) {
             LinkEvent::NoticesReset
         } else if std::mem::take(&mut waiting.foreground_reset) {
             LinkEvent::PlaneReset(Plane::Foreground)
@@ -104,9 +112,32 @@ impl Inbox {
     }
 }
 
+/// Which server an event is about.
+fn server_of(event: &LinkEvent) -> Option<&str> {
+    match event {
+        LinkEvent::Connected { server, .. } | LinkEvent::OutOfReach { server, .. } | LinkEvent::Retired { server } => {
+            Some(server)
+        }
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn the_last_word_on_each_server_counts() {
+        let inbox = Inbox::default();
+        let connected = |server: &str| LinkEvent::Connected { server: server.to_owned(), again: true };
+        inbox.event(LinkEvent::Retired { server: "a".to_owned() });
+        inbox.event(connected("b"));
+        inbox.event(connected("a"));
+        assert_eq!(inbox.next().await, Some(connected("b")));
+        assert_eq!(inbox.next().await, Some(connected("a")));
+        inbox.close();
+        assert_eq!(inbox.next().await, None);
+    }
 
     #[tokio::test]
     async fn resets_fold_and_notices_beyond_the_capacity_are_a_lag() {

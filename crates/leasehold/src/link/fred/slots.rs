@@ -60,6 +60,14 @@ impl Slots {
         self.map.read().addresses.get(usize::from(node)).cloned()
     }
 
+    /// The slots of the node at `address`, in order.
+    pub(super) fn owned_by(&self, address: &str) -> Vec<u16> {
+        let map = self.map.read();
+        let owners = (0_u16..).zip(&map.owners);
+        let here = |node: &Node| map.addresses.get(usize::from(*node)).is_some_and(|known| known == address);
+        owners.filter(|(_, node)| here(node)).map(|(slot, _)| slot).collect()
+    }
+
     /// Who owns the slot, as far as we know.
     pub(super) fn owner(&self, slot: u16) -> Option<Node> {
         self.map.read().owners.get(usize::from(slot)).copied().filter(|node| *node != NOBODY)

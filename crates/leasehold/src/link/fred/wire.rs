@@ -238,6 +238,10 @@ impl Wire {
     pub(super) async fn keep(self: Arc<Self>, mut router: Option<Router>) {
         let mut backoff = Backoff::default();
         let mut first = router.is_none();
+        let mut outage = Outage { lost_at: Instant::now(), told: false };
+        if !first {
+            self.tell(|server| LinkEvent::Connected { server, again: false });
+        }
         loop {
             let Some(mut running) = router.take() else {
                 if self.closed.is_cancelled() {
@@ -254,7 +258,10 @@ impl Wire {
                     opened = self.open() => match opened {
                         Ok(opened) => {
                             tracing::debug!(server = %self.label(), role = ?self.role, "connected");
-                            if !std::mem::take(&mut first) {
+                            outage.told = false;
+                            let again = !std::mem::take(&mut first);
+                            self.tell(|server| LinkEvent::Connected { server, again });
+                            if again {
                                 match self.role {
                                     Role::Calls(plane) => self.shared.inbox.event(LinkEvent::PlaneReset(plane)),
                                     Role::Notices => self.shared.reset_notices(),
@@ -262,7 +269,17 @@ impl Wire {
                             }
                             router = Some(opened);
                         }
-                        Err(error) => tracing::debug!(server = %self.label(), role = ?self.role, %error, "not connected"),
+                        Err(error) => {
+                            tracing::debug!(server = %self.label(), role = ?self.role, %error, "not connected");
+                            if !std::mem::replace(&mut outage.told, true) {
+                                self.tell(|server| LinkEvent::OutOfReach {
+                                    server,
+                                    why: error.to_string(),
+                                    lost_for: outage.lost_at.elapsed(),
+                                    slots: self.owned_slots(),
+                                });
+                            }
+                        }
                     },
                 }
                 continue;
@@ -279,6 +296,7 @@ impl Wire {
                 () = notices::pump(&generation, &self.shared.inbox), if self.role == Role::Notices => {}
             }
             generation.end();
+            outage.lost_at = Instant::now();
             self.state.lock().trouble = "the connection was lost".to_owned();
             tracing::debug!(server = %self.label(), role = ?self.role, "the connection ended");
             backoff.stood(began.elapsed());
@@ -303,6 +321,20 @@ impl Wire {
     /// The server's name, for errors and logs.
     pub(super) fn label(&self) -> String {
         target::label(&self.server)
+    }
+
+    /// Tells the driver of this server, where it is to know: the lifeline's connection stands for all of them.
+    pub(super) fn tell(&self, event: impl FnOnce(String) -> LinkEvent) {
+        if self.role == Role::Calls(Plane::Lifeline) {
+            self.shared.inbox.event(event(self.label()));
+        }
+    }
+
+    /// The slots that the server owns; `None` where it is no node of a cluster.
+    fn owned_slots(&self) -> Option<Vec<u16>> {
+        let slots = self.shared.slots.as_ref()?;
+        let ServerConfig::Centralized { server } = &self.server else { return None };
+        Some(slots.owned_by(&format!("{}:{}", server.host, server.port)))
     }
 
     /// Gives a server that was just connected to the scripts that it lacks, and never returns.
@@ -336,6 +368,13 @@ impl Wire {
             }
         }
     }
+}
+
+/// That a connection does not stand.
+struct Outage {
+    lost_at: Instant,
+    /// An attempt to make it anew has failed, and that was told.
+    told: bool,
 }
 
 /// Notes that the task which keeps a wire is gone: the wire was closed, or its runtime was dropped.

@@ -3,6 +3,7 @@
 use super::slots::{self, Node, Slots};
 use super::wire::{Gone, Role, Shared, Wire};
 use fred::types::config::{Server, ServerConfig};
+use leasehold_core::link::LinkEvent;
 use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -121,6 +122,7 @@ impl Wires {
                     *place = None;
                 }
                 wire.close();
+                wire.tell(|server| LinkEvent::Retired { server });
                 let mut retired = self.retired.lock();
                 retired.wires.push(wire);
                 if retired.wires.len() > REMEMBERED {

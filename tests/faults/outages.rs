@@ -1,0 +1,122 @@
+//! Outages: how soon those who wait learn of one, how it is told, and what becomes of the renewals.
+
+use crate::child::{Child, say};
+use crate::support::{TIMEOUT, held, on_each, on_one_of_each, pass, runtime, settings, until, within};
+use leasehold::{ClientBuilder, Error, telemetry};
+use leasehold_test_support::Server;
+use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
+use std::collections::HashMap;
+use std::time::Duration;
+
+/// How many locks are held in an outage: more than one batch of renewals has room for.
+const HELD: usize = 300;
+
+#[test]
+fn a_waiter_that_sleeps_learns_of_a_killed_server_after_unreachable_after() {
+    on_each(|binary| {
+        let server = Server::builder().binary(binary).start();
+        runtime().block_on(async {
+            let holder = settings().lease(Duration::from_secs(60)).connect(&server.url()).await.expect("a client");
+            let _guard = held(&holder, "stock").await;
+            let patience = Duration::from_secs(2);
+            let client = settings().unreachable_after(patience).connect(&server.url()).await.expect("a client");
+            let lock = client.lock("stock");
+            let waiter = tokio::spawn(async move { lock.acquire().await });
+            until("the waiter sleeps", || {
+                server.command(&["PUBSUB", "NUMSUB", "redisson_lock__channel:{stock}"]).elements()[1].as_int()
+                    == Some(1)
+            })
+            .await;
+            server.kill();
+            let told = within("the waiter's end", patience + TIMEOUT, waiter).await.expect("a task that ends");
+            let error = told.expect_err("no lock");
+            assert!(matches!(error, Error::Unreachable { .. }), "{error:?}");
+            assert!(error.to_string().contains(&server.addr().to_string()), "{error}");
+        });
+    });
+}
+
+#[test]
+fn an_outage_is_told_once_and_renewals_stay_in_batches() {
+    on_one_of_each(|binary| {
+        let server = Server::builder().binary(binary).start();
+        let mut process = Child::start("outage", &server.url(), Duration::from_secs(15));
+        process.hear("holds");
+        server.stop();
+        runtime().block_on(pass(Duration::from_secs(7)));
+        server.resume();
+        process.order("what was told");
+        let text = process.everything();
+        let count = |what: &str| {
+            let said = text.lines().find_map(|line| line.split_once(&format!("says: {what} ")));
+            said.and_then(|(_, number)| number.parse::<usize>().ok()).unwrap_or_else(|| panic!("no {what} in {text}"))
+        };
+        let [failed, renewed, reconnects, connected, lost] =
+            ["failed", "renewed", "reconnects", "connected", "lost"].map(count);
+        let told = |words: &str| text.lines().filter(|line| line.contains(words)).count();
+        let lines = told("INFO") + told("WARN") + told("ERROR");
+        eprintln!("{lines} lines; batches: {failed} failed, {renewed} renewed");
+        assert!(lines <= 20, "{lines} lines: {text}");
+        assert_eq!((told("is out of reach"), told("is in reach again")), (1, 1), "{text}");
+        assert!(text.contains(&format!("holds={HELD}")), "{text}");
+        assert_eq!((reconnects, connected, lost), (1, 1, 0), "{text}");
+        // A try or two a second for each batch of a hundred. Hold for hold there were more than a thousand.
+        assert!(failed > 0 && failed <= 40, "{failed} batches failed");
+        assert!(renewed <= 40, "{HELD} holds were renewed in {renewed} batches when the server was back");
+    });
+}
+
+/// What the other process does: it holds locks while the server is away, and tells what it was told of that.
+pub(crate) fn child(builder: ClientBuilder, url: &str) {
+    let recorder = DebuggingRecorder::new();
+    let metrics = recorder.snapshotter();
+    recorder.install().expect("the only recorder");
+    let subscriber = tracing_subscriber::fmt().with_max_level(tracing::Level::INFO).with_writer(std::io::stdout);
+    subscriber.with_ansi(false).init();
+    runtime().block_on(async {
+        let client = builder.connect(url).await.expect("a client");
+        let names: Vec<_> = (0..HELD).map(|number| format!("lock:{number}")).collect();
+        let mut guards = Vec::new();
+        for name in &names {
+            guards.push(held(&client, name).await);
+        }
+        let mut counts = HashMap::new();
+        add(&mut counts, &metrics);
+        // The gauge goes on from what it is.
+        counts.retain(|name, _| *name == telemetry::CONNECTED);
+        say(format_args!("holds"));
+        let mut order = String::new();
+        std::io::stdin().read_line(&mut order).expect("an order");
+        until("every hold is renewed", || {
+            add(&mut counts, &metrics);
+            counts.get(telemetry::RENEWED_HOLDS_TOTAL).is_some_and(|holds| *holds >= HELD as f64)
+        })
+        .await;
+        for (word, name) in [
+            ("failed", format!("{}=failed", telemetry::RENEW_TOTAL)),
+            ("renewed", format!("{}=renewed", telemetry::RENEW_TOTAL)),
+            ("reconnects", telemetry::RECONNECTS_TOTAL.to_owned()),
+            ("connected", telemetry::CONNECTED.to_owned()),
+        ] {
+            say(format_args!("{word} {}", counts.get(&name).copied().unwrap_or_default()));
+        }
+        say(format_args!("lost {}", guards.iter().filter(|guard| !guard.is_held()).count()));
+    });
+    std::process::exit(0);
+}
+
+/// Adds what was recorded since the last look, under the names of the metrics, and of renewals with their outcomes.
+fn add(counts: &mut HashMap<String, f64>, metrics: &Snapshotter) {
+    for (key, _, _, value) in metrics.snapshot().into_vec() {
+        let mut name = key.key().name().to_owned();
+        if name == telemetry::RENEW_TOTAL {
+            key.key().labels().for_each(|label| name += &format!("={}", label.value()));
+        }
+        let more = match value {
+            DebugValue::Counter(count) => count as f64,
+            DebugValue::Gauge(change) => change.0,
+            DebugValue::Histogram(_) => continue,
+        };
+        *counts.entry(name).or_default() += more;
+    }
+}
