@@ -123,6 +123,10 @@ impl ClientBuilder {
     }
 
     /// How long connecting may take. Default: 10 s.
+    ///
+    /// A port that is refused, a name that is not resolved, and a server that still loads its data are tried again until then, because a
+    /// process often starts beside its server. Where the first refusal is to be told soon, set a short deadline. What no time mends is told
+    /// at once: a wrong password, a database that does not exist, a plain server asked as Sentinel or as a cluster, a replica.
     pub const fn connect_deadline(mut self, deadline: Duration) -> Self {
         self.settings.connect_deadline = deadline;
         self
