@@ -207,7 +207,7 @@ pub(crate) async fn every_span_and_warning_is_traced(_: World) {
     }
     has("recorded waited_ms=25");
     has("message=a renewal failed");
-    has("message=a task waits for a lock that this client holds under another owner");
+    has("event DEBUG lock=telemetry message=a task waits for a lock that this client holds under another owner");
     has("message=a lock could not be cleaned up yet");
     has("message=the lock was force-released");
     has("message=the server's maxmemory-policy can evict");

@@ -39,6 +39,7 @@ mod hold;
 mod lowering;
 mod names;
 mod notice;
+mod own_client;
 mod patience;
 mod places;
 mod queue;
@@ -195,7 +196,12 @@ pub enum Event {
         /// The lock.
         name: LockName,
     },
-    /// Somebody waits for a lock that the same client holds under another owner.
+    /// A task waits for a lock that the same client holds under another owner, as in any contention within a process.
+    QueuesBehindOwnClient {
+        /// The lock.
+        name: LockName,
+    },
+    /// A task has waited for longer than a lease, and all the while the same client had the lock by one hold: the task may wait for itself.
     WaitsForOwnClient {
         /// The lock.
         name: LockName,

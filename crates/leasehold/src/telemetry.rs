@@ -385,11 +385,14 @@ impl Classes {
                 counter!(TURN_PASSED_TOTAL).increment(1);
                 tracing::debug!(lock = %name, "a waiter's future was not polled when its turn had come");
             }
+            Event::QueuesBehindOwnClient { name } => {
+                tracing::debug!(lock = %name, "a task waits for a lock that this client holds under another owner");
+            }
             Event::WaitsForOwnClient { name } => {
                 tracing::warn!(
                     lock = %name,
-                    "a task waits for a lock that this client holds under another owner; if the holder waits for this task, \
-                     neither goes on: re-enter with an owner"
+                    "a task has waited for longer than a lease for a lock that this client has held all the while under another owner; if \
+                     the holder waits for this task, neither goes on: re-enter with an owner"
                 );
             }
             Event::Endless { name } => {

@@ -5,6 +5,7 @@
 //! whose future is not polled within the turn goes back to the head of the line, and is passed over until it is polled.
 
 use super::beside::Invitations;
+use super::own_client::Alarm;
 use super::request::{
     Acquire, AcquireRequest, Fallback, GivenUp, Granted, Patience, Place, Step, Ticket, Trouble, Via,
 };
@@ -53,6 +54,8 @@ pub(super) struct Lock {
     pub(super) sibling: Option<usize>,
     /// Holds that were given up before they were granted, and that the server may still have.
     pub(super) given_up: BTreeSet<HoldNumber>,
+    /// When it was last said that a task of this client may wait for itself.
+    pub(super) alarmed_at: Instant,
     /// What a waiter was told that it waits for in vain.
     pub(super) anomaly: Option<Anomaly>,
     pub(super) timer: Option<Instant>,
@@ -107,6 +110,7 @@ impl Lock {
             local: false,
             sibling: None,
             given_up: BTreeSet::new(),
+            alarmed_at: Instant::from_nanos(0),
             anomaly: None,
             timer: None,
         }
@@ -141,7 +145,7 @@ impl Session {
             trouble: Trouble::default(),
             overtaken: 0,
             invited: None,
-            warned: false,
+            alarm: Alarm::default(),
             went_again: 0,
             retry_at: None,
             timer: None,

@@ -38,13 +38,7 @@ impl Session {
 
     /// The request was not served at once: its patience begins to count.
     pub(super) fn begin_to_wait(&mut self, now: Instant, ticket: Ticket) {
-        let Some(Request::Acquire(acquire)) = self.requests.get_mut(&ticket) else { return };
-        let state = &self.locks[acquire.lock];
-        let excludes = matches!(state.kind.verbs().line(), Line::Exclusive | Line::Places);
-        if excludes && state.held > 0 && acquire.place == Place::Line && !acquire.warned {
-            acquire.warned = true;
-            self.events.push_back(Event::WaitsForOwnClient { name: state.name.clone() });
-        }
+        self.note_own_client(now, ticket);
         self.set_request_timer(now, ticket);
     }
 

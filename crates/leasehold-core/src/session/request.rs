@@ -1,6 +1,7 @@
 //! What callers ask of a session, and what it tells their futures.
 
 use super::FlightId;
+use super::own_client::Alarm;
 use crate::backoff::Backoff;
 use crate::call::{Call, Replicas};
 use crate::command::Kind;
@@ -194,8 +195,8 @@ pub(super) struct Acquire {
     pub(super) overtaken: u32,
     /// The round in which it was invited to ask beside the contender.
     pub(super) invited: Option<u64>,
-    /// It was said that the same client holds the lock.
-    pub(super) warned: bool,
+    /// What was said of the same client holding the lock.
+    pub(super) alarm: Alarm,
     /// How often a call of it was not sent, and was sent again at once.
     pub(super) went_again: u8,
     pub(super) retry_at: Option<Instant>,

@@ -4,7 +4,8 @@ use super::driver::wish;
 use super::{elapsed, nothing_left, world};
 use crate::client::{Outcome, Polls};
 use crate::happening::Happening;
-use crate::world::{ms, name};
+use crate::kinds::Family;
+use crate::world::{World, ms, name};
 use leasehold_core::command::Kind;
 use leasehold_core::error::AcquireError;
 use leasehold_core::session::{AcquireRequest, Event, Patience};
@@ -282,17 +283,72 @@ fn a_key_of_another_kind_is_named() {
     nothing_left(&mut world);
 }
 
+/// What was said of waiting for the own client: in passing, and as an alarm.
+fn alarms(world: &World) -> (usize, usize) {
+    let passing = |event: &Event| matches!(event, Event::QueuesBehindOwnClient { .. });
+    let alarm = |event: &Event| matches!(event, Event::WaitsForOwnClient { .. });
+    (world.events(0, passing), world.events(0, alarm))
+}
+
 #[test]
-fn a_waiter_is_told_that_its_own_client_has_the_lock() {
+fn a_task_that_waits_for_its_own_client_for_longer_than_a_lease_raises_one_alarm() {
+    let kinds = [
+        (Kind::Lock, Kind::Lock),
+        (Kind::Spin, Kind::Spin),
+        (Kind::Simple, Kind::Simple),
+        (Kind::Fair, Kind::Fair),
+        (Kind::Read, Kind::Write),
+        (Kind::Write, Kind::Read),
+    ];
+    for (held, waits) in kinds {
+        let mut world = world(1);
+        let task = world.acquire(0, AcquireRequest { kind: held, ..wish("a") });
+        let guard = world.granted(0, task);
+        let waiters = [(); 3].map(|()| world.acquire(0, AcquireRequest { kind: waits, ..wish("a") }));
+        world.run(ms(50));
+        assert_eq!(alarms(&world).1, 0, "{held:?}, {waits:?}: it is contention so far");
+        assert!(alarms(&world).0 > 0, "{held:?}, {waits:?}");
+        world.run(ms(20_000));
+        assert_eq!(alarms(&world).1, 1, "{held:?}, {waits:?}");
+        for waiter in waiters {
+            world.abandon(0, waiter);
+        }
+        world.give_back(guard);
+        nothing_left(&mut world);
+    }
+}
+
+#[test]
+fn a_task_that_takes_the_last_permit_twice_raises_one_alarm() {
     let mut world = world(1);
-    let task = world.acquire(0, wish("a"));
+    world.plan.family = Family::Permits;
+    world.plan.locks = 1;
+    world.fill();
+    let all = || AcquireRequest { kind: Kind::Permits, permits: crate::kinds::CAPACITY, ..wish("lock0") };
+    let task = world.acquire(0, all());
     let guard = world.granted(0, task);
-    let waiter = world.acquire(0, wish("a"));
+    let waiter = world.acquire(0, all());
     world.run(ms(50));
-    let said = |event: &Event| *event == Event::WaitsForOwnClient { name: name("a") };
-    assert_eq!(world.events(0, said), 1);
+    assert_eq!(alarms(&world), (1, 0));
+    world.run(ms(20_000));
+    assert_eq!(alarms(&world), (1, 1));
     world.abandon(0, waiter);
     world.give_back(guard);
+}
+
+#[test]
+fn two_thousand_contended_requests_of_one_client_raise_no_alarm() {
+    let mut world = world(1);
+    let first = world.acquire(0, wish("a"));
+    let mut guard = world.granted(0, first);
+    let tasks: Vec<usize> = (1..2_000).map(|_| world.acquire(0, wish("a"))).collect();
+    for task in tasks {
+        world.run(ms(5));
+        world.give_back(guard);
+        guard = world.granted(0, task);
+    }
+    world.give_back(guard);
+    assert_eq!(alarms(&world), (1_999, 0), "they waited for up to ten seconds, with a lease of three");
     nothing_left(&mut world);
 }
 
