@@ -2,7 +2,7 @@
 
 use crate::support::world::idle;
 use crate::support::{World, ms, secs, until};
-use leasehold::{Error, LossReason, blocking};
+use leasehold::{AnyLock, Error, LossReason, blocking};
 use std::time::Instant;
 
 pub(crate) async fn an_inspection_names_the_holder(world: World) {
@@ -24,6 +24,34 @@ pub(crate) async fn an_inspection_names_the_holder(world: World) {
     let holder = client.lock(&name).inspect().await.expect("an answer").expect("a holder");
     assert_eq!((holder.id.as_str(), holder.hold_count, holder.remaining), ("somebody:1", 1, None));
     world.delete(&name);
+}
+
+pub(crate) async fn a_grant_tells_the_holder_before_it_in_its_client_of_its_loss_at_once(world: World) {
+    let client = world.client().await;
+    let name = |kind: &str| world.name(&format!("lost-{kind}"));
+    let both = client.read_write_lock(name("read"));
+    let locks: [(AnyLock, AnyLock); 8] = [
+        client.lock(name("lock")).erase(),
+        client.fair_lock(name("fair")).erase(),
+        client.fenced_lock(name("fenced")).erase(),
+        client.fair_lock(name("fenced-fair")).fenced().erase(),
+        client.spin_lock(name("spin")).erase(),
+        client.simple_lock(name("simple"), secs(60)).erase(),
+        client.read_write_lock(name("write")).write().erase(),
+        both.read().erase(),
+    ]
+    .map(|lock| (lock.clone(), if lock.name() == both.name() { both.write().erase() } else { lock }));
+    for (lock, next) in locks {
+        let first = lock.acquire().await.expect("the lock");
+        assert!(first.is_held());
+        world.delete(lock.name());
+        let second = next.try_acquire().await.expect("an answer").expect("nothing is there any more");
+        assert!(!first.is_held(), "the client knows better: {lock:?}");
+        let error = first.release().await.expect_err("it was lost");
+        assert!(matches!(error, Error::Lost { reason: LossReason::Removed, .. }), "{error}");
+        assert!(second.is_held(), "{lock:?}");
+        second.release().await.expect("a release");
+    }
 }
 
 pub(crate) async fn a_force_release_wakes_waiters_and_is_a_loss(world: World) {

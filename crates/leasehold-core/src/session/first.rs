@@ -2,11 +2,11 @@
 
 use super::Session;
 use super::contend::Anomaly;
-use super::hold::Aim;
+use super::hold::{Aim, Hold};
 use super::request::{Granted, Place, Request, Step, Ticket, Trouble, Via};
 use crate::command::fair::Standing;
 use crate::command::{Acquired, Line};
-use crate::error::AcquireError;
+use crate::error::{AcquireError, LossReason};
 use crate::hold_cell::HoldCell;
 use crate::link::LinkError;
 use crate::owner::HoldNumber;
@@ -77,8 +77,10 @@ impl Session {
                 }
                 hold.cell.set_acknowledged(change.acknowledged);
                 hold.extend(change.sent_at, left);
+                hold.told_at = now;
                 self.note_time(change.sent_at, time);
                 self.first_grant(now, ticket, number, left);
+                self.lose_what_a_grant_excludes(now, number, change.sent_at);
             }
             Ok(Acquired::Busy { left, time }) => {
                 self.note_time(change.sent_at, time);
@@ -194,6 +196,33 @@ impl Session {
         if place == Place::Line {
             self.locks[lock].trouble = Trouble::default();
             self.contender_got_in(now, ticket, lock, left);
+        }
+    }
+
+    /// A grant proves that the server has no other hold that it excludes. Such a hold of this client is lost, unless the server may have
+    /// granted or renewed it later than the grant: then its last reply came after the grant was asked for.
+    fn lose_what_a_grant_excludes(&mut self, now: Instant, number: HoldNumber, sent_at: Instant) {
+        let Some(lock) = self.holds.get(&number).filter(|hold| hold.is_live()).map(|hold| hold.lock) else { return };
+        let line = self.locks[lock].kind.verbs().line();
+        if !matches!(line, Line::Exclusive | Line::Places) {
+            return;
+        }
+        let same: Vec<usize> = self.same_name(lock).collect();
+        if same.iter().map(|at| self.locks[*at].held).sum::<usize>() < 2 {
+            return;
+        }
+        let is_excluded = |other: &HoldNumber, hold: &Hold| {
+            let certain = hold.is_live() && !hold.degraded && hold.change.is_none() && hold.told_at < sent_at;
+            *other != number
+                && certain
+                && same.contains(&hold.lock)
+                && self.locks[hold.lock].keys.keys[0] == self.locks[lock].keys.keys[0]
+        };
+        let lost: Vec<HoldNumber> =
+            self.holds.iter().filter(|(other, hold)| is_excluded(other, hold)).map(|(other, _)| *other).collect();
+        for other in lost {
+            self.lose(now, other, LossReason::Removed);
+            self.attend(now, other);
         }
     }
 

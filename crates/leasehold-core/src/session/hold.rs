@@ -42,7 +42,7 @@ pub(super) struct Hold {
     pub(super) replicas: Option<Replicas>,
     pub(super) max_hold_at: Instant,
     pub(super) granted: bool,
-    /// When the last reply to an entry or a renewal was read that said how much of the lease is left.
+    /// When the last reply to a grant, an entry or a renewal was read that said how much of the lease is left.
     pub(super) told_at: Instant,
     /// When such a reply has last disproved the deadline.
     pub(super) disproved_at: Instant,
