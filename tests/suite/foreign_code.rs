@@ -80,26 +80,22 @@ pub(crate) async fn a_waker_may_use_its_client(world: World) {
         let foreign = Foreign { client: client.clone(), guard: Some(mine.clone()), ran: ran.clone() };
         Waker::from(Arc::new(foreign))
     };
-    let (first, second, third) = (foreign(), foreign(), foreign());
+    // Each future has wakers of its own, so that the client has the last reference to each of them.
+    let wakers: [[Waker; 3]; 2] = std::array::from_fn(|_| std::array::from_fn(|_| foreign()));
     let waits = client.lock(&name).acquire().wait(secs(10));
     let watched = mine.clone();
     ends(move || {
         let _entered = runtime.enter();
         let lost = async move { Err(watched.lost().await.into()) };
         let mut futures: [BoxFuture<'_, Result<Guard, Error>>; 2] = [waits.into_future().boxed(), lost.boxed()];
-        for waker in [first, second] {
-            for future in &mut futures {
+        for (future, wakers) in futures.iter_mut().zip(wakers) {
+            for waker in wakers {
                 assert!(future.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
             }
-            // The client has the last ones.
         }
-        for future in &mut futures {
-            assert!(future.as_mut().poll(&mut Context::from_waker(&third)).is_pending());
-        }
-        drop(third);
         drop(futures);
     });
-    assert!(ran.load(Ordering::SeqCst) >= 3, "each was dropped, and each used the client");
+    assert!(ran.load(Ordering::SeqCst) >= 6, "each was dropped, and each used the client");
     drop(mine);
     held.release().await.expect("a release");
 }
