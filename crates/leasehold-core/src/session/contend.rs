@@ -213,7 +213,7 @@ impl Session {
         }
         let missed = std::mem::take(&mut acquire.dormant);
         acquire.waker = Some(waker.clone());
-        if acquire.undoing.is_some() || matches!(acquire.given_up, GivenUp::Awaited(..)) {
+        if acquire.rests() {
             return Step::Wait;
         }
         if let Some(number) = acquire.entering() {
@@ -223,6 +223,10 @@ impl Session {
         if let Some(outcome) = acquire.outcome.take() {
             self.remove_request(ticket);
             return Step::Done(outcome);
+        }
+        if acquire.rests() {
+            // The hold that it was about to enter has ended, and its patience with it.
+            return Step::Wait;
         }
         let (lock, place, retry_at) = (acquire.lock, acquire.place, acquire.retry_at);
         let step = match place {

@@ -12,6 +12,11 @@ use std::task::Waker;
 use std::time::Duration;
 
 impl Acquire {
+    /// Whether it sends nothing, because something that was begun is being taken back.
+    pub(super) const fn rests(&self) -> bool {
+        self.undoing.is_some() || matches!(self.given_up, GivenUp::Awaited(..))
+    }
+
     /// The hold of its own owner that it re-enters.
     pub(super) const fn entering(&self) -> Option<HoldNumber> {
         match self.place {
