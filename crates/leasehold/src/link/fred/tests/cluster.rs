@@ -271,7 +271,7 @@ fn fr7_many_sharded_subscriptions_at_once_are_each_confirmed() {
         for channel in &channels {
             let heard = cluster.node_of(channel).command(&["SPUBLISH", channel, "0"]).as_int();
             assert_eq!(heard, Some(1), "{channel}");
-            assert_eq!(world.block_on(world.link.event()), Some(LinkEvent::Notice { channel: key(channel) }));
+            assert_eq!(world.next_event(), Some(LinkEvent::Notice { channel: key(channel) }));
         }
         for channel in &channels {
             world.block_on(world.link.unsubscribe(key(channel))).expect("the end of it");

@@ -207,7 +207,7 @@ fn resp2_is_chosen_by_the_url() {
         let before = server.commandstats("ping");
         until("both connections of the background were pinged", || server.commandstats("ping") >= before + 6);
         assert_eq!(server.command(&["PUBLISH", "c", "0"]).as_int(), Some(1), "it is still subscribed");
-        assert_eq!(world.block_on(world.link.event()), Some(LinkEvent::Notice { channel: key("c") }));
+        assert_eq!(world.next_event(), Some(LinkEvent::Notice { channel: key("c") }));
         drop(world);
         assert!(Target::parse("redis://host?protocol=4").is_err());
     });
@@ -330,7 +330,7 @@ fn a_configuration_of_fred_is_taken() {
         let world = works(Target::from_config(config, false).expect("a target"));
         world.block_on(world.link.subscribe(key("c"))).expect("a subscription");
         assert_eq!(server.command(&["PUBLISH", "c", "0"]).as_int(), Some(1));
-        assert_eq!(world.block_on(world.link.event()), Some(LinkEvent::Notice { channel: key("c") }));
+        assert_eq!(world.next_event(), Some(LinkEvent::Notice { channel: key("c") }));
     });
 }
 

@@ -126,6 +126,18 @@ impl World {
         }
     }
 
+    /// The next event but for those that say how far the link reaches.
+    fn next_event(&self) -> Option<LinkEvent> {
+        self.block_on(async {
+            loop {
+                match self.link.event().await {
+                    Some(LinkEvent::Connected { .. } | LinkEvent::OutOfReach { .. } | LinkEvent::Retired { .. }) => {}
+                    event => return event,
+                }
+            }
+        })
+    }
+
     /// Waits up to 20 s for an event, and drops others.
     fn wait_for(&self, wanted: &LinkEvent) {
         self.wait_for_all(vec![wanted.clone()]);

@@ -20,7 +20,7 @@ fn fr1_a_subscription_is_confirmed_by_the_server() {
             let channel = format!("c:{number}");
             subscribe(&world, &channel).expect("a subscription");
             assert_eq!(receivers(&server, &channel), Some(1), "{channel}");
-            let event = world.block_on(world.link.event());
+            let event = world.next_event();
             assert_eq!(event, Some(LinkEvent::Notice { channel: key(&channel) }));
         }
         world.block_on(world.link.unsubscribe(key("c:7"))).expect("the end of it");
@@ -169,7 +169,7 @@ fn sharded_notices_work_on_one_server_where_they_are_asked_for() {
         let world = World::with(&server.url(), settings);
         subscribe(&world, "c").expect("a subscription");
         assert_eq!(server.command(&["SPUBLISH", "c", "0"]).as_int(), Some(1));
-        assert_eq!(world.block_on(world.link.event()), Some(LinkEvent::Notice { channel: key("c") }));
+        assert_eq!(world.next_event(), Some(LinkEvent::Notice { channel: key("c") }));
         world.block_on(world.link.unsubscribe(key("c"))).expect("the end of it");
         assert_eq!(server.command(&["SPUBLISH", "c", "0"]).as_int(), Some(0));
     });
