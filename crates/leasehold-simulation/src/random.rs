@@ -96,9 +96,8 @@ fn patience_of_the_living(world: &World) -> Duration {
     let (fair, hold) = (settings.fair, world.plan.hold);
     let left_behind = LEASE * if world.plan.copies { 2 } else { 1 } + world.put_back;
     let turns = u32::try_from(unfinished(world).len()).unwrap_or(u32::MAX);
-    // The dead who are taken for waiters of a JVM keep their places, one after the other, for as long as they asked for.
-    let strangers = if world.forgot_processes && world.leftovers { waiters_on_server(world) } else { 0 };
-    let left_behind = left_behind + (fair.cap + fair.skew) * strangers;
+    let forgotten = world.forgot_processes && world.leftovers;
+    let left_behind = left_behind + if forgotten { places_of_strangers(world) } else { Duration::ZERO };
     under_way(world) + left_behind + fair.window + fair.claim + settings.recheck + (hold * 2 + ms(400)) * turns
 }
 
@@ -107,14 +106,24 @@ fn under_way(world: &World) -> Duration {
     ms(if world.plan.copies || world.plan.mix.has(Mix::Delays) { 3_500 } else { 1_500 })
 }
 
-/// How many places there are in the queues of fair locks.
-fn waiters_on_server(world: &World) -> u32 {
-    let queues = (0..world.plan.locks).map(|lock| format!("redisson_lock_queue:{{lock{lock}}}"));
-    let waiters = queues.map(|queue| match world.server.command(&[b"LLEN", queue.as_bytes()]) {
-        Ok(Reply::Int(waiters)) => u32::try_from(waiters).unwrap_or_default(),
-        other => panic!("{other:?}"),
+/// How long the dead who are taken for waiters of a JVM keep their places in the queues of fair locks, one after the other: for as long as a
+/// JVM waits, or until their score, which is later by what those before them might have taken.
+fn places_of_strangers(world: &World) -> Duration {
+    let fair = world.plan.settings.fair;
+    let scores = (0..world.plan.locks).flat_map(|lock| {
+        let key = format!("redisson_lock_timeout:{{lock{lock}}}");
+        match world.server.command(&[b"ZRANGE", key.as_bytes(), b"0", b"-1", b"WITHSCORES"]) {
+            Ok(Reply::Array(entries)) => entries.into_iter().skip(1).step_by(2).collect::<Vec<_>>(),
+            other => panic!("{other:?}"),
+        }
     });
-    waiters.sum()
+    let keeps = scores.map(|score| {
+        let Reply::Bulk(score) = score else { panic!("{score:?} is no score") };
+        let score: f64 = std::str::from_utf8(&score).ok().and_then(|score| score.parse().ok()).expect("a number");
+        let left = Duration::try_from_secs_f64((score / 1_000.0) - (world.server.wall_millis() as f64 / 1_000.0));
+        left.unwrap_or_default().max(fair.cap + fair.skew)
+    });
+    keeps.sum()
 }
 
 /// From here on nothing goes wrong, and whoever is neither polled nor dropped by himself is dropped.
