@@ -1,11 +1,12 @@
 //! The application's code that leasehold calls, and that panics: the background goes on.
 
-use crate::support::{World, ms, secs};
+use crate::support::{World, ms, secs, until};
 use futures_util::FutureExt as _;
 use leasehold::embedded::{EmbeddedServer, ManualClock};
 use leasehold::{Client, telemetry};
 use metrics::{Counter, CounterFn, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Wake, Waker};
 
 /// A recorder that panics whenever a renewal is counted.
@@ -51,8 +52,13 @@ pub(crate) async fn a_recorder_that_panics_does_not_end_the_renewals(_: World) {
     });
 }
 
-impl Wake for Panicking {
+/// A waker that panics, and tells that it was called.
+#[derive(Default)]
+struct PanickingWaker(AtomicBool);
+
+impl Wake for PanickingWaker {
     fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::SeqCst);
         panic!("a waker that panics");
     }
 }
@@ -63,10 +69,12 @@ pub(crate) async fn a_waker_that_panics_does_not_end_the_renewals(_: World) {
     let (kept, held) = (client.lock("kept").acquire().await.expect("a lock"), client.lock("stock").acquire().await);
     let lock = client.lock("stock");
     let mut waiting = Box::pin(lock.acquire().into_future());
-    let waker = Waker::from(Arc::new(Panicking));
+    let panicking = Arc::<PanickingWaker>::default();
+    let waker = Waker::from(panicking.clone());
     assert!(waiting.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
     // The background releases what is dropped, and wakes the waiter.
     drop(held);
+    until("the background has called it", || panicking.0.load(Ordering::SeqCst)).await;
     assert!(waiting.await.is_ok(), "the waiter that is polled again gets the lock");
     tokio::time::sleep(lease * 3).await;
     assert!(kept.is_held());
