@@ -12,7 +12,8 @@ pub(super) fn is_known(server: &Server) -> bool {
 fn on_each_that_forgot(test: impl Fn(&World, &Server, Plane, &dyn Fn() -> bool)) {
     on_each(|binary| {
         let server = Server::builder().binary(binary).start();
-        let world = World::new(&server.url());
+        // A connection that is made anew gives the server its scripts.
+        let world = World::with(&server.url(), patient());
         for plane in PLANES {
             server.command(&["SCRIPT", "FLUSH"]);
             let before = server.commandstats("evalsha");
