@@ -12,8 +12,11 @@ pub(super) fn is_known(server: &Server) -> bool {
 fn on_each_that_forgot(test: impl Fn(&World, &Server, Plane, &dyn Fn() -> bool)) {
     on_each(|binary| {
         let server = Server::builder().binary(binary).start();
+        let proxy = Proxy::to(&server);
         // A connection that is made anew gives the server its scripts.
-        let world = World::with(&server.url(), patient());
+        let world = World::with(&proxy.url(), patient());
+        // The refusal must not be there before the call is left alone, however late this thread is.
+        proxy.delay(Way::ToClient, Duration::from_millis(100));
         for plane in PLANES {
             server.command(&["SCRIPT", "FLUSH"]);
             let before = server.commandstats("evalsha");
