@@ -214,6 +214,7 @@ impl World {
             return self.at(at, Happening::NoScript { key, client, plane, call, reply });
         }
         let now = self.now;
+        self.note_way(key, &call);
         self.note_expiry(&call);
         let result = match reply {
             ReplyFate::Refused(text) => Err(ServerError::new(text)),
@@ -247,6 +248,17 @@ impl World {
                 // Nothing that is sent by this connection from here on is answered while it lasts.
                 self.freeze(client, plane, ms(1_500));
             }
+        }
+    }
+
+    /// Notes where an acquire was on its way for longer than the lease that it asks for: its client reckons with it no more.
+    fn note_way(&mut self, key: CallKey, call: &Call) {
+        let Some(sent) = self.sent.remove(&key) else { return };
+        let lease = call.args().get(2).and_then(|lease| std::str::from_utf8(lease).ok()?.parse().ok());
+        if let (Some((id, _)), Some(lease)) = (hold_of(call), lease)
+            && self.now.since(sent) > Duration::from_millis(lease)
+        {
+            self.outlasted.insert(id);
         }
     }
 

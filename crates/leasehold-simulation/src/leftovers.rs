@@ -20,7 +20,7 @@ impl World {
     /// client; these are looked for when all have gone.
     pub(crate) fn check_strays(&mut self) {
         // A copy of an acquire that comes after its release may bring a hold about again, which ends with its lease; and so may older data. One
-        // that was only not proven dead is expected by its client.
+        // that was only not proven dead is expected by its client, for as long as the lease that it asks for.
         let fields = self.plan.family.excludes() && self.plan.family != Family::Simple;
         if !fields || self.plan.mix.has(Mix::Copies) || self.restored {
             return;
@@ -43,6 +43,7 @@ impl World {
                         || self.may_still_arrive(client)
                         || self.is_of_a_reader_whose_lease_is_over(&lock, &field)
                         || self.is_about_to_end(&lock)
+                        || self.outlasted.contains(&field)
                         || self.leaves_to_leases(client),
                     "{lock} is held by {field:?}, of which client {client} knows nothing"
                 );

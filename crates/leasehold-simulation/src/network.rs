@@ -208,6 +208,9 @@ impl World {
             Some(FaultKind::Inside(inside)) => ReplyFate::Inside(inside),
             _ => ReplyFate::Comes,
         };
+        if call.script().name().ends_with("/acquire") {
+            self.sent.insert(key, now);
+        }
         self.at(at, Happening::Arrive { key, client, plane, epoch, call, reply });
     }
 

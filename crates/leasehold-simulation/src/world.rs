@@ -96,6 +96,10 @@ pub(crate) struct World {
     pub(crate) half_done: FxHashSet<Bytes>,
     /// Whether the last script that was to be refused something came as far.
     pub(crate) met: Met,
+    /// When acquires were sent that have not arrived.
+    pub(crate) sent: FxHashMap<CallKey, Instant>,
+    /// Holds of which an acquire was on its way for longer than the lease that it asks for.
+    pub(crate) outlasted: FxHashSet<Bytes>,
     /// Holds of which a caller was told that the server has nothing of them.
     pub(crate) told_of_nothing: FxHashSet<Bytes>,
     /// When keys end that a command was aimed at.
@@ -171,6 +175,8 @@ impl World {
             refused_releases: FxHashSet::default(),
             half_done: FxHashSet::default(),
             met: Met::Nothing,
+            sent: FxHashMap::default(),
+            outlasted: FxHashSet::default(),
             told_of_nothing: FxHashSet::default(),
             ends: FxHashMap::default(),
             snapshot: None,
