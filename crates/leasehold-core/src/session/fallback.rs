@@ -204,6 +204,7 @@ impl Session {
         match outcome {
             Ok(Acquired::Held { left, .. }) if hold.is_live() => {
                 hold.degraded = false;
+                hold.told_at = now;
                 hold.cell.set_degraded(false);
                 hold.cell.set_deadline(Hold::promise(change.sent_at, left).min(hold.cell.deadline()));
                 hold.touch(now);
