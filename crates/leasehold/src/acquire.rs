@@ -85,7 +85,8 @@ impl<K: LockKind> Acquire<K> {
     ///
     /// The last attempt takes up to one [`command_timeout`](crate::ClientBuilder::command_timeout). An attempt that fails and must be
     /// taken back takes up to another one. A place in the queue of a fair lock, and the mark of a writer that is preferred, are given up
-    /// before the answer, so that they do not refuse the next try. The look at the server that tells the holder in the error takes up to one
+    /// before the answer, so that they do not refuse the next try; where that cannot be known in time, the answer is
+    /// [`Error::Indeterminate`]. The look at the server that tells the holder in the error takes up to one
     /// command timeout more.
     ///
     /// Default: the client's [`default_wait`](crate::ClientBuilder::default_wait), or as long as it takes.

@@ -79,7 +79,8 @@ impl<K: LockKind> Lock<K> {
     /// # Errors
     ///
     /// As [`Lock::acquire`], but never [`Error::WaitElapsed`]. A server that cannot be reached fails after twice the command
-    /// timeout.
+    /// timeout. [`Error::Indeterminate`] also where the lock was busy, and what this try had left on the server, such as a place in a
+    /// queue, cannot be taken back: it may be in the way of the next acquire until its lease ends.
     ///
     /// # Cancel safety
     ///

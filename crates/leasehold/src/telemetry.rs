@@ -105,7 +105,8 @@ pub const EVICTION_TOTAL: &str = "leasehold_eviction_policy_total";
 /// Counts by `code`, `waker` or `telemetry`, panics of the application's code that leasehold called and caught.
 pub const FOREIGN_PANIC_TOTAL: &str = "leasehold_foreign_panic_total";
 
-/// Upper bounds of buckets, in seconds, for [`ACQUIRE_SECONDS`], [`HOLD_SECONDS`], [`RENEWAL_LEFT_SECONDS`] and [`OLDEST_HOLD_SECONDS`]: from an uncontended acquire to the work of an hour.
+/// Upper bounds of buckets, in seconds, for [`ACQUIRE_SECONDS`], [`HOLD_SECONDS`], [`RENEWAL_LEFT_SECONDS`] and
+/// [`OLDEST_HOLD_SECONDS`]: from an uncontended acquire to the work of an hour.
 ///
 /// Give them to the exporter, because some, as that for Prometheus, otherwise make a summary of a histogram, and summaries of several
 /// processes cannot be added up: `PrometheusBuilder::set_buckets_for_metric(Matcher::Full(ACQUIRE_SECONDS.to_owned()), &BUCKETS_SECONDS)`.
@@ -146,46 +147,43 @@ impl Default for Spans {
     }
 }
 
-/// A span of what is asked of a lock, or done under it. What is not known yet is recorded later.
+/// A span of what is asked of a lock, or done under it, at the level that the client has for spans. What is not known yet is recorded later.
 macro_rules! span {
-    ($level:ident, $name:expr, $target:expr) => {{
-        let target = $target;
-        tracing::$level!(
+    ($name:expr, $target:expr) => {
+        match $target.handle().settings.spans.level {
+            SpanLevel::Debug => span!(debug_span, $name, $target),
+            SpanLevel::Info => span!(info_span, $name, $target),
+        }
+    };
+    ($at_level:ident, $name:expr, $target:expr) => {
+        tracing::$at_level!(
             $name,
-            lock = target.handle().settings.spans.lock_names.then(|| target.name()),
-            class = &*target.metrics().name,
+            lock = $target.handle().settings.spans.lock_names.then(|| $target.name()),
+            class = &*$target.metrics().name,
             outcome = tracing::field::Empty,
             waited_ms = tracing::field::Empty,
             holder = tracing::field::Empty,
             token = tracing::field::Empty
         )
-    }};
+    };
 }
 
 /// The span of an acquire.
 pub(crate) fn span_of_acquire(target: &Target) -> Span {
-    match target.handle().settings.spans.level {
-        SpanLevel::Debug => span!(debug_span, SPAN_ACQUIRE, target),
-        SpanLevel::Info => span!(info_span, SPAN_ACQUIRE, target),
-    }
+    span!(SPAN_ACQUIRE, target)
 }
 
 /// The span of work under this hold.
 pub(crate) fn span_of_hold(target: &Target, hold: &HoldCell) -> Span {
-    let span = match target.handle().settings.spans.level {
-        SpanLevel::Debug => span!(debug_span, SPAN_HOLD, target),
-        SpanLevel::Info => span!(info_span, SPAN_HOLD, target),
-    };
-    record_hold(&span, hold);
-    span
+    about(span!(SPAN_HOLD, target), hold)
 }
 
 /// The span of a release of this hold.
 pub(crate) fn span_of_release(target: &Target, hold: &HoldCell) -> Span {
-    let span = match target.handle().settings.spans.level {
-        SpanLevel::Debug => span!(debug_span, SPAN_RELEASE, target),
-        SpanLevel::Info => span!(info_span, SPAN_RELEASE, target),
-    };
+    about(span!(SPAN_RELEASE, target), hold)
+}
+
+fn about(span: Span, hold: &HoldCell) -> Span {
     record_hold(&span, hold);
     span
 }
