@@ -89,17 +89,31 @@ fn hosts_that_do_not_answer_are_told_apart() {
     assert!(matches!(&error, ConnectError::Unreachable(text) if text.contains("no answer")), "{error:?}");
     assert!(error.to_string().contains(&addr.to_string()), "{error}");
     drop(listener);
-    let error = failure(settings(), &format!("redis://{addr}"));
+    let error = failure(settings(), "redis://127.0.0.1:1");
     assert!(matches!(&error, ConnectError::Unreachable(text) if text.contains("refused")), "{error:?}");
     let error = failure(settings(), "redis://no-such-host.invalid:6379");
     assert!(matches!(&error, ConnectError::Unreachable(text) if text.contains("no-such-host.invalid")), "{error:?}");
     assert!(error.to_string().contains("resolved"), "{error}");
     let error = failure(settings(), "redis+unix:///no/such/socket");
     assert!(matches!(&error, ConnectError::Unreachable(text) if text.contains("/no/such/socket")), "{error:?}");
-    let error = failure(settings(), &format!("redis-cluster://{addr}?node={addr}"));
+    let error = failure(settings(), "redis-cluster://127.0.0.1:1?node=127.0.0.1:2");
     assert!(matches!(error, ConnectError::Unreachable(_)), "{error:?}");
-    let error = failure(settings(), &format!("redis-sentinel://{addr}?sentinelServiceName=stock"));
+    let error = failure(settings(), "redis-sentinel://127.0.0.1:1?sentinelServiceName=stock");
     assert!(matches!(error, ConnectError::Unreachable(_)), "{error:?}");
+}
+
+/// It is not waited for, whatever the deadline: a server that comes later is for `connect_lazy`.
+#[test]
+fn a_refused_port_is_told_at_once_with_what_to_do() {
+    let url = "redis://127.0.0.1:1?connect_deadline=60s";
+    let by_thread = std::time::Instant::now();
+    let error = leasehold::blocking::Client::connect(url).expect_err("no client");
+    assert!(by_thread.elapsed() < SLACK, "{:?}: {error}", by_thread.elapsed());
+    let (connected, took) = runtime().block_on(timed("connecting", Client::connect(url)));
+    assert_eq!(connected.expect_err("no client"), error);
+    assert!(took < SLACK, "{took:?}: {error}");
+    let text = error.to_string();
+    assert!(["127.0.0.1:1 ", "nothing listens", "connect_lazy"].iter().all(|words| text.contains(words)), "{text}");
 }
 
 #[test]

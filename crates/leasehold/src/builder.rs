@@ -124,9 +124,10 @@ impl ClientBuilder {
 
     /// How long connecting may take. Default: 10 s.
     ///
-    /// A port that is refused, a name that is not resolved, and a server that still loads its data are tried again until then, because a
-    /// process often starts beside its server. Where the first refusal is to be told soon, set a short deadline. What no time mends is told
-    /// at once: a wrong password, a database that does not exist, a plain server asked as Sentinel or as a cluster, a replica.
+    /// A server that is silent or still loads its data, a name that is not resolved, and Sentinels or a cluster without a primary are tried
+    /// again until then. What waiting does not mend is told at once: a port on which nothing listens, a wrong password, a database that does
+    /// not exist, a plain server asked as Sentinel or as a cluster, a replica. A process that starts beside its server, and may be there
+    /// before it, makes its client by [`connect_lazy`](Self::connect_lazy).
     pub const fn connect_deadline(mut self, deadline: Duration) -> Self {
         self.settings.connect_deadline = deadline;
         self

@@ -57,7 +57,8 @@ impl Client {
     /// # Errors
     ///
     /// [`ConnectError`], which tells a wrong password, an unreachable host, a server that is still loading and a malformed URL apart,
-    /// within the connect deadline.
+    /// within the connect deadline. Where nothing listens at the address it is told at once: for a server that may come later there is
+    /// [`connect_lazy`](Self::connect_lazy).
     ///
     /// # Cancel safety
     ///

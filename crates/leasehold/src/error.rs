@@ -446,7 +446,7 @@ impl From<fred::ConnectError> for ConnectError {
         let why = error.to_string();
         match error {
             Link::Address(_) => Self::Invalid(why),
-            Link::Dns { .. } | Link::Unreachable { .. } => Self::Unreachable(why),
+            Link::Dns { .. } | Link::Unreachable { .. } | Link::NothingListens { .. } => Self::Unreachable(why),
             Link::WrongPassword { .. } | Link::PasswordRequired { .. } | Link::Forbidden { .. } => Self::Denied(why),
             Link::Tls { .. } => Self::Tls(why),
             Link::Loading { .. } => Self::Loading(why),

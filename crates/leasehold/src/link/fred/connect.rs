@@ -1,5 +1,6 @@
 //! Making the connections, and getting to know the server.
 
+use super::absent;
 use super::durable::Durable;
 use super::error::ConnectError;
 use super::frame;
@@ -211,7 +212,8 @@ impl Limit {
     }
 }
 
-/// Connects to the one server, or to all nodes of a cluster that can be reached, and at least one.
+/// Connects to the one server, or to all nodes of a cluster that can be reached, and at least one. Where nothing listens, that is told at
+/// once: a caller who expects the server to come later does not wait for it here.
 async fn connect(wires: &Arc<Wires>) -> Result<Arc<Wire>, ConnectError> {
     let limit = Limit::of(wires.shared.settings.connect_deadline);
     let mut backoff = Backoff::default();
@@ -220,6 +222,12 @@ async fn connect(wires: &Arc<Wires>) -> Result<Arc<Wire>, ConnectError> {
         tokio::time::sleep(backoff.next().min(limit.left())).await;
         if let Some(wire) = pass(wires, limit, &mut trouble).await? {
             return Ok(wire);
+        }
+        let target = &wires.shared.target;
+        if matches!(trouble, Some(ConnectError::Unreachable { .. }))
+            && absent::nothing_listens(&target.seeds(), limit.left()).await
+        {
+            return Err(ConnectError::NothingListens { server: target.to_string() });
         }
         if limit.left().is_zero() {
             return Err(trouble.unwrap_or_else(no_host));

@@ -36,6 +36,15 @@ pub(crate) enum ConnectError {
         /// What was seen last.
         reason: String,
     },
+    /// Every address refuses the connection.
+    #[error(
+        "{server} cannot be reached: the connection is refused, because nothing listens there; start the server, or correct host and \
+         port, or make the client by connect_lazy where the server may come later"
+    )]
+    NothingListens {
+        /// Which server.
+        server: String,
+    },
     /// User name or password are wrong.
     #[error("{server} refused the user name or the password: {reason}")]
     WrongPassword {

@@ -4,12 +4,13 @@
 //! - [`generation`]: one connection, from its making to its end, and what is certain about it. Everything else rests on it.
 //! - [`wire`]: a connection that is kept; [`wires`]: one to each server; [`slots`]: which server of a cluster.
 //! - [`call`], [`durable`], [`probe`], [`settle`], [`notices`]: what the link is for; [`inbox`]: what it tells unasked.
-//! - [`connect`]: making all this; [`met`]: whether that is done; [`maintain`]: keeping it true; [`scripts`]: what servers must know; [`error`], [`mistaken`], [`words`] and [`frame`]: what came back.
+//! - [`connect`]: making all this; [`met`]: whether that is done; [`maintain`]: keeping it true; [`scripts`]: what servers must know; [`error`], [`absent`], [`mistaken`], [`words`] and [`frame`]: what came back.
 //!
 //! A link has three connections to each server: for the foreground's calls, for the lifeline's calls, and for notices. On a
 //! cluster the third is there only where there are subscriptions. Calls that wait for replicas have up to five more, which are made
 //! when they are needed.
 
+mod absent;
 mod call;
 mod connect;
 mod durable;

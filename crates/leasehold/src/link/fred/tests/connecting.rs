@@ -2,7 +2,7 @@
 
 use super::super::Certificates;
 use super::*;
-use leasehold_test_support::{Ca, Cluster, Issued, Proxy, Rounds, Server, until};
+use leasehold_test_support::{Ca, Cluster, Issued, Proxy, Rounds, Sentinel, Server, until};
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::process::Command;
@@ -122,12 +122,8 @@ fn what_does_not_answer_is_told_apart() {
     let error = failure_at(&format!("redis://{addr}"));
     assert!(matches!(error, ConnectError::Unreachable { .. }), "{error:?}");
     drop(listener);
-    let error = failure_at(&format!("redis://{addr}"));
-    assert!(matches!(error, ConnectError::Unreachable { .. }), "{error:?}");
     let error = failure_at("redis://no-such-host.invalid:6379");
     assert!(matches!(error, ConnectError::Dns { .. }), "{error:?}");
-    let error = failure_at("redis+unix:///no/such/socket");
-    assert!(matches!(error, ConnectError::Unreachable { .. }), "{error:?}");
 }
 
 /// A server that answers everything with one line.
@@ -190,6 +186,67 @@ fn what_cannot_change_by_waiting_is_told_at_once() {
         assert!(matches!(error, ConnectError::ReadOnly { .. }), "{error:?}");
         server.command(&["CONFIG", "SET", "replica-read-only", "no"]);
         works(Target::parse(&server.url()).expect("a target"));
+    });
+}
+
+#[test]
+fn an_address_where_nothing_listens_is_told_at_once() {
+    let stale = socket_of_the_dead();
+    let urls = [
+        "redis://127.0.0.1:1".to_owned(),
+        "redis://localhost:1".to_owned(),
+        "rediss://127.0.0.1:1".to_owned(),
+        "redis-cluster://127.0.0.1:1?node=127.0.0.1:2".to_owned(),
+        "redis-sentinel://127.0.0.1:1?sentinelServiceName=main&node=127.0.0.1:2".to_owned(),
+        "redis+unix:///no/such/socket".to_owned(),
+        format!("redis+unix://{}", stale.display()),
+    ];
+    for url in urls {
+        let error = failure_at_once(&url);
+        assert!(matches!(error, ConnectError::NothingListens { .. }), "{url}: {error:?}");
+        assert!(error.to_string().contains("connect_lazy"), "{error}");
+    }
+    std::fs::remove_file(&stale).expect("a socket");
+}
+
+/// A socket whose server is gone.
+fn socket_of_the_dead() -> std::path::PathBuf {
+    let path = std::env::temp_dir().join(format!("leasehold-{}.sock", uuid::Uuid::new_v4()));
+    drop(std::os::unix::net::UnixListener::bind(&path).expect("a socket"));
+    path
+}
+
+#[test]
+fn one_address_that_does_not_refuse_is_tried_until_the_deadline() {
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let silent = silent.local_addr().expect("an address");
+    let some = [
+        format!("redis-cluster://127.0.0.1:1?node={silent}"),
+        "redis-cluster://127.0.0.1:1?node=no-such-host.invalid:1".to_owned(),
+        format!("redis-sentinel://127.0.0.1:1?sentinelServiceName=main&node={silent}"),
+    ];
+    for url in some {
+        let began = Instant::now();
+        let error = failure_at(&url);
+        assert!(!matches!(error, ConnectError::NothingListens { .. }), "{url}: {error:?}");
+        assert!(began.elapsed() >= Duration::from_millis(700), "{url}: {:?}", began.elapsed());
+    }
+}
+
+#[test]
+fn an_address_that_refuses_does_not_hide_another() {
+    on_each(|binary| {
+        let cluster = Cluster::builder().binary(binary).start();
+        let node = cluster.nodes().first().expect("a node").addr();
+        works(Target::parse(&format!("redis-cluster://127.0.0.1:1?node={node}")).expect("a target"));
+        let world = Sentinel::start_with(binary);
+        let sentinel = world.sentinel().addr();
+        let url = world.url().replace(&sentinel.to_string(), "127.0.0.1:1") + &format!("&node={sentinel}");
+        works(Target::parse(&url).expect("a target"));
+        // The Sentinel is there, and its primary is about to be replaced.
+        world.primary().kill();
+        let error = failure_at(&world.url());
+        assert!(!matches!(error, ConnectError::NothingListens { .. }), "{error:?}");
     });
 }
 
