@@ -436,6 +436,7 @@ impl Session {
             if let Some(change) = self.holds.get_mut(&number).and_then(|hold| hold.change.as_mut()) {
                 change.epoch = epoch;
             }
+            self.note_lowered(now, number, result.is_ok());
             self.handle_lowered(now, number, result);
             self.lower_more(now);
         }

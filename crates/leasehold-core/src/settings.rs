@@ -107,10 +107,6 @@ impl Settings {
         if line == Line::Places { self.turn_in(line) } else { Self::UNPOLLED }
     }
 
-    /// The most releases that the lifeline has under way. A server answers so many well within the command timeout; whoever
-    /// drops a hundred thousand guards at once does not drown it.
-    pub(crate) const LOWERINGS_IN_FLIGHT: usize = 64;
-
     /// How long after a caller's last command the lifeline keeps looking, so that a busy client need not wake it each time.
     pub(crate) const LINGER: Duration = Duration::from_secs(1);
 }

@@ -10,7 +10,6 @@ use crate::error::{HoldEnd, LossReason, ReleaseError};
 use crate::link::{LinkError, ServerError};
 use crate::owner::HoldNumber;
 use crate::reply::Reply;
-use crate::settings::Settings;
 use crate::time::Instant;
 use std::task::Waker;
 use std::time::Duration;
@@ -168,7 +167,7 @@ impl Session {
     /// Sends the lowering of a count that no caller lowers, as soon as there is room for it.
     pub(super) fn lower_by_lifeline(&mut self, now: Instant, number: HoldNumber) {
         let Some(hold) = self.holds.get_mut(&number) else { return };
-        if self.lowerings.len() >= Settings::LOWERINGS_IN_FLIGHT {
+        if !self.to_lower.has_room(self.lowerings.len()) {
             hold.clean_up.queued = true;
             self.to_lower.push(hold.lock, number);
             return;
@@ -180,9 +179,18 @@ impl Session {
         self.lowerings.insert(id, number);
     }
 
+    /// A lowering by the lifeline has come to an end, which says how many more the server stands.
+    pub(super) fn note_lowered(&mut self, now: Instant, number: HoldNumber, answered: bool) {
+        let sent_at = self.holds.get(&number).and_then(|hold| hold.change.as_ref()).map(|change| change.sent_at);
+        match sent_at.filter(|_| answered) {
+            Some(sent_at) => self.to_lower.answered(now.since(sent_at)),
+            None => self.to_lower.not_answered(),
+        }
+    }
+
     /// There is room for lowerings that had to wait.
     pub(super) fn lower_more(&mut self, now: Instant) {
-        while self.lowerings.len() < Settings::LOWERINGS_IN_FLIGHT
+        while self.to_lower.has_room(self.lowerings.len())
             && let Some(number) = self.to_lower.pop()
         {
             if let Some(hold) = self.holds.get_mut(&number) {
