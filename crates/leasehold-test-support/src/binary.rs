@@ -2,7 +2,7 @@
 
 use std::{
     env,
-    ffi::OsStr,
+    ffi::{OsStr, OsString},
     fmt, fs,
     path::{Path, PathBuf},
     process::Command,
@@ -49,7 +49,7 @@ pub struct NoServer {
 /// All server programs of this machine, Redis before Valkey and old before new, one for each version.
 ///
 /// They are those that the environment variable `LEASEHOLD_SERVERS` lists, in the form of `PATH` but of files. Without that
-/// variable: `redis-server` and `valkey-server` on the `PATH`, and what `cargo xtask servers` put under `servers/` in the
+/// variable, or where it is empty: `redis-server` and `valkey-server` on the `PATH`, and what `cargo xtask servers` put under `servers/` in the
 /// target directory. What does not run is left out. The search is made once in a process.
 #[must_use]
 pub fn binaries() -> Vec<Binary> {
@@ -60,7 +60,7 @@ pub fn binaries() -> Vec<Binary> {
 /// As [`binaries`], by a new search: for those who install some meanwhile.
 #[must_use]
 pub fn look_for_binaries() -> Vec<Binary> {
-    let candidates = match env::var_os("LEASEHOLD_SERVERS") {
+    let candidates = match listed_by_the_user() {
         Some(list) => env::split_paths(&list).collect(),
         None => on_the_path().chain(installed()).collect::<Vec<_>>(),
     };
@@ -68,6 +68,17 @@ pub fn look_for_binaries() -> Vec<Binary> {
     found.sort_by_key(|binary| (binary.flavor, binary.version));
     found.dedup_by_key(|binary| (binary.flavor, binary.version));
     found
+}
+
+/// The servers that the environment variable `LEASEHOLD_SERVERS` lists. An empty one counts as none, as a shell makes it by `export
+/// LEASEHOLD_SERVERS=`.
+#[must_use]
+pub fn listed_by_the_user() -> Option<OsString> {
+    listed(env::var_os("LEASEHOLD_SERVERS"))
+}
+
+fn listed(variable: Option<OsString>) -> Option<OsString> {
+    variable.filter(|list| !list.is_empty())
 }
 
 impl Binary {
@@ -230,6 +241,12 @@ mod tests {
     fn what_is_no_server_is_not_taken_for_one() {
         assert_eq!(Binary::probe(Path::new("/bin/sh")), None);
         assert_eq!(Binary::probe(Path::new("/nonexistent/redis-server")), None);
+    }
+
+    #[test]
+    fn a_list_of_servers_that_is_empty_counts_as_none() {
+        assert_eq!(listed(Some(OsString::new())), None);
+        assert_eq!(listed(Some(OsString::from("/a:/b"))), Some(OsString::from("/a:/b")));
     }
 
     #[test]

@@ -43,7 +43,7 @@ mod server;
 mod tls;
 mod wait;
 
-pub use binary::{Binary, Flavor, NoServer, Version, binaries, look_for_binaries};
+pub use binary::{Binary, Flavor, NoServer, Version, binaries, listed_by_the_user, look_for_binaries};
 pub use clock::WallClock;
 pub use cluster::{Cluster, ClusterBuilder};
 pub use connection::Connection;

@@ -1,6 +1,6 @@
 //! `cargo xtask servers`: gets the servers that the tests run on.
 
-use leasehold_test_support::{Binary, Flavor, binaries, install, look_for_binaries};
+use leasehold_test_support::{Binary, Flavor, binaries, install, listed_by_the_user, look_for_binaries};
 
 use crate::Outcome;
 
@@ -11,6 +11,9 @@ pub(crate) const ADVICE: &str = "install redis-server and valkey-server on this 
 /// Installs what can be had. It fails only when there is no server at all afterwards.
 pub(crate) fn run() -> Outcome {
     get();
+    if binaries().is_empty() && listed_by_the_user().is_some() {
+        return Err("none of the files that LEASEHOLD_SERVERS lists is a server that runs; unset it".to_owned());
+    }
     if binaries().is_empty() {
         return Err(format!("no server could be installed: {ADVICE}"));
     }
@@ -22,7 +25,7 @@ pub(crate) fn run() -> Outcome {
 /// there are.
 pub(crate) fn found_or_installed() -> Vec<Binary> {
     let lacks = missing(&look_for_binaries());
-    if !lacks.is_empty() && std::env::var_os("LEASEHOLD_SERVERS").is_none() {
+    if !lacks.is_empty() && listed_by_the_user().is_none() {
         let lacks = lacks.iter().map(Flavor::to_string).collect::<Vec<_>>().join(", no ");
         println!("There is no {lacks} here. Getting servers below the target directory, and nowhere else:");
         get();

@@ -120,7 +120,10 @@ impl Trial<'_> {
         let file = File::create(&path).map_err(failed)?;
         let both = file.try_clone().map_err(failed)?;
         let servers = std::env::join_paths(binaries().iter().map(|binary| binary.path.clone())).unwrap_or_default();
-        command.env("LEASEHOLD_SERVERS", servers).env("RUST_BACKTRACE", "0");
+        if !servers.is_empty() {
+            command.env("LEASEHOLD_SERVERS", servers);
+        }
+        command.env("RUST_BACKTRACE", "0");
         command.stdin(Stdio::null()).stdout(file).stderr(both);
         let mut child = command.spawn().map_err(|error| format!("`{}` cannot be run: {error}", shown(&command)))?;
         let until = Instant::now() + self.limit;
