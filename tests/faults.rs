@@ -16,6 +16,8 @@ mod cluster;
 mod commands;
 #[path = "faults/connecting.rs"]
 mod connecting;
+#[path = "faults/demotion.rs"]
+mod demotion;
 #[path = "faults/durability.rs"]
 mod durability;
 #[path = "faults/latency.rs"]

@@ -113,6 +113,12 @@ impl ServerError {
         self.code() == "OOM" || self.text.contains("-OOM ")
     }
 
+    /// Whether the server takes no writes, because it is a replica. It may have been a primary before.
+    pub fn is_of_a_replica(&self) -> bool {
+        // Servers before 7.0 wrap an error that a script met into a sentence of their own.
+        self.code() == "READONLY" || self.text.contains("-READONLY ")
+    }
+
     /// Whether the call has certainly done nothing.
     ///
     /// A server lets a script fail in its middle, and what the script had written by then stays. Servers before 7.0 say so in a sentence of
@@ -321,6 +327,14 @@ pub trait Link: Clone + Send + Sync + 'static {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_demoted_primary_is_recognised_inside_a_script_error() {
+        let of_a_replica = |text: &str| ServerError::new(text).is_of_a_replica();
+        assert!(of_a_replica("ERR Error running script (call to f_1): @user_script:1: -READONLY You can't write"));
+        assert!(of_a_replica("READONLY You can't write against a read only replica."));
+        assert!(!of_a_replica("OOM command not allowed"));
+    }
 
     #[test]
     fn a_refusal_out_of_a_script_is_no_proof_and_one_before_it_is() {

@@ -145,8 +145,7 @@ impl Session {
             }
             Err(error) => {
                 self.not_raised(number, change.aim);
-                self.note_trouble(now, ticket, &error.to_string(), false);
-                self.back_off(now, ticket);
+                self.failed_for_now(now, ticket, &change, &error);
             }
         }
         if self.acquire_of(ticket).is_some_and(|acquire| acquire.outcome.is_none() && acquire.undoing.is_none()) {

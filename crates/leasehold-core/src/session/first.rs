@@ -155,8 +155,7 @@ impl Session {
                     self.go_again(now, ticket);
                     return;
                 }
-                self.note_trouble(now, ticket, &error.to_string(), false);
-                self.back_off(now, ticket);
+                self.failed_for_now(now, ticket, &change, &error);
             }
         }
     }

@@ -1,11 +1,13 @@
 //! How requests wait and end: patience, trouble with the server, and outcomes.
 
 use super::contend::{Anomaly, Phase};
+use super::hold::Change;
 use super::request::{Acquire, GivenUp, Granted, Patience, Pause, Place, Request, Ticket, Trouble};
 use super::timers::Timer;
 use super::{Event, Session};
 use crate::command::Line;
 use crate::error::{AcquireError, ReleaseError};
+use crate::link::LinkError;
 use crate::owner::HoldNumber;
 use crate::time::Instant;
 use std::task::Waker;
@@ -230,6 +232,25 @@ impl Session {
         self.set_request_timer(now, ticket);
     }
 
+    /// A call of the request was certainly not applied: it is sent again after a pause. A try ends where that is of no use, because a new
+    /// connection has led to a replica again.
+    pub(super) fn failed_for_now(&mut self, now: Instant, ticket: Ticket, change: &Change, error: &LinkError) {
+        let why = error.to_string();
+        self.note_trouble(now, ticket, &why, false);
+        let Some(Request::Acquire(acquire)) = self.requests.get_mut(&ticket) else { return };
+        let trouble = match acquire.place {
+            Place::Line => &mut self.locks[acquire.lock].trouble,
+            Place::Aside | Place::Entering(_) => &mut acquire.trouble,
+        };
+        let of_a_replica = matches!(error, LinkError::Refused(refusal) if refusal.is_of_a_replica());
+        let found_again = of_a_replica && trouble.note_demotion(&why, change.plane, change.epoch);
+        if found_again && acquire.wish.patience == Patience::Try {
+            self.end_unreachable(now, ticket);
+        } else {
+            self.back_off(now, ticket);
+        }
+    }
+
     pub(super) fn trouble_of(&self, ticket: Ticket) -> Option<&Trouble> {
         let acquire = self.acquire_of(ticket)?;
         Some(if acquire.place == Place::Line { &self.locks[acquire.lock].trouble } else { &acquire.trouble })
@@ -242,7 +263,7 @@ impl Session {
 
     /// What to tell a caller whose server does not do its part.
     pub(super) fn trouble_error(&self, ticket: Ticket) -> AcquireError {
-        let why = self.trouble_of(ticket).map(|trouble| trouble.why.clone()).unwrap_or_default();
+        let why = self.trouble_of(ticket).map(Trouble::in_words).unwrap_or_default();
         if self.is_unsure(ticket) { AcquireError::Indeterminate(why) } else { AcquireError::Unreachable(why) }
     }
 

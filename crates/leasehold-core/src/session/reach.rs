@@ -90,7 +90,7 @@ impl Session {
             Some(outage) if line.trouble.since.is_none() => {
                 LinkError::NotSent(format!("not connected to {}: {}", outage.server, outage.why)).to_string()
             }
-            _ => line.trouble.why.clone(),
+            _ => line.trouble.in_words(),
         }
     }
 }

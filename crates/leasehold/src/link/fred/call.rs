@@ -192,7 +192,7 @@ pub(super) async fn fenced<T>(
 }
 
 pub(super) fn refused(wire: &Wire, refusal: ServerError) -> LinkError {
-    if error::is_demoted(&refusal) {
+    if refusal.is_of_a_replica() {
         wire.renew();
     }
     LinkError::Refused(refusal)

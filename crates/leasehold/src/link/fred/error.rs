@@ -216,12 +216,6 @@ const LOST: [&str; 6] = [
     "Canceled.",
 ];
 
-/// Whether the error says that this server must not be written to: it was a primary and is none any more.
-pub(super) fn is_demoted(error: &ServerError) -> bool {
-    // Servers before 7.0 wrap an error that a script met into a sentence of their own.
-    error.code() == "READONLY" || error.text().contains("-READONLY ")
-}
-
 /// Where a redirection leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Redirect {
@@ -280,13 +274,5 @@ mod tests {
         let ask = redirect(&ServerError::new("ASK 12 :7000"));
         assert_eq!(ask, Some(Redirect::Ask(12, ":7000".to_owned())));
         assert_eq!(redirect(&ServerError::new("MOVED x y")), None);
-    }
-
-    #[test]
-    fn a_demoted_primary_is_recognised_inside_a_script_error() {
-        let wrapped = "ERR Error running script (call to f_1): @user_script:1: -READONLY You can't write";
-        assert!(is_demoted(&ServerError::new(wrapped)));
-        assert!(is_demoted(&ServerError::new("READONLY You can't write against a read only replica.")));
-        assert!(!is_demoted(&ServerError::new("OOM command not allowed")));
     }
 }

@@ -1,0 +1,92 @@
+//! A primary that becomes a replica while a client is connected to it.
+
+use crate::support::{SLACK, counts, held, on_each, runtime, settings, timed, until};
+use leasehold::{Client, Error};
+use leasehold_test_support::{Proxy, Server, Way};
+use std::time::Duration;
+
+/// So long that whatever waits for it is seen.
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(10);
+
+const REPLICA: &str = "a replica that may only be read";
+
+/// A replica of a primary that is not there.
+fn demote(server: &Server) {
+    server.command(&["REPLICAOF", "127.0.0.1", "1"]);
+}
+
+fn promote(server: &Server) {
+    server.command(&["REPLICAOF", "NO", "ONE"]);
+}
+
+async fn client(url: &str) -> Client {
+    let settings = settings().command_timeout(COMMAND_TIMEOUT).unreachable_after(Duration::from_secs(6));
+    settings.connect(url).await.expect("a client")
+}
+
+#[test]
+fn a_try_is_told_of_a_primary_that_became_a_replica_long_before_the_command_timeout() {
+    on_each(|binary| {
+        for round_trip in [0, 5, 100] {
+            let server = Server::builder().binary(binary).start();
+            let proxy = Proxy::to(&server);
+            proxy.delay(Way::Both, Duration::from_millis(round_trip / 2));
+            runtime().block_on(async {
+                let client = client(&proxy.url()).await;
+                let owner = client.new_owner();
+                let outer = owner.scope(held(&client, "outer")).await;
+                demote(&server);
+                let (tried, took) = timed("a try", client.lock("stock").try_acquire()).await;
+                let told = |error: &Error| {
+                    let text = error.to_string();
+                    assert!(matches!(error, Error::Unreachable { .. }) && error.is_transient(), "{error:?}");
+                    assert!(text.contains(REPLICA), "{text}");
+                };
+                told(&tried.expect_err("a replica grants nothing"));
+                eprintln!("round trip {round_trip} ms: a try is told after {took:?}");
+                assert!(took < SLACK, "round trip {round_trip} ms: {took:?}");
+                // A re-entry that is tried.
+                let (tried, took) = timed("a try", owner.scope(client.lock("outer").try_acquire())).await;
+                told(&tried.expect_err("a replica grants nothing"));
+                assert!(took < SLACK, "round trip {round_trip} ms: {took:?}");
+                // Whoever waits may live to see a primary there, and is told in the end what it waited for.
+                if round_trip == 5 {
+                    let error = timed("a wait", client.lock("stock").acquire()).await.0.expect_err("a replica");
+                    // Its last call may be on the way.
+                    let expected = matches!(error, Error::Unreachable { .. } | Error::Indeterminate { .. });
+                    assert!(expected && error.to_string().contains(REPLICA), "{error:?}");
+                }
+                let lock = client.lock("stock");
+                let waiting = tokio::spawn(async move { lock.acquire().await });
+                until("it waits", || client.census().requests == 1).await;
+                promote(&server);
+                waiting.await.expect("a task").expect("the lock").release().await.expect("a release");
+                outer.release().await.expect("a release");
+                assert!(counts(&server, "stock").is_empty());
+            });
+        }
+    });
+}
+
+#[test]
+fn a_try_finds_the_primary_that_has_taken_the_place_of_another_behind_one_name() {
+    on_each(|binary| {
+        for round_trip in [0, 5, 100] {
+            let [old, new] = [(); 2].map(|()| Server::builder().binary(binary).start());
+            let proxy = Proxy::to(&old);
+            proxy.delay(Way::Both, Duration::from_millis(round_trip / 2));
+            runtime().block_on(async {
+                let client = client(&proxy.url()).await;
+                // The connections that stand lead to the old one.
+                proxy.retarget(new.addr());
+                demote(&old);
+                let (tried, took) = timed("a try", client.lock("stock").try_acquire()).await;
+                let guard = tried.expect("an answer").expect("a lock that is free");
+                eprintln!("round trip {round_trip} ms: a try is granted by the new primary after {took:?}");
+                assert!(took < SLACK, "round trip {round_trip} ms: {took:?}");
+                assert_eq!(counts(&new, "stock"), [1]);
+                guard.release().await.expect("a release");
+            });
+        }
+    });
+}
