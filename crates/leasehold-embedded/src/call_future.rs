@@ -1,89 +1,44 @@
-//! The future of a call.
+//! The future of a reply.
 
-use crate::delivery::{Begun, NotYet};
+use crate::delivery::NotYet;
 use crate::in_flight::{CallId, CallResult};
 use crate::link::EmbeddedLink;
-use leasehold_core::call::Call;
-use leasehold_core::link::Plane;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// A call under way.
-pub(crate) struct EmbeddedCall {
+/// What was asked is on its way, and its reply is yet to come.
+pub(crate) struct ReplyFuture {
     link: EmbeddedLink,
-    plane: Plane,
-    call: Call,
-    progress: Progress,
+    /// `None` once the reply is shown.
+    id: Option<CallId>,
 }
 
-enum Progress {
-    New,
-    /// It has waited once, and is to be sent.
-    Stepped,
-    /// Its reply is yet to come.
-    Waits(CallId),
-    /// It waits once more before it shows its result.
-    Ended(CallResult),
-    Shown,
+impl ReplyFuture {
+    pub(crate) const fn new(link: EmbeddedLink, id: CallId) -> Self {
+        Self { link, id: Some(id) }
+    }
 }
 
-impl Future for EmbeddedCall {
+impl Future for ReplyFuture {
     type Output = CallResult;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<CallResult> {
-        match std::mem::replace(&mut self.progress, Progress::Shown) {
-            Progress::New if self.link.is_stepped() => {
-                self.progress = Progress::Stepped;
-                cx.waker().wake_by_ref();
-                Poll::Pending
-            }
-            Progress::New => {
-                let begun = self.link.with(|state| state.begin(self.link.id(), self.plane, &self.call));
-                match begun {
-                    Begun::Ended(result) => Poll::Ready(result),
-                    Begun::Waits(id) => self.wait(id, cx),
-                }
-            }
-            Progress::Stepped => {
-                let begun = self.link.with(|state| state.begin(self.link.id(), self.plane, &self.call));
-                match begun {
-                    Begun::Ended(result) => {
-                        self.progress = Progress::Ended(result);
-                        cx.waker().wake_by_ref();
-                        Poll::Pending
-                    }
-                    Begun::Waits(id) => self.wait(id, cx),
-                }
-            }
-            Progress::Waits(id) => self.wait(id, cx),
-            Progress::Ended(result) => Poll::Ready(result),
-            Progress::Shown => panic!("a call was polled after it had ended"),
-        }
-    }
-}
-
-impl EmbeddedCall {
-    /// A call that is sent when it is first polled.
-    pub(crate) const fn new(link: EmbeddedLink, plane: Plane, call: Call) -> Self {
-        Self { link, plane, call, progress: Progress::New }
-    }
-
-    fn wait(&mut self, id: CallId, cx: &mut Context<'_>) -> Poll<CallResult> {
+        let Some(id) = self.id else { panic!("a call was polled after it had ended") };
         let mut waker = Some(cx.waker().clone());
         match self.link.with(|state| state.poll_waiting(id, &mut waker)) {
-            Ok(result) => Poll::Ready(result),
-            Err(NotYet) => {
-                self.progress = Progress::Waits(id);
-                Poll::Pending
+            Ok(result) => {
+                self.id = None;
+                Poll::Ready(result)
             }
+            Err(NotYet) => Poll::Pending,
         }
     }
 }
 
-impl Drop for EmbeddedCall {
+impl Drop for ReplyFuture {
     fn drop(&mut self) {
-        if let Progress::Waits(id) = self.progress {
+        if let Some(id) = self.id {
             drop(self.link.with(|state| state.forget_waiting(id)));
         }
     }

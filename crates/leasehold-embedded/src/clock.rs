@@ -1,10 +1,12 @@
 //! The clock of an embedded server.
 
+use crate::machine_timer::MachineTimer;
 use crate::manual_clock::ManualClock;
 use leasehold_core::time::Instant;
 use std::fmt;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::task::Waker;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Where an embedded server takes its time from. Its wall time is a fixed beginning plus what this clock shows, plus every
 /// [`step_clock`](crate::EmbeddedServer::step_clock); the expiry of keys goes by that wall time, as a real server's does.
@@ -17,10 +19,13 @@ pub struct ServerClock {
 
 #[derive(Clone)]
 enum Source {
-    System(std::time::Instant),
+    System(std::time::Instant, MachineTimer),
     Manual(ManualClock),
-    Closure(Arc<dyn Fn() -> Instant + Send + Sync>),
+    Closure(Arc<dyn Fn() -> Instant + Send + Sync>, Option<Arc<Timer>>),
 }
+
+/// Wakes at an instant.
+type Timer = dyn Fn(Instant, Waker) + Send + Sync;
 
 /// The wall time at zero of a clock that is not the machine's: a round number in January 2027.
 const MADE_UP_BASE_MILLIS: i64 = 1_800_000_000_000;
@@ -30,7 +35,7 @@ impl ServerClock {
     pub fn system() -> Self {
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self {
-            source: Source::System(std::time::Instant::now()),
+            source: Source::System(std::time::Instant::now(), MachineTimer::default()),
             base_millis: i64::try_from(wall.as_millis()).unwrap_or(MADE_UP_BASE_MILLIS),
         }
     }
@@ -43,17 +48,53 @@ impl ServerClock {
     /// Any other clock, such as tokio's paused one or a simulation's. Zero is 1 800 000 000 000 ms of wall time. It must not go
     /// back, and must not call the server that reads it.
     pub fn from_fn(now: impl Fn() -> Instant + Send + Sync + 'static) -> Self {
-        Self { source: Source::Closure(Arc::new(now)), base_millis: MADE_UP_BASE_MILLIS }
+        Self { source: Source::Closure(Arc::new(now), None), base_millis: MADE_UP_BASE_MILLIS }
+    }
+
+    /// Gives a clock of [`ServerClock::from_fn`] timers, which a server needs whose
+    /// [replies take time](crate::EmbeddedServer::set_round_trip): `wake_at` wakes the waker once the clock shows the instant. It must not
+    /// call the server, but the waker may be woken within it. Other clocks have timers of their own, and keep them.
+    #[must_use]
+    pub fn with_timer(mut self, wake_at: impl Fn(Instant, Waker) + Send + Sync + 'static) -> Self {
+        if let Source::Closure(_, timer) = &mut self.source {
+            *timer = Some(Arc::new(wake_at));
+        }
+        self
+    }
+
+    /// What the clock shows.
+    pub(crate) fn now(&self) -> Instant {
+        match &self.source {
+            Source::System(start, _) => {
+                Instant::from_nanos(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX))
+            }
+            Source::Manual(clock) => clock.now(),
+            Source::Closure(now, _) => now(),
+        }
+    }
+
+    /// Whether somebody can be woken by it.
+    pub(crate) fn has_timers(&self) -> bool {
+        match &self.source {
+            Source::System(_, timer) => timer.is_there(),
+            Source::Manual(_) => true,
+            Source::Closure(_, timer) => timer.is_some(),
+        }
+    }
+
+    /// Wakes once the clock shows `instant`.
+    pub(crate) fn wake_at(&self, instant: Instant, waker: Waker) {
+        match &self.source {
+            Source::System(start, timer) => timer.wake_at(*start + Duration::from_nanos(instant.as_nanos()), waker),
+            Source::Manual(clock) => clock.wake_at(instant, waker),
+            Source::Closure(_, Some(timer)) => timer(instant, waker),
+            Source::Closure(_, None) => {}
+        }
     }
 
     /// Wall time in microseconds since the epoch.
     pub(crate) fn wall_micros(&self) -> i64 {
-        let nanos = match &self.source {
-            Source::System(start) => u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX),
-            Source::Manual(clock) => clock.now().as_nanos(),
-            Source::Closure(now) => now().as_nanos(),
-        };
-        self.base_millis * 1_000 + i64::try_from(nanos / 1_000).unwrap_or_default()
+        self.base_millis * 1_000 + i64::try_from(self.now().as_nanos() / 1_000).unwrap_or_default()
     }
 }
 
@@ -66,9 +107,9 @@ impl From<ManualClock> for ServerClock {
 impl fmt::Debug for ServerClock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let source = match &self.source {
-            Source::System(_) => "system",
+            Source::System(..) => "system",
             Source::Manual(_) => "manual",
-            Source::Closure(_) => "closure",
+            Source::Closure(..) => "closure",
         };
         f.debug_struct("ServerClock").field("source", &source).finish_non_exhaustive()
     }

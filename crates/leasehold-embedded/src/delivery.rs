@@ -1,13 +1,15 @@
 //! The way of a call from its link to the server and back, with all that can go wrong on it.
 
 use crate::channels::LinkId;
-use crate::connections::LinkState;
+use crate::connections::{Connections, LinkState};
 use crate::fault::Fault;
-use crate::in_flight::{CallId, CallResult, Held, Route, Waiting};
+use crate::in_flight::{CallId, CallResult, Held, Route, Waiting, Wire};
 use crate::recorder::Recorded;
 use crate::state::State;
+use bytes::Bytes;
 use leasehold_core::call::Call;
 use leasehold_core::link::{Epoch, LinkError, LinkEvent, Plane};
+use leasehold_core::reply::Reply;
 use std::task::Waker;
 
 /// What has become of a call that was begun.
@@ -16,6 +18,15 @@ pub(crate) enum Begun {
     Ended(CallResult),
     /// Its result will come.
     Waits(CallId),
+}
+
+/// What a client asks about the calls that it has sent by a plane's connection.
+#[derive(Clone, Copy)]
+pub(crate) enum Question {
+    /// Whether they have been answered.
+    Probe,
+    /// Whether none of them can be applied any more. Those that still wait on the connection of today are ended by killing it.
+    Settle,
 }
 
 /// A result that has not come yet.
@@ -37,17 +48,73 @@ impl State {
     }
 
     fn begin_logged(&mut self, link: LinkId, plane: Plane, call: &Call, entry: Option<usize>) -> Begun {
-        let Some(connections) = self.links.get_mut(&link) else { return Begun::Ended(Err(closed())) };
-        match connections.state {
-            LinkState::Up => {}
-            LinkState::Down => return Begun::Ended(Err(not_sent())),
-            LinkState::Closed => return Begun::Ended(Err(closed())),
-        }
+        let connections = match self.reachable(link) {
+            Ok(connections) => connections,
+            Err(error) => return Begun::Ended(Err(error)),
+        };
         let script = call.script().name();
-        let route = Route { link, plane, epoch: connections.epoch(plane) };
+        let route = Route { link, wire: Wire::Plane(plane), epoch: connections.epoch(plane) };
         let fault = connections.faults.take(plane, script).or_else(|| self.faults.take(plane, script));
+        match fault {
+            Some(Fault::LinkDown) => {
+                self.set_down(link);
+                Begun::Ended(Err(not_sent()))
+            }
+            Some(Fault::Hold) => {
+                let id = self.wait(route, entry);
+                self.held.push(Held { id, route, entry, call: call.clone() });
+                Begun::Waits(id)
+            }
+            fault if self.transit.is_instant() => match self.arrive(link, plane, call, entry, fault) {
+                Some(result) => Begun::Ended(result),
+                None => Begun::Waits(self.wait(route, entry)),
+            },
+            fault => {
+                let id = self.wait(route, entry);
+                let call = call.clone();
+                self.carry(route, move |state| {
+                    if let Some(result) = state.arrive(link, plane, &call, entry, fault) {
+                        state.carry(route, move |state| {
+                            // It is noted for a caller that has gone, too.
+                            state.note_outcome(entry, &result);
+                            state.reply(id, result);
+                        });
+                    }
+                });
+                Begun::Waits(id)
+            }
+        }
+    }
+
+    /// The connections of a link on which something can be sent.
+    fn reachable(&mut self, link: LinkId) -> Result<&mut Connections, LinkError> {
+        let connections = self.links.get_mut(&link).ok_or_else(closed)?;
+        match connections.state {
+            LinkState::Up => Ok(connections),
+            LinkState::Down => Err(not_sent()),
+            LinkState::Closed => Err(closed()),
+        }
+    }
+
+    /// Notes that a caller waits.
+    fn wait(&mut self, route: Route, entry: Option<usize>) -> CallId {
+        let id = self.next_number();
+        self.waiting.insert(id, Waiting { route, entry, result: None, waker: None });
+        id
+    }
+
+    /// A call is at the server; gives its result, if there is to be one.
+    fn arrive(
+        &mut self,
+        link: LinkId,
+        plane: Plane,
+        call: &Call,
+        entry: Option<usize>,
+        fault: Option<Fault>,
+    ) -> Option<CallResult> {
         let reply = match fault {
-            None => self.apply(call, entry),
+            // The last two are seen to where the call is sent.
+            None | Some(Fault::LinkDown | Fault::Hold) => self.apply(call, entry),
             Some(Fault::Duplicate) => {
                 let _first_reply = self.apply(call, entry);
                 self.apply(call, entry)
@@ -56,29 +123,19 @@ impl State {
             Some(Fault::RefuseInside(inside, error)) => self.apply_refused(call, entry, inside, error).0,
             Some(Fault::LoseRequest) => {
                 self.reset(link, plane);
-                return Begun::Ended(Err(lost()));
+                return Some(Err(lost()));
             }
             Some(Fault::LoseReply) => {
                 let _lost_reply = self.apply(call, entry);
                 self.reset(link, plane);
-                return Begun::Ended(Err(lost()));
+                return Some(Err(lost()));
             }
-            Some(Fault::LinkDown) => {
-                self.set_down(link);
-                return Begun::Ended(Err(not_sent()));
-            }
-            Some(fault @ (Fault::Hold | Fault::Swallow)) => {
-                let id = self.next_number();
-                if fault == Fault::Hold {
-                    self.held.push(Held { id, route, entry, call: call.clone() });
-                } else {
-                    let _swallowed_reply = self.apply(call, entry);
-                }
-                self.waiting.insert(id, Waiting { route, entry, result: None, waker: None });
-                return Begun::Waits(id);
+            Some(Fault::Swallow) => {
+                let _swallowed_reply = self.apply(call, entry);
+                return None;
             }
         };
-        Begun::Ended(reply.map_err(LinkError::Refused))
+        Some(reply.map_err(LinkError::Refused))
     }
 
     /// The result of a call that waits, if it has come. Otherwise `waker` is taken, and woken when it does. The waker that this replaces is
@@ -104,12 +161,13 @@ impl State {
         let held = std::mem::take(&mut self.held);
         let (released, kept): (Vec<_>, Vec<_>) = held.into_iter().partition(|held| held.route.link == link);
         self.held = kept;
-        for held in &released {
-            let result = self.apply(&held.call, held.entry).map_err(LinkError::Refused);
+        let number = released.len();
+        for Held { id, route, entry, call } in released {
+            let result = self.apply(&call, entry).map_err(LinkError::Refused);
             // A caller whose connection has died meanwhile has been told so already, and hears nothing more.
-            self.answer(|id, _| id == held.id, &result);
+            self.carry(route, move |state| state.reply(id, result));
         }
-        released.len()
+        number
     }
 
     /// How many requests of a link a proxy keeps.
@@ -117,46 +175,73 @@ impl State {
         self.held.iter().filter(|held| held.route.link == link).count()
     }
 
-    /// Makes sure that no call of the plane up to `epoch` can be applied any more. Calls that still wait on the connection of
-    /// today are ended by killing it.
-    pub(crate) fn settle(&mut self, link: LinkId, plane: Plane, epoch: Epoch) -> Result<(), LinkError> {
-        match self.links.get(&link).map(|connections| connections.state) {
-            Some(LinkState::Up) => {}
-            Some(LinkState::Down) => return Err(not_sent()),
-            Some(LinkState::Closed) | None => return Err(closed()),
-        }
-        let stuck = |route: &Route| route.is_of(link, plane, epoch);
-        let must_kill = self.is_stuck(link, plane, epoch);
-        self.held.retain(|held| !stuck(&held.route));
-        if must_kill {
-            self.reset(link, plane);
-        }
-        Ok(())
+    /// Asks about the calls that were sent on the plane up to `epoch`.
+    pub(crate) fn ask(&mut self, link: LinkId, plane: Plane, epoch: Epoch, question: Question) -> Begun {
+        let route = match self.reachable(link) {
+            Ok(connections) => Route { link, wire: Wire::Plane(plane), epoch: connections.epoch(plane) },
+            Err(error) => return Begun::Ended(Err(error)),
+        };
+        let id = self.wait(route, None);
+        // Whatever was sent before is answered before this is, as far as it is answered at all.
+        self.carry(route, move |state| {
+            state.carry(route, move |state| {
+                let is_stuck = state.is_stuck(link, plane, epoch, id);
+                match question {
+                    Question::Probe if is_stuck => {
+                        state.reply(id, Err(LinkError::Unknown("an earlier call is not answered".to_owned())));
+                    }
+                    Question::Probe => state.reply(id, Ok(Reply::Nil)),
+                    Question::Settle => {
+                        state.reply(id, Ok(Reply::Nil));
+                        state.held.retain(|held| held.id > id || !held.route.is_of(link, plane, epoch));
+                        if is_stuck {
+                            state.reset(link, plane);
+                        }
+                    }
+                }
+            });
+        });
+        Begun::Waits(id)
     }
 
-    /// Whether a call waits for its reply on the plane's connection.
-    fn is_stuck(&self, link: LinkId, plane: Plane, epoch: Epoch) -> bool {
+    /// Whether a call that was sent before `id` waits for its reply on the plane's connection.
+    fn is_stuck(&self, link: LinkId, plane: Plane, epoch: Epoch, id: CallId) -> bool {
         let current = self.links.get(&link).map(|connections| connections.epoch(plane));
-        let waiting = self.waiting.values().map(|waiting| &waiting.route);
-        let mut all = waiting.chain(self.held.iter().map(|held| &held.route));
+        let waiting = self.waiting.range(..id).filter(|(_, waiting)| waiting.result.is_none());
+        let waiting = waiting.map(|(_, waiting)| &waiting.route);
+        let mut all = waiting.chain(self.held.iter().filter(|held| held.id < id).map(|held| &held.route));
         all.any(|route| route.is_of(link, plane, epoch) && Some(route.epoch) == current)
     }
 
-    /// Whether what was sent on the plane has been answered.
-    pub(crate) fn probe(&self, link: LinkId, plane: Plane, epoch: Epoch) -> Result<(), LinkError> {
-        match self.links.get(&link).map(|connections| connections.state) {
-            Some(LinkState::Up) if self.is_stuck(link, plane, epoch) => {
-                Err(LinkError::Unknown("an earlier call is not answered".to_owned()))
+    /// Begins a subscription, or ends one.
+    pub(crate) fn listen(&mut self, link: LinkId, channel: Bytes, listens: bool) -> Begun {
+        let confirmation = match self.reachable(link) {
+            Ok(connections) if connections.lose_confirmations > 0 => {
+                connections.lose_confirmations -= 1;
+                Err(lost())
             }
-            Some(LinkState::Up) => Ok(()),
-            Some(LinkState::Down) => Err(not_sent()),
-            Some(LinkState::Closed) | None => Err(closed()),
-        }
+            Ok(_) => Ok(Reply::Nil),
+            Err(error) => return Begun::Ended(Err(error)),
+        };
+        let route = Route::of_notices(link);
+        let id = self.wait(route, None);
+        self.carry(route, move |state| {
+            if let Ok(world) = state.reachable(link).map(|connections| connections.world) {
+                let channels = &mut state.keyspace.lock().channels;
+                if listens {
+                    channels.subscribe(world, channel, link);
+                } else {
+                    channels.unsubscribe(world, channel, link);
+                }
+            }
+            state.carry(route, move |state| state.reply(id, confirmation));
+        });
+        Begun::Waits(id)
     }
 
     /// The plane's connection is lost and at once back, in a new epoch.
     pub(crate) fn reset(&mut self, link: LinkId, plane: Plane) {
-        self.end_waiting(link, plane);
+        self.lose(link, Wire::Plane(plane));
         let epoch = Epoch(self.next_number());
         let Some(connections) = self.links.get_mut(&link) else { return };
         connections.set_epoch(plane, epoch);
@@ -166,6 +251,7 @@ impl State {
     /// The notice connection is lost and at once back, without subscriptions.
     pub(crate) fn reset_notices(&mut self, link: LinkId) {
         self.keyspace.lock().channels.disconnect(link);
+        self.lose(link, Wire::Notices);
         self.event(link, LinkEvent::NoticesReset);
     }
 
@@ -180,7 +266,7 @@ impl State {
         let Some(connections) = self.links.get_mut(&link).filter(|links| links.state == LinkState::Up) else { return };
         connections.state = LinkState::Down;
         self.keyspace.lock().channels.disconnect(link);
-        Plane::ALL.into_iter().for_each(|plane| self.end_waiting(link, plane));
+        Wire::ALL.into_iter().for_each(|wire| self.lose(link, wire));
     }
 
     /// Connections can be made again, and are.
@@ -210,27 +296,32 @@ impl State {
     /// The client closes its connections.
     pub(crate) fn close(&mut self, link: LinkId) {
         self.keyspace.lock().channels.disconnect(link);
-        Plane::ALL.into_iter().for_each(|plane| self.end_waiting(link, plane));
+        Wire::ALL.into_iter().for_each(|wire| self.end_waiting(link, wire));
         if let Some(connections) = self.links.get_mut(&link) {
             self.wakers.extend(connections.close());
         }
     }
 
-    /// Tells all callers of a plane that their connection is gone.
-    fn end_waiting(&mut self, link: LinkId, plane: Plane) {
-        self.answer(|_, route| route.link == link && route.plane == plane, &Err(lost()));
+    /// A connection is gone, and with it what is on its way.
+    fn lose(&mut self, link: LinkId, wire: Wire) {
+        self.transit.lose(link, wire);
+        self.end_waiting(link, wire);
     }
 
-    fn answer(&mut self, is_for: impl Fn(CallId, &Route) -> bool, result: &CallResult) {
-        let mut noted = Vec::new();
-        for (id, waiting) in &mut self.waiting {
-            if waiting.result.is_none() && is_for(*id, &waiting.route) {
-                waiting.result = Some(result.clone());
-                self.wakers.extend(waiting.waker.take());
-                noted.push(waiting.entry);
-            }
-        }
-        noted.into_iter().for_each(|entry| self.note_outcome(entry, result));
+    /// Tells all callers of a connection that it is gone.
+    fn end_waiting(&mut self, link: LinkId, wire: Wire) {
+        let waiting = self.waiting.iter().filter(|(_, waiting)| waiting.route.is_by(link, wire));
+        let ended: Vec<_> = waiting.map(|(id, _)| *id).collect();
+        ended.into_iter().for_each(|id| self.reply(id, Err(lost())));
+    }
+
+    /// Tells a caller, if it waits.
+    fn reply(&mut self, id: CallId, result: CallResult) {
+        let Some(waiting) = self.waiting.get_mut(&id).filter(|waiting| waiting.result.is_none()) else { return };
+        waiting.result = Some(result.clone());
+        self.wakers.extend(waiting.waker.take());
+        let entry = waiting.entry;
+        self.note_outcome(entry, &result);
     }
 
     fn note_outcome(&mut self, entry: Option<usize>, result: &CallResult) {

@@ -12,18 +12,44 @@ pub(crate) type CallId = u64;
 /// What the caller of a call is told.
 pub(crate) type CallResult = Result<Reply, LinkError>;
 
+/// Which of a client's connections it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wire {
+    /// That of a plane.
+    Plane(Plane),
+    /// The one for notices, by which subscriptions go, too.
+    Notices,
+}
+
 /// The connection that a call went by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Route {
     pub(crate) link: LinkId,
-    pub(crate) plane: Plane,
+    pub(crate) wire: Wire,
+    /// The life of the connection; of no meaning for notices.
     pub(crate) epoch: Epoch,
+}
+
+impl Wire {
+    /// Every connection of a client.
+    pub(crate) const ALL: [Self; 4] =
+        [Self::Plane(Plane::Foreground), Self::Plane(Plane::Lifeline), Self::Plane(Plane::Durable), Self::Notices];
 }
 
 impl Route {
     /// Whether it is a connection of this plane from `epoch` or before.
     pub(crate) fn is_of(&self, link: LinkId, plane: Plane, epoch: Epoch) -> bool {
-        self.link == link && self.plane == plane && self.epoch <= epoch
+        self.is_by(link, Wire::Plane(plane)) && self.epoch <= epoch
+    }
+
+    /// Whether it is this connection, in whichever life.
+    pub(crate) fn is_by(&self, link: LinkId, wire: Wire) -> bool {
+        self.link == link && self.wire == wire
+    }
+
+    /// The connection for notices.
+    pub(crate) const fn of_notices(link: LinkId) -> Self {
+        Self { link, wire: Wire::Notices, epoch: Epoch(0) }
     }
 }
 

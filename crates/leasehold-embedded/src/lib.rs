@@ -35,6 +35,7 @@ mod in_flight;
 mod keyspace;
 mod link;
 mod lua;
+mod machine_timer;
 mod manual_clock;
 mod number;
 mod recorder;
@@ -42,6 +43,7 @@ mod refusal;
 mod server;
 mod snapshot;
 mod state;
+mod transit;
 mod value;
 
 pub use clock::ServerClock;

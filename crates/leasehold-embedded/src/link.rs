@@ -1,10 +1,11 @@
 //! The connections of one client to an embedded server.
 
-use crate::call_future::EmbeddedCall;
+use crate::call_future::ReplyFuture;
 use crate::channels::{LinkId, World};
 use crate::connections::{Connections, LinkState};
-use crate::delivery::{closed, lost, not_sent};
+use crate::delivery::{Begun, Question};
 use crate::fault::{Aim, Fault};
+use crate::in_flight::CallResult;
 use crate::recorder::Recorder;
 use crate::server::EmbeddedServer;
 use crate::state::State;
@@ -122,10 +123,6 @@ impl EmbeddedLink {
         Recorder::new(self.inner.server.clone(), Some(self.inner.id), self.with(State::start_log))
     }
 
-    pub(crate) fn id(&self) -> LinkId {
-        self.inner.id
-    }
-
     pub(crate) fn with<R>(&self, f: impl FnOnce(&mut State) -> R) -> R {
         self.inner.server.with(f)
     }
@@ -138,21 +135,13 @@ impl EmbeddedLink {
         });
     }
 
-    /// Does something to the notice connection, unless the link is down.
-    async fn notices(&self, change: impl FnOnce(&mut State, LinkId)) -> Result<(), LinkError> {
+    /// Sends something when it is first polled, and waits for what comes of it.
+    async fn send(&self, begin: impl FnOnce(&mut State, LinkId) -> Begun + Send) -> CallResult {
         self.step().await;
-        let result = self.with(|state| {
-            let Some(connections) = state.links.get_mut(&self.inner.id) else { return Err(closed()) };
-            match connections.state {
-                LinkState::Up => {}
-                LinkState::Down => return Err(not_sent()),
-                LinkState::Closed => return Err(closed()),
-            }
-            let confirmed = connections.lose_confirmations == 0;
-            connections.lose_confirmations = connections.lose_confirmations.saturating_sub(1);
-            change(state, self.inner.id);
-            if confirmed { Ok(()) } else { Err(lost()) }
-        });
+        let result = match self.with(|state| begin(state, self.inner.id)) {
+            Begun::Ended(result) => result,
+            Begun::Waits(id) => ReplyFuture::new(self.clone(), id).await,
+        };
         self.step().await;
         result
     }
@@ -194,37 +183,23 @@ impl Link for EmbeddedLink {
         call: Call,
         _resend: impl Fn() -> bool + Send + Sync,
     ) -> impl Future<Output = Result<Reply, LinkError>> + Send {
-        EmbeddedCall::new(self.clone(), plane, call)
+        self.send(move |state, link| state.begin(link, plane, &call))
     }
 
     async fn probe(&self, plane: Plane, epoch: Epoch, _key: Bytes) -> Result<(), LinkError> {
-        self.step().await;
-        let result = self.with(|state| state.probe(self.inner.id, plane, epoch));
-        self.step().await;
-        result
+        self.send(move |state, link| state.ask(link, plane, epoch, Question::Probe)).await.map(drop)
     }
 
     async fn settle(&self, plane: Plane, epoch: Epoch, _key: Bytes) -> Result<Settled, LinkError> {
-        self.step().await;
-        let result = self.with(|state| state.settle(self.inner.id, plane, epoch));
-        self.step().await;
-        result.map(|()| Settled::Proven)
+        self.send(move |state, link| state.ask(link, plane, epoch, Question::Settle)).await.map(|_| Settled::Proven)
     }
 
     async fn subscribe(&self, channel: Bytes) -> Result<(), LinkError> {
-        self.notices(|state, link| {
-            let Some(world) = state.links.get(&link).map(|connections| connections.world) else { return };
-            state.keyspace.lock().channels.subscribe(world, channel, link);
-        })
-        .await
+        self.send(|state, link| state.listen(link, channel, true)).await.map(drop)
     }
 
     async fn unsubscribe(&self, channel: Bytes) -> Result<(), LinkError> {
-        self.notices(|state, link| {
-            let Some(world) = state.links.get(&link).map(|connections| connections.world) else { return };
-            state.keyspace.lock().channels.unsubscribe(world, channel, link);
-        })
-        .await
+        self.send(|state, link| state.listen(link, channel, false)).await.map(drop)
     }
 
     async fn event(&self) -> Option<LinkEvent> {

@@ -61,6 +61,19 @@ impl ManualClock {
         Sleep { clock: self.clone(), instant, number: None }
     }
 
+    /// Wakes once the clock shows `instant` or later; at once if it does already.
+    pub(crate) fn wake_at(&self, instant: Instant, waker: Waker) {
+        let mut shared = self.shared.lock();
+        if shared.now < instant {
+            shared.next_number += 1;
+            let number = shared.next_number;
+            shared.timers.insert((instant, number), waker);
+            return;
+        }
+        drop(shared);
+        waker.wake();
+    }
+
     /// Registers what is to run at each step of [`ManualClock::advance`], until the last strong reference to it is gone. It runs with
     /// no lock held and may use the clock freely.
     pub fn on_step(&self, callback: Weak<dyn Fn() + Send + Sync>) {

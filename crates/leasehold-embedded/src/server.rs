@@ -9,6 +9,7 @@ use crate::link::EmbeddedLink;
 use crate::recorder::Recorder;
 use crate::refusal::{Inside, Met};
 use crate::state::State;
+use crate::transit::Courier;
 use bytes::Bytes;
 use leasehold_core::call::Call;
 use leasehold_core::link::ServerError;
@@ -16,6 +17,8 @@ use leasehold_core::reply::Reply;
 use parking_lot::Mutex;
 use std::fmt;
 use std::sync::Arc;
+use std::task::Waker;
+use std::time::Duration;
 
 /// An in-process server that runs the scripts of leasehold. Cheap to clone; the clones are one server.
 ///
@@ -26,6 +29,10 @@ pub struct EmbeddedServer {
 }
 
 impl EmbeddedServer {
+    pub(crate) const fn of_state(state: Arc<Mutex<State>>) -> Self {
+        Self { state }
+    }
+
     /// What tells this server from every other one of this process.
     pub(crate) fn instance(&self) -> String {
         format!("{:p}", Arc::as_ptr(&self.state))
@@ -177,6 +184,27 @@ impl EmbeddedServer {
         });
     }
 
+    /// Makes replies take time, as on a network: a call takes half of `round_trip` to arrive, where its script runs, and its reply takes the
+    /// other half to come back. Notices take half of it; subscriptions are confirmed after all of it. At first it is zero, and everything is
+    /// answered at once. A change is for what is sent from then on, by whichever link.
+    ///
+    /// The time is that of the server's clock: under a clock that is moved by hand nothing arrives until the clock is moved, and under
+    /// tokio's paused one the round trips of an hour take no time. What is sent by one connection arrives in the order in which it was sent,
+    /// although the future that sent it is dropped. A connection that is lost takes with it what is on its way, there and back; one that is
+    /// closed does not.
+    ///
+    /// What asks the server itself, such as [`EmbeddedServer::command`], takes no time.
+    ///
+    /// # Panics
+    ///
+    /// The server's clock was made by [`ServerClock::from_fn`] and has no [timer](ServerClock::with_timer), or it is the machine's and the
+    /// operating system has no thread to give.
+    pub fn set_round_trip(&self, round_trip: Duration) {
+        let can_wake = round_trip.is_zero() || self.with(|state| state.clock.clone()).has_timers();
+        assert!(can_wake, "replies take time only on a clock with timers");
+        self.with(|state| state.transit.set_round_trip(round_trip));
+    }
+
     /// Makes every operation of the links that exist wait before and after it takes effect. See [`EmbeddedLink::stepped`].
     pub fn stepped(&self, stepped: bool) {
         self.with(|state| state.links.values_mut().for_each(|connections| connections.stepped = stepped));
@@ -207,12 +235,22 @@ impl EmbeddedServer {
 
     /// Runs `f` under the lock, and wakes whom it woke when the lock is open again.
     pub(crate) fn with<R>(&self, f: impl FnOnce(&mut State) -> R) -> R {
-        let (result, wakers) = {
-            let mut state = self.state.lock();
-            (f(&mut state), std::mem::take(&mut state.wakers))
-        };
-        wakers.into_iter().for_each(std::task::Waker::wake);
+        let (result, wakers) = self.locked(f);
+        wakers.into_iter().for_each(Waker::wake);
         result
+    }
+
+    /// Runs `f` under the lock, when what is due has been delivered; gives whom that woke, to be woken without it.
+    pub(crate) fn locked<R>(&self, f: impl FnOnce(&mut State) -> R) -> (R, Vec<Waker>) {
+        let mut state = self.state.lock();
+        state.deliver_due();
+        let result = f(&mut state);
+        let wakers = std::mem::take(&mut state.wakers);
+        if let Some((due, clock)) = state.take_alarm().map(|due| (due, state.clock.clone())) {
+            drop(state);
+            clock.wake_at(due, Courier::waker(&self.state));
+        }
+        (result, wakers)
     }
 }
 

@@ -4,11 +4,12 @@ use crate::channels::{LinkId, World};
 use crate::clock::ServerClock;
 use crate::connections::Connections;
 use crate::fault::Faults;
-use crate::in_flight::{CallId, Held, Waiting};
+use crate::in_flight::{CallId, Held, Route, Waiting};
 use crate::keyspace::Keyspace;
 use crate::lua::{Compiled, Host};
 use crate::recorder::Recorded;
 use crate::refusal::{Inside, Met};
+use crate::transit::Transit;
 use bytes::Bytes;
 use leasehold_core::call::Call;
 use leasehold_core::link::{LinkEvent, ServerError};
@@ -25,13 +26,14 @@ pub(crate) struct State {
     host: Host,
     /// Shared with the host's functions. Its lock is only ever taken under the server's, so nobody waits for it.
     pub(crate) keyspace: Arc<Mutex<Keyspace>>,
-    clock: ServerClock,
+    pub(crate) clock: ServerClock,
     pub(crate) stepped_micros: i64,
     scripts: Scripts,
     pub(crate) links: BTreeMap<LinkId, Connections>,
     pub(crate) faults: Faults,
     pub(crate) waiting: BTreeMap<CallId, Waiting>,
     pub(crate) held: Vec<Held>,
+    pub(crate) transit: Transit,
     pub(crate) log: Option<Vec<Recorded>>,
     /// How many replicas acknowledge what is written.
     pub(crate) replicas: u32,
@@ -72,6 +74,7 @@ impl State {
             faults: Faults::default(),
             waiting: BTreeMap::new(),
             held: Vec::new(),
+            transit: Transit::default(),
             log: None,
             replicas: 0,
             eviction_policy: "noeviction".into(),
@@ -104,7 +107,7 @@ impl State {
                 connections.lose_notices -= 1;
                 continue;
             }
-            self.wakers.extend(connections.push(LinkEvent::Notice { channel }));
+            self.carry(Route::of_notices(link), move |state| state.event(link, LinkEvent::Notice { channel }));
         }
         result
     }

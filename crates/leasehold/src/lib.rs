@@ -129,6 +129,37 @@ pub use tokio_util::sync::CancellationToken;
 /// assert!(!guard.is_held());
 /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
 /// ```
+///
+/// # Replies that take time
+///
+/// The engine answers at once, and a real server does not: between a request and its reply other tasks run, time limits run out, and
+/// futures are dropped. [`EmbeddedServer::set_round_trip`](embedded::EmbeddedServer::set_round_trip) gives a test that of a network, on any
+/// clock; on tokio's paused one ([`tokio_clock`](embedded::tokio_clock)) it costs no time. Run tests of code that is about contention and
+/// short waits in both ways.
+///
+/// ```
+/// use leasehold::Client;
+/// use leasehold::embedded::{EmbeddedServer, tokio_clock};
+/// use std::time::Duration;
+///
+/// # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+/// # runtime.block_on(async {
+/// // In a test under `#[tokio::test(start_paused = true)]`:
+/// let zero = tokio::time::Instant::now();
+/// let server = EmbeddedServer::with_clock(tokio_clock(zero));
+/// server.set_round_trip(Duration::from_millis(20));
+/// let client = Client::builder().tokio_clock(zero).embedded(&server)?;
+///
+/// let guard = client.lock("report").acquire().await?;
+/// assert_eq!(zero.elapsed(), Duration::from_millis(20));
+/// // A call whose future is dropped after 5 ms was sent all the same; the client takes back what came of it.
+/// let stock = client.lock("stock");
+/// assert!(tokio::time::timeout(Duration::from_millis(5), stock.try_acquire()).await.is_err());
+/// tokio::time::sleep(Duration::from_secs(1)).await;
+/// assert_eq!(server.keys(), ["report"]);
+/// # guard.release().await?;
+/// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+/// ```
 #[cfg(feature = "embedded")]
 pub mod embedded {
     pub use leasehold_embedded::{
@@ -155,8 +186,21 @@ pub mod embedded {
     /// assert!(guard.is_held());
     /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
     /// ```
+    ///
+    /// tokio sleeps for whole milliseconds, so each half of a [round trip](EmbeddedServer::set_round_trip) is rounded up to one.
     pub fn tokio_clock(zero: tokio::time::Instant) -> ServerClock {
-        ServerClock::from_fn(move || crate::clock::since(zero))
+        let runtime = tokio::runtime::Handle::try_current();
+        ServerClock::from_fn(move || crate::clock::since(zero)).with_timer(move |instant, waker| {
+            // Without a runtime nothing sleeps: what is due is delivered at the next use of the server.
+            let Some(runtime) = runtime.as_ref().ok().cloned().or_else(|| tokio::runtime::Handle::try_current().ok())
+            else {
+                return;
+            };
+            drop(runtime.spawn(async move {
+                crate::clock::Clock::Tokio(zero).sleep_until(Some(instant)).await;
+                waker.wake();
+            }));
+        })
     }
 }
 

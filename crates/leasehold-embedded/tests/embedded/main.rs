@@ -9,4 +9,5 @@ mod lock_scripts;
 mod notices;
 mod refusals;
 mod scripting;
+mod slow;
 mod support;

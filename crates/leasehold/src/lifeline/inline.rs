@@ -1,6 +1,6 @@
 //! A lifeline without a thread, for clocks that a test moves by hand.
 //!
-//! The embedded engine answers at once, so a lifeline on it never waits for anything but the clock. It is polled whenever
+//! The embedded engine answers at once, or at an instant of its clock, so a lifeline on it never waits for anything but the clock. It is polled whenever
 //! the clock moves, and whenever a client on that clock has given its lifeline something to do.
 
 use crate::shared::Shared;
