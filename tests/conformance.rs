@@ -1,7 +1,7 @@
 //! The behaviour suite: every test once on each engine. A test is a function in `suite/`; what is mounted where is the table
 //! below, and a function that is missing in it is a warning of the compiler.
 //!
-//! Engines are modules of tests: `embedded`, `redis`, `redis_oldest`, `valkey` and `cluster`. A server that is missing is a
+//! Engines are modules of tests: `embedded`, `slow` (the embedded engine with replies that take 5 ms), `redis`, `redis_oldest`, `valkey` and `cluster`. A server that is missing is a
 //! failure that names the command which gets one.
 
 mod suite;
@@ -24,10 +24,11 @@ macro_rules! mount {
 }
 
 /// Mounts on every engine, where what is sent is recorded, too; on those whose connections can be broken; on real ones among these; on
-/// the embedded one.
+/// the embedded one. Copies of what was recorded are delivered past every way that takes time.
 macro_rules! suite {
     (everywhere { $($all:tt)+ } recordable { $($told:tt)+ } breakable { $($broken:tt)+ } servers { $($real:tt)+ } inside { $($inside:tt)+ }) => {
         mount!(embedded = Embedded { everywhere { $($all)+ } recordable { $($told)+ } breakable { $($broken)+ } inside { $($inside)+ } });
+        mount!(slow = Slow { everywhere { $($all)+ } breakable { $($broken)+ } });
         mount!(redis = Redis { everywhere { $($all)+ } recordable { $($told)+ } breakable { $($broken)+ } servers { $($real)+ } });
         mount!(redis_oldest = OldestRedis { everywhere { $($all)+ } recordable { $($told)+ } breakable { $($broken)+ } servers { $($real)+ } });
         mount!(valkey = Valkey { everywhere { $($all)+ } recordable { $($told)+ } breakable { $($broken)+ } servers { $($real)+ } });
@@ -288,5 +289,20 @@ mod embedded_paused {
     #[test]
     fn tokios_paused_clock_moves_them_too() {
         crate::suite::paused_time::tokios_paused_clock_moves_them_too();
+    }
+
+    #[test]
+    fn tries_of_shared_locks_take_one_round_trip_together() {
+        crate::suite::beside::tries_of_shared_locks_take_one_round_trip_together();
+    }
+
+    #[test]
+    fn a_hundred_readers_get_in_within_a_few_round_trips() {
+        crate::suite::beside::a_hundred_readers_get_in_within_a_few_round_trips();
+    }
+
+    #[test]
+    fn every_reader_whose_wait_ends_makes_a_last_attempt() {
+        crate::suite::beside::every_reader_whose_wait_ends_makes_a_last_attempt();
     }
 }

@@ -11,6 +11,7 @@ pub(crate) async fn l5_a_renewal_never_outlives_its_release(world: World) {
     let world = world.own();
     let rounds = match world.engine {
         Engine::Embedded => 10_000,
+        Engine::Slow => 100,
         Engine::Cluster => 300,
         _ => 1_500,
     };

@@ -1,7 +1,7 @@
 //! Replies and requests that are lost: the hold count stays exact, and the caller is told the truth.
 
 use crate::support::world::idle;
-use crate::support::{Engine, World, ms, secs, until};
+use crate::support::{World, ms, secs, until};
 use leasehold::{Client, Error, Lock, LossReason};
 use leasehold_core::script::{ACQUIRE, RELEASE, RENEW, Script};
 
@@ -70,7 +70,7 @@ pub(crate) async fn a_lost_reply_to_a_renewal_does_not_lose_the_lock(world: Worl
     let client = world.client_with(|builder| builder.lease(secs(3)).command_timeout(ms(200))).await;
     let lock = client.lock(world.name("renewed"));
     // The embedded engine has no clock by which it would give up waiting for a renewal.
-    let ways = if world.engine == Engine::Embedded { &WAYS[..2] } else { &WAYS[..] };
+    let ways = if world.engine.is_inside() { &WAYS[..2] } else { &WAYS[..] };
     for lose in ways {
         let guard = lock.acquire().await.expect("the lock");
         lose(&world, &RENEW);

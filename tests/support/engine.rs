@@ -4,6 +4,7 @@ use leasehold_core::name::slot;
 use leasehold_core::reply::Reply;
 use leasehold_test_support::{Binary, Cluster, Resp, Server, binaries};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use leasehold::embedded::EmbeddedServer;
 
@@ -12,6 +13,8 @@ use leasehold::embedded::EmbeddedServer;
 pub(crate) enum Engine {
     /// The engine inside the process.
     Embedded,
+    /// The same, where replies take time.
+    Slow,
     /// The newest Redis there is.
     Redis,
     /// The oldest Redis there is.
@@ -22,6 +25,9 @@ pub(crate) enum Engine {
     Cluster,
 }
 
+/// How long a reply takes on the slow engine: as from another rack, and long beside what a client does.
+const ROUND_TRIP: Duration = Duration::from_millis(5);
+
 /// A server of an engine.
 #[derive(Clone)]
 pub(crate) enum Backend {
@@ -31,10 +37,23 @@ pub(crate) enum Backend {
 }
 
 impl Engine {
+    /// Whether it is the embedded engine, slow or not.
+    pub(crate) const fn is_inside(self) -> bool {
+        matches!(self, Self::Embedded | Self::Slow)
+    }
+
+    /// How long replies take by themselves.
+    pub(crate) const fn round_trip(self) -> Duration {
+        match self {
+            Self::Slow => ROUND_TRIP,
+            _ => Duration::ZERO,
+        }
+    }
+
     /// The program of the engine's server. A missing one is a failure, whose text names the command that gets one.
     pub(crate) fn binary(self) -> Binary {
         match self {
-            Self::Embedded => unreachable!("the embedded engine has no program"),
+            Self::Embedded | Self::Slow => unreachable!("the embedded engine has no program"),
             Self::Redis => Binary::redis().expect("a Redis server"),
             Self::Valkey => Binary::valkey().expect("a Valkey server"),
             Self::Cluster => Binary::any().expect("a server that can be in a cluster"),
@@ -47,8 +66,10 @@ impl Engine {
 
     /// A server that no other test uses.
     pub(crate) fn own(self) -> Backend {
-        if self == Self::Embedded {
-            return Backend::Embedded(EmbeddedServer::new());
+        if self.is_inside() {
+            let server = EmbeddedServer::new();
+            server.set_round_trip(self.round_trip());
+            return Backend::Embedded(server);
         }
         let binary = self.binary();
         // Shown where a test fails.
@@ -62,7 +83,7 @@ impl Engine {
 
     /// The server that all tests of the engine share. It dies with the process.
     pub(crate) fn shared(self) -> Backend {
-        static SHARED: [OnceLock<Backend>; 5] = [const { OnceLock::new() }; 5];
+        static SHARED: [OnceLock<Backend>; 6] = [const { OnceLock::new() }; 6];
         SHARED[self as usize].get_or_init(|| self.own()).clone()
     }
 }
