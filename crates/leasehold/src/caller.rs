@@ -28,3 +28,22 @@ impl Drop for Restore {
         IS_THREAD.set(self.0);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::panic::catch_unwind;
+
+    #[test]
+    fn a_thread_says_so_while_it_polls_and_not_longer() {
+        assert!(!is_thread());
+        as_thread(|| {
+            assert!(is_thread());
+            as_thread(|| assert!(is_thread()));
+            assert!(is_thread(), "the outer poll goes on");
+        });
+        assert!(!is_thread(), "a task may run on this thread next");
+        assert!(catch_unwind(|| as_thread(|| panic!("the future does"))).is_err());
+        assert!(!is_thread(), "also after a panic");
+    }
+}

@@ -231,3 +231,58 @@ impl Session {
         self.attend(now, number);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::link::{Epoch, Plane};
+    use crate::name::LockName;
+    use crate::owner::ClientId;
+    use crate::session::{AcquireRequest, Action, Step, Via};
+    use crate::settings::Settings;
+    use std::task::Waker;
+
+    const NOW: Instant = Instant::from_nanos(1_000_000_000);
+    const VIA: Via = Via { plane: Plane::Foreground, epoch: Epoch(1) };
+    const LEASE: Duration = Duration::from_secs(4);
+
+    fn granted() -> Result<Reply, LinkError> {
+        Ok(Reply::Array([1, 4_000, 0].map(Reply::Int).to_vec()))
+    }
+
+    #[test]
+    fn a_restored_hold_is_not_ended_by_a_grant_that_was_asked_for_before() {
+        let settings = Settings { unreachable_after: Duration::ZERO, ..Settings::default() };
+        let mut session = Session::new(ClientId::new(uuid::Uuid::nil()), settings, 1);
+        let name = || LockName::new("", "stock").expect("a name");
+        let asks = |session: &mut Session, wish: AcquireRequest| {
+            let ticket = session.acquire(NOW, wish);
+            let Step::Send(flight, _) = session.poll_acquire(NOW, ticket, VIA, Waker::noop()) else {
+                panic!("it asks")
+            };
+            (ticket, flight)
+        };
+        // Each of them asks for a place of its own. The server grants this one, and what it granted ends there before the reply comes.
+        let (other, granting) = asks(&mut session, AcquireRequest::new(name(), Kind::Fair, LEASE));
+        let local = AcquireRequest { fallback: Fallback::Local, ..AcquireRequest::new(name(), Kind::Fair, LEASE) };
+        let (ticket, mut flight) = asks(&mut session, local);
+        let guard = loop {
+            session.handle_reply(NOW, ticket, flight, Err(LinkError::NotSent("not connected".to_owned())));
+            match session.poll_acquire(NOW, ticket, VIA, Waker::noop()) {
+                Step::Send(again, _) => flight = again,
+                Step::Done(Ok(Some(guard))) => break guard,
+                step => panic!("it falls back: {step:?}"),
+            }
+        };
+        let later = NOW + RESTORE;
+        session.handle_timeout(later);
+        let call = std::iter::from_fn(|| session.poll_action()).find_map(|action| match action {
+            Action::Call { id, call } if call.script().name() == "fair/acquire" => Some(id),
+            _ => None,
+        });
+        session.handle_called(later, call.expect("the server is asked again"), Epoch(1), granted());
+        assert!(!guard.cell.is_degraded());
+        session.handle_reply(later, other, granting, granted());
+        assert_eq!(guard.cell.ended(later), None, "the server granted it after the other one");
+    }
+}

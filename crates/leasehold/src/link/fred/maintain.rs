@@ -85,6 +85,7 @@ impl Search {
             Ok((changed, _)) => {
                 tracing::debug!("the cluster was found again by the addresses of the URL");
                 settle_in(shared, wires, slots, changed);
+                // No outcome depends on it: what owns no slot is not settled, and its connections have ended. It keeps the lists short.
                 slots.forget_strangers();
                 // The connections are new ones, and cannot tell that there were others before.
                 shared.reset_notices();

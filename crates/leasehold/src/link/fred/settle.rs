@@ -33,7 +33,6 @@
 
 use super::frame;
 use super::generation::Generation;
-use super::slots::Slots;
 use super::wire::Wire;
 use super::wires::Wires;
 use fred::types::Value;
@@ -58,14 +57,13 @@ pub(super) async fn settle_all(
     let shared = &lifeline.shared;
     let nodes = match &shared.slots {
         None => vec![0],
-        Some(slots) => slots.carriers(slot),
+        // What owns no slot any more cannot change what others see, see above.
+        Some(slots) => slots.owning_carriers(slot),
     };
     tracing::debug!(?epoch, slot, carriers = nodes.len(), "settling");
-    // What owns no slot any more cannot change what others see, see above.
-    let primaries = shared.slots.as_ref().map(Slots::primaries);
-    let nodes = nodes.into_iter().filter(|node| primaries.as_ref().is_none_or(|primaries| primaries.contains(node)));
-    let each =
-        nodes.flat_map(|node| all.iter().filter_map(move |wires| Some((wires.known(node)?, lifeline.to(node)?))));
+    let each = nodes
+        .into_iter()
+        .flat_map(|node| all.iter().filter_map(move |wires| Some((wires.known(node)?, lifeline.to(node)?))));
     let each = each.map(|(wire, by)| async move { settle_wire(&wire, &by).await });
     let mut settled = futures_util::future::join_all(each).await;
     let owner = shared.slots.as_ref().and_then(|slots| slots.owner(slot)).and_then(|owner| lifeline.to(owner));

@@ -84,6 +84,13 @@ impl Slots {
         all
     }
 
+    /// The carriers that own any slot: what they may still apply can change what others see. A node that owns none is not waited for, even
+    /// before its connections are ended.
+    pub(super) fn owning_carriers(&self, slot: u16) -> Vec<Node> {
+        let primaries = self.primaries();
+        self.carriers(slot).into_iter().filter(|node| primaries.contains(node)).collect()
+    }
+
     /// Every node that owns a slot.
     pub(super) fn primaries(&self) -> Vec<Node> {
         let mut all = self.map.read().owners.clone();
@@ -208,7 +215,7 @@ mod tests {
         assert_eq!((slots.owner(99), slots.owner(100)), (Some(a), Some(b)));
         assert!(slots.moved(99, b));
         assert!(!slots.moved(99, b));
-        assert_eq!(slots.carriers(99), [a, b]);
+        assert_eq!((slots.carriers(99), slots.owning_carriers(99)), (vec![a, b], vec![a, b]));
         assert_eq!(slots.carriers(98), [a]);
         let c = slots.node("c:3");
         slots.asked(98, c);
@@ -223,7 +230,7 @@ mod tests {
         slots.learn(&array(vec![range(0, 16_383, "a", 1)]), "seed").expect("a map");
         slots.learn(&array(vec![range(0, 16_383, "b", 1)]), "seed").expect("a map");
         let (a, b) = (slots.node("a:1"), slots.node("b:1"));
-        assert_eq!(slots.carriers(7), [a, b]);
+        assert_eq!((slots.carriers(7), slots.owning_carriers(7)), (vec![a, b], vec![b]));
         slots.forget_strangers();
         assert_eq!((slots.carriers(7), slots.address(a).as_deref()), (vec![b], Some("")));
         assert_ne!(slots.node("a:1"), a);

@@ -1,7 +1,9 @@
 //! Calls, settling and notices on a cluster.
 
 use super::super::Publish;
+use super::super::wire::Wire;
 use super::*;
+use leasehold_core::call::Replicas;
 use leasehold_test_support::{Cluster, Proxy, Rounds, Server, until};
 
 /// A lock on each of the three nodes.
@@ -253,6 +255,83 @@ fn a_call_to_an_earlier_address_of_a_node_is_settled_at_its_new_one() {
         assert_eq!(settled, Ok(Settled::Proven));
         assert_eq!(before.deliver_held(), [None], "the node read what was held up on the way to its earlier address");
         assert_eq!(node.command(&["EXISTS", &lock]).as_int(), Some(1));
+    });
+}
+
+#[test]
+fn what_was_sent_to_an_address_that_was_given_up_dies_in_time_though_nobody_settles() {
+    on_each(|binary| {
+        let cluster = Cluster::builder().binary(binary).start();
+        let world = World::new(&cluster.url());
+        let node = cluster.nodes().first().expect("a node");
+        let lock = lock_on(&cluster, node);
+        world.call(Plane::Foreground, acquire(&lock)).expect("a reply");
+        let wires = world.link.wires(Plane::Foreground);
+        let kills = node.commandstats("client|kill");
+        let primaries = world.link.shared().slots.as_ref().expect("a cluster").primaries();
+        let here = wires.shared.slots.as_ref().and_then(|slots| slots.owner(cluster.slot_of(&lock))).expect("an owner");
+        let others: Vec<_> = primaries.into_iter().filter(|other| *other != here).collect();
+        wires.prune(&others);
+        until("its connection is killed", || node.commandstats("client|kill") > kills);
+    });
+}
+
+#[test]
+fn what_was_sent_to_a_process_that_is_gone_is_remembered_no_longer() {
+    on_each(|binary| {
+        let cluster = Cluster::builder().binary(binary).start();
+        let gone = Server::builder().binary(binary).arg("cluster-enabled", "yes").start();
+        let world = World::new(&cluster.url());
+        retire(&world, &gone, 1);
+        until("the connection is forgotten", || world.link.wires(Plane::Foreground).retired().0.is_empty());
+    });
+}
+
+#[test]
+fn an_address_that_had_to_be_forgotten_is_never_proven_dead() {
+    on_each(|binary| {
+        let cluster = Cluster::builder().binary(binary).start();
+        // Nothing is buried by the way.
+        let settings = Settings { audit_interval: Duration::from_secs(600), ..patient() };
+        let node = cluster.nodes().first().expect("a node");
+        let lock = lock_on(&cluster, node);
+        for (addresses, told) in [(64, Settled::Proven), (65, Settled::Unproven)] {
+            let world = World::with(&cluster.url(), settings.clone());
+            retire(&world, node, addresses);
+            let epoch = world.link.epoch(Plane::Foreground);
+            assert_eq!(world.block_on(world.settled(Plane::Foreground, epoch, &lock)), Ok(told), "{addresses}");
+        }
+    });
+}
+
+/// Connects the foreground to a server by so many addresses, and gives them up.
+fn retire(world: &World, server: &Server, addresses: usize) {
+    let wires = world.link.wires(Plane::Foreground);
+    let slots = wires.shared.slots.as_ref().expect("a cluster");
+    let primaries = slots.primaries();
+    let seed = Target::parse(&server.url()).expect("a target").seeds().remove(0);
+    world.block_on(async {
+        for number in 0..addresses {
+            let wire = Wire::new(wires, seed.clone());
+            let router = wire.open().await.expect("a connection");
+            wires.adopt(slots.node(&format!("given-up:{number}")), &wire, router);
+        }
+    });
+    wires.prune(&primaries);
+}
+
+#[test]
+fn both_scripts_of_a_call_that_waits_for_replicas_are_asked_for_while_a_slot_is_on_its_way() {
+    on_each(|binary| {
+        let cluster = Cluster::builder().binary(binary).replicas().start();
+        let world = World::with(&cluster.url(), patient());
+        let lock = lock_on(&cluster, cluster.nodes().first().expect("a node"));
+        let to = another(&cluster, &lock);
+        cluster.begin_migration(cluster.slot_of(&lock), to);
+        let replicas = Replicas { at_least: 1, within: Duration::from_secs(10) };
+        let reply = world.call(Plane::Lifeline, acquire(&lock).with_replicas(Some(replicas))).expect("a reply");
+        let acknowledged = reply.array().expect("an array of two")[1].int();
+        assert_eq!(acknowledged, Ok(1), "the mark was written at the new node as well: {reply:?}");
     });
 }
 

@@ -1,5 +1,6 @@
 //! The rules of settling. The lifeline and the foreground go through one proxy, which holds back one connection only.
 
+use super::super::wire::Wire;
 use super::*;
 use leasehold_test_support::{Proxy, Server, Way, until};
 use std::task::Poll;
@@ -349,5 +350,47 @@ fn many_reconnects_leave_three_connections_and_nothing_unproven() {
             assert_eq!(settle(&world, plane), Ok(Settled::Proven));
         }
         until("there are three connections", || server.client_list().len() == before + 3);
+    });
+}
+
+#[test]
+fn a_connection_that_had_to_be_forgotten_is_never_proven_dead() {
+    on_each(|binary| {
+        let server = Server::builder().binary(binary).start();
+        let world = World::with(&server.url(), patient());
+        let wires = world.link.wires(Plane::Foreground);
+        let target = Target::parse(&server.url()).expect("a target").seeds().remove(0);
+        let settled_after = |connections: usize| {
+            let wire = Wire::new(wires, target.clone());
+            world.block_on(async {
+                let mut router = wire.open().await.expect("a connection");
+                for _ in 1..connections {
+                    router = wire.open().await.expect("a connection");
+                }
+                wires.adopt(0, &wire, router);
+                world.settled(Plane::Foreground, world.link.epoch(Plane::Foreground), "a").await
+            })
+        };
+        // One that stands, and as many that ended as are remembered.
+        assert_eq!(settled_after(65), Ok(Settled::Proven));
+        assert_eq!(settled_after(66), Ok(Settled::Unproven));
+    });
+}
+
+#[test]
+fn a_foreground_whose_connection_fell_is_not_called_until_it_stands_again() {
+    on_each(|binary| {
+        let server = Server::builder().binary(binary).start();
+        let proxy = Proxy::to(&server);
+        let world = World::new(&proxy.url());
+        let home = world.home.as_ref().expect("a home");
+        let there = || home.block_on(async { world.link.home() });
+        assert_eq!(there(), Plane::Foreground);
+        assert_eq!(world.link.home(), Plane::Lifeline, "nothing says here that the home runs");
+        proxy.refuse(true);
+        proxy.cut();
+        until("the connection is known to be lost", || there() == Plane::Lifeline);
+        proxy.refuse(false);
+        until("the connection stands again", || there() == Plane::Foreground);
     });
 }
