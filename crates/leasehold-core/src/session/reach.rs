@@ -94,3 +94,89 @@ impl Session {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::Kind;
+    use crate::hold_cell::HoldCell;
+    use crate::link::{Epoch, LinkEvent, Plane};
+    use crate::name::LockName;
+    use crate::owner::ClientId;
+    use crate::reply::Reply;
+    use crate::session::{AcquireRequest, Step, Via};
+    use crate::settings::Settings;
+    use std::sync::Arc;
+    use std::task::Waker;
+
+    const NOW: Instant = Instant::from_nanos(1_000_000_000);
+    const VIA: Via = Via { plane: Plane::Foreground, epoch: Epoch(1) };
+
+    fn session() -> Session {
+        Session::new(ClientId::new(uuid::Uuid::nil()), Settings::default(), 1)
+    }
+
+    /// Acquires a lock for so many milliseconds.
+    fn holds(session: &mut Session, name: &str, left: i64) -> Arc<HoldCell> {
+        let name = LockName::new("", name).expect("a name");
+        let ticket = session.acquire(NOW, AcquireRequest::new(name, Kind::Lock, Duration::from_secs(30)));
+        let Step::Send(flight, _) = session.poll_acquire(NOW, ticket, VIA, Waker::noop()) else { panic!("it asks") };
+        session.handle_reply(NOW, ticket, flight, Ok(Reply::Array([1, left, 0].map(Reply::Int).to_vec())));
+        let Step::Done(Ok(Some(granted))) = session.poll_acquire(NOW, ticket, VIA, Waker::noop()) else {
+            panic!("it is granted")
+        };
+        granted.cell
+    }
+
+    fn out(session: &mut Session, server: &str, slots: Option<Vec<u16>>) {
+        let (server, why, lost_for) = (server.to_owned(), "refused".to_owned(), Duration::from_millis(300));
+        session.handle_event(NOW, LinkEvent::OutOfReach { server, why, lost_for, slots });
+    }
+
+    fn events(session: &mut Session) -> Vec<Event> {
+        std::iter::from_fn(|| session.poll_event()).collect()
+    }
+
+    #[test]
+    fn what_is_at_stake_is_what_that_server_has_and_the_first_of_it_to_be_lost() {
+        let mut session = session();
+        holds(&mut session, "{a}1", 20_000);
+        let first = holds(&mut session, "{a}2", 10_000);
+        holds(&mut session, "{a}3", 30_000);
+        holds(&mut session, "{b}", 5_000);
+        events(&mut session);
+        out(&mut session, "one", Some(vec![name::slot(b"{a}1")]));
+        let told = events(&mut session);
+        let [Event::OutOfReach { holds: 3, first_lost_in, .. }] = told.as_slice() else { panic!("{told:?}") };
+        assert_eq!(*first_lost_in, Some(first.deadline().since(NOW)));
+        out(&mut session, "other", Some(Vec::new()));
+        let told = events(&mut session);
+        assert!(matches!(told.as_slice(), [Event::OutOfReach { holds: 0, first_lost_in: None, .. }]), "{told:?}");
+    }
+
+    #[test]
+    fn an_outage_that_was_told_twice_ends_once_and_that_of_another_server_goes_on() {
+        let mut session = session();
+        let later = NOW + Duration::from_millis(700);
+        let told_of = |server: &str| [server.to_owned(), server.to_owned()];
+        for retired in [false, true] {
+            out(&mut session, "one", None);
+            out(&mut session, "one", None);
+            out(&mut session, "other", None);
+            events(&mut session);
+            for (server, awaited) in told_of("one").into_iter().zip([Some(Duration::from_secs(1)), None]) {
+                let event =
+                    if retired { LinkEvent::Retired { server } } else { LinkEvent::Connected { server, again: true } };
+                session.handle_event(later, event);
+                let told = events(&mut session);
+                let [Event::Connected { out_for, .. } | Event::Retired { out_for, .. }] = told.as_slice() else {
+                    panic!("{told:?}")
+                };
+                assert_eq!(*out_for, awaited, "from when its connection was lost");
+            }
+            assert_eq!(session.outages.iter().map(|outage| outage.server.as_str()).collect::<Vec<_>>(), ["other"]);
+            session.handle_event(later, LinkEvent::Connected { server: "other".to_owned(), again: true });
+            events(&mut session);
+        }
+    }
+}
