@@ -110,6 +110,7 @@ suite! {
         read_write:
             readers_and_writers_exclude_each_other,
             rw4_an_owner_leaves_the_halves_in_any_order,
+            a_writer_does_not_sleep_for_a_reader_that_has_left,
             rw11_a_reader_does_not_become_a_writer;
         polling:
             a_spin_lock_is_entered_again,
@@ -248,6 +249,7 @@ suite! {
             rw9_a_release_after_the_end_is_a_loss,
             rw10_readers_come_in_together,
             rw12_a_writer_that_is_preferred_gets_in,
+            a_writer_looks_again_when_the_first_lease_may_be_over,
             a_reader_is_let_in_beside_its_own_owner;
         polling:
             a_spin_lock_asks_as_often_as_it_is_told,

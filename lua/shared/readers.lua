@@ -40,24 +40,25 @@ local function reap_readers(key, readers_key, time)
   return #over > 0 and redis.call('HLEN', key) == 1
 end
 
--- Removes every reader whose time is over. Returns how many live, the one named except not counted, and the longest of their times.
--- Of more than a thousand nobody is looked at, because the server serves nobody else meanwhile: they live as long as the lock does, and
--- false stands for the longest of their times.
+-- Removes every reader whose time is over. Returns how many live, the one named except not counted, and the longest and the shortest of
+-- their times. Of more than a thousand nobody is looked at, because the server serves nobody else meanwhile: they live as long as the lock
+-- does, and false stands for the longest of their times.
 local function scan(key, readers_key, time, except)
   if redis.call('HLEN', key) > 1001 then
     return 1, false
   end
-  local alive, longest = 0, 0
+  local alive, longest, shortest = 0, 0, nil
   for _, field in ipairs(redis.call('HKEYS', key)) do
     if field ~= 'mode' and field ~= except and string.sub(field, -6) ~= ':write' then
       local left = hold_left(key, readers_key, field, time)
       if left > 0 then
         alive = alive + 1
         longest = math.max(longest, left)
+        shortest = math.min(shortest or left, left)
       else
         forget_reader(key, readers_key, field)
       end
     end
   end
-  return alive, longest
+  return alive, longest, shortest
 end

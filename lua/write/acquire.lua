@@ -23,7 +23,9 @@
 --                     {-3, 0, time}    too late: the first grant arrived after not_after
 --                     {-4, kind}       the key is of another kind, named by kind
 --                     {-8, 0, time}    upgrade: the owner reads, and would wait for itself
--- where    left is the lease left of the lock in milliseconds, -1 where it has no time to live; time the server's time in milliseconds
+-- where    left is the lease left of the lock in milliseconds, -1 where it has no time to live; of placed and busy behind readers it is the
+--          time until the first of them may be gone, but at least 40 or the lease left of the lock; time is the server's time in
+--          milliseconds
 -- example  KEYS s redisson_rwlock:{s} leasehold:1:rw_readers:{s} leasehold:1:rw_writers:{s}  ARGV 6f0c…:7:write 1 30000 -1 6f0c…:6 0 PUBLISH  returns {1, 30000, 1800000000000}
 
 local lock_key, channel, readers_key, writers_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
@@ -58,6 +60,7 @@ if stored then
   return {-1, stored, time}
 end
 
+local first = nil
 if mode == 'read' and not empty then
   if reader ~= '' and redis.call('HEXISTS', lock_key, reader) == 1
     and hold_left(lock_key, readers_key, reader, time) > 0 then
@@ -66,7 +69,8 @@ if mode == 'read' and not empty then
   end
   local fields = redis.call('HLEN', lock_key)
   if fields <= 33 or fields - 1 ~= redis.call('ZCARD', readers_key) then
-    empty = scan(lock_key, readers_key, time, '') == 0
+    local alive, _, shortest = scan(lock_key, readers_key, time, '')
+    empty, first = alive == 0, shortest
   end
 end
 if empty then
@@ -81,6 +85,14 @@ if count > 1 then
 end
 if mode then
   local left = redis.call('PTTL', lock_key)
+  if mode == 'read' and left > 0 then
+    -- Nobody tells a writer of a reader that dies, or that leaves beside others. So it looks again when the first of them may be gone.
+    if not first then
+      local reader_of_ours = redis.call('ZRANGEBYSCORE', readers_key, '-inf', '+inf', 'LIMIT', 0, 1)[1]
+      first = reader_of_ours and hold_left(lock_key, readers_key, reader_of_ours, time) or left
+    end
+    left = math.min(left, math.max(first, 40))
+  end
   if mark > 0 and in_time then
     local keep = math.max(mark, redis.call('PTTL', writers_key))
     redis.call('ZREMRANGEBYSCORE', writers_key, '-inf', time)

@@ -4,7 +4,7 @@ use crate::support::world::idle;
 use crate::support::{Actor, Stage, World, ms, secs, until};
 use leasehold::{Client, Error, LossReason, ReadGuard, ReadLock, WriteGuard, WriteLock};
 use leasehold_core::reply::Reply;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What a command and the turn of a future take on a clock that only ticks.
 const STEP: Duration = ms(10);
@@ -150,6 +150,44 @@ pub(crate) async fn rw11_a_reader_does_not_become_a_writer(world: World) {
     reading.release().await.expect("a release");
     lock.write().acquire().owner(&owner).await.expect("the write half").release().await.expect("a release");
     idle(&client).await;
+}
+
+/// Of two readers the one with the long lease leaves, and the other one's lease runs out. Nobody tells the writer of either.
+pub(crate) async fn a_writer_does_not_sleep_for_a_reader_that_has_left(world: World) {
+    let (client, other) = (world.client().await, world.client().await);
+    let name = world.name("sleeps");
+    let read = client.read_write_lock(&name).read();
+    let _short = read.acquire().lease(secs(2)).await.expect("the read half");
+    let long = read.acquire().lease(secs(120)).await.expect("the read half");
+    let begun = Instant::now();
+    let waiting = tokio::spawn({
+        let lock = other.read_write_lock(&name).write();
+        async move { lock.acquire().await }
+    });
+    until("the writer listens", || world.listeners(&name, &format!("redisson_rwlock:{{{name}}}")) == 1).await;
+    long.release().await.expect("a release");
+    let writing = waiting.await.expect("a task").expect("the write half");
+    let took = begun.elapsed();
+    assert!(took < secs(20), "the writer got in after {took:?}, and not when the short lease was over");
+    writing.release().await.expect("a release");
+}
+
+/// The same on a clock that only ticks: not a moment later than the short lease.
+pub(crate) async fn a_writer_looks_again_when_the_first_lease_may_be_over(_: World) {
+    let stage = Stage::new();
+    let (client, other) = (stage.client(), stage.client());
+    let reader = |lease: Duration| {
+        let lock = client.read_write_lock("first").read();
+        stage.now(async move { lock.acquire().lease(lease).await }).expect("the read half")
+    };
+    let (short, long) = (reader(secs(2)), reader(secs(20)));
+    let mut waiters = [writes(&other.read_write_lock("first").write())];
+    stage.pass(ms(400), &mut waiters);
+    drop(long);
+    let took = stage.all_done(&mut waiters) + ms(400);
+    assert!(took >= secs(2) - STEP && took <= secs(2) + 3 * STEP, "in after {took:?}");
+    drop((short, waiters));
+    stage.is_clean();
 }
 
 /// The dead reader's hold ends by its own deadline, whoever else is renewed.

@@ -136,11 +136,16 @@ impl World {
     /// How many clients listen to a lock's channel.
     #[track_caller]
     pub(crate) fn subscribers(&self, name: &str) -> usize {
-        let channel = channel(name);
+        self.listeners(name, &channel(name))
+    }
+
+    /// How many clients listen to a channel in the slot of a lock.
+    #[track_caller]
+    pub(crate) fn listeners(&self, name: &str, channel: &str) -> usize {
         match &self.backend {
             Backend::Embedded(server) => server.subscribers(channel.as_bytes()),
-            Backend::Server(server) => number(&server.command(&["PUBSUB", "NUMSUB", &channel])),
-            Backend::Cluster(_) => number(&self.command(name, &["PUBSUB", "SHARDNUMSUB", &channel])),
+            Backend::Server(server) => number(&server.command(&["PUBSUB", "NUMSUB", channel])),
+            Backend::Cluster(_) => number(&self.command(name, &["PUBSUB", "SHARDNUMSUB", channel])),
         }
     }
 

@@ -21,6 +21,11 @@ pub(super) fn add(cases: &mut Cases) {
             |lease: &str| format!("read-write: a {lease} reader of Rust outlives a JVM's that renews and dies");
         cases.add_with(place, reader("60 s"), false, long_reader);
         cases.add_with(place, reader("renewed 60 s"), true, long_reader);
+        cases.add(
+            place,
+            "read-write: a Rust writer does not sleep for a JVM's reader that has left",
+            rust_writer_looks,
+        );
         cases.add(place, "read-write: a JVM's reader that was killed lets a Rust writer in", jvm_reader_dies);
         cases.add(place, "read-write: a Rust reader that was killed lets a JVM's writer in", rust_reader_dies);
         cases.add(place, "read-write: a downgrade of Rust lets a JVM's readers in, and no writer", rust_downgrades);
@@ -119,6 +124,21 @@ async fn rust_writer_wakes(world: World) {
     let writer = waiting.await.expect("a task").expect("the lock");
     soon(unlocked);
     assert!(!jvm.yes("tryLock", &[&read]).await, "Rust writes");
+    writer.release().await.expect("a release");
+}
+
+/// A JVM tells nobody that it leaves while others read, and nobody tells of the other reader's end.
+async fn rust_writer_looks(world: World) {
+    let (jvm, read) = (world.actor("jvm"), world.object(Kind::Read));
+    let short = Wish { lease: Some(LEASE), ..Wish::default() };
+    jvm.tell("lock", &[&read, &NEVER.as_millis().to_string()]).await;
+    let _over = world.lock(Kind::Read).acquire(short).await.expect("the lock");
+    let begun = clock();
+    let waiting = tokio::spawn(world.lock(Kind::Write).acquire(Wish::default()));
+    world.until_waiting(Kind::Write, 1).await;
+    jvm.tell("unlock", &[&read]).await;
+    let writer = waiting.await.expect("a task").expect("the lock");
+    within_a_lease(begun);
     writer.release().await.expect("a release");
 }
 

@@ -233,14 +233,41 @@ fn the_last_readers_release_is_told_and_the_lock_never_outlives_its_longest_hold
     world.check("PTTL {} => 1000");
     listener.hears("");
     world.acquire(READ, "long:2", 1, wish(9_000));
-    // A writer that sleeps for nine seconds hears that one is enough.
+    // A writer that is preferred hears that the lock may be free sooner.
     let marks = Wish { prefer: Some(500), ..wish(1_000) };
-    assert_eq!(world.acquire(WRITE, "w:1", 1, marks), "[4, 9000, 0, 0, 0]");
+    assert_eq!(world.acquire(WRITE, "w:1", 1, marks), "[4, 1000, 0, 0, 0]");
     assert_eq!(world.release(READ, "long:2", 0), 1);
     listener.hears("0");
     assert_eq!(world.release(READ, "short:1", 0), 1);
     listener.hears("0");
     world.check("EXISTS {} => 0");
+}
+
+#[test]
+fn a_writer_is_told_when_the_first_reader_may_be_gone() {
+    let world = World::embedded("rw");
+    let asks = |left: &str| assert_eq!(world.acquire(WRITE, "w:1", 1, wish(1_000)), left);
+    let jvm = Jvm { world: &world, owner: "jvm:1" };
+    world.acquire(READ, "long:1", 1, wish(9_000));
+    world.acquire(READ, "middle:1", 1, wish(3_000));
+    asks("[0, 3000]");
+    assert!(jvm.acquire_read(2_000).is_none());
+    asks("[0, 2000]");
+    world.acquire(READ, "short:1", 1, wish(70));
+    asks("[0, 70]");
+    // It is not worth asking again for less, unless nobody else reads.
+    world.advance(60);
+    asks("[0, 40]");
+    world.advance(11);
+    asks("[0, 1929]");
+    assert!(jvm.release_read());
+    asks("[0, 2929]");
+    assert_eq!(world.release(READ, "long:1", 0), 1);
+    assert_eq!(world.release(READ, "middle:1", 0), 1);
+    world.acquire(READ, "last:1", 1, wish(15));
+    asks("[0, 15]");
+    world.advance(16);
+    asks("[1, 1000]");
 }
 
 #[test]
@@ -251,7 +278,7 @@ fn above_thirty_three_fields_the_lock_is_not_shortened_and_strangers_are_still_s
     }
     assert_eq!(world.release(READ, "me:40", 0), 1);
     world.check("PTTL {} => 9000");
-    assert_eq!(world.acquire(WRITE, "w:1", 1, wish(1_000)), "[0, 9000]");
+    assert_eq!(world.acquire(WRITE, "w:1", 1, wish(1_000)), "[0, 1000]");
     // A dead JVM among them: the index and the hash differ, so a writer looks at everybody.
     Jvm { world: &world, owner: "jvm:1" }.acquire_read(500);
     world.advance(1_001);

@@ -155,7 +155,7 @@ fn rw11_an_upgrade_is_refused_at_once() {
     // Two who want to upgrade do not wait for each other.
     assert_eq!(world.acquired(WRITE, "b:2", 1, Wish { beside: Some("b:1"), ..upgrade }), Acquired::Upgrade);
     // Nor does the mark of one that has waited before it came to read keep readers out.
-    assert_eq!(world.acquire(WRITE, "c:2", 1, Wish { beside: None, ..upgrade }), "[4, 900, 0, 0, 0]");
+    assert_eq!(world.acquire(WRITE, "c:2", 1, Wish { beside: None, ..upgrade }), "[4, 300, 0, 0, 0]");
     world.acquire(READ, "c:1", 1, wish(300));
     assert_eq!(world.acquired(WRITE, "c:2", 1, Wish { beside: Some("c:1"), ..upgrade }), Acquired::Upgrade);
     world.check("EXISTS leasehold:1:rw_writers:{rw} => 0");

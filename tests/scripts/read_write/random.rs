@@ -366,12 +366,24 @@ impl History {
             outcome @ (Acquired::Busy { .. } | Acquired::Placed { .. }) => {
                 assert!(self.excludes(Some(index), true, false), "{field} waits for nobody");
                 assert_eq!(matches!(outcome, Acquired::Placed { .. }), self.prefer);
+                self.looks_again_in_time(&outcome);
                 if self.prefer {
                     self.marks.insert(field.clone(), self.now + MARK);
                 }
                 self.natives[index].waits = Some(field);
             }
             other => panic!("{other:?}"),
+        }
+    }
+
+    /// A writer sleeps no longer than until the first of the readers may be gone, because nobody tells it of that.
+    fn looks_again_in_time(&self, outcome: &Acquired) {
+        let (Acquired::Busy { left, .. } | Acquired::Placed { left, .. }) = outcome else { return };
+        let readers = self.natives.iter().filter_map(|native| native.read.as_ref()).map(|hold| hold.until);
+        let first = readers.filter(|until| *until > self.now).min();
+        if let (Some(first), "\"read\"") = (first, self.world.command("HGET {} mode").as_str()) {
+            let left = left.expect("a time to live").as_millis() as u64;
+            assert!(left <= (first - self.now).max(40), "it sleeps for {left} ms at {}, beyond {first}", self.now);
         }
     }
 
