@@ -84,6 +84,7 @@ suite! {
             a_dropped_guard_is_released_in_the_background;
         outside:
             an_inspection_names_the_holder,
+            a_grant_of_permits_has_a_client_ask_at_once_for_those_that_are_gone,
             a_grant_tells_the_holder_before_it_in_its_client_of_its_loss_at_once,
             a_force_release_wakes_waiters_and_is_a_loss,
             threads_without_a_runtime_take_the_same_locks,

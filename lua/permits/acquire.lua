@@ -8,7 +8,7 @@
 -- ARGV[3]  lease      [integer]  milliseconds, at least 1; an existing lease is never shortened
 -- ARGV[4]  not_after  [integer]  server time in milliseconds after which nothing is taken; 0 and less set no limit
 -- ARGV[5]  publish    [string]   PUBLISH or SPUBLISH
--- returns  [array]    {1, left, time}  granted: the permits were taken
+-- returns  [array]    {1, left, time, in_all}  granted: the permits were taken
 --                     {2, left, time}  held: they were taken before (a copy of a command that succeeded)
 --                     {0, left, time}  busy: fewer permits are available; left is the lease left of the permit that expires first,
 --                                      -1 where none does, -2 where there is no such semaphore
@@ -16,8 +16,8 @@
 --                     {-3, 0, time}    too late: the command arrived after not_after
 --                     {-4, kind}       a key is of another kind, named by kind
 --                     {-6, capacity}   excess: more permits were asked for than there are in all
--- where    left is the lease left in milliseconds, time the server's time in milliseconds
--- example  KEYS seats {seats}:timeout redisson_sc:{seats}  ARGV 0123456789abcdef 1 30000 -1 PUBLISH  returns {1, 30000, 1800000000000}
+-- where    left is the lease left in milliseconds, time the server's time in milliseconds, in_all how many permits are held now, by all
+-- example  KEYS seats {seats}:timeout redisson_sc:{seats}  ARGV 0123456789abcdef 1 30000 -1 PUBLISH  returns {1, 30000, 1800000000000, 1}
 
 local permits_key, deadlines_key, channel = KEYS[1], KEYS[2], KEYS[3]
 local ids, count, lease = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
@@ -92,4 +92,4 @@ end
 if lifetime > 0 then
   redis.call('PEXPIRE', deadlines_key, lifetime)
 end
-return {1, deadline - time, time}
+return {1, deadline - time, time, redis.call('ZCARD', deadlines_key)}

@@ -95,8 +95,8 @@ pub(crate) fn reply(header: &Header, row: &Row, code: i64) -> Reply {
         "id" => Reply::Bulk("0123456789abcdef".into()),
         "host" | "application" | "value" => Reply::Bulk("orders".into()),
         "pid" | "since" => Reply::Bulk("4711".into()),
-        "left" | "stored" | "time" | "age" | "0" | "available" | "capacity" | "drained" | "given" | "held"
-        | "registered" => Reply::Int(70),
+        "left" | "stored" | "time" | "in_all" | "age" | "0" | "available" | "capacity" | "drained" | "given"
+        | "held" | "registered" => Reply::Int(70),
         "moved" | "head" | "foreign" | "alive" => Reply::Int(1),
         "mode" => Reply::Bulk("read".into()),
         other => panic!("{other:?} in a reply is no word that tests/contract/replies.rs knows: add it"),

@@ -43,7 +43,7 @@ fn a_latch_opens_at_zero_for_all() {
         assert_eq!(latch::inspected(&bench.run(&latch::inspect(&desk.name))), Ok(Inspected::Closed { left: 2 }));
         assert_eq!(count_down(&desk, 5), done(0), "not below zero");
         ear.hears(&["1", "0"]);
-        let years = Acquired::Held { left: ms(315_360_000_000), time: None, token: None };
+        let years = Acquired::Held { left: ms(315_360_000_000), time: None, token: None, in_all: None };
         assert_eq!([desk.acquire(&hold(1)), desk.acquire(&hold(1))], [years.clone(), years]);
         assert!(!bench.exists(desk.name.key()));
         assert_eq!(latch::inspected(&bench.run(&latch::inspect(&desk.name))), Ok(Inspected::Open));

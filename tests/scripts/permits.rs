@@ -22,8 +22,12 @@ const fn done(number: i64) -> Done {
     Done::Done { number, copy: false }
 }
 
+const fn granted(left: Duration, time: u64, in_all: u64) -> Acquired {
+    Acquired::Held { left, time: Some(time), token: None, in_all: Some(in_all) }
+}
+
 const fn held(left: Duration, time: u64) -> Acquired {
-    Acquired::Held { left, time: Some(time), token: None }
+    Acquired::Held { left, time: Some(time), token: None, in_all: None }
 }
 
 #[track_caller]
@@ -106,7 +110,7 @@ fn a_hold_is_known_by_its_ids_as_a_jvm_sees_them() {
     let bench = Bench::embedded();
     let desk = permits(&bench, 2);
     let hold = hold(2);
-    assert_eq!(desk.acquire(&hold), held(LEASE, START));
+    assert_eq!(desk.acquire(&hold), granted(LEASE, START, 2));
     let listed = bench.on("ZRANGE", &desk.keys.keys[1], &["0", "-1", "WITHSCORES"]);
     let mut expected: Vec<_> = ids(&hold);
     expected.sort();
@@ -287,7 +291,7 @@ fn s13_leases_of_a_millisecond_and_without_end() {
     let bench = Bench::embedded();
     let desk = permits(&bench, 4);
     let (brief, endless) = (hold(1), hold(1));
-    assert_eq!(desk.acquired(&desk.ask(&brief, 1, ms(1), None)), held(ms(1), START));
+    assert_eq!(desk.acquired(&desk.ask(&brief, 1, ms(1), None)), granted(ms(1), START, 1));
     bench.advance(1);
     assert_eq!(lease(&desk, ids(&brief)[0]), Leased::Gone);
     let Acquired::Held { left, .. } = desk.acquired(&desk.ask(&endless, 1, Duration::MAX, None)) else {
@@ -337,7 +341,7 @@ fn counts_above_one_take_nothing_and_part_of_a_hold_is_none() {
     give(&desk, &ids(&hold)[..1]);
     assert_eq!(desk.acquired(&desk.ask(&hold, 2, LEASE, None)), Acquired::Lost);
     bench.advance(10_000);
-    assert_eq!(desk.acquire(&hold), held(LEASE, START + 10_000), "it begins anew");
+    assert_eq!(desk.acquire(&hold), granted(LEASE, START + 10_000, 2), "it begins anew");
     assert_eq!(counts(&desk), (1, 2));
 }
 
@@ -348,7 +352,7 @@ fn an_acquire_that_comes_too_late_takes_nothing() {
     let (late, early) = (hold(1), hold(1));
     assert_eq!(desk.acquired(&desk.ask(&late, 1, LEASE, Some(START - 1))), Acquired::TooLate { time: Some(START) });
     assert_eq!(counts(&desk), (1, 0));
-    assert_eq!(desk.acquired(&desk.ask(&early, 1, LEASE, Some(START))), held(LEASE, START));
+    assert_eq!(desk.acquired(&desk.ask(&early, 1, LEASE, Some(START))), granted(LEASE, START, 1));
     bench.advance(5);
     assert_eq!(desk.acquired(&desk.ask(&early, 1, LEASE, Some(START))), held(LEASE, START + 5), "a copy never is");
 }

@@ -38,7 +38,7 @@ fn permits_are_taken_and_come_back() {
         let desk = semaphore(bench, 3);
         let mut ear = bench.listen(desk.channel());
         let (one, two) = (hold(2), hold(2));
-        let years = Acquired::Held { left: ms(315_360_000_000), time: None, token: None };
+        let years = Acquired::Held { left: ms(315_360_000_000), time: None, token: None, in_all: None };
         assert_eq!(desk.acquire(&one), years);
         assert_eq!(desk.number(), "1");
         assert_eq!(desk.acquire(&two), Acquired::Busy { left: None, time: None });

@@ -54,6 +54,27 @@ pub(crate) async fn a_grant_tells_the_holder_before_it_in_its_client_of_its_loss
     }
 }
 
+pub(crate) async fn a_grant_of_permits_has_a_client_ask_at_once_for_those_that_are_gone(world: World) {
+    let client = world.client().await;
+    let seats = client.permit_semaphore(world.name("lost-seats"));
+    assert!(seats.try_set_permits(4).await.expect("an answer"));
+    let first = seats.acquire().permits(2).await.expect("permits");
+    let second = seats.acquire().await.expect("a permit");
+    assert!(first.is_held() && second.is_held());
+    // The data is lost, and the semaphore is set anew: nothing tells the client of it, and its next renewal is ten seconds away.
+    let deadlines = format!("{{{}}}:timeout", seats.name());
+    world.command(seats.name(), &["DEL", seats.name(), &deadlines]);
+    assert!(seats.try_set_permits(4).await.expect("an answer"));
+    let third = seats.acquire().permits(2).await.expect("permits");
+    let begun = Instant::now();
+    for lost in [&first, &second] {
+        assert_eq!(lost.lost().await.reason(), LossReason::Removed);
+    }
+    assert!(begun.elapsed() < secs(5), "with the next renewal only: {:?}", begun.elapsed());
+    assert!(third.is_held(), "what the server has is not doubted");
+    third.release().await.expect("a release");
+}
+
 pub(crate) async fn a_force_release_wakes_waiters_and_is_a_loss(world: World) {
     let holder = world.client_with(|builder| builder.lease(secs(3))).await;
     let (waiter, operator) = (world.client().await, world.client().await);

@@ -16,6 +16,8 @@ pub enum Acquired {
         time: Option<u64>,
         /// The fencing token of the grant, where the kind has one.
         token: Option<u64>,
+        /// How many permits are held now, by all, where the kind counts them.
+        in_all: Option<u64>,
     },
     /// Another hold has the lock, and nothing was left on the server.
     Busy {
@@ -113,7 +115,7 @@ impl Acquired {
         Ok(match code.int()? {
             1..=3 => {
                 let token = rest.get(1).map(Reply::int).transpose()?.and_then(|token| u64::try_from(token).ok());
-                Self::Held { left: left(second)?.unwrap_or_default(), time: time()?, token }
+                Self::Held { left: left(second)?.unwrap_or_default(), time: time()?, token, in_all: None }
             }
             0 if second.int()? == -2 => Self::Unset { time: time()? },
             0 => Self::Busy { left: left(second)?, time: time()? },
@@ -193,9 +195,12 @@ mod tests {
     fn every_code_of_acquire_is_understood() {
         let left = Duration::from_millis(70);
         for code in [1, 2, 3] {
-            assert_eq!(Acquired::decode(&ints(&[code, 70, 0])), Ok(Acquired::Held { left, time: None, token: None }));
+            assert_eq!(
+                Acquired::decode(&ints(&[code, 70, 0])),
+                Ok(Acquired::Held { left, time: None, token: None, in_all: None })
+            );
         }
-        let token = Ok(Acquired::Held { left, time: Some(9), token: Some(12) });
+        let token = Ok(Acquired::Held { left, time: Some(9), token: Some(12), in_all: None });
         assert_eq!(Acquired::decode(&ints(&[1, 70, 9, 12])), token);
         assert_eq!(Acquired::decode(&ints(&[0, -1, 9])), Ok(Acquired::Busy { left: None, time: Some(9) }));
         assert_eq!(Acquired::decode(&ints(&[0, -2, 0])), Ok(Acquired::Unset { time: None }));

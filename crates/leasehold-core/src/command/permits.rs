@@ -116,7 +116,11 @@ impl Verbs for Permits {
         match array_code(reply, &[1, 2, 0, -2, -3, -4, -6], EXPECTED)? {
             (-6, [capacity]) => Ok(Acquired::Excess { capacity: capacity.int()? }),
             (-6, _) => Err(DecodeError::new(EXPECTED, reply)),
-            _ => Acquired::decode(reply),
+            _ => Ok(match Acquired::decode(reply)? {
+                // The fourth number of a grant is no token here.
+                Acquired::Held { left, time, token, .. } => Acquired::Held { left, time, token: None, in_all: token },
+                other => other,
+            }),
         }
     }
 

@@ -31,6 +31,8 @@ pub(super) struct Lock {
     pub(super) refs: usize,
     /// How many holds of this client are held.
     pub(super) held: usize,
+    /// How many permits these have together: one each, where it is no semaphore.
+    pub(super) permits: u64,
     /// Those who wait, the contender aside, in the order in which they came. Some may have gone.
     pub(super) queue: VecDeque<Ticket>,
     /// How many of the queue have gone.
@@ -97,6 +99,7 @@ impl Lock {
             name,
             refs: 0,
             held: 0,
+            permits: 0,
             queue: VecDeque::new(),
             gone: 0,
             contender: None,

@@ -125,8 +125,9 @@ impl Session {
         }
         let granted = Granted { hold: number, cell: hold.cell.clone(), count: 1, renewed: acquire.wish.renewed };
         acquire.outcome = Some(Ok(Some(granted)));
-        let (lock, owner, place) = (hold.lock, hold.owner, acquire.place);
+        let (lock, owner, place, permits) = (hold.lock, hold.owner, acquire.place, hold.cell.key().permits);
         self.locks[lock].held += 1;
+        self.locks[lock].permits += u64::from(permits);
         self.leave_queue(ticket, lock);
         self.events.push_back(Event::Degraded { name: self.locks[lock].name.clone() });
         self.set_hold_timer(number);

@@ -66,7 +66,7 @@ impl Session {
         let Some((change, outcome)) = self.raise_ends(now, ticket, number, result) else { return };
         let Some(hold) = self.holds.get_mut(&number) else { return };
         match outcome {
-            Ok(Acquired::Held { left, time, token }) => {
+            Ok(Acquired::Held { left, time, token, in_all }) => {
                 hold.count = 1;
                 hold.placed = false;
                 hold.cell.set_token(token);
@@ -81,6 +81,7 @@ impl Session {
                 self.note_time(change.sent_at, time);
                 self.first_grant(now, ticket, number, left);
                 self.lose_what_a_grant_excludes(now, number, change.sent_at);
+                self.look_where_permits_are_missing(now, number, change.sent_at, in_all);
             }
             Ok(Acquired::Busy { left, time }) => {
                 self.note_time(change.sent_at, time);
@@ -177,12 +178,13 @@ impl Session {
         hold.cell.set_renewed(hold.renewed);
         let granted = Granted { hold: number, cell: hold.cell.clone(), count: 1, renewed: acquire.wish.renewed };
         acquire.outcome = Some(Ok(Some(granted)));
-        let (lock, owner, place) = (hold.lock, hold.owner, acquire.place);
+        let (lock, owner, place, permits) = (hold.lock, hold.owner, acquire.place, hold.cell.key().permits);
         if self.locks[lock].kind.verbs().line() == Line::Gate {
             self.gate_opens(now, ticket, number, lock);
             return;
         }
         self.locks[lock].held += 1;
+        self.locks[lock].permits += u64::from(permits);
         self.locks[lock].anomaly = None;
         self.leave_queue(ticket, lock);
         self.schedule_renewal(now, number);
@@ -222,6 +224,31 @@ impl Session {
         for other in lost {
             self.lose(now, other, LossReason::Removed);
             self.attend(now, other);
+        }
+    }
+
+    /// A grant of permits tells how many the server knows to be held. Where this client alone believes in more, some of its holds are gone:
+    /// the server is asked at once which. Holds whose last reply came after the grant was asked for do not count, as above.
+    fn look_where_permits_are_missing(
+        &mut self,
+        now: Instant,
+        number: HoldNumber,
+        sent_at: Instant,
+        in_all: Option<u64>,
+    ) {
+        let (Some(in_all), Some(lock)) = (in_all, self.holds.get(&number).map(|hold| hold.lock)) else { return };
+        if self.locks[lock].permits <= in_all {
+            return;
+        }
+        let counts = |other: &HoldNumber, hold: &Hold| {
+            let certain = hold.is_live() && hold.change.is_none() && hold.told_at < sent_at;
+            hold.lock == lock && (*other == number || certain)
+        };
+        let believed = self.holds.iter().filter(|(other, hold)| counts(other, hold));
+        let believed: u64 = believed.map(|(_, hold)| u64::from(hold.cell.key().permits)).sum();
+        if believed > in_all {
+            let name = self.locks[lock].name.clone();
+            self.look_again(now, name.as_str());
         }
     }
 

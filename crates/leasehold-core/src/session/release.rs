@@ -141,11 +141,12 @@ impl Session {
     pub(super) fn retire(&mut self, now: Instant, number: HoldNumber) {
         let Some(hold) = self.holds.get_mut(&number) else { return };
         hold.renew_at = None;
-        let (lock, owner, granted) = (hold.lock, hold.owner, hold.granted);
+        let (lock, owner, granted, permits) = (hold.lock, hold.owner, hold.granted, hold.cell.key().permits);
         let waiting = std::mem::take(&mut hold.waiting);
         self.disown(lock, owner, number);
         if granted {
             self.locks[lock].held -= 1;
+            self.locks[lock].permits -= u64::from(permits);
             self.open_gates(now, lock);
         }
         for ticket in waiting {
