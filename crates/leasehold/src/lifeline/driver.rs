@@ -36,14 +36,16 @@ pub(crate) async fn run(shared: Arc<Shared>) {
     // Calls that are on their way. A shutdown waits for these and not for subscriptions, which end with their connection.
     let mut calls = 0_usize;
     loop {
-        let ((actions, events, released), due) = shared.drive(|session, now| {
+        let ((actions, events, ending, released), due) = shared.drive(|session, now| {
             session.handle_timeout(now);
-            if shared.lifeline.is_ending() {
+            // In the same step as the look at the holds: a shutdown takes these from their guards before it begins the end.
+            let ending = shared.lifeline.is_ending();
+            if ending {
                 session.retract();
             }
             let actions: Vec<Action> = std::iter::from_fn(|| session.poll_action()).collect();
             let events: Vec<Event> = std::iter::from_fn(|| session.poll_event()).collect();
-            (actions, events, session.holds_nothing())
+            (actions, events, ending, session.holds_nothing())
         });
         for event in events {
             foreign::call(Foreign::Telemetry, || shared.classes.report(event));
@@ -53,7 +55,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
             flying.push(perform(&shared, action).boxed());
         }
         let mut until = due;
-        if shared.lifeline.is_ending() {
+        if ending {
             let now = shared.clock.now();
             let since = *ending_since.get_or_insert(now);
             let effort = shared.settings.lease.max(LAST_EFFORT);
