@@ -44,5 +44,7 @@ mod scripts;
 mod secrets;
 #[path = "faults/sentinel.rs"]
 mod sentinel;
+#[path = "faults/shutdown.rs"]
+mod shutdown;
 #[path = "faults/support.rs"]
 mod support;

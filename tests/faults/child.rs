@@ -171,6 +171,7 @@ fn the_other_process() {
         "shut down" => shuts_down(builder, url),
         "secrets" => crate::secrets::child(),
         "outage" => crate::outages::child(builder, &url),
+        "held up" => crate::shutdown::child(builder, &url),
         role => panic!("no role {role:?}"),
     }
 }
