@@ -302,7 +302,9 @@ impl World {
                     self.released.entry(id).or_default().push(count);
                 }
                 Ok(Reply::Array(parts)) if parts[0] == Reply::Int(1) => {
-                    let token = parts.get(3).and_then(|token| token.int().ok());
+                    // The fourth number of a grant of permits is how many are held.
+                    let token = parts.get(3).filter(|_| !self.plan.family.counts());
+                    let token = token.and_then(|token| token.int().ok());
                     let left = parts.get(1).and_then(|left| left.int().ok());
                     self.was_granted(call, id.clone(), count, token);
                     self.was_promised(&id, Duration::from_millis(left.map_or(0, i64::unsigned_abs)));
