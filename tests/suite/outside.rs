@@ -30,7 +30,8 @@ pub(crate) async fn a_grant_tells_the_holder_before_it_in_its_client_of_its_loss
     let client = world.client().await;
     let name = |kind: &str| world.name(&format!("lost-{kind}"));
     let both = client.read_write_lock(name("read"));
-    let locks: [(AnyLock, AnyLock); 8] = [
+    let other_way = client.read_write_lock(name("writer-first"));
+    let locks: [(AnyLock, AnyLock); 9] = [
         client.lock(name("lock")).erase(),
         client.fair_lock(name("fair")).erase(),
         client.fenced_lock(name("fenced")).erase(),
@@ -39,8 +40,13 @@ pub(crate) async fn a_grant_tells_the_holder_before_it_in_its_client_of_its_loss
         client.simple_lock(name("simple"), secs(60)).erase(),
         client.read_write_lock(name("write")).write().erase(),
         both.read().erase(),
+        other_way.write().erase(),
     ]
-    .map(|lock| (lock.clone(), if lock.name() == both.name() { both.write().erase() } else { lock }));
+    .map(|lock| match lock.name() {
+        name if name == both.name() => (lock, both.write().erase()),
+        name if name == other_way.name() => (lock, other_way.read().erase()),
+        _ => (lock.clone(), lock),
+    });
     for (lock, next) in locks {
         let first = lock.acquire().await.expect("the lock");
         assert!(first.is_held());

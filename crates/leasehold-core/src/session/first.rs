@@ -5,13 +5,14 @@ use super::contend::Anomaly;
 use super::hold::{Aim, Hold};
 use super::request::{Granted, Place, Request, Step, Ticket, Trouble, Via};
 use crate::command::fair::Standing;
-use crate::command::{Acquired, Line};
+use crate::command::{Acquired, Kind, Line};
 use crate::error::{AcquireError, LossReason};
 use crate::hold_cell::HoldCell;
 use crate::link::LinkError;
 use crate::owner::HoldNumber;
 use crate::reply::Reply;
 use crate::time::Instant;
+use bytes::Bytes;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -79,8 +80,9 @@ impl Session {
                 hold.extend(change.sent_at, left);
                 hold.told_at = now;
                 self.note_time(change.sent_at, time);
+                let beside = self.acquire_of(ticket).and_then(|acquire| acquire.beside.clone());
                 self.first_grant(now, ticket, number, left);
-                self.lose_what_a_grant_excludes(now, number, change.sent_at);
+                self.lose_what_a_grant_excludes(now, number, change.sent_at, beside.as_ref());
                 self.look_where_permits_are_missing(now, number, change.sent_at, in_all);
             }
             Ok(Acquired::Busy { left, time }) => {
@@ -202,10 +204,18 @@ impl Session {
 
     /// A grant proves that the server has no other hold that it excludes. Such a hold of this client is lost, unless the server may have
     /// granted or renewed it later than the grant: then its last reply came after the grant was asked for.
-    fn lose_what_a_grant_excludes(&mut self, now: Instant, number: HoldNumber, sent_at: Instant) {
+    ///
+    /// A reader excludes writers alone, but not the one `beside` whom it was let in.
+    fn lose_what_a_grant_excludes(
+        &mut self,
+        now: Instant,
+        number: HoldNumber,
+        sent_at: Instant,
+        beside: Option<&Bytes>,
+    ) {
         let Some(lock) = self.holds.get(&number).filter(|hold| hold.is_live()).map(|hold| hold.lock) else { return };
-        let line = self.locks[lock].kind.verbs().line();
-        if !matches!(line, Line::Exclusive | Line::Places) {
+        let is_reader = self.locks[lock].kind == Kind::Read;
+        if !is_reader && !matches!(self.locks[lock].kind.verbs().line(), Line::Exclusive | Line::Places) {
             return;
         }
         let same: Vec<usize> = self.same_name(lock).collect();
@@ -214,8 +224,11 @@ impl Session {
         }
         let is_excluded = |other: &HoldNumber, hold: &Hold| {
             let certain = hold.is_live() && !hold.degraded && hold.change.is_none() && hold.told_at < sent_at;
+            let conflicts =
+                !is_reader || (self.locks[hold.lock].kind == Kind::Write && beside != Some(&hold.cell.key().field));
             *other != number
                 && certain
+                && conflicts
                 && same.contains(&hold.lock)
                 && self.locks[hold.lock].keys.keys[0] == self.locks[lock].keys.keys[0]
         };
