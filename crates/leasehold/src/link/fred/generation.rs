@@ -165,9 +165,9 @@ impl Generation {
         self.ended_at.get().copied()
     }
 
-    /// Whether both are connections to one process, as far as it is known.
-    pub(super) fn is_of_process(&self, other: &Self) -> bool {
-        self.about.run_id.is_some() && self.about.run_id == other.about.run_id
+    /// Whether both are connections to one process; `None` where a server does not tell its run id.
+    pub(super) fn is_of_process(&self, other: &Self) -> Option<bool> {
+        Some(self.about.run_id.as_ref()? == other.about.run_id.as_ref()?)
     }
 
     /// The server said that this connection is dead.

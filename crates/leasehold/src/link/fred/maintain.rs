@@ -4,14 +4,14 @@ use super::error::ConnectError;
 use super::generation::Generation;
 use super::notices::Notices;
 use super::settings::Backoff;
-use super::slots::{self, Slots};
+use super::slots::{self, Node, Slots};
 use super::wire::Shared;
 use super::wires::Wires;
 use super::{settle, target};
 use fred::types::Value;
 use fred::types::config::ServerConfig;
 use futures_util::FutureExt as _;
-use leasehold_core::link::{LinkEvent, Plane};
+use leasehold_core::link::{LinkEvent, Plane, Settled};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -117,11 +117,11 @@ async fn ask_seed(shared: &Shared, slots: &Slots, seed: ServerConfig) -> Result<
 /// Follows the slot map: connections to nodes that own nothing end, others are made.
 fn settle_in(shared: &Shared, wires: &Wires, slots: &Slots, changed: Vec<u16>) {
     changed.into_iter().for_each(|slot| shared.slot_moved(slot));
-    let primaries = slots.primaries();
+    let in_use = slots.in_use();
     for all in shared.all_wires() {
-        all.prune(&primaries);
+        all.prune(&in_use);
     }
-    for node in primaries {
+    for node in slots.primaries() {
         drop(wires.to(node));
     }
 }
@@ -148,6 +148,12 @@ async fn refresh(wires: &Wires, slots: &Slots) -> bool {
 
 /// Kills connections that ended, so that nothing of theirs is left to be settled, and the list of them stays short.
 async fn bury(shared: &Shared, by: &Wires) {
+    if let Some(slots) = &shared.slots {
+        for node in slots.quiet_goals() {
+            let audits = if are_killed(shared, by, node).await { slots::QUIET } else { slots::UNREACHABLE };
+            slots.forget_goal(node, audits);
+        }
+    }
     for wires in shared.all_wires() {
         for (node, wire) in wires.all() {
             let ended = wire.ended().into_iter().filter(|generation| !generation.is_spared());
@@ -162,6 +168,27 @@ async fn bury(shared: &Shared, by: &Wires) {
     }
 }
 
+/// Kills the connections to a node to which an `ASK` led, and which has not taken the slot over. Tells whether all of them are dead.
+async fn are_killed(shared: &Shared, by: &Wires, node: Node) -> bool {
+    let Some(executioner) = by.to(node) else { return true };
+    if executioner.current().is_err() {
+        return false;
+    }
+    for wire in shared.all_wires().iter().filter_map(|wires| wires.known(node)) {
+        let (generations, forgot) = wire.unburied();
+        for generation in generations {
+            generation.end();
+            if settle::bury(&generation, &wire, &executioner).await != Ok(Settled::Proven) {
+                return false;
+            }
+        }
+        if forgot {
+            return false;
+        }
+    }
+    true
+}
+
 /// The same for connections to addresses that were given up: the process behind one may be a node under another address, or is none.
 async fn bury_retired(shared: &Shared, wires: &Wires, by: &Wires) {
     let primaries: Vec<_> = shared.slots.iter().flat_map(Slots::primaries).filter_map(|node| by.known(node)).collect();
@@ -169,7 +196,9 @@ async fn bury_retired(shared: &Shared, wires: &Wires, by: &Wires) {
     for wire in wires.retired().0 {
         let mut gone = true;
         for generation in wire.unburied().0 {
-            let node = known.iter().position(|node| generation.is_of_process(node));
+            let mut each = known.iter().map(|node| generation.is_of_process(node));
+            gone &= each.clone().all(|same| same.is_some());
+            let node = each.position(|same| same == Some(true));
             if let Some(executioner) = node.and_then(|at| primaries.get(at)) {
                 gone = false;
                 if !generation.is_spared() {

@@ -19,7 +19,11 @@
 //!    or by the plane itself, *after* the generation ended: then the address leads elsewhere, the server having been restarted, or replaced in a failover, and
 //!    what the old process may still apply is not part of the data that we and others see.
 //!
-//! A carrier that owns no slot any more is not asked. It was failed over, and is gone, or a replica, or will be one as soon as
+//! A node to which an `ASK` led is asked although it may own no slot yet: it will own this one. When no `ASK` has named it for a while,
+//! and it still owns nothing, its connections are killed, and it is forgotten. One that cannot be reached by then is forgotten as well:
+//! it would keep every settling of the slot from an end.
+//!
+//! Another carrier that owns no slot any more is not asked. It was failed over, and is gone, or a replica, or will be one as soon as
 //! it learns of it: what it may still apply is replaced by the data of the new owner. Or its slots were moved away, and it
 //! answers with redirections. One case is left: the same process has come to another address, and owns the slot there. So the
 //! connections to addresses that were given up are kept in mind, and where one has the run id of the slot's owner, the owner is told to
@@ -58,7 +62,7 @@ pub(super) async fn settle_all(
     let nodes = match &shared.slots {
         None => vec![0],
         // What owns no slot any more cannot change what others see, see above.
-        Some(slots) => slots.owning_carriers(slot),
+        Some(slots) => slots.settled_carriers(slot),
     };
     tracing::debug!(?epoch, slot, carriers = nodes.len(), "settling");
     let each = nodes
@@ -84,10 +88,12 @@ async fn settle_retired(wire: &Wire, owner: &Wire) -> Result<Settled, LinkError>
     let Ok(executioner) = tokio::time::timeout(owner.timeout(), owner.standing()).await else {
         return Err(LinkError::Unknown(format!("{} does not answer", owner.label())));
     };
-    let at_its_end = generations.iter().filter(|generation| generation.is_of_process(&executioner));
+    // Where INFO is forbidden, the process at its end may be the owner, and cannot be told from others.
+    let unknown = generations.iter().any(|generation| generation.is_of_process(&executioner).is_none());
+    let at_its_end = generations.iter().filter(|generation| generation.is_of_process(&executioner) == Some(true));
     let settled = at_its_end.map(|generation| bury(generation, wire, owner));
     let settled = worst(futures_util::future::join_all(settled).await)?;
-    Ok(if forgot { Settled::Unproven } else { settled })
+    Ok(if forgot || unknown { Settled::Unproven } else { settled })
 }
 
 async fn settle_wire(wire: &Wire, by: &Wire) -> Result<Settled, LinkError> {

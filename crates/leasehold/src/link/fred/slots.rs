@@ -31,11 +31,27 @@ struct Map {
     owners: Vec<Node>,
     /// Nodes other than the owner to which calls for a slot may have been sent: earlier owners, and goals of an `ASK`.
     others: HashMap<u16, Vec<Node>>,
+    /// The goals of an `ASK` among them. Such a node may own nothing yet, and owns the slot one day.
+    goals: HashMap<u16, Vec<Goal>>,
 }
+
+/// A node to which an `ASK` for a slot led.
+#[derive(Clone, Copy, Debug)]
+struct Goal {
+    node: Node,
+    /// How many audits have passed since the last `ASK`.
+    audits: u8,
+}
+
+/// A goal that no `ASK` has named for so many audits is given up: at least one whole audit interval has passed since.
+pub(super) const QUIET: u8 = 2;
+/// A goal is given up after so many audits although it cannot be reached: it would keep every settling of its slot from an end.
+pub(super) const UNREACHABLE: u8 = 6;
 
 impl Default for Slots {
     fn default() -> Self {
-        let map = Map { addresses: Vec::new(), owners: vec![NOBODY; SLOTS], others: HashMap::new() };
+        let (others, goals) = (HashMap::new(), HashMap::new());
+        let map = Map { addresses: Vec::new(), owners: vec![NOBODY; SLOTS], others, goals };
         Self { map: RwLock::new(map), doubted: Notify::new() }
     }
 }
@@ -75,20 +91,17 @@ impl Slots {
 
     /// All nodes to which a call for the slot may have been sent.
     pub(super) fn carriers(&self, slot: u16) -> Vec<Node> {
-        let map = self.map.read();
-        let others = map.others.get(&slot).into_iter().flatten().copied();
-        let owner = map.owners.get(usize::from(slot)).copied().filter(|node| *node != NOBODY);
-        let mut all: Vec<_> = others.chain(owner).collect();
-        all.sort_unstable();
-        all.dedup();
-        all
+        self.map.read().carriers(slot)
     }
 
-    /// The carriers that own any slot: what they may still apply can change what others see. A node that owns none is not waited for, even
-    /// before its connections are ended.
-    pub(super) fn owning_carriers(&self, slot: u16) -> Vec<Node> {
+    /// The carriers that own any slot, and those that take this one over: what they may still apply can change what others see. Another
+    /// node that owns none is not waited for, even before its connections are ended.
+    pub(super) fn settled_carriers(&self, slot: u16) -> Vec<Node> {
         let primaries = self.primaries();
-        self.carriers(slot).into_iter().filter(|node| primaries.contains(node)).collect()
+        let map = self.map.read();
+        let goals = map.goals.get(&slot).map_or(&[][..], Vec::as_slice);
+        let counts = |node: &Node| primaries.contains(node) || goals.iter().any(|goal| goal.node == *node);
+        map.carriers(slot).into_iter().filter(counts).collect()
     }
 
     /// Every node that owns a slot.
@@ -114,14 +127,54 @@ impl Slots {
         if !others.contains(&node) {
             others.push(node);
         }
+        let goals = map.goals.entry(slot).or_default();
+        goals.retain(|goal| goal.node != node);
+        goals.push(Goal { node, audits: 0 });
     }
 
-    /// Forgets every node that owns no slot. Its place in the list stays empty; at the same address there may be another node one day,
+    /// Every node that owns a slot or is the goal of an `ASK`: the connections to it are kept.
+    pub(super) fn in_use(&self) -> Vec<Node> {
+        let mut all = self.primaries();
+        all.extend(self.map.read().goals.values().flatten().map(|goal| goal.node));
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+
+    /// Counts an audit, and tells which goals have been quiet for long and own nothing. Goals that own a slot are goals no longer: they are
+    /// settled as owners.
+    pub(super) fn quiet_goals(&self) -> Vec<Node> {
+        let primaries = self.primaries();
+        let mut map = self.map.write();
+        let mut quiet = HashSet::new();
+        for goals in map.goals.values_mut() {
+            goals.iter_mut().for_each(|goal| goal.audits = goal.audits.saturating_add(1));
+            goals.retain(|goal| goal.audits < QUIET || !primaries.contains(&goal.node));
+            quiet.extend(goals.iter().filter(|goal| goal.audits >= QUIET).map(|goal| goal.node));
+        }
+        map.goals.retain(|_, goals| !goals.is_empty());
+        quiet
+            .into_iter()
+            .filter(|node| map.goals.values().flatten().all(|goal| goal.node != *node || goal.audits >= QUIET))
+            .collect()
+    }
+
+    /// The node is no goal any more, where no `ASK` has named it for so many audits.
+    pub(super) fn forget_goal(&self, node: Node, audits: u8) {
+        let mut map = self.map.write();
+        map.goals.retain(|_, goals| {
+            goals.retain(|goal| goal.node != node || goal.audits < audits);
+            !goals.is_empty()
+        });
+    }
+
+    /// Forgets every node that owns no slot and takes none over. Its place in the list stays empty; at the same address there may be another node one day,
     /// and that is given a place of its own.
     pub(super) fn forget_strangers(&self) {
         let mut map = self.map.write();
-        let Map { addresses, owners, others } = &mut *map;
-        let owning: HashSet<_> = owners.iter().copied().collect();
+        let Map { addresses, owners, others, goals } = &mut *map;
+        let goals = goals.values().flatten().map(|goal| goal.node);
+        let owning: HashSet<_> = owners.iter().copied().chain(goals).collect();
         for (node, address) in addresses.iter_mut().enumerate() {
             if !owning.contains(&(node as Node)) {
                 *address = String::new();
@@ -167,6 +220,15 @@ impl Slots {
 }
 
 impl Map {
+    fn carriers(&self, slot: u16) -> Vec<Node> {
+        let others = self.others.get(&slot).into_iter().flatten().copied();
+        let owner = self.owners.get(usize::from(slot)).copied().filter(|node| *node != NOBODY);
+        let mut all: Vec<_> = others.chain(owner).collect();
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+
     fn assign(&mut self, slot: u16, node: Node) -> bool {
         let Some(owner) = self.owners.get_mut(usize::from(slot)) else { return false };
         let before = std::mem::replace(owner, node);
@@ -215,7 +277,7 @@ mod tests {
         assert_eq!((slots.owner(99), slots.owner(100)), (Some(a), Some(b)));
         assert!(slots.moved(99, b));
         assert!(!slots.moved(99, b));
-        assert_eq!((slots.carriers(99), slots.owning_carriers(99)), (vec![a, b], vec![a, b]));
+        assert_eq!((slots.carriers(99), slots.settled_carriers(99)), (vec![a, b], vec![a, b]));
         assert_eq!(slots.carriers(98), [a]);
         let c = slots.node("c:3");
         slots.asked(98, c);
@@ -225,12 +287,40 @@ mod tests {
     }
 
     #[test]
+    fn a_goal_counts_as_a_carrier_until_it_has_been_quiet_for_two_audits() {
+        let slots = Slots::default();
+        slots.learn(&array(vec![range(0, 16_383, "a", 1)]), "seed").expect("a map");
+        let (a, goal) = (slots.node("a:1"), slots.node("goal:1"));
+        let told = || (slots.settled_carriers(7), slots.in_use());
+        slots.asked(7, goal);
+        slots.forget_strangers();
+        assert_eq!(told(), (vec![a, goal], vec![a, goal]));
+        assert_eq!(slots.settled_carriers(8), [a]);
+        assert!(slots.quiet_goals().is_empty());
+        assert_eq!(slots.quiet_goals(), [goal]);
+        // An ASK has named it while its connections were killed.
+        slots.asked(7, goal);
+        slots.forget_goal(goal, QUIET);
+        assert_eq!(told(), (vec![a, goal], vec![a, goal]));
+        (0..QUIET).for_each(|_| drop(slots.quiet_goals()));
+        slots.forget_goal(goal, UNREACHABLE);
+        assert_eq!(told(), (vec![a, goal], vec![a, goal]), "it cannot be reached, and is waited for");
+        slots.forget_goal(goal, QUIET);
+        assert_eq!(told(), (vec![a], vec![a]));
+        // A goal that took the slot over is an owner like any other.
+        slots.asked(7, goal);
+        slots.moved(7, goal);
+        (0..QUIET).for_each(|_| assert!(slots.quiet_goals().is_empty()));
+        assert_eq!(told(), (vec![a, goal], vec![a, goal]));
+    }
+
+    #[test]
     fn nodes_that_own_nothing_are_forgotten_with_their_addresses() {
         let slots = Slots::default();
         slots.learn(&array(vec![range(0, 16_383, "a", 1)]), "seed").expect("a map");
         slots.learn(&array(vec![range(0, 16_383, "b", 1)]), "seed").expect("a map");
         let (a, b) = (slots.node("a:1"), slots.node("b:1"));
-        assert_eq!((slots.carriers(7), slots.owning_carriers(7)), (vec![a, b], vec![b]));
+        assert_eq!((slots.carriers(7), slots.settled_carriers(7)), (vec![a, b], vec![b]));
         slots.forget_strangers();
         assert_eq!((slots.carriers(7), slots.address(a).as_deref()), (vec![b], Some("")));
         assert_ne!(slots.node("a:1"), a);

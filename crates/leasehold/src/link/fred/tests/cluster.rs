@@ -304,6 +304,108 @@ fn an_address_that_had_to_be_forgotten_is_never_proven_dead() {
     });
 }
 
+/// A master that has joined the cluster, owns no slot, and is reached by its proxy.
+fn newcomer(cluster: &Cluster, binary: &Binary) -> (Server, Proxy) {
+    let witness = cluster.nodes().first().expect("a node");
+    let proxy = Proxy::start(witness.addr());
+    let announced = proxy.addr().port().to_string();
+    let settings = ["cluster-enabled", "yes", "cluster-node-timeout", "1500", "cluster-announce-port", &announced];
+    let (settings, _) = settings.as_chunks::<2>();
+    let server =
+        settings.iter().fold(Server::builder().binary(binary), |server, [name, value]| server.arg(name, value));
+    let server = server.start();
+    proxy.retarget(server.addr());
+    let (port, bus) = (server.port().to_string(), (server.port() + 10_000).to_string());
+    for node in cluster.nodes() {
+        node.command(&["CLUSTER", "MEET", "127.0.0.1", &port, &bus]);
+    }
+    let id = server.command(&["CLUSTER", "MYID"]).as_str().unwrap_or_default().to_owned();
+    let known = |node: &Server| {
+        let nodes = node.command(&["CLUSTER", "NODES"]);
+        let nodes = nodes.as_str().unwrap_or_default().to_owned();
+        let line = |line: &str| {
+            line.starts_with(&id) && line.contains(&format!(":{announced}@")) && !line.contains("handshake")
+        };
+        nodes.lines().any(line)
+    };
+    let knows = |node: &Server| {
+        server.command(&["CLUSTER", "NODES"]).as_str().is_some_and(|nodes| {
+            let port = format!(":{}@", node.port());
+            nodes.lines().any(|line| line.contains(&port) && !line.contains("handshake"))
+        })
+    };
+    until("the cluster knows the newcomer", || cluster.nodes().iter().all(|node| known(node) && knows(node)));
+    server.command(&["SCRIPT", "LOAD", ACQUIRE.source()]);
+    (server, proxy)
+}
+
+/// A cluster of which a slot moves to a newcomer, and a lock in that slot.
+fn scale_out(binary: &Binary) -> (Cluster, Server, Proxy, String) {
+    let cluster = Cluster::builder().binary(binary).start();
+    let (server, proxy) = newcomer(&cluster, binary);
+    let lock = lock_on(&cluster, cluster.nodes().first().expect("a node"));
+    cluster.begin_migration(cluster.slot_of(&lock), &server);
+    (cluster, server, proxy, lock)
+}
+
+/// Holds a call up behind the `ASK` that leads it to the newcomer.
+fn hold_up(world: &World, plane: Plane, proxy: &Proxy, lock: &str) {
+    let trap = proxy.hold_request(HOLD);
+    let (link, call) = (world.link.clone(), acquire(lock));
+    drop(world.test.spawn(async move { link.call(plane, call).await }));
+    trap.wait();
+}
+
+#[test]
+fn a_call_that_an_ask_led_to_a_node_without_slots_is_dead_once_it_is_settled() {
+    on_each(|binary| {
+        let (cluster, _server, proxy, lock) = scale_out(binary);
+        // Nothing is buried by the way.
+        let world = World::with(&cluster.url(), Settings { audit_interval: Duration::from_secs(600), ..settings() });
+        for plane in PLANES {
+            let epoch = world.link.epoch(plane);
+            hold_up(&world, plane, &proxy, &lock);
+            assert_eq!(world.block_on(world.settled(plane, epoch, &lock)), Ok(Settled::Proven));
+            assert_eq!(proxy.deliver_held(), [None], "the server read it: {plane:?}");
+        }
+    });
+}
+
+#[test]
+fn a_node_without_slots_to_which_an_ask_led_is_not_given_up_with_the_next_slot_map() {
+    on_each(|binary| {
+        let (cluster, _server, proxy, lock) = scale_out(binary);
+        let world = World::with(&cluster.url(), Settings { audit_interval: Duration::from_secs(600), ..settings() });
+        let reads = || cluster.nodes().iter().map(|node| node.commandstats("cluster|slots")).sum::<u64>();
+        for plane in PLANES {
+            let epoch = world.link.epoch(plane);
+            hold_up(&world, plane, &proxy, &lock);
+            // The second answer is taken in when the third one is asked for.
+            for _ in 0..3 {
+                let before = reads();
+                world.link.shared().slots.as_ref().expect("a cluster").doubted.notify_one();
+                until("the slot map is read", || reads() > before);
+            }
+            assert_eq!(world.block_on(world.settled(plane, epoch, &lock)), Ok(Settled::Proven));
+            assert_eq!(proxy.deliver_held(), [None], "the server read it: {plane:?}");
+        }
+    });
+}
+
+#[test]
+fn what_was_sent_to_a_node_that_never_took_the_slot_over_dies_in_time_though_nobody_settles() {
+    on_each(|binary| {
+        let (cluster, _server, proxy, lock) = scale_out(binary);
+        let world = World::new(&cluster.url());
+        let slots = world.link.shared().slots.as_ref().expect("a cluster");
+        for plane in PLANES {
+            hold_up(&world, plane, &proxy, &lock);
+            until("the node is given up", || slots.in_use() == slots.primaries());
+            assert_eq!(proxy.deliver_held(), [None], "the server read it: {plane:?}");
+        }
+    });
+}
+
 /// Connects the foreground to a server by so many addresses, and gives them up.
 fn retire(world: &World, server: &Server, addresses: usize) {
     let wires = world.link.wires(Plane::Foreground);
