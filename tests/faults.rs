@@ -28,6 +28,8 @@ mod lazy;
 mod memory;
 #[path = "faults/outages.rs"]
 mod outages;
+#[path = "faults/passwords.rs"]
+mod passwords;
 #[path = "faults/permissions.rs"]
 mod permissions;
 #[path = "faults/permissions_of_commands.rs"]

@@ -202,7 +202,8 @@ pub enum LinkEvent {
         /// Whether there was one before.
         again: bool,
     },
-    /// The lifeline's connection to a server is gone, and an attempt to make it anew has failed. It is told once, until it stands again.
+    /// The lifeline's connection to a server is gone, and an attempt to make it anew has failed. It is told once for each kind of error, until it
+    /// stands again.
     OutOfReach {
         /// The server's address.
         server: String,

@@ -263,7 +263,11 @@ impl Session {
 
     /// What to tell a caller whose server does not do its part.
     pub(super) fn trouble_error(&self, ticket: Ticket) -> AcquireError {
-        let why = self.trouble_of(ticket).map(Trouble::in_words).unwrap_or_default();
+        let lock = self.acquire_of(ticket).map(|acquire| acquire.lock);
+        let why = lock
+            .zip(self.trouble_of(ticket))
+            .map(|(lock, trouble)| self.with_outage(lock, trouble))
+            .unwrap_or_default();
         if self.is_unsure(ticket) { AcquireError::Indeterminate(why) } else { AcquireError::Unreachable(why) }
     }
 

@@ -1,6 +1,7 @@
 //! Which servers are out of reach, by what the link says: a waiter that sleeps sends nothing, and would not know.
 
 use super::contend::Phase;
+use super::request::Trouble;
 use super::{Event, Session};
 use crate::link::LinkError;
 use crate::name;
@@ -85,12 +86,17 @@ impl Session {
 
     /// The same in words.
     pub(super) fn trouble_in_words(&self, lock: usize) -> String {
-        let line = &self.locks[lock];
-        match self.outage_of(lock) {
-            Some(outage) if line.trouble.since.is_none() => {
-                LinkError::NotSent(format!("not connected to {}: {}", outage.server, outage.why)).to_string()
-            }
-            _ => line.trouble.in_words(),
+        self.with_outage(lock, &self.locks[lock].trouble)
+    }
+
+    /// What went wrong in words. A waiter may have met a reply that was lost first: why the server is not connected to since then is told too.
+    pub(super) fn with_outage(&self, lock: usize, trouble: &Trouble) -> String {
+        let Some(outage) = self.outage_of(lock) else { return trouble.in_words() };
+        let told = LinkError::NotSent(format!("not connected to {}: {}", outage.server, outage.why)).to_string();
+        match trouble.since {
+            None => told,
+            Some(_) if trouble.in_words().contains(&outage.why) => trouble.in_words(),
+            Some(_) => format!("{}; {told}", trouble.in_words()),
         }
     }
 }

@@ -16,6 +16,7 @@ use fred::types::config::ServerConfig;
 use leasehold_core::link::{LinkError, LinkEvent, Plane};
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
+use std::mem::{Discriminant, discriminant};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -238,7 +239,7 @@ impl Wire {
     pub(super) async fn keep(self: Arc<Self>, mut router: Option<Router>) {
         let mut backoff = Backoff::default();
         let mut first = router.is_none();
-        let mut outage = Outage { lost_at: Instant::now(), told: false };
+        let mut outage = Outage { lost_at: Instant::now(), told: Vec::new() };
         if !first {
             self.tell(|server| LinkEvent::Connected { server, again: false });
         }
@@ -258,7 +259,7 @@ impl Wire {
                     opened = self.open() => match opened {
                         Ok(opened) => {
                             tracing::debug!(server = %self.label(), role = ?self.role, "connected");
-                            outage.told = false;
+                            outage.told.clear();
                             let again = !std::mem::take(&mut first);
                             self.tell(|server| LinkEvent::Connected { server, again });
                             if again {
@@ -271,7 +272,7 @@ impl Wire {
                         }
                         Err(error) => {
                             tracing::debug!(server = %self.label(), role = ?self.role, %error, "not connected");
-                            if !std::mem::replace(&mut outage.told, true) {
+                            if outage.is_news(&error) {
                                 self.tell(|server| LinkEvent::OutOfReach {
                                     server,
                                     why: error.to_string(),
@@ -373,8 +374,20 @@ impl Wire {
 /// That a connection does not stand.
 struct Outage {
     lost_at: Instant,
-    /// An attempt to make it anew has failed, and that was told.
-    told: bool,
+    /// The kinds of errors by which attempts to make it anew have failed, and that were told.
+    told: Vec<Discriminant<ConnectError>>,
+}
+
+impl Outage {
+    /// Whether an attempt has failed in a way that was not told yet. A server that comes back and refuses the password is news.
+    fn is_news(&mut self, error: &ConnectError) -> bool {
+        let kind = discriminant(error);
+        let is_news = !self.told.contains(&kind);
+        if is_news {
+            self.told.push(kind);
+        }
+        is_news
+    }
 }
 
 /// Notes that the task which keeps a wire is gone: the wire was closed, or its runtime was dropped.

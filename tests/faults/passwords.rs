@@ -1,0 +1,97 @@
+//! A server that comes back, and does not accept the password any more.
+
+use crate::support::{SLACK, held, on_one_of_each, pass, runtime, settings, timed, until};
+use leasehold::Error;
+use leasehold_test_support::{Proxy, Server, Way};
+use std::time::{Duration, Instant};
+
+const UNREACHABLE_AFTER: Duration = Duration::from_secs(2);
+
+/// How the server refuses the password.
+const REFUSAL: &str = "WRONGPASS";
+
+fn set_password(server: &Server, password: &str) {
+    server.command(&["ACL", "SETUSER", "app", "resetpass", &format!(">{password}")]);
+    server.command(&["CLIENT", "KILL", "USER", "app"]);
+}
+
+#[test]
+fn a_password_that_is_refused_after_a_reconnect_is_named_in_every_error_until_it_is_right_again() {
+    on_one_of_each(|binary| {
+        for round_trip in [0, 5, 100] {
+            let server = Server::builder().binary(binary).user("app on >right ~* &* +@all").start();
+            let proxy = Proxy::to(&server);
+            proxy.delay(Way::Both, Duration::from_millis(round_trip / 2));
+            runtime().block_on(async {
+                let settings = settings().unreachable_after(UNREACHABLE_AFTER);
+                let url = format!("redis://app:right@{}", proxy.addr());
+                let client = settings.connect(&url).await.expect("a client");
+                let other = leasehold::Client::connect(&server.url()).await.expect("another client");
+                let holder = held(&other, "held").await;
+                let lock = client.lock("held");
+                let asleep = tokio::spawn(async move { lock.acquire().await });
+                until("it waits", || client.census().requests == 1).await;
+                set_password(&server, "wrong");
+                let began = Instant::now();
+                loop {
+                    let error = client.lock("stock").try_acquire().await.expect_err("the password is refused");
+                    if error.to_string().contains(REFUSAL) {
+                        break;
+                    }
+                    assert!(began.elapsed() < SLACK, "{error}");
+                    pass(Duration::from_millis(20)).await;
+                }
+                eprintln!("round trip {round_trip} ms: a try is told why after {:?}", began.elapsed());
+                let awake = client.lock("stock");
+                let told = |what: &str, error: Error| {
+                    let expected = matches!(error, Error::Unreachable { .. } | Error::Indeterminate { .. });
+                    assert!(expected && error.to_string().contains(REFUSAL), "{what}: {error:?}");
+                };
+                let (waited, took) = timed("a wait", awake.acquire()).await;
+                told("a wait that begins afterwards", waited.expect_err("the password is refused"));
+                assert!(took < UNREACHABLE_AFTER + SLACK, "{took:?}");
+                told("a waiter that slept", asleep.await.expect("a task").expect_err("the password is refused"));
+                told("an inspection", awake.inspect().await.expect_err("the password is refused"));
+                set_password(&server, "right");
+                // The outage lasts until the client connects again, and attempts go on to be told of it.
+                let began = Instant::now();
+                let again = loop {
+                    match awake.acquire().await {
+                        Ok(guard) => break guard,
+                        Err(error) => assert!(began.elapsed() < 2 * SLACK, "{error}"),
+                    }
+                    pass(Duration::from_millis(20)).await;
+                };
+                again.release().await.expect("a release");
+                holder.release().await.expect("a release");
+            });
+        }
+    });
+}
+
+/// The server goes away first, and only then comes back with another password.
+#[test]
+fn a_waiter_that_slept_through_an_outage_is_told_of_the_password_that_ended_it() {
+    on_one_of_each(|binary| {
+        let server = Server::builder().binary(binary).user("app on >right ~* &* +@all").start();
+        let proxy = Proxy::to(&server);
+        runtime().block_on(async {
+            let settings = settings().unreachable_after(UNREACHABLE_AFTER);
+            let client = settings.connect(&format!("redis://app:right@{}", proxy.addr())).await.expect("a client");
+            let other = leasehold::Client::connect(&server.url()).await.expect("another client");
+            let holder = held(&other, "held").await;
+            let lock = client.lock("held");
+            let asleep = tokio::spawn(async move { lock.acquire().await });
+            until("it waits", || client.census().requests == 1).await;
+            proxy.refuse(true);
+            proxy.cut();
+            // It is told after an attempt to connect has failed.
+            client.lock("held").inspect().await.expect_err("nothing is connected");
+            set_password(&server, "wrong");
+            proxy.refuse(false);
+            let error = asleep.await.expect("a task").expect_err("the password is refused");
+            assert!(error.to_string().contains(REFUSAL), "{error}");
+            holder.release().await.expect("a release");
+        });
+    });
+}
