@@ -4,9 +4,10 @@ use crate::support::{
     SLACK, TIMEOUT, connect, connections, held, on_each, on_one_of_each, runtime, settings, timed, until,
 };
 use leasehold::{Client, ConnectError};
-use leasehold_test_support::{Ca, Cluster, Proxy, Server};
+use leasehold_test_support::{Ca, Cluster, Proxy, Server, Way};
 use std::io::{ErrorKind, Read};
 use std::net::TcpListener;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 const DEADLINE: Duration = Duration::from_millis(1500);
@@ -100,6 +101,47 @@ fn hosts_that_do_not_answer_are_told_apart() {
     assert!(matches!(error, ConnectError::Unreachable(_)), "{error:?}");
     let error = failure(settings(), "redis-sentinel://127.0.0.1:1?sentinelServiceName=stock");
     assert!(matches!(error, ConnectError::Unreachable(_)), "{error:?}");
+}
+
+#[test]
+fn a_connection_that_is_lost_while_a_client_connects_is_made_anew_within_the_deadline() {
+    on_one_of_each(|binary| {
+        let server = Server::builder().binary(binary).start();
+        for (round_trip, needle) in [0, 100].into_iter().flat_map(|ms| ["PING", "memory"].map(|needle| (ms, needle))) {
+            let proxy = Proxy::to(&server);
+            proxy.delay(Way::Both, Duration::from_millis(round_trip / 2));
+            let trap = proxy.cut_before(needle);
+            runtime().block_on(async {
+                let client = connect(&proxy.url()).await;
+                assert!(trap.worked(), "nothing was lost at {needle}");
+                held(&client, "stock").await.release().await.expect("a release");
+            });
+        }
+    });
+}
+
+/// It may be one that is about to get well; it is none that cannot be used.
+#[test]
+fn a_server_that_ends_every_connection_is_out_of_reach() {
+    let server = Server::start();
+    let proxy = Proxy::to(&server);
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut trap = proxy.cut_before("PING");
+            while !over.load(Ordering::Acquire) {
+                if trap.wait_for(Duration::from_millis(1)) {
+                    trap = proxy.cut_before("PING");
+                }
+            }
+        });
+        let error = failure(settings(), &proxy.url());
+        over.store(true, Ordering::Release);
+        assert!(
+            matches!(&error, ConnectError::Unreachable(text) if text.contains("cannot be reached: the connection was lost")),
+            "{error:?}"
+        );
+    });
 }
 
 /// It is not waited for, whatever the deadline: a server that comes later is for `connect_lazy`.

@@ -18,7 +18,7 @@ use super::wires::Wires;
 use fred::interfaces::Resp3Frame;
 use fred::types::Value;
 use fred::types::config::ServerConfig;
-use leasehold_core::link::{LinkError, LinkEvent, Plane, ServerInfo};
+use leasehold_core::link::{LinkEvent, Plane, ServerInfo};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -72,7 +72,7 @@ impl Foreground {
     /// Dropping the future closes what was connected.
     pub(crate) async fn connect(connector: &Connector) -> Result<Self, ConnectError> {
         let foreground = Self::unconnected(connector);
-        connect(&foreground.wires).await?;
+        connect(&foreground.wires, Limit::of(connector.shared.settings.connect_deadline)).await?;
         Ok(foreground)
     }
 
@@ -109,12 +109,13 @@ impl Lifeline {
     /// Dropping the future closes what was connected.
     pub(crate) async fn connect(connector: &Connector) -> Result<(Self, ServerInfo), ConnectError> {
         let shared = &connector.shared;
+        let limit = Limit::of(shared.settings.connect_deadline);
         let lifeline = Self::unconnected(connector);
-        let wire = connect(&lifeline.wires).await?;
-        let info = learn(shared, &wire).await?;
+        let wire = connect(&lifeline.wires, limit).await?;
+        let info = learn_within(limit, shared, &wire).await?;
         lifeline.notices.shard(info.sharded_notices);
         if shared.slots.is_none() {
-            connect(lifeline.notices.wires()).await?;
+            connect(lifeline.notices.wires(), limit).await?;
         }
         lifeline.maintain();
         Ok((lifeline, info))
@@ -214,8 +215,7 @@ impl Limit {
 
 /// Connects to the one server, or to all nodes of a cluster that can be reached, and at least one. Where nothing listens, that is told at
 /// once: a caller who expects the server to come later does not wait for it here.
-async fn connect(wires: &Arc<Wires>) -> Result<Arc<Wire>, ConnectError> {
-    let limit = Limit::of(wires.shared.settings.connect_deadline);
+async fn connect(wires: &Arc<Wires>, limit: Limit) -> Result<Arc<Wire>, ConnectError> {
     let mut backoff = Backoff::default();
     let mut trouble = None;
     loop {
@@ -311,7 +311,7 @@ async fn first(wires: &Arc<Wires>, seed: ServerConfig) -> Result<Arc<Wire>, Conn
     let by_address = !matches!(seed, ServerConfig::Sentinel { .. });
     let wire = Wire::new(wires, seed);
     let router = wire.open().await?;
-    let lost = |error: LinkError| ConnectError::Unreachable { server: label.clone(), reason: error.to_string() };
+    let lost = |error| ConnectError::of_loss(&label, error);
     let generation = wire.current().map_err(lost)?;
     let Some(slots) = &shared.slots else {
         if generation.about.is_cluster {
@@ -354,10 +354,23 @@ async fn first(wires: &Arc<Wires>, seed: ServerConfig) -> Result<Arc<Wire>, Conn
     })
 }
 
-/// Asks the server what it is.
+/// Asks the server what it is. A connection that is lost meanwhile is made anew by the wire, and the server is asked again.
+async fn learn_within(limit: Limit, shared: &Shared, wire: &Wire) -> Result<ServerInfo, ConnectError> {
+    loop {
+        let lost = match learn(shared, wire).await {
+            Err(error) if error.is_transient() => error,
+            told => return told,
+        };
+        if tokio::time::timeout(limit.left(), wire.standing()).await.is_err() {
+            return Err(lost);
+        }
+    }
+}
+
+/// Asks the server what it is, once.
 async fn learn(shared: &Shared, wire: &Wire) -> Result<ServerInfo, ConnectError> {
     let server = wire.label();
-    let lost = |error: LinkError| ConnectError::Unreachable { server: server.clone(), reason: error.to_string() };
+    let lost = |error| ConnectError::of_loss(&server, error);
     let generation = wire.current().map_err(lost)?;
     let timeout = Some(shared.settings.attempt());
     let ask = async |command: &'static str, words: [&'static str; 2]| {

@@ -141,6 +141,16 @@ impl ConnectError {
         }
     }
 
+    /// The connection was lost, or gave no answer, while we got to know `server`. That nothing is known of the outcome of a call is no news
+    /// there.
+    pub(super) fn of_loss(server: &str, error: LinkError) -> Self {
+        let reason = match error {
+            LinkError::NotSent(why) | LinkError::Unknown(why) => why,
+            LinkError::Refused(refusal) => refusal.text().to_owned(),
+        };
+        Self::Unreachable { server: server.to_owned(), reason }
+    }
+
     /// What the server answered while we got to know it.
     pub(super) fn of_refusal(server: &str, error: &ServerError) -> Self {
         Self::of_text(server, error.text())

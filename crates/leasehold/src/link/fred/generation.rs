@@ -216,10 +216,7 @@ impl Generation {
         let info = self.send("INFO", vec![Value::from_static_str("server")], Some(patience));
         let role = self.send("INFO", vec![Value::from_static_str("replication")], Some(patience));
         let (ping, info, role) = futures_util::join!(ping, info, role);
-        let lost = |error: LinkError| ConnectError::Protocol {
-            server: self.server.clone(),
-            reason: format!("it accepted the connection and gave no answer; perhaps it expects TLS, or none: {error}"),
-        };
+        let lost = |error| ConnectError::of_loss(&self.server, error);
         // A server that loads its data answers INFO, and refuses PING. A user who may not PING may still call scripts.
         if let Some(refusal) = frame::refusal(&ping.map_err(lost)?)
             && refusal.code() != "NOPERM"
