@@ -5,7 +5,7 @@ use thiserror::Error;
 
 /// A reply of a script. Our scripts answer with integers, texts and flat arrays; an error reply is a
 /// [`ServerError`](crate::link::ServerError) and not one of these.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Reply {
     /// No value.

@@ -14,6 +14,7 @@ use leasehold_core::reply::Reply;
 use leasehold_core::session::CallId;
 use leasehold_embedded::{Inside, Met};
 use std::future::Future;
+use std::mem::discriminant;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -344,6 +345,7 @@ impl World {
 
     fn answer(&mut self, key: CallKey, result: Result<Reply, LinkError>) {
         let Some(Waiting { client, who, epoch, hold, .. }) = self.net.waiting.remove(&key) else { return };
+        self.stats.digest.record((self.now, client, key, result.as_ref().ok()));
         if matches!(result, Err(LinkError::Unknown(_))) {
             self.doubtful.extend(hold);
         }
@@ -390,6 +392,7 @@ impl World {
 
     pub(crate) fn event(&mut self, client: usize, event: LinkEvent) {
         tell!(self, "client {client} link: {event:?}");
+        self.stats.digest.record((self.now, client, "link", discriminant(&event)));
         let now = self.local(client);
         self.clients[client].session.handle_event(now, event);
         self.look_after(client);

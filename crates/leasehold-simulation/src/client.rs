@@ -18,6 +18,7 @@ use leasehold_core::session::{AcquireRequest, Action, Event, FlightId, Granted, 
 use leasehold_core::time::Instant;
 use leasehold_embedded::EmbeddedLink;
 use rustc_hash::FxHashSet;
+use std::mem::discriminant;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Wake, Waker};
@@ -220,6 +221,7 @@ impl World {
         }
         while let Some(event) = self.clients[client].session.poll_event() {
             tell!(self, "client {client}: {event:?}");
+            self.stats.digest.record((self.now, client, "event", discriminant(&event)));
             self.note_event(&event);
             self.clients[client].events.push(event);
         }
@@ -306,6 +308,7 @@ impl World {
             }
         };
         tell!(self, "client {client} {ticket:?} ends: {outcome:?}");
+        self.stats.digest.record((self.now, client, task, discriminant(&outcome)));
         self.check_outcome(client, task, &outcome);
         self.check_nothing_acquired(client, task, &outcome);
         self.note_outcome(&outcome);

@@ -6,6 +6,7 @@
 mod arrival;
 mod client;
 mod clock;
+mod digest;
 mod disasters;
 pub mod explore;
 mod groups;

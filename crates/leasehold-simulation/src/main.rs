@@ -3,7 +3,8 @@
 #![expect(clippy::print_stdout, reason = "a command line tool speaks on stdout")]
 
 use clap::Parser;
-use leasehold_simulation::{Family, Options, replay, run};
+use clap::ValueEnum;
+use leasehold_simulation::{Failure, Family, Options, replay, run};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -30,6 +31,9 @@ struct Arguments {
     /// Begin no new world after so many minutes
     #[arg(long)]
     minutes: Option<f64>,
+    /// Tell the digest of the histories of each family, `seeds` worlds of each: a change that is to change nothing leaves it as it is
+    #[arg(long, conflicts_with_all = ["seed", "minutes"])]
+    digest: bool,
     /// How many worlds run at once; one for each core, if not given
     #[arg(long)]
     threads: Option<usize>,
@@ -68,6 +72,9 @@ fn main() -> ExitCode {
     options.at_most = arguments.minutes.map(|minutes| Duration::from_secs_f64(minutes * 60.0));
     options.threads =
         arguments.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, std::num::NonZero::get));
+    if arguments.digest {
+        return digest(&options);
+    }
     match run(&options) {
         Ok(report) => {
             println!("first seed          {}\n{report}", arguments.from);
@@ -78,15 +85,42 @@ fn main() -> ExitCode {
             }
             ExitCode::SUCCESS
         }
-        Err(failure) => {
-            let kind = arguments.kind.map(|family| format!(" --kind {family}")).unwrap_or_default();
-            println!("the world of seed {} fails: {}", failure.seed, failure.what);
-            println!(
-                "to see it again: cargo xtask simulate --seed {}{kind}\nits history follows on standard error",
-                failure.seed
-            );
-            drop(replay(failure.seed, arguments.kind));
-            ExitCode::FAILURE
+        Err(failure) => show(&failure, arguments.kind),
+    }
+}
+
+/// Tells of a world that failed, and its history.
+fn show(failure: &Failure, family: Option<Family>) -> ExitCode {
+    let kind = family.map(|family| format!(" --kind {family}")).unwrap_or_default();
+    println!("the world of seed {} fails: {}", failure.seed, failure.what);
+    println!(
+        "to see it again: cargo xtask simulate --seed {}{kind}\nits history follows on standard error",
+        failure.seed
+    );
+    drop(replay(failure.seed, family));
+    ExitCode::FAILURE
+}
+
+/// Runs the worlds of each family, and tells their digests.
+fn digest(options: &Options) -> ExitCode {
+    for family in Family::value_variants() {
+        if options.family.is_some_and(|only| only != *family) {
+            continue;
+        }
+        let mut of_family = options.clone();
+        of_family.family = Some(*family);
+        match run(&of_family) {
+            Ok(report) => {
+                println!(
+                    "{:<14} {:>9} histories {:>12} steps  {:016x}",
+                    family.to_string(),
+                    report.histories,
+                    report.steps(),
+                    report.digest()
+                );
+            }
+            Err(failure) => return show(&failure, Some(*family)),
         }
     }
+    ExitCode::SUCCESS
 }

@@ -165,6 +165,8 @@ impl World {
         if let Some(id) = &hold {
             self.senders.entry(id.clone()).or_insert(client);
         }
+        let words = (call.script().name(), call.keys(), call.args());
+        self.stats.digest.record((self.now, client, key, plane == Plane::Lifeline, words));
         self.net.waiting.insert(key, Waiting { client, plane, epoch, who, fence, hold });
         let up = self.net.connection(client, plane).up;
         let fault = if up { self.fault_for(client, &call) } else { None };
@@ -253,6 +255,7 @@ impl World {
 
     pub(crate) fn settle(&mut self, client: usize, id: CallId, plane: Plane, epoch: Epoch) {
         tell!(self, "client {client} settles {plane:?} up to {epoch:?} as {id:?}");
+        self.stats.digest.record((self.now, client, "settle", plane == Plane::Lifeline, epoch.0));
         self.net.settling.insert((client, id));
         if !self.net.wires[client].reachable || self.chance(self.weather.settle_fails) {
             self.note_fault_of(client, self.now);
@@ -282,6 +285,7 @@ impl World {
     /// Asks whether what was sent has been answered. On a connection that is lost it has: its outcome is unknown.
     pub(crate) fn probe(&mut self, client: usize, id: CallId, plane: Plane, epoch: Epoch) {
         tell!(self, "client {client} probes {plane:?} up to {epoch:?} as {id:?}");
+        self.stats.digest.record((self.now, client, "probe", plane == Plane::Lifeline, epoch.0));
         self.net.settling.insert((client, id));
         let delay = self.delay(client);
         let now = self.now;
@@ -301,6 +305,7 @@ impl World {
 
     pub(crate) fn change_subscription(&mut self, client: usize, channel: Bytes, wanted: bool) {
         tell!(self, "client {client} wants notices of {channel:?}: {wanted}");
+        self.stats.digest.record((self.now, client, &channel, wanted));
         self.net.subscribes += usize::from(wanted);
         let wires = &self.net.wires[client];
         let (life, reachable) = (wires.life, wires.reachable);

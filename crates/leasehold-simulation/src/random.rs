@@ -45,6 +45,8 @@ pub(crate) fn run(world: &mut World, seed: u64, family: Family) {
     world.run(LEASE * 4 + ms(4_000) + world.put_back);
     come_next(world);
     world.check_nothing_left();
+    let last = (world.next_number, world.rng.u64(..));
+    world.stats.digest.record(last);
     world.stats.virtual_time = world.now.since(Instant::from_nanos(0));
 }
 

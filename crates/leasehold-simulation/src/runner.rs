@@ -49,6 +49,16 @@ pub struct Report {
 }
 
 impl Report {
+    /// A digest of the histories: another version of the code whose clients do the same has the same one.
+    pub fn digest(&self) -> u64 {
+        self.stats.digest.value()
+    }
+
+    /// How many things happened in all.
+    pub const fn steps(&self) -> u64 {
+        self.stats.steps
+    }
+
     /// Faults that never happened, and events that were never come to: what the worlds say nothing of.
     pub fn missing(&self) -> Vec<&'static str> {
         self.stats.missing()

@@ -1,5 +1,6 @@
 //! What was run: operations, faults by sort, and whether the worlds came to what they are for.
 
+use crate::digest::Digest;
 use std::fmt;
 use std::time::Duration;
 
@@ -116,6 +117,8 @@ pub(crate) struct Stats {
     pub(crate) virtual_time: Duration,
     /// Critical sections that wrote to the store, where holds have fencing tokens and altogether.
     pub(crate) sections: [u64; 2],
+    /// Of what the clients did, and of what they were given.
+    pub(crate) digest: Digest,
     faults: Vec<u64>,
     reached: Vec<u64>,
 }
@@ -128,6 +131,7 @@ impl Default for Stats {
             steps: 0,
             virtual_time: Duration::ZERO,
             sections: [0; 2],
+            digest: Digest::default(),
             faults: vec![0; Sort::ALL.len()],
             reached: vec![0; Reach::ALL.len()],
         }
@@ -156,6 +160,7 @@ impl Stats {
         self.operations += other.operations;
         self.steps += other.steps;
         self.virtual_time += other.virtual_time;
+        self.digest.add(other.digest);
         for (mine, theirs) in self.sections.iter_mut().zip(other.sections) {
             *mine += theirs;
         }

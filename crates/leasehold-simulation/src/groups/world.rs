@@ -11,6 +11,7 @@ use leasehold::embedded::{EmbeddedLink, EmbeddedServer, ServerClock};
 use leasehold_core::time::Instant;
 use leasehold_embedded::Snapshot;
 use std::collections::{BTreeMap, BTreeSet};
+use std::mem::discriminant;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -64,6 +65,7 @@ impl World {
 
     /// What was run, and servers for another world.
     pub(super) fn end(mut self) -> (Stats, Vec<EmbeddedServer>) {
+        self.stats.digest.record((self.next_number, self.rng.u64(..)));
         self.stats.virtual_time = self.now.since(Instant::from_nanos(0));
         self.engines.append(&mut self.servers);
         (self.stats, self.engines)
@@ -112,6 +114,7 @@ impl World {
         assert!(self.stands < 10_000, "the world stands still at {at:?}");
         self.set_time(at);
         self.stats.steps += 1;
+        self.stats.digest.record(at);
         if self.queue.first_key_value().is_some_and(|((due, _), _)| *due <= at)
             && let Some((_, what)) = self.queue.pop_first()
         {
@@ -229,6 +232,7 @@ impl World {
                 let held = *held;
                 state.end(self.now);
                 tell!(self, "user {user} of {process} has released: {outcome:?}");
+                self.stats.digest.record((process, user, "released", outcome.is_ok()));
                 self.check_release(process, user, held, &outcome);
             }
             Stage::Holds(_) | Stage::Over => {}
@@ -236,6 +240,7 @@ impl World {
     }
 
     fn answered(&mut self, process: usize, user: usize, answer: Answer) {
+        self.stats.digest.record((process, user, discriminant(&answer), answer.as_ref().ok().map(Option::is_some)));
         match answer {
             Ok(Some(grant)) => {
                 tell!(self, "user {user} of {process} has {:?}", self.processes[process].users[user].things);
