@@ -202,7 +202,7 @@ mod tests {
 
     /// Of a semaphore's late copies, of places in queues, of waiters that nobody woke or told, of an entry that brought a lost hold back, and of
     /// worlds that were wrong themselves.
-    const FOUND: [(u64, Family); 36] = [
+    const FOUND: [(u64, Family); 37] = [
         (3_599, Family::FencedFair),
         (8_856, Family::Fair),
         (9_788, Family::Fair),
@@ -239,6 +239,7 @@ mod tests {
         (2_006_806, Family::Fair),
         (8_880_057_418, Family::Lock),
         (30_764, Family::Fair),
+        (2_742, Family::PreferWriters),
     ];
 
     #[test]

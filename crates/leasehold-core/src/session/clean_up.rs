@@ -22,10 +22,21 @@ pub(super) struct CleanUp {
     pub(super) perhaps_lowered: bool,
     /// Some copy of a call may still come, because nothing could be proven: the release is repeated.
     pub(super) unproven: bool,
-    /// The release has been done once, and is repeated for the sake of such copies.
-    pub(super) repeated: bool,
+    /// Whether the release has been done once, and is repeated for the sake of such copies.
+    pub(super) repeats: Repeats,
     /// By then the lease has run out on the server, if nothing renews it.
     pub(super) until: Instant,
+}
+
+/// How a release that was carried out goes on for the sake of late copies of its acquire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Repeats {
+    /// It does not.
+    No,
+    /// It is repeated now and then, and once more when no copy can come any more.
+    Until,
+    /// It was repeated for the last time.
+    Over,
 }
 
 impl CleanUp {
@@ -40,7 +51,7 @@ impl CleanUp {
             doubted_since: None,
             perhaps_lowered: false,
             unproven: false,
-            repeated: false,
+            repeats: Repeats::No,
             until: now,
         }
     }
@@ -63,7 +74,7 @@ impl Hold {
     pub(super) fn expect_late_copies(&mut self, not_before: Instant) {
         self.count = 1;
         self.clean_up.by_lifeline = true;
-        self.clean_up.repeated = true;
+        self.clean_up.repeats = Repeats::Until;
         self.clean_up.not_before = not_before;
         // Where nothing has a lease, copies are known for what they are only while there is a record of the hold.
         self.clean_up.until = self.clean_up.until.min(not_before + MEMORY);
@@ -74,12 +85,82 @@ impl Hold {
     /// are given back twice.
     pub(super) fn is_surely_granted(&self, now: Instant) -> bool {
         let doubt = self.clean_up.doubted_since;
-        self.granted && !self.clean_up.repeated && doubt.is_none_or(|since| now.since(since) < MEMORY / 2)
+        self.granted && self.clean_up.repeats == Repeats::No && doubt.is_none_or(|since| now.since(since) < MEMORY / 2)
+    }
+
+    /// Whether the release is now to be repeated for the last time. A copy that has come since the last one would keep the lock for a lease,
+    /// and the client would know nothing of it.
+    pub(super) fn owes_last_repeat(&self, now: Instant) -> bool {
+        self.clean_up.repeats == Repeats::Until && now >= self.clean_up.until && self.is_high()
+    }
+
+    /// Notes that the release is sent by the lifeline.
+    pub(super) fn note_repeat(&mut self, now: Instant) {
+        if self.owes_last_repeat(now) {
+            self.clean_up.repeats = Repeats::Over;
+        }
     }
 
     /// The server may have given the hold, until now, what it or its change on the way asks for.
     pub(super) fn touch(&mut self, now: Instant) {
         let lease = self.change.as_ref().map_or(self.lease, |change| change.lease.max(self.lease));
         self.clean_up.until = self.clean_up.until.max(now + lease);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::call::Call;
+    use crate::command::Kind;
+    use crate::link::{Epoch, Plane, Settled};
+    use crate::name::LockName;
+    use crate::owner::ClientId;
+    use crate::reply::Reply;
+    use crate::session::{AcquireRequest, Action, CallId, Session, Step, Via};
+    use crate::settings::Settings;
+    use crate::time::Instant;
+    use std::task::Waker;
+    use std::time::Duration;
+
+    const NOW: Instant = Instant::from_nanos(1_000_000_000);
+
+    fn release(session: &mut Session) -> Option<(CallId, Call)> {
+        std::iter::from_fn(|| session.poll_action()).find_map(|action| match action {
+            Action::Call { id, call } => Some((id, call)),
+            _ => None,
+        })
+    }
+
+    #[test]
+    fn a_late_copy_is_taken_back_that_comes_just_before_its_lease_is_over() {
+        // With and without a repetition before that.
+        for lease in [250, 4_000].map(Duration::from_millis) {
+            let mut session = Session::new(ClientId::new(uuid::Uuid::nil()), Settings::default(), 1);
+            let name = LockName::new("", "stock").expect("a name");
+            let ticket = session.acquire(NOW, AcquireRequest::new(name, Kind::Lock, lease));
+            let via = Via { plane: Plane::Foreground, epoch: Epoch(1) };
+            let step = session.poll_acquire(NOW, ticket, via, Waker::noop());
+            assert!(matches!(step, Step::Send(..)), "{step:?}");
+            session.abandon_acquire(NOW, ticket);
+            let settles = std::iter::from_fn(|| session.poll_action()).find_map(|action| match action {
+                Action::Settle { id, .. } => Some(id),
+                _ => None,
+            });
+            session.handle_settled(NOW, settles.expect("a settlement"), Ok(Settled::Unproven));
+            let (mut now, mut last) = (NOW, None);
+            loop {
+                while let Some((id, call)) = release(&mut session) {
+                    assert_eq!(call.script().name(), "lock/release");
+                    // The server has nothing of it yet.
+                    session.handle_called(now, id, Epoch(1), Ok(Reply::Int(-1)));
+                    last = Some(now);
+                }
+                let Some(next) = session.poll_timeout() else { break };
+                now = next;
+                session.handle_timeout(now);
+            }
+            assert!(last >= Some(NOW + lease), "{last:?} is before the end of the lease of {lease:?}");
+            assert_eq!(session.census().cleaning_up, 0, "it ends");
+        }
     }
 }

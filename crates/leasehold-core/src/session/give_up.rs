@@ -4,6 +4,7 @@
 //! without anybody waiting for that; a request of the same client that finds the lock busy meanwhile asks once more when it is gone.
 
 use super::Session;
+use super::clean_up::Repeats;
 use super::request::{GivenUp, Patience, Place, Ticket, Undoing};
 use crate::error::AcquireError;
 use crate::owner::HoldNumber;
@@ -87,7 +88,7 @@ impl Session {
     pub(super) fn note_given_up(&mut self, number: HoldNumber) {
         let Some(hold) = self.holds.get(&number) else { return };
         let given_up = &mut self.locks[hold.lock].given_up;
-        if !hold.granted && hold.is_high() && !hold.clean_up.repeated {
+        if !hold.granted && hold.is_high() && hold.clean_up.repeats == Repeats::No {
             given_up.insert(number);
         } else if !given_up.is_empty() {
             given_up.remove(&number);

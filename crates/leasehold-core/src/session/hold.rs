@@ -309,13 +309,15 @@ impl Session {
         self.note_given_up(number);
         let Some(hold) = self.holds.get_mut(&number) else { return };
         if hold.change.is_none() {
-            if hold.is_abandoned() && (hold.count <= hold.guards || now >= hold.clean_up.until) {
+            let repeats = hold.owes_last_repeat(now);
+            if hold.is_abandoned() && (hold.count <= hold.guards || now >= hold.clean_up.until) && !repeats {
                 self.forget(now, number);
                 return;
             }
+            let is_time = repeats || now >= hold.clean_up.not_before;
             if !hold.is_high() {
                 self.go_on(now, number);
-            } else if hold.is_for_lifeline() && !hold.clean_up.queued && now >= hold.clean_up.not_before {
+            } else if hold.is_for_lifeline() && !hold.clean_up.queued && is_time {
                 self.lower_by_lifeline(now, number);
             }
         }

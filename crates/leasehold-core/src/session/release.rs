@@ -1,5 +1,6 @@
 //! Releases: a guard less, and a count on the server that follows.
 
+use super::clean_up::Repeats;
 use super::hold::Aim;
 use super::request::{Release, Request, Step, Ticket, Via};
 use super::timers::Timer;
@@ -173,6 +174,7 @@ impl Session {
             self.to_lower.push(hold.lock, number);
             return;
         }
+        hold.note_repeat(now);
         let target = hold.guards;
         let call = give(now, &self.locks[hold.lock], hold, &self.settings);
         self.begin_change(now, number, None, Aim::Lower(target), Self::by_lifeline(), &call);
@@ -241,7 +243,7 @@ impl Session {
         let name = self.locks[hold.lock].name.clone();
         let is_release = |ticket: &Ticket| matches!(self.requests.get(ticket), Some(Request::Release(_)));
         let was_released = change.by.is_some() || waiting.iter().any(is_release);
-        let (live, repeated) = (hold.is_live(), hold.clean_up.repeated);
+        let (live, repeated) = (hold.is_live(), hold.clean_up.repeats != Repeats::No);
         let lost = hold.lost(now, name.clone(), LossReason::Removed);
         // Whatever there was is gone: what may still come is a copy, which is not waited for longer than a lease.
         if std::mem::take(&mut hold.placed) || in_places || hold.count == 0 {

@@ -1,0 +1,100 @@
+//! Names of what a session keeps in tables, each of a type of its own, so that a lock is never looked up by the number of a channel.
+
+use slab::Slab;
+use std::marker::PhantomData;
+use std::ops::{Index, IndexMut};
+
+/// The number of an entry of a [`Table`].
+pub(super) trait Id: Copy {
+    fn new(number: usize) -> Self;
+    fn number(self) -> usize;
+}
+
+/// Names the state of a lock. It is used again once that state is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct LockId(usize);
+
+/// Names a channel. It is used again once there is no subscription to the channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct ChannelId(usize);
+
+impl Id for LockId {
+    fn new(number: usize) -> Self {
+        Self(number)
+    }
+
+    fn number(self) -> usize {
+        self.0
+    }
+}
+
+impl Id for ChannelId {
+    fn new(number: usize) -> Self {
+        Self(number)
+    }
+
+    fn number(self) -> usize {
+        self.0
+    }
+}
+
+/// A table whose entries have ids of one type.
+#[derive(Debug)]
+pub(super) struct Table<I, T> {
+    entries: Slab<T>,
+    ids: PhantomData<I>,
+}
+
+impl<I: Id, T> Table<I, T> {
+    pub(super) const fn new() -> Self {
+        Self { entries: Slab::new(), ids: PhantomData }
+    }
+
+    pub(super) fn insert(&mut self, entry: T) -> I {
+        I::new(self.entries.insert(entry))
+    }
+
+    /// Takes an entry out, which must be there.
+    pub(super) fn remove(&mut self, id: I) -> T {
+        self.entries.remove(id.number())
+    }
+
+    pub(super) fn contains(&self, id: I) -> bool {
+        self.entries.contains(id.number())
+    }
+
+    pub(super) fn get(&self, id: I) -> Option<&T> {
+        self.entries.get(id.number())
+    }
+
+    pub(super) fn get_mut(&mut self, id: I) -> Option<&mut T> {
+        self.entries.get_mut(id.number())
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (I, &T)> {
+        self.entries.iter().map(|(number, entry)| (I::new(number), entry))
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+}
+
+/// The entry must be there.
+impl<I: Id, T> Index<I> for Table<I, T> {
+    type Output = T;
+
+    fn index(&self, id: I) -> &T {
+        &self.entries[id.number()]
+    }
+}
+
+impl<I: Id, T> IndexMut<I> for Table<I, T> {
+    fn index_mut(&mut self, id: I) -> &mut T {
+        &mut self.entries[id.number()]
+    }
+}
