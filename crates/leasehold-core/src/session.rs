@@ -36,11 +36,13 @@ mod fallback;
 mod first;
 mod give_up;
 mod hold;
+mod ids;
 mod lowering;
 mod names;
 mod notice;
 mod own_client;
 mod patience;
+mod pending;
 mod places;
 mod queue;
 mod reach;
@@ -52,6 +54,7 @@ mod request;
 mod settle;
 mod shut_down;
 mod timers;
+mod wait_queue;
 mod wire;
 
 pub use request::{AcquireRequest, Fallback, Granted, Patience, Step, Ticket, Via};
@@ -68,14 +71,15 @@ use crate::time::Instant;
 use bytes::Bytes;
 use contend::Lock;
 use hold::Hold;
+use ids::{ChannelId, LockId, Table};
 use lowering::ToLower;
 use names::Owned;
 use notice::Channel;
+use pending::{Pending, Purpose};
 use reach::Outage;
 use renew::Renewals;
 use request::Request;
 use settle::Settles;
-use slab::Slab;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::task::Waker;
@@ -303,22 +307,18 @@ pub struct Session {
     last_hold: HoldNumber,
     last_id: u64,
     closed: bool,
-    locks: Slab<Lock>,
-    by_key: HashMap<Bytes, usize>,
-    channels: Slab<Channel>,
-    by_channel: HashMap<Bytes, usize>,
+    locks: Table<LockId, Lock>,
+    by_key: HashMap<Bytes, LockId>,
+    channels: Table<ChannelId, Channel>,
+    by_channel: HashMap<Bytes, ChannelId>,
     holds: NumberMap<HoldNumber, Hold>,
     requests: NumberMap<Ticket, Request>,
-    owned: NumberMap<(usize, OwnerId), Owned>,
+    owned: NumberMap<(LockId, OwnerId), Owned>,
     timers: Timers,
     renewals: Renewals,
     settles: Settles,
-    /// Lowerings that the lifeline has under way.
-    lowerings: NumberMap<CallId, HoldNumber>,
-    /// Beats that are under way, each with its lock.
-    beats: NumberMap<CallId, usize>,
-    /// Degraded holds for which the server is being asked.
-    restorations: NumberMap<CallId, HoldNumber>,
+    /// What the lifeline has under way.
+    pending: Pending,
     /// Since when no server has been in reach, as far as first acquires have seen.
     out_of_reach: Option<Instant>,
     /// The servers that are out of reach, as the link says.
@@ -342,9 +342,9 @@ impl Session {
             last_hold: HoldNumber::ZERO,
             last_id: 0,
             closed: false,
-            locks: Slab::new(),
+            locks: Table::new(),
             by_key: HashMap::new(),
-            channels: Slab::new(),
+            channels: Table::new(),
             by_channel: HashMap::new(),
             holds: NumberMap::default(),
             requests: NumberMap::default(),
@@ -352,9 +352,7 @@ impl Session {
             timers: Timers::default(),
             renewals: Renewals::default(),
             settles: Settles::default(),
-            lowerings: NumberMap::default(),
-            beats: NumberMap::default(),
-            restorations: NumberMap::default(),
+            pending: Pending::default(),
             out_of_reach: None,
             outages: Vec::new(),
             to_lower: ToLower::default(),
@@ -421,24 +419,22 @@ impl Session {
     ///
     /// `epoch` is that of the lifeline plane, read before the call was sent.
     pub fn handle_called(&mut self, now: Instant, id: CallId, epoch: Epoch, result: Result<Reply, LinkError>) {
-        if self.handle_recorded(now, id, &result) {
-            // It says nothing of any hold.
-        } else if let Some(batch) = self.renewals.take(id) {
-            self.handle_renewed(now, batch, result);
-        } else if let Some(number) = self.restorations.remove(&id) {
-            if let Some(change) = self.holds.get_mut(&number).and_then(|hold| hold.change.as_mut()) {
-                change.epoch = epoch;
+        let Some(purpose) = self.pending.take(id) else { return };
+        if let Purpose::Restoration(number) | Purpose::Lowering(number) = purpose
+            && let Some(change) = self.holds.get_mut(&number).and_then(|hold| hold.change.as_mut())
+        {
+            change.epoch = epoch;
+        }
+        match purpose {
+            Purpose::Renewal(batch) => self.handle_renewed(now, batch, result),
+            Purpose::Restoration(number) => self.handle_restored(now, number, result),
+            Purpose::Lowering(number) => {
+                self.note_lowered(now, number, result.is_ok());
+                self.handle_lowered(now, number, result);
+                self.lower_more(now);
             }
-            self.handle_restored(now, number, result);
-        } else if self.beats.contains_key(&id) {
-            self.handle_beaten(now, id, result);
-        } else if let Some(number) = self.lowerings.remove(&id) {
-            if let Some(change) = self.holds.get_mut(&number).and_then(|hold| hold.change.as_mut()) {
-                change.epoch = epoch;
-            }
-            self.note_lowered(now, number, result.is_ok());
-            self.handle_lowered(now, number, result);
-            self.lower_more(now);
+            Purpose::Beat(lock) => self.handle_beaten(now, lock, result),
+            Purpose::Record => self.handle_recorded(now, &result),
         }
     }
 

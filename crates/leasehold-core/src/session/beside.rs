@@ -7,6 +7,7 @@
 
 use super::Session;
 use super::contend::Phase;
+use super::ids::LockId;
 use super::queue::waiter;
 use super::request::{Place, Ticket};
 use crate::command::Line;
@@ -39,17 +40,17 @@ impl Invitations {
 
 impl Session {
     /// A waiter of a shared lock was granted: others are likely to get in beside it.
-    pub(super) fn invite(&mut self, lock: usize) {
+    pub(super) fn invite(&mut self, lock: LockId) {
         let state = &mut self.locks[lock];
         if state.kind.verbs().line() != Line::Shared {
             return;
         }
         let Invitations { round, width } = state.invitations;
         let requests = &self.requests;
-        let uninvited = |ticket: &&Ticket| {
-            waiter(requests, **ticket).is_some_and(|acquire| !acquire.dormant && acquire.invited != Some(round))
+        let uninvited = |ticket: &Ticket| {
+            waiter(requests, *ticket).is_some_and(|acquire| !acquire.dormant && acquire.invited != Some(round))
         };
-        let invited: Vec<Ticket> = state.queue.iter().filter(uninvited).take(width).copied().collect();
+        let invited: Vec<Ticket> = state.queue.iter().filter(uninvited).take(width).collect();
         state.invitations.width = (width * 2).min(Invitations::MOST);
         for ticket in invited {
             if let Some(acquire) = self.acquire_of_mut(ticket) {
@@ -74,7 +75,7 @@ impl Session {
 
     /// Whether a request that does not wait asks the server although others of its client are ahead. It does where they may all get in, and
     /// where nobody has asked yet: the one whose turn it is may be a future that nobody polls.
-    pub(super) fn tries_beside(&self, lock: usize) -> bool {
+    pub(super) fn tries_beside(&self, lock: LockId) -> bool {
         let state = &self.locks[lock];
         let shared = state.kind.verbs().line() == Line::Shared;
         (shared || matches!(state.phase, Phase::Due(_))) && !self.is_gated(lock)

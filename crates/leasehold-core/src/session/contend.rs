@@ -5,11 +5,13 @@
 //! whose future is not polled within the turn goes back to the head of the line, and is passed over until it is polled.
 
 use super::beside::Invitations;
+use super::ids::{ChannelId, LockId};
 use super::own_client::Alarm;
 use super::request::{
     Acquire, AcquireRequest, Fallback, GivenUp, Granted, Patience, Place, Step, Ticket, Trouble, Via,
 };
 use super::timers::Timer;
+use super::wait_queue::WaitQueue;
 use super::{Event, Session, replicas};
 use crate::backoff::Backoff;
 use crate::command::{Keys, Kind, Line};
@@ -17,7 +19,7 @@ use crate::error::AcquireError;
 use crate::name::LockName;
 use crate::owner::{ClientId, HoldNumber};
 use crate::time::Instant;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::task::Waker;
 use std::time::Duration;
 
@@ -33,10 +35,8 @@ pub(super) struct Lock {
     pub(super) held: usize,
     /// How many permits these have together: one each, where it is no semaphore.
     pub(super) permits: u64,
-    /// Those who wait, the contender aside, in the order in which they came. Some may have gone.
-    pub(super) queue: VecDeque<Ticket>,
-    /// How many of the queue have gone.
-    pub(super) gone: usize,
+    /// The requests that wait, the contender aside.
+    pub(super) queue: WaitQueue,
     pub(super) contender: Option<Ticket>,
     /// Who may ask beside the contender, where several may hold the lock.
     pub(super) invitations: Invitations,
@@ -45,15 +45,17 @@ pub(super) struct Lock {
     pub(super) again: bool,
     pub(super) trouble: Trouble,
     /// The channels that those who wait listen to.
-    pub(super) channels: Vec<usize>,
+    pub(super) channels: Vec<ChannelId>,
     /// When the server is told next that the waiters live, where it wants to be told.
     pub(super) beat_at: Option<Instant>,
+    /// A beat is on the way.
+    pub(super) beating: bool,
     /// Another beat is wanted as soon as the one that is on the way has been answered.
     pub(super) beat_again: bool,
     /// Whoever asks for it takes the lock within this client first.
     pub(super) local: bool,
     /// Another lock with the same name: the other half of a read-write lock, or a lock of another kind.
-    pub(super) sibling: Option<usize>,
+    pub(super) sibling: Option<LockId>,
     /// Holds that were given up before they were granted, and that the server may still have.
     pub(super) given_up: BTreeSet<HoldNumber>,
     /// When it was last said that a task of this client may wait for itself.
@@ -100,8 +102,7 @@ impl Lock {
             refs: 0,
             held: 0,
             permits: 0,
-            queue: VecDeque::new(),
-            gone: 0,
+            queue: WaitQueue::default(),
             contender: None,
             invitations: Invitations::new(),
             phase: Phase::Idle,
@@ -109,6 +110,7 @@ impl Lock {
             trouble: Trouble::default(),
             channels: Vec::new(),
             beat_at: None,
+            beating: false,
             beat_again: false,
             local: false,
             sibling: None,
@@ -270,7 +272,7 @@ impl Session {
     }
 
     /// Another task of this client has the lock: it is waited for here, and the server is left out of it.
-    fn stand_at_gate(&mut self, now: Instant, ticket: Ticket, lock: usize) {
+    fn stand_at_gate(&mut self, now: Instant, ticket: Ticket, lock: LockId) {
         self.locks[lock].phase = Phase::Gated;
         self.set_lock_timer(lock);
         let Some(acquire) = self.acquire_of(ticket) else { return };
@@ -295,7 +297,7 @@ impl Session {
 
     /// A request that is being polled takes the turn that nobody has, or that it missed before and another has not used yet.
     /// Without the latter, two futures that are always polled a little late would pass the turn to each other for ever.
-    fn take_turn(&mut self, ticket: Ticket, lock: usize, missed: bool) {
+    fn take_turn(&mut self, ticket: Ticket, lock: LockId, missed: bool) {
         let line = &self.locks[lock];
         let in_order = line.kind.verbs().line() == Line::Places && line.contender.is_some();
         if !matches!(line.phase, Phase::Due(_)) || line.contender == Some(ticket) || in_order {
@@ -306,7 +308,7 @@ impl Session {
             return;
         }
         let line = &mut self.locks[lock];
-        line.queue.retain(|waiting| *waiting != ticket);
+        line.queue.remove(ticket);
         if let Some(contender) = line.contender.replace(ticket) {
             line.queue.push_front(contender);
         }
@@ -367,7 +369,7 @@ impl Session {
             return;
         }
         // What another finds does not move the contender: it may be asking itself.
-        if !beside && (!goes || self.locks[lock].queue.len() > self.locks[lock].gone) {
+        if !beside && (!goes || !self.locks[lock].queue.is_empty()) {
             self.contender_waits(now, lock, left);
         }
         if goes {
@@ -378,7 +380,7 @@ impl Session {
     }
 
     /// The contender sleeps until it is told that the lock may be free, or until the holder's lease may be over.
-    pub(super) fn contender_waits(&mut self, now: Instant, lock: usize, left: Option<Duration>) {
+    pub(super) fn contender_waits(&mut self, now: Instant, lock: LockId, left: Option<Duration>) {
         let confirmed = self.want_notices(lock);
         let polls = self.locks[lock].keys.channel.is_none();
         let until = now + if polls { left.unwrap_or_default() } else { self.sleep(left) };
@@ -440,15 +442,14 @@ impl Session {
     }
 
     /// The contender has the lock: who comes next sleeps until it is released, and need not try now.
-    pub(super) fn contender_got_in(&mut self, now: Instant, ticket: Ticket, lock: usize, left: Duration) {
+    pub(super) fn contender_got_in(&mut self, now: Instant, ticket: Ticket, lock: LockId, left: Duration) {
         let line = &mut self.locks[lock];
         if line.contender != Some(ticket) {
             if let Some(acquire) = self.acquire_of_mut(ticket) {
                 acquire.place = Place::Aside;
             }
-            // Whoever is left in the queue may have gone, and nobody comes to it any more.
             let line = &self.locks[lock];
-            if line.queue.len() <= line.gone && line.contender.is_none() {
+            if line.queue.is_empty() && line.contender.is_none() {
                 self.line_is_empty(lock);
             } else {
                 self.invite(lock);
@@ -456,7 +457,7 @@ impl Session {
             return;
         }
         line.contender = None;
-        let line_goes_on = line.queue.len() > line.gone;
+        let line_goes_on = !line.queue.is_empty();
         if let Some(acquire) = self.acquire_of_mut(ticket) {
             acquire.place = Place::Aside;
         }
@@ -485,7 +486,7 @@ impl Session {
     }
 
     /// It is the contender's turn.
-    pub(super) fn due(&mut self, now: Instant, lock: usize) {
+    pub(super) fn due(&mut self, now: Instant, lock: LockId) {
         let line = &mut self.locks[lock];
         line.phase = Phase::Due(now + self.settings.turn_in(line.kind.verbs().line()));
         self.pick_contender(lock);
@@ -503,7 +504,7 @@ impl Session {
     }
 
     /// A lock's timer: a turn lapses, a sleep or a pause ends, or the server has been out of reach for too long.
-    pub(super) fn lock_is_due(&mut self, now: Instant, lock: usize) {
+    pub(super) fn lock_is_due(&mut self, now: Instant, lock: LockId) {
         if !self.locks.contains(lock) {
             return;
         }
@@ -527,7 +528,7 @@ impl Session {
     }
 
     /// Fails everybody in the line when the server has been out of reach for too long.
-    fn trouble_is_over(&mut self, now: Instant, lock: usize) -> bool {
+    fn trouble_is_over(&mut self, now: Instant, lock: LockId) -> bool {
         let Some(since) = self.trouble_since(lock) else { return false };
         if now < since + self.settings.unreachable_after {
             return false;
@@ -630,7 +631,7 @@ impl Session {
         }
     }
 
-    pub(super) fn set_lock_timer(&mut self, lock: usize) {
+    pub(super) fn set_lock_timer(&mut self, lock: LockId) {
         let trouble = self.trouble_since(lock);
         let Some(line) = self.locks.get_mut(lock) else { return };
         let phase = match line.phase {

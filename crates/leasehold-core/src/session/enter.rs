@@ -3,6 +3,7 @@
 use super::Session;
 use super::contend::Phase;
 use super::hold::Aim;
+use super::ids::LockId;
 use super::request::{Acquire, Granted, Place, Request, Step, Ticket, Via};
 use crate::command::Acquired;
 use crate::error::{AcquireError, HoldEnd, LossReason};
@@ -31,7 +32,7 @@ impl Session {
     }
 
     /// The owner holds the lock from here on: its other requests that stand in the line re-enter.
-    pub(super) fn admit_owner(&mut self, now: Instant, lock: usize, owner: OwnerId, number: HoldNumber) {
+    pub(super) fn admit_owner(&mut self, now: Instant, lock: LockId, owner: OwnerId, number: HoldNumber) {
         let state = &self.locks[lock];
         let contender = state.contender;
         // A contender whose command is under way learns of it from the reply.
@@ -49,7 +50,7 @@ impl Session {
     }
 
     /// Takes a request out of the line, because its owner holds the lock already.
-    pub(super) fn enter_instead(&mut self, now: Instant, ticket: Ticket, lock: usize, number: HoldNumber) {
+    pub(super) fn enter_instead(&mut self, now: Instant, ticket: Ticket, lock: LockId, number: HoldNumber) {
         self.leave_line(now, ticket, lock);
         let Some(acquire) = self.acquire_of_mut(ticket) else { return };
         acquire.place = Place::Entering(number);

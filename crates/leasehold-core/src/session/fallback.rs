@@ -7,6 +7,8 @@
 
 use super::contend::Phase;
 use super::hold::{Aim, Hold};
+use super::ids::LockId;
+use super::pending::Purpose;
 use super::request::{Fallback, Granted, Place, Request, Ticket, Trouble};
 use super::{Event, Session};
 use crate::call::Replicas;
@@ -23,7 +25,7 @@ const RESTORE: Duration = Duration::from_millis(250);
 
 impl Session {
     /// Somebody of this client has the lock, and whoever asks for it falls back to the lock within this client: he waits here.
-    pub(super) fn is_gated(&self, lock: usize) -> bool {
+    pub(super) fn is_gated(&self, lock: LockId) -> bool {
         let state = &self.locks[lock];
         if !self.is_local(lock) {
             return false;
@@ -46,7 +48,7 @@ impl Session {
     }
 
     /// Whether anybody takes the lock, or the other half of it, within this client first.
-    fn is_local(&self, lock: usize) -> bool {
+    fn is_local(&self, lock: LockId) -> bool {
         let mut next = self.by_key.get(self.locks[lock].name.key()).copied();
         while let Some(at) = next {
             if self.locks[at].local {
@@ -58,7 +60,7 @@ impl Session {
     }
 
     /// Somebody of this client has let go of the lock.
-    pub(super) fn open_gates(&mut self, now: Instant, lock: usize) {
+    pub(super) fn open_gates(&mut self, now: Instant, lock: LockId) {
         let mut next = self.by_key.get(self.locks[lock].name.key()).copied();
         while let Some(at) = next {
             next = self.locks[at].sibling;
@@ -180,7 +182,7 @@ impl Session {
         });
         self.begin_change(now, number, None, Aim::Raise(1), Self::by_lifeline(), &call);
         let id = self.call_by_lifeline(call);
-        self.restorations.insert(id, number);
+        self.pending.insert(id, Purpose::Restoration(number));
     }
 
     /// Takes what the server says to that.

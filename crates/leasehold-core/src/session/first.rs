@@ -3,6 +3,7 @@
 use super::Session;
 use super::contend::Anomaly;
 use super::hold::{Aim, Hold};
+use super::ids::LockId;
 use super::request::{Granted, Place, Request, Step, Ticket, Trouble, Via};
 use crate::command::fair::Standing;
 use crate::command::{Acquired, Kind, Line};
@@ -218,7 +219,7 @@ impl Session {
         if !is_reader && !matches!(self.locks[lock].kind.verbs().line(), Line::Exclusive | Line::Places) {
             return;
         }
-        let same: Vec<usize> = self.same_name(lock).collect();
+        let same: Vec<LockId> = self.same_name(lock).collect();
         if same.iter().map(|at| self.locks[*at].held).sum::<usize>() < 2 {
             return;
         }
@@ -281,7 +282,7 @@ impl Session {
     }
 
     /// The gate is open for everybody, and nobody holds anything of it.
-    fn gate_opens(&mut self, now: Instant, ticket: Ticket, number: HoldNumber, lock: usize) {
+    fn gate_opens(&mut self, now: Instant, ticket: Ticket, number: HoldNumber, lock: LockId) {
         let granted = self.acquire_of_mut(ticket).and_then(|acquire| acquire.outcome.clone());
         if let Some(hold) = self.holds.get_mut(&number) {
             hold.granted = false;
@@ -290,7 +291,7 @@ impl Session {
             hold.renewed = 0;
         }
         self.attend(now, number);
-        let waiting: Vec<Ticket> = self.locks[lock].queue.iter().copied().collect();
+        let waiting: Vec<Ticket> = self.locks[lock].queue.iter().collect();
         if let Some(granted) = granted {
             for other in waiting {
                 self.finish_acquire(now, other, granted.clone());

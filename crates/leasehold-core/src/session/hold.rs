@@ -1,6 +1,7 @@
 //! A hold: what the server may have of it, what it should have, and the one change that is on the way.
 
 use super::clean_up::CleanUp;
+use super::ids::LockId;
 use super::request::Ticket;
 use super::timers::Timer;
 use super::{Event, FlightId, Session};
@@ -18,7 +19,7 @@ use std::time::Duration;
 
 #[derive(Debug)]
 pub(super) struct Hold {
-    pub(super) lock: usize,
+    pub(super) lock: LockId,
     pub(super) owner: Option<OwnerId>,
     pub(super) class: Arc<str>,
     pub(super) cell: Arc<HoldCell>,

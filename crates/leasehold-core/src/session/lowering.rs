@@ -3,6 +3,7 @@
 //! Somebody may drop a hundred thousand guards at once, of one lock or of as many locks. A guard that is dropped later does not wait for all of
 //! them: locks take turns, and of those that have had none the newest and the oldest do.
 
+use super::ids::LockId;
 use crate::owner::HoldNumber;
 use std::collections::{HashMap, VecDeque};
 use std::ops::RangeInclusive;
@@ -18,11 +19,11 @@ const WINDOW: RangeInclusive<usize> = 64..=1024;
 #[derive(Debug)]
 pub(super) struct ToLower {
     /// The holds of each lock, in the order in which they came.
-    holds: HashMap<usize, VecDeque<HoldNumber>>,
+    holds: HashMap<LockId, VecDeque<HoldNumber>>,
     /// Locks that have had no turn since they came, in that order.
-    fresh: VecDeque<usize>,
+    fresh: VecDeque<LockId>,
     /// The others, in the order of their turns.
-    served: VecDeque<usize>,
+    served: VecDeque<LockId>,
     turn: Turn,
     /// How many may be under way. It begins anew where none waits any more, as does `quickest`.
     window: usize,
@@ -86,7 +87,7 @@ impl ToLower {
         self.window = *WINDOW.start();
     }
 
-    pub(super) fn push(&mut self, lock: usize, number: HoldNumber) {
+    pub(super) fn push(&mut self, lock: LockId, number: HoldNumber) {
         let holds = self.holds.entry(lock).or_default();
         if holds.is_empty() {
             self.fresh.push_back(lock);
@@ -121,6 +122,11 @@ impl ToLower {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::session::ids::Id;
+
+    fn lock(number: usize) -> LockId {
+        LockId::new(number)
+    }
 
     /// The lock of each hold is in its number: the place in the list.
     fn number(index: u64) -> HoldNumber {
@@ -138,7 +144,7 @@ mod tests {
         let mut waiting = ToLower::default();
         (0..2_000).for_each(|_| waiting.answered(round_trip));
         assert!(waiting.has_room(63) && !waiting.has_room(64), "it grows although none waits");
-        (0..2).for_each(|index| waiting.push(0, number(index)));
+        (0..2).for_each(|index| waiting.push(lock(0), number(index)));
         (0..2_000).for_each(|_| waiting.answered(round_trip));
         assert!(waiting.has_room(1_023) && !waiting.has_room(1_024), "it has another end");
         (0..24).for_each(|_| waiting.answered(round_trip * 2 + Duration::from_millis(1)));
@@ -147,7 +153,7 @@ mod tests {
         assert!(!waiting.has_room(64), "a reply that is missing does not close it");
         (0..10).for_each(|_| waiting.answered(round_trip));
         while waiting.pop().is_some() {}
-        (0..2).for_each(|index| waiting.push(0, number(index)));
+        (0..2).for_each(|index| waiting.push(lock(0), number(index)));
         assert!(!waiting.has_room(64), "the next crowd does not begin anew");
         waiting.answered(round_trip * 3);
         assert!(waiting.has_room(64), "the next crowd is measured by the last one's round trip");
@@ -157,11 +163,11 @@ mod tests {
     fn who_comes_late_does_not_wait_for_all_before() {
         for locks in [1, 1_000] {
             let mut waiting = ToLower::default();
-            (0..1_000).for_each(|index| waiting.push(index as usize % locks, number(index)));
+            (0..1_000).for_each(|index| waiting.push(lock(index as usize % locks), number(index)));
             for _ in 0..5 {
                 waiting.pop();
             }
-            waiting.push(locks, number(1_000));
+            waiting.push(lock(locks), number(1_000));
             assert!(before(&mut waiting, number(1_000)) <= 2, "behind {locks}");
         }
     }
@@ -169,12 +175,12 @@ mod tests {
     #[test]
     fn who_came_early_does_not_wait_for_all_behind() {
         let mut waiting = ToLower::default();
-        (0..10).for_each(|index| waiting.push(index as usize, number(index)));
+        (0..10).for_each(|index| waiting.push(lock(index as usize), number(index)));
         // A new lock comes for each that is taken.
         let mut taken = Vec::new();
         for index in 10..100 {
             taken.extend(waiting.pop());
-            waiting.push(index as usize, number(index));
+            waiting.push(lock(index as usize), number(index));
         }
         assert!((0..10).all(|index| taken.contains(&number(index))), "{taken:?}");
     }
@@ -182,9 +188,9 @@ mod tests {
     #[test]
     fn locks_take_turns_and_each_keeps_its_order() {
         let mut waiting = ToLower::default();
-        (0..100).for_each(|index| waiting.push(7, number(index)));
-        (100..103).for_each(|index| waiting.push(index as usize, number(index)));
-        (103..106).for_each(|index| waiting.push(103, number(index)));
+        (0..100).for_each(|index| waiting.push(lock(7), number(index)));
+        (100..103).for_each(|index| waiting.push(lock(index as usize), number(index)));
+        (103..106).for_each(|index| waiting.push(lock(103), number(index)));
         let taken: Vec<_> = std::iter::from_fn(|| waiting.pop()).collect();
         assert_eq!(taken.len(), 106);
         let at = |index| taken.iter().position(|taken| *taken == number(index)).expect("it is taken");

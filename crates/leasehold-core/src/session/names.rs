@@ -3,6 +3,7 @@
 use super::Session;
 use super::contend::{Lock, Phase};
 use super::hold::{Aim, Hold};
+use super::ids::LockId;
 use super::request::{Acquire, AcquireRequest, Place, Request, Ticket, Trouble};
 use super::timers::Timer;
 use crate::command::Kind;
@@ -23,7 +24,7 @@ pub(super) struct Owned {
 
 impl Session {
     /// The state of a lock by name and kind, made where there is none.
-    pub(super) fn lock_for(&mut self, name: &LockName, kind: Kind) -> usize {
+    pub(super) fn lock_for(&mut self, name: &LockName, kind: Kind) -> LockId {
         let first = self.by_key.get(name.key()).copied();
         if let Some(known) = first.and_then(|first| self.among_siblings(first, kind)) {
             return known;
@@ -36,7 +37,7 @@ impl Session {
     }
 
     /// One reference less; the last one takes the lock's state with it.
-    pub(super) fn unref(&mut self, lock: usize) {
+    pub(super) fn unref(&mut self, lock: LockId) {
         let state = &mut self.locks[lock];
         state.refs -= 1;
         if state.refs > 0 {
@@ -66,7 +67,7 @@ impl Session {
     /// What other locks of the same name mean for a wish: the hold beside which it may be taken, or why it must be refused.
     ///
     /// The hashes of most kinds look alike on the server, so only here can be seen that a name is used for two of them.
-    pub(super) fn look_at_siblings(&self, lock: usize, wish: &AcquireRequest) -> Result<Option<Bytes>, AcquireError> {
+    pub(super) fn look_at_siblings(&self, lock: LockId, wish: &AcquireRequest) -> Result<Option<Bytes>, AcquireError> {
         let mut beside = None;
         let mut next = self.by_key.get(wish.name.key()).copied();
         while let Some(at) = next {
@@ -106,7 +107,7 @@ impl Session {
         let until = hold.clean_up.until;
         let Some(write) = self.other_half(number, Kind::Read, Kind::Write) else { return };
         let lock = &self.locks[write];
-        let requests = lock.queue.len() - lock.gone + usize::from(lock.contender.is_some());
+        let requests = lock.queue.len() + usize::from(lock.contender.is_some());
         if lock.refs <= requests {
             // Writers that only wait, as is usual, are no reason to look through all holds of the client.
             return;
@@ -124,13 +125,13 @@ impl Session {
     }
 
     /// The half of one kind of a read-write lock, for a hold of the other.
-    fn other_half(&self, number: HoldNumber, of: Kind, other: Kind) -> Option<usize> {
+    fn other_half(&self, number: HoldNumber, of: Kind, other: Kind) -> Option<LockId> {
         let lock = self.holds.get(&number).map(|hold| &self.locks[hold.lock]).filter(|lock| lock.kind == of)?;
         self.among_siblings(*self.by_key.get(lock.name.key())?, other)
     }
 
     /// The owner writes from here on: its other requests, which wait to read, come in beside. They would wait for their own owner.
-    pub(super) fn admit_readers(&mut self, now: Instant, lock: usize, owner: OwnerId) {
+    pub(super) fn admit_readers(&mut self, now: Instant, lock: LockId, owner: OwnerId) {
         if self.locks[lock].kind != Kind::Write {
             return;
         }
@@ -139,7 +140,7 @@ impl Session {
         let line = &self.locks[read];
         // A contender whose command is under way learns of it from the reply.
         let contender = line.contender.filter(|_| line.phase != Phase::Trying);
-        let waiting: Vec<Ticket> = line.queue.iter().copied().chain(contender).collect();
+        let waiting: Vec<Ticket> = line.queue.iter().chain(contender).collect();
         for ticket in waiting {
             let same = self.acquire_of(ticket).filter(|acquire| {
                 acquire.wish.owner == Some(owner) && acquire.place == Place::Line && acquire.outcome.is_none()
@@ -161,12 +162,12 @@ impl Session {
     }
 
     /// All locks of the same name, the lock itself among them.
-    pub(super) fn same_name(&self, lock: usize) -> impl Iterator<Item = usize> {
+    pub(super) fn same_name(&self, lock: LockId) -> impl Iterator<Item = LockId> {
         let first = self.by_key.get(self.locks[lock].name.key()).copied();
         std::iter::successors(first, |at| self.locks[*at].sibling)
     }
 
-    fn among_siblings(&self, first: usize, kind: Kind) -> Option<usize> {
+    fn among_siblings(&self, first: LockId, kind: Kind) -> Option<LockId> {
         let mut next = Some(first);
         while let Some(at) = next {
             if self.locks[at].kind == kind {
@@ -178,22 +179,22 @@ impl Session {
     }
 
     /// The hold that a named owner has of a lock.
-    pub(super) fn hold_of_owner(&self, lock: usize, owner: Option<OwnerId>) -> Option<HoldNumber> {
+    pub(super) fn hold_of_owner(&self, lock: LockId, owner: Option<OwnerId>) -> Option<HoldNumber> {
         self.owned.get(&(lock, owner?))?.holds.first().copied()
     }
 
     /// The requests for a lock in the name of an owner.
-    pub(super) fn wishes_of_owner(&self, lock: usize, owner: OwnerId) -> Vec<Ticket> {
+    pub(super) fn wishes_of_owner(&self, lock: LockId, owner: OwnerId) -> Vec<Ticket> {
         self.owned.get(&(lock, owner)).map(|owned| owned.wishes.clone()).unwrap_or_default()
     }
 
     /// The owner holds the lock by this hold.
-    pub(super) fn own(&mut self, lock: usize, owner: OwnerId, number: HoldNumber) {
+    pub(super) fn own(&mut self, lock: LockId, owner: OwnerId, number: HoldNumber) {
         self.owned.entry((lock, owner)).or_default().holds.push(number);
     }
 
     /// The owner does not hold the lock by this hold any more.
-    pub(super) fn disown(&mut self, lock: usize, owner: Option<OwnerId>, number: HoldNumber) {
+    pub(super) fn disown(&mut self, lock: LockId, owner: Option<OwnerId>, number: HoldNumber) {
         self.change_owned(lock, owner, |owned| owned.holds.retain(|held| *held != number));
     }
 
@@ -206,11 +207,11 @@ impl Session {
     }
 
     /// The owner's request is over.
-    pub(super) fn end_wish(&mut self, lock: usize, owner: Option<OwnerId>, ticket: Ticket) {
+    pub(super) fn end_wish(&mut self, lock: LockId, owner: Option<OwnerId>, ticket: Ticket) {
         self.change_owned(lock, owner, |owned| owned.wishes.retain(|wish| *wish != ticket));
     }
 
-    fn change_owned(&mut self, lock: usize, owner: Option<OwnerId>, change: impl FnOnce(&mut Owned)) {
+    fn change_owned(&mut self, lock: LockId, owner: Option<OwnerId>, change: impl FnOnce(&mut Owned)) {
         let Some(owner) = owner else { return };
         let Some(owned) = self.owned.get_mut(&(lock, owner)) else { return };
         change(owned);

@@ -1,6 +1,7 @@
 //! Subscriptions to release notices, and what notices and resets do to those who wait.
 
 use super::contend::Phase;
+use super::ids::{ChannelId, LockId};
 use super::timers::Timer;
 use super::{Action, Event, Session};
 use crate::error::AcquireError;
@@ -15,7 +16,7 @@ pub(super) struct Channel {
     pub(super) name: Bytes,
     state: Subscription,
     /// The locks whose waiters listen. The halves of a read-write lock share a channel.
-    listeners: Vec<usize>,
+    listeners: Vec<LockId>,
     timer: Option<Instant>,
 }
 
@@ -131,7 +132,7 @@ impl Session {
 
     /// Makes sure that the lock's releases are heard of; `true` where the server has confirmed it already, or where there is
     /// nothing to be heard and waiting is by polling.
-    pub(super) fn want_notices(&mut self, lock: usize) -> bool {
+    pub(super) fn want_notices(&mut self, lock: LockId) -> bool {
         if let Some(channel) = self.locks[lock].keys.channel.clone() {
             self.listen(lock, &channel);
         }
@@ -139,7 +140,7 @@ impl Session {
     }
 
     /// Has the waiters of a lock hear what is said on a channel.
-    pub(super) fn listen(&mut self, lock: usize, channel: &Bytes) {
+    pub(super) fn listen(&mut self, lock: LockId, channel: &Bytes) {
         let known = self.by_channel.get(channel).copied();
         let index = known.unwrap_or_else(|| {
             let state = Subscription::Asked { stale: false };
@@ -156,7 +157,7 @@ impl Session {
     }
 
     /// The waiters of a lock need not hear what is said on a channel any more.
-    pub(super) fn stop_listening(&mut self, lock: usize, index: usize) {
+    pub(super) fn stop_listening(&mut self, lock: LockId, index: ChannelId) {
         self.locks[lock].channels.retain(|heard| *heard != index);
         let channel = &mut self.channels[index];
         channel.listeners.retain(|listener| *listener != lock);
@@ -166,19 +167,19 @@ impl Session {
     }
 
     /// Nobody waits for the lock any more.
-    pub(super) fn drop_notices(&mut self, lock: usize) {
+    pub(super) fn drop_notices(&mut self, lock: LockId) {
         for index in self.locks[lock].channels.clone() {
             self.stop_listening(lock, index);
         }
     }
 
     /// Whether all that the lock listens to is confirmed.
-    fn hears(&self, lock: usize) -> bool {
+    fn hears(&self, lock: LockId) -> bool {
         self.locks[lock].channels.iter().all(|index| self.channels[*index].state == Subscription::Confirmed)
     }
 
     /// A subscription, or its end, failed a moment ago.
-    pub(super) fn channel_is_due(&mut self, index: usize) {
+    pub(super) fn channel_is_due(&mut self, index: ChannelId) {
         let Some(channel) = self.channels.get_mut(index) else { return };
         channel.timer = None;
         if channel.state != Subscription::Retry {
@@ -191,21 +192,21 @@ impl Session {
         }
     }
 
-    fn subscribe(&mut self, index: usize) {
+    fn subscribe(&mut self, index: ChannelId) {
         let state = &mut self.channels[index];
         state.state = Subscription::Asked { stale: false };
         let channel = state.name.clone();
         self.actions.push_back(Action::Subscribe { channel });
     }
 
-    fn unsubscribe(&mut self, index: usize) {
+    fn unsubscribe(&mut self, index: ChannelId) {
         let state = &mut self.channels[index];
         state.state = Subscription::Ending;
         let channel = state.name.clone();
         self.actions.push_back(Action::Unsubscribe { channel });
     }
 
-    fn retry_subscription(&mut self, now: Instant, index: usize) {
+    fn retry_subscription(&mut self, now: Instant, index: ChannelId) {
         let at = now + self.jitter(Duration::from_millis(100)) + Duration::from_millis(20);
         let channel = &mut self.channels[index];
         channel.state = Subscription::Retry;
@@ -213,7 +214,7 @@ impl Session {
     }
 
     /// The lock may be free.
-    fn handle_notice(&mut self, now: Instant, lock: usize) {
+    fn handle_notice(&mut self, now: Instant, lock: LockId) {
         match self.locks[lock].phase {
             Phase::Sleeping(_) => self.due(now, lock),
             Phase::Trying => self.locks[lock].again = true,

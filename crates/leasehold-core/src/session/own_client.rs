@@ -3,6 +3,7 @@
 //! The session cannot tell these apart at once, because no hold names a task. A wait that ends with a release was contention. So it is an
 //! alarm only where one hold of the client has lasted for as long as the wait, and the wait for longer than a lease.
 
+use super::ids::LockId;
 use super::request::{Patience, Place, Ticket};
 use super::{Event, Session};
 use crate::time::Instant;
@@ -51,14 +52,14 @@ impl Session {
         }
     }
 
-    fn may_raise(&self, now: Instant, lock: usize) -> bool {
+    fn may_raise(&self, now: Instant, lock: LockId) -> bool {
         let last = self.locks[lock].alarmed_at;
         last == Instant::from_nanos(0) || now.since(last) >= PAUSE
     }
 
     /// Whether one hold of this client has the lock, or its other half, since then.
-    fn is_held_since(&self, lock: usize, since: Instant) -> bool {
-        let same: Vec<usize> = self.same_name(lock).collect();
+    fn is_held_since(&self, lock: LockId, since: Instant) -> bool {
+        let same: Vec<LockId> = self.same_name(lock).collect();
         self.holds.values().any(|hold| same.contains(&hold.lock) && hold.is_live() && hold.cell.acquired_at() <= since)
     }
 }

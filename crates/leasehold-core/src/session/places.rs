@@ -6,8 +6,10 @@
 
 use super::contend::Phase;
 use super::hold::Hold;
+use super::ids::LockId;
+use super::pending::Purpose;
 use super::request::{Place, Request, Ticket};
-use super::{CallId, Event, Session};
+use super::{Event, Session};
 use crate::command::fair::{self, Beat, Standing};
 use crate::command::{Give, HoldKey, Line};
 use crate::error::AcquireError;
@@ -77,15 +79,14 @@ impl Session {
         } else if self.locks[lock].contender.is_none() {
             self.pick_contender(lock);
         }
-        if in_places && self.locks[lock].beat_at.is_none() && !self.is_beating(lock) {
+        if in_places && self.locks[lock].beat_at.is_none() && !self.locks[lock].beating {
             self.plan_beat(now, lock);
         }
     }
 
     /// A request has a new place, behind all that have one already: the line follows the order of the server's queue.
-    fn stand_last(&mut self, now: Instant, lock: usize, ticket: Ticket) {
+    fn stand_last(&mut self, now: Instant, lock: LockId, ticket: Ticket) {
         let line = &mut self.locks[lock];
-        line.queue.retain(|waiting| *waiting != ticket);
         line.queue.push_back(ticket);
         if line.contender == Some(ticket) {
             line.contender = None;
@@ -94,7 +95,7 @@ impl Session {
     }
 
     /// Clients that are not of this library announce a release to one waiter alone, on a channel of its own.
-    fn hear_for_front(&mut self, lock: usize, number: HoldNumber, foreign: bool) {
+    fn hear_for_front(&mut self, lock: LockId, number: HoldNumber, foreign: bool) {
         if self.locks[lock].kind.verbs().line() != Line::Places {
             return;
         }
@@ -113,7 +114,7 @@ impl Session {
     }
 
     /// The next beat, a little sooner or later than those of other clients.
-    fn plan_beat(&mut self, now: Instant, lock: usize) {
+    fn plan_beat(&mut self, now: Instant, lock: LockId) {
         let beat = self.settings.fair.beat;
         let at = now + beat - self.jitter(beat / 8);
         self.locks[lock].beat_at = Some(at);
@@ -121,16 +122,16 @@ impl Session {
     }
 
     /// Tells the server that the waiters of a lock live, if it is time to.
-    pub(super) fn beat_is_due(&mut self, now: Instant, lock: usize) {
+    pub(super) fn beat_is_due(&mut self, now: Instant, lock: LockId) {
         if self.locks[lock].beat_at.is_none_or(|at| at > now) {
             return;
         }
         self.locks[lock].beat_at = None;
         let line = &self.locks[lock];
-        if line.contender.is_none() && line.queue.len() <= line.gone {
+        if line.contender.is_none() && line.queue.is_empty() {
             return;
         }
-        if self.is_beating(lock) {
+        if self.locks[lock].beating {
             // Notices in quick succession do not make as many beats: the answer to one more tells what has come up until then.
             self.locks[lock].beat_again = true;
             return;
@@ -140,32 +141,28 @@ impl Session {
         let call = fair::beat(&line.name, &line.keys, &self.client, front, &self.settings);
         let id = self.call_by_lifeline(call);
         self.locks[lock].refs += 1;
-        self.beats.insert(id, lock);
-    }
-
-    /// Whether a beat is on the way.
-    fn is_beating(&self, lock: usize) -> bool {
-        self.beats.values().any(|beaten| *beaten == lock)
+        self.locks[lock].beating = true;
+        self.pending.insert(id, Purpose::Beat(lock));
     }
 
     /// The hold of the first of this client that has a place.
-    fn front(&self, lock: usize) -> Option<HoldNumber> {
+    fn front(&self, lock: LockId) -> Option<HoldNumber> {
         let line = &self.locks[lock];
-        let placed = |ticket: &Ticket| {
-            let number = self.acquire_of(*ticket)?.hold?;
+        let placed = |ticket: Ticket| {
+            let number = self.acquire_of(ticket)?.hold?;
             self.holds.get(&number).filter(|hold| hold.placed).map(|_| number)
         };
-        line.contender.iter().chain(&line.queue).find_map(placed)
+        line.contender.into_iter().chain(line.queue.iter()).find_map(placed)
     }
 
     /// Takes the answer to a beat.
-    pub(super) fn handle_beaten(&mut self, now: Instant, id: CallId, result: Result<Reply, LinkError>) {
-        let Some(lock) = self.beats.remove(&id) else { return };
+    pub(super) fn handle_beaten(&mut self, now: Instant, lock: LockId, result: Result<Reply, LinkError>) {
+        self.locks[lock].beating = false;
         let beat = match result {
             Ok(reply) => fair::beaten(&reply).map_err(|error| (error.to_string(), true)),
             Err(error) => Err((error.to_string(), error.is_lasting())),
         };
-        let waits = self.locks[lock].contender.is_some() || self.locks[lock].queue.len() > self.locks[lock].gone;
+        let waits = self.locks[lock].contender.is_some() || !self.locks[lock].queue.is_empty();
         match beat {
             Ok(beat) => {
                 self.locks[lock].trouble = super::request::Trouble::default();
@@ -195,7 +192,7 @@ impl Session {
     }
 
     /// The front has its place: its process looks when the holder's lease has run out, if nobody is ahead of it.
-    fn front_stands(&mut self, now: Instant, lock: usize, standing: Standing) {
+    fn front_stands(&mut self, now: Instant, lock: LockId, standing: Standing) {
         let Some(number) = self.front(lock) else { return };
         self.hear_for_front(lock, number, standing.foreign);
         let Some(left) = standing.left.filter(|_| standing.head) else { return };
@@ -207,7 +204,7 @@ impl Session {
     }
 
     /// The free lock is offered to an entry of this client.
-    fn turn_of_entry(&mut self, now: Instant, lock: usize, entry: &Bytes) {
+    fn turn_of_entry(&mut self, now: Instant, lock: LockId, entry: &Bytes) {
         let known = self.client.number_in(entry).filter(|number| self.holds.contains_key(number));
         let Some(number) = known else {
             // The entry is of a hold that this client has forgotten: it must not keep the others waiting.
@@ -225,7 +222,7 @@ impl Session {
                 // The contender is being answered; the next beat comes back to this.
                 return;
             }
-            line.queue.retain(|waiting| *waiting != ticket);
+            line.queue.remove(ticket);
             if let Some(contender) = line.contender.replace(ticket) {
                 // Who has no place is not next: a future that is not polled would be in everybody's way.
                 if placed(&self.requests, &self.holds, contender) {
@@ -244,9 +241,9 @@ impl Session {
     }
 
     /// The server has forgotten the queue: everybody takes a new place, in the order of the line.
-    fn places_are_gone(&mut self, lock: usize) {
+    fn places_are_gone(&mut self, lock: LockId) {
         let line = &self.locks[lock];
-        let all: Vec<Ticket> = line.contender.iter().chain(&line.queue).copied().collect();
+        let all: Vec<Ticket> = line.contender.into_iter().chain(line.queue.iter()).collect();
         for ticket in all {
             let number = self.acquire_of(ticket).and_then(|acquire| acquire.hold);
             if let Some(hold) = number.and_then(|number| self.holds.get_mut(&number))
@@ -259,7 +256,7 @@ impl Session {
     }
 
     /// Gives up the place of an entry that no hold stands for.
-    fn leave_behind(&mut self, lock: usize, entry: &Bytes) {
+    fn leave_behind(&mut self, lock: LockId, entry: &Bytes) {
         let line = &self.locks[lock];
         let call = line.kind.verbs().release(&Give {
             name: &line.name,

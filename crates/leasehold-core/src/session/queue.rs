@@ -3,11 +3,12 @@
 
 use super::Session;
 use super::contend::Phase;
+use super::ids::LockId;
 use super::request::{Acquire, Fallback, Place, Request, Ticket, Trouble};
+use super::wait_queue::WaitQueue;
 use crate::error::AcquireError;
 use crate::number_map::NumberMap;
 use crate::time::Instant;
-use std::collections::VecDeque;
 
 /// The request of a ticket that stands in a line; `None` where it has gone.
 pub(super) fn waiter(requests: &NumberMap<Ticket, Request>, ticket: Ticket) -> Option<&Acquire> {
@@ -37,10 +38,6 @@ impl Session {
         acquire.retry_at = None;
         let lock = acquire.lock;
         let line = &mut self.locks[lock];
-        // It may have stood there before, and be counted among those who have gone.
-        let before = line.queue.len();
-        line.queue.retain(|waiting| *waiting != ticket);
-        line.gone -= before - line.queue.len();
         line.queue.push_back(ticket);
         // Where it is nobody's turn but that of those who are not polled, it is this one's.
         if line.contender.is_none() && matches!(line.phase, Phase::Idle | Phase::Due(_)) {
@@ -49,31 +46,19 @@ impl Session {
         self.begin_to_wait(now, ticket);
     }
 
-    /// A request is granted, perhaps out of turn: the server knows a better order than this client. It waits no more, and leaves the queue
-    /// before anybody comes to it there: who has an outcome is taken for one of those who have gone, and this one is not counted among them.
-    pub(super) fn leave_queue(&mut self, ticket: Ticket, lock: usize) {
-        // Who stands aside never was in the queue, or has left the line, and is counted.
-        let waits = self.acquire_of(ticket).is_some_and(|acquire| acquire.place == Place::Line);
-        let line = &mut self.locks[lock];
-        if waits && line.contender != Some(ticket) {
-            line.queue.retain(|waiting| *waiting != ticket);
-        }
+    /// A request is granted, perhaps out of turn: the server knows a better order than this client. It leaves the queue before any other
+    /// request can come to it there.
+    pub(super) fn leave_queue(&mut self, ticket: Ticket, lock: LockId) {
+        self.locks[lock].queue.remove(ticket);
     }
 
     /// Takes a request out of the line; whoever comes next goes on where it stood.
-    pub(super) fn leave_line(&mut self, now: Instant, ticket: Ticket, lock: usize) {
+    pub(super) fn leave_line(&mut self, now: Instant, ticket: Ticket, lock: LockId) {
         let Some(acquire) = self.acquire_of_mut(ticket).filter(|acquire| acquire.place == Place::Line) else { return };
         acquire.place = Place::Aside;
         let line = &mut self.locks[lock];
         if line.contender != Some(ticket) {
-            // The queue drops those who have gone when it comes to them.
-            line.gone += 1;
-            if line.gone * 2 > line.queue.len() {
-                let before = line.queue.len();
-                line.queue.retain(|ticket| waiter(&self.requests, *ticket).is_some());
-                debug_assert_eq!(line.gone, before - line.queue.len(), "of all that left the line, and of no others");
-                line.gone = 0;
-            }
+            line.queue.remove(ticket);
             if line.queue.is_empty() && line.contender.is_none() {
                 self.line_is_empty(lock);
             }
@@ -91,33 +76,29 @@ impl Session {
     }
 
     /// Fills the contender's place with the first of the line whose future was polled when its turn came.
-    pub(super) fn pick_contender(&mut self, lock: usize) {
+    pub(super) fn pick_contender(&mut self, lock: LockId) {
         if self.locks[lock].contender.is_some() {
             return;
         }
         let requests = &self.requests;
         let line = &mut self.locks[lock];
-        while line.queue.front().is_some_and(|front| waiter(requests, *front).is_none()) {
-            line.queue.pop_front();
-            debug_assert!(line.gone > 0, "whoever waits no more was counted when it left");
-            line.gone = line.gone.saturating_sub(1);
-        }
         let awake = |ticket: &Ticket| waiter(requests, *ticket).is_some_and(|acquire| !acquire.dormant);
-        line.contender = line.queue.iter().position(awake).and_then(|index| line.queue.remove(index));
+        line.contender = line.queue.iter().find(awake);
+        if let Some(contender) = line.contender {
+            line.queue.remove(contender);
+        }
         if line.queue.is_empty() && line.contender.is_none() {
             self.line_is_empty(lock);
         }
     }
 
     /// Fails everybody in the line, but those who can do without the server where it is out of reach: they go on, whoever was ahead of them.
-    pub(super) fn fail_line(&mut self, now: Instant, lock: usize, error: &AcquireError) {
+    pub(super) fn fail_line(&mut self, now: Instant, lock: LockId, error: &AcquireError) {
         let out_of_reach = matches!(error, AcquireError::Unreachable(_));
-        let (mut stay, mut fail) = (VecDeque::new(), Vec::new());
-        self.locks[lock].gone = 0;
-        for ticket in std::mem::take(&mut self.locks[lock].queue) {
+        let (mut stay, mut fail) = (WaitQueue::default(), Vec::new());
+        for ticket in std::mem::take(&mut self.locks[lock].queue).iter() {
             match waiter(&self.requests, ticket).map(|acquire| acquire.wish.fallback) {
-                // It has gone, and may have a re-entry on the way, which is not for the line to judge.
-                None => {}
+                None => debug_assert!(false, "a request that waits no more has left the queue"),
                 Some(fallback) if out_of_reach && fallback != Fallback::Fail => stay.push_back(ticket),
                 Some(_) => fail.push(ticket),
             }
@@ -136,7 +117,6 @@ impl Session {
             let unsure = self.is_unsure(ticket);
             let error = if unsure { AcquireError::Indeterminate(error.to_string()) } else { error.clone() };
             if let Some(acquire) = self.acquire_of_mut(ticket) {
-                // It stands in the queue no more, and is not to be counted there.
                 acquire.place = Place::Aside;
             }
             self.fail_acquire(now, ticket, error);
@@ -151,12 +131,9 @@ impl Session {
         self.due(now, lock);
     }
 
-    pub(super) fn line_is_empty(&mut self, lock: usize) {
+    pub(super) fn line_is_empty(&mut self, lock: LockId) {
         let line = &mut self.locks[lock];
-        let waits = |ticket: &Ticket| waiter(&self.requests, *ticket).is_some();
-        debug_assert!(line.contender.is_none() && !line.queue.iter().any(waits), "nobody who waits is forgotten");
-        line.queue.clear();
-        line.gone = 0;
+        debug_assert!(line.contender.is_none() && line.queue.is_empty(), "no waiter is forgotten");
         line.phase = Phase::Idle;
         line.again = false;
         line.trouble = Trouble::default();
@@ -197,11 +174,11 @@ mod tests {
         Ok(Reply::Array(parts.iter().copied().map(Reply::Int).collect()))
     }
 
-    /// The queue counts those of its members who wait no more.
-    fn counts_those_who_have_gone(session: &Session) {
-        for (_, line) in &session.locks {
-            let gone = line.queue.iter().filter(|ticket| waiter(&session.requests, **ticket).is_none()).count();
-            assert_eq!(line.gone, gone, "of {:?}", line.queue);
+    /// Every member of a queue waits.
+    fn the_queue_has_waiters_only(session: &Session) {
+        for (_, line) in session.locks.iter() {
+            let waits = |ticket: Ticket| waiter(&session.requests, ticket).is_some();
+            assert!(line.queue.iter().all(waits), "{:?}", line.queue);
         }
     }
 
@@ -218,16 +195,16 @@ mod tests {
         session.handle_reply(NOW, other, of_other, reply(placed));
         asks(&mut session, None);
         session.handle_reply(NOW, granted, flight, reply(held));
-        counts_those_who_have_gone(&session);
+        the_queue_has_waiters_only(&session);
         // Those who were to re-enter wait again.
         let Some(Request::Acquire(acquire)) = session.requests.get(&granted) else { panic!("it is there") };
         let Some(Ok(Some(guard))) = acquire.outcome.clone() else { panic!("it is granted") };
         session.drop_guard(NOW, guard.hold, guard.renewed);
-        counts_those_who_have_gone(&session);
+        the_queue_has_waiters_only(&session);
         for ticket in [contender, other] {
             let via = Via { plane: Plane::Foreground, epoch: Epoch(1) };
             let _ = session.poll_acquire(NOW, ticket, via, Waker::noop());
-            counts_those_who_have_gone(&session);
+            the_queue_has_waiters_only(&session);
         }
     }
 
@@ -240,9 +217,9 @@ mod tests {
         let refused = session.acquire(NOW, AcquireRequest { patience: Patience::Try, ..wish });
         // Its future is dropped before it has read that.
         session.abandon_acquire(NOW, refused);
-        counts_those_who_have_gone(&session);
+        the_queue_has_waiters_only(&session);
         session.abandon_acquire(NOW, second);
-        counts_those_who_have_gone(&session);
+        the_queue_has_waiters_only(&session);
     }
 
     #[test]
@@ -289,7 +266,7 @@ mod tests {
         for placed in [[4, 4_000, 0, 1, 1, 0]; 2] {
             let Step::Send(flight, _) = step else { break };
             session.handle_reply(NOW, ticket, flight, reply(&placed));
-            counts_those_who_have_gone(&session);
+            the_queue_has_waiters_only(&session);
             step = session.poll_acquire(NOW, ticket, via, Waker::noop());
         }
         // It is told so when the server has given up the place.

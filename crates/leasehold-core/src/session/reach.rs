@@ -1,6 +1,7 @@
 //! Which servers are out of reach, by what the link says: a waiter that sleeps sends nothing, and would not know.
 
 use super::contend::Phase;
+use super::ids::LockId;
 use super::request::Trouble;
 use super::{Event, Session};
 use crate::link::LinkError;
@@ -70,14 +71,14 @@ impl Session {
     }
 
     /// What keeps the server of a lock out of reach.
-    pub(super) fn outage_of(&self, lock: usize) -> Option<&Outage> {
+    pub(super) fn outage_of(&self, lock: LockId) -> Option<&Outage> {
         let key = self.locks.get(lock)?.name.key();
         self.outages.iter().find(|outage| outage.concerns(key))
     }
 
     /// Since when the server has not done its part for those who wait for a lock: as their attempts have shown, and while they sleep as the
     /// link says.
-    pub(super) fn trouble_since(&self, lock: usize) -> Option<Instant> {
+    pub(super) fn trouble_since(&self, lock: LockId) -> Option<Instant> {
         let line = self.locks.get(lock)?;
         let sleeps = matches!(line.phase, Phase::Sleeping(_) | Phase::Subscribing);
         let told = self.outage_of(lock).filter(|_| sleeps).map(|outage| outage.since);
@@ -85,12 +86,12 @@ impl Session {
     }
 
     /// The same in words.
-    pub(super) fn trouble_in_words(&self, lock: usize) -> String {
+    pub(super) fn trouble_in_words(&self, lock: LockId) -> String {
         self.with_outage(lock, &self.locks[lock].trouble)
     }
 
     /// What went wrong in words. A waiter may have met a reply that was lost first: why the server is not connected to since then is told too.
-    pub(super) fn with_outage(&self, lock: usize, trouble: &Trouble) -> String {
+    pub(super) fn with_outage(&self, lock: LockId, trouble: &Trouble) -> String {
         let Some(outage) = self.outage_of(lock) else { return trouble.in_words() };
         let told = LinkError::NotSent(format!("not connected to {}: {}", outage.server, outage.why)).to_string();
         match trouble.since {

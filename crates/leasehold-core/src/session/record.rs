@@ -1,6 +1,7 @@
 //! The client's record of itself: written at the beginning, written again before it ends, and removed at the end.
 
-use super::{CallId, Session};
+use super::Session;
+use super::pending::Purpose;
 use crate::command::record::{self, ClientRecord};
 use crate::link::LinkError;
 use crate::reply::Reply;
@@ -14,7 +15,6 @@ pub(super) struct Announced {
     lifetime: Duration,
     /// When it is written next; `None` while it is being written.
     pub(super) next: Option<Instant>,
-    under_way: Option<CallId>,
 }
 
 /// How soon a record is written again that could not be written.
@@ -23,7 +23,7 @@ const AGAIN: Duration = Duration::from_secs(1);
 impl Session {
     /// Keeps a record of this client on the server, which goes away `lifetime` after the client does.
     pub fn announce(&mut self, now: Instant, record: ClientRecord, lifetime: Duration) {
-        self.announced = Some(Announced { record, lifetime, next: Some(now), under_way: None });
+        self.announced = Some(Announced { record, lifetime, next: Some(now) });
     }
 
     /// Removes the client's record, if there is one. What cannot be removed goes away by itself.
@@ -42,16 +42,14 @@ impl Session {
         let id = self.call_by_lifeline(call);
         if let Some(announced) = &mut self.announced {
             announced.next = None;
-            announced.under_way = Some(id);
         }
+        self.pending.insert(id, Purpose::Record);
     }
 
-    /// Takes the answer to a writing of the record; `false` where the answer is about something else.
-    pub(super) fn handle_recorded(&mut self, now: Instant, id: CallId, result: &Result<Reply, LinkError>) -> bool {
-        let Some(announced) = self.announced.as_mut().filter(|kept| kept.under_way == Some(id)) else { return false };
-        announced.under_way = None;
+    /// Takes the answer to a writing of the record. A record that was replaced meanwhile is about to be written.
+    pub(super) fn handle_recorded(&mut self, now: Instant, result: &Result<Reply, LinkError>) {
+        let Some(announced) = self.announced.as_mut().filter(|kept| kept.next.is_none()) else { return };
         let written = result.as_ref().is_ok_and(|reply| record::put_done(reply).is_ok());
         announced.next = Some(now + if written { announced.lifetime / 3 } else { AGAIN });
-        true
     }
 }

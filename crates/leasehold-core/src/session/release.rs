@@ -2,6 +2,7 @@
 
 use super::clean_up::Repeats;
 use super::hold::Aim;
+use super::pending::Purpose;
 use super::request::{Release, Request, Step, Ticket, Via};
 use super::timers::Timer;
 use super::wire::give;
@@ -169,7 +170,7 @@ impl Session {
     /// Sends the lowering of a count that no caller lowers, as soon as there is room for it.
     pub(super) fn lower_by_lifeline(&mut self, now: Instant, number: HoldNumber) {
         let Some(hold) = self.holds.get_mut(&number) else { return };
-        if !self.to_lower.has_room(self.lowerings.len()) {
+        if !self.to_lower.has_room(self.pending.lowerings()) {
             hold.clean_up.queued = true;
             self.to_lower.push(hold.lock, number);
             return;
@@ -179,7 +180,7 @@ impl Session {
         let call = give(now, &self.locks[hold.lock], hold, &self.settings);
         self.begin_change(now, number, None, Aim::Lower(target), Self::by_lifeline(), &call);
         let id = self.call_by_lifeline(call);
-        self.lowerings.insert(id, number);
+        self.pending.insert(id, Purpose::Lowering(number));
     }
 
     /// A lowering by the lifeline has come to an end, which says how many more the server stands.
@@ -193,7 +194,7 @@ impl Session {
 
     /// There is room for lowerings that had to wait.
     pub(super) fn lower_more(&mut self, now: Instant) {
-        while self.to_lower.has_room(self.lowerings.len())
+        while self.to_lower.has_room(self.pending.lowerings())
             && let Some(number) = self.to_lower.pop()
         {
             if let Some(hold) = self.holds.get_mut(&number) {

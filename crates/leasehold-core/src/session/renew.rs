@@ -1,13 +1,13 @@
 //! The watchdog's decisions: which holds are renewed when, in which batches, and what the replies mean.
 
-use super::{CallId, Event, Session, replicas};
+use super::pending::Purpose;
+use super::{Event, Session, replicas};
 use crate::call::{Call, Replicas};
 use crate::command::permits::MAX_AT_ONCE;
 use crate::command::{Renewal, Renewed};
 use crate::error::LossReason;
 use crate::link::LinkError;
 use crate::name;
-use crate::number_map::NumberMap;
 use crate::owner::HoldNumber;
 use crate::reply::{DecodeError, Reply};
 use crate::settings::Settings;
@@ -15,14 +15,11 @@ use crate::time::Instant;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-/// The renewals that are due, and those that are on the way.
+/// The renewals that are due.
 #[derive(Debug, Default)]
 pub(super) struct Renewals {
     /// Due, in the order in which they became so within each group.
     due: BTreeMap<Group, VecDeque<HoldNumber>>,
-    flying: NumberMap<CallId, Batch>,
-    /// How many of those that fly wait for replicas.
-    durable: usize,
 }
 
 /// What may be renewed together: by script; by hash slot, because a script may only touch keys of one, where elsewhere than on a
@@ -45,15 +42,12 @@ pub(super) struct Batch {
     replicas: Option<Replicas>,
 }
 
-impl Renewals {
-    pub(super) fn take(&mut self, id: CallId) -> Option<Batch> {
-        let batch = self.flying.remove(&id)?;
-        self.durable -= usize::from(batch.replicas.is_some());
-        Some(batch)
-    }
-}
-
 impl Batch {
+    /// Whether it waits for replicas.
+    pub(super) const fn is_durable(&self) -> bool {
+        self.replicas.is_some()
+    }
+
     /// What the server did with each hold, and how many replicas acknowledged it, where they were asked.
     fn decode(&self, reply: &Reply) -> Result<(Vec<Renewed>, Option<u32>), DecodeError> {
         let (reply, acknowledged) = match self.replicas {
@@ -175,8 +169,7 @@ impl Session {
     pub(super) fn send_renewals(&mut self, now: Instant) {
         loop {
             let most = self.settings.renewals_in_flight;
-            let (durable, plain) = (self.renewals.durable, self.renewals.flying.len() - self.renewals.durable);
-            let has_room = |replicas: Option<Replicas>| if replicas.is_some() { durable < most } else { plain < most };
+            let has_room = |replicas: Option<Replicas>| self.pending.renewals(replicas.is_some()) < most;
             let group = self.renewals.due.keys().find(|(_, _, replicas)| has_room(*replicas)).copied();
             let Some(group) = group else { return };
             let Some(queue) = self.renewals.due.get_mut(&group) else { return };
@@ -225,8 +218,7 @@ impl Session {
         }
         let Some(script) = script else { return };
         let id = self.call_by_lifeline(Call::new(script, renewal.keys, renewal.args).with_replicas(replicas));
-        self.renewals.durable += usize::from(replicas.is_some());
-        self.renewals.flying.insert(id, Batch { sent_at: now, holds: batch, replicas });
+        self.pending.insert(id, Purpose::Renewal(Batch { sent_at: now, holds: batch, replicas }));
     }
 
     /// Takes the outcome of a renewal.

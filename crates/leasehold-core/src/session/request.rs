@@ -1,6 +1,7 @@
 //! What callers ask of a session, and what it tells their futures.
 
 use super::FlightId;
+use super::ids::LockId;
 use super::own_client::Alarm;
 use crate::backoff::Backoff;
 use crate::call::{Call, Replicas};
@@ -167,7 +168,7 @@ pub(super) enum Request {
 
 #[derive(Debug)]
 pub(super) struct Acquire {
-    pub(super) lock: usize,
+    pub(super) lock: LockId,
     pub(super) wish: AcquireRequest,
     pub(super) started: Instant,
     pub(super) place: Place,

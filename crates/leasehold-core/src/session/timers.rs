@@ -1,5 +1,6 @@
 //! The one table of timers, in the order in which they are due.
 
+use super::ids::{ChannelId, LockId};
 use super::request::Ticket;
 use crate::owner::HoldNumber;
 use crate::time::Instant;
@@ -9,11 +10,11 @@ use std::collections::BTreeSet;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Timer {
     /// A lock's line: a turn lapses, a sleep ends, or a failed attempt is to be repeated.
-    Lock(usize),
+    Lock(LockId),
     /// A hold: its deadline passes, its renewal is due, or its count is to be lowered.
     Hold(HoldNumber),
     /// A channel: a subscription, or its end, is tried again.
-    Channel(usize),
+    Channel(ChannelId),
     /// A request: the caller's patience ends.
     Request(Ticket),
 }
