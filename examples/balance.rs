@@ -152,5 +152,5 @@ async fn both_withdraw(stage: &Arc<Stage>, store: &Store, fenced: bool) -> Resul
 
 /// Whether the store has refused a token because it has seen a greater one.
 fn is_stale(error: &Failed) -> bool {
-    matches!(error.downcast_ref(), Some(Error::Stale { .. }))
+    matches!(error.downcast_ref(), Some(Error::StaleToken { .. }))
 }

@@ -34,7 +34,7 @@ async fn service(stage: &Stage) -> Result<(), Box<dyn std::error::Error>> {
     let orders = neighbour.lock("orders").acquire().await?;
     let waiter = tokio::spawn(client.lock("orders").acquire().into_future());
     stage.tell("the service holds \"reports\" and waits for \"orders\", which a neighbour holds");
-    while client.census().requests == 0 {
+    while client.stats().requests == 0 {
         tokio::task::yield_now().await;
     }
 

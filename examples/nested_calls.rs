@@ -79,7 +79,7 @@ impl Orders<'_> {
         assert_eq!(count, expected, "the guard counts exactly");
         let holder = self.lock.inspect().await?.expect("the lock is held");
         assert_eq!(holder.hold_count, expected, "the server counts exactly");
-        assert!(holder.id.starts_with(&self.client.id()), "this client holds it");
+        assert!(holder.id.is_of(&self.client.id()), "this client holds it");
         Ok(())
     }
 

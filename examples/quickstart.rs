@@ -51,7 +51,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let holder = stock.inspect().await?.expect("A holds it");
     stage.tell(format_args!("the server says: held {} time by {}", holder.hold_count, holder.id));
-    assert!(holder.id.starts_with(&a.id()), "the holder's name begins with its client's");
+    assert!(holder.id.is_of(&a.id()), "the holder's name begins with its client's");
 
     let releasing = Instant::now();
     guard.release().await?;

@@ -233,7 +233,7 @@ pub mod semaphore {
     );
 }
 
-/// The permit semaphore: permits with ids and leases.
+/// The leased semaphore: permits with ids and leases.
 pub mod permits {
     /// Takes permits.
     pub const ACQUIRE: &str = concat!(

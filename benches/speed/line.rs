@@ -137,7 +137,7 @@ async fn cycles<K: Owned>(
 async fn until_all_wait(server: &Server, clients: &[Client], name: &str, wait: &Wait) {
     let queue = format!("redisson_lock_queue:{{{name}}}");
     loop {
-        let here: usize = clients.iter().map(|client| client.census().requests).sum();
+        let here: usize = clients.iter().map(|client| client.stats().requests).sum();
         let there = server.command(&["LLEN", &queue]).as_int().and_then(|length| usize::try_from(length).ok());
         // Places that were given up may stand between the others for a while.
         if here == wait.size && (!wait.is_fair || there >= Some(wait.size)) {

@@ -21,11 +21,11 @@ pub(crate) async fn run(server: &Server) {
             })
         })
         .collect();
-    while client.census().requests < WAITERS {
+    while client.stats().requests < WAITERS {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     let bytes = (resident() - before) / WAITERS;
-    let subscriptions = client.census().subscriptions;
+    let subscriptions = client.stats().subscriptions;
     let commands = server.commandstats("evalsha");
     let begun = Instant::now();
     guard.release().await.expect("released");

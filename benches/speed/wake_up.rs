@@ -104,7 +104,7 @@ pub(crate) async fn hand_overs<K: LockKind>(server: &Server, lock: impl Fn(&Clie
 
 /// Until the waiter's subscription is confirmed and it sleeps.
 async fn until_waiting(client: &Client) {
-    while client.census().subscriptions == 0 {
+    while client.stats().subscriptions == 0 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     tokio::time::sleep(Duration::from_millis(5)).await;

@@ -78,7 +78,7 @@ pub(crate) fn obey(runtime: &Runtime, servers: &str) {
                     // What is still under way has no end in the history, and is found there.
                     tasks.detach_all();
                     let clean = clients.iter().all(settled);
-                    let left: Vec<_> = clients.iter().map(Client::census).collect();
+                    let left: Vec<_> = clients.iter().map(Client::stats).collect();
                     say(&format!("quiet {ended} {clean} {} {left:?}", resident()));
                 }
             }
@@ -102,7 +102,7 @@ fn connect(runtime: &Runtime, server: &str) -> Client {
 fn settled(client: &Client) -> bool {
     let end = Instant::now() + REST;
     loop {
-        let census = client.census();
+        let census = client.stats();
         if census.held + census.cleaning_up + census.requests + census.subscriptions + census.locks == 0 {
             return true;
         }

@@ -3,13 +3,14 @@
 
 use leasehold::kind::{AllMembers, Fencing, LockKind, Owned};
 use leasehold::{
-    Acquire, Acquiring, AnyGuard, AnyLock, Backoff, CancellationToken, Census, Client, ClientBuilder, ClientRecord,
-    ConnectError, CountDownLatch, Error, FairGuard, FairLock, FairQueue, Fallback, FencedFairGuard, FencedFairLock,
-    FencedGuard, FencedLock, GroupGuard, Guard, Halves, HeldPermit, HoldEnd, HoldToken, Holder, InvalidInput,
-    InvalidPermitId, LatchWait, LatchWaiting, Lock, LossReason, Lost, Member, MultiAcquire, MultiGuard, MultiLock,
-    NameError, NotReleased, Owner, PermitCounts, PermitGuard, PermitId, PermitSemaphore, Publish, QuorumAcquire,
-    QuorumGuard, QuorumLock, ReadGuard, ReadLock, ReadWriteLock, Replicas, Semaphore, SemaphoreGuard, ServerInfo,
-    SimpleGuard, SimpleLock, SpinGuard, SpinLock, StripedLock, Waiter, WithError, WriteGuard, WriteLock, blocking,
+    Acquire, Acquiring, AnyGuard, AnyLock, Backoff, CancellationToken, Client, ClientBuilder, ClientId, ClientRecord,
+    ClientStats, ConnectError, CountDownLatch, Error, FairGuard, FairLock, FairQueue, FairSettings, Fallback,
+    FencedFairGuard, FencedFairLock, FencedGuard, FencedLock, GroupGuard, Guard, HeldPermit, HoldEnd, Holder, HolderId,
+    InvalidInput, InvalidPermitId, LatchWait, LatchWaiting, LeasedSemaphore, Lock, LossReason, LossToken, Lost, Member,
+    MultiAcquire, MultiGuard, MultiLock, NameError, NotReleased, Owner, PermitCounts, PermitGuard, PermitId, Publish,
+    QuorumAcquire, QuorumGuard, QuorumLock, ReadGuard, ReadLock, ReadWriteHolders, ReadWriteLock, Replicas, Semaphore,
+    SemaphoreGuard, ServerInfo, SimpleGuard, SimpleLock, SpinGuard, SpinLock, StripedLock, Waiter, WithError,
+    WriteGuard, WriteLock, blocking,
 };
 use leasehold::{embedded, fence};
 use std::time::Duration;
@@ -51,10 +52,11 @@ types! {
     AnyGuard: send sync unpin forever;
     AnyLock: send sync unpin forever;
     Backoff: send sync unpin forever;
-    Census: send sync unpin forever;
+    ClientStats: send sync unpin forever;
     CancellationToken: send sync unpin forever;
     Client: send sync unpin forever;
     ClientBuilder: send sync unpin forever;
+    ClientId: send sync unpin forever;
     ClientRecord: send sync unpin forever;
     ConnectError: send sync unpin forever;
     CountDownLatch: send sync unpin forever;
@@ -62,6 +64,7 @@ types! {
     FairGuard: send sync unpin forever;
     FairLock: send sync unpin forever;
     FairQueue: send sync unpin forever;
+    FairSettings: send sync unpin forever;
     Fallback: send sync unpin forever;
     FencedFairGuard: send sync unpin forever;
     FencedFairLock: send sync unpin forever;
@@ -69,10 +72,11 @@ types! {
     FencedLock: send sync unpin forever;
     GroupGuard<AllMembers>: send sync unpin forever;
     Guard: send sync unpin forever;
-    Halves: send sync unpin forever;
+    ReadWriteHolders: send sync unpin forever;
     HeldPermit: send sync unpin forever;
     HoldEnd: send sync unpin forever;
-    HoldToken: send sync unpin forever;
+    LossToken: send sync unpin forever;
+    HolderId: send sync unpin forever;
     Holder: send sync unpin forever;
     InvalidInput: send sync unpin forever;
     InvalidPermitId: send sync unpin forever;
@@ -91,7 +95,7 @@ types! {
     PermitCounts: send sync unpin forever;
     PermitGuard: send sync unpin forever;
     PermitId: send sync unpin forever;
-    PermitSemaphore: send sync unpin forever;
+    LeasedSemaphore: send sync unpin forever;
     Publish: send sync unpin forever;
     QuorumAcquire: send sync unpin forever;
     QuorumGuard: send sync unpin forever;
@@ -121,7 +125,7 @@ types! {
     blocking::Lock: send sync unpin forever;
     blocking::MultiGuard: send sync unpin forever;
     blocking::MultiLock: send sync unpin forever;
-    blocking::PermitSemaphore: send sync unpin forever;
+    blocking::LeasedSemaphore: send sync unpin forever;
     blocking::QuorumGuard: send sync unpin forever;
     blocking::QuorumLock: send sync unpin forever;
     blocking::ReadWriteLock: send sync unpin forever;
@@ -170,7 +174,7 @@ macro_rules! future {
 }
 
 #[expect(dead_code, reason = "compiling it is the test")]
-fn futures(client: &Client, lock: &Lock, guard: Guard, owner: &Owner, token: &HoldToken) {
+fn futures(client: &Client, lock: &Lock, guard: Guard, owner: &Owner, token: &LossToken) {
     send(&lock.acquire().into_future());
     future!(async { lock.acquire().await });
     future!(lock.try_acquire());
@@ -216,7 +220,7 @@ fn futures_of_kinds<K: Owned, F: Fencing>(
 fn futures_of_others(
     (multi, all): (&MultiLock, MultiGuard),
     (quorum, most): (&QuorumLock, QuorumGuard),
-    (permits, seats, latch, id): (&PermitSemaphore, &Semaphore, &CountDownLatch, PermitId),
+    (permits, seats, latch, id): (&LeasedSemaphore, &Semaphore, &CountDownLatch, PermitId),
     (client, simple): (&Client, &SimpleLock),
 ) {
     future!(async { multi.acquire().await });

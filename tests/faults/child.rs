@@ -231,7 +231,7 @@ async fn work(guard: Guard) {
         Poll::<()>::Pending
     });
     let lost = guard.run(work).await.expect_err("work that is never done");
-    say(format_args!("lost {} {}", lost.reason().word(), polled.load(Ordering::Relaxed)));
+    say(format_args!("lost {} {}", lost.reason().as_str(), polled.load(Ordering::Relaxed)));
     let released = guard.release().await;
     assert!(matches!(released, Err(leasehold::Error::Lost { .. })), "{released:?}");
     say(format_args!("told"));

@@ -57,7 +57,7 @@ fn a_lock_moves_with_its_slot_while_it_is_held() {
             within("a release", TIMEOUT * 2, guard.release()).await.expect("a release");
             within("a release", TIMEOUT * 2, early.release()).await.expect("a release");
             assert_eq!(to.command(&["EXISTS", "{stock}:1", "{stock}:2"]).as_int(), Some(0));
-            until("the client is at rest", || client.census().cleaning_up == 0).await;
+            until("the client is at rest", || client.stats().cleaning_up == 0).await;
         });
     });
 }
@@ -190,14 +190,14 @@ fn one_frozen_node_costs_its_own_locks_and_no_others() {
             let there = client.lock(doomed.first().expect("a lock").lock().name());
             drop(doomed);
             let error = within("a try", TIMEOUT * 2, there.try_acquire()).await.expect_err("no answer");
-            assert!(matches!(error, Error::Unreachable { .. } | Error::Indeterminate { .. }), "{error:?}");
+            assert!(matches!(error, Error::Unreachable { .. } | Error::OutcomeUnknown { .. }), "{error:?}");
             frozen.resume();
             let back = within("an acquire", Duration::from_millis(2500) + TIMEOUT * 2, there.acquire()).await;
             back.expect("the lock").release().await.expect("a release");
             for guard in sound {
                 guard.release().await.expect("a release");
             }
-            until("the client is at rest", || client.census().cleaning_up == 0).await;
+            until("the client is at rest", || client.stats().cleaning_up == 0).await;
         });
     });
 }

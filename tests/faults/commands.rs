@@ -22,7 +22,7 @@ fn a_look_at_a_lock_waits_while_the_connection_is_being_made_anew() {
             loop {
                 match tokio::time::timeout(Duration::from_millis(200), lock.inspect()).await {
                     // The loss of the connection has not been noticed yet.
-                    Ok(Ok(_) | Err(Error::Indeterminate { .. })) => {}
+                    Ok(Ok(_) | Err(Error::OutcomeUnknown { .. })) => {}
                     Ok(Err(error)) => panic!("it does not wait: {error}"),
                     Err(_) => break,
                 }
@@ -60,7 +60,7 @@ fn a_server_that_restarts_empty_loses_every_guard_early() {
             let guard = within("an acquire", TIMEOUT * 2, client.lock("stock:0").acquire()).await.expect("the lock");
             assert_eq!(counts(&server, "stock:0"), [1]);
             within("a release", TIMEOUT * 2, guard.release()).await.expect("a release");
-            until("the client is at rest", || client.census().cleaning_up == 0).await;
+            until("the client is at rest", || client.stats().cleaning_up == 0).await;
         });
     });
 }
@@ -86,7 +86,7 @@ fn one_key_of_another_type_harms_no_other_renewal() {
                 guard.release().await.expect("a release");
             }
             drop(spoilt);
-            until("the client is at rest", || client.census().cleaning_up == 0).await;
+            until("the client is at rest", || client.stats().cleaning_up == 0).await;
             assert_eq!(server.command(&["GET", "stock:7"]).as_str(), Some("somebody else's"));
         });
     });
@@ -141,15 +141,15 @@ fn nothing_takes_longer_than_a_pause_and_two_command_timeouts() {
                 );
                 // A script that writes waits in both modes; one that only reads counts as one that may write.
                 for error in [tried.expect_err("no answer"), bounded.expect_err("no answer"), seen.expect_err("none")] {
-                    let honest = matches!(error, Error::Indeterminate { .. } | Error::Unreachable { .. });
+                    let honest = matches!(error, Error::OutcomeUnknown { .. } | Error::Unreachable { .. });
                     assert!(honest, "{mode}: {error:?}");
                     let text = error.to_string();
                     let says = ["no reply came", "Request timed out", "was lost", "does not answer"];
                     assert!(says.iter().any(|words| text.contains(words)), "{text}");
                 }
-                released.unwrap_or_else(|error| assert!(matches!(error, Error::Indeterminate { .. }), "{error:?}"));
+                released.unwrap_or_else(|error| assert!(matches!(error, Error::OutcomeUnknown { .. }), "{error:?}"));
                 let inner =
-                    entered.inspect_err(|error| assert!(matches!(error, Error::Indeterminate { .. }), "{error:?}"));
+                    entered.inspect_err(|error| assert!(matches!(error, Error::OutcomeUnknown { .. }), "{error:?}"));
                 let expected = 1 + u32::from(inner.is_ok());
                 assert_eq!(outer.hold_count(), expected);
                 until("what was begun has been taken back", || {
@@ -158,7 +158,7 @@ fn nothing_takes_longer_than_a_pause_and_two_command_timeouts() {
                 })
                 .await;
                 assert!(kept.is_held() && outer.is_held());
-                until("the client is at rest", || client.census().cleaning_up == 0).await;
+                until("the client is at rest", || client.stats().cleaning_up == 0).await;
                 assert_eq!(counts(&server, "outer"), [expected]);
             });
         }
@@ -181,7 +181,7 @@ fn killed_connections_cost_a_moment_and_count_nothing_twice() {
                         within("a release", TIMEOUT * 2, inner.release()).await.expect("a release");
                     }
                     Err(error) => {
-                        assert!(matches!(error, Error::Indeterminate { .. }), "{error:?}");
+                        assert!(matches!(error, Error::OutcomeUnknown { .. }), "{error:?}");
                     }
                 }
                 until("the count is one again", || counts(&server, "outer") == [1]).await;
@@ -193,7 +193,7 @@ fn killed_connections_cost_a_moment_and_count_nothing_twice() {
             }
             assert!(outer.is_held());
             outer.release().await.expect("a release");
-            until("the client is at rest", || client.census().cleaning_up == 0).await;
+            until("the client is at rest", || client.stats().cleaning_up == 0).await;
         });
     });
 }
@@ -225,7 +225,7 @@ fn a_reply_that_never_comes_costs_two_command_timeouts_and_counts_nothing_twice(
                 within("a release", TIMEOUT * 2, guard.release()).await.expect("a release");
                 assert!(trap.worked());
                 assert_eq!(server.command(&["EXISTS", "stock"]).as_int(), Some(0));
-                until("the client is at rest", || client.census().cleaning_up == 0).await;
+                until("the client is at rest", || client.stats().cleaning_up == 0).await;
             }
         });
     });

@@ -334,7 +334,7 @@ fn a_client_has_at_most_three_connections_to_each_node_of_a_cluster() {
                 let lock = guard.lock().clone();
                 drop(tokio::spawn(async move { lock.acquire().await }));
             }
-            until("everybody waits", || client.census().subscriptions == 30 && client.census().requests == 30).await;
+            until("everybody waits", || client.stats().subscriptions == 30 && client.stats().requests == 30).await;
             until("three to each", || added() == [3, 3, 3]).await;
             drop(guards);
             client.shutdown(TIMEOUT * 10).await.expect("a shutdown");
@@ -354,14 +354,14 @@ fn a_shutdown_without_holds_does_not_wait_for_a_server_that_is_down() {
             let _held = held(&holder, "stock").await;
             let lock = waiter.lock("stock");
             let waiting = tokio::spawn(async move { lock.acquire().await });
-            until("the waiter is subscribed", || waiter.census().subscriptions == 1).await;
+            until("the waiter is subscribed", || waiter.stats().subscriptions == 1).await;
             // The server goes down before it answers the end of the subscription.
             let _stuck = proxy.hold_request("UNSUBSCRIBE");
             waiting.abort();
             waiting.await.expect_err("an acquire that is dropped");
-            until("nothing is in doubt", || waiter.census().cleaning_up == 0).await;
+            until("nothing is in doubt", || waiter.stats().cleaning_up == 0).await;
             server.kill();
-            assert_eq!(waiter.census().subscriptions, 1);
+            assert_eq!(waiter.stats().subscriptions, 1);
             for (which, client) in [("fresh", fresh), ("waiter", waiter)] {
                 let (result, took) = timed("a shutdown", client.shutdown(Duration::from_secs(8))).await;
                 result.expect("nothing to release");

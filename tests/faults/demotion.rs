@@ -39,7 +39,7 @@ fn a_try_is_told_of_a_primary_that_became_a_replica_long_before_the_command_time
                 let (tried, took) = timed("a try", client.lock("stock").try_acquire()).await;
                 let told = |error: &Error| {
                     let text = error.to_string();
-                    assert!(matches!(error, Error::Unreachable { .. }) && error.is_transient(), "{error:?}");
+                    assert!(matches!(error, Error::Unreachable { .. }) && error.is_retryable(), "{error:?}");
                     assert!(text.contains(REPLICA), "{text}");
                 };
                 told(&tried.expect_err("a replica grants nothing"));
@@ -53,12 +53,12 @@ fn a_try_is_told_of_a_primary_that_became_a_replica_long_before_the_command_time
                 if round_trip == 5 {
                     let error = timed("a wait", client.lock("stock").acquire()).await.0.expect_err("a replica");
                     // Its last call may be on the way.
-                    let expected = matches!(error, Error::Unreachable { .. } | Error::Indeterminate { .. });
+                    let expected = matches!(error, Error::Unreachable { .. } | Error::OutcomeUnknown { .. });
                     assert!(expected && error.to_string().contains(REPLICA), "{error:?}");
                 }
                 let lock = client.lock("stock");
                 let waiting = tokio::spawn(async move { lock.acquire().await });
-                until("it waits", || client.census().requests == 1).await;
+                until("it waits", || client.stats().requests == 1).await;
                 promote(&server);
                 waiting.await.expect("a task").expect("the lock").release().await.expect("a release");
                 outer.release().await.expect("a release");

@@ -233,7 +233,7 @@ fn a_wait_whose_connection_dies_is_settled_and_what_it_began_is_taken_back() {
             let result = within("an acquire", LEASE, acquiring).await.expect("a task");
             assert_eq!(fell_short(result), (0, 1));
             assert_eq!(primary.command(&["EXISTS", "stock"]).as_int(), Some(0));
-            until("the client is at rest", || client.census() == leasehold::Census::default()).await;
+            until("the client is at rest", || client.stats() == leasehold::ClientStats::default()).await;
             frozen[0].resume();
             in_step(&primary, &frozen);
             let guard = durable(&client, "stock", patient).await.expect("the lock");

@@ -32,7 +32,7 @@ fn a_client_made_in_an_outage_works_once_its_server_is_there() {
                 guard.release().expect("a release");
                 threads.shutdown(TIMEOUT).expect("a shutdown");
             });
-            until("it waits", || clients[0].census().requests == 1).await;
+            until("it waits", || clients[0].stats().requests == 1).await;
             server.restart();
             let guard = within("the lock", RETURN, waiting).await.expect("a task").expect("the lock");
             until("the thread is done", || thread.is_finished()).await;
@@ -42,7 +42,7 @@ fn a_client_made_in_an_outage_works_once_its_server_is_there() {
             // A waiter is woken by the message, as that of any other client.
             let lock = clients[1].lock("stock");
             let waiting = tokio::spawn(async move { lock.acquire().await });
-            until("it waits", || clients[1].census().subscriptions == 1).await;
+            until("it waits", || clients[1].stats().subscriptions == 1).await;
             guard.release().await.expect("a release");
             let guard = within("the lock", TIMEOUT, waiting).await.expect("a task").expect("the lock");
             guard.release().await.expect("a release");
@@ -70,14 +70,14 @@ fn a_client_made_in_the_outage_of_a_cluster_works_once_that_is_there() {
                 let acquires = locks.iter().map(|lock| lock.acquire().wait(Duration::from_secs(20)).into_future());
                 futures_util::future::try_join_all(acquires).await
             });
-            until("they wait", || clients[0].census().requests == 20).await;
+            until("they wait", || clients[0].stats().requests == 20).await;
             cluster.nodes().iter().for_each(Server::restart);
             cluster.wait_until_agreed();
             let guards = waiting.await.expect("a task").expect("all locks");
             assert!(clients[0].server().sharded_notices);
             let other = clients[1].lock("stock:7");
             let waiting = tokio::spawn(async move { other.acquire().await });
-            until("it waits", || clients[1].census().subscriptions == 1).await;
+            until("it waits", || clients[1].stats().subscriptions == 1).await;
             drop(guards);
             drop(within("the lock", TIMEOUT, waiting).await.expect("a task").expect("the lock"));
         });
@@ -140,7 +140,7 @@ fn a_process_that_starts_in_an_outage_falls_back() {
             assert!(guard.is_degraded() && guard.is_held());
             let second = lock.clone();
             let waiting = tokio::spawn(async move { second.acquire().await });
-            until("the other task waits", || client.census().requests == 1).await;
+            until("the other task waits", || client.stats().requests == 1).await;
             server.restart();
             // It is asked for on the server as soon as there is one.
             until("it is there", || !guard.is_degraded()).await;

@@ -33,7 +33,7 @@ fn a_full_server_still_renews_and_releases() {
             until("the count is lowered", || counts(&server, "outer") == [1]).await;
             until("the guard knows", || outer.hold_count() == 1).await;
             within("a release", TIMEOUT * 2, outer.release()).await.expect("a release");
-            until("the client is at rest", || client.census().cleaning_up == 0).await;
+            until("the client is at rest", || client.stats().cleaning_up == 0).await;
         });
     });
 }

@@ -30,7 +30,7 @@ fn a_password_that_is_refused_after_a_reconnect_is_named_in_every_error_until_it
                 let holder = held(&other, "held").await;
                 let lock = client.lock("held");
                 let asleep = tokio::spawn(async move { lock.acquire().await });
-                until("it waits", || client.census().requests == 1).await;
+                until("it waits", || client.stats().requests == 1).await;
                 set_password(&server, "wrong");
                 let began = Instant::now();
                 loop {
@@ -44,7 +44,7 @@ fn a_password_that_is_refused_after_a_reconnect_is_named_in_every_error_until_it
                 eprintln!("round trip {round_trip} ms: a try is told why after {:?}", began.elapsed());
                 let awake = client.lock("stock");
                 let told = |what: &str, error: Error| {
-                    let expected = matches!(error, Error::Unreachable { .. } | Error::Indeterminate { .. });
+                    let expected = matches!(error, Error::Unreachable { .. } | Error::OutcomeUnknown { .. });
                     assert!(expected && error.to_string().contains(REFUSAL), "{what}: {error:?}");
                 };
                 let (waited, took) = timed("a wait", awake.acquire()).await;
@@ -83,7 +83,7 @@ fn a_waiter_that_slept_through_an_outage_is_told_of_the_password_that_ended_it()
             let holder = held(&other, "held").await;
             let lock = client.lock("held");
             let asleep = tokio::spawn(async move { lock.acquire().await });
-            until("it waits", || client.census().requests == 1).await;
+            until("it waits", || client.stats().requests == 1).await;
             proxy.refuse(true);
             proxy.cut();
             // It is told after an attempt to connect has failed.

@@ -51,7 +51,7 @@ async fn walk(url: &str, number: usize, admin: &(impl Fn(&[&str]) + Sync)) -> Re
     let lease = Duration::from_secs(1);
     let connected = builder("shop:").lease(lease).connect(url).await;
     let client = connected.map_err(|error| error.to_string())?;
-    let careful = builder("shop:").not_after(true).connect(url).await.map_err(|error| error.to_string())?;
+    let careful = builder("shop:").server_side_expiry(true).connect(url).await.map_err(|error| error.to_string())?;
     if client.server().eviction_policy.is_none() || client.server().version.is_empty() {
         return Err("the server is not known".to_owned());
     }
@@ -65,7 +65,7 @@ async fn walk(url: &str, number: usize, admin: &(impl Fn(&[&str]) + Sync)) -> Re
         let waiting = careful.lock(&name);
         let waiter = tokio::spawn(async move { waiting.acquire().wait(SLACK).await });
         let end = Instant::now() + SLACK;
-        while careful.census().subscriptions == 0 && !waiter.is_finished() && Instant::now() < end {
+        while careful.stats().subscriptions == 0 && !waiter.is_finished() && Instant::now() < end {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
         tokio::time::sleep(Duration::from_millis(30)).await;
@@ -256,7 +256,7 @@ fn a_release_that_may_not_be_announced_releases_nothing() {
             assert_eq!(counts(&server, "shop:stock"), [1], "what was refused was not done");
             server.command(&["ACL", "SETUSER", "app", "+publish"]);
             until("the release is repeated", || counts(&server, "shop:stock").is_empty()).await;
-            until("the client is at rest", || client.census().cleaning_up == 0).await;
+            until("the client is at rest", || client.stats().cleaning_up == 0).await;
         });
     });
 }

@@ -40,7 +40,7 @@ async fn take(client: &Client, kind: &str, name: &str) -> Result<bool, Error> {
         "read" => tried!(client.read_write_lock(name).read()),
         "write" => tried!(client.read_write_lock(name).write()),
         "semaphore" => tried!(client.semaphore(name)),
-        "permits" => tried!(client.permit_semaphore(name)),
+        "permits" => tried!(client.leased_semaphore(name)),
         other => panic!("{other}"),
     })
 }
@@ -49,7 +49,7 @@ async fn take(client: &Client, kind: &str, name: &str) -> Result<bool, Error> {
 async fn set_up(admin: &Client, kind: &str, name: &str) {
     match kind {
         "semaphore" => drop(admin.semaphore(name).try_set_permits(1).await.expect("a number")),
-        "permits" => drop(admin.permit_semaphore(name).try_set_permits(1).await.expect("a number")),
+        "permits" => drop(admin.leased_semaphore(name).try_set_permits(1).await.expect("a number")),
         _ => {}
     }
 }
@@ -94,7 +94,7 @@ async fn walk(server: &Server, kind: &str, blocks: &[&str]) -> Vec<(String, bool
                 assert!(matches!(other, Ok(true)), "{kind} without {command}: {taken:?}, and then {other:?}");
                 false
             }
-            Err(Error::Indeterminate { why, .. }) => {
+            Err(Error::OutcomeUnknown { why, .. }) => {
                 assert!(why.contains("is not taken back yet"), "{why}");
                 true
             }
@@ -106,7 +106,7 @@ async fn walk(server: &Server, kind: &str, blocks: &[&str]) -> Vec<(String, bool
             assert!(left.is_empty(), "{kind} without {command}: {left:?} would stay for ever");
         }
         server.command(&["ACL", "SETUSER", "app", command]);
-        until("the client is at rest", || user.census().cleaning_up == 0).await;
+        until("the client is at rest", || user.stats().cleaning_up == 0).await;
         let other = take(&admin, kind, &name).await;
         assert!(matches!(other, Ok(true)), "{kind} after {command} was given back: {other:?}");
     }

@@ -36,7 +36,7 @@ async fn contend<K: LockKind, L: LockKind>(lock: &Lock<K>, other: &Lock<L>, clie
 /// Until the client has a subscription, or a moment has passed without one: a spin lock has none, nor has whoever may not.
 async fn listens(client: &Client) {
     let end = Instant::now() + Duration::from_millis(100);
-    while client.census().subscriptions == 0 && Instant::now() < end {
+    while client.stats().subscriptions == 0 && Instant::now() < end {
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
 }
@@ -93,7 +93,7 @@ async fn walk(blocks: &[&str], name: &str, client: &Client, other: &Client) -> R
             step("a look", seats.available_permits()).await?;
         }
         ["permits"] => {
-            let (jobs, same) = (client.permit_semaphore(name), other.permit_semaphore(name));
+            let (jobs, same) = (client.leased_semaphore(name), other.leased_semaphore(name));
             step("setting", jobs.try_set_permits(1)).await?;
             let guard = step("an acquire", jobs.acquire().wait(SLACK)).await?;
             step("a look", jobs.lease_of(guard.ids()[0])).await?;

@@ -73,7 +73,7 @@ fn a_guard_outlives_the_runtime_of_its_client() {
             // One who waits is woken by the lifeline too.
             let lock = client.lock("stock");
             let waiter = tokio::spawn(async move { lock.acquire().await });
-            until("somebody waits", || client.census().requests == 1 && client.census().subscriptions == 1).await;
+            until("somebody waits", || client.stats().requests == 1 && client.stats().subscriptions == 1).await;
             next.release().await.expect("a release");
             let woken = within("a wake-up", TIMEOUT, waiter).await.expect("a task").expect("the lock");
             woken.release().await.expect("a release");
@@ -102,9 +102,9 @@ fn an_acquire_in_flight_on_a_runtime_that_is_dropped_leaves_nothing() {
             drop(home);
             proxy.thaw(Way::ToClient);
             leasehold_test_support::until("it is taken back", || {
-                server.command(&["EXISTS", &name]).as_int() == Some(0) && client.census().cleaning_up == 0
+                server.command(&["EXISTS", &name]).as_int() == Some(0) && client.stats().cleaning_up == 0
             });
-            assert_eq!(client.census().requests, 0);
+            assert_eq!(client.stats().requests, 0);
         }
     });
 }
@@ -122,7 +122,7 @@ fn a_request_that_was_stuck_in_the_network_does_not_take_the_lock_later() {
         drop(home.spawn(async move { lock.acquire().await }));
         trap.wait();
         drop(home);
-        leasehold_test_support::until("it is settled", || client.census().cleaning_up == 0);
+        leasehold_test_support::until("it is settled", || client.stats().cleaning_up == 0);
         let answers = proxy.deliver_held();
         assert!(answers.iter().all(Option::is_none), "the server has closed its connection: {answers:?}");
         assert_eq!(server.command(&["EXISTS", "stock"]).as_int(), Some(0));
@@ -146,7 +146,7 @@ fn a_server_out_of_reach_is_reported_as_such() {
             for error in [tried.expect_err("no lock"), waited.expect_err("no lock"), released.expect_err("no release")]
             {
                 // The first command after the end of the server may have been sent.
-                assert!(matches!(error, Error::Unreachable { .. } | Error::Indeterminate { .. }), "{error:?}");
+                assert!(matches!(error, Error::Unreachable { .. } | Error::OutcomeUnknown { .. }), "{error:?}");
                 let text = error.to_string();
                 let says = ["the connection was refused", "was lost", "no reply came"];
                 assert!(says.iter().any(|words| text.contains(words)), "{text}");

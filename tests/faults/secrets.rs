@@ -127,7 +127,7 @@ async fn works(builder: &ClientBuilder, url: &str, server: &Server) {
     let lock = client.lock("stock");
     let owner = client.new_owner();
     let acquire = lock.acquire().owner(&owner);
-    show(&(&client, client.server(), client.census(), client.id()));
+    show(&(&client, client.server(), client.stats(), client.id()));
     show(&(&lock, &owner, &acquire));
     let guard = acquire.await.expect("the lock");
     show(&(&guard, guard.cancellation_token(), guard.reenter().await));

@@ -29,7 +29,7 @@ fn a_planned_failover_takes_the_locks_along() {
             let inner = outer.reenter().await.expect("a re-entry");
             let lock = other.lock("stock");
             let waiter = tokio::spawn(async move { lock.acquire().await });
-            until("somebody waits", || other.census().subscriptions == 1).await;
+            until("somebody waits", || other.stats().subscriptions == 1).await;
             replicated(world.primary());
             world.failover();
             let fresh = client.lock("fresh");

@@ -131,9 +131,9 @@ fn check_acquired(reply: &Reply, acquired: &Acquired) {
         Acquired::Mismatch => assert_eq!(code, Some(-1), "{reply:?}"),
         Acquired::Lost => assert_eq!(code, Some(-2), "{reply:?}"),
         Acquired::TooLate { .. } => assert_eq!(code, Some(-3), "{reply:?}"),
-        Acquired::Excess { capacity } => assert_eq!((code, Some(*capacity)), (Some(-6), part(1)), "{reply:?}"),
+        Acquired::ExceedsCapacity { capacity } => assert_eq!((code, Some(*capacity)), (Some(-6), part(1)), "{reply:?}"),
         Acquired::Withdrawn => assert_eq!(code, Some(-7), "{reply:?}"),
-        Acquired::Upgrade => assert_eq!(code, Some(-8), "{reply:?}"),
+        Acquired::UpgradeNotSupported => assert_eq!(code, Some(-8), "{reply:?}"),
     }
 }
 

@@ -65,7 +65,7 @@ impl Child {
     }
 }
 
-/// What the agent and [`obey`] call a permit semaphore, which is no kind of lock.
+/// What the agent and [`obey`] call a leased semaphore, which is no kind of lock.
 pub(crate) const PERMIT: &str = "permit";
 
 /// Obeys orders until there are no more: `acquire kind name` and `release kind name`, where a kind may be [`PERMIT`].
@@ -95,7 +95,7 @@ pub(crate) fn obey(runtime: &Runtime, url: &str) {
 
 async fn acquire(client: &Client, word: &str, name: &str) -> Result<Box<dyn Held>, Error> {
     if word == PERMIT {
-        return Ok(Box::new(client.permit_semaphore(name).acquire().await?));
+        return Ok(Box::new(client.leased_semaphore(name).acquire().await?));
     }
     Kind::named(word).expect("a kind").of(client, name).acquire(Wish::default()).await
 }

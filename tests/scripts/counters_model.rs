@@ -106,7 +106,7 @@ fn permits_of_a_semaphore_are_neither_lost_nor_made() {
     assert!(late_refused > 100, "late copies were tried {late_refused} times");
 }
 
-/// What the model knows of a permit semaphore.
+/// What the model knows of a leased semaphore.
 #[derive(Default)]
 struct Model {
     now: u64,
@@ -173,7 +173,7 @@ fn permits_with_leases_are_neither_lost_nor_made() {
                             assert_eq!(Some(left), lowest.map(|lowest| ms(lowest - model.now)), "{at}");
                         }
                         Acquired::Busy { .. } => assert!(available < wish.permits.into(), "{at}"),
-                        Acquired::Excess { capacity } => {
+                        Acquired::ExceedsCapacity { capacity } => {
                             assert_eq!(capacity, model.capacity, "{at}");
                             excess += 1;
                         }

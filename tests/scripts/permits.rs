@@ -1,4 +1,4 @@
-//! The permit semaphore, reply by reply.
+//! The leased semaphore, reply by reply.
 
 use crate::support_counters::{Bench, Desk, LEASE, hold, ms, once, publish};
 use bytes::Bytes;
@@ -255,13 +255,17 @@ fn s7_of_several_permits_those_that_live_are_given_back() {
 fn s11_more_than_there_are_in_all_is_refused_at_once() {
     Bench::everywhere(|bench| {
         let desk = permits(bench, 2);
-        assert_eq!(desk.acquire(&hold(3)), Acquired::Excess { capacity: 2 });
+        assert_eq!(desk.acquire(&hold(3)), Acquired::ExceedsCapacity { capacity: 2 });
         assert!(desk.gets(&hold(1)));
-        assert_eq!(desk.acquire(&hold(3)), Acquired::Excess { capacity: 2 }, "held permits belong to the capacity");
+        assert_eq!(
+            desk.acquire(&hold(3)),
+            Acquired::ExceedsCapacity { capacity: 2 },
+            "held permits belong to the capacity"
+        );
         assert!(matches!(desk.acquire(&hold(2)), Acquired::Busy { .. }));
         assert!(desk.gets(&hold(1)), "and blocks nobody");
         assert_eq!(resize(&desk, 1), done(-1));
-        assert_eq!(desk.acquire(&hold(2)), Acquired::Excess { capacity: 1 });
+        assert_eq!(desk.acquire(&hold(2)), Acquired::ExceedsCapacity { capacity: 1 });
     });
 }
 

@@ -45,7 +45,7 @@ pub(crate) async fn threads_take_locks_of_every_kind(world: World) {
 
         let simple = blocking::Lock::from(client.as_async().simple_lock(&names[4], secs(30)).with_id("worker-7"));
         simple.acquire().expect("the lock").detach();
-        assert_eq!(simple.inspect().expect("an answer").map(|holder| holder.id).as_deref(), Some("worker-7"));
+        assert_eq!(simple.inspect().expect("an answer").map(|holder| holder.id), Some("worker-7".into()));
         assert!(simple.release().expect("an answer"));
         assert_eq!(simple.force_release().expect("an answer"), None);
 
@@ -91,10 +91,10 @@ pub(crate) async fn threads_take_permits_and_wait_at_latches(world: World) {
         assert_eq!((seats.release_permits(1).expect("an answer"), seats.add_permits(1).expect("an answer")), (1, 2));
         assert!(seats.try_acquire_many(3).expect("an answer").is_none());
 
-        let seats = client.permit_semaphore(&names[1]);
+        let seats = client.leased_semaphore(&names[1]);
         assert!(seats.try_set_permits(1).expect("an answer"));
         let error = seats.acquire_with(|acquire| acquire.permits(2)).expect_err("more than there are");
-        assert!(matches!(error, Error::Excess { capacity: 1, .. }), "{error}");
+        assert!(matches!(error, Error::ExceedsCapacity { capacity: 1, .. }), "{error}");
         assert_eq!(seats.resize(2).expect("an answer"), 2);
         let guard = seats.acquire().expect("a permit");
         assert_eq!((seats.held_permits().expect("an answer"), seats.available_permits().expect("an answer")), (1, 1));
@@ -128,7 +128,7 @@ pub(crate) async fn an_owner_of_threads_takes_its_locks_again(world: World) {
             let outer = lock.acquire().expect("the lock");
             let inner = lock.acquire().expect("a re-entry");
             assert_eq!(inner.hold_count(), 2);
-            assert_eq!(client.census().held, 1);
+            assert_eq!(client.stats().held, 1);
             inner.release().expect("a release");
             outer
         });
@@ -142,7 +142,7 @@ pub(crate) async fn an_owner_of_threads_takes_its_locks_again(world: World) {
         assert!(!elsewhere.join().expect("a thread").expect("an answer"), "another thread is not in the scope");
         named.release().expect("a release");
         outer.release().expect("a release");
-        assert_eq!(client.who_is(&client.id()).expect("an answer"), None);
+        assert_eq!(client.who_is(client.id()).expect("an answer"), None);
     })
     .await;
 }

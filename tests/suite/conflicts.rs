@@ -170,7 +170,7 @@ pub(crate) async fn every_kind_refuses_bad_input_before_anything_is_sent(world: 
         refused(simple.try_acquire().await.expect_err("a lease that cannot be used"));
         refused(simple.release().await.expect_err("a lease that cannot be used"));
         refused(
-            client.permit_semaphore("input").acquire().lease(lease).await.expect_err("a lease that cannot be used"),
+            client.leased_semaphore("input").acquire().lease(lease).await.expect_err("a lease that cannot be used"),
         );
         refused(client.fair_lock("input").acquire().lease(lease).await.expect_err("a lease that cannot be used"));
         let multi = client.multi_lock([client.lock("input")]);

@@ -6,7 +6,7 @@ use crate::support::world::idle;
 use crate::support::{Kind, Polled, Stage, World, ms, secs, until};
 use futures_util::FutureExt as _;
 use leasehold::embedded::{Aim, Fault};
-use leasehold::{Census, Client, Owner};
+use leasehold::{Client, ClientStats, Owner};
 use leasehold_core::link::ServerError;
 use leasehold_core::script::Script;
 use leasehold_test_support::Way;
@@ -172,8 +172,8 @@ impl Scene {
         self.stage.servers().for_each(|server| server.set_down(down));
     }
 
-    fn censuses(&self) -> Vec<Census> {
-        self.clients.iter().chain(&self.others).map(Client::census).collect()
+    fn censuses(&self) -> Vec<ClientStats> {
+        self.clients.iter().chain(&self.others).map(Client::stats).collect()
     }
 
     /// Waits until nothing is left, on a clock of which a lease has thirty seconds.
@@ -182,7 +182,7 @@ impl Scene {
         let end = self.stage.clock.now() + within;
         loop {
             let (left, open) = (self.stage.leftovers(self.kind), self.censuses());
-            if left.is_empty() && open.iter().all(|census| *census == Census::default()) {
+            if left.is_empty() && open.iter().all(|census| *census == ClientStats::default()) {
                 return;
             }
             assert!(self.stage.clock.now() < end, "{what}: after {within:?} {left:?} {open:?}");

@@ -5,7 +5,7 @@ use crate::support::wire::Log;
 use crate::support::world::idle;
 use crate::support::{Actor, Kind, Sent, Stage, World, ms, secs, until};
 use leasehold::embedded::{Aim, Fault};
-use leasehold::{Census, Client};
+use leasehold::{Client, ClientStats};
 use leasehold_core::script::ACQUIRE;
 use leasehold_test_support::Resp;
 use std::time::Instant;
@@ -47,7 +47,7 @@ impl Recorded {
 
     /// How many attempts of a process have been answered.
     fn attempts(&self, clients: &[Client]) -> usize {
-        let ids: Vec<String> = clients.iter().map(Client::id).collect();
+        let ids: Vec<String> = clients.iter().map(|client| client.id().into_string()).collect();
         let own = |sent: &&Sent| {
             let hold = if self.kind == Kind::Semaphore { sent.keys.get(1) } else { sent.args.first() };
             sent.answered
@@ -207,7 +207,7 @@ for_every_kind!(late_copies, and permits);
 pub(crate) async fn a_first_grant_after_its_time_is_refused(world: World) {
     let world = world.proxied();
     world.warm();
-    let client = world.client_with(|builder| builder.not_after(true).command_timeout(ms(200))).await;
+    let client = world.client_with(|builder| builder.server_side_expiry(true).command_timeout(ms(200))).await;
     let lock = client.lock(world.name("not-after"));
     // The first reply tells the server's time.
     lock.acquire().await.expect("the lock").release().await.expect("a release");
@@ -258,7 +258,7 @@ fn seen_copies(kind: Kind, way: usize) {
         drop(soon(&stage, kind, guard.release()));
         let next = soon(&stage, kind, rival.acquire()).expect("the lock");
         drop(soon(&stage, kind, next.release()));
-        let open = || clients.iter().chain(&others).any(|client| client.census() != Census::default());
+        let open = || clients.iter().chain(&others).any(|client| client.stats() != ClientStats::default());
         let nobody = &mut Vec::<Actor<()>>::new();
         stage.pass_until(&format!("the end of {kind:?}"), ms(100), nobody, |_| {
             stage.leftovers(kind).is_empty() && !open()

@@ -3,7 +3,7 @@
 use crate::support::{World, ms, secs};
 use futures_util::FutureExt as _;
 use leasehold::embedded::{Aim, EmbeddedServer, Fault, ManualClock};
-use leasehold::{Acquire, Census, Client, ClientBuilder, Error, Guard, LossReason, Replicas};
+use leasehold::{Acquire, Client, ClientBuilder, ClientStats, Error, Guard, LossReason, Replicas};
 use std::time::Duration;
 
 const ONE: Replicas = Replicas { at_least: 1, within: secs(1) };
@@ -66,7 +66,7 @@ pub(crate) async fn a_shortfall_is_taken_back_and_said(_: World) {
     let guard = client.lock("stock").acquire().durable(wanted).await.expect("the lock");
     assert_eq!(guard.acknowledged(), Some(2));
     guard.release().await.expect("a release");
-    assert_eq!((client.census(), other.census()), (Census::default(), Census::default()));
+    assert_eq!((client.stats(), other.stats()), (ClientStats::default(), ClientStats::default()));
 }
 
 /// The caller is not told before the server has taken it back, and not later than the command timeout.
@@ -90,7 +90,7 @@ pub(crate) async fn the_error_waits_for_the_undo_but_not_for_ever(_: World) {
     stage.server.set_down(false);
     stage.clock.advance(secs(60));
     assert!(stage.server.keys().is_empty(), "{:?}", stage.server.keys());
-    assert_eq!(client.census(), Census::default());
+    assert_eq!(client.stats(), ClientStats::default());
 }
 
 /// A renewal that too few acknowledge leaves the deadline where it was, and the primary's word does not count.

@@ -480,6 +480,6 @@ pub(crate) async fn the_lock_is_never_free_while_somebody_waits(_: World) {
         }
         stage.pass(STEP, &mut waiters);
         assert!(stage.keys().iter().all(|key| key.starts_with("leasehold:1:fair:")), "{:?}", stage.keys());
-        assert!(clients.iter().all(|client| client.census() == leasehold::Census::default()));
+        assert!(clients.iter().all(|client| client.stats() == leasehold::ClientStats::default()));
     }
 }

@@ -25,8 +25,11 @@ pub(crate) async fn a_stale_token_neither_reads_nor_writes(world: World) {
     assert_eq!(balance.read(&stale).await.expect("nobody else has shown a token"), None);
     balance.write(&stale, "100").await.expect("nobody else has shown a token");
     assert_eq!(balance.read(&new).await.expect("the newest token").as_deref(), Some(b"100".as_slice()));
-    let refused =
-        Error::Stale { name: balance.key().to_owned(), token: stale.fencing_token(), registered: new.fencing_token() };
+    let refused = Error::StaleToken {
+        name: balance.key().to_owned(),
+        token: stale.fencing_token(),
+        registered: new.fencing_token(),
+    };
     assert_eq!(balance.write(&stale, "90").await.expect_err("a stale token"), refused);
     assert_eq!(balance.read(&stale).await.expect_err("a stale token"), refused);
     assert_eq!(balance.check(&stale).await.expect_err("a stale token"), refused);
@@ -40,7 +43,7 @@ pub(crate) async fn a_stale_token_neither_reads_nor_writes(world: World) {
     let elsewhere = client.fenced_value(world.name("elsewhere"));
     let (stale, new) = stale_and_new(&lock).await;
     elsewhere.check(&new).await.expect("the newest token");
-    assert!(matches!(elsewhere.check(&stale).await, Err(Error::Stale { .. })));
+    assert!(matches!(elsewhere.check(&stale).await, Err(Error::StaleToken { .. })));
     assert!(!world.exists(elsewhere.key()));
     drop((stale, new));
     idle(&client).await;
@@ -54,7 +57,7 @@ pub(crate) async fn the_same_token_of_another_holder_is_refused(world: World) {
     let (token, register) = (guard.fencing_token(), format!("leasehold:1:fence:{{{}}}", balance.key()));
     let words = ["HSET", &register, "token", &token.to_string(), "owner", "somebody:1", "write", "1"];
     assert!(!world.command(balance.key(), &words).is_error());
-    let twice = Error::IssuedTwice { name: balance.key().to_owned(), token };
+    let twice = Error::DuplicateToken { name: balance.key().to_owned(), token };
     assert_eq!(balance.read(&guard).await.expect_err("a token that was issued twice"), twice);
     assert_eq!(balance.write(&guard, "1").await.expect_err("a token that was issued twice"), twice);
     assert!(!world.exists(balance.key()));
@@ -122,7 +125,7 @@ pub(crate) async fn sql_refuses_stale_tokens_on_read_and_write(world: World) {
     tables(&database);
     let (stale, new) = stale_and_new(&lock).await;
     let mut run = |guard: &FencedGuard, write| {
-        transaction(&mut database, guard.fencing_token().as_i64(), &guard.holder_id(), write)
+        transaction(&mut database, guard.fencing_token().as_i64(), guard.holder_id().as_str(), write)
     };
     assert_eq!(run(&stale, Some(100)), Some(100), "nobody else has shown a token");
     assert_eq!(run(&new, None), Some(100), "the first read registers");
@@ -131,9 +134,9 @@ pub(crate) async fn sql_refuses_stale_tokens_on_read_and_write(world: World) {
     assert_eq!(run(&new, Some(80)), Some(80));
     let token = new.fencing_token().as_i64();
     assert_eq!(transaction(&mut database, token, "somebody:1", Some(0)), None, "the same token of another owner");
-    assert_eq!(transaction(&mut database, token, &new.holder_id(), None), Some(80));
+    assert_eq!(transaction(&mut database, token, new.holder_id().as_str(), None), Some(80));
     assert_eq!(transaction(&mut database, token + 1, "somebody:1", None), Some(80));
-    assert_eq!(transaction(&mut database, token, &new.holder_id(), None), None);
+    assert_eq!(transaction(&mut database, token, new.holder_id().as_str(), None), None);
     drop((stale, new));
     idle(&client).await;
 }

@@ -40,7 +40,7 @@ pub(crate) async fn l5_a_renewal_never_outlives_its_release(world: World) {
     until("no key is left", || world.keys().is_empty()).await;
     tokio::time::sleep(ms(60)).await;
     assert!(world.keys().is_empty(), "no renewal brings a key back");
-    assert_eq!(client.census(), leasehold::Census::default());
+    assert_eq!(client.stats(), leasehold::ClientStats::default());
 }
 
 pub(crate) async fn l7_a_renewal_does_not_bring_a_lock_back(world: World) {

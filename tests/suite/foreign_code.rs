@@ -21,7 +21,7 @@ struct Foreign {
 
 impl Foreign {
     fn run(&self) {
-        let _census = self.client.census();
+        let _census = self.client.stats();
         if let Some(guard) = &self.guard {
             // It looks for a place among those who are woken at the end.
             assert!(guard.lost().now_or_never().is_none());
@@ -128,7 +128,7 @@ impl Uses {
         // What it does is told to it again: it does not do so for ever.
         if self.2.load(Ordering::SeqCst) < 100 && !INSIDE.replace(true) {
             use_both_ways(&self.0, &self.1, "within");
-            let _census = self.1.census();
+            let _census = self.1.stats();
             self.2.fetch_add(1, Ordering::SeqCst);
             INSIDE.set(false);
         }

@@ -201,7 +201,7 @@ pub(crate) async fn members_that_ran_out_meanwhile_are_acquired_anew(_: World) {
     let mut actors = [Actor::new(guard.release())];
     stage.pass_until("an answer", secs(40), &mut actors, |actors| actors[0].is_done());
     let error = actors[0].take().expect_err("two servers of three are down");
-    assert!(matches!(error, Error::Unreachable { .. } | Error::Indeterminate { .. }), "{error}");
+    assert!(matches!(error, Error::Unreachable { .. } | Error::OutcomeUnknown { .. }), "{error}");
 }
 
 /// A process of a quorum: a client of each server.
@@ -287,12 +287,12 @@ pub(crate) async fn a_quorum_is_held_without_a_minority(_: World) {
         let mut actors = [acquire(&lock)];
         let took = stage.pass_until("an error", secs(30), &mut actors, |actors| actors[0].is_done());
         let error = actors[0].take().expect_err("two servers are down");
-        assert!(matches!(error, Error::Unreachable { .. } | Error::Indeterminate { .. }), "{error}");
+        assert!(matches!(error, Error::Unreachable { .. } | Error::OutcomeUnknown { .. }), "{error}");
         assert!(took <= secs(13), "{took:?}");
         servers.iter().for_each(|server| server.set_down(false));
         stage.pass(secs(3), &mut Vec::<Actor<()>>::new());
         assert_eq!(keys(), 0);
-        assert!(clients.iter().all(|client| client.census() == leasehold::Census::default()));
+        assert!(clients.iter().all(|client| client.stats() == leasehold::ClientStats::default()));
         // Two clients of one server are no two servers.
         let twice =
             QuorumLock::new(process(&stage, &[servers[0].clone(), servers[0].clone(), servers[1].clone()]), "x");

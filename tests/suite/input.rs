@@ -1,7 +1,7 @@
 //! What is refused before anything is sent, and what the server's data refuses.
 
 use crate::support::{Engine, World, ms, secs};
-use leasehold::{Client, ConnectError, Error, InvalidInput, NameError};
+use leasehold::{Client, ConnectError, Error, FairSettings, InvalidInput, NameError};
 use std::time::Duration;
 
 pub(crate) async fn names_are_checked_before_anything_is_sent(world: World) {
@@ -78,10 +78,15 @@ pub(crate) async fn settings_are_checked_before_anything_is_sent(world: World) {
     assert!(refused(Client::builder().command_timeout(Duration::ZERO)).await.contains("command"));
     assert!(refused(Client::builder().unreachable_after(Duration::ZERO)).await.contains("unreachable"));
     assert!(refused(Client::builder().connect_deadline(Duration::ZERO)).await.contains("connect"));
-    assert!(refused(Client::builder().fair_window(ms(1))).await.contains("window"));
-    assert!(refused(Client::builder().fair_window(secs(1)).fair_beat(ms(300))).await.contains("beat"));
-    assert!(refused(Client::builder().fair_claim(Duration::ZERO)).await.contains("claim"));
-    assert!(refused(Client::builder().fair_jvms(Duration::ZERO, ms(0))).await.contains("JVM"));
+    let fair = |fair| Client::builder().fair(fair);
+    assert!(refused(fair(FairSettings::new().liveness_timeout(ms(1)))).await.contains("liveness"));
+    assert!(
+        refused(fair(FairSettings::new().liveness_timeout(secs(1)).heartbeat_interval(ms(300))))
+            .await
+            .contains("heartbeat")
+    );
+    assert!(refused(fair(FairSettings::new().offer_timeout(Duration::ZERO))).await.contains("offer"));
+    assert!(refused(fair(FairSettings::new().redisson(Duration::ZERO, ms(0)))).await.contains("JVM"));
     assert!(refused(Client::builder().prefix("x".repeat(1024))).await.contains("1024"));
 }
 

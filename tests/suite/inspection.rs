@@ -38,7 +38,7 @@ pub(crate) async fn a_fair_lock_tells_its_holder_and_its_queue(world: World) {
     let held = seen.holder.expect("a holder");
     assert_eq!((held.id.clone(), held.hold_count), (guard.holder_id(), 2));
     assert!(held.remaining.is_some_and(|left| left > Duration::ZERO && left <= secs(3)), "{held:?}");
-    assert!(seen.waiters.iter().all(|one| one.is_alive && one.id.starts_with(&waiter.id())), "{:?}", seen.waiters);
+    assert!(seen.waiters.iter().all(|one| one.is_alive && one.id.is_of(&waiter.id())), "{:?}", seen.waiters);
     assert!(seen.waiters[0].waited.expect("a native waiter") >= seen.waiters[1].waited.expect("a native waiter"));
     inner.release().await.expect("a release");
     let ended = till.force_release().await.expect("an answer").expect("a holder");
@@ -78,7 +78,7 @@ pub(crate) async fn a_read_write_lock_tells_both_halves(world: World) {
         let write = catalog.write();
         async move { write.acquire().await }
     });
-    until("the writer waits", || client.census().requests == 1).await;
+    until("the writer waits", || client.stats().requests == 1).await;
     let ended = outside.read().force_release().await.expect("an answer");
     assert_eq!(ended.len(), 2);
     let writer = writing.await.expect("a task").expect("the write half, since nobody reads");
@@ -109,7 +109,7 @@ pub(crate) async fn a_simple_lock_tells_its_id(world: World) {
     assert_eq!((held.id.as_str(), held.hold_count), ("worker-7", 1));
     assert_eq!(guard.holder_id(), "worker-7");
     assert!(held.remaining.is_some_and(|left| left > secs(35) && left <= secs(60)), "{held:?}");
-    assert_eq!(outside.force_release().await.expect("an answer").map(|held| held.id), Some("worker-7".to_owned()));
+    assert_eq!(outside.force_release().await.expect("an answer").map(|held| held.id), Some("worker-7".into()));
     assert!(!world.exists(&name));
     assert!(matches!(guard.release().await, Err(Error::Lost { .. })));
     assert_eq!(outside.force_release().await.expect("an answer"), None);

@@ -29,7 +29,7 @@ pub(crate) async fn a_latch_is_set_counted_down_and_open(world: World) {
 /// Tasks of a client that wait at a latch.
 async fn waiters(client: &Client, name: &str, tasks: usize) -> Vec<tokio::task::JoinHandle<Result<(), Error>>> {
     let waiting = (0..tasks).map(|_| tokio::spawn(client.count_down_latch(name).wait().into_future())).collect();
-    until("the tasks wait", || client.census().requests == tasks && client.census().subscriptions == 1).await;
+    until("the tasks wait", || client.stats().requests == tasks && client.stats().subscriptions == 1).await;
     waiting
 }
 

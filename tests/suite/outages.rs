@@ -15,29 +15,29 @@ pub(crate) async fn l11_a_server_that_is_down_is_an_error_in_time_and_can_be_can
 
     let begun = Instant::now();
     let error = free.acquire().await.expect_err("a server that is down");
-    assert!(matches!(error, Error::Unreachable { .. } | Error::Indeterminate { .. }), "{error}");
+    assert!(matches!(error, Error::Unreachable { .. } | Error::OutcomeUnknown { .. }), "{error}");
     assert!(begun.elapsed() >= ms(500) && begun.elapsed() < secs(5), "after {:?}", begun.elapsed());
 
     let begun = Instant::now();
     let error = free.acquire().wait(ms(100)).await.expect_err("a server that is down");
-    assert!(matches!(error, Error::Unreachable { .. } | Error::Indeterminate { .. }), "{error}");
+    assert!(matches!(error, Error::Unreachable { .. } | Error::OutcomeUnknown { .. }), "{error}");
     assert!(begun.elapsed() < secs(3), "after {:?}", begun.elapsed());
 
     let begun = Instant::now();
     let error = free.try_acquire().await.expect_err("a server that is down");
-    assert!(matches!(error, Error::Unreachable { .. } | Error::Indeterminate { .. }), "{error}");
+    assert!(matches!(error, Error::Unreachable { .. } | Error::OutcomeUnknown { .. }), "{error}");
     assert!(begun.elapsed() < secs(3), "after {:?}", begun.elapsed());
 
     let begun = Instant::now();
     let error = free.inspect().await.expect_err("a server that is down");
-    assert!(matches!(error, Error::Unreachable { .. } | Error::Indeterminate { .. }), "{error}");
+    assert!(matches!(error, Error::Unreachable { .. } | Error::OutcomeUnknown { .. }), "{error}");
     assert!(begun.elapsed() < secs(3), "after {:?}", begun.elapsed());
 
     assert!(tokio::time::timeout(ms(50), free.acquire().into_future()).await.is_err(), "it can be cancelled");
 
     let begun = Instant::now();
     let error = guard.release().await.expect_err("a server that is down");
-    assert!(matches!(error, Error::Unreachable { .. } | Error::Indeterminate { .. }), "{error}");
+    assert!(matches!(error, Error::Unreachable { .. } | Error::OutcomeUnknown { .. }), "{error}");
     assert!(begun.elapsed() < secs(5), "after {:?}", begun.elapsed());
 
     world.set_down(false);

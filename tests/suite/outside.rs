@@ -12,7 +12,7 @@ pub(crate) async fn an_inspection_names_the_holder(world: World) {
     let guard = client.lock(&name).acquire().lease(secs(60)).await.expect("the lock");
     let inner = guard.reenter().await.expect("a re-entry");
     let holder = other.lock(&name).inspect().await.expect("an answer").expect("a holder");
-    assert!(holder.id.starts_with(&format!("{}:", client.id())), "{holder:?}");
+    assert!(holder.id.is_of(&client.id()), "{holder:?}");
     assert_eq!(holder.hold_count, 2);
     let remaining = holder.remaining.expect("a lease");
     assert!(remaining > secs(40) && remaining <= secs(60), "{remaining:?}");
@@ -62,7 +62,7 @@ pub(crate) async fn a_grant_tells_the_holder_before_it_in_its_client_of_its_loss
 
 pub(crate) async fn a_grant_of_permits_has_a_client_ask_at_once_for_those_that_are_gone(world: World) {
     let client = world.client().await;
-    let seats = client.permit_semaphore(world.name("lost-seats"));
+    let seats = client.leased_semaphore(world.name("lost-seats"));
     assert!(seats.try_set_permits(4).await.expect("an answer"));
     let first = seats.acquire().permits(2).await.expect("permits");
     let second = seats.acquire().await.expect("a permit");
@@ -94,7 +94,7 @@ pub(crate) async fn a_force_release_wakes_waiters_and_is_a_loss(world: World) {
     until("the waiter listens", || world.subscribers(&name) == 1).await;
     let begun = Instant::now();
     let ended = operator.lock(&name).force_release().await.expect("an answer").expect("a holder");
-    assert!(ended.id.starts_with(&holder.id()), "{ended:?}");
+    assert!(ended.id.is_of(&holder.id()), "{ended:?}");
     let got = waiting.await.expect("a task").expect("the lock");
     assert!(begun.elapsed() < secs(2), "the waiter was told, and did not wait for the lease: {:?}", begun.elapsed());
     let lost = guard.lost().await;

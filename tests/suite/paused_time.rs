@@ -3,7 +3,7 @@
 use crate::support::{World, ms, secs};
 use futures_util::FutureExt as _;
 use leasehold::embedded::{EmbeddedServer, ManualClock, tokio_clock};
-use leasehold::{Census, Client, Error, LossReason};
+use leasehold::{Client, ClientStats, Error, LossReason};
 use std::time::Duration;
 
 pub(crate) async fn a_manual_clock_moves_leases_renewals_and_waits(_: World) {
@@ -42,7 +42,7 @@ pub(crate) async fn a_manual_clock_moves_leases_renewals_and_waits(_: World) {
     assert_eq!(fixed.lost().await.reason(), LossReason::LeaseExpired);
     drop((fixed, next));
     clock.advance(ms(1));
-    assert_eq!((one.census(), other.census()), (Census::default(), Census::default()));
+    assert_eq!((one.stats(), other.stats()), (ClientStats::default(), ClientStats::default()));
 }
 
 /// A client on tokio's clock, and an engine on the same one.

@@ -66,7 +66,7 @@ pub(crate) async fn readers_and_writers_exclude_each_other(world: World) {
     for lock in [here.read(), there.read(), there.read()] {
         tasks.push(tokio::spawn(async move { lock.acquire().await }));
     }
-    until("all wait", || one.census().requests == 1 && other.census().requests == 2).await;
+    until("all wait", || one.stats().requests == 1 && other.stats().requests == 2).await;
     let reading = writing.downgrade().await.expect("the read half");
     let mut guards = vec![reading];
     for task in tasks {
@@ -144,7 +144,7 @@ pub(crate) async fn rw11_a_reader_does_not_become_a_writer(world: World) {
     let reading = lock.read().acquire().owner(&owner).await.expect("the read half");
     for _ in 0..2 {
         let error = lock.write().acquire().owner(&owner).await.expect_err("an upgrade");
-        assert!(matches!(error, Error::Upgrade { .. }), "{error}");
+        assert!(matches!(error, Error::UpgradeNotSupported { .. }), "{error}");
     }
     assert!(reading.is_held());
     reading.release().await.expect("a release");

@@ -43,7 +43,7 @@ pub(crate) async fn l1_a_lost_reply_to_an_acquire_counts_once(world: World) {
                 tried.expect("the lock, which is free").release().await.expect("a release");
             }
             // A try does not wait until a connection that hangs has been replaced; what it left is cleaned up below.
-            Err(error) => assert!(matches!(error, Error::Indeterminate { .. }), "{error}"),
+            Err(error) => assert!(matches!(error, Error::OutcomeUnknown { .. }), "{error}"),
         }
         is_clean(&world, &client, &lock).await;
     }

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 /// Waits until a client has a task that waits and listens.
 pub(super) async fn waits(client: &Client, tasks: usize) {
-    until("the tasks wait", || client.census().requests == tasks && client.census().subscriptions > 0).await;
+    until("the tasks wait", || client.stats().requests == tasks && client.stats().subscriptions > 0).await;
 }
 
 pub(crate) async fn s4_a_number_that_is_there_is_not_set_again(world: World) {
@@ -80,7 +80,7 @@ pub(crate) async fn s6_permits_that_are_added_wake_who_waits(world: World) {
         let guard = waiting.await.expect("a task").expect("three permits");
         assert_eq!(seats.available_permits().await.expect("an answer"), 1);
         drop(guard);
-        until("the dropped guard's permits are back", || waiter.census().cleaning_up == 0).await;
+        until("the dropped guard's permits are back", || waiter.stats().cleaning_up == 0).await;
         assert_eq!(seats.available_permits().await.expect("an answer"), 4);
         idle(&waiter).await;
     }
@@ -244,7 +244,7 @@ pub(crate) async fn an_operation_on_a_server_that_is_down_is_an_error_in_time(wo
     world.set_down(true);
     let begun = std::time::Instant::now();
     let error = seats.add_permits(1).await.expect_err("a server that is down");
-    assert!(matches!(error, Error::Unreachable { .. } | Error::Indeterminate { .. }), "{error}");
+    assert!(matches!(error, Error::Unreachable { .. } | Error::OutcomeUnknown { .. }), "{error}");
     assert!(begun.elapsed() >= ms(250) && begun.elapsed() < secs(5), "{:?}", begun.elapsed());
     world.set_down(false);
     // Connecting again may take longer than this client is willing to be without a server.

@@ -138,7 +138,7 @@ pub(crate) async fn every_series_is_there_before_its_first_event(_: World) {
     let zero = |key: String| assert_eq!(seen.get(&key), Some(&0.0), "{key} is among {:#?}", seen.keys());
     for class in ["orders", telemetry::DEFAULT_CLASS] {
         for reason in LossReason::ALL {
-            zero(format!("{} class={class} reason={}", telemetry::LOST_TOTAL, reason.word()));
+            zero(format!("{} class={class} reason={}", telemetry::LOST_TOTAL, reason.as_str()));
         }
         zero(format!("{} class={class} outcome=failed", telemetry::ACQUIRE_TOTAL));
     }
@@ -224,7 +224,7 @@ pub(crate) async fn a_loss_and_a_span_name_the_hold_that_they_are_about(_: World
             Client::builder().manual_clock(&clock).span_level(telemetry::SpanLevel::Info).span_lock_names(false);
         let lock = client.embedded(&server).expect("a client").fenced_lock("telemetry").class(&class);
         let guard = now(lock.acquire().lease(ms(100))).expect("the lock");
-        told = (guard.holder_id(), guard.fencing_token().as_u64());
+        told = (guard.holder_id().into_string(), guard.fencing_token().as_u64());
         clock.advance(ms(200));
         assert!(now(guard.run(async {})).is_err());
         drop(guard);

@@ -64,7 +64,7 @@ pub(crate) async fn a_parked_acquire_does_not_stand_in_the_way_of_tries(world: W
     let mut parked = Polled::new(client.lock(&name).acquire().into_future());
     crate::support::until("it waits and listens", || {
         // Woken by the reply, it is polled on until it sleeps.
-        (!parked.is_woken() || parked.poll().is_pending()) && client.census().subscriptions == 1
+        (!parked.is_woken() || parked.poll().is_pending()) && client.stats().subscriptions == 1
     })
     .await;
     held.release().await.expect("a release");
@@ -108,7 +108,7 @@ async fn forgets_its_turn(world: World, same_client: bool) {
         });
         let listeners = if same_client { 1 } else { 2 };
         crate::support::until("the other waits too", || {
-            world.subscribers(&name) == listeners && other.census().requests >= 1 && other.census().subscriptions == 1
+            world.subscribers(&name) == listeners && other.stats().requests >= 1 && other.stats().subscriptions == 1
         })
         .await;
         let released = Instant::now();

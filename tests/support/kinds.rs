@@ -4,7 +4,7 @@ use super::{World, ms, secs};
 use futures_util::future::{BoxFuture, LocalBoxFuture};
 use leasehold::kind::Owned;
 use leasehold::{
-    Client, CountDownLatch, Error, Guard, Lock, MultiGuard, MultiLock, Owner, PermitGuard, PermitSemaphore,
+    Client, CountDownLatch, Error, Guard, LeasedSemaphore, Lock, MultiGuard, MultiLock, Owner, PermitGuard,
     QuorumGuard, QuorumLock, Semaphore, SemaphoreGuard,
 };
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub(crate) enum Kind {
     Quorum,
     /// A semaphore with one permit, which excludes as a lock does.
     Semaphore,
-    /// A permit semaphore with one permit.
+    /// A leased semaphore with one permit.
     Permits,
     /// A latch, which nobody holds: who waits at it is let in when it is open.
     Latch,
@@ -121,7 +121,7 @@ impl Kind {
 
     /// Sets the number, for a kind that is one: one permit, or an open latch.
     pub(crate) fn prepare(self, client: &Client, name: &str) -> BoxFuture<'static, ()> {
-        let (permits, leased) = (client.semaphore(name), client.permit_semaphore(name));
+        let (permits, leased) = (client.semaphore(name), client.leased_semaphore(name));
         Box::pin(async move {
             match self {
                 Self::Semaphore => assert!(permits.try_set_permits(1).await.expect("an answer")),
@@ -146,7 +146,7 @@ impl Kind {
                 Self::Simple => client.simple_lock(&name, secs(30)).inspect().await.map(drop),
                 Self::ReadWrite => client.read_write_lock(&name).inspect().await.map(drop),
                 Self::Semaphore => client.semaphore(&name).available_permits().await.map(drop),
-                Self::Permits => client.permit_semaphore(&name).inspect().await.map(drop),
+                Self::Permits => client.leased_semaphore(&name).inspect().await.map(drop),
                 Self::Latch => client.count_down_latch(&name).count().await.map(drop),
             }
         })
@@ -194,7 +194,7 @@ impl Kind {
                 lock.release().await.map(drop)
             }),
             Self::Permits => Box::pin(async move {
-                let seats = client.permit_semaphore(&name);
+                let seats = client.leased_semaphore(&name);
                 let guard = seats.acquire().await?;
                 seats.lease_of(guard.ids()[0]).await?;
                 seats.release_ids(&guard.ids()).await.map(drop)
@@ -237,7 +237,7 @@ impl Kind {
             }
             Self::Quorum => vec![any(QuorumLock::new(clients.iter().cloned(), name))],
             Self::Semaphore => vec![any(client.semaphore(name))],
-            Self::Permits => vec![any(client.permit_semaphore(name))],
+            Self::Permits => vec![any(client.leased_semaphore(name))],
             Self::Latch => vec![any(client.count_down_latch(name))],
         }
     }
@@ -399,7 +399,7 @@ plain! {
     MultiLock, MultiGuard, owner;
     QuorumLock, QuorumGuard, ;
     Semaphore, SemaphoreGuard, ;
-    PermitSemaphore, PermitGuard, ;
+    LeasedSemaphore, PermitGuard, ;
 }
 
 impl Lockable for CountDownLatch {

@@ -3,7 +3,7 @@
 use super::engine::{Backend, Engine};
 use super::until;
 use leasehold::embedded::EmbeddedServer;
-use leasehold::{Census, Client, ClientBuilder, ConnectError};
+use leasehold::{Client, ClientBuilder, ClientStats, ConnectError};
 use leasehold_core::name::LockName;
 use leasehold_core::script;
 use leasehold_test_support::{Proxy, Resp, Server};
@@ -216,7 +216,7 @@ impl World {
 #[track_caller]
 pub(crate) fn idle(client: &Client) -> impl Future<Output = ()> {
     let client = client.clone();
-    until("the client has nothing open", move || client.census() == Census::default())
+    until("the client has nothing open", move || client.stats() == ClientStats::default())
 }
 
 /// The channel of a lock.

@@ -36,7 +36,7 @@ impl LossReason {
     ];
 
     /// One lower-case word, for metrics and logs.
-    pub const fn word(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::LeaseExpired => "lease_expired",
             Self::NotRenewed => "not_renewed",
@@ -105,16 +105,16 @@ pub enum AcquireError {
     Unreachable(String),
     /// It is not known whether the lock was acquired; it is being cleaned up.
     #[error("it is not known whether the lock was acquired: {0}")]
-    Indeterminate(String),
+    OutcomeUnknown(String),
     /// The server refused.
     #[error("the server refused: {0}")]
     Refused(String),
     /// The owner holds the read half of a read-write lock, and asks for its write half, which it would keep from itself.
     #[error("the owner holds the read half of the lock: release it before the write half is acquired")]
-    Upgrade,
+    UpgradeNotSupported,
     /// More was asked for than there is in all.
     #[error("more was asked for than the {capacity} that there are in all")]
-    Excess {
+    ExceedsCapacity {
         /// How much there is in all.
         capacity: i64,
     },
@@ -141,7 +141,7 @@ pub enum ReleaseError {
     Lost(LossReason),
     /// It is not known whether the hold was still there; the release is repeated in the background.
     #[error("it is not known whether the lock was released: {0}")]
-    Indeterminate(String),
+    OutcomeUnknown(String),
     /// The server could not be reached; the release is repeated in the background.
     #[error("the server could not be reached: {0}")]
     Unreachable(String),

@@ -151,44 +151,44 @@ pub static SEMAPHORE_DRAIN: Script =
     Script::new("semaphore/drain", lua::semaphore::DRAIN, &["semaphore", "record"], &["memory"]);
 /// Tells how many permits are available (semaphore).
 pub static SEMAPHORE_INSPECT: Script = Script::new("semaphore/inspect", lua::semaphore::INSPECT, &["semaphore"], &[]);
-/// Takes permits (permit semaphore).
+/// Takes permits (leased semaphore).
 pub static PERMITS_ACQUIRE: Script = Script::new(
     "permits/acquire",
     lua::permits::ACQUIRE,
     &["permits", "deadlines", "channel"],
     &["ids", "count", "lease", "not_after", "publish"],
 );
-/// Gives the permits of a hold back (permit semaphore).
+/// Gives the permits of a hold back (leased semaphore).
 pub static PERMITS_RELEASE: Script = Script::new(
     "permits/release",
     lua::permits::RELEASE,
     &["permits", "deadlines", "channel"],
     &["ids", "count", "publish"],
 );
-/// Gives permits back by their ids (permit semaphore).
+/// Gives permits back by their ids (leased semaphore).
 pub static PERMITS_GIVE: Script =
     Script::new("permits/give", lua::permits::GIVE, &["permits", "deadlines", "channel"], &["ids", "publish"]);
-/// Renews the leases of many holds in one call (permit semaphore).
+/// Renews the leases of many holds in one call (leased semaphore).
 pub static PERMITS_RENEW: Script =
     Script::repeated("permits/renew", lua::permits::RENEW, &["deadlines"], &["ids", "lease"]);
-/// Sets the capacity where there is none (permit semaphore).
+/// Sets the capacity where there is none (leased semaphore).
 pub static PERMITS_SET: Script = Script::new(
     "permits/set",
     lua::permits::SET,
     &["permits", "deadlines", "record", "channel"],
     &["capacity", "memory", "publish"],
 );
-/// Sets the capacity, also while permits are held (permit semaphore).
+/// Sets the capacity, also while permits are held (leased semaphore).
 pub static PERMITS_RESIZE: Script = Script::new(
     "permits/resize",
     lua::permits::RESIZE,
     &["permits", "deadlines", "record", "channel"],
     &["capacity", "memory", "publish"],
 );
-/// Tells how many permits are available and held (permit semaphore).
+/// Tells how many permits are available and held (leased semaphore).
 pub static PERMITS_INSPECT: Script =
     Script::new("permits/inspect", lua::permits::INSPECT, &["permits", "deadlines"], &[]);
-/// Tells the lease left of one permit (permit semaphore).
+/// Tells the lease left of one permit (leased semaphore).
 pub static PERMITS_LEASE: Script = Script::new("permits/lease", lua::permits::LEASE, &["deadlines"], &["id"]);
 /// Asks whether the latch is open.
 pub static LATCH_ACQUIRE: Script = Script::new("latch/acquire", lua::latch::ACQUIRE, &["latch"], &["not_after"]);

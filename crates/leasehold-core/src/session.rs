@@ -281,7 +281,7 @@ pub struct FlightId(u64);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
-pub struct Census {
+pub struct ClientStats {
     /// Holds with at least one guard.
     pub held: usize,
     /// Holds without a guard that may still be on the server.
@@ -402,9 +402,9 @@ impl Session {
     }
 
     /// What is open.
-    pub fn census(&self) -> Census {
+    pub fn stats(&self) -> ClientStats {
         let held = self.holds.values().filter(|hold| hold.guards > 0).count();
-        Census {
+        ClientStats {
             held,
             cleaning_up: self.holds.len() - held,
             requests: self.requests.len(),

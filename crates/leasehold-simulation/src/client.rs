@@ -410,8 +410,8 @@ impl World {
     fn note_outcome(&mut self, outcome: &Outcome) {
         match outcome {
             Outcome::NotAcquired(AcquireError::WaitElapsed) => self.stats.reach(Reach::WaitElapsed),
-            Outcome::NotAcquired(AcquireError::Indeterminate(_))
-            | Outcome::NotReleased(ReleaseError::Indeterminate(_)) => self.stats.reach(Reach::Indeterminate),
+            Outcome::NotAcquired(AcquireError::OutcomeUnknown(_))
+            | Outcome::NotReleased(ReleaseError::OutcomeUnknown(_)) => self.stats.reach(Reach::OutcomeUnknown),
             Outcome::NotAcquired(AcquireError::Unreachable(_)) => self.stats.reach(Reach::Unreachable),
             _ => {}
         }

@@ -36,7 +36,7 @@ pub enum Family {
     PreferWriters,
     /// Bare semaphores.
     Semaphore,
-    /// Permit semaphores.
+    /// Leased semaphores.
     Permits,
     /// Count-down latches.
     Latch,
@@ -201,7 +201,7 @@ impl World {
         assert_eq!(other, None, "has {} beside {:?} of client {}", guard.name, guard.hold, guard.client);
     }
 
-    /// Wants the permits of permit semaphores to add up, at any time.
+    /// Wants the permits of leased semaphores to add up, at any time.
     pub(crate) fn check_capacity(&self) {
         if self.plan.family != Family::Permits {
             return;

@@ -232,15 +232,15 @@ pub(crate) fn check_reason(world: &World, client: usize, task: usize) {
     let well = world.plan.orderly || world.plan.over && world.now > over && !waits();
     match outcome {
         Outcome::NotAcquired(
-            AcquireError::Unreachable(_) | AcquireError::Indeterminate(_) | AcquireError::Refused(_),
+            AcquireError::Unreachable(_) | AcquireError::OutcomeUnknown(_) | AcquireError::Refused(_),
         )
         | Outcome::NotReleased(
-            ReleaseError::Unreachable(_) | ReleaseError::Indeterminate(_) | ReleaseError::Refused(_),
+            ReleaseError::Unreachable(_) | ReleaseError::OutcomeUnknown(_) | ReleaseError::Refused(_),
         ) => assert!(!well, "nothing is wrong, and client {client} is told: {outcome:?}"),
-        Outcome::NotAcquired(AcquireError::KeyConflict(_) | AcquireError::Excess { .. }) => {
+        Outcome::NotAcquired(AcquireError::KeyConflict(_) | AcquireError::ExceedsCapacity { .. }) => {
             assert!(world.broken, "client {client} is told: {outcome:?}");
         }
-        Outcome::NotAcquired(AcquireError::WaitElapsed | AcquireError::Lost(_) | AcquireError::Upgrade)
+        Outcome::NotAcquired(AcquireError::WaitElapsed | AcquireError::Lost(_) | AcquireError::UpgradeNotSupported)
         | Outcome::NotReleased(ReleaseError::Lost(_)) => {}
         Outcome::NotAcquired(_) | Outcome::NotReleased(_) => panic!("client {client} is told: {outcome:?}"),
         Outcome::Granted(_) | Outcome::Opened | Outcome::Nothing | Outcome::Released | Outcome::Dropped => {}

@@ -76,7 +76,7 @@ counted! {
         CleanedUp = "the lifeline completed a clean-up",
         TurnPassed = "a turn passed on",
         WaitElapsed = "a patience ended",
-        Indeterminate = "an outcome was not known",
+        OutcomeUnknown = "an outcome was not known",
         Unreachable = "a server was out of reach for too long",
         RemovalTold = "a holder was told of a removal in time",
         DeadlineTold = "a hold was lost at its local deadline",

@@ -451,8 +451,8 @@ impl World {
     /// Wants nothing to be left of any client, here and on the server.
     pub(crate) fn check_nothing_left(&self) {
         for (number, client) in self.clients.iter().enumerate().filter(|(_, client)| !client.dead) {
-            let census = client.session.census();
-            assert_eq!(census, leasehold_core::session::Census::default(), "of client {number}");
+            let census = client.session.stats();
+            assert_eq!(census, leasehold_core::session::ClientStats::default(), "of client {number}");
             assert_eq!(client.session.poll_timeout(), None, "client {number} waits for time to pass");
             assert!(client.session.is_quiet());
             assert!(!client.session.has_clean_up());

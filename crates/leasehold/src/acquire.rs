@@ -86,7 +86,7 @@ impl<K: LockKind> Acquire<K> {
     /// The last attempt takes up to one [`command_timeout`](crate::ClientBuilder::command_timeout). An attempt that fails and must be
     /// taken back takes up to another one. A place in the queue of a fair lock, and the mark of a writer that is preferred, are given up
     /// before the answer, so that they do not refuse the next try; where that cannot be known in time, the answer is
-    /// [`Error::Indeterminate`]. The look at the server that tells the holder in the error takes up to one
+    /// [`Error::OutcomeUnknown`]. The look at the server that tells the holder in the error takes up to one
     /// command timeout more.
     ///
     /// Default: the client's [`default_wait`](crate::ClientBuilder::default_wait), or as long as it takes.
@@ -247,7 +247,7 @@ impl<K: Counted> Acquire<K> {
     /// Takes so many permits at once: all of them, or none. Default: 1.
     ///
     /// From 1 to `i32::MAX` of a [`Semaphore`](crate::Semaphore), which only counts them; from 1 to
-    /// [`MAX_AT_ONCE`](crate::PermitSemaphore::MAX_AT_ONCE) of a [`PermitSemaphore`](crate::PermitSemaphore), whose permits the server has to
+    /// [`MAX_AT_ONCE`](crate::LeasedSemaphore::MAX_AT_ONCE) of a [`LeasedSemaphore`](crate::LeasedSemaphore), whose permits the server has to
     /// look at one by one, at each acquire and each renewal. More are refused with [`InvalidInput::TooManyPermits`](crate::InvalidInput::TooManyPermits).
     pub const fn permits(mut self, permits: u32) -> Self {
         self.permits = permits;

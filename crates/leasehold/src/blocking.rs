@@ -42,7 +42,7 @@ mod guard;
 mod lock;
 
 pub use client::Client;
-pub use counted::{CountDownLatch, PermitSemaphore, Semaphore};
+pub use counted::{CountDownLatch, LeasedSemaphore, Semaphore};
 pub use fenced::FencedValue;
 pub use group::{GroupGuard, MultiGuard, MultiLock, QuorumGuard, QuorumLock};
 pub use guard::Guard;

@@ -4,6 +4,7 @@ use crate::caller;
 use crate::client::Client;
 use crate::clock::Clock;
 use crate::error::{ConnectError, InvalidInput};
+use crate::fair_settings::FairSettings;
 use crate::lifeline::{self, Lifeline};
 use crate::link::AnyLink;
 use crate::link::fred::{self as fred_link, Certificates, Connector, Foreground, FredLink, Target};
@@ -141,7 +142,7 @@ impl ClientBuilder {
 
     /// Whether a first grant carries a time, by the server's clock, after which it refuses itself. It is for servers on which
     /// `CLIENT KILL` is forbidden; it costs a third of the script's time. Default: no.
-    pub const fn not_after(mut self, carry: bool) -> Self {
+    pub const fn server_side_expiry(mut self, carry: bool) -> Self {
         self.settings.not_after = carry;
         self
     }
@@ -155,37 +156,9 @@ impl ClientBuilder {
         self
     }
 
-    /// How long a process may be silent before its waiters lose their places in the queues of fair locks. It says that it lives four
-    /// times in that time, unless [`fair_beat`](Self::fair_beat) says otherwise. From 200 ms to an hour. Default: 2 s.
-    ///
-    /// **One value for a fleet**: who hears another one is believed dead too soon, or too late. The same is true of the other
-    /// settings of fair locks.
-    pub fn fair_window(mut self, window: Duration) -> Self {
-        self.settings.fair.window = window;
-        self.settings.fair.beat = window / 4;
-        self
-    }
-
-    /// How often a process that waits for a fair lock says that it lives, one command for each lock; at most a quarter of the
-    /// [window](Self::fair_window), which is set first. Default: 500 ms. One value for a fleet.
-    pub const fn fair_beat(mut self, beat: Duration) -> Self {
-        self.settings.fair.beat = beat;
-        self
-    }
-
-    /// How long a free fair lock is offered to the next in its queue, whose process lives and does not take it. From 100 ms to an hour.
-    /// Default: 2 s. One value for a fleet.
-    pub const fn fair_claim(mut self, claim: Duration) -> Self {
-        self.settings.fair.claim = claim;
-        self
-    }
-
-    /// How JVMs stand to the queues of fair locks: the longest that any of them waits, which is its `fairLockWaitTimeout` or its longest
-    /// `tryLock`; and how far their clocks may be from the server's. Who stays longer is dropped from the queue. Default: 300 s and 1 s.
-    /// One value for a fleet.
-    pub const fn fair_jvms(mut self, longest_wait: Duration, skew: Duration) -> Self {
-        self.settings.fair.cap = longest_wait;
-        self.settings.fair.skew = skew;
+    /// What the queues of fair locks go by. One value for a fleet. Default: [`FairSettings::new`].
+    pub fn fair(mut self, fair: FairSettings) -> Self {
+        self.settings.fair = fair.to_wire();
         self
     }
 

@@ -3,8 +3,9 @@
 use crate::builder::ClientBuilder;
 use crate::error::ConnectError;
 use crate::fence::FencedValue;
+use crate::ids::ClientId;
 use crate::kinds::{
-    CountDownLatch, FairLock, FencedLock, Member, MultiLock, PermitSemaphore, ReadWriteLock, Semaphore, SimpleLock,
+    CountDownLatch, FairLock, FencedLock, LeasedSemaphore, Member, MultiLock, ReadWriteLock, Semaphore, SimpleLock,
     SpinLock, StripedLock,
 };
 use crate::lock::Lock;
@@ -13,7 +14,7 @@ use crate::shared::Handle;
 use crate::target::Target;
 use leasehold_core::command::Kind;
 use leasehold_core::link::{Link as _, ServerInfo};
-use leasehold_core::session::Census;
+use leasehold_core::session::ClientStats;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -160,13 +161,13 @@ impl Client {
         Lock::of(target.with_manner(|manner| manner.lease = Some(lease)))
     }
 
-    /// The semaphore of that name, a bare counter of permits. See [`Semaphore`], and why [`PermitSemaphore`] is mostly the better one.
+    /// The semaphore of that name, a bare counter of permits. See [`Semaphore`], and why [`LeasedSemaphore`] is mostly the better one.
     pub fn semaphore(&self, name: impl AsRef<str>) -> Semaphore {
         Lock::of(self.target(Kind::Semaphore, name.as_ref()))
     }
 
-    /// The semaphore of that name whose permits have leases. See [`PermitSemaphore`].
-    pub fn permit_semaphore(&self, name: impl AsRef<str>) -> PermitSemaphore {
+    /// The semaphore of that name whose permits have leases. See [`LeasedSemaphore`].
+    pub fn leased_semaphore(&self, name: impl AsRef<str>) -> LeasedSemaphore {
         Lock::of(self.target(Kind::Permits, name.as_ref()))
     }
 
@@ -205,8 +206,8 @@ impl Client {
     }
 
     /// The identity of this client: the part before the colon in what [`Holder::id`](crate::Holder::id) names. A random UUID.
-    pub fn id(&self) -> String {
-        self.handle.with(|session, _| session.client().to_string())
+    pub fn id(&self) -> ClientId {
+        self.handle.with(|session, _| session.client().to_string()).into()
     }
 
     /// What the server said of itself when the client connected. Of a client that was made [without a
@@ -216,8 +217,8 @@ impl Client {
     }
 
     /// What the client has open: guards, callers that wait, subscriptions. For tests and for a look from outside.
-    pub fn census(&self) -> Census {
-        self.handle.with(|session, _| session.census())
+    pub fn stats(&self) -> ClientStats {
+        self.handle.with(|session, _| session.stats())
     }
 
     /// Ends the client: nothing is granted any more, everybody who waits is told, every guard is lost with the reason

@@ -1,6 +1,7 @@
 //! The errors of the public API. Each says what happened, to which lock, and what to do.
 
 use crate::fence::FencingToken;
+use crate::ids::HolderId;
 use crate::link::fred;
 use leasehold_core::error::{AcquireError, LossReason, ReleaseError};
 use leasehold_core::link::LinkError;
@@ -29,7 +30,7 @@ pub enum Error {
         /// Who held the lock right after the wait, as [`Holder::id`](crate::Holder::id); [`Client::who_is`](crate::Client::who_is) may know
         /// more of it. `None` where nobody did any more, where that is not to be had within the command timeout, and for what several may hold or
         /// what is made of several: semaphores, latches, multi locks, quorum locks.
-        holder: Option<String>,
+        holder: Option<HolderId>,
     },
     /// The lock was held and was lost. Whatever it protected may have been changed by others since.
     #[error("the lock {lock:?} was lost: {reason}; what it protected may have been changed by others")]
@@ -43,7 +44,7 @@ pub enum Error {
     /// refuses to take back what came before that. What an acquire or a release has begun is cleaned up in the background: the lock is free
     /// after one lease at the latest.
     #[error("it is not known what became of the lock {lock:?}: {why}")]
-    Indeterminate {
+    OutcomeUnknown {
         /// The lock.
         lock: String,
         /// What happened.
@@ -82,13 +83,13 @@ pub enum Error {
     #[error(
         "the write half of the lock {lock:?} cannot be acquired: the same owner holds its read half; release that first"
     )]
-    Upgrade {
+    UpgradeNotSupported {
         /// The lock.
         lock: String,
     },
     /// More permits were asked for than there are in all, so that waiting would never end.
     #[error("the semaphore {lock:?} has {capacity} permits in all, and more were asked for at once")]
-    Excess {
+    ExceedsCapacity {
         /// The semaphore.
         lock: String,
         /// How many permits there are, free or not.
@@ -97,7 +98,7 @@ pub enum Error {
     /// A fencing token was shown to a store that has seen a greater one: another holder came after this one, and what this one read
     /// may be old. Nothing was read or written.
     #[error("the fencing token {token} is stale: {name:?} has seen {registered}, so somebody else has the lock since")]
-    Stale {
+    StaleToken {
         /// What is guarded.
         name: String,
         /// The token that was shown.
@@ -111,7 +112,7 @@ pub enum Error {
         "the fencing token {token} was granted to another holder as well, which has shown it to {name:?} before: the lock's \
          server has lost data"
     )]
-    IssuedTwice {
+    DuplicateToken {
         /// What is guarded.
         name: String,
         /// The token.
@@ -145,19 +146,19 @@ pub enum Error {
 
 impl Error {
     /// The name of the lock, or of what else the operation was about; `None` where a value was refused before anything was sent.
-    pub fn lock(&self) -> Option<&str> {
+    pub fn lock_name(&self) -> Option<&str> {
         match self {
             Self::WaitElapsed { lock, .. }
             | Self::Lost { lock, .. }
-            | Self::Indeterminate { lock, .. }
+            | Self::OutcomeUnknown { lock, .. }
             | Self::Unreachable { lock, .. }
             | Self::KeyConflict { lock, .. }
             | Self::Refused { lock, .. }
-            | Self::Upgrade { lock }
-            | Self::Excess { lock, .. }
+            | Self::UpgradeNotSupported { lock }
+            | Self::ExceedsCapacity { lock, .. }
             | Self::NotReplicated { lock, .. }
             | Self::ShutDown { lock } => Some(lock),
-            Self::Stale { name, .. } | Self::IssuedTwice { name, .. } => Some(name),
+            Self::StaleToken { name, .. } | Self::DuplicateToken { name, .. } => Some(name),
             Self::Invalid(_) => None,
         }
     }
@@ -178,19 +179,19 @@ impl Error {
     /// fn status(error: &Error) -> u16 {
     ///     match error {
     ///         error if error.is_contention() => 409,
-    ///         error if error.is_transient() => 503,
+    ///         error if error.is_retryable() => 503,
     ///         _ => 500,
     ///     }
     /// }
     /// # let unreachable = Error::Unreachable { lock: "stock".to_owned(), why: "it is down".to_owned() };
     /// # assert_eq!(status(&unreachable), 503);
     /// ```
-    pub const fn is_transient(&self) -> bool {
+    pub const fn is_retryable(&self) -> bool {
         matches!(
             self,
             Self::WaitElapsed { .. }
                 | Self::Unreachable { .. }
-                | Self::Indeterminate { .. }
+                | Self::OutcomeUnknown { .. }
                 | Self::NotReplicated { .. }
         )
     }
@@ -198,7 +199,7 @@ impl Error {
     /// Whether the server may have done what was asked, although this is an error. What an acquire has taken is given back in the background;
     /// a write to a [`FencedValue`](crate::fence::FencedValue) may stand.
     pub const fn may_have_taken_effect(&self) -> bool {
-        matches!(self, Self::Indeterminate { .. })
+        matches!(self, Self::OutcomeUnknown { .. })
     }
 
     pub(crate) fn from_acquire(lock: &str, waited: Duration, error: AcquireError) -> Self {
@@ -208,13 +209,13 @@ impl Error {
             AcquireError::Lost(reason) => Self::Lost { lock, reason },
             AcquireError::KeyConflict(kind) => Self::KeyConflict { lock, kind },
             AcquireError::Unreachable(why) => Self::Unreachable { lock, why },
-            AcquireError::Indeterminate(why) => Self::Indeterminate { lock, why },
+            AcquireError::OutcomeUnknown(why) => Self::OutcomeUnknown { lock, why },
             AcquireError::Refused(why) => Self::Refused { lock, why },
-            AcquireError::Upgrade => Self::Upgrade { lock },
-            AcquireError::Excess { capacity } => Self::Excess { lock, capacity },
+            AcquireError::UpgradeNotSupported => Self::UpgradeNotSupported { lock },
+            AcquireError::ExceedsCapacity { capacity } => Self::ExceedsCapacity { lock, capacity },
             AcquireError::NotReplicated { acknowledged, wanted } => Self::NotReplicated { lock, acknowledged, wanted },
             AcquireError::Closed => Self::ShutDown { lock },
-            other => Self::Indeterminate { lock, why: other.to_string() },
+            other => Self::OutcomeUnknown { lock, why: other.to_string() },
         }
     }
 
@@ -222,10 +223,10 @@ impl Error {
         let lock = lock.to_owned();
         match error {
             ReleaseError::Lost(reason) => Self::Lost { lock, reason },
-            ReleaseError::Indeterminate(why) => Self::Indeterminate { lock, why },
+            ReleaseError::OutcomeUnknown(why) => Self::OutcomeUnknown { lock, why },
             ReleaseError::Unreachable(why) => Self::Unreachable { lock, why },
             ReleaseError::Refused(why) => Self::Refused { lock, why },
-            other => Self::Indeterminate { lock, why: other.to_string() },
+            other => Self::OutcomeUnknown { lock, why: other.to_string() },
         }
     }
 
@@ -234,7 +235,7 @@ impl Error {
         match error {
             LinkError::NotSent(why) => Self::Unreachable { lock, why: why.clone() },
             LinkError::Refused(refusal) => Self::Refused { lock, why: refusal.text().to_owned() },
-            LinkError::Unknown(why) => Self::Indeterminate { lock, why: why.clone() },
+            LinkError::Unknown(why) => Self::OutcomeUnknown { lock, why: why.clone() },
         }
     }
 }
@@ -299,9 +300,9 @@ pub enum InvalidInput {
     /// No permit was asked for.
     #[error("at least one permit must be asked for")]
     NoPermits,
-    /// More permits of a permit semaphore were asked for at once than one command may work on.
+    /// More permits of a leased semaphore were asked for at once than one command may work on.
     #[error(
-        "{given} permits were asked for at once, and at most {most} can be: each permit of a permit semaphore has an id and a lease \
+        "{given} permits were asked for at once, and at most {most} can be: each permit of a leased semaphore has an id and a lease \
          of its own, and the server would serve nobody else while it works on them; take several guards, let one permit \
          stand for more, or use a semaphore without leases, which only counts"
     )]
@@ -484,18 +485,18 @@ mod tests {
         for (error, contention, transient, effect) in [
             (Error::WaitElapsed { lock: lock(), waited: Duration::ZERO, holder: None }, true, true, false),
             (Error::Unreachable { lock: lock(), why: why() }, false, true, false),
-            (Error::Indeterminate { lock: lock(), why: why() }, false, true, true),
+            (Error::OutcomeUnknown { lock: lock(), why: why() }, false, true, true),
             (Error::NotReplicated { lock: lock(), acknowledged: 0, wanted: 1 }, false, true, false),
             (Error::Lost { lock: lock(), reason: LossReason::Removed }, false, false, false),
             (Error::Refused { lock: lock(), why: why() }, false, false, false),
             (Error::ShutDown { lock: lock() }, false, false, false),
         ] {
             assert_eq!(error.is_contention(), contention, "{error}");
-            assert_eq!(error.is_transient(), transient, "{error}");
+            assert_eq!(error.is_retryable(), transient, "{error}");
             assert_eq!(error.may_have_taken_effect(), effect, "{error}");
-            assert_eq!(error.lock(), Some("stock"), "{error}");
+            assert_eq!(error.lock_name(), Some("stock"), "{error}");
         }
-        assert_eq!(Error::from(InvalidInput::NoPermits).lock(), None);
+        assert_eq!(Error::from(InvalidInput::NoPermits).lock_name(), None);
     }
 
     #[test]

@@ -15,7 +15,7 @@
 //! # Twice the same token
 //!
 //! A server that loses its last writes in a failover may grant a token a second time. The register keeps the holder that showed the
-//! token first, and refuses the same token of another with [`Error::IssuedTwice`](crate::Error::IssuedTwice).
+//! token first, and refuses the same token of another with [`Error::DuplicateToken`](crate::Error::DuplicateToken).
 
 pub mod sql;
 mod token;

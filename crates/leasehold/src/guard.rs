@@ -4,9 +4,10 @@ use crate::acquire::Acquire;
 use crate::attempt;
 use crate::error::Error;
 use crate::fence::FencingToken;
+use crate::ids::HolderId;
 use crate::kind::{Counted, Fencing, LockKind, Owned, Reentrant};
 use crate::lock::Lock;
-use crate::loss::{HoldToken, Lost};
+use crate::loss::{LossToken, Lost};
 use crate::target::Target;
 use crate::telemetry::{self, Class, Outcome};
 use leasehold_core::error::{AcquireError, HoldEnd, LossReason, ReleaseError};
@@ -80,8 +81,8 @@ impl<K: LockKind> Guard<K> {
     }
 
     /// The holder's name on the server: `uuid:number`, as [`Holder::id`](crate::Holder::id) shows it to others.
-    pub fn holder_id(&self) -> String {
-        String::from_utf8_lossy(&self.cell.key().field).into_owned()
+    pub fn holder_id(&self) -> HolderId {
+        String::from_utf8_lossy(&self.cell.key().field).into_owned().into()
     }
 
     /// Completes when the lock is lost, and says why. It never completes otherwise.
@@ -145,8 +146,8 @@ impl<K: LockKind> Guard<K> {
 
     /// A token for work that runs elsewhere. It is cancelled when the lock ends in any way: released, dropped, detached or lost;
     /// it keeps which.
-    pub fn cancellation_token(&self) -> HoldToken {
-        HoldToken::new(&self.cell, &self.lock.target().handle().clock)
+    pub fn cancellation_token(&self) -> LossToken {
+        LossToken::new(&self.cell, &self.lock.target().handle().clock)
     }
 
     /// Releases the lock, or lowers its hold count, and says whether it was held up to that moment.
@@ -154,7 +155,7 @@ impl<K: LockKind> Guard<K> {
     /// # Errors
     ///
     /// [`Error::Lost`] where the lock had been lost before: what it protected may have been changed by others.
-    /// [`Error::Indeterminate`] where no reply came; [`Error::Unreachable`] where nothing could be sent;
+    /// [`Error::OutcomeUnknown`] where no reply came; [`Error::Unreachable`] where nothing could be sent;
     /// [`Error::Refused`] where the server would not lower the count. After these three the release is repeated in the
     /// background.
     ///
@@ -243,7 +244,7 @@ impl<K: Counted> Guard<K> {
 impl<K: Fencing> Guard<K> {
     /// The fencing token of this hold: below 2^53, the same for every re-entry, and greater than that of every hold before it, for as long as
     /// the server keeps its data. A failover to a server that lacks the last grants, and whose clock is behind, can give a token twice: the
-    /// store tells the two apart by their holders ([`Error::IssuedTwice`](crate::Error::IssuedTwice)).
+    /// store tells the two apart by their holders ([`Error::DuplicateToken`](crate::Error::DuplicateToken)).
     ///
     /// Show it to the store at the first read as well as at every write, and have the store refuse what is lower than the greatest it
     /// has seen; see [`fence`](crate::fence).

@@ -1,7 +1,8 @@
 //! Looking at a lock from outside, and ending a hold that is not one's own.
 
 use crate::error::Error;
-use crate::kind::{Fair, FencedFair, Owned, PlainHash, Read, Reentrant, Simple, Write};
+use crate::ids::HolderId;
+use crate::kind::{Fair, FencedFair, Inspectable, Owned, Read, Reentrant, Simple, Write};
 use crate::kinds::ReadWriteLock;
 use crate::lock::Lock;
 use crate::target::Target;
@@ -18,7 +19,7 @@ use std::time::Duration;
 pub struct Holder {
     /// The holder's name in the lock's hash: `uuid:number`, where the UUID is a client's ([`Client::id`](crate::Client::id)), or that
     /// of an instance of Redisson.
-    pub id: String,
+    pub id: HolderId,
     /// How often the lock is held.
     pub hold_count: u32,
     /// How long the lease still runs; `None` where the key has no time to live, which nobody who keeps to the layout leaves behind.
@@ -31,10 +32,10 @@ pub struct Holder {
 #[non_exhaustive]
 pub struct Waiter {
     /// The waiter's name in the queue: `uuid:number`, or a JVM's `uuid:thread`. It becomes the holder's when its turn comes.
-    pub id: String,
+    pub id: HolderId,
     /// How long it has waited; `None` where that is not known, as of a JVM's.
     pub waited: Option<Duration>,
-    /// Whether its process has said within the [window](crate::ClientBuilder::fair_window) that it lives; of a JVM's, whether its
+    /// Whether its process has said within the [liveness timeout](crate::FairSettings::liveness_timeout) that it lives; of a JVM's, whether its
     /// deadline has not passed. What is not alive is passed over.
     pub is_alive: bool,
 }
@@ -54,7 +55,7 @@ pub struct FairQueue {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
-pub struct Halves {
+pub struct ReadWriteHolders {
     /// Who holds the write half.
     pub writer: Option<Holder>,
     /// Who holds the read half, each with its own lease.
@@ -71,7 +72,7 @@ impl<K: Owned> Lock<K> {
     ///
     /// # Errors
     ///
-    /// [`Error::KeyConflict`] where the name holds another kind of key; [`Error::Unreachable`], [`Error::Indeterminate`] or
+    /// [`Error::KeyConflict`] where the name holds another kind of key; [`Error::Unreachable`], [`Error::OutcomeUnknown`] or
     /// [`Error::Refused`] where the server gave no answer, within the command timeout.
     ///
     /// # Cancel safety
@@ -90,7 +91,8 @@ impl<K: Owned> Lock<K> {
     /// assert_eq!(report.inspect().await?, None);
     /// # Ok::<(), leasehold::Error>(()) }).unwrap();
     /// ```
-    pub async fn force_release_holder(&self, id: &str) -> Result<bool, Error> {
+    pub async fn force_release_holder(&self, id: impl AsRef<str>) -> Result<bool, Error> {
+        let id = id.as_ref();
         let target = self.target();
         let name = target.checked_name()?;
         let call = match target.kind() {
@@ -115,13 +117,13 @@ impl<K: Owned> Lock<K> {
     }
 }
 
-impl<K: PlainHash> Lock<K> {
+impl<K: Inspectable> Lock<K> {
     /// Who holds the lock; `None` where nobody does. Nothing is changed.
     ///
     /// # Errors
     ///
     /// [`Error::KeyConflict`] where the name holds something else, also where it is a hash with an entry that no lock writes;
-    /// [`Error::Unreachable`], [`Error::Indeterminate`] or [`Error::Refused`] where the server gave no answer, within the command
+    /// [`Error::Unreachable`], [`Error::OutcomeUnknown`] or [`Error::Refused`] where the server gave no answer, within the command
     /// timeout.
     ///
     /// # Cancel safety
@@ -132,7 +134,7 @@ impl<K: PlainHash> Lock<K> {
         match target.ask(command::inspect(target.checked_name()?), command::inspected).await? {
             Inspected::Free => Ok(None),
             Inspected::Held { holder, count, left } => {
-                Ok(Some(Holder { id: holder, hold_count: count, remaining: left }))
+                Ok(Some(Holder { id: holder.into(), hold_count: count, remaining: left }))
             }
             Inspected::Kind(kind) => Err(target.conflict(kind)),
         }
@@ -169,7 +171,7 @@ macro_rules! fair {
             /// # Errors
             ///
             /// As for a plain lock: [`Error::KeyConflict`] where the name holds something else; [`Error::Unreachable`],
-            /// [`Error::Indeterminate`] or [`Error::Refused`] where the server gave no answer, within the command timeout.
+            /// [`Error::OutcomeUnknown`] or [`Error::Refused`] where the server gave no answer, within the command timeout.
             ///
             /// # Cancel safety
             ///
@@ -194,10 +196,10 @@ macro_rules! fair {
                 let call = target.handle().with(|session, _| fair::inspect(name, &session.settings().fair));
                 match target.ask(call, fair::inspected).await? {
                     fair::Inspected::Seen { holder, waiters } => Ok(FairQueue {
-                        holder: holder.map(|seen| Holder { id: seen.holder, hold_count: seen.count, remaining: seen.left }),
+                        holder: holder.map(|seen| Holder { id: seen.holder.into(), hold_count: seen.count, remaining: seen.left }),
                         waiters: waiters
                             .into_iter()
-                            .map(|seen| Waiter { id: seen.waiter, waited: seen.age, is_alive: seen.alive })
+                            .map(|seen| Waiter { id: seen.waiter.into(), waited: seen.age, is_alive: seen.alive })
                             .collect(),
                     }),
                     fair::Inspected::Kind(kind) => Err(target.conflict(kind)),
@@ -243,7 +245,7 @@ impl Lock<Simple> {
         match target.ask(simple::inspect(target.checked_name()?), command::inspected).await? {
             Inspected::Free => Ok(None),
             Inspected::Held { holder, count, left } => {
-                Ok(Some(Holder { id: holder, hold_count: count, remaining: left }))
+                Ok(Some(Holder { id: holder.into(), hold_count: count, remaining: left }))
             }
             Inspected::Kind(kind) => Err(target.conflict(kind)),
         }
@@ -277,7 +279,7 @@ impl ReadWriteLock {
     /// # Cancel safety
     ///
     /// Dropping the future leaves nothing behind.
-    pub async fn inspect(&self) -> Result<Halves, Error> {
+    pub async fn inspect(&self) -> Result<ReadWriteHolders, Error> {
         halves(self.read().target()).await
     }
 }
@@ -349,7 +351,7 @@ impl Lock<Write> {
 }
 
 /// Who holds a lock that was found busy, of any kind that one alone holds; `None` also where that is not to be had.
-pub(crate) async fn holder(target: &Target) -> Option<String> {
+pub(crate) async fn holder(target: &Target) -> Option<HolderId> {
     let other = || target.clone();
     let holder = match target.kind() {
         Kind::Lock | Kind::Spin | Kind::Fenced => Lock::<Reentrant>::of(other()).inspect().await.ok()?,
@@ -365,14 +367,16 @@ pub(crate) async fn holder(target: &Target) -> Option<String> {
     holder.map(|holder| holder.id)
 }
 
-async fn halves(target: &Target) -> Result<Halves, Error> {
-    let mut seen = Halves { writer: None, readers: Vec::new() };
+async fn halves(target: &Target) -> Result<ReadWriteHolders, Error> {
+    let mut seen = ReadWriteHolders { writer: None, readers: Vec::new() };
     match target.ask(read_write::inspect(target.checked_name()?), read_write::inspected).await? {
         read_write::Inspected::Free => {}
         read_write::Inspected::Held { holders, .. } => {
             for holder in holders {
-                let (mode, holder) =
-                    (holder.mode, Holder { id: holder.holder, hold_count: holder.count, remaining: holder.left });
+                let (mode, holder) = (
+                    holder.mode,
+                    Holder { id: holder.holder.into(), hold_count: holder.count, remaining: holder.left },
+                );
                 match mode {
                     Mode::Read => seen.readers.push(holder),
                     Mode::Write => seen.writer = Some(holder),
@@ -387,7 +391,7 @@ async fn halves(target: &Target) -> Result<Halves, Error> {
 #[cfg(all(test, feature = "serde"))]
 mod tests {
     use super::*;
-    use crate::{Census, ClientRecord, HeldPermit, PermitCounts, ServerInfo};
+    use crate::{ClientRecord, ClientStats, HeldPermit, PermitCounts, ServerInfo};
     use serde::Serialize;
     use serde::de::DeserializeOwned;
     use std::time::SystemTime;
@@ -399,18 +403,18 @@ mod tests {
 
     #[test]
     fn what_an_inspection_tells_goes_through_serde_and_back() {
-        let holder = || Holder { id: "a:1".to_owned(), hold_count: 2, remaining: Some(Duration::from_millis(1_500)) };
+        let holder = || Holder { id: "a:1".into(), hold_count: 2, remaining: Some(Duration::from_millis(1_500)) };
         let text = serde_json::to_string(&holder()).expect("a text");
         assert_eq!(text, r#"{"id":"a:1","hold_count":2,"remaining":{"secs":1,"nanos":500000000}}"#);
-        let waiter = Waiter { id: "b:2".to_owned(), waited: None, is_alive: true };
+        let waiter = Waiter { id: "b:2".into(), waited: None, is_alive: true };
         survives(&FairQueue { holder: Some(holder()), waiters: vec![waiter] });
-        survives(&Halves { writer: None, readers: vec![holder()] });
+        survives(&ReadWriteHolders { writer: None, readers: vec![holder()] });
         let id = "00112233445566778899aabbccddeeff".parse().expect("an id");
         survives(&PermitCounts { available: -1, held: 1, permits: vec![HeldPermit { id, remaining: None }] });
         assert_eq!(serde_json::to_string(&id).expect("a text"), format!("\"{id}\""));
         let (host, application) = ("vm".to_owned(), "orders".to_owned());
         survives(&ClientRecord { host, pid: 7, application, since: SystemTime::UNIX_EPOCH });
-        survives(&Census::default());
+        survives(&ClientStats::default());
         survives(&ServerInfo::default());
     }
 }

@@ -26,10 +26,10 @@ pub trait Leased: LockKind {}
 pub trait Durable: Leased {}
 
 /// A kind that is a hash of hold counts on the server, and nothing else.
-pub trait PlainHash: Owned {}
+pub trait Inspectable: Owned {}
 
 /// A kind that may do without the server while that is out of reach: see [`Fallback`](crate::Fallback).
-pub trait FallsBack: LockKind {}
+pub trait SupportsFallback: LockKind {}
 
 /// A kind without release notices: who waits for it asks again and again.
 pub trait Polled: LockKind {}
@@ -77,25 +77,25 @@ macro_rules! kinds {
 
 kinds! {
     /// The reentrant lock: [`Lock`](crate::Lock).
-    Reentrant: FallsBack, Owned, Leased, Durable, PlainHash;
+    Reentrant: SupportsFallback, Owned, Leased, Durable, Inspectable;
     /// The fair lock: [`FairLock`](crate::FairLock).
     Fair: Owned, Leased, Durable;
     /// The fair lock with fencing tokens: [`FencedFairLock`](crate::FencedFairLock).
     FencedFair: Owned, Leased, Durable, Fencing;
     /// The fenced lock: [`FencedLock`](crate::FencedLock).
-    Fenced: Owned, Leased, Durable, Fencing, PlainHash;
+    Fenced: Owned, Leased, Durable, Fencing, Inspectable;
     /// The spin lock: [`SpinLock`](crate::SpinLock).
-    Spin: FallsBack, Owned, Leased, Durable, Polled, PlainHash;
+    Spin: SupportsFallback, Owned, Leased, Durable, Polled, Inspectable;
     /// The simple lock: [`SimpleLock`](crate::SimpleLock).
-    Simple: FallsBack, Owned, Leased, Durable, Polled;
+    Simple: SupportsFallback, Owned, Leased, Durable, Polled;
     /// The read half of a read-write lock: [`ReadLock`](crate::ReadLock).
-    Read: FallsBack, Owned, Leased, Durable;
+    Read: SupportsFallback, Owned, Leased, Durable;
     /// The write half of a read-write lock: [`WriteLock`](crate::WriteLock).
-    Write: FallsBack, Owned, Leased, Durable;
+    Write: SupportsFallback, Owned, Leased, Durable;
     /// A kind that is chosen at run time: [`AnyLock`](crate::AnyLock).
     Any: Owned, Leased, Durable;
     /// Permits that are a bare counter: [`Semaphore`](crate::Semaphore).
     Counter: Counted;
-    /// Permits with ids and leases: [`PermitSemaphore`](crate::PermitSemaphore).
+    /// Permits with ids and leases: [`LeasedSemaphore`](crate::LeasedSemaphore).
     Permit: Counted, Leased;
 }

@@ -22,7 +22,7 @@ pub use fenced::{FencedGuard, FencedLock};
 pub use group::GroupGuard;
 pub use latch::{CountDownLatch, LatchWait, LatchWaiting};
 pub use multi::{Member, MultiAcquire, MultiGuard, MultiLock};
-pub use permits::{HeldPermit, PermitCounts, PermitGuard, PermitSemaphore};
+pub use permits::{HeldPermit, LeasedSemaphore, PermitCounts, PermitGuard};
 pub use quorum::{QuorumAcquire, QuorumGuard, QuorumLock};
 pub use read_write::{ReadGuard, ReadLock, ReadWriteLock, WriteGuard, WriteLock};
 pub use semaphore::{Semaphore, SemaphoreGuard};

@@ -32,7 +32,7 @@
 //! | many read for long, few write | [`Client::read_write_lock`] |
 //! | one step, several locks | [`Client::multi_lock`] |
 //! | millions of small things | [`Client::striped_lock`] |
-//! | at most *n* at once | [`Client::permit_semaphore`] |
+//! | at most *n* at once | [`Client::leased_semaphore`] |
 //! | to wait until *n* others are done | [`Client::count_down_latch`] |
 //! | a server may be lost, with its data | [`QuorumLock`]; on a primary with replicas [`Acquire::durable`] |
 //! | holds of milliseconds, or no Pub/Sub | [`Client::spin_lock`] |
@@ -54,7 +54,7 @@
 //! | feature | what it adds |
 //! |---|---|
 //! | `embedded` | an engine inside the process that needs no server; it compiles Lua and so needs a C compiler |
-//! | `serde` | `Serialize` and `Deserialize` of what an inspection tells, such as [`Holder`], [`Census`] and [`ServerInfo`] |
+//! | `serde` | `Serialize` and `Deserialize` of what an inspection tells, such as [`Holder`], [`ClientStats`] and [`ServerInfo`] |
 //! | `unstable-fred` | the configuration of the client library below, outside of the promise of semantic versioning |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -67,9 +67,11 @@ mod caller;
 mod client;
 mod clock;
 mod error;
+mod fair_settings;
 pub mod fence;
 mod foreign;
 mod guard;
+mod ids;
 mod inspect;
 pub mod kind;
 mod kinds;
@@ -94,8 +96,10 @@ pub use acquire::{Acquire, Acquiring};
 pub use builder::{ClientBuilder, Publish};
 pub use client::{Client, NotReleased};
 pub use error::{ConnectError, Error, InvalidInput, WithError};
+pub use fair_settings::FairSettings;
 pub use guard::Guard;
-pub use inspect::{FairQueue, Halves, Holder, Waiter};
+pub use ids::{ClientId, HolderId};
+pub use inspect::{FairQueue, Holder, ReadWriteHolders, Waiter};
 pub use kinds::*;
 pub use leasehold_core::backoff::Backoff;
 pub use leasehold_core::call::Replicas;
@@ -103,13 +107,13 @@ pub use leasehold_core::command::permits::{InvalidPermitId, PermitId};
 pub use leasehold_core::error::{HoldEnd, LossReason};
 pub use leasehold_core::link::ServerInfo;
 pub use leasehold_core::name::NameError;
-pub use leasehold_core::session::{Census, Fallback};
+pub use leasehold_core::session::{ClientStats, Fallback};
 pub use lock::Lock;
-pub use loss::{HoldToken, Lost};
+pub use loss::{LossToken, Lost};
 pub use owner::Owner;
 pub use record::ClientRecord;
 pub use settings::{MAX_LEASE, MIN_LEASE};
-/// The token of the crate `tokio-util`, as [`HoldToken::token`] makes it.
+/// The token of the crate `tokio-util`, as [`LossToken::token`] makes it.
 pub use tokio_util::sync::CancellationToken;
 
 /// The engine inside the process, for tests, examples, and locks within one process.

@@ -3,7 +3,7 @@
 use crate::acquire::Acquire;
 use crate::error::{Error, WithError};
 use crate::guard::Guard;
-use crate::kind::{FallsBack, LockKind, Reentrant};
+use crate::kind::{LockKind, Reentrant, SupportsFallback};
 use crate::target::Target;
 use leasehold_core::session::{Fallback, Patience};
 use std::fmt;
@@ -14,7 +14,7 @@ use std::marker::PhantomData;
 /// This is the reentrant lock, unless `K` says another [kind](crate::kind): [`FairLock`](crate::FairLock),
 /// [`FencedLock`](crate::FencedLock), [`SpinLock`](crate::SpinLock), [`SimpleLock`](crate::SimpleLock), and the halves
 /// [`ReadLock`](crate::ReadLock) and [`WriteLock`](crate::WriteLock) are all locks of this type, and are used in the same way; so are
-/// [`Semaphore`](crate::Semaphore) and [`PermitSemaphore`](crate::PermitSemaphore), of whose permits one is taken where a lock is.
+/// [`Semaphore`](crate::Semaphore) and [`LeasedSemaphore`](crate::LeasedSemaphore), of whose permits one is taken where a lock is.
 ///
 /// **When to use it:** for work that must not run twice at once and whose length is not known: the lease renews itself until
 /// the guard's end, and the guard says when it was lost. **When not:** where waiters must be served in the order in which they
@@ -63,7 +63,7 @@ impl<K: LockKind> Lock<K> {
     ///
     /// # Errors
     ///
-    /// When awaited: [`Error::WaitElapsed`], [`Error::KeyConflict`], [`Error::Unreachable`], [`Error::Indeterminate`],
+    /// When awaited: [`Error::WaitElapsed`], [`Error::KeyConflict`], [`Error::Unreachable`], [`Error::OutcomeUnknown`],
     /// [`Error::Refused`], [`Error::Lost`] where the owner's hold was lost and guards of it still exist, [`Error::ShutDown`], and
     /// [`Error::Invalid`] before anything is sent.
     ///
@@ -79,7 +79,7 @@ impl<K: LockKind> Lock<K> {
     /// # Errors
     ///
     /// As [`Lock::acquire`], but never [`Error::WaitElapsed`]. A server that cannot be reached fails after twice the command
-    /// timeout. [`Error::Indeterminate`] also where the lock was busy, and what this try had left on the server, such as a place in a
+    /// timeout. [`Error::OutcomeUnknown`] also where the lock was busy, and what this try had left on the server, such as a place in a
     /// queue, cannot be taken back: it may be in the way of the next acquire until its lease ends.
     ///
     /// # Cancel safety
@@ -121,7 +121,7 @@ impl<K: LockKind> Lock<K> {
     }
 }
 
-impl<K: FallsBack> Lock<K> {
+impl<K: SupportsFallback> Lock<K> {
     /// What an acquire does once the server has been out of reach for `unreachable_after`. Default: what the client says
     /// ([`ClientBuilder::fallback`](crate::ClientBuilder::fallback)), and that is [`Fallback::Fail`].
     ///

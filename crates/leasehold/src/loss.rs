@@ -54,7 +54,7 @@ impl From<Lost> for crate::Error {
 /// # Ok::<(), leasehold::Error>(()) }).unwrap();
 /// ```
 #[derive(Clone, Debug)]
-pub struct HoldToken {
+pub struct LossToken {
     token: CancellationToken,
     cells: Cells,
     clock: Clock,
@@ -74,7 +74,7 @@ impl Cells {
     }
 }
 
-impl HoldToken {
+impl LossToken {
     pub(crate) fn new(cell: &Arc<HoldCell>, clock: &Clock) -> Self {
         let cells = Cells { cells: [cell.clone()].into(), needed: 1 };
         let new = || cancelled_at_end(&cells);
@@ -117,8 +117,8 @@ impl HoldToken {
     }
 }
 
-impl From<HoldToken> for CancellationToken {
-    fn from(token: HoldToken) -> Self {
+impl From<LossToken> for CancellationToken {
+    fn from(token: LossToken) -> Self {
         token.token()
     }
 }
@@ -180,7 +180,7 @@ mod tests {
         for _ in 0..10 {
             assert!(token.token().is_cancelled());
         }
-        let other = HoldToken::of_many(token.cells.cells.to_vec(), 1, &token.clock);
+        let other = LossToken::of_many(token.cells.cells.to_vec(), 1, &token.clock);
         assert!(other.token().is_cancelled());
         drop((token, other));
         assert_eq!(cell.strong_count(), 0, "nobody has anything of the hold any more");

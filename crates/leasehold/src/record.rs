@@ -34,7 +34,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`Error::Unreachable`], [`Error::Indeterminate`] or [`Error::Refused`] where the server gave no answer, within the command timeout.
+    /// [`Error::Unreachable`], [`Error::OutcomeUnknown`] or [`Error::Refused`] where the server gave no answer, within the command timeout.
     ///
     /// # Cancel safety
     ///
@@ -55,7 +55,8 @@ impl Client {
     /// # guard.release().await?;
     /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
     /// ```
-    pub async fn who_is(&self, id: &str) -> Result<Option<ClientRecord>, Error> {
+    pub async fn who_is(&self, id: impl AsRef<str>) -> Result<Option<ClientRecord>, Error> {
+        let id = id.as_ref();
         let Ok(uuid) = Uuid::try_parse(id.split(':').next().unwrap_or_default()) else { return Ok(None) };
         let target = Target::new(self.handle().clone(), Kind::Lock, id);
         match target.ask(command::get(&ClientId::new(uuid)), command::found).await? {

@@ -72,7 +72,7 @@ pub const HELD: &str = "leasehold_held";
 pub const HOLD_SECONDS: &str = "leasehold_hold_seconds";
 /// Counts releases by `class` and `outcome`: `released`, `lost`, `failed`, `dropped` or `detached`.
 pub const RELEASE_TOTAL: &str = "leasehold_release_total";
-/// Counts lost holds by `class` and `reason`, a word of [`LossReason::word`].
+/// Counts lost holds by `class` and `reason`, a word of [`LossReason::as_str`].
 pub const LOST_TOTAL: &str = "leasehold_lost_total";
 /// Counts renewals by `outcome`: `renewed` or `failed`.
 pub const RENEW_TOTAL: &str = "leasehold_renew_total";
@@ -247,7 +247,7 @@ impl Class {
         let release = |word| outcome(RELEASE_TOTAL, word);
         // An alert on the growth of a series sees the first loss only where the series was there before it, at 0.
         for reason in LossReason::ALL {
-            drop(counter!(LOST_TOTAL, "class" => class(), "reason" => reason.word()));
+            drop(counter!(LOST_TOTAL, "class" => class(), "reason" => reason.as_str()));
         }
         Self {
             name: class(),
@@ -329,16 +329,16 @@ impl Classes {
     pub(crate) fn report(&self, event: Event) {
         match event {
             Event::Lost { name, class, reason, holder, token, held } => {
-                counter!(LOST_TOTAL, "class" => class.clone(), "reason" => reason.word()).increment(1);
+                counter!(LOST_TOTAL, "class" => class.clone(), "reason" => reason.as_str()).increment(1);
                 let (class, holder, held_ms) = (&*class, &*String::from_utf8_lossy(&holder), millis(held));
                 if reason == LossReason::ShutDown {
                     tracing::debug!(
-                        lock = %name, class, reason = reason.word(), holder, token, held_ms,
+                        lock = %name, class, reason = reason.as_str(), holder, token, held_ms,
                         "the lock was taken from its guards"
                     );
                 } else {
                     tracing::warn!(
-                        lock = %name, class, reason = reason.word(), holder, token, held_ms,
+                        lock = %name, class, reason = reason.as_str(), holder, token, held_ms,
                         "the lock was lost: {reason}"
                     );
                 }

@@ -162,11 +162,11 @@ fn word(error: &Error) -> &'static str {
     match error {
         Error::WaitElapsed { .. } => "elapsed",
         Error::Lost { .. } => "lost",
-        Error::Indeterminate { .. } => "indeterminate",
+        Error::OutcomeUnknown { .. } => "indeterminate",
         Error::Unreachable { .. } => "unreachable",
         Error::Refused { .. } => "refused",
         Error::NotReplicated { .. } => "not-replicated",
-        Error::Excess { .. } => "excess",
+        Error::ExceedsCapacity { .. } => "excess",
         Error::KeyConflict { .. } => "conflict",
         _ => "other",
     }

@@ -97,7 +97,7 @@ pub(super) async fn halves(bench: Arc<Bench>, mut rng: Rng) {
 /// Permits, one or two at a time. A server that has lost its data has lost the capacity, too: it is set again for as long as anybody
 /// works here, also while everybody waits.
 pub(super) async fn permits(bench: Arc<Bench>, mut rng: Rng) {
-    let semaphore = bench.client.permit_semaphore("permits:0");
+    let semaphore = bench.client.leased_semaphore("permits:0");
     let keeper = async {
         loop {
             // What fails is tried again.

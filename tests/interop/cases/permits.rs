@@ -1,4 +1,4 @@
-//! Permit semaphores of both sides: permits that have an id and, if whoever takes them says so, a lease.
+//! Leased semaphores of both sides: permits that have an id and, if whoever takes them says so, a lease.
 
 use super::wake_up::{ROUNDS, judge};
 use crate::agent::Actor;
@@ -6,7 +6,7 @@ use crate::child;
 use crate::place::PlaceName;
 use crate::suite::Cases;
 use crate::world::{LEASE, NEVER, SLACK, World, clock, pass, soon};
-use leasehold::{Error, LossReason, PermitGuard, PermitId, PermitSemaphore};
+use leasehold::{Error, LeasedSemaphore, LossReason, PermitGuard, PermitId};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
@@ -46,8 +46,8 @@ pub(super) fn add(cases: &mut Cases) {
 }
 
 /// The semaphore of this case on both sides: ours, a JVM's thread, and what it calls it.
-fn semaphores(world: &World) -> (PermitSemaphore, Actor, String) {
-    (world.rust.permit_semaphore(&world.name), world.actor("jvm"), object(world))
+fn semaphores(world: &World) -> (LeasedSemaphore, Actor, String) {
+    (world.rust.leased_semaphore(&world.name), world.actor("jvm"), object(world))
 }
 
 fn object(world: &World) -> String {
@@ -55,7 +55,7 @@ fn object(world: &World) -> String {
 }
 
 /// The same, with so many permits, which our side sets.
-async fn set(world: &World, permits: u32) -> (PermitSemaphore, Actor, String) {
+async fn set(world: &World, permits: u32) -> (LeasedSemaphore, Actor, String) {
     let (semaphore, jvm, object) = semaphores(world);
     assert!(semaphore.try_set_permits(permits).await.expect("an answer"));
     (semaphore, jvm, object)
@@ -84,7 +84,7 @@ fn id(text: &str) -> PermitId {
     text.parse().unwrap_or_else(|_| panic!("{text:?} is no id"))
 }
 
-async fn taken(semaphore: &PermitSemaphore) -> Option<PermitGuard> {
+async fn taken(semaphore: &LeasedSemaphore) -> Option<PermitGuard> {
     semaphore.try_acquire().await.expect("an answer")
 }
 
@@ -260,7 +260,7 @@ async fn jvm_gives_back(world: World) {
     let (semaphore, jvm, object) = set(&world, 1).await;
     let guard = semaphore.acquire().await.expect("a permit");
     let ours = guard.ids()[0].to_string();
-    let other = world.client(crate::world::settings()).await.permit_semaphore(&world.name);
+    let other = world.client(crate::world::settings()).await.leased_semaphore(&world.name);
     let acquire = other.acquire().lease(NEVER);
     let waiting = tokio::spawn(async move { acquire.await });
     world.until_listening(&channel(&world), 1).await;
@@ -371,7 +371,7 @@ async fn several(world: World) {
     assert_eq!(theirs.split(',').count(), 2);
     assert!(semaphore.try_acquire_many(2).await.expect("an answer").is_none(), "one is there");
     let excess = semaphore.acquire().permits(4).await;
-    assert!(matches!(excess, Err(Error::Excess { .. })), "there are three in all: {excess:?}");
+    assert!(matches!(excess, Err(Error::ExceedsCapacity { .. })), "there are three in all: {excess:?}");
     counts(&world, 1, 2).await;
     let acquire = semaphore.acquire().permits(3).lease(NEVER);
     let waiting = tokio::spawn(async move { acquire.await });

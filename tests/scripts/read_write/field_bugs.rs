@@ -150,14 +150,14 @@ fn rw11_an_upgrade_is_refused_at_once() {
     world.acquire(READ, "a:1", 1, wish(300));
     world.acquire(READ, "b:1", 1, wish(900));
     let upgrade = Wish { beside: Some("a:1"), prefer: Some(500), ..wish(300) };
-    assert_eq!(world.acquired(WRITE, "a:2", 1, upgrade), Acquired::Upgrade);
+    assert_eq!(world.acquired(WRITE, "a:2", 1, upgrade), Acquired::UpgradeNotSupported);
     world.check("HKEYS {} => [\"mode\", \"a:1\", \"b:1\"]\nEXISTS leasehold:1:rw_writers:{rw} => 0");
     // Two who want to upgrade do not wait for each other.
-    assert_eq!(world.acquired(WRITE, "b:2", 1, Wish { beside: Some("b:1"), ..upgrade }), Acquired::Upgrade);
+    assert_eq!(world.acquired(WRITE, "b:2", 1, Wish { beside: Some("b:1"), ..upgrade }), Acquired::UpgradeNotSupported);
     // Nor does the mark of one that has waited before it came to read keep readers out.
     assert_eq!(world.acquire(WRITE, "c:2", 1, Wish { beside: None, ..upgrade }), "[4, 300, 0, 0, 0]");
     world.acquire(READ, "c:1", 1, wish(300));
-    assert_eq!(world.acquired(WRITE, "c:2", 1, Wish { beside: Some("c:1"), ..upgrade }), Acquired::Upgrade);
+    assert_eq!(world.acquired(WRITE, "c:2", 1, Wish { beside: Some("c:1"), ..upgrade }), Acquired::UpgradeNotSupported);
     world.check("EXISTS leasehold:1:rw_writers:{rw} => 0");
     world.advance(301);
     assert_eq!(world.acquire(WRITE, "a:2", 1, upgrade), "[4, 599, 0, 0, 0]", "a read that is over is none");

@@ -306,7 +306,7 @@ impl History {
                         let field = self.fresh();
                         let wish = Wish { lease: 100, beside: Some(&hold.field), ..self.wish() };
                         let refused = self.acquire(WRITE, &field, 1, wish);
-                        assert_eq!(refused, Acquired::Upgrade, "the owner would wait for itself");
+                        assert_eq!(refused, Acquired::UpgradeNotSupported, "the owner would wait for itself");
                     }
                     7..10 => self.end(index, kind, &hold),
                     _ => {}

@@ -57,11 +57,11 @@ pub enum Acquired {
     /// The hold gave up its place before, and cannot have another.
     Withdrawn,
     /// The owner holds the read half of the read-write lock whose write half it asks for.
-    Upgrade,
+    UpgradeNotSupported,
     /// The key is of another kind.
     Kind(String),
     /// More was asked for than there is in all.
-    Excess {
+    ExceedsCapacity {
         /// How much there is in all.
         capacity: i64,
     },

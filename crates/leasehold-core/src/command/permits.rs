@@ -1,4 +1,4 @@
-//! The commands of the permit semaphore, whose permits have ids and leases.
+//! The commands of the leased semaphore, whose permits have ids and leases.
 
 mod id;
 
@@ -24,7 +24,7 @@ pub use super::semaphore::{add, added};
 /// else meanwhile: about 2 ms for a thousand, and five seconds for a million.
 pub const MAX_AT_ONCE: u32 = 1_000;
 
-/// The permit semaphore, on the wire.
+/// The leased semaphore, on the wire.
 #[derive(Debug)]
 #[expect(clippy::exhaustive_structs, reason = "it has no state")]
 pub struct Permits;
@@ -85,7 +85,7 @@ pub enum Given {
 
 impl Verbs for Permits {
     fn word(&self) -> &'static str {
-        "permit semaphore"
+        "leased semaphore"
     }
 
     fn line(&self) -> Line {
@@ -114,7 +114,7 @@ impl Verbs for Permits {
     fn acquired(&self, reply: &Reply) -> Result<Acquired, DecodeError> {
         const EXPECTED: &str = "a reply of permits/acquire";
         match array_code(reply, &[1, 2, 0, -2, -3, -4, -6], EXPECTED)? {
-            (-6, [capacity]) => Ok(Acquired::Excess { capacity: capacity.int()? }),
+            (-6, [capacity]) => Ok(Acquired::ExceedsCapacity { capacity: capacity.int()? }),
             (-6, _) => Err(DecodeError::new(EXPECTED, reply)),
             _ => Ok(match Acquired::decode(reply)? {
                 // The fourth number of a grant is no token here.

@@ -153,7 +153,7 @@ impl Verbs for Write {
 
     fn acquired(&self, reply: &Reply) -> Result<Acquired, DecodeError> {
         match reply.array()? {
-            [code, _, _] if code.int()? == -8 => Ok(Acquired::Upgrade),
+            [code, _, _] if code.int()? == -8 => Ok(Acquired::UpgradeNotSupported),
             _ => Acquired::decode(reply),
         }
     }
@@ -287,7 +287,7 @@ mod tests {
     #[test]
     fn an_upgrade_is_the_write_halfs_alone() {
         let upgrade = Reply::Array([-8, 0, 9].map(Reply::Int).to_vec());
-        assert_eq!(Write.acquired(&upgrade), Ok(Acquired::Upgrade));
+        assert_eq!(Write.acquired(&upgrade), Ok(Acquired::UpgradeNotSupported));
         assert!(Read.acquired(&upgrade).is_err());
         let placed = Reply::Array([4, 70, 9, 0, 0, 0].map(Reply::Int).to_vec());
         assert!(matches!(Write.acquired(&placed), Ok(Acquired::Placed { .. })));

@@ -92,7 +92,7 @@ impl Verbs for Semaphore {
     fn renew(&self, _into: &mut Renewal, _name: &LockName, _keys: &Keys, _hold: &HoldKey, _lease: Duration) {}
 }
 
-/// Where a semaphore announces what has become available. The permit semaphore has the same.
+/// Where a semaphore announces what has become available. The leased semaphore has the same.
 pub(super) fn channel(name: &LockName) -> Bytes {
     name.prefixed("redisson_sc")
 }

@@ -160,7 +160,7 @@ mod tests {
                 session.handle_timeout(now);
             }
             assert!(last >= Some(NOW + lease), "{last:?} is before the end of the lease of {lease:?}");
-            assert_eq!(session.census().cleaning_up, 0, "it ends");
+            assert_eq!(session.stats().cleaning_up, 0, "it ends");
         }
     }
 }

@@ -130,8 +130,8 @@ impl Session {
                 | Acquired::TooLate { .. }
                 | Acquired::Placed { .. }
                 | Acquired::Withdrawn
-                | Acquired::Upgrade
-                | Acquired::Excess { .. },
+                | Acquired::UpgradeNotSupported
+                | Acquired::ExceedsCapacity { .. },
             ) => {}
             Err(LinkError::Refused(error)) if !error.proves_nothing_done() => {
                 self.undo_refused(now, ticket, number, AcquireError::Refused(error.text().to_owned()));

@@ -121,23 +121,23 @@ impl Session {
                 self.note_trouble(now, ticket, "the server had a withdrawal of this hold", false);
                 self.back_off(now, ticket);
             }
-            Ok(Acquired::Upgrade) => {
+            Ok(Acquired::UpgradeNotSupported) => {
                 self.nothing_begun(now, ticket, number);
-                self.fail_acquire(now, ticket, AcquireError::Upgrade);
+                self.fail_acquire(now, ticket, AcquireError::UpgradeNotSupported);
             }
-            Ok(Acquired::Excess { capacity }) => {
+            Ok(Acquired::ExceedsCapacity { capacity }) => {
                 self.nothing_begun(now, ticket, number);
-                self.fail_acquire(now, ticket, AcquireError::Excess { capacity });
+                self.fail_acquire(now, ticket, AcquireError::ExceedsCapacity { capacity });
             }
             // Neither can answer a first acquire of a hold that was never granted: the server is not what we think it is.
             Ok(Acquired::Mismatch | Acquired::Lost) => {
-                self.fail_acquire(now, ticket, AcquireError::Indeterminate("the hold count is not ours".to_owned()));
+                self.fail_acquire(now, ticket, AcquireError::OutcomeUnknown("the hold count is not ours".to_owned()));
             }
             Err(LinkError::Refused(error)) if !error.proves_nothing_done() || !error.is_transient() => {
                 let text = error.text().to_owned();
                 // The refusal speaks for this copy only.
                 let unsure = self.acquire_of(ticket).is_some_and(|acquire| acquire.trouble.unsure);
-                let told = if unsure { AcquireError::Indeterminate(text) } else { AcquireError::Refused(text) };
+                let told = if unsure { AcquireError::OutcomeUnknown(text) } else { AcquireError::Refused(text) };
                 if !error.proves_nothing_done() {
                     self.undo_refused(now, ticket, number, told);
                     return;

@@ -74,7 +74,7 @@ impl Session {
         let is_place = |number: &HoldNumber| self.holds.get(number).is_none_or(|hold| hold.placed);
         let places = undoing.holds.iter().all(is_place);
         let unknown = |text: &str| {
-            Err(AcquireError::Indeterminate(format!("{text}; what that left behind is not taken back yet: {why}")))
+            Err(AcquireError::OutcomeUnknown(format!("{text}; what that left behind is not taken back yet: {why}")))
         };
         let outcome = match undoing.outcome {
             Err(AcquireError::Refused(text) | AcquireError::Unreachable(text)) => unknown(&text),

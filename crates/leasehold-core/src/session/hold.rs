@@ -344,7 +344,7 @@ impl Session {
             hold.cell.end(HoldEnd::Released, &mut self.woken);
         }
         for ticket in hold.waiting {
-            let unknown = || ReleaseError::Indeterminate("no reply came while the lease lasted".to_owned());
+            let unknown = || ReleaseError::OutcomeUnknown("no reply came while the lease lasted".to_owned());
             self.finish_release(ticket, if gone { Ok(()) } else { Err(unknown()) });
             self.undone(now, ticket, number);
             self.wake(ticket);

@@ -80,7 +80,7 @@ impl Session {
             let own = own.filter(|hold| hold.lock == at && hold.is_live());
             match (other.kind, wish.kind) {
                 (Kind::Write, Kind::Read) => beside = own.map(|hold| hold.cell.key().field.clone()).or(beside),
-                (Kind::Read, Kind::Write) if own.is_some() => return Err(AcquireError::Upgrade),
+                (Kind::Read, Kind::Write) if own.is_some() => return Err(AcquireError::UpgradeNotSupported),
                 (Kind::Read, Kind::Write) => {}
                 (kind, _) if other.held > 0 || other.contender.is_some() => {
                     return Err(AcquireError::KeyConflict(kind.verbs().word().to_owned()));

@@ -268,7 +268,7 @@ impl Session {
             .zip(self.trouble_of(ticket))
             .map(|(lock, trouble)| self.with_outage(lock, trouble))
             .unwrap_or_default();
-        if self.is_unsure(ticket) { AcquireError::Indeterminate(why) } else { AcquireError::Unreachable(why) }
+        if self.is_unsure(ticket) { AcquireError::OutcomeUnknown(why) } else { AcquireError::Unreachable(why) }
     }
 
     /// Ends an acquire that has nothing on the server, or that has been granted.

@@ -115,7 +115,7 @@ impl Session {
         for ticket in fail {
             // Where everybody has a place on the server, others than the contender ask for one, too.
             let unsure = self.is_unsure(ticket);
-            let error = if unsure { AcquireError::Indeterminate(error.to_string()) } else { error.clone() };
+            let error = if unsure { AcquireError::OutcomeUnknown(error.to_string()) } else { error.clone() };
             if let Some(acquire) = self.acquire_of_mut(ticket) {
                 acquire.place = Place::Aside;
             }
@@ -246,7 +246,7 @@ mod tests {
         let lock = session.acquire_of(waits).map(|acquire| acquire.lock).expect("it is there");
         session.fail_line(NOW, lock, &AcquireError::Unreachable("no answer".to_owned()));
         let outcome = session.acquire_of(waits).and_then(|acquire| acquire.outcome.clone());
-        assert!(matches!(outcome, Some(Err(AcquireError::Indeterminate(_)))), "{outcome:?}");
+        assert!(matches!(outcome, Some(Err(AcquireError::OutcomeUnknown(_)))), "{outcome:?}");
         let outcome = session.acquire_of(contender).and_then(|acquire| acquire.outcome.clone());
         assert!(matches!(outcome, Some(Err(AcquireError::Unreachable(_)))), "{outcome:?}");
     }

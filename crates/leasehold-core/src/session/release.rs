@@ -321,7 +321,7 @@ impl Session {
         let text = refusal.text().to_owned();
         // The refusal speaks for this copy only.
         let unsure = hold.clean_up.perhaps_lowered;
-        let refused = if unsure { ReleaseError::Indeterminate(text) } else { ReleaseError::Refused(text) };
+        let refused = if unsure { ReleaseError::OutcomeUnknown(text) } else { ReleaseError::Refused(text) };
         if !refusal.proves_nothing_done() {
             hold.doubt_lowering();
         }
@@ -355,7 +355,7 @@ impl Session {
         // Another copy may be on its way at this moment.
         let unsure = self.holds.get(&number).is_some_and(|hold| hold.clean_up.perhaps_lowered || hold.change.is_some());
         let why = "no reply came in time; the release is repeated in the background".to_owned();
-        let error = if unsure { ReleaseError::Indeterminate(why) } else { ReleaseError::Unreachable(why) };
+        let error = if unsure { ReleaseError::OutcomeUnknown(why) } else { ReleaseError::Unreachable(why) };
         self.finish_release(ticket, Err(error));
         if let Some(hold) = self.holds.get_mut(&number) {
             hold.waiting.retain(|waiting| *waiting != ticket);

@@ -11,7 +11,9 @@ use leasehold_core::link::{Epoch, LinkError, LinkEvent, Plane, ServerError, Sett
 use leasehold_core::name::LockName;
 use leasehold_core::owner::{ClientId, HoldNumber, OwnerId};
 use leasehold_core::reply::Reply;
-use leasehold_core::session::{AcquireRequest, Action, CallId, Census, Event, FlightId, Session, Step, Ticket, Via};
+use leasehold_core::session::{
+    AcquireRequest, Action, CallId, ClientStats, Event, FlightId, Session, Step, Ticket, Via,
+};
 use leasehold_core::settings::{FairSettings, Settings};
 use leasehold_core::time::Instant;
 use std::collections::BTreeMap;
@@ -225,7 +227,7 @@ pub(super) struct Seen {
     /// It has something to clean up.
     pub(super) has_clean_up: bool,
     /// What of it would be left, if it stopped here.
-    pub(super) left: Option<Census>,
+    pub(super) left: Option<ClientStats>,
     /// What went wrong.
     pub(super) wrong: Option<String>,
 }
@@ -486,7 +488,7 @@ impl Client {
                     match outcome {
                         Ok(()) if held => {}
                         Ok(()) => self.note("a hold that was lost was released".to_owned()),
-                        Err(ReleaseError::Lost(_) | ReleaseError::Indeterminate(_)) => {}
+                        Err(ReleaseError::Lost(_) | ReleaseError::OutcomeUnknown(_)) => {}
                         Err(other) => self.note(format!("a release ended with {other:?}")),
                     }
                     None
@@ -523,8 +525,8 @@ impl Client {
 
     /// What others can see of the client.
     pub(super) fn seen(&self, now: Instant, script: &[Operation]) -> Seen {
-        let census = self.session.census();
-        let left = census != Census::default() || !self.session.is_quiet() || self.session.has_clean_up();
+        let census = self.session.stats();
+        let left = census != ClientStats::default() || !self.session.is_quiet() || self.session.has_clean_up();
         let belief = |guard: &Guard| Belief {
             kind: guard.kind,
             permits: guard.permits,

@@ -14,7 +14,7 @@ pub enum Subject {
     Fair,
     /// A read-write lock, with a writer that becomes a reader.
     ReadWrite,
-    /// A permit semaphore.
+    /// A leased semaphore.
     Permits,
 }
 

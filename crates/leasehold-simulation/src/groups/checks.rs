@@ -6,7 +6,7 @@ use super::wish::{Patience, Thing};
 use super::world::World;
 use crate::plan::{LEASE, Mix};
 use crate::stats::Reach;
-use leasehold::{Census, Error};
+use leasehold::{ClientStats, Error};
 use leasehold_core::reply::Reply;
 use std::time::Duration;
 
@@ -103,9 +103,9 @@ impl World {
                 self.check_that_something_is_wrong(error);
                 self.stats.reach(Reach::Unreachable);
             }
-            Error::Indeterminate { .. } => {
+            Error::OutcomeUnknown { .. } => {
                 self.check_that_something_is_wrong(error);
-                self.stats.reach(Reach::Indeterminate);
+                self.stats.reach(Reach::OutcomeUnknown);
             }
             // An owner who has lost what he still has a guard of is told so when he asks again.
             Error::Lost { .. } => assert!(!self.plan.well || state.wish.owned || state.wish.lease.is_some(), "{error}"),
@@ -120,7 +120,7 @@ impl World {
         match outcome {
             Ok(()) => assert!(held, "what was lost is released: {:?}", state.wish),
             Err(Error::Lost { .. }) => assert!(!self.plan.well || state.wish.lease.is_some(), "{outcome:?}"),
-            Err(error @ (Error::Unreachable { .. } | Error::Indeterminate { .. })) => {
+            Err(error @ (Error::Unreachable { .. } | Error::OutcomeUnknown { .. })) => {
                 self.check_that_something_is_wrong(error);
             }
             Err(error @ Error::Refused { .. }) if self.refuses() => {
@@ -151,7 +151,7 @@ impl World {
             assert!(left.is_empty(), "left on a server: {left:?}");
         }
         for client in self.processes.iter().flat_map(|process| &process.clients) {
-            assert_eq!(client.census(), Census::default(), "left in a client");
+            assert_eq!(client.stats(), ClientStats::default(), "left in a client");
         }
     }
 

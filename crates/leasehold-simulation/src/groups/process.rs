@@ -49,7 +49,7 @@ impl Process {
             shown,
             calls: links.iter().map(EmbeddedLink::record).collect(),
             owner: clients[0].new_owner(),
-            ids: clients.iter().map(Client::id).collect(),
+            ids: clients.iter().map(|client| client.id().into_string()).collect(),
             links,
             clients,
             users: Vec::new(),

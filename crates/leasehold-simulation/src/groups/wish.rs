@@ -1,6 +1,6 @@
 //! What users ask for, and what they get: a multi lock, a quorum lock or a single lock.
 
-use leasehold::{Client, Error, Guard, HoldToken, Member, MultiGuard, MultiLock, Owner, QuorumGuard, QuorumLock};
+use leasehold::{Client, Error, Guard, LossToken, Member, MultiGuard, MultiLock, Owner, QuorumGuard, QuorumLock};
 use std::future::pending;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -218,7 +218,7 @@ impl Grant {
         }
     }
 
-    fn token(&self) -> HoldToken {
+    fn token(&self) -> LossToken {
         match self {
             Self::All(guard) => guard.cancellation_token(),
             Self::Quorum(guard) => guard.cancellation_token(),

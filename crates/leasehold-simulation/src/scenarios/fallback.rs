@@ -144,7 +144,7 @@ fn what_may_have_been_applied_does_not_fall_back() {
     world.run(ms(2));
     world.set_unreachable(0, true);
     let outcome = world.outcome(0, task);
-    assert!(matches!(outcome, Outcome::NotAcquired(AcquireError::Indeterminate(_))), "{outcome:?}");
+    assert!(matches!(outcome, Outcome::NotAcquired(AcquireError::OutcomeUnknown(_))), "{outcome:?}");
     world.set_unreachable(0, false);
     world.run(ms(4_000));
     nothing_left(&mut world);

@@ -69,7 +69,7 @@ fn most_under_way(way: Duration) -> usize {
         most = most.max(flying.len());
     }
     assert_eq!(answered, HOLDS);
-    assert_eq!(session.census().cleaning_up, 0);
+    assert_eq!(session.stats().cleaning_up, 0);
     assert!(session.is_quiet());
     most
 }

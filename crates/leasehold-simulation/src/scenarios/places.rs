@@ -80,7 +80,7 @@ fn a_front_that_is_not_polled_for_a_second_loses_its_turn() {
     world.abandon(1, front);
     world.give_back(guard);
     world.run(ms(1_500));
-    assert_eq!(world.clients[1].session.census(), leasehold_core::session::Census::default());
+    assert_eq!(world.clients[1].session.stats(), leasehold_core::session::ClientStats::default());
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn a_parked_future_slows_nobody_down_when_the_queue_is_forgotten() {
     assert!(elapsed(&world, start) < ms(4_000), "{:?}", elapsed(&world, start));
     world.abandon(1, parked);
     world.run(ms(1_500));
-    assert_eq!(world.clients[1].session.census(), leasehold_core::session::Census::default());
+    assert_eq!(world.clients[1].session.stats(), leasehold_core::session::ClientStats::default());
 }
 
 #[test]

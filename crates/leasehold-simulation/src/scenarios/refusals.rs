@@ -66,7 +66,7 @@ fn is_free(world: &mut World, kind: Kind, within: Duration) {
 
 /// Plays a story for each command of a script, until it comes to none any more; gives how many it came to after the script had written.
 ///
-/// A permit semaphore asks whether it may remove permits before it counts them, and is then not refused one of them alone.
+/// A leased semaphore asks whether it may remove permits before it counts them, and is then not refused one of them alone.
 fn at_each_command(kind: Kind, mut story: impl FnMut(Inside) -> Met) -> usize {
     let mut after_writing = 0;
     let ways: &[fn(u32) -> Inside] =
@@ -180,7 +180,7 @@ fn what_cannot_be_taken_back_is_not_known_and_is_told_at_once() {
     let task = world.acquire(0, AcquireRequest { patience: Patience::Try, ..all_of(Kind::Write) });
     let outcome = world.outcome(0, task);
     world.server.forbid(&[]);
-    let Outcome::NotAcquired(AcquireError::Refused(why) | AcquireError::Indeterminate(why)) = outcome else {
+    let Outcome::NotAcquired(AcquireError::Refused(why) | AcquireError::OutcomeUnknown(why)) = outcome else {
         panic!("{outcome:?}")
     };
     assert!(why.contains("'zrem'"), "{why}");
@@ -199,7 +199,7 @@ fn a_refused_take_back_is_told_with_both_reasons_and_repeated() {
     let start = world.now;
     let task = world.acquire(0, AcquireRequest { patience: Patience::Try, ..all_of(Kind::Lock) });
     let outcome = world.outcome(0, task);
-    let Outcome::NotAcquired(AcquireError::Indeterminate(why)) = outcome else { panic!("{outcome:?}") };
+    let Outcome::NotAcquired(AcquireError::OutcomeUnknown(why)) = outcome else { panic!("{outcome:?}") };
     assert_eq!(why.matches("ACL failure").count(), 2, "{why}");
     assert!(elapsed(&world, start) < ms(5), "after {:?}", elapsed(&world, start));
     assert!(world.events(0, |event| matches!(event, Event::CleanUpFailed { .. })) > 0);

@@ -165,7 +165,7 @@ fn what_cannot_be_released_is_forgotten_when_its_lease_has_ended() {
     world.set_unreachable(0, true);
     world.drop_guard(guards[0]);
     world.run(ms(3_100));
-    assert_eq!(world.clients[0].session.census().cleaning_up, 0);
+    assert_eq!(world.clients[0].session.stats().cleaning_up, 0);
     world.set_unreachable(0, false);
     nothing_left(&mut world);
 }

@@ -56,7 +56,7 @@ fn a_wait_that_ends_while_the_outcome_is_unknown_says_so_and_leaves_nothing() {
     world.fault(0, "lock/acquire", FaultKind::Swallow);
     let until = world.now + ms(100);
     let task = world.acquire(0, AcquireRequest { patience: Patience::Until(until), ..wish("a") });
-    assert!(matches!(world.outcome(0, task), Outcome::NotAcquired(AcquireError::Indeterminate(_))));
+    assert!(matches!(world.outcome(0, task), Outcome::NotAcquired(AcquireError::OutcomeUnknown(_))));
     world.run(ms(300));
     assert!(world.server.keys().is_empty());
     nothing_left(&mut world);
@@ -132,7 +132,7 @@ fn an_acquire_that_was_refused_after_an_unknown_outcome_is_indeterminate() {
     world.fault(0, "lock/acquire", FaultKind::LoseReply);
     world.fault(0, "lock/acquire", FaultKind::Refuse("OOM no"));
     let task = world.acquire(0, wish("a"));
-    assert!(matches!(world.outcome(0, task), Outcome::NotAcquired(AcquireError::Indeterminate(_))));
+    assert!(matches!(world.outcome(0, task), Outcome::NotAcquired(AcquireError::OutcomeUnknown(_))));
     world.run(ms(50));
     assert!(world.server.keys().is_empty());
     nothing_left(&mut world);
@@ -146,7 +146,7 @@ fn a_release_that_was_refused_after_an_unknown_outcome_is_indeterminate() {
     world.fault(0, "lock/release", FaultKind::LoseReply);
     world.fault(0, "lock/release", FaultKind::Refuse("OOM no"));
     let task = world.release(guard);
-    assert!(matches!(world.outcome(0, task), Outcome::NotReleased(ReleaseError::Indeterminate(_))));
+    assert!(matches!(world.outcome(0, task), Outcome::NotReleased(ReleaseError::OutcomeUnknown(_))));
     nothing_left(&mut world);
 }
 
@@ -203,7 +203,7 @@ fn a_call_that_is_never_answered_is_given_up_after_the_command_timeout() {
     world.weather.settle_fails = 1.0;
     let until = world.now + ms(300);
     let task = world.acquire(0, AcquireRequest { patience: Patience::Until(until), ..wish("a") });
-    assert!(matches!(world.outcome(0, task), Outcome::NotAcquired(AcquireError::Indeterminate(_))));
+    assert!(matches!(world.outcome(0, task), Outcome::NotAcquired(AcquireError::OutcomeUnknown(_))));
     assert!(world.now <= until + ms(250), "{:?}", world.now);
     world.weather.settle_fails = 0.0;
     world.run(ms(2_000));
@@ -273,7 +273,7 @@ fn a_future_that_another_task_polls_while_its_call_is_under_way_is_told_that_no_
     world.clients[0].tasks[task].flag = Arc::default();
     world.poll(0, task);
     let outcome = world.outcome(0, task);
-    assert!(matches!(outcome, Outcome::NotAcquired(AcquireError::Indeterminate(_))), "{outcome:?}");
+    assert!(matches!(outcome, Outcome::NotAcquired(AcquireError::OutcomeUnknown(_))), "{outcome:?}");
     assert!(elapsed(&world, start) < ms(300), "{:?}", elapsed(&world, start));
     world.weather.settle_fails = 0.0;
     world.run(ms(3_000));

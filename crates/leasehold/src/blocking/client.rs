@@ -1,13 +1,14 @@
 //! The client of threads.
 
 use super::{
-    CountDownLatch, FencedValue, Lock, MultiLock, PermitSemaphore, ReadWriteLock, Semaphore, mirrors, park_on,
+    CountDownLatch, FencedValue, LeasedSemaphore, Lock, MultiLock, ReadWriteLock, Semaphore, mirrors, park_on,
 };
+use crate::ClientId;
 use crate::caller;
 use crate::error::{ConnectError, Error};
 use crate::kind::{Fair, Fenced, Simple, Spin};
 use crate::record::ClientRecord;
-use crate::{Census, ClientBuilder, Member, NotReleased, Owner};
+use crate::{ClientBuilder, ClientStats, Member, NotReleased, Owner};
 use std::time::Duration;
 
 /// A [`Client`](crate::Client) for threads.
@@ -108,9 +109,9 @@ impl Client {
         self.0.semaphore(name).into()
     }
 
-    /// The semaphore of that name whose permits have leases. See [`PermitSemaphore`](crate::PermitSemaphore).
-    pub fn permit_semaphore(&self, name: impl AsRef<str>) -> PermitSemaphore {
-        self.0.permit_semaphore(name).into()
+    /// The semaphore of that name whose permits have leases. See [`LeasedSemaphore`](crate::LeasedSemaphore).
+    pub fn leased_semaphore(&self, name: impl AsRef<str>) -> LeasedSemaphore {
+        self.0.leased_semaphore(name).into()
     }
 
     /// The count-down latch of that name. See [`CountDownLatch`](crate::CountDownLatch).
@@ -134,13 +135,13 @@ impl Client {
     }
 
     /// The identity of this client. See [`Client::id`](crate::Client::id).
-    pub fn id(&self) -> String {
+    pub fn id(&self) -> ClientId {
         self.0.id()
     }
 
     /// What the client has open.
-    pub fn census(&self) -> Census {
-        self.0.census()
+    pub fn stats(&self) -> ClientStats {
+        self.0.stats()
     }
 
     /// Who is behind a holder. See [`Client::who_is`](crate::Client::who_is).
@@ -148,7 +149,7 @@ impl Client {
     /// # Errors
     ///
     /// As [`Client::who_is`](crate::Client::who_is).
-    pub fn who_is(&self, id: &str) -> Result<Option<ClientRecord>, Error> {
+    pub fn who_is(&self, id: impl AsRef<str>) -> Result<Option<ClientRecord>, Error> {
         park_on(self.0.who_is(id))
     }
 

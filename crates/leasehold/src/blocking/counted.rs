@@ -9,8 +9,8 @@ use crate::{LatchWait, PermitId};
 /// A [`Semaphore`](crate::Semaphore) for threads.
 pub type Semaphore = Lock<Counter>;
 
-/// A [`PermitSemaphore`](crate::PermitSemaphore) for threads.
-pub type PermitSemaphore = Lock<Permit>;
+/// A [`LeasedSemaphore`](crate::LeasedSemaphore) for threads.
+pub type LeasedSemaphore = Lock<Permit>;
 
 /// A [`CountDownLatch`](crate::CountDownLatch) for threads.
 #[derive(Clone, Debug)]
@@ -81,7 +81,7 @@ impl Lock<Permit> {
     ///
     /// # Errors
     ///
-    /// As [`PermitSemaphore::try_set_permits`](crate::PermitSemaphore::try_set_permits).
+    /// As [`LeasedSemaphore::try_set_permits`](crate::LeasedSemaphore::try_set_permits).
     pub fn try_set_permits(&self, permits: u32) -> Result<bool, Error> {
         park_on(self.as_async().try_set_permits(permits))
     }
@@ -90,7 +90,7 @@ impl Lock<Permit> {
     ///
     /// # Errors
     ///
-    /// As [`PermitSemaphore::available_permits`](crate::PermitSemaphore::available_permits).
+    /// As [`LeasedSemaphore::available_permits`](crate::LeasedSemaphore::available_permits).
     pub fn available_permits(&self) -> Result<i64, Error> {
         park_on(self.as_async().available_permits())
     }
@@ -99,7 +99,7 @@ impl Lock<Permit> {
     ///
     /// # Errors
     ///
-    /// As [`PermitSemaphore::resize`](crate::PermitSemaphore::resize).
+    /// As [`LeasedSemaphore::resize`](crate::LeasedSemaphore::resize).
     pub fn resize(&self, permits: u32) -> Result<i64, Error> {
         park_on(self.as_async().resize(permits))
     }
@@ -108,7 +108,7 @@ impl Lock<Permit> {
     ///
     /// # Errors
     ///
-    /// As [`PermitSemaphore::held_permits`](crate::PermitSemaphore::held_permits).
+    /// As [`LeasedSemaphore::held_permits`](crate::LeasedSemaphore::held_permits).
     pub fn held_permits(&self) -> Result<u64, Error> {
         park_on(self.as_async().held_permits())
     }
@@ -117,7 +117,7 @@ impl Lock<Permit> {
     ///
     /// # Errors
     ///
-    /// As [`PermitSemaphore::inspect`](crate::PermitSemaphore::inspect).
+    /// As [`LeasedSemaphore::inspect`](crate::LeasedSemaphore::inspect).
     pub fn inspect(&self) -> Result<Option<PermitCounts>, Error> {
         park_on(self.as_async().inspect())
     }
@@ -126,7 +126,7 @@ impl Lock<Permit> {
     ///
     /// # Errors
     ///
-    /// As [`PermitSemaphore::lease_of`](crate::PermitSemaphore::lease_of).
+    /// As [`LeasedSemaphore::lease_of`](crate::LeasedSemaphore::lease_of).
     pub fn lease_of(&self, id: PermitId) -> Result<Option<HeldPermit>, Error> {
         park_on(self.as_async().lease_of(id))
     }
@@ -135,7 +135,7 @@ impl Lock<Permit> {
     ///
     /// # Errors
     ///
-    /// As [`PermitSemaphore::release_ids`](crate::PermitSemaphore::release_ids).
+    /// As [`LeasedSemaphore::release_ids`](crate::LeasedSemaphore::release_ids).
     pub fn release_ids(&self, ids: &[PermitId]) -> Result<Vec<bool>, Error> {
         park_on(self.as_async().release_ids(ids))
     }

@@ -3,7 +3,7 @@
 use super::{mirrors, park_on};
 use crate::error::Error;
 use crate::kind::{AllMembers, GroupRule, Majority};
-use crate::loss::{HoldToken, Lost};
+use crate::loss::{LossToken, Lost};
 use crate::{Client, MultiAcquire, QuorumAcquire};
 use leasehold_core::error::LossReason;
 use std::time::Duration;
@@ -81,7 +81,7 @@ impl<R: GroupRule> GroupGuard<R> {
     }
 
     /// A token that is cancelled when the lock ends.
-    pub fn cancellation_token(&self) -> HoldToken {
+    pub fn cancellation_token(&self) -> LossToken {
         self.0.cancellation_token()
     }
 

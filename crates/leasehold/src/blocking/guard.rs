@@ -1,11 +1,12 @@
 //! Guards, for threads.
 
 use super::{mirrors, park_on};
+use crate::HolderId;
 use crate::PermitId;
 use crate::error::Error;
 use crate::fence::FencingToken;
 use crate::kind::{Any, Counted, Fencing, LockKind, Owned, Permit, Read, Reentrant, Write};
-use crate::loss::{HoldToken, Lost};
+use crate::loss::{LossToken, Lost};
 use leasehold_core::error::LossReason;
 use std::fmt;
 use std::time::Duration;
@@ -39,7 +40,7 @@ impl<K: LockKind> Guard<K> {
     }
 
     /// The holder's name on the server. See [`Guard::holder_id`](crate::Guard::holder_id).
-    pub fn holder_id(&self) -> String {
+    pub fn holder_id(&self) -> HolderId {
         self.0.holder_id()
     }
 
@@ -50,7 +51,7 @@ impl<K: LockKind> Guard<K> {
     }
 
     /// A token that is cancelled when the lock ends.
-    pub fn cancellation_token(&self) -> HoldToken {
+    pub fn cancellation_token(&self) -> LossToken {
         self.0.cancellation_token()
     }
 

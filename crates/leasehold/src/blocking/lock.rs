@@ -2,8 +2,8 @@
 
 use super::{Guard, mirrors, park_on};
 use crate::error::{Error, WithError};
-use crate::inspect::{FairQueue, Halves, Holder};
-use crate::kind::{Any, Fair, FencedFair, Leased, LockKind, Owned, PlainHash, Read, Reentrant, Simple, Write};
+use crate::inspect::{FairQueue, Holder, ReadWriteHolders};
+use crate::kind::{Any, Fair, FencedFair, Inspectable, Leased, LockKind, Owned, Read, Reentrant, Simple, Write};
 
 /// A [`Lock`](crate::Lock) for threads, of whatever kind.
 pub struct Lock<K: LockKind = Reentrant>(crate::Lock<K>);
@@ -89,12 +89,12 @@ impl<K: Owned> Lock<K> {
     /// # Errors
     ///
     /// As [`Lock::force_release_holder`](crate::Lock::force_release_holder).
-    pub fn force_release_holder(&self, id: &str) -> Result<bool, Error> {
+    pub fn force_release_holder(&self, id: impl AsRef<str>) -> Result<bool, Error> {
         park_on(self.0.force_release_holder(id))
     }
 }
 
-impl<K: PlainHash> Lock<K> {
+impl<K: Inspectable> Lock<K> {
     /// Who holds the lock.
     ///
     /// # Errors
@@ -248,7 +248,7 @@ impl ReadWriteLock {
     /// # Errors
     ///
     /// As [`ReadWriteLock::inspect`](crate::ReadWriteLock::inspect).
-    pub fn inspect(&self) -> Result<Halves, Error> {
+    pub fn inspect(&self) -> Result<ReadWriteHolders, Error> {
         park_on(self.0.inspect())
     }
 }

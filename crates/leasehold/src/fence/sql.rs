@@ -30,7 +30,7 @@
 //!
 //! ```ignore
 //! let change = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
-//! let admitted = change.execute(sql::SQLITE_ADMIT, ("account:7", guard.fencing_token().as_i64(), guard.holder_id()))?;
+//! let admitted = change.execute(sql::SQLITE_ADMIT, ("account:7", guard.fencing_token().as_i64(), guard.holder_id().as_str()))?;
 //! if admitted == 0 {
 //!     return Err(Stale); // dropping the transaction rolls back
 //! }
@@ -43,7 +43,7 @@
 //!
 //! ```ignore
 //! let mut change = pool.begin().await?;
-//! let shown = sqlx::query(sql::ADMIT).bind("account:7").bind(guard.fencing_token().as_i64()).bind(guard.holder_id());
+//! let shown = sqlx::query(sql::ADMIT).bind("account:7").bind(guard.fencing_token().as_i64()).bind(guard.holder_id().into_string());
 //! if shown.execute(&mut *change).await?.rows_affected() == 0 {
 //!     return Err(Stale); // dropping the transaction rolls back
 //! }

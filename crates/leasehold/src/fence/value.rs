@@ -15,7 +15,7 @@ use std::fmt;
 /// lives in another database: [`sql`](super::sql) puts the same check there.
 ///
 /// Every call shows the guard's fencing token, and the first one registers it: from then on, guards with a lower token are refused with
-/// [`Error::Stale`]. Guards of one name of a lock have tokens that can be compared; those of two names have not, so **one value
+/// [`Error::StaleToken`]. Guards of one name of a lock have tokens that can be compared; those of two names have not, so **one value
 /// belongs to one lock**. The value is the string under the key, with the client's prefix; the register is
 /// `leasehold:1:fence:{key}`, and is kept for ever. Programs that write the key past the register are not stopped.
 ///
@@ -30,7 +30,7 @@ use std::fmt;
 /// let guard = account.acquire().await?;
 /// let old = balance.read(&guard).await?;
 /// assert_eq!(old, None);
-/// balance.write(&guard, "90").await?; // Err(Stale) where another holder has read meanwhile
+/// balance.write(&guard, "90").await?; // Err(StaleToken) where another holder has read meanwhile
 /// guard.release().await?;
 /// # Ok::<(), leasehold::Error>(()) }).unwrap();
 /// ```
@@ -51,8 +51,8 @@ impl FencedValue {
     ///
     /// # Errors
     ///
-    /// [`Error::Stale`] and [`Error::IssuedTwice`]; [`Error::KeyConflict`] where the key holds no string; [`Error::Invalid`]; and
-    /// [`Error::Unreachable`], [`Error::Indeterminate`] or [`Error::Refused`] where the server gave no answer within
+    /// [`Error::StaleToken`] and [`Error::DuplicateToken`]; [`Error::KeyConflict`] where the key holds no string; [`Error::Invalid`]; and
+    /// [`Error::Unreachable`], [`Error::OutcomeUnknown`] or [`Error::Refused`] where the server gave no answer within
     /// [`unreachable_after`](crate::ClientBuilder::unreachable_after), for which the command is repeated.
     ///
     /// # Cancel safety
@@ -67,7 +67,7 @@ impl FencedValue {
     ///
     /// # Errors
     ///
-    /// As [`FencedValue::read`]. After [`Error::Indeterminate`] it is not known whether the value was written; it may be written again.
+    /// As [`FencedValue::read`]. After [`Error::OutcomeUnknown`] it is not known whether the value was written; it may be written again.
     ///
     /// # Cancel safety
     ///
@@ -99,9 +99,9 @@ impl FencedValue {
         match fenced {
             Fenced::Admitted(value) => Ok(value),
             Fenced::Stale { registered } => {
-                Err(Error::Stale { name, token, registered: FencingToken::told(registered) })
+                Err(Error::StaleToken { name, token, registered: FencingToken::told(registered) })
             }
-            Fenced::Twice { .. } => Err(Error::IssuedTwice { name, token }),
+            Fenced::Twice { .. } => Err(Error::DuplicateToken { name, token }),
             Fenced::Kind(kind) => Err(self.0.conflict(kind)),
         }
     }

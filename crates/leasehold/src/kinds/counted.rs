@@ -13,7 +13,7 @@ impl<K: Counted> Lock<K> {
     ///
     /// # Errors
     ///
-    /// As [`Lock::try_acquire`]; [`Error::Excess`] from a [`PermitSemaphore`](crate::PermitSemaphore) that has not so many in all, and
+    /// As [`Lock::try_acquire`]; [`Error::ExceedsCapacity`] from a [`LeasedSemaphore`](crate::LeasedSemaphore) that has not so many in all, and
     /// [`Error::Invalid`] where the number cannot be used.
     ///
     /// # Cancel safety
@@ -29,7 +29,7 @@ impl<K: Counted> Lock<K> {
     /// # Errors
     ///
     /// [`Error::KeyConflict`] where the name holds something else; [`Error::Invalid`] for 0, and where the sum would leave the range of
-    /// 32 bits; and [`Error::Unreachable`], [`Error::Indeterminate`] or [`Error::Refused`] where the server gave no answer within
+    /// 32 bits; and [`Error::Unreachable`], [`Error::OutcomeUnknown`] or [`Error::Refused`] where the server gave no answer within
     /// [`unreachable_after`](crate::ClientBuilder::unreachable_after), for which the command is repeated. It is applied once, however
     /// often it is sent.
     ///

@@ -9,13 +9,13 @@ use leasehold_core::command::Kind;
 ///
 /// **When to use it:** where nobody may be overtaken: buyers in front of an inventory, jobs in front of a scarce machine. Every
 /// waiting task has its own place in a queue on the server; a process that dies loses its places within the
-/// [window](crate::ClientBuilder::fair_window) of two seconds, however many they are. **When not:** where only exclusion matters. Each
+/// [liveness timeout](crate::FairSettings::liveness_timeout) of two seconds, however many they are. **When not:** where only exclusion matters. Each
 /// waiting task costs a command of its own, and a process that waits says every half second that it lives.
 ///
 /// A waiter that was silent for longer than the window, because its machine was suspended or its server out of reach, has lost its
 /// place and goes on at the tail; `leasehold_places_lost_total` counts it. So does one whose future is not polled when its turn has
 /// come, which `leasehold_turn_passed_total` counts: it keeps all others waiting for half a
-/// [claim](crate::ClientBuilder::fair_claim), which is a second, and no longer. On the server the lock is Redisson's `RFairLock`.
+/// [offer timeout](crate::FairSettings::offer_timeout), which is a second, and no longer. On the server the lock is Redisson's `RFairLock`.
 ///
 /// # Examples
 ///

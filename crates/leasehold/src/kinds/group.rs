@@ -4,7 +4,7 @@ use crate::attempt;
 use crate::error::Error;
 use crate::guard::Guard;
 use crate::kind::{GroupRule, LockKind, Majority};
-use crate::loss::{HoldToken, Lost};
+use crate::loss::{LossToken, Lost};
 use crate::shared::Handle;
 use leasehold_core::error::HoldEnd;
 use leasehold_core::hold_cell::{EndWatch, HoldCell};
@@ -46,7 +46,7 @@ pub struct GroupGuard<R: GroupRule> {
     /// Whose clock counts.
     handle: Arc<Handle>,
     /// Made once, because it stays with the members until they end.
-    token: OnceLock<HoldToken>,
+    token: OnceLock<LossToken>,
     rule: PhantomData<R>,
 }
 
@@ -107,9 +107,9 @@ impl<R: GroupRule> GroupGuard<R> {
     }
 
     /// A token that is cancelled when so many members have ended, in whatever way, that the others are not enough.
-    pub fn cancellation_token(&self) -> HoldToken {
+    pub fn cancellation_token(&self) -> LossToken {
         let cells = || self.guards.iter().map(|guard| guard.cell().clone()).collect();
-        self.token.get_or_init(|| HoldToken::of_many(cells(), self.needed, &self.handle.clock)).clone()
+        self.token.get_or_init(|| LossToken::of_many(cells(), self.needed, &self.handle.clock)).clone()
     }
 
     /// Releases every member, each on its own, and says whether enough were held up to that moment.

@@ -57,7 +57,7 @@ impl CountDownLatch {
     /// # Errors
     ///
     /// [`Error::KeyConflict`] where the name holds something else, [`Error::Invalid`] for 0 and for more than `i32::MAX`, and
-    /// [`Error::Unreachable`], [`Error::Indeterminate`] or [`Error::Refused`] where the server gave no answer within
+    /// [`Error::Unreachable`], [`Error::OutcomeUnknown`] or [`Error::Refused`] where the server gave no answer within
     /// [`unreachable_after`](crate::ClientBuilder::unreachable_after), for which the command is repeated. It is applied once, however
     /// often it is sent.
     ///
@@ -75,7 +75,7 @@ impl CountDownLatch {
     /// # Errors
     ///
     /// As [`CountDownLatch::try_set_count`]. It is counted once, however often it is sent; whoever calls again after
-    /// [`Error::Indeterminate`] may count twice.
+    /// [`Error::OutcomeUnknown`] may count twice.
     ///
     /// # Cancel safety
     ///
@@ -145,7 +145,7 @@ impl CountDownLatch {
     ///
     /// # Errors
     ///
-    /// When awaited: [`Error::WaitElapsed`], [`Error::KeyConflict`], [`Error::Unreachable`], [`Error::Indeterminate`],
+    /// When awaited: [`Error::WaitElapsed`], [`Error::KeyConflict`], [`Error::Unreachable`], [`Error::OutcomeUnknown`],
     /// [`Error::Refused`], [`Error::ShutDown`] and [`Error::Invalid`].
     ///
     /// # Cancel safety

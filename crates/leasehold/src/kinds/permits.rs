@@ -1,4 +1,4 @@
-//! The permit semaphore.
+//! The leased semaphore.
 
 use crate::error::{Error, InvalidInput};
 use crate::guard::Guard;
@@ -21,7 +21,7 @@ const IDS_IN_A_CALL: usize = command::MAX_AT_ONCE as usize;
 /// A semaphore that nobody has set has no permits: [`try_set_permits`](Self::try_set_permits) comes first. Nor has one whose server came
 /// back without its data: whoever waits for permits goes on waiting until somebody sets it again, and the client warns of it once
 /// ([`UNSET_TOTAL`](crate::telemetry::UNSET_TOTAL)). Give such a wait a limit ([`wait`](crate::Acquire::wait)). More permits than there are in all are
-/// refused at once with [`Error::Excess`], unless there are none yet; and more than [`MAX_AT_ONCE`](Self::MAX_AT_ONCE) with
+/// refused at once with [`Error::ExceedsCapacity`], unless there are none yet; and more than [`MAX_AT_ONCE`](Self::MAX_AT_ONCE) with
 /// [`InvalidInput::TooManyPermits`](crate::InvalidInput::TooManyPermits). On the server it is Redisson's `RPermitExpirableSemaphore`, by
 /// the server's clock.
 ///
@@ -37,16 +37,16 @@ const IDS_IN_A_CALL: usize = command::MAX_AT_ONCE as usize;
 /// # use std::time::Duration;
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
 /// # let client = leasehold::Client::embedded();
-/// let supplier = client.permit_semaphore("supplier");
+/// let supplier = client.leased_semaphore("supplier");
 /// supplier.try_set_permits(3).await?;
 /// let guard = supplier.acquire().permits(2).wait(Duration::from_secs(5)).await?; // renewed until it is released
 /// assert_eq!((guard.ids().len(), supplier.available_permits().await?), (2, 1));
 /// guard.release().await?;
 /// # Ok::<(), leasehold::Error>(()) }).unwrap();
 /// ```
-pub type PermitSemaphore = Lock<Permit>;
+pub type LeasedSemaphore = Lock<Permit>;
 
-/// Permits of a [`PermitSemaphore`] that are held.
+/// Permits of a [`LeasedSemaphore`] that are held.
 pub type PermitGuard = Guard<Permit>;
 
 /// A permit that somebody holds, as the server has it.
@@ -60,7 +60,7 @@ pub struct HeldPermit {
     pub remaining: Option<Duration>,
 }
 
-/// What there is of a [`PermitSemaphore`]. Available and held permits are together the capacity.
+/// What there is of a [`LeasedSemaphore`]. Available and held permits are together the capacity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
@@ -73,7 +73,7 @@ pub struct PermitCounts {
     pub permits: Vec<HeldPermit>,
 }
 
-impl PermitSemaphore {
+impl LeasedSemaphore {
     /// How many permits one acquire may take: 1000. The server works on each permit by itself, and serves nobody else meanwhile: that is
     /// about 2 ms for so many, at the acquire, at each renewal and at the release. The capacity may be greater by far.
     pub const MAX_AT_ONCE: u32 = command::MAX_AT_ONCE;
@@ -84,7 +84,7 @@ impl PermitSemaphore {
     /// # Errors
     ///
     /// [`Error::KeyConflict`] where the name holds something else, [`Error::Invalid`] for more than `i32::MAX`, and
-    /// [`Error::Unreachable`], [`Error::Indeterminate`] or [`Error::Refused`] where the server gave no answer within
+    /// [`Error::Unreachable`], [`Error::OutcomeUnknown`] or [`Error::Refused`] where the server gave no answer within
     /// [`unreachable_after`](crate::ClientBuilder::unreachable_after), for which the command is repeated. It is applied once, however
     /// often it is sent.
     ///
@@ -103,7 +103,7 @@ impl PermitSemaphore {
     ///
     /// # Errors
     ///
-    /// As [`PermitSemaphore::try_set_permits`].
+    /// As [`LeasedSemaphore::try_set_permits`].
     ///
     /// # Cancel safety
     ///

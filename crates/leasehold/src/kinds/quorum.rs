@@ -99,7 +99,7 @@ impl QuorumLock {
     ///
     /// # Errors
     ///
-    /// When awaited: [`Error::WaitElapsed`]; [`Error::Unreachable`] or [`Error::Indeterminate`] where a majority of the servers cannot
+    /// When awaited: [`Error::WaitElapsed`]; [`Error::Unreachable`] or [`Error::OutcomeUnknown`] where a majority of the servers cannot
     /// be reached or do not serve, for as long as `unreachable_after` of the first client says; whatever else one of the servers said of
     /// [its lock](crate::Lock::acquire) where without it there is no majority; [`InvalidInput::NoMembers`],
     /// [`InvalidInput::NoMajority`] and [`InvalidInput::SameServer`]. Nothing is held after an error: what a server may have granted without saying so is taken back in the
@@ -275,7 +275,7 @@ impl QuorumAcquire {
                     out_of_reach = None;
                     None
                 }
-                Round::Failed(error @ (Error::Unreachable { .. } | Error::Indeterminate { .. })) => {
+                Round::Failed(error @ (Error::Unreachable { .. } | Error::OutcomeUnknown { .. })) => {
                     let since = *out_of_reach.get_or_insert(now);
                     if handle.clock.now().since(since) >= handle.settings.unreachable_after {
                         return Err(error);

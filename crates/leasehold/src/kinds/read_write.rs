@@ -19,7 +19,7 @@ use std::time::Duration;
 ///
 /// The halves are locks of their own. A writer may take the read half too, and so **downgrade**: see
 /// [`Guard::downgrade`]. A reader never becomes a writer: an owner that asks for the write half while it holds the read half gets
-/// [`Error::Upgrade`] at once, because it would wait for itself. Every reader has its own lease: one that dies is gone by its own deadline,
+/// [`Error::UpgradeNotSupported`] at once, because it would wait for itself. Every reader has its own lease: one that dies is gone by its own deadline,
 /// whatever others renew. On the server the lock is Redisson's `RReadWriteLock`.
 ///
 /// # Examples

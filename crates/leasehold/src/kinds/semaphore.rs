@@ -13,7 +13,7 @@ use leasehold_core::command::semaphore::{self as command, Inspected};
 /// **When to use it:** to share a semaphore with JVM services that have it as Redisson's `RSemaphore`; or for permits that no hold
 /// stands behind, such as tickets that are handed out for good. **When not:** nearly everywhere else. The server knows how many permits
 /// are left and not who has the others, so **what a process took that crashed is gone** until somebody adds it again. A
-/// [`PermitSemaphore`](crate::PermitSemaphore) gets such permits back by itself.
+/// [`LeasedSemaphore`](crate::LeasedSemaphore) gets such permits back by itself.
 ///
 /// A semaphore that nobody has set has no permits: [`try_set_permits`](Self::try_set_permits) comes first. Nor has one whose server came
 /// back without its data: whoever waits for permits goes on waiting until somebody sets it again, and the client warns of it once
@@ -54,7 +54,7 @@ impl Semaphore {
     /// # Errors
     ///
     /// [`Error::KeyConflict`] where the name holds something else, [`Error::Invalid`] for more than `i32::MAX`, and
-    /// [`Error::Unreachable`], [`Error::Indeterminate`] or [`Error::Refused`] where the server gave no answer within
+    /// [`Error::Unreachable`], [`Error::OutcomeUnknown`] or [`Error::Refused`] where the server gave no answer within
     /// [`unreachable_after`](crate::ClientBuilder::unreachable_after), for which the command is repeated. It is applied once, however
     /// often it is sent.
     ///

@@ -25,7 +25,7 @@ pub enum Failure {
     /// Nothing is left.
     SoldOut,
     /// Another holder came later, and the database has seen its token.
-    Stale,
+    StaleToken,
     /// The lock.
     Lock(Error),
     /// The database.
@@ -50,8 +50,8 @@ impl Failure {
         match self {
             Self::SoldOut => StatusCode::GONE,
             Self::Lock(error) if error.is_contention() => StatusCode::CONFLICT,
-            Self::Lock(error) if error.is_transient() => StatusCode::SERVICE_UNAVAILABLE,
-            Self::Stale | Self::Lock(_) | Self::Store(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::Lock(error) if error.is_retryable() => StatusCode::SERVICE_UNAVAILABLE,
+            Self::StaleToken | Self::Lock(_) | Self::Store(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
 }
@@ -78,9 +78,9 @@ pub async fn sell(shop: &Shop, item: i64) -> Result<i64, Failure> {
 async fn take_one(stock: &SqlitePool, item: i64, guard: &FencedGuard) -> Result<i64, Failure> {
     let mut change = stock.begin().await?;
     let admit = sqlx::query(sql::SQLITE_ADMIT).bind(format!("stock:{item}"));
-    let admit = admit.bind(guard.fencing_token().as_i64()).bind(guard.holder_id());
+    let admit = admit.bind(guard.fencing_token().as_i64()).bind(guard.holder_id().into_string());
     if admit.execute(&mut *change).await?.rows_affected() == 0 {
-        return Err(Failure::Stale);
+        return Err(Failure::StaleToken);
     }
     let left: i64 =
         sqlx::query_scalar("SELECT units FROM stock WHERE item = ?1").bind(item).fetch_one(&mut *change).await?;
@@ -97,9 +97,9 @@ async fn take_one(stock: &SqlitePool, item: i64, guard: &FencedGuard) -> Result<
 /// The same recipe on PostgreSQL.
 pub async fn admit_on_postgres(pool: &PgPool, name: &str, guard: &FencedGuard) -> Result<(), Failure> {
     let mut change = pool.begin().await?;
-    let admit = sqlx::query(sql::ADMIT).bind(name).bind(guard.fencing_token().as_i64()).bind(guard.holder_id());
+    let admit = sqlx::query(sql::ADMIT).bind(name).bind(guard.fencing_token().as_i64()).bind(guard.holder_id().into_string());
     if admit.execute(&mut *change).await?.rows_affected() == 0 {
-        return Err(Failure::Stale);
+        return Err(Failure::StaleToken);
     }
     change.commit().await?;
     Ok(())

@@ -110,7 +110,7 @@ fn an_acquire_that_failed_and_has_the_lock_is_found() {
     for outcome in &nothing {
         finds("and the server has", || world.check_nothing_acquired(client, 0, outcome));
     }
-    let unknown = Outcome::NotAcquired(AcquireError::Indeterminate("?".to_owned()));
+    let unknown = Outcome::NotAcquired(AcquireError::OutcomeUnknown("?".to_owned()));
     world.check_nothing_acquired(client, 0, &unknown);
     world.clients[client].tasks[0].polls = Polls::Late(ms(1));
     world.check_nothing_acquired(client, 0, &nothing[0]);

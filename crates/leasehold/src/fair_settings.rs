@@ -1,0 +1,110 @@
+//! What the queues of fair locks go by.
+
+use leasehold_core::settings::FairSettings as Wire;
+use std::time::Duration;
+
+/// The times that the queues of fair locks go by, for [`ClientBuilder::fair`](crate::ClientBuilder::fair).
+///
+/// **One value of each for a fleet.** A client with other values believes waiters dead too soon, or too late. They are checked when the
+/// client is built; their order does not matter.
+///
+/// # Examples
+///
+/// ```
+/// use leasehold::{Client, FairSettings};
+/// use std::time::Duration;
+///
+/// let fair = FairSettings::new()
+///     .liveness_timeout(Duration::from_secs(4))
+///     .redisson(Duration::from_secs(60), Duration::from_millis(500));
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// let client = Client::builder().fair(fair).embedded(&leasehold::embedded::EmbeddedServer::new())?;
+/// # drop(client); Ok::<(), leasehold::ConnectError>(()) }).unwrap();
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "settings do nothing until a builder is given them"]
+pub struct FairSettings {
+    liveness_timeout: Duration,
+    heartbeat_interval: Option<Duration>,
+    offer_timeout: Duration,
+    redisson_max_wait: Duration,
+    redisson_clock_skew: Duration,
+}
+
+impl FairSettings {
+    /// The defaults.
+    pub const fn new() -> Self {
+        Self {
+            liveness_timeout: Duration::from_secs(2),
+            heartbeat_interval: None,
+            offer_timeout: Duration::from_secs(2),
+            redisson_max_wait: Duration::from_secs(300),
+            redisson_clock_skew: Duration::from_secs(1),
+        }
+    }
+
+    /// How long a process may be silent before its waiters lose their places. From 200 ms to an hour. Default: 2 s.
+    pub const fn liveness_timeout(mut self, timeout: Duration) -> Self {
+        self.liveness_timeout = timeout;
+        self
+    }
+
+    /// How often a process that waits says that it lives, by one command for each lock. At least 10 ms, at most a quarter of the
+    /// [liveness timeout](Self::liveness_timeout). Default: a quarter of it.
+    pub const fn heartbeat_interval(mut self, interval: Duration) -> Self {
+        self.heartbeat_interval = Some(interval);
+        self
+    }
+
+    /// How long a free lock is offered to the next waiter of the queue, whose process lives and does not take the lock. From 100 ms to an
+    /// hour. Default: 2 s.
+    pub const fn offer_timeout(mut self, timeout: Duration) -> Self {
+        self.offer_timeout = timeout;
+        self
+    }
+
+    /// What the JVMs have that wait in the same queues: the longest wait of any of them, which is its `fairLockWaitTimeout` or its longest
+    /// `tryLock`; and how far their clocks may be from the server's. A JVM that waits longer is dropped from the queue. Default: 300 s
+    /// and 1 s.
+    pub const fn redisson(mut self, max_wait: Duration, clock_skew: Duration) -> Self {
+        self.redisson_max_wait = max_wait;
+        self.redisson_clock_skew = clock_skew;
+        self
+    }
+
+    /// The same, as the scripts take it.
+    pub(crate) fn to_wire(self) -> Wire {
+        Wire {
+            window: self.liveness_timeout,
+            beat: self.heartbeat_interval.unwrap_or(self.liveness_timeout / 4),
+            claim: self.offer_timeout,
+            cap: self.redisson_max_wait,
+            skew: self.redisson_clock_skew,
+            ..Wire::default()
+        }
+    }
+}
+
+impl Default for FairSettings {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_are_those_of_the_core() {
+        assert_eq!(FairSettings::default().to_wire(), Wire::default());
+    }
+
+    #[test]
+    fn the_order_of_settings_does_not_matter() {
+        let [timeout, interval] = [4_000, 300].map(Duration::from_millis);
+        let one = FairSettings::new().liveness_timeout(timeout).heartbeat_interval(interval);
+        assert_eq!(one, FairSettings::new().heartbeat_interval(interval).liveness_timeout(timeout));
+        assert_eq!((one.to_wire().window, one.to_wire().beat), (timeout, interval));
+    }
+}

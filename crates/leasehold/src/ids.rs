@@ -1,0 +1,116 @@
+//! How clients and holders are called, here and on the server.
+
+use std::borrow::Borrow;
+use std::fmt;
+
+macro_rules! name_of {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+        #[cfg_attr(feature = "serde", serde(transparent))]
+        pub struct $name(String);
+
+        impl $name {
+            /// Its text.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+
+            /// Its text, owned.
+            pub fn into_string(self) -> String {
+                self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl AsRef<str> for $name {
+            fn as_ref(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl Borrow<str> for $name {
+            fn borrow(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl From<String> for $name {
+            fn from(text: String) -> Self {
+                Self(text)
+            }
+        }
+
+        impl From<&str> for $name {
+            fn from(text: &str) -> Self {
+                Self(text.to_owned())
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(name: $name) -> Self {
+                name.0
+            }
+        }
+
+        impl PartialEq<str> for $name {
+            fn eq(&self, other: &str) -> bool {
+                self.0 == other
+            }
+        }
+
+        impl PartialEq<&str> for $name {
+            fn eq(&self, other: &&str) -> bool {
+                self.0 == *other
+            }
+        }
+    };
+}
+
+name_of! {
+    /// The name of a holder of a lock, or of a waiter for it, as the server has it: `uuid:number`, where the UUID is that of a
+    /// [client](ClientId); a JVM's `uuid:thread`; or what [`SimpleLock::with_id`](crate::SimpleLock::with_id) was given.
+    ///
+    /// Any text becomes one by `From`, because other libraries choose their own.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use leasehold::HolderId;
+    ///
+    /// let id = HolderId::from("6f0c0000-0000-4000-8000-000000000000:7");
+    /// assert_eq!(id, "6f0c0000-0000-4000-8000-000000000000:7");
+    /// assert_eq!(id.to_string(), id.as_str());
+    /// ```
+    HolderId
+}
+
+impl HolderId {
+    /// Whether it is of a hold of this client.
+    pub fn is_of(&self, client: &ClientId) -> bool {
+        self.0.strip_prefix(client.as_str()).is_some_and(|rest| rest.starts_with(':'))
+    }
+}
+
+name_of! {
+    /// The identity of a client: a random UUID, new for every client, as Redisson's is for every instance. The names of its holds begin
+    /// with it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// # let client = leasehold::Client::embedded();
+    /// let guard = client.lock("stock:1001").acquire().await?;
+    /// assert!(guard.holder_id().is_of(&client.id()));
+    /// # guard.release().await?;
+    /// # Ok::<(), leasehold::Error>(()) }).unwrap();
+    /// ```
+    ClientId
+}
