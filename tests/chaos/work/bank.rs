@@ -19,7 +19,7 @@ pub(super) async fn transfers(bench: Arc<Bench>, mut rng: Rng) {
         let token = |guard: &Guard<Fenced>| guard.fencing_token().as_u64();
         let asked = acquire(&bench, (Rule::Alone, 1), &lock, |asked| asked, &manner, token);
         if let Some((op, guard)) = asked.await {
-            let (token, holder) = (guard.fencing_token().as_u64(), guard.holder_id());
+            let (token, holder) = (guard.fencing_token().as_u64(), guard.holder_id().into_string());
             let claim = Claim { fence: Fence::Full, group: &bank, token, holder };
             // The careless do not ask whether they still hold the lock. The store does.
             let careless = rng.u32(0..3) == 0;
@@ -59,7 +59,7 @@ pub(super) async fn sales(bench: Arc<Bench>, mut rng: Rng) {
         let manner = Manner::any(&mut rng);
         let token = |guard: &Guard<FencedFair>| guard.fencing_token().as_u64();
         if let Some((op, guard)) = acquire(&bench, (Rule::Alone, 1), &lock, |asked| asked, &manner, token).await {
-            let (token, holder) = (guard.fencing_token().as_u64(), guard.holder_id());
+            let (token, holder) = (guard.fencing_token().as_u64(), guard.holder_id().into_string());
             let claim = Claim { fence: Fence::Full, group: &article, token, holder };
             let work = async {
                 let Some(read) = till.read(&claim).await else { return };

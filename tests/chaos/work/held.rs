@@ -123,7 +123,7 @@ pub(super) async fn hold<G: Held + Sync, T: Send>(
     match guard.run(both).await {
         Ok(value) => Some(value),
         Err(lost) => {
-            bench.journal.lost(op, lost.reason().word());
+            bench.journal.lost(op, lost.reason().as_str());
             None
         }
     }
@@ -141,7 +141,7 @@ pub(super) async fn end<G: Held>(bench: &Bench, op: u64, guard: G, rng: &mut Rng
     match guard.release().await {
         Ok(()) => bench.journal.ended(op, "ok"),
         Err(Error::Lost { reason, .. }) => {
-            bench.journal.lost(op, reason.word());
+            bench.journal.lost(op, reason.as_str());
             bench.journal.ended(op, "lost");
         }
         Err(error) => bench.journal.ended(op, word(&error)),

@@ -24,7 +24,7 @@ pub(super) async fn writes(bench: Arc<Bench>, fence: Fence, register: u32, mut r
         let token = |guard: &Guard<Fenced>| guard.fencing_token().as_u64();
         let asked = acquire(&bench, (Rule::Alone, 1), &lock, lease, &manner, token);
         if let Some((op, guard)) = asked.await {
-            let (token, holder) = (guard.fencing_token().as_u64(), guard.holder_id());
+            let (token, holder) = (guard.fencing_token().as_u64(), guard.holder_id().into_string());
             let claim = Claim { fence, group: &group, token, holder };
             if let Some(read) = till.read(&claim).await {
                 tokio::time::sleep(Duration::from_millis(rng.u64(100..300))).await;

@@ -282,18 +282,18 @@ async fn counts(world: World) {
     for number in ["1", "2", "3"] {
         jvm.tell("lock", &[&read]).await;
         guards.push(world.lock(Kind::Read).acquire(wish.clone()).await.expect("the lock"));
-        assert_eq!([count(&id), count(&world.rust.id())], [Some(number.to_owned()), Some(number.to_owned())]);
+        assert_eq!([count(&id), count(world.rust.id().as_str())], [Some(number.to_owned()), Some(number.to_owned())]);
         assert_eq!(jvm.ask("holdCount", &[&read]).await, number);
     }
     for left in [2, 1] {
         jvm.tell("unlock", &[&read]).await;
         guards.pop().expect("a guard").release().await.expect("a release");
-        assert_eq!([count(&id), count(&world.rust.id())], [Some(left.to_string()), Some(left.to_string())]);
+        assert_eq!([count(&id), count(world.rust.id().as_str())], [Some(left.to_string()), Some(left.to_string())]);
         no_writer(&world).await;
     }
     jvm.tell("unlock", &[&read]).await;
     jvm.refuses("IllegalMonitorStateException", "unlock", &[&read]).await;
-    assert_eq!([count(&id), count(&world.rust.id())], [None, Some("1".to_owned())]);
+    assert_eq!([count(&id), count(world.rust.id().as_str())], [None, Some("1".to_owned())]);
     guards.pop().expect("a guard").release().await.expect("a release");
     assert!(world.fields(&world.name).is_empty());
 }
