@@ -273,3 +273,31 @@ fn the_readme_names_the_commands() {
         assert!(listed, "examples/README.md lists {example}");
     }
 }
+
+/// The id of a bug with which the name of a test begins: `rw13` of `rw13_one_name_for_two_kinds`. One test may have several.
+fn ids_of_bugs(name: &str) -> Vec<String> {
+    let is_id = |word: &&str| {
+        let family = word.trim_end_matches(|last: char| last.is_ascii_digit());
+        family.len() < word.len() && ["f", "rw", "s", "l", "m", "c", "fr"].contains(&family)
+    };
+    name.split('_').take_while(is_id).map(str::to_uppercase).collect()
+}
+
+#[test]
+fn every_bug_that_a_test_is_named_after_is_listed() {
+    let page = files::read("docs/field-bugs.md");
+    let listed: BTreeSet<String> = page
+        .lines()
+        .filter_map(|line| line.strip_prefix("| ")?.split_once(" |"))
+        .map(|(first, _)| first.to_owned())
+        .filter(|first| !ids_of_bugs(&first.to_lowercase()).is_empty())
+        .collect();
+    let names = files::tracked().into_iter().filter(|file| file.has_ending("rs")).flat_map(|file| {
+        let names = file.text.split("fn ").skip(1).filter_map(|rest| Some(rest.split_once('(')?.0.to_owned()));
+        names.collect::<Vec<_>>()
+    });
+    let tested: BTreeSet<String> =
+        names.filter(|name| name.contains('_')).flat_map(|name| ids_of_bugs(&name)).collect();
+    assert!(tested.len() > 50, "{tested:?}");
+    assert_eq!(listed, tested, "the ids of docs/field-bugs.md, and those of tests");
+}

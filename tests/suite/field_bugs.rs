@@ -1,4 +1,4 @@
-//! Faults that users of other lock libraries ran into, each named by its id in our list. L1, L2, L3 and L11 are in `replies.rs`
+//! Bugs that users of other lock libraries met, each named by its id in `docs/field-bugs.md`. L1, L2, L3 and L11 are in `replies.rs`
 //! and `outages.rs`, beside what else can be lost there.
 
 use crate::support::world::idle;

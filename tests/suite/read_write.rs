@@ -1,4 +1,4 @@
-//! The read-write lock. RW1 to RW18 are faults of other libraries, by their ids in our list.
+//! The read-write lock. RW1 to RW18 are faults of other libraries, by their ids in `docs/field-bugs.md`.
 
 use crate::support::world::idle;
 use crate::support::{Actor, Stage, World, ms, secs, until};

@@ -97,7 +97,8 @@ async fn take_one(stock: &SqlitePool, item: i64, guard: &FencedGuard) -> Result<
 /// The same recipe on PostgreSQL.
 pub async fn admit_on_postgres(pool: &PgPool, name: &str, guard: &FencedGuard) -> Result<(), Failure> {
     let mut change = pool.begin().await?;
-    let admit = sqlx::query(sql::ADMIT).bind(name).bind(guard.fencing_token().as_i64()).bind(guard.holder_id().into_string());
+    let admit =
+        sqlx::query(sql::ADMIT).bind(name).bind(guard.fencing_token().as_i64()).bind(guard.holder_id().into_string());
     if admit.execute(&mut *change).await?.rows_affected() == 0 {
         return Err(Failure::StaleToken);
     }
