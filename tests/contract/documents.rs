@@ -301,3 +301,14 @@ fn every_bug_that_a_test_is_named_after_is_listed() {
     assert!(tested.len() > 50, "{tested:?}");
     assert_eq!(listed, tested, "the ids of docs/field-bugs.md, and those of tests");
 }
+
+#[test]
+fn every_room_of_the_session_is_on_its_map() {
+    let page = files::read("docs/architecture.md");
+    let map = section(&page, "### The rooms of a session");
+    let rooms = files::tracked().into_iter().filter_map(|file| {
+        file.path.strip_prefix("crates/leasehold-core/src/session/").map(|room| format!("`{room}`"))
+    });
+    let missing: Vec<_> = rooms.filter(|room| !map.contains(room.as_str())).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}

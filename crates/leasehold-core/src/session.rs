@@ -37,6 +37,7 @@ mod first;
 mod give_up;
 mod hold;
 mod ids;
+mod invariants;
 mod lowering;
 mod names;
 mod notice;
@@ -471,6 +472,7 @@ impl Session {
 
     /// The wakers of futures that have something to do. Wake them when the session is no longer locked.
     pub fn take_woken(&mut self) -> Vec<Waker> {
+        self.assert_invariants();
         std::mem::take(&mut self.woken)
     }
 

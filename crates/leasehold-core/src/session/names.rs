@@ -22,6 +22,16 @@ pub(super) struct Owned {
     wishes: Vec<Ticket>,
 }
 
+impl Owned {
+    pub(super) fn holds(&self) -> &[HoldNumber] {
+        &self.holds
+    }
+
+    pub(super) fn wishes(&self) -> &[Ticket] {
+        &self.wishes
+    }
+}
+
 impl Session {
     /// The state of a lock by name and kind, made where there is none.
     pub(super) fn lock_for(&mut self, name: &LockName, kind: Kind) -> LockId {

@@ -35,6 +35,16 @@ enum Subscription {
     Retry,
 }
 
+impl Channel {
+    pub(super) fn listeners(&self) -> &[LockId] {
+        &self.listeners
+    }
+
+    pub(super) const fn timer(&self) -> Option<Instant> {
+        self.timer
+    }
+}
+
 /// How long a contender sleeps, at least, when its subscription could not be made; at most twice as long.
 const POLLING: Duration = Duration::from_millis(250);
 

@@ -35,6 +35,7 @@ impl Session {
             }
             let Some(hold) = self.holds.get_mut(&number) else { continue };
             hold.guards = hold.detached;
+            hold.renewed = 0;
             hold.widen(hold.guards);
             self.clean_up_by_lifeline(now, number);
         }

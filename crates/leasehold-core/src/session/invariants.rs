@@ -1,0 +1,135 @@
+//! The invariants of a session, as far as it can see them itself.
+//!
+//! Most relations between requests, locks, holds and channels are kept from both ends, because both ends must be found quickly. This is
+//! what says that the two ends agree. It runs after every public call in builds with debug assertions: in tests, in random worlds and
+//! under the fuzzer.
+
+use super::Session;
+use super::ids::LockId;
+use super::request::{Acquire, Place, Request, Ticket};
+use crate::number_map::NumberMap;
+use crate::time::Instant;
+
+/// A session with more than this in its tables is not checked: that would take longer than what the session does.
+const AT_MOST: usize = 256;
+
+impl Session {
+    /// Panics where an invariant is broken, in builds with debug assertions.
+    pub(super) fn assert_invariants(&self) {
+        let size = self.locks.len() + self.holds.len() + self.requests.len() + self.channels.len();
+        if cfg!(debug_assertions) && size <= AT_MOST {
+            let found = self
+                .check_requests()
+                .and_then(|()| self.check_locks())
+                .and_then(|()| self.check_holds())
+                .and_then(|()| self.check_tables());
+            assert_eq!(found, Ok(()), "an invariant of the session is broken");
+        }
+    }
+
+    fn acquires(&self) -> impl Iterator<Item = (Ticket, &Acquire)> {
+        self.requests.iter().filter_map(|(ticket, request)| match request {
+            Request::Acquire(acquire) => Some((*ticket, acquire)),
+            Request::Release(_) | Request::Pause(_) => None,
+        })
+    }
+
+    /// What a request has begun is known (invariant 1), and a request stands in the line of its lock exactly while it waits there.
+    fn check_requests(&self) -> Result<(), String> {
+        for (ticket, acquire) in self.acquires() {
+            let begun = acquire.hold.map(|number| (number, self.holds.get(&number)));
+            ensure(begun.is_none_or(|(_, hold)| hold.is_some_and(|hold| hold.lock == acquire.lock)), || {
+                format!("{ticket:?} has begun {begun:?}, which is no hold of its lock")
+            })?;
+            ensure(self.locks.contains(acquire.lock), || format!("{ticket:?} asks for a lock that is not there"))?;
+            let lock = &self.locks[acquire.lock];
+            let waits = acquire.place == Place::Line && acquire.outcome.is_none();
+            let stands = usize::from(lock.contender == Some(ticket))
+                + lock.queue.iter().filter(|other| *other == ticket).count();
+            ensure(stands == usize::from(waits), || {
+                format!("{ticket:?} stands {stands} times in its line: {acquire:?}")
+            })?;
+        }
+        Ok(())
+    }
+
+    /// A lock knows how many refer to it and hold it (invariant 5 speaks of its one contender), and its channels know of it.
+    fn check_locks(&self) -> Result<(), String> {
+        let mut refs: NumberMap<LockId, usize> = NumberMap::default();
+        let of_requests = self.acquires().map(|(_, acquire)| acquire.lock);
+        for lock in of_requests.chain(self.holds.values().map(|hold| hold.lock)) {
+            *refs.entry(lock).or_default() += 1;
+        }
+        for (id, lock) in self.locks.iter() {
+            let known = refs.get(&id).copied().unwrap_or_default() + usize::from(lock.beating);
+            ensure(lock.refs == known, || format!("{} counts {} references, and has {known}", lock.name, lock.refs))?;
+            let members = lock.contender.into_iter().chain(lock.queue.iter());
+            for ticket in members {
+                let waits = self.acquire_of(ticket).is_some_and(|acquire| acquire.lock == id);
+                ensure(waits, || format!("{ticket:?} stands in the line of {}, and does not ask for it", lock.name))?;
+            }
+            let held =
+                || self.holds.values().filter(|hold| hold.lock == id && hold.granted && hold.guards > hold.detached);
+            ensure(lock.held == held().count(), || {
+                format!("{} counts {} holds, and has others", lock.name, lock.held)
+            })?;
+            let permits: u64 = held().map(|hold| u64::from(hold.cell.key().permits)).sum();
+            ensure(lock.permits == permits, || {
+                format!("{} counts {} permits, not {permits}", lock.name, lock.permits)
+            })?;
+            let heard = lock
+                .channels
+                .iter()
+                .all(|channel| self.channels.get(*channel).is_some_and(|channel| channel.listeners().contains(&id)));
+            ensure(heard, || format!("{} listens to a channel that does not know of it", lock.name))?;
+        }
+        for (id, channel) in self.channels.iter() {
+            for lock in channel.listeners() {
+                let listens = self.locks.get(*lock).is_some_and(|lock| lock.channels.contains(&id));
+                ensure(listens, || format!("{:?} is heard by a lock that does not know of it", channel.name))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The counts of a hold (invariant 2), and that its deadline is watched (invariant 4).
+    fn check_holds(&self) -> Result<(), String> {
+        for (number, hold) in &self.holds {
+            ensure(self.locks.contains(hold.lock), || format!("{number:?} is of a lock that is not there"))?;
+            ensure(hold.detached + hold.renewed <= hold.guards, || format!("{number:?}: {hold:?}"))?;
+            let counted = hold.is_live() && !hold.degraded && !hold.by_itself;
+            ensure(!counted || hold.count >= hold.guards, || {
+                format!("{number:?} has {} guards, and the server at most {}", hold.guards, hold.count)
+            })?;
+            let deadline = hold.cell.deadline();
+            let watched = hold.timer.is_some_and(|at| at <= deadline) || deadline == Instant::FAR_FUTURE;
+            ensure(!hold.is_live() || watched, || format!("nothing watches the deadline of {number:?}: {hold:?}"))?;
+        }
+        Ok(())
+    }
+
+    /// Every timer has its slot, and owners own what is there.
+    fn check_tables(&self) -> Result<(), String> {
+        let of_requests = self.requests.values().filter_map(|request| match request {
+            Request::Acquire(acquire) => acquire.timer,
+            Request::Release(release) => release.timer,
+            Request::Pause(pause) => pause.timer,
+        });
+        let of_locks = self.locks.iter().filter_map(|(_, lock)| lock.timer);
+        let of_holds = self.holds.values().filter_map(|hold| hold.timer);
+        let of_channels = self.channels.iter().filter_map(|(_, channel)| channel.timer());
+        let slots = of_requests.chain(of_locks).chain(of_holds).chain(of_channels).count();
+        ensure(self.timers.len() == slots, || format!("{} timers are set, and {slots} are known", self.timers.len()))?;
+        for ((lock, owner), owned) in &self.owned {
+            let (holds, wishes) = (owned.holds(), owned.wishes());
+            let there = holds.iter().all(|number| self.holds.get(number).is_some_and(|hold| hold.lock == *lock))
+                && wishes.iter().all(|ticket| self.acquire_of(*ticket).is_some_and(|acquire| acquire.lock == *lock));
+            ensure(there, || format!("{owner:?} owns or wants what is not there: {owned:?}"))?;
+        }
+        Ok(())
+    }
+}
+
+fn ensure(holds: bool, what: impl FnOnce() -> String) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(what()) }
+}
