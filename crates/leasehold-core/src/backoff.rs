@@ -54,8 +54,8 @@ impl Backoff {
         Self { shape: Shape::Constant(pause), attempts: None }
     }
 
-    /// What the caller says after the failure of this number, 1 being the first; `None` ends the wait. The closure runs in the future that
-    /// waits, under no lock: it may use the client.
+    /// The pause that the caller chooses after the failure of this number, 1 being the first; `None` ends the wait. The closure runs in the
+    /// future that waits, under no lock: it may use the client.
     pub fn custom(pause: impl Fn(u32) -> Option<Duration> + Send + Sync + 'static) -> Self {
         Self { shape: Shape::Custom(Arc::new(pause)), attempts: None }
     }

@@ -16,7 +16,7 @@ pub struct Replicas {
 }
 
 impl Replicas {
-    /// What satisfies both.
+    /// The condition that satisfies both.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self { at_least: self.at_least.max(other.at_least), within: self.within.max(other.within) }
@@ -38,7 +38,7 @@ impl Call {
         Self { script, keys, args, replicas: None }
     }
 
-    /// What is called.
+    /// The script that is called.
     pub const fn script(&self) -> &'static Script {
         self.script
     }

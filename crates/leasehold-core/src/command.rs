@@ -1,4 +1,4 @@
-//! What is said to a server about each kind of lock, and what its replies mean.
+//! The calls of each kind of lock, and the meaning of their replies.
 //!
 //! One file is one kind. [`Verbs`] is what the session asks of a kind; [`Kind`] is the table of them. A kind is added by its folder
 //! of scripts, its rows in [`script`](crate::script), its file here, and its line in [`Kind::verbs`].
@@ -69,7 +69,7 @@ impl Kind {
         Self::Latch,
     ];
 
-    /// What the kind does on the wire.
+    /// The protocol of the kind on the wire.
     pub fn verbs(self) -> &'static dyn Verbs {
         match self {
             Self::Lock => &lock::Lock,

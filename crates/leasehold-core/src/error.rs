@@ -15,7 +15,7 @@ pub enum LossReason {
     Removed,
     /// The server has another hold count than the one that was set.
     CountMismatch,
-    /// It was granted while the server was out of reach, and when that was back, somebody else held the lock.
+    /// It was granted while the server was out of reach, and when that was back, another holder had the lock.
     NotRestored,
     /// The longest time for which the lock was to be held has passed.
     MaxHold,

@@ -1,4 +1,4 @@
-//! What guards know of their hold without asking anybody.
+//! The knowledge of guards about their hold that they have without a question to the session.
 
 use crate::command::HoldKey;
 use crate::error::{HoldEnd, LossReason};
@@ -18,7 +18,7 @@ use std::time::Duration;
 pub struct HoldCell {
     key: HoldKey,
     acquired_at: Instant,
-    /// In nanoseconds, with [`SEEN`] once somebody has seen it pass.
+    /// In nanoseconds, with [`SEEN`] once a guard has seen it pass.
     deadline: AtomicU64,
     count: AtomicU32,
     end: OnceLock<HoldEnd>,
@@ -30,12 +30,12 @@ pub struct HoldCell {
     degraded: AtomicBool,
     /// The fencing token of the first grant; 0 where the kind has none.
     token: AtomicU64,
-    /// One more than the replicas that acknowledged; 0 where nobody asked them.
+    /// One more than the replicas that acknowledged; 0 if none were asked.
     acknowledged: AtomicU32,
     attachment: OnceLock<Box<dyn Any + Send + Sync>>,
 }
 
-/// Of a deadline: somebody has been told that it has passed, so that it must not be moved any more.
+/// Of a deadline: a guard has been told that it has passed, so that it must not be moved any more.
 const SEEN: u64 = 1 << 63;
 
 /// The deadline of what lasts for ever; no other comes near to it in 292 years.
@@ -59,13 +59,13 @@ impl HoldCell {
         }
     }
 
-    /// What the runtime keeps with the hold, once, however many guards and tokens there are: `make` makes it for the first that asks. `None`
-    /// where it keeps something of another type.
+    /// The value that the runtime keeps with the hold, once, however many guards and tokens there are: `make` makes it for the first that
+    /// asks. `None` where it keeps something of another type.
     pub fn attachment<T: Send + Sync + 'static>(&self, make: impl FnOnce() -> T) -> Option<&T> {
         self.attachment.get_or_init(|| Box::new(make())).downcast_ref()
     }
 
-    /// What the hold is called on the server, and how many permits it takes.
+    /// The name of the hold on the server, and the number of its permits.
     pub const fn key(&self) -> &HoldKey {
         &self.key
     }
@@ -117,15 +117,15 @@ impl HoldCell {
         self.count.load(Ordering::Acquire)
     }
 
-    /// How the hold ended, or that its deadline has passed although nobody has said so yet. `None` while it is held.
+    /// How the hold ended, or that its deadline has passed although the session has not said so yet. `None` while it is held.
     ///
-    /// Whoever has been told once that it has ended is never told again that it is held, though perhaps another reason: a reply that is being
-    /// read on another thread at that moment does not move a deadline that was seen to pass.
+    /// A guard that has been told once that its hold has ended is never told again that it is held, though perhaps another reason: a reply
+    /// that is being read on another thread at that moment does not move a deadline that was seen to pass.
     pub fn ended(&self, now: Instant) -> Option<HoldEnd> {
         self.end.get().copied().or_else(|| self.has_passed(now).then(|| HoldEnd::Lost(self.reason_of_deadline())))
     }
 
-    /// What [`HoldCell::ended`] would say, for whoever looks on and is not a holder: the deadline can still be moved.
+    /// The answer that [`HoldCell::ended`] would give, for an onlooker that is no holder: the deadline can still be moved.
     pub fn would_end(&self, now: Instant) -> Option<HoldEnd> {
         let was_seen = self.deadline.load(Ordering::Acquire) & SEEN == SEEN;
         let passed = was_seen || now >= self.deadline();
@@ -155,7 +155,7 @@ impl HoldCell {
         }
     }
 
-    /// Moves the deadline, unless somebody has seen it pass. Says whether nobody has.
+    /// Moves the deadline, unless a guard has seen it pass. Says whether none has.
     pub(crate) fn set_deadline(&self, deadline: Instant) -> bool {
         let deadline = deadline.min(self.max_hold_at).as_nanos().min(NEVER);
         let unless_seen = |known: u64| (known & SEEN == 0).then_some(deadline);
@@ -192,7 +192,7 @@ impl HoldCell {
     }
 }
 
-/// Somebody who is woken when a hold ends, for as long as this lives.
+/// A waker that is woken when a hold ends, for as long as this lives.
 #[derive(Debug)]
 pub struct EndWatch {
     cell: Arc<HoldCell>,
@@ -200,13 +200,13 @@ pub struct EndWatch {
 }
 
 impl EndWatch {
-    /// Nobody is woken yet.
+    /// It has no waker yet.
     pub const fn new(cell: Arc<HoldCell>) -> Self {
         Self { cell, place: None }
     }
 
-    /// Has `waker` woken when the hold ends, instead of the one that was given before. Tells whether it has not ended yet: nobody is woken
-    /// for an end that is there already, or whoever goes on waiting for something else would be woken by every poll of his own.
+    /// Has `waker` woken when the hold ends, instead of the one that was given before. Tells whether it has not ended yet: an end that is
+    /// there already wakes no waker, or a task that goes on waiting for something else would be woken by every poll of its own.
     ///
     /// Look at [`HoldCell::ended`] *after* this, so that an end in between is not missed.
     pub fn wake_at_end(&mut self, waker: &Waker) -> bool {
@@ -244,7 +244,7 @@ impl EndWatch {
 
 impl Drop for EndWatch {
     fn drop(&mut self) {
-        // After the end the places are void, and whoever has one by then sees the end by itself.
+        // After the end the places are void, and a watch that has one by then sees the end by itself.
         let waker = self.place.and_then(|place| self.cell.watches().try_remove(place));
         drop(waker);
     }

@@ -1,7 +1,7 @@
 //! The one seam between the protocol and a server.
 //!
-//! A [`Link`] sends calls and carries notices. There are two of them: one over fred, for Redis and Valkey, and one to the
-//! embedded engine. What is above this trait cannot tell them apart, and every behaviour test runs on each.
+//! A [`Link`] sends calls and carries notices. There are two of them: one over fred, for Redis and Valkey, and one to the embedded engine.
+//! The layers above this trait cannot tell them apart, and every behaviour test runs on each.
 
 use crate::call::Call;
 use crate::reply::Reply;
@@ -18,8 +18,8 @@ pub enum Plane {
     Foreground,
     /// The lifeline's: alive as long as the client.
     Lifeline,
-    /// That of calls which wait for replicas, whoever sends them: the server blocks a connection that waits, so it is shared with
-    /// no other call. Alive as long as the client.
+    /// The plane of calls which wait for replicas: the server blocks a connection that waits, so it is shared with no other call. Alive as
+    /// long as the client.
     Durable,
 }
 
@@ -74,8 +74,8 @@ impl LinkError {
         matches!(self, Self::Refused(refusal) if !refusal.is_transient())
     }
 
-    /// What became of a call that a server has refused before, with `NOSCRIPT` or a redirection: it has left this process, and what was to be
-    /// sent in its place has not.
+    /// The fate of a call that a server has refused before, with `NOSCRIPT` or a redirection: it has left this process, and the call that
+    /// was to be sent in its place has not.
     #[must_use]
     pub fn of_a_call_refused(self, before: &ServerError) -> Self {
         match self {
@@ -145,7 +145,8 @@ impl ServerError {
         let refuses_a_write = |code: &&str| self.code() == *code || self.text.contains(&format!("-{code} "));
         BEFORE_A_WRITE.iter().any(refuses_a_write)
             || BEFORE_THE_SCRIPT.contains(&self.code())
-            // A user may lack the right to `EVALSHA` itself, or to a key of the call. What it lacks within the script is told as that.
+            // A user may lack the right to `EVALSHA` itself, or to a key of the call. A right that it lacks within the script is told as
+            // that.
             || self.code() == "NOPERM" && !self.text.contains("script")
     }
 
@@ -159,8 +160,8 @@ impl ServerError {
         self.code() == "TRYAGAIN"
     }
 
-    /// Whether the same call may succeed a little later without anybody's doing: the server is loading, is failing over, is
-    /// moving slots, does not know the script yet, or is busy.
+    /// Whether the same call may succeed a little later by itself: the server is loading, is failing over, is moving slots, does not know
+    /// the script yet, or is busy.
     pub fn is_transient(&self) -> bool {
         const CODES: [&str; 11] = [
             "LOADING",
@@ -180,13 +181,13 @@ impl ServerError {
     }
 }
 
-/// What a link says without being asked.
+/// The events that a link tells without being asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "the driver must handle each")]
 pub enum LinkEvent {
     /// A message came on a channel. It is a hint that the lock may be free.
     Notice {
-        /// Where it came.
+        /// The channel on which it came.
         channel: Bytes,
     },
     /// The notice connection was lost and is back: it has no subscriptions, and messages were missed.
@@ -221,7 +222,7 @@ pub enum LinkEvent {
     },
 }
 
-/// What a client learns of its server when it connects.
+/// The facts about a server that a client learns when it connects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
@@ -245,7 +246,7 @@ pub struct ServerInfo {
 /// No method waits longer than the link's command timeout, except that [`Link::event`] waits for an event, and that the time which
 /// replicas are given comes on top. All futures may be polled from any thread.
 pub trait Link: Clone + Send + Sync + 'static {
-    /// What the server said of itself when the client connected; before, only whether it is a cluster.
+    /// The server's description of itself when the client connected; before, only whether it is a cluster.
     fn server(&self) -> &ServerInfo;
 
     /// The plane by which the calls of the future that is being polled should go: [`Plane::Foreground`] where the runtime that this plane
@@ -261,9 +262,9 @@ pub trait Link: Clone + Send + Sync + 'static {
     /// It leaves the process when the future is first polled. On the foreground plane nothing bounds the wait but the
     /// connection's end: the driver watches over it, and asks [`Link::settle`] when it takes too long.
     ///
-    /// A call [with replicas](Call::with_replicas) goes by [`Plane::Durable`], whichever plane is named, and only such calls do. Script
-    /// and `WAIT` are one pipeline on one connection, which is never sent again. The reply is an array of two: the script's reply, and
-    /// how many replicas acknowledged it, which may be fewer than were asked for. Where the latter is not known, the outcome is not.
+    /// A call [with replicas](Call::with_replicas) goes by [`Plane::Durable`], whichever plane is named, and only such calls do. Script and
+    /// `WAIT` are one pipeline on one connection, which is never sent again. The reply is an array of two: the script's reply, and how many
+    /// replicas acknowledged it, which may be fewer than were asked for. If the latter is not known, the outcome is not.
     ///
     /// # Cancel safety
     ///
@@ -273,7 +274,7 @@ pub trait Link: Clone + Send + Sync + 'static {
     }
 
     /// As [`Link::call`]. `resend` is asked before a call is sent once more that the server did not apply, because it does not know the
-    /// script or because another node has the slot. Where it says no, nothing more is sent.
+    /// script or because another node has the slot. If it says no, nothing more is sent.
     fn call_watched(
         &self,
         plane: Plane,

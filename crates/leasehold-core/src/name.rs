@@ -123,8 +123,8 @@ pub enum NameError {
         /// How long it is.
         bytes: usize,
     },
-    /// What belongs to a lock is called so, such as its queue or its register: a lock of this name would be deleted under its holder by
-    /// the scripts of another one.
+    /// The keys of a lock have such names, as its queue and its register do: a lock of this name would be deleted under its holder by the
+    /// scripts of another one.
     #[error(
         "the lock {name:?} cannot be used: with its prefix it is of the form `{form}`, and names of that form are of what belongs to \
          other locks; use another name, or another prefix"

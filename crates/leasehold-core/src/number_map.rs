@@ -1,4 +1,4 @@
 //! Maps whose keys are numbers that the session itself gives out.
 
-/// A map by numbers that count up: nobody outside chooses them, so that no attack has to be feared and a quick hash will do.
+/// A map by numbers that count up: the session chooses them itself, so that no attack has to be feared and a quick hash will do.
 pub(crate) type NumberMap<K, V> = rustc_hash::FxHashMap<K, V>;

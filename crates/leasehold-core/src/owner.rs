@@ -1,4 +1,4 @@
-//! Who holds: the identity of a client, of an owner within it, and of each hold.
+//! The identities of a client, of an owner within it, and of each hold.
 
 use bytes::Bytes;
 use std::fmt;
@@ -68,7 +68,7 @@ impl HoldNumber {
     }
 }
 
-/// Who may re-enter, within one client. It has no text form: Redis sees only the holds of an owner.
+/// The identity by which a hold may be re-entered, within one client. It has no text form: Redis sees only the holds of an owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OwnerId(u64);
 

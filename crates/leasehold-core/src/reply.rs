@@ -1,4 +1,4 @@
-//! What a server answers to a call.
+//! The answer of a server to a call.
 
 use bytes::Bytes;
 use thiserror::Error;

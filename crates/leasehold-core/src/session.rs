@@ -15,8 +15,8 @@
 //!
 //! 1. A hold exists in the session from the moment at which a command that could create it may leave the process until it
 //!    is certain that the server has nothing of it. So whatever may be on the server is known here, and cleaned up from here.
-//! 2. `count` of a hold is never lower than what the server has. `guards` is what the server should have. Where `count` is
-//!    greater, and no request is about to change that, the lifeline lowers it. Clean-up of every sort is this one rule.
+//! 2. `count` of a hold is never lower than what the server has. `guards` is what the server should have. If `count` is greater, and no
+//!    request is about to change that, the lifeline lowers it. Clean-up of every sort is this one rule.
 //! 3. A hold has at most one change of its count on the way, and none is sent while an earlier one is unsettled.
 //! 4. A deadline is reckoned from the instant before its call was sent; a hold whose deadline has passed is lost, whatever
 //!    a later reply says. One that has not passed is put earlier only by the reply to a later command that disproves it, or
@@ -87,20 +87,20 @@ use std::task::Waker;
 use std::time::Duration;
 use timers::Timers;
 
-/// What a driver must do. Every action is answered by the `handle_*` method that it names.
+/// An action that a driver must take. Every action is answered by the `handle_*` method that it names.
 #[derive(Debug)]
 #[expect(clippy::exhaustive_enums, reason = "a driver must handle every action")]
 pub enum Action {
     /// Send the call on the lifeline plane, and answer with [`Session::handle_called`].
     Call {
-        /// What the answer is to name.
+        /// The name that the answer is to carry.
         id: CallId,
-        /// What is to be sent.
+        /// The call that is to be sent.
         call: Call,
     },
     /// Settle, and answer with [`Session::handle_settled`].
     Settle {
-        /// What the answer is to name.
+        /// The name that the answer is to carry.
         id: CallId,
         /// The plane on which the unsettled call was begun.
         plane: Plane,
@@ -111,7 +111,7 @@ pub enum Action {
     },
     /// Ask whether calls have been answered, and answer with [`Session::handle_probed`].
     Probe {
-        /// What the answer is to name.
+        /// The name that the answer is to carry.
         id: CallId,
         /// The plane on which the calls were begun.
         plane: Plane,
@@ -132,7 +132,7 @@ pub enum Action {
     },
 }
 
-/// What happened that somebody may want to count or to log.
+/// An event that a user may want to count or to log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
@@ -144,7 +144,7 @@ pub enum Event {
         class: Arc<str>,
         /// Why.
         reason: LossReason,
-        /// What the hold was called on the server.
+        /// The name of the hold on the server.
         holder: Bytes,
         /// Its fencing token, where the kind has one.
         token: Option<u64>,
@@ -164,7 +164,7 @@ pub enum Event {
     RenewalFailed {
         /// How many holds it was to renew.
         holds: usize,
-        /// What the link said.
+        /// The words of the link.
         why: String,
         /// Whether it does not pass by itself, as an outage does.
         lasting: bool,
@@ -182,7 +182,7 @@ pub enum Event {
     OutOfReach {
         /// The server's address.
         server: String,
-        /// What the link said.
+        /// The words of the link.
         why: String,
         /// How many holds are on that server.
         holds: usize,
@@ -211,12 +211,12 @@ pub enum Event {
         /// The lock.
         name: LockName,
     },
-    /// Somebody waits for a lock that the server has without a time to live, so that no lease ends it.
+    /// A request waits for a lock that the server has without a time to live, so that no lease ends it.
     Endless {
         /// The lock.
         name: LockName,
     },
-    /// Somebody waits for permits of a semaphore that is not there: nobody has set it, or it was deleted.
+    /// A request waits for permits of a semaphore that is not there: its number was never set, or it was deleted.
     Unset {
         /// The semaphore.
         name: LockName,
@@ -240,12 +240,12 @@ pub enum Event {
     BeatFailed {
         /// The lock.
         name: LockName,
-        /// What the link said.
+        /// The words of the link.
         why: String,
         /// Whether it does not pass by itself, as an outage does.
         lasting: bool,
     },
-    /// The lifeline ended, or lowered, a hold that nobody released.
+    /// The lifeline ended, or lowered, a hold that no caller released.
     CleanedUp {
         /// The lock.
         name: LockName,
@@ -254,7 +254,7 @@ pub enum Event {
     CleanUpFailed {
         /// The lock.
         name: LockName,
-        /// What the link said.
+        /// The words of the link.
         why: String,
         /// Whether it does not pass by itself, as an outage does.
         lasting: bool,
@@ -263,7 +263,7 @@ pub enum Event {
     SubscribeFailed {
         /// The lock.
         name: LockName,
-        /// What the link said.
+        /// The words of the link.
         why: String,
         /// Whether it does not pass by itself, as an outage does.
         lasting: bool,
@@ -278,7 +278,7 @@ pub struct CallId(u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FlightId(u64);
 
-/// What a client has open, for tests, metrics and shutdown.
+/// The open things of a client, for tests, metrics and shutdown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
@@ -318,7 +318,7 @@ pub struct Session {
     timers: Timers,
     renewals: Renewals,
     settles: Settles,
-    /// What the lifeline has under way.
+    /// The calls that the lifeline has under way.
     pending: Pending,
     /// Since when no server has been in reach, as far as first acquires have seen.
     out_of_reach: Option<Instant>,
@@ -365,8 +365,8 @@ impl Session {
         }
     }
 
-    /// From here on the same choices are made as by a session that begins with this seed. Whoever follows every state that a client can
-    /// be in has one source of differences less.
+    /// From here on the same choices are made as by a session that begins with this seed. An explorer of every state that a client can be
+    /// in has one source of differences less.
     pub fn reseed(&mut self, seed: u64) {
         self.rng = fastrand::Rng::with_seed(seed);
     }
@@ -402,7 +402,7 @@ impl Session {
         self.closed
     }
 
-    /// What is open.
+    /// The open things.
     pub fn stats(&self) -> ClientStats {
         let held = self.holds.values().filter(|hold| hold.guards > 0).count();
         ClientStats {

@@ -4,7 +4,7 @@ use crate::command::Line;
 use bytes::Bytes;
 use std::time::Duration;
 
-/// What a client was told, in the form in which the state machines use it. The runtime checks the values.
+/// The settings of a client, in the form in which the state machines use them. The runtime checks the values.
 #[derive(Clone, Debug)]
 #[expect(clippy::exhaustive_structs, reason = "the runtime builds it, and must decide on every field")]
 pub struct Settings {
@@ -28,13 +28,13 @@ pub struct Settings {
     pub cluster: bool,
     /// The command that publishes a release: `PUBLISH` or `SPUBLISH`.
     pub publish: Bytes,
-    /// What fair locks go by.
+    /// The times of fair locks.
     pub fair: FairSettings,
     /// The shortest `lockWatchdogTimeout` of the JVMs that share locks: their renewals *set* the time to live of a read lock to it.
     pub jvm_watchdog: Duration,
 }
 
-/// What the queue of a fair lock goes by. All processes of a fleet must be told the same.
+/// The times that the queue of a fair lock goes by. All processes of a fleet must be told the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "the runtime builds it, and must decide on every field")]
 pub struct FairSettings {
@@ -52,7 +52,7 @@ pub struct FairSettings {
     pub grace: Duration,
     /// The shortest time between two passes over a queue in which JVMs wait.
     pub walk: Duration,
-    /// How long what nobody uses stays on the server.
+    /// How long unused keys stay on the server.
     pub idle: Duration,
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// A point on a clock that never goes back and that also counts while the machine is suspended.
 ///
-/// Core never reads a clock: whoever drives a state machine passes the present in. Where zero lies is the driver's choice.
+/// Core never reads a clock: the driver of a state machine passes the present in. The driver chooses where zero lies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Instant(u64);
 

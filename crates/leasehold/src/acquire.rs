@@ -30,9 +30,9 @@ use tracing::Instrument as _;
 ///
 /// # Cancel safety
 ///
-/// Dropping the future at any point leaves nothing behind: a place in the line is given up, a command that is under way is
-/// settled, and a lock that it took is released by the lifeline, as soon as the server can be reached. A future that is
-/// neither polled again nor dropped keeps its place and a subscription, and holds nobody up for more than a moment.
+/// Dropping the future at any point leaves nothing behind: a place in the line is given up, a command that is under way is settled, and a
+/// lock that it took is released by the lifeline, as soon as the server can be reached. A future that is neither polled again nor dropped
+/// keeps its place and a subscription, and delays other waiters by no more than a moment.
 ///
 /// # Examples
 ///
@@ -280,12 +280,12 @@ impl<K: Durable> Acquire<K> {
     /// tried again while the lease lasts. Releases do not wait. Whole milliseconds count, and `within` may be up to a quarter of the
     /// lease; it comes on top of the command timeout, also where the lock is found busy.
     ///
-    /// A handle that falls back ([`Lock::fallback`](crate::Lock::fallback)) refuses it. Where the same owner was granted the lock without
-    /// the server, by another handle, a re-entry that asks for replicas ends with [`Error::NotReplicated`], also after the server
-    /// has granted the lock: such a re-entry writes nothing that a replica could acknowledge.
+    /// A handle that falls back ([`Lock::fallback`](crate::Lock::fallback)) refuses it. A re-entry that asks for replicas ends with
+    /// [`Error::NotReplicated`] if the same owner was granted the lock without the server, by another handle, also after the server has
+    /// granted the lock: such a re-entry writes nothing that a replica could acknowledge.
     ///
-    /// It narrows the window in which a failover loses the lock, and does not close it: `WAIT` is no consensus, and whoever promotes
-    /// a replica may choose one that has not acknowledged. See `docs/safety.md`.
+    /// It narrows the window in which a failover loses the lock, and does not close it: `WAIT` is no consensus, and a failover may promote
+    /// a replica that has not acknowledged. See `docs/safety.md`.
     ///
     /// # Examples
     ///

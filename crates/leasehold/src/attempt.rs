@@ -188,7 +188,7 @@ impl<R: Request> Attempt<'_, R> {
         let mut polled = false;
         poll_fn(|cx| {
             let reply = calling.as_mut().poll(cx);
-            // Whoever is woken without a reply may have been overtaken by the lifeline.
+            // The lifeline may have gone on in place of a future that is woken without a reply.
             let again = std::mem::replace(&mut polled, true);
             let is_current = || self.handle.with(|session, _| session.is_current(ticket, flight, cx.waker()));
             if again && reply.is_pending() && !is_current() {

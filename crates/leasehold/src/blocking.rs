@@ -1,7 +1,7 @@
 //! The same locks for threads without a runtime.
 //!
-//! Every type here stands for the one of the same name in the root of the crate, is made [`From`] it, and gives it back by `as_async`. What is
-//! described for an asynchronous lock, such as a [class](crate::Lock::class), is described there:
+//! Every type here stands for the one of the same name in the root of the crate, is made [`From`] it, and gives it back by `as_async`. A
+//! setting of an asynchronous lock, such as a [class](crate::Lock::class), is described there:
 //! `blocking::Lock::from(client.as_async().fair_lock("till").fenced())`.
 //!
 //! Everything goes by the lifeline's connections; a thread that waits for a lock sleeps, and is woken by the release notice. A thread

@@ -75,7 +75,7 @@ impl ClientBuilder {
         self
     }
 
-    /// What acquires of the kinds that offer it do once the server has been out of reach for `unreachable_after`. Default:
+    /// The behaviour of acquires, of the kinds that offer it, once the server has been out of reach for `unreachable_after`. Default:
     /// [`Fallback::Fail`](crate::Fallback::Fail). See [`Lock::fallback`](crate::Lock::fallback).
     pub const fn fallback(mut self, fallback: leasehold_core::session::Fallback) -> Self {
         self.settings.fallback = fallback;
@@ -126,9 +126,9 @@ impl ClientBuilder {
     /// How long connecting may take. Default: 10 s.
     ///
     /// A server that is silent or still loads its data, a name that is not resolved, and Sentinels or a cluster without a primary are tried
-    /// again until then. What waiting does not mend is told at once: a port on which nothing listens, a wrong password, a database that does
-    /// not exist, a plain server asked as Sentinel or as a cluster, a replica. A process that starts beside its server, and may be there
-    /// before it, makes its client by [`connect_lazy`](Self::connect_lazy).
+    /// again until then. An error that waiting does not mend is told at once: a port on which nothing listens, a wrong password, a database
+    /// that does not exist, a plain server asked as Sentinel or as a cluster, a replica. A process that starts beside its server, and may
+    /// be there before it, makes its client by [`connect_lazy`](Self::connect_lazy).
     pub const fn connect_deadline(mut self, deadline: Duration) -> Self {
         self.settings.connect_deadline = deadline;
         self
@@ -148,15 +148,15 @@ impl ClientBuilder {
     }
 
     /// Leaves a record of this client on the server while it lives: host, process, the name of the application, and since when, so that
-    /// [`Client::who_is`] can tell an operator which process a holder is. Its key is `leasehold:1:client:` and the
-    /// [id](Client::id) of the client; it is written three times a minute, is removed at the end, and goes away a minute after a crash.
-    /// Everybody who may read that key can read it. Default: no record.
+    /// [`Client::who_is`] can tell an operator which process a holder is. Its key is `leasehold:1:client:` and the [id](Client::id) of the
+    /// client; it is written three times a minute, is removed at the end, and goes away a minute after a crash. Every user who may read
+    /// that key can read it. Default: no record.
     pub fn announce(mut self, application: impl Into<String>) -> Self {
         self.settings.announce = Some(application.into());
         self
     }
 
-    /// What the queues of fair locks go by. One value for a fleet. Default: [`FairSettings::new`].
+    /// The times that the queues of fair locks go by. One value for a fleet. Default: [`FairSettings::new`].
     pub fn fair(mut self, fair: FairSettings) -> Self {
         self.settings.fair = fair.to_wire();
         self
@@ -169,8 +169,8 @@ impl ClientBuilder {
         self
     }
 
-    /// Whether spans carry the names of their locks. Not where names are secret, or where the store of traces makes an index of every value.
-    /// What needs a person's eye names its lock all the same. Default: yes.
+    /// Whether spans carry the names of their locks. Not where names are secret, or where the store of traces makes an index of every
+    /// value. An event that needs a person's eye names its lock all the same. Default: yes.
     pub const fn span_lock_names(mut self, named: bool) -> Self {
         self.settings.spans.lock_names = named;
         self
@@ -210,8 +210,8 @@ impl ClientBuilder {
     /// The query may also carry `protocol=resp2`, for what stands between and does not know `HELLO`, and these settings, each named as the
     /// method that it stands for: `prefix`, `announce`, `lease`, `default_wait`, `recheck`, `unreachable_after`, `command_timeout`,
     /// `connect_deadline`, `require_noeviction` and `publish`. Times are a whole number and `ms`, `s`, `m` or `h`:
-    /// `redis://host:6379?prefix=shop:&lease=20s&command_timeout=500ms`. What the URL says counts over what the builder was told. A parameter
-    /// with another name is refused.
+    /// `redis://host:6379?prefix=shop:&lease=20s&command_timeout=500ms`. A setting in the URL counts over the same setting of the builder.
+    /// A parameter with another name is refused.
     ///
     /// The callers' connection lives on the tokio runtime in which this is awaited, and is
     /// used by the futures that are polled on that runtime. All others go by the lifeline's connections: threads by
@@ -236,8 +236,8 @@ impl ClientBuilder {
     /// Until the first connection stands, the client is as any other whose server is out of reach: acquires wait, end with
     /// [`Error::Unreachable`](crate::Error::Unreachable) after [`unreachable_after`](Self::unreachable_after), and do what the
     /// [fallback](Self::fallback) says. The error names what keeps the client from being connected: also a wrong password, a replica, or a
-    /// [policy](Self::require_noeviction) that is refused, which [`connect`](Self::connect) reports at once. What connecting learns of
-    /// the server is learned then: see [`Client::server`].
+    /// [policy](Self::require_noeviction) that is refused, which [`connect`](Self::connect) reports at once. The client learns of its
+    /// server then: see [`Client::server`].
     ///
     /// The callers' connection lives on the tokio runtime in which this is called, as with [`connect`](Self::connect). It may be called from
     /// any thread, and waits for nothing.
@@ -509,7 +509,7 @@ impl ClientBuilder {
     }
 }
 
-/// What is left to chance in a client.
+/// The choices that a client leaves to chance.
 struct Chance {
     identity: Uuid,
     seed: u64,

@@ -58,7 +58,7 @@ impl Client {
     /// # Errors
     ///
     /// [`ConnectError`], which tells a wrong password, an unreachable host, a server that is still loading and a malformed URL apart,
-    /// within the connect deadline. Where nothing listens at the address it is told at once: for a server that may come later there is
+    /// within the connect deadline. If nothing listens at the address, the error comes at once: for a server that may come later there is
     /// [`connect_lazy`](Self::connect_lazy).
     ///
     /// # Cancel safety
@@ -111,7 +111,7 @@ impl Client {
         Self::builder().connect_from_env().await
     }
 
-    /// A client of an engine inside the process, which nobody else uses: no server is needed. The same Lua scripts run on it.
+    /// A client of an engine inside the process, which no other client uses: no server is needed. The same Lua scripts run on it.
     ///
     /// It is for tests, examples, and locks within one process. Several clients on one engine are made by
     /// [`ClientBuilder::embedded`].
@@ -210,18 +210,18 @@ impl Client {
         self.handle.with(|session, _| session.client().to_string()).into()
     }
 
-    /// What the server said of itself when the client connected. Of a client that was made [without a
-    /// connection](ClientBuilder::connect_lazy), only whether it is of a cluster is known until it has one: its version is empty.
+    /// The server's description of itself when the client connected. A client that was made [without a
+    /// connection](ClientBuilder::connect_lazy) knows only whether its server is a cluster, until it has one: the version is empty.
     pub fn server(&self) -> &ServerInfo {
         self.handle.link.server()
     }
 
-    /// What the client has open: guards, callers that wait, subscriptions. For tests and for a look from outside.
+    /// The open guards, waiting callers and subscriptions of the client. For tests and for a look from outside.
     pub fn stats(&self) -> ClientStats {
         self.handle.with(|session, _| session.stats())
     }
 
-    /// Ends the client: nothing is granted any more, everybody who waits is told, every guard is lost with the reason
+    /// Ends the client: nothing is granted any more, every waiting caller is told, every guard is lost with the reason
     /// [`ShutDown`](crate::LossReason::ShutDown), and every lock is released. Waits until that is done, for at most `within`; of two
     /// shutdowns at once the shorter counts for both.
     ///

@@ -6,7 +6,7 @@ use std::time::Duration;
 #[cfg(feature = "embedded")]
 use leasehold_embedded::ManualClock;
 
-/// Where a client takes the present from, and what its lifeline sleeps by.
+/// The clock from which a client takes the present, and by which its lifeline sleeps.
 #[derive(Clone, Debug)]
 pub(crate) enum Clock {
     /// The machine's clock since it was started, suspension included (`CLOCK_BOOTTIME`).
@@ -56,7 +56,7 @@ impl Clock {
     }
 }
 
-/// What tokio's clock shows, where it began at `zero`.
+/// The time that tokio's clock shows, counted from `zero`.
 #[cfg(feature = "embedded")]
 pub(crate) fn since(zero: tokio::time::Instant) -> Instant {
     Instant::from_nanos(u64::try_from(zero.elapsed().as_nanos()).unwrap_or(u64::MAX))

@@ -27,9 +27,9 @@ pub enum Error {
         lock: String,
         /// How long the caller waited.
         waited: Duration,
-        /// Who held the lock right after the wait, as [`Holder::id`](crate::Holder::id); [`Client::who_is`](crate::Client::who_is) may know
-        /// more of it. `None` where nobody did any more, where that is not to be had within the command timeout, and for what several may hold or
-        /// what is made of several: semaphores, latches, multi locks, quorum locks.
+        /// The holder of the lock right after the wait, as [`Holder::id`](crate::Holder::id); [`Client::who_is`](crate::Client::who_is) may
+        /// know more of it. It is `None` if the lock was free by then, if the holder could not be learned within the command timeout, and
+        /// for locks that several may hold or that are made of several: semaphores, latches, multi locks, quorum locks.
         holder: Option<HolderId>,
     },
     /// The lock was held and was lost. Whatever it protected may have been changed by others since.
@@ -41,13 +41,13 @@ pub enum Error {
         reason: LossReason,
     },
     /// A reply is missing, so that it is not known whether the operation took effect; or the server has refused a part of an acquire, and
-    /// refuses to take back what came before that. What an acquire or a release has begun is cleaned up in the background: the lock is free
+    /// refuses to take back what came before that. The background cleans up after an acquire or a release that has begun: the lock is free
     /// after one lease at the latest.
     #[error("it is not known what became of the lock {lock:?}: {why}")]
     OutcomeUnknown {
         /// The lock.
         lock: String,
-        /// What happened.
+        /// The event.
         why: String,
     },
     /// The server could not be reached for the time set by `unreachable_after`, or the wait. An acquire certainly
@@ -56,7 +56,7 @@ pub enum Error {
     Unreachable {
         /// The lock.
         lock: String,
-        /// What happened last.
+        /// The last event.
         why: String,
     },
     /// The name holds something else.
@@ -70,8 +70,8 @@ pub enum Error {
         /// The type of the key, or the kind of the lock.
         kind: String,
     },
-    /// The server refused the command, or a part of its script, and will refuse it again until somebody changes something. An acquire has left
-    /// nothing on the server; a release is repeated in the background.
+    /// The server refused the command, or a part of its script, and will refuse it again until an operator changes something. An acquire
+    /// has left nothing on the server; a release is repeated in the background.
     #[error("the server refused a command for the lock {lock:?}: {why}")]
     Refused {
         /// The lock.
@@ -99,7 +99,7 @@ pub enum Error {
     /// may be old. Nothing was read or written.
     #[error("the fencing token {token} is stale: {name:?} has seen {registered}, so somebody else has the lock since")]
     StaleToken {
-        /// What is guarded.
+        /// The name of the guarded value.
         name: String,
         /// The token that was shown.
         token: FencingToken,
@@ -113,7 +113,7 @@ pub enum Error {
          server has lost data"
     )]
     DuplicateToken {
-        /// What is guarded.
+        /// The name of the guarded value.
         name: String,
         /// The token.
         token: FencingToken,
@@ -121,7 +121,7 @@ pub enum Error {
     /// The server granted the lock, and fewer replicas than were wanted acknowledged that in time. It has been taken back: the lock is
     /// free when this is said, or, where the server does not confirm that within the command timeout, soon after.
     ///
-    /// Or it was to be a re-entry of a hold that was granted without the server, and nothing was asked of anybody: the hold is what it was.
+    /// Or it was to be a re-entry of a hold that was granted without the server, and no server was asked: the hold is unchanged.
     #[error(
         "the lock {lock:?} was not acquired: {acknowledged} replicas acknowledged it in time, and {wanted} were wanted"
     )]
@@ -168,8 +168,8 @@ impl Error {
         matches!(self, Self::WaitElapsed { .. })
     }
 
-    /// Whether the same operation may succeed later although nobody changes anything: the lock was busy, or the server or its replicas
-    /// did not answer in time. What was lost or is stale is not: the work has to begin anew.
+    /// Whether the same operation may succeed later by itself: the lock was busy, or the server or its replicas did not answer in time. A
+    /// lost hold or a stale token is not retryable: the work has to begin anew.
     ///
     /// # Examples
     ///
@@ -196,8 +196,8 @@ impl Error {
         )
     }
 
-    /// Whether the server may have done what was asked, although this is an error. What an acquire has taken is given back in the background;
-    /// a write to a [`FencedValue`](crate::fence::FencedValue) may stand.
+    /// Whether the server may have done what was asked, although this is an error. The background gives back what an acquire has taken; a
+    /// write to a [`FencedValue`](crate::fence::FencedValue) may stand.
     pub const fn may_have_taken_effect(&self) -> bool {
         matches!(self, Self::OutcomeUnknown { .. })
     }
@@ -252,7 +252,7 @@ pub enum InvalidInput {
     Duration {
         /// Which duration.
         what: &'static str,
-        /// What was given.
+        /// The given value.
         given: Duration,
         /// The least that is allowed.
         least: Duration,
@@ -317,7 +317,7 @@ pub enum InvalidInput {
     Number {
         /// Which number.
         what: &'static str,
-        /// What was given.
+        /// The given value.
         given: i64,
         /// The least that is allowed.
         least: i64,
@@ -339,7 +339,7 @@ pub enum ConnectError {
     /// A setting, or the URL, cannot be used. Nothing was sent.
     #[error("the client cannot be built: {0}")]
     Invalid(String),
-    /// Nobody answers at the address.
+    /// No server answers at the address.
     #[error("not connected: {0}")]
     Unreachable(String),
     /// The server refused user or password, or the user lacks a permission.
@@ -370,20 +370,20 @@ pub enum WithError<T> {
         lock: String,
         /// Why.
         reason: LossReason,
-        /// What the work returned.
+        /// The result of the work.
         value: Option<T>,
     },
     /// The work came to its end under the lock, and then the release failed.
     NotReleased {
-        /// What happened.
+        /// The event.
         error: Error,
-        /// What the work returned.
+        /// The result of the work.
         value: T,
     },
 }
 
 impl<T> WithError<T> {
-    /// What work that came to its end returned, unless the release after it tells otherwise.
+    /// The result of work that came to its end, unless the release after it tells otherwise.
     pub(crate) fn unless_released(value: T, release: Result<(), Error>) -> Result<T, Self> {
         match release {
             Ok(()) => Ok(value),
@@ -392,7 +392,7 @@ impl<T> WithError<T> {
         }
     }
 
-    /// What happened, as every other operation of a lock says it.
+    /// The error, as every other operation of a lock says it.
     pub fn error(&self) -> Error {
         match self {
             Self::NotAcquired(error) | Self::NotReleased { error, .. } => error.clone(),
@@ -400,7 +400,7 @@ impl<T> WithError<T> {
         }
     }
 
-    /// What happened, as every other operation of a lock says it; what the work returned is dropped.
+    /// The error, as every other operation of a lock says it; the result of the work is dropped.
     pub fn into_error(self) -> Error {
         match self {
             Self::NotAcquired(error) | Self::NotReleased { error, .. } => error,
@@ -408,7 +408,7 @@ impl<T> WithError<T> {
         }
     }
 
-    /// What the work returned, where it came to its end.
+    /// The result of the work, if it came to its end.
     pub fn into_value(self) -> Option<T> {
         match self {
             Self::NotAcquired(_) => None,

@@ -1,4 +1,4 @@
-//! What the queues of fair locks go by.
+//! The times that the queues of fair locks go by.
 
 use leasehold_core::settings::FairSettings as Wire;
 use std::time::Duration;
@@ -63,9 +63,8 @@ impl FairSettings {
         self
     }
 
-    /// What the JVMs have that wait in the same queues: the longest wait of any of them, which is its `fairLockWaitTimeout` or its longest
-    /// `tryLock`; and how far their clocks may be from the server's. A JVM that waits longer is dropped from the queue. Default: 300 s
-    /// and 1 s.
+    /// The JVMs that wait in the same queues: the longest wait of any of them, which is its `fairLockWaitTimeout` or its longest `tryLock`;
+    /// and how far their clocks may be from the server's. A JVM that waits longer is dropped from the queue. Default: 300 s and 1 s.
     pub const fn redisson(mut self, max_wait: Duration, clock_skew: Duration) -> Self {
         self.redisson_max_wait = max_wait;
         self.redisson_clock_skew = clock_skew;

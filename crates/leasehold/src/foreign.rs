@@ -30,7 +30,7 @@ pub(crate) fn call(what: Foreign, work: impl FnOnce()) {
     if catch_unwind(AssertUnwindSafe(work)).is_ok() {
         return;
     }
-    // What counts and logs is foreign code too.
+    // Metrics recorders and log subscribers are foreign code too.
     let told = catch_unwind(|| {
         counter!(FOREIGN_PANIC_TOTAL, "code" => what.word()).increment(1);
     });

@@ -30,7 +30,7 @@ use tracing::Instrument as _;
 ///
 /// # Dropping it
 ///
-/// A guard that is dropped is released in the background, at once, and nobody learns whether the lock had been lost. Prefer
+/// A guard that is dropped is released in the background, at once, and its owner does not learn whether the lock had been lost. Prefer
 /// [`Guard::release`]. Nothing is sent any more when the process ends right after the drop: await
 /// [`Client::shutdown`](crate::Client::shutdown), or drop the last handle of the client outside a runtime, which waits a moment.
 #[must_use = "a guard that is dropped releases its lock at once"]
@@ -40,7 +40,7 @@ pub struct Guard<K: LockKind = Reentrant> {
     hold: HoldNumber,
     cell: Arc<HoldCell>,
     renewed: bool,
-    /// What the guard does to its hold when it is dropped has been done already.
+    /// The work of the guard's drop has been done already.
     spent: bool,
 }
 
@@ -107,8 +107,8 @@ impl<K: LockKind> Guard<K> {
     ///
     /// # Errors
     ///
-    /// [`Lost`], with the reason, where the lock was lost before the work came to its end. What the work returned in a poll that
-    /// outlived the lease is dropped; [`Lock::with`] keeps it.
+    /// [`Lost`], with the reason, where the lock was lost before the work came to its end. If the poll that finished the work outlived the
+    /// lease, its result is dropped; [`Lock::with`] keeps it.
     ///
     /// # Cancel safety
     ///

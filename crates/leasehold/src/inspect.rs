@@ -12,7 +12,7 @@ use leasehold_core::command::read_write::Mode;
 use leasehold_core::command::{Kind, fair, read_write, simple};
 use std::time::Duration;
 
-/// Who holds a lock, as the server has it.
+/// A holder of a lock, as the server has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
@@ -22,11 +22,11 @@ pub struct Holder {
     pub id: HolderId,
     /// How often the lock is held.
     pub hold_count: u32,
-    /// How long the lease still runs; `None` where the key has no time to live, which nobody who keeps to the layout leaves behind.
+    /// How long the lease still runs; `None` if the key has no time to live, which no client that keeps to the layout leaves behind.
     pub remaining: Option<Duration>,
 }
 
-/// Who waits for a fair lock, as the server has it.
+/// A waiter for a fair lock, as the server has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
@@ -35,8 +35,8 @@ pub struct Waiter {
     pub id: HolderId,
     /// How long it has waited; `None` where that is not known, as of a JVM's.
     pub waited: Option<Duration>,
-    /// Whether its process has said within the [liveness timeout](crate::FairSettings::liveness_timeout) that it lives; of a JVM's, whether its
-    /// deadline has not passed. What is not alive is passed over.
+    /// Whether its process has said within the [liveness timeout](crate::FairSettings::liveness_timeout) that it lives; of a JVM's, whether
+    /// its deadline has not passed. A waiter that is not alive is passed over.
     pub is_alive: bool,
 }
 
@@ -45,9 +45,9 @@ pub struct Waiter {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct FairQueue {
-    /// Who holds the lock; `None` where nobody does.
+    /// The holder of the lock; `None` if it is free.
     pub holder: Option<Holder>,
-    /// Who waits for it, the next one first.
+    /// The waiters, the next one first.
     pub waiters: Vec<Waiter>,
 }
 
@@ -56,19 +56,19 @@ pub struct FairQueue {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct ReadWriteHolders {
-    /// Who holds the write half.
+    /// The holder of the write half.
     pub writer: Option<Holder>,
-    /// Who holds the read half, each with its own lease.
+    /// The holders of the read half, each with its own lease.
     pub readers: Vec<Holder>,
 }
 
 impl<K: Owned> Lock<K> {
-    /// Ends the hold that is called `id` on the server, whoever has it, and wakes the waiters; `false` where there is none of that name.
-    /// An `id` is a [`Holder::id`], of the half that this is.
+    /// Ends the hold that is called `id` on the server, also that of another client, and wakes the waiters; `false` if there is no hold of
+    /// that name. An `id` is a [`Holder::id`], of the half that this is.
     ///
-    /// **The holder is not asked**, as by the `force_release` of each kind. This one looks at nothing but the name, so it also removes what
-    /// an inspection refuses to read: where somebody wrote a hold count that is no number, the text of its [`Error::KeyConflict`] names
-    /// the field, which is the `id`.
+    /// **The holder is not asked**, as by the `force_release` of each kind. This method looks at nothing but the name, so it also removes
+    /// an entry that an inspection refuses to read: if a hold count is no number, the text of its [`Error::KeyConflict`] names the field,
+    /// which is the `id`.
     ///
     /// # Errors
     ///
@@ -118,7 +118,7 @@ impl<K: Owned> Lock<K> {
 }
 
 impl<K: Inspectable> Lock<K> {
-    /// Who holds the lock; `None` where nobody does. Nothing is changed.
+    /// The holder of the lock; `None` if it is free. Nothing is changed.
     ///
     /// # Errors
     ///
@@ -140,8 +140,8 @@ impl<K: Inspectable> Lock<K> {
         }
     }
 
-    /// Ends whatever hold there is, whoever has it, and wakes the waiters. Returns the holder whose hold was ended; `None` where nobody
-    /// held the lock, or the holder changed just then.
+    /// Ends the present hold, also that of another client, and wakes the waiters. Returns the holder whose hold was ended; `None` if the
+    /// lock was free, or the holder changed just then.
     ///
     /// **The holder is not asked.** It learns of it at its next renewal, a third of its lease later at the most, and until then may go
     /// on with its work beside the next holder. Its guard is then lost with the reason
@@ -166,7 +166,7 @@ impl<K: Inspectable> Lock<K> {
 macro_rules! fair {
     ($($kind:ident),*) => {$(
         impl Lock<$kind> {
-            /// Who holds the lock, and who waits for it, in order. Nothing is changed.
+            /// The holder of the lock and its waiters, in order. Nothing is changed.
             ///
             /// # Errors
             ///
@@ -206,8 +206,8 @@ macro_rules! fair {
                 }
             }
 
-            /// Ends whatever hold there is, whoever has it; the next in the queue gets the lock. Returns the holder whose hold was ended; `None`
-            /// where nobody held the lock, or the holder changed just then.
+            /// Ends the present hold, also that of another client; the next in the queue gets the lock. Returns the holder whose hold was
+            /// ended; `None` if the lock was free, or the holder changed just then.
             ///
             /// **The holder is not asked**, as with a plain lock: it learns of it at its next
             /// renewal, and may go on with its work beside the next holder until then.
@@ -231,7 +231,7 @@ macro_rules! fair {
 fair!(Fair, FencedFair);
 
 impl Lock<Simple> {
-    /// Who holds the lock: the id under which it is held, with a hold count of 1. Nothing is changed.
+    /// The holder of the lock: the id under which it is held, with a hold count of 1. Nothing is changed.
     ///
     /// # Errors
     ///
@@ -251,8 +251,8 @@ impl Lock<Simple> {
         }
     }
 
-    /// Ends whatever hold there is, whoever has it. Returns the holder whose hold was ended; `None` where nobody held the lock, or the
-    /// holder changed just then. Nobody is woken: who waits asks again by itself.
+    /// Ends the present hold, also that of another client. Returns the holder whose hold was ended; `None` if the lock was free, or the
+    /// holder changed just then. No waiter is woken: each asks again by itself.
     ///
     /// **The holder is not asked**, and learns of it only when it renews or releases.
     ///
@@ -270,7 +270,7 @@ impl Lock<Simple> {
 }
 
 impl ReadWriteLock {
-    /// Who holds the lock, both halves. Nothing is changed.
+    /// The holders of both halves. Nothing is changed.
     ///
     /// # Errors
     ///
@@ -285,7 +285,7 @@ impl ReadWriteLock {
 }
 
 impl Lock<Read> {
-    /// Who holds the read half; nobody where the list is empty. Nothing is changed.
+    /// The holders of the read half; an empty list if it is free. Nothing is changed.
     ///
     /// # Errors
     ///
@@ -298,7 +298,7 @@ impl Lock<Read> {
         Ok(halves(self.target()).await?.readers)
     }
 
-    /// Ends the hold of every reader, whoever they are, and returns those whose hold was ended. Writers are woken.
+    /// Ends the holds of all readers, and returns those whose hold was ended. Writers are woken.
     ///
     /// **The readers are not asked**: each learns of it at its next renewal, and may go on reading beside a writer until then.
     ///
@@ -319,7 +319,7 @@ impl Lock<Read> {
 }
 
 impl Lock<Write> {
-    /// Who holds the write half; `None` where nobody does. Nothing is changed.
+    /// The holder of the write half; `None` if it is free. Nothing is changed.
     ///
     /// # Errors
     ///
@@ -332,8 +332,8 @@ impl Lock<Write> {
         Ok(halves(self.target()).await?.writer)
     }
 
-    /// Ends the hold of the writer, whoever that is, and wakes who waits. A writer that reads beside goes on as a reader. Returns the
-    /// holder whose hold was ended; `None` where there was none, or it changed just then.
+    /// Ends the hold of the present writer, and wakes the waiters. A writer that reads beside goes on as a reader. Returns the holder whose
+    /// hold was ended; `None` where there was none, or it changed just then.
     ///
     /// **The writer is not asked**: it learns of it at its next renewal, and may go on writing beside others until then.
     ///
@@ -350,7 +350,7 @@ impl Lock<Write> {
     }
 }
 
-/// Who holds a lock that was found busy, of any kind that one alone holds; `None` also where that is not to be had.
+/// The holder of a lock that was found busy, of any kind that one alone holds; `None` also where it cannot be learned.
 pub(crate) async fn holder(target: &Target) -> Option<HolderId> {
     let other = || target.clone();
     let holder = match target.kind() {

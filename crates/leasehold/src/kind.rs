@@ -1,8 +1,8 @@
 //! The kinds of locks, as types: what tells a [`FairLock`](crate::FairLock) from a [`Lock`](crate::Lock) when the program is
 //! compiled.
 //!
-//! Nobody has values of these types. They stand in `Lock<K>`, `Guard<K>` and `Acquire<K>`, whose methods are the same for every kind, but
-//! for those that only one kind has.
+//! These types have no values. They stand in `Lock<K>`, `Guard<K>` and `Acquire<K>`, whose methods are the same for every kind, but for
+//! those that only one kind has.
 
 use std::fmt::Debug;
 

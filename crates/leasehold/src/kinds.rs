@@ -1,5 +1,5 @@
-//! What each kind of lock is for, and what only that kind can do. One file is one kind, but for what several have in
-//! common: `counted` and `group`.
+//! The purpose of each kind of lock, and what only that kind can do. One file is one kind, but for what several have in common: `counted`
+//! and `group`.
 
 mod any;
 mod counted;

@@ -22,7 +22,7 @@ use leasehold_embedded::ManualClock;
 /// How long the last handle that is dropped outside a runtime waits for what is still to be released.
 const FLUSH: Duration = Duration::from_millis(250);
 
-/// What callers know of the lifeline.
+/// The callers' side of the lifeline.
 #[derive(Debug)]
 pub(crate) struct Lifeline {
     place: Place,
@@ -34,7 +34,7 @@ pub(crate) struct Lifeline {
 enum Place {
     /// A thread of its own.
     Thread,
-    /// The thread of whoever uses the client or moves the clock.
+    /// The thread of the caller that uses the client or moves the clock.
     #[cfg(feature = "embedded")]
     Inline(ManualClock),
     /// A task of the runtime that the client was built on.

@@ -74,7 +74,7 @@ impl<K: LockKind> Lock<K> {
         Acquire::new(self.target.clone())
     }
 
-    /// Acquires the lock if it is free; `None` where somebody else holds it, or waits for it in this client.
+    /// Acquires the lock if it is free; `None` if another holder has it, or a task of this client waits for it.
     ///
     /// # Errors
     ///
@@ -122,7 +122,7 @@ impl<K: LockKind> Lock<K> {
 }
 
 impl<K: SupportsFallback> Lock<K> {
-    /// What an acquire does once the server has been out of reach for `unreachable_after`. Default: what the client says
+    /// The behaviour of an acquire once the server has been out of reach for `unreachable_after`. Default: what the client says
     /// ([`ClientBuilder::fallback`](crate::ClientBuilder::fallback)), and that is [`Fallback::Fail`].
     ///
     /// **When to use it:** [`Fallback::Local`] where going on with the exclusion of this one process is better than not going on, and a

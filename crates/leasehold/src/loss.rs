@@ -142,7 +142,7 @@ struct CancelAtEnd(CancellationToken, Cells);
 
 impl Wake for CancelAtEnd {
     fn wake(self: Arc<Self>) {
-        // What is known to have ended, whatever the clock says: whoever asks the token asks the clock too.
+        // The holds that are known to have ended, whatever the clock says: a question to the token asks the clock too.
         if self.1.ended(Instant::default()).is_some() {
             self.0.cancel();
         }

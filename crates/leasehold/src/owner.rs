@@ -9,12 +9,11 @@ tokio::task_local! {
     static CURRENT: Scope;
 }
 
-/// Who may take a lock again that it holds already.
+/// The identity by which a lock can be taken again that is held already.
 ///
-/// An owner is made by [`Client::new_owner`](crate::Client::new_owner). It is neither a thread nor a task: tasks move between
-/// threads, and the branches of a `join!` share one task. Whoever acquires by the same owner shares the hold; everybody else is
-/// excluded. It is inherited by everything that is called inside [`Owner::scope`], or named by
-/// [`Acquire::owner`](crate::Acquire::owner).
+/// An owner is made by [`Client::new_owner`](crate::Client::new_owner). It is neither a thread nor a task: tasks move between threads, and
+/// the branches of a `join!` share one task. All acquires by one owner share the hold; all others are excluded. It is inherited by
+/// everything that is called inside [`Owner::scope`], or named by [`Acquire::owner`](crate::Acquire::owner).
 ///
 /// It has no text form and cannot leave its client: what Redis sees is the number of a hold, never used twice.
 ///
@@ -50,9 +49,9 @@ impl Owner {
 
     /// Runs `work` as this owner: every acquire inside it, of locks of this client, re-enters what the owner holds.
     ///
-    /// A scope does not cross `spawn`: a task that is started inside it is not in it. Branches that run at once inside one scope,
-    /// as in `join!`, are the same owner and share the critical section; give each a scope of its own where they shall exclude
-    /// each other. Of scopes inside each other the innermost counts, for each client that of its own owners.
+    /// A scope does not cross `spawn`: a task that is started inside it is not in it. Branches that run at once inside one scope, as in
+    /// `join!`, are the same owner and share the critical section; give each a scope of its own where they shall exclude each other. The
+    /// innermost of nested scopes counts, for each client that of its own owners.
     ///
     /// # Cancel safety
     ///

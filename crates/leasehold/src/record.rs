@@ -1,4 +1,4 @@
-//! Who is behind a holder: the record that a client may leave about itself.
+//! The process behind a holder: the record that a client may leave about itself.
 
 use crate::client::Client;
 use crate::error::Error;
@@ -13,7 +13,7 @@ use uuid::Uuid;
 /// How long a record stays that is not written again.
 pub(crate) const LIFETIME: Duration = Duration::from_secs(60);
 
-/// What a client says of itself that was built with [`announce`](crate::ClientBuilder::announce).
+/// The description that a client leaves of itself if it was built with [`announce`](crate::ClientBuilder::announce).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
@@ -22,14 +22,14 @@ pub struct ClientRecord {
     pub host: String,
     /// Its process there.
     pub pid: u32,
-    /// What the application calls itself.
+    /// The name that the application gives itself.
     pub application: String,
     /// When the client was built, by the clock of its machine, to the millisecond.
     pub since: SystemTime,
 }
 
 impl Client {
-    /// Who is behind a [`Holder::id`](crate::Holder::id), a [`Waiter::id`](crate::Waiter::id) or a [`Client::id`]; `None` where the
+    /// The process behind a [`Holder::id`](crate::Holder::id), a [`Waiter::id`](crate::Waiter::id) or a [`Client::id`]; `None` if the
     /// client announced nothing, is gone for a minute, or is none of this library.
     ///
     /// # Errors

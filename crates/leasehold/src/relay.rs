@@ -8,7 +8,7 @@ use std::task::{Context, Wake, Waker};
 
 /// Gives futures a waker that hands on to that of their task.
 ///
-/// A task's waker is foreign code: whoever clones or drops it may run an executor's, and drop a task with guards in it, which take the lock of
+/// A task's waker is foreign code: its clone or drop may run an executor's code, and drop a task with guards in it, which take the lock of
 /// their session. So no session ever has one. It has clones of ours, the last of which is dropped here: **a relay is dropped after the
 /// future that it runs**, which takes back what it left in the session.
 pub(crate) struct Relay {

@@ -1,4 +1,4 @@
-//! What the caller's tokio runtime must have, so that connections can live on it.
+//! The parts that the caller's tokio runtime must have, so that connections can live on it.
 
 use crate::error::ConnectError;
 use std::panic::catch_unwind;
@@ -9,7 +9,7 @@ use std::panic::catch_unwind;
 ///
 /// # Errors
 ///
-/// What the runtime lacks, and what to do.
+/// The part that the runtime lacks, and what to do.
 pub(crate) fn check() -> Result<(), ConnectError> {
     let lacking = if catch_unwind(|| drop(tokio::time::sleep(std::time::Duration::ZERO))).is_err() {
         "timers"

@@ -21,7 +21,7 @@ pub(crate) const NO_LEASE: Duration = Duration::from_secs(3_650 * 24 * 60 * 60);
 /// The most replicas that can be asked for: more than any primary has.
 const MAX_REPLICAS: u32 = 1_000;
 
-/// What a client was told. See the methods of [`ClientBuilder`](crate::ClientBuilder) for what each field means.
+/// The settings of a client. See the methods of [`ClientBuilder`](crate::ClientBuilder) for what each field means.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) prefix: String,

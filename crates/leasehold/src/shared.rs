@@ -1,4 +1,4 @@
-//! What the handles of a client, its guards, its futures and its lifeline share.
+//! The state that the handles of a client, its guards, its futures and its lifeline share.
 
 use crate::caller;
 use crate::clock::Clock;
@@ -29,7 +29,7 @@ pub(crate) struct Shared {
 #[derive(Debug)]
 struct State {
     session: Session,
-    /// What the lifeline sleeps until; `None` where it sleeps until it is woken.
+    /// The instant until which the lifeline sleeps; `None` if it sleeps until it is woken.
     armed: Option<Instant>,
 }
 
@@ -81,7 +81,7 @@ impl Shared {
         wait.map_or(Instant::FAR_FUTURE, |wait| self.clock.now() + wait)
     }
 
-    /// Where a caller's call goes at this moment. A thread's goes by the lifeline always, whatever its client's runtime does.
+    /// The plane of a caller's call at this moment. A thread's goes by the lifeline always, whatever its client's runtime does.
     pub(crate) fn via(&self) -> Via {
         let plane = if caller::is_thread() { Plane::Lifeline } else { self.link.home() };
         Via { plane, epoch: self.link.epoch(plane) }
@@ -95,7 +95,7 @@ fn wake(woken: Vec<Waker>) {
     }
 }
 
-/// What keeps a client alive: the last one that is dropped ends its lifeline.
+/// A value that keeps a client alive: the last one that is dropped ends its lifeline.
 #[derive(Debug)]
 pub(crate) struct Handle(Arc<Shared>);
 

@@ -1,4 +1,4 @@
-//! What a lock value is about: a name, a kind, and how it is asked for. Every public type of lock has one.
+//! The subject of a lock value: a name, a kind, and how it is asked for. Every public type of lock has one.
 
 use crate::attempt;
 use crate::error::{Error, InvalidInput};
@@ -31,7 +31,7 @@ struct Inner {
     manner: Manner,
 }
 
-/// What became of an operation on a counter, with the number that the server told.
+/// The result of an operation on a counter, with the number that the server told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Done(i64),
@@ -48,9 +48,9 @@ pub(crate) struct Manner {
     pub(crate) lease: Option<Duration>,
     /// The name of its holds on the server.
     pub(crate) field: Option<Bytes>,
-    /// Who acquires outside of every scope; an owner of its own for each acquire where there is none.
+    /// The owner of an acquire outside of every scope: a new one for each acquire, if none is set.
     pub(crate) owner: Option<OwnerId>,
-    /// What to do without the server; what the client says, where there is none.
+    /// The fallback without the server; the client's, if none is set.
     pub(crate) fallback: Option<Fallback>,
     /// How long the mark of a waiting writer counts.
     pub(crate) prefer_writers: Option<Duration>,
@@ -91,7 +91,7 @@ impl Target {
         Self(Arc::new(Inner { name: Err(why), ..Inner::clone(&self.0) }))
     }
 
-    /// What an acquire does while the server is out of reach.
+    /// The behaviour of an acquire while the server is out of reach.
     pub(crate) fn fallback(&self) -> Fallback {
         let offered = matches!(self.0.kind, Kind::Lock | Kind::Spin | Kind::Simple | Kind::Read | Kind::Write);
         let said = self.0.manner.fallback.unwrap_or(self.0.handle.settings.fallback);

@@ -43,8 +43,8 @@
 //! | `waited_ms` | acquire | how long the acquire took, in milliseconds |
 //! | `holder`, `token` | all | what the hold is called on the server, and its fencing token where it has one |
 //!
-//! Their level is DEBUG, or INFO by [`span_level`](crate::ClientBuilder::span_level). What needs a person's eye is an event at level WARN, with
-//! the fields `lock` and `class` or `reason`; that of a loss has `holder`, `token` and `held_ms` as well.
+//! Their level is DEBUG, or INFO by [`span_level`](crate::ClientBuilder::span_level). An event that needs a person's eye has the level
+//! WARN, with the fields `lock` and `class` or `reason`; that of a loss has `holder`, `token` and `held_ms` as well.
 
 use crate::foreign::{self, Foreign};
 use crate::target::Target;
@@ -89,7 +89,7 @@ pub const TURN_PASSED_TOTAL: &str = "leasehold_turn_passed_total";
 pub const PLACE_LOST_TOTAL: &str = "leasehold_places_lost_total";
 /// Counts locks without a time to live that a caller was found to wait for: no lease ends them.
 pub const ENDLESS_TOTAL: &str = "leasehold_endless_total";
-/// Counts semaphores that are not there and that a caller was found to wait for: nobody has set them, or they were deleted.
+/// Counts semaphores that are not there and that a caller was found to wait for: their number was never set, or they were deleted.
 pub const UNSET_TOTAL: &str = "leasehold_unset_total";
 /// Counts by `event` locks that were granted without the server, `degraded`, and those that it granted later, `restored`.
 pub const FALLBACK_TOTAL: &str = "leasehold_fallback_total";
@@ -147,7 +147,8 @@ impl Default for Spans {
     }
 }
 
-/// A span of what is asked of a lock, or done under it, at the level that the client has for spans. What is not known yet is recorded later.
+/// A span of what is asked of a lock, or done under it, at the level that the client has for spans. A field that is not known yet is
+/// recorded later.
 macro_rules! span {
     ($name:expr, $target:expr) => {
         match $target.handle().settings.spans.level {
@@ -269,7 +270,7 @@ impl Class {
     }
 }
 
-/// An event at level WARN where it lasts until somebody does something, and at DEBUG where it belongs to an outage, which is told once.
+/// An event at level WARN if it lasts until an operator acts, and at DEBUG if it belongs to an outage, which is told once.
 macro_rules! at_level {
     ($lasting:expr, $($fields:tt)*) => {
         if $lasting {
@@ -304,8 +305,8 @@ impl Classes {
         if let Some(known) = self.met.lock().get(class) {
             return known.clone();
         }
-        // The recorder is foreign code, which may itself use the client: it is asked without the lock. What another thread made meanwhile
-        // counts, and this one's is dropped without it as well.
+        // The recorder is foreign code, which may itself use the client: it is asked without the lock. A value that another thread made
+        // meanwhile counts, and this one's is dropped without it as well.
         let name = Arc::from(class);
         let new = Arc::new(Class::new(&name));
         let mut classes = self.met.lock();

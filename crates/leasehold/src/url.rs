@@ -56,7 +56,7 @@ pub(crate) fn read(mut builder: ClientBuilder, url: &str) -> Result<(ClientBuild
     for part in query.split('&').filter(|part| !part.is_empty()) {
         let (name, _) = part.split_once('=').unwrap_or((part, ""));
         if SETTINGS.contains(&name) {
-            // What is encoded is decoded, as in any URL.
+            // Encoded characters are decoded, as in any URL.
             let value = form_urlencoded::parse(part.as_bytes()).next().map(|(_, value)| value.into_owned());
             builder = set(builder, name, &value.unwrap_or_default())
                 .map_err(|form| invalid(format!("{name} in the URL is {form}")))?;
@@ -191,7 +191,7 @@ mod tests {
             text.contains("\"leese\"") && text.contains("lease, default_wait") && text.contains("protocol"),
             "{text}"
         );
-        // Of the other sorts of servers.
+        // The other sorts of servers.
         assert!(refusal("redis://host?sentinelServiceName=main").contains("no setting here"));
         assert!(refusal("redis-cluster://host?db=2").contains("no setting here"));
         for url in ["redis://host?lease=20", "redis://host?lease=s", "redis://host?lease=-1s", "redis://host?lease"] {

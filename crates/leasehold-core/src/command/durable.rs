@@ -1,4 +1,4 @@
-//! What goes between a script and its `WAIT`.
+//! The mark that goes between a script and its `WAIT`.
 
 use super::code::int_code;
 use crate::call::Call;

@@ -1,8 +1,8 @@
-//! One entry of a lock's hash, as an inspection reads it. Anybody may have written it.
+//! One entry of a lock's hash, as an inspection reads it. Any client may have written it.
 
 use crate::reply::{DecodeError, Reply};
 
-/// What an entry is.
+/// The sort of an entry.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Entry<'a> {
     /// A hold, by its field and its count.
@@ -35,7 +35,7 @@ impl<'a> Entry<'a> {
 
 /// A hash whose field `name` has a value that no lock writes there.
 pub(super) fn unlike(name: &[u8], value: &[u8]) -> String {
-    /// More than this of a text that somebody wrote helps nobody.
+    /// A longer part of a foreign text is of no use.
     const MOST: usize = 80;
     let shown = |text: &[u8]| String::from_utf8_lossy(&text[..text.len().min(MOST)]).into_owned();
     format!("hash whose field {:?} has the value {:?}, which is none that a lock writes", shown(name), shown(value))

@@ -26,13 +26,13 @@ pub struct Fair;
 #[expect(clippy::exhaustive_structs, reason = "it has no state")]
 pub struct FencedFair;
 
-/// What the server says to a process that waits.
+/// The answer of the server to a process that waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "a state machine must handle every outcome")]
 pub enum Beat {
     /// The front has its place, or the lock.
     Calm(Standing),
-    /// The lock is free, and a hold of this process is next. Where the process does not know the hold, it must release it.
+    /// The lock is free, and a hold of this process is next. A process that does not know the hold must release it.
     Yours {
         /// The field of the hold.
         entry: Bytes,
@@ -49,7 +49,7 @@ pub enum Beat {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "tests build it")]
 pub struct Standing {
-    /// The lease left of the holder; `None` where nobody holds the lock, or for ever.
+    /// The lease left of the holder; `None` if the lock is free, or held for ever.
     pub left: Option<Duration>,
     /// The server's time in milliseconds.
     pub time: Option<u64>,
@@ -60,22 +60,22 @@ pub struct Standing {
     pub foreign: bool,
 }
 
-/// What an inspection found.
+/// The result of an inspection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "a caller must handle every outcome")]
 pub enum Inspected {
-    /// What there is.
+    /// The state of the queue.
     Seen {
-        /// Who holds the lock.
+        /// The holder of the lock.
         holder: Option<Holder>,
-        /// Who waits for it, the next one first.
+        /// The waiters, the next one first.
         waiters: Vec<Waiter>,
     },
     /// A key is of another kind.
     Kind(String),
 }
 
-/// Who holds a fair lock.
+/// A holder of a fair lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "it is all that the server tells")]
 pub struct Holder {
@@ -87,7 +87,7 @@ pub struct Holder {
     pub left: Option<Duration>,
 }
 
-/// Who waits for a fair lock.
+/// A waiter for a fair lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "it is all that the server tells")]
 pub struct Waiter {
@@ -185,7 +185,7 @@ impl Verbs for FencedFair {
     }
 }
 
-/// Where the turn of the hold `entry` is announced by a JVM, which does not know that the holds of a process share a channel.
+/// The channel on which a JVM announces the turn of the hold `entry`: it does not know that the holds of a process share a channel.
 pub fn front_channel(name: &LockName, entry: &Bytes) -> Bytes {
     let mut channel = name.channel().to_vec();
     channel.push(b':');

@@ -16,7 +16,7 @@ use std::time::Duration;
 #[expect(clippy::exhaustive_structs, reason = "it has no state")]
 pub struct Fenced;
 
-/// What is known of the last fencing token.
+/// The knowledge about the last fencing token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "a caller must handle every outcome")]
 pub enum LastToken {
@@ -92,7 +92,7 @@ pub fn last_token(reply: &Reply) -> Result<LastToken, DecodeError> {
     }
 }
 
-/// Where the last fencing token of a lock is kept.
+/// The key of the last fencing token of a lock.
 fn token_key(name: &LockName) -> Bytes {
     name.prefixed("redisson_lock_token")
 }

@@ -18,7 +18,7 @@ use std::time::Duration;
 #[expect(clippy::exhaustive_structs, reason = "it has no state")]
 pub struct Latch;
 
-/// What an inspection found.
+/// The result of an inspection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "a caller must handle every outcome")]
 pub enum Inspected {
@@ -33,7 +33,7 @@ pub enum Inspected {
     Kind(String),
 }
 
-/// What the server did with a deletion.
+/// The result of a deletion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "a caller must handle every outcome")]
 pub enum Deleted {
@@ -71,7 +71,7 @@ impl Verbs for Latch {
         Acquired::decode(reply)
     }
 
-    /// Nobody holds a latch, so there is nothing to release: this is an inspection, whatever is asked.
+    /// A latch has no holder, so there is nothing to release: this is an inspection, whatever is asked.
     fn release(&self, give: &Give<'_>) -> Call {
         inspect(give.name)
     }
@@ -80,7 +80,7 @@ impl Verbs for Latch {
         inspected(reply).map(|_| Released::Ended)
     }
 
-    /// Nobody holds a latch, so nobody has a lease.
+    /// A latch has no holder, so there is no lease.
     fn renewal(&self) -> Option<&'static Script> {
         None
     }

@@ -11,27 +11,27 @@ use crate::script::{self, Script};
 use bytes::Bytes;
 use std::time::Duration;
 
-/// What the server did with a force release.
+/// The result of a force release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "a caller must handle every outcome")]
 pub enum Forced {
     /// The named hold has ended.
     Ended,
-    /// Nobody holds the lock.
+    /// The lock is free.
     Absent,
-    /// Somebody else holds it.
+    /// Another holder has it.
     Other,
     /// The key is of another kind.
     Kind,
 }
 
-/// What an inspection found.
+/// The result of an inspection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "a caller must handle every outcome")]
 pub enum Inspected {
-    /// Nobody holds the lock.
+    /// The lock is free.
     Free,
-    /// Somebody holds it.
+    /// The lock is held.
     Held {
         /// The field of the hold: `uuid:number`, or a JVM's `uuid:thread`.
         holder: String,

@@ -27,7 +27,7 @@ fn with_id(key: Bytes, id: &[u8]) -> Bytes {
     Bytes::from([key.as_ref(), b":", id].concat())
 }
 
-/// What the server did with an operation that it does once.
+/// The result of an operation that the server does once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "a caller must handle every outcome")]
 pub enum Done {

@@ -1,10 +1,10 @@
-//! What a server did, in words that are the same for every kind.
+//! The results of calls, in words that are the same for every kind.
 
 use super::verbs::left;
 use crate::reply::{DecodeError, Reply};
 use std::time::Duration;
 
-/// What the server did with an acquire.
+/// The result of an acquire.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "a state machine must handle every outcome")]
 pub enum Acquired {
@@ -26,15 +26,15 @@ pub enum Acquired {
         /// The server's time in milliseconds, where it was asked for.
         time: Option<u64>,
     },
-    /// There is no such semaphore: nobody has set its permits, or it was deleted. Nothing was left on the server.
+    /// There is no such semaphore: its permits were never set, or it was deleted. Nothing was left on the server.
     Unset {
         /// The server's time in milliseconds, where it was asked for.
         time: Option<u64>,
     },
-    /// The lock is not free, and the hold has a place in the queue, or a mark, on the server: whoever does not want it any more
-    /// must release the hold, as if it had been granted.
+    /// The lock is not free, and the hold has a place in the queue, or a mark, on the server: a request that does not want it any more must
+    /// release the hold, as if it had been granted.
     Placed {
-        /// The lease left of the holder; `None` where nobody holds the lock at this moment.
+        /// The lease left of the holder; `None` if the lock is free at this moment.
         left: Option<Duration>,
         /// The server's time in milliseconds, where it was asked for.
         time: Option<u64>,
@@ -67,7 +67,7 @@ pub enum Acquired {
     },
 }
 
-/// What the server did with a release.
+/// The result of a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "a state machine must handle every outcome")]
 pub enum Released {
@@ -75,11 +75,11 @@ pub enum Released {
     Ended,
     /// The count is what was asked for, or lower.
     Lowered,
-    /// The hold is not there: the lock is free, somebody else has it, or the key is of another kind.
+    /// The hold is not there: the lock is free, another holder has it, or the key is of another kind.
     Gone,
 }
 
-/// What the server did with one hold of a renewal.
+/// The result of a renewal for one hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "a state machine must handle every outcome")]
 pub enum Renewed {

@@ -20,8 +20,8 @@ use std::time::Duration;
 /// Adds capacity, or takes some away for good: the counter of available permits is that of the semaphore, and so is the command.
 pub use super::semaphore::{add, added};
 
-/// How many permits one call may name. Each has an id and a lease of its own, so the server works on each by itself, and serves nobody
-/// else meanwhile: about 2 ms for a thousand, and five seconds for a million.
+/// How many permits one call may name. Each has an id and a lease of its own, so the server works on each by itself, and serves no other
+/// client meanwhile: about 2 ms for a thousand, and five seconds for a million.
 pub const MAX_AT_ONCE: u32 = 1_000;
 
 /// The leased semaphore, on the wire.
@@ -29,7 +29,7 @@ pub const MAX_AT_ONCE: u32 = 1_000;
 #[expect(clippy::exhaustive_structs, reason = "it has no state")]
 pub struct Permits;
 
-/// A permit that somebody holds.
+/// A held permit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "it is what the script answers")]
 pub struct HeldPermit {
@@ -39,7 +39,7 @@ pub struct HeldPermit {
     pub left: Option<Duration>,
 }
 
-/// What an inspection found.
+/// The result of an inspection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "a caller must handle every outcome")]
 pub enum Inspected {
@@ -58,7 +58,7 @@ pub enum Inspected {
     Kind(String),
 }
 
-/// What the server said of the lease of one permit.
+/// The server's answer about the lease of one permit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "a caller must handle every outcome")]
 pub enum Leased {
@@ -73,7 +73,7 @@ pub enum Leased {
     Kind(String),
 }
 
-/// What the server did with permits that were given back by their ids.
+/// The result for permits that were given back by their ids.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "a caller must handle every outcome")]
 pub enum Given {
@@ -138,7 +138,7 @@ impl Verbs for Permits {
         })
     }
 
-    /// Whoever knows the id of a permit may set its deadline, as a JVM does.
+    /// A client that knows the id of a permit may set its deadline, as a JVM does.
     fn may_be_prolonged(&self) -> bool {
         true
     }
@@ -154,7 +154,7 @@ impl Verbs for Permits {
     }
 }
 
-/// Gives permits back by their ids, whoever holds them. A copy answers `false` for each.
+/// Gives permits back by their ids, also those of other holders. A copy answers `false` for each.
 pub fn give(name: &LockName, ids: impl IntoIterator<Item = PermitId>, publish: &Bytes) -> Call {
     Call::new(&script::PERMITS_GIVE, all_keys(name), vec![PermitId::blob(ids), publish.clone()])
 }

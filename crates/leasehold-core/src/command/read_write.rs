@@ -1,7 +1,7 @@
 //! The commands of both halves of the read-write lock.
 //!
-//! Each half's hold has a number of its own. A reader's field is `uuid:number`, and a writer's `uuid:number:write`: the second word
-//! is put to it here, so that whoever holds a [`HoldKey`] need not know.
+//! Each half's hold has a number of its own. A reader's field is `uuid:number`, and a writer's `uuid:number:write`: the second word is put
+//! to it here, so that the owner of a [`HoldKey`] need not know.
 
 use super::entry::{Entry, unlike};
 use super::outcome::{Acquired, Released};
@@ -14,7 +14,7 @@ use crate::script::{self, Script};
 use bytes::Bytes;
 use std::time::Duration;
 
-/// What a writer's field ends in.
+/// The end of a writer's field.
 const WRITE: &str = ":write";
 
 /// The read half, on the wire.
@@ -51,17 +51,17 @@ pub struct Holder {
     pub left: Option<Duration>,
 }
 
-/// What an inspection found.
+/// The result of an inspection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "a caller must handle every outcome")]
 pub enum Inspected {
-    /// Nobody holds the lock.
+    /// The lock is free.
     Free,
     /// These hold it.
     Held {
         /// The half that is held against others.
         mode: Mode,
-        /// Everybody who holds a half.
+        /// The holders of a half.
         holders: Vec<Holder>,
     },
     /// The key is of another kind.
@@ -167,7 +167,7 @@ impl Verbs for Write {
     }
 
     fn renewal(&self) -> Option<&'static Script> {
-        // A writer's field is there as long as its hold, and nobody else's hold needs looking at.
+        // A writer's field is there as long as its hold, and no other hold needs looking at.
         Some(&script::RENEW)
     }
 
@@ -177,8 +177,8 @@ impl Verbs for Write {
     }
 }
 
-/// Ends the hold of `holder` on one half, whoever asks: a release in its name. Other holders keep theirs, and a writer that reads
-/// beside goes on as a reader. [`lock::forced`](super::lock::forced) decodes the reply.
+/// Ends the hold of `holder` on one half: a release in its name, by any client. Other holders keep theirs, and a writer that reads beside
+/// goes on as a reader. [`lock::forced`](super::lock::forced) decodes the reply.
 pub fn force_release(lock: &LockName, mode: Mode, holder: &str, publish: &Bytes) -> Call {
     let field = Bytes::copy_from_slice(holder.as_bytes());
     match mode {

@@ -9,7 +9,7 @@ use crate::script;
 use bytes::Bytes;
 use std::time::Duration;
 
-/// What a client says of itself.
+/// The description that a client leaves of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "the runtime builds it")]
 pub struct ClientRecord {
@@ -17,13 +17,13 @@ pub struct ClientRecord {
     pub host: String,
     /// Its process there.
     pub pid: u32,
-    /// What the application calls itself; may be empty.
+    /// The name of the application; may be empty.
     pub application: String,
     /// When the client was built, in milliseconds since the epoch.
     pub since: u64,
 }
 
-/// What was found of a client.
+/// The record that was found of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "a caller must handle every outcome")]
 pub enum Found {
@@ -31,7 +31,7 @@ pub enum Found {
     Absent,
     /// It has one.
     Record {
-        /// What it says.
+        /// The content of the record.
         record: ClientRecord,
         /// How long the record stays unless it is written again; `None` where it stays for ever.
         left: Option<Duration>,

@@ -20,7 +20,7 @@ use std::time::Duration;
 #[expect(clippy::exhaustive_structs, reason = "it has no state")]
 pub struct Semaphore;
 
-/// What an inspection found.
+/// The result of an inspection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "a caller must handle every outcome")]
 pub enum Inspected {
@@ -92,7 +92,7 @@ impl Verbs for Semaphore {
     fn renew(&self, _into: &mut Renewal, _name: &LockName, _keys: &Keys, _hold: &HoldKey, _lease: Duration) {}
 }
 
-/// Where a semaphore announces what has become available. The leased semaphore has the same.
+/// The channel on which a semaphore announces its free permits. The leased semaphore has the same.
 pub(super) fn channel(name: &LockName) -> Bytes {
     name.prefixed("redisson_sc")
 }

@@ -67,7 +67,7 @@ impl Verbs for Simple {
     }
 }
 
-/// Ends the hold of `holder`, whoever asks: a release in its name. [`lock::forced`](super::lock::forced) decodes the reply.
+/// Ends the hold of `holder`: a release in its name, by any client. [`lock::forced`](super::lock::forced) decodes the reply.
 pub fn force_release(lock: &LockName, holder: &str) -> Call {
     release(lock, &Bytes::copy_from_slice(holder.as_bytes()), 0)
 }

@@ -1,4 +1,4 @@
-//! The commands of the spin lock: those of the reentrant lock, but that a release is announced to nobody.
+//! The commands of the spin lock: those of the reentrant lock, but that no release is announced.
 
 use super::lock::{self, Lock};
 use super::outcome::{Acquired, Released};
@@ -11,7 +11,7 @@ use crate::script::{self, Script};
 use bytes::Bytes;
 use std::time::Duration;
 
-/// What a release says instead of a command to publish with.
+/// The argument of a release in place of a command to publish with.
 const SILENT: Bytes = Bytes::from_static(b"SILENT");
 
 /// The spin lock, on the wire.
@@ -29,7 +29,7 @@ impl Verbs for Spin {
     }
 
     fn keys(&self, name: &LockName, _client: &ClientId) -> Keys {
-        // Nobody listens to the channel, but the scripts of the lock are given it.
+        // No client listens to the channel, but the scripts of the lock are given it.
         let keys = Box::new([name.key().clone(), name.channel().clone()]);
         Keys { keys, channel: None }
     }

@@ -12,7 +12,7 @@ use crate::script;
 use bytes::Bytes;
 use std::time::Duration;
 
-/// What is shown to a register.
+/// The claim that is shown to a register.
 #[derive(Clone, Copy, Debug)]
 #[expect(clippy::exhaustive_structs, reason = "a caller must decide on every field")]
 pub struct Claim<'a> {
@@ -24,7 +24,7 @@ pub struct Claim<'a> {
     pub keep: Option<Duration>,
 }
 
-/// What the register said.
+/// The answer of the register.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "a caller must handle every outcome")]
 pub enum Fenced<T> {
@@ -44,7 +44,7 @@ pub enum Fenced<T> {
     Kind(String),
 }
 
-/// What became of a write that was admitted.
+/// The result of a write that was admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "a caller must handle every outcome")]
 pub enum Written {

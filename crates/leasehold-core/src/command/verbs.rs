@@ -1,4 +1,4 @@
-//! What a session asks of a kind of lock: the calls that it makes, and what their replies mean.
+//! The questions of a session to a kind of lock: the calls that it makes, and the meaning of their replies.
 
 use super::outcome::{Acquired, Released};
 use crate::call::Call;
@@ -12,18 +12,19 @@ use std::time::Duration;
 
 /// A kind of lock on the wire. It has no state: everything is an argument.
 pub trait Verbs: Sync {
-    /// What the kind is called in errors and documents, such as `read-write lock`.
+    /// The name of the kind in errors and documents, such as `read-write lock`.
     fn word(&self) -> &'static str;
 
     /// How those who wait in one client stand to each other.
     fn line(&self) -> Line;
 
-    /// Whether an owner that holds may acquire once more without waiting. Where it may not, every acquire stands for itself.
+    /// Whether an owner that holds may acquire once more without waiting. Of a kind that may not be re-entered, every acquire stands for
+    /// itself.
     fn reenters(&self) -> bool {
         true
     }
 
-    /// What the server has under `name`, and where `client` listens for releases.
+    /// The keys of the server under `name`, and the channel on which `client` listens for releases.
     fn keys(&self, name: &LockName, client: &ClientId) -> Keys;
 
     /// Asks for the hold count `ask.count`, which only begins a hold when it is 1.
@@ -78,9 +79,9 @@ pub enum Line {
     Exclusive,
     /// One contends on the server; when it gets in, the next may get in beside it, and tries at once.
     Shared,
-    /// Everybody has a place of its own in a queue on the server.
+    /// Every waiter has a place of its own in a queue on the server.
     Places,
-    /// Nobody holds anything: when it opens for one, it is open for all.
+    /// There is no holder: when it opens for one, it is open for all.
     Gate,
 }
 
@@ -90,13 +91,13 @@ pub enum Line {
 pub struct Keys {
     /// In the order of the kind's scripts; the first is the lock's own.
     pub keys: Box<[Bytes]>,
-    /// Where releases are announced; `None` where waiting is by polling.
+    /// The channel of releases; `None` if waiting is by polling.
     pub channel: Option<Bytes>,
 }
 
 impl Keys {
-    /// Refuses a name whose keys and channel a Redis Cluster would put into different slots, so that no script could use them
-    /// together. What else belongs to the name, such as records, lies in the slot of these.
+    /// Refuses a name whose keys and channel a Redis Cluster would put into different slots, so that no script could use them together.
+    /// Other keys of the name, such as records, lie in the slot of these.
     ///
     /// # Errors
     ///
@@ -111,7 +112,7 @@ impl Keys {
     }
 }
 
-/// What a hold is called on the server.
+/// The name of a hold on the server.
 #[derive(Clone, Debug)]
 #[expect(clippy::exhaustive_structs, reason = "the session builds it")]
 pub struct HoldKey {
@@ -146,7 +147,7 @@ pub struct Ask<'a> {
     /// Whether waiting writers go before new readers. A reader gives way to their marks where it is set; a writer that waits leaves
     /// a mark of this length.
     pub prefer_writers: Option<Duration>,
-    /// What the client was told.
+    /// The settings of the client.
     pub settings: &'a Settings,
 }
 
@@ -165,7 +166,7 @@ pub struct Give<'a> {
     /// Whether the hold was granted for certain, so that there is something to be given back even where the server has no
     /// record of it.
     pub granted: bool,
-    /// What the client was told.
+    /// The settings of the client.
     pub settings: &'a Settings,
 }
 
@@ -195,7 +196,7 @@ pub(super) fn decimal(number: u64) -> Bytes {
     }
 }
 
-/// The argument `not_after`: -1 where there is no limit and nobody asks for the time.
+/// The argument `not_after`: -1 if there is no limit and the time is not needed.
 pub(super) fn limit(not_after: Option<u64>) -> Bytes {
     not_after.map_or_else(|| Bytes::from_static(b"-1"), decimal)
 }

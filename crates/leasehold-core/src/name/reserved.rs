@@ -1,9 +1,9 @@
 //! Names that no lock may have, because what belongs to locks is called so.
 //!
 //! A lock of such a name would be at once the queue, the index or the register of another one, whose scripts would change it, and delete
-//! it, while somebody holds it.
+//! it, while it is held.
 
-/// What a name begins with that Redisson gives to something of a lock, and how a person reads it.
+/// The beginnings of names that Redisson gives to the parts of a lock, and how a person reads them.
 const BEGINNINGS: [(&str, &str); 8] = [
     ("redisson_lock__channel:", "redisson_lock__channel:…"),
     ("redisson_lock_queue:", "redisson_lock_queue:…"),

@@ -31,7 +31,7 @@ impl Invitations {
         Self { round: 0, width: Self::FIRST }
     }
 
-    /// The lock is busy: nobody is invited any more.
+    /// The lock is busy: no waiter is invited any more.
     pub(super) const fn end_round(&mut self) {
         self.round += 1;
         self.width = Self::FIRST;
@@ -73,8 +73,8 @@ impl Session {
         waits && lock.kind.verbs().line() == Line::Shared && may_ask && !self.is_gated(acquire.lock)
     }
 
-    /// Whether a request that does not wait asks the server although others of its client are ahead. It does where they may all get in, and
-    /// where nobody has asked yet: the one whose turn it is may be a future that nobody polls.
+    /// Whether a request that does not wait asks the server although others of its client are ahead. It does if they may all get in, and if
+    /// no request has asked yet: the one whose turn it is may be a future that is never polled.
     pub(super) fn tries_beside(&self, lock: LockId) -> bool {
         let state = &self.locks[lock];
         let shared = state.kind.verbs().line() == Line::Shared;

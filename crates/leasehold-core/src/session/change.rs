@@ -26,8 +26,8 @@ impl Session {
         }
     }
 
-    /// Whether the call is still the one that the request waits for. Where it is not, its future is to be dropped; where it is,
-    /// `waker` is woken when that changes, even if the request was woken for something else before, or is polled by another task now.
+    /// Whether the call is still the one that the request waits for. If it is not, its future is to be dropped; if it is, `waker` is woken
+    /// when that changes, even if the request was woken for something else before, or is polled by another task now.
     pub fn is_current(&mut self, ticket: Ticket, flight: FlightId, waker: &Waker) -> bool {
         let current = self.hold_of(ticket).is_some_and(|number| self.is_flying(number, flight));
         if let Some(request) = self.requests.get_mut(&ticket).filter(|_| current) {
@@ -37,7 +37,7 @@ impl Session {
     }
 
     /// Asks whether a call may be sent once more, because the server says that it did not apply it: it does not know the script, or another
-    /// node has the slot. The call is on its way from now on, and not answered. Where it may not, it has been given up.
+    /// node has the slot. The call is on its way from now on, and not answered. A call that may not has been given up.
     pub fn may_resend(&mut self, now: Instant, ticket: Ticket, flight: FlightId) -> bool {
         let Some(number) = self.hold_of(ticket).filter(|number| self.is_flying(*number, flight)) else { return false };
         if let Some(change) = self.holds.get_mut(&number).and_then(|hold| hold.change.as_mut()) {
@@ -132,7 +132,7 @@ impl Session {
         self.holds.get_mut(&number)?.change.take()
     }
 
-    /// No reply will come, or nobody waits for it: nothing is sent for this hold until it is settled.
+    /// No reply will come, or no request waits for it: nothing is sent for this hold until it is settled.
     pub(super) fn unsettle(&mut self, number: HoldNumber) {
         let Some(hold) = self.holds.get_mut(&number) else { return };
         let Some(change) = &mut hold.change else { return };
@@ -157,8 +157,8 @@ impl Session {
         match hold.raising {
             Some(ticket) if !hold.granted => self.try_again(now, ticket),
             Some(ticket) => {
-                // An entry is taken back before it is tried again: guards that are released must not wait for a future that
-                // perhaps nobody polls.
+                // An entry is taken back before it is tried again: guards that are released must not wait for a future that is perhaps
+                // never polled.
                 hold.raising = None;
                 hold.clean_up.by_lifeline = true;
                 hold.waiting.push(ticket);
@@ -168,7 +168,7 @@ impl Session {
         self.attend(now, number);
     }
 
-    /// Nobody wants what the request was raising any more. What it has sent is settled and taken back.
+    /// The count that the request was raising is not wanted any more. Its calls are settled and taken back.
     pub(super) fn forsake(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
         self.outlast_place(now, number);
         let Some(hold) = self.holds.get_mut(&number) else { return };
@@ -184,8 +184,8 @@ impl Session {
         self.attend(now, number);
     }
 
-    /// No lease ends a place in a queue, and nobody may have read that there is one: what is not given up stays for as long as the
-    /// queue is used.
+    /// No lease ends a place in a queue, and its reply may not have been read: a place that is not given up stays for as long as the queue
+    /// is used.
     pub(super) fn outlast_place(&mut self, now: Instant, number: HoldNumber) {
         let idle = self.settings.fair.idle;
         let in_places = self.verbs_of(number).line() == Line::Places;

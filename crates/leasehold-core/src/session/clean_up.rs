@@ -1,4 +1,4 @@
-//! What is still to be taken back of a hold, and how long that is worth an attempt.
+//! The part of a hold that is still to be taken back, and how long that is worth an attempt.
 
 use super::hold::{Aim, Hold};
 use crate::command::operation::MEMORY;
@@ -40,7 +40,7 @@ pub(super) enum Repeats {
 }
 
 impl CleanUp {
-    /// Of a hold that is begun now.
+    /// A clean-up of a hold that is begun now.
     pub(super) const fn new(now: Instant) -> Self {
         Self {
             by_lifeline: false,
@@ -76,7 +76,7 @@ impl Hold {
         self.clean_up.by_lifeline = true;
         self.clean_up.repeats = Repeats::Until;
         self.clean_up.not_before = not_before;
-        // Where nothing has a lease, copies are known for what they are only while there is a record of the hold.
+        // If nothing has a lease, copies are known for what they are only while there is a record of the hold.
         self.clean_up.until = self.clean_up.until.min(not_before + MEMORY);
     }
 

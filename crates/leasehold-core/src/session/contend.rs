@@ -23,7 +23,7 @@ use std::collections::BTreeSet;
 use std::task::Waker;
 use std::time::Duration;
 
-/// What the client keeps about a lock while it holds it, waits for it, or listens for it.
+/// The state that the client keeps about a lock while it holds it, waits for it, or listens for it.
 #[derive(Debug)]
 pub(super) struct Lock {
     pub(super) name: LockName,
@@ -38,7 +38,7 @@ pub(super) struct Lock {
     /// The requests that wait, the contender aside.
     pub(super) queue: WaitQueue,
     pub(super) contender: Option<Ticket>,
-    /// Who may ask beside the contender, where several may hold the lock.
+    /// The waiters that may ask beside the contender, if several may hold the lock.
     pub(super) invitations: Invitations,
     pub(super) phase: Phase,
     /// A notice came while the contender's command was under way.
@@ -52,7 +52,7 @@ pub(super) struct Lock {
     pub(super) beating: bool,
     /// Another beat is wanted as soon as the one that is on the way has been answered.
     pub(super) beat_again: bool,
-    /// Whoever asks for it takes the lock within this client first.
+    /// Every request takes the lock within this client first.
     pub(super) local: bool,
     /// Another lock with the same name: the other half of a read-write lock, or a lock of another kind.
     pub(super) sibling: Option<LockId>,
@@ -60,12 +60,12 @@ pub(super) struct Lock {
     pub(super) given_up: BTreeSet<HoldNumber>,
     /// When it was last said that a task of this client may wait for itself.
     pub(super) alarmed_at: Instant,
-    /// What a waiter was told that it waits for in vain.
+    /// The reason that a waiter was told why it waits in vain.
     pub(super) anomaly: Option<Anomaly>,
     pub(super) timer: Option<Instant>,
 }
 
-/// What no lease and no release of a hold ends.
+/// A state that no lease and no release of a hold ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Anomaly {
     /// The server has the lock without a time to live.
@@ -74,12 +74,12 @@ pub(super) enum Anomaly {
     Unset,
 }
 
-/// What the contender does.
+/// The activity of the contender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// Nobody waits.
+    /// No request waits.
     Idle,
-    /// It may try, and has until then to be polled; for ever, where only futures wait that nobody polls.
+    /// It may try, and has until then to be polled; for ever, if all waiting futures are never polled.
     Due(Instant),
     /// Its command is under way, or being settled.
     Trying,
@@ -203,7 +203,7 @@ impl Session {
         ticket
     }
 
-    /// What the future of an acquire does next. `via` is where a call would go.
+    /// The next step of the future of an acquire. `via` is where a call would go.
     pub fn poll_acquire(
         &mut self,
         now: Instant,
@@ -283,7 +283,7 @@ impl Session {
         }
     }
 
-    /// What a request learns that came to the gate.
+    /// The outcome of a request that came to the gate.
     fn poll_acquire_at_gate(&mut self, ticket: Ticket) -> Step<Result<Option<Granted>, AcquireError>> {
         let outcome = self.acquire_of_mut(ticket).and_then(|acquire| acquire.outcome.take());
         match outcome {
@@ -295,8 +295,8 @@ impl Session {
         }
     }
 
-    /// A request that is being polled takes the turn that nobody has, or that it missed before and another has not used yet.
-    /// Without the latter, two futures that are always polled a little late would pass the turn to each other for ever.
+    /// A request that is being polled takes the turn if there is no contender, or if it missed its turn before and another has not used it
+    /// yet. Without the latter, two futures that are always polled a little late would pass the turn to each other for ever.
     fn take_turn(&mut self, ticket: Ticket, lock: LockId, missed: bool) {
         let line = &self.locks[lock];
         let in_order = line.kind.verbs().line() == Line::Places && line.contender.is_some();
@@ -328,7 +328,7 @@ impl Session {
         self.remove_request(ticket);
     }
 
-    /// Somebody else holds the lock.
+    /// Another holder has the lock.
     pub(super) fn busy(&mut self, now: Instant, ticket: Ticket, left: Option<Duration>) {
         let Some(acquire) = self.acquire_of_mut(ticket) else { return };
         let (lock, last, patience, place) = (acquire.lock, acquire.last, acquire.wish.patience, acquire.place);
@@ -368,7 +368,7 @@ impl Session {
         if goes && self.await_given_up(now, ticket) {
             return;
         }
-        // What another finds does not move the contender: it may be asking itself.
+        // The reply to another request does not move the contender: it may be asking itself.
         if !beside && (!goes || !self.locks[lock].queue.is_empty()) {
             self.contender_waits(now, lock, left);
         }
@@ -418,7 +418,7 @@ impl Session {
         }
     }
 
-    /// How long a request whose kind has no notices waits before it asks again; `None` where it has asked often enough. Where the caller's own
+    /// How long a request whose kind has no notices waits before it asks again; `None` where it has asked often enough. If the caller's own
     /// back-off is to say it, this is how long it waits if that is never asked, because its future is not polled.
     fn next_poll(&mut self, ticket: Ticket) -> Option<Duration> {
         let random = self.rng.f64();
@@ -527,7 +527,7 @@ impl Session {
         self.set_lock_timer(lock);
     }
 
-    /// Fails everybody in the line when the server has been out of reach for too long.
+    /// Fails all requests of the line when the server has been out of reach for too long.
     fn trouble_is_over(&mut self, now: Instant, lock: LockId) -> bool {
         let Some(since) = self.trouble_since(lock) else { return false };
         if now < since + self.settings.unreachable_after {

@@ -108,7 +108,7 @@ impl Session {
         let Some(hold) = self.holds.get_mut(&number) else { return };
         match outcome {
             Ok(Acquired::Held { left, .. }) if hold.end.is_none() => {
-                // A reply that is read after the deadline brings nothing back: whoever has a guard may have given up already.
+                // A reply that is read after the deadline brings nothing back: a guard's owner may have given up already.
                 if !hold.heed(now, change.sent_at, left) {
                     self.lose_by_deadline(now, number);
                 } else if let Some(error) = change.shortfall() {

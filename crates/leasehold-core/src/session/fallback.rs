@@ -1,9 +1,9 @@
-//! What callers get while the server is out of reach: nothing, the lock within this client, or a guard that excludes nobody.
+//! The results for callers while the server is out of reach: an error, the lock within this client, or a guard that excludes no other.
 //!
-//! A hold that is granted without the server is **degraded**. It has nothing on the server, so its count there is 0. Where it excludes
-//! the other tasks of this client, the lifeline asks the server again and again, until it is granted there too, or refused: then it
-//! is lost. To be sure that two tasks of this client never hold at once, everybody who asks for such a lock waits for the one who has it
-//! here, whether the server can be reached or not.
+//! A hold that is granted without the server is **degraded**. It has nothing on the server, so its count there is 0. If it excludes the
+//! other tasks of this client, the lifeline asks the server again and again, until it is granted there too, or refused: then it is lost. To
+//! be sure that two tasks of this client never hold at once, every request for such a lock waits for the task that has it here, whether the
+//! server can be reached or not.
 
 use super::contend::Phase;
 use super::hold::{Aim, Hold};
@@ -24,7 +24,7 @@ use std::time::Duration;
 const RESTORE: Duration = Duration::from_millis(250);
 
 impl Session {
-    /// Somebody of this client has the lock, and whoever asks for it falls back to the lock within this client: he waits here.
+    /// A task of this client has the lock, and every request for it falls back to the lock within this client: it waits here.
     pub(super) fn is_gated(&self, lock: LockId) -> bool {
         let state = &self.locks[lock];
         if !self.is_local(lock) {
@@ -47,7 +47,7 @@ impl Session {
         }
     }
 
-    /// Whether anybody takes the lock, or the other half of it, within this client first.
+    /// Whether any request takes the lock, or the other half of it, within this client first.
     fn is_local(&self, lock: LockId) -> bool {
         let mut next = self.by_key.get(self.locks[lock].name.key()).copied();
         while let Some(at) = next {
@@ -59,7 +59,7 @@ impl Session {
         false
     }
 
-    /// Somebody of this client has let go of the lock.
+    /// A task of this client has let go of the lock.
     pub(super) fn open_gates(&mut self, now: Instant, lock: LockId) {
         let mut next = self.by_key.get(self.locks[lock].name.key()).copied();
         while let Some(at) = next {
@@ -216,7 +216,7 @@ impl Session {
                 self.server_answered();
                 self.schedule_renewal(now, number);
             }
-            // Nobody needs it any more: it is lowered like whatever else is too high.
+            // It is not needed any more: it is lowered like every other count that is too high.
             Ok(Acquired::Held { .. }) => {
                 hold.clean_up.by_lifeline = true;
                 hold.touch(now);

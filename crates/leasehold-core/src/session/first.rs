@@ -1,4 +1,4 @@
-//! The first acquire of a hold: its call, and what each reply means for whoever sent it.
+//! The first acquire of a hold: its call, and the meaning of each reply for its request.
 
 use super::Session;
 use super::contend::Anomaly;
@@ -36,8 +36,8 @@ impl Session {
         self.begin_anew(now, ticket, number);
         let hold = self.holds.get(&number).filter(|hold| hold.change.is_none())?;
         let lease = hold.lease.min(hold.max_hold_at.since(now)).max(Duration::from_millis(1));
-        // What has no lease would be taken for good by a copy that comes when nobody waits for it any more. So it always has a limit; a
-        // client that does not know the server's time is told it by a refusal.
+        // A copy of an acquire without a lease would take for good if it came when no request waits for it any more. So it always has a
+        // limit; a client that does not know the server's time is told it by a refusal.
         let leased = self.verbs_of(number).renewal().is_some();
         let limit = if leased {
             self.settings.not_after.then(|| self.not_after(now))
@@ -241,7 +241,7 @@ impl Session {
         }
     }
 
-    /// A grant of permits tells how many the server knows to be held. Where this client alone believes in more, some of its holds are gone:
+    /// A grant of permits tells how many the server knows to be held. If this client alone believes in more, some of its holds are gone:
     /// the server is asked at once which. Holds whose last reply came after the grant was asked for do not count, as above.
     fn look_where_permits_are_missing(
         &mut self,
@@ -281,7 +281,7 @@ impl Session {
         self.back_off(now, ticket);
     }
 
-    /// The gate is open for everybody, and nobody holds anything of it.
+    /// The gate is open for all, and there is nothing to hold.
     fn gate_opens(&mut self, now: Instant, ticket: Ticket, number: HoldNumber, lock: LockId) {
         let granted = self.acquire_of_mut(ticket).and_then(|acquire| acquire.outcome.clone());
         if let Some(hold) = self.holds.get_mut(&number) {

@@ -1,7 +1,7 @@
-//! What is given up before it is granted: places in queues, marks of writers, and acquires whose outcome is not known.
+//! Requests that are given up before they are granted: places in queues, marks of writers, and acquires whose outcome is not known.
 //!
-//! A caller whose wait has run out is told when the server has nothing of it any more. What a dropped future leaves behind is given up
-//! without anybody waiting for that; a request of the same client that finds the lock busy meanwhile asks once more when it is gone.
+//! A caller whose wait has run out is told when the server has nothing of it any more. The hold of a dropped future is given up in the
+//! background; a request of the same client that finds the lock busy meanwhile asks once more when it is gone.
 
 use super::Session;
 use super::clean_up::Repeats;
@@ -11,9 +11,9 @@ use crate::owner::HoldNumber;
 use crate::time::Instant;
 
 impl Session {
-    /// Ends an acquire that found others in its way until its patience ended. Where the server may still have something that it began, such
-    /// as a place or a mark, its caller is told when that is gone: it would be in the way of whoever comes next. It is told a command
-    /// timeout after the end of its patience at the latest.
+    /// Ends an acquire that found others in its way until its patience ended. If the server may still have something that it began, such as
+    /// a place or a mark, its caller is told when that is gone: it would be in the way of the next request. It is told a command timeout
+    /// after the end of its patience at the latest.
     pub(super) fn end_busy(&mut self, now: Instant, ticket: Ticket) {
         let more = self.settings.command_timeout;
         let Some(acquire) = self.acquire_of(ticket).filter(|acquire| acquire.outcome.is_none()) else { return };
@@ -48,7 +48,7 @@ impl Session {
         self.set_request_timer(now, ticket);
     }
 
-    /// What an acquire had begun is gone: its caller is told how it ended. Whoever waited for it to be gone asks again.
+    /// The hold that an acquire had begun is gone: its caller is told how it ended. Requests that waited for it to be gone ask again.
     pub(super) fn undone(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
         let Some(acquire) = self.acquire_of_mut(ticket) else { return };
         if let Some(undoing) = &mut acquire.undoing {
@@ -67,8 +67,8 @@ impl Session {
         }
     }
 
-    /// What an acquire had begun could not be taken back yet, and is left to the lifeline: its caller is told how it ended, and that the
-    /// server may still have it. A place is no hold, and nobody need know of it.
+    /// The hold that an acquire had begun could not be taken back yet, and is left to the lifeline: its caller is told how it ended, and
+    /// that the server may still have it. A place is no hold, and need not be known.
     pub(super) fn undone_later(&mut self, now: Instant, ticket: Ticket, why: &str) {
         let Some(undoing) = self.acquire_of_mut(ticket).and_then(|acquire| acquire.undoing.take()) else { return };
         let is_place = |number: &HoldNumber| self.holds.get(number).is_none_or(|hold| hold.placed);
@@ -105,7 +105,7 @@ impl Session {
         }
     }
 
-    /// A request has found the lock busy, and would be told so. Where this client was giving up something of the lock when it asked, that may
+    /// A request has found the lock busy, and would be told so. If this client was giving up something of the lock when it asked, that may
     /// be all that was in its way: it asks once more when that is gone. Says whether it does.
     pub(super) fn await_given_up(&mut self, now: Instant, ticket: Ticket) -> bool {
         let Some(acquire) = self.acquire_of(ticket) else { return false };

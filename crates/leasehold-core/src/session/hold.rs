@@ -25,7 +25,7 @@ pub(super) struct Hold {
     pub(super) cell: Arc<HoldCell>,
     /// The most that the server may have.
     pub(super) count: u32,
-    /// What the server should have: the guards that exist, and those that were detached.
+    /// The count that the server should have: the guards that exist, and those that were detached.
     pub(super) guards: u32,
     /// Those of `guards` that were detached.
     pub(super) detached: u32,
@@ -96,7 +96,7 @@ pub(super) struct Change {
     pub(super) sent_at: Instant,
     /// When it was sent last: a server may say that it did not apply a call, which is then sent once more.
     pub(super) last_sent: Instant,
-    /// What it asks for, where that is a lease.
+    /// The lease that it asks for, if it asks for one.
     pub(super) lease: Duration,
     /// No reply will come: it is being made sure that no copy can be applied any more.
     pub(super) settling: bool,
@@ -118,7 +118,7 @@ impl Hold {
         self.granted && self.end.is_none() && self.guards > self.detached
     }
 
-    /// What is said of its loss. `name` is that of its lock.
+    /// The event of its loss. `name` is that of its lock.
     pub(super) fn lost(&self, now: Instant, name: LockName, reason: LossReason) -> Event {
         Event::Lost {
             name,
@@ -140,8 +140,8 @@ impl Hold {
         self.guards <= self.detached && self.raising.is_none()
     }
 
-    /// Whether the lifeline is to lower the count. What is lost is left to its guards until they are gone: their work may not
-    /// have stopped yet, and nobody shall get the lock before its lease has ended.
+    /// Whether the lifeline is to lower the count. A lost hold is left to its guards until they are gone: their work may not have stopped
+    /// yet, and no other client shall get the lock before its lease has ended.
     pub(super) const fn is_for_lifeline(&self) -> bool {
         self.is_high() && self.clean_up.by_lifeline && (self.end.is_none() || self.guards <= self.detached)
     }
@@ -176,7 +176,8 @@ impl Hold {
         }
     }
 
-    /// Takes a grant or a renewal that was sent at `sent_at` and left `left` of the lease. Says whether nobody knows the hold for lost.
+    /// Takes a grant or a renewal that was sent at `sent_at` and left `left` of the lease. Says whether the hold is not yet known to be
+    /// lost.
     pub(super) fn extend(&mut self, sent_at: Instant, left: Duration) -> bool {
         let known = self.cell.deadline();
         let later = if sent_at < self.disproved_at { known } else { known.max(Self::promise(sent_at, left)) };
@@ -186,11 +187,11 @@ impl Hold {
     /// Looks whether a reply disproves the deadline, without taking anything from it that would make it later. Says whether the hold has
     /// not passed.
     ///
-    /// A deadline stands while the replies that come after allow for it, so that a slow one takes nothing away. Where a command that was
-    /// sent after the last reply was read is told of less than the deadline promises, however long it was under way, a clock has been stepped,
-    /// or a failover has lost a renewal. Then nothing counts that was sent before this was known, and the hold is renewed at once, unless a
-    /// renewal is on its way. Two commands that are on their way at the same time may be executed in any order, and disprove nothing of each
-    /// other.
+    /// A deadline stands while the replies that come after allow for it, so that a slow one takes nothing away. The reply to a command that
+    /// was sent after the last reply was read tells of less than the deadline promises: however long it was under way, a clock has been
+    /// stepped, or a failover has lost a renewal. Then nothing counts that was sent before this was known, and the hold is renewed at once,
+    /// unless a renewal is on its way. Two commands that are on their way at the same time may be executed in any order, and disprove
+    /// nothing of each other.
     pub(super) fn heed(&mut self, now: Instant, sent_at: Instant, left: Duration) -> bool {
         let disproved = sent_at >= self.told_at && self.cell.deadline() > now + left;
         self.told_at = now;
@@ -209,7 +210,7 @@ impl Hold {
 }
 
 impl Session {
-    /// Begins a hold of `lock` that nobody has been granted yet.
+    /// Begins a hold of `lock` that is not granted yet.
     pub(super) fn begin_hold(&mut self, now: Instant, ticket: Ticket) -> Option<HoldNumber> {
         let wish = &self.acquire_of(ticket)?.wish;
         let max_hold_at = wish.max_hold.map_or(Instant::FAR_FUTURE, |most| now + most);
@@ -253,7 +254,7 @@ impl Session {
         Some(self.last_hold)
     }
 
-    /// What a hold's timer is for: its deadline, its renewal, or the lowering of its count.
+    /// The timer of a hold: its deadline, its renewal, or the lowering of its count.
     pub(super) fn hold_is_due(&mut self, now: Instant, number: HoldNumber) {
         let Some(hold) = self.holds.get_mut(&number) else { return };
         hold.timer = None;
@@ -267,14 +268,14 @@ impl Session {
         self.attend(now, number);
     }
 
-    /// Loses a hold whose deadline has passed, although nobody has said so yet.
+    /// Loses a hold whose deadline has passed, although the session has not said so yet.
     pub(super) fn lose_if_passed(&mut self, now: Instant, number: HoldNumber) {
         if self.holds.get(&number).is_some_and(|hold| hold.is_live() && now >= hold.cell.deadline()) {
             self.lose_by_deadline(now, number);
         }
     }
 
-    /// Loses a hold because of its deadline, which somebody may have seen pass already.
+    /// Loses a hold because of its deadline, which a guard may have seen pass already.
     pub(super) fn lose_by_deadline(&mut self, now: Instant, number: HoldNumber) {
         let Some(hold) = self.holds.get(&number) else { return };
         let reason = hold.cell.reason_of_deadline();

@@ -34,7 +34,7 @@ impl Session {
         })
     }
 
-    /// What a request has begun is known (invariant 1), and a request stands in the line of its lock exactly while it waits there.
+    /// The hold that a request has begun is known (invariant 1), and a request stands in the line of its lock exactly while it waits there.
     fn check_requests(&self) -> Result<(), String> {
         for (ticket, acquire) in self.acquires() {
             let begun = acquire.hold.map(|number| (number, self.holds.get(&number)));

@@ -1,7 +1,7 @@
 //! Which count the lifeline lowers next, where it has as much under way as it may have.
 //!
-//! Somebody may drop a hundred thousand guards at once, of one lock or of as many locks. A guard that is dropped later does not wait for all of
-//! them: locks take turns, and of those that have had none the newest and the oldest do.
+//! A program may drop a hundred thousand guards at once, of one lock or of as many locks. A guard that is dropped later does not wait for
+//! all of them: locks take turns, and of those that have had none the newest and the oldest do.
 
 use super::ids::LockId;
 use crate::owner::HoldNumber;
@@ -44,7 +44,7 @@ impl Default for ToLower {
     }
 }
 
-/// Of which lock a hold is taken next.
+/// The lock of which a hold is taken next.
 #[derive(Clone, Copy, Debug, Default)]
 enum Turn {
     /// The newest that has had no turn: a lock that comes late does not wait for those before it.

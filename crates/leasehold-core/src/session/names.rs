@@ -13,7 +13,7 @@ use crate::owner::{HoldNumber, OwnerId};
 use crate::time::Instant;
 use bytes::Bytes;
 
-/// What a named owner has of one lock, and wants of it. Looked up by both, because thousands of owners may share a lock.
+/// The holds and requests of a named owner for one lock. Looked up by both, because thousands of owners may share a lock.
 #[derive(Debug, Default)]
 pub(super) struct Owned {
     /// The eldest first.
@@ -74,7 +74,7 @@ impl Session {
         }
     }
 
-    /// What other locks of the same name mean for a wish: the hold beside which it may be taken, or why it must be refused.
+    /// The meaning of other locks of the same name for a wish: the hold beside which it may be taken, or why it must be refused.
     ///
     /// The hashes of most kinds look alike on the server, so only here can be seen that a name is used for two of them.
     pub(super) fn look_at_siblings(&self, lock: LockId, wish: &AcquireRequest) -> Result<Option<Bytes>, AcquireError> {
@@ -127,7 +127,7 @@ impl Session {
         }
     }
 
-    /// Whether a reader has something on its way that may keep what the server has of a writer for longer than anybody knows yet.
+    /// Whether a reader has something on its way that may keep the writer's entry for longer than this client knows yet.
     pub(super) fn is_kept_by_reader(&self, number: HoldNumber) -> bool {
         let raises = |hold: &Hold| hold.change.as_ref().is_some_and(|change| matches!(change.aim, Aim::Raise(_)));
         let read = self.other_half(number, Kind::Write, Kind::Read);

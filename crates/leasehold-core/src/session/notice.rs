@@ -10,7 +10,7 @@ use crate::time::Instant;
 use bytes::Bytes;
 use std::time::Duration;
 
-/// A channel that somebody listens to, or did until just now.
+/// A channel that waiters listen to, or did until just now.
 #[derive(Debug)]
 pub(super) struct Channel {
     pub(super) name: Bytes,
@@ -176,7 +176,7 @@ impl Session {
         }
     }
 
-    /// Nobody waits for the lock any more.
+    /// No request waits for the lock any more.
     pub(super) fn drop_notices(&mut self, lock: LockId) {
         for index in self.locks[lock].channels.clone() {
             self.stop_listening(lock, index);

@@ -9,7 +9,7 @@ use super::{Event, Session};
 use crate::time::Instant;
 use std::time::Duration;
 
-/// What was said of a wait for the waiter's own client.
+/// The reports of a wait for the waiter's own client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Alarm {
     /// Nothing.

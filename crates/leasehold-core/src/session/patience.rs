@@ -50,7 +50,7 @@ impl Session {
     }
 
     /// Notes whether the server has the lock without a time to live: no lease ends it. A client that keeps to the layout leaves no such
-    /// lock behind. What has no lease by its nature, or says otherwise how long it lasts, is not meant.
+    /// lock behind. A kind without a lease, or one that says otherwise how long it lasts, is not meant.
     pub(super) fn note_endless(&mut self, ticket: Ticket, left: Option<Duration>) {
         let Some(acquire) = self.acquire_of(ticket) else { return };
         let verbs = self.locks[acquire.lock].kind.verbs();
@@ -219,7 +219,7 @@ impl Session {
         let Some((lock, started)) = self.acquire_of(ticket).map(|acquire| (acquire.lock, acquire.started)) else {
             return;
         };
-        // Whoever slept when the server was lost has waited for it from then on.
+        // A waiter that slept when the server was lost has waited for it from then on.
         let since = self.outage_of(lock).map_or(now, |outage| if started <= outage.since { outage.since } else { now });
         let Some(Request::Acquire(acquire)) = self.requests.get_mut(&ticket) else { return };
         acquire.trouble.unsure |= unsure;
@@ -256,12 +256,12 @@ impl Session {
         Some(if acquire.place == Place::Line { &self.locks[acquire.lock].trouble } else { &acquire.trouble })
     }
 
-    /// Whether a call of the request has been, or may yet be, applied without anybody knowing.
+    /// Whether a call of the request has been, or may yet be, applied without a reply.
     pub(super) fn is_unsure(&self, ticket: Ticket) -> bool {
         self.is_under_way(ticket) || self.acquire_of(ticket).is_some_and(|acquire| acquire.trouble.unsure)
     }
 
-    /// What to tell a caller whose server does not do its part.
+    /// The error for a caller whose server does not do its part.
     pub(super) fn trouble_error(&self, ticket: Ticket) -> AcquireError {
         let lock = self.acquire_of(ticket).map(|acquire| acquire.lock);
         let why = lock

@@ -6,7 +6,7 @@ use super::renew::Batch;
 use crate::number_map::NumberMap;
 use crate::owner::HoldNumber;
 
-/// What a call by the lifeline is for.
+/// The purpose of a call by the lifeline.
 #[derive(Debug)]
 pub(super) enum Purpose {
     /// It renews holds.

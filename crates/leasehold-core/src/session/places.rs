@@ -1,8 +1,8 @@
 //! Queues on the server, in which every waiter of every client has a place of its own: the fair lock.
 //!
-//! Everybody who waits takes its place at once, in the order in which it came. From then on only the first of this client, the
-//! contender of the line, asks again: nobody behind it can be granted the lock before. One beat for each lock and client proves
-//! that its waiters live, however many there are.
+//! Every waiter takes its place at once, in the order in which it came. From then on only the first of this client, the contender of the
+//! line, asks again: no waiter behind it can be granted the lock before. One beat for each lock and client proves that its waiters live,
+//! however many there are.
 
 use super::contend::Phase;
 use super::hold::Hold;
@@ -31,7 +31,7 @@ impl Session {
         line.kind.verbs().line() == Line::Places && acquire.place == Place::Line && !placed && !contends
     }
 
-    /// The hold of a request has a place, or a mark, on the server: it is given up like a grant when nobody wants it any more.
+    /// The hold of a request has a place, or a mark, on the server: it is given up like a grant when it is not wanted any more.
     pub(super) fn placed(&mut self, now: Instant, ticket: Ticket, number: HoldNumber, moved: bool, standing: Standing) {
         let Some(acquire) = self.acquire_of_mut(ticket) else { return };
         let (lock, place, last) = (acquire.lock, acquire.place, acquire.last);
@@ -50,7 +50,7 @@ impl Session {
             self.events.push_back(Event::PlaceLost { name });
         }
         let ended = self.acquire_of(ticket).is_some_and(|acquire| self.end_of_wish(acquire) <= now);
-        // Who does not stand in the line did not ask for a place, and does not wait for its turn.
+        // A request that does not stand in the line did not ask for a place, and does not wait for its turn.
         if last || ended || place != Place::Line {
             // Behind the contender of this client it is not next, whatever else is given up.
             if place != Place::Line || self.locks[lock].contender != Some(ticket) || !self.await_given_up(now, ticket) {
@@ -66,7 +66,7 @@ impl Session {
         if self.locks[lock].contender == Some(ticket) {
             self.hear_for_front(lock, number, standing.foreign);
             if in_places && !standing.head && standing.left.is_none() {
-                // The lock is free and somebody else is first, perhaps another one of this client: the beat tells.
+                // The lock is free and another waiter is first, perhaps one of this client: the beat tells.
                 self.locks[lock].again = false;
                 self.locks[lock].beat_at = Some(now);
             }
@@ -191,7 +191,7 @@ impl Session {
         self.unref(lock);
     }
 
-    /// The front has its place: its process looks when the holder's lease has run out, if nobody is ahead of it.
+    /// The front has its place: its process looks when the holder's lease has run out, if no waiter is ahead of it.
     fn front_stands(&mut self, now: Instant, lock: LockId, standing: Standing) {
         let Some(number) = self.front(lock) else { return };
         self.hear_for_front(lock, number, standing.foreign);
@@ -224,7 +224,7 @@ impl Session {
             }
             line.queue.remove(ticket);
             if let Some(contender) = line.contender.replace(ticket) {
-                // Who has no place is not next: a future that is not polled would be in everybody's way.
+                // A request without a place is not next: a future that is not polled would be in the way of all others.
                 if placed(&self.requests, &self.holds, contender) {
                     line.queue.push_front(contender);
                 } else {
@@ -234,13 +234,13 @@ impl Session {
         }
         match self.locks[lock].phase {
             Phase::Sleeping(_) | Phase::Subscribing | Phase::Idle => self.due(now, lock),
-            // It was the turn of another, who was woken: nobody has woken this one, and its time begins now.
+            // It was the turn of another, which was woken: this one has not been woken, and its time begins now.
             Phase::Due(_) if !contends => self.due(now, lock),
             Phase::Due(_) | Phase::Trying | Phase::BackingOff(_) | Phase::Gated => {}
         }
     }
 
-    /// The server has forgotten the queue: everybody takes a new place, in the order of the line.
+    /// The server has forgotten the queue: every waiter takes a new place, in the order of the line.
     fn places_are_gone(&mut self, lock: LockId) {
         let line = &self.locks[lock];
         let all: Vec<Ticket> = line.contender.into_iter().chain(line.queue.iter()).collect();
@@ -266,7 +266,7 @@ impl Session {
             granted: false,
             settings: &self.settings,
         });
-        // Nobody waits for the answer: the next beat tells whether it has to be repeated.
+        // The answer is not waited for: the next beat tells whether it has to be repeated.
         self.call_by_lifeline(call);
     }
 }

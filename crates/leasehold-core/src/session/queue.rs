@@ -39,7 +39,7 @@ impl Session {
         let lock = acquire.lock;
         let line = &mut self.locks[lock];
         line.queue.push_back(ticket);
-        // Where it is nobody's turn but that of those who are not polled, it is this one's.
+        // If it is the turn of none but futures that are not polled, it is this one's.
         if line.contender.is_none() && matches!(line.phase, Phase::Idle | Phase::Due(_)) {
             self.due(now, lock);
         }
@@ -52,7 +52,7 @@ impl Session {
         self.locks[lock].queue.remove(ticket);
     }
 
-    /// Takes a request out of the line; whoever comes next goes on where it stood.
+    /// Takes a request out of the line; the next one goes on where it stood.
     pub(super) fn leave_line(&mut self, now: Instant, ticket: Ticket, lock: LockId) {
         let Some(acquire) = self.acquire_of_mut(ticket).filter(|acquire| acquire.place == Place::Line) else { return };
         acquire.place = Place::Aside;
@@ -92,7 +92,8 @@ impl Session {
         }
     }
 
-    /// Fails everybody in the line, but those who can do without the server where it is out of reach: they go on, whoever was ahead of them.
+    /// Fails all requests of the line, but those that can do without the server when it is out of reach: they go on, whatever was ahead of
+    /// them.
     pub(super) fn fail_line(&mut self, now: Instant, lock: LockId, error: &AcquireError) {
         let out_of_reach = matches!(error, AcquireError::Unreachable(_));
         let (mut stay, mut fail) = (WaitQueue::default(), Vec::new());
@@ -113,7 +114,7 @@ impl Session {
             }
         }
         for ticket in fail {
-            // Where everybody has a place on the server, others than the contender ask for one, too.
+            // If every waiter has a place on the server, others than the contender ask for one, too.
             let unsure = self.is_unsure(ticket);
             let error = if unsure { AcquireError::OutcomeUnknown(error.to_string()) } else { error.clone() };
             if let Some(acquire) = self.acquire_of_mut(ticket) {

@@ -70,7 +70,7 @@ impl Session {
         Some(self.outages.swap_remove(at))
     }
 
-    /// What keeps the server of a lock out of reach.
+    /// The outage that keeps the server of a lock out of reach.
     pub(super) fn outage_of(&self, lock: LockId) -> Option<&Outage> {
         let key = self.locks.get(lock)?.name.key();
         self.outages.iter().find(|outage| outage.concerns(key))
@@ -90,7 +90,7 @@ impl Session {
         self.with_outage(lock, &self.locks[lock].trouble)
     }
 
-    /// What went wrong in words. A waiter may have met a reply that was lost first: why the server is not connected to since then is told too.
+    /// The trouble in words. A waiter may have met a reply that was lost first: why the server is not connected to since then is told too.
     pub(super) fn with_outage(&self, lock: LockId, trouble: &Trouble) -> String {
         let Some(outage) = self.outage_of(lock) else { return trouble.in_words() };
         let told = LinkError::NotSent(format!("not connected to {}: {}", outage.server, outage.why)).to_string();

@@ -26,7 +26,7 @@ impl Session {
         self.announced = Some(Announced { record, lifetime, next: Some(now) });
     }
 
-    /// Removes the client's record, if there is one. What cannot be removed goes away by itself.
+    /// Removes the client's record, if there is one. A record that cannot be removed goes away by itself.
     pub fn retract(&mut self) {
         if self.announced.take().is_some() {
             self.call_by_lifeline(record::remove(&self.client));

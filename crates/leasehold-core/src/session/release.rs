@@ -37,7 +37,7 @@ impl Session {
         ticket
     }
 
-    /// What the future of a release does next. `via` is where a call would go.
+    /// The next step of the future of a release. `via` is where a call would go.
     pub fn poll_release(
         &mut self,
         now: Instant,
@@ -68,7 +68,7 @@ impl Session {
         if !hold.waiting.contains(&ticket) {
             hold.waiting.push(ticket);
         }
-        // Whoever has to wait leaves the rest to the lifeline, which does not depend on being polled.
+        // A release that has to wait leaves the rest to the lifeline, which does not depend on being polled.
         hold.clean_up.by_lifeline = true;
         self.limit_wait(now, ticket, number);
         self.attend(now, number);
@@ -139,7 +139,7 @@ impl Session {
         }
     }
 
-    /// The last guard of a hold is gone: nobody re-enters it. Whoever was about to, acquires anew.
+    /// The last guard of a hold is gone: the hold is not entered again. Requests that were about to enter it acquire anew.
     pub(super) fn retire(&mut self, now: Instant, number: HoldNumber) {
         let Some(hold) = self.holds.get_mut(&number) else { return };
         hold.renew_at = None;
@@ -204,7 +204,7 @@ impl Session {
         }
     }
 
-    /// Takes the outcome of a lowering, whoever sent it.
+    /// Takes the outcome of a lowering, of a caller or of the lifeline.
     pub(super) fn handle_lowered(&mut self, now: Instant, number: HoldNumber, result: Result<Reply, LinkError>) {
         let decoded = match result {
             Ok(reply) => {
@@ -239,7 +239,7 @@ impl Session {
         hold.clean_up.perhaps_lowered = false;
         let done = hold.count <= hold.guards;
         hold.clean_up.by_lifeline &= !done;
-        // Where the guards that are left want less than was asked for, those who wait do so until that is reached too.
+        // If more guards were dropped meanwhile, waiting releases complete only when the lower count is reached.
         let waiting = if done { std::mem::take(&mut hold.waiting) } else { Vec::new() };
         let name = self.locks[hold.lock].name.clone();
         let is_release = |ticket: &Ticket| matches!(self.requests.get(ticket), Some(Request::Release(_)));
@@ -250,7 +250,7 @@ impl Session {
         if std::mem::take(&mut hold.placed) || in_places || hold.count == 0 {
             hold.clean_up.until = hold.clean_up.until.min(now + hold.lease);
         }
-        // What has no lease leaves a record, which refuses late copies of its acquire.
+        // A hold without a lease leaves a record, which refuses late copies of its acquire.
         let leased = self.locks[hold.lock].kind.verbs().renewal().is_some();
         if leased && hold.clean_up.unproven && hold.guards == 0 && now < hold.clean_up.until {
             hold.expect_late_copies(now + self.settings.command_timeout * 2);
@@ -276,7 +276,7 @@ impl Session {
         let Some(hold) = self.holds.get_mut(&number) else { return };
         let by = hold.change.as_ref().and_then(|change| change.by);
         let aim = hold.change.as_ref().map(|change| change.aim);
-        // What was asked for was more than those want who came meanwhile: they wait for a command of their own.
+        // The count that was asked for is higher than that of releases that came meanwhile: they wait for a command of their own.
         let superseded = matches!(aim, Some(Aim::Lower(target)) if target > hold.guards);
         // Entries that wait go on waiting; this is about releases.
         let is_release = |ticket: &Ticket| matches!(self.requests.get(ticket), Some(Request::Release(_)));
@@ -315,7 +315,7 @@ impl Session {
         self.attend(now, number);
     }
 
-    /// The server will refuse the lowering again until somebody changes something: those who wait for it are told so.
+    /// The server will refuse the lowering again until an operator changes something: releases that wait for it are told so.
     fn lowering_refused(&mut self, now: Instant, number: HoldNumber, refusal: &ServerError, releases: &[Ticket]) {
         let Some(hold) = self.holds.get_mut(&number) else { return };
         let text = refusal.text().to_owned();

@@ -22,11 +22,11 @@ pub(super) struct Renewals {
     due: BTreeMap<Group, VecDeque<HoldNumber>>,
 }
 
-/// What may be renewed together: by script; by hash slot, because a script may only touch keys of one, where elsewhere than on a
+/// The holds that may be renewed together: by script; by hash slot, because a script may only touch keys of one, where elsewhere than on a
 /// cluster all have one number for a slot; and by the replicas that must acknowledge it, because the answer is about all of it.
 type Group = (&'static str, u16, Option<Replicas>);
 
-/// What follows an answered renewal of a hold.
+/// The next step after an answered renewal of a hold.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Next {
     AsPlanned,
@@ -48,7 +48,7 @@ impl Batch {
         self.replicas.is_some()
     }
 
-    /// What the server did with each hold, and how many replicas acknowledged it, where they were asked.
+    /// The server's answer for each hold, and the number of replicas that acknowledged it, if they were asked.
     fn decode(&self, reply: &Reply) -> Result<(Vec<Renewed>, Option<u32>), DecodeError> {
         let (reply, acknowledged) = match self.replicas {
             None => (reply, None),
@@ -57,7 +57,7 @@ impl Batch {
         Ok((Renewed::decode(reply, self.holds.len())?, acknowledged))
     }
 
-    /// What is wrong, where too few replicas acknowledged the renewal.
+    /// The error text if too few replicas acknowledged the renewal.
     fn shortfall(&self, acknowledged: Option<u32>) -> Option<String> {
         let wanted = self.replicas?.at_least;
         let count = acknowledged.unwrap_or_default();
@@ -97,7 +97,7 @@ impl Session {
     /// come upon others that failed: what was one batch is one batch in its next try, too.
     fn retry_renewals(&mut self, now: Instant, numbers: &[HoldNumber]) {
         let holds = numbers.iter().filter_map(|number| self.holds.get(number));
-        // Where the server's clock was put back, far more is left than was asked for.
+        // If the server's clock was put back, far more is left than was asked for.
         let Some(left) = holds.map(|hold| hold.cell.deadline().since(now).min(hold.lease)).min() else { return };
         let pause = (left / 8).clamp(Duration::from_millis(20), Duration::from_secs(1));
         let at = now + pause / 2 + self.jitter(pause / 2);
@@ -139,7 +139,7 @@ impl Session {
         }
     }
 
-    /// Has the holds of a lock looked at now: somebody has ended what the server had.
+    /// Has the holds of a lock looked at now: a hold on the server was ended from outside.
     pub fn look_again(&mut self, now: Instant, name: &str) {
         let mut live: Vec<_> = self
             .holds
@@ -165,7 +165,7 @@ impl Session {
         self.set_hold_timer(number);
     }
 
-    /// Sends what is due, as far as there is room. What waits for replicas may take long, and takes no room from the others.
+    /// Sends what is due, as far as there is room. A renewal that waits for replicas may take long, and takes no room from the others.
     pub(super) fn send_renewals(&mut self, now: Instant) {
         loop {
             let most = self.settings.renewals_in_flight;
@@ -179,7 +179,7 @@ impl Session {
                 && let Some(number) = queue.front().copied()
             {
                 let hold = self.holds.get(&number).filter(|hold| hold.wants_renewal());
-                // The server works on each permit by itself, and serves nobody else meanwhile.
+                // The server works on each permit by itself, and serves no other client meanwhile.
                 permits += hold.map_or(0, |hold| hold.cell.key().permits);
                 if permits > MAX_AT_ONCE && !batch.is_empty() {
                     break;

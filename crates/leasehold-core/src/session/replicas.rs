@@ -22,7 +22,7 @@ pub(super) fn split(reply: &Reply) -> Result<(&Reply, u32), DecodeError> {
     Ok((script, count.map_err(|_| DecodeError::new("a number of replicas", acknowledged))?))
 }
 
-/// What satisfies both conditions, those that there are.
+/// The condition that satisfies both of the given ones.
 pub(super) fn both(one: Option<Replicas>, other: Option<Replicas>) -> Option<Replicas> {
     match (one, other) {
         (Some(one), Some(other)) => Some(one.and(other)),

@@ -1,4 +1,4 @@
-//! What callers ask of a session, and what it tells their futures.
+//! The requests of callers to a session, and its answers to their futures.
 
 use super::FlightId;
 use super::ids::LockId;
@@ -33,7 +33,8 @@ pub enum Patience {
     Forever,
 }
 
-/// What an acquire does once the server has been out of reach for too long. Only an acquire that certainly was not applied falls back.
+/// The behaviour of an acquire once the server has been out of reach for too long. Only an acquire that certainly was not applied falls
+/// back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[expect(clippy::exhaustive_enums, reason = "there is no other way to go on")]
 pub enum Fallback {
@@ -44,7 +45,7 @@ pub enum Fallback {
     /// guard becomes one that the server knows, or is lost. With this, every acquire takes the lock within the client first, whether the
     /// server is in reach or not.
     Local,
-    /// It gets a guard that excludes nobody.
+    /// It gets a guard that excludes no other.
     PassThrough,
 }
 
@@ -58,9 +59,9 @@ pub struct AcquireRequest {
     pub kind: Kind,
     /// How many permits to take; 1 for locks.
     pub permits: u32,
-    /// What losses of this lock are counted under.
+    /// The class under which losses of this lock are counted.
     pub class: Arc<str>,
-    /// Who may re-enter; `None` for an owner of its own.
+    /// The owner that may re-enter; `None` for an owner of its own.
     pub owner: Option<OwnerId>,
     /// The hold to be re-entered, by whatever owner.
     pub reenter: Option<HoldNumber>,
@@ -78,7 +79,7 @@ pub struct AcquireRequest {
     pub beside: Option<HoldNumber>,
     /// The name of the hold on the server, where the kind lets the caller choose it.
     pub field: Option<Bytes>,
-    /// What to do without the server.
+    /// The fallback without the server.
     pub fallback: Fallback,
     /// Whether waiting writers keep new readers out, and for how long a mark of such a writer counts.
     pub prefer_writers: Option<Duration>,
@@ -110,7 +111,7 @@ impl AcquireRequest {
     }
 }
 
-/// Where a call that a caller's future is about to send will go. Read the epoch before.
+/// The plane of a call that a caller's future is about to send. Read the epoch before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "the runtime builds it")]
 pub struct Via {
@@ -131,7 +132,7 @@ impl Via {
     }
 }
 
-/// What a request's future does next.
+/// The next step of a request's future.
 #[derive(Debug)]
 #[expect(clippy::exhaustive_enums, reason = "a future must handle every step")]
 pub enum Step<T> {
@@ -149,7 +150,7 @@ pub enum Step<T> {
 pub struct Granted {
     /// The hold.
     pub hold: HoldNumber,
-    /// What its guards know of it.
+    /// The part of it that its guards know.
     pub cell: Arc<HoldCell>,
     /// The hold count that this guard raised it to.
     pub count: u32,
@@ -196,7 +197,7 @@ pub(super) struct Acquire {
     pub(super) overtaken: u32,
     /// The round in which it was invited to ask beside the contender.
     pub(super) invited: Option<u64>,
-    /// What was said of the same client holding the lock.
+    /// The reports that the same client holds the lock.
     pub(super) alarm: Alarm,
     /// How often a call of it was not sent, and was sent again at once.
     pub(super) went_again: u8,
@@ -206,7 +207,7 @@ pub(super) struct Acquire {
     pub(super) outcome: Option<Result<Option<Granted>, AcquireError>>,
     /// It has ended, and what it began is being taken back.
     pub(super) undoing: Option<Undoing>,
-    /// What else is being taken back of the same lock.
+    /// The other holds of the same lock that are being taken back.
     pub(super) given_up: GivenUp,
 }
 
@@ -214,13 +215,13 @@ pub(super) struct Acquire {
 #[derive(Debug)]
 pub(super) struct Undoing {
     pub(super) outcome: Result<Option<Granted>, AcquireError>,
-    /// What is being taken back.
+    /// The holds that are being taken back.
     pub(super) holds: Vec<HoldNumber>,
     /// The caller is told by then, whatever the server says.
     pub(super) until: Instant,
 }
 
-/// What others of this client have given up of the same lock, and the server may still have, while a request asks for it.
+/// The holds of the same lock that others of this client have given up, and that the server may still have, while a request asks for it.
 #[derive(Debug, Default)]
 pub(super) enum GivenUp {
     /// There was nothing of it when the request asked last.
@@ -234,7 +235,7 @@ pub(super) enum GivenUp {
     Over,
 }
 
-/// Where an acquire stands.
+/// The place of an acquire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     /// In the local line of its lock.
@@ -261,7 +262,7 @@ pub(super) struct Trouble {
 /// A server that refuses writes, because it is a replica.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Demotion {
-    /// What it said last.
+    /// Its last words.
     text: String,
     /// The connections on which it did, the first one of each plane.
     met: Vec<(Plane, Epoch)>,
@@ -289,7 +290,7 @@ impl Trouble {
         }
     }
 
-    /// What happened last, and whether the server was seen to be a replica.
+    /// The last failure, and whether the server was seen to be a replica.
     pub(super) fn in_words(&self) -> String {
         match &self.demotion {
             None => self.why.clone(),

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-/// What is being settled, and the calls of callers that are watched.
+/// The settlements under way, and the calls of callers that are watched.
 #[derive(Debug, Default)]
 pub(super) struct Settles {
     /// By plane, epoch, and hash slot on a cluster: one settlement serves every hold under it.
@@ -310,7 +310,7 @@ mod tests {
         actions.filter_map(|action| if let Action::Probe { id, .. } = action { Some(id) } else { None }).collect()
     }
 
-    /// What is to be done now: the settlements, and the locks that are released.
+    /// The actions to be taken now: the settlements, and the locks that are released.
     fn actions(session: &mut Session) -> (Vec<CallId>, Vec<Bytes>) {
         let (mut settlements, mut released) = (Vec::new(), Vec::new());
         while let Some(action) = session.poll_action() {

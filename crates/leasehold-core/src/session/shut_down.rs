@@ -1,4 +1,4 @@
-//! The end of a client: nothing is granted any more, everybody who waits is told, and every hold is released.
+//! The end of a client: nothing is granted any more, every waiting caller is told, and every hold is released.
 
 use super::Session;
 use super::request::{Request, Ticket};
@@ -8,7 +8,7 @@ use crate::owner::HoldNumber;
 use crate::time::Instant;
 
 impl Session {
-    /// Stops granting: whoever waits is told so, and every later acquire is refused. Holds stay as they are.
+    /// Stops granting: every waiting caller is told so, and every later acquire is refused. Holds stay as they are.
     pub fn close(&mut self, now: Instant) {
         self.closed = true;
         let mut waiting: Vec<Ticket> = self

@@ -6,7 +6,7 @@ use crate::owner::HoldNumber;
 use crate::time::Instant;
 use std::collections::BTreeSet;
 
-/// What is due.
+/// A timer that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Timer {
     /// A lock's line: a turn lapses, a sleep ends, or a failed attempt is to be repeated.
@@ -19,7 +19,7 @@ pub(super) enum Timer {
     Request(Ticket),
 }
 
-/// Timers, each set at most once: whoever sets one remembers for when, and takes it back with that.
+/// Timers, each set at most once: the setter remembers for when, and takes it back with that.
 #[derive(Debug, Default)]
 pub(super) struct Timers(BTreeSet<(Instant, Timer)>);
 

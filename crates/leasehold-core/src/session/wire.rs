@@ -12,7 +12,7 @@ use crate::time::Instant;
 use std::time::Duration;
 
 impl Session {
-    /// What the kind of a hold's lock does on the wire.
+    /// The protocol of the kind of a hold's lock.
     pub(super) fn verbs_of(&self, number: HoldNumber) -> &'static dyn Verbs {
         let kind = self.holds.get(&number).map(|hold| self.locks[hold.lock].kind);
         kind.unwrap_or_default().verbs()

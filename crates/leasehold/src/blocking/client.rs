@@ -139,12 +139,12 @@ impl Client {
         self.0.id()
     }
 
-    /// What the client has open.
+    /// The open guards, callers and subscriptions of the client.
     pub fn stats(&self) -> ClientStats {
         self.0.stats()
     }
 
-    /// Who is behind a holder. See [`Client::who_is`](crate::Client::who_is).
+    /// The process behind a holder. See [`Client::who_is`](crate::Client::who_is).
     ///
     /// # Errors
     ///

@@ -113,7 +113,7 @@ impl Lock<Permit> {
         park_on(self.as_async().held_permits())
     }
 
-    /// What there is, each held permit with its lease.
+    /// The permits of the semaphore, each held one with its lease.
     ///
     /// # Errors
     ///
@@ -131,7 +131,7 @@ impl Lock<Permit> {
         park_on(self.as_async().lease_of(id))
     }
 
-    /// Gives permits back by their ids, whoever holds them.
+    /// Gives permits back by their ids, also those of other holders.
     ///
     /// # Errors
     ///

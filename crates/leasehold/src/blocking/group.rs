@@ -53,7 +53,7 @@ impl MultiLock {
         park_on(describe(self.0.acquire()).into_future()).map(GroupGuard)
     }
 
-    /// Acquires if nobody is in the way.
+    /// Acquires if no other holder is in the way.
     ///
     /// # Errors
     ///
@@ -141,7 +141,7 @@ impl QuorumLock {
         park_on(describe(self.0.acquire()).into_future()).map(GroupGuard)
     }
 
-    /// Acquires if nobody is in the way.
+    /// Acquires if no other holder is in the way.
     ///
     /// # Errors
     ///

@@ -83,7 +83,7 @@ impl<K: LockKind> Lock<K> {
 }
 
 impl<K: Owned> Lock<K> {
-    /// Ends the hold that is called `id` on the server, whoever has it. See
+    /// Ends the hold that is called `id` on the server, also that of another client. See
     /// [`Lock::force_release_holder`](crate::Lock::force_release_holder).
     ///
     /// # Errors
@@ -95,7 +95,7 @@ impl<K: Owned> Lock<K> {
 }
 
 impl<K: Inspectable> Lock<K> {
-    /// Who holds the lock.
+    /// The holder of the lock.
     ///
     /// # Errors
     ///
@@ -115,7 +115,7 @@ impl<K: Inspectable> Lock<K> {
 }
 
 impl Lock<Fair> {
-    /// Who holds the lock, and who waits for it, in order.
+    /// The holder of the lock and its waiters, in order.
     ///
     /// # Errors
     ///
@@ -124,7 +124,7 @@ impl Lock<Fair> {
         park_on(self.0.inspect())
     }
 
-    /// Ends whatever hold there is, whoever has it; the holder is not asked. See the asynchronous lock's.
+    /// Ends the present hold without asking its holder. See the asynchronous lock's.
     ///
     /// # Errors
     ///
@@ -135,7 +135,7 @@ impl Lock<Fair> {
 }
 
 impl Lock<FencedFair> {
-    /// Who holds the lock, and who waits for it, in order.
+    /// The holder of the lock and its waiters, in order.
     ///
     /// # Errors
     ///
@@ -144,7 +144,7 @@ impl Lock<FencedFair> {
         park_on(self.0.inspect())
     }
 
-    /// Ends whatever hold there is, whoever has it; the holder is not asked. See the asynchronous lock's.
+    /// Ends the present hold without asking its holder. See the asynchronous lock's.
     ///
     /// # Errors
     ///
@@ -155,7 +155,7 @@ impl Lock<FencedFair> {
 }
 
 impl Lock<Read> {
-    /// Who holds the read half.
+    /// The holders of the read half.
     ///
     /// # Errors
     ///
@@ -164,7 +164,7 @@ impl Lock<Read> {
         park_on(self.0.inspect())
     }
 
-    /// Ends whatever hold there is, whoever has it; the holder is not asked. See the asynchronous lock's.
+    /// Ends the present hold without asking its holder. See the asynchronous lock's.
     ///
     /// # Errors
     ///
@@ -175,7 +175,7 @@ impl Lock<Read> {
 }
 
 impl Lock<Write> {
-    /// Who holds the write half.
+    /// The holder of the write half.
     ///
     /// # Errors
     ///
@@ -184,7 +184,7 @@ impl Lock<Write> {
         park_on(self.0.inspect())
     }
 
-    /// Ends whatever hold there is, whoever has it; the holder is not asked. See the asynchronous lock's.
+    /// Ends the present hold without asking its holder. See the asynchronous lock's.
     ///
     /// # Errors
     ///
@@ -204,7 +204,7 @@ impl Lock<Simple> {
         park_on(self.0.inspect())
     }
 
-    /// Ends whatever hold there is, whoever has it; the holder is not asked. See the asynchronous lock's.
+    /// Ends the present hold without asking its holder. See the asynchronous lock's.
     ///
     /// # Errors
     ///
@@ -213,7 +213,7 @@ impl Lock<Simple> {
         park_on(self.0.force_release())
     }
 
-    /// Ends the hold of this lock's id, whoever took it. See [`SimpleLock::release`](crate::Lock::release).
+    /// Ends the hold of this lock's id, also where another process took it. See [`SimpleLock::release`](crate::Lock::release).
     ///
     /// # Errors
     ///
@@ -243,7 +243,7 @@ impl ReadWriteLock {
         self.0.write().into()
     }
 
-    /// Who holds the lock, both halves.
+    /// The holders of both halves.
     ///
     /// # Errors
     ///

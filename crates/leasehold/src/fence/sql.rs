@@ -8,9 +8,9 @@
 //!    the name of what is guarded, [`Guard::fencing_token`](crate::Guard::fencing_token) as
 //!    [`as_i64`](super::FencingToken::as_i64) has it, and
 //!    [`Guard::holder_id`](crate::Guard::holder_id). It registers the token, and locks its row until the transaction ends.
-//! 3. On PostgreSQL and SQLite the statement has changed **one row** where the token was admitted and **none** where it was not. On
-//!    MySQL, which counts otherwise, run [`MYSQL_IS_ADMITTED`] with the same parameters: it answers 1 or 0. Who was not admitted is stale:
-//!    roll back, and give the work up.
+//! 3. On PostgreSQL and SQLite the statement has changed **one row** where the token was admitted and **none** where it was not. On MySQL,
+//!    which counts otherwise, run [`MYSQL_IS_ADMITTED`] with the same parameters: it answers 1 or 0. A holder that was not admitted is
+//!    stale: roll back, and give the work up.
 //! 4. Read and write what is guarded, and commit.
 //!
 //! Every transaction of the hold does this, **the first read as well as every write**; see [`fence`](super) for why. A transaction that

@@ -63,7 +63,7 @@ impl FencedValue {
         self.admitted(guard, self.0.insist(call, command::read_done).await?)
     }
 
-    /// Registers the guard's token, and writes the value. Of two writes of one guard at once the one that was called later counts.
+    /// Registers the guard's token, and writes the value. If one guard writes twice at once, the write that was called later counts.
     ///
     /// # Errors
     ///
@@ -79,8 +79,8 @@ impl FencedValue {
         self.admitted(guard, written).map(|(Written::Now | Written::Before)| ())
     }
 
-    /// Registers the guard's token without reading or writing: for what is guarded by the register, and stored elsewhere. What is read
-    /// or written afterwards by other means is not checked again: a holder may become stale in between.
+    /// Registers the guard's token without reading or writing: for what is guarded by the register, and stored elsewhere. A read or write
+    /// by other means afterwards is not checked again: a holder may become stale in between.
     ///
     /// # Errors
     ///

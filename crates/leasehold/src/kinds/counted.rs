@@ -1,4 +1,4 @@
-//! What both sorts of semaphores have in common.
+//! The common part of both sorts of semaphores.
 
 use crate::error::{Error, InvalidInput};
 use crate::guard::Guard;

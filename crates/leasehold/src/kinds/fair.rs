@@ -7,9 +7,9 @@ use leasehold_core::command::Kind;
 
 /// A lock that is granted in the order in which it was asked for, over all processes that use the same server.
 ///
-/// **When to use it:** where nobody may be overtaken: buyers in front of an inventory, jobs in front of a scarce machine. Every
-/// waiting task has its own place in a queue on the server; a process that dies loses its places within the
-/// [liveness timeout](crate::FairSettings::liveness_timeout) of two seconds, however many they are. **When not:** where only exclusion matters. Each
+/// **When to use it:** for an order that must be kept: buyers in front of an inventory, jobs in front of a scarce machine. Every waiting
+/// task has its own place in a queue on the server; a process that dies loses its places within the [liveness
+/// timeout](crate::FairSettings::liveness_timeout) of two seconds, however many they are. **When not:** where only exclusion matters. Each
 /// waiting task costs a command of its own, and a process that waits says every half second that it lives.
 ///
 /// A waiter that was silent for longer than the window, because its machine was suspended or its server out of reach, has lost its

@@ -116,8 +116,8 @@ impl<R: GroupRule> GroupGuard<R> {
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`] where too many had been lost before; else the error of a member, where fewer than enough confirmed the release.
-    /// What could not be released is released in the background.
+    /// [`Error::Lost`] where too many had been lost before; else the error of a member, where fewer than enough confirmed the release. The
+    /// background releases a lock whose release failed.
     ///
     /// # Cancel safety
     ///
@@ -129,7 +129,7 @@ impl<R: GroupRule> GroupGuard<R> {
             let released = outcomes.iter().filter(|outcome| matches!(outcome, Some(Ok(())))).count();
             if released >= needed { Enough::Yes } else { Enough::No }
         };
-        // Nobody waits for a server that does not answer: its release goes on without its future.
+        // No caller waits for a server that does not answer: its release goes on without its future.
         let outcomes = most(&self.handle, self.guards.into_iter().map(AnyGuard::release), enough).await;
         if let Some(lost) = lost {
             return Err(lost.into());
@@ -227,7 +227,7 @@ pub(super) async fn most<T>(
 pub(super) enum Enough {
     No,
     Yes,
-    /// What is missing cannot change anything.
+    /// A missing answer cannot change anything.
     Over,
 }
 

@@ -14,13 +14,12 @@ use std::time::Duration;
 
 /// A gate that opens when it has been counted down to zero, for all who wait at it, in every process.
 ///
-/// **When to use it:** to begin something when a known number of others are done: the parts of an import, the shards of a migration.
-/// **When not:** to exclude anybody, for nothing is held; or where a part may be done twice, because each count counts.
+/// **When to use it:** to begin something when a known number of others are done: the parts of an import, the shards of a migration. **When
+/// not:** to exclude other tasks, for nothing is held; or if a part may be done twice, because each count counts.
 ///
-/// A latch without a count is open, so [`try_set_count`](Self::try_set_count) comes first. Once it has opened it may be set again.
-/// A server that comes back without its data has forgotten the count: the latch is open then. One that has lost its last writes in a
-/// failover may have forgotten that somebody counted: who waits then waits until somebody counts again. On the server it is
-/// Redisson's `RCountDownLatch`.
+/// A latch without a count is open, so [`try_set_count`](Self::try_set_count) comes first. Once it has opened it may be set again. A server
+/// that comes back without its data has forgotten the count: the latch is open then. A latch that has lost its last writes in a failover
+/// may have forgotten a count: its waiters then wait until it is counted again. On the server it is Redisson's `RCountDownLatch`.
 ///
 /// # Examples
 ///
@@ -74,7 +73,7 @@ impl CountDownLatch {
     ///
     /// # Errors
     ///
-    /// As [`CountDownLatch::try_set_count`]. It is counted once, however often it is sent; whoever calls again after
+    /// As [`CountDownLatch::try_set_count`]. It is counted once, however often it is sent; a caller that calls again after
     /// [`Error::OutcomeUnknown`] may count twice.
     ///
     /// # Cancel safety
@@ -188,7 +187,7 @@ impl LatchWait {
         wish.renewed = false;
         wish.class = self.target.metrics().name.clone();
         wish.patience = Patience::Until(handle.end_of_wait(self.at_most));
-        // What is granted is nothing: an open latch is held by nobody.
+        // A grant is nothing here: an open latch has no holder.
         match attempt::acquire(handle, wish).await {
             Ok(_) => Ok(()),
             Err(error) => Err(Error::from_acquire(self.target.name(), handle.clock.now().since(begun), error)),

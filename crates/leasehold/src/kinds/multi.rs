@@ -20,10 +20,9 @@ use std::time::Duration;
 
 /// Many locks that are acquired together: all of them, or none.
 ///
-/// **When to use it:** where one step touches several things that have a lock each, such as both accounts of a transfer. Nobody who
-/// acquires by a multi lock waits for one member while it holds another, so that no order of acquiring can deadlock. **When not:** to
-/// survive the loss of a server: that is the [`QuorumLock`](crate::QuorumLock). For many small things, see the
-/// [`StripedLock`](crate::StripedLock).
+/// **When to use it:** where one step touches several things that have a lock each, such as both accounts of a transfer. No caller waits
+/// for one member while it holds another, so that no order of acquiring can deadlock. **When not:** to survive the loss of a server: that
+/// is the [`QuorumLock`](crate::QuorumLock). For many small things, see the [`StripedLock`](crate::StripedLock).
 ///
 /// Members are [`Lock`], [`FencedLock`](crate::FencedLock), [`ReadLock`](crate::ReadLock) and [`WriteLock`](crate::WriteLock), also of
 /// several clients and servers. When a member is busy, all others are released, and the busy one is waited for. The guard lasts as long

@@ -18,16 +18,16 @@ const IDS_IN_A_CALL: usize = command::MAX_AT_ONCE as usize;
 /// leases are renewed while the guard lives, and the permits of a process that crashed are back after one lease. **When not:** where
 /// one at a time is allowed, which is a lock.
 ///
-/// A semaphore that nobody has set has no permits: [`try_set_permits`](Self::try_set_permits) comes first. Nor has one whose server came
-/// back without its data: whoever waits for permits goes on waiting until somebody sets it again, and the client warns of it once
-/// ([`UNSET_TOTAL`](crate::telemetry::UNSET_TOTAL)). Give such a wait a limit ([`wait`](crate::Acquire::wait)). More permits than there are in all are
-/// refused at once with [`Error::ExceedsCapacity`], unless there are none yet; and more than [`MAX_AT_ONCE`](Self::MAX_AT_ONCE) with
-/// [`InvalidInput::TooManyPermits`](crate::InvalidInput::TooManyPermits). On the server it is Redisson's `RPermitExpirableSemaphore`, by
-/// the server's clock.
+/// A semaphore whose number was never set has no permits: [`try_set_permits`](Self::try_set_permits) comes first. Nor has one whose server
+/// came back without its data: its waiters go on waiting until the number is set again, and the client warns of it once
+/// ([`UNSET_TOTAL`](crate::telemetry::UNSET_TOTAL)). Give such a wait a limit ([`wait`](crate::Acquire::wait)). More permits than there are
+/// in all are refused at once with [`Error::ExceedsCapacity`], unless there are none yet; and more than [`MAX_AT_ONCE`](Self::MAX_AT_ONCE)
+/// with [`InvalidInput::TooManyPermits`](crate::InvalidInput::TooManyPermits). On the server it is Redisson's `RPermitExpirableSemaphore`,
+/// by the server's clock.
 ///
-/// Whoever knows the id of a permit has it in hand, as JVMs do by `updateLeaseTime` and `release`: one that is cut short is free at once,
-/// while its guard believes in it until its next renewal, a third of the lease later at the most, or until the end of a lease that is not
-/// renewed; one that is prolonged stays taken, also when its guard is lost by its own lease, until that guard is released or dropped.
+/// A client that knows the id of a permit has it in hand, as JVMs do by `updateLeaseTime` and `release`: one that is cut short is free at
+/// once, while its guard believes in it until its next renewal, a third of the lease later at the most, or until the end of a lease that is
+/// not renewed; one that is prolonged stays taken, also when its guard is lost by its own lease, until that guard is released or dropped.
 ///
 /// An owner does not re-enter it: each acquire takes permits of its own.
 ///
@@ -49,7 +49,7 @@ pub type LeasedSemaphore = Lock<Permit>;
 /// Permits of a [`LeasedSemaphore`] that are held.
 pub type PermitGuard = Guard<Permit>;
 
-/// A permit that somebody holds, as the server has it.
+/// A held permit, as the server has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
@@ -60,7 +60,7 @@ pub struct HeldPermit {
     pub remaining: Option<Duration>,
 }
 
-/// What there is of a [`LeasedSemaphore`]. Available and held permits are together the capacity.
+/// The permits of a [`LeasedSemaphore`]. Available and held permits are together the capacity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
@@ -74,8 +74,8 @@ pub struct PermitCounts {
 }
 
 impl LeasedSemaphore {
-    /// How many permits one acquire may take: 1000. The server works on each permit by itself, and serves nobody else meanwhile: that is
-    /// about 2 ms for so many, at the acquire, at each renewal and at the release. The capacity may be greater by far.
+    /// How many permits one acquire may take: 1000. The server works on each permit by itself, and serves no other client meanwhile: that
+    /// is about 2 ms for so many, at the acquire, at each renewal and at the release. The capacity may be greater by far.
     pub const MAX_AT_ONCE: u32 = command::MAX_AT_ONCE;
 
     /// Sets the capacity where none was ever set, and says whether it did. A number that is there is left as it is, also where it is 0
@@ -98,8 +98,8 @@ impl LeasedSemaphore {
         Ok(matches!(outcome, Outcome::Done(_)))
     }
 
-    /// Sets the capacity, also while permits are held, and returns how many are available then: fewer than none, where more are held
-    /// than there shall be, until enough have come back. Nobody loses a permit by it.
+    /// Sets the capacity, also while permits are held, and returns how many are available then: fewer than none, where more are held than
+    /// there shall be, until enough have come back. No holder loses a permit by it.
     ///
     /// # Errors
     ///
@@ -148,7 +148,7 @@ impl LeasedSemaphore {
         Ok(self.inspect().await?.map_or(0, |counts| counts.held))
     }
 
-    /// What there is, each held permit with its lease; `None` where there is no such semaphore. Nothing is changed.
+    /// The permits of the semaphore, each held one with its lease; `None` if there is no such semaphore. Nothing is changed.
     ///
     /// # Errors
     ///
@@ -170,7 +170,7 @@ impl LeasedSemaphore {
         }
     }
 
-    /// The lease of one permit; `None` where nobody holds it, or its lease has run out.
+    /// The lease of one permit; `None` if it is free, or its lease has run out.
     ///
     /// # Errors
     ///
@@ -188,17 +188,17 @@ impl LeasedSemaphore {
         }
     }
 
-    /// Gives permits back by their ids, **whoever holds them**, and says of each, in order, whether it is back: `false` where nobody held
-    /// it any more, or its lease had run out. One that has expired does not keep the others from going back.
+    /// Gives permits back by their ids, **also those of other holders**, and says of each, in order, whether it is back: `false` if it was
+    /// not held any more, or its lease had run out. One that has expired does not keep the others from going back.
     ///
     /// More than a thousand are sent in several commands, one after the other.
     ///
     /// A guard elsewhere that has such a permit is lost with the reason [`Removed`](crate::LossReason::Removed) at its next renewal; those
-    /// of this client are told at once. What such a guard has besides is back when its lease has run out.
+    /// of this client are told at once. The other permits of such a guard are back when its lease has run out.
     ///
     /// # Errors
     ///
-    /// As [`Lock::inspect`](crate::Lock::inspect). Where it took several commands, the permits of some may be back before an error.
+    /// As [`Lock::inspect`](crate::Lock::inspect). If it took several commands, the permits of some may be back before an error.
     ///
     /// # Cancel safety
     ///

@@ -30,8 +30,8 @@ use std::time::Duration;
 /// Redis") with renewal. Its validity rests on clock *rates*, and not on what time the servers' clocks show.
 ///
 /// **A server that has lost its data** must stay away for one lease before it answers again (the *delayed restart* of the same source):
-/// until then it may be one of a bare majority that somebody holds, and give the lock to another. Where servers keep to that, a
-/// minority at a time may lose everything.
+/// until then it may be one of a bare majority that a holder counts on, and give the lock to another. If servers keep to that, a minority
+/// at a time may lose everything.
 ///
 /// **Every process must count the same servers**: a majority of three of them and one of five need not meet. So a process gives a client
 /// for each server, whether that is up or not, which [`Client::connect_lazy`] makes; and [`QuorumLock::of`] says how many servers there are,
@@ -167,14 +167,14 @@ pub struct QuorumAcquire {
     backoff: Option<Backoff>,
 }
 
-/// What came of one attempt on all servers.
+/// The result of one attempt on all servers.
 enum Round {
     Granted(QuorumGuard),
     Busy,
     Failed(Error),
 }
 
-/// What a server said.
+/// The answer of a server.
 type Answer = Result<Option<Guard>, Error>;
 
 impl QuorumAcquire {
@@ -213,7 +213,7 @@ impl QuorumAcquire {
             trying
         });
         let clients = self.lock.clients.len();
-        // A lock on every server survives the loss of more of them than one on a bare majority; but nobody waits long for a server that
+        // A lock on every server survives the loss of more of them than one on a bare majority; but no caller waits long for a server that
         // does not answer.
         let enough = |answers: &[Option<Answer>]| {
             let granted = answers.iter().filter(|answer| matches!(answer, Some(Ok(Some(_))))).count();

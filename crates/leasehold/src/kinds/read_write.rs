@@ -134,7 +134,7 @@ impl WriteGuard {
     ///
     /// # Errors
     ///
-    /// Those of the server. Where the write half was lost meanwhile, it waits as any reader does.
+    /// Those of the server. If the write half was lost meanwhile, it waits as any reader does.
     ///
     /// # Cancel safety
     ///

@@ -8,18 +8,18 @@ use crate::settings;
 use crate::target::Outcome;
 use leasehold_core::command::semaphore::{self as command, Inspected};
 
-/// A number of permits that everybody takes from and gives back to.
+/// A number of permits that all clients take from and give back to.
 ///
-/// **When to use it:** to share a semaphore with JVM services that have it as Redisson's `RSemaphore`; or for permits that no hold
-/// stands behind, such as tickets that are handed out for good. **When not:** nearly everywhere else. The server knows how many permits
-/// are left and not who has the others, so **what a process took that crashed is gone** until somebody adds it again. A
+/// **When to use it:** to share a semaphore with JVM services that have it as Redisson's `RSemaphore`; or for permits that no hold stands
+/// behind, such as tickets that are handed out for good. **When not:** nearly everywhere else. The server knows how many permits are left
+/// and not which client has the others, so **the permits of a crashed process are gone** until they are added again. A
 /// [`LeasedSemaphore`](crate::LeasedSemaphore) gets such permits back by itself.
 ///
-/// A semaphore that nobody has set has no permits: [`try_set_permits`](Self::try_set_permits) comes first. Nor has one whose server came
-/// back without its data: whoever waits for permits goes on waiting until somebody sets it again, and the client warns of it once
-/// ([`UNSET_TOTAL`](crate::telemetry::UNSET_TOTAL)). Give such a wait a limit ([`wait`](crate::Acquire::wait)). Permits that were taken before and are
-/// given back afterwards come on top of what was set, because the server does not know who has any. Whoever asks for more permits than
-/// there will ever be waits for ever, because nobody knows how many there are in all.
+/// A semaphore whose number was never set has no permits: [`try_set_permits`](Self::try_set_permits) comes first. Nor has one whose server
+/// came back without its data: its waiters go on waiting until the number is set again, and the client warns of it once
+/// ([`UNSET_TOTAL`](crate::telemetry::UNSET_TOTAL)). Give such a wait a limit ([`wait`](crate::Acquire::wait)). Permits that were taken
+/// before and are given back afterwards come on top of what was set, because the server does not know who has any. A request for more
+/// permits than there will ever be waits for ever, because the server does not know how many there are in all.
 ///
 /// A guard gives its permits back once, when it is released or dropped. It has no lease, nothing renews it, and while its client lives
 /// it never says that it is lost: the server could not tell. Only its release does, with [`Error::Lost`], where the semaphore is not there
@@ -69,7 +69,7 @@ impl Semaphore {
     }
 
     /// Gives permits back that no guard of this client has: those that [`drain_permits`](Self::drain_permits) took, or that a crashed
-    /// process had. A JVM's `release` does the same. Nobody checks that they were taken. Returns how many are available then.
+    /// process had. A JVM's `release` does the same. The server does not check that they were taken. Returns how many are available then.
     ///
     /// # Errors
     ///

@@ -6,11 +6,11 @@ use crate::lock::Lock;
 
 /// A lock whose waiters ask again and again instead of being woken.
 ///
-/// **When to use it:** where locks are held for a few milliseconds and seldom waited for, or where Pub/Sub is not to be had. A release costs
-/// nothing but itself. **When not:** where waits are long: everybody who waits costs a command for each pause, and is late by up to one
-/// pause. The pauses are set by [`Acquire::backoff`](crate::Acquire::backoff).
+/// **When to use it:** where locks are held for a few milliseconds and seldom waited for, or where Pub/Sub is not to be had. A release
+/// costs nothing but itself. **When not:** for long waits: every waiter costs a command for each pause, and is late by up to one pause. The
+/// pauses are set by [`Acquire::backoff`](crate::Acquire::backoff).
 ///
-/// On the server the lock is Redisson's `RSpinLock`, which looks like its `RLock`, but tells nobody of its release.
+/// On the server the lock is Redisson's `RSpinLock`, which looks like its `RLock`, but announces no release.
 ///
 /// # Examples
 ///

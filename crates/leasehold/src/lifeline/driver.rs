@@ -19,7 +19,7 @@ const LAST_EFFORT: Duration = Duration::from_secs(2);
 /// How many events are taken before the session's timers are looked at again.
 const EVENTS_A_TURN: usize = 256;
 
-/// What came of an action.
+/// The result of an action.
 enum Outcome {
     Called(CallId, Epoch, Result<Reply, LinkError>),
     Settled(CallId, Result<Settled, LinkError>),
@@ -91,7 +91,7 @@ impl Drop for Last<'_> {
     fn drop(&mut self) {
         let (unreleased, _) = self.0.drive(|session, now| {
             let unreleased = session.unreleased();
-            // Nobody renews any more, or watches deadlines: also where this thread panics, guards and waiters are told.
+            // Renewals and the watch over deadlines have ended: also if this thread panics, guards and waiters are told.
             session.close(now);
             session.release_all(now);
             unreleased

@@ -32,7 +32,7 @@ struct Pump {
 }
 
 impl Pump {
-    /// Polls the lifeline until it has nothing left to do. Where it is being polled already, that poll goes on for this one.
+    /// Polls the lifeline until it has nothing left to do. If it is being polled already, that poll goes on for this one.
     fn run(&self) {
         let waker = Waker::from(self.woken.clone());
         let mut cx = Context::from_waker(&waker);
@@ -41,7 +41,7 @@ impl Pump {
             self.woken.0.store(false, Ordering::Release);
             let over = lifeline.as_mut().is_some_and(|future| future.as_mut().poll(&mut cx).is_ready());
             if over {
-                // What it holds may run code of its own when it is dropped.
+                // Its contents may run code of their own when they are dropped.
                 let ended = lifeline.take();
                 drop(lifeline);
                 drop(ended);

@@ -99,7 +99,7 @@ async fn follow_up(
 }
 
 /// Gives the server a script whose call was settled before its text could be sent. It changes no data. Whatever names the script next is
-/// queued behind it, and finds it; otherwise a client that settles all the time would never get it there. Nobody needs the answer.
+/// queued behind it, and finds it; otherwise a client that settles all the time would never get it there. The answer is not needed.
 fn give(generation: &Generation, source: &'static str, timeout: Option<Duration>) {
     let words = vec![Value::from_static_str("LOAD"), Value::from_static_str(source)];
     drop(generation.send("SCRIPT", words, timeout).now_or_never());
@@ -137,7 +137,7 @@ pub(super) fn wire_of(wires: &Wires, slot: u16) -> Result<Arc<Wire>, LinkError> 
     Ok(wire)
 }
 
-/// Where a redirection leads; the slot map learns of it.
+/// The target of a redirection; the slot map learns of it.
 pub(super) fn follow(wires: &Wires, slots: &Slots, from: &Wire, redirect: Redirect) -> Result<Arc<Wire>, LinkError> {
     let (Redirect::Moved(slot, address) | Redirect::Ask(slot, address)) = &redirect;
     let node = slots.node(&named(address, from));

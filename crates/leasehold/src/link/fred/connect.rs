@@ -22,7 +22,7 @@ use leasehold_core::link::{LinkEvent, Plane, ServerInfo};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Where to connect to, and how. The parts of one link are made from clones of one connector.
+/// The target of a connection, and how to connect. The parts of one link are made from clones of one connector.
 #[derive(Clone, Debug)]
 pub(crate) struct Connector {
     shared: Arc<Shared>,
@@ -130,12 +130,12 @@ impl Lifeline {
         Self { wires, notices, durable }
     }
 
-    /// Connects, however long that takes, and learns what the server is. `accept` may refuse it; it is then asked again. What keeps it from
-    /// being met is noted for those who call meanwhile. It runs on the lifeline's runtime, and once.
+    /// Connects, however long that takes, and learns what the server is. `accept` may refuse it; it is then asked again. The reason why it
+    /// is not met yet is noted for those who call meanwhile. It runs on the lifeline's runtime, and once.
     ///
     /// # Cancel safety
     ///
-    /// What was connected stays connected until the link is closed.
+    /// A connection that was made stays until the link is closed.
     pub(super) async fn meet(&self, accept: impl Fn(&ServerInfo) -> Result<(), String>) -> ServerInfo {
         let shared = &self.wires.shared;
         let mut backoff = Backoff::default();
@@ -213,7 +213,7 @@ impl Limit {
     }
 }
 
-/// Connects to the one server, or to all nodes of a cluster that can be reached, and at least one. Where nothing listens, that is told at
+/// Connects to the one server, or to all nodes of a cluster that can be reached, and at least one. If nothing listens, the error comes at
 /// once: a caller who expects the server to come later does not wait for it here.
 async fn connect(wires: &Arc<Wires>, limit: Limit) -> Result<Arc<Wire>, ConnectError> {
     let mut backoff = Backoff::default();
@@ -250,7 +250,7 @@ fn no_host() -> ConnectError {
     ConnectError::Address("it names no host".to_owned())
 }
 
-/// Tries one address after the other. What keeps it from being connected goes into `trouble`, and is an error where time does not mend it.
+/// Tries one address after the other. The reason why it is not connected goes into `trouble`, and is an error if time does not mend it.
 async fn pass(
     wires: &Arc<Wires>,
     limit: Limit,

@@ -46,7 +46,7 @@ struct Turn {
     _guard: OwnedMutexGuard<()>,
 }
 
-/// What came of a pipeline.
+/// The result of a pipeline.
 struct Answers {
     script: Resp3Frame,
     mark: Resp3Frame,
@@ -157,7 +157,7 @@ impl Durable {
         let unsent = |error: LinkError| LinkError::NotSent(error.to_string());
         let timeout = Some(turn.wire.timeout());
         if !generation.has_given_any() {
-            // It is answered at once. Where it is refused, the script must not be sent.
+            // It is answered at once. If it is refused, the script must not be sent.
             let args = vec![Value::from_static_str("0"), Value::from_static_str("1")];
             let answer = generation.send("WAIT", args, timeout).await.map_err(unsent)?;
             match frame::refusal(&answer) {
@@ -170,7 +170,7 @@ impl Durable {
                 None => {}
             }
         }
-        // A first call that met NOSCRIPT would wait for replicas in vain. Where this is forbidden, it does.
+        // A first call that met NOSCRIPT would wait for replicas in vain. If this is forbidden, it does.
         let args = vec![Value::from_static_str("LOAD"), Value::from_static_str(call.script().source())];
         generation.send("SCRIPT", args, timeout).await.map_err(unsent)?;
         generation.note_given(sha1);
@@ -178,12 +178,12 @@ impl Durable {
     }
 }
 
-/// Where a call goes.
+/// The target of a call.
 #[derive(Clone, Copy)]
 enum To {
     /// To the owner of the slot.
     Slot(u16),
-    /// Where a redirection led.
+    /// The node that a redirection named.
     Node(Node),
 }
 
@@ -213,7 +213,7 @@ async fn pipeline(
     let mark = mark::mark(lock);
     let millis = replicas.within.as_millis().max(1);
     let wait = vec![Value::from(replicas.at_least.to_string()), Value::from(millis.to_string())];
-    // An importing node wants it before each command with a key. It is answered "OK", and nobody needs to know.
+    // An importing node wants it before each command with a key. The server answers "OK", which is of no use.
     let ask = || async move {
         if asking {
             let _ = generation.send("ASKING", Vec::new(), timeout).await;
@@ -238,7 +238,7 @@ fn acknowledged(wire: &Wire, mark: Resp3Frame, wait: &Resp3Frame) -> Result<i64,
     match (marked, frame::int(wait)) {
         (Ok(Ok(true)), Some(count)) => Ok(count.max(0)),
         (Ok(Err(error)), _) => Err(LinkError::Unknown(error.to_string())),
-        // Nobody knows of a single one. `WAIT` is refused by a primary that became a replica meanwhile, for one.
+        // No single one is known. `WAIT` is refused by a primary that became a replica meanwhile, for one.
         (marked, _) => {
             let mark = marked.err();
             tracing::debug!(server = %wire.label(), ?mark, wait = ?frame::refusal(wait), "the replicas cannot be asked");

@@ -1,4 +1,4 @@
-//! What went wrong: while connecting, and while a call was under way.
+//! The errors of connecting, and of a call under way.
 
 use super::words;
 use fred::error::{Error, ErrorKind};
@@ -17,7 +17,7 @@ pub(crate) enum ConnectError {
     Tls {
         /// Which server.
         server: String,
-        /// What did not fit.
+        /// The part that did not fit.
         reason: String,
     },
     /// The host has no address.
@@ -25,15 +25,15 @@ pub(crate) enum ConnectError {
     Dns {
         /// Which server.
         server: String,
-        /// What the resolver said.
+        /// The words of the resolver.
         reason: String,
     },
-    /// Nobody answers there, or not in time.
+    /// No server answers there, or not in time.
     #[error("{server} cannot be reached: {reason}")]
     Unreachable {
         /// Which server.
         server: String,
-        /// What was seen last.
+        /// The last thing seen.
         reason: String,
     },
     /// Every address refuses the connection.
@@ -50,7 +50,7 @@ pub(crate) enum ConnectError {
     WrongPassword {
         /// Which server.
         server: String,
-        /// What the server said.
+        /// The words of the server.
         reason: String,
     },
     /// The server wants a password and none was given.
@@ -58,7 +58,7 @@ pub(crate) enum ConnectError {
     PasswordRequired {
         /// Which server.
         server: String,
-        /// What the server said.
+        /// The words of the server.
         reason: String,
     },
     /// The user may not run a command that is needed.
@@ -66,7 +66,7 @@ pub(crate) enum ConnectError {
     Forbidden {
         /// Which server.
         server: String,
-        /// What the server said.
+        /// The words of the server.
         reason: String,
     },
     /// The server is still reading its data from disk.
@@ -74,7 +74,7 @@ pub(crate) enum ConnectError {
     Loading {
         /// Which server.
         server: String,
-        /// What the server said.
+        /// The words of the server.
         reason: String,
     },
     /// A cluster was asked for, and this server is none.
@@ -82,7 +82,7 @@ pub(crate) enum ConnectError {
     NotACluster {
         /// Which server.
         server: String,
-        /// What the server said.
+        /// The words of the server.
         reason: String,
     },
     /// The server belongs to a cluster, which was not asked for.
@@ -105,7 +105,7 @@ pub(crate) enum ConnectError {
     Protocol {
         /// Which server.
         server: String,
-        /// What it answered.
+        /// Its answer.
         reason: String,
     },
 }
@@ -116,7 +116,7 @@ impl ConnectError {
         matches!(self, Self::Dns { .. } | Self::Unreachable { .. } | Self::Loading { .. } | Self::Protocol { .. })
     }
 
-    /// What fred said while it connected to `server`.
+    /// The error of fred while it connected to `server`.
     pub(super) fn of_fred(server: &str, tls: bool, error: &Error) -> Self {
         let (server, reason) = (server.to_owned(), words::plain(error.details()));
         let any = |words: &[&str]| words.iter().any(|word| reason.contains(word));
@@ -151,7 +151,7 @@ impl ConnectError {
         Self::Unreachable { server: server.to_owned(), reason }
     }
 
-    /// What the server answered while we got to know it.
+    /// The answer of the server while we got to know it.
     pub(super) fn of_refusal(server: &str, error: &ServerError) -> Self {
         Self::of_text(server, error.text())
             .unwrap_or_else(|| Self::Protocol { server: server.to_owned(), reason: error.text().to_owned() })
@@ -179,7 +179,7 @@ impl ConnectError {
     }
 }
 
-/// What became of a command for which fred has no reply.
+/// The fate of a command for which fred has no reply.
 ///
 /// Only four of fred's errors prove that the command never left the process, given the profile that we use: one write
 /// attempt, `fail_fast`, and a router that never reconnects.
@@ -216,7 +216,7 @@ pub(super) fn of_fred(error: &Error) -> LinkError {
     }
 }
 
-/// What fred says when a connection, or the task that owns it, is gone.
+/// The words of fred for a connection that is gone, or for the end of the task that owns it.
 const LOST: [&str; 6] = [
     "Connection closed unexpectedly.",
     "Connection closed.",
@@ -226,7 +226,7 @@ const LOST: [&str; 6] = [
     "Canceled.",
 ];
 
-/// Where a redirection leads.
+/// The target of a redirection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Redirect {
     /// The slot lives there now.

@@ -1,8 +1,8 @@
 //! One connection, from its making to its end.
 //!
-//! A [`Generation`] is a client of fred that never reconnects: it has no reconnect policy, so its router ends with its first
-//! connection. What follows it is another generation, made by the [`wire`](super::wire). So a generation is *one* connection
-//! with *one* id on *one* server process, and these hold:
+//! A [`Generation`] is a client of fred that never reconnects: it has no reconnect policy, so its router ends with its first connection.
+//! Another generation follows it, made by the [`wire`](super::wire). So a generation is *one* connection with *one* id on *one* server
+//! process, and these hold:
 //!
 //! 1. Whatever was sent on a generation is written to its connection, in the order in which it was queued, or never.
 //! 2. When a command that was queued later is answered, all that was queued earlier has been applied, refused, or skipped.
@@ -37,7 +37,7 @@ use tokio_util::sync::CancellationToken;
 /// The task that reads and writes for a generation.
 pub(super) type Router = JoinHandle<FredResult<()>>;
 
-/// What a server told of itself in `INFO server`, as far as the user may ask.
+/// The description of a server in `INFO server`, as far as the user may ask.
 #[derive(Clone, Debug, Default)]
 pub(super) struct About {
     pub(super) run_id: Option<String>,

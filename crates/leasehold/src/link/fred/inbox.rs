@@ -1,4 +1,4 @@
-//! What the driver is told without asking, on its way from the connections.
+//! Events for the driver, on their way from the connections.
 
 use bytes::Bytes;
 use leasehold_core::link::{LinkEvent, Plane};
@@ -9,8 +9,8 @@ use tokio::sync::Notify;
 /// Notices that wait at most; more than this many is a lag.
 const CAPACITY: usize = 16_384;
 
-/// Events on their way to the driver. Resets are never lost, and fold into one while nobody takes them, as does what is said of a server;
-/// notices beyond the capacity turn into [`LinkEvent::NoticesLagged`]. So memory is bounded, and a producer never waits.
+/// Events on their way to the driver. Resets are never lost, and fold into one while the driver does not take them, as do events about a
+/// server; notices beyond the capacity turn into [`LinkEvent::NoticesLagged`]. So memory is bounded, and a producer never waits.
 #[derive(Debug, Default)]
 pub(super) struct Inbox {
     waiting: Mutex<Waiting>,

@@ -1,4 +1,4 @@
-//! What must be done from time to time, by a task on the lifeline's runtime.
+//! The regular duties of a link, done by a task on the lifeline's runtime.
 
 use super::error::ConnectError;
 use super::generation::Generation;

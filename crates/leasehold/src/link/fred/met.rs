@@ -7,13 +7,13 @@ use leasehold_core::link::{LinkError, ServerInfo};
 use parking_lot::Mutex;
 use std::sync::OnceLock;
 
-/// What is known of the server of a link.
+/// The knowledge about the server of a link.
 #[derive(Debug)]
 pub(super) struct Met {
     server: OnceLock<ServerInfo>,
-    /// What the URL says by itself.
+    /// The facts that the URL gives by itself.
     unmet: ServerInfo,
-    /// What keeps the server from being met.
+    /// The reason why the server is not met.
     kept_back: Mutex<String>,
 }
 
@@ -25,7 +25,7 @@ impl Met {
         Self { server: OnceLock::new(), unmet, kept_back: Mutex::new("no attempt has come to its end".to_owned()) }
     }
 
-    /// What is known of the server.
+    /// The facts about the server.
     pub(super) fn server(&self) -> &ServerInfo {
         self.server.get().unwrap_or(&self.unmet)
     }
@@ -35,7 +35,7 @@ impl Met {
         drop(self.server.set(server));
     }
 
-    /// The server has not been met for this reason. Where it is one that time does not mend, that is logged once.
+    /// The server has not been met for this reason. A reason that time does not mend is logged once.
     pub(super) fn is_kept_back(&self, reason: String, for_good: bool) {
         let mut known = self.kept_back.lock();
         if *known == reason {

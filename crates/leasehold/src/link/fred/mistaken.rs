@@ -12,7 +12,7 @@ use std::time::Duration;
 /// How long the server may take to show itself.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// What a server without TLS answers.
+/// The answer of a server without TLS.
 const PING: &[u8] = b"PING\r\n";
 
 /// A greeting of TLS with nothing in it, to which a server with TLS answers by an alert.
@@ -21,7 +21,7 @@ const EMPTY_HELLO: &[u8] = &[0x16, 3, 1, 0, 4, 1, 0, 0, 0];
 /// The type of a TLS record that carries an alert.
 const ALERT: u8 = 0x15;
 
-/// What to tell the user, if the URL is wrong about TLS.
+/// The advice for the user, if the URL is wrong about TLS.
 pub(super) async fn about_tls(seed: &ServerConfig, secure: bool) -> Option<ConnectError> {
     let ServerConfig::Centralized { server } = seed else { return None };
     let greeting = if secure { PING } else { EMPTY_HELLO };

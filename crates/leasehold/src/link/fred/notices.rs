@@ -90,7 +90,7 @@ impl Notices {
             let Ok(wire) = super::call::wire_of(&self.wires, slot) else { continue };
             // A connection that is being made anew tells of it by itself.
             let Ok(generation) = wire.current() else { continue };
-            // Whoever unsubscribes strikes the channel off first, and then waits for its turn: seen under that, a channel that is
+            // A task that unsubscribes strikes the channel off first, and then waits for its turn: seen under that, a channel that is
             // struck off is not subscribed to again.
             let listed = || self.wires.shared.subscribed.lock().get(&slot).is_some_and(|all| all.contains(&channel));
             let answer = self.ssubscribe(&wire, &generation, &channel, listed).await;
@@ -159,7 +159,7 @@ impl Notices {
         Err(LinkError::Unknown("a reply went astray on the notice connection".to_owned()))
     }
 
-    /// Where a refused sharded subscription leads.
+    /// The node to which a refused sharded subscription leads.
     fn follow(&self, wire: &Wire, slot: u16, refusal: &ServerError) -> Option<Arc<Wire>> {
         let slots = self.wires.shared.slots.as_ref()?;
         let (Redirect::Moved(_, address) | Redirect::Ask(_, address)) = error::redirect(refusal)?;
@@ -205,7 +205,7 @@ impl Notices {
                 generation.end();
                 Err(LinkError::Unknown("a reply went astray on the notice connection".to_owned()))
             }
-            // The error reply to the first command: the one to the PING will find nobody waiting, or somebody else.
+            // The error reply to the first command: the one to the PING will find no waiting command, or another one.
             Err(error) if error.details().starts_with("NOPERM") => {
                 generation.end();
                 Err(LinkError::Refused(ServerError::new(error.details())))

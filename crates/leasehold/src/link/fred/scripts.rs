@@ -33,7 +33,7 @@ impl Scripts {
         }
     }
 
-    /// Gives the server what it lacks. Where the user may not do so, nothing is lost but a round trip later on.
+    /// Gives the server what it lacks. A user who may not do so loses nothing but a round trip later on.
     pub(super) async fn give(&self, generation: &Generation, timeout: Duration) {
         let used = self.used.read().clone();
         if used.is_empty() {

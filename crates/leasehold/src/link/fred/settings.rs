@@ -1,4 +1,4 @@
-//! What a link can be told, with its defaults.
+//! The settings of a link, with their defaults.
 
 use std::time::Duration;
 

@@ -10,14 +10,14 @@
 //! 2. **A generation that stands** is asked: a `PING`, queued behind all of that. A generation is one connection with one
 //!    queue, and a server answers a connection in order, so once the answer is here, whatever kind of answer it is, all that
 //!    was queued earlier has been applied or refused.
-//! 3. **A generation that has ended**, or does not answer the `PING` within the command timeout, is given up, and the server
-//!    is told to kill its connection by id, over the lifeline. "Killed" and "no such client" both mean that the server reads
-//!    nothing from it any more. What fred may still hold in its queue has no other way to the server. This needs nothing of
-//!    the runtime on which the generation lives, so a starved executor does not delay it.
-//! 4. **The right server.** Ids are counted by each server process for itself. So the process on the lifeline must have the
-//!    run id of the one that the generation spoke to. Where it has another, that process must have been found, by the lifeline
-//!    or by the plane itself, *after* the generation ended: then the address leads elsewhere, the server having been restarted, or replaced in a failover, and
-//!    what the old process may still apply is not part of the data that we and others see.
+//! 3. **A generation that has ended**, or does not answer the `PING` within the command timeout, is given up, and the server is told to
+//!    kill its connection by id, over the lifeline. "Killed" and "no such client" both mean that the server reads nothing from it any more.
+//!    Commands that fred may still hold in its queue have no other way to the server. This needs nothing of the runtime on which the
+//!    generation lives, so a starved executor does not delay it.
+//! 4. **The right server.** Ids are counted by each server process for itself. So the process on the lifeline must have the run id of the
+//!    one that the generation spoke to. If it has another, that process must have been found, by the lifeline or by the plane itself,
+//!    *after* the generation ended: then the address leads elsewhere, the server having been restarted, or replaced in a failover, and
+//!    calls that the old process may still apply are not part of the data that we and others see.
 //!
 //! A node to which an `ASK` led is asked although it may own no slot yet: it will own this one. When no `ASK` has named it for a while,
 //! and it still owns nothing, its connections are killed, and it is forgotten. One that cannot be reached by then is forgotten as well:
@@ -33,7 +33,7 @@
 //!    stands in front of the queue for a connection: a call that has not been sent when it is raised never is. The `PING` of a
 //!    connection that the server has blocked is answered when the server has stopped waiting, and is given that much longer.
 //!
-//! Where the id is not known, the kill is forbidden, or the process cannot be told, the answer is [`Settled::Unproven`].
+//! If the id is not known, the kill is forbidden, or the process cannot be told, the answer is [`Settled::Unproven`].
 
 use super::frame;
 use super::generation::Generation;
@@ -61,7 +61,7 @@ pub(super) async fn settle_all(
     let shared = &lifeline.shared;
     let nodes = match &shared.slots {
         None => vec![0],
-        // What owns no slot any more cannot change what others see, see above.
+        // A node that owns no slot any more cannot change the data that others see, see above.
         Some(slots) => slots.settled_carriers(slot),
     };
     tracing::debug!(?epoch, slot, carriers = nodes.len(), "settling");
@@ -88,7 +88,7 @@ async fn settle_retired(wire: &Wire, owner: &Wire) -> Result<Settled, LinkError>
     let Ok(executioner) = tokio::time::timeout(owner.timeout(), owner.standing()).await else {
         return Err(LinkError::Unknown(format!("{} does not answer", owner.label())));
     };
-    // Where INFO is forbidden, the process at its end may be the owner, and cannot be told from others.
+    // If INFO is forbidden, the process at its end may be the owner, and cannot be told from others.
     let unknown = generations.iter().any(|generation| generation.is_of_process(&executioner).is_none());
     let at_its_end = generations.iter().filter(|generation| generation.is_of_process(&executioner) == Some(true));
     let settled = at_its_end.map(|generation| bury(generation, wire, owner));
@@ -107,7 +107,7 @@ async fn settle_generation(generation: &Generation, wire: &Wire, by: &Wire) -> R
     if !generation.has_ended() && answers(generation, wire.patience()).await {
         return Ok(Settled::Proven);
     }
-    // Whoever waits on it waits no longer; and it is not asked again.
+    // Callers that wait on it wait no longer; and it is not asked again.
     generation.end();
     bury(generation, wire, by).await
 }

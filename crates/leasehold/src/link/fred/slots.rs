@@ -1,9 +1,9 @@
 //! Which node of a cluster owns which hash slot.
 //!
-//! We keep this map ourselves, with one connection to each node, instead of letting fred's cluster client do it. That client
-//! is one task for all nodes: it rebuilds its connections inside it, so that one frozen node stops the calls to all others;
-//! it sends commands again that were under way on a node that left the map; and it follows redirections behind the caller's
-//! back, so that nobody can say where a call is.
+//! We keep this map ourselves, with one connection to each node, instead of letting fred's cluster client do it. That client is one task
+//! for all nodes: it rebuilds its connections inside it, so that one frozen node stops the calls to all others; it sends commands again
+//! that were under way on a node that left the map; and it follows redirections behind the caller's back, so that a caller cannot know
+//! where a call is.
 
 use super::frame;
 use fred::interfaces::Resp3Frame;
@@ -21,7 +21,7 @@ pub(super) type Node = u16;
 #[derive(Debug)]
 pub(super) struct Slots {
     map: RwLock<Map>,
-    /// Somebody met a sign that the map is old.
+    /// A call met a sign that the map is old.
     pub(super) doubted: Notify,
 }
 
@@ -71,7 +71,7 @@ impl Slots {
         at as Node
     }
 
-    /// Where the node is.
+    /// The address of the node.
     pub(super) fn address(&self, node: Node) -> Option<String> {
         self.map.read().addresses.get(usize::from(node)).cloned()
     }
@@ -84,7 +84,7 @@ impl Slots {
         owners.filter(|(_, node)| here(node)).map(|(slot, _)| slot).collect()
     }
 
-    /// Who owns the slot, as far as we know.
+    /// The owner of the slot, as far as we know.
     pub(super) fn owner(&self, slot: u16) -> Option<Node> {
         self.map.read().owners.get(usize::from(slot)).copied().filter(|node| *node != NOBODY)
     }

@@ -24,7 +24,7 @@ pub(crate) struct Target {
     secure: bool,
 }
 
-/// What a URL may begin with.
+/// The schemes of URLs.
 const SCHEMES: &str =
     "it begins with redis, rediss (with TLS), valkey or valkeys, then nothing, -cluster, -sentinel or +unix, then ://";
 
@@ -73,7 +73,7 @@ impl Target {
         Self::from_config(config, secure)
     }
 
-    /// What the query of a URL with the scheme of this one may say of the way to the server.
+    /// The parameters that the query of a URL with the scheme of this one may have about the way to the server.
     pub(crate) fn parameters(url: &str) -> &'static [&'static str] {
         let scheme = url.split("://").next().unwrap_or_default();
         match scheme.split_at(scheme.find(['-', '+']).unwrap_or(scheme.len())).1 {
@@ -104,7 +104,7 @@ impl Target {
         self.config.server.is_clustered()
     }
 
-    /// Where the connections go at first: a cluster's known nodes, or the one server, or Sentinels as a whole.
+    /// The first targets of the connections: a cluster's known nodes, or the one server, or Sentinels as a whole.
     pub(super) fn seeds(&self) -> Vec<ServerConfig> {
         match &self.config.server {
             ServerConfig::Clustered { hosts, .. } => {
@@ -164,7 +164,7 @@ impl Target {
                 if hosts.is_empty() {
                     return Err(ConnectError::Address("it names no host".to_owned()));
                 }
-                // fred puts the host of the URL last; whoever reads errors expects it first.
+                // fred puts the host of the URL last; readers of errors expect it first.
                 hosts.rotate_right(1);
                 hosts.iter_mut().try_for_each(tidy)?;
             }
@@ -178,7 +178,7 @@ impl Target {
     }
 }
 
-/// Where it leads, without user and password.
+/// The address, without user and password.
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&label(&self.config.server))

@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 /// Ended connections that are remembered until the server says that they are dead.
 const REMEMBERED: usize = 64;
 
-/// What a wire is for.
+/// The purpose of a wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     /// The calls of a plane.
@@ -46,14 +46,14 @@ impl Role {
     }
 }
 
-/// What all wires of a link share.
+/// The state that all wires of a link share.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) target: Target,
     pub(super) settings: Settings,
     pub(super) inbox: Inbox,
     pub(super) scripts: Scripts,
-    /// Who owns which slot, on a cluster.
+    /// The owners of the slots, on a cluster.
     pub(super) slots: Option<Slots>,
     /// How many subscriptions there are in each slot, where notices are sharded.
     pub(super) subscribed: Mutex<HashMap<u16, HashSet<Bytes>>>,
@@ -61,7 +61,7 @@ pub(super) struct Shared {
     pub(super) epochs: [AtomicU64; 4],
     /// The connections of both planes and for notices.
     pub(super) wires: Mutex<Vec<Weak<Wires>>>,
-    /// What is known of the server.
+    /// The facts about the server.
     pub(super) met: Met,
     pub(super) closed: CancellationToken,
 }
@@ -75,7 +75,7 @@ impl Shared {
         }
     }
 
-    /// Some subscription was lost: whoever wants one must subscribe again.
+    /// Some subscription was lost: every listener must subscribe again.
     pub(super) fn reset_notices(&self) {
         self.subscribed.lock().clear();
         self.inbox.event(LinkEvent::NoticesReset);
@@ -348,8 +348,8 @@ impl Wire {
 
     /// Pings the connection, and returns when it stops answering.
     ///
-    /// Not on the foreground: while its executor is busy a ping is late though the connection is well. There a late answer is
-    /// looked into when somebody waits for it, by settling.
+    /// Not on the foreground: while its executor is busy a ping is late though the connection is well. There a late answer is looked into
+    /// when a caller waits for it, by settling.
     async fn watch(&self, generation: &Generation) {
         if self.role == Role::Calls(Plane::Foreground) {
             return std::future::pending().await;

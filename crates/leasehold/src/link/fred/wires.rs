@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 pub(super) struct Wires {
     pub(super) role: Role,
     pub(super) shared: Arc<Shared>,
-    /// Where the connections live.
+    /// The runtime of the connections.
     pub(super) runtime: Handle,
     by_node: RwLock<Vec<Option<Arc<Wire>>>>,
     retired: Mutex<Retired>,

@@ -1,6 +1,6 @@
 //! Words for people in place of the forms in which errors are shown to programmers.
 
-/// What fred's words for an error of the system or of TLS mean. It passes these on as Rust's `Debug` shows them.
+/// The meaning of fred's words for an error of the system or of TLS. It passes these on as Rust's `Debug` shows them.
 pub(super) fn plain(details: &str) -> String {
     const MEANINGS: [(&str, &str); 12] = [
         ("NotValidForName", "the certificate is not valid for this host name"),

@@ -92,7 +92,7 @@ fn fr3_a_lost_reply_is_not_resent() {
                 trap.wait();
                 match answer {
                     Ok(answer) => assert!(matches!(answer, Err(LinkError::Unknown(_))), "{answer:?}"),
-                    // Nothing bounds a call of the foreground while the connection stands: whoever settles it ends it.
+                    // Nothing bounds a call of the foreground while the connection stands: a settlement ends it.
                     Err(_) => assert_eq!((plane, after), (Plane::Foreground, After::Hang)),
                 }
                 let epoch = world.link.epoch(plane);

@@ -161,7 +161,7 @@ fn fr11_a_dead_node_does_not_stall_the_others() {
     });
 }
 
-/// Looks at locks that nobody holds, for six command timeouts, and does something else between; says how long a look took at most.
+/// Looks at free locks, for six command timeouts, and does something else between; says how long a look took at most.
 fn slowest_of(world: &World, locks: [&str; 2], mut between: impl FnMut()) -> Duration {
     let end = Instant::now() + TIMEOUT * 6;
     let mut slowest = Duration::ZERO;
@@ -470,7 +470,7 @@ fn fr8_a_sharded_subscription_that_a_migration_dropped_is_noticed() {
         let channel = lock_on(&cluster, cluster.nodes().first().expect("a node"));
         world.block_on(world.link.subscribe(key(&channel))).expect("a subscription");
         cluster.migrate_slot(cluster.slot_of(&channel), another(&cluster, &channel));
-        // Nobody calls anything.
+        // There are no calls.
         world.wait_for(&LinkEvent::NoticesReset);
         world.block_on(world.link.subscribe(key(&channel))).expect("a subscription");
         let heard = cluster.node_of(&channel).command(&["SPUBLISH", &channel, "0"]).as_int();
@@ -502,7 +502,7 @@ fn an_audit_subscribes_to_nothing_that_nobody_wants_any_more() {
 fn fr8_a_slot_that_went_and_came_back_is_subscribed_to_again() {
     on_each(|binary| {
         let cluster = Cluster::builder().binary(binary).start();
-        // Long enough for the slot to be back before anybody looks.
+        // Long enough for the slot to be back before the client looks.
         let settings = Settings { audit_interval: Duration::from_secs(3), ..settings() };
         let world = World::with(&cluster.url(), settings);
         let channel = lock_on(&cluster, cluster.nodes().first().expect("a node"));
@@ -537,7 +537,7 @@ fn fr1_classic_notices_on_a_cluster_are_confirmed_where_they_are_subscribed() {
         let after: Vec<_> = cluster.nodes().iter().map(|node| node.client_list().len()).collect();
         let more: usize = after.iter().zip(&before).map(|(after, before)| after - before).sum();
         assert_eq!(more, 3 + 3 + 1);
-        // Another node takes over when this one dies, though nobody asks.
+        // Another node takes over when this one dies, though no client asks.
         anchor().expect("a node with subscriptions").kill();
         world.wait_for(&LinkEvent::NoticesReset);
         until("a subscription", || world.block_on(world.link.subscribe(key("again"))).is_ok());

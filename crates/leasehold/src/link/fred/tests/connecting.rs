@@ -92,7 +92,7 @@ fn a_user_with_few_permissions_can_still_call() {
     });
 }
 
-/// What the kernel says of the timers of the connections to a server: `02` is that of keep-alive.
+/// The kernel's view of the timers of the connections to a server: `02` is that of keep-alive.
 #[cfg(target_os = "linux")]
 #[test]
 fn idle_connections_are_kept_alive() {
@@ -118,7 +118,7 @@ fn idle_connections_are_kept_alive() {
 fn what_does_not_answer_is_told_apart() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let addr = listener.local_addr().expect("an address");
-    // Nobody accepts: the kernel does, and nothing more comes.
+    // Only the kernel accepts, and nothing more comes.
     let error = failure_at(&format!("redis://{addr}"));
     assert!(matches!(error, ConnectError::Unreachable { .. }), "{error:?}");
     drop(listener);
@@ -334,7 +334,7 @@ fn a_cluster_node_is_known_by_the_name_that_the_cluster_was_found_by() {
     works(target.with_certificates(&certificates).expect("certificates"));
 }
 
-/// Where a copy of this program that trusts the server by its system finds it.
+/// The path at which a copy of this program that trusts the server by its system finds it.
 const TRUSTED: &str = "LEASEHOLD_TEST_TRUSTED";
 
 /// The certificate authorities of the system are read from the file that `SSL_CERT_FILE` names, which a process is told when it begins.

@@ -232,7 +232,7 @@ fn inspect(lock: &str) -> Call {
     Call::new(&INSPECT, vec![Bytes::copy_from_slice(lock.as_bytes())], Vec::new())
 }
 
-/// What `INSPECT` answers when nobody holds the lock.
+/// The answer of `INSPECT` for a free lock.
 fn nobody() -> Reply {
     Reply::Array(vec![Reply::Int(0)])
 }

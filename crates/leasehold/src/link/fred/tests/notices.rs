@@ -74,7 +74,7 @@ fn fr5_a_flood_of_messages_is_a_lag_and_not_the_end() {
         let flood = "for i = 1, 40000 do redis.call('PUBLISH', 'c', '0') end";
         server.command(&["EVAL", flood, "0"]);
         world.wait_for(&LinkEvent::NoticesLagged);
-        // What comes while too many wait is dropped, too, and that is said again.
+        // A message that comes while too many wait is dropped, too, and that is said again.
         let heard = LinkEvent::Notice { channel: key(last) };
         loop {
             server.command(&["PUBLISH", last, "0"]);
@@ -134,7 +134,7 @@ fn fr9_a_silent_notice_connection_is_noticed() {
         let world = World::new(&proxy.url());
         subscribe(&world, "c").expect("a subscription");
         proxy.freeze(leasehold_test_support::Way::Both);
-        // Nobody asks for anything; the connection is found out all the same.
+        // There are no calls; the connection is found out all the same.
         let accepted = proxy.accepted();
         leasehold_test_support::until("new connections are tried", || proxy.accepted() >= accepted + 2);
         proxy.thaw(leasehold_test_support::Way::Both);

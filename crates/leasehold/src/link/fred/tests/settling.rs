@@ -5,7 +5,7 @@ use super::*;
 use leasehold_test_support::{Proxy, Server, Way, until};
 use std::task::Poll;
 
-/// What a busy machine may be late.
+/// The delay of a busy machine.
 const LATE: Duration = Duration::from_secs(5);
 
 /// Polls once. No reply arrives meanwhile, however long that takes on a busy machine.
