@@ -17,5 +17,7 @@ mod lua;
 mod lua_code;
 #[path = "contract/mutants.rs"]
 mod mutants;
+#[path = "contract/prose.rs"]
+mod prose;
 #[path = "contract/replies.rs"]
 mod replies;
