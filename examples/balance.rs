@@ -26,14 +26,14 @@ const LEASE: Duration = Duration::from_secs(1);
 const BEGINNING: u32 = 100;
 const BY_A: u32 = 10;
 const BY_B: u32 = 20;
-/// What is left when both have withdrawn.
+/// The balance that is left when both have withdrawn.
 const RIGHT: u32 = BEGINNING - BY_A - BY_B;
 
-/// Where the balance is.
+/// The place of the balance.
 enum Ledger {
     /// A list of balances, the last of which counts. It takes whatever it is told.
     Bare(Store, String),
-    /// A value that registers the token of whoever reads or writes, and refuses all lower ones from then on.
+    /// A value that registers the token of each reader and writer, and refuses all lower ones from then on.
     Fenced(FencedValue),
 }
 

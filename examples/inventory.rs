@@ -3,15 +3,15 @@
 //!
 //! `cargo run --example inventory`, or `LEASEHOLD_URL=redis://127.0.0.1:6379 cargo run --example inventory`.
 //!
-//! The buyers come to four clients: on the engine inside this process these are four clients of this process; on a server they are
-//! four processes, which this program starts of itself. Of the fifty that die each has a client, or a process, of its own.
+//! The buyers come to four clients: on the engine inside this process these are four clients of this process; on a server they are four
+//! processes, which this program starts of itself. Each of the fifty that die has a client, or a process, of its own.
 //!
 //! # What arrival order is
 //!
-//! The doors are closed while the buyers come: somebody else has the lock. They come one after the other, each to a client that is
-//! drawn by lot; the next one comes when the one before has asked, and, at the fair lock, when its place is seen in the queue on the
-//! server. So who came before whom is decided here, and not by what is to be judged. Then the doors open. Each buyer enters its
-//! number into a list in the store as soon as it has its turn, and that list is compared with the order of arrival.
+//! The doors are closed while the buyers come: another holder has the lock. They come one after the other, each to a client that is drawn
+//! by lot; the next one comes when the one before has asked, and, at the fair lock, when its place is seen in the queue on the server. So
+//! who came before whom is decided here, and not by what is to be judged. Then the doors open. Each buyer enters its number into a list in
+//! the store as soon as it has its turn, and that list is compared with the order of arrival.
 
 #![expect(clippy::print_stdout, reason = "an example tells its story on stdout")]
 
@@ -42,7 +42,7 @@ const BRANCHES: usize = 4;
 /// that they live. These are the defaults.
 const WINDOW: Duration = Duration::from_secs(2);
 const BEAT: Duration = Duration::from_millis(500);
-/// What a machine may take to do what is due.
+/// The delay that a machine may add to what is due.
 const SLACK: Duration = Duration::from_millis(100);
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
@@ -105,7 +105,7 @@ impl Doorman {
     }
 }
 
-/// A sale in which nobody dies.
+/// A sale in which every buyer lives.
 async fn all_live(stage: &Stage, store: &Store, way: Way) -> Result<Outcome, Failed> {
     let sale = Sale { way, prefix: stage.prefix.clone(), name: way.word().replace(' ', "-"), store: store.clone() };
     let doorman = Doorman::close(stage, &sale).await?;

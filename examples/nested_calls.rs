@@ -17,7 +17,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let client = stage.client(stage.builder()).await?;
     let orders = Orders { stage: &stage, client: &client, lock: client.lock("order:77"), busy: AtomicBool::new(false) };
 
-    // Who may re-enter is said once, here; nothing has to be passed through the functions.
+    // The owner is named once, here; nothing has to be passed through the functions.
     let owner = client.new_owner();
     owner.scope(orders.ship("")).await?;
     orders.nobody_holds_it().await?;

@@ -22,7 +22,7 @@ const CLICKS: usize = 5;
 /// How long it takes to charge a user: long enough for the next click.
 const PAYMENT: Duration = Duration::from_millis(20);
 
-/// What a request is answered.
+/// The answer to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Answer {
     Taken,

@@ -2,8 +2,8 @@
 //!
 //! `cargo run --example paused_time`.
 //!
-//! The engine, the clients and the test share one clock: tokio's, which is paused and goes on whenever everybody sleeps; or a
-//! manual clock, which the test moves. An hour of renewals then takes a few milliseconds, and the outcome is always the same.
+//! The engine, the clients and the test share one clock: tokio's, which is paused and goes on whenever all tasks sleep; or a manual clock,
+//! which the test moves. An hour of renewals then takes a few milliseconds, and the outcome is always the same.
 
 #![expect(clippy::print_stdout, reason = "an example tells its story on stdout")]
 
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 type Story = Result<(), Box<dyn Error>>;
 
-/// What is to be tested: a job that takes an hour, under a lock.
+/// The code under test: a job that takes an hour, under a lock.
 async fn job(client: &Client) -> Result<&'static str, leasehold::Error> {
     let guard = client.lock("job").acquire().await?;
     guard.run(tokio::time::sleep(Duration::from_secs(3_600))).await?;
@@ -38,7 +38,7 @@ async fn under_tokios_clock() -> Story {
         zero.elapsed().as_secs() / 3_600
     );
 
-    // A lease that nobody renews ends when it should.
+    // A lease that is not renewed ends when it should.
     let guard = one.lock("report").acquire().lease(Duration::from_secs(10)).await?;
     let begun = zero.elapsed();
     assert_eq!(guard.lost().await.reason(), LossReason::LeaseExpired);

@@ -13,7 +13,7 @@ pub(crate) struct Go {
     answers: BufReader<ChildStdout>,
 }
 
-/// What some pairs took.
+/// The times of some pairs.
 pub(crate) struct Pairs {
     pub(crate) number: f64,
     pub(crate) all: Duration,

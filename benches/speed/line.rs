@@ -1,7 +1,7 @@
 //! The cost of a grant where many wait, in the fair queue on the server and in the plain lock's line.
 //!
-//! Whoever was granted the lock releases it and stands in line again, so that the number of those who wait stays the same while
-//! it is measured: a cycle is one release, one grant, and one more place.
+//! A task that was granted the lock releases it and stands in line again, so that the number of waiters stays the same while it is
+//! measured: a cycle is one release, one grant, and one more place.
 
 use crate::measure::{Ratio, middle, processor_time, scripts};
 use leasehold::kind::Owned;
@@ -16,7 +16,7 @@ const ROUNDS: usize = 3;
 const SIZES: [usize; 3] = [10, 1_000, 10_000];
 const GRANTS: usize = 1_000;
 
-/// What one grant cost.
+/// The time of one grant.
 #[derive(Default)]
 struct Costs {
     server: Vec<f64>,
@@ -24,7 +24,7 @@ struct Costs {
     commands: Vec<f64>,
 }
 
-/// Who waits.
+/// The waiting side.
 struct Wait {
     size: usize,
     is_fair: bool,

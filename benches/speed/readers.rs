@@ -116,7 +116,7 @@ async fn one_after_another<K: Owned>(server: &Server, held: &mut [Held<K>]) -> [
     [quantile(&mut times, 0.5).as_secs_f64(), quantile(&mut times, 0.99).as_secs_f64(), mean]
 }
 
-/// What a period of renewing costs the server: 5 000 readers of one lock, and as many plain locks.
+/// The cost of a period of renewing for the server: 5 000 readers of one lock, and as many plain locks.
 async fn renewals(server: &Server) {
     let mut micros = Vec::new();
     println!("| renewal of 5 000 holds, a period | commands | server time |\n|---|---|---|");

@@ -1,5 +1,5 @@
-//! The simple lock, which nobody else wants, against rslock and against redsync and bsm/redislock in Go: one key and one owner
-//! each, a value that is compared when it is released, a fixed lease.
+//! The simple lock without contention, against rslock and against redsync and bsm/redislock in Go: one key and one owner each, a value that
+//! is compared when it is released, a fixed lease.
 
 use crate::floor::Floor;
 use crate::go::{Go, Pairs};
@@ -24,7 +24,7 @@ enum Variant {
     Rslock(Arc<LockManager>),
 }
 
-/// What the rounds of one variant have shown.
+/// The results of the rounds of one variant.
 #[derive(Default)]
 struct Seen {
     halves: Vec<f64>,

@@ -1,4 +1,4 @@
-//! Acquire and release of a lock that nobody else wants.
+//! Acquire and release of a lock without contention.
 
 use crate::floor::Floor;
 use crate::measure::{Ratio, processor_time, quantile};

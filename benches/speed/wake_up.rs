@@ -55,7 +55,7 @@ async fn floor(server: &Server) -> Vec<Duration> {
     for number in 0..HANDOVERS {
         let (first, second) = (Bytes::from(format!("floor:{number}:a")), Bytes::from(format!("floor:{number}:b")));
         holder.acquire(&name, &first).await;
-        // As in the other: whoever is woken has slept for a while.
+        // As in the other: a waiter that is woken has slept for a while.
         tokio::time::sleep(Duration::from_millis(6)).await;
         let begun = Instant::now();
         let released = async { holder.release(&name, &first).await };

@@ -1,4 +1,4 @@
-//! Where buyers come to: a client in this process, or a process with a client of its own.
+//! A branch to which buyers come: a client in this process, or a process with a client of its own.
 
 use super::buyer::{Fate, Sale, Way};
 use super::store::{Failed, Store};
@@ -48,7 +48,7 @@ impl Branch {
         }
     }
 
-    /// Where nothing else makes them wait, the buyers wait for this.
+    /// If nothing else makes them wait, the buyers wait for this.
     pub(crate) async fn open_doors(&mut self) -> Result<(), Failed> {
         match self {
             Self::Here(here) => {
@@ -70,8 +70,8 @@ impl Branch {
         }
     }
 
-    /// The client is gone, without a word to anybody: its process is killed; or, on the embedded engine, nothing that it sends
-    /// arrives any more. Nothing is cleaned up.
+    /// The client is gone, without a word: its process is killed; or, on the embedded engine, nothing that it sends arrives any more.
+    /// Nothing is cleaned up.
     pub(crate) fn kill(&mut self) -> Result<(), Failed> {
         match self {
             Self::Here(here) => {
@@ -191,7 +191,7 @@ pub(crate) fn role() -> Option<[String; 3]> {
     Some([way?, prefix?, sale?])
 }
 
-/// What such a process does.
+/// The work of such a process.
 pub(crate) async fn obey([way, prefix, name]: [String; 3]) -> Result<(), Failed> {
     let url = std::env::var("LEASEHOLD_URL")?;
     let way = Way::parse(&way).ok_or("no such way")?;

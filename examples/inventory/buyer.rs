@@ -1,4 +1,4 @@
-//! What a buyer does: it asks for its turn, looks at what is left, and buys a unit if there is one.
+//! The story of a buyer: it asks for its turn, looks at what is left, and buys a unit if there is one.
 
 use super::store::{Failed, Store};
 use leasehold::kind::LockKind;
@@ -11,7 +11,7 @@ use tokio::sync::{oneshot, watch};
 /// How many units there are.
 pub(crate) const UNITS: usize = 100;
 
-/// What stands between buyers.
+/// The lock that stands between buyers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
     FairLock,
@@ -41,9 +41,9 @@ impl Way {
 #[derive(Clone)]
 pub(crate) struct Sale {
     pub(crate) way: Way,
-    /// What the names of its keys begin with, those of locks aside: their client has the prefix.
+    /// The beginning of the names of its keys, those of locks aside: their client has the prefix.
     pub(crate) prefix: String,
-    /// What tells this sale from others of the story.
+    /// The name that tells this sale from others of the story.
     pub(crate) name: String,
     pub(crate) store: Store,
 }
@@ -56,7 +56,7 @@ pub(crate) enum Turn {
     Free,
 }
 
-/// What a buyer does when it has its turn.
+/// The fate of a buyer when it has its turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     /// It lives, and releases.
@@ -82,12 +82,12 @@ impl Fate {
 }
 
 impl Sale {
-    /// Who bought a unit.
+    /// The buyer of each unit.
     pub(crate) fn sold(&self) -> String {
         format!("{}{}:sold", self.prefix, self.name)
     }
 
-    /// Who had its turn, and when.
+    /// The buyers that had their turn, and when.
     pub(crate) fn served(&self) -> String {
         format!("{}{}:served", self.prefix, self.name)
     }
@@ -116,7 +116,7 @@ impl Sale {
         })
     }
 
-    /// What a buyer does from beginning to end. `holds` is told before it stops for ever.
+    /// The way of a buyer from beginning to end. `holds` is told before it stops for ever.
     pub(crate) async fn buy(
         &self,
         client: &Client,
@@ -132,7 +132,7 @@ impl Sale {
         if fate == Fate::StopsBeforeItBuys {
             return stop(turn, holds).await;
         }
-        // Between the look and this, nobody else may buy. The sale is one command, so who dies has bought a unit or has not.
+        // Between the look and this, no other buyer may buy. The sale is one command, so who dies has bought a unit or has not.
         if sold < UNITS {
             self.store.append(&self.sold(), &buyer.to_string()).await?;
         }

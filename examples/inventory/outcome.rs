@@ -1,4 +1,4 @@
-//! What came of a sale, as the store has it.
+//! The result of a sale, as the store has it.
 
 use super::buyer::{Sale, UNITS};
 use super::store::Failed;
@@ -6,16 +6,16 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::time::Duration;
 
-/// What came of a sale.
+/// The result of a sale.
 pub(crate) struct Outcome {
     /// Buyers that had their turn.
     pub(crate) served: usize,
     pub(crate) sold: usize,
-    /// Buyers that were served after somebody who had come later.
+    /// Buyers that were served after one that had come later.
     pub(crate) violations: usize,
     /// From the opening to the last turn.
     pub(crate) took: Duration,
-    /// The longest time in which nobody was served.
+    /// The longest time in which no buyer was served.
     pub(crate) stall: Duration,
 }
 

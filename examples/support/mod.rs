@@ -1,14 +1,14 @@
-//! What the examples share: where their clients come from, and how a story is told.
+//! The part that the examples share: where their clients come from, and how a story is told.
 
 use leasehold::embedded::EmbeddedServer;
 use leasehold::{Client, ClientBuilder, ConnectError};
 use std::fmt::Display;
 use std::time::Instant;
 
-/// Where the story takes place, and its clock.
+/// The engine on which the story takes place, and its clock.
 pub(crate) struct Stage {
     pub(crate) place: Place,
-    /// What the names of all keys of the story begin with.
+    /// The beginning of the names of all keys of the story.
     pub(crate) prefix: String,
     opened: Instant,
 }
@@ -35,7 +35,7 @@ impl Stage {
             }
         }
         println!();
-        // Two runs on one server do not disturb each other, nor anybody else's locks.
+        // Two runs on one server do not disturb each other, nor the locks of others.
         Self { place, prefix: format!("leasehold-example:{}:", std::process::id()), opened: Instant::now() }
     }
 

@@ -1,7 +1,7 @@
 //! The shop's own data, beside the locks: lists, on the server of the locks or on the engine inside this process.
 //!
-//! It is deliberately simple. What must be done as one, such as reading the stock and selling a unit, is several commands
-//! here, and nothing but the lock around them keeps them together.
+//! It is deliberately simple. Reading the stock and selling a unit must be done as one. They are several commands here, and nothing but the
+//! lock around them keeps them together.
 
 use super::support::{Place, Stage};
 use fred::clients::Client;
@@ -10,7 +10,7 @@ use fred::types::config::Config;
 use fred::types::{Builder, ClusterHash, CustomCommand};
 use leasehold::embedded::EmbeddedServer;
 
-/// Lists of texts that everybody shares.
+/// Lists of texts that all clients share.
 #[derive(Clone)]
 pub(crate) enum Store {
     Server(Client),

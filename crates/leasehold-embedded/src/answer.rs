@@ -1,4 +1,4 @@
-//! What a command answers, before it becomes a Lua value or a reply on the wire.
+//! The answer of a command, before it becomes a Lua value or a reply on the wire.
 
 use bytes::Bytes;
 use leasehold_core::link::ServerError;

@@ -7,7 +7,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// What was asked is on its way, and its reply is yet to come.
+/// The call is on its way, and its reply is yet to come.
 pub(crate) struct ReplyFuture {
     link: EmbeddedLink,
     /// `None` once the reply is shown.

@@ -1,4 +1,4 @@
-//! Who listens where.
+//! The listeners of each channel.
 
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The number of a link within its server.
 pub(crate) type LinkId = u64;
 
-/// Plain channels and sharded ones are separate worlds: `PUBLISH` reaches nobody who subscribed with `SSUBSCRIBE`.
+/// Plain channels and sharded ones are separate worlds: `PUBLISH` reaches no client that subscribed with `SSUBSCRIBE`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum World {
     Plain,
@@ -18,7 +18,7 @@ pub(crate) enum World {
 pub(crate) struct Channels {
     subscribers: BTreeMap<(World, Bytes), BTreeSet<LinkId>>,
     published: Vec<(LinkId, Bytes)>,
-    /// Channel and text of every plain message that reached somebody, once somebody wants to know.
+    /// Channel and text of every plain message that reached a client, once a caller wants to know.
     log: Option<Vec<(Bytes, Bytes)>>,
 }
 
@@ -60,7 +60,7 @@ impl Channels {
         links.len()
     }
 
-    /// The plain messages that reached somebody since the last call; the first call starts the log.
+    /// The plain messages that reached a client since the last call; the first call starts the log.
     pub(crate) fn take_log(&mut self) -> Vec<(Bytes, Bytes)> {
         self.log.replace(Vec::new()).unwrap_or_default()
     }

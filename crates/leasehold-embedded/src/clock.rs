@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Where an embedded server takes its time from. Its wall time is a fixed beginning plus what this clock shows, plus every
+/// The clock from which an embedded server takes its time. Its wall time is a fixed beginning plus what this clock shows, plus every
 /// [`step_clock`](crate::EmbeddedServer::step_clock); the expiry of keys goes by that wall time, as a real server's does.
 #[derive(Clone)]
 pub struct ServerClock {
@@ -62,7 +62,7 @@ impl ServerClock {
         self
     }
 
-    /// What the clock shows.
+    /// The time that the clock shows.
     pub(crate) fn now(&self) -> Instant {
         match &self.source {
             Source::System(start, _) => {
@@ -73,7 +73,7 @@ impl ServerClock {
         }
     }
 
-    /// Whether somebody can be woken by it.
+    /// Whether a waker can be woken by it.
     pub(crate) fn has_timers(&self) -> bool {
         match &self.source {
             Source::System(_, timer) => timer.is_there(),

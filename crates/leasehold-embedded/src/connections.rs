@@ -66,7 +66,7 @@ impl Connections {
         }
     }
 
-    /// Adds an event; gives the waker of whoever waits for one.
+    /// Adds an event; gives the waker of the task that waits for one.
     #[must_use]
     pub(crate) fn push(&mut self, event: LinkEvent) -> Option<Waker> {
         self.events.push_back(event);

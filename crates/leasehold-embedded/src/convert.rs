@@ -10,7 +10,7 @@ use mlua::{Either, IntoLua, Lua, MultiValue, Table, Value};
 /// Deeper replies are refused, so that a table that contains itself ends in an error.
 const MAX_DEPTH: usize = 64;
 
-/// What a command answered, as Lua sees it: nothing is `false`, a status is `{ok = …}`, an integer is a double.
+/// The answer of a command, as Lua sees it: nothing is `false`, a status is `{ok = …}`, an integer is a double.
 pub(crate) fn to_lua(lua: &Lua, answer: Answer) -> mlua::Result<Value> {
     Ok(match answer {
         Answer::Nil => Value::Boolean(false),
@@ -77,8 +77,8 @@ pub(crate) fn command_words(values: &MultiValue, buffer: &mut Vec<u8>, ends: &mu
     Ok(())
 }
 
-/// What a script returned, as the client sees it: numbers lose their fraction, `true` is 1, `false` is nothing, and an array ends
-/// before its first nil.
+/// The result of a script, as the client sees it: numbers lose their fraction, `true` is 1, `false` is nothing, and an array ends before
+/// its first nil.
 pub(crate) fn to_reply(value: &Value) -> Result<Reply, ServerError> {
     reply_at(value, MAX_DEPTH)
 }

@@ -12,7 +12,7 @@ use leasehold_core::link::{Epoch, LinkError, LinkEvent, Plane};
 use leasehold_core::reply::Reply;
 use std::task::Waker;
 
-/// What has become of a call that was begun.
+/// The state of a call that was begun.
 pub(crate) enum Begun {
     /// Its result is here.
     Ended(CallResult),
@@ -20,7 +20,7 @@ pub(crate) enum Begun {
     Waits(CallId),
 }
 
-/// What a client asks about the calls that it has sent by a plane's connection.
+/// The questions of a client about the calls that it has sent by a plane's connection.
 #[derive(Clone, Copy)]
 pub(crate) enum Question {
     /// Whether they have been answered.
@@ -151,7 +151,7 @@ impl State {
         }
     }
 
-    /// The caller has gone. What was sent stays sent.
+    /// The caller has gone. A call that was sent stays sent.
     pub(crate) fn forget_waiting(&mut self, id: CallId) -> Option<Waiting> {
         self.waiting.remove(&id)
     }
@@ -284,7 +284,7 @@ impl State {
         Plane::ALL.into_iter().for_each(|plane| self.reset(link, plane));
     }
 
-    /// The process died and came back with nothing. What a proxy kept has lost the connection that it would have gone by.
+    /// The process died and came back with nothing. A call that a proxy kept has lost the connection that it would have gone by.
     pub(crate) fn restart_empty(&mut self) {
         self.held.clear();
         self.keyspace.lock().clear();

@@ -1,9 +1,9 @@
-//! What can go wrong between a client and its server, on demand.
+//! The faults between a client and its server, on demand.
 
 use crate::refusal::Inside;
 use leasehold_core::link::{Plane, ServerError};
 
-/// What happens to a call.
+/// The fate of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fault {

@@ -9,7 +9,7 @@ use std::task::Waker;
 /// The number of a call within its server.
 pub(crate) type CallId = u64;
 
-/// What the caller of a call is told.
+/// The reply to the caller of a call.
 pub(crate) type CallResult = Result<Reply, LinkError>;
 
 /// Which of a client's connections it is.

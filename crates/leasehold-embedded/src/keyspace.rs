@@ -14,7 +14,7 @@ pub(crate) struct Keyspace {
     now_micros: i64,
     created_since_sweep: usize,
     left_by_sweep: usize,
-    /// Who listens where.
+    /// The listeners of each channel.
     pub(crate) channels: Channels,
     /// Whether memory is full: commands that could need more are refused.
     pub(crate) deny_growth: bool,
@@ -22,7 +22,7 @@ pub(crate) struct Keyspace {
     pub(crate) in_script: bool,
     /// Whether something has been written in this turn. A script that has begun to write is not stopped for want of memory.
     pub(crate) dirty: bool,
-    /// What scripts are refused in their middle.
+    /// The commands that scripts are refused in their middle.
     pub(crate) refusals: Refusals,
 }
 
@@ -55,12 +55,12 @@ impl Keyspace {
         self.now_micros.div_euclid(1_000)
     }
 
-    /// What the key holds, whatever its type.
+    /// The value of the key, whatever its type.
     pub(crate) fn value(&mut self, key: &[u8]) -> Option<&Value> {
         self.entry(key).map(|entry| &entry.value)
     }
 
-    /// What the key holds, if it is of this type, or nothing if it is absent.
+    /// The value of the key, if it is of this type, or nothing if it is absent.
     pub(crate) fn read<T: Typed>(&mut self, key: &[u8]) -> Result<Option<&T>, ServerError> {
         self.entry(key).map(|entry| T::get(&entry.value).ok_or_else(wrong_type)).transpose()
     }
@@ -155,7 +155,7 @@ impl Keyspace {
         self.entries.get_mut(key)
     }
 
-    /// Drops expired keys that nobody asked for, once so many keys were created that the cost of looking at each is paid for.
+    /// Drops expired keys that were not asked for, once so many keys were created that the cost of looking at each is paid for.
     fn sweep(&mut self) {
         if self.created_since_sweep > 1_000 + self.left_by_sweep {
             let now = self.now();

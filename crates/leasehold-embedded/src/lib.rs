@@ -5,7 +5,7 @@
 //! [`Link`](leasehold_core::link::Link) as a real server's. Beside that it can do what a real server does only on bad days: lose a
 //! request or its reply, hold it back, apply it twice, refuse a script in its middle, run out of memory, come back empty, step its clock.
 //!
-//! What it has is what the scripts use. A command that it lacks is an error that says so; nothing is imitated by halves.
+//! It has what the scripts use. A command that it lacks is an error that says so; nothing is imitated by halves.
 //!
 //! `tests/differential.rs` of the workspace runs random histories on this engine and on servers, and compares everything.
 //!

@@ -86,7 +86,7 @@ impl EmbeddedLink {
         self.with(|state| if down { state.set_down(self.inner.id) } else { state.set_up(self.inner.id) });
     }
 
-    /// Loses a plane's connection, which is at once back in a new epoch. What was sent by it and waits for a reply ends with
+    /// Loses a plane's connection, which is at once back in a new epoch. A call that was sent by it and waits for a reply ends with
     /// [`LinkError::Unknown`].
     pub fn reset(&self, plane: Plane) {
         self.with(|state| state.reset(self.inner.id, plane));

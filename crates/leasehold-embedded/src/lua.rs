@@ -17,9 +17,9 @@ const CHUNK: &str = "@user_script";
 /// Runs scripts over a keyspace.
 pub(crate) struct Host {
     lua: Lua,
-    /// What scripts see as their globals, and cannot change.
+    /// The globals that scripts see, and cannot change.
     environment: Table,
-    /// What is behind it: `KEYS` and `ARGV` are set here.
+    /// The table behind it: `KEYS` and `ARGV` are set here.
     globals: Table,
     xpcall: Function,
     on_error: Function,
@@ -134,7 +134,7 @@ fn error_reply(lua: &Lua, text: &str) -> mlua::Result<Value> {
     convert::error_to_lua(lua, &error)
 }
 
-/// Where and why a script failed, as a table. An error that is not from `redis.call` gets the code `ERR`.
+/// The place and reason of a script's failure, as a table. An error that is not from `redis.call` gets the code `ERR`.
 ///
 /// The line is missing where the script's last frame is gone, as it is in `return redis.call(…)`.
 fn located(lua: &Lua, error: Value) -> mlua::Result<Table> {

@@ -56,7 +56,7 @@ fn run(inbox: &Receiver<Timer>) {
         let now = Instant::now();
         while let Some(first) = timers.first_entry().filter(|first| *first.key() <= now) {
             for waker in first.remove() {
-                // What is woken is not ours, and must not end the thread.
+                // The woken code is not ours, and must not end the thread.
                 let _panic = catch_unwind(AssertUnwindSafe(|| waker.wake()));
             }
         }

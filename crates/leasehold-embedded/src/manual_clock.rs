@@ -42,12 +42,12 @@ impl ManualClock {
         Self::default()
     }
 
-    /// What the clock shows.
+    /// The time that the clock shows.
     pub fn now(&self) -> Instant {
         self.shared.lock().now
     }
 
-    /// The instant of the earliest timer that somebody waits for.
+    /// The instant of the earliest timer that is waited for.
     pub fn next_timer(&self) -> Option<Instant> {
         self.shared.lock().timers.first_key_value().map(|((instant, _), _)| *instant)
     }

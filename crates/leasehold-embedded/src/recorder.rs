@@ -48,7 +48,7 @@ impl Recorded {
         self.applied
     }
 
-    /// What the caller was told, or was to be told had it still listened. `None` while the reply has not come.
+    /// The reply to the caller, or that it was to get had it still listened. `None` while the reply has not come.
     pub const fn outcome(&self) -> Option<&Result<Reply, LinkError>> {
         self.outcome.as_ref()
     }
@@ -78,7 +78,7 @@ impl Recorder {
         self.server.with(|state| self.entries(state.log()).map(|(_, recorded)| recorded.script()).collect())
     }
 
-    /// Delivers a call to the server once more: a late duplicate. Nobody gets its reply but the caller of this method.
+    /// Delivers a call to the server once more: a late duplicate. Only the caller of this method gets its reply.
     ///
     /// # Errors
     ///

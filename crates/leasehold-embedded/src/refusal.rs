@@ -1,4 +1,4 @@
-//! What the server refuses a script that it has begun to run. What the script has written by then stays.
+//! A refusal that a server gives to a script that it has begun to run. The writes of the script until then stay.
 
 use leasehold_core::link::ServerError;
 
@@ -25,7 +25,7 @@ pub enum Met {
     AfterWriting,
 }
 
-/// What is to be refused to scripts, and what has been.
+/// The commands that are to be refused to scripts, and those that have been.
 #[derive(Debug, Default)]
 pub(crate) struct Refusals {
     /// For the script that runs now.

@@ -1,5 +1,5 @@
--- Builds the world in which scripts run: what Redis 7 gives them, less what no script of ours may use. What is left out
--- (os, io, load, rawset, math.random, cjson ...) is an undefined global or a nil field here, and so fails loudly.
+-- Builds the world in which scripts run: what Redis 7 gives them, less what no script of ours may use. A name that is left out (os, io,
+-- load, rawset, math.random, cjson ...) is an undefined global or a nil field here, and so fails loudly.
 --
 -- takes    run: a function of command words that gives a reply and false, or a table with the field `err` and true
 --          as_error: a function of a text that gives a table with the field `err`

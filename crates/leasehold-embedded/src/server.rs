@@ -33,7 +33,7 @@ impl EmbeddedServer {
         Self { state }
     }
 
-    /// What tells this server from every other one of this process.
+    /// The number that tells this server from every other one of this process.
     pub(crate) fn instance(&self) -> String {
         format!("{:p}", Arc::as_ptr(&self.state))
     }
@@ -71,7 +71,7 @@ impl EmbeddedServer {
     ///
     /// # Errors
     ///
-    /// The server's error reply. What the script wrote before it stays.
+    /// The server's error reply. The writes of the script before it stay.
     pub fn execute(&self, call: &Call) -> Result<Reply, ServerError> {
         self.with(|state| state.apply(call, None))
     }
@@ -95,7 +95,7 @@ impl EmbeddedServer {
     ///
     /// # Errors
     ///
-    /// The server's error reply. What the script wrote before it stays.
+    /// The server's error reply. The writes of the script before it stay.
     pub fn eval(&self, source: &str, keys: &[Bytes], args: &[Bytes]) -> Result<Reply, ServerError> {
         self.with(|state| state.eval(source, keys, args))
     }
@@ -165,7 +165,7 @@ impl EmbeddedServer {
         self.with(|state| state.replicas = acknowledging);
     }
 
-    /// What links made from now on report as `maxmemory-policy`. At first it is `noeviction`.
+    /// The `maxmemory-policy` that links made from now on report. At first it is `noeviction`.
     pub fn set_eviction_policy(&self, policy: &str) {
         self.with(|state| state.eviction_policy = policy.into());
     }
@@ -189,11 +189,11 @@ impl EmbeddedServer {
     /// answered at once. A change is for what is sent from then on, by whichever link.
     ///
     /// The time is that of the server's clock: under a clock that is moved by hand nothing arrives until the clock is moved, and under
-    /// tokio's paused one the round trips of an hour take no time. What is sent by one connection arrives in the order in which it was sent,
-    /// although the future that sent it is dropped. A connection that is lost takes with it what is on its way, there and back; one that is
-    /// closed does not.
+    /// tokio's paused one the round trips of an hour take no time. Calls by one connection arrive in the order in which they were sent,
+    /// although the future that sent them is dropped. A connection that is lost takes with it what is on its way, there and back; one that
+    /// is closed does not.
     ///
-    /// What asks the server itself, such as [`EmbeddedServer::command`], takes no time.
+    /// A question to the server itself, such as [`EmbeddedServer::command`], takes no time.
     ///
     /// # Panics
     ///

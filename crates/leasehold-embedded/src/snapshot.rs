@@ -4,7 +4,7 @@ use crate::keyspace::Entries;
 use crate::server::EmbeddedServer;
 use std::fmt;
 
-/// What [`EmbeddedServer::snapshot`] took, for [`EmbeddedServer::restore`].
+/// The copy that [`EmbeddedServer::snapshot`] took, for [`EmbeddedServer::restore`].
 #[derive(Clone)]
 pub struct Snapshot(Entries);
 

@@ -24,7 +24,7 @@ use std::task::Waker;
 /// The server, and its ends of all connections.
 pub(crate) struct State {
     host: Host,
-    /// Shared with the host's functions. Its lock is only ever taken under the server's, so nobody waits for it.
+    /// Shared with the host's functions. Its lock is only ever taken under the server's, so it is never waited for.
     pub(crate) keyspace: Arc<Mutex<Keyspace>>,
     pub(crate) clock: ServerClock,
     pub(crate) stepped_micros: i64,
@@ -46,7 +46,7 @@ pub(crate) struct State {
     pub(crate) wakers: Vec<Waker>,
 }
 
-/// What was compiled, its name, and how often it was called; by the address of the script, which is static.
+/// The compiled script, its name, and how often it was called; by the address of the script, which is static.
 type Scripts = FxHashMap<usize, (Compiled, &'static str, u64)>;
 
 impl State {

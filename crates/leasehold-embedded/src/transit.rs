@@ -1,4 +1,4 @@
-//! What is on its way between clients and server, where that takes time.
+//! Messages on their way between clients and server, if that takes time.
 
 use crate::channels::LinkId;
 use crate::in_flight::{Route, Wire};
@@ -93,7 +93,7 @@ impl Wake for Courier {
         let Some(server) = self.0.upgrade().map(EmbeddedServer::of_state) else { return };
         let woken = server.locked(|state| state.transit.alarm = None).1;
         for waker in woken {
-            // A waker that panics keeps nobody else from being woken, nor the clock from going on.
+            // A waker that panics keeps no other task from being woken, nor the clock from going on.
             let _panic = catch_unwind(AssertUnwindSafe(|| waker.wake()));
         }
     }

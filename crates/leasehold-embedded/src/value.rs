@@ -4,7 +4,7 @@ use bytes::Bytes;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// What a key holds. A collection is never empty: the key goes with its last element.
+/// The value of a key. A collection is never empty: the key goes with its last element.
 #[derive(Clone, Debug)]
 pub(crate) enum Value {
     Text(Bytes),

@@ -32,7 +32,7 @@ pub struct Version {
 /// A server program that runs on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Binary {
-    /// Where it is.
+    /// Its path.
     pub path: PathBuf,
     /// Whose it is, by its own words and not by its file name.
     pub flavor: Flavor,
@@ -48,9 +48,9 @@ pub struct NoServer {
 
 /// All server programs of this machine, Redis before Valkey and old before new, one for each version.
 ///
-/// They are those that the environment variable `LEASEHOLD_SERVERS` lists, in the form of `PATH` but of files. Without that
-/// variable, or where it is empty: `redis-server` and `valkey-server` on the `PATH`, and what `cargo xtask servers` put under `servers/` in the
-/// target directory. What does not run is left out. The search is made once in a process.
+/// They are those that the environment variable `LEASEHOLD_SERVERS` lists, in the form of `PATH` but of files. Without that variable, or
+/// where it is empty: `redis-server` and `valkey-server` on the `PATH`, and what `cargo xtask servers` put under `servers/` in the target
+/// directory. A program that does not run is left out. The search is made once in a process.
 #[must_use]
 pub fn binaries() -> Vec<Binary> {
     static FOUND: OnceLock<Vec<Binary>> = OnceLock::new();
@@ -195,7 +195,7 @@ impl fmt::Debug for NoServer {
 
 impl std::error::Error for NoServer {}
 
-/// Where `cargo xtask servers` puts servers: one directory each, with the program and perhaps `lib/` in it.
+/// The folder into which `cargo xtask servers` puts servers: one directory each, with the program and perhaps `lib/` in it.
 pub(crate) fn servers_dir() -> PathBuf {
     let exe = env::current_exe().ok();
     // Cargo marks its target directory, wherever the user told it to be.

@@ -49,7 +49,7 @@ impl WallClock {
         self.file.write_all_at(&micros.to_ne_bytes(), 0).expect("the file of the clock can be written");
     }
 
-    /// What the environment of a server must say so that it goes by this clock.
+    /// The variables in the environment of a server that make it go by this clock.
     pub(crate) fn environment(&self) -> io::Result<[(&'static str, PathBuf); 2]> {
         Ok([("LD_PRELOAD", library()?.to_owned()), ("LEASEHOLD_CLOCK", self.dir.path().join("clock"))])
     }

@@ -295,7 +295,7 @@ fn cluster_info(node: &Server, field: &str) -> Option<String> {
     found.map(|(_, value)| value.to_owned())
 }
 
-/// Who serves what, in the words of one node: first slot, last slot, port of the primary.
+/// The slots and their servers, in the words of one node: first slot, last slot, port of the primary.
 fn slot_map(node: &Server) -> Vec<[Option<i64>; 3]> {
     let slots = node.command(&["CLUSTER", "SLOTS"]);
     let port = |range: &Resp| range.elements().get(2)?.elements().get(1)?.as_int();

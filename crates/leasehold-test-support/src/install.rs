@@ -12,7 +12,7 @@ use std::{
 
 use crate::binary::{Binary, Flavor, program_name, servers_dir};
 
-/// What became of one way to get a server.
+/// The result of one way to get a server.
 #[derive(Debug)]
 pub struct Installed {
     /// Which server, and from where.
@@ -21,7 +21,7 @@ pub struct Installed {
     pub outcome: Result<Binary, String>,
 }
 
-/// Gets a program into a working directory, and tells where it is. What it needs beside it goes into `home/` there.
+/// Gets a program into a working directory, and tells where it is. Its libraries go into `home/` there.
 type Way = fn(&Path) -> Result<PathBuf, String>;
 
 /// Installs a recent Valkey, a current Redis and an old Redis for the tests of this workspace. Each is optional, and what is

@@ -32,7 +32,7 @@ impl Divide {
     pub fn make() -> Result<Self, String> {
         sweep();
         let name = format!("lh{}", process::id());
-        // From the range that is set aside for benchmarks of networks, so that it is in nobody's way.
+        // From the range that is set aside for benchmarks of networks, so that it is in no other's way.
         let net = (process::id() % 256).to_le_bytes()[0];
         let side = |at: u8| Side {
             namespace: format!("{name}-{at}"),
@@ -93,7 +93,7 @@ impl Divide {
         Ok(())
     }
 
-    /// What the end outside of a side is called.
+    /// The name of the end outside of a side.
     fn home(&self, at: usize) -> String {
         format!("{}h{at}", self.name)
     }

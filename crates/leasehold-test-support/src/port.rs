@@ -25,8 +25,8 @@ struct Reserved {
     locks: Vec<File>,
 }
 
-/// A port on which nobody listens at this moment, and which this process and other test processes do not give out again while this process
-/// lives: its server may be down for a while and start again. A stranger can still take it first: who listens must retry.
+/// A port on which no process listens at this moment, and which this process and other test processes do not give out again while this
+/// process lives: its server may be down for a while and start again. A stranger can still take it first: who listens must retry.
 pub(crate) fn free() -> u16 {
     listen().local_addr().expect("a bound listener has an address").port()
 }

@@ -5,8 +5,8 @@
 //! 1. The bytes of one connection keep their order in each direction, whatever is delayed, frozen or held.
 //! 2. A reply belongs to the oldest unanswered request of its connection. Pushes and Pub/Sub messages are no replies; the
 //!    confirmations of a subscription together are one, to the request that asked for it.
-//! 3. A trap works once, on the first request that matches it after it was set. Of several the one set first works.
-//! 4. What is not RESP (TLS, say) passes as it is: it can be delayed, frozen and cut, but nothing is recorded or trapped.
+//! 3. A trap works once, on the first request that matches it after it was set. The trap that was set first works.
+//! 4. Bytes that are not RESP (TLS, say) pass as they are: they can be delayed, frozen and cut, but nothing is recorded or trapped.
 
 mod flow;
 mod link;
@@ -61,7 +61,7 @@ impl Proxy {
         proxy
     }
 
-    /// Where it listens.
+    /// The address on which it listens.
     #[must_use]
     pub fn addr(&self) -> SocketAddr {
         self.addr
@@ -101,7 +101,7 @@ impl Proxy {
         self.shared.change(|state| state.links.retain(|_, link| link.cut_off()));
     }
 
-    /// Whether new connections are refused: nobody listens then. Connections that exist stay.
+    /// Whether new connections are refused, as if no process listened. Connections that exist stay.
     ///
     /// # Panics
     ///

@@ -1,4 +1,4 @@
-//! What outlives a test process that was killed: nothing.
+//! Nothing outlives a test process that was killed.
 //!
 //! `Drop` does not run for a server that is kept in a `static`, nor when the process is killed or aborts. One shell for each
 //! test process therefore waits for the end of a pipe that only the test process holds; whatever ends that process closes
@@ -76,7 +76,7 @@ impl Reaper {
     fn order(&self, verb: &str, pid: u32) {
         let mut shell = self.shell.lock().unwrap_or_else(PoisonError::into_inner);
         let orders = shell.stdin.as_mut().expect("the pipe that was asked for");
-        // A shell that somebody killed is no reason to fail a test: `Drop` is the usual way.
+        // A shell that was killed is no reason to fail a test: `Drop` is the usual way.
         let _ = orders.write_all(format!("{verb} {pid}\n").as_bytes());
     }
 }

@@ -1,11 +1,11 @@
-//! What a busy machine may spoil now and then is shown in one round of several.
+//! A property that a busy machine may spoil now and then is shown in one round of several.
 
 use std::fmt::Debug;
 
 /// Rounds of a measurement of which one must be good.
 ///
-/// A machine that is held up breaks single ones, by a thread that does not run for a tenth of a second. What is wrong with the code
-/// shows in every round.
+/// A machine that is held up breaks single ones, by a thread that does not run for a tenth of a second. A fault of the code shows in every
+/// round.
 ///
 /// ```
 /// use leasehold_test_support::Rounds;

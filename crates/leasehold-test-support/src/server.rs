@@ -297,7 +297,7 @@ impl Server {
             if let Some(status) = self.child().as_mut().and_then(|child| child.try_wait().transpose()) {
                 return Err(io::Error::other(format!("the server ended with {:?}: {}", status?, self.last_words())));
             }
-            // Whoever else took the port would answer too, but is another process.
+            // Another process that took the port would answer too.
             if self.answers_as(self.pid()) {
                 return Ok(());
             }

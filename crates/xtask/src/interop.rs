@@ -47,7 +47,7 @@ fn build(classes: &Path) -> Outcome {
     fs::write(&stamp, sources).map_err(|error| format!("{} cannot be written: {error}", stamp.display()))
 }
 
-/// What the sources of the agent come to, in one number.
+/// The sources of the agent, as one number.
 fn fingerprint(project: &Path) -> Result<String, String> {
     let mut files = vec![project.join("pom.xml")];
     let mut folders = vec![project.join("agent")];

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::{Outcome, cargo};
 
-/// Licences that ask for no more than notice. Whoever adds one has read it.
+/// Licences that ask for no more than notice. A person who adds one has read it.
 const ACCEPTED: [&str; 12] = [
     "0BSD",
     "Apache-2.0",

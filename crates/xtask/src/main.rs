@@ -34,7 +34,7 @@ enum Task {
     Servers,
     /// Run all tests on every engine there is
     Test {
-        /// What the test programs get: a part of a name to filter by, or their options
+        /// Words for the test programs: a part of a name to filter by, or their options
         #[arg(last = true)]
         forwarded: Vec<String>,
     },
@@ -47,14 +47,14 @@ enum Task {
     /// Run whole clients in random worlds, from seeds; --help says more
     #[command(disable_help_flag = true)]
     Simulate {
-        /// What the simulation gets
+        /// Words for the simulation
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         forwarded: Vec<String>,
     },
     /// Run client processes on real servers while things go wrong, and check their histories; --help says more
     #[command(disable_help_flag = true)]
     Chaos {
-        /// What the run gets
+        /// Words for the run
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         forwarded: Vec<String>,
     },
@@ -63,7 +63,7 @@ enum Task {
     /// Follow everything that can happen in small worlds of whole clients; --help says more
     #[command(disable_help_flag = true)]
     Explore {
-        /// What the explorer gets
+        /// Words for the explorer
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         forwarded: Vec<String>,
     },
@@ -79,7 +79,7 @@ enum Task {
     Licenses,
     /// Run the benchmarks
     Bench {
-        /// What the benchmarks get: a part of a name to filter by, or their options
+        /// Words for the benchmarks: a part of a name to filter by, or their options
         #[arg(last = true)]
         forwarded: Vec<String>,
     },
@@ -115,8 +115,8 @@ fn main() -> ExitCode {
 fn cargo(args: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(args).current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."));
-    // What cargo tells this program of its package. Build scripts look at such variables, and would run again each time that
-    // a command is started in another way.
+    // The variables by which cargo tells this program of its package. Build scripts look at such variables, and would run again each time
+    // that a command is started in another way.
     for (name, _) in std::env::vars_os() {
         if ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|head| name.to_string_lossy().starts_with(head)) {
             command.env_remove(name);

@@ -26,7 +26,7 @@ pub(crate) struct Options {
     /// Do not ask first whether everything is green without a mutant
     #[arg(long)]
     skip_unbroken: bool,
-    /// Where to work: two runs at once need two folders
+    /// The folder to work in: two runs at once need two folders
     #[arg(long, default_value = "target/mutate")]
     folder: PathBuf,
     /// A program that runs for longer has failed, in seconds
@@ -34,7 +34,7 @@ pub(crate) struct Options {
     limit: u64,
 }
 
-/// What became of a mutant.
+/// The result of a mutant.
 enum Fate {
     Caught { by: Catcher, after: Duration, words: String },
     Survived,

@@ -16,7 +16,7 @@ pub(crate) fn run(allow_dirty: bool) -> Outcome {
         command.arg("--allow-dirty");
     }
     let outcome = crate::run(&mut command);
-    // What cannot be removed lies in the directory for temporary files, and does no harm there.
+    // A file that cannot be removed lies in the directory for temporary files, and does no harm there.
     let _ = std::fs::remove_dir_all(&target);
     outcome
 }

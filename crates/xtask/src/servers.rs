@@ -21,8 +21,7 @@ pub(crate) fn run() -> Outcome {
     Ok(())
 }
 
-/// The servers of this machine. Where Redis or Valkey is missing, it is installed first, unless the user says which servers
-/// there are.
+/// The servers of this machine. If Redis or Valkey is missing, it is installed first, unless the user says which servers there are.
 pub(crate) fn found_or_installed() -> Vec<Binary> {
     let lacks = missing(&look_for_binaries());
     if !lacks.is_empty() && listed_by_the_user().is_none() {

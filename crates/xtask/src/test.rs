@@ -17,8 +17,8 @@ use self::tally::Tally;
 use crate::{Outcome, cargo, servers, shown};
 
 /// Runs unit tests, integration tests and documentation tests, compiles the examples, and builds and tests the crates of a new user.
-/// Servers that are missing are installed first. Where that cannot be done, the tests that need them are left out; everything else runs, and
-/// the command fails. What is forwarded is for the workspace alone.
+/// Servers that are missing are installed first. If that cannot be done, the tests that need them are left out; everything else runs, and
+/// the command fails. Forwarded words are for the workspace alone.
 pub(crate) fn run(forwarded: &[String]) -> Outcome {
     let binaries = servers::found_or_installed();
     announce(&binaries);
@@ -38,7 +38,7 @@ fn workspace(forwarded: &[String], binaries: &[Binary]) -> Outcome {
         .map_err(|error| format!("the path of a server cannot be passed on: {error}"))?;
     let mut command = cargo(&["test", "--workspace", "--all-features", "--no-fail-fast", "--"]);
     command.args(forwarded).stdout(Stdio::piped());
-    // Where there are none, the tests find none either, by the same search.
+    // If there are none, the tests find none either, by the same search.
     if !list.is_empty() {
         command.env("LEASEHOLD_SERVERS", list);
     }
@@ -86,7 +86,7 @@ fn follow(mut output: impl BufRead, mut left_out: Option<LeftOut>) -> Tally {
             None => vec![String::from_utf8_lossy(&line).into_owned()],
         };
         for line in shown {
-            // Whoever reads our output may have gone; the tests go on.
+            // The reader of our output may have gone; the tests go on.
             let _ = std::io::stdout().write_all(line.as_bytes());
             tally.count(&line);
         }

@@ -63,7 +63,7 @@ impl Arity {
     }
 }
 
-/// What a command can do to the keys.
+/// The ways in which a command can change the keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Effect {
     /// Nothing.

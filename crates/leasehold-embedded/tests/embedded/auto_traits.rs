@@ -1,4 +1,4 @@
-//! What can be sent to other threads. It is checked when this is compiled.
+//! The types that can be sent to other threads. It is checked when this is compiled.
 
 use leasehold_core::call::Call;
 use leasehold_core::link::{Epoch, Link, Plane};

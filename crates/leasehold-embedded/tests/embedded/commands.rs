@@ -1,4 +1,4 @@
-//! What each command does.
+//! The effect of each command.
 
 use crate::support::{check, command, server};
 

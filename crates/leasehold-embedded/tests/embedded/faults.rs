@@ -1,4 +1,4 @@
-//! What can go wrong, one fault after the other.
+//! The faults, one after the other.
 
 use crate::support::{call, check, now, poll, server, show_result};
 use leasehold_core::call::Call;

@@ -1,5 +1,5 @@
-//! Every script, refused something at each of its commands. What it leaves behind has an end, and the same call sent again brings about
-//! what one call does.
+//! Every script, refused something at each of its commands. Its rest has an end, and the same call sent again brings about what one call
+//! does.
 
 use crate::support::{call, command, server};
 use bytes::Bytes;
@@ -14,10 +14,10 @@ type Story = (&'static str, &'static str, &'static str, &'static str);
 
 const FAIR: &str = "s queue timeout chan marks";
 const RW: &str = "s chan readers writers";
-/// Of a fair lock: window, beat and so on.
+/// The settings of a fair lock: window, beat and so on.
 const NOW: &str = "1800000000000";
 
-/// Somebody holds; nobody does; somebody waits.
+/// Held; free; waited for.
 const STORIES: &[Story] = &[
     ("lock/acquire", "", "k", "me:1 1 1000 0"),
     ("lock/acquire", "HSET k me:1 1; PEXPIRE k 500", "k", "me:1 2 1000 0"),
@@ -179,7 +179,7 @@ fn begin(state: &str) -> EmbeddedServer {
     server
 }
 
-/// What the keys hold, and whether each has an end.
+/// The values of the keys, and whether each has an end.
 fn shown(server: &EmbeddedServer) -> Vec<String> {
     let keys = server.keys();
     let of = |key: &Bytes| {
@@ -236,7 +236,7 @@ fn walk(story: &Story, inside: fn(u32) -> Inside) -> usize {
         }
         after_writing += usize::from(met == Met::AfterWriting);
         let left = shown(&server);
-        // Where a user lacks the right to a command, it lacks it each time.
+        // A user without the right to a command lacks it each time.
         assert!(
             matches!(inside(at), Inside::Call(_)) || endless(&left).is_subset(&may_stay),
             "{story:?} refused at {at}: {result:?} leaves {left:#?} of {before:#?}"

@@ -1,4 +1,4 @@
-//! What the threads of a proxy share: one lock, and one condition for every change.
+//! The state that the threads of a proxy share: one lock, and one condition for every change.
 
 use std::{
     collections::BTreeMap,
@@ -84,7 +84,7 @@ pub(super) struct State {
     pub(super) requests: BTreeMap<u64, Request>,
     /// The replies to requests that were held, which must be found even when the records are cleared.
     pub(super) replies: BTreeMap<u64, Resp>,
-    /// What each connection said to be let in: HELLO, AUTH and SELECT.
+    /// The words by which each connection was let in: HELLO, AUTH and SELECT.
     pub(super) greetings: BTreeMap<u64, Vec<Vec<Vec<u8>>>>,
     /// Held requests whose connection was closed by the server.
     pub(super) void: Vec<u64>,
@@ -172,7 +172,7 @@ impl State {
         Some(self.traps.remove(at))
     }
 
-    /// Closes both sides of a connection. What it held can never be delivered.
+    /// Closes both sides of a connection. Its held requests can never be delivered.
     pub(super) fn end(&mut self, id: u64) {
         if let Some(mut link) = self.links.remove(&id) {
             link.close();

@@ -244,7 +244,7 @@ fn a_request_that_is_cut_off_never_arrives() {
     assert_eq!(proxy.requests_with("needle").len(), 1);
 }
 
-/// Who sees the end of its connection may ask at once whether the trap was the reason.
+/// A client that sees the end of its connection may ask at once whether the trap was the reason.
 #[test]
 fn a_trap_has_worked_before_its_client_sees_the_connection_closed() {
     let server = Server::start();

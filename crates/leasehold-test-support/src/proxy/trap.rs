@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-/// What becomes of the connection when a reply has been swallowed.
+/// The fate of the connection when a reply has been swallowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum After {
     /// It stays open, and nothing more comes from the server: a link that went silent.
@@ -66,7 +66,7 @@ impl fmt::Debug for Trap {
     }
 }
 
-/// What a trap does.
+/// The effect of a trap.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Kind {
     Swallow(After),

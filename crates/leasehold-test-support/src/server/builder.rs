@@ -14,7 +14,7 @@ use crate::{
     tls::{Ca, Issued},
 };
 
-/// The settings of a [`Server`]. What is not set is the server's own default, save that nothing is persisted.
+/// The settings of a [`Server`]. A setting that is not given is the server's own default, save that nothing is persisted.
 #[derive(Clone, Debug, Default)]
 #[must_use = "a builder does nothing itself, use .start()"]
 pub struct ServerBuilder {

@@ -9,15 +9,15 @@ pub(crate) struct Mutant {
     pub(crate) promise: String,
     /// The name of its file.
     pub(crate) name: String,
-    /// What it breaks, in one sentence.
+    /// The rule that it breaks, in one sentence.
     pub(crate) breaks: String,
     /// The file that it changes, from the root of the workspace.
     pub(crate) file: String,
     /// The text that is replaced. It must be there once.
     pub(crate) find: String,
-    /// What stands there instead.
+    /// The text that stands there instead.
     pub(crate) replace: String,
-    /// Who should notice, in the order in which they are asked.
+    /// The checks that should notice, in the order in which they are asked.
     pub(crate) catchers: Vec<Catcher>,
 }
 

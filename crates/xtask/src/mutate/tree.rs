@@ -14,8 +14,8 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    /// Brings the copy below `folder` up to the state of the working tree. What has not changed keeps its time, so that cargo does not
-    /// build it anew.
+    /// Brings the copy below `folder` up to the state of the working tree. An unchanged file keeps its time, so that cargo does not build
+    /// it anew.
     pub(super) fn of(workspace: &Path, folder: &Path) -> Result<Self, String> {
         let root = folder.join("tree");
         let listed = Command::new("git").args(["ls-files", "-z"]).current_dir(workspace).output();

@@ -10,7 +10,7 @@ use leasehold_test_support::binaries;
 use super::mutant::Catcher;
 use crate::{cargo, shown};
 
-/// What a catcher said.
+/// The words of a catcher.
 pub(super) enum Verdict {
     /// It found nothing.
     Green,
@@ -29,7 +29,7 @@ enum End {
     Hung,
 }
 
-/// Where catchers are run.
+/// The folder in which catchers are run.
 pub(super) struct Trial<'a> {
     /// The copy of the workspace.
     pub(super) tree: &'a Path,
@@ -59,7 +59,8 @@ impl Trial<'_> {
             let words = match end {
                 End::Green => None,
                 End::Red => {
-                    // Whoever fails for another reason than what it looks for, such as arguments that it does not know, has caught nothing.
+                    // A catcher that fails for another reason than what it looks for, such as arguments that it does not know, has caught
+                    // nothing.
                     let last = output.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default();
                     Some(words_of(&output).ok_or_else(|| format!("`{catcher}` failed and has found nothing: {last}"))?)
                 }
@@ -156,7 +157,8 @@ fn passed(output: &str) -> u64 {
     output.lines().filter_map(count).sum()
 }
 
-/// What a failure says first: the world that failed, or the first panic with the test that it happened in. `None` where it names neither.
+/// The first words of a failure: the world that failed, or the first panic with the test that it happened in. `None` where it names
+/// neither.
 fn words_of(output: &str) -> Option<String> {
     let mut lines = output.lines();
     let world = output.lines().find_map(|line| line.strip_prefix("the world of "));
@@ -167,7 +169,7 @@ fn words_of(output: &str) -> Option<String> {
     let panic = lines.by_ref().find(|line| line.contains(" panicked at "));
     let mut message = lines.find(|line| !line.trim().is_empty()).unwrap_or_default().trim().to_owned();
     if message.ends_with("failed") {
-        // What was compared stands in the next two lines.
+        // The compared values stand in the next two lines.
         lines.take(2).for_each(|line| message.extend([", ", line.trim()]));
     }
     match (failed, panic) {

@@ -5,10 +5,10 @@
 
 use std::mem;
 
-/// What such a failure says.
+/// The text of such a failure.
 const COMMAND: &str = "cargo xtask servers";
 
-/// What is read of one test program. Failures are held back until their texts have come, which is at the end of the program.
+/// The facts that are read of one test program. Failures are held back until their texts have come, which is at the end of the program.
 #[derive(Default)]
 pub(super) struct LeftOut {
     failures: Vec<Failure>,
@@ -22,12 +22,12 @@ struct Failure {
 
 #[derive(Default, PartialEq, Eq)]
 enum Place {
-    /// Where the results come, one a line.
+    /// The part in which the results come, one a line.
     #[default]
     Results,
-    /// Where the texts of the failures come.
+    /// The part in which the texts of the failures come.
     Texts,
-    /// Where their names come once more.
+    /// The part in which their names come once more.
     Names,
 }
 
