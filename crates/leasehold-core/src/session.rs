@@ -31,6 +31,7 @@ mod beside;
 mod change;
 mod clean_up;
 mod contend;
+mod deadline;
 mod enter;
 mod fallback;
 mod first;

@@ -73,7 +73,7 @@ impl Session {
                 epoch: via.epoch,
                 sent_at: now,
                 last_sent: now,
-                lease: lease.min(hold.max_hold_at.since(now)),
+                lease: lease.min(hold.deadline.latest().since(now)),
                 settling: false,
                 replicas,
                 acknowledged: None,

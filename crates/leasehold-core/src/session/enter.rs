@@ -91,7 +91,7 @@ impl Session {
             // Whatever it sent before has been taken back.
             acquire.trouble.unsure = false;
         }
-        let lease = lease.min(hold.max_hold_at.since(now)).max(Duration::from_millis(1));
+        let lease = lease.min(hold.deadline.latest().since(now)).max(Duration::from_millis(1));
         let call = self.ask(number, ticket, target, lease, None)?;
         Some(Step::Send(self.begin_change(now, number, Some(ticket), Aim::Raise(target), via, &call), call))
     }
@@ -109,7 +109,7 @@ impl Session {
         match outcome {
             Ok(Acquired::Held { left, .. }) if hold.end.is_none() => {
                 // A reply that is read after the deadline brings nothing back: a guard's owner may have given up already.
-                if !hold.heed(now, change.sent_at, left) {
+                if !hold.observe_reply(now, change.sent_at, left) {
                     self.lose_by_deadline(now, number);
                 } else if let Some(error) = change.shortfall() {
                     self.undo(now, ticket, number, error);

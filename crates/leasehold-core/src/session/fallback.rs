@@ -6,7 +6,8 @@
 //! server can be reached or not.
 
 use super::contend::Phase;
-use super::hold::{Aim, Hold};
+use super::deadline::Deadline;
+use super::hold::Aim;
 use super::ids::LockId;
 use super::pending::Purpose;
 use super::request::{Fallback, Granted, Place, Request, Ticket, Trouble};
@@ -207,9 +208,9 @@ impl Session {
         match outcome {
             Ok(Acquired::Held { left, .. }) if hold.is_live() => {
                 hold.degraded = false;
-                hold.told_at = now;
+                hold.deadline.note_reply(now);
                 hold.cell.set_degraded(false);
-                hold.cell.set_deadline(Hold::promise(change.sent_at, left).min(hold.cell.deadline()));
+                hold.cell.set_deadline(Deadline::from_reply(change.sent_at, left).min(hold.cell.deadline()));
                 hold.touch(now);
                 let name = self.locks[hold.lock].name.clone();
                 self.events.push_back(Event::Restored { name });

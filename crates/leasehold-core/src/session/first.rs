@@ -2,6 +2,7 @@
 
 use super::Session;
 use super::contend::Anomaly;
+use super::deadline::Deadline;
 use super::hold::{Aim, Hold};
 use super::ids::LockId;
 use super::request::{Granted, Place, Request, Step, Ticket, Trouble, Via};
@@ -35,7 +36,7 @@ impl Session {
         self.note_crossing(ticket);
         self.begin_anew(now, ticket, number);
         let hold = self.holds.get(&number).filter(|hold| hold.change.is_none())?;
-        let lease = hold.lease.min(hold.max_hold_at.since(now)).max(Duration::from_millis(1));
+        let lease = hold.lease.min(hold.deadline.latest().since(now)).max(Duration::from_millis(1));
         // A copy of an acquire without a lease would take for good if it came when no request waits for it any more. So it always has a
         // limit; a client that does not know the server's time is told it by a refusal.
         let leased = self.verbs_of(number).renewal().is_some();
@@ -52,8 +53,9 @@ impl Session {
     fn begin_anew(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
         let most = self.acquire_of(ticket).and_then(|acquire| acquire.wish.max_hold);
         if let Some(hold) = self.holds.get_mut(&number).filter(|hold| hold.placed && hold.change.is_none()) {
-            hold.max_hold_at = most.map_or(Instant::FAR_FUTURE, |most| now + most);
-            hold.cell = Arc::new(HoldCell::new(hold.cell.key().clone(), now, hold.max_hold_at));
+            let latest = most.map_or(Instant::FAR_FUTURE, |most| now + most);
+            hold.deadline = Deadline::until(latest);
+            hold.cell = Arc::new(HoldCell::new(hold.cell.key().clone(), now, latest));
         }
     }
 
@@ -79,7 +81,7 @@ impl Session {
                 }
                 hold.cell.set_acknowledged(change.acknowledged);
                 hold.extend(change.sent_at, left);
-                hold.told_at = now;
+                hold.deadline.note_reply(now);
                 self.note_time(change.sent_at, time);
                 let beside = self.acquire_of(ticket).and_then(|acquire| acquire.beside.clone());
                 self.first_grant(now, ticket, number, left);
@@ -224,7 +226,8 @@ impl Session {
             return;
         }
         let is_excluded = |other: &HoldNumber, hold: &Hold| {
-            let certain = hold.is_live() && !hold.degraded && hold.change.is_none() && hold.told_at < sent_at;
+            let certain =
+                hold.is_live() && !hold.degraded && hold.change.is_none() && hold.deadline.is_older_than(sent_at);
             let conflicts =
                 !is_reader || (self.locks[hold.lock].kind == Kind::Write && beside != Some(&hold.cell.key().field));
             *other != number
@@ -255,7 +258,7 @@ impl Session {
             return;
         }
         let counts = |other: &HoldNumber, hold: &Hold| {
-            let certain = hold.is_live() && hold.change.is_none() && hold.told_at < sent_at;
+            let certain = hold.is_live() && hold.change.is_none() && hold.deadline.is_older_than(sent_at);
             hold.lock == lock && (*other == number || certain)
         };
         let believed = self.holds.iter().filter(|(other, hold)| counts(other, hold));

@@ -1,6 +1,7 @@
 //! A hold: what the server may have of it, what it should have, and the one change that is on the way.
 
 use super::clean_up::CleanUp;
+use super::deadline::{Deadline, Observed};
 use super::ids::LockId;
 use super::request::Ticket;
 use super::timers::Timer;
@@ -12,7 +13,6 @@ use crate::hold_cell::HoldCell;
 use crate::link::{Epoch, Plane};
 use crate::name::LockName;
 use crate::owner::{HoldNumber, OwnerId};
-use crate::settings::Settings;
 use crate::time::Instant;
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,12 +41,8 @@ pub(super) struct Hold {
     pub(super) lease: Duration,
     /// The replicas that must acknowledge its changes and its renewals.
     pub(super) replicas: Option<Replicas>,
-    pub(super) max_hold_at: Instant,
+    pub(super) deadline: Deadline,
     pub(super) granted: bool,
-    /// When the last reply to a grant, an entry or a renewal was read that said how much of the lease is left.
-    pub(super) told_at: Instant,
-    /// When such a reply has last disproved the deadline.
-    pub(super) disproved_at: Instant,
     /// It was granted without the server, which does not have it yet.
     pub(super) degraded: bool,
     /// It was granted without the server, which does not count its guards since then.
@@ -179,33 +175,20 @@ impl Hold {
     /// Takes a grant or a renewal that was sent at `sent_at` and left `left` of the lease. Says whether the hold is not yet known to be
     /// lost.
     pub(super) fn extend(&mut self, sent_at: Instant, left: Duration) -> bool {
-        let known = self.cell.deadline();
-        let later = if sent_at < self.disproved_at { known } else { known.max(Self::promise(sent_at, left)) };
-        self.cell.set_deadline(later)
+        self.deadline.extend(&self.cell, sent_at, left)
     }
 
-    /// Looks whether a reply disproves the deadline, without taking anything from it that would make it later. Says whether the hold has
-    /// not passed.
-    ///
-    /// A deadline stands while the replies that come after allow for it, so that a slow one takes nothing away. The reply to a command that
-    /// was sent after the last reply was read tells of less than the deadline promises: however long it was under way, a clock has been
-    /// stepped, or a failover has lost a renewal. Then nothing counts that was sent before this was known, and the hold is renewed at once,
-    /// unless a renewal is on its way. Two commands that are on their way at the same time may be executed in any order, and disprove
-    /// nothing of each other.
-    pub(super) fn heed(&mut self, now: Instant, sent_at: Instant, left: Duration) -> bool {
-        let disproved = sent_at >= self.told_at && self.cell.deadline() > now + left;
-        self.told_at = now;
-        if disproved {
-            self.disproved_at = now;
-            self.renew_at = self.renew_at.and(Some(now));
-            self.cell.set_deadline(Self::promise(sent_at, left));
+    /// Looks at the reply to a command that said how much of the lease is left. Says whether the deadline has not passed. A hold whose deadline
+    /// was contradicted is renewed at once, unless a renewal is on its way.
+    pub(super) fn observe_reply(&mut self, now: Instant, sent_at: Instant, left: Duration) -> bool {
+        match self.deadline.observe_reply(&self.cell, now, sent_at, left) {
+            Observed::Holds => true,
+            Observed::Contradicted => {
+                self.renew_at = self.renew_at.and(Some(now));
+                true
+            }
+            Observed::Passed => false,
         }
-        now < self.cell.deadline()
-    }
-
-    /// Until when a client may believe in what was left of a lease when the server executed a command.
-    pub(super) fn promise(sent_at: Instant, left: Duration) -> Instant {
-        sent_at + left - Settings::margin(left)
     }
 }
 
@@ -233,10 +216,8 @@ impl Session {
             waiting: Vec::new(),
             lease: wish.lease,
             replicas: wish.replicas,
-            max_hold_at,
+            deadline: Deadline::until(max_hold_at),
             granted: false,
-            told_at: Instant::from_nanos(0),
-            disproved_at: Instant::from_nanos(0),
             degraded: false,
             by_itself: false,
             placed: false,

@@ -81,7 +81,7 @@ impl Session {
         }
         let mut at = now + period - self.jitter(period / 5);
         let hold = &self.holds[&number];
-        if deadline < hold.max_hold_at {
+        if deadline < hold.deadline.latest() {
             // A reply that took long leaves less than two thirds of the lease.
             at = at.min(now + deadline.since(now) / 2);
         }
@@ -208,7 +208,7 @@ impl Session {
             let Some(hold) = self.holds.get(number) else { continue };
             let lock = &self.locks[hold.lock];
             // The lease ends with the longest time for which the lock is to be held.
-            let most = hold.max_hold_at.since(now).saturating_add(Settings::margin(hold.lease));
+            let most = hold.deadline.latest().since(now).saturating_add(Settings::margin(hold.lease));
             // A lease that is not renewed is only looked at: a millisecond extends nothing.
             let lease = if hold.renewed > 0 { hold.lease.min(most) } else { Duration::ZERO };
             let lease = lease.max(Duration::from_millis(1));
@@ -286,7 +286,7 @@ impl Session {
                     self.lose(now, number, LossReason::CountMismatch);
                     return Next::AsPlanned;
                 }
-                if !hold.heed(now, sent_at, left) {
+                if !hold.observe_reply(now, sent_at, left) {
                     self.lose_by_deadline(now, number);
                     return Next::AsPlanned;
                 }
