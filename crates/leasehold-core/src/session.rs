@@ -31,6 +31,7 @@ mod beside;
 mod change;
 mod clean_up;
 mod contend;
+mod count;
 mod deadline;
 mod enter;
 mod fallback;
@@ -405,7 +406,7 @@ impl Session {
 
     /// The open things.
     pub fn stats(&self) -> ClientStats {
-        let held = self.holds.values().filter(|hold| hold.guards > 0).count();
+        let held = self.holds.values().filter(|hold| hold.count.wanted() > 0).count();
         ClientStats {
             held,
             cleaning_up: self.holds.len() - held,

@@ -61,9 +61,7 @@ impl Session {
         let lease = by.and_then(|ticket| self.acquire_of(ticket)).map_or(Duration::ZERO, |acquire| acquire.wish.lease);
         if let Some(hold) = self.holds.get_mut(&number) {
             let (Aim::Raise(target) | Aim::Lower(target)) = aim;
-            let before = hold.count;
-            hold.count = hold.count.max(target);
-            hold.widen(target);
+            let before = hold.count.begin_change(target);
             hold.change = Some(Change {
                 flight,
                 by,

@@ -72,7 +72,7 @@ impl Hold {
 
     /// A copy of an acquire may still come: the release is repeated until the lease that it could take has ended.
     pub(super) fn expect_late_copies(&mut self, not_before: Instant) {
-        self.count = 1;
+        self.count.set_on_server(1);
         self.clean_up.by_lifeline = true;
         self.clean_up.repeats = Repeats::Until;
         self.clean_up.not_before = not_before;

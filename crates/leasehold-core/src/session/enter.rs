@@ -73,7 +73,7 @@ impl Session {
             return None;
         }
         let hold = self.holds.get_mut(&number)?;
-        let lowering = hold.count > hold.guards && hold.raising != Some(ticket);
+        let lowering = hold.count.is_high() && hold.raising != Some(ticket);
         if hold.change.is_some() || lowering {
             if !hold.waiting.contains(&ticket) {
                 hold.waiting.push(ticket);
@@ -84,7 +84,7 @@ impl Session {
             }
             return None;
         }
-        let target = hold.guards + 1;
+        let target = hold.count.wanted() + 1;
         hold.waiting.retain(|waiting| *waiting != ticket);
         hold.raising = Some(ticket);
         if let Some(Request::Acquire(acquire)) = self.requests.get_mut(&ticket) {
@@ -158,7 +158,7 @@ impl Session {
     /// The entry was not applied: the server has what it had before.
     fn not_raised(&mut self, number: HoldNumber, aim: Aim) {
         if let (Some(hold), Aim::Raise(target)) = (self.holds.get_mut(&number), aim) {
-            hold.count = target - 1;
+            hold.count.set_on_server(target - 1);
             hold.raising = None;
         }
     }
@@ -167,14 +167,17 @@ impl Session {
         let Some(Request::Acquire(acquire)) = self.requests.get_mut(&ticket) else { return };
         let Some(hold) = self.holds.get_mut(&number) else { return };
         hold.raising = None;
-        hold.guards += 1;
-        hold.renewed += u32::from(acquire.wish.renewed);
+        hold.count.add_guard(acquire.wish.renewed);
         hold.lease = hold.lease.max(acquire.wish.lease);
         hold.touch(now);
-        hold.cell.set_count(hold.guards);
-        hold.cell.set_renewed(hold.renewed);
-        let granted =
-            Granted { hold: number, cell: hold.cell.clone(), count: hold.guards, renewed: acquire.wish.renewed };
+        hold.cell.set_count(hold.count.wanted());
+        hold.cell.set_renewed(hold.count.renewing());
+        let granted = Granted {
+            hold: number,
+            cell: hold.cell.clone(),
+            count: hold.count.wanted(),
+            renewed: acquire.wish.renewed,
+        };
         acquire.outcome = Some(Ok(Some(granted)));
         if hold.renew_at.is_none() {
             self.schedule_renewal(now, number);

@@ -96,7 +96,7 @@ impl Session {
         let nothing_there = acquire
             .hold
             .and_then(|number| self.holds.get(&number))
-            .is_none_or(|hold| hold.count == 0 && hold.change.is_none());
+            .is_none_or(|hold| hold.count.on_server() == 0 && hold.change.is_none());
         acquire.wish.fallback != Fallback::Fail
             && first
             && nothing_there
@@ -113,13 +113,12 @@ impl Session {
         acquire.hold = None;
         hold.raising = None;
         hold.granted = true;
-        hold.guards = 1;
-        hold.renewed = u32::from(acquire.wish.renewed);
+        hold.count.add_guard(acquire.wish.renewed);
         hold.by_itself = true;
         hold.degraded = true;
         hold.cell.set_degraded(true);
         hold.cell.set_count(1);
-        hold.cell.set_renewed(hold.renewed);
+        hold.cell.set_renewed(hold.count.renewing());
         // Nothing renews it, and nothing needs to: it lasts as long as its guard, unless a fixed time was asked for.
         let deadline = if acquire.wish.renewed { Instant::FAR_FUTURE } else { now + hold.lease };
         hold.cell.set_deadline(deadline);
@@ -223,14 +222,14 @@ impl Session {
                 hold.touch(now);
             }
             Ok(_) => {
-                hold.count = 0;
+                hold.count.set_on_server(0);
                 self.server_answered();
                 self.lose(now, number, LossReason::NotRestored);
             }
             // A script that failed in its middle may have granted it: it is asked for again, or taken back with its guard.
             Err(LinkError::Refused(refusal)) if !refusal.proves_nothing_done() => hold.touch(now),
             // An earlier attempt may have been carried out, although its reply did not come.
-            Err(_) => hold.count = change.before,
+            Err(_) => hold.count.set_on_server(change.before),
         }
         self.attend(now, number);
     }

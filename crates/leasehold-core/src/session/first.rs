@@ -71,7 +71,7 @@ impl Session {
         let Some(hold) = self.holds.get_mut(&number) else { return };
         match outcome {
             Ok(Acquired::Held { left, time, token, in_all }) => {
-                hold.count = 1;
+                hold.count.set_on_server(1);
                 hold.placed = false;
                 hold.cell.set_token(token);
                 if let Some(error) = change.shortfall() {
@@ -177,10 +177,9 @@ impl Session {
             return;
         }
         hold.granted = true;
-        hold.guards = 1;
-        hold.renewed = u32::from(acquire.wish.renewed);
+        hold.count.add_guard(acquire.wish.renewed);
         hold.cell.set_count(1);
-        hold.cell.set_renewed(hold.renewed);
+        hold.cell.set_renewed(hold.count.renewing());
         let granted = Granted { hold: number, cell: hold.cell.clone(), count: 1, renewed: acquire.wish.renewed };
         acquire.outcome = Some(Ok(Some(granted)));
         let (lock, owner, place, permits) = (hold.lock, hold.owner, acquire.place, hold.cell.key().permits);
@@ -289,9 +288,7 @@ impl Session {
         let granted = self.acquire_of_mut(ticket).and_then(|acquire| acquire.outcome.clone());
         if let Some(hold) = self.holds.get_mut(&number) {
             hold.granted = false;
-            hold.guards = 0;
-            hold.count = 0;
-            hold.renewed = 0;
+            hold.count.clear();
         }
         self.attend(now, number);
         let waiting: Vec<Ticket> = self.locks[lock].queue.iter().collect();
@@ -313,7 +310,7 @@ impl Session {
         }
         let pause = self.settings.command_timeout * 2;
         if let Some(hold) = self.holds.get_mut(&number) {
-            hold.count = 0;
+            hold.count.set_on_server(0);
             hold.raising = None;
             if hold.clean_up.unproven {
                 hold.expect_late_copies(now + pause);

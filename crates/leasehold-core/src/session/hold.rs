@@ -1,6 +1,7 @@
 //! A hold: what the server may have of it, what it should have, and the one change that is on the way.
 
 use super::clean_up::CleanUp;
+use super::count::Count;
 use super::deadline::{Deadline, Observed};
 use super::ids::LockId;
 use super::request::Ticket;
@@ -23,17 +24,10 @@ pub(super) struct Hold {
     pub(super) owner: Option<OwnerId>,
     pub(super) class: Arc<str>,
     pub(super) cell: Arc<HoldCell>,
-    /// The most that the server may have.
-    pub(super) count: u32,
-    /// The count that the server should have: the guards that exist, and those that were detached.
-    pub(super) guards: u32,
-    /// Those of `guards` that were detached.
-    pub(super) detached: u32,
-    /// Those of `guards` that want the lease renewed.
-    pub(super) renewed: u32,
+    pub(super) count: Count,
     /// The request whose first acquire it was begun for.
     pub(super) begun_by: Ticket,
-    /// The request that raises, or has raised, the count above `guards`.
+    /// The request that raises, or has raised, the count above what is wanted.
     pub(super) raising: Option<Ticket>,
     pub(super) change: Option<Change>,
     /// Requests that wait for the change to be over.
@@ -53,28 +47,8 @@ pub(super) struct Hold {
     pub(super) renew_at: Option<Instant>,
     /// Something may have happened to the hold on the server: it is looked at, although its lease is not renewed.
     pub(super) look: bool,
-    pub(super) window: Option<Window>,
     pub(super) clean_up: CleanUp,
     pub(super) timer: Option<Instant>,
-}
-
-/// The lowest and highest count that the server can have had while renewals of a hold are on the way. They may be answered in any order.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Window {
-    low: u32,
-    high: u32,
-    renewals: u32,
-}
-
-impl Window {
-    pub(super) const fn has(self, count: u32) -> bool {
-        self.low <= count && count <= self.high
-    }
-
-    fn widen(&mut self, count: u32) {
-        self.low = self.low.min(count);
-        self.high = self.high.max(count);
-    }
 }
 
 /// A change of a hold's count that has been sent, and whose outcome is not known.
@@ -111,7 +85,7 @@ pub(super) enum Aim {
 impl Hold {
     /// Whether it can be entered again, renewed, and lost.
     pub(super) const fn is_live(&self) -> bool {
-        self.granted && self.end.is_none() && self.guards > self.detached
+        self.granted && self.end.is_none() && self.count.has_guards()
     }
 
     /// The event of its loss. `name` is that of its lock.
@@ -128,48 +102,23 @@ impl Hold {
 
     /// Whether the server may have a greater count than it should.
     pub(super) const fn is_high(&self) -> bool {
-        self.count > self.guards && self.raising.is_none()
+        self.count.is_high() && self.raising.is_none()
     }
 
     /// Whether no guard needs it any more, and no request either.
     pub(super) const fn is_abandoned(&self) -> bool {
-        self.guards <= self.detached && self.raising.is_none()
+        !self.count.has_guards() && self.raising.is_none()
     }
 
     /// Whether the lifeline is to lower the count. A lost hold is left to its guards until they are gone: their work may not have stopped
     /// yet, and no other client shall get the lock before its lease has ended.
     pub(super) const fn is_for_lifeline(&self) -> bool {
-        self.is_high() && self.clean_up.by_lifeline && (self.end.is_none() || self.guards <= self.detached)
+        self.is_high() && self.clean_up.by_lifeline && (self.end.is_none() || !self.count.has_guards())
     }
 
     /// Whether a renewal is to be sent, were it only to see whether the hold is still there.
     pub(super) const fn wants_renewal(&self) -> bool {
-        self.is_live() && !self.degraded && (self.renewed > 0 || self.look)
-    }
-
-    /// Notes that a renewal is sent.
-    pub(super) fn begin_renewal(&mut self) {
-        let fresh = Window { low: self.count, high: self.count, renewals: 0 };
-        let window = self.window.get_or_insert(fresh);
-        window.renewals += 1;
-        window.widen(self.count);
-        window.widen(self.guards);
-    }
-
-    /// Notes that a renewal is answered, or never will be. Says which counts it may tell of.
-    pub(super) fn end_renewal(&mut self) -> Option<Window> {
-        let window = self.window.take()?;
-        if window.renewals > 1 {
-            self.window = Some(Window { renewals: window.renewals - 1, ..window });
-        }
-        Some(window)
-    }
-
-    /// Notes that the server may get, or have got, this count while renewals are on the way.
-    pub(super) fn widen(&mut self, count: u32) {
-        if let Some(window) = &mut self.window {
-            window.widen(count);
-        }
+        self.is_live() && !self.degraded && (self.count.is_renewed() || self.look)
     }
 
     /// Takes a grant or a renewal that was sent at `sent_at` and left `left` of the lease. Says whether the hold is not yet known to be
@@ -206,10 +155,7 @@ impl Session {
             owner: wish.owner,
             class: wish.class.clone(),
             cell: Arc::new(HoldCell::new(key, now, max_hold_at)),
-            count: 0,
-            guards: 0,
-            detached: 0,
-            renewed: 0,
+            count: Count::default(),
             begun_by: ticket,
             raising: Some(ticket),
             change: None,
@@ -224,7 +170,6 @@ impl Session {
             end: None,
             renew_at: None,
             look: false,
-            window: None,
             clean_up: CleanUp::new(now),
             timer: None,
         };
@@ -273,7 +218,7 @@ impl Session {
         hold.renew_at = None;
         hold.cell.end(HoldEnd::Lost(reason), &mut self.woken);
         if reason == LossReason::Removed {
-            hold.count = 0;
+            hold.count.set_on_server(0);
         }
         let waiting = std::mem::take(&mut hold.waiting);
         self.events.push_back(hold.lost(now, self.locks[hold.lock].name.clone(), reason));
@@ -293,7 +238,7 @@ impl Session {
         let Some(hold) = self.holds.get_mut(&number) else { return };
         if hold.change.is_none() {
             let repeats = hold.owes_last_repeat(now);
-            if hold.is_abandoned() && (hold.count <= hold.guards || now >= hold.clean_up.until) && !repeats {
+            if hold.is_abandoned() && (!hold.count.is_high() || now >= hold.clean_up.until) && !repeats {
                 self.forget(now, number);
                 return;
             }
@@ -321,7 +266,7 @@ impl Session {
     fn forget(&mut self, now: Instant, number: HoldNumber) {
         let Some(mut hold) = self.holds.remove(&number) else { return };
         self.timers.set(Timer::Hold(number), &mut hold.timer, None);
-        let gone = hold.count <= hold.guards;
+        let gone = !hold.count.is_high();
         if hold.end.is_none() {
             hold.cell.end(HoldEnd::Released, &mut self.woken);
         }

@@ -68,8 +68,7 @@ impl Session {
                 let waits = self.acquire_of(ticket).is_some_and(|acquire| acquire.lock == id);
                 ensure(waits, || format!("{ticket:?} stands in the line of {}, and does not ask for it", lock.name))?;
             }
-            let held =
-                || self.holds.values().filter(|hold| hold.lock == id && hold.granted && hold.guards > hold.detached);
+            let held = || self.holds.values().filter(|hold| hold.lock == id && hold.granted && hold.count.has_guards());
             ensure(lock.held == held().count(), || {
                 format!("{} counts {} holds, and has others", lock.name, lock.held)
             })?;
@@ -96,10 +95,14 @@ impl Session {
     fn check_holds(&self) -> Result<(), String> {
         for (number, hold) in &self.holds {
             ensure(self.locks.contains(hold.lock), || format!("{number:?} is of a lock that is not there"))?;
-            ensure(hold.detached + hold.renewed <= hold.guards, || format!("{number:?}: {hold:?}"))?;
+            ensure(hold.count.is_sound(), || format!("{number:?}: {hold:?}"))?;
             let counted = hold.is_live() && !hold.degraded && !hold.by_itself;
-            ensure(!counted || hold.count >= hold.guards, || {
-                format!("{number:?} has {} guards, and the server at most {}", hold.guards, hold.count)
+            ensure(!counted || hold.count.on_server() >= hold.count.wanted(), || {
+                format!(
+                    "{number:?} has {} guards, and the server at most {}",
+                    hold.count.wanted(),
+                    hold.count.on_server()
+                )
             })?;
             let deadline = hold.cell.deadline();
             let watched = hold.timer.is_some_and(|at| at <= deadline) || deadline == Instant::FAR_FUTURE;

@@ -41,7 +41,7 @@ impl Session {
         acquire.trouble.unsure = false;
         let mut fresh = moved;
         if let Some(hold) = self.holds.get_mut(&number) {
-            hold.count = 1;
+            hold.count.set_on_server(1);
             fresh |= !std::mem::replace(&mut hold.placed, true);
         }
         self.locks[lock].trouble = super::request::Trouble::default();

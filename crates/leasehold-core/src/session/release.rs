@@ -53,13 +53,13 @@ impl Session {
             self.remove_request(ticket);
             return Step::Done(outcome);
         };
-        if hold.change.is_none() && hold.count <= hold.guards {
+        if hold.change.is_none() && !hold.count.is_high() {
             self.remove_request(ticket);
             self.attend(now, number);
             return Step::Done(Ok(()));
         }
         if hold.change.is_none() && hold.is_high() && !hold.clean_up.by_lifeline {
-            let target = hold.guards;
+            let target = hold.count.wanted();
             let call = give(now, &self.locks[hold.lock], hold, &self.settings);
             release.waker = Some(waker.clone());
             return Step::Send(self.begin_change(now, number, Some(ticket), Aim::Lower(target), via, &call), call);
@@ -98,9 +98,9 @@ impl Session {
     /// A guard is given up without a release: nothing renews for its sake, and the lease runs out by itself.
     pub fn detach(&mut self, now: Instant, number: HoldNumber, renewed: bool) {
         self.lose_if_passed(now, number);
-        let Some(hold) = self.holds.get_mut(&number).filter(|hold| hold.guards > hold.detached) else { return };
-        hold.detached += 1;
-        self.guard_ends(now, number, renewed, HoldEnd::Detached);
+        let Some(hold) = self.holds.get_mut(&number).filter(|hold| hold.count.has_guards()) else { return };
+        hold.count.detach_guard(renewed);
+        self.guard_ends(now, number, HoldEnd::Detached);
         self.attend(now, number);
     }
 
@@ -108,13 +108,12 @@ impl Session {
     fn take_guard(&mut self, now: Instant, number: HoldNumber, renewed: bool) -> Option<HoldEnd> {
         self.lose_if_passed(now, number);
         let hold = self.holds.get_mut(&number)?;
-        if hold.guards == hold.detached {
+        if !hold.count.has_guards() {
             // The guards were taken from their owners by a shutdown.
             return hold.end;
         }
-        hold.guards -= 1;
-        hold.widen(hold.guards);
-        self.guard_ends(now, number, renewed, HoldEnd::Released);
+        hold.count.remove_guard(renewed);
+        self.guard_ends(now, number, HoldEnd::Released);
         if self.verbs_of(number).may_be_prolonged() {
             // Time alone does not tell that the server has nothing of it.
             self.touch(now, number);
@@ -123,14 +122,13 @@ impl Session {
     }
 
     /// A guard does not want the hold to be renewed any more. The last one ends the hold, if nothing else has.
-    fn guard_ends(&mut self, now: Instant, number: HoldNumber, renewed: bool, end: HoldEnd) {
+    fn guard_ends(&mut self, now: Instant, number: HoldNumber, end: HoldEnd) {
         let Some(hold) = self.holds.get_mut(&number) else { return };
-        hold.renewed -= u32::from(renewed);
-        hold.cell.set_renewed(hold.renewed);
-        if hold.renewed == 0 {
+        hold.cell.set_renewed(hold.count.renewing());
+        if !hold.count.is_renewed() {
             hold.renew_at = None;
         }
-        if hold.guards == hold.detached {
+        if !hold.count.has_guards() {
             if hold.end.is_none() {
                 hold.end = Some(end);
                 hold.cell.end(end, &mut self.woken);
@@ -176,7 +174,7 @@ impl Session {
             return;
         }
         hold.note_repeat(now);
-        let target = hold.guards;
+        let target = hold.count.wanted();
         let call = give(now, &self.locks[hold.lock], hold, &self.settings);
         self.begin_change(now, number, None, Aim::Lower(target), Self::by_lifeline(), &call);
         let id = self.call_by_lifeline(call);
@@ -231,13 +229,13 @@ impl Session {
             _ => Err(ReleaseError::Lost(LossReason::Removed)),
         };
         let gone = decoded == Ok(Released::Gone);
-        hold.count = if gone { 0 } else { target };
-        hold.cell.set_count(hold.count);
+        hold.count.set_on_server(if gone { 0 } else { target });
+        hold.cell.set_count(hold.count.on_server());
         hold.clean_up.tries = 0;
         hold.clean_up.unsure = None;
         hold.clean_up.doubted_since = None;
         hold.clean_up.perhaps_lowered = false;
-        let done = hold.count <= hold.guards;
+        let done = !hold.count.is_high();
         hold.clean_up.by_lifeline &= !done;
         // If more guards were dropped meanwhile, waiting releases complete only when the lower count is reached.
         let waiting = if done { std::mem::take(&mut hold.waiting) } else { Vec::new() };
@@ -247,12 +245,12 @@ impl Session {
         let (live, repeated) = (hold.is_live(), hold.clean_up.repeats != Repeats::No);
         let lost = hold.lost(now, name.clone(), LossReason::Removed);
         // Whatever there was is gone: what may still come is a copy, which is not waited for longer than a lease.
-        if std::mem::take(&mut hold.placed) || in_places || hold.count == 0 {
+        if std::mem::take(&mut hold.placed) || in_places || hold.count.on_server() == 0 {
             hold.clean_up.until = hold.clean_up.until.min(now + hold.lease);
         }
         // A hold without a lease leaves a record, which refuses late copies of its acquire.
         let leased = self.locks[hold.lock].kind.verbs().renewal().is_some();
-        if leased && hold.clean_up.unproven && hold.guards == 0 && now < hold.clean_up.until {
+        if leased && hold.clean_up.unproven && hold.count.wanted() == 0 && now < hold.clean_up.until {
             hold.expect_late_copies(now + self.settings.command_timeout * 2);
         }
         if gone && live {
@@ -277,7 +275,7 @@ impl Session {
         let by = hold.change.as_ref().and_then(|change| change.by);
         let aim = hold.change.as_ref().map(|change| change.aim);
         // The count that was asked for is higher than that of releases that came meanwhile: they wait for a command of their own.
-        let superseded = matches!(aim, Some(Aim::Lower(target)) if target > hold.guards);
+        let superseded = matches!(aim, Some(Aim::Lower(target)) if target > hold.count.wanted());
         // Entries that wait go on waiting; this is about releases.
         let is_release = |ticket: &Ticket| matches!(self.requests.get(ticket), Some(Request::Release(_)));
         let others = hold.waiting.iter().copied().filter(|_| !superseded);

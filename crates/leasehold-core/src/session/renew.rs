@@ -88,8 +88,8 @@ impl Session {
         let slot = u64::try_from((period / 64).as_nanos()).unwrap_or(u64::MAX).max(1);
         let at = Instant::from_nanos(at.as_nanos() / slot * slot).max(now);
         if let Some(hold) = self.holds.get_mut(&number) {
-            hold.look |= reasserts && hold.renewed == 0;
-            hold.renew_at = (hold.wants_renewal() && (hold.renewed > 0 || reasserts)).then_some(at);
+            hold.look |= reasserts && !hold.count.is_renewed();
+            hold.renew_at = (hold.wants_renewal() && (hold.count.is_renewed() || reasserts)).then_some(at);
         }
     }
 
@@ -121,7 +121,7 @@ impl Session {
         let slot = if self.settings.cluster { name::slot(self.locks[hold.lock].name.key()) } else { 0 };
         let Some(script) = self.locks[hold.lock].kind.verbs().renewal() else { return };
         // A lease that is only looked at is not renewed, so there is nothing to acknowledge.
-        let replicas = hold.replicas.filter(|_| hold.renewed > 0);
+        let replicas = hold.replicas.filter(|_| hold.count.is_renewed());
         self.renewals.due.entry((script.name(), slot, replicas)).or_default().push_back(number);
     }
 
@@ -155,7 +155,7 @@ impl Session {
 
     fn look_at_hold(&mut self, number: HoldNumber, at: Instant) {
         let Some(hold) = self.holds.get_mut(&number) else { return };
-        if hold.renewed == 0 && !hold.look {
+        if !hold.count.is_renewed() && !hold.look {
             hold.look = true;
             hold.renew_at = Some(at);
         } else {
@@ -199,7 +199,7 @@ impl Session {
     fn send_batch(&mut self, now: Instant, batch: Vec<HoldNumber>, replicas: Option<Replicas>) {
         for number in &batch {
             if let Some(hold) = self.holds.get_mut(number) {
-                hold.begin_renewal();
+                hold.count.begin_renewal();
             }
         }
         let mut renewal = Renewal { publish: self.settings.publish.clone(), ..Renewal::default() };
@@ -210,7 +210,7 @@ impl Session {
             // The lease ends with the longest time for which the lock is to be held.
             let most = hold.deadline.latest().since(now).saturating_add(Settings::margin(hold.lease));
             // A lease that is not renewed is only looked at: a millisecond extends nothing.
-            let lease = if hold.renewed > 0 { hold.lease.min(most) } else { Duration::ZERO };
+            let lease = if hold.count.is_renewed() { hold.lease.min(most) } else { Duration::ZERO };
             let lease = lease.max(Duration::from_millis(1));
             let verbs = lock.kind.verbs();
             script = script.or_else(|| verbs.renewal());
@@ -249,7 +249,7 @@ impl Session {
                 self.events.push_back(Event::RenewalFailed { holds: batch.holds.len(), why, lasting });
                 for number in &batch.holds {
                     if let Some(hold) = self.holds.get_mut(number) {
-                        hold.end_renewal();
+                        hold.count.end_renewal();
                     }
                     // The server may have applied it just now.
                     self.touch(now, *number);
@@ -271,7 +271,7 @@ impl Session {
         let counts = self.verbs_of(number).counts();
         self.touch(now, number);
         let Some(hold) = self.holds.get_mut(&number) else { return Next::AsPlanned };
-        let window = hold.end_renewal().filter(|_| counts);
+        let window = hold.count.end_renewal().filter(|_| counts);
         hold.look &= outcome == Renewed::Refused;
         if !hold.is_live() {
             return Next::AsPlanned;

@@ -29,14 +29,12 @@ impl Session {
         numbers.sort_unstable();
         for number in numbers {
             let Some(hold) = self.holds.get_mut(&number) else { continue };
-            if hold.granted && hold.guards > hold.detached {
+            if hold.granted && hold.count.has_guards() {
                 self.lose(now, number, LossReason::ShutDown);
                 self.retire(now, number);
             }
             let Some(hold) = self.holds.get_mut(&number) else { continue };
-            hold.guards = hold.detached;
-            hold.renewed = 0;
-            hold.widen(hold.guards);
+            hold.count.remove_all_guards();
             self.clean_up_by_lifeline(now, number);
         }
     }
@@ -54,7 +52,7 @@ impl Session {
 
     /// Whether a hold that no guard has any more may still be on the server.
     pub fn has_clean_up(&self) -> bool {
-        self.holds.values().any(|hold| hold.guards <= hold.detached)
+        self.holds.values().any(|hold| !hold.count.has_guards())
     }
 
     /// The locks of which something may be left on the server, by name.

@@ -53,7 +53,7 @@ pub(super) fn give(now: Instant, lock: &Lock, hold: &Hold, settings: &Settings) 
         name: &lock.name,
         keys: &lock.keys,
         hold: hold.cell.key(),
-        count: hold.guards,
+        count: hold.count.wanted(),
         granted: hold.is_surely_granted(now),
         settings,
     })
