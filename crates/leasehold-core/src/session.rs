@@ -43,6 +43,7 @@ mod invariants;
 mod lowering;
 mod names;
 mod notice;
+mod out;
 mod own_client;
 mod patience;
 mod pending;
@@ -56,6 +57,7 @@ mod replicas;
 mod request;
 mod settle;
 mod shut_down;
+mod subscriptions;
 mod timers;
 mod wait_queue;
 mod wire;
@@ -74,19 +76,20 @@ use crate::time::Instant;
 use bytes::Bytes;
 use contend::Lock;
 use hold::Hold;
-use ids::{ChannelId, LockId, Table};
+use ids::{LockId, Table};
 use lowering::ToLower;
 use names::Owned;
-use notice::Channel;
+use out::Out;
 use pending::{Pending, Purpose};
 use reach::Outage;
 use renew::Renewals;
 use request::Request;
 use settle::Settles;
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
+use subscriptions::Subscriptions;
 use timers::Timers;
 
 /// An action that a driver must take. Every action is answered by the `handle_*` method that it names.
@@ -312,8 +315,7 @@ pub struct Session {
     closed: bool,
     locks: Table<LockId, Lock>,
     by_key: HashMap<Bytes, LockId>,
-    channels: Table<ChannelId, Channel>,
-    by_channel: HashMap<Bytes, ChannelId>,
+    subscriptions: Subscriptions,
     holds: NumberMap<HoldNumber, Hold>,
     requests: NumberMap<Ticket, Request>,
     owned: NumberMap<(LockId, OwnerId), Owned>,
@@ -330,9 +332,7 @@ pub struct Session {
     to_lower: ToLower,
     server_clock: Option<(u64, Instant)>,
     announced: Option<record::Announced>,
-    actions: VecDeque<Action>,
-    events: VecDeque<Event>,
-    woken: Vec<Waker>,
+    out: Out,
 }
 
 impl Session {
@@ -347,8 +347,7 @@ impl Session {
             closed: false,
             locks: Table::new(),
             by_key: HashMap::new(),
-            channels: Table::new(),
-            by_channel: HashMap::new(),
+            subscriptions: Subscriptions::new(),
             holds: NumberMap::default(),
             requests: NumberMap::default(),
             owned: NumberMap::default(),
@@ -361,9 +360,7 @@ impl Session {
             to_lower: ToLower::default(),
             server_clock: None,
             announced: None,
-            actions: VecDeque::new(),
-            events: VecDeque::new(),
-            woken: Vec::new(),
+            out: Out::default(),
         }
     }
 
@@ -411,7 +408,7 @@ impl Session {
             held,
             cleaning_up: self.holds.len() - held,
             requests: self.requests.len(),
-            subscriptions: self.channels.len(),
+            subscriptions: self.subscriptions.len(),
             locks: self.locks.len(),
             owners: self.owned.len(),
             timers: self.timers.len(),
@@ -447,7 +444,7 @@ impl Session {
             match due {
                 timers::Timer::Lock(lock) => self.lock_is_due(now, lock),
                 timers::Timer::Hold(number) => self.hold_is_due(now, number),
-                timers::Timer::Channel(index) => self.channel_is_due(index),
+                timers::Timer::Channel(id) => self.subscriptions.is_due(id, &mut self.out),
                 timers::Timer::Request(ticket) => self.patience_ends(now, ticket),
             }
         }
@@ -459,23 +456,23 @@ impl Session {
 
     /// The next thing to do.
     pub fn poll_action(&mut self) -> Option<Action> {
-        self.actions.pop_front()
+        self.out.poll_action()
     }
 
     /// The next thing that happened.
     pub fn poll_event(&mut self) -> Option<Event> {
-        self.events.pop_front()
+        self.out.poll_event()
     }
 
     /// Whether there are actions or events to be taken.
     pub fn has_output(&self) -> bool {
-        !self.actions.is_empty() || !self.events.is_empty()
+        !self.out.is_empty()
     }
 
     /// The wakers of futures that have something to do. Wake them when the session is no longer locked.
     pub fn take_woken(&mut self) -> Vec<Waker> {
         self.assert_invariants();
-        std::mem::take(&mut self.woken)
+        self.out.take_woken()
     }
 
     /// When [`Session::handle_timeout`] is next to be called; `None` where nothing waits for time to pass.
@@ -498,7 +495,7 @@ impl Session {
 
     fn wake(&mut self, ticket: Ticket) {
         if let Some(waker) = self.requests.get_mut(&ticket).and_then(|request| request.waker().take()) {
-            self.woken.push(waker);
+            self.out.wake(waker);
         }
     }
 }

@@ -210,7 +210,7 @@ impl Session {
                 acquire.hold = None;
                 acquire.overtaken = acquire.overtaken.saturating_add(1);
                 let name = self.locks[hold.lock].name.clone();
-                self.events.push_back(Event::TurnPassed { name });
+                self.out.tell(Event::TurnPassed { name });
                 self.turn_missed(now, ticket);
             }
             Some(Request::Release(_)) => hold.waiting.push(ticket),
@@ -260,7 +260,7 @@ impl Session {
     /// Sends a call on the lifeline.
     pub(super) fn call_by_lifeline(&mut self, call: Call) -> CallId {
         let id = CallId(self.next_id());
-        self.actions.push_back(super::Action::Call { id, call });
+        self.out.act(super::Action::Call { id, call });
         id
     }
 }

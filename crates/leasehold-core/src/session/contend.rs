@@ -5,7 +5,7 @@
 //! whose future is not polled within the turn goes back to the head of the line, and is passed over until it is polled.
 
 use super::beside::Invitations;
-use super::ids::{ChannelId, LockId};
+use super::ids::LockId;
 use super::own_client::Alarm;
 use super::request::{
     Acquire, AcquireRequest, Fallback, GivenUp, Granted, Patience, Place, Step, Ticket, Trouble, Via,
@@ -44,8 +44,6 @@ pub(super) struct Lock {
     /// A notice came while the contender's command was under way.
     pub(super) again: bool,
     pub(super) trouble: Trouble,
-    /// The channels that those who wait listen to.
-    pub(super) channels: Vec<ChannelId>,
     /// When the server is told next that the waiters live, where it wants to be told.
     pub(super) beat_at: Option<Instant>,
     /// A beat is on the way.
@@ -108,7 +106,6 @@ impl Lock {
             phase: Phase::Idle,
             again: false,
             trouble: Trouble::default(),
-            channels: Vec::new(),
             beat_at: None,
             beating: false,
             beat_again: false,
@@ -517,7 +514,7 @@ impl Session {
             Phase::Due(until) if until <= now => {
                 if let Some(contender) = self.locks[lock].contender {
                     let name = self.locks[lock].name.clone();
-                    self.events.push_back(Event::TurnPassed { name });
+                    self.out.tell(Event::TurnPassed { name });
                     self.turn_missed(now, contender);
                 }
             }

@@ -131,7 +131,7 @@ impl Session {
         self.locks[lock].held += 1;
         self.locks[lock].permits += u64::from(permits);
         self.leave_queue(ticket, lock);
-        self.events.push_back(Event::Degraded { name: self.locks[lock].name.clone() });
+        self.out.tell(Event::Degraded { name: self.locks[lock].name.clone() });
         self.set_hold_timer(number);
         if let Some(owner) = owner {
             self.own(lock, owner, number);
@@ -212,7 +212,7 @@ impl Session {
                 hold.cell.set_deadline(Deadline::from_reply(change.sent_at, left).min(hold.cell.deadline()));
                 hold.touch(now);
                 let name = self.locks[hold.lock].name.clone();
-                self.events.push_back(Event::Restored { name });
+                self.out.tell(Event::Restored { name });
                 self.server_answered();
                 self.schedule_renewal(now, number);
             }

@@ -216,12 +216,12 @@ impl Session {
         }
         hold.end = Some(HoldEnd::Lost(reason));
         hold.renew_at = None;
-        hold.cell.end(HoldEnd::Lost(reason), &mut self.woken);
+        hold.cell.end(HoldEnd::Lost(reason), self.out.woken());
         if reason == LossReason::Removed {
             hold.count.set_on_server(0);
         }
         let waiting = std::mem::take(&mut hold.waiting);
-        self.events.push_back(hold.lost(now, self.locks[hold.lock].name.clone(), reason));
+        self.out.tell(hold.lost(now, self.locks[hold.lock].name.clone(), reason));
         for ticket in waiting {
             self.fail_acquire(now, ticket, AcquireError::Lost(reason));
             self.finish_release(ticket, Err(ReleaseError::Lost(reason)));
@@ -268,7 +268,7 @@ impl Session {
         self.timers.set(Timer::Hold(number), &mut hold.timer, None);
         let gone = !hold.count.is_high();
         if hold.end.is_none() {
-            hold.cell.end(HoldEnd::Released, &mut self.woken);
+            hold.cell.end(HoldEnd::Released, self.out.woken());
         }
         for ticket in hold.waiting {
             let unknown = || ReleaseError::OutcomeUnknown("no reply came while the lease lasted".to_owned());

@@ -16,7 +16,7 @@ const AT_MOST: usize = 256;
 impl Session {
     /// Panics where an invariant is broken, in builds with debug assertions.
     pub(super) fn assert_invariants(&self) {
-        let size = self.locks.len() + self.holds.len() + self.requests.len() + self.channels.len();
+        let size = self.locks.len() + self.holds.len() + self.requests.len() + self.subscriptions.len();
         if cfg!(debug_assertions) && size <= AT_MOST {
             let found = self
                 .check_requests()
@@ -76,18 +76,11 @@ impl Session {
             ensure(lock.permits == permits, || {
                 format!("{} counts {} permits, not {permits}", lock.name, lock.permits)
             })?;
-            let heard = lock
-                .channels
-                .iter()
-                .all(|channel| self.channels.get(*channel).is_some_and(|channel| channel.listeners().contains(&id)));
-            ensure(heard, || format!("{} listens to a channel that does not know of it", lock.name))?;
         }
-        for (id, channel) in self.channels.iter() {
-            for lock in channel.listeners() {
-                let listens = self.locks.get(*lock).is_some_and(|lock| lock.channels.contains(&id));
-                ensure(listens, || format!("{:?} is heard by a lock that does not know of it", channel.name))?;
-            }
-        }
+        let stale = self.subscriptions.locks().find(|lock| !self.locks.contains(*lock));
+        ensure(stale.is_none() && self.subscriptions.is_sound(), || {
+            format!("locks and channels do not agree: {:?}", self.subscriptions)
+        })?;
         Ok(())
     }
 
@@ -120,8 +113,7 @@ impl Session {
         });
         let of_locks = self.locks.iter().filter_map(|(_, lock)| lock.timer);
         let of_holds = self.holds.values().filter_map(|hold| hold.timer);
-        let of_channels = self.channels.iter().filter_map(|(_, channel)| channel.timer());
-        let slots = of_requests.chain(of_locks).chain(of_holds).chain(of_channels).count();
+        let slots = of_requests.chain(of_locks).chain(of_holds).count() + self.subscriptions.timers();
         ensure(self.timers.len() == slots, || format!("{} timers are set, and {slots} are known", self.timers.len()))?;
         for ((lock, owner), owned) in &self.owned {
             let (holds, wishes) = (owned.holds(), owned.wishes());

@@ -40,12 +40,12 @@ impl Session {
         }
         let name = self.locks[lock].name.clone();
         if alarm == Alarm::Silent {
-            self.events.push_back(Event::QueuesBehindOwnClient { name: name.clone() });
+            self.out.tell(Event::QueuesBehindOwnClient { name: name.clone() });
         }
         let raised = long && self.may_raise(now, lock) && self.is_held_since(lock, started);
         if raised {
             self.locks[lock].alarmed_at = now;
-            self.events.push_back(Event::WaitsForOwnClient { name });
+            self.out.tell(Event::WaitsForOwnClient { name });
         }
         if let Some(acquire) = self.acquire_of_mut(ticket) {
             acquire.alarm = if raised { Alarm::Raised } else { Alarm::Noted };

@@ -71,8 +71,8 @@ impl Session {
         }
         state.anomaly = found;
         match found.filter(|_| !known) {
-            Some(Anomaly::Endless) => self.events.push_back(Event::Endless { name: state.name.clone() }),
-            Some(Anomaly::Unset) => self.events.push_back(Event::Unset { name: state.name.clone() }),
+            Some(Anomaly::Endless) => self.out.tell(Event::Endless { name: state.name.clone() }),
+            Some(Anomaly::Unset) => self.out.tell(Event::Unset { name: state.name.clone() }),
             None => {}
         }
     }

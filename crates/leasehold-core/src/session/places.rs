@@ -47,7 +47,7 @@ impl Session {
         self.locks[lock].trouble = super::request::Trouble::default();
         if lost_place {
             let name = self.locks[lock].name.clone();
-            self.events.push_back(Event::PlaceLost { name });
+            self.out.tell(Event::PlaceLost { name });
         }
         let ended = self.acquire_of(ticket).is_some_and(|acquire| self.end_of_wish(acquire) <= now);
         // A request that does not stand in the line did not ask for a place, and does not wait for its turn.
@@ -101,15 +101,11 @@ impl Session {
         }
         let Some(hold) = self.holds.get(&number) else { return };
         let wanted = foreign.then(|| fair::front_channel(&self.locks[lock].name, &hold.cell.key().field));
-        let own = self.locks[lock].keys.channel.clone();
-        for index in self.locks[lock].channels.clone() {
-            let name = &self.channels[index].name;
-            if Some(name) != own.as_ref() && Some(name) != wanted.as_ref() {
-                self.stop_listening(lock, index);
-            }
-        }
-        if let Some(channel) = wanted {
-            self.listen(lock, &channel);
+        let own = self.locks[lock].keys.channel.as_ref();
+        let is_wanted = |name: &Bytes| Some(name) == own || Some(name) == wanted.as_ref();
+        self.subscriptions.retain(lock, is_wanted, &mut self.out);
+        if let Some(channel) = &wanted {
+            self.subscriptions.listen(lock, channel, &mut self.out);
         }
     }
 
@@ -176,7 +172,7 @@ impl Session {
             Err((why, lasting)) if waits => {
                 let name = self.locks[lock].name.clone();
                 self.locks[lock].trouble.note(now, &why);
-                self.events.push_back(Event::BeatFailed { name, why, lasting });
+                self.out.tell(Event::BeatFailed { name, why, lasting });
             }
             Err(_) => {}
         }

@@ -31,14 +31,14 @@ impl Session {
     pub(super) fn server_connected(&mut self, now: Instant, server: String, again: bool) {
         let ended = self.end_outage(&server);
         let out_for = ended.map(|outage| now.since(outage.since));
-        self.events.push_back(Event::Connected { server, again, out_for });
+        self.out.tell(Event::Connected { server, again, out_for });
     }
 
     /// Others have what the server had.
     pub(super) fn server_retired(&mut self, now: Instant, server: String) {
         let ended = self.end_outage(&server);
         let out_for = ended.map(|outage| now.since(outage.since));
-        self.events.push_back(Event::Retired { server, out_for });
+        self.out.tell(Event::Retired { server, out_for });
     }
 
     /// A server cannot be reached, and could not for `lost_for`.
@@ -60,7 +60,7 @@ impl Session {
         }
         let first_lost_in = (first != Instant::FAR_FUTURE).then(|| first.since(now));
         self.outages.push(outage);
-        self.events.push_back(Event::OutOfReach { server, why, holds, first_lost_in });
+        self.out.tell(Event::OutOfReach { server, why, holds, first_lost_in });
         let waited_for: Vec<_> = self.locks.iter().map(|(lock, _)| lock).collect();
         waited_for.into_iter().for_each(|lock| self.set_lock_timer(lock));
     }

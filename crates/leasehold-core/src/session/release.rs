@@ -131,7 +131,7 @@ impl Session {
         if !hold.count.has_guards() {
             if hold.end.is_none() {
                 hold.end = Some(end);
-                hold.cell.end(end, &mut self.woken);
+                hold.cell.end(end, self.out.woken());
             }
             self.retire(now, number);
         }
@@ -256,10 +256,10 @@ impl Session {
         if gone && live {
             self.lose(now, number, LossReason::Removed);
         } else if outcome.is_err() && was_released {
-            self.events.push_back(lost);
+            self.out.tell(lost);
         }
         if change.by.is_none() && waiting.is_empty() && !repeated {
-            self.events.push_back(Event::CleanedUp { name });
+            self.out.tell(Event::CleanedUp { name });
         }
         for ticket in change.by.into_iter().chain(waiting) {
             self.finish_release(ticket, outcome.clone());
@@ -305,7 +305,7 @@ impl Session {
             && let Some(hold) = self.holds.get(&number)
         {
             let name = self.locks[hold.lock].name.clone();
-            self.events.push_back(Event::CleanUpFailed { name, why: error.to_string(), lasting: error.is_lasting() });
+            self.out.tell(Event::CleanUpFailed { name, why: error.to_string(), lasting: error.is_lasting() });
         }
         for ticket in waiting {
             self.limit_wait(now, ticket, number);

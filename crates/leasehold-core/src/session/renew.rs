@@ -233,7 +233,7 @@ impl Session {
                 let cells = || batch.holds.iter().filter_map(|number| Some(&self.holds.get(number)?.cell));
                 let left = cells().map(|cell| cell.deadline().since(now)).min().unwrap_or_default();
                 let oldest = cells().map(|cell| now.since(cell.acquired_at())).max().unwrap_or_default();
-                self.events.push_back(match batch.shortfall(acknowledged) {
+                self.out.tell(match batch.shortfall(acknowledged) {
                     None => Event::Renewed { holds, left, oldest },
                     Some(why) => Event::RenewalFailed { holds, why, lasting: true },
                 });
@@ -246,7 +246,7 @@ impl Session {
                 self.retry_renewals(now, &again);
             }
             Err((why, lasting)) => {
-                self.events.push_back(Event::RenewalFailed { holds: batch.holds.len(), why, lasting });
+                self.out.tell(Event::RenewalFailed { holds: batch.holds.len(), why, lasting });
                 for number in &batch.holds {
                     if let Some(hold) = self.holds.get_mut(number) {
                         hold.count.end_renewal();

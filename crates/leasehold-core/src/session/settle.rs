@@ -137,7 +137,7 @@ impl Session {
         let Some(open) = self.settles.open.get_mut(&place) else { return };
         open.under_way = Some(id);
         open.retry_at = None;
-        self.actions.push_back(Action::Settle { id, plane: place.0, epoch: place.1, key: open.key.clone() });
+        self.out.act(Action::Settle { id, plane: place.0, epoch: place.1, key: open.key.clone() });
     }
 
     /// The server could not be reached: the settlement is tried again, for as long as it takes.
@@ -153,7 +153,7 @@ impl Session {
         let first = open.holds.first().and_then(|number| self.holds.get(number)).map(|hold| hold.lock);
         if let Some(lock) = first {
             let name = self.locks[lock].name.clone();
-            self.events.push_back(Event::CleanUpFailed { name, why: error.to_string(), lasting: error.is_lasting() });
+            self.out.tell(Event::CleanUpFailed { name, why: error.to_string(), lasting: error.is_lasting() });
         }
     }
 
@@ -233,7 +233,7 @@ impl Session {
         let slot = self.slot_of(&key);
         let id = CallId(self.next_id());
         self.settles.probe = Some(Probe { id, begun: now, plane, epoch, slot });
-        self.actions.push_back(Action::Probe { id, plane, epoch, key });
+        self.out.act(Action::Probe { id, plane, epoch, key });
     }
 
     /// Takes the answer to [`Action::Probe`]. Every call that was sent before the probe, and not once more since, has been answered.

@@ -41,7 +41,7 @@ impl Session {
 
     /// Whether nothing of this client can be left on the server, and nothing is subscribed to.
     pub fn is_quiet(&self) -> bool {
-        self.holds.is_empty() && self.channels.is_empty()
+        self.holds.is_empty() && self.subscriptions.is_empty()
     }
 
     /// Whether nothing of this client's holds may be on the server. A subscription may be: it ends with its

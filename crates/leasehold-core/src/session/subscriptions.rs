@@ -1,0 +1,374 @@
+//! The subscriptions of a client: which locks listen to which channels, and what the server has confirmed.
+//!
+//! A subscription is shared by all locks that listen to its channel, such as the halves of a read-write lock. One command for a channel is
+//! under way at a time, so that none can overtake another.
+
+use super::Action;
+use super::ids::{ChannelId, LockId, Table};
+use super::out::Out;
+use super::timers::{Timer, Timers};
+use crate::link::LinkError;
+use crate::number_map::NumberMap;
+use crate::time::Instant;
+use bytes::Bytes;
+use std::collections::HashMap;
+use std::time::Duration;
+
+/// See the [module](self).
+#[derive(Debug)]
+pub(super) struct Subscriptions {
+    channels: Table<ChannelId, Channel>,
+    by_name: HashMap<Bytes, ChannelId>,
+    /// The channels to which a lock listens, in the order in which it began to.
+    by_lock: NumberMap<LockId, Vec<ChannelId>>,
+}
+
+/// A channel that waiters listen to, or did until just now.
+#[derive(Debug)]
+struct Channel {
+    name: Bytes,
+    state: Subscription,
+    listeners: Vec<LockId>,
+    timer: Option<Instant>,
+}
+
+/// The state of a subscription.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Subscription {
+    /// The server has not confirmed it yet.
+    Asked {
+        /// The connection was lost meanwhile: the answer may be about the old one.
+        stale: bool,
+    },
+    Confirmed,
+    /// It is being ended.
+    Ending,
+    /// It, or its end, failed, and is tried again.
+    Retry,
+}
+
+/// What the answer to a subscription means for the locks that listen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use = "waiters may be due"]
+pub(super) enum Answered {
+    /// It changes nothing for them.
+    Nothing,
+    /// From now on these locks hear of releases. What they missed before is seen by trying now.
+    Confirmed(Vec<LockId>),
+    /// The server will refuse it again: these locks listen no more.
+    Refused(Vec<LockId>, String),
+    /// It is tried again soon. Until then these locks hear nothing.
+    Failed(Vec<LockId>),
+}
+
+impl Subscriptions {
+    pub(super) fn new() -> Self {
+        Self { channels: Table::new(), by_name: HashMap::new(), by_lock: NumberMap::default() }
+    }
+
+    /// Has a lock listen to a channel.
+    pub(super) fn listen(&mut self, lock: LockId, name: &Bytes, out: &mut Out) {
+        let id = self.by_name.get(name).copied().unwrap_or_else(|| {
+            let state = Subscription::Asked { stale: false };
+            let id = self.channels.insert(Channel { name: name.clone(), state, listeners: Vec::new(), timer: None });
+            self.by_name.insert(name.clone(), id);
+            self.subscribe(id, out);
+            id
+        });
+        let of_lock = self.by_lock.entry(lock).or_default();
+        if !of_lock.contains(&id) {
+            of_lock.push(id);
+            self.channels[id].listeners.push(lock);
+        }
+    }
+
+    /// Has a lock listen no more to those of its channels that `is_wanted` does not name.
+    pub(super) fn retain(&mut self, lock: LockId, is_wanted: impl Fn(&Bytes) -> bool, out: &mut Out) {
+        let Some(of_lock) = self.by_lock.get_mut(&lock) else { return };
+        let channels = &self.channels;
+        let unwanted: Vec<ChannelId> = of_lock.extract_if(.., |id| !is_wanted(&channels[*id].name)).collect();
+        if of_lock.is_empty() {
+            self.by_lock.remove(&lock);
+        }
+        for id in unwanted {
+            let channel = &mut self.channels[id];
+            channel.listeners.retain(|listener| *listener != lock);
+            if channel.listeners.is_empty() && matches!(channel.state, Subscription::Confirmed | Subscription::Retry) {
+                self.unsubscribe(id, out);
+            }
+        }
+    }
+
+    /// Whether the server has confirmed all channels to which a lock listens.
+    pub(super) fn is_confirmed(&self, lock: LockId) -> bool {
+        let mut of_lock = self.by_lock.get(&lock).into_iter().flatten();
+        of_lock.all(|id| self.channels[*id].state == Subscription::Confirmed)
+    }
+
+    /// The locks that listen to a channel.
+    pub(super) fn listeners(&self, name: &Bytes) -> Vec<LockId> {
+        self.by_name.get(name).map(|id| self.channels[*id].listeners.clone()).unwrap_or_default()
+    }
+
+    /// Takes the answer to [`Action::Subscribe`]. `spread` is between 0 and 1.
+    pub(super) fn subscribed(
+        &mut self,
+        now: Instant,
+        name: &Bytes,
+        result: &Result<(), LinkError>,
+        spread: impl FnOnce() -> f64,
+        out: &mut Out,
+        timers: &mut Timers,
+    ) -> Answered {
+        let Some(id) = self.by_name.get(name).copied() else { return Answered::Nothing };
+        let Subscription::Asked { stale } = self.channels[id].state else { return Answered::Nothing };
+        let listeners = self.channels[id].listeners.clone();
+        match result {
+            _ if stale && listeners.is_empty() => self.unsubscribe(id, out),
+            _ if stale => self.subscribe(id, out),
+            Ok(()) => {
+                self.channels[id].state = Subscription::Confirmed;
+                if listeners.is_empty() {
+                    self.unsubscribe(id, out);
+                }
+                return Answered::Confirmed(listeners);
+            }
+            Err(LinkError::Refused(error)) if !error.is_transient() => {
+                self.channels[id].listeners.clear();
+                self.unsubscribe(id, out);
+                for lock in &listeners {
+                    if let Some(of_lock) = self.by_lock.get_mut(lock) {
+                        of_lock.retain(|heard| *heard != id);
+                    }
+                }
+                self.by_lock.retain(|_, channels| !channels.is_empty());
+                return Answered::Refused(listeners, error.text().to_owned());
+            }
+            Err(_) => {
+                self.retry(now, id, spread(), timers);
+                return Answered::Failed(listeners);
+            }
+        }
+        Answered::Nothing
+    }
+
+    /// Takes the answer to [`Action::Unsubscribe`]. `spread` is between 0 and 1.
+    pub(super) fn unsubscribed(
+        &mut self,
+        now: Instant,
+        name: &Bytes,
+        result: &Result<(), LinkError>,
+        spread: impl FnOnce() -> f64,
+        out: &mut Out,
+        timers: &mut Timers,
+    ) {
+        let Some(id) = self.by_name.get(name).copied() else { return };
+        if self.channels[id].state != Subscription::Ending {
+            return;
+        }
+        match result {
+            Err(error) if !matches!(error, LinkError::Refused(_)) => self.retry(now, id, spread(), timers),
+            _ if self.channels[id].listeners.is_empty() => {
+                let mut gone = self.channels.remove(id);
+                timers.set(Timer::Channel(id), &mut gone.timer, None);
+                self.by_name.remove(&gone.name);
+            }
+            _ => self.subscribe(id, out),
+        }
+    }
+
+    /// The time has come to try a subscription again, or its end.
+    pub(super) fn is_due(&mut self, id: ChannelId, out: &mut Out) {
+        let Some(channel) = self.channels.get_mut(id) else { return };
+        channel.timer = None;
+        if channel.state == Subscription::Retry {
+            self.go_on(id, out);
+        }
+    }
+
+    /// The connection for notices is back, without any subscription.
+    pub(super) fn reset(&mut self, out: &mut Out) {
+        let all: Vec<ChannelId> = self.channels.iter().map(|(id, _)| id).collect();
+        for id in all {
+            let channel = &mut self.channels[id];
+            match channel.state {
+                Subscription::Ending => {}
+                // The command under way may have gone by the old connection: it is repeated when it has been answered.
+                Subscription::Asked { .. } => channel.state = Subscription::Asked { stale: true },
+                Subscription::Confirmed | Subscription::Retry => self.go_on(id, out),
+            }
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.channels.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.channels.is_empty()
+    }
+
+    /// How many timers are set.
+    pub(super) fn timers(&self) -> usize {
+        self.channels.iter().filter(|(_, channel)| channel.timer.is_some()).count()
+    }
+
+    /// The locks that listen to anything.
+    pub(super) fn locks(&self) -> impl Iterator<Item = LockId> {
+        self.by_lock.keys().copied()
+    }
+
+    /// Whether both tables agree on who listens to what.
+    pub(super) fn is_sound(&self) -> bool {
+        let forth = self.by_lock.iter().all(|(lock, channels)| {
+            channels.iter().all(|id| self.channels.get(*id).is_some_and(|channel| channel.listeners.contains(lock)))
+        });
+        let back = self.channels.iter().all(|(id, channel)| {
+            channel.listeners.iter().all(|lock| self.by_lock.get(lock).is_some_and(|channels| channels.contains(&id)))
+        });
+        forth && back
+    }
+
+    /// Subscribes where a lock listens, and ends the subscription where none does.
+    fn go_on(&mut self, id: ChannelId, out: &mut Out) {
+        if self.channels[id].listeners.is_empty() {
+            self.unsubscribe(id, out);
+        } else {
+            self.subscribe(id, out);
+        }
+    }
+
+    fn subscribe(&mut self, id: ChannelId, out: &mut Out) {
+        let channel = &mut self.channels[id];
+        channel.state = Subscription::Asked { stale: false };
+        out.act(Action::Subscribe { channel: channel.name.clone() });
+    }
+
+    fn unsubscribe(&mut self, id: ChannelId, out: &mut Out) {
+        let channel = &mut self.channels[id];
+        channel.state = Subscription::Ending;
+        out.act(Action::Unsubscribe { channel: channel.name.clone() });
+    }
+
+    fn retry(&mut self, now: Instant, id: ChannelId, spread: f64, timers: &mut Timers) {
+        let at = now + Duration::from_millis(100).mul_f64(spread) + Duration::from_millis(20);
+        let channel = &mut self.channels[id];
+        channel.state = Subscription::Retry;
+        timers.set(Timer::Channel(id), &mut channel.timer, Some(at));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::link::ServerError;
+    use crate::session::ids::Id;
+
+    const NOW: Instant = Instant::from_nanos(1_000_000_000);
+
+    /// Subscriptions, and what they hand out.
+    struct Bench {
+        subscriptions: Subscriptions,
+        out: Out,
+        timers: Timers,
+    }
+
+    impl Bench {
+        fn new() -> Self {
+            Self { subscriptions: Subscriptions::new(), out: Out::default(), timers: Timers::default() }
+        }
+
+        fn listen(&mut self, lock: usize, name: &'static str) {
+            self.subscriptions.listen(LockId::new(lock), &Bytes::from_static(name.as_bytes()), &mut self.out);
+        }
+
+        fn drop_all(&mut self, lock: usize) {
+            self.subscriptions.retain(LockId::new(lock), |_| false, &mut self.out);
+        }
+
+        fn subscribed(&mut self, name: &'static str, result: Result<(), LinkError>) -> Answered {
+            let name = Bytes::from_static(name.as_bytes());
+            self.subscriptions.subscribed(NOW, &name, &result, || 0.5, &mut self.out, &mut self.timers)
+        }
+
+        fn unsubscribed(&mut self, name: &'static str, result: Result<(), LinkError>) {
+            let name = Bytes::from_static(name.as_bytes());
+            self.subscriptions.unsubscribed(NOW, &name, &result, || 0.5, &mut self.out, &mut self.timers);
+        }
+
+        /// The commands for the server since the last look: `+` subscribes, `-` unsubscribes.
+        fn commands(&mut self) -> Vec<String> {
+            assert!(self.subscriptions.is_sound());
+            let text = |name: &Bytes| String::from_utf8_lossy(name).into_owned();
+            let actions = std::iter::from_fn(|| self.out.poll_action());
+            let commands = actions.map(|action| match action {
+                Action::Subscribe { channel } => format!("+{}", text(&channel)),
+                Action::Unsubscribe { channel } => format!("-{}", text(&channel)),
+                other => panic!("{other:?}"),
+            });
+            commands.collect()
+        }
+    }
+
+    #[test]
+    fn locks_share_a_subscription_and_the_last_one_ends_it() {
+        let mut bench = Bench::new();
+        bench.listen(1, "a");
+        bench.listen(2, "a");
+        assert_eq!(bench.commands(), ["+a"]);
+        assert!(!bench.subscriptions.is_confirmed(LockId::new(1)));
+        assert_eq!(bench.subscribed("a", Ok(())), Answered::Confirmed(vec![LockId::new(1), LockId::new(2)]));
+        assert!(bench.subscriptions.is_confirmed(LockId::new(2)));
+        bench.drop_all(1);
+        assert_eq!(bench.commands(), [""; 0]);
+        bench.drop_all(2);
+        assert_eq!(bench.commands(), ["-a"]);
+        bench.unsubscribed("a", Ok(()));
+        assert!(bench.subscriptions.is_empty());
+    }
+
+    #[test]
+    fn a_listener_that_comes_while_a_subscription_ends_subscribes_when_it_has_ended() {
+        let mut bench = Bench::new();
+        bench.listen(1, "a");
+        let confirmed = bench.subscribed("a", Ok(()));
+        assert_eq!(confirmed, Answered::Confirmed(vec![LockId::new(1)]));
+        bench.drop_all(1);
+        bench.listen(2, "a");
+        assert_eq!(bench.commands(), ["+a", "-a"], "one command at a time");
+        bench.unsubscribed("a", Ok(()));
+        assert_eq!(bench.commands(), ["+a"]);
+    }
+
+    #[test]
+    fn a_subscription_that_was_asked_for_on_a_lost_connection_is_asked_for_again() {
+        let mut bench = Bench::new();
+        bench.listen(1, "a");
+        bench.commands();
+        bench.subscriptions.reset(&mut bench.out);
+        assert_eq!(bench.commands(), [""; 0], "the command under way is answered first");
+        assert_eq!(bench.subscribed("a", Ok(())), Answered::Nothing);
+        assert_eq!(bench.commands(), ["+a"]);
+        assert_eq!(bench.subscribed("a", Ok(())), Answered::Confirmed(vec![LockId::new(1)]));
+        bench.subscriptions.reset(&mut bench.out);
+        assert_eq!(bench.commands(), ["+a"]);
+    }
+
+    #[test]
+    fn a_failed_subscription_is_tried_again_and_a_refused_one_is_not() {
+        let mut bench = Bench::new();
+        bench.listen(1, "a");
+        bench.commands();
+        let failed = bench.subscribed("a", Err(LinkError::NotSent("no connection".to_owned())));
+        assert_eq!(failed, Answered::Failed(vec![LockId::new(1)]));
+        assert_eq!((bench.subscriptions.timers(), bench.timers.len()), (1, 1));
+        let Some(Timer::Channel(id)) = bench.timers.pop(NOW + Duration::from_secs(1)) else { panic!("a timer is set") };
+        bench.subscriptions.is_due(id, &mut bench.out);
+        assert_eq!(bench.commands(), ["+a"]);
+        let refusal = ServerError::new("NOPERM No permissions to access a channel");
+        let refused = bench.subscribed("a", Err(LinkError::Refused(refusal.clone())));
+        assert_eq!(refused, Answered::Refused(vec![LockId::new(1)], refusal.text().to_owned()));
+        assert_eq!(bench.commands(), ["-a"]);
+        assert_eq!(bench.subscriptions.locks().count(), 0, "the lock listens no more");
+    }
+}
