@@ -173,7 +173,7 @@ const BOUNDS: Bounds = Bounds {
     loss: Duration::from_millis(100),
 };
 
-/// What is found in a history whose instants are milliseconds.
+/// The faults in a history whose instants are milliseconds.
 fn slow(text: &str, died: Option<u64>, stopped: u64) -> usize {
     let scaled = text.lines().map(|line| {
         let words: Vec<_> = line.split(' ').collect();

@@ -1,5 +1,4 @@
-//! What the parts of the workspace say of each other is so: scripts and their headers, decoders, manifests, public types,
-//! documents.
+//! The parts of the workspace say the truth of each other: scripts and their headers, decoders, manifests, public types, documents.
 
 #[path = "contract/architecture.rs"]
 mod architecture;

@@ -84,7 +84,7 @@ fn a_slice_of_histories_calls_every_script() {
     }
 }
 
-/// What is compared is enough to see an engine that is wrong in one thing: each of these changes one reply, message, value or time.
+/// The comparison is enough to see an engine that is wrong in one thing: each of these changes one reply, message, value or time.
 #[test]
 fn a_difference_of_any_sort_is_seen_and_the_history_made_short() {
     let mut pair = Pair::start(&Binary::any().unwrap_or_else(|error| panic!("{error}")));

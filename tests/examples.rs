@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 /// Every story takes a few seconds, and that of a thousand buyers half a minute on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Where cargo has put the examples of the profile that this test was built with.
+/// The folder into which cargo has put the examples of the profile that this test was built with.
 fn program(example: &str) -> PathBuf {
     let test = std::env::current_exe().expect("the test knows its own path");
     let profile = test.parent().and_then(|deps| deps.parent()).expect("tests are in <target>/<profile>/deps");
@@ -153,7 +153,7 @@ fn paused_time() {
     assert_told(&told, &expected);
 }
 
-/// What is said of all ways in which the thousand buyers come to their turns.
+/// The rules for all ways in which the thousand buyers come to their turns.
 const SALES: [&str; 4] = [
     "fair lock: served 1000, sold 100, oversold 0;",
     "plain lock: served 1000, sold 100, oversold 0;",
@@ -165,7 +165,7 @@ const SALES: [&str; 4] = [
 fn inventory() {
     let deaths = ["died in its turn, and 9 others while they waited"; 5];
     let end = ["fair lock, and deaths: served 955, sold 100, oversold 0;", "the longest stall was "];
-    // What the semaphore did stays for a while so that nothing is done twice, and so do the marks of a fair queue.
+    // The records of the semaphore stay for a while so that nothing is done twice, and so do the marks of a fair queue.
     let for_a_while = ["leasehold:1:op:{", "leasehold:1:fair:{"];
     on_each_engine_leaving("inventory", &[&SALES[..], &deaths, &end].concat(), &for_a_while, &[]);
 }

@@ -1,8 +1,8 @@
 //! Real faults of real servers, and of the processes that use them.
 //!
-//! Each test has servers of its own, and breaks them: kills, stops, restarts, pauses, fills and moves them, cuts what lies
-//! between, or does the same to a process that holds a lock. What is asserted is what the documentation promises to a
-//! caller, seen from the server wherever that is possible. Time bounds are the promised ones, plus room for a busy machine.
+//! Each test has servers of its own, and breaks them: kills, stops, restarts, pauses, fills and moves them, cuts what lies between, or does
+//! the same to a process that holds a lock. The assertions are what the documentation promises to a caller, seen from the server wherever
+//! that is possible. Time bounds are the promised ones, plus room for a busy machine.
 //!
 //! A test that needs another process starts this very program again: see [`child`].
 

@@ -1,4 +1,4 @@
-//! What is checked of everything that parses, whatever it is given: names, URLs, replies, notices, script results, commands.
+//! The checks of everything that parses, whatever it is given: names, URLs, replies, notices, script results, commands.
 //!
 //! The bodies below `tests/fuzz/` are those of the targets of `cargo fuzz` in `fuzz/`. Here each gets a few thousand inputs that
 //! follow from a seed: inputs that mean something, mutated, and noise. `LEASEHOLD_SEEDS=n` gives it that many.

@@ -1,12 +1,11 @@
-//! What must hold of a history. Everything here is a function of the history alone.
+//! The rules that a history must keep. Everything here is a function of the history alone.
 
 use crate::history::{Op, Rule, SEVERAL};
 use crate::moment::MILLISECOND;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// A time in which holders may be doubled: a failover or a restart has lost data. From its beginning until whoever held a lock before it
-/// knows that.
+/// A time in which holders may be doubled: a failover or a restart has lost data. From its beginning until the holder before it knows that.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Window {
     pub(crate) from: u64,
@@ -36,7 +35,7 @@ impl Overlap {
     }
 }
 
-/// Everybody who believed to hold a lock while somebody else did, whom it excludes. `capacity` is that of the semaphores.
+/// Every holder that believed to hold a lock beside another that it excludes. `capacity` is that of the semaphores.
 pub(crate) fn overlaps(ops: &[Op], capacity: u32) -> Vec<Overlap> {
     let mut beliefs: BTreeMap<&str, Vec<(u64, u64, &Op)>> = BTreeMap::new();
     for op in ops {
@@ -119,7 +118,8 @@ pub(crate) fn unreported(ops: &[Op]) -> Vec<String> {
         .collect()
 }
 
-/// Operations that were refused for what is not so: nobody uses a name for another kind of lock, and no client is shut down while it works.
+/// Operations that were refused for a reason that is none: no name is used for another kind of lock, and no client is shut down while it
+/// works.
 pub(crate) fn confused(ops: &[Op]) -> Vec<String> {
     let words = ["conflict", "other"];
     let refused = ops.iter().filter_map(|op| Some((op, op.refused.as_ref().map(|(_, why)| why)?)));
@@ -150,13 +150,13 @@ pub(crate) struct Bounds {
     pub(crate) loss: Duration,
 }
 
-/// What took longer than it may, or did not end at all. `stalled` tells for how long a process did not run
-/// between two instants.
+/// Operations that took longer than they may, or did not end at all. `stalled` tells for how long a process did not run between two
+/// instants.
 pub(crate) fn hangs(ops: &[Op], bounds: Bounds, stalled: impl Fn(&str, u64, u64) -> u64) -> Vec<String> {
     let mut found = Vec::new();
     let mut judge = |op: &Op, what: &str, from: u64, to: Option<u64>, bound: Option<Duration>| {
         let Some(to) = to else {
-            // What a killed process had begun has no end.
+            // The operations of a killed process have no end.
             if op.died.is_none() {
                 found.push(format!("{}: the {what} of {} has not ended", op.wish.lock, op.who));
             }
@@ -176,7 +176,7 @@ pub(crate) fn hangs(ops: &[Op], bounds: Bounds, stalled: impl Fn(&str, u64, u64)
         if let Some((at, _)) = op.ending {
             judge(op, "release", at, op.ended.as_ref().map(|(at, _)| *at), Some(bounds.release));
         }
-        // Who learned of it by the release has not asked before.
+        // A holder that learned of it by the release has not asked before.
         let before_its_end = |at: u64| op.ending.is_none_or(|(ending, _)| at <= ending);
         if let Some((at, _)) = op.lost.as_ref().filter(|(at, _)| *at > granted.until && before_its_end(*at)) {
             judge(op, "news of the loss", granted.until, Some(*at), Some(bounds.loss));

@@ -75,7 +75,7 @@ pub(crate) fn obey(runtime: &Runtime, servers: &str) {
                         let all = async { while tasks.join_next().await.is_some() {} };
                         tokio::time::timeout(REST, all).await.is_ok()
                     });
-                    // What is still under way has no end in the history, and is found there.
+                    // Operations that are still under way have no end in the history, and are found there.
                     tasks.detach_all();
                     let clean = clients.iter().all(settled);
                     let left: Vec<_> = clients.iter().map(Client::stats).collect();

@@ -1,4 +1,4 @@
-//! What goes wrong, on purpose.
+//! The faults, made on purpose.
 
 use crate::client::LEASE;
 use crate::fleet::Fleet;
@@ -109,7 +109,7 @@ impl Fault {
         matches!(self, ReplicaPromoted | SlotMoved)
     }
 
-    /// What can go wrong at a place; what is there more than once is more frequent.
+    /// The faults of a place; one that is there more than once is more frequent.
     pub(crate) fn of(place: PlaceName) -> Vec<Self> {
         let mut all = vec![
             ClientKilled,
@@ -167,7 +167,7 @@ impl Fault {
         let primaries: Vec<_> = place.primaries().into_iter().collect();
         let Some(&port) = rng.choice(&primaries) else { return };
         let node = place.node(port);
-        // Short enough for nobody to call the server dead, on a machine that is not too busy.
+        // Short enough for the server not to be called dead, on a machine that is not too busy.
         let short = match place {
             Place::Standalone { .. } | Place::Quorum(_) => millis(rng, 50..3_000),
             Place::Sentinel { .. } => millis(rng, 50..250),
@@ -309,14 +309,14 @@ fn sleeps(node: &Server, time: Duration) {
     if let Ok(mut connection) = node.connect() {
         let _ = connection.set_read_timeout(time + Duration::from_secs(5));
         let answer = connection.command(&["DEBUG", "SLEEP", &format!("{:.3}", time.as_secs_f64())]);
-        // Who is not allowed to ask for it would have nothing happen.
+        // A user who is not allowed to ask for it would have nothing happen.
         assert!(!matches!(answer, Ok(Resp::Error(_))), "the server does not sleep: {answer:?}");
     }
 }
 
 /// Keeps the replica of a primary from reading any further, while the primary's clients notice nothing.
 fn cut_off(place: &Place, port: u16) {
-    // It presents a password that nobody has set. What is under way already is lost with its connection.
+    // It presents a password that was never set. Calls that are under way already are lost with their connection.
     tell(place.partner(port), &["CONFIG", "SET", "masterauth", "nobody-has-set-it"]);
     tell(place.node(port), &["CLIENT", "KILL", "TYPE", "replica"]);
 }
@@ -371,5 +371,5 @@ fn migrate(cluster: &Cluster, place: &Place, name: &str, rng: &mut Rng) {
     cluster.finish_migration(slot, to);
 }
 
-/// How long somebody may go on believing in what a server has forgotten.
+/// How long a holder may go on believing in what a server has forgotten.
 pub(crate) const AFTERMATH: Duration = LEASE;

@@ -1,4 +1,4 @@
-//! What a run has counted, and the table at its end.
+//! The counts of a run, and the table at its end.
 
 use crate::fault::Fault;
 use crate::place::PlaceName;
@@ -26,7 +26,7 @@ pub(crate) struct Figures {
     pub(crate) doubled: u64,
     pub(crate) doubled_explained: u64,
     pub(crate) doubled_longest: Duration,
-    /// Of those that are explained: neither holder was told.
+    /// The explained ones of those: neither holder was told.
     pub(crate) doubled_untold: u64,
     pub(crate) stale: u64,
     pub(crate) unreported: u64,
@@ -36,7 +36,7 @@ pub(crate) struct Figures {
     pub(crate) unclean: u64,
     /// The memory of the client that lives through the run, at the end of each round, by place.
     pub(crate) resident: BTreeMap<PlaceName, Vec<u64>>,
-    /// Of each workload that must fail, and of its opposite: what was lost, out of how much.
+    /// The losses of each workload that must fail, and of its opposite, with the totals.
     pub(crate) must_fail: BTreeMap<&'static str, (u64, u64)>,
     /// Locks of the workload of failovers that two held at once.
     pub(crate) doubled_by_failover: BTreeMap<&'static str, u64>,
@@ -70,7 +70,7 @@ impl Figures {
     pub(crate) fn check_memory(&mut self) {
         let grown = self.resident.iter().filter_map(|(place, samples)| {
             let [first, .., last] = quarters(samples)?;
-            // What allocators keep, and the buffers of new connections.
+            // The memory that allocators keep, and the buffers of new connections.
             let most = first + first / 4 + 8_192;
             (last > most).then(|| format!("{}: from {first} to {last} KiB", place.word()))
         });

@@ -55,7 +55,7 @@ pub(crate) struct Rest {
     pub(crate) clean: bool,
     /// Its memory in KiB.
     pub(crate) resident: u64,
-    /// What it said of itself.
+    /// Its words about itself.
     pub(crate) census: String,
 }
 

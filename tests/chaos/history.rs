@@ -12,14 +12,14 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// What excludes what.
+/// The kinds of locks that exclude each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rule {
     /// One holder at a time.
     Alone,
     /// The half of a read-write lock that many may hold.
     Read,
-    /// The half that one may hold, while nobody has the other.
+    /// The half that one may hold, while the other is free.
     Write,
     /// Some of a number of permits.
     Permits,
@@ -38,10 +38,10 @@ impl Rule {
     }
 }
 
-/// What stands between the names of locks that are held together.
+/// The text between the names of locks that are held together.
 pub(crate) const SEVERAL: &str = "+";
 
-/// What an operation is about.
+/// The subject of an operation.
 #[derive(Clone, Debug)]
 pub(crate) struct Wish {
     /// The name of the lock, or of several, with [`SEVERAL`] between them.
@@ -53,7 +53,7 @@ pub(crate) struct Wish {
     pub(crate) bound: Option<Duration>,
 }
 
-/// Where a process writes its history.
+/// The file into which a process writes its history.
 pub(crate) struct Journal {
     file: Mutex<File>,
     last: AtomicU64,
@@ -98,7 +98,7 @@ impl Journal {
         self.write(now(), op, &format!("ending {}", remaining.as_nanos()));
     }
 
-    /// What became of that.
+    /// The result of that.
     pub(crate) fn ended(&self, op: u64, how: &str) {
         self.write(now(), op, &format!("ended {how}"));
     }
@@ -170,7 +170,7 @@ impl Op {
     }
 }
 
-/// What a history tells.
+/// The facts that a history tells.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History {
     /// The operations, in the order in which they were begun.

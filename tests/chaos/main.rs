@@ -88,7 +88,7 @@ fn run(options: &Options) -> ExitCode {
         let failed = figures.failures();
         round::run(site, (&store, &machine), *workload, length, &dir, &mut rng, &mut figures);
         if figures.failures() == failed {
-            // What was right need not be kept.
+            // A history without a fault need not be kept.
             let _ = std::fs::remove_dir_all(&dir);
         }
         spent += length;

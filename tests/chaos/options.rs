@@ -1,4 +1,4 @@
-//! What the command line says.
+//! The options of the command line.
 
 use crate::place::PlaceName;
 use std::time::Duration;
@@ -22,7 +22,7 @@ pub(crate) enum Part {
     MustFail,
 }
 
-/// What there is, in a few lines.
+/// A summary, in a few lines.
 pub(crate) const USAGE: &str = "\
 Runs client processes on real servers while things go wrong, and checks the histories that they write.
 

@@ -18,7 +18,7 @@ pub(crate) enum Place {
     Quorum(Vec<Server>),
 }
 
-/// Where a client runs, and where it finds its servers: one, or each that knows nothing of the others.
+/// The place in which a client runs, and its servers: one, or each that knows nothing of the others.
 #[derive(Clone, Debug)]
 pub(crate) struct Seat {
     pub(crate) urls: Vec<String>,
@@ -186,7 +186,7 @@ impl Place {
         (!primaries.is_empty()).then_some(left)
     }
 
-    /// How many channels somebody listens to, but for those of the servers themselves. `None` where a server does not answer.
+    /// The number of channels with listeners, but for those of the servers themselves. `None` where a server does not answer.
     fn subscriptions(&self) -> Option<usize> {
         let mut sum = 0;
         for node in self.nodes() {
@@ -199,8 +199,8 @@ impl Place {
         Some(sum)
     }
 
-    /// Waits until nothing is left: what a killed process held is there for one lease. What is left then, and how many subscriptions.
-    /// `lost_data` is whether a server may have lost what it had been told.
+    /// Waits until nothing is left: what a killed process held is there for one lease. The keys that are left then, and the number of
+    /// subscriptions. `lost_data` is whether a server may have lost what it had been told.
     pub(crate) fn clears(&self, lost_data: bool) -> (Vec<String>, usize) {
         let mut left = (vec!["a server does not answer".to_owned()], 0);
         within(LONG + LEASE + Duration::from_secs(4), || {
@@ -236,8 +236,8 @@ fn stays_for_a_time(key: &str) -> bool {
     prefixes.iter().any(|prefix| key.starts_with(prefix))
 }
 
-/// The queue of a fair lock. A failover that forgets that somebody left it has him in it again, although he has gone; it has a time to live,
-/// and whoever comes next passes him over.
+/// The queue of a fair lock. A failover that forgets that a waiter left the queue has it in the queue again, although it has gone; the
+/// entry has a time to live, and the next waiter passes it over.
 fn is_of_a_queue(key: &str) -> bool {
     ["redisson_lock_queue:", "redisson_lock_timeout:"].iter().any(|prefix| key.starts_with(prefix))
 }

@@ -31,7 +31,7 @@ pub(crate) struct Site {
     pub(crate) name: PlaceName,
     pub(crate) place: Place,
     pub(crate) fleet: Fleet,
-    /// What has yet to go wrong before everything has.
+    /// The faults that are still to come until all have been.
     pub(crate) deck: Vec<Fault>,
 }
 
@@ -46,7 +46,7 @@ impl Site {
     }
 }
 
-/// What a round is about.
+/// The subject of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Workload {
     /// Everything, and whatever can go wrong.
@@ -86,7 +86,7 @@ pub(crate) fn run(
     let mut notes = Vec::new();
     let (mut windows, mut healed) = (Vec::new(), true);
     let mut known = (site.place.epoch(), now());
-    // Primaries that were replaced although nobody wanted them to be have lost data, too.
+    // Primaries that were replaced although no fault wanted them to be have lost data, too.
     let mut look = |place: &Place, wanted: bool, windows: &mut Vec<Window>| {
         let later = (place.epoch(), now());
         let unwanted = later.0 != known.0 && !wanted;
@@ -108,7 +108,7 @@ pub(crate) fn run(
                 look(&site.place, false, &mut windows);
                 let before = now();
                 notes.push(format!("{before} {}", fault.word()));
-                // Now and then somebody sleeps through it all.
+                // Now and then a task sleeps through it all.
                 let sleeper = (rng.u32(0..4) == 0).then(|| rng.usize(0..site.fleet.len()));
                 if let Some(sleeper) = sleeper {
                     site.fleet.stop(sleeper);
@@ -168,7 +168,7 @@ pub(crate) fn run(
             figures.check(&format!("{title}: nobody holds beside another"), &outside);
         }
     }
-    // Where there is one server, there are no two primaries.
+    // A place with one server has no two primaries.
     let divided: &[Window] = if matches!(site.place, Place::Standalone { .. }) { &[] } else { &windows };
     figures.check(&format!("{title}: fencing tokens grow"), &check::tokens(&ops, divided));
     figures.check(&format!("{title}: nobody is told of what is not so"), &check::confused(&ops));
@@ -226,7 +226,7 @@ fn count(ops: &[Op], figures: &mut Figures) {
     }
 }
 
-/// What the store says at the end of a round. Its totals are those of the whole run.
+/// The store's content at the end of a round. Its totals are those of the whole run.
 fn tell_store(store: &Store, figures: &mut Figures, title: &str) -> String {
     let (banks, articles) = (store.totals("bank:"), store.totals("stock:"));
     let names = |found: Vec<&Totals>| found.into_iter().map(Totals::to_string).collect::<Vec<_>>();
@@ -237,7 +237,7 @@ fn tell_store(store: &Store, figures: &mut Figures, title: &str) -> String {
     let guarded = || banks.iter().chain(&articles);
     let stale: Vec<_> = guarded().filter(|group| group.stale > 0).collect();
     figures.check(&format!("{title}: no stale write is accepted"), &names(stale));
-    // Who was killed may not have read the answer; nobody has read one that was not given.
+    // A killed process may not have read the answer; no process has read one that was not given.
     let confirmed = |group: &Totals| figures.confirmed.get(&group.group).copied().unwrap_or_default();
     let counted =
         |group: &Totals| if group.group.starts_with("stock:") { sold(group).unsigned_abs() } else { group.commits };
@@ -268,7 +268,7 @@ fn sold(article: &Totals) -> i64 {
     article.commits.cast_signed() - (article.stocked / DELIVERY - 1)
 }
 
-/// What became of the locks that were held through failovers.
+/// The fate of the locks that were held through failovers.
 fn tell_failover(ops: &[Op], overlaps: &[check::Overlap], figures: &mut Figures) {
     for (prefix, what) in [
         ("default:", "failover, locks without acknowledgement"),

@@ -1,7 +1,7 @@
 //! The store that is the witness: accounts and articles in an SQL database of the run's own process, which no fault touches.
 //!
-//! What is read and written there under a fenced lock is guarded as [`leasehold::fence::sql`] says. A group of accounts can also be left
-//! unguarded, or be guarded at writes alone: that is what the workloads do that must fail. Every change names the version that its
+//! Data that is read and written there under a fenced lock is guarded as [`leasehold::fence::sql`] says. A group of accounts can also be
+//! left unguarded, or be guarded at writes alone: that is what the workloads do that must fail. Every change names the version that its
 //! writer has read, which the store does not look at before it accepts the change, but counts: who writes over what he has not read has
 //! lost an update.
 
@@ -36,7 +36,7 @@ impl Fence {
     }
 }
 
-/// What the store knows of one group.
+/// The store's knowledge of one group.
 #[derive(Clone, Debug)]
 pub(crate) struct Totals {
     pub(crate) group: String,
@@ -46,7 +46,7 @@ pub(crate) struct Totals {
     pub(crate) least: i64,
     /// How many changes were accepted.
     pub(crate) commits: u64,
-    /// How many of those were made by somebody who had not read the version before.
+    /// The number of those that were made without having read the version before.
     pub(crate) stale: u64,
     /// How many requests were refused because of their token.
     pub(crate) refused: u64,

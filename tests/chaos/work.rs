@@ -1,4 +1,4 @@
-//! What a client process works at: the tasks of a workload, and what they have in common.
+//! The work of a client process: the tasks of a workload, and their common part.
 
 mod bank;
 mod groups;
@@ -38,7 +38,7 @@ pub(crate) const REGISTERS: u32 = 8;
 /// The locks of each sort that are held through a failover.
 const HOLDS: u32 = 8;
 
-/// What the tasks of a process share.
+/// The state that the tasks of a process share.
 pub(crate) struct Bench {
     /// The client of the place's server, or of its first.
     pub(crate) client: Client,
@@ -114,7 +114,7 @@ pub(crate) fn start(bench: &Arc<Bench>, workload: &str, seed: u64) -> JoinSet<()
     tasks
 }
 
-/// How somebody asks for a lock.
+/// The way in which a task asks for a lock.
 enum Manner {
     /// Waits for so long.
     Wait(Duration),
@@ -151,13 +151,13 @@ struct Till {
     stream: BufReader<TcpStream>,
 }
 
-/// What a group of accounts was when it was read.
+/// A group of accounts as it was when it was read.
 struct Reading {
     version: i64,
     values: Vec<i64>,
 }
 
-/// Who writes, and how it is guarded.
+/// The writer, and how the write is guarded.
 struct Claim<'a> {
     fence: Fence,
     group: &'a str,

@@ -1,4 +1,4 @@
-//! What can be sent to other threads, shared between them, moved after it was polled, and kept for ever: every public type and
+//! The types that can be sent to other threads, shared between them, moved after they were polled, and kept for ever: every public type and
 //! every future of `leasehold`. It is checked when this is compiled; a test sees that no type is forgotten.
 
 use leasehold::kind::{AllMembers, Fencing, LockKind, Owned};
@@ -193,7 +193,7 @@ fn futures(client: &Client, lock: &Lock, guard: Guard, owner: &Owner, token: &Lo
     future!(guard.release());
 }
 
-/// What every kind has, and what only some have.
+/// The methods that every kind has, and those that only some have.
 #[expect(dead_code, reason = "compiling it is the test")]
 fn futures_of_kinds<K: Owned, F: Fencing>(
     (lock, guard): (&Lock<K>, Guard<K>),
@@ -215,7 +215,7 @@ fn futures_of_kinds<K: Owned, F: Fencing>(
     future!(write.downgrade());
 }
 
-/// What is made of several locks, or is none.
+/// The types that are made of several locks, or of none.
 #[expect(dead_code, reason = "compiling it is the test")]
 fn futures_of_others(
     (multi, all): (&MultiLock, MultiGuard),
@@ -309,7 +309,7 @@ async fn a_whole_life_can_be_spawned() {
     assert_eq!(counted.expect("it comes to its end"), 3);
 }
 
-/// What a caller's task carries while it waits. Ten thousand waiters are ten thousand of these.
+/// The values that a caller's task carries while it waits. Ten thousand waiters are ten thousand of these.
 #[tokio::test]
 async fn futures_are_small() {
     let client = Client::embedded();

@@ -1,4 +1,4 @@
-//! What documents say of names, numbers and files is so.
+//! Documents say the truth of names, numbers and files.
 
 use crate::architecture::dependencies;
 use crate::files::{self, File};
@@ -116,7 +116,7 @@ fn operations_has_a_row_for_every_metric() {
 fn operations_has_a_row_for_every_setting_of_a_url() {
     let text = files::read("crates/leasehold/src/url.rs");
     let list = text.split("const SETTINGS").nth(1).and_then(|rest| rest.split("];").next()).expect("the list");
-    // What every sort of server takes beside them.
+    // The commands that every sort of server takes beside them.
     let names: BTreeSet<_> = list.split('"').skip(1).step_by(2).chain(["protocol"]).map(str::to_owned).collect();
     assert!(names.len() > 10, "{names:?}");
     let page = files::read("docs/operations.md");

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-/// What a script says of itself.
+/// The header of a script.
 #[derive(Debug)]
 pub(crate) struct Header {
     pub(crate) purpose: String,
@@ -18,7 +18,7 @@ pub(crate) struct Header {
 /// `ARGV[2]  count  [integer]  the hold count …`.
 #[derive(Debug)]
 pub(crate) struct Slot {
-    /// What stands in the brackets: `2`, or `2i-1` where slots are repeated.
+    /// The text in the brackets: `2`, or `2i-1` where slots are repeated.
     pub(crate) index: String,
     pub(crate) word: String,
     pub(crate) sort: String,

@@ -185,7 +185,7 @@ fn no_script_makes_up_a_key() {
     for (name, prelude) in &preludes {
         for (function, parameters) in functions(&prelude.text) {
             let touches = lua_code::words(&prelude.text).iter().any(|word| word.is("redis") || word.is("fair"));
-            // What touches nothing is told of no key.
+            // A script that touches nothing is told of no key.
             let is_plain = touches || !parameters.iter().any(is_key_name);
             assert!(parameters.len() < 5 && is_plain, "{function} of {name} is plain");
         }
@@ -332,7 +332,7 @@ fn the_code_answers_with_the_replies_of_the_header() {
     }
 }
 
-/// What has to be on the server so that an example returns what it says.
+/// The state that the server needs so that an example returns what it says.
 fn scene(script: &str) -> &'static [&'static str] {
     match script {
         "lock/acquire" | "fenced/acquire" | "simple/acquire" | "read/acquire" | "write/acquire" => &[],

@@ -19,7 +19,7 @@ impl Word {
     }
 }
 
-/// What a script may use without declaring it.
+/// The globals that a script may use without declaring them.
 pub(crate) const GLOBALS: [&str; 11] =
     ["KEYS", "ARGV", "redis", "tonumber", "tostring", "type", "string", "math", "ipairs", "pairs", "unpack"];
 

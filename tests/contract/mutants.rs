@@ -3,7 +3,7 @@
 use super::files::{File, read, tracked};
 use std::collections::{BTreeMap, BTreeSet};
 
-// What the tool reads them with.
+// The reader with which the tool reads them.
 #[path = "../../crates/xtask/src/mutate/mutant.rs"]
 mod mutant;
 

@@ -125,7 +125,7 @@ impl Pair {
         let mut seen = BTreeSet::from([Bytes::from("a")]);
         for (at, step) in history.steps.iter().enumerate() {
             if matches!(step, Step::Clock(..0)) {
-                // A key that has expired is removed when somebody looks, and could come to life again before. Here it is removed.
+                // A key that has expired is removed by the next look, and could come to life again before. Here it is removed.
                 let words: Vec<_> = [Bytes::from("EXISTS")].into_iter().chain(seen.iter().cloned()).collect();
                 let slices: Vec<&[u8]> = words.iter().map(AsRef::as_ref).collect();
                 assert_eq!(text(embedded.server.command(&slices)), reply(self.real.command(&slices)), "step {at}");
@@ -241,7 +241,7 @@ impl Real {
         reply(self.command(&eval(source, keys, args)))
     }
 
-    /// What has been heard since the last look. A server answers in order, so all that was published before comes first.
+    /// The messages heard since the last look. A server answers in order, so all that was published before comes first.
     fn messages(&mut self) -> Vec<(Bytes, Bytes)> {
         let mut heard = Vec::new();
         self.ear.send(&["PING"]).expect("the server is up");

@@ -25,7 +25,7 @@ const FAMILIES: [&[&str]; 9] = [
     &["record"],
 ];
 
-/// What happens, and which channels somebody listens to meanwhile.
+/// The steps of a history, and the channels that are listened to meanwhile.
 #[derive(Clone, Debug)]
 pub(crate) struct History {
     pub(crate) listened: Vec<Bytes>,

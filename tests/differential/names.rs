@@ -40,7 +40,7 @@ impl Subject {
         if self.lock.contains('{') { self.lock.to_owned() } else { format!("{{{}}}", self.lock) }
     }
 
-    /// What a script of this folder gets for a slot of `KEYS`.
+    /// The name that a script of this folder gets for a slot of `KEYS`.
     pub(crate) fn key(&self, folder: &str, word: &str) -> Bytes {
         let tag = self.tag();
         let channel = match folder {

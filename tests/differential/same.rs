@@ -1,4 +1,4 @@
-//! What two engines answered to a step, and whether it is the same.
+//! The answers of two engines to a step, and whether they are the same.
 
 use crate::engines::Flaw;
 use bytes::Bytes;
@@ -17,7 +17,7 @@ pub(crate) enum Strictness {
     WrappedCodes,
 }
 
-/// What came of a step: its reply, its messages, and what the keys hold then.
+/// The result of a step: its reply, its messages, and the keys' values then.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
     reply: Result<Reply, String>,
@@ -25,7 +25,7 @@ pub(crate) struct Answer {
     keys: Vec<Reply>,
 }
 
-/// Where two engines differ.
+/// The place in which two engines differ.
 pub(crate) struct Difference {
     /// The number of the step, from 0.
     pub(crate) at: usize,
@@ -61,7 +61,7 @@ impl Answer {
         self.keys.iter().map(name)
     }
 
-    /// Where the answer of the embedded engine differs from that of a server.
+    /// The part in which the answer of the embedded engine differs from that of a server.
     pub(crate) fn difference(&self, server: &Self, strictness: Strictness, at: usize) -> Option<Difference> {
         let told = |embedded: String, server: String| Some(Difference { at, embedded, server });
         let same = match (&self.reply, &server.reply) {
@@ -136,7 +136,7 @@ fn same_refusal(embedded: &str, server: &str, strictness: Strictness) -> bool {
     match strictness {
         Strictness::Texts => embedded == server,
         Strictness::Codes => server.split(' ').next() == Some(code),
-        // What has no code of its own has none at all there.
+        // An error without a code of its own has none at all there.
         Strictness::WrappedCodes if code == "ERR" => !server.contains("WRONGTYPE"),
         Strictness::WrappedCodes => server.split([' ', '-', ':']).any(|word| word == code),
     }

@@ -5,12 +5,12 @@ use leasehold_core::call::Call;
 use std::fmt;
 use std::time::Duration;
 
-/// What somebody does, or how time passes.
+/// A step: a command, or time that passes.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
     /// A client calls a script.
     Script(Call),
-    /// Somebody from outside runs a command.
+    /// A client from outside runs a command.
     Command(Vec<Bytes>),
     /// A script runs this command by `redis.pcall`.
     Inside(Vec<Bytes>),

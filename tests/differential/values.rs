@@ -1,4 +1,4 @@
-//! What is put into the slots of `ARGV`: mostly what a client would say, at times what none of ours does.
+//! The values that are put into the slots of `ARGV`: mostly those of a client, at times ones that none of ours sends.
 
 use crate::names::{Subject, folder};
 use bytes::Bytes;
@@ -11,7 +11,7 @@ pub(crate) const BEGINNING: i64 = 1_800_000_000_000;
 /// Window, beat, skew, cap, claim, grace, walk and idle of the fair lock, small enough that all of them pass within a history.
 const SETTINGS: [&str; 2] = ["2000,500,1000,300000,2000,2000,250,600000", "50,10,0,1000,20,30,5,100"];
 
-/// What no client of ours says.
+/// Values that no client of ours sends.
 const ODD: [&str; 11] = ["", "-1", "x", "1.5", "1e3", "0x10", " 7", "0", "00", "9007199254740993", "1e400"];
 
 pub(crate) fn one_of<T: Copy>(rng: &mut Rng, choices: &[T]) -> T {
@@ -36,7 +36,7 @@ fn small(rng: &mut Rng) -> i64 {
 pub(crate) fn value(rng: &mut Rng, script: &Script, word: &str, subject: &Subject, sharded: bool) -> Bytes {
     let folder = folder(script);
     let odd = rng.u8(..40) == 0;
-    // Nobody counts by nothing. Lua makes -0 of it, which some versions of the server take for a number.
+    // No client counts by nothing. Lua makes -0 of it, which some versions of the server take for a number.
     let is_amount = matches!((script.name(), word), ("latch/count_down", "count") | ("semaphore/acquire", "permits"));
     if odd && !matches!(word, "publish" | "settings") {
         return Bytes::from(one_of(rng, if is_amount { &ODD[..7] } else { &ODD }));
@@ -83,7 +83,7 @@ pub(crate) fn member(rng: &mut Rng) -> String {
     }
 }
 
-/// What a field or a string may hold. Numbers are small: the count of a reader says how many hold keys a script looks for.
+/// The values that a field or a string may hold. Numbers are small: the count of a reader says how many hold keys a script looks for.
 pub(crate) fn content(rng: &mut Rng) -> String {
     match rng.u8(..8) {
         0..4 => small(rng).to_string(),

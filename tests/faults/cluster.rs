@@ -186,7 +186,7 @@ fn one_frozen_node_costs_its_own_locks_and_no_others() {
                 let lost = within("the news of the loss", Duration::ZERO, guard.lost()).await;
                 assert_eq!(lost.reason(), LossReason::NotRenewed);
             }
-            // Whoever wants a lock of that node is told, in time.
+            // A caller that wants a lock of that node is told, in time.
             let there = client.lock(doomed.first().expect("a lock").lock().name());
             drop(doomed);
             let error = within("a try", TIMEOUT * 2, there.try_acquire()).await.expect_err("no answer");

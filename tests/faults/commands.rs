@@ -208,7 +208,7 @@ fn a_reply_that_never_comes_costs_two_command_timeouts_and_counts_nothing_twice(
             let lock = client.lock("stock");
             held(&client, "stock").await.release().await.expect("a release");
             for after in [After::Hang, After::Close] {
-                // The server carries each of these out, and says so to nobody.
+                // The server carries each of these out, and does not say so.
                 let trap = proxy.swallow_reply_to("stock", after);
                 let guard = within("an acquire", TIMEOUT * 2, lock.acquire()).await.expect("the lock");
                 assert!(trap.worked());

@@ -49,7 +49,7 @@ fn a_try_is_told_of_a_primary_that_became_a_replica_long_before_the_command_time
                 let (tried, took) = timed("a try", owner.scope(client.lock("outer").try_acquire())).await;
                 told(&tried.expect_err("a replica grants nothing"));
                 assert!(took < SLACK, "round trip {round_trip} ms: {took:?}");
-                // Whoever waits may live to see a primary there, and is told in the end what it waited for.
+                // A waiter may live to see a primary there, and is told in the end what it waited for.
                 if round_trip == 5 {
                     let error = timed("a wait", client.lock("stock").acquire()).await.0.expect_err("a replica");
                     // Its last call may be on the way.

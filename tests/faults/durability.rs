@@ -37,7 +37,7 @@ fn in_step(primary: &Server, replicas: &[Server]) {
     acknowledge(primary, "probe", replicas.len());
 }
 
-/// Waits until so many replicas acknowledge a write to a key that nobody uses.
+/// Waits until so many replicas acknowledge a write to an unused key.
 fn acknowledge(primary: &Server, probe: &str, count: usize) {
     leasehold_test_support::until("the replicas are in step", || {
         primary.command(&["SET", probe, "1"]);

@@ -66,7 +66,7 @@ fn an_outage_is_told_once_and_renewals_stay_in_batches() {
     });
 }
 
-/// What the other process does: it holds locks while the server is away, and tells what it was told of that.
+/// The other process: it holds locks while the server is away, and tells what it was told of that.
 pub(crate) fn child(builder: ClientBuilder, url: &str) {
     let recorder = DebuggingRecorder::new();
     let metrics = recorder.snapshotter();

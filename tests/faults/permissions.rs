@@ -26,7 +26,7 @@ pub(crate) fn set_user(server: &Server, rule: &[&str]) {
     server.command(&["ACL", "LOG", "RESET"]);
 }
 
-/// What the server refused to the user, if anything.
+/// The server's refusal to the user, if there was one.
 pub(crate) fn refused(server: &Server) -> Option<String> {
     let log = server.command(&["ACL", "LOG"]);
     log.elements().first().map(|entry| format!("{entry:?}"))
@@ -61,7 +61,7 @@ async fn walk(url: &str, number: usize, admin: &(impl Fn(&[&str]) + Sync)) -> Re
         let guard = step("an acquire", lock.acquire().wait(SLACK)).await?;
         let inner = step("a re-entry", guard.reenter()).await?;
         step("a lowering", inner.release()).await?;
-        // Somebody waits, listens, and is woken.
+        // One task waits, listens, and is woken.
         let waiting = careful.lock(&name);
         let waiter = tokio::spawn(async move { waiting.acquire().wait(SLACK).await });
         let end = Instant::now() + SLACK;

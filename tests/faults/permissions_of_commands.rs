@@ -89,7 +89,7 @@ async fn walk(server: &Server, kind: &str, blocks: &[&str]) -> Vec<(String, bool
             Ok(_) => false,
             Err(Error::Refused { why, .. }) => {
                 assert!(why.contains("ACL") || why.contains("can't run this command"), "{why}");
-                // Somebody else gets it at once: the server had nothing of it when that was said.
+                // Another client gets it at once: the server had nothing of it when that was said.
                 let other = take(&admin, kind, &name).await;
                 assert!(matches!(other, Ok(true)), "{kind} without {command}: {taken:?}, and then {other:?}");
                 false

@@ -8,7 +8,7 @@ use leasehold::{Client, Error, Lock, Replicas};
 use leasehold_test_support::Server;
 use std::time::{Duration, Instant};
 
-/// What a walk is for: the blocks of `docs/security.md` that it needs beside the first.
+/// The purpose of a walk: the blocks of `docs/security.md` that it needs beside the first.
 const WALKS: [&[&str]; 10] = [
     &["fair"],
     &["fair", "fenced"],
@@ -22,7 +22,7 @@ const WALKS: [&[&str]; 10] = [
     &["record"],
 ];
 
-/// Somebody holds, somebody else waits and is woken, and both release.
+/// One client holds, another waits and is woken, and both release.
 async fn contend<K: LockKind, L: LockKind>(lock: &Lock<K>, other: &Lock<L>, client: &Client) -> Result<(), String> {
     let guard = step("an acquire", lock.acquire().wait(SLACK)).await?;
     let waiting = other.clone();
@@ -33,7 +33,7 @@ async fn contend<K: LockKind, L: LockKind>(lock: &Lock<K>, other: &Lock<L>, clie
     step("a release", woken.release()).await
 }
 
-/// Until the client has a subscription, or a moment has passed without one: a spin lock has none, nor has whoever may not.
+/// Until the client has a subscription, or a moment has passed without one: a spin lock has none, nor has a user that may not.
 async fn listens(client: &Client) {
     let end = Instant::now() + Duration::from_millis(100);
     while client.stats().subscriptions == 0 && Instant::now() < end {

@@ -133,7 +133,7 @@ fn a_waiter_whose_notice_connection_is_killed_gets_in_after_one_reconnect() {
             waiter.order("acquire stock");
             until("the waiter listens", || listeners(&server, "stock") == 1);
             assert_eq!(server.command(&["CLIENT", "KILL", "TYPE", "pubsub"]).as_int(), Some(1));
-            // Nobody hears the notice of this one.
+            // The notice of this one is not heard.
             holder.order("release stock");
             let released = holder.hear_number("released");
             let woken = Duration::from_micros(waiter.hear_number("held").saturating_sub(released));

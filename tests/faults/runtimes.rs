@@ -93,7 +93,7 @@ fn an_acquire_in_flight_on_a_runtime_that_is_dropped_leaves_nothing() {
         for round in 0..5 {
             let home = runtime();
             let client = home.block_on(connect(&proxy.url()));
-            // The server grants it, and nobody hears of it.
+            // The server grants it, and the reply is lost.
             proxy.freeze(Way::ToClient);
             let lock: Lock = client.lock(format!("stock:{round}"));
             let name = lock.name().to_owned();
@@ -177,7 +177,7 @@ fn the_futures_of_callers_are_small() {
 /// How long an acquire of a free lock may take, on a client with the default settings. Such a client gives a call up after 3 s.
 const AT_ONCE: Duration = Duration::from_millis(1500);
 
-/// A client whose runtime lives and is driven by nobody.
+/// A client whose runtime lives and is not driven.
 fn idle(server: &Server) -> (tokio::runtime::Runtime, Client) {
     let home = Builder::new_current_thread().enable_all().build().expect("a runtime");
     let client = home.block_on(Client::connect(&server.url())).expect("a client");

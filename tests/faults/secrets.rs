@@ -25,7 +25,7 @@ impl Log {
             .finish()
     }
 
-    /// What was written so far.
+    /// The text written so far.
     pub(crate) fn text(&self) -> String {
         String::from_utf8_lossy(&self.0.lock().unwrap_or_else(PoisonError::into_inner)).into_owned()
     }
@@ -65,7 +65,7 @@ fn no_password_is_shown_anywhere() {
     }
 }
 
-/// What the other process does: everything that could show a password, with all that it traces and logs on its output.
+/// The other process: everything that could show a password, with all that it traces and logs on its output.
 pub(crate) fn child() {
     let subscriber = tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE).with_writer(io::stdout);
     subscriber.with_span_events(FmtSpan::FULL).with_ansi(false).init();

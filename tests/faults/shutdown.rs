@@ -52,7 +52,7 @@ impl Write for Log {
     }
 }
 
-/// What the other process does: it acquires and shuts down while the background is held up between two of its steps.
+/// The other process: it acquires and shuts down while the background is held up between two of its steps.
 pub(crate) fn child(builder: ClientBuilder, url: &str) {
     tracing_subscriber::fmt().with_max_level(tracing::Level::INFO).with_ansi(false).with_writer(|| Log).init();
     runtime().block_on(async {

@@ -1,4 +1,4 @@
-//! What the tests share: a test on each server, runtimes, clients, and bounded waiting.
+//! The common part of the tests: a test on each server, runtimes, clients, and bounded waiting.
 
 use leasehold::{Client, ClientBuilder, Guard};
 use leasehold_test_support::{Binary, Server, Version, binaries};
@@ -49,12 +49,12 @@ pub(crate) async fn connect(url: &str) -> Client {
     settings().connect(url).await.expect("a client")
 }
 
-/// A lock that nobody else holds.
+/// A lock without contention.
 pub(crate) async fn held(client: &Client, name: &str) -> Guard {
     client.lock(name).try_acquire().await.expect("an answer").expect("a lock that is free")
 }
 
-/// What became of `work`, and how long it took. It fails the test after 25 s.
+/// The result of `work`, and how long it took. It fails the test after 25 s.
 pub(crate) async fn timed<T>(what: &str, work: impl IntoFuture<Output = T>) -> (T, Duration) {
     let began = Instant::now();
     let work = tokio::time::timeout(Duration::from_secs(25), work);
@@ -62,7 +62,7 @@ pub(crate) async fn timed<T>(what: &str, work: impl IntoFuture<Output = T>) -> (
     (result, began.elapsed())
 }
 
-/// What became of `work`, which may take `most`, with room for a busy machine.
+/// The result of `work`, which may take `most`, with room for a busy machine.
 pub(crate) async fn within<T>(what: &str, most: Duration, work: impl IntoFuture<Output = T>) -> T {
     let (result, took) = timed(what, work).await;
     assert!(took <= most + SLACK, "{what} took {took:?}, and may take {most:?}");
@@ -83,13 +83,13 @@ pub(crate) async fn pass(time: Duration) {
     tokio::time::sleep(time).await;
 }
 
-/// The fields of a lock's hash on the server, with their values; none where nobody holds it.
+/// The fields of a lock's hash on the server, with their values; none if it is free.
 pub(crate) fn counts(server: &Server, key: &str) -> Vec<u32> {
     let reply = server.command(&["HVALS", key]);
     reply.elements().iter().map(|value| value.as_str().and_then(|text| text.parse().ok()).expect("a count")).collect()
 }
 
-/// What is left of a key's life, as its server has it.
+/// The rest of a key's life, as its server has it.
 pub(crate) fn lease_left(server: &Server, key: &str) -> Duration {
     let left = server.command(&["PTTL", key]).as_int().expect("a number");
     Duration::from_millis(left.try_into().unwrap_or_default())

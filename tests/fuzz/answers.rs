@@ -1,4 +1,4 @@
-//! What a hostile server answers to the calls of a session, and the most that a session may make of that.
+//! The answers of a hostile server to the calls of a session, and the most that a session may make of them.
 
 use crate::source::Source;
 use leasehold_core::call::Call;
@@ -9,7 +9,7 @@ use leasehold_core::settings::Settings;
 use leasehold_core::time::Instant;
 use std::time::Duration;
 
-/// What becomes of anything that is not a call.
+/// The fate of anything that is not a call.
 pub(crate) fn outcome(source: &mut Source<'_>) -> Result<(), LinkError> {
     match source.below(16) {
         0 => Err(LinkError::NotSent("it is down".into())),
@@ -19,7 +19,7 @@ pub(crate) fn outcome(source: &mut Source<'_>) -> Result<(), LinkError> {
     }
 }
 
-/// What is said to a call: mostly an answer of the form that its script has.
+/// The answer to a call: mostly one of the form that its script has.
 pub(crate) fn answer(source: &mut Source<'_>, call: &Call) -> Result<Reply, LinkError> {
     outcome(source)?;
     let script = match (verb(call), source.below(8)) {
@@ -43,7 +43,7 @@ pub(crate) fn answer(source: &mut Source<'_>, call: &Call) -> Result<Reply, Link
     Ok(Reply::Array(vec![script, Reply::Int(source.one_of(&[1, 2, 1, 0, -1]))]))
 }
 
-/// What is left of a lease, mostly enough for a guard.
+/// The rest of a lease, mostly enough for a guard.
 fn left(source: &mut Source<'_>) -> i64 {
     match source.below(8) {
         0 | 1 => source.number(),
@@ -76,7 +76,7 @@ pub(crate) fn promised(call: &Call, sent: Instant, kinds: &[Kind], reply: &Reply
         }
         _ => Vec::new(),
     };
-    // Where the margin of a lease is longer than time itself, nothing of it is left: the longest lease need not promise the most.
+    // If the margin of a lease is longer than time itself, nothing of it is left: the longest lease need not promise the most.
     let until = lefts.into_iter().map(|left| sent + left - Settings::margin(left)).max()?;
     // A cell takes what lies 292 years ahead for what lasts for ever.
     Some(if until.as_nanos() < u64::MAX / 2 { until } else { Instant::FAR_FUTURE })

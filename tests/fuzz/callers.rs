@@ -11,7 +11,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 impl World {
-    /// A wish for any lock, or for one that somebody has already.
+    /// A wish for any lock, or for one that is held already.
     pub(super) fn wish(&self, source: &mut Source<'_>) -> AcquireRequest {
         let guards = self.guards.len();
         let known = (guards > 0 && source.below(2) == 0).then(|| &self.guards[source.below(guards)]);

@@ -1,4 +1,4 @@
-//! Those who have locks of a session: nobody believes in more than what the server promised, or in anything for longer than was wanted.
+//! The holders of the locks of a session: none believes in more than what the server promised, or in anything for longer than was wanted.
 
 use super::{Caller, Guard, World};
 use leasehold_core::command::Kind;
@@ -6,7 +6,7 @@ use leasehold_core::session::{Fallback, Granted};
 use leasehold_core::time::Instant;
 
 impl World {
-    /// A guard is handed out for a grant of the server, and for no longer than that; or by whoever may do without the server.
+    /// A guard is handed out for a grant of the server, and for no longer than that; or by a request that may do without the server.
     pub(super) fn grant(&mut self, caller: &Caller, granted: &Granted) {
         let (cell, kind) = (&granted.cell, caller.wish.kind);
         if kind == Kind::Latch {
@@ -21,7 +21,7 @@ impl World {
         );
         let known = self.guards.iter().find(|guard| guard.hold == granted.hold);
         let by_itself = known.map_or(degraded, |guard| guard.by_itself);
-        // Whoever re-enters may be polled before the first guard is handed out.
+        // A re-entry may be polled before the first guard is handed out.
         let first = granted.count == 1;
         let begun = caller.sent.filter(|_| !degraded).unwrap_or(self.now);
         let wanted = caller.wish.max_hold.filter(|_| first).map_or(Instant::FAR_FUTURE, |most| begun + most);
@@ -51,7 +51,7 @@ impl World {
         });
     }
 
-    /// A deadline gets later by what the server has just promised, and by nothing else, whoever else holds the same.
+    /// A deadline gets later by what the server has just promised, and by nothing else, whichever others hold the same.
     pub(super) fn look_at_guards(&mut self) {
         let heard = self.heard.take();
         for guard in &mut self.guards {

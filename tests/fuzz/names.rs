@@ -24,7 +24,7 @@ pub(crate) const CORPUS: [&[u8]; 12] = [
     b"\x00\x1c{job}:6f:7:rwlock_timeout:12",
 ];
 
-/// Who reads, and who operates, as far as that is part of the name of a key.
+/// The reader and the operation, as far as they are part of the name of a key.
 const HOLD: &str = "6f0c0000-0000-4000-8000-000000000001:7";
 
 pub(crate) fn check(data: &[u8]) {

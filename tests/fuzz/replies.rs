@@ -46,7 +46,7 @@ pub(crate) fn check(data: &[u8]) {
     assert!(CODES[reader(script)].contains(&code), "{}: {reply:?} is {decoded:?}", script.name());
 }
 
-/// What a client takes a reply of a script for, as text.
+/// The meaning of a reply of a script for a client, as text.
 pub(crate) fn decode(script: &Script, reply: &Reply) -> Result<String, DecodeError> {
     fn told<T: Debug>(result: Result<T, DecodeError>) -> Result<String, DecodeError> {
         result.map(|value| format!("{value:?}"))

@@ -34,7 +34,7 @@ struct Flight {
     call: Call,
 }
 
-/// Somebody who wants a lock.
+/// A caller that wants a lock.
 struct Caller {
     ticket: Ticket,
     wish: AcquireRequest,
@@ -65,7 +65,7 @@ struct World {
     session: Session,
     now: Instant,
     owners: [OwnerId; 2],
-    /// What the locks are, for most who ask for them.
+    /// The locks, for most who ask for them.
     kinds: [Kind; 2],
     callers: Vec<Caller>,
     guards: Vec<Guard>,
@@ -76,7 +76,7 @@ struct World {
     settles: Vec<CallId>,
     probes: Vec<CallId>,
     channels: Vec<Bytes>,
-    /// What the reply that was read in this step promises.
+    /// The promise of the reply that was read in this step.
     heard: Option<Instant>,
 }
 

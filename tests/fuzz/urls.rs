@@ -28,7 +28,7 @@ pub(crate) const CORPUS: [&[u8]; 9] = [
     b"redis://:s3cr3t-hunter2@host:port",
 ];
 
-/// What must be seen nowhere.
+/// The texts that must be seen nowhere.
 const PASSWORD: &str = "s3cr3t-hunter2";
 
 pub(crate) fn check(data: &[u8]) {

@@ -11,7 +11,7 @@ use tokio::process::{Child, ChildStdin, Command};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-/// Where the classes of the agent and its libraries are; `cargo xtask interop` sets it.
+/// The folder of the classes of the agent and its libraries; `cargo xtask interop` sets it.
 const CLASSES: &str = "LEASEHOLD_INTEROP_CLASSES";
 
 /// How long a lock of Redisson is leased for by its watchdog, which renews it after a third of that.
@@ -20,7 +20,7 @@ pub(crate) const WATCHDOG: Duration = Duration::from_secs(3);
 /// How long a waiter in a fair queue of Redisson may be silent.
 pub(crate) const FAIR_WAIT: Duration = Duration::from_secs(5);
 
-/// The longest that a command of an actor may take. What blocks for longer is a failure.
+/// The longest that a command of an actor may take. A step that blocks for longer is a failure.
 const PATIENCE: Duration = Duration::from_secs(45);
 
 /// A process of the agent. It ends with its handle, and with this process.
@@ -31,7 +31,7 @@ pub(crate) struct Jvm {
     next: AtomicU64,
 }
 
-/// What an actor returned. The times are microseconds of the machine's clock.
+/// The value that an actor returned. The times are microseconds of the machine's clock.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) value: String,
@@ -39,7 +39,7 @@ pub(crate) struct Answer {
     pub(crate) ended: u64,
 }
 
-/// What an actor threw.
+/// The exception that an actor threw.
 #[derive(Debug)]
 pub(crate) struct Thrown {
     /// The simple name of the exception's class.
@@ -84,7 +84,7 @@ impl Jvm {
                 // One who does not wait any more is a case that has failed already.
                 let _ = waiter.map(|waiter| waiter.send(said));
             }
-            // Whoever still waits is told by the end of its channel.
+            // Tasks that still wait are told by the end of their channel.
             heard.lock().unwrap_or_else(PoisonError::into_inner).clear();
         }));
         Arc::new(Self {

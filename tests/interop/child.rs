@@ -65,7 +65,7 @@ impl Child {
     }
 }
 
-/// What the agent and [`obey`] call a leased semaphore, which is no kind of lock.
+/// The name of the agent and [`obey`] for a leased semaphore, which is no kind of lock.
 pub(crate) const PERMIT: &str = "permit";
 
 /// Obeys orders until there are no more: `acquire kind name` and `release kind name`, where a kind may be [`PERMIT`].

@@ -1,4 +1,4 @@
-//! What a real Redisson writes: `cargo xtask interop -- --dump [standalone|cluster] [kind]`.
+//! The writes of a real Redisson: `cargo xtask interop -- --dump [standalone|cluster] [kind]`.
 //!
 //! It carries out the stories of `dump/stories.txt` on servers of its own, and shows after every step the reply, all keys with
 //! type, value and remaining time, and what was published. Our library has no part in it, so it settles questions about the
@@ -15,10 +15,10 @@ use tokio::task::JoinHandle;
 
 const STORIES: &str = include_str!("dump/stories.txt");
 
-/// What a step that does not return at once is given before the keys are looked at.
+/// The time that a step that does not return at once is given before the keys are looked at.
 const SETTLING: Duration = Duration::from_millis(250);
 
-/// What a step that should return is given.
+/// The time that a step that should return is given.
 const PATIENCE: Duration = Duration::from_secs(7);
 
 /// Shows the stories whose title begins with one of the words, or all.
@@ -38,7 +38,7 @@ pub(crate) async fn run(words: &[String]) {
 struct Teller {
     place: Place,
     jvm: Arc<Jvm>,
-    /// What stands for what in the output.
+    /// The names in the output, and what they stand for.
     names: Vec<(String, String)>,
     actors: BTreeMap<String, Actor>,
     waiting: Vec<(String, JoinHandle<Result<crate::agent::Answer, crate::agent::Thrown>>)>,

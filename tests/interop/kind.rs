@@ -67,7 +67,7 @@ impl Kind {
         }
     }
 
-    /// Who holds it, as our side sees it. Only for [`Kind::PLAIN`].
+    /// The holder, as our side sees it. Only for [`Kind::PLAIN`].
     pub(crate) async fn inspect(self, client: &Client, name: &str) -> Option<Holder> {
         let holder = match self {
             Self::Fenced => client.fenced_lock(name).inspect().await,
@@ -109,7 +109,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// What is asked of an acquire. Nothing said: renewed, and waiting for as long as it takes.
+/// The wishes of an acquire. Nothing said: renewed, and waiting for as long as it takes.
 #[derive(Clone, Default)]
 pub(crate) struct Wish {
     pub(crate) wait: Option<Duration>,

@@ -1,4 +1,4 @@
-//! What leasehold and a real Redisson do to each other on one server. `cargo xtask interop` builds the agent and runs this.
+//! The effects of leasehold and a real Redisson on each other on one server. `cargo xtask interop` builds the agent and runs this.
 //!
 //! There are two places, a single server and a cluster with sharded notices. Each has one client of ours and one instance of
 //! Redisson, which all cases share; names are a case's own. Cases that measure time run first, one after the other; the

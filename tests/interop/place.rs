@@ -1,4 +1,4 @@
-//! Where both sides meet: a single server, or a cluster with sharded notices.
+//! The place at which both sides meet: a single server, or a cluster with sharded notices.
 
 use crate::agent::address;
 use leasehold_test_support::{Binary, Cluster, Resp, Server};
@@ -38,7 +38,7 @@ impl Place {
         }
     }
 
-    /// Where our client finds it.
+    /// The address at which our client finds it.
     pub(crate) fn url(&self) -> String {
         match self {
             Self::Standalone(server) => server.url(),
@@ -46,7 +46,7 @@ impl Place {
         }
     }
 
-    /// Where Redisson finds it: the arguments of the agent's `connect`.
+    /// The address at which Redisson finds it: the arguments of the agent's `connect`.
     pub(crate) fn target(&self) -> [String; 2] {
         match self {
             Self::Standalone(server) => ["single".to_owned(), address(server)],

@@ -152,7 +152,7 @@ async fn open(name: PlaceName) -> Arc<Shared> {
 }
 
 tokio::task_local! {
-    /// What a case complained of, with the place in its source.
+    /// The complaint of a case, with the place in its source.
     static COMPLAINT: Arc<Mutex<String>>;
 }
 

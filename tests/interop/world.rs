@@ -1,4 +1,4 @@
-//! What one case has: a place, both sides, and a name of its own.
+//! The world of one case: a place, both sides, and a name of its own.
 
 use crate::agent::{Actor, Jvm};
 use crate::child::Child;
@@ -13,16 +13,16 @@ use tokio::sync::Semaphore;
 /// The lease of our side, which is that of Redisson's watchdog in this run.
 pub(crate) const LEASE: Duration = crate::agent::WATCHDOG;
 
-/// Far longer than any case: whoever waits for the end of such a lease fails.
+/// Far longer than any case: a waiter for the end of such a lease fails.
 pub(crate) const NEVER: Duration = Duration::from_secs(120);
 
 /// Room for a busy machine, wherever a case measures time.
 pub(crate) const SLACK: Duration = Duration::from_secs(3);
 
-/// What a waiter needs to fall asleep.
+/// The time that a waiter needs to fall asleep.
 const SETTLING: Duration = Duration::from_millis(40);
 
-/// What the cases of a place share.
+/// The part that the cases of a place share.
 pub(crate) struct Shared {
     pub(crate) name: PlaceName,
     pub(crate) place: Place,
@@ -34,7 +34,7 @@ pub(crate) struct Shared {
     pub(crate) starting: Arc<Semaphore>,
 }
 
-/// What a case has.
+/// The world of a case.
 pub(crate) struct World {
     pub(crate) shared: Arc<Shared>,
     /// The client of our side.
@@ -89,7 +89,7 @@ impl World {
         kind.object(&self.name)
     }
 
-    /// What a thread of the shared JVM is called as a holder.
+    /// The holder name of a thread of the shared JVM.
     pub(crate) async fn holder_id(&self, actor: &Actor) -> String {
         format!("{}:{}", self.shared.uuid, actor.ask("thread", &[]).await)
     }
@@ -113,14 +113,14 @@ impl World {
         fields
     }
 
-    /// Who holds the lock of this case, and how often, as the server has it.
+    /// The holder of the lock of this case, and its count, as the server has them.
     pub(crate) fn holder(&self) -> Option<(String, String)> {
         let holds: Vec<_> = self.fields(&self.name).into_iter().filter(|(field, _)| field != "mode").collect();
         assert!(holds.len() <= 1, "one holder at a time, not {holds:?}");
         holds.into_iter().next().map(|(field, count)| (field.trim_end_matches(":write").to_owned(), count))
     }
 
-    /// What is left of a key's life; zero where there is none.
+    /// The rest of a key's life; zero if there is none.
     pub(crate) fn left(&self, key: &str) -> Duration {
         let left = self.command(&["PTTL", key]).as_int().expect("a number");
         Duration::from_millis(left.try_into().unwrap_or_default())
@@ -159,7 +159,7 @@ pub(crate) struct Ear {
     channel: String,
 }
 
-/// What no lock ever says.
+/// A message that no lock ever sends.
 const END: &str = "7777";
 
 impl Ear {
@@ -173,7 +173,7 @@ impl Ear {
         Self { connection, channel: channel.to_owned() }
     }
 
-    /// What was said since it was asked last. A word of our own marks the end, so that nothing is waited for.
+    /// The messages since it was asked last. A word of our own marks the end, so that nothing is waited for.
     pub(crate) fn heard(&mut self, world: &World) -> Vec<String> {
         let publish = if world.shared.name == PlaceName::Cluster { "SPUBLISH" } else { "PUBLISH" };
         world.shared.place.node(&self.channel).command(&[publish, &self.channel, END]);
@@ -203,7 +203,7 @@ pub(crate) async fn pass(time: Duration) {
     tokio::time::sleep(time).await;
 }
 
-/// What became of `work`, and how long it took.
+/// The result of `work`, and how long it took.
 pub(crate) async fn timed<T>(work: impl IntoFuture<Output = T>) -> (T, Duration) {
     let began = Instant::now();
     let value = work.await;
@@ -216,7 +216,7 @@ pub(crate) fn clock() -> u64 {
     now.as_micros().try_into().expect("a time before the year 586 000")
 }
 
-/// What was waited for came soon after that moment, and not when a lease ended.
+/// The awaited event came soon after that moment, and not when a lease ended.
 #[track_caller]
 pub(crate) fn soon(since: u64) {
     let waited = Duration::from_micros(clock().saturating_sub(since));

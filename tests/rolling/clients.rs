@@ -63,7 +63,7 @@ impl<'a> Client<'a> {
         self.place.eval(self.version.text(call), call.keys(), call.args())
     }
 
-    /// What the client calls its hold on the server.
+    /// The client's name of its hold on the server.
     pub(crate) fn field(&self) -> &Bytes {
         &self.hold.field
     }

@@ -18,7 +18,7 @@ fn both_ways(test: impl Fn(&Place, &Client<'_>, &Client<'_>)) {
     Place::everywhere(|place| {
         for (one, other) in PAIRS {
             let name = format!("stock-{one:?}");
-            // What the last one said at its end is of no account.
+            // The words of the last one at its end are of no account.
             place.heard();
             test(place, &Client::new(place, one, 1, &name), &Client::new(place, other, 2, &name));
         }

@@ -1,4 +1,4 @@
-//! What each kind writes: keys, types, fields, times to live and messages, as `layout-1.txt` has it.
+//! The writes of each kind: keys, types, fields, times to live and messages, as `layout-1.txt` has them.
 //!
 //! A script that changes it needs a decision about the number of the layout, which `docs/wire-protocol.md` describes. After that
 //! decision, `LEASEHOLD_LAYOUT=write` writes the file anew.
@@ -101,7 +101,7 @@ fn hold(number: u32, kind: Kind) -> HoldKey {
     HoldKey { field: Bytes::from(format!("{}:{number}", client())), permits: if kind == Kind::Permits { 2 } else { 1 } }
 }
 
-/// Somebody holds twice, somebody else comes, the first renews and leaves, and the second gets in.
+/// One client holds twice, another comes, the first renews and leaves, and the second gets in.
 fn life(chronicle: &mut Chronicle, kind: Kind) {
     let verbs = kind.verbs();
     let (name, settings) = (chronicle.name.clone(), chronicle.settings.clone());
@@ -202,7 +202,7 @@ fn what_every_kind_writes_is_written_down() {
         operations: 0,
     };
     for kind in Kind::ALL {
-        // A latch is not held. What it writes comes with its operations.
+        // A latch is not held. Its writes come with its operations.
         if kind != Kind::Latch {
             life(&mut chronicle, kind);
         }

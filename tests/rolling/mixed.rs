@@ -1,5 +1,5 @@
-//! Random histories in which every call is made by a client of either version: nobody can tell from the replies, the messages or the
-//! keys that not all of them are of today.
+//! Random histories in which every call is made by a client of either version: the replies, the messages and the keys do not tell that not
+//! all of them are of today.
 
 use crate::clients::{Client, Version};
 use crate::place::Place;

@@ -1,4 +1,4 @@
-//! Where clients of different versions meet: an engine or a server, on a wall clock that is moved by hand.
+//! The place at which clients of different versions meet: an engine or a server, on a wall clock that is moved by hand.
 
 use crate::eval::{eval, reply};
 use bytes::Bytes;
@@ -17,7 +17,7 @@ use std::time::Duration;
 /// Wall time at the beginning, in milliseconds: that of an embedded server on a clock that is moved by hand.
 const BEGINNING: i64 = 1_800_000_000_000;
 
-/// An engine or a server, and somebody who listens.
+/// An engine or a server, and a listener.
 pub(crate) enum Place {
     Embedded { server: EmbeddedServer, clock: ManualClock, link: EmbeddedLink },
     Real { server: Box<Server>, clock: Arc<WallClock>, millis: AtomicI64, ear: Mutex<Connection> },

@@ -106,7 +106,7 @@ fn permits_of_a_semaphore_are_neither_lost_nor_made() {
     assert!(late_refused > 100, "late copies were tried {late_refused} times");
 }
 
-/// What the model knows of a leased semaphore.
+/// The model's knowledge of a leased semaphore.
 #[derive(Default)]
 struct Model {
     now: u64,

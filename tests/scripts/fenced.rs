@@ -81,7 +81,7 @@ fn tokens_grow_past_a_stored_one_of_the_future_and_past_a_jvms() {
         world.command("SET redisson_lock_token:{fenced-future} 9007199254740000");
         assert_eq!(world.token(FENCED, "me:1", 1), 9_007_199_254_740_001);
         world.release(FENCED, "me:1", 0);
-        // What a JVM does at each of its grants, and before any of ours the counter is small.
+        // The effect of a JVM at each of its grants, and before any of ours the counter is small.
         world.check("INCR redisson_lock_token:{fenced-future} => 9007199254740002");
         assert_eq!(world.token(FENCED, "me:2", 1), 9_007_199_254_740_003);
         world.release(FENCED, "me:2", 0);

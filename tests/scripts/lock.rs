@@ -11,7 +11,7 @@ fn wish(lease: u64) -> Wish<'static> {
     Wish { lease, ..Wish::default() }
 }
 
-/// What is left of the lease, which on a server has begun to run.
+/// The rest of the lease, which on a server has begun to run.
 fn left(world: &World) -> i64 {
     world.reply("PTTL {}").int().expect("an integer")
 }

@@ -9,7 +9,7 @@ use leasehold_core::reply::Reply;
 use std::time::Duration;
 
 const START: u64 = 1_800_000_000_000;
-/// What Redisson writes for a permit that does not expire.
+/// The deadline that Redisson writes for a permit that does not expire.
 const NEVER: &str = "922337203685477";
 
 fn permits(bench: &Bench, capacity: u32) -> Desk<'_> {
@@ -168,7 +168,7 @@ fn s9_the_servers_clock_decides_and_steps_of_it_take_nobodys_permit_twice() {
     let hold_here = hold(1);
     desk.acquire(&hold_here);
     assert!(!desk.gets(&hold(1)), "no argument of a caller says what time it is");
-    // A JVM whose clock is an hour fast gives its permit a deadline that is late by as much, and takes nobody else's.
+    // A JVM whose clock is an hour fast gives its permit a deadline that is late by as much, and takes no permit of others.
     desk.release(&hold_here);
     jvm_takes(&desk, id(7), &(START + 3_600_000 + 1_000).to_string());
     bench.advance(2_000);

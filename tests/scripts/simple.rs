@@ -109,9 +109,9 @@ fn hashes_and_strings_are_told_apart() {
     });
 }
 
-/// What go-zero publishes of its lock: an acquire of the same id sets the lease anew, another's takes the key only where it is
-/// absent; a release deletes the key of its own id. Leases are whole seconds and 500 ms, and a key is there
-/// until its last millisecond is over.
+/// The behaviour that go-zero publishes of its lock: an acquire of the same id sets the lease anew, another's takes the key only if it is
+/// absent; a release deletes the key of its own id. Leases are whole seconds and 500 ms, and a key is there until its last millisecond is
+/// over.
 #[derive(Default)]
 struct GoZero {
     held: Option<(String, u64)>,
@@ -133,7 +133,7 @@ impl GoZero {
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// Who, and the lease in seconds.
+    /// The id, and the lease in seconds.
     Acquire(usize, u64),
     Release(usize),
     Wait(u64),

@@ -1,4 +1,4 @@
-//! The spin lock: what `lock` does, and nobody is told.
+//! The spin lock: it does as `lock` does, and announces nothing.
 
 use crate::support_rw::{Wish, World, each};
 use leasehold_core::command::{Kind, lock, spin};

@@ -8,7 +8,7 @@ use leasehold_core::command::{Acquired, Kind, Released, Renewal, Renewed};
 use leasehold_core::command::{latch, lock, permits, read_write, semaphore};
 use leasehold_core::reply::Reply;
 
-/// What Lua's `tonumber` takes for a number, or for another one, and Redis does not.
+/// Texts that Lua's `tonumber` takes for a number, or for another one, and Redis does not.
 const NO_NUMBERS: [&str; 14] =
     ["nan", "-nan", "inf", "-inf", "0x10", "1e3", " 7", "7 ", "+7", "007", "-0", "7.0", "9007199254740993", ""];
 

@@ -1,4 +1,4 @@
-//! Where scripts are run, and short ways to ask for something.
+//! The place where scripts are run, and short ways to ask for something.
 
 use crate::eval::{eval, reply};
 use bytes::Bytes;
@@ -33,7 +33,7 @@ fn unused() -> u64 {
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-/// What the tests take for a lease.
+/// The lease of the tests.
 pub(crate) const LEASE: Duration = Duration::from_millis(30_000);
 
 pub(crate) const fn ms(millis: u64) -> Duration {
@@ -114,7 +114,7 @@ impl Bench {
         self.try_run(call).unwrap_or_else(|error| panic!("{}: {error}", call.script().name()))
     }
 
-    /// Runs one command, as somebody from outside.
+    /// Runs one command, as a client from outside.
     #[track_caller]
     pub(crate) fn command(&self, words: &[&[u8]]) -> Reply {
         let answer = match self {
@@ -180,7 +180,7 @@ fn polled<F: Future>(future: F) -> Poll<F::Output> {
     pin!(future).poll(&mut Context::from_waker(Waker::noop()))
 }
 
-/// Somebody who listens to a channel.
+/// A listener of a channel.
 pub(crate) enum Ear {
     Embedded(EmbeddedLink),
     Real(Connection),

@@ -29,7 +29,7 @@ enum Engine {
     Real(&'static Server),
 }
 
-/// What an acquire asks for beside hold and count.
+/// The wishes of an acquire beside hold and count.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wish<'a> {
     pub(crate) lease: u64,
@@ -229,7 +229,7 @@ impl World {
     }
 }
 
-/// Somebody who listens to a channel.
+/// A listener of a channel.
 pub(crate) enum Listener {
     Embedded(EmbeddedLink),
     Real(Connection),
@@ -279,7 +279,7 @@ impl Listener {
     }
 }
 
-/// What a hold is called.
+/// The name of a hold.
 pub(crate) fn hold(field: &str) -> HoldKey {
     HoldKey { field: Bytes::from(field.to_owned()), permits: 1 }
 }

@@ -72,7 +72,7 @@ pub(crate) fn tries_of_shared_locks_take_one_round_trip_together() {
         seats.try_set_permits(u32::try_from(ALL).expect("a few")).await.expect("an answer");
         let permits = client.leased_semaphore("permits");
         permits.try_set_permits(u32::try_from(ALL).expect("a few")).await.expect("an answer");
-        // What the number left to be cleaned up is out of the way.
+        // The rest that the number left to be cleaned up is out of the way.
         let first = seats.try_acquire().await.expect("an answer").expect("a permit");
         first.release().await.expect("a release");
         let begun = Instant::now();

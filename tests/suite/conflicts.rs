@@ -5,7 +5,7 @@ use crate::support::{Kind, World, ms, secs};
 use leasehold::{Client, Error, InvalidInput, NameError};
 use std::time::Duration;
 
-/// What the data of a kind looks like on the server.
+/// The data of a kind on the server.
 const fn shape(kind: Kind) -> u8 {
     match kind {
         Kind::ReadWrite => 1,
@@ -20,7 +20,7 @@ fn named() -> impl Iterator<Item = Kind> {
     Kind::ALL.into_iter().filter(|kind| !matches!(kind, Kind::Multi | Kind::Striped | Kind::Quorum))
 }
 
-/// Has the name be of a kind. Nobody holds a latch.
+/// Has the name be of a kind. A latch has no holder.
 async fn occupy(kind: Kind, client: &Client, name: &str) -> Option<AnyGuard> {
     if kind == Kind::Latch {
         assert!(client.count_down_latch(name).try_set_count(1).await.expect("an answer"));
@@ -118,7 +118,7 @@ pub(crate) async fn every_kind_refuses_bad_input_before_anything_is_sent(world: 
                 assert_eq!(story.await, Err(refused.clone()), "{kind:?}");
             }
         }
-        // What belongs to locks is called so, also where it is a stripe or a member.
+        // The keys of locks are called so, also if the lock is a stripe or a member.
         let reserved = "leasehold:1:rw_readers:{stock}";
         let is_reserved = |error: Option<Error>| matches!(&error, Some(Error::Invalid(InvalidInput::Name(NameError::Reserved { name, .. }))) if name.starts_with(reserved));
         for lock in kind.locks(&clients, reserved) {

@@ -13,7 +13,7 @@ use leasehold_test_support::Way;
 use std::task::Poll;
 use std::time::Duration;
 
-/// What is dropped.
+/// The dropped value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum What {
     First,
@@ -28,7 +28,7 @@ enum What {
     With,
     Run,
     Shutdown,
-    /// What only this kind has.
+    /// The methods that only this kind has.
     Story,
 }
 
@@ -48,7 +48,7 @@ const ALL: [What; 13] = [
     What::Story,
 ];
 
-/// What becomes of its command. What the server refuses is told from what is lost in the same way for every kind.
+/// The fate of its command. A refusal of the server is told from a loss in the same way for every kind.
 fn faults(kind: Kind) -> Vec<Option<Fault>> {
     let mut faults = vec![None, Some(Fault::LoseReply), Some(Fault::LoseRequest)];
     if kind == Kind::Lock {
@@ -68,7 +68,7 @@ struct Scene {
     clients: Vec<Client>,
     others: Vec<Client>,
     lock: AnyLock,
-    /// What the other process excludes everybody with.
+    /// The lock by which the other process excludes all others.
     rival: AnyLock,
     owner: Owner,
     guards: Vec<AnyGuard>,
@@ -99,7 +99,7 @@ impl Scene {
         Self { kind, stage, clients, others, lock, rival, owner, guards, beside: None }
     }
 
-    /// What is dropped; `None` where the kind has nothing of that sort.
+    /// The dropped value; `None` if the kind has nothing of that sort.
     fn future(&mut self, what: What) -> Option<Polled<'static, ()>> {
         let (kind, lock, owner) = (self.kind, self.lock.clone(), self.owner.clone());
         Some(match what {
@@ -131,7 +131,7 @@ impl Scene {
         })
     }
 
-    /// Whoever is in the way goes.
+    /// The holder that is in the way goes.
     fn make_way(&mut self) {
         self.guards.clear();
         if self.kind == Kind::Latch && self.beside.is_none() {
@@ -257,7 +257,7 @@ every_point! {
     l4_latch Latch,
 }
 
-/// What stays cut off costs one lease, and no more. A bare permit has none: it is back as soon as its client is.
+/// A hold that stays cut off costs one lease, and no more. A bare permit has none: it is back as soon as its client is.
 pub(crate) async fn l4_what_cannot_be_reached_is_free_after_one_lease(_: World) {
     for kind in Kind::ALL {
         let whats = [What::First, What::Entry, What::ReleaseInner, What::ReleaseLast];
@@ -302,7 +302,7 @@ fn script(kind: Kind, way: usize, verb: &str) -> &'static Script {
     leasehold_core::script::ALL.iter().find(|script| script.name() == name).expect("a script")
 }
 
-/// What happens to one command on its way to a server.
+/// The fate of one command on its way to a server.
 type Harm = fn(&World, &'static Script);
 
 const HARMS: [(&str, Harm); 5] = [

@@ -10,7 +10,7 @@ use leasehold_core::script::ACQUIRE;
 use leasehold_test_support::Resp;
 use std::time::Instant;
 
-/// What the keys of fair queues begin with.
+/// The prefixes of the keys of fair queues.
 const QUEUES: [&str; 3] = ["leasehold:1:fair:", "redisson_lock_queue:", "redisson_lock_timeout:"];
 
 /// The servers that a kind lies on, each with what has been sent to it.
@@ -71,8 +71,8 @@ impl Recorded {
         seen
     }
 
-    /// What is on the servers, but for fair queues and for times. A late copy of a first grant takes a place in a queue, as that of
-    /// a process whose tasks are not polled: nobody claims its turn. Nor does it count what a waiter leaves of an attempt that was busy: it
+    /// The state of the servers, but for fair queues and for times. A late copy of a first grant takes a place in a queue, as that of a
+    /// process whose tasks are not polled: its turn is not claimed. Nor does it count what a waiter leaves of an attempt that was busy: it
     /// comes and goes by itself, long before the records of what was changed do.
     fn contents(&self) -> Vec<(String, Resp)> {
         let queue = |key: &str| QUEUES.iter().any(|queue| key.starts_with(queue));
@@ -160,7 +160,7 @@ async fn late_copies(world: World, kind: Kind) {
             if kind != Kind::Permits {
                 until("a waiter has tried", || recorded.attempts(&waiters) >= before + enough).await;
             }
-            // Whoever is not told asks again and again.
+            // A waiter that is not told asks again and again.
             let tried = if kind.is_told() { Some(recorded.settled_attempts(&waiters).await) } else { None };
             recorded.again(&old);
             if let Some(tried) = tried {
@@ -183,7 +183,7 @@ async fn late_copies(world: World, kind: Kind) {
             guard.release().await.expect("a release");
             drop(waiting.await.expect("a task").expect("the lock"));
             if kind.is_fair() {
-                // Each place that nobody claims costs its claim.
+                // Each place that is not claimed costs its claim.
                 let places = old.iter().flatten().filter(|sent| sent.script.ends_with("/acquire")).count();
                 let bound = FAIR_CLAIM * u32::try_from(places).expect("few") + FAIR_WINDOW;
                 kind.lock(later, &name)
@@ -266,7 +266,7 @@ fn seen_copies(kind: Kind, way: usize) {
     }
 }
 
-/// What takes no longer than the pauses between attempts.
+/// A step that takes no longer than the pauses between attempts.
 #[track_caller]
 fn soon<T: 'static>(stage: &Stage, kind: Kind, future: impl Future<Output = T> + 'static) -> T {
     let mut actors = [Actor::new(future)];

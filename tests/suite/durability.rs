@@ -50,7 +50,7 @@ fn fell_short<T>(result: Result<T, Error>, acknowledged: u32, wanted: u32) {
     }
 }
 
-/// Whoever is told that replicas are missing finds the lock free, and so does everybody else.
+/// A caller that is told that replicas are missing finds the lock free, and so do all others.
 pub(crate) async fn a_shortfall_is_taken_back_and_said(_: World) {
     let stage = Stage::new(1);
     let (client, other) = (stage.client(), stage.client());
@@ -206,7 +206,7 @@ pub(crate) async fn nobody_elses_renewal_waits_for_replicas(_: World) {
     assert_eq!(guard.lost().await.reason(), LossReason::NotRenewed);
 }
 
-/// What cannot be meant is refused before anything is sent.
+/// A wish that cannot be meant is refused before anything is sent.
 pub(crate) async fn conditions_are_checked_before_anything_is_sent(_: World) {
     let stage = Stage::new(1);
     let client = stage.client();

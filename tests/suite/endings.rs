@@ -17,7 +17,7 @@ pub(crate) async fn the_longest_hold_ends_even_a_renewed_one(world: World) {
     let lost = forgotten.lost().await;
     assert_eq!((lost.reason(), lost.lock()), (LossReason::MaxHold, first.name()));
     assert!(begun.elapsed() >= ms(1_200), "it was renewed until then: {:?}", begun.elapsed());
-    // The guard is still there, and nobody renews for it: others get in.
+    // The guard is still there, and it is not renewed: others get in.
     let next = first.acquire().wait(secs(5)).await.expect("the lock, once its lease has ended");
     next.release().await.expect("a release");
     assert!(matches!(forgotten.release().await, Err(Error::Lost { reason: LossReason::MaxHold, .. })));

@@ -13,7 +13,7 @@ use std::time::Duration;
 /// How often a client that waits says that it lives.
 const BEAT: Duration = ms(500);
 
-/// What a command and the turn of a future take on a clock that only ticks.
+/// The time that a command and the turn of a future take on a clock that only ticks.
 const STEP: Duration = ms(10);
 
 type Waiter = Actor<Result<FairGuard, Error>>;
@@ -54,7 +54,7 @@ impl Stage {
         self.now(async move { lock.acquire().await }).expect("the lock")
     }
 
-    /// Releases, and tells how long it takes until the waiter has the lock; nobody else has it before.
+    /// Releases, and tells how long it takes until the waiter has the lock; no other has it before.
     #[track_caller]
     fn hands_over(&self, held: FairGuard, waiters: &mut [Waiter], next: usize) -> Duration {
         drop(held);
@@ -107,7 +107,7 @@ pub(crate) async fn everybody_comes_in_the_order_of_arrival(world: World) {
     until("no queue is left", || !world.exists(&queue(&name)) && !world.exists(&deadlines(&name))).await;
 }
 
-/// Who leaves does so from the head, the middle and the tail; by being dropped, or because its wait ran out.
+/// The leaving waiters stand at the head, in the middle and at the tail; they are dropped, or their wait runs out.
 pub(crate) async fn f5_who_has_left_does_not_stand_in_the_queue(world: World) {
     let (holder, one, other) = (world.client().await, world.client().await, world.client().await);
     let name = world.name("left");
@@ -277,7 +277,7 @@ pub(crate) async fn f10_a_try_overtakes_nobody_who_lives(_: World) {
     assert!(tries(&waiter).is_none(), "its own client");
     assert!(stage.next_in(&mut waiters, 0) <= STEP);
     drop(waiters);
-    // Where all who wait are dead, it is let in as soon as that is known.
+    // If all other waiters are dead, it is let in as soon as that is known.
     let (held, waiters) = stage.line("barging", &[&mortal, &mortal]);
     std::mem::forget(waiters);
     let _clocks = stage.kill();
@@ -338,7 +338,7 @@ pub(crate) async fn f12_waiting_costs_the_same_for_few_and_many(_: World) {
     assert_eq!(stage.entries("crowd"), 0);
 }
 
-/// A wait may be longer than a lease; whoever gives up then leaves nothing either.
+/// A wait may be longer than a lease; a waiter that gives up then leaves nothing either.
 pub(crate) async fn a_place_is_given_up_however_long_it_was_held(_: World) {
     let stage = Stage::new();
     let (one, other) = (stage.client(), stage.client());
@@ -378,7 +378,7 @@ pub(crate) async fn silence_beyond_the_window_costs_the_place(_: World) {
     }
 }
 
-/// Without a connection for less than the window, nobody loses a place; beyond it everybody goes on.
+/// Without a connection for less than the window, no waiter loses its place; beyond it all go on.
 pub(crate) async fn an_outage_does_not_strand_anybody(_: World) {
     for down in [ms(900), secs(4)] {
         let stage = Stage::new();

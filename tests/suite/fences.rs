@@ -91,7 +91,7 @@ pub(crate) async fn a_lost_reply_to_a_write_writes_once(world: World) {
     guard.release().await.expect("a release");
 }
 
-/// What a holder does: shows its token, and reads, or writes. `None` where it was refused.
+/// The steps of a holder: it shows its token, and reads, or writes. `None` where it was refused.
 fn transaction(database: &mut Connection, token: i64, owner: &str, write: Option<i64>) -> Option<i64> {
     let change = database.transaction_with_behavior(TransactionBehavior::Immediate).expect("a transaction");
     let admitted = change.execute(sql::SQLITE_ADMIT, ("account:7", token, owner)).expect("the statement");
@@ -152,7 +152,7 @@ pub(crate) async fn sql_loses_no_update_to_holders_at_once(world: World) {
     };
     tables(&open(&path));
     let (holders, start) = (8_i64, Arc::new(Barrier::new(8)));
-    // Each believes that it holds, as after pauses beyond the lease. Whoever may write has overwritten nothing.
+    // Each believes that it holds, as after pauses beyond the lease. A holder that may write has overwritten nothing.
     let threads: Vec<_> = (1..=holders)
         .map(|token| {
             let (path, start) = (path.clone(), start.clone());

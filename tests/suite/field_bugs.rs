@@ -50,7 +50,7 @@ pub(crate) async fn l7_a_renewal_does_not_bring_a_lock_back(world: World) {
     world.delete(lock.name());
     guard.lost().await;
     assert!(!world.exists(lock.name()));
-    // Somebody else has it meanwhile: the renewal does not touch that hold either.
+    // Another holder has it meanwhile: the renewal does not touch that hold either.
     let _ = world.command(lock.name(), &["HSET", lock.name(), "somebody:1", "1"]);
     let _ = world.command(lock.name(), &["PEXPIRE", lock.name(), "30000"]);
     drop(guard);

@@ -125,7 +125,7 @@ struct Uses(ManualClock, Client, AtomicUsize);
 
 impl Uses {
     fn run(&self) {
-        // What it does is told to it again: it does not do so for ever.
+        // Its own events are told to it again: it does not do so for ever.
         if self.2.load(Ordering::SeqCst) < 100 && !INSIDE.replace(true) {
             use_both_ways(&self.0, &self.1, "within");
             let _census = self.1.stats();

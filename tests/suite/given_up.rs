@@ -1,4 +1,4 @@
-//! Waiters that give up leave a place in a queue, or a mark, that is in nobody's way from then on.
+//! Waiters that give up leave a place in a queue, or a mark, that is in no other's way from then on.
 
 use crate::support::world::idle;
 use crate::support::{World, ms};
@@ -27,7 +27,7 @@ pub(crate) async fn a_place_is_gone_when_its_wait_has_run_out(world: World) {
     }
 }
 
-/// Whoever drops the future of an acquire may try at once.
+/// A caller that drops the future of an acquire may try at once.
 pub(crate) async fn a_dropped_acquire_does_not_refuse_the_next_try_of_its_client(world: World) {
     let (holder, one) = (world.client().await, world.client().await);
     let name = world.name("dropped");
@@ -45,7 +45,7 @@ pub(crate) async fn a_dropped_acquire_does_not_refuse_the_next_try_of_its_client
     }
 }
 
-/// The mark that keeps readers out goes with the writer that left it, before anybody is told.
+/// The mark that keeps readers out goes with the writer that left it, before its caller is told.
 pub(crate) async fn a_writer_that_gave_up_keeps_no_reader_out(world: World) {
     let (holder, one, other) = (world.client().await, world.client().await, world.client().await);
     let name = world.name("marks");

@@ -234,7 +234,7 @@ pub(crate) async fn a_quorum_is_held_without_a_minority(_: World) {
         assert_eq!((guard.servers(), keys()), (count, count));
         assert_eq!(guard.remaining(), secs(30) - ms(302));
         assert!(tries(rival.clone()).is_none());
-        // A minority may forget it, and give it to somebody else.
+        // A minority may forget it, and give it to another.
         for server in &servers[..minority] {
             server.restart_empty();
         }
@@ -372,7 +372,7 @@ pub(crate) async fn who_holds_a_quorum_without_a_minority_sleeps_until_it_is_los
     ];
     stage.act(&mut told);
     servers[0].restart_empty();
-    // Whoever is woken again and again does not get through this.
+    // A task that is woken again and again does not get through this.
     stage.pass(secs(1), &mut told);
     assert!(guard.is_held() && guard.servers() == 2 && told.iter().all(|told| !told.is_done()));
     servers[1].restart_empty();
@@ -387,7 +387,7 @@ pub(crate) async fn rivals_for_a_quorum_all_get_it(_: World) {
     let mut times = [0; 4];
     let mut rivals: Vec<_> = locks.iter().map(acquire).collect();
     let mut rounds = 0;
-    // Who has waited for long pauses for longer, and all pauses are random: sooner or later everybody has luck.
+    // A task that has waited for long pauses for longer, and all pauses are random: sooner or later each has luck.
     while rounds < 60 || times.contains(&0) && rounds < 1_000 {
         rounds += 1;
         stage.pass_until("a leader", secs(20), &mut rivals, |rivals| rivals.iter().any(Actor::is_done));
@@ -398,7 +398,7 @@ pub(crate) async fn rivals_for_a_quorum_all_get_it(_: World) {
         stage.pass(ms(20), &mut rivals);
         assert!(guard.is_held() && rivals.iter().all(|rival| !rival.is_done()), "two holders");
         stage.now(guard.release()).expect("a release");
-        // Who has had it does something else for a while.
+        // A task that has had it does something else for a while.
         stage.pass(ms(50), &mut rivals);
         rivals[leaders[0]] = acquire(&locks[leaders[0]]);
     }

@@ -1,4 +1,4 @@
-//! What is refused before anything is sent, and what the server's data refuses.
+//! The input that is refused before anything is sent, and the data that the server refuses.
 
 use crate::support::{Engine, World, ms, secs};
 use leasehold::{Client, ConnectError, Error, FairSettings, InvalidInput, NameError};

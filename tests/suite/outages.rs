@@ -55,7 +55,7 @@ pub(crate) async fn l11_a_server_that_is_down_is_an_error_in_time_and_can_be_can
     guard.release().await.expect("a release");
 }
 
-/// The key goes, and nobody is told: the waiter looks again by itself.
+/// The key goes, and no message tells of it: the waiter looks again by itself.
 pub(crate) async fn l3_a_lost_notice_costs_one_sleep(world: World) {
     let holder = world.client().await;
     let waiter = world.client_with(|builder| builder.recheck(ms(300))).await;

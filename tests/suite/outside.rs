@@ -19,7 +19,7 @@ pub(crate) async fn an_inspection_names_the_holder(world: World) {
     inner.release().await.expect("a release");
     guard.release().await.expect("a release");
     assert_eq!(client.lock(&name).inspect().await.expect("an answer"), None);
-    // A hash without a lease, as a mistake of somebody else's may leave it.
+    // A hash without a lease, as another client's mistake may leave it.
     let _ = world.command(&name, &["HSET", &name, "somebody:1", "1"]);
     let holder = client.lock(&name).inspect().await.expect("an answer").expect("a holder");
     assert_eq!((holder.id.as_str(), holder.hold_count, holder.remaining), ("somebody:1", 1, None));

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Waits until nobody holds a permit any more.
+/// Waits until no permit is held any more.
 async fn expired(seats: &LeasedSemaphore, id: PermitId) {
     let end = Instant::now() + secs(20);
     while seats.lease_of(id).await.expect("an answer").is_some() {
@@ -29,7 +29,7 @@ pub(crate) async fn s1_what_a_crashed_holder_had_is_back_after_its_lease(world: 
     let seats = other.leased_semaphore(&name);
     seats.try_set_permits(2).await.expect("an answer");
     let taken = Instant::now();
-    // Nobody renews it, and nobody releases it: to the server that is a crash.
+    // It is neither renewed nor released: to the server that is a crash.
     crashed.leased_semaphore(&name).acquire().permits(2).lease(ms(300)).await.expect("two permits").detach();
     let begun = Instant::now();
     let tried = seats.try_acquire().await.expect("an answer");

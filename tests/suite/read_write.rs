@@ -6,7 +6,7 @@ use leasehold::{Client, Error, LossReason, ReadGuard, ReadLock, WriteGuard, Writ
 use leasehold_core::reply::Reply;
 use std::time::{Duration, Instant};
 
-/// What a command and the turn of a future take on a clock that only ticks.
+/// The time that a command and the turn of a future take on a clock that only ticks.
 const STEP: Duration = ms(10);
 
 /// A guard of either half.
@@ -44,7 +44,7 @@ impl Stage {
         self.pass_until("everybody", secs(60), waiters, |waiters| waiters.iter().all(Actor::is_done))
     }
 
-    /// Nothing of the lock is left, and nobody listens.
+    /// Nothing of the lock is left, and no client listens.
     #[track_caller]
     fn is_clean(&self) {
         self.pass(STEP, &mut Vec::<Waiter>::new());
@@ -152,7 +152,7 @@ pub(crate) async fn rw11_a_reader_does_not_become_a_writer(world: World) {
     idle(&client).await;
 }
 
-/// Of two readers the one with the long lease leaves, and the other one's lease runs out. Nobody tells the writer of either.
+/// One of two readers, that with the long lease, leaves, and the other one's lease runs out. The writer is told of neither.
 pub(crate) async fn a_writer_does_not_sleep_for_a_reader_that_has_left(world: World) {
     let (client, other) = (world.client().await, world.client().await);
     let name = world.name("sleeps");
@@ -190,7 +190,7 @@ pub(crate) async fn a_writer_looks_again_when_the_first_lease_may_be_over(_: Wor
     stage.is_clean();
 }
 
-/// The dead reader's hold ends by its own deadline, whoever else is renewed.
+/// The dead reader's hold ends by its own deadline, whichever others are renewed.
 pub(crate) async fn rw1_a_dead_reader_is_gone_by_its_own_lease(_: World) {
     let mut stage = Stage::new();
     let (mortal, alive, other) = (stage.mortal(), stage.client(), stage.client());
@@ -239,7 +239,7 @@ pub(crate) async fn rw8_every_reader_of_a_client_is_renewed(_: World) {
     stage.is_clean();
 }
 
-/// What is released after its end was lost, on both halves.
+/// A hold that is released after its end was lost, on both halves.
 pub(crate) async fn rw9_a_release_after_the_end_is_a_loss(_: World) {
     let stage = Stage::new();
     let client = stage.client();

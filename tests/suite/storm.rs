@@ -13,7 +13,7 @@ const CLIENTS: usize = 4;
 const NAMES: usize = 8;
 const TASKS: usize = 64;
 
-/// What goes on inside a name's critical section.
+/// The events inside a name's critical section.
 #[derive(Default)]
 struct Section {
     readers: AtomicU32,
@@ -23,7 +23,7 @@ struct Section {
 }
 
 impl Section {
-    /// Who shares it excludes only those who do not.
+    /// Holders that share it exclude only those that do not.
     fn enter(&self, guard: &AnyGuard, shared: bool) -> Inside<'_> {
         let inside = if shared { &self.readers } else { &self.writers };
         let others = inside.fetch_add(1, Ordering::SeqCst);
@@ -52,7 +52,7 @@ impl Drop for Inside<'_> {
 /// The ways to ask for each name, as one of the processes has them.
 type Names = Vec<Vec<AnyLock>>;
 
-/// One task's steps. What it does when is made up of its number, so that a failure can be looked at again.
+/// One task's steps. Its number decides what it does when, so that a failure can be looked at again.
 async fn steps(task: usize, steps: usize, names: Arc<Vec<Names>>, sections: Arc<Vec<Section>>) {
     let mut rng = fastrand_like(task as u64);
     for _ in 0..steps {

@@ -241,7 +241,7 @@ pub(crate) async fn a_loss_and_a_span_name_the_hold_that_they_are_about(_: World
 }
 
 thread_local! {
-    /// What this thread has traced, where somebody wants to know.
+    /// The traces of this thread, if they are wanted.
     static SEEN: RefCell<Option<Vec<String>>> = const { RefCell::new(None) };
 }
 

@@ -13,7 +13,7 @@ const DELAY: Duration = ms(100);
 
 /// Runs rounds until one kept the promise. None may take as long as a lease.
 async fn within_the_promise(world: &World, mut round: impl AsyncFnMut() -> Duration) {
-    // What was forgotten comes to its client, is taken back, and is told of; then the other asks.
+    // The forgotten lock comes to its client, is taken back, and is told of; then the other asks.
     let promised = DELAY + 4 * world.engine.round_trip();
     let mut rounds = Rounds::default();
     loop {

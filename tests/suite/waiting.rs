@@ -63,7 +63,7 @@ pub(crate) async fn a_wait_that_runs_out_makes_a_last_attempt(world: World) {
     let Error::WaitElapsed { lock, waited, .. } = &error else { panic!("{error}") };
     assert!(*lock == name && *waited >= ms(80), "{error}");
     assert!(begun.elapsed() >= ms(80));
-    // A release of which nobody was told: the key alone goes. Only an attempt at the end of the wait can see it.
+    // A release of which no waiter was told: the key alone goes. Only an attempt at the end of the wait can see it.
     let last = tokio::spawn({
         let lock = waiter.lock(&name);
         async move { lock.acquire().wait(secs(2)).await }
@@ -199,7 +199,7 @@ pub(crate) async fn a_waiter_gets_what_a_crashed_holder_left_when_the_lease_ends
     let (crashed, waiter) = (world.client().await, world.client().await);
     let name = world.name("crashed");
     let begun = Instant::now();
-    // A holder that will never renew nor release, and of whose end nobody is told.
+    // A holder that will never renew nor release, and of whose end no waiter is told.
     crashed.lock(&name).acquire().lease(ms(400)).await.expect("the lock").detach();
     let got = waiter.lock(&name).acquire().await.expect("the lock");
     assert!(begun.elapsed() >= ms(300) && begun.elapsed() < secs(5), "in after {:?}", begun.elapsed());

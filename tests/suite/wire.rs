@@ -1,10 +1,10 @@
-//! What is on the wire, and when: order and settling, seen by a proxy.
+//! The messages on the wire, and their times: order and settling, seen by a proxy.
 
 use crate::support::{Polled, World, ms, secs, until};
 use leasehold_core::script::{ACQUIRE, RELEASE};
 use std::time::Duration;
 
-/// Every reply takes a while. Whoever would not wait for it would send the next change of the count too soon.
+/// Every reply takes a while. A client that did not wait for it would send the next change of the count too soon.
 pub(crate) async fn changes_of_a_count_are_sent_one_at_a_time(world: World) {
     const DELAY: Duration = ms(30);
     let world = world.proxied();

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use leasehold::embedded::EmbeddedServer;
 
-/// What a test runs on.
+/// The engine on which a test runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Engine {
     /// The engine inside the process.

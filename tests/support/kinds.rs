@@ -28,7 +28,7 @@ pub(crate) enum Kind {
     Semaphore,
     /// A leased semaphore with one permit.
     Permits,
-    /// A latch, which nobody holds: who waits at it is let in when it is open.
+    /// A latch, which has no holder: a waiter is let in when it is open.
     Latch,
 }
 
@@ -43,7 +43,7 @@ pub(crate) struct AnyLock {
 /// A guard of whatever kind.
 pub(crate) type AnyGuard = Box<dyn Held>;
 
-/// What came of an acquire: `None` where a try found the lock busy.
+/// The result of an acquire: `None` if a try found the lock busy.
 type Taken = Result<Option<AnyGuard>, Error>;
 
 /// How a lock is asked for.
@@ -152,7 +152,7 @@ impl Kind {
         })
     }
 
-    /// Ends the hold of whoever has it; `None` where the kind has no such call.
+    /// Ends the present hold; `None` if the kind has no such call.
     pub(crate) fn force_release(self, clients: &[Client], name: &str) -> Option<BoxFuture<'static, Result<(), Error>>> {
         if matches!(self, Self::Multi | Self::Striped | Self::Quorum) || self.is_counter() {
             return None;
@@ -174,7 +174,7 @@ impl Kind {
         }))
     }
 
-    /// What only this kind has, one after the other.
+    /// The methods that only this kind has, one after the other.
     pub(crate) fn story(self, clients: &[Client], name: &str) -> Option<BoxFuture<'static, Result<(), Error>>> {
         let (client, name) = (clients[0].clone(), name.to_owned());
         Some(match self {
@@ -242,13 +242,13 @@ impl Kind {
         }
     }
 
-    /// The first of [`Kind::locks`], which excludes everybody else.
+    /// The first of [`Kind::locks`], which excludes all others.
     pub(crate) fn lock(self, clients: &[Client], name: &str) -> AnyLock {
         self.locks(clients, name).swap_remove(0)
     }
 
-    /// The keys on a server that should not be there when nobody holds or waits. Fencing tokens stay for good, the numbers that a
-    /// user set too, and the bookkeeping of fair locks and the records of operations for a while. All permits are back.
+    /// The keys on a server that should not be there without holders and waiters. Fencing tokens stay for good, the numbers that a user set
+    /// too, and the bookkeeping of fair locks and the records of operations for a while. All permits are back.
     #[track_caller]
     pub(crate) fn leftovers(self, world: &World) -> Vec<String> {
         let mut keys = world.keys();
@@ -417,7 +417,7 @@ impl Lockable for CountDownLatch {
     }
 }
 
-/// What a latch gives to those it lets in.
+/// The grant that a latch gives to those it lets in.
 struct LetIn;
 
 impl Held for LetIn {

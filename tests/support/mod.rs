@@ -1,4 +1,4 @@
-//! What the tests of the suite stand on: an engine, a second look at what is on it, and what can go wrong on the way to it.
+//! The ground of the tests of the suite: an engine, a second look at what is on it, and the faults on the way to it.
 
 pub(crate) mod engine;
 pub(crate) mod kinds;
@@ -29,7 +29,7 @@ pub(crate) fn run(engine: Engine, test: impl AsyncFnOnce(World)) {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
     let ended = runtime.block_on(async { tokio::time::timeout(LIMIT, test(World::on(engine))).await });
-    // What a failed test left running must not keep the process.
+    // A process that a failed test left running must not stay.
     runtime.shutdown_background();
     ended.expect("a test that ends in time");
 }

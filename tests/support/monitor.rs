@@ -1,5 +1,5 @@
-//! What the nodes of a cluster carry out, as they tell it by `MONITOR`. No proxy stands before a cluster, because its nodes name
-//! themselves.
+//! The commands that the nodes of a cluster carry out, as they tell them by `MONITOR`. No proxy stands before a cluster, because its nodes
+//! name themselves.
 
 use leasehold_test_support::{Cluster, Resp, until};
 use std::collections::HashSet;

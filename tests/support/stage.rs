@@ -8,7 +8,7 @@ use leasehold_core::time::Instant;
 use std::task::Poll;
 use std::time::Duration;
 
-/// A server, and whoever is on its clock.
+/// A server, and the clients on its clock.
 pub(crate) struct Stage {
     pub(crate) clock: ManualClock,
     pub(crate) server: EmbeddedServer,
@@ -18,10 +18,10 @@ pub(crate) struct Stage {
     mortal: Vec<ManualClock>,
 }
 
-/// A future that somebody polls as soon as it is woken.
+/// A future that is polled as soon as it is woken.
 pub(crate) struct Actor<T> {
     future: Option<Polled<'static, T>>,
-    /// What it came to, and when.
+    /// Its result, and when it came.
     pub(crate) done: Option<(T, Instant)>,
 }
 
@@ -83,7 +83,7 @@ impl Stage {
         std::iter::once(&self.server).chain(&self.more)
     }
 
-    /// What of a kind is left on the servers when nobody holds or waits, or still listens there.
+    /// The rest of a kind on the servers without holders and waiters, and its listeners.
     #[track_caller]
     pub(crate) fn leftovers(&self, kind: Kind) -> Vec<String> {
         let mut left = Vec::new();
@@ -127,12 +127,12 @@ impl Stage {
         self.mortal.extend(clocks);
     }
 
-    /// Polls who was woken, until nobody is.
+    /// Polls the woken futures, until there are none.
     pub(crate) fn act<T>(&self, actors: &mut [Actor<T>]) {
         let now = self.clock.now();
         let mut rounds = 0;
         loop {
-            // Everybody acts in each round, whether or not somebody before did.
+            // All act in each round, whether or not another before did.
             let acted: Vec<bool> = actors.iter_mut().map(|actor| actor.act(now)).collect();
             if !acted.contains(&true) {
                 break;

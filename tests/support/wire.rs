@@ -1,4 +1,4 @@
-//! What went over the wire, and what goes wrong there.
+//! The messages over the wire, and the faults there.
 
 use super::engine::Backend;
 use super::monitor::{Monitors, Words};

@@ -1,4 +1,4 @@
-//! The fixture of a test: clients with settings, names that nobody else uses, and a second look at the server.
+//! The fixture of a test: clients with settings, names that no other test uses, and a second look at the server.
 
 use super::engine::{Backend, Engine};
 use super::until;
@@ -14,7 +14,7 @@ use std::time::Duration;
 pub(crate) struct World {
     pub(crate) engine: Engine,
     pub(crate) backend: Backend,
-    /// What lies between the clients and a server, where the test wants to break it.
+    /// The part between the clients and a server, if the test wants to break it.
     pub(crate) proxy: Option<Proxy>,
 }
 
@@ -67,7 +67,7 @@ impl World {
         }
     }
 
-    /// Where clients connect to; `None` for the embedded engine.
+    /// The address to which clients connect; `None` for the embedded engine.
     pub(crate) fn url(&self) -> Option<String> {
         match (&self.backend, &self.proxy) {
             (_, Some(proxy)) => Some(proxy.url()),
@@ -108,7 +108,7 @@ impl World {
         pairs.map(|pair| (pair[0].clone(), pair[1].parse().expect("a hold count"))).collect()
     }
 
-    /// The hold count that the server has for a lock; 0 where nobody holds it.
+    /// The hold count that the server has for a lock; 0 if it is free.
     #[track_caller]
     pub(crate) fn count(&self, name: &str) -> u32 {
         let holds = self.holds(name);
@@ -175,7 +175,7 @@ impl World {
         }
     }
 
-    /// What there is under the keys of these names, but for times to live and scores.
+    /// The state under the keys of these names, but for times to live and scores.
     #[track_caller]
     pub(crate) fn contents(&self, wanted: impl Fn(&str) -> bool) -> Vec<(String, Resp)> {
         let mut keys = self.keys();
@@ -190,7 +190,7 @@ impl World {
         keys.into_iter().map(read).collect()
     }
 
-    /// Every channel that somebody listens to.
+    /// Every channel with a listener.
     #[track_caller]
     pub(crate) fn subscriptions(&self) -> usize {
         match &self.backend {
@@ -205,7 +205,7 @@ impl World {
         }
     }
 
-    /// Waits until nothing is left of a lock: no key, nobody who listens.
+    /// Waits until nothing is left of a lock: no key, no listener.
     pub(crate) async fn gone(&self, name: &str) {
         until("the lock's key is gone", || !self.exists(name)).await;
         until("nobody listens to the lock's channel", || self.subscribers(name) == 0).await;

@@ -1,4 +1,4 @@
-//! What happens when something arrives: at the server, or at a client.
+//! The arrival of messages: at the server, or at a client.
 
 use crate::client::Client;
 use crate::happening::{Ask, CallKey, Happening, ReplyFate};
@@ -28,7 +28,7 @@ impl World {
             }
             Happening::Copy { key, call } => {
                 if self.unknown_script.contains(&key) && self.net.waiting.contains_key(&key) {
-                    // What it is a copy of comes once more, as a text, and it never comes before that.
+                    // The call that it is a copy of comes once more, as a text, and it never comes before that.
                     return self.after(ms(1), Happening::Copy { key, call });
                 }
                 let script = call.script().name();

@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Wake, Waker};
 use std::time::Duration;
 
-/// Whether somebody has been woken.
+/// Whether a task has been woken.
 #[derive(Debug, Default)]
 pub(crate) struct Flag(AtomicBool);
 
@@ -60,7 +60,7 @@ pub(crate) enum Outcome {
     Granted(usize),
     /// The latch is open.
     Opened,
-    /// Somebody else holds the lock.
+    /// Another holder has the lock.
     Nothing,
     NotAcquired(AcquireError),
     Released,
@@ -122,7 +122,7 @@ pub(crate) struct Guard {
     pub(crate) limited: bool,
     /// The field of its hold.
     pub(crate) field: Bytes,
-    /// What tells its hold from all others in the calls of its kind.
+    /// The id that tells its hold from all others in the calls of its kind.
     pub(crate) wire_id: Bytes,
     /// It has been neither released nor dropped nor detached.
     pub(crate) alive: bool,
@@ -373,14 +373,14 @@ impl World {
         let guard = &self.guards[guard];
         let field = &guard.field;
         let ended = self.released.get(&guard.wire_id).is_some_and(|counts| counts.contains(&0));
-        // Nobody knows of a copy of a release that was refused: the caller believes to have lost what was released, and never the other way
+        // A copy of a release that was refused is not known: the caller believes to have lost what was released, and never the other way
         // round.
         let refused = self.refused_releases.contains(&guard.wire_id);
         match outcome {
             Outcome::Released => {
                 assert!(held, "a hold that was lost was released");
-                // Where guards were detached, something is left of the hold. Where the outcome of a call is not known, it may have been that
-                // one after which there is no hold any more. What was granted without the server is not there.
+                // If guards were detached, something is left of the hold. If the outcome of a call is not known, it may have been that one
+                // after which there is no hold any more. A hold that was granted without the server is not there.
                 let is_left = self.detached_of(client, guard.hold) > 0 || guard.cell.is_degraded();
                 assert!(ended || is_left || self.doubtful.contains(&guard.wire_id), "nobody released {field:?}");
             }
@@ -423,7 +423,7 @@ impl World {
         let Guard { client, ref name, alive, renewed, hold, .. } = self.guards[guard];
         // At the end of the longest time the leases are short.
         let limited = self.guards.iter().any(|guard| guard.client == client && guard.hold == hold && guard.limited);
-        // Where no data is lost, nothing is lost that has been well for a lease.
+        // If no data is lost, no hold is lost that has been well for a lease.
         let well = self.plan.well || self.plan.keeps_data && self.has_been_well(client, LEASE);
         let well = well && !limited;
         assert!(!well || !renewed || !alive, "{hold:?} of client {client} was lost: {reason}");

@@ -1,4 +1,4 @@
-//! What a client's clock shows. It counts suspends as the boot-time clock does, but its rate may be wrong, and it may jump ahead.
+//! The time that a client's clock shows. It counts suspends as the boot-time clock does, but its rate may be wrong, and it may jump ahead.
 
 use leasehold_core::time::Instant;
 use std::time::Duration;
@@ -17,7 +17,7 @@ pub(crate) struct Clock {
 const MILLION: i64 = 1_000_000;
 
 impl Clock {
-    /// What it shows at a true instant.
+    /// The time that it shows at a true instant.
     pub(crate) fn shows(&self, now: Instant) -> Instant {
         let passed = now.since(self.at);
         self.shown + if self.ppm == 0 { passed } else { scaled(passed, MILLION + self.ppm, MILLION, false) }

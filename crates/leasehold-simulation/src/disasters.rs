@@ -1,4 +1,4 @@
-//! What befalls the server: restarts, failovers, evictions, force releases, steps of its clock, and flushes of its scripts.
+//! The disasters of the server: restarts, failovers, evictions, force releases, steps of its clock, and flushes of its scripts.
 
 use crate::client::Guard;
 use crate::happening::{CallKey, Happening, ReplyFate};
@@ -22,14 +22,14 @@ use std::time::Duration;
 pub(crate) const OF_NO_EPOCH: u32 = u32::MAX;
 
 impl World {
-    /// What was promised of the holds that exist is not promised any more; it is of those that are granted from now on.
+    /// The promises for the holds that exist do not hold any more; those for later grants do.
     pub(crate) fn break_promises(&mut self) {
         self.net.restarts += 1;
         self.holders.clear();
         self.break_what_is_timed();
     }
 
-    /// What rests on times that the server has written down is not promised any more.
+    /// Promises that rest on times that the server has written down do not hold any more.
     fn break_what_is_timed(&mut self) {
         self.broken = true;
         self.note_fault(self.now);
@@ -115,7 +115,7 @@ impl World {
         let mut keys = self.server.keys();
         let mut of = None;
         if self.plan.family == Family::Permits {
-            // Counters that are left without their permits would never be right again: whoever made them makes them anew.
+            // Counters that are left without their permits would never be right again: their maker makes them anew.
             keys.iter().for_each(|key| drop(self.server.command(&[b"DEL", key])));
             self.fill();
         } else {
@@ -141,7 +141,7 @@ impl World {
         self.note_removals(self.plan.settings.lease / 3);
     }
 
-    /// Somebody who has looked who holds a lock releases it.
+    /// An operator who has looked at the holder of a lock releases it.
     pub(crate) fn force_release(&mut self) {
         let held: Vec<_> = (0..self.guards.len())
             .filter(|guard| self.guards[*guard].alive && self.believes(&self.guards[*guard]))
@@ -166,7 +166,7 @@ impl World {
         self.note_removals(self.plan.settings.lease / 3);
     }
 
-    /// What ends a guard's hold by force, where the kind has that.
+    /// The call that ends a guard's hold by force, if the kind has one.
     fn forced(&self, guard: &Guard) -> Option<Call> {
         let settings = &self.plan.settings;
         let field = std::str::from_utf8(&guard.field).ok()?;
@@ -182,7 +182,7 @@ impl World {
     }
 
     /// The server's clock is stepped. Up to a millisecond forward is within every margin; a step back makes leases last longer, and breaks
-    /// no promise that somebody holds.
+    /// no promise.
     pub(crate) fn step_server(&mut self, millis: i64) {
         tell!(self, "the server's clock is stepped by {millis} ms");
         self.server.step_clock(millis);

@@ -1,4 +1,4 @@
-//! What is about to happen in the world.
+//! The events to come in the world.
 
 use crate::store::Versions;
 use crate::world::World;
@@ -14,7 +14,7 @@ use std::time::Duration;
 /// The number of a call in the world.
 pub(crate) type CallKey = u64;
 
-/// What a barrier is for.
+/// The purpose of a barrier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ask {
     /// Nothing that was sent before may be applied later.
@@ -35,7 +35,7 @@ pub(crate) enum Happening {
         call: Call,
         reply: ReplyFate,
     },
-    /// A copy of a request comes to the server; nobody waits for its reply.
+    /// A copy of a request comes to the server; its reply is not waited for.
     Copy {
         key: CallKey,
         call: Call,
@@ -187,7 +187,7 @@ pub(crate) enum Happening {
     },
     /// The server restarts and has its data.
     Restart,
-    /// What the server has now is what a replica will have heard of.
+    /// A replica will have heard of the server's present content.
     Snapshot,
     /// That replica takes over.
     Failover,
@@ -195,7 +195,7 @@ pub(crate) enum Happening {
     Evict {
         all: bool,
     },
-    /// Somebody ends what somebody else holds.
+    /// An operator ends the hold of another.
     ForceRelease,
     FlushScripts,
     /// The holder must have been told by now that its hold was removed.
@@ -215,7 +215,7 @@ pub(crate) enum Happening {
     StoreRead {
         guard: usize,
     },
-    /// What it read comes to the holder.
+    /// The value that it read comes to the holder.
     Work {
         guard: usize,
         read: Versions,

@@ -1,4 +1,4 @@
-//! What the kinds of locks have in common with each other in a random world, and what each is checked for.
+//! The common part of the kinds of locks in a random world, and the checks of each.
 
 use crate::client::Guard;
 use crate::disasters::OF_NO_EPOCH;
@@ -123,7 +123,7 @@ impl Family {
     }
 }
 
-/// What tells one hold from all others in the calls of its kind, and the count that the call is about.
+/// The id that tells one hold from all others in the calls of its kind, and the count that the call is about.
 pub(crate) fn hold_of(call: &Call) -> Option<(Bytes, u32)> {
     let (folder, verb) = call.script().name().split_once('/')?;
     if !matches!(verb, "acquire" | "release") || folder == "latch" {
@@ -148,7 +148,7 @@ impl World {
         }
     }
 
-    /// What tells a guard's hold from all others in the calls of its kind.
+    /// The id that tells a guard's hold from all others in the calls of its kind.
     pub(crate) fn wire_id(&self, client: usize, kind: Kind, name: &LockName, hold: &HoldKey) -> Bytes {
         let session = &self.clients[client].session;
         let keys = kind.verbs().keys(name, &session.client());
@@ -169,8 +169,8 @@ impl World {
         }
     }
 
-    /// Wants nobody else to believe that he has what was just granted, so far as the kind excludes it. Belief only ends between one grant
-    /// and the next.
+    /// Wants no other guard to believe that it has what was just granted, so far as the kind excludes it. Belief only ends between one
+    /// grant and the next.
     pub(crate) fn check_exclusion(&self, guard: &Guard) {
         let believers = self.guards.iter().filter(|other| {
             other.alive

@@ -76,7 +76,7 @@ impl World {
         }
     }
 
-    /// Opens what is still closed, so that nobody waits for ever.
+    /// Opens latches that are still closed, so that no waiter waits for ever.
     pub(crate) fn open_latches(&mut self) {
         if self.plan.family != Family::Latch {
             return;
@@ -95,7 +95,7 @@ impl World {
         matches!(&self.clients[client].tasks[task].kind, TaskKind::Acquire(wish) if wish.kind == Kind::Latch)
     }
 
-    /// Nobody goes through a latch that is closed.
+    /// No caller goes through a latch that is closed.
     pub(crate) fn check_open(&mut self, client: usize, task: usize) {
         let state = &self.clients[client].tasks[task];
         let TaskKind::Acquire(wish) = &state.kind else { return };

@@ -1,4 +1,4 @@
-//! What is left on the server of those who have gone, and of holds that nobody has.
+//! The rest on the server of clients that have gone, and of holds without a holder.
 
 use crate::client::Guard;
 use crate::happening::Happening;
@@ -16,8 +16,8 @@ use std::time::Duration;
 
 impl World {
     /// Wants every hold that the server has of a client to be one that the client has, or has lost: where the client waits for nothing, has
-    /// nothing to clean up, and nothing that it has sent can still arrive. What a simple lock or a permit has on the server does not name its
-    /// client; these are looked for when all have gone.
+    /// nothing to clean up, and nothing that it has sent can still arrive. The entries of a simple lock or a permit on the server do not
+    /// name its client; these are looked for when all have gone.
     pub(crate) fn check_strays(&mut self) {
         // A copy of an acquire that comes after its release may bring a hold about again, which ends with its lease; and so may older data. One
         // that was only not proven dead is expected by its client, for as long as the lease that it asks for.
@@ -63,7 +63,7 @@ impl World {
             && !state.session.has_clean_up()
     }
 
-    /// The lease of a reader is a key of its own, and its field stays until somebody comes to the lock after that.
+    /// The lease of a reader is a key of its own, and its field stays until another client comes to the lock after that.
     fn is_of_a_reader_whose_lease_is_over(&self, lock: &LockName, field: &Bytes) -> bool {
         if !matches!(self.plan.family, Family::ReadWrite | Family::PreferWriters) || field.ends_with(b":write") {
             return false;
@@ -74,7 +74,7 @@ impl World {
 
     /// Whether a client believes that what it could not take back has ended with its lease, because its clock jumped ahead.
     fn leaves_to_leases(&self, client: usize) -> bool {
-        // What it had sent may have arrived a little later, with a lease of its own.
+        // Its last messages may have arrived a little later, with a lease of their own.
         self.clients[client].clock_jumped.is_some_and(|jumped| self.now < jumped + LEASE * 4)
     }
 
@@ -97,7 +97,7 @@ impl World {
         self.queue.values().any(is_of_it)
     }
 
-    /// Wants nobody to listen, and nothing to be left but what may be left.
+    /// Wants no listener, and nothing to be left but what may be left.
     pub(crate) fn check_left(&self, when: &str) {
         self.check_keys_left(when);
         assert_eq!(self.server.subscriptions(), 0, "somebody listens {when}");

@@ -20,7 +20,7 @@ use std::time::Duration;
 pub(crate) struct Connection {
     pub(crate) epoch: Epoch,
     pub(crate) up: bool,
-    /// Of connections up to this nothing arrives any more.
+    /// Nothing arrives any more of connections up to this.
     pub(crate) killed: Epoch,
     pub(crate) last_arrival: Instant,
     pub(crate) last_reply: Instant,
@@ -41,7 +41,7 @@ pub(crate) struct Wires {
     last_subscription: Instant,
 }
 
-/// Who waits for a call.
+/// The one that waits for a call.
 #[derive(Debug)]
 pub(crate) struct Waiting {
     pub(crate) client: usize,
@@ -50,7 +50,7 @@ pub(crate) struct Waiting {
     pub(crate) who: Caller,
     /// How often its connection had been settled when it was begun.
     pub(crate) fence: u64,
-    /// What tells the hold that it is about from all others.
+    /// The id that tells the hold that it is about from all others.
     pub(crate) hold: Option<Bytes>,
 }
 
@@ -67,7 +67,7 @@ pub(crate) struct Network {
     /// Barriers and kills under way.
     pub(crate) settling: FxHashSet<(usize, CallId)>,
     pub(crate) epochs: u64,
-    /// How often anybody subscribed.
+    /// The number of subscriptions so far.
     pub(crate) subscribes: usize,
     /// How often the server has lost data, or time.
     pub(crate) restarts: u32,
@@ -132,7 +132,7 @@ impl World {
         delay
     }
 
-    /// Where a caller's call goes.
+    /// The plane of a caller's call.
     pub(crate) fn via(&mut self, client: usize) -> Via {
         Via { plane: Plane::Foreground, epoch: self.net.connection(client, Plane::Foreground).epoch }
     }

@@ -1,4 +1,4 @@
-//! The order of fair queues: of those who wait and are heard of in time, whoever came first is served first.
+//! The order of fair queues: among waiters that are heard of in time, the one that came first is served first.
 
 use crate::stats::Reach;
 use crate::world::{World, ms};
@@ -12,7 +12,7 @@ use std::time::Duration;
 /// The server reckons in milliseconds, and its clock may have been nudged.
 const SLACK: Duration = ms(20);
 
-/// Who waits, so far as the server's replies tell.
+/// The waiters, so far as the server's replies tell.
 #[derive(Debug, Default)]
 pub(crate) struct Queues {
     /// Holds that wait, by lock, in the order in which the server took them in.
@@ -25,12 +25,12 @@ pub(crate) struct Queues {
 }
 
 impl Queues {
-    /// Nobody knows any more who waits.
+    /// The waiters are not known any more.
     pub(crate) fn forget(&mut self) {
         self.places.clear();
     }
 
-    /// Nobody knows any more who waits for a lock.
+    /// The waiters for a lock are not known any more.
     pub(crate) fn forget_lock(&mut self, lock: &Bytes) {
         self.places.remove(lock);
     }
@@ -45,7 +45,7 @@ impl Queues {
         self.unsure.insert(id);
     }
 
-    /// Whoever waits for a lock may have lost its place.
+    /// A waiter for a lock may have lost its place.
     pub(crate) fn doubt(&mut self, lock: &Bytes) {
         self.unsure.extend(self.places.get(lock).into_iter().flatten().cloned());
     }
@@ -59,7 +59,7 @@ impl Queues {
 }
 
 impl World {
-    /// A command is about to reach a fair queue, and may find that somebody has lost his place.
+    /// A command is about to reach a fair queue, and may find that a waiter has lost its place.
     pub(crate) fn note_silence(&mut self, call: &Call) {
         if !call.script().name().contains("fair/") {
             return;
@@ -90,7 +90,7 @@ impl World {
         let code = result.array().ok().and_then(|parts| parts.first()?.int().ok());
         let placed = verb == "acquire" && code == Some(4);
         let limit = |text: &[u8]| std::str::from_utf8(text).ok().and_then(|text| text.parse::<i64>().ok());
-        // A command that comes too late, such as a copy, does not tell that somebody lives.
+        // A command that comes too late, such as a copy, does not tell that its waiter lives.
         let in_time = || limit(&call.args()[5]).is_none_or(|limit| limit <= 0 || self.server.wall_millis() <= limit);
         // Nor does an entry to a hold that is there.
         let first = verb == "acquire" && call.args()[1] == "1";
@@ -104,7 +104,7 @@ impl World {
         }
     }
 
-    /// Of those who live and stand in a queue, the first is served.
+    /// The first living waiter in a queue is served.
     pub(crate) fn check_order(&mut self, script: &str, lock: &Bytes, id: &Bytes) {
         if !script.contains("fair/") {
             return;
@@ -128,7 +128,7 @@ impl World {
         }
     }
 
-    /// Whether somebody waits for a hold.
+    /// Whether a request waits for a hold.
     fn is_wanted(&self, id: &Bytes) -> bool {
         let tasks = self.clients.iter().filter(|client| !client.dead).flat_map(|client| &client.tasks);
         tasks.filter(|task| task.outcome.is_none()).any(|task| task.asked.as_ref() == Some(id))

@@ -8,10 +8,10 @@ use crate::world::{World, ms, tell};
 use leasehold_core::link::{Epoch, LinkError, LinkEvent, Plane};
 use std::time::Duration;
 
-/// What the link calls the server.
+/// The link's name of the server.
 const SERVER: &str = "server:6379";
 
-/// What the link says when the server cannot be reached.
+/// The words of the link when the server cannot be reached.
 fn out_of_reach() -> LinkEvent {
     let (server, why) = (SERVER.to_owned(), "it does not answer".to_owned());
     LinkEvent::OutOfReach { server, why, lost_for: ms(1), slots: None }
@@ -85,7 +85,7 @@ impl World {
         if !self.net.wires[client].reachable {
             self.set_unreachable(client, false);
         }
-        // What is frozen thaws by itself.
+        // A frozen client thaws by itself.
         self.note_fault_of(client, self.now + ms(1_500));
     }
 

@@ -1,4 +1,4 @@
-//! What the users of a random world do, and which faults it meets. The seed says which mix of faults a world is of.
+//! The users of a random world, and the faults that it meets. The seed says which mix of faults a world is of.
 
 use crate::happening::Happening;
 use crate::kinds::Family;
@@ -22,7 +22,7 @@ pub(crate) const MEMORY_IS_FULL: Duration = ms(800);
 /// Which faults a world meets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Mix {
-    /// Nobody is late, and nothing goes wrong but that clients crash.
+    /// No user is late, and nothing goes wrong but that clients crash.
     #[default]
     Orderly,
     /// Futures are polled late, or never, or dropped. So they are in all that follow.
@@ -81,14 +81,14 @@ impl Mix {
     }
 }
 
-/// What the users of a random world do.
+/// The operations of the users of a random world.
 #[derive(Debug, Default)]
 pub(crate) struct Plan {
     pub(crate) family: Family,
     pub(crate) mix: Mix,
     pub(crate) settings: Settings,
     pub(crate) locks: u64,
-    /// Nobody is late and nothing goes wrong, so that a fair queue is served in the order in which it came to be.
+    /// No user is late and nothing goes wrong, so that a fair queue is served in the order in which it came to be.
     pub(crate) orderly: bool,
     /// Nothing goes wrong but that clients crash, and that users are late or drop what they asked for.
     pub(crate) well: bool,
@@ -103,7 +103,7 @@ pub(crate) struct Plan {
     pub(crate) late: f64,
     pub(crate) never: f64,
     pub(crate) dropped: f64,
-    /// Nothing goes wrong any more, and nobody begins anything.
+    /// Nothing goes wrong any more, and no user begins anything.
     pub(crate) over: bool,
     /// When that began.
     pub(crate) ended: Instant,
@@ -120,7 +120,7 @@ pub(crate) fn plan(world: &mut World, seed: u64, family: Family) {
     world.plan.copies = mix.has(Mix::Copies) || mix.has(Mix::Unproven);
     let mut settings = settings();
     settings.lease = LEASE;
-    // Where the server's clock may be put back by an hour, the dead keep what they had for that long.
+    // If the server's clock may be put back by an hour, the dead keep what they had for that long.
     settings.recheck = ms(if mix.has(Mix::Data) { 20_000 } else { 1_000 });
     settings.command_timeout = ms(150);
     settings.unreachable_after = ms(1_500);
@@ -239,7 +239,7 @@ fn connections(world: &mut World, mix: Mix) {
     }
 }
 
-/// What the server does without losing anything.
+/// The acts of the server without a loss.
 fn server(world: &mut World, mix: Mix) {
     if mix.has(Mix::Outages) && world.rng.bool() {
         let at = some_time(&mut world.rng);
@@ -258,7 +258,7 @@ fn server(world: &mut World, mix: Mix) {
 }
 
 fn processes(world: &mut World, mix: Mix) {
-    // What a bare semaphore gave to a process that died never comes back: nobody could wait for it.
+    // Permits of a bare semaphore that were given to a process that died never come back: they could not be waited for.
     let leased = world.plan.family != Family::Semaphore;
     let crashes = match mix {
         Mix::Orderly => world.rng.usize(..3),
@@ -297,7 +297,7 @@ fn processes(world: &mut World, mix: Mix) {
 
 /// The server loses what it has, or its clock is stepped; clocks of clients are wrong.
 fn data(world: &mut World) {
-    // A bare semaphore that has lost its counter has lost its capacity: nobody could put that right.
+    // A bare semaphore that has lost its counter has lost its capacity, which could not be put right.
     let leased = world.plan.family != Family::Semaphore;
     for _ in 0..1 + world.rng.usize(..4) {
         let (client, at) = (world.somebody(), some_time(&mut world.rng));
@@ -332,8 +332,8 @@ fn data(world: &mut World) {
     }
 }
 
-/// Has commands held up on their way, in three worlds of four, for less than a lease: they arrive although they were settled, as far as that
-/// could be, and whoever sent them has been answered otherwise since.
+/// Has commands held up on their way, in three worlds of four, for less than a lease: they arrive although they were settled, as far as
+/// that could be, and their senders have been answered otherwise since.
 ///
 /// The choices are not those of the world, so that everything else in it is what it would be without this.
 fn hold_back(world: &mut World, seed: u64) {
@@ -348,9 +348,9 @@ fn hold_back(world: &mut World, seed: u64) {
     }
 }
 
-/// Has tokens issued twice, in three worlds of four. While the server's clock is behind the last token, the next one is greater by one,
-/// and a replica that has not heard of it gives it to somebody else. That takes a step back, a copy, a grant and a failover in this order,
-/// to which worlds do not come by chance.
+/// Has tokens issued twice, in three worlds of four. While the server's clock is behind the last token, the next one is greater by one, and
+/// a replica that has not heard of it gives it to another. That takes a step back, a copy, a grant and a failover in this order, to which
+/// worlds do not come by chance.
 ///
 /// The choices are not those of the world, so that everything else in it is what it would be without this.
 fn issue_twice(world: &mut World, seed: u64) {
@@ -358,7 +358,7 @@ fn issue_twice(world: &mut World, seed: u64) {
     if rng.u8(..4) == 0 {
         return;
     }
-    // Somebody must have a token before.
+    // A holder must have a token before.
     let mut at = ms(rng.u64(200..800));
     // Until the end of the disturbances the clock does not come up with the last token.
     let millis = -i64::try_from(DISTURBED.as_millis()).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What befalls a client as a whole: it crashes, it is paused, its clock goes wrong.
+//! The disasters of a client as a whole: it crashes, it is paused, its clock goes wrong.
 
 use crate::client::{Guard, Outcome};
 use crate::clock::Clock;
@@ -12,7 +12,7 @@ use std::time::Duration;
 pub(crate) const MARGIN_PPM: i64 = 9_000;
 
 impl World {
-    /// What a client's clock shows.
+    /// The time that a client's clock shows.
     pub(crate) fn local(&self, client: usize) -> Instant {
         self.clients[client].clock.shows(self.now)
     }
@@ -31,7 +31,7 @@ impl World {
         }
     }
 
-    /// What happens within a client waits while it is paused, and happens no more once it is dead.
+    /// Events within a client wait while it is paused, and happen no more once it is dead.
     pub(crate) fn happen_unless_paused(&mut self, number: u64, what: Happening) {
         let within = what.within(self).map(|client| &self.clients[client]);
         if within.is_some_and(|client| client.dead) {
@@ -41,7 +41,7 @@ impl World {
             }
             return;
         }
-        // A clock that stood still goes on before anybody looks at it.
+        // A clock that stood still goes on before the client looks at it.
         let wakes = what.within(self).filter(|client| {
             let client = &self.clients[*client];
             client.stands_since.is_some() && client.paused_until.is_some_and(|until| until <= self.now)
@@ -62,7 +62,7 @@ impl World {
         living[self.rng.usize(..living.len())]
     }
 
-    /// The process of a client ends. What it has sent arrives, and what it holds on the server ends with its lease.
+    /// The process of a client ends. Its messages arrive, and its holds on the server end with their lease.
     pub(crate) fn crash(&mut self, client: usize) {
         if self.clients[client].dead || self.clients.iter().filter(|client| !client.dead).count() < 2 {
             return;

@@ -23,7 +23,7 @@ pub(crate) fn run(world: &mut World, seed: u64, family: Family) {
             react(world);
             look_at_counts(world);
         }
-        // Whoever is paused then is waited for.
+        // A client that is paused then is waited for.
         let Some(until) = world.clients.iter().filter_map(|client| client.paused_until).max() else { break };
         end = until;
     }
@@ -34,7 +34,7 @@ pub(crate) fn run(world: &mut World, seed: u64, family: Family) {
         // In one mix a command that was sent before may take long on either way.
         world.run(if world.plan.mix.has(Mix::Delays) { ms(3_100) } else { ms(1_600) });
         if world.clients.iter().any(|client| client.dead) {
-            // What they had sent may have arrived late, and lasts for a lease from then on.
+            // Their last messages may have arrived late, and last for a lease from then on.
             let last = world.plan.ended + under_way(world) + LEASE + ms(100);
             world.run_until(last.max(world.now));
         }
@@ -50,8 +50,8 @@ pub(crate) fn run(world: &mut World, seed: u64, family: Family) {
     world.stats.virtual_time = world.now.since(Instant::from_nanos(0));
 }
 
-/// What a server has lost may be what told the dead of ours from waiters of a JVM. These keep their places in a fair queue for as long as they
-/// asked for, and their queue has no end of its own: whoever comes next removes them.
+/// The data that a server has lost may be what told the dead of ours from waiters of a JVM. These keep their places in a fair queue for as
+/// long as they asked for, and their queue has no end of its own: the next client removes them.
 fn come_next(world: &mut World) {
     let is_left = |lock: &LockName| {
         let queue = format!("redisson_lock_queue:{{{lock}}}");
@@ -73,7 +73,7 @@ fn come_next(world: &mut World) {
     world.run(LEASE * 4 + ms(4_000));
 }
 
-/// Lets everybody come to an end, until the limit.
+/// Lets all come to an end, until the limit.
 pub(crate) fn finish(world: &mut World, limit: Instant) {
     while !everything_ended(world) {
         assert!(world.step(limit), "somebody waits for ever: {:?}", unfinished(world));
@@ -89,9 +89,9 @@ fn look_at_counts(world: &mut World) {
     }
 }
 
-/// How long whoever lives waits at most, once nothing goes wrong any more and nobody comes any more: until what was sent before has
+/// How long a living user waits at most, once nothing goes wrong any more and no other comes any more: until what was sent before has
 /// arrived and what the dead held has ended, by a clock that was perhaps put back; until a silent place in a queue has gone, an offer has
-/// been missed, and a waiter has looked again; and for the turns of all who are before him, each with his hold, and late by as much as
+/// been missed, and a waiter has looked again; and for the turns of all who are before it, each with its hold, and late by as much as
 /// futures are polled late.
 fn patience_of_the_living(world: &World) -> Duration {
     let settings = &world.plan.settings;
@@ -128,7 +128,7 @@ fn places_of_strangers(world: &World) -> Duration {
     keeps.sum()
 }
 
-/// From here on nothing goes wrong, and whoever is neither polled nor dropped by himself is dropped.
+/// From here on nothing goes wrong, and every future that is neither polled nor dropped by itself is dropped.
 fn calm(world: &mut World) {
     tell!(world, "the faults end");
     world.plan.over = true;
@@ -164,7 +164,7 @@ fn unfinished(world: &World) -> Vec<String> {
     tasks.chain(guards).collect()
 }
 
-/// What users do when something of theirs has ended.
+/// The reaction of users when something of theirs has ended.
 fn react(world: &mut World) {
     for (client, task) in std::mem::take(&mut world.finished) {
         check_patience(world, client, task);
@@ -192,7 +192,7 @@ pub(crate) fn check_patience(world: &World, client: usize, task: usize) {
     match wish.patience {
         Patience::Until(until) => {
             let takes_back = matches!(outcome, Outcome::NotAcquired(error) if *error != AcquireError::WaitElapsed);
-            // What its client has given up of the same lock may be awaited for half as long as a command.
+            // The holds that its client has given up of the same lock may be awaited for half as long as a command.
             let half = world.clients[client].session.settings().command_timeout / 2;
             let slack = if takes_back { slack * 2 } else { slack + half };
             assert!(state.done <= until + slack, "waited until {:?}, not {until:?}: {outcome:?}", state.done);
@@ -212,12 +212,12 @@ pub(crate) fn check_patience(world: &World, client: usize, task: usize) {
     }
 }
 
-/// Nobody is told of trouble that there was not.
+/// No caller is told of trouble that there was not.
 pub(crate) fn check_reason(world: &World, client: usize, task: usize) {
     let Some(outcome) = &world.clients[client].tasks[task].outcome else { return };
     let settings = &world.plan.settings;
     let over = world.plan.ended + under_way(world) + settings.unreachable_after + settings.command_timeout;
-    // Where somebody is late to poll, the time for an answer passes for whoever comes next to the same hold, too.
+    // If a future is polled late, the time for an answer passes for the next request at the same hold, too.
     let now = world.local(client);
     let lock_of = |task: &Task| match &task.kind {
         TaskKind::Acquire(wish) => wish.name.clone(),
@@ -275,7 +275,7 @@ impl World {
         }
     }
 
-    /// Somebody wants a lock.
+    /// A user wants a lock.
     pub(crate) fn start_one(&mut self, client: usize) {
         if self.plan.over {
             return;
@@ -298,7 +298,7 @@ impl World {
         self.start(client, wish);
     }
 
-    /// What a bare semaphore gives has no lease, and nobody re-enters it.
+    /// A grant of a bare semaphore has no lease, and is not re-entered.
     fn without_lease(&self, wish: AcquireRequest) -> AcquireRequest {
         match self.plan.family {
             Family::Semaphore => {}
@@ -309,7 +309,7 @@ impl World {
     }
 
     fn start(&mut self, client: usize, wish: AcquireRequest) {
-        // Whoever polls later than his lease lasts never gets in.
+        // A user that polls later than its lease lasts never gets in.
         let least = wish.max_hold.unwrap_or(wish.lease).min(wish.lease);
         let polls = match self.some_polls() {
             Polls::Late(pause) => Polls::Late(pause.min(least / 3)),
@@ -319,7 +319,7 @@ impl World {
         self.perhaps_dropped(client, task);
     }
 
-    /// Somebody has held a guard for long enough.
+    /// A user has held a guard for long enough.
     pub(crate) fn give_up(&mut self, guard: usize, how: u8) {
         let state = &self.guards[guard];
         if !state.alive {
@@ -330,7 +330,7 @@ impl World {
             9 if !self.plan.over => {
                 // It is kept until the end.
             }
-            // Whoever detaches the permits of a bare semaphore gives them up for good.
+            // Permits of a bare semaphore that are detached are given up for good.
             10 if !self.plan.over && self.plan.family != Family::Semaphore => self.detach(guard),
             6 | 7 => self.drop_guard(guard),
             8 | 11 if !self.plan.over => {

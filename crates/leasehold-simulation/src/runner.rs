@@ -37,7 +37,7 @@ impl Default for Options {
     }
 }
 
-/// What was run.
+/// The run.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Report {
@@ -81,7 +81,7 @@ impl fmt::Display for Report {
 pub struct Failure {
     /// Its seed.
     pub seed: u64,
-    /// What was found.
+    /// The finding.
     pub what: String,
 }
 
@@ -144,7 +144,7 @@ pub fn run(options: &Options) -> Result<Report, Failure> {
 ///
 /// # Errors
 ///
-/// What went wrong, if something did.
+/// The fault, if there is one.
 pub fn replay(seed: u64, family: Option<Family>) -> Result<(), Failure> {
     play(seed, family, true, &mut Engines::default()).map(drop)
 }
@@ -170,12 +170,12 @@ fn play(seed: u64, family: Option<Family>, telling: bool, engines: &mut Engines)
     Ok(stats)
 }
 
-/// What a world comes to, or what was found in it.
+/// The statistics of a world, or the fault that was found in it.
 fn caught<T>(seed: u64, play: impl FnOnce() -> T) -> Result<T, Failure> {
     catch_unwind(AssertUnwindSafe(play)).map_err(|panic| Failure { seed, what: text_of(&*panic) })
 }
 
-/// What a panic says.
+/// The words of a panic.
 fn text_of(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().cloned();
     text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned())).unwrap_or_default()
@@ -200,8 +200,8 @@ mod tests {
         assert!(each(report.stats.all_faults()) >= 3, "{report}");
     }
 
-    /// Of a semaphore's late copies, of places in queues, of waiters that nobody woke or told, of an entry that brought a lost hold back, and of
-    /// worlds that were wrong themselves.
+    /// They are about a semaphore's late copies, places in queues, waiters that were not woken or told, an entry that brought a lost hold
+    /// back, and worlds that were wrong themselves.
     const FOUND: [(u64, Family); 37] = [
         (3_599, Family::FencedFair),
         (8_856, Family::Fair),

@@ -11,7 +11,7 @@ use leasehold_core::time::Instant;
 use leasehold_embedded::{EmbeddedServer, ServerClock};
 use rustc_hash::FxHashMap;
 
-/// What is done with a value.
+/// The access to a value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Access {
     /// It is read, and must be this, if the token is admitted; 0 where nothing was written.
@@ -25,7 +25,7 @@ pub(crate) enum Access {
 pub(crate) struct Shop {
     /// Most worlds have no use for it.
     server: Option<EmbeddedServer>,
-    /// What the server is made of.
+    /// The parts of the server.
     engine: Option<EmbeddedServer>,
     last_writes: FxHashMap<Bytes, Call>,
 }

@@ -1,4 +1,4 @@
-//! What was run: operations, faults by sort, and whether the worlds came to what they are for.
+//! The statistics of a run: operations, faults by sort, and whether the worlds came to what they are for.
 
 use crate::digest::Digest;
 use std::fmt;
@@ -117,7 +117,7 @@ pub(crate) struct Stats {
     pub(crate) virtual_time: Duration,
     /// Critical sections that wrote to the store, where holds have fencing tokens and altogether.
     pub(crate) sections: [u64; 2],
-    /// Of what the clients did, and of what they were given.
+    /// The digest of what the clients did, and of what they were given.
     pub(crate) digest: Digest,
     faults: Vec<u64>,
     reached: Vec<u64>,
@@ -177,7 +177,7 @@ impl Stats {
         self.faults.iter().sum()
     }
 
-    /// What was never injected, and what was never come to.
+    /// The faults that were never injected, and the events that were never come to.
     pub(crate) fn missing(&self) -> Vec<&'static str> {
         let faults = Sort::ALL.iter().filter(|sort| self.faults(**sort) == 0).map(|sort| sort.words());
         let reached = Reach::ALL.iter().filter(|what| self.reached(**what) == 0).map(|what| what.words());

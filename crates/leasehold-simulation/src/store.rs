@@ -15,10 +15,10 @@ use std::time::Duration;
 /// The number of a write.
 type Version = u64;
 
-/// What a holder has read.
+/// The value that a holder has read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Versions {
-    /// Of the register that checks every access, where that admitted the reader.
+    /// The value of the register that checks every access, if that admitted the reader.
     fenced: Option<Version>,
     at_writes: Version,
     bare: Version,
@@ -32,7 +32,7 @@ pub(crate) struct Store {
     writes: Version,
 }
 
-/// What the store has of one lock.
+/// The store's content for one lock.
 #[derive(Debug, Default)]
 pub(crate) struct Register {
     fence: Fence,
@@ -50,12 +50,12 @@ pub(crate) struct Fence {
     owner: Bytes,
 }
 
-/// What a fence says of a token.
+/// The answer of a fence to a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Admission {
     Admitted,
     Stale,
-    /// It was issued to somebody else as well.
+    /// It was issued to another as well.
     Twice,
 }
 

@@ -14,19 +14,19 @@ use leasehold_core::settings::Settings;
 use leasehold_core::time::Instant;
 use std::time::Duration;
 
-/// Who has a lock on the server, so far as anybody was granted it.
+/// The holder of a lock on the server, so far as it was granted.
 #[derive(Debug, Default)]
 pub(crate) struct Tenure {
     /// The last hold that was granted, unless it was released.
     holder: Option<Bytes>,
-    /// The client that released it last, unless somebody got it since.
+    /// The client that released it last, unless another got it since.
     released_by: Option<usize>,
 }
 
-/// What the server has granted to a hold.
+/// The server's grant to a hold.
 #[derive(Debug, Default)]
 pub(crate) struct Grant {
-    /// Of which lock.
+    /// The lock.
     pub(crate) lock: Bytes,
     /// How often the server had lost its data, or its clock had been stepped, when the hold was granted.
     pub(crate) epoch: u32,
@@ -103,7 +103,7 @@ impl World {
     pub(crate) fn epoch_of_promise(&self, client: usize, id: &Bytes, granted: &Granted) -> u32 {
         let Some(grant) = self.granted.get(id) else { return 0 };
         let deadline = granted.cell.deadline();
-        // What is on its way may still bring a promise that is older.
+        // A message on its way may still bring a promise that is older.
         let is_new = granted.count > 1 && deadline < Instant::FAR_FUTURE && self.net.is_idle(client);
         if is_new && self.clients[client].clock.when(deadline) <= grant.until { grant.told } else { grant.epoch }
     }
@@ -165,7 +165,7 @@ impl World {
         guard.epoch_of_data == self.net.restarts && !self.clients[guard.client].clock_is_wrong && self.believes(guard)
     }
 
-    /// Nobody believes to hold what the server grants to another.
+    /// No client believes to hold what the server grants to another.
     pub(crate) fn check_grant(&self, script: &str, lock: &Bytes, id: &Bytes) {
         if !self.excludes || !self.plan.family.excludes() {
             return;

@@ -1,4 +1,4 @@
-//! What callers are told whose acquire came to nothing: the server has nothing of it, then or later.
+//! Callers that are told that nothing was acquired: the server has nothing of it, then or later.
 
 use crate::client::{Outcome, Polls, TaskKind};
 use crate::stats::Reach;
@@ -13,8 +13,9 @@ use leasehold_core::reply::Reply;
 impl World {
     /// Wants the server to have nothing of the holds that a caller asked for who is told that nothing was acquired.
     ///
-    /// Whoever polls late is told of what was given up in its place meanwhile, and that may still be under way. What a late copy may bring
-    /// about ends with its lease. A place in a queue and the mark of a writer are no holds; they are gone as well where nothing goes wrong.
+    /// A caller that polls late is told of what was given up in its place meanwhile, and that may still be under way. A hold that a late
+    /// copy may bring about ends with its lease. A place in a queue and the mark of a writer are no holds; they are gone as well where
+    /// nothing goes wrong.
     pub(crate) fn check_nothing_acquired(&mut self, client: usize, task: usize, outcome: &Outcome) {
         let state = &self.clients[client].tasks[task];
         let TaskKind::Acquire(wish) = &state.kind else { return };
@@ -62,7 +63,7 @@ impl World {
         );
     }
 
-    /// Whether the server has a place of somebody who waits, or its mark. A score of a place that was given up is small.
+    /// Whether the server has a place of a waiter, or its mark. A score of a place that was given up is small.
     fn waits_on_server(&self, kind: Kind, lock: &LockName, id: &Bytes) -> bool {
         let key = match kind {
             Kind::Fair | Kind::FencedFair => lock.prefixed("redisson_lock_timeout"),

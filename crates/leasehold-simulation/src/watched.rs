@@ -10,7 +10,7 @@ use std::ops::{Deref, DerefMut};
 #[derive(Debug)]
 pub(crate) struct Watched {
     session: Session,
-    /// What the session said last; nothing once it may have changed.
+    /// The last words of the session; nothing once it may have changed.
     timeout: Cell<Option<Option<Instant>>>,
 }
 
@@ -35,7 +35,7 @@ impl Deref for Watched {
     }
 }
 
-/// Whoever can change the session makes it be asked again.
+/// Every change of the session makes it be asked again.
 impl DerefMut for Watched {
     fn deref_mut(&mut self) -> &mut Session {
         self.timeout.set(None);

@@ -1,4 +1,4 @@
-//! What goes wrong in the world: faults for single calls, and how likely what is.
+//! The faults in the world: those for single calls, and how likely each is.
 
 use crate::stats::Sort;
 use leasehold_embedded::Inside;

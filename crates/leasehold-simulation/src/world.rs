@@ -55,27 +55,27 @@ pub(crate) struct World {
     pub(crate) weather: Weather,
     /// Faults for calls to come, in order.
     pub(crate) faults: Vec<Fault>,
-    /// Tasks that are done since somebody looked.
+    /// Tasks that are done since the last look.
     pub(crate) finished: Vec<(usize, usize)>,
     pub(crate) telling: bool,
     /// How often a count change of a hold was carried out on the server: by field, the releases that found it.
     pub(crate) released: FxHashMap<Bytes, Vec<u32>>,
-    /// What the server has granted to each hold.
+    /// The server's grants to each hold.
     pub(crate) granted: FxHashMap<Bytes, Grant>,
-    /// Who sends calls about each hold.
+    /// The senders of calls about each hold.
     pub(crate) senders: FxHashMap<Bytes, usize>,
-    /// Holds of which a call was sent whose outcome nobody knows.
+    /// Holds of which a call was sent whose outcome is not known.
     pub(crate) doubtful: FxHashSet<Bytes>,
     /// Whether a grant beside another one is a fault.
     pub(crate) excludes: bool,
-    /// Who waits for fair locks.
+    /// The waiters for fair locks.
     pub(crate) queues: Queues,
     pub(crate) last_faults: LastFaults,
     pub(crate) plan: crate::plan::Plan,
     pub(crate) stats: Stats,
     /// The server has lost data or time, so that what is promised of holds is not promised of those that it had.
     pub(crate) broken: bool,
-    /// Something is left to time on the server: what somebody had who crashed, or what a fault brought back.
+    /// Something is left to time on the server: the hold of a client that crashed, or what a fault brought back.
     pub(crate) leftovers: bool,
     /// Fencing tokens were lost with other data.
     pub(crate) lost_tokens: bool,
@@ -105,7 +105,7 @@ pub(crate) struct World {
     /// When keys end that a command was aimed at.
     pub(crate) ends: FxHashMap<Bytes, i64>,
     pub(crate) snapshot: Option<Snapshot>,
-    /// Who has each lock that excludes, on the server, and who had it before if that was released.
+    /// The holder of each lock that excludes, on the server, and the one before if that was released.
     pub(crate) holders: FxHashMap<Bytes, Tenure>,
     /// The last fencing token of each lock.
     pub(crate) tokens: FxHashMap<Bytes, i64>,
@@ -115,7 +115,7 @@ pub(crate) struct World {
     steps: u64,
 }
 
-/// Servers that nobody uses any more. A new one is made of each of them in less time than from nothing.
+/// Servers that are not used any more. A new one is made of each of them in less time than from nothing.
 #[derive(Default)]
 pub(crate) struct Engines {
     server: Option<EmbeddedServer>,
@@ -358,7 +358,7 @@ impl World {
         self.look_after(client);
     }
 
-    /// What the world checks after every step.
+    /// The checks of the world after every step.
     pub(crate) fn check(&mut self) {
         self.check_capacity();
         // Hardly any step has one.
@@ -373,7 +373,7 @@ impl World {
                 assert!(!guard.passed, "{:?} of client {} is held again after it had ended", guard.hold, guard.client);
                 continue;
             };
-            // Who does not run is told when it runs again.
+            // A client that does not run is told when it runs again.
             let is_seen = !guard.over && client.runs();
             let told = guard.ended.is_raised();
             assert!(!is_seen || told, "nobody was told in time that {:?} of client {} ended", guard.hold, guard.client);

@@ -42,7 +42,7 @@ pub(super) async fn transfers(bench: Arc<Bench>, mut rng: Rng) {
             };
             end(&bench, op, guard, &mut rng).await;
             if !done {
-                // A request may be under way whose answer nobody has read.
+                // A request may be under way whose answer is never read.
                 till = Till::open(&bench).await;
             }
         }
@@ -50,7 +50,7 @@ pub(super) async fn transfers(bench: Arc<Bench>, mut rng: Rng) {
     }
 }
 
-/// Sells articles one by one, in the order in which the buyers come. What is sold out is delivered anew.
+/// Sells articles one by one, in the order in which the buyers come. Sold-out goods are delivered anew.
 pub(super) async fn sales(bench: Arc<Bench>, mut rng: Rng) {
     let mut till = Till::open(&bench).await;
     while !bench.is_resting() {

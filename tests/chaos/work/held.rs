@@ -9,7 +9,7 @@ use leasehold::{Acquire, Error, GroupGuard, Guard, Lock, Lost};
 use std::future::IntoFuture as _;
 use std::time::Duration;
 
-/// What a guard of one lock and a guard of several have in common.
+/// The common part of a guard of one lock and a guard of several.
 pub(super) trait Held: Sized + Send {
     fn remaining(&self) -> Duration;
     fn run<T: Send>(&self, work: impl Future<Output = T> + Send) -> impl Future<Output = Result<T, Lost>> + Send;

@@ -26,7 +26,7 @@ pub(super) async fn locks(bench: Arc<Bench>, mut rng: Rng) {
             // Now and then for longer than a lease.
             let most = if rng.u32(0..20) == 0 { 2_500 } else { 60 };
             let pause = Duration::from_millis(rng.u64(0..most));
-            // Where the server is out of reach, a re-entry takes longer than the hold may last.
+            // If the server is out of reach, a re-entry takes longer than the hold may last.
             let work = async {
                 let _inner = if reenters { guard.reenter().await.ok() } else { None };
                 tokio::time::sleep(pause).await;
@@ -80,7 +80,7 @@ pub(super) async fn halves(bench: Arc<Bench>, mut rng: Rng) {
                 let reading = if rng.u32(0..4) == 0 { guard.read().await.ok() } else { None };
                 end(&bench, op, guard, &mut rng).await;
                 if let Some(guard) = reading {
-                    // From here on nobody writes, and others may read.
+                    // From here on there is no writer, and others may read.
                     let wish = Wish { lock: lock.read().name().to_owned(), rule: Rule::Read, share: 1, bound: None };
                     let op = bench.journal.invoked(&wish);
                     let at = now();
@@ -94,13 +94,13 @@ pub(super) async fn halves(bench: Arc<Bench>, mut rng: Rng) {
     }
 }
 
-/// Permits, one or two at a time. A server that has lost its data has lost the capacity, too: it is set again for as long as anybody
-/// works here, also while everybody waits.
+/// Permits, one or two at a time. A server that has lost its data has lost the capacity, too: it is set again for as long as any task works
+/// here, also while all wait.
 pub(super) async fn permits(bench: Arc<Bench>, mut rng: Rng) {
     let semaphore = bench.client.leased_semaphore("permits:0");
     let keeper = async {
         loop {
-            // What fails is tried again.
+            // A failed operation is tried again.
             drop(semaphore.try_set_permits(CAPACITY).await);
             tokio::time::sleep(Duration::from_millis(500)).await;
         }

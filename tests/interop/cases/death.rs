@@ -1,4 +1,4 @@
-//! A side that is killed (SIGKILL) frees the other within its lease, and stands in nobody's way as a waiter.
+//! A side that is killed (SIGKILL) frees the other within its lease, and stands in no other's way as a waiter.
 
 use crate::kind::{Kind, Wish};
 use crate::place::PlaceName;

@@ -66,7 +66,7 @@ async fn not_the_holder(world: World, kind: Kind) {
     assert!(guard.is_held());
     guard.release().await.expect("a release");
     if kind != Kind::Fair {
-        // Redisson takes an unlock of a fair lock that nobody holds for a success.
+        // Redisson takes an unlock of a free fair lock for a success.
         jvm.refuses("IllegalMonitorStateException", "unlock", &[&object]).await;
     }
 }

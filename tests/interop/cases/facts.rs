@@ -1,5 +1,5 @@
-//! What Redisson itself writes and says, without any part of ours: the layout that leasehold shares with it. A release of
-//! Redisson that changes one of these is noticed here.
+//! The writes and replies of Redisson itself, without any part of ours: the layout that leasehold shares with it. A release of Redisson
+//! that changes one of these is noticed here.
 
 use crate::place::PlaceName;
 use crate::suite::Cases;
@@ -301,7 +301,7 @@ async fn multi(world: World) {
     assert!(members.iter().all(|member| world.fields(member).is_empty()));
 }
 
-/// What is left of a lease that was set a moment ago. The leases of a case lie further apart than a moment on a busy machine.
+/// The rest of a lease that was set a moment ago. The leases of a case lie further apart than a moment on a busy machine.
 #[track_caller]
 fn near(left: Duration, lease: Duration) {
     assert!(left <= lease && left + MOMENT > lease, "{left:?} of {lease:?}");

@@ -8,7 +8,7 @@ use crate::world::{World, clock, pass, soon};
 use leasehold::{CountDownLatch, Error};
 use std::time::Duration;
 
-/// What nobody gets through a closed latch in.
+/// The time in which no caller gets through a closed latch.
 const SHORT: Duration = Duration::from_millis(400);
 
 /// How many of a side wait at once.

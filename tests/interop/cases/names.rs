@@ -6,12 +6,12 @@ use crate::place::PlaceName;
 use crate::suite::Cases;
 use crate::world::{NEVER, SLACK, World, settings, timed};
 
-/// What stands behind the name of a case. A cluster takes those whose braces are in order.
+/// The text behind the name of a case. A cluster takes those whose braces are in order.
 const ANYWHERE: [&str; 6] =
     [":é ü 名前 🔒", "{tag}:x", ":a{b}c", ":{a}{b}", " with spaces  in it", ":\"quotes\" and \\"];
 const NOT_ON_A_CLUSTER: [&str; 4] = [":a{b", ":a}b", ":{}x", ":}x{"];
 
-/// What a `NameMapper` puts in front of every name.
+/// The prefix that a `NameMapper` puts in front of every name.
 const PREFIX: &str = "shop:";
 
 pub(super) fn add(cases: &mut Cases) {

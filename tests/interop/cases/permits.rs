@@ -1,4 +1,4 @@
-//! Leased semaphores of both sides: permits that have an id and, if whoever takes them says so, a lease.
+//! Leased semaphores of both sides: permits that have an id and, if the taker says so, a lease.
 
 use super::wake_up::{ROUNDS, judge};
 use crate::agent::Actor;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
-/// What nobody gets in, for want of permits.
+/// The time in which no caller gets in, for want of permits.
 const SHORT: Duration = Duration::from_millis(400);
 
 /// A lease that a case waits out.
@@ -354,7 +354,7 @@ async fn capacity(world: World) {
     counts(&world, 2, 4).await;
     assert_eq!(semaphore.add_permits(-1).await.expect("an answer"), 1);
     counts(&world, 1, 4).await;
-    // Fewer than are held: nobody loses one, and nobody gets one until enough are back.
+    // Fewer than are held: no holder loses one, and no waiter gets one until enough are back.
     assert_eq!(semaphore.resize(2).await.expect("an answer"), -2);
     counts(&world, -2, 4).await;
     guard.release().await.expect("a permit that was held throughout");

@@ -127,7 +127,7 @@ async fn rust_writer_wakes(world: World) {
     writer.release().await.expect("a release");
 }
 
-/// A JVM tells nobody that it leaves while others read, and nobody tells of the other reader's end.
+/// A JVM does not tell that it leaves while others read, and no message tells of the other reader's end.
 async fn rust_writer_looks(world: World) {
     let (jvm, read) = (world.actor("jvm"), world.object(Kind::Read));
     let short = Wish { lease: Some(LEASE), ..Wish::default() };

@@ -1,4 +1,4 @@
-//! Semaphores of both sides: one number of permits that everybody takes from and gives back to.
+//! Semaphores of both sides: one number of permits that all take from and give back to.
 
 use super::wake_up::{ROUNDS, judge};
 use crate::agent::Actor;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-/// What nobody gets in, for want of permits.
+/// The time in which no caller gets in, for want of permits.
 const SHORT: Duration = Duration::from_millis(400);
 
 pub(super) fn add(cases: &mut Cases) {
@@ -104,7 +104,7 @@ async fn permits_move(world: World) {
     one.release().await.expect("a release");
     jvm.tell("release", &[&object, "4"]).await;
     available(&world, 5).await;
-    // What one side took, the other may give back: nobody knows whose permits they are.
+    // Permits that one side took, the other may give back: they belong to no holder.
     assert_eq!(semaphore.drain_permits().await.expect("an answer"), 5);
     jvm.tell("release", &[&object, "2"]).await;
     assert_eq!(semaphore.release_permits(3).await.expect("an answer"), 5);

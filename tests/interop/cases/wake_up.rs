@@ -7,11 +7,11 @@ use crate::world::{NEVER, World, clock, settings};
 use leasehold::Publish;
 use std::time::Duration;
 
-/// What half of the wake-ups must stay below, from before the release is sent until the waiter holds the lock.
+/// The time below which half of the wake-ups must stay, from before the release is sent until the waiter holds the lock.
 const USUAL: Duration = Duration::from_millis(100);
 
-/// What every wake-up must stay below, on a machine that is busy with something else. Whoever misses the notice sleeps for as
-/// long as the lease, which is far more.
+/// The time below which every wake-up must stay, on a machine that is busy with something else. A waiter that misses the notice sleeps for
+/// as long as the lease, which is far more.
 const WORST: Duration = Duration::from_secs(1);
 
 /// How many wake-ups are measured of each sort.

@@ -1,4 +1,4 @@
-//! What a command costs the server: how many commands its script runs, and how much they give it to read.
+//! The cost of a command for the server: how many commands its script runs, and how much they give it to read.
 
 use super::jvm::Jvm;
 use super::world::{Engine, World, int};
@@ -33,7 +33,7 @@ fn cost(world: &World, call: &Call) -> [i64; 3] {
     [int(&counts[0]), int(&counts[1]), int(&counts[2])]
 }
 
-/// What each command costs in a queue of so many, of five processes.
+/// The cost of each command in a queue of so many, of five processes.
 fn costs(waiters: u64) -> Vec<(&'static str, [i64; 3])> {
     let world = World::embedded();
     let processes = [(); 5].map(|()| world.process());

@@ -12,7 +12,7 @@ fn queued(world: &World) -> (String, [Process; 3]) {
     (holder, waiters)
 }
 
-/// Everybody beats, acquires again where its place is gone, and gets its turn at last. Answers with the order of turns.
+/// Every process beats, acquires again if its place is gone, and gets its turn at last. Answers with the order of turns.
 #[track_caller]
 fn everybody_gets_in(world: &World, holder: &str, waiters: &[Process]) -> Vec<String> {
     for waiter in waiters {

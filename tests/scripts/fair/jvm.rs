@@ -10,7 +10,7 @@ use leasehold_core::reply::Reply;
 pub(super) struct Jvm {
     /// `uuid:thread id`.
     pub(super) entry: String,
-    /// What it gives as its wait, at each arrival, grant and farewell.
+    /// The wait that it gives, at each arrival, grant and farewell.
     pub(super) wait: i64,
     /// How far its clock is ahead of the server's.
     pub(super) ahead: i64,
@@ -39,7 +39,7 @@ impl Jvm {
         }
     }
 
-    /// What both forms of acquiring begin with; `None` where the lock is not to be had.
+    /// The common beginning of both forms of acquiring; `None` if the lock is not to be had.
     fn take(&self, world: &World, lease: i64) -> Option<()> {
         let (queue, deadlines) = (world.key("queue"), world.key("deadlines"));
         let lease = lease.to_string();
@@ -120,7 +120,7 @@ impl Jvm {
         true
     }
 
-    /// Ends the hold of whoever has the lock.
+    /// Ends the hold of the present holder.
     pub(super) fn force_unlock(&self, world: &World) {
         self.drop_stale(world);
         if int(&world.command(&["DEL", "stock"])) == 1 {

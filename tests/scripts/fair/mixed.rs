@@ -121,7 +121,7 @@ fn scores_of_ours_stay_bounded_and_come_down_again() {
     world.acquire(&ours.hold(1));
     for _ in 0..20 {
         live(&world, 1_000, &[ours]);
-        // The first JVM has nobody in front, so that the holder's lease is taken for a part of its wait.
+        // The first JVM has no other in front, so that the holder's lease is taken for a part of its wait.
         assert!((333_000..334_100).contains(&world.score(&ours.hold(1))), "{}", world.score(&ours.hold(1)));
     }
     jvm.give_up(&world, 300_000);
@@ -359,7 +359,7 @@ fn a_front_that_a_jvm_evicted_is_gone() {
     let ours = world.process();
     world.acquire(&ours.hold(1));
     world.advance(10_000);
-    // Nobody beat for ten seconds, and a JVM came by.
+    // There was no beat for ten seconds, and a JVM came by.
     Jvm::new(1, 5_000).acquire(&world, 30_000);
     let Beat::Gone(standing) = world.beat(ours, Some(&ours.hold(1))) else { panic!("its place is gone") };
     assert!(standing.foreign && !standing.head);

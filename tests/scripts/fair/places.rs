@@ -215,7 +215,7 @@ fn a_free_lock_is_offered_for_the_time_of_a_claim() {
 fn the_time_of_a_claim_begins_when_a_beat_tells_the_front_of_its_turn() {
     let world = World::embedded();
     let (_, waiters) = queued(&world, 2);
-    // Nobody is told that the lock is free.
+    // No waiter is told that the lock is free.
     world.command(&["DEL", "stock"]);
     assert!(matches!(world.beat(waiters[0], None), Beat::Yours { .. }));
     for _ in 0..4 {
@@ -233,7 +233,7 @@ fn an_offer_begins_anew_when_the_lock_was_held_in_between() {
     let world = World::embedded();
     let (holder, waiters) = queued(&world, 2);
     world.release(&holder, 0);
-    // Somebody who does not know of the queue takes the lock.
+    // A client that does not know of the queue takes the lock.
     world.command(&["HSET", "stock", "plain:1", "1"]);
     world.command(&["PEXPIRE", "stock", "3000"]);
     for _ in 0..6 {

@@ -1,5 +1,5 @@
-//! Random histories in virtual time: processes of ours and JVMs contend, die, give up, send twice and are forced out, and after
-//! every command it is checked that nobody was wronged.
+//! Random histories in virtual time: processes of ours and JVMs contend, die, give up, send twice and are forced out, and after every
+//! command it is checked that no one of them was wronged.
 //!
 //! `LEASEHOLD_FAIR_HISTORIES` sets how many histories there are, `LEASEHOLD_FAIR_SEED` the first of their seeds.
 
@@ -89,7 +89,7 @@ struct Theirs {
     epoch: u64,
 }
 
-/// What happened, over many histories.
+/// The events, over many histories.
 #[derive(Debug, Default)]
 struct Tally {
     histories: u64,
@@ -112,9 +112,9 @@ struct History<'a> {
     number: u64,
     ours: Vec<Ours>,
     theirs: Vec<Theirs>,
-    /// Who has the lock, and until when that is certain.
+    /// The holder of the lock, and until when that is certain.
     holding: Option<(String, i64)>,
-    /// Holds that wait and that nobody knows of.
+    /// Holds that wait and that no process knows of.
     abandoned: BTreeSet<String>,
     free_since: Option<i64>,
     ends: i64,
@@ -523,7 +523,7 @@ impl<'a> History<'a> {
                 }
             }
             let by_process = self.ours.iter().position(|ours| ours.process.id() == listener);
-            // Of a process of ours, JVMs tell the front only, and only while it listens there.
+            // JVMs tell only the front of a process of ours, and only while it listens there.
             let by_front = self
                 .ours
                 .iter()
@@ -559,7 +559,7 @@ impl<'a> History<'a> {
         self.ours.iter().find(|ours| ours.process.id() == process)
     }
 
-    /// Who has left the queue had lost its right to it, and all others stand as they stood.
+    /// A waiter that has left the queue had lost its right to it, and all others stand as they stood.
     fn check(&mut self, before: &Before, actor: Option<&str>, by_jvm: bool) {
         let (seed, now) = (self.seed, self.world.now());
         let (queue, scores) = (self.world.queue(), self.world.scores());
@@ -627,7 +627,7 @@ impl<'a> History<'a> {
         );
     }
 
-    /// Whoever lived has come to an end, and what is left on the server goes by itself.
+    /// Every living process has come to an end, and the rest on the server goes by itself.
     fn check_the_end(&mut self) {
         for ours in self.ours.iter().filter(|ours| ours.lives) {
             assert!(ours.waiters.is_empty(), "seed {}: {:?} wait for ever", self.seed, ours.waiters);

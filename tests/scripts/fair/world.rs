@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use uuid::Uuid;
 
-/// Where the commands go.
+/// The server to which the commands go.
 pub(super) enum Engine {
     Embedded(EmbeddedServer, ManualClock),
     Real(Box<Server>),
@@ -25,8 +25,8 @@ pub(super) enum Engine {
 
 /// A fair lock on a server.
 ///
-/// Messages are recorded: the command that publishes is an argument, and here it is `RPUSH`, so that each channel is a list of
-/// what was said on it, and everybody looks connected.
+/// Messages are recorded: the command that publishes is an argument, and here it is `RPUSH`, so that each channel is a list of what was
+/// said on it, and all processes look connected.
 pub(super) struct World {
     pub(super) engine: Engine,
     pub(super) kind: Kind,
@@ -202,7 +202,7 @@ impl World {
         parts.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect()
     }
 
-    /// Who holds the lock, with the count.
+    /// The holder of the lock, with the count.
     pub(super) fn holder(&self) -> Option<(String, i64)> {
         let parts = texts(self.command(&["HGETALL", "stock"]));
         parts.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].parse().expect("a count"))).next()
@@ -212,7 +212,7 @@ impl World {
         int(&self.command(&["PTTL", &self.key(what)]))
     }
 
-    /// What was said to a listener since this was asked last: a process's uuid, or a JVM's entry.
+    /// The messages to a listener since this was asked last: a process's uuid, or a JVM's entry.
     pub(super) fn heard(&self, listener: &str) -> Vec<String> {
         let channel = format!("{}:{listener}", self.key("channel"));
         let said = texts(self.command(&["LRANGE", &channel, "0", "-1"]));

@@ -169,7 +169,7 @@ fn a_reader_that_is_over_is_lost_and_nothing_to_re_enter() {
     assert_eq!(world.release(READ, "me:1", 0), -1);
     world.check("PEXPIRE {} 60000 => 1");
     world.advance(1_500);
-    // Nobody lives; the lock is there because somebody lifted it.
+    // No reader lives; the lock is there because its lease was lifted by hand.
     assert_eq!(world.release(READ, "me:2", 0), 0, "it was over before");
     assert!(world.server().keys().is_empty(), "{:?}", world.server().keys());
 }
@@ -255,7 +255,7 @@ fn a_writer_is_told_when_the_first_reader_may_be_gone() {
     asks("[0, 2000]");
     world.acquire(READ, "short:1", 1, wish(70));
     asks("[0, 70]");
-    // It is not worth asking again for less, unless nobody else reads.
+    // It is not worth asking again for less, unless there is no other reader.
     world.advance(60);
     asks("[0, 40]");
     world.advance(11);
@@ -279,7 +279,7 @@ fn above_thirty_three_fields_the_lock_is_not_shortened_and_strangers_are_still_s
     assert_eq!(world.release(READ, "me:40", 0), 1);
     world.check("PTTL {} => 9000");
     assert_eq!(world.acquire(WRITE, "w:1", 1, wish(1_000)), "[0, 1000]");
-    // A dead JVM among them: the index and the hash differ, so a writer looks at everybody.
+    // A dead JVM among them: the index and the hash differ, so a writer looks at all.
     Jvm { world: &world, owner: "jvm:1" }.acquire_read(500);
     world.advance(1_001);
     assert_eq!(world.acquire(WRITE, "w:1", 1, wish(1_000)), "[1, 1000]");

@@ -42,7 +42,7 @@ fn rw1_a_dead_reader_is_gone_whatever_an_old_jvm_renews() {
     let world = World::embedded("rw");
     world.acquire(READ, "a:1", 1, wish(300));
     world.advance(200);
-    // A JVM before 4.4 renews everybody's hold keys, and the lock.
+    // A JVM before 4.4 renews the hold keys of all, and the lock.
     world.check("PEXPIRE {rw}:a:1:rwlock_timeout:1 30000 => 1\nPEXPIRE {} 30000 => 1");
     assert_eq!(world.renew(READ, &[("a:1", 50)]), "[1, 100]", "its own deadline counts");
     world.advance(101);

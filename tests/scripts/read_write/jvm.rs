@@ -1,5 +1,5 @@
-//! A JVM, as far as its commands on a read-write lock are known: what each reads and writes, put together from plain commands.
-//! Each is one atomic unit here, because nobody else runs meanwhile.
+//! A JVM, as far as its commands on a read-write lock are known: what each reads and writes, put together from plain commands. Each is one
+//! atomic unit here, because no other runs meanwhile.
 
 use crate::support_rw::World;
 use leasehold_core::reply::Reply;
@@ -106,7 +106,7 @@ impl Jvm<'_> {
         }
     }
 
-    /// What its watchdog does for a reader: every hold key of its own, and the lock, whose time to live is set and may shrink.
+    /// The renewal of a reader by its watchdog: every hold key of its own, and the lock, whose time to live is set and may shrink.
     pub(crate) fn renew_read(&self, watchdog: i64) -> bool {
         let Some(count) = self.field(self.owner) else { return false };
         for index in 1..=count {
@@ -116,7 +116,7 @@ impl Jvm<'_> {
         true
     }
 
-    /// What its watchdog does for a writer.
+    /// The renewal of a writer by its watchdog.
     pub(crate) fn renew_write(&self, watchdog: i64) -> bool {
         let held = self.field(&self.writer()).is_some();
         if held {

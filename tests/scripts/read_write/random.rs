@@ -65,7 +65,7 @@ struct History {
     number: u32,
     natives: Vec<Native>,
     foreigns: Vec<Foreign>,
-    /// Of those who have died: whether it writes, and until when.
+    /// The dead of them: whether it writes, and until when.
     dead: Vec<(bool, u64)>,
     /// Until when the locks of writers that have died may stand, because they read beside.
     lingering: Vec<u64>,
@@ -148,7 +148,7 @@ impl History {
             }
             self.check();
         }
-        // Everybody dies, and nothing stays.
+        // All die, and nothing stays.
         self.world.advance(600_000 + 2 * LONGEST);
         assert_eq!(self.world.server().keys(), [""; 0], "everything expires");
         self.tally
@@ -160,8 +160,8 @@ impl History {
         }
     }
 
-    /// Whether somebody else than `who` holds a half that excludes the other: any, or the write half only. `strict` leaves out
-    /// what one may wait for and need not: the last millisecond of a key, and the dead whose time a JVM may cut.
+    /// Whether another than `who` holds a half that excludes the other: any, or the write half only. `strict` leaves out what one may wait
+    /// for and need not: the last millisecond of a key, and the dead whose time a JVM may cut.
     fn excludes(&self, who: Option<usize>, any: bool, strict: bool) -> bool {
         let now = self.now;
         let ends = |until: u64| if strict { until > now } else { until >= now };
@@ -227,7 +227,7 @@ impl History {
         code
     }
 
-    /// A command of a hold that has ended comes again, and `check` sees that it harms nobody.
+    /// A command of a hold that has ended comes again, and `check` sees that it does no harm.
     fn repeat_late(&mut self) {
         let living: Vec<_> = self.natives.iter().flat_map(|native| [&native.read, &native.write]).flatten().collect();
         let waiting = self.natives.iter().filter_map(|native| native.waits.as_deref());
@@ -239,7 +239,7 @@ impl History {
         let Some(call) = self.rng.choice(self.late.iter().filter(ended).collect::<Vec<_>>()).cloned() else { return };
         let Reply::Array(fields) = self.world.reply("HKEYS {}") else { panic!("fields") };
         if call.args().iter().any(|arg| fields.contains(&Reply::Bulk(arg.clone()))) {
-            // Of one who died and still holds: such a copy is as good as the command.
+            // A copy of one that died and still holds is as good as the command.
             return;
         }
         let reply = self.world.run(&call);
@@ -376,7 +376,7 @@ impl History {
         }
     }
 
-    /// A writer sleeps no longer than until the first of the readers may be gone, because nobody tells it of that.
+    /// A writer sleeps no longer than until the first of the readers may be gone, because it is not told of that.
     fn looks_again_in_time(&self, outcome: &Acquired) {
         let (Acquired::Busy { left, .. } | Acquired::Placed { left, .. }) = outcome else { return };
         let readers = self.natives.iter().filter_map(|native| native.read.as_ref()).map(|hold| hold.until);
@@ -505,7 +505,7 @@ impl History {
         }
     }
 
-    /// What stands on the server after each step.
+    /// The state of the server after each step.
     fn check(&mut self) {
         let mixed = !self.foreigns.is_empty();
         for native in &self.natives {
@@ -528,7 +528,7 @@ impl History {
                 "\"write\"" => assert_eq!(writers, 1, "{fields:?}"),
                 "\"read\"" => {
                     assert_eq!(writers, 0, "{fields:?}");
-                    // What a JVM leaves behind a downgrade may be a shell.
+                    // The rest that a JVM leaves behind a downgrade may be a shell.
                     assert!(mixed || fields.len() > 1, "a lock without a holder");
                 }
                 other => panic!("mode {other}"),

@@ -1,4 +1,4 @@
-//! What must hold in every state of a small world, and at its end.
+//! The rules for every state of a small world, and for its end.
 
 use super::client::{Belief, Seen, identity, lock};
 use super::members::Local;
@@ -13,11 +13,11 @@ use std::time::Duration;
 const LATER: Duration = Duration::from_secs(3_600);
 
 impl World {
-    /// What must hold in every state.
+    /// The rules for every state.
     ///
     /// # Errors
     ///
-    /// What does not.
+    /// The rule that is broken.
     pub(super) fn check(&mut self, state: &State) -> Result<(), String> {
         for (client, seen) in self.living(state) {
             if let Some(wrong) = &seen.wrong {
@@ -32,7 +32,7 @@ impl World {
         Ok(())
     }
 
-    /// Wants nobody to believe that he holds what another believes to hold, so far as the kind excludes it.
+    /// Wants no client to believe that it holds what another believes to hold, so far as the kind excludes it.
     fn check_exclusion<'a>(&'a self, state: &'a State) -> Result<(), String> {
         let believers = || {
             let beliefs =
@@ -114,11 +114,11 @@ impl World {
         Err(format!("{available} permits are available, {held} are held, and there are {CAPACITY}"))
     }
 
-    /// What must hold at the end, when nothing can happen any more.
+    /// The rules for the end, when nothing can happen any more.
     ///
     /// # Errors
     ///
-    /// What does not.
+    /// The rule that is broken.
     pub(super) fn check_end(&self, state: &State) -> Result<(), String> {
         if self.living(state).any(|(_, seen)| !seen.is_done) {
             return Err(format!("somebody waits for ever: {}", self.unfinished(state)));
@@ -132,7 +132,7 @@ impl World {
             }
         }
         let data = self.server.data(state.server);
-        // What those leave behind who crash goes by itself; others leave nothing but short memories of what was done.
+        // The rest of clients that crash goes by itself; others leave nothing but short memories of what was done.
         let crashed = (0..self.classes.len()).any(|client| self.face(state, client).member.local == Local::Crashed);
         let later = if crashed { LATER } else { Duration::ZERO };
         for key in data.keys(later) {
@@ -141,7 +141,7 @@ impl World {
             if counter || memory {
                 continue;
             }
-            // Those that have expired are taken back by whoever comes next.
+            // Those that have expired are taken back by the next client.
             let deadlines = self.options.subject == Subject::Permits && key.name == lock().suffixed("timeout");
             if deadlines && !data.has_permits(later) {
                 continue;
@@ -151,7 +151,7 @@ impl World {
         Ok(())
     }
 
-    /// Who has not come to the end of its script.
+    /// The client that has not come to the end of its script.
     pub(super) fn unfinished(&self, state: &State) -> String {
         let waits = self.living(state).filter(|(_, seen)| !seen.is_done);
         let shown = waits.map(|(client, seen)| format!("client {client} at operation {}", seen.next));

@@ -33,7 +33,7 @@ pub(super) enum Choice {
     /// Time passes although those with these numbers have something to do: their processes stop, or what is on the way to and from
     /// them does not get on.
     HoldUp(u8),
-    /// Nothing else can happen: time passes to the next timer of anybody after which something can.
+    /// Nothing else can happen: time passes to the next timer of any client after which something can.
     Rest,
 }
 
@@ -55,7 +55,7 @@ impl Choice {
         }
     }
 
-    /// Whether it does something to a client, and to nobody else.
+    /// Whether it does something to a client, and to no other.
     pub(super) fn concerns(self, client: usize) -> bool {
         match self {
             Self::Begin(of) | Self::Answer(of, _) | Self::Notice(of) | Self::Tick(of) | Self::Poll(of) => of == client,
@@ -82,7 +82,7 @@ impl Choice {
         }
     }
 
-    /// What a choice is, for people.
+    /// The name of a choice, for people.
     pub(super) fn tell(self, world: &World, state: &State) -> String {
         let request = |number: u32| match &**world.requests.get(number) {
             Request::Call { call, .. } => {
@@ -127,7 +127,7 @@ impl Choice {
     }
 }
 
-/// Who has something to do, as a set.
+/// The clients that have something to do, as a set.
 pub(super) fn pending<'a>(choices: impl IntoIterator<Item = &'a Choice>) -> u8 {
     choices.into_iter().filter_map(|choice| choice.of()).fold(0, |all, client| all | 1 << client)
 }

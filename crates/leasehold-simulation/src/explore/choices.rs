@@ -1,4 +1,4 @@
-//! What can happen next in a state.
+//! The choices for the next event in a state.
 
 use super::choice::{Choice, pending};
 use super::client::Wire;
@@ -11,7 +11,7 @@ use std::rc::Rc;
 const CALLS: [Wire; 2] = [Wire::Foreground, Wire::Lifeline];
 
 impl World {
-    /// What can happen next. Nothing, where the world is at its end.
+    /// The choices for the next event. Nothing, where the world is at its end.
     pub(super) fn choices(&mut self, state: &State) -> Vec<Choice> {
         let mut choices = self.usual_choices(state);
         if self.options.reduced
@@ -84,7 +84,7 @@ impl World {
         before.iter().all(|belief| after.contains(belief))
     }
 
-    /// What can happen without a fault and without time passing.
+    /// The events that are possible without a fault and without time passing.
     pub(super) fn usual_choices(&self, state: &State) -> Vec<Choice> {
         let mut choices = Vec::new();
         for client in 0..self.classes.len() {

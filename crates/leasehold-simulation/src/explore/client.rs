@@ -101,7 +101,7 @@ impl Wire {
 /// Every step draws the same random numbers, so that a client is the same whatever it has drawn before.
 const SEED: u64 = 1;
 
-/// What a client sends.
+/// The messages of a client.
 #[derive(Clone, Debug)]
 pub(super) enum Request {
     /// A call, with its number within the client.
@@ -109,7 +109,7 @@ pub(super) enum Request {
         key: u32,
         call: Call,
     },
-    /// What is answered once all that was sent before it by the same connection has been.
+    /// The question that is answered once all that was sent before it by the same connection has been.
     Barrier {
         key: u32,
     },
@@ -122,7 +122,7 @@ pub(super) enum Request {
     Unsubscribe,
 }
 
-/// What a client is told, or does.
+/// The inputs and operations of a client.
 #[derive(Clone, Debug)]
 pub(super) enum Input {
     /// The next operation of the script begins.
@@ -132,7 +132,7 @@ pub(super) enum Input {
         key: u32,
         result: Rc<Result<Reply, ServerError>>,
     },
-    /// What was to be settled is.
+    /// A settlement is done.
     Settled {
         key: u32,
     },
@@ -156,7 +156,7 @@ impl Wake for Flag {
     }
 }
 
-/// Who waits for a call.
+/// The one that waits for a call.
 #[derive(Clone, Copy, Debug)]
 enum Caller {
     Task,
@@ -168,7 +168,7 @@ enum Caller {
 struct Task {
     ticket: Ticket,
     operation: Operation,
-    /// Of a release: whether the guard was held when it began.
+    /// For a release: whether the guard was held when it began.
     held: bool,
     flight: Option<(FlightId, u32)>,
     reply: Option<Result<Reply, LinkError>>,
@@ -197,7 +197,7 @@ pub(super) struct Client {
     flag: Arc<Flag>,
     /// By the acquires of the script.
     guards: Vec<Option<Guard>>,
-    /// What waits for a call, and the epoch in which that was sent.
+    /// The one that waits for a call, and the epoch in which that was sent.
     waiting: BTreeMap<u32, (Wire, Caller, Epoch)>,
     settling: BTreeMap<u32, (Wire, bool, CallId)>,
     /// Probes under way, by the wire on which they ask.
@@ -206,7 +206,7 @@ pub(super) struct Client {
     wrong: Option<String>,
 }
 
-/// What others can see of a client.
+/// The part of a client that others can see.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Seen {
     /// It can begin its next operation.
@@ -226,9 +226,9 @@ pub(super) struct Seen {
     pub(super) is_idle: bool,
     /// It has something to clean up.
     pub(super) has_clean_up: bool,
-    /// What of it would be left, if it stopped here.
+    /// The rest of it, if it stopped here.
     pub(super) left: Option<ClientStats>,
-    /// What went wrong.
+    /// The fault.
     pub(super) wrong: Option<String>,
 }
 
@@ -423,7 +423,7 @@ impl Client {
                 sent.push((Wire::Control, Request::Kill { key: *key, wire }));
             }
         }
-        // What waits on a connection that is lost is answered: its outcome is unknown.
+        // Calls that wait on a lost connection are answered: their outcome is unknown.
         let probes: Vec<u32> = self.probing.iter().filter(|(_, probe)| probe.0 == wire).map(|(key, _)| *key).collect();
         for key in probes {
             if let Some((_, id)) = self.probing.remove(&key) {
@@ -505,7 +505,7 @@ impl Client {
         }
     }
 
-    /// What the hold is called in the calls of its kind.
+    /// The name of the hold in the calls of its kind.
     fn field_of(&self, kind: Kind, permits: u32, hold: HoldNumber) -> String {
         let client = self.session.client();
         let name = lock();
@@ -523,7 +523,7 @@ impl Client {
         sketch(&format!("{self:#?}"), now)
     }
 
-    /// What others can see of the client.
+    /// The part of the client that others can see.
     pub(super) fn seen(&self, now: Instant, script: &[Operation]) -> Seen {
         let census = self.session.stats();
         let left = census != ClientStats::default() || !self.session.is_quiet() || self.session.has_clean_up();

@@ -1,4 +1,4 @@
-//! What each client does in each of its states, carried out once and remembered. Clients with the same script share what is remembered.
+//! The steps of each client in each of its states, carried out once and remembered. Clients with the same script share what is remembered.
 
 use super::client::{Client, Input, Request, START, Seen, Wire};
 use super::pool::{Pool, Quick};
@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// What a client is told, with numbers for what is long.
+/// The inputs of a client, with numbers for what is long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Told {
     Begin,
@@ -39,7 +39,7 @@ struct Node {
     seen: Rc<Seen>,
 }
 
-/// What comes of an input: the state after it, and what is sent.
+/// The result of an input: the state after it, and the messages.
 pub(super) type Turn = (u32, Rc<[(Wire, u32)]>);
 
 /// Replies, with their numbers.

@@ -6,7 +6,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 /// How many sets there are. They grow one by one, so that a large one is never in memory twice.
 const SETS: usize = 1 << 12;
 
-/// Hashes of the states that were met. Of each, 76 bits count: that two of 300 million have the same is one chance in a million.
+/// Hashes of the states that were met. Each counts by 76 bits: that two of 300 million have the same is one chance in a million.
 pub(super) struct Known(Vec<HashSet<u64, BuildHasherDefault<AsItIs>>>);
 
 impl Known {
@@ -20,7 +20,7 @@ impl Known {
     }
 }
 
-/// What is put into a set is a hash already.
+/// The members of a set are hashes already.
 #[derive(Default)]
 pub(super) struct AsItIs(u64);
 

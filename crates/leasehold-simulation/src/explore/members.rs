@@ -6,7 +6,7 @@ use super::pool::{Pool, Quick};
 use std::collections::HashMap;
 use std::rc::Rc;
 
-/// What comes back to a client by a connection.
+/// Messages that come back to a client by a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Back {
     Answer {
@@ -29,11 +29,11 @@ pub(super) struct Lane {
     pub(super) requests: Vec<u32>,
     /// Replies on the way.
     pub(super) replies: Vec<Back>,
-    /// What is still on the way by earlier connections of the plane, which are lost.
+    /// Messages that are still on the way by earlier connections of the plane, which are lost.
     pub(super) old: Vec<u32>,
 }
 
-/// Where a client stands.
+/// The state of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Local {
     /// In the state with this number.
@@ -53,7 +53,7 @@ pub(super) struct Member {
     pub(super) notices: u32,
 }
 
-/// What can happen to a member.
+/// The events of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Move {
     /// It is told something that is not on the way to it by a connection.
@@ -80,7 +80,7 @@ pub(super) enum Move {
 #[derive(Debug)]
 pub(super) struct Face {
     pub(super) member: Member,
-    /// What can be seen of the client; `None` where it has crashed, or is at its end.
+    /// The visible part of the client; `None` if it has crashed, or is at its end.
     pub(super) seen: Option<Rc<Seen>>,
     /// Whether a request of it is on the way that others could see the server take.
     pub(super) has_requests: bool,
@@ -116,7 +116,7 @@ impl Members {
         &self.faces[number as usize]
     }
 
-    /// What comes of a step.
+    /// The result of a step.
     pub(super) fn step(&mut self, number: u32, step: Move, replies: &Replies, requests: &mut Pool<Request>) -> u32 {
         if let Some(known) = self.moves.get(&(number, step)) {
             return *known;

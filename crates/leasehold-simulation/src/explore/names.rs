@@ -15,7 +15,7 @@ pub(super) const CLIENTS: usize = 4;
 const HOLDS: usize = 12;
 const PERMITS: u32 = 2;
 
-/// Everything by which the server knows a client, in the same order for each, and for anybody.
+/// Everything by which the server knows a client, in the same order for each, and for the nameless one.
 #[derive(Debug)]
 pub(super) struct Names {
     anybody: Vec<Vec<u8>>,
@@ -35,12 +35,12 @@ impl Names {
         Call::new(call.script(), renamed(call.keys()), renamed(call.args()))
     }
 
-    /// A text about anybody as one about a client.
+    /// A text about the nameless client as one about a client.
     pub(super) fn text_of(&self, text: &str, client: usize) -> String {
         String::from_utf8_lossy(&renamed(text.as_bytes(), &self.anybody, &self.clients[client])).into_owned()
     }
 
-    /// A reply to a client, as one to anybody. It names nobody else.
+    /// A reply to a client, as one to the nameless one. It names no other.
     pub(super) fn for_anybody(&self, reply: Reply, client: usize) -> Reply {
         match reply {
             Reply::Bulk(text) => {

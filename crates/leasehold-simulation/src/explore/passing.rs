@@ -9,16 +9,16 @@ use super::world::World;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Whoever waits for longer than this, or whoever sees time pass more often, waits for ever.
+/// A client that waits for longer than this, or that sees time pass more often, waits for ever.
 const LONG: Duration = Duration::from_secs(30);
 const OFTEN: u8 = 200;
 
-/// Whoever waits for a lease to end looks so soon after that.
+/// A waiter for the end of a lease looks so soon after that.
 const SOON: Duration = Duration::from_millis(8);
 
 impl World {
-    /// Who can be held up while time passes, as sets of clients, given who has something to do. Everybody is among them who has, because
-    /// time does not pass otherwise; and each who was not held up before is a disturbance.
+    /// The clients that can be held up while time passes, as sets, given those that have something to do. All that have something to do are
+    /// among them, because time does not pass otherwise; and each that was not held up before is a disturbance.
     pub(super) fn hold_ups(&self, state: &State, pending: u8) -> Vec<u8> {
         let timers = self.living(state).filter(|(_, seen)| seen.due.is_some());
         let may_be = timers.fold(pending, |set, (client, _)| set | 1 << client);
@@ -40,7 +40,7 @@ impl World {
         local.chain(self.server.data(state.server).next_end()).min()
     }
 
-    /// How long it takes until a lease ends, or until somebody looks who waits for that, and is not held up.
+    /// How long it takes until a lease ends, or until a client that waits for that, and is not held up, looks.
     fn next_stop(&self, state: &State, held_up: u8) -> Option<Duration> {
         let prompt = |(client, seen): (usize, &Rc<Seen>)| seen.due.filter(|_| held_up & 1 << client == 0);
         let due = self.living(state).filter_map(prompt).min();
@@ -50,7 +50,7 @@ impl World {
         }
     }
 
-    /// Time passes to the end of a lease, or until somebody has something to do who is not held up.
+    /// Time passes to the end of a lease, or until a client that is not held up has something to do.
     pub(super) fn hold_up(&mut self, state: &mut State, held_up: u8) {
         state.disturbances -= u8::try_from((held_up & !state.late).count_ones()).expect("there are few clients");
         state.late = held_up;
@@ -76,7 +76,7 @@ impl World {
         }
     }
 
-    /// Time passes for everybody.
+    /// Time passes for all.
     fn pass(&mut self, state: &mut State, nanos: u64) {
         if nanos > 0 {
             state.server = self.server.pass(state.server, nanos, &mut self.replies);

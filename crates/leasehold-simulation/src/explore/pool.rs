@@ -68,7 +68,7 @@ impl fmt::Write for Text {
     }
 }
 
-/// For tables by a few small numbers, which nobody chooses in order to fill one bucket.
+/// For tables by a few small numbers, which are not chosen in order to fill one bucket.
 pub(super) type Quick = BuildHasherDefault<Mix>;
 
 /// Multiplies and rotates.

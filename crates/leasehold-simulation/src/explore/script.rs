@@ -1,10 +1,10 @@
-//! What the clients of a small world do, one operation after the other.
+//! The operations of the clients of a small world, one after the other.
 
 use leasehold_core::command::Kind;
 use std::fmt;
 use std::time::Duration;
 
-/// What a small world is about.
+/// The subject of a small world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
 #[non_exhaustive]
 pub enum Subject {
@@ -41,8 +41,7 @@ impl Subject {
     /// Every subject.
     pub const ALL: [Self; 4] = [Self::Reentrant, Self::Fair, Self::ReadWrite, Self::Permits];
 
-    /// What a client does, of so many. Where there are three or more, leases are not renewed: that is followed with
-    /// fewer.
+    /// The operations of a client, of so many. With three clients or more, leases are not renewed: that is followed with fewer.
     pub(super) fn script(self, client: usize, clients: usize) -> Vec<Operation> {
         use Operation::{Acquire, Release};
         let renewed = clients < 3;

@@ -4,18 +4,18 @@
 //! an operation, or is answered that its connection has nothing on it any more: others only see what it sends, and when the server gets
 //! that is a step of its own.
 //!
-//! - **A crash comes before time passes.** It is followed where all that can happen without a fault is that the server gets
-//!   requests of this client, and steps of those who can be held up. Let a client crash earlier. What others do, and what the server gets
-//!   of the client's requests, comes to the same if the client is merely slow: it has not taken what came back. So the crash can as well
-//!   come after all of that, and the requests that never arrive are those that are left then. Steps that concern the client alone can come
-//!   before the crash as well: what they send is among what never arrives. Time passes only where nobody has anything to do who cannot be
-//!   held up, so that the crash can come before that.
+//! - **A crash comes before time passes.** It is followed where all that can happen without a fault is that the server gets requests of
+//!   this client, and steps of those who can be held up. Let a client crash earlier. Steps of others, and the arrival of the client's
+//!   requests at the server, come to the same if the client is merely slow: it has not taken what came back. So the crash can as well come
+//!   after all of that, and the requests that never arrive are those that are left then. Steps that concern the client alone can come
+//!   before the crash as well: what they send is among what never arrives. Time passes only if no client that cannot be held up has
+//!   anything to do, so that the crash can come before that.
 //! - **What is lost is lost at once.** Of the requests that are on the way by a connection that ends, any number of the first ones
 //!   still arrive, at any time. Which ones is chosen when it ends, because a request that never arrives changes nothing while it
 //!   is on its way.
-//! - **Steps that nobody can see are not interleaved** once no disturbance is left. They are followed, and no other,
-//!   where a client is not held up, has no request on the way but such as concern it alone, and all that can happen to it is what is
-//!   followed, the loss of its connections included:
+//! - **Invisible steps are not interleaved** once no disturbance is left. They are followed, and no other, where a client is not held up,
+//!   has no request on the way but such as concern it alone, and all that can happen to it is what is followed, the loss of its connections
+//!   included:
 //!   - it hears no notices, acquires nothing any more, or has one already, so that no other comes before that is taken;
 //!   - either it believes to hold nothing; or it believes the same and more after each of these steps, and waits for an answer, so
 //!     that what the server has of it is not compared with its beliefs now.
@@ -38,7 +38,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// What was explored.
+/// The explored part.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Figures {
@@ -48,7 +48,7 @@ pub struct Figures {
     pub transitions: usize,
     /// States in which nothing can happen any more.
     pub ends: usize,
-    /// Different outcomes, as hashes: what there is on the server in the end, whoever of those with one script it is of.
+    /// Different outcomes, as hashes: the server's content in the end, whichever of those with one script it is of.
     pub outcomes: BTreeSet<u128>,
     /// How many choices the longest of the shortest ways takes.
     pub depth: usize,
@@ -81,7 +81,7 @@ impl fmt::Display for Figures {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Fault {
-    /// What must not be.
+    /// A state that must not be.
     pub what: String,
     /// The choices that lead there, from the beginning.
     pub way: Vec<String>,

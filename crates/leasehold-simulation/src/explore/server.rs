@@ -1,4 +1,4 @@
-//! What the server does with each call in each of its states, carried out once and remembered.
+//! The server's steps for each call in each of its states, carried out once and remembered.
 
 use super::client::{START, channel_of, lock, text_of};
 use super::clients::Replies;
@@ -37,7 +37,7 @@ pub(super) struct Key {
     pub(super) end: Option<i64>,
 }
 
-/// What the server has, at an instant.
+/// The server's content at an instant.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Data {
     keys: Vec<Key>,
@@ -53,7 +53,7 @@ pub(super) type Notices = [u8; CLIENTS];
 /// A permutation of the clients: the number that each gets.
 pub(super) type Order = [u8; CLIENTS];
 
-/// What happens to the server.
+/// The inputs of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Step {
     /// A call of a client, by its number.
@@ -68,7 +68,7 @@ struct Node {
     data: Rc<Data>,
 }
 
-/// What comes of a call: the state after it, the number of its reply, and the notices.
+/// The result of a call: the state after it, the number of its reply, and the notices.
 pub(super) type Turn = (u32, u32, Notices);
 
 /// A script that is not what it should be: its name, and what is made of its text.
@@ -142,7 +142,7 @@ impl Servers {
         &self.names
     }
 
-    /// What there is in a state.
+    /// The content of a state.
     pub(super) fn data(&self, state: u32) -> &Rc<Data> {
         &self.nodes[state as usize].data
     }
@@ -243,8 +243,8 @@ impl Servers {
             }
         };
         self.keys.extend(self.engine.keys());
-        // The engine keeps what has ended until somebody asks for it. Where the clock goes back, to another way that things can go,
-        // it must not come back to life.
+        // The engine keeps ended keys until they are asked for. If the clock goes back, to another way that things can go, it must not come
+        // back to life.
         for name in &self.keys {
             self.engine.command(&[b"EXISTS", name]).expect("a key can be asked for");
         }
@@ -400,7 +400,7 @@ impl Data {
         parts.chunks_exact(2).map(|pair| (text_of(&pair[0]), count(&pair[1]))).collect()
     }
 
-    /// How long it takes until somebody's lease is over on the server.
+    /// How long it takes until a lease is over on the server.
     pub(super) fn next_end(&self) -> Option<Duration> {
         let is_lease = |key: &&Key| !key.name.starts_with(b"leasehold:") && !key.name.starts_with(b"redisson_lock_");
         let ends = self.keys.iter().filter(is_lease).filter_map(|key| key.end.map(after));

@@ -1,13 +1,13 @@
-//! What of a client has a bearing on what it does from here on.
+//! The part of a client that has a bearing on its further steps.
 //!
 //! A client is the same as another where its `Debug` text is, but for what this module rewrites or leaves out:
 //!
-//! - **Instants** are told from the present: a session compares them with each other and with the present, and adds durations to them.
-//!   Where it rounds them, it is to whole milliseconds; the place of the present within its millisecond is part of the text.
+//! - **Instants** are told from the present: a session compares them with each other and with the present, and adds durations to them. If
+//!   it rounds them, it is to whole milliseconds; the place of the present within its millisecond is part of the text.
 //! - **Tickets, flights, calls and owners** have numbers that only grow. They are compared with each other, so that their order is kept,
 //!   and their values are not.
 //! - **Random numbers** are drawn anew for every step.
-//! - **Calls that are watched although they have been answered** are passed over by whoever looks through the list.
+//! - **Calls that are watched although they have been answered** are passed over when the list is looked through.
 //! - **The server's clock** is only read for limits to first grants, which no kind of a small world has. **When an acquire began**
 //!   matters where it is tried once. **When a hold was acquired** is only told to users. **When something was settled last** matters
 //!   to calls that could not be sent, of which there are none.
@@ -65,7 +65,7 @@ fn rewritten(text: &str, now: Instant) -> String {
     out
 }
 
-/// An instant, told from the present. What was never set, and what never comes, stays what it is.
+/// An instant, told from the present. A part that was never set, and one that never comes, stays what it is.
 fn from_now(nanos: u64, now: Instant, has_come: bool) -> String {
     if nanos == 0 || nanos == u64::MAX {
         return nanos.to_string();
@@ -83,7 +83,7 @@ fn numbers_after<'a>(text: &'a str, head: &'a str) -> impl Iterator<Item = u64> 
     text.match_indices(head).filter_map(move |(at, _)| split_number(&text[at + head.len()..]).0)
 }
 
-/// Where the value ends that begins here: at the comma behind it, or at the end of what it is in.
+/// The end of the value that begins here: at the comma behind it, or at the end of what it is in.
 fn value_end(text: &str) -> usize {
     let mut depth = 0usize;
     for (at, byte) in text.bytes().enumerate() {

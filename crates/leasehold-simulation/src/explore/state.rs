@@ -8,15 +8,15 @@ pub(super) struct State {
     pub(super) server: u32,
     /// Each among those of the clients with its script; 0 where there is no such client.
     pub(super) members: [u32; CLIENTS],
-    /// Of a fair lock: who waits, in the order in which the server took them in.
+    /// For a fair lock: the waiters, in the order in which the server took them in.
     pub(super) places: u32,
     /// How many may still crash, or be held up.
     pub(super) disturbances: u8,
     /// How many connections may still be lost.
     pub(super) losses: u8,
-    /// Who is held up, as a set; until it gets on, it is so for nothing.
+    /// The clients that are held up, as a set; until one gets on, it is so for nothing.
     pub(super) late: u8,
-    /// How often time has passed with nothing else to happen since somebody last got on.
+    /// How often time has passed with nothing else to happen since a client last got on.
     pub(super) rests: u8,
 }
 

@@ -1,4 +1,4 @@
-//! What comes of each choice.
+//! The results of each choice.
 
 use super::choice::{Choice, members_of};
 use super::client::{Request, text_of};
@@ -16,7 +16,7 @@ impl World {
     ///
     /// # Errors
     ///
-    /// What must not be.
+    /// A state that must not be.
     pub(super) fn take(&mut self, state: &mut State, choice: Choice) -> Result<(), String> {
         match choice {
             Choice::Begin(client)
@@ -133,7 +133,7 @@ impl World {
         state.places = self.places.number(places, text);
     }
 
-    /// Notes who waits for a fair lock, and wants nobody of those who live to be overtaken.
+    /// Notes the waiters for a fair lock, and wants no living one to be overtaken.
     fn check_order(&mut self, state: &mut State, client: usize, call: &Call, answer: &Reply) -> Result<(), String> {
         let Some(verb) = call.script().name().strip_prefix("fair/") else { return Ok(()) };
         let place = (client, text_of(&call.args()[0]));

@@ -5,7 +5,7 @@ use super::server::Order;
 use super::state::State;
 use super::world::{Places, World};
 
-/// Everybody keeps his number.
+/// Every client keeps its number.
 pub(super) const SAME: Order = [0, 1, 2, 3];
 
 /// Every order of the clients in which each keeps its script.
@@ -42,7 +42,7 @@ impl World {
                 several = false;
             }
         }
-        // Where two clients are in the same state, an exchange of them may still be seen in the server's.
+        // If two clients are in the same state, an exchange of them may still be seen in the server's.
         let mut chosen: Option<(State, Order)> = None;
         for number in 0..self.orders.len() {
             let order = self.orders[number];
@@ -86,7 +86,7 @@ impl World {
         next
     }
 
-    /// What there is on the server, whoever it is of.
+    /// The server's content, whichever client it is of.
     pub(super) fn outcome(&mut self, state: &State) -> u128 {
         let outcome = |world: &mut Self, order: Order| {
             let state = world.reordered(state, &order);

@@ -13,7 +13,7 @@ fn nothing_found(options: &Options) -> Figures {
     figures
 }
 
-/// What is found where a script is not what it should be. It is found as well where no way is left out.
+/// The findings if a script is not what it should be. It is found as well where no way is left out.
 fn found(options: &Options, broken: Broken) -> Fault {
     let found = |options: &Options| *explore_broken(options, Some(broken)).expect_err("nothing was found");
     let (fault, other) = (found(options), found(&Options { reduced: false, ..options.clone() }));

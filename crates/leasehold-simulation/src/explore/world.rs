@@ -1,4 +1,4 @@
-//! What a small world is made of, apart from the state that it is in.
+//! The parts of a small world, apart from the state that it is in.
 
 use super::client::{Request, Seen};
 use super::clients::{Clients, Replies};
@@ -16,7 +16,7 @@ use std::rc::Rc;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Options {
-    /// What it is about.
+    /// Its subject.
     pub subject: Subject,
     /// How many clients there are; at most four.
     pub clients: usize,
@@ -39,7 +39,7 @@ impl Options {
     }
 }
 
-/// Who waits for a fair lock: clients, each with its hold as it calls it itself.
+/// The waiters for a fair lock: clients, each with its hold as it calls it itself.
 pub(super) type Places = Vec<(usize, String)>;
 
 /// The parts of a small world, with all of their states that were met.
@@ -102,7 +102,7 @@ impl World {
         self.members[self.classes[client]].face(state.members[client])
     }
 
-    /// What can be seen of a client; `None` where it has crashed, or is at its end.
+    /// The visible part of a client; `None` if it has crashed, or is at its end.
     pub(super) fn seen<'a>(&'a self, state: &State, client: usize) -> Option<&'a Rc<Seen>> {
         self.face(state, client).seen.as_ref()
     }

@@ -1,4 +1,4 @@
-//! What is checked of groups.
+//! The checks of groups.
 
 use super::process::Process;
 use super::user::{Hold, Polls, Stage, User};
@@ -14,7 +14,7 @@ use std::time::Duration;
 const SLACK: Duration = Duration::from_millis(600);
 
 impl World {
-    /// What is checked after every step.
+    /// The checks after every step.
     pub(super) fn check(&mut self) {
         for number in 0..self.processes.len() {
             let process = &self.processes[number];
@@ -44,7 +44,7 @@ impl World {
         }
     }
 
-    /// Wants nobody else to believe that he has what was just granted.
+    /// Wants no other user to believe that it has what was just granted.
     pub(super) fn check_grant(&mut self, process: usize, user: usize, hold: &Hold) {
         let state = &self.processes[process].users[user];
         assert!(hold.grant.is_held() || state.polls != Polls::AtOnce, "what was lost is granted: {:?}", state.wish);
@@ -87,7 +87,7 @@ impl World {
         !process.dead && !process.clock_is_wrong && process.local(self.now) < until
     }
 
-    /// Nobody is told of trouble that there was not, and a wait ends when it is to.
+    /// No user is told of trouble that there was not, and a wait ends when it is to.
     pub(super) fn check_refusal(&mut self, process: usize, user: usize, error: &Error) {
         let state = &self.processes[process].users[user];
         let waited = self.processes[process].local(self.now).since(state.since);
@@ -140,7 +140,7 @@ impl World {
         assert!(!self.plan.well && !calm, "nothing is wrong, and somebody is told: {error}");
     }
 
-    /// Nothing is left on the servers when everybody has gone, but the counters of fencing tokens, and nothing in a client.
+    /// Nothing is left on the servers when all have gone, but the counters of fencing tokens, and nothing in a client.
     pub(super) fn check_nothing_left(&self) {
         for server in &self.servers {
             let expires = |key: &[u8]| matches!(server.command(&[b"PTTL", key]), Ok(Reply::Int(left)) if left >= 0);
@@ -155,7 +155,7 @@ impl World {
         }
     }
 
-    /// Nobody listens any more or is connected when the clients are gone.
+    /// No client listens any more or is connected when the clients are gone.
     pub(super) fn check_nobody_listens(&self) {
         for server in &self.servers {
             assert_eq!(server.subscriptions(), 0, "somebody listens who has gone");

@@ -10,8 +10,8 @@ use leasehold::embedded::{Aim, Fault};
 use leasehold_core::link::Plane;
 use std::time::Duration;
 
-/// How long a server stays away that has lost its data, so that nobody holds any more what it has forgotten: the longest lease, by a clock that
-/// is too slow.
+/// How long a server that has lost its data stays away, so that what it has forgotten is not held any more: the longest lease, by a clock
+/// that is too slow.
 const LONG: Duration = ms(1_300);
 
 /// A step of the server's clock by so many milliseconds is within the margin of every lease.
@@ -59,7 +59,7 @@ impl World {
         }
     }
 
-    /// Who stands still does it when he goes on.
+    /// A process that stands still does it when it goes on.
     fn when_it_runs(&mut self, process: usize, what: Happening, act: impl FnOnce(&mut Self)) {
         if self.processes[process].runs() {
             act(self);
@@ -178,7 +178,7 @@ impl World {
             }
             Happening::EmptyForLong { .. } => {
                 self.take_away(number, LONG);
-                // Where its clock was put back, there are holds that last for longer than it stays away.
+                // If its clock was put back, there are holds that last for longer than it stays away.
                 if self.put_back[number] > Duration::ZERO {
                     self.doubt(number, None);
                 }
@@ -208,7 +208,7 @@ impl World {
                 Sort::Failover
             }
             Happening::StepServer { millis, .. } => {
-                // What lasts for longer is still that of its holder.
+                // A hold that lasts for longer is still that of its holder.
                 if millis > WITHIN_MARGIN {
                     self.doubt(number, None);
                 }
@@ -242,7 +242,7 @@ impl World {
         self.away[server] <= self.now
     }
 
-    /// A server that comes back connects everybody again, but for those who are dead.
+    /// A server that comes back connects all again, but for those that are dead.
     fn keep_the_dead_away(&self) {
         let dead = self.processes.iter().filter(|process| process.dead);
         dead.flat_map(|process| &process.links).for_each(|link| link.set_down(true));
@@ -264,7 +264,7 @@ impl World {
         }
         state.stands_since = Some(now);
         state.clock_stands = !counts;
-        // Whoever loses time believes for too long.
+        // A process that loses time believes for too long.
         state.clock_is_wrong |= !counts;
         self.stats.fault(Sort::Pause);
         self.after(pause, Happening::Resume { process });
@@ -288,7 +288,7 @@ impl World {
         self.stats.fault(if outside { Sort::ClockOutside } else { Sort::ClockRate });
     }
 
-    /// Nothing goes wrong any more: what is on the way arrives, and everybody is connected, but to a server that is away for a while yet.
+    /// Nothing goes wrong any more: messages on the way arrive, and all are connected, but to a server that is away for a while yet.
     pub(super) fn end_faults(&mut self) {
         self.count_hits();
         for server in 0..self.servers.len() {

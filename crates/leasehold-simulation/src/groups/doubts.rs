@@ -1,4 +1,4 @@
-//! What a server that loses data or time explains: for how long it is in doubt who has what.
+//! The doubts that a server explains by losing data or time, and how long they last.
 
 use super::process::Process;
 use super::user::{Stage, User};
@@ -11,11 +11,11 @@ use leasehold_core::time::Instant;
 use std::time::Duration;
 
 impl World {
-    /// A server is about to forget a key, or everything, or to find that leases have ended before their time. Whoever has something there
-    /// may believe in it until that lease is over by the slowest clock, and meanwhile another one may get it. So may whoever waits for a
-    /// reply that says that he has it.
+    /// A server is about to forget a key, or everything, or to find that leases have ended before their time. A holder that has something
+    /// there may believe in it until that lease is over by the slowest clock, and meanwhile another one may get it. So may a user that
+    /// waits for a reply that says that it has it.
     ///
-    /// Nobody else has an excuse: what others were told by the server they are told anew, and what the servers of other things say of those
+    /// No other has an excuse: what others were told by the server they are told anew, and what the servers of other things say of those
     /// still holds. A quorum that does not count this server does not miss it either.
     pub(super) fn doubt(&mut self, server: usize, key: Option<&[u8]>) {
         let until = self.now + (LEASE + self.put_back[server]).mul_f64(SLOWEST);
@@ -25,7 +25,7 @@ impl World {
                 user.saw_loss = true;
                 for thing in &user.things {
                     let name = thing.name.as_bytes();
-                    // What belongs to a lock has its name in its own.
+                    // The keys of a lock have its name in their own.
                     let is_lost = key.is_none_or(|key| key.windows(name.len()).any(|part| part == name));
                     if is_lost && has(&self.servers[server], name, id) {
                         let last = user.doubts.entry(thing.name.clone()).or_insert(until);

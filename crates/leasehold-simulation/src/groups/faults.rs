@@ -26,7 +26,7 @@ fn somewhere(world: &mut World) -> (usize, usize) {
     (world.rng.usize(..world.processes.len()), world.rng.usize(..world.servers.len()))
 }
 
-/// What happens to single calls.
+/// The faults of single calls.
 fn calls(world: &mut World, mix: Mix) {
     let mut sorts = Vec::new();
     if mix.has(Mix::Losses) {

@@ -1,4 +1,4 @@
-//! What is about to happen in a world of groups.
+//! The events to come in a world of groups.
 
 use leasehold::embedded::Fault;
 use leasehold_core::link::Plane;
@@ -7,16 +7,16 @@ use std::time::Duration;
 /// Something that is about to happen. Processes, servers and users are told by their numbers.
 #[derive(Clone, Debug)]
 pub(super) enum Happening {
-    /// Somebody wants a lock.
+    /// A user wants a lock.
     Start {
         process: usize,
     },
-    /// Somebody has held it for long enough.
+    /// A user has held it for long enough.
     GiveUp {
         process: usize,
         user: usize,
     },
-    /// Somebody who is late polls.
+    /// A user that is late polls.
     Poll {
         process: usize,
         user: usize,
@@ -32,7 +32,7 @@ pub(super) enum Happening {
         server: usize,
         fault: Fault,
     },
-    /// What is on the way between the two arrives.
+    /// A message on the way between the two arrives.
     LetGo {
         process: usize,
         server: usize,

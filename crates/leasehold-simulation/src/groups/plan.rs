@@ -1,4 +1,4 @@
-//! What the users of a world of groups do, and which faults it meets. The mixes of faults are those of the other worlds.
+//! The users of a world of groups, and the faults that it meets. The mixes of faults are those of the other worlds.
 
 use super::happening::Happening;
 use super::process::Process;
@@ -30,7 +30,7 @@ pub(super) struct Plan {
     late: f64,
     never: f64,
     pub(super) dropped: f64,
-    /// Nothing goes wrong any more, and nobody begins anything.
+    /// Nothing goes wrong any more, and no user begins anything.
     pub(super) over: bool,
     /// When that began.
     pub(super) ended: Instant,
@@ -46,7 +46,7 @@ pub(super) fn settings(builder: ClientBuilder) -> ClientBuilder {
 pub(super) fn run(world: &mut World, seed: u64, family: Family) {
     plan(world, seed, family);
     world.run_until(world.now + DISTURBED);
-    // Whoever stands still then is waited for.
+    // A process that stands still then is waited for.
     while world.processes.iter().any(|process| !process.dead && !process.runs()) {
         world.run_until(world.now + ms(500));
     }
@@ -94,7 +94,7 @@ fn plan(world: &mut World, seed: u64, family: Family) {
     }
 }
 
-/// From here on nothing goes wrong, and whoever does not poll to the end drops his future.
+/// From here on nothing goes wrong, and a user that does not poll to the end drops its future.
 fn calm(world: &mut World) {
     tell!(world, "the faults end");
     world.plan.over = true;
@@ -111,7 +111,7 @@ fn calm(world: &mut World) {
     }
 }
 
-/// How long whoever lives waits at most, once nothing goes wrong any more: until what the dead held has ended, by a clock that was perhaps
+/// How long a living user waits at most, once nothing goes wrong any more: until what the dead held has ended, by a clock that was perhaps
 /// put back; until a waiter has looked again; and for the turns of all others, with the pauses in which rivals get out of step.
 fn patience_of_the_living(world: &World) -> Duration {
     let turns = u32::try_from(unfinished(world).len()).unwrap_or(u32::MAX);
@@ -135,7 +135,7 @@ impl World {
         } else if roll < self.plan.never + self.plan.late {
             self.stats.fault(stats::Sort::LatePoll);
             let most = ms([5, 60, 200][self.rng.usize(..3)]);
-            // Where a call takes several polls, its time must not be over by then each time.
+            // If a call takes several polls, its time must not be over by then each time.
             let most = if self.plan.stepped { most.min(ms(20)) } else { most };
             Polls::Late(self.between(ms(0), most))
         } else {
@@ -143,7 +143,7 @@ impl World {
         }
     }
 
-    /// Somebody wants a lock.
+    /// A user wants a lock.
     pub(super) fn start(&mut self, process: usize) {
         if self.plan.over || !self.processes[process].runs() {
             return;
@@ -163,7 +163,7 @@ impl World {
         };
         let owned = self.servers.len() == 1 && plain && patience != Patience::Try && self.rng.u8(..4) == 0;
         let polls = self.some_polls();
-        // Whoever polls so late that his lease is over before he has everything never gets in.
+        // A user that polls so late that its lease is over before it has everything never gets in.
         let lease = lease.filter(|_| patience != Patience::Try && !matches!(polls, Polls::Late(_)));
         let user = self.ask(process, Wish { what, patience, lease, owned }, polls);
         if matches!(polls, Polls::Times(_)) || self.rng.f64() < self.plan.dropped {

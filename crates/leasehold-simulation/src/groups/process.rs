@@ -8,7 +8,7 @@ use leasehold_core::time::Instant;
 
 /// See the [module](self).
 pub(super) struct Process {
-    /// What its clock shows at which true time,
+    /// The time that its clock shows at a true time,
     pub(super) clock: Clock,
     /// and what its clients see of that: while it stands still, less.
     shown: ManualClock,
@@ -17,7 +17,7 @@ pub(super) struct Process {
     pub(super) clients: Vec<Client>,
     /// Their identities, with which the fields of their holds begin.
     pub(super) ids: Vec<String>,
-    /// Of the first client.
+    /// The id of the first client.
     pub(super) owner: Owner,
     pub(super) users: Vec<User>,
     pub(super) stands_since: Option<Instant>,
@@ -64,7 +64,7 @@ impl Process {
         !self.dead && self.stands_since.is_none()
     }
 
-    /// What its clock shows; its clients may not have seen that yet.
+    /// The time that its clock shows; its clients may not have seen that yet.
     pub(super) fn local(&self, now: Instant) -> Instant {
         match self.stands_since {
             Some(since) if self.clock_stands => self.clock.shows(since),
@@ -72,7 +72,7 @@ impl Process {
         }
     }
 
-    /// What its clients see of its clock.
+    /// The time of its clock that its clients see.
     pub(super) fn seen(&self) -> Instant {
         self.shown.now()
     }
@@ -95,12 +95,12 @@ impl Process {
         }
     }
 
-    /// It ends in peace. What its clients still want to do they do by this clock.
+    /// It ends in peace. Its clients do what they still want to do by this clock.
     pub(super) fn exit(self) -> ManualClock {
         self.shown
     }
 
-    /// It is killed. What it has sent and what is on the way arrives, and nothing else.
+    /// It is killed. Its messages that are on the way arrive, and nothing else.
     pub(super) fn crash(&mut self) {
         self.dead = true;
         self.links.iter().for_each(|link| link.set_down(true));

@@ -20,7 +20,7 @@ pub(super) struct User {
     pub(super) since: Instant,
     /// When the stage ended that came before, if it is over with him.
     pub(super) ended: Instant,
-    /// What his process has called since then, where he asked for several things.
+    /// The calls of its process since then, if it asked for several things.
     pub(super) calls: Vec<Recorder>,
     /// The fields of the holds that he tried to begin.
     pub(super) tried: BTreeSet<Bytes>,
@@ -39,7 +39,7 @@ impl User {
     }
 }
 
-/// What a user is doing.
+/// The activity of a user.
 pub(super) enum Stage {
     Asks(Task<Answer>),
     Holds(Hold),
@@ -51,7 +51,7 @@ pub(super) enum Stage {
     Over,
 }
 
-/// What a user has.
+/// The hold of a user.
 pub(super) struct Hold {
     pub(super) grant: Rc<Grant>,
     /// Is done when he is told that it is lost.
@@ -59,7 +59,7 @@ pub(super) struct Hold {
     pub(super) is_told: bool,
 }
 
-/// How somebody polls his future.
+/// The way in which a user polls its future.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Polls {
     AtOnce,
@@ -69,7 +69,7 @@ pub(super) enum Polls {
     Times(u32),
 }
 
-/// A future that somebody polls.
+/// A future of a user.
 pub(super) struct Task<T> {
     spawned: Spawn<Doing<T>>,
     is_new: bool,

@@ -1,4 +1,4 @@
-//! Those who wait for one lock of several: they have met somebody, and hold none.
+//! Waiters for one lock of several: they have met another, and hold none.
 
 use super::process::Process;
 use super::user::{Polls, Stage, User};
@@ -16,8 +16,8 @@ use std::collections::BTreeMap;
 type Holds = BTreeMap<Bytes, Vec<Bytes>>;
 
 impl World {
-    /// Where nothing goes wrong, and nothing takes time, each hold that a server has of a process is that of a guard. So whoever waits has
-    /// none. The field of a hold says which process it is of, and one process is no excuse for another.
+    /// If nothing goes wrong, and nothing takes time, each hold that a server has of a process is that of a guard. So a waiter has none.
+    /// The field of a hold says which process it is of, and one process is no excuse for another.
     pub(super) fn check_that_waiters_hold_nothing(&mut self) {
         let holds: Vec<Holds> = self.servers.iter().map(holds_on).collect();
         for (number, process) in self.processes.iter_mut().enumerate() {
@@ -55,7 +55,7 @@ impl User {
         answer
     }
 
-    /// Whether he was told that somebody else has one of several things that he asked for.
+    /// Whether it was told that another has one of several things that it asked for.
     pub(super) fn has_met_somebody(&self) -> bool {
         let is_busy = |call: &Recorded| match call.outcome() {
             Some(Ok(Reply::Array(said))) => said.first() == Some(&Reply::Int(0)),
@@ -71,9 +71,9 @@ fn is_acquire(call: &Recorded) -> bool {
     call.script().ends_with("/acquire")
 }
 
-/// Whether the servers may have something else of a user than what he has a guard of. Whoever is late may have part of what he asked for, or
-/// still what he gave up; owners share holds; a quorum is tried beside others; and what is held for a fixed time is over on the client
-/// first, and on the server no later than a lease after that.
+/// Whether the servers may have something else of a user than what he has a guard of. A user that is late may have part of what it asked
+/// for, or still what it gave up; owners share holds; a quorum is tried beside others; and what is held for a fixed time is over on the
+/// client first, and on the server no later than a lease after that.
 fn may_differ(user: &User, now: Instant) -> bool {
     let differs = user.wish.owned || user.wish.lease.is_some() || matches!(user.wish.what, What::Quorum { .. });
     match user.stage {
@@ -82,7 +82,7 @@ fn may_differ(user: &User, now: Instant) -> bool {
     }
 }
 
-/// What is locked on a server, and by whom. The mode of a read-write lock is a field of its hash, too, but of nobody.
+/// The locked things on a server, and their holders. The mode of a read-write lock is a field of its hash, too, but of no holder.
 fn holds_on(server: &EmbeddedServer) -> Holds {
     let fields = |key: Bytes| match server.command(&[b"HKEYS", &key]) {
         Ok(Reply::Array(fields)) => Some((key, fields.into_iter().filter_map(text).collect())),
@@ -107,7 +107,7 @@ fn found(process: &Process, holds: &[Holds]) -> usize {
     holds.iter().zip(&process.ids).map(on_one).sum()
 }
 
-/// Whether somebody has a thing that a user asks for, while another thing that he asks for is there for the taking.
+/// Whether another has a thing that a user asks for, while another thing that it asks for is there for the taking.
 fn waits_for_one_of_several(user: &User, holds: &[Holds]) -> bool {
     let is_locked = |thing: &Thing| holds.iter().any(|holds| holds.contains_key(thing.name.as_bytes()));
     matches!(user.stage, Stage::Asks(_))

@@ -1,4 +1,4 @@
-//! What users ask for, and what they get: a multi lock, a quorum lock or a single lock.
+//! The wishes of users, and their answers: a multi lock, a quorum lock or a single lock.
 
 use leasehold::{Client, Error, Guard, LossToken, Member, MultiGuard, MultiLock, Owner, QuorumGuard, QuorumLock};
 use std::future::pending;
@@ -9,7 +9,7 @@ use std::time::Duration;
 /// A future of a user.
 pub(super) type Doing<T> = Pin<Box<dyn Future<Output = T>>>;
 
-/// What an acquire came to; nothing where somebody else has it.
+/// The result of an acquire; nothing if another has it.
 pub(super) type Answer = Result<Option<Grant>, Error>;
 
 /// A thing that is locked.
@@ -20,7 +20,7 @@ pub(super) struct Thing {
     pub(super) reads: bool,
 }
 
-/// What somebody asks for.
+/// The wish of a user.
 #[derive(Clone, Debug)]
 pub(super) struct Wish {
     pub(super) what: What,
@@ -62,7 +62,7 @@ pub(super) enum Patience {
 const STRIPES: u32 = 6;
 
 impl Wish {
-    /// What is locked when it is granted.
+    /// The things that are locked when it is granted.
     pub(super) fn things(&self, clients: &[Client]) -> Vec<Thing> {
         let thing = |name: String, reads| Thing { name, reads };
         match &self.what {
@@ -167,7 +167,7 @@ fn member(sort: Sort, name: &str, client: &Client) -> Member {
     }
 }
 
-/// What was granted.
+/// The grant.
 pub(super) enum Grant {
     All(MultiGuard),
     Quorum(QuorumGuard),

@@ -63,7 +63,7 @@ impl World {
         }
     }
 
-    /// What was run, and servers for another world.
+    /// The statistics of the run, and servers for another world.
     pub(super) fn end(mut self) -> (Stats, Vec<EmbeddedServer>) {
         self.stats.digest.record((self.next_number, self.rng.u64(..)));
         self.stats.virtual_time = self.now.since(Instant::from_nanos(0));
@@ -136,11 +136,11 @@ impl World {
         self.time.store(now.as_nanos(), Ordering::Relaxed);
     }
 
-    /// Lets everybody do what he can do without that time passes, in any order.
+    /// Lets all do what they can do without that time passes, in any order.
     pub(super) fn settle(&mut self) {
         let mut quiet = 0;
         let mut rounds = 0;
-        // What one does last may be a notice to another.
+        // The last act of one may be a notice to another.
         while quiet < 2 {
             let mut order: Vec<usize> = (0..self.processes.len()).collect();
             self.rng.shuffle(&mut order);
@@ -191,7 +191,7 @@ impl World {
         acted
     }
 
-    /// Somebody asks for what he wishes.
+    /// A user asks for what it wishes.
     pub(super) fn ask(&mut self, process: usize, wish: Wish, polls: Polls) -> usize {
         self.stats.operations += 1;
         let state = &mut self.processes[process];
@@ -263,7 +263,7 @@ impl World {
         }
     }
 
-    /// Somebody gives up what he has: he releases it, or drops it.
+    /// A user gives up what it has: it releases it, or drops it.
     pub(super) fn give_up(&mut self, process: usize, user: usize) {
         let drops = self.rng.u8(..4) == 0;
         let polls = if self.plan.over { Polls::AtOnce } else { self.some_polls() };

@@ -190,7 +190,7 @@ fn a_queue_out_of_order_is_found() {
         world.plan.orderly = orderly;
         finds("overtook", || world.was_granted(&call, Bytes::from_static(b"somebody else"), 1, None));
     }
-    // Who has been silent for too long may have lost its place.
+    // A waiter that has been silent for too long may have lost its place.
     world.now = world.now + world.plan.settings.fair.window;
     world.note_silence(&call);
     world.check_order("fair/acquire", &call.keys()[0], &Bytes::from_static(b"somebody else"));
@@ -292,7 +292,7 @@ fn somebody_who_goes_through_a_closed_latch_is_found() {
         world.acquire_polled(0, AcquireRequest { kind: Kind::Latch, renewed: false, ..wish("lock0") }, Polls::AtOnce);
     world.run(ms(100));
     assert!(world.task(0, task).outcome.is_none());
-    // Somebody opens it without the world's knowledge.
+    // It is opened without the world's knowledge.
     let publish = world.clients[0].session.settings().publish.clone();
     world.server.execute(&latch::delete(&lock, b"op", &publish)).expect("a latch can be removed");
     world.deliver_notices();

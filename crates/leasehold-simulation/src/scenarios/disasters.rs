@@ -1,4 +1,4 @@
-//! What befalls the server, and who is told of it when.
+//! The disasters of the server, and the times at which holders are told of them.
 
 use super::driver::wish;
 use super::{nothing_left, world};

@@ -1,4 +1,4 @@
-//! What scenarios do with a world, step by step.
+//! The steps of scenarios with a world.
 
 use crate::client::{Outcome, Polls, Task};
 use crate::weather::{Fault, FaultKind};
@@ -22,7 +22,7 @@ impl World {
         self.clients[client].tasks[task].outcome.clone().expect("it is done")
     }
 
-    /// Runs until the task has a lock that excludes nobody but those of its own client, or nobody at all.
+    /// Runs until the task has a lock that excludes only those of its own client, or none at all.
     pub(crate) fn granted_beside(&mut self, client: usize, task: usize) -> usize {
         self.excludes = false;
         let guard = self.granted(client, task);

@@ -1,4 +1,4 @@
-//! What callers get while the server is out of reach.
+//! The results for callers while the server is out of reach.
 
 use super::driver::wish;
 use super::{elapsed, nothing_left, world};

@@ -183,7 +183,7 @@ fn notices_in_quick_succession_do_not_make_as_many_beats() {
     world.run(ms(20));
     let waiter = world.acquire(2, fair());
     world.run(ms(20));
-    // The free lock is offered to one who does not take it: whoever is behind it asks whose turn it is.
+    // The free lock is offered to one that does not take it: the waiter behind it asks whose turn it is.
     world.clients[1].tasks[first].polls = Polls::Never;
     world.fault(2, "fair/beat", FaultKind::Delay(ms(300)));
     let before = world.server.calls("fair/beat");

@@ -1,4 +1,4 @@
-//! What befalls a client as a whole: crashes, pauses, clocks that are wrong.
+//! The disasters of a client as a whole: crashes, pauses, clocks that are wrong.
 
 use super::driver::wish;
 use super::{nothing_left, world};
@@ -118,7 +118,7 @@ fn a_rate_error_within_the_margin_is_covered_by_it() {
     for ppm in [-9_000, 9_000] {
         let (mut world, guard, waiter) = held_for_a_second();
         world.change_clock(0, ppm, Duration::ZERO);
-        // The world checks at the server's grant that nobody believes any more.
+        // The world checks at the server's grant that no other believes any more.
         world.plan.family = Family::Lock;
         let other = world.granted(1, waiter);
         assert!(world.guards[guard].over);

@@ -226,7 +226,7 @@ fn a_shorter_entry_does_not_shorten_the_lease() {
     nothing_left(&mut world);
 }
 
-/// What an owner asks for that wants the hold for so long, and no renewals.
+/// The wish of an owner that wants the hold for so long, and no renewals.
 fn fixed(owner: OwnerId, lease: u64) -> AcquireRequest {
     AcquireRequest { lease: ms(lease), renewed: false, ..owned(owner) }
 }
@@ -472,7 +472,7 @@ fn trouble_long_ago_does_not_end_a_wait_without_end() {
     nothing_left(&mut world);
 }
 
-/// A world in which an entry to a hold that is not renewed has been answered, and nobody has read that.
+/// A world in which an entry to a hold that is not renewed has been answered, and that has not been read.
 fn entered_shortly_before_the_deadline() -> (World, usize, usize) {
     let mut world = world(1);
     let owner = world.clients[0].session.new_owner();

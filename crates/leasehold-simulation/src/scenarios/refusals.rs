@@ -40,7 +40,7 @@ fn all_of(kind: Kind) -> AcquireRequest {
     AcquireRequest { permits, renewed, ..AcquireRequest::new(name("lock0"), kind, lease) }
 }
 
-/// Two clients, and a lock of a family that nobody has. Both have had it, so that they know the server's time.
+/// Two clients, and a lock of a family that is free. Both have had it, so that they know the server's time.
 fn free(kind: Kind, family: Family) -> World {
     let mut world = world(2);
     world.plan.family = family;
@@ -54,7 +54,7 @@ fn free(kind: Kind, family: Family) -> World {
     world
 }
 
-/// Somebody else gets all of the lock at once, and nothing is left when it is given back.
+/// Another client gets all of the lock at once, and nothing is left when it is given back.
 fn is_free(world: &mut World, kind: Kind, within: Duration) {
     let start = world.now;
     let task = world.acquire(1, all_of(kind));

@@ -51,7 +51,7 @@ fn the_time_that_a_renewal_was_under_way_counts_against_the_holder() {
     nothing_left(&mut world);
 }
 
-/// What a renewal is answered: the count of a hold, and its milliseconds that are left.
+/// The answer to a renewal: the count of a hold, and its milliseconds that are left.
 const HELD: [i64; 2] = [1, 3_000];
 const GONE: [i64; 2] = [0, 0];
 

@@ -1,4 +1,4 @@
-//! Who waits, for how long, and whose turn it is.
+//! The waiters, how long they wait, and whose turn it is.
 
 use super::driver::wish;
 use super::{elapsed, nothing_left, world};
@@ -283,7 +283,7 @@ fn a_key_of_another_kind_is_named() {
     nothing_left(&mut world);
 }
 
-/// What was said of waiting for the own client: in passing, and as an alarm.
+/// The reports of waiting for the own client: in passing, and as an alarm.
 fn alarms(world: &World) -> (usize, usize) {
     let passing = |event: &Event| matches!(event, Event::QueuesBehindOwnClient { .. });
     let alarm = |event: &Event| matches!(event, Event::WaitsForOwnClient { .. });

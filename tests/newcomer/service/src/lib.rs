@@ -10,7 +10,7 @@ use leasehold::{AnyLock, Client, Error, FencedGuard};
 use sqlx::{PgPool, SqlitePool};
 use std::time::Duration;
 
-/// What a handler needs.
+/// The state of a handler.
 #[derive(Clone)]
 pub struct Shop {
     /// The client for the locks.

@@ -88,7 +88,7 @@ fn a_release_that_was_carried_out_and_failed_is_found() {
     world.check_outcome(0, task, &lost);
     world.released.insert(world.guards[guard].wire_id.clone(), vec![0]);
     finds("was carried out", || world.check_outcome(0, task, &lost));
-    // What is polled late may have been repeated by then.
+    // A call that is polled late may have been repeated by then.
     world.check_outcome(0, task, &unreachable);
     world.clients[0].tasks[task].polls = Polls::AtOnce;
     finds("was carried out", || world.check_outcome(0, task, &unreachable));
@@ -105,7 +105,7 @@ fn an_acquire_that_failed_and_has_the_lock_is_found() {
         Outcome::NotAcquired(AcquireError::Unreachable("?".to_owned())),
         Outcome::NotAcquired(AcquireError::KeyConflict("?".to_owned())),
     ];
-    // Nobody has it, but for the server.
+    // It is free, but for the server.
     world.guards.clear();
     for outcome in &nothing {
         finds("and the server has", || world.check_nothing_acquired(client, 0, outcome));
@@ -157,7 +157,7 @@ fn a_count_of_a_latch_that_is_wrong_is_found() {
     let mut world = closed();
     let publish = world.clients[0].session.settings().publish.clone();
     let count = |operation: &'static [u8]| latch::count_down(&name("lock0"), 1, operation, &publish);
-    // Somebody counts without the world's knowledge.
+    // It is counted without the world's knowledge.
     world.server.execute(&count(b"stranger")).expect("a latch can be counted down");
     finds("the count of", || world.count_down(&count(b"own")));
 }
