@@ -55,6 +55,7 @@ mod release;
 mod renew;
 mod replicas;
 mod request;
+mod retry;
 mod settle;
 mod shut_down;
 mod subscriptions;
@@ -82,6 +83,7 @@ use names::Owned;
 use out::Out;
 use pending::{Pending, Purpose};
 use reach::Outage;
+use record::ClientRecord;
 use renew::Renewals;
 use request::Request;
 use settle::Settles;
@@ -331,7 +333,7 @@ pub struct Session {
     /// Holds whose lowering waits for room.
     to_lower: ToLower,
     server_clock: Option<(u64, Instant)>,
-    announced: Option<record::Announced>,
+    record: ClientRecord,
     out: Out,
 }
 
@@ -359,7 +361,7 @@ impl Session {
             outages: Vec::new(),
             to_lower: ToLower::default(),
             server_clock: None,
-            announced: None,
+            record: ClientRecord::default(),
             out: Out::default(),
         }
     }
@@ -479,8 +481,7 @@ impl Session {
     ///
     /// A renewal that is due has no instant of its own: it goes out as soon as there is room.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let record = self.announced.as_ref().and_then(|announced| announced.next);
-        [self.timers.next(), self.settles.next_timeout(), record].into_iter().flatten().min()
+        [self.timers.next(), self.settles.next_timeout(), self.record.next()].into_iter().flatten().min()
     }
 
     fn next_id(&mut self) -> u64 {

@@ -2,54 +2,140 @@
 
 use super::Session;
 use super::pending::Purpose;
-use crate::command::record::{self, ClientRecord};
+use crate::call::Call;
+use crate::command::record;
 use crate::link::LinkError;
+use crate::owner::ClientId;
 use crate::reply::Reply;
 use crate::time::Instant;
 use std::time::Duration;
 
-/// A record that is kept on the server.
-#[derive(Debug)]
-pub(super) struct Announced {
-    record: ClientRecord,
-    lifetime: Duration,
-    /// When it is written next; `None` while it is being written.
-    pub(super) next: Option<Instant>,
-}
-
 /// How soon a record is written again that could not be written.
 const AGAIN: Duration = Duration::from_secs(1);
 
+/// The record of a client, if it keeps one.
+#[derive(Debug, Default)]
+pub(super) struct ClientRecord(Option<Kept>);
+
+/// A record that is kept on the server.
+#[derive(Debug)]
+struct Kept {
+    record: record::ClientRecord,
+    lifetime: Duration,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// It is written at this instant.
+    Due(Instant),
+    /// It is being written.
+    Writing,
+}
+
+impl ClientRecord {
+    /// When the record is to be written next.
+    pub(super) fn next(&self) -> Option<Instant> {
+        match self.0.as_ref()?.state {
+            State::Due(at) => Some(at),
+            State::Writing => None,
+        }
+    }
+
+    /// Keeps this record from now on.
+    fn keep(&mut self, now: Instant, record: record::ClientRecord, lifetime: Duration) {
+        self.0 = Some(Kept { record, lifetime, state: State::Due(now) });
+    }
+
+    /// Keeps no record any more. Says whether there was one.
+    fn give_up(&mut self) -> bool {
+        self.0.take().is_some()
+    }
+
+    /// The call that writes the record, if it is time to.
+    fn write(&mut self, now: Instant, client: &ClientId) -> Option<Call> {
+        let kept = self.0.as_mut().filter(|kept| matches!(kept.state, State::Due(at) if at <= now))?;
+        kept.state = State::Writing;
+        Some(record::put(client, &kept.record, kept.lifetime))
+    }
+
+    /// Takes the answer to a writing of the record. A record that was replaced meanwhile is about to be written.
+    fn written(&mut self, now: Instant, was_written: bool) {
+        if let Some(kept) = self.0.as_mut().filter(|kept| kept.state == State::Writing) {
+            kept.state = State::Due(now + if was_written { kept.lifetime / 3 } else { AGAIN });
+        }
+    }
+}
+
 impl Session {
     /// Keeps a record of this client on the server, which goes away `lifetime` after the client does.
-    pub fn announce(&mut self, now: Instant, record: ClientRecord, lifetime: Duration) {
-        self.announced = Some(Announced { record, lifetime, next: Some(now) });
+    pub fn announce(&mut self, now: Instant, record: record::ClientRecord, lifetime: Duration) {
+        self.record.keep(now, record, lifetime);
     }
 
     /// Removes the client's record, if there is one. A record that cannot be removed goes away by itself.
     pub fn retract(&mut self) {
-        if self.announced.take().is_some() {
+        if self.record.give_up() {
             self.call_by_lifeline(record::remove(&self.client));
         }
     }
 
-    /// Writes the record where it is time to.
+    /// Writes the record if it is time to.
     pub(super) fn record_is_due(&mut self, now: Instant) {
-        let Some(announced) = self.announced.as_ref().filter(|kept| kept.next.is_some_and(|next| next <= now)) else {
-            return;
-        };
-        let call = record::put(&self.client, &announced.record, announced.lifetime);
-        let id = self.call_by_lifeline(call);
-        if let Some(announced) = &mut self.announced {
-            announced.next = None;
+        if let Some(call) = self.record.write(now, &self.client) {
+            let id = self.call_by_lifeline(call);
+            self.pending.insert(id, Purpose::Record);
         }
-        self.pending.insert(id, Purpose::Record);
     }
 
-    /// Takes the answer to a writing of the record. A record that was replaced meanwhile is about to be written.
+    /// Takes the answer to a writing of the record.
     pub(super) fn handle_recorded(&mut self, now: Instant, result: &Result<Reply, LinkError>) {
-        let Some(announced) = self.announced.as_mut().filter(|kept| kept.next.is_none()) else { return };
-        let written = result.as_ref().is_ok_and(|reply| record::put_done(reply).is_ok());
-        announced.next = Some(now + if written { announced.lifetime / 3 } else { AGAIN });
+        self.record.written(now, result.as_ref().is_ok_and(|reply| record::put_done(reply).is_ok()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Instant = Instant::from_nanos(1_000_000_000);
+    const LIFETIME: Duration = Duration::from_secs(60);
+
+    fn kept() -> (ClientRecord, ClientId) {
+        let (host, application) = ("host".to_owned(), "orders".to_owned());
+        let mut record = ClientRecord::default();
+        record.keep(NOW, record::ClientRecord { host, pid: 7, application, since: 0 }, LIFETIME);
+        (record, ClientId::new(uuid::Uuid::nil()))
+    }
+
+    #[test]
+    fn a_record_is_written_at_once_and_again_at_a_third_of_its_life() {
+        let (mut record, client) = kept();
+        assert_eq!(record.next(), Some(NOW));
+        assert!(record.write(NOW, &client).is_some());
+        assert!(record.write(NOW + LIFETIME, &client).is_none(), "it is being written");
+        assert_eq!(record.next(), None);
+        record.written(NOW, true);
+        assert_eq!(record.next(), Some(NOW + LIFETIME / 3));
+        assert!(record.write(NOW + LIFETIME / 4, &client).is_none(), "it is not time yet");
+    }
+
+    #[test]
+    fn a_record_that_could_not_be_written_is_written_again_soon() {
+        let (mut record, client) = kept();
+        assert!(record.write(NOW, &client).is_some());
+        record.written(NOW, false);
+        assert_eq!(record.next(), Some(NOW + AGAIN));
+    }
+
+    #[test]
+    fn the_answer_to_an_earlier_record_does_not_delay_the_present_one() {
+        let (mut record, client) = kept();
+        assert!(record.write(NOW, &client).is_some());
+        assert!(record.give_up() && !record.give_up());
+        let (host, application) = ("host".to_owned(), "other".to_owned());
+        record.keep(NOW, record::ClientRecord { host, pid: 7, application, since: 0 }, LIFETIME);
+        record.written(NOW, true);
+        assert_eq!(record.next(), Some(NOW));
     }
 }

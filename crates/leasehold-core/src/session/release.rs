@@ -6,7 +6,7 @@ use super::pending::Purpose;
 use super::request::{Release, Request, Step, Ticket, Via};
 use super::timers::Timer;
 use super::wire::give;
-use super::{Event, Session};
+use super::{Event, Session, retry};
 use crate::command::{Line, Released};
 use crate::error::{HoldEnd, LossReason, ReleaseError};
 use crate::link::{LinkError, ServerError};
@@ -14,7 +14,6 @@ use crate::owner::HoldNumber;
 use crate::reply::Reply;
 use crate::time::Instant;
 use std::task::Waker;
-use std::time::Duration;
 
 impl Session {
     /// Gives one guard of a hold back. From here on the session sees to it, whether the caller waits for the outcome or not.
@@ -282,8 +281,8 @@ impl Session {
         let waiting: Vec<_> = by.into_iter().chain(others).filter(is_release).collect();
         hold.clean_up.by_lifeline = true;
         hold.clean_up.tries += 1;
-        let pause = Duration::from_millis(10 << hold.clean_up.tries.min(6)).min(Duration::from_millis(500));
-        hold.clean_up.not_before = now + pause;
+        // Clean-up is in no hurry.
+        hold.clean_up.not_before = now + retry::pause_before(hold.clean_up.tries + 1);
         if let Some(ticket) = by
             && !hold.waiting.contains(&ticket)
         {

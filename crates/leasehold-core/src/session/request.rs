@@ -1,8 +1,8 @@
 //! The requests of callers to a session, and its answers to their futures.
 
-use super::FlightId;
 use super::ids::LockId;
 use super::own_client::Alarm;
+use super::{FlightId, retry};
 use crate::backoff::Backoff;
 use crate::call::{Call, Replicas};
 use crate::command::Kind;
@@ -303,7 +303,7 @@ impl Trouble {
 
     /// How long to leave the server in peace: 10 ms, doubled with every failure, at most half a second.
     pub(super) fn pause(&self) -> Duration {
-        Duration::from_millis(10 << self.tries.saturating_sub(1).min(6)).min(Duration::from_millis(500))
+        retry::pause_before(self.tries)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Settling: making sure that no copy of a call whose reply is missing can be applied any more; and the watch over calls
 //! that callers have sent.
 
-use super::{Action, CallId, Event, FlightId, Session};
+use super::{Action, CallId, Event, FlightId, Session, retry};
 use crate::link::{Epoch, LinkError, Plane, Settled};
 use crate::name;
 use crate::owner::HoldNumber;
@@ -148,7 +148,8 @@ impl Session {
         let late = std::mem::take(&mut open.late);
         open.holds.extend(late);
         open.tries = open.tries.saturating_add(1);
-        let pause = Duration::from_millis(10 << open.tries.min(6)).min(Duration::from_millis(500));
+        // Clean-up is in no hurry.
+        let pause = retry::pause_before(open.tries + 1);
         open.retry_at = Some(now + pause.mul_f64(0.5 + spread / 2.0));
         let first = open.holds.first().and_then(|number| self.holds.get(number)).map(|hold| hold.lock);
         if let Some(lock) = first {
