@@ -56,8 +56,9 @@ mod renew;
 mod replicas;
 mod request;
 mod retry;
-mod settle;
+mod settlement;
 mod shut_down;
+mod stalled_calls;
 mod subscriptions;
 mod timers;
 mod wait_queue;
@@ -86,7 +87,8 @@ use reach::Outage;
 use record::ClientRecord;
 use renew::Renewals;
 use request::Request;
-use settle::Settles;
+use settlement::Settlements;
+use stalled_calls::StalledCalls;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::task::Waker;
@@ -323,7 +325,8 @@ pub struct Session {
     owned: NumberMap<(LockId, OwnerId), Owned>,
     timers: Timers,
     renewals: Renewals,
-    settles: Settles,
+    settlements: Settlements,
+    stalled: StalledCalls,
     /// The calls that the lifeline has under way.
     pending: Pending,
     /// Since when no server has been in reach, as far as first acquires have seen.
@@ -355,7 +358,8 @@ impl Session {
             owned: NumberMap::default(),
             timers: Timers::default(),
             renewals: Renewals::default(),
-            settles: Settles::default(),
+            settlements: Settlements::default(),
+            stalled: StalledCalls::default(),
             pending: Pending::default(),
             out_of_reach: None,
             outages: Vec::new(),
@@ -451,7 +455,7 @@ impl Session {
             }
         }
         self.look_after_flights(now);
-        self.retry_settles(now);
+        self.retry_settlements(now);
         self.record_is_due(now);
         self.send_renewals(now);
     }
@@ -481,7 +485,10 @@ impl Session {
     ///
     /// A renewal that is due has no instant of its own: it goes out as soon as there is room.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        [self.timers.next(), self.settles.next_timeout(), self.record.next()].into_iter().flatten().min()
+        [self.timers.next(), self.settlements.next_timeout(), self.stalled.next_timeout(), self.record.next()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     fn next_id(&mut self) -> u64 {

@@ -589,7 +589,7 @@ impl Session {
     /// server that is out of reach is still found to be so; and more often while something else is being settled, as it is all the time
     /// where many futures are dropped: the server is not to blame for that, nor is the caller told that it is out of reach.
     pub(super) fn may_go_again(&mut self, ticket: Ticket, since: Instant) -> bool {
-        let most = if self.settles.at_work_since(since) { 32 } else { 3 };
+        let most = if self.settlements.at_work_since(since) { 32 } else { 3 };
         let Some(acquire) = self.acquire_of_mut(ticket) else { return false };
         acquire.went_again = acquire.went_again.saturating_add(1);
         acquire.went_again <= most
