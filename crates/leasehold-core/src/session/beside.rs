@@ -6,8 +6,8 @@
 //! or three ask.
 
 use super::Session;
-use super::contend::Phase;
 use super::ids::LockId;
+use super::lock::Phase;
 use super::queue::waiter;
 use super::request::{Place, Ticket};
 use crate::command::Line;

@@ -1,9 +1,9 @@
 //! Re-entry: an owner that already holds raises the count of its hold, beside the line.
 
 use super::Session;
-use super::contend::Phase;
 use super::hold::Aim;
 use super::ids::LockId;
+use super::lock::Phase;
 use super::request::{Acquire, Granted, Place, Request, Step, Ticket, Via};
 use crate::command::Acquired;
 use crate::error::{AcquireError, HoldEnd, LossReason};

@@ -5,10 +5,10 @@
 //! be sure that two tasks of this client never hold at once, every request for such a lock waits for the task that has it here, whether the
 //! server can be reached or not.
 
-use super::contend::Phase;
 use super::deadline::Deadline;
 use super::hold::Aim;
 use super::ids::LockId;
+use super::lock::Phase;
 use super::pending::Purpose;
 use super::request::{Fallback, Granted, Place, Request, Ticket, Trouble};
 use super::{Event, Session};

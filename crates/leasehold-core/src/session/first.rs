@@ -1,10 +1,10 @@
 //! The first acquire of a hold: its call, and the meaning of each reply for its request.
 
 use super::Session;
-use super::contend::Anomaly;
 use super::deadline::Deadline;
 use super::hold::{Aim, Hold};
 use super::ids::LockId;
+use super::lock::Anomaly;
 use super::request::{Granted, Place, Request, Step, Ticket, Trouble, Via};
 use crate::command::fair::Standing;
 use crate::command::{Acquired, Kind, Line};

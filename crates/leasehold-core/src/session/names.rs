@@ -1,9 +1,9 @@
 //! The locks that a client has to do with, by name and kind, and who is whose owner.
 
 use super::Session;
-use super::contend::{Lock, Phase};
 use super::hold::{Aim, Hold};
 use super::ids::LockId;
+use super::lock::{Lock, Phase};
 use super::request::{Acquire, AcquireRequest, Place, Request, Ticket, Trouble};
 use super::timers::Timer;
 use crate::command::Kind;

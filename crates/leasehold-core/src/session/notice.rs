@@ -1,7 +1,7 @@
 //! Events of the link, and what notices and subscriptions do to waiters.
 
-use super::contend::Phase;
 use super::ids::LockId;
+use super::lock::Phase;
 use super::subscriptions::Answered;
 use super::{Event, Session};
 use crate::error::AcquireError;

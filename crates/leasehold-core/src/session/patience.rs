@@ -1,7 +1,7 @@
 //! How requests wait and end: patience, trouble with the server, and outcomes.
 
-use super::contend::{Anomaly, Phase};
 use super::hold::Change;
+use super::lock::{Anomaly, Phase};
 use super::request::{Acquire, GivenUp, Granted, Patience, Pause, Place, Request, Ticket, Trouble};
 use super::timers::Timer;
 use super::{Event, Session};

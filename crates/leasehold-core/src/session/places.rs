@@ -4,9 +4,9 @@
 //! line, asks again: no waiter behind it can be granted the lock before. One beat for each lock and client proves that its waiters live,
 //! however many there are.
 
-use super::contend::Phase;
 use super::hold::Hold;
 use super::ids::LockId;
+use super::lock::Phase;
 use super::pending::Purpose;
 use super::request::{Place, Request, Ticket};
 use super::{Event, Session};

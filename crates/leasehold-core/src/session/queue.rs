@@ -2,8 +2,8 @@
 //! and who fails with it.
 
 use super::Session;
-use super::contend::Phase;
 use super::ids::LockId;
+use super::lock::Phase;
 use super::request::{Acquire, Fallback, Place, Request, Ticket, Trouble};
 use super::wait_queue::WaitQueue;
 use crate::error::AcquireError;

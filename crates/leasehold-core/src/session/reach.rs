@@ -1,7 +1,7 @@
 //! Which servers are out of reach, by what the link says: a waiter that sleeps sends nothing, and would not know.
 
-use super::contend::Phase;
 use super::ids::LockId;
+use super::lock::Phase;
 use super::request::Trouble;
 use super::{Event, Session};
 use crate::link::LinkError;

@@ -1,7 +1,7 @@
 //! The calls of a hold, put together from what the session knows of it.
 
-use super::contend::Lock;
 use super::hold::Hold;
+use super::lock::Lock;
 use super::request::Ticket;
 use super::{Session, replicas};
 use crate::call::Call;
