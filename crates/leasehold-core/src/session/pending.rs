@@ -3,8 +3,9 @@
 use super::CallId;
 use super::ids::LockId;
 use super::renew::Batch;
-use crate::number_map::NumberMap;
+
 use crate::owner::HoldNumber;
+use std::collections::BTreeMap;
 
 /// The purpose of a call by the lifeline.
 #[derive(Debug)]
@@ -24,7 +25,7 @@ pub(super) enum Purpose {
 /// The calls under way whose answers mean something, by their ids.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
-    calls: NumberMap<CallId, Purpose>,
+    calls: BTreeMap<CallId, Purpose>,
     lowerings: usize,
     renewals: usize,
     durable_renewals: usize,

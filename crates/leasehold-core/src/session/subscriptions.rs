@@ -8,10 +8,10 @@ use super::ids::{ChannelId, LockId, Table};
 use super::out::Out;
 use super::timers::{Timer, Timers};
 use crate::link::LinkError;
-use crate::number_map::NumberMap;
+
 use crate::time::Instant;
 use bytes::Bytes;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 /// See the [module](self).
@@ -20,7 +20,7 @@ pub(super) struct Subscriptions {
     channels: Table<ChannelId, Channel>,
     by_name: HashMap<Bytes, ChannelId>,
     /// The channels to which a lock listens, in the order in which it began to.
-    by_lock: NumberMap<LockId, Vec<ChannelId>>,
+    by_lock: BTreeMap<LockId, Vec<ChannelId>>,
 }
 
 /// A channel that waiters listen to, or did until just now.
@@ -63,7 +63,7 @@ pub(super) enum Answered {
 
 impl Subscriptions {
     pub(super) fn new() -> Self {
-        Self { channels: Table::new(), by_name: HashMap::new(), by_lock: NumberMap::default() }
+        Self { channels: Table::new(), by_name: HashMap::new(), by_lock: BTreeMap::new() }
     }
 
     /// Has a lock listen to a channel.

@@ -3,10 +3,11 @@
 use super::request::Ticket;
 use crate::number_map::NumberMap;
 use std::collections::BTreeMap;
+use std::fmt;
 
 /// Requests that wait for a lock, the contender aside. A request stands in it at most once. Joining, leaving and finding the first take a
 /// time that grows with the logarithm of how many there are, because thousands of tasks may wait for one lock.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct WaitQueue {
     by_position: BTreeMap<i64, Ticket>,
     positions: NumberMap<Ticket, i64>,
@@ -50,6 +51,13 @@ impl WaitQueue {
     fn insert(&mut self, position: i64, ticket: Ticket) {
         self.by_position.insert(position, ticket);
         self.positions.insert(ticket, position);
+    }
+}
+
+/// The requests in their order: positions mean nothing by themselves, and two queues with the same requests are the same.
+impl fmt::Debug for WaitQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
     }
 }
 
