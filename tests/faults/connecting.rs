@@ -4,7 +4,7 @@ use crate::support::{
     SLACK, TIMEOUT, connect, connections, held, on_each, on_one_of_each, runtime, settings, timed, until,
 };
 use leasehold::{Client, ConnectError};
-use leasehold_test_support::{Ca, Cluster, Proxy, Server, Way};
+use leasehold_test_support::{After, Ca, Cluster, Proxy, Server, Way};
 use std::io::{ErrorKind, Read};
 use std::net::TcpListener;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -117,6 +117,30 @@ fn a_connection_that_is_lost_while_a_client_connects_is_made_anew_within_the_dea
                 held(&client, "stock").await.release().await.expect("a release");
             });
         }
+    });
+}
+
+/// It lets clients in, and falls silent as soon as they ask what it is.
+#[test]
+fn a_server_that_never_says_what_it_is_does_not_outlast_the_connect_deadline() {
+    let server = Server::start();
+    let proxy = Proxy::to(&server);
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut trap = proxy.swallow_reply_to("memory", After::Hang);
+            while !over.load(Ordering::Acquire) {
+                if trap.wait_for(Duration::from_millis(1)) {
+                    trap = proxy.swallow_reply_to("memory", After::Hang);
+                }
+            }
+        });
+        let builder = settings().connect_deadline(DEADLINE);
+        let connected = runtime()
+            .block_on(async { tokio::time::timeout(DEADLINE + 3 * SLACK, builder.connect(&proxy.url())).await });
+        over.store(true, Ordering::Release);
+        let error = connected.expect("an answer in time").expect_err("no client");
+        assert!(matches!(&error, ConnectError::Unreachable(_)), "{error:?}");
     });
 }
 

@@ -47,7 +47,7 @@ pub enum Error {
     OutcomeUnknown {
         /// The lock.
         lock: String,
-        /// The event.
+        /// The reason, in words.
         why: String,
     },
     /// The server could not be reached for the time set by `unreachable_after`, or the wait. An acquire certainly
@@ -56,7 +56,7 @@ pub enum Error {
     Unreachable {
         /// The lock.
         lock: String,
-        /// The last event.
+        /// The last failure, in words.
         why: String,
     },
     /// The name holds something else.
@@ -375,7 +375,7 @@ pub enum WithError<T> {
     },
     /// The work came to its end under the lock, and then the release failed.
     NotReleased {
-        /// The event.
+        /// The reason, in words.
         error: Error,
         /// The result of the work.
         value: T,

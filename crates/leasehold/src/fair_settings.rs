@@ -21,31 +21,23 @@ use std::time::Duration;
 /// let client = Client::builder().fair(fair).embedded(&leasehold::embedded::EmbeddedServer::new())?;
 /// # drop(client); Ok::<(), leasehold::ConnectError>(()) }).unwrap();
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[must_use = "settings do nothing until a builder is given them"]
 pub struct FairSettings {
-    liveness_timeout: Duration,
+    /// All but the heartbeat.
+    times: Wire,
     heartbeat_interval: Option<Duration>,
-    offer_timeout: Duration,
-    redisson_max_wait: Duration,
-    redisson_clock_skew: Duration,
 }
 
 impl FairSettings {
     /// The defaults.
-    pub const fn new() -> Self {
-        Self {
-            liveness_timeout: Duration::from_secs(2),
-            heartbeat_interval: None,
-            offer_timeout: Duration::from_secs(2),
-            redisson_max_wait: Duration::from_secs(300),
-            redisson_clock_skew: Duration::from_secs(1),
-        }
+    pub fn new() -> Self {
+        Self::default()
     }
 
     /// How long a process may be silent before its waiters lose their places. From 200 ms to an hour. Default: 2 s.
     pub const fn liveness_timeout(mut self, timeout: Duration) -> Self {
-        self.liveness_timeout = timeout;
+        self.times.window = timeout;
         self
     }
 
@@ -59,34 +51,21 @@ impl FairSettings {
     /// How long a free lock is offered to the next waiter of the queue, whose process lives and does not take the lock. From 100 ms to an
     /// hour. Default: 2 s.
     pub const fn offer_timeout(mut self, timeout: Duration) -> Self {
-        self.offer_timeout = timeout;
+        self.times.claim = timeout;
         self
     }
 
     /// The JVMs that wait in the same queues: the longest wait of any of them, which is its `fairLockWaitTimeout` or its longest `tryLock`;
     /// and how far their clocks may be from the server's. A JVM that waits longer is dropped from the queue. Default: 300 s and 1 s.
     pub const fn redisson(mut self, max_wait: Duration, clock_skew: Duration) -> Self {
-        self.redisson_max_wait = max_wait;
-        self.redisson_clock_skew = clock_skew;
+        self.times.cap = max_wait;
+        self.times.skew = clock_skew;
         self
     }
 
     /// The same, as the scripts take it.
     pub(crate) fn to_wire(self) -> Wire {
-        Wire {
-            window: self.liveness_timeout,
-            beat: self.heartbeat_interval.unwrap_or(self.liveness_timeout / 4),
-            claim: self.offer_timeout,
-            cap: self.redisson_max_wait,
-            skew: self.redisson_clock_skew,
-            ..Wire::default()
-        }
-    }
-}
-
-impl Default for FairSettings {
-    fn default() -> Self {
-        Self::new()
+        Wire { beat: self.heartbeat_interval.unwrap_or(self.times.window / 4), ..self.times }
     }
 }
 

@@ -44,10 +44,9 @@ impl Session {
             ensure(self.locks.contains(acquire.lock), || format!("{ticket:?} asks for a lock that is not there"))?;
             let lock = &self.locks[acquire.lock];
             let waits = acquire.place == Place::Line && acquire.outcome.is_none();
-            let stands = usize::from(lock.contender == Some(ticket))
-                + lock.queue.iter().filter(|other| *other == ticket).count();
-            ensure(stands == usize::from(waits), || {
-                format!("{ticket:?} stands {stands} times in its line: {acquire:?}")
+            let stands = [lock.contender == Some(ticket), lock.queue.contains(ticket)];
+            ensure(stands.map(usize::from).iter().sum::<usize>() == usize::from(waits), || {
+                format!("{ticket:?} contends, and is queued: {stands:?}, {acquire:?}")
             })?;
         }
         Ok(())
@@ -55,27 +54,28 @@ impl Session {
 
     /// A lock knows how many refer to it and hold it (invariant 5 speaks of its one contender), and its channels know of it.
     fn check_locks(&self) -> Result<(), String> {
-        let mut refs: NumberMap<LockId, usize> = NumberMap::default();
-        let of_requests = self.acquires().map(|(_, acquire)| acquire.lock);
-        for lock in of_requests.chain(self.holds.values().map(|hold| hold.lock)) {
-            *refs.entry(lock).or_default() += 1;
+        let mut found: NumberMap<LockId, Found> = NumberMap::default();
+        for (_, acquire) in self.acquires() {
+            found.entry(acquire.lock).or_default().refs += 1;
+        }
+        for hold in self.holds.values() {
+            let of_lock = found.entry(hold.lock).or_default();
+            of_lock.refs += 1;
+            if hold.granted && hold.count.has_guards() {
+                of_lock.held += 1;
+                of_lock.permits += u64::from(hold.cell.key().permits);
+            }
         }
         for (id, lock) in self.locks.iter() {
-            let known = refs.get(&id).copied().unwrap_or_default() + usize::from(lock.beating);
-            ensure(lock.refs == known, || format!("{} counts {} references, and has {known}", lock.name, lock.refs))?;
+            let mut of_lock = found.remove(&id).unwrap_or_default();
+            of_lock.refs += usize::from(lock.beating);
+            let kept = Found { refs: lock.refs, held: lock.held, permits: lock.permits };
+            ensure(kept == of_lock, || format!("{} keeps {kept:?}, and has {of_lock:?}", lock.name))?;
             let members = lock.contender.into_iter().chain(lock.queue.iter());
             for ticket in members {
                 let waits = self.acquire_of(ticket).is_some_and(|acquire| acquire.lock == id);
                 ensure(waits, || format!("{ticket:?} stands in the line of {}, and does not ask for it", lock.name))?;
             }
-            let held = || self.holds.values().filter(|hold| hold.lock == id && hold.granted && hold.count.has_guards());
-            ensure(lock.held == held().count(), || {
-                format!("{} counts {} holds, and has others", lock.name, lock.held)
-            })?;
-            let permits: u64 = held().map(|hold| u64::from(hold.cell.key().permits)).sum();
-            ensure(lock.permits == permits, || {
-                format!("{} counts {} permits, not {permits}", lock.name, lock.permits)
-            })?;
         }
         let stale = self.subscriptions.locks().find(|lock| !self.locks.contains(*lock));
         ensure(stale.is_none() && self.subscriptions.is_sound(), || {
@@ -123,6 +123,14 @@ impl Session {
         }
         Ok(())
     }
+}
+
+/// The references to a lock, its holds, and their permits.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Found {
+    refs: usize,
+    held: usize,
+    permits: u64,
 }
 
 fn ensure(holds: bool, what: impl FnOnce() -> String) -> Result<(), String> {

@@ -40,6 +40,10 @@ impl WaitQueue {
         self.by_position.values().copied()
     }
 
+    pub(super) fn contains(&self, ticket: Ticket) -> bool {
+        self.positions.contains_key(&ticket)
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.by_position.is_empty()
     }

@@ -211,6 +211,11 @@ impl Limit {
     fn left(self) -> Duration {
         self.ends.saturating_duration_since(Instant::now())
     }
+
+    /// The error for a server that gave no answer by then. `perhaps` is why.
+    fn passed(self, server: String, perhaps: &str) -> ConnectError {
+        ConnectError::Unreachable { server, reason: format!("no answer within {:?}{perhaps}", self.given) }
+    }
 }
 
 /// Connects to the one server, or to all nodes of a cluster that can be reached, and at least one. If nothing listens, the error comes at
@@ -283,9 +288,7 @@ async fn pass(
             // An attempt that the deadline cut short tells less than one that failed by itself.
             None => {
                 let tls = if shared.target.secure() { "; perhaps it does not speak TLS" } else { "" };
-                let reason = format!("no answer within {:?}{tls}", limit.given);
-                let server = || target::label(&seed);
-                trouble.get_or_insert_with(|| ConnectError::Unreachable { server: server(), reason });
+                trouble.get_or_insert_with(|| limit.passed(target::label(&seed), tls));
             }
         }
     }
@@ -356,14 +359,19 @@ async fn first(wires: &Arc<Wires>, seed: ServerConfig) -> Result<Arc<Wire>, Conn
 
 /// Asks the server what it is. A connection that is lost meanwhile is made anew by the wire, and the server is asked again.
 async fn learn_within(limit: Limit, shared: &Shared, wire: &Wire) -> Result<ServerInfo, ConnectError> {
-    loop {
-        let lost = match learn(shared, wire).await {
-            Err(error) if error.is_transient() => error,
-            told => return told,
-        };
-        if tokio::time::timeout(limit.left(), wire.standing()).await.is_err() {
-            return Err(lost);
+    let mut lost = None;
+    let asked = async {
+        loop {
+            match learn(shared, wire).await {
+                Err(error) if error.is_transient() => lost = Some(error),
+                told => return told,
+            }
+            wire.standing().await;
         }
+    };
+    match tokio::time::timeout(limit.left(), asked).await {
+        Ok(told) => told,
+        Err(_) => Err(lost.unwrap_or_else(|| limit.passed(wire.label(), ""))),
     }
 }
 
