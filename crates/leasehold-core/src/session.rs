@@ -28,270 +28,330 @@
 //! hold whose count is too high.
 
 mod api;
-mod beside;
-mod change;
-mod clean_up;
-mod contend;
-mod count;
-mod deadline;
-mod enter;
-mod fallback;
-mod first;
-mod give_up;
+mod client_record;
+mod flow;
 mod hold;
 mod ids;
 mod invariants;
 mod lock;
-mod lowering;
-mod names;
-mod notice;
+mod lowerings;
 mod out;
-mod own_client;
-mod patience;
+mod outages;
+mod owners;
+mod parts;
 mod pending;
-mod places;
-mod queue;
-mod reach;
-mod record;
-mod release;
-mod renew;
+mod renewals;
 mod replicas;
 mod request;
 mod retry;
-mod settlement;
-mod shut_down;
+mod settlements;
 mod stalled_calls;
 mod subscriptions;
 mod timers;
-mod turn;
-mod wait_queue;
-mod wire;
+mod wish;
 
 pub use api::{Action, CallId, ClientStats, Event, FlightId};
-pub use request::{AcquireRequest, Fallback, Granted, Patience, Step, Ticket, Via};
+pub use wish::{AcquireRequest, Fallback, Granted, Patience, Step, Ticket, Via};
 
-use crate::link::{Epoch, LinkError};
-use crate::number_map::NumberMap;
+use crate::command::record;
+use crate::error::{AcquireError, ReleaseError};
+use crate::link::{Epoch, LinkError, LinkEvent, Settled};
+use crate::name::LockName;
 use crate::owner::{ClientId, HoldNumber, OwnerId};
 use crate::reply::Reply;
 use crate::settings::Settings;
 use crate::time::Instant;
 use bytes::Bytes;
-use hold::Hold;
-use ids::{LockId, Table};
-use lock::Lock;
-use lowering::ToLower;
-use names::Owned;
-use out::Out;
-use pending::{Pending, Purpose};
-use reach::Outage;
-use record::ClientRecord;
-use renew::Renewals;
-use request::Request;
-use settlement::Settlements;
-use stalled_calls::StalledCalls;
-use std::collections::HashMap;
+use parts::Parts;
 use std::task::Waker;
 use std::time::Duration;
-use subscriptions::Subscriptions;
-use timers::Timers;
 
 /// See the [module](self).
 #[derive(Debug)]
 pub struct Session {
-    client: ClientId,
-    settings: Settings,
-    rng: fastrand::Rng,
-    last_hold: HoldNumber,
-    last_id: u64,
-    closed: bool,
-    locks: Table<LockId, Lock>,
-    by_key: HashMap<Bytes, LockId>,
-    subscriptions: Subscriptions,
-    holds: NumberMap<HoldNumber, Hold>,
-    requests: NumberMap<Ticket, Request>,
-    owned: NumberMap<(LockId, OwnerId), Owned>,
-    timers: Timers,
-    renewals: Renewals,
-    settlements: Settlements,
-    stalled: StalledCalls,
-    /// The calls that the lifeline has under way.
-    pending: Pending,
-    /// Since when no server has been in reach, as far as first acquires have seen.
-    out_of_reach: Option<Instant>,
-    /// The servers that are out of reach, as the link says.
-    outages: Vec<Outage>,
-    /// Holds whose lowering waits for room.
-    to_lower: ToLower,
-    server_clock: Option<(u64, Instant)>,
-    record: ClientRecord,
-    out: Out,
+    parts: Parts,
 }
 
 impl Session {
     /// The state of a client that has done nothing yet. The same seed makes the same choices.
     pub fn new(client: ClientId, settings: Settings, seed: u64) -> Self {
-        Self {
-            client,
-            settings,
-            rng: fastrand::Rng::with_seed(seed),
-            last_hold: HoldNumber::ZERO,
-            last_id: 0,
-            closed: false,
-            locks: Table::new(),
-            by_key: HashMap::new(),
-            subscriptions: Subscriptions::new(),
-            holds: NumberMap::default(),
-            requests: NumberMap::default(),
-            owned: NumberMap::default(),
-            timers: Timers::default(),
-            renewals: Renewals::default(),
-            settlements: Settlements::default(),
-            stalled: StalledCalls::default(),
-            pending: Pending::default(),
-            out_of_reach: None,
-            outages: Vec::new(),
-            to_lower: ToLower::default(),
-            server_clock: None,
-            record: ClientRecord::default(),
-            out: Out::default(),
-        }
+        Self { parts: Parts::new(client, settings, seed) }
     }
 
-    /// From here on the same choices are made as by a session that begins with this seed. An explorer of every state that a client can be
-    /// in has one source of differences less.
-    pub fn reseed(&mut self, seed: u64) {
-        self.rng = fastrand::Rng::with_seed(seed);
+    /// Begins to acquire. The first [`Session::poll_acquire`] must follow at once.
+    pub fn acquire(&mut self, now: Instant, wish: AcquireRequest) -> Ticket {
+        self.parts.acquire(now, wish)
     }
 
-    /// The client's identity.
-    pub const fn client(&self) -> ClientId {
-        self.client
+    /// The next step of the future of an acquire. `via` is where a call would go.
+    pub fn poll_acquire(
+        &mut self,
+        now: Instant,
+        ticket: Ticket,
+        via: Via,
+        waker: &Waker,
+    ) -> Step<Result<Option<Granted>, AcquireError>> {
+        self.parts.poll_acquire(now, ticket, via, waker)
     }
 
-    /// The settings that the session obeys.
-    pub const fn settings(&self) -> &Settings {
-        &self.settings
+    /// The future of an acquire was dropped.
+    pub fn abandon_acquire(&mut self, now: Instant, ticket: Ticket) {
+        self.parts.abandon_acquire(now, ticket);
     }
 
-    /// An owner that was never given out before.
-    pub fn new_owner(&mut self) -> OwnerId {
-        OwnerId::new(self.next_id())
+    /// After the failure of which number the caller's own back-off is to be asked, if it is. That is foreign code, which may itself use the
+    /// client: ask it while the session is not locked, and hand in what it says by [`Session::handle_backoff`].
+    pub fn poll_backoff(&mut self, ticket: Ticket) -> Option<u32> {
+        self.parts.poll_backoff(ticket)
     }
 
-    /// The id of an operation, such as the setting of a counter, that was never given out before. It is none of a hold's either.
-    pub fn new_operation(&mut self) -> Bytes {
-        self.last_hold = self.last_hold.next();
-        self.client.field(self.last_hold)
+    /// Takes what the caller's own back-off says; `None` ends the wait.
+    pub fn handle_backoff(&mut self, now: Instant, ticket: Ticket, pause: Option<Duration>) {
+        self.parts.handle_backoff(now, ticket, pause);
     }
 
-    /// A number that is greater than all before it.
-    pub fn new_number(&mut self) -> u64 {
-        self.next_id()
+    /// Gives one guard of a hold back. From here on the session sees to it, whether the caller waits for the outcome or not.
+    ///
+    /// `renewed` is whether this guard wanted the hold to be renewed.
+    pub fn release(&mut self, now: Instant, number: HoldNumber, renewed: bool) -> Ticket {
+        self.parts.release(now, number, renewed)
     }
 
-    /// Whether nothing is granted any more.
-    pub const fn is_closed(&self) -> bool {
-        self.closed
+    /// The next step of the future of a release. `via` is where a call would go.
+    pub fn poll_release(
+        &mut self,
+        now: Instant,
+        ticket: Ticket,
+        via: Via,
+        waker: &Waker,
+    ) -> Step<Result<(), ReleaseError>> {
+        self.parts.poll_release(now, ticket, via, waker)
     }
 
-    /// The open things.
-    pub fn stats(&self) -> ClientStats {
-        let held = self.holds.values().filter(|hold| hold.count.wanted() > 0).count();
-        ClientStats {
-            held,
-            cleaning_up: self.holds.len() - held,
-            requests: self.requests.len(),
-            subscriptions: self.subscriptions.len(),
-            locks: self.locks.len(),
-            owners: self.owned.len(),
-            timers: self.timers.len(),
-        }
+    /// The future of a release was dropped: the lifeline goes on.
+    pub fn abandon_release(&mut self, now: Instant, ticket: Ticket) {
+        self.parts.abandon_release(now, ticket);
+    }
+
+    /// A guard was dropped.
+    pub fn drop_guard(&mut self, now: Instant, number: HoldNumber, renewed: bool) {
+        self.parts.drop_guard(now, number, renewed);
+    }
+
+    /// A guard is given up without a release: nothing renews for its sake, and the lease runs out by itself.
+    pub fn detach(&mut self, now: Instant, number: HoldNumber, renewed: bool) {
+        self.parts.detach(now, number, renewed);
+    }
+
+    /// Lets a caller wait for time to pass. The clock is the session's, so that it also goes on where a test moves it by hand.
+    pub fn pause(&mut self, now: Instant, pause: Duration) -> Ticket {
+        self.parts.pause(now, pause)
+    }
+
+    /// Whether a pause is over; `waker` is woken when it is.
+    pub fn poll_pause(&mut self, now: Instant, ticket: Ticket, waker: &Waker) -> bool {
+        self.parts.poll_pause(now, ticket, waker)
+    }
+
+    /// Forgets a pause.
+    pub fn end_pause(&mut self, ticket: Ticket) {
+        self.parts.end_pause(ticket);
+    }
+
+    /// Has the holds of a lock looked at now: a hold on the server was ended from outside.
+    pub fn look_again(&mut self, now: Instant, name: &str) {
+        self.parts.look_again(now, name);
+    }
+
+    /// Keeps a record of this client on the server, which goes away `lifetime` after the client does.
+    pub fn announce(&mut self, now: Instant, record: record::ClientRecord, lifetime: Duration) {
+        self.parts.announce(now, record, lifetime);
+    }
+
+    /// Removes the client's record, if there is one. A record that cannot be removed goes away by itself.
+    pub fn retract(&mut self) {
+        self.parts.retract();
+    }
+
+    /// Stops granting: every waiting caller is told so, and every later acquire is refused. Holds stay as they are.
+    pub fn close(&mut self, now: Instant) {
+        self.parts.close(now);
+    }
+
+    /// Takes every hold from its guards, who are told, and has the lifeline release it.
+    pub fn release_all(&mut self, now: Instant) {
+        self.parts.release_all(now);
+    }
+
+    /// Takes the outcome of a call that a request's future sent. A call that has been given up is ignored.
+    pub fn handle_reply(&mut self, now: Instant, ticket: Ticket, flight: FlightId, result: Result<Reply, LinkError>) {
+        self.parts.handle_reply(now, ticket, flight, result);
+    }
+
+    /// Whether the call is still the one that the request waits for. If it is not, its future is to be dropped; if it is, `waker` is woken
+    /// when that changes, even if the request was woken for something else before, or is polled by another task now.
+    pub fn is_current(&mut self, ticket: Ticket, flight: FlightId, waker: &Waker) -> bool {
+        self.parts.is_current(ticket, flight, waker)
+    }
+
+    /// Asks whether a call may be sent once more, because the server says that it did not apply it: it does not know the script, or another
+    /// node has the slot. The call is on its way from now on, and not answered. A call that may not has been given up.
+    pub fn may_resend(&mut self, now: Instant, ticket: Ticket, flight: FlightId) -> bool {
+        self.parts.may_resend(now, ticket, flight)
     }
 
     /// Takes the answer to [`Action::Call`].
     ///
     /// `epoch` is that of the lifeline plane, read before the call was sent.
     pub fn handle_called(&mut self, now: Instant, id: CallId, epoch: Epoch, result: Result<Reply, LinkError>) {
-        let Some(purpose) = self.pending.take(id) else { return };
-        if let Purpose::Restoration(number) | Purpose::Lowering(number) = purpose
-            && let Some(change) = self.holds.get_mut(&number).and_then(|hold| hold.change.as_mut())
-        {
-            change.epoch = epoch;
-        }
-        match purpose {
-            Purpose::Renewal(batch) => self.handle_renewed(now, batch, result),
-            Purpose::Restoration(number) => self.handle_restored(now, number, result),
-            Purpose::Lowering(number) => {
-                self.note_lowered(now, number, result.is_ok());
-                self.handle_lowered(now, number, result);
-                self.lower_more(now);
-            }
-            Purpose::Beat(lock) => self.handle_beaten(now, lock, result),
-            Purpose::Record => self.handle_recorded(now, &result),
-        }
+        self.parts.handle_called(now, id, epoch, result);
+    }
+
+    /// Takes the answer to [`Action::Settle`].
+    pub fn handle_settled(&mut self, now: Instant, id: CallId, result: Result<Settled, LinkError>) {
+        self.parts.handle_settled(now, id, result);
+    }
+
+    /// Takes the answer to [`Action::Probe`]. Every call that was sent before the probe, and not once more since, has been answered.
+    pub fn handle_probed(&mut self, now: Instant, id: CallId, result: Result<(), LinkError>) {
+        self.parts.handle_probed(now, id, result);
+    }
+
+    /// Takes the answer to [`Action::Subscribe`](super::Action::Subscribe).
+    pub fn handle_subscribed(&mut self, now: Instant, channel: &Bytes, result: Result<(), LinkError>) {
+        self.parts.handle_subscribed(now, channel, result);
+    }
+
+    /// Takes the answer to [`Action::Unsubscribe`](super::Action::Unsubscribe).
+    pub fn handle_unsubscribed(&mut self, now: Instant, channel: &Bytes, result: Result<(), LinkError>) {
+        self.parts.handle_unsubscribed(now, channel, result);
+    }
+
+    /// The server is known now, of a client that was made before: releases are announced by this command.
+    pub fn handle_met(&mut self, publish: Bytes) {
+        self.parts.handle_met(publish);
+    }
+
+    /// Takes an event of the link.
+    pub fn handle_event(&mut self, now: Instant, event: LinkEvent) {
+        self.parts.handle_event(now, event);
     }
 
     /// Lets time pass up to `now`: whatever is due by then happens.
     pub fn handle_timeout(&mut self, now: Instant) {
-        while let Some(due) = self.timers.pop(now) {
-            match due {
-                timers::Timer::Lock(lock) => self.lock_is_due(now, lock),
-                timers::Timer::Hold(number) => self.hold_is_due(now, number),
-                timers::Timer::Channel(id) => self.subscriptions.is_due(id, &mut self.out),
-                timers::Timer::Request(ticket) => self.patience_ends(now, ticket),
-            }
-        }
-        self.look_after_flights(now);
-        self.retry_settlements(now);
-        self.record_is_due(now);
-        self.send_renewals(now);
+        self.parts.handle_timeout(now);
     }
 
     /// The next thing to do.
     pub fn poll_action(&mut self) -> Option<Action> {
-        self.out.poll_action()
+        self.parts.out.poll_action()
     }
 
     /// The next thing that happened.
     pub fn poll_event(&mut self) -> Option<Event> {
-        self.out.poll_event()
+        self.parts.out.poll_event()
     }
 
     /// Whether there are actions or events to be taken.
     pub fn has_output(&self) -> bool {
-        !self.out.is_empty()
+        !self.parts.out.is_empty()
     }
 
     /// The wakers of futures that have something to do. Wake them when the session is no longer locked.
     pub fn take_woken(&mut self) -> Vec<Waker> {
-        self.assert_invariants();
-        self.out.take_woken()
+        self.parts.assert_invariants();
+        self.parts.out.take_woken()
     }
 
     /// When [`Session::handle_timeout`] is next to be called; `None` where nothing waits for time to pass.
     ///
     /// A renewal that is due has no instant of its own: it goes out as soon as there is room.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        [self.timers.next(), self.settlements.next_timeout(), self.stalled.next_timeout(), self.record.next()]
-            .into_iter()
-            .flatten()
-            .min()
+        [
+            self.parts.timers.next(),
+            self.parts.settlements.next_timeout(),
+            self.parts.stalled.next_timeout(),
+            self.parts.record.next(),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 
-    fn next_id(&mut self) -> u64 {
-        self.last_id += 1;
-        self.last_id
+    /// The client's identity.
+    pub const fn client(&self) -> ClientId {
+        self.parts.client
     }
 
-    /// A duration between zero and `most`.
-    fn jitter(&mut self, most: Duration) -> Duration {
-        most.mul_f64(self.rng.f64())
+    /// The settings that the session obeys.
+    pub const fn settings(&self) -> &Settings {
+        &self.parts.settings
     }
 
-    fn wake(&mut self, ticket: Ticket) {
-        if let Some(waker) = self.requests.get_mut(&ticket).and_then(|request| request.waker().take()) {
-            self.out.wake(waker);
+    /// An owner that was never given out before.
+    pub fn new_owner(&mut self) -> OwnerId {
+        OwnerId::new(self.parts.next_id())
+    }
+
+    /// The id of an operation, such as the setting of a counter, that was never given out before. It is none of a hold's either.
+    pub fn new_operation(&mut self) -> Bytes {
+        self.parts.last_hold = self.parts.last_hold.next();
+        self.parts.client.field(self.parts.last_hold)
+    }
+
+    /// A number that is greater than all before it.
+    pub fn new_number(&mut self) -> u64 {
+        self.parts.next_id()
+    }
+
+    /// A number between 0 and 1.
+    pub fn random(&mut self) -> f64 {
+        self.parts.rng.f64()
+    }
+
+    /// From here on the same choices are made as by a session that begins with this seed. An explorer of every state that a client can be
+    /// in has one source of differences less.
+    pub fn reseed(&mut self, seed: u64) {
+        self.parts.rng = fastrand::Rng::with_seed(seed);
+    }
+
+    /// The open things.
+    pub fn stats(&self) -> ClientStats {
+        let held = self.parts.holds.values().filter(|hold| hold.count.wanted() > 0).count();
+        ClientStats {
+            held,
+            cleaning_up: self.parts.holds.len() - held,
+            requests: self.parts.requests.len(),
+            subscriptions: self.parts.subscriptions.len(),
+            locks: self.parts.locks.len(),
+            owners: self.parts.owners.len(),
+            timers: self.parts.timers.len(),
         }
+    }
+
+    /// Whether nothing is granted any more.
+    pub const fn is_closed(&self) -> bool {
+        self.parts.closed
+    }
+
+    /// Whether nothing of this client can be left on the server, and nothing is subscribed to.
+    pub fn is_quiet(&self) -> bool {
+        self.parts.is_quiet()
+    }
+
+    /// Whether nothing of this client's holds may be on the server. A subscription may be: it ends with its
+    /// connection.
+    pub fn holds_nothing(&self) -> bool {
+        self.parts.holds_nothing()
+    }
+
+    /// Whether a hold that no guard has any more may still be on the server.
+    pub fn has_clean_up(&self) -> bool {
+        self.parts.has_clean_up()
+    }
+
+    /// The locks of which something may be left on the server, by name.
+    pub fn unreleased(&self) -> Vec<LockName> {
+        self.parts.unreleased()
     }
 }

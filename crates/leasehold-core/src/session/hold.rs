@@ -1,22 +1,24 @@
 //! A hold: what the server may have of it, what it should have, and the one change that is on the way.
 
-use super::clean_up::CleanUp;
-use super::count::Count;
-use super::deadline::{Deadline, Observed};
-use super::ids::LockId;
-use super::request::Ticket;
-use super::timers::Timer;
-use super::{Event, FlightId, Session};
 use crate::call::Replicas;
-use crate::command::HoldKey;
-use crate::error::{AcquireError, HoldEnd, LossReason, ReleaseError};
+use crate::error::{HoldEnd, LossReason};
 use crate::hold_cell::HoldCell;
-use crate::link::{Epoch, Plane};
 use crate::name::LockName;
-use crate::owner::{HoldNumber, OwnerId};
+use crate::owner::OwnerId;
+use crate::session::hold::change::Change;
+use crate::session::hold::clean_up::CleanUp;
+use crate::session::hold::count::Count;
+use crate::session::hold::deadline::{Deadline, Observed};
+use crate::session::ids::LockId;
+use crate::session::{Event, FlightId, Ticket};
 use crate::time::Instant;
 use std::sync::Arc;
 use std::time::Duration;
+
+pub(super) mod change;
+pub(super) mod clean_up;
+pub(super) mod count;
+pub(super) mod deadline;
 
 #[derive(Debug)]
 pub(super) struct Hold {
@@ -51,38 +53,12 @@ pub(super) struct Hold {
     pub(super) timer: Option<Instant>,
 }
 
-/// A change of a hold's count that has been sent, and whose outcome is not known.
-#[derive(Debug)]
-pub(super) struct Change {
-    pub(super) flight: FlightId,
-    /// The caller whose future sent it; `None` for the lifeline.
-    pub(super) by: Option<Ticket>,
-    pub(super) aim: Aim,
-    /// The most that the server may have had before.
-    pub(super) before: u32,
-    pub(super) plane: Plane,
-    pub(super) epoch: Epoch,
-    /// When it was sent first: a deadline is reckoned from here.
-    pub(super) sent_at: Instant,
-    /// When it was sent last: a server may say that it did not apply a call, which is then sent once more.
-    pub(super) last_sent: Instant,
-    /// The lease that it asks for, if it asks for one.
-    pub(super) lease: Duration,
-    /// No reply will come: it is being made sure that no copy can be applied any more.
-    pub(super) settling: bool,
-    /// The replicas that must acknowledge it.
-    pub(super) replicas: Option<Replicas>,
-    /// How many did, once it is answered.
-    pub(super) acknowledged: Option<u32>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Aim {
-    Raise(u32),
-    Lower(u32),
-}
-
 impl Hold {
+    /// Whether a reply to this call may still come.
+    pub(super) fn is_flying(&self, flight: FlightId) -> bool {
+        self.change.as_ref().is_some_and(|change| change.flight == flight && !change.settling)
+    }
+
     /// Whether it can be entered again, renewed, and lost.
     pub(super) const fn is_live(&self) -> bool {
         self.granted && self.end.is_none() && self.count.has_guards()
@@ -138,158 +114,5 @@ impl Hold {
             }
             Observed::Passed => false,
         }
-    }
-}
-
-impl Session {
-    /// Begins a hold of `lock` that is not granted yet.
-    pub(super) fn begin_hold(&mut self, now: Instant, ticket: Ticket) -> Option<HoldNumber> {
-        let wish = &self.acquire_of(ticket)?.wish;
-        let max_hold_at = wish.max_hold.map_or(Instant::FAR_FUTURE, |most| now + most);
-        let key = HoldKey {
-            field: wish.field.clone().unwrap_or_else(|| self.client.field(self.last_hold.next())),
-            permits: wish.permits,
-        };
-        let hold = Hold {
-            lock: self.acquire_of(ticket)?.lock,
-            owner: wish.owner,
-            class: wish.class.clone(),
-            cell: Arc::new(HoldCell::new(key, now, max_hold_at)),
-            count: Count::default(),
-            begun_by: ticket,
-            raising: Some(ticket),
-            change: None,
-            waiting: Vec::new(),
-            lease: wish.lease,
-            replicas: wish.replicas,
-            deadline: Deadline::until(max_hold_at),
-            granted: false,
-            degraded: false,
-            by_itself: false,
-            placed: false,
-            end: None,
-            renew_at: None,
-            look: false,
-            clean_up: CleanUp::new(now),
-            timer: None,
-        };
-        self.last_hold = self.last_hold.next();
-        self.locks[hold.lock].refs += 1;
-        self.holds.insert(self.last_hold, hold);
-        self.acquire_of_mut(ticket)?.hold = Some(self.last_hold);
-        Some(self.last_hold)
-    }
-
-    /// The timer of a hold: its deadline, its renewal, or the lowering of its count.
-    pub(super) fn hold_is_due(&mut self, now: Instant, number: HoldNumber) {
-        let Some(hold) = self.holds.get_mut(&number) else { return };
-        hold.timer = None;
-        self.lose_if_passed(now, number);
-        let restores = self.holds.get(&number).is_some_and(|hold| hold.degraded && hold.is_live());
-        if !restores {
-            self.queue_renewal(now, number);
-        } else if self.holds.get(&number).and_then(|hold| hold.renew_at).is_some_and(|at| at <= now) {
-            self.restore(now, number);
-        }
-        self.attend(now, number);
-    }
-
-    /// Loses a hold whose deadline has passed, although the session has not said so yet.
-    pub(super) fn lose_if_passed(&mut self, now: Instant, number: HoldNumber) {
-        if self.holds.get(&number).is_some_and(|hold| hold.is_live() && now >= hold.cell.deadline()) {
-            self.lose_by_deadline(now, number);
-        }
-    }
-
-    /// Loses a hold because of its deadline, which a guard may have seen pass already.
-    pub(super) fn lose_by_deadline(&mut self, now: Instant, number: HoldNumber) {
-        let Some(hold) = self.holds.get(&number) else { return };
-        let reason = hold.cell.reason_of_deadline();
-        self.lose(now, number, reason);
-    }
-
-    /// Loses a hold: its guards are told, and nothing renews it any more.
-    pub(super) fn lose(&mut self, now: Instant, number: HoldNumber, reason: LossReason) {
-        let Some(hold) = self.holds.get_mut(&number) else { return };
-        if hold.end.is_some() {
-            return;
-        }
-        hold.end = Some(HoldEnd::Lost(reason));
-        hold.renew_at = None;
-        hold.cell.end(HoldEnd::Lost(reason), self.out.woken());
-        if reason == LossReason::Removed {
-            hold.count.set_on_server(0);
-        }
-        let waiting = std::mem::take(&mut hold.waiting);
-        self.out.tell(hold.lost(now, self.locks[hold.lock].name.clone(), reason));
-        for ticket in waiting {
-            self.fail_acquire(now, ticket, AcquireError::Lost(reason));
-            self.finish_release(ticket, Err(ReleaseError::Lost(reason)));
-        }
-    }
-
-    /// Looks after a hold whose state has changed: lowers its count, lets requests go on, or forgets it.
-    pub(super) fn attend(&mut self, now: Instant, number: HoldNumber) {
-        let Some(hold) = self.holds.get(&number) else { return };
-        if hold.is_abandoned() && now >= hold.clean_up.until && self.is_kept_by_reader(number) {
-            self.touch(now, number);
-        }
-        self.note_given_up(number);
-        let Some(hold) = self.holds.get_mut(&number) else { return };
-        if hold.change.is_none() {
-            let repeats = hold.owes_last_repeat(now);
-            if hold.is_abandoned() && (!hold.count.is_high() || now >= hold.clean_up.until) && !repeats {
-                self.forget(now, number);
-                return;
-            }
-            let is_time = repeats || now >= hold.clean_up.not_before;
-            if !hold.is_high() {
-                self.go_on(now, number);
-            } else if hold.is_for_lifeline() && !hold.clean_up.queued && is_time {
-                self.lower_by_lifeline(now, number);
-            }
-        }
-        self.set_hold_timer(number);
-    }
-
-    /// Nothing stands in the way of those who wait for the hold's count any more: entries are sent, releases are done.
-    fn go_on(&mut self, now: Instant, number: HoldNumber) {
-        let Some(hold) = self.holds.get_mut(&number) else { return };
-        for ticket in std::mem::take(&mut hold.waiting) {
-            self.finish_release(ticket, Ok(()));
-            self.undone(now, ticket, number);
-            self.wake(ticket);
-        }
-    }
-
-    /// Forgets a hold of which the server has nothing, or nothing that will not go by itself.
-    fn forget(&mut self, now: Instant, number: HoldNumber) {
-        let Some(mut hold) = self.holds.remove(&number) else { return };
-        self.timers.set(Timer::Hold(number), &mut hold.timer, None);
-        let gone = !hold.count.is_high();
-        if hold.end.is_none() {
-            hold.cell.end(HoldEnd::Released, self.out.woken());
-        }
-        for ticket in hold.waiting {
-            let unknown = || ReleaseError::OutcomeUnknown("no reply came while the lease lasted".to_owned());
-            self.finish_release(ticket, if gone { Ok(()) } else { Err(unknown()) });
-            self.undone(now, ticket, number);
-            self.wake(ticket);
-        }
-        self.locks[hold.lock].given_up.remove(&number);
-        self.disown(hold.lock, hold.owner, number);
-        self.unref(hold.lock);
-    }
-
-    pub(super) fn set_hold_timer(&mut self, number: HoldNumber) {
-        let Some(hold) = self.holds.get_mut(&number) else { return };
-        let deadline = hold.is_live().then(|| hold.cell.deadline());
-        let idle = hold.change.is_none() && !hold.clean_up.queued;
-        let lowering = (idle && hold.is_for_lifeline()).then(|| {
-            let forgotten = if hold.is_abandoned() { hold.clean_up.until } else { Instant::FAR_FUTURE };
-            hold.clean_up.not_before.min(forgotten)
-        });
-        let next = [deadline, hold.renew_at, lowering].into_iter().flatten().min();
-        self.timers.set(Timer::Hold(number), &mut hold.timer, next);
     }
 }

@@ -4,86 +4,29 @@
 //! what says that the two ends agree. It runs after every public call in builds with debug assertions: in tests, in random worlds and
 //! under the fuzzer.
 
-use super::Session;
-use super::ids::LockId;
-use super::request::{Acquire, Place, Request, Ticket};
 use crate::number_map::NumberMap;
+use crate::session::ids::LockId;
+use crate::session::parts::Parts;
+use crate::session::request::Request;
+use crate::session::request::acquire::Place;
 use crate::time::Instant;
 
 /// A session with more than this in its tables is not checked: that would take longer than what the session does.
 const AT_MOST: usize = 256;
 
-impl Session {
-    /// Panics where an invariant is broken, in builds with debug assertions.
-    pub(super) fn assert_invariants(&self) {
-        let size = self.locks.len() + self.holds.len() + self.requests.len() + self.subscriptions.len();
-        if cfg!(debug_assertions) && size <= AT_MOST {
-            let found = self
-                .check_requests()
-                .and_then(|()| self.check_locks())
-                .and_then(|()| self.check_holds())
-                .and_then(|()| self.check_tables());
-            assert_eq!(found, Ok(()), "an invariant of the session is broken");
-        }
-    }
+/// The references to a lock, its holds, and their permits.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Found {
+    refs: usize,
+    held: usize,
+    permits: u64,
+}
 
-    fn acquires(&self) -> impl Iterator<Item = (Ticket, &Acquire)> {
-        self.requests.iter().filter_map(|(ticket, request)| match request {
-            Request::Acquire(acquire) => Some((*ticket, acquire)),
-            Request::Release(_) | Request::Pause(_) => None,
-        })
-    }
+fn ensure(holds: bool, what: impl FnOnce() -> String) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(what()) }
+}
 
-    /// The hold that a request has begun is known (invariant 1), and a request stands in the line of its lock exactly while it waits there.
-    fn check_requests(&self) -> Result<(), String> {
-        for (ticket, acquire) in self.acquires() {
-            let begun = acquire.hold.map(|number| (number, self.holds.get(&number)));
-            ensure(begun.is_none_or(|(_, hold)| hold.is_some_and(|hold| hold.lock == acquire.lock)), || {
-                format!("{ticket:?} has begun {begun:?}, which is no hold of its lock")
-            })?;
-            ensure(self.locks.contains(acquire.lock), || format!("{ticket:?} asks for a lock that is not there"))?;
-            let lock = &self.locks[acquire.lock];
-            let waits = acquire.place == Place::Line && acquire.outcome.is_none();
-            let stands = [lock.contender == Some(ticket), lock.queue.contains(ticket)];
-            ensure(stands.map(usize::from).iter().sum::<usize>() == usize::from(waits), || {
-                format!("{ticket:?} contends, and is queued: {stands:?}, {acquire:?}")
-            })?;
-        }
-        Ok(())
-    }
-
-    /// A lock knows how many refer to it and hold it (invariant 5 speaks of its one contender), and its channels know of it.
-    fn check_locks(&self) -> Result<(), String> {
-        let mut found: NumberMap<LockId, Found> = NumberMap::default();
-        for (_, acquire) in self.acquires() {
-            found.entry(acquire.lock).or_default().refs += 1;
-        }
-        for hold in self.holds.values() {
-            let of_lock = found.entry(hold.lock).or_default();
-            of_lock.refs += 1;
-            if hold.granted && hold.count.has_guards() {
-                of_lock.held += 1;
-                of_lock.permits += u64::from(hold.cell.key().permits);
-            }
-        }
-        for (id, lock) in self.locks.iter() {
-            let mut of_lock = found.remove(&id).unwrap_or_default();
-            of_lock.refs += usize::from(lock.beating);
-            let kept = Found { refs: lock.refs, held: lock.held, permits: lock.permits };
-            ensure(kept == of_lock, || format!("{} keeps {kept:?}, and has {of_lock:?}", lock.name))?;
-            let members = lock.contender.into_iter().chain(lock.queue.iter());
-            for ticket in members {
-                let waits = self.acquire_of(ticket).is_some_and(|acquire| acquire.lock == id);
-                ensure(waits, || format!("{ticket:?} stands in the line of {}, and does not ask for it", lock.name))?;
-            }
-        }
-        let stale = self.subscriptions.locks().find(|lock| !self.locks.contains(*lock));
-        ensure(stale.is_none() && self.subscriptions.is_sound(), || {
-            format!("locks and channels do not agree: {:?}", self.subscriptions)
-        })?;
-        Ok(())
-    }
-
+impl Parts {
     /// The counts of a hold (invariant 2), and that its deadline is watched (invariant 4).
     fn check_holds(&self) -> Result<(), String> {
         for (number, hold) in &self.holds {
@@ -104,9 +47,59 @@ impl Session {
         Ok(())
     }
 
+    /// A lock knows how many refer to it and hold it (invariant 5 speaks of its one contender), and its channels know of it.
+    fn check_locks(&self) -> Result<(), String> {
+        let mut found: NumberMap<LockId, Found> = NumberMap::default();
+        for (_, acquire) in self.requests.acquires() {
+            found.entry(acquire.lock).or_default().refs += 1;
+        }
+        for hold in self.holds.values() {
+            let of_lock = found.entry(hold.lock).or_default();
+            of_lock.refs += 1;
+            if hold.granted && hold.count.has_guards() {
+                of_lock.held += 1;
+                of_lock.permits += u64::from(hold.cell.key().permits);
+            }
+        }
+        for (id, lock) in self.locks.iter() {
+            let mut of_lock = found.remove(&id).unwrap_or_default();
+            of_lock.refs += usize::from(lock.beating);
+            let kept = Found { refs: lock.refs, held: lock.held, permits: lock.permits };
+            ensure(kept == of_lock, || format!("{} keeps {kept:?}, and has {of_lock:?}", lock.name))?;
+            let members = lock.contender.into_iter().chain(lock.queue.iter());
+            for ticket in members {
+                let waits = self.requests.acquire(ticket).is_some_and(|acquire| acquire.lock == id);
+                ensure(waits, || format!("{ticket:?} stands in the line of {}, and does not ask for it", lock.name))?;
+            }
+        }
+        let stale = self.subscriptions.locks().find(|lock| !self.locks.contains(*lock));
+        ensure(stale.is_none() && self.subscriptions.is_sound(), || {
+            format!("locks and channels do not agree: {:?}", self.subscriptions)
+        })?;
+        Ok(())
+    }
+
+    /// The hold that a request has begun is known (invariant 1), and a request stands in the line of its lock exactly while it waits there.
+    fn check_requests(&self) -> Result<(), String> {
+        for (ticket, acquire) in self.requests.acquires() {
+            let begun = acquire.hold.map(|number| (number, self.holds.get(&number)));
+            ensure(begun.is_none_or(|(_, hold)| hold.is_some_and(|hold| hold.lock == acquire.lock)), || {
+                format!("{ticket:?} has begun {begun:?}, which is no hold of its lock")
+            })?;
+            ensure(self.locks.contains(acquire.lock), || format!("{ticket:?} asks for a lock that is not there"))?;
+            let lock = &self.locks[acquire.lock];
+            let waits = acquire.place == Place::Line && acquire.outcome.is_none();
+            let stands = [lock.contender == Some(ticket), lock.queue.contains(ticket)];
+            ensure(stands.map(usize::from).iter().sum::<usize>() == usize::from(waits), || {
+                format!("{ticket:?} contends, and is queued: {stands:?}, {acquire:?}")
+            })?;
+        }
+        Ok(())
+    }
+
     /// Every timer has its slot, and owners own what is there.
     fn check_tables(&self) -> Result<(), String> {
-        let of_requests = self.requests.values().filter_map(|request| match request {
+        let of_requests = self.requests.iter().filter_map(|(_, request)| match request {
             Request::Acquire(acquire) => acquire.timer,
             Request::Release(release) => release.timer,
             Request::Pause(pause) => pause.timer,
@@ -115,24 +108,27 @@ impl Session {
         let of_holds = self.holds.values().filter_map(|hold| hold.timer);
         let slots = of_requests.chain(of_locks).chain(of_holds).count() + self.subscriptions.timers();
         ensure(self.timers.len() == slots, || format!("{} timers are set, and {slots} are known", self.timers.len()))?;
-        for ((lock, owner), owned) in &self.owned {
+        for (lock, owner, owned) in self.owners.iter() {
             let (holds, wishes) = (owned.holds(), owned.wishes());
-            let there = holds.iter().all(|number| self.holds.get(number).is_some_and(|hold| hold.lock == *lock))
-                && wishes.iter().all(|ticket| self.acquire_of(*ticket).is_some_and(|acquire| acquire.lock == *lock));
+            let there = holds.iter().all(|number| self.holds.get(number).is_some_and(|hold| hold.lock == lock))
+                && wishes
+                    .iter()
+                    .all(|ticket| self.requests.acquire(*ticket).is_some_and(|acquire| acquire.lock == lock));
             ensure(there, || format!("{owner:?} owns or wants what is not there: {owned:?}"))?;
         }
         Ok(())
     }
-}
 
-/// The references to a lock, its holds, and their permits.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Found {
-    refs: usize,
-    held: usize,
-    permits: u64,
-}
-
-fn ensure(holds: bool, what: impl FnOnce() -> String) -> Result<(), String> {
-    if holds { Ok(()) } else { Err(what()) }
+    /// Panics where an invariant is broken, in builds with debug assertions.
+    pub(super) fn assert_invariants(&self) {
+        let size = self.locks.len() + self.holds.len() + self.requests.len() + self.subscriptions.len();
+        if cfg!(debug_assertions) && size <= AT_MOST {
+            let found = self
+                .check_requests()
+                .and_then(|()| self.check_locks())
+                .and_then(|()| self.check_holds())
+                .and_then(|()| self.check_tables());
+            assert_eq!(found, Ok(()), "an invariant of the session is broken");
+        }
+    }
 }

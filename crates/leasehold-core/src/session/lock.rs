@@ -1,14 +1,21 @@
 //! The state that a client keeps about a lock: its waiters, its turn, and what the client holds of it.
 
-use super::beside::Invitations;
-use super::ids::LockId;
-use super::request::{Ticket, Trouble};
-use super::wait_queue::WaitQueue;
-use crate::command::{Keys, Kind};
+use crate::command::Keys;
+use crate::command::Kind;
 use crate::name::LockName;
-use crate::owner::{ClientId, HoldNumber};
+use crate::owner::ClientId;
+use crate::owner::HoldNumber;
+use crate::session::Ticket;
+use crate::session::ids::LockId;
+use crate::session::lock::invitations::Invitations;
+use crate::session::lock::wait_queue::WaitQueue;
+use crate::session::request::trouble::Trouble;
 use crate::time::Instant;
 use std::collections::BTreeSet;
+
+pub(super) mod invitations;
+pub(super) mod locks;
+pub(super) mod wait_queue;
 
 /// The state that the client keeps about a lock while it holds it, waits for it, or listens for it.
 #[derive(Debug)]

@@ -1,6 +1,7 @@
 //! What a session hands out: actions for the driver, events to be counted or logged, and wakers to be woken.
 
-use super::{Action, Event};
+use crate::session::Action;
+use crate::session::Event;
 use std::collections::VecDeque;
 use std::task::Waker;
 

@@ -1,10 +1,9 @@
 //! The calls that the lifeline has under way, and what each of them is for.
 
-use super::CallId;
-use super::ids::LockId;
-use super::renew::Batch;
-
 use crate::owner::HoldNumber;
+use crate::session::CallId;
+use crate::session::ids::LockId;
+use crate::session::renewals::Batch;
 use std::collections::BTreeMap;
 
 /// The purpose of a call by the lifeline.

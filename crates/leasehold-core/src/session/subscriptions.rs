@@ -3,15 +3,18 @@
 //! A subscription is shared by all locks that listen to its channel, such as the halves of a read-write lock. One command for a channel is
 //! under way at a time, so that none can overtake another.
 
-use super::Action;
-use super::ids::{ChannelId, LockId, Table};
-use super::out::Out;
-use super::timers::{Timer, Timers};
 use crate::link::LinkError;
-
+use crate::session::Action;
+use crate::session::ids::ChannelId;
+use crate::session::ids::LockId;
+use crate::session::ids::Table;
+use crate::session::out::Out;
+use crate::session::timers::Timer;
+use crate::session::timers::Timers;
 use crate::time::Instant;
 use bytes::Bytes;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::time::Duration;
 
 /// See the [module](self).

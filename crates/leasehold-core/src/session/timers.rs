@@ -1,8 +1,8 @@
 //! The one table of timers, in the order in which they are due.
 
-use super::ids::{ChannelId, LockId};
-use super::request::Ticket;
 use crate::owner::HoldNumber;
+use crate::session::Ticket;
+use crate::session::ids::{ChannelId, LockId};
 use crate::time::Instant;
 use std::collections::BTreeSet;
 

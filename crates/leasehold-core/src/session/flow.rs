@@ -1,0 +1,31 @@
+//! The flows of a session: what happens to its components when a caller asks, a reply comes, or time passes.
+
+mod acquire;
+mod admit;
+mod after_attempt;
+mod beside;
+mod client_record;
+mod fair_queue;
+mod fallback;
+mod finish;
+mod first_reply;
+mod gate;
+mod give_up;
+mod line;
+mod link_events;
+mod loss;
+mod next_turn;
+mod reconcile;
+mod reenter;
+mod release;
+mod release_reply;
+mod renew;
+mod reply;
+mod restore;
+mod send;
+mod settle;
+mod settled;
+mod shut_down;
+mod timeouts;
+mod wait;
+mod warn;

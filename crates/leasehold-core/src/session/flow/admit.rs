@@ -1,0 +1,86 @@
+//! Requests of an owner that holds already: they leave the line and re-enter, or come in beside the other half.
+
+use crate::command::Kind;
+use crate::owner::HoldNumber;
+use crate::owner::OwnerId;
+use crate::session::Granted;
+use crate::session::Ticket;
+use crate::session::ids::LockId;
+use crate::session::lock::Phase;
+use crate::session::parts::Parts;
+use crate::session::request::Request;
+use crate::session::request::acquire::Acquire;
+use crate::session::request::acquire::Place;
+use crate::time::Instant;
+
+impl Parts {
+    pub(super) fn grant_entry(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
+        let Some(Request::Acquire(acquire)) = self.requests.get_mut(&ticket) else { return };
+        let Some(hold) = self.holds.get_mut(&number) else { return };
+        hold.raising = None;
+        hold.count.add_guard(acquire.wish.renewed);
+        hold.lease = hold.lease.max(acquire.wish.lease);
+        hold.touch(now);
+        hold.cell.set_count(hold.count.wanted());
+        hold.cell.set_renewed(hold.count.renewing());
+        let granted = Granted {
+            hold: number,
+            cell: hold.cell.clone(),
+            count: hold.count.wanted(),
+            renewed: acquire.wish.renewed,
+        };
+        acquire.outcome = Some(Ok(Some(granted)));
+        if hold.renew_at.is_none() {
+            self.schedule_renewal(now, number);
+        }
+    }
+
+    /// Takes a request out of the line, because its owner holds the lock already.
+    pub(super) fn enter_instead(&mut self, now: Instant, ticket: Ticket, lock: LockId, number: HoldNumber) {
+        self.leave_line(now, ticket, lock);
+        let Some(acquire) = self.requests.acquire_mut(ticket) else { return };
+        acquire.place = Place::Entering(number);
+        if let Some(begun) = acquire.hold.take() {
+            self.forsake(now, ticket, begun);
+        }
+        self.wake(ticket);
+    }
+
+    /// The owner holds the lock from here on: its other requests that stand in the line re-enter.
+    pub(super) fn admit_owner(&mut self, now: Instant, lock: LockId, owner: OwnerId, number: HoldNumber) {
+        let state = &self.locks[lock];
+        let contender = state.contender;
+        // A contender whose command is under way learns of it from the reply.
+        let trying = contender.filter(|_| state.phase == Phase::Trying);
+        let mut same = self.owners.wishes(lock, owner).to_vec();
+        same.retain(|ticket| {
+            let waits = |acquire: &Acquire| acquire.place == Place::Line && acquire.outcome.is_none();
+            trying != Some(*ticket) && self.requests.acquire(*ticket).is_some_and(waits)
+        });
+        // The contender last, so that the turn goes to none that leaves as well.
+        same.sort_by_key(|ticket| contender == Some(*ticket));
+        for ticket in same {
+            self.enter_instead(now, ticket, lock, number);
+        }
+    }
+
+    /// The owner writes from here on: its other requests, which wait to read, come in beside. They would wait for their own owner.
+    pub(super) fn admit_readers(&mut self, now: Instant, lock: LockId, owner: OwnerId) {
+        if self.locks[lock].kind != Kind::Write {
+            return;
+        }
+        let Some(read) = self.locks.sibling(lock, Kind::Read) else { return };
+        let line = &self.locks[read];
+        // A contender whose command is under way learns of it from the reply.
+        let contender = line.contender.filter(|_| line.phase != Phase::Trying);
+        let waiting: Vec<Ticket> = line.queue.iter().chain(contender).collect();
+        for ticket in waiting {
+            let same = self.requests.acquire(ticket).filter(|acquire| {
+                acquire.wish.owner == Some(owner) && acquire.place == Place::Line && acquire.outcome.is_none()
+            });
+            if let Some(beside) = same.and_then(|acquire| self.own_other_half(acquire)) {
+                self.stand_beside(now, ticket, beside);
+            }
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! What a request does after an attempt that did not get the lock: it waits, asks again, or ends.
+
+use crate::backoff::Backoff;
+use crate::command::Line;
+use crate::error::AcquireError;
+use crate::link::LinkError;
+use crate::session::Patience;
+use crate::session::Ticket;
+use crate::session::hold::change::Change;
+use crate::session::ids::LockId;
+use crate::session::lock::Phase;
+use crate::session::parts::Parts;
+use crate::session::request::Request;
+use crate::session::request::acquire::Place;
+use crate::session::request::trouble::Trouble;
+use crate::time::Instant;
+use std::time::Duration;
+
+impl Parts {
+    /// Another holder has the lock.
+    pub(super) fn busy(&mut self, now: Instant, ticket: Ticket, left: Option<Duration>) {
+        let Some(acquire) = self.requests.acquire_mut(ticket) else { return };
+        let (lock, last, patience, place) = (acquire.lock, acquire.last, acquire.wish.patience, acquire.place);
+        let acquire_owner = acquire.wish.owner;
+        if place == Place::Aside {
+            acquire.not_beside = acquire.beside.take();
+            if acquire.not_beside.is_some() {
+                // The other half was lost meanwhile, whether that is known already or not.
+                self.join_line(now, ticket);
+            } else if !self.await_given_up(now, ticket) {
+                self.finish_acquire(now, ticket, Ok(None));
+            }
+            return;
+        }
+        if let Some(number) = self.owners.hold(lock, acquire_owner) {
+            self.locks[lock].trouble = Trouble::default();
+            self.enter_instead(now, ticket, lock, number);
+            return;
+        }
+        if let Some(beside) = self.requests.acquire(ticket).and_then(|acquire| self.own_other_half(acquire)) {
+            self.stand_beside(now, ticket, beside);
+            return;
+        }
+        let line = &mut self.locks[lock];
+        let beside = line.kind.verbs().line() == Line::Shared && line.contender != Some(ticket);
+        line.invitations.end_round();
+        // An attempt whose reply comes after the end of the wait was the last one.
+        let ended = self.requests.acquire(ticket).is_some_and(|acquire| self.end_of_wish(acquire) <= now);
+        let mut goes = patience == Patience::Try || last || ended;
+        self.locks[lock].trouble = Trouble::default();
+        let mut left = left;
+        if self.locks[lock].keys.channel.is_none() {
+            let pause = self.next_poll(ticket);
+            goes |= pause.is_none();
+            left = pause;
+        }
+        if goes && self.await_given_up(now, ticket) {
+            return;
+        }
+        // The reply to another request does not move the contender: it may be asking itself.
+        if !beside && (!goes || !self.locks[lock].queue.is_empty()) {
+            self.contender_waits(now, lock, left);
+        }
+        if goes {
+            self.end_busy(now, ticket);
+            return;
+        }
+        self.begin_to_wait(now, ticket);
+    }
+
+    /// Leaves the server in peace for a while.
+    pub(super) fn back_off(&mut self, now: Instant, ticket: Ticket) {
+        let Some(trouble) = self.trouble_of(ticket) else { return };
+        let pause = trouble.pause();
+        let until = now + pause / 2 + self.jitter(pause / 2);
+        let Some(acquire) = self.requests.acquire_mut(ticket) else { return };
+        let (lock, place, last) = (acquire.lock, acquire.place, acquire.last);
+        let contends = self.locks[lock].contender == Some(ticket);
+        if last || self.falls_back(now, ticket) {
+            self.end_unreachable(now, ticket);
+        } else if place == Place::Line && contends {
+            self.locks[lock].phase = Phase::BackingOff(until);
+            self.set_lock_timer(lock);
+            self.begin_to_wait(now, ticket);
+        } else {
+            if let Some(acquire) = self.requests.acquire_mut(ticket) {
+                acquire.retry_at = Some(until);
+            }
+            self.begin_to_wait(now, ticket);
+        }
+    }
+
+    /// Fails all requests of the line when the server has been out of reach for too long.
+    pub(super) fn trouble_is_over(&mut self, now: Instant, lock: LockId) -> bool {
+        let Some(since) = self.trouble_since(lock) else { return false };
+        if now < since + self.settings.unreachable_after {
+            return false;
+        }
+        let error = AcquireError::Unreachable(self.trouble_in_words(lock));
+        if let Some(contender) = self.locks[lock].contender
+            && !self.is_unsure(contender)
+            && self.falls_back(now, contender)
+        {
+            self.degrade(now, contender);
+            return true;
+        }
+        self.fail_line(now, lock, &error);
+        true
+    }
+
+    /// See [`Session::poll_backoff`](crate::session::Session::poll_backoff).
+    pub(crate) fn poll_backoff(&mut self, ticket: Ticket) -> Option<u32> {
+        let acquire = self.requests.acquire_mut(ticket)?;
+        let asks = std::mem::take(&mut acquire.asks_backoff);
+        (asks && acquire.outcome.is_none()).then_some(acquire.polls)
+    }
+
+    /// How long a request whose kind has no notices waits before it asks again; `None` where it has asked often enough. If the caller's own
+    /// back-off is to say it, this is how long it waits if that is never asked, because its future is not polled.
+    fn next_poll(&mut self, ticket: Ticket) -> Option<Duration> {
+        let random = self.rng.f64();
+        let acquire = self.requests.acquire_mut(ticket)?;
+        acquire.polls = acquire.polls.saturating_add(1);
+        match &acquire.wish.backoff {
+            Some(backoff) if !backoff.is_custom() => backoff.pause(acquire.polls, random),
+            custom => {
+                acquire.asks_backoff = custom.is_some();
+                Backoff::default().pause(acquire.polls, random)
+            }
+        }
+    }
+
+    /// Whether a call that was to be sent at `since`, and was not, may be sent again at once. A request may do so a few times, so that a
+    /// server that is out of reach is still found to be so; and more often while something else is being settled, as it is all the time
+    /// where many futures are dropped: the server is not to blame for that, nor is the caller told that it is out of reach.
+    pub(super) fn may_go_again(&mut self, ticket: Ticket, since: Instant) -> bool {
+        let most = if self.settlements.at_work_since(since) { 32 } else { 3 };
+        let Some(acquire) = self.requests.acquire_mut(ticket) else { return false };
+        acquire.went_again = acquire.went_again.saturating_add(1);
+        acquire.went_again <= most
+    }
+
+    /// A call of the request was certainly not applied: it is sent again after a pause. A try ends where that is of no use, because a new
+    /// connection has led to a replica again.
+    pub(super) fn failed_for_now(&mut self, now: Instant, ticket: Ticket, change: &Change, error: &LinkError) {
+        let why = error.to_string();
+        self.note_trouble(now, ticket, &why, false);
+        let Some(Request::Acquire(acquire)) = self.requests.get_mut(&ticket) else { return };
+        let trouble = match acquire.place {
+            Place::Line => &mut self.locks[acquire.lock].trouble,
+            Place::Aside | Place::Entering(_) => &mut acquire.trouble,
+        };
+        let of_a_replica = matches!(error, LinkError::Refused(refusal) if refusal.is_of_a_replica());
+        let found_again = of_a_replica && trouble.note_demotion(&why, change.plane, change.epoch);
+        if found_again && acquire.wish.patience == Patience::Try {
+            self.end_unreachable(now, ticket);
+        } else {
+            self.back_off(now, ticket);
+        }
+    }
+}

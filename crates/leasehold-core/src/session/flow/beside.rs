@@ -1,0 +1,123 @@
+//! Requests that ask beside the contender, where several may hold the lock.
+
+use crate::command::Line;
+use crate::session::Ticket;
+use crate::session::ids::LockId;
+use crate::session::lock::Phase;
+use crate::session::parts::Parts;
+use crate::session::request::acquire::Place;
+
+impl Parts {
+    /// A waiter of a shared lock was granted: others are likely to get in beside it.
+    pub(super) fn invite(&mut self, lock: LockId) {
+        let state = &mut self.locks[lock];
+        if state.kind.verbs().line() != Line::Shared {
+            return;
+        }
+        let (round, width) = (state.invitations.round(), state.invitations.widen());
+        let requests = &self.requests;
+        let uninvited = |ticket: &Ticket| {
+            requests.waiter(*ticket).is_some_and(|acquire| !acquire.dormant && acquire.invited != Some(round))
+        };
+        let invited: Vec<Ticket> = state.queue.iter().filter(uninvited).take(width).collect();
+        for ticket in invited {
+            if let Some(acquire) = self.requests.acquire_mut(ticket) {
+                acquire.invited = Some(round);
+            }
+            self.wake(ticket);
+        }
+    }
+
+    /// Whether a request may ask beside the contender: it is invited, it is its last attempt, or it has asked and does not know what became
+    /// of that. The last may have the very permits that all others wait for.
+    pub(super) fn may_ask_beside(&self, ticket: Ticket) -> bool {
+        let Some(acquire) = self.requests.acquire(ticket) else { return false };
+        let lock = &self.locks[acquire.lock];
+        let waits = acquire.place == Place::Line && lock.contender != Some(ticket);
+        let may_ask = match acquire.hold.and_then(|number| self.holds.get(&number)) {
+            Some(begun) => acquire.last || begun.change.is_none(),
+            None => acquire.last || acquire.invited == Some(lock.invitations.round()),
+        };
+        waits && lock.kind.verbs().line() == Line::Shared && may_ask && !self.is_gated(acquire.lock)
+    }
+
+    /// Whether a request that does not wait asks the server although others of its client are ahead. It does if they may all get in, and if
+    /// no request has asked yet: the one whose turn it is may be a future that is never polled.
+    pub(super) fn tries_beside(&self, lock: LockId) -> bool {
+        let state = &self.locks[lock];
+        let shared = state.kind.verbs().line() == Line::Shared;
+        (shared || matches!(state.phase, Phase::Due(_))) && !self.is_gated(lock)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::Kind;
+    use crate::link::{Epoch, LinkError, Plane, Settled};
+    use crate::name::LockName;
+    use crate::owner::ClientId;
+    use crate::reply::Reply;
+    use crate::session::{AcquireRequest, Action, FlightId, Session, Step, Via};
+    use crate::settings::Settings;
+    use crate::time::Instant;
+    use std::task::Waker;
+    use std::time::Duration;
+
+    const NOW: Instant = Instant::from_nanos(1_000_000_000);
+
+    fn sent(session: &mut Session, ticket: Ticket) -> Option<FlightId> {
+        let via = Via { plane: Plane::Foreground, epoch: Epoch(1) };
+        match session.poll_acquire(NOW, ticket, via, Waker::noop()) {
+            Step::Send(flight, _) => Some(flight),
+            _ => None,
+        }
+    }
+
+    fn reply(first: i64) -> Result<Reply, LinkError> {
+        Ok(Reply::Array([first, 1_000, 0].map(Reply::Int).to_vec()))
+    }
+
+    #[test]
+    fn a_waiter_whose_reply_was_lost_asks_again_although_the_lock_is_busy_since() {
+        let mut session = Session::new(ClientId::new(uuid::Uuid::nil()), Settings::default(), 1);
+        let mut acquire = || {
+            let name = LockName::new("", "seats").expect("a name");
+            let ticket = session.acquire(NOW, AcquireRequest::new(name, Kind::Semaphore, Duration::from_secs(4)));
+            (ticket, sent(&mut session, ticket))
+        };
+        let [(first, contends), (second, _), (third, _)] = [(); 3].map(|()| acquire());
+        session.handle_reply(NOW, first, contends.expect("it is sent"), reply(1));
+        let contends = sent(&mut session, second).expect("it is the contender");
+        let invited = sent(&mut session, third).expect("it is invited");
+        session.handle_reply(NOW, second, contends, reply(0));
+        session.handle_reply(NOW, third, invited, Err(LinkError::Unknown("the connection was lost".to_owned())));
+        let id = std::iter::from_fn(|| session.poll_action())
+            .find_map(|action| match action {
+                Action::Settle { id, .. } => Some(id),
+                _ => None,
+            })
+            .expect("it is settled");
+        session.handle_settled(NOW, id, Ok(Settled::Proven));
+        assert!(sent(&mut session, third).is_some(), "it may have the permit that all wait for");
+    }
+
+    #[test]
+    fn an_invitation_is_void_once_somebody_has_found_the_lock_busy() {
+        let mut session = Session::new(ClientId::new(uuid::Uuid::nil()), Settings::default(), 1);
+        let name = LockName::new("", "stock").expect("a name");
+        let wish = || AcquireRequest::new(name.clone(), Kind::Read, Duration::from_secs(4));
+        let tickets = [(); 6].map(|()| session.acquire(NOW, wish()));
+        // The contender asks, and each grant invites twice as many.
+        let first = sent(&mut session, tickets[0]).expect("the first asks");
+        assert!(tickets[1..].iter().all(|ticket| sent(&mut session, *ticket).is_none()), "the others wait");
+        session.handle_reply(NOW, tickets[0], first, reply(1));
+        let second = sent(&mut session, tickets[1]).expect("the next asks");
+        session.handle_reply(NOW, tickets[1], second, reply(1));
+        let third = sent(&mut session, tickets[2]).expect("the contender asks");
+        let beside = sent(&mut session, tickets[3]).expect("who was invited asks beside it");
+        session.handle_reply(NOW, tickets[3], beside, reply(0));
+        session.handle_reply(NOW, tickets[2], third, reply(0));
+        assert_eq!(sent(&mut session, tickets[3]), None, "it waits behind the contender again");
+    }
+}

@@ -1,0 +1,262 @@
+//! Queues on the server, in which every waiter of every client has a place of its own: the fair lock.
+//!
+//! Every waiter takes its place at once, in the order in which it came. From then on only the first of this client, the contender of the
+//! line, asks again: no waiter behind it can be granted the lock before. One beat for each lock and client proves that its waiters live,
+//! however many there are.
+
+use crate::command::fair::{Beat, Standing};
+use crate::command::{Give, HoldKey, Line, fair};
+use crate::error::AcquireError;
+use crate::link::LinkError;
+use crate::owner::HoldNumber;
+use crate::reply::Reply;
+use crate::session::ids::LockId;
+use crate::session::lock::Phase;
+use crate::session::parts::Parts;
+use crate::session::pending::Purpose;
+use crate::session::request::acquire::Place;
+use crate::session::request::trouble::Trouble;
+use crate::session::{Event, Ticket};
+use crate::time::Instant;
+use bytes::Bytes;
+
+impl Parts {
+    /// The hold of a request has a place, or a mark, on the server: it is given up like a grant when it is not wanted any more.
+    pub(super) fn placed(&mut self, now: Instant, ticket: Ticket, number: HoldNumber, moved: bool, standing: Standing) {
+        let Some(acquire) = self.requests.acquire_mut(ticket) else { return };
+        let (lock, place, last) = (acquire.lock, acquire.place, acquire.last);
+        let lost_place = acquire.had_place && moved;
+        let asked_again = acquire.asks > 1;
+        acquire.had_place = true;
+        acquire.trouble.unsure = false;
+        let mut fresh = moved;
+        if let Some(hold) = self.holds.get_mut(&number) {
+            hold.count.set_on_server(1);
+            fresh |= !std::mem::replace(&mut hold.placed, true);
+        }
+        self.locks[lock].trouble = Trouble::default();
+        if lost_place {
+            let name = self.locks[lock].name.clone();
+            self.out.tell(Event::PlaceLost { name });
+        }
+        let ended = self.requests.acquire(ticket).is_some_and(|acquire| self.end_of_wish(acquire) <= now);
+        // A request that does not stand in the line did not ask for a place, and does not wait for its turn.
+        if last || ended || place != Place::Line {
+            // Behind the contender of this client it is not next, whatever else is given up.
+            if place != Place::Line || self.locks[lock].contender != Some(ticket) || !self.await_given_up(now, ticket) {
+                self.end_busy(now, ticket);
+            }
+            return;
+        }
+        self.begin_to_wait(now, ticket);
+        let in_places = self.locks[lock].kind.verbs().line() == Line::Places;
+        if in_places && fresh && asked_again {
+            self.stand_last(now, lock, ticket);
+        }
+        if self.locks[lock].contender == Some(ticket) {
+            self.hear_for_front(lock, number, standing.foreign);
+            if in_places && !standing.head && standing.left.is_none() {
+                // The lock is free and another waiter is first, perhaps one of this client: the beat tells.
+                self.locks[lock].again = false;
+                self.locks[lock].beat_at = Some(now);
+            }
+            let left = match self.requests.acquire(ticket).and_then(|acquire| acquire.wish.prefer_writers) {
+                // Every attempt renews the mark, which must not run out before there have been several.
+                Some(mark) if !in_places => Some(standing.left.map_or(mark / 3, |left| left.min(mark / 3))),
+                _ => standing.left.filter(|_| standing.head),
+            };
+            self.contender_waits(now, lock, left);
+        } else if self.locks[lock].contender.is_none() {
+            self.pick_contender(lock);
+        }
+        if in_places && self.locks[lock].beat_at.is_none() && !self.locks[lock].beating {
+            self.plan_beat(now, lock);
+        }
+    }
+
+    /// Takes the answer to a beat.
+    pub(super) fn handle_beaten(&mut self, now: Instant, lock: LockId, result: Result<Reply, LinkError>) {
+        self.locks[lock].beating = false;
+        let beat = match result {
+            Ok(reply) => fair::beaten(&reply).map_err(|error| (error.to_string(), true)),
+            Err(error) => Err((error.to_string(), error.is_lasting())),
+        };
+        let waits = self.locks[lock].contender.is_some() || !self.locks[lock].queue.is_empty();
+        match beat {
+            Ok(beat) => {
+                self.locks[lock].trouble = Trouble::default();
+                match beat {
+                    Beat::Calm(standing) => self.front_stands(now, lock, standing),
+                    Beat::Yours { entry, .. } => self.turn_of_entry(now, lock, &entry),
+                    Beat::Gone(_) => self.places_are_gone(lock),
+                    Beat::Kind(kind) => self.fail_line(now, lock, &AcquireError::KeyConflict(kind)),
+                }
+            }
+            Err((why, lasting)) if waits => {
+                let name = self.locks[lock].name.clone();
+                self.locks[lock].trouble.note(now, &why);
+                self.out.tell(Event::BeatFailed { name, why, lasting });
+            }
+            Err(_) => {}
+        }
+        let again = std::mem::take(&mut self.locks[lock].beat_again);
+        if waits && again {
+            // Something has come up since this one was sent.
+            self.locks[lock].beat_at = Some(now);
+            self.set_lock_timer(lock);
+        } else if waits && self.locks[lock].beat_at.is_none() {
+            self.plan_beat(now, lock);
+        }
+        self.locks.unref(lock, &mut self.timers);
+    }
+
+    /// The server has forgotten the queue: every waiter takes a new place, in the order of the line.
+    fn places_are_gone(&mut self, lock: LockId) {
+        let line = &self.locks[lock];
+        let all: Vec<Ticket> = line.contender.into_iter().chain(line.queue.iter()).collect();
+        for ticket in all {
+            let number = self.requests.acquire(ticket).and_then(|acquire| acquire.hold);
+            if let Some(hold) = number.and_then(|number| self.holds.get_mut(&number))
+                && hold.change.is_none()
+            {
+                hold.placed = false;
+                self.wake(ticket);
+            }
+        }
+    }
+
+    /// Tells the server that the waiters of a lock live, if it is time to.
+    pub(super) fn beat_is_due(&mut self, now: Instant, lock: LockId) {
+        if self.locks[lock].beat_at.is_none_or(|at| at > now) {
+            return;
+        }
+        self.locks[lock].beat_at = None;
+        let line = &self.locks[lock];
+        if line.contender.is_none() && line.queue.is_empty() {
+            return;
+        }
+        if self.locks[lock].beating {
+            // Notices in quick succession do not make as many beats: the answer to one more tells what has come up until then.
+            self.locks[lock].beat_again = true;
+            return;
+        }
+        let front = self.front(lock).and_then(|number| self.holds.get(&number)).map(|hold| &hold.cell.key().field);
+        let line = &self.locks[lock];
+        let call = fair::beat(&line.name, &line.keys, &self.client, front, &self.settings);
+        let id = self.call_by_lifeline(call);
+        self.locks[lock].refs += 1;
+        self.locks[lock].beating = true;
+        self.pending.insert(id, Purpose::Beat(lock));
+    }
+
+    /// Gives up the place of an entry that no hold stands for.
+    fn leave_behind(&mut self, lock: LockId, entry: &Bytes) {
+        let line = &self.locks[lock];
+        let call = line.kind.verbs().release(&Give {
+            name: &line.name,
+            keys: &line.keys,
+            hold: &HoldKey { field: entry.clone(), permits: 1 },
+            count: 0,
+            granted: false,
+            settings: &self.settings,
+        });
+        // The answer is not waited for: the next beat tells whether it has to be repeated.
+        self.call_by_lifeline(call);
+    }
+
+    /// The next beat, a little sooner or later than those of other clients.
+    fn plan_beat(&mut self, now: Instant, lock: LockId) {
+        let beat = self.settings.fair.beat;
+        let at = now + beat - self.jitter(beat / 8);
+        self.locks[lock].beat_at = Some(at);
+        self.set_lock_timer(lock);
+    }
+
+    /// The front has its place: its process looks when the holder's lease has run out, if no waiter is ahead of it.
+    fn front_stands(&mut self, now: Instant, lock: LockId, standing: Standing) {
+        let Some(number) = self.front(lock) else { return };
+        self.hear_for_front(lock, number, standing.foreign);
+        let Some(left) = standing.left.filter(|_| standing.head) else { return };
+        let at = now + self.sleep(Some(left));
+        if let Phase::Sleeping(until) = &mut self.locks[lock].phase {
+            *until = at.min(*until);
+            self.set_lock_timer(lock);
+        }
+    }
+
+    /// Clients that are not of this library announce a release to one waiter alone, on a channel of its own.
+    fn hear_for_front(&mut self, lock: LockId, number: HoldNumber, foreign: bool) {
+        if self.locks[lock].kind.verbs().line() != Line::Places {
+            return;
+        }
+        let Some(hold) = self.holds.get(&number) else { return };
+        let wanted = foreign.then(|| fair::front_channel(&self.locks[lock].name, &hold.cell.key().field));
+        let own = self.locks[lock].keys.channel.as_ref();
+        let is_wanted = |name: &Bytes| Some(name) == own || Some(name) == wanted.as_ref();
+        self.subscriptions.retain(lock, is_wanted, &mut self.out);
+        if let Some(channel) = &wanted {
+            self.subscriptions.listen(lock, channel, &mut self.out);
+        }
+    }
+
+    /// A request has a new place, behind all that have one already: the line follows the order of the server's queue.
+    fn stand_last(&mut self, now: Instant, lock: LockId, ticket: Ticket) {
+        let line = &mut self.locks[lock];
+        line.queue.push_back(ticket);
+        if line.contender == Some(ticket) {
+            line.contender = None;
+            self.due(now, lock);
+        }
+    }
+
+    /// The free lock is offered to an entry of this client.
+    fn turn_of_entry(&mut self, now: Instant, lock: LockId, entry: &Bytes) {
+        let known = self.client.number_in(entry).filter(|number| self.holds.contains_key(number));
+        let Some(number) = known else {
+            // The entry is of a hold that this client has forgotten: it must not keep the others waiting.
+            self.leave_behind(lock, entry);
+            return;
+        };
+        let Some(ticket) = self.holds.get(&number).and_then(|hold| hold.raising) else { return };
+        if self.requests.acquire(ticket).is_none_or(|acquire| acquire.place != Place::Line) {
+            return;
+        }
+        let line = &mut self.locks[lock];
+        let contends = line.contender == Some(ticket);
+        if !contends {
+            if line.phase == Phase::Trying {
+                // The contender is being answered; the next beat comes back to this.
+                return;
+            }
+            line.queue.remove(ticket);
+            if let Some(contender) = line.contender.replace(ticket) {
+                // A request without a place is not next: a future that is not polled would be in the way of all others.
+                let has_place = self.place_of(contender).is_some();
+                let queue = &mut self.locks[lock].queue;
+                if has_place {
+                    queue.push_front(contender);
+                } else {
+                    queue.push_back(contender);
+                }
+            }
+        }
+        match self.locks[lock].phase {
+            Phase::Sleeping(_) | Phase::Subscribing | Phase::Idle => self.due(now, lock),
+            // It was the turn of another, which was woken: this one has not been woken, and its time begins now.
+            Phase::Due(_) if !contends => self.due(now, lock),
+            Phase::Due(_) | Phase::Trying | Phase::BackingOff(_) | Phase::Gated => {}
+        }
+    }
+
+    /// The hold of the first of this client that has a place.
+    fn front(&self, lock: LockId) -> Option<HoldNumber> {
+        let line = &self.locks[lock];
+        line.contender.into_iter().chain(line.queue.iter()).find_map(|ticket| self.place_of(ticket))
+    }
+
+    /// The hold of a request that has a place in the queue on the server.
+    fn place_of(&self, ticket: Ticket) -> Option<HoldNumber> {
+        let number = self.requests.acquire(ticket)?.hold?;
+        self.holds.get(&number).filter(|hold| hold.placed).map(|_| number)
+    }
+}

@@ -1,0 +1,162 @@
+//! The results for callers while the server is out of reach: an error, the lock within this client, or a guard that excludes no other.
+//!
+//! A hold that is granted without the server is **degraded**. It has nothing on the server, so its count there is 0. If it excludes the
+//! other tasks of this client, the lifeline asks the server again and again, until it is granted there too, or refused: then it is lost. To
+//! be sure that two tasks of this client never hold at once, every request for such a lock waits for the task that has it here, whether the
+//! server can be reached or not.
+
+use crate::call::Replicas;
+use crate::error::AcquireError;
+use crate::owner::HoldNumber;
+use crate::session::Event;
+use crate::session::Fallback;
+use crate::session::Granted;
+use crate::session::Ticket;
+use crate::session::flow::restore::RESTORE;
+use crate::session::parts::Parts;
+use crate::session::request::Request;
+use crate::session::request::acquire::Place;
+use crate::session::request::trouble::Trouble;
+use crate::time::Instant;
+use std::time::Duration;
+
+impl Parts {
+    /// Whether a request, whose call was certainly not applied, is to do without the server from now on.
+    pub(super) fn falls_back(&mut self, now: Instant, ticket: Ticket) -> bool {
+        let seen = self.outages.note_failure(now);
+        let Some(acquire) = self.requests.acquire(ticket) else { return false };
+        let since = self.outage_of(acquire.lock).map_or(seen, |outage| seen.min(outage.since()));
+        let first = acquire.entering().is_none() && acquire.beside.is_none();
+        let nothing_there = acquire
+            .hold
+            .and_then(|number| self.holds.get(&number))
+            .is_none_or(|hold| hold.count.on_server() == 0 && hold.change.is_none());
+        acquire.wish.fallback != Fallback::Fail
+            && first
+            && nothing_there
+            && !acquire.trouble.unsure
+            && now >= since + self.settings.unreachable_after
+    }
+
+    /// Grants without the server.
+    pub(super) fn degrade(&mut self, now: Instant, ticket: Ticket) {
+        let known = self.requests.acquire(ticket).and_then(|acquire| acquire.hold);
+        let Some(number) = known.or_else(|| self.begin_hold(now, ticket)) else { return };
+        let Some(Request::Acquire(acquire)) = self.requests.get_mut(&ticket) else { return };
+        let Some(hold) = self.holds.get_mut(&number) else { return };
+        acquire.hold = None;
+        hold.raising = None;
+        hold.granted = true;
+        hold.count.add_guard(acquire.wish.renewed);
+        hold.by_itself = true;
+        hold.degraded = true;
+        hold.cell.set_degraded(true);
+        hold.cell.set_count(1);
+        hold.cell.set_renewed(hold.count.renewing());
+        // Nothing renews it, and nothing needs to: it lasts as long as its guard, unless a fixed time was asked for.
+        let deadline = if acquire.wish.renewed { Instant::FAR_FUTURE } else { now + hold.lease };
+        hold.cell.set_deadline(deadline);
+        if acquire.wish.fallback == Fallback::Local {
+            hold.renew_at = Some(now + RESTORE);
+        }
+        let granted = Granted { hold: number, cell: hold.cell.clone(), count: 1, renewed: acquire.wish.renewed };
+        acquire.outcome = Some(Ok(Some(granted)));
+        let (lock, owner, place, permits) = (hold.lock, hold.owner, acquire.place, hold.cell.key().permits);
+        self.locks[lock].held += 1;
+        self.locks[lock].permits += u64::from(permits);
+        self.leave_queue(ticket, lock);
+        self.out.tell(Event::Degraded { name: self.locks[lock].name.clone() });
+        self.set_hold_timer(number);
+        if let Some(owner) = owner {
+            self.owners.add_hold(lock, owner, number);
+            self.admit_owner(now, lock, owner, number);
+        }
+        if place == Place::Line {
+            self.locks[lock].trouble = Trouble::default();
+            self.contender_got_in(now, ticket, lock, Duration::ZERO);
+        }
+        self.wake(ticket);
+    }
+
+    /// Ends an acquire that cannot reach the server: by what it falls back to, where that is so and nothing was sent that may have been
+    /// applied, and otherwise by an error.
+    pub(super) fn end_unreachable(&mut self, now: Instant, ticket: Ticket) {
+        let error = self.trouble_error(ticket);
+        if matches!(error, AcquireError::Unreachable(_)) && self.falls_back(now, ticket) {
+            self.degrade(now, ticket);
+        } else {
+            self.fail_acquire(now, ticket, error);
+        }
+    }
+
+    /// Re-enters a hold that was granted without the server, which does not count what was granted so.
+    pub(super) fn enter_by_itself(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
+        let Some(acquire) = self.requests.acquire(ticket) else { return };
+        match acquire.wish.replicas {
+            None => self.grant_entry(now, ticket, number),
+            // Nothing is written that a replica could acknowledge.
+            Some(Replicas { at_least: wanted, .. }) => {
+                self.fail_acquire(now, ticket, AcquireError::NotReplicated { acknowledged: 0, wanted });
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::Kind;
+    use crate::link::LinkError;
+    use crate::link::{Epoch, Plane};
+    use crate::name::LockName;
+    use crate::owner::ClientId;
+    use crate::reply::Reply;
+    use crate::session::Session;
+    use crate::session::{AcquireRequest, Action, Step, Via};
+    use crate::settings::Settings;
+    use std::task::Waker;
+
+    const NOW: Instant = Instant::from_nanos(1_000_000_000);
+    const VIA: Via = Via { plane: Plane::Foreground, epoch: Epoch(1) };
+    const LEASE: Duration = Duration::from_secs(4);
+
+    fn granted() -> Result<Reply, LinkError> {
+        Ok(Reply::Array([1, 4_000, 0].map(Reply::Int).to_vec()))
+    }
+
+    #[test]
+    fn a_restored_hold_is_not_ended_by_a_grant_that_was_asked_for_before() {
+        let settings = Settings { unreachable_after: Duration::ZERO, ..Settings::default() };
+        let mut session = Session::new(ClientId::new(uuid::Uuid::nil()), settings, 1);
+        let name = || LockName::new("", "stock").expect("a name");
+        let asks = |session: &mut Session, wish: AcquireRequest| {
+            let ticket = session.acquire(NOW, wish);
+            let Step::Send(flight, _) = session.poll_acquire(NOW, ticket, VIA, Waker::noop()) else {
+                panic!("it asks")
+            };
+            (ticket, flight)
+        };
+        // Each of them asks for a place of its own. The server grants this one, and what it granted ends there before the reply comes.
+        let (other, granting) = asks(&mut session, AcquireRequest::new(name(), Kind::Fair, LEASE));
+        let local = AcquireRequest { fallback: Fallback::Local, ..AcquireRequest::new(name(), Kind::Fair, LEASE) };
+        let (ticket, mut flight) = asks(&mut session, local);
+        let guard = loop {
+            session.handle_reply(NOW, ticket, flight, Err(LinkError::NotSent("not connected".to_owned())));
+            match session.poll_acquire(NOW, ticket, VIA, Waker::noop()) {
+                Step::Send(again, _) => flight = again,
+                Step::Done(Ok(Some(guard))) => break guard,
+                step => panic!("it falls back: {step:?}"),
+            }
+        };
+        let later = NOW + RESTORE;
+        session.handle_timeout(later);
+        let call = std::iter::from_fn(|| session.poll_action()).find_map(|action| match action {
+            Action::Call { id, call } if call.script().name() == "fair/acquire" => Some(id),
+            _ => None,
+        });
+        session.handle_called(later, call.expect("the server is asked again"), Epoch(1), granted());
+        assert!(!guard.cell.is_degraded());
+        session.handle_reply(later, other, granting, granted());
+        assert_eq!(guard.cell.ended(later), None, "the server granted it after the other one");
+    }
+}

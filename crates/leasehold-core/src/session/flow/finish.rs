@@ -1,0 +1,196 @@
+//! The ends of requests: their outcomes, and those that wait until something given up is gone from the server.
+
+use crate::command::Kind;
+use crate::error::AcquireError;
+use crate::error::ReleaseError;
+use crate::owner::HoldNumber;
+use crate::session::AcquireRequest;
+use crate::session::Granted;
+use crate::session::Patience;
+use crate::session::Ticket;
+use crate::session::hold::clean_up::Repeats;
+use crate::session::ids::LockId;
+use crate::session::parts::Parts;
+use crate::session::request::Request;
+use crate::session::request::acquire::Acquire;
+use crate::session::request::acquire::GivenUp;
+use crate::session::request::acquire::Place;
+use crate::session::request::trouble::Trouble;
+use crate::time::Instant;
+use bytes::Bytes;
+
+impl Parts {
+    /// Ends an acquire that has nothing on the server, or that has been granted.
+    pub(super) fn finish_acquire(
+        &mut self,
+        now: Instant,
+        ticket: Ticket,
+        outcome: Result<Option<Granted>, AcquireError>,
+    ) {
+        let Some(acquire) = self.requests.acquire_mut(ticket) else { return };
+        if acquire.outcome.is_some() {
+            return;
+        }
+        acquire.outcome = Some(outcome);
+        let (lock, place) = (acquire.lock, acquire.place);
+        if place == Place::Line {
+            self.leave_line(now, ticket, lock);
+        }
+        self.wake(ticket);
+    }
+
+    pub(super) fn finish_release(&mut self, ticket: Ticket, outcome: Result<(), ReleaseError>) {
+        if let Some(Request::Release(release)) = self.requests.get_mut(&ticket) {
+            release.outcome.get_or_insert(outcome);
+            self.wake(ticket);
+        }
+    }
+
+    /// Takes a request out of the line, because its owner holds the other half.
+    pub(super) fn stand_beside(&mut self, now: Instant, ticket: Ticket, beside: Bytes) {
+        let Some(acquire) = self.requests.acquire_mut(ticket) else { return };
+        acquire.beside = Some(beside);
+        let lock = acquire.lock;
+        self.locks[lock].trouble = Trouble::default();
+        self.leave_line(now, ticket, lock);
+        self.wake(ticket);
+    }
+
+    fn ask_once_more(&mut self, now: Instant, ticket: Ticket) {
+        if let Some(acquire) = self.requests.acquire_mut(ticket) {
+            acquire.given_up = GivenUp::Over;
+        }
+        self.set_request_timer(now, ticket);
+        self.go_again(now, ticket);
+    }
+
+    /// A request has found the lock busy, and would be told so. If this client was giving up something of the lock when it asked, that may
+    /// be all that was in its way: it asks once more when that is gone. Says whether it does.
+    pub(super) fn await_given_up(&mut self, now: Instant, ticket: Ticket) -> bool {
+        let Some(acquire) = self.requests.acquire(ticket) else { return false };
+        if !matches!(acquire.given_up, GivenUp::Crossed) {
+            return false;
+        }
+        let same = self.locks.same_name(acquire.lock);
+        let holds: Vec<HoldNumber> = same.flat_map(|lock| self.locks[lock].given_up.iter().copied()).collect();
+        for number in &holds {
+            if let Some(hold) = self.holds.get_mut(number) {
+                hold.waiting.push(ticket);
+            }
+        }
+        let Some(acquire) = self.requests.acquire(ticket) else { return false };
+        // Its caller is not to wait for two commands more where the server is slow.
+        let until = self.end_of_wish(acquire).min(now) + self.settings.command_timeout / 2;
+        let gone = holds.is_empty();
+        if let Some(acquire) = self.requests.acquire_mut(ticket) {
+            acquire.last = true;
+            acquire.given_up = GivenUp::Awaited(holds, until);
+        }
+        if gone {
+            self.ask_once_more(now, ticket);
+        } else {
+            self.set_request_timer(now, ticket);
+        }
+        true
+    }
+
+    /// The hold that an acquire had begun is gone: its caller is told how it ended. Requests that waited for it to be gone ask again.
+    pub(super) fn undone(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
+        let Some(acquire) = self.requests.acquire_mut(ticket) else { return };
+        if let Some(undoing) = &mut acquire.undoing {
+            undoing.holds.retain(|awaited| *awaited != number);
+            if undoing.holds.is_empty()
+                && let Some(undoing) = acquire.undoing.take()
+            {
+                self.finish_acquire(now, ticket, undoing.outcome);
+            }
+            return;
+        }
+        let GivenUp::Awaited(holds, _) = &mut acquire.given_up else { return };
+        holds.retain(|awaited| *awaited != number);
+        if holds.is_empty() && acquire.outcome.is_none() {
+            self.ask_once_more(now, ticket);
+        }
+    }
+
+    /// The hold that an acquire had begun could not be taken back yet, and is left to the lifeline: its caller is told how it ended, and
+    /// that the server may still have it. A place is no hold, and need not be known.
+    pub(super) fn undone_later(&mut self, now: Instant, ticket: Ticket, why: &str) {
+        let Some(undoing) = self.requests.acquire_mut(ticket).and_then(|acquire| acquire.undoing.take()) else {
+            return;
+        };
+        let is_place = |number: &HoldNumber| self.holds.get(number).is_none_or(|hold| hold.placed);
+        let places = undoing.holds.iter().all(is_place);
+        let unknown = |text: &str| {
+            Err(AcquireError::OutcomeUnknown(format!("{text}; what that left behind is not taken back yet: {why}")))
+        };
+        let outcome = match undoing.outcome {
+            Err(AcquireError::Refused(text) | AcquireError::Unreachable(text)) => unknown(&text),
+            Ok(None) | Err(AcquireError::WaitElapsed) if !places => unknown("an attempt was given up"),
+            other => other,
+        };
+        self.finish_acquire(now, ticket, outcome);
+    }
+
+    /// A request is about to ask: notes whether this client is giving up something of the same lock.
+    pub(super) fn note_crossing(&mut self, ticket: Ticket) {
+        let Some(acquire) = self.requests.acquire(ticket) else { return };
+        let may_end_busy = acquire.wish.patience != Patience::Forever && !matches!(acquire.given_up, GivenUp::Over);
+        let crosses =
+            may_end_busy && self.locks.same_name(acquire.lock).any(|lock| !self.locks[lock].given_up.is_empty());
+        if let Some(acquire) = self.requests.acquire_mut(ticket).filter(|_| may_end_busy) {
+            acquire.given_up = if crosses { GivenUp::Crossed } else { GivenUp::Nothing };
+        }
+    }
+
+    /// Keeps in mind whether a hold was given up before it was granted, and may still be on the server.
+    pub(super) fn note_given_up(&mut self, number: HoldNumber) {
+        let Some(hold) = self.holds.get(&number) else { return };
+        let given_up = &mut self.locks[hold.lock].given_up;
+        if !hold.granted && hold.is_high() && hold.clean_up.repeats == Repeats::No {
+            given_up.insert(number);
+        } else if !given_up.is_empty() {
+            given_up.remove(&number);
+        }
+    }
+
+    /// A caller has waited long enough for the outcome of its release.
+    pub(super) fn give_up_release(&mut self, ticket: Ticket, number: HoldNumber) {
+        // Another copy may be on its way at this moment.
+        let unsure = self.holds.get(&number).is_some_and(|hold| hold.clean_up.perhaps_lowered || hold.change.is_some());
+        let why = "no reply came in time; the release is repeated in the background".to_owned();
+        let error = if unsure { ReleaseError::OutcomeUnknown(why) } else { ReleaseError::Unreachable(why) };
+        self.finish_release(ticket, Err(error));
+        if let Some(hold) = self.holds.get_mut(&number) {
+            hold.waiting.retain(|waiting| *waiting != ticket);
+        }
+    }
+
+    /// The hold of the other half of a read-write lock beside which a request that waits may come in by now.
+    pub(super) fn own_other_half(&self, acquire: &Acquire) -> Option<Bytes> {
+        let beside = self.look_at_siblings(acquire.lock, &acquire.wish).ok().flatten();
+        beside.filter(|beside| acquire.not_beside.as_ref() != Some(beside))
+    }
+
+    /// The meaning of other locks of the same name for a wish: the hold beside which it may be taken, or why it must be refused.
+    ///
+    /// The hashes of most kinds look alike on the server, so only here can be seen that a name is used for two of them.
+    pub(super) fn look_at_siblings(&self, lock: LockId, wish: &AcquireRequest) -> Result<Option<Bytes>, AcquireError> {
+        let mut beside = None;
+        for at in self.locks.same_name(lock).filter(|at| *at != lock) {
+            let other = &self.locks[at];
+            let own = self.owners.hold(at, wish.owner).or(wish.beside).and_then(|number| self.holds.get(&number));
+            let own = own.filter(|hold| hold.lock == at && hold.is_live());
+            match (other.kind, wish.kind) {
+                (Kind::Write, Kind::Read) => beside = own.map(|hold| hold.cell.key().field.clone()).or(beside),
+                (Kind::Read, Kind::Write) if own.is_some() => return Err(AcquireError::UpgradeNotSupported),
+                (Kind::Read, Kind::Write) => {}
+                (kind, _) if other.held > 0 || other.contender.is_some() => {
+                    return Err(AcquireError::KeyConflict(kind.verbs().word().to_owned()));
+                }
+                _ => {}
+            }
+        }
+        Ok(beside)
+    }
+}

@@ -1,0 +1,259 @@
+//! Requests that are given up before they are granted: places in queues, marks of writers, and acquires whose outcome is not known.
+//!
+//! A caller whose wait has run out is told when the server has nothing of it any more. The hold of a dropped future is given up in the
+//! background; a request of the same client that finds the lock busy meanwhile asks once more when it is gone.
+
+use crate::command::Line;
+use crate::error::AcquireError;
+use crate::owner::HoldNumber;
+use crate::session::Patience;
+use crate::session::Ticket;
+use crate::session::parts::Parts;
+use crate::session::request::Request;
+use crate::session::request::acquire::Place;
+use crate::session::request::acquire::Undoing;
+use crate::time::Instant;
+
+impl Parts {
+    /// The count that the request was raising is not wanted any more. Its calls are settled and taken back.
+    pub(super) fn forsake(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
+        self.outlast_place(now, number);
+        let Some(hold) = self.holds.get_mut(&number) else { return };
+        hold.waiting.retain(|waiting| *waiting != ticket);
+        if hold.raising == Some(ticket) {
+            hold.raising = None;
+            hold.clean_up.by_lifeline = true;
+        }
+        let sent_by_it = hold.change.as_ref().is_some_and(|change| change.by == Some(ticket));
+        if sent_by_it {
+            self.unsettle(number);
+        }
+        self.attend(now, number);
+    }
+
+    /// Ends an acquire that found others in its way until its patience ended. If the server may still have something that it began, such as
+    /// a place or a mark, its caller is told when that is gone: it would be in the way of the next request. It is told a command timeout
+    /// after the end of its patience at the latest.
+    pub(super) fn end_busy(&mut self, now: Instant, ticket: Ticket) {
+        let more = self.settings.command_timeout;
+        let Some(acquire) = self.requests.acquire(ticket).filter(|acquire| acquire.outcome.is_none()) else { return };
+        let outcome = if acquire.wish.patience == Patience::Try { Ok(None) } else { Err(AcquireError::WaitElapsed) };
+        let (lock, begun, until) =
+            (acquire.lock, acquire.hold.or_else(|| acquire.entering()), self.end_of_wish(acquire).min(now) + more);
+        self.leave_line(now, ticket, lock);
+        if let Some(acquire) = self.requests.acquire_mut(ticket) {
+            acquire.hold = None;
+            acquire.place = Place::Aside;
+        }
+        if let Some(number) = begun {
+            self.forsake(now, ticket, number);
+        }
+        let own = |number: &HoldNumber| self.holds.get(number).is_some_and(|hold| hold.begun_by == ticket);
+        let holds: Vec<HoldNumber> = self.locks[lock].given_up.iter().copied().filter(own).collect();
+        if holds.is_empty() {
+            self.finish_acquire(now, ticket, outcome);
+            return;
+        }
+        for hold in &holds {
+            if let Some(hold) = self.holds.get_mut(hold) {
+                hold.waiting.push(ticket);
+            }
+        }
+        if let Some(acquire) = self.requests.acquire_mut(ticket) {
+            acquire.undoing = Some(Undoing { outcome, holds, until });
+        }
+        if until <= now {
+            self.undone_later(now, ticket, "there was no time left");
+        }
+        self.set_request_timer(now, ticket);
+    }
+
+    /// Ends an acquire without the lock, and takes back what it may have begun.
+    pub(super) fn fail_acquire(&mut self, now: Instant, ticket: Ticket, error: AcquireError) {
+        let Some(acquire) = self.requests.acquire_mut(ticket) else { return };
+        let begun = acquire.hold.take().or_else(|| acquire.entering());
+        self.finish_acquire(now, ticket, Err(error));
+        if let Some(number) = begun {
+            self.forsake(now, ticket, number);
+        }
+    }
+
+    /// The server has raised the count, and that does not count: it is lowered again, and then the caller is told why. The caller is
+    /// told after the command timeout at the latest; the lifeline goes on lowering.
+    pub(super) fn undo(&mut self, now: Instant, ticket: Ticket, number: HoldNumber, error: AcquireError) {
+        let until = now + self.settings.command_timeout;
+        if let Some(Request::Acquire(acquire)) = self.requests.get_mut(&ticket) {
+            acquire.hold = None;
+            acquire.undoing = Some(Undoing { outcome: Err(error), holds: vec![number], until });
+        }
+        if let Some(hold) = self.holds.get_mut(&number) {
+            hold.raising = None;
+            hold.clean_up.by_lifeline = true;
+            hold.waiting.push(ticket);
+        }
+        self.set_request_timer(now, ticket);
+        self.attend(now, number);
+    }
+
+    /// The script of an acquire has failed, perhaps in its middle: what it has begun is taken back like a grant that does not count.
+    pub(super) fn undo_refused(&mut self, now: Instant, ticket: Ticket, number: HoldNumber, error: AcquireError) {
+        self.outlast_place(now, number);
+        self.undo(now, ticket, number, error);
+    }
+
+    /// Nothing of the request's hold is on the server.
+    pub(super) fn nothing_begun(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
+        if let Some(acquire) = self.requests.acquire_mut(ticket) {
+            acquire.hold = None;
+            acquire.trouble.unsure = false;
+        }
+        let pause = self.settings.command_timeout * 2;
+        if let Some(hold) = self.holds.get_mut(&number) {
+            hold.count.set_on_server(0);
+            hold.raising = None;
+            if hold.clean_up.unproven {
+                hold.expect_late_copies(now + pause);
+            }
+        }
+        self.attend(now, number);
+    }
+
+    /// The call was not applied; an earlier copy of it may have been, or an earlier call may have left a place.
+    pub(super) fn forget_first(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
+        let unsure = self.requests.acquire(ticket).is_some_and(|acquire| acquire.trouble.unsure);
+        let placed = self.holds.get(&number).is_some_and(|hold| hold.placed);
+        if !unsure && !placed {
+            self.nothing_begun(now, ticket, number);
+        }
+    }
+
+    /// The server refused the call for the moment, and left no record of that. A copy that comes when it refuses no longer would take for
+    /// good what has no lease, so such a hold is given up as if it had been granted.
+    pub(super) fn forget_refused(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
+        let verbs = self.verbs_of(number);
+        let unsure = self.requests.acquire(ticket).is_some_and(|acquire| acquire.trouble.unsure);
+        if unsure || verbs.renewal().is_some() || verbs.line() == Line::Gate {
+            self.forget_first(now, ticket, number);
+            return;
+        }
+        if let Some(acquire) = self.requests.acquire_mut(ticket) {
+            acquire.hold = None;
+        }
+        if let Some(hold) = self.holds.get_mut(&number) {
+            hold.raising = None;
+            hold.expect_late_copies(now);
+        }
+        self.attend(now, number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::Kind;
+    use crate::link::{Epoch, Plane};
+    use crate::name::LockName;
+    use crate::owner::ClientId;
+    use crate::reply::Reply;
+    use crate::session::Session;
+    use crate::session::{AcquireRequest, Action, CallId, FlightId, Step, Via};
+    use crate::settings::Settings;
+    use std::task::Waker;
+    use std::time::Duration;
+
+    const NOW: Instant = Instant::from_nanos(1_000_000_000);
+    const VIA: Via = Via { plane: Plane::Foreground, epoch: Epoch(1) };
+    /// A place behind a holder.
+    const PLACED: [i64; 6] = [4, 4_000, 0, 1, 1, 0];
+    const GRANTED: [i64; 3] = [1, 4_000, 0];
+    const BUSY: [i64; 3] = [0, -1, 0];
+
+    fn session() -> Session {
+        Session::new(ClientId::new(uuid::Uuid::nil()), Settings::default(), 1)
+    }
+
+    fn asks(session: &mut Session, patience: Patience) -> (Ticket, FlightId) {
+        let name = LockName::new("", "stock").expect("a name");
+        let wish = AcquireRequest { patience, ..AcquireRequest::new(name, Kind::Fair, Duration::from_secs(4)) };
+        let ticket = session.acquire(NOW, wish);
+        let Step::Send(flight, _) = session.poll_acquire(NOW, ticket, VIA, Waker::noop()) else { panic!("it asks") };
+        (ticket, flight)
+    }
+
+    fn replied(session: &mut Session, now: Instant, (ticket, flight): (Ticket, FlightId), parts: &[i64]) {
+        let reply = Reply::Array(parts.iter().copied().map(Reply::Int).collect());
+        session.handle_reply(now, ticket, flight, Ok(reply));
+    }
+
+    /// The withdrawal that the lifeline sends.
+    fn withdrawal(session: &mut Session) -> Option<CallId> {
+        std::iter::from_fn(|| session.poll_action()).find_map(|action| match action {
+            Action::Call { id, call } if call.script().name() == "fair/release" => Some(id),
+            _ => None,
+        })
+    }
+
+    #[test]
+    fn a_caller_is_told_that_its_wait_is_over_when_its_place_is_gone_and_not_much_later() {
+        for answered in [true, false] {
+            let mut session = session();
+            let end = NOW + Duration::from_millis(20);
+            let waiter = asks(&mut session, Patience::Until(end));
+            replied(&mut session, end, waiter, &PLACED);
+            assert!(matches!(session.poll_acquire(end, waiter.0, VIA, Waker::noop()), Step::Wait));
+            let id = withdrawal(&mut session).expect("a withdrawal");
+            let mut now = end;
+            if answered {
+                session.handle_called(end, id, Epoch(1), Ok(Reply::Int(-1)));
+            } else {
+                now = end + session.settings().command_timeout;
+                session.handle_timeout(now);
+            }
+            let step = session.poll_acquire(now, waiter.0, VIA, Waker::noop());
+            assert!(matches!(step, Step::Done(Err(AcquireError::WaitElapsed))), "{answered}: {step:?}");
+        }
+    }
+
+    #[test]
+    fn a_try_that_crosses_a_withdrawal_of_its_client_asks_once_more_and_no_more() {
+        for (second, granted) in [(&GRANTED, true), (&BUSY, false)] {
+            let mut session = session();
+            let waiter = asks(&mut session, Patience::Forever);
+            replied(&mut session, NOW, waiter, &PLACED);
+            session.abandon_acquire(NOW, waiter.0);
+            let id = withdrawal(&mut session).expect("a withdrawal");
+            let (ticket, flight) = asks(&mut session, Patience::Try);
+            replied(&mut session, NOW, (ticket, flight), &BUSY);
+            assert!(matches!(session.poll_acquire(NOW, ticket, VIA, Waker::noop()), Step::Wait));
+            session.handle_called(NOW, id, Epoch(1), Ok(Reply::Int(0)));
+            let step = session.poll_acquire(NOW, ticket, VIA, Waker::noop());
+            let Step::Send(flight, _) = step else { panic!("it asks once more: {step:?}") };
+            replied(&mut session, NOW, (ticket, flight), second);
+            let Step::Done(outcome) = session.poll_acquire(NOW, ticket, VIA, Waker::noop()) else { panic!("no end") };
+            assert_eq!(outcome.expect("an answer").is_some(), granted);
+        }
+    }
+
+    #[test]
+    fn a_try_does_not_wait_for_a_withdrawal_that_nobody_answers() {
+        let mut session = session();
+        let waiter = asks(&mut session, Patience::Forever);
+        replied(&mut session, NOW, waiter, &PLACED);
+        session.abandon_acquire(NOW, waiter.0);
+        let (ticket, flight) = asks(&mut session, Patience::Try);
+        replied(&mut session, NOW, (ticket, flight), &BUSY);
+        let later = NOW + session.settings().command_timeout;
+        session.handle_timeout(later);
+        let step = session.poll_acquire(later, ticket, VIA, Waker::noop());
+        assert!(matches!(step, Step::Done(Ok(None))), "{step:?}");
+    }
+
+    #[test]
+    fn a_try_beside_which_nothing_is_given_up_asks_once() {
+        let mut session = session();
+        let (ticket, flight) = asks(&mut session, Patience::Try);
+        replied(&mut session, NOW, (ticket, flight), &BUSY);
+        let step = session.poll_acquire(NOW, ticket, VIA, Waker::noop());
+        assert!(matches!(step, Step::Done(Ok(None))), "{step:?}");
+    }
+}

@@ -1,0 +1,279 @@
+//! The line of the requests that wait for a lock within this client: how one joins it, and how all fail with it.
+
+use crate::command::Line;
+use crate::error::AcquireError;
+use crate::session::Fallback;
+use crate::session::Ticket;
+use crate::session::ids::LockId;
+use crate::session::lock::Phase;
+use crate::session::lock::wait_queue::WaitQueue;
+use crate::session::parts::Parts;
+use crate::session::request::acquire::Acquire;
+use crate::session::request::acquire::Place;
+use crate::session::request::trouble::Trouble;
+use crate::time::Instant;
+use std::time::Duration;
+
+impl Parts {
+    /// Puts a request that was to re-enter a hold into the line, because the hold has ended.
+    pub(super) fn join_line(&mut self, now: Instant, ticket: Ticket) {
+        let Some(acquire) = self.requests.acquire_mut(ticket) else { return };
+        if acquire.place == Place::Line || acquire.outcome.is_some() {
+            return;
+        }
+        if self.requests.acquire(ticket).is_some_and(|acquire| acquire.last || self.end_of_wish(acquire) <= now) {
+            // Its patience ended while it was about to re-enter: it does not begin to wait anew.
+            self.end_busy(now, ticket);
+            return;
+        }
+        let Some(acquire) = self.requests.acquire_mut(ticket) else { return };
+        acquire.place = Place::Line;
+        // From here on the line knows whether the server does its part.
+        acquire.trouble.since = None;
+        acquire.trouble.tries = 0;
+        acquire.retry_at = None;
+        let lock = acquire.lock;
+        let line = &mut self.locks[lock];
+        line.queue.push_back(ticket);
+        // If it is the turn of none but futures that are not polled, it is this one's.
+        if line.contender.is_none() && matches!(line.phase, Phase::Idle | Phase::Due(_)) {
+            self.due(now, lock);
+        }
+        self.begin_to_wait(now, ticket);
+    }
+
+    /// Fails all requests of the line, but those that can do without the server when it is out of reach: they go on, whatever was ahead of
+    /// them.
+    pub(super) fn fail_line(&mut self, now: Instant, lock: LockId, error: &AcquireError) {
+        let out_of_reach = matches!(error, AcquireError::Unreachable(_));
+        let (mut stay, mut fail) = (WaitQueue::default(), Vec::new());
+        for ticket in std::mem::take(&mut self.locks[lock].queue).iter() {
+            match self.requests.waiter(ticket).map(|acquire| acquire.wish.fallback) {
+                None => debug_assert!(false, "a request that waits no more has left the queue"),
+                Some(fallback) if out_of_reach && fallback != Fallback::Fail => stay.push_back(ticket),
+                Some(_) => fail.push(ticket),
+            }
+        }
+        if let Some(contender) = self.locks[lock].contender {
+            if self.requests.acquire(contender).is_some_and(|acquire| acquire.undoing.is_some()) {
+                // It has failed before, and what it has begun is being taken back.
+                self.undone_later(now, contender, &error.to_string());
+            } else {
+                let error = if self.is_unsure(contender) { self.trouble_error(contender) } else { error.clone() };
+                self.fail_acquire(now, contender, error);
+            }
+        }
+        for ticket in fail {
+            // If every waiter has a place on the server, others than the contender ask for one, too.
+            let unsure = self.is_unsure(ticket);
+            let error = if unsure { AcquireError::OutcomeUnknown(error.to_string()) } else { error.clone() };
+            if let Some(acquire) = self.requests.acquire_mut(ticket) {
+                acquire.place = Place::Aside;
+            }
+            self.fail_acquire(now, ticket, error);
+        }
+        if stay.is_empty() {
+            self.line_is_empty(lock);
+            return;
+        }
+        let line = &mut self.locks[lock];
+        line.queue = stay;
+        line.trouble = Trouble::default();
+        self.due(now, lock);
+    }
+
+    /// See [`Session::handle_backoff`](crate::session::Session::handle_backoff).
+    pub(crate) fn handle_backoff(&mut self, now: Instant, ticket: Ticket, pause: Option<Duration>) {
+        let waits = |acquire: &&Acquire| acquire.place == Place::Line && acquire.outcome.is_none();
+        let Some(lock) = self.requests.acquire(ticket).filter(waits).map(|acquire| acquire.lock) else { return };
+        let line = &mut self.locks[lock];
+        if line.contender == Some(ticket) && matches!(line.phase, Phase::Sleeping(_)) {
+            line.phase = Phase::Sleeping(now + pause.unwrap_or_default());
+            self.set_lock_timer(lock);
+        }
+        if pause.is_none() {
+            self.end_busy(now, ticket);
+        }
+    }
+
+    /// The request's future was not polled in time: it keeps its place, and others go first until it is polled.
+    pub(super) fn turn_missed(&mut self, now: Instant, ticket: Ticket) {
+        let Some(acquire) = self.requests.acquire_mut(ticket) else { return };
+        let (lock, last) = (acquire.lock, acquire.last);
+        acquire.dormant = true;
+        let begun = acquire.hold.take();
+        if let Some(number) = begun {
+            self.forsake(now, ticket, number);
+        }
+        let Some(acquire) = self.requests.acquire(ticket) else { return };
+        if acquire.place != Place::Line || self.locks[lock].contender != Some(ticket) {
+            return;
+        }
+        if last {
+            self.end_busy(now, ticket);
+            return;
+        }
+        let line = &mut self.locks[lock];
+        line.contender = None;
+        if line.kind.verbs().line() == Line::Places {
+            // Its place on the server is given up: when it is polled again it takes a new one, at the tail.
+            line.queue.push_back(ticket);
+        } else {
+            line.queue.push_front(ticket);
+        }
+        self.begin_to_wait(now, ticket);
+        self.due(now, lock);
+    }
+
+    /// The settled call of a request is to be sent again.
+    pub(super) fn try_again(&mut self, now: Instant, ticket: Ticket) {
+        let Some(acquire) = self.requests.acquire(ticket) else { return };
+        let (lock, place, last) = (acquire.lock, acquire.place, acquire.last);
+        if last {
+            let error = self.trouble_error(ticket);
+            self.fail_acquire(now, ticket, error);
+        } else if place == Place::Line && self.locks[lock].contender == Some(ticket) {
+            self.due(now, lock);
+        } else {
+            self.wake(ticket);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::Kind;
+    use crate::link::{Epoch, LinkError, Plane, ServerError};
+    use crate::name::LockName;
+    use crate::owner::{ClientId, OwnerId};
+    use crate::reply::Reply;
+    use crate::session::Session;
+    use crate::session::request::Request;
+    use crate::session::{AcquireRequest, Action, FlightId, Patience, Step, Via};
+    use crate::settings::Settings;
+    use std::task::Waker;
+    use std::time::Duration;
+
+    const NOW: Instant = Instant::from_nanos(1_000_000_000);
+
+    /// Asks for a fair lock, and gives the call that takes a place in its queue.
+    fn asks(session: &mut Session, owner: Option<OwnerId>) -> (Ticket, FlightId) {
+        let name = LockName::new("", "stock").expect("a name");
+        let wish = AcquireRequest { owner, ..AcquireRequest::new(name, Kind::Fair, Duration::from_secs(4)) };
+        let ticket = session.acquire(NOW, wish);
+        let via = Via { plane: Plane::Foreground, epoch: Epoch(1) };
+        let step = session.poll_acquire(NOW, ticket, via, Waker::noop());
+        let Step::Send(flight, _) = step else { panic!("everybody takes a place at once: {step:?}") };
+        (ticket, flight)
+    }
+
+    fn reply(parts: &[i64]) -> Result<Reply, LinkError> {
+        Ok(Reply::Array(parts.iter().copied().map(Reply::Int).collect()))
+    }
+
+    /// Every member of a queue waits.
+    fn the_queue_has_waiters_only(session: &Session) {
+        for (_, line) in session.parts.locks.iter() {
+            let waits = |ticket: Ticket| session.parts.requests.waiter(ticket).is_some();
+            assert!(line.queue.iter().all(waits), "{:?}", line.queue);
+        }
+    }
+
+    #[test]
+    fn an_owner_that_is_granted_out_of_turn_is_not_counted_among_those_who_have_gone() {
+        let mut session = Session::new(ClientId::new(uuid::Uuid::nil()), Settings::default(), 1);
+        let owner = session.new_owner();
+        let [placed, held] = [&[4, 4_000, 0, 1, 1, 0][..], &[1, 4_000, 0]];
+        let (contender, flight) = asks(&mut session, Some(owner));
+        session.handle_reply(NOW, contender, flight, reply(placed));
+        let (granted, flight) = asks(&mut session, Some(owner));
+        asks(&mut session, None);
+        let (other, of_other) = asks(&mut session, Some(owner));
+        session.handle_reply(NOW, other, of_other, reply(placed));
+        asks(&mut session, None);
+        session.handle_reply(NOW, granted, flight, reply(held));
+        the_queue_has_waiters_only(&session);
+        // Those who were to re-enter wait again.
+        let Some(Request::Acquire(acquire)) = session.parts.requests.get(&granted) else { panic!("it is there") };
+        let Some(Ok(Some(guard))) = acquire.outcome.clone() else { panic!("it is granted") };
+        session.drop_guard(NOW, guard.hold, guard.renewed);
+        the_queue_has_waiters_only(&session);
+        for ticket in [contender, other] {
+            let via = Via { plane: Plane::Foreground, epoch: Epoch(1) };
+            let _ = session.poll_acquire(NOW, ticket, via, Waker::noop());
+            the_queue_has_waiters_only(&session);
+        }
+    }
+
+    #[test]
+    fn who_is_refused_at_once_never_stood_in_the_line() {
+        let mut session = Session::new(ClientId::new(uuid::Uuid::nil()), Settings::default(), 1);
+        let [_, second, _] = [(); 3].map(|()| asks(&mut session, None).0);
+        let name = LockName::new("", "stock").expect("a name");
+        let wish = AcquireRequest::new(name, Kind::Fair, Duration::from_secs(4));
+        let refused = session.acquire(NOW, AcquireRequest { patience: Patience::Try, ..wish });
+        // Its future is dropped before it has read that.
+        session.abandon_acquire(NOW, refused);
+        the_queue_has_waiters_only(&session);
+        session.abandon_acquire(NOW, second);
+        the_queue_has_waiters_only(&session);
+    }
+
+    #[test]
+    fn a_re_entry_that_has_left_the_line_does_not_fail_with_it() {
+        let mut session = Session::new(ClientId::new(uuid::Uuid::nil()), Settings::default(), 1);
+        let owner = session.new_owner();
+        let [_, waits] = [(); 2].map(|()| asks(&mut session, None).0);
+        let (granted, flight) = asks(&mut session, Some(owner));
+        let (entering, _) = asks(&mut session, Some(owner));
+        session.handle_reply(NOW, granted, flight, reply(&[1, 4_000, 0]));
+        let lock = session.parts.requests.acquire(entering).map(|acquire| acquire.lock).expect("it is there");
+        assert!(session.parts.requests.acquire(entering).is_some_and(|acquire| acquire.entering().is_some()));
+        session.parts.fail_line(NOW, lock, &AcquireError::Refused("no".to_owned()));
+        assert!(session.parts.requests.acquire(waits).is_some_and(|acquire| acquire.outcome.is_some()));
+        assert!(session.parts.requests.acquire(entering).is_some_and(|acquire| acquire.outcome.is_none()));
+    }
+
+    #[test]
+    fn who_has_a_call_on_the_way_when_the_line_fails_is_not_told_that_nothing_was_acquired() {
+        let mut session = Session::new(ClientId::new(uuid::Uuid::nil()), Settings::default(), 1);
+        let (contender, flight) = asks(&mut session, None);
+        session.handle_reply(NOW, contender, flight, reply(&[4, 4_000, 0, 1, 1, 0]));
+        let (waits, _) = asks(&mut session, None);
+        let lock = session.parts.requests.acquire(waits).map(|acquire| acquire.lock).expect("it is there");
+        session.parts.fail_line(NOW, lock, &AcquireError::Unreachable("no answer".to_owned()));
+        let outcome = session.parts.requests.acquire(waits).and_then(|acquire| acquire.outcome.clone());
+        assert!(matches!(outcome, Some(Err(AcquireError::OutcomeUnknown(_)))), "{outcome:?}");
+        let outcome = session.parts.requests.acquire(contender).and_then(|acquire| acquire.outcome.clone());
+        assert!(matches!(outcome, Some(Err(AcquireError::Unreachable(_)))), "{outcome:?}");
+    }
+
+    #[test]
+    fn a_place_that_was_not_asked_for_is_none_in_the_line() {
+        let mut session = Session::new(ClientId::new(uuid::Uuid::nil()), Settings::default(), 1);
+        let (contender, flight) = asks(&mut session, None);
+        let loading = ServerError::new("LOADING the data");
+        session.handle_reply(NOW, contender, flight, Err(LinkError::Refused(loading)));
+        let name = LockName::new("", "stock").expect("a name");
+        let wish = AcquireRequest::new(name, Kind::Fair, Duration::from_secs(4));
+        let ticket = session.acquire(NOW, AcquireRequest { patience: Patience::Try, ..wish });
+        let via = Via { plane: Plane::Foreground, epoch: Epoch(1) };
+        let mut step = session.poll_acquire(NOW, ticket, via, Waker::noop());
+        // It is done after the first. Were it not, the second would be a new one, behind all others.
+        for placed in [[4, 4_000, 0, 1, 1, 0]; 2] {
+            let Step::Send(flight, _) = step else { break };
+            session.handle_reply(NOW, ticket, flight, reply(&placed));
+            the_queue_has_waiters_only(&session);
+            step = session.poll_acquire(NOW, ticket, via, Waker::noop());
+        }
+        // It is told so when the server has given up the place.
+        let gives_back = std::iter::from_fn(|| session.poll_action()).find_map(|action| match action {
+            Action::Call { id, call } if call.script().name() == "fair/release" => Some(id),
+            _ => None,
+        });
+        session.handle_called(NOW, gives_back.expect("a withdrawal"), Epoch(1), Ok(Reply::Int(-1)));
+        let step = session.poll_acquire(NOW, ticket, via, Waker::noop());
+        assert!(matches!(step, Step::Done(Ok(None))), "{step:?}");
+    }
+}

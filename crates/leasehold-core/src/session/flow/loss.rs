@@ -1,0 +1,89 @@
+//! The loss of a hold: by its deadline, or because the server says that it has it no more.
+
+use crate::command::Kind;
+use crate::command::Line;
+use crate::error::AcquireError;
+use crate::error::HoldEnd;
+use crate::error::LossReason;
+use crate::error::ReleaseError;
+use crate::owner::HoldNumber;
+use crate::session::hold::Hold;
+use crate::session::ids::LockId;
+use crate::session::parts::Parts;
+use crate::time::Instant;
+use bytes::Bytes;
+
+impl Parts {
+    /// Loses a hold: its guards are told, and nothing renews it any more.
+    pub(super) fn lose(&mut self, now: Instant, number: HoldNumber, reason: LossReason) {
+        let Some(hold) = self.holds.get_mut(&number) else { return };
+        if hold.end.is_some() {
+            return;
+        }
+        hold.end = Some(HoldEnd::Lost(reason));
+        hold.renew_at = None;
+        hold.cell.end(HoldEnd::Lost(reason), self.out.woken());
+        if reason == LossReason::Removed {
+            hold.count.set_on_server(0);
+        }
+        let waiting = std::mem::take(&mut hold.waiting);
+        self.out.tell(hold.lost(now, self.locks[hold.lock].name.clone(), reason));
+        for ticket in waiting {
+            self.fail_acquire(now, ticket, AcquireError::Lost(reason));
+            self.finish_release(ticket, Err(ReleaseError::Lost(reason)));
+        }
+    }
+
+    /// Loses a hold because of its deadline, which a guard may have seen pass already.
+    pub(super) fn lose_by_deadline(&mut self, now: Instant, number: HoldNumber) {
+        let Some(hold) = self.holds.get(&number) else { return };
+        let reason = hold.cell.reason_of_deadline();
+        self.lose(now, number, reason);
+    }
+
+    /// Loses a hold whose deadline has passed, although the session has not said so yet.
+    pub(super) fn lose_if_passed(&mut self, now: Instant, number: HoldNumber) {
+        if self.holds.get(&number).is_some_and(|hold| hold.is_live() && now >= hold.cell.deadline()) {
+            self.lose_by_deadline(now, number);
+        }
+    }
+
+    /// A grant proves that the server has no other hold that it excludes. Such a hold of this client is lost, unless the server may have
+    /// granted or renewed it later than the grant: then its last reply came after the grant was asked for.
+    ///
+    /// A reader excludes writers alone, but not the one `beside` whom it was let in.
+    pub(super) fn lose_what_a_grant_excludes(
+        &mut self,
+        now: Instant,
+        number: HoldNumber,
+        sent_at: Instant,
+        beside: Option<&Bytes>,
+    ) {
+        let Some(lock) = self.holds.get(&number).filter(|hold| hold.is_live()).map(|hold| hold.lock) else { return };
+        let is_reader = self.locks[lock].kind == Kind::Read;
+        if !is_reader && !matches!(self.locks[lock].kind.verbs().line(), Line::Exclusive | Line::Places) {
+            return;
+        }
+        let same: Vec<LockId> = self.locks.same_name(lock).collect();
+        if same.iter().map(|at| self.locks[*at].held).sum::<usize>() < 2 {
+            return;
+        }
+        let is_excluded = |other: &HoldNumber, hold: &Hold| {
+            let certain =
+                hold.is_live() && !hold.degraded && hold.change.is_none() && hold.deadline.is_older_than(sent_at);
+            let conflicts =
+                !is_reader || (self.locks[hold.lock].kind == Kind::Write && beside != Some(&hold.cell.key().field));
+            *other != number
+                && certain
+                && conflicts
+                && same.contains(&hold.lock)
+                && self.locks[hold.lock].keys.keys[0] == self.locks[lock].keys.keys[0]
+        };
+        let lost: Vec<HoldNumber> =
+            self.holds.iter().filter(|(other, hold)| is_excluded(other, hold)).map(|(other, _)| *other).collect();
+        for other in lost {
+            self.lose(now, other, LossReason::Removed);
+            self.attend(now, other);
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! The turn in a line: who is the contender, when it may ask, and who follows when it leaves.
+
+use crate::command::Line;
+use crate::session::Ticket;
+use crate::session::ids::LockId;
+use crate::session::lock::Phase;
+use crate::session::parts::Parts;
+use crate::session::request::acquire::Place;
+use crate::session::request::trouble::Trouble;
+use crate::time::Instant;
+use std::time::Duration;
+
+impl Parts {
+    pub(super) fn line_is_empty(&mut self, lock: LockId) {
+        let line = &mut self.locks[lock];
+        debug_assert!(line.contender.is_none() && line.queue.is_empty(), "no waiter is forgotten");
+        line.phase = Phase::Idle;
+        line.again = false;
+        line.trouble = Trouble::default();
+        line.beat_at = None;
+        line.beat_again = false;
+        self.set_lock_timer(lock);
+        self.drop_notices(lock);
+    }
+
+    /// No request waits for the lock any more.
+    pub(super) fn drop_notices(&mut self, lock: LockId) {
+        self.subscriptions.retain(lock, |_| false, &mut self.out);
+    }
+
+    /// Makes sure that the lock's releases are heard of; `true` if the server has confirmed it already, or if there is nothing to be heard and
+    /// waiting is by polling.
+    pub(super) fn want_notices(&mut self, lock: LockId) -> bool {
+        if let Some(channel) = &self.locks[lock].keys.channel {
+            self.subscriptions.listen(lock, channel, &mut self.out);
+        }
+        self.subscriptions.is_confirmed(lock)
+    }
+
+    /// Fills the contender's place with the first of the line whose future was polled when its turn came.
+    pub(super) fn pick_contender(&mut self, lock: LockId) {
+        if self.locks[lock].contender.is_some() {
+            return;
+        }
+        let requests = &self.requests;
+        let line = &mut self.locks[lock];
+        let awake = |ticket: &Ticket| requests.waiter(*ticket).is_some_and(|acquire| !acquire.dormant);
+        line.contender = line.queue.iter().find(awake);
+        if let Some(contender) = line.contender {
+            line.queue.remove(contender);
+        }
+        if line.queue.is_empty() && line.contender.is_none() {
+            self.line_is_empty(lock);
+        }
+    }
+
+    /// It is the contender's turn.
+    pub(super) fn due(&mut self, now: Instant, lock: LockId) {
+        let line = &mut self.locks[lock];
+        line.phase = Phase::Due(now + self.settings.turn_in(line.kind.verbs().line()));
+        self.pick_contender(lock);
+        if let Some(contender) = self.locks[lock].contender {
+            if self.locks[lock].kind.verbs().line() == Line::Shared && self.is_under_way(contender) {
+                // It asked while it was not the contender. Its answer may be older than what makes it its turn.
+                let line = &mut self.locks[lock];
+                line.phase = Phase::Trying;
+                line.again = true;
+            } else {
+                self.wake(contender);
+            }
+        }
+        self.set_lock_timer(lock);
+    }
+
+    /// A request is granted, perhaps out of turn: the server knows a better order than this client. It leaves the queue before any other
+    /// request can come to it there.
+    pub(super) fn leave_queue(&mut self, ticket: Ticket, lock: LockId) {
+        self.locks[lock].queue.remove(ticket);
+    }
+
+    /// Takes a request out of the line; the next one goes on where it stood.
+    pub(super) fn leave_line(&mut self, now: Instant, ticket: Ticket, lock: LockId) {
+        let Some(acquire) = self.requests.acquire_mut(ticket).filter(|acquire| acquire.place == Place::Line) else {
+            return;
+        };
+        acquire.place = Place::Aside;
+        let line = &mut self.locks[lock];
+        if line.contender != Some(ticket) {
+            line.queue.remove(ticket);
+            if line.queue.is_empty() && line.contender.is_none() {
+                self.line_is_empty(lock);
+            }
+            return;
+        }
+        line.contender = None;
+        if matches!(line.phase, Phase::Trying) {
+            line.phase = Phase::Due(now);
+        }
+        match line.phase {
+            Phase::Due(_) => self.due(now, lock),
+            _ => self.pick_contender(lock),
+        }
+        self.set_lock_timer(lock);
+    }
+
+    /// The contender has the lock: who comes next sleeps until it is released, and need not try now.
+    pub(super) fn contender_got_in(&mut self, now: Instant, ticket: Ticket, lock: LockId, left: Duration) {
+        let line = &mut self.locks[lock];
+        if line.contender != Some(ticket) {
+            if let Some(acquire) = self.requests.acquire_mut(ticket) {
+                acquire.place = Place::Aside;
+            }
+            let line = &self.locks[lock];
+            if line.queue.is_empty() && line.contender.is_none() {
+                self.line_is_empty(lock);
+            } else {
+                self.invite(lock);
+            }
+            return;
+        }
+        line.contender = None;
+        let line_goes_on = !line.queue.is_empty();
+        if let Some(acquire) = self.requests.acquire_mut(ticket) {
+            acquire.place = Place::Aside;
+        }
+        if !line_goes_on {
+            self.line_is_empty(lock);
+            return;
+        }
+        if self.is_gated(lock) {
+            self.locks[lock].phase = Phase::Gated;
+            self.pick_contender(lock);
+            self.set_lock_timer(lock);
+            return;
+        }
+        if self.locks[lock].kind.verbs().line() == Line::Shared {
+            self.due(now, lock);
+            self.invite(lock);
+            return;
+        }
+        let confirmed = self.want_notices(lock);
+        let polls = self.locks[lock].keys.channel.is_none();
+        let until = now + self.sleep(Some(if polls { Duration::ZERO } else { left }));
+        let line = &mut self.locks[lock];
+        line.phase = if confirmed { Phase::Sleeping(until) } else { Phase::Subscribing };
+        self.pick_contender(lock);
+        self.set_lock_timer(lock);
+    }
+
+    /// The contender sleeps until it is told that the lock may be free, or until the holder's lease may be over.
+    pub(super) fn contender_waits(&mut self, now: Instant, lock: LockId, left: Option<Duration>) {
+        let confirmed = self.want_notices(lock);
+        let polls = self.locks[lock].keys.channel.is_none();
+        let until = now + if polls { left.unwrap_or_default() } else { self.sleep(left) };
+        let line = &mut self.locks[lock];
+        line.phase = match confirmed {
+            false => Phase::Subscribing,
+            true if line.again => Phase::Due(now + self.settings.turn_in(line.kind.verbs().line())),
+            true => Phase::Sleeping(until),
+        };
+        if matches!(self.locks[lock].phase, Phase::Due(_)) {
+            self.due(now, lock);
+        }
+        self.set_lock_timer(lock);
+    }
+
+    /// How long to sleep when the holder's lease has `left` to go. A little more than that, and not the same everywhere, so
+    /// that the clients of a fleet do not all ask at the same instant.
+    pub(super) fn sleep(&mut self, left: Option<Duration>) -> Duration {
+        let spread = self.jitter(Duration::from_millis(5));
+        let recheck = self.settings.recheck;
+        left.map_or(recheck, |left| recheck.min(left + Duration::from_millis(1) + spread))
+    }
+
+    /// Sends the request's call again at once.
+    pub(super) fn go_again(&mut self, now: Instant, ticket: Ticket) {
+        let Some(acquire) = self.requests.acquire(ticket) else { return };
+        let lock = acquire.lock;
+        if acquire.place == Place::Line && self.locks[lock].contender == Some(ticket) {
+            self.due(now, lock);
+        } else {
+            self.wake(ticket);
+        }
+    }
+
+    /// A task of this client has let go of the lock.
+    pub(super) fn open_gates(&mut self, now: Instant, lock: LockId) {
+        let same: Vec<LockId> = self.locks.same_name(lock).collect();
+        for at in same {
+            if self.locks[at].phase == Phase::Gated && !self.is_gated(at) {
+                self.due(now, at);
+            }
+        }
+    }
+
+    /// The lock may be free.
+    pub(super) fn handle_notice(&mut self, now: Instant, lock: LockId) {
+        match self.locks[lock].phase {
+            Phase::Sleeping(_) => self.due(now, lock),
+            Phase::Trying => self.locks[lock].again = true,
+            Phase::Idle | Phase::Due(_) | Phase::Subscribing | Phase::BackingOff(_) | Phase::Gated => {}
+        }
+    }
+
+    /// Whether a request has no place on the server, and may ask for one, whosever turn it is.
+    pub(super) fn may_take_place(&self, ticket: Ticket) -> bool {
+        let Some(acquire) = self.requests.acquire(ticket) else { return false };
+        let line = &self.locks[acquire.lock];
+        let placed = acquire.hold.and_then(|number| self.holds.get(&number)).is_some_and(|hold| hold.placed);
+        // When the contender asks is a matter of its turn.
+        let contends = line.contender == Some(ticket) && !matches!(line.phase, Phase::Sleeping(_) | Phase::Subscribing);
+        line.kind.verbs().line() == Line::Places && acquire.place == Place::Line && !placed && !contends
+    }
+}

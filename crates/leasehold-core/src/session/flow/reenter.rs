@@ -1,0 +1,139 @@
+//! Re-entry: an owner that already holds raises the count of its hold, beside the line.
+
+use crate::command::Acquired;
+use crate::error::AcquireError;
+use crate::error::HoldEnd;
+use crate::error::LossReason;
+use crate::link::LinkError;
+use crate::owner::HoldNumber;
+use crate::reply::Reply;
+use crate::session::Step;
+use crate::session::Ticket;
+use crate::session::Via;
+use crate::session::hold::change::Aim;
+use crate::session::parts::Parts;
+use crate::session::request::Request;
+use crate::time::Instant;
+use std::time::Duration;
+
+impl Parts {
+    /// Fails the entry at once where the owner's hold has been lost; where it has ended otherwise, the request acquires anew.
+    pub(super) fn check_entry(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
+        if !self.holds.contains_key(&number) {
+            self.join_line(now, ticket);
+            return;
+        }
+        self.lose_if_passed(now, number);
+        match self.holds.get(&number).and_then(|hold| hold.end) {
+            Some(HoldEnd::Lost(reason)) => self.fail_acquire(now, ticket, AcquireError::Lost(reason)),
+            Some(HoldEnd::Released | HoldEnd::Detached) => {
+                self.forsake(now, ticket, number);
+                self.join_line(now, ticket);
+            }
+            None => {}
+        }
+    }
+
+    /// Sends the entry, where no other change of the hold is on the way.
+    pub(super) fn send_entry<T>(
+        &mut self,
+        now: Instant,
+        ticket: Ticket,
+        number: HoldNumber,
+        via: Via,
+    ) -> Option<Step<T>> {
+        let lease = self.requests.acquire(ticket)?.wish.lease;
+        if self.requests.acquire(ticket)?.retry_at.is_some_and(|at| at > now) {
+            return None;
+        }
+        let hold = self.holds.get_mut(&number)?;
+        let lowering = hold.count.is_high() && hold.raising != Some(ticket);
+        if hold.change.is_some() || lowering {
+            if !hold.waiting.contains(&ticket) {
+                hold.waiting.push(ticket);
+            }
+            // It is not the server that it waits for: if that is out of reach, the hold is lost in the end.
+            if let Some(Request::Acquire(acquire)) = self.requests.get_mut(&ticket) {
+                acquire.trouble.since = None;
+            }
+            return None;
+        }
+        let target = hold.count.wanted() + 1;
+        hold.waiting.retain(|waiting| *waiting != ticket);
+        hold.raising = Some(ticket);
+        if let Some(Request::Acquire(acquire)) = self.requests.get_mut(&ticket) {
+            // Whatever it sent before has been taken back.
+            acquire.trouble.unsure = false;
+        }
+        let lease = lease.min(hold.deadline.latest().since(now)).max(Duration::from_millis(1));
+        let call = self.ask(number, ticket, target, lease, None)?;
+        Some(Step::Send(self.begin_change(now, number, Some(ticket), Aim::Raise(target), via, &call), call))
+    }
+
+    /// Takes the outcome of an entry.
+    pub(super) fn handle_enter_reply(
+        &mut self,
+        now: Instant,
+        ticket: Ticket,
+        number: HoldNumber,
+        result: Result<Reply, LinkError>,
+    ) {
+        let Some((change, outcome)) = self.raise_ends(now, ticket, number, result) else { return };
+        let Some(hold) = self.holds.get_mut(&number) else { return };
+        match outcome {
+            Ok(Acquired::Held { left, .. }) if hold.end.is_none() => {
+                // A reply that is read after the deadline brings nothing back: a guard's owner may have given up already.
+                if !hold.observe_reply(now, change.sent_at, left) {
+                    self.lose_by_deadline(now, number);
+                } else if let Some(error) = change.shortfall() {
+                    self.undo(now, ticket, number, error);
+                } else if hold.extend(change.sent_at, left) {
+                    hold.cell.set_acknowledged(change.acknowledged);
+                    hold.replicas = change.replicas;
+                    self.grant_entry(now, ticket, number);
+                } else {
+                    self.lose_by_deadline(now, number);
+                }
+            }
+            Ok(Acquired::Mismatch) => self.lose(now, number, LossReason::CountMismatch),
+            Ok(Acquired::Lost | Acquired::Busy { .. } | Acquired::Unset { .. } | Acquired::Kind(_)) => {
+                self.lose(now, number, LossReason::Removed);
+            }
+            Ok(
+                Acquired::Held { .. }
+                | Acquired::TooLate { .. }
+                | Acquired::Placed { .. }
+                | Acquired::Withdrawn
+                | Acquired::UpgradeNotSupported
+                | Acquired::ExceedsCapacity { .. },
+            ) => {}
+            Err(LinkError::Refused(error)) if !error.proves_nothing_done() => {
+                self.undo_refused(now, ticket, number, AcquireError::Refused(error.text().to_owned()));
+            }
+            Err(LinkError::Refused(error)) if !error.is_transient() => {
+                self.not_raised(number, change.aim);
+                self.fail_acquire(now, ticket, AcquireError::Refused(error.text().to_owned()));
+            }
+            Err(error) if error.is_worth_going_again() && self.may_go_again(ticket, change.sent_at) => {
+                self.not_raised(number, change.aim);
+                self.go_again(now, ticket);
+            }
+            Err(error) => {
+                self.not_raised(number, change.aim);
+                self.failed_for_now(now, ticket, &change, &error);
+            }
+        }
+        if self.requests.acquire(ticket).is_some_and(|acquire| acquire.outcome.is_none() && acquire.undoing.is_none()) {
+            self.check_entry(now, ticket, number);
+        }
+        self.attend(now, number);
+    }
+
+    /// The entry was not applied: the server has what it had before.
+    fn not_raised(&mut self, number: HoldNumber, aim: Aim) {
+        if let (Some(hold), Aim::Raise(target)) = (self.holds.get_mut(&number), aim) {
+            hold.count.set_on_server(target - 1);
+            hold.raising = None;
+        }
+    }
+}

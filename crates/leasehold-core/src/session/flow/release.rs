@@ -1,0 +1,157 @@
+//! Releases: a guard less, and a count on the server that follows.
+
+use crate::error::HoldEnd;
+use crate::error::LossReason;
+use crate::error::ReleaseError;
+use crate::owner::HoldNumber;
+use crate::session::Step;
+use crate::session::Ticket;
+use crate::session::Via;
+use crate::session::flow::send::give;
+use crate::session::hold::change::Aim;
+use crate::session::parts::Parts;
+use crate::session::request::Release;
+use crate::session::request::Request;
+use crate::time::Instant;
+use std::task::Waker;
+
+impl Parts {
+    /// See [`Session::release`](crate::session::Session::release).
+    pub(crate) fn release(&mut self, now: Instant, number: HoldNumber, renewed: bool) -> Ticket {
+        let ticket = Ticket(self.next_id());
+        // A hold that is gone while a guard of it exists was taken from its guards, and released.
+        let gone = !self.holds.contains_key(&number);
+        let outcome = match self.take_guard(now, number, renewed) {
+            Some(HoldEnd::Lost(reason)) => Some(Err(ReleaseError::Lost(reason))),
+            None if gone => Some(Err(ReleaseError::Lost(LossReason::ShutDown))),
+            Some(HoldEnd::Released | HoldEnd::Detached) | None => None,
+        };
+        if outcome.is_some() {
+            self.clean_up_by_lifeline(now, number);
+        }
+        let release = Release { hold: number, timer: None, waker: None, outcome };
+        self.requests.insert(ticket, Request::Release(release));
+        ticket
+    }
+
+    /// See [`Session::poll_release`](crate::session::Session::poll_release).
+    pub(crate) fn poll_release(
+        &mut self,
+        now: Instant,
+        ticket: Ticket,
+        via: Via,
+        waker: &Waker,
+    ) -> Step<Result<(), ReleaseError>> {
+        let Some(Request::Release(release)) = self.requests.get_mut(&ticket) else { return Step::Done(Ok(())) };
+        let number = release.hold;
+        let Some(hold) = self.holds.get_mut(&number).filter(|_| release.outcome.is_none()) else {
+            // A hold that is gone without a word to this request was released by another one of it.
+            let outcome = release.outcome.take().unwrap_or(Ok(()));
+            self.remove_request(ticket);
+            return Step::Done(outcome);
+        };
+        if hold.change.is_none() && !hold.count.is_high() {
+            self.remove_request(ticket);
+            self.attend(now, number);
+            return Step::Done(Ok(()));
+        }
+        if hold.change.is_none() && hold.is_high() && !hold.clean_up.by_lifeline {
+            let target = hold.count.wanted();
+            let call = give(now, &self.locks[hold.lock], hold, &self.settings);
+            release.waker = Some(waker.clone());
+            return Step::Send(self.begin_change(now, number, Some(ticket), Aim::Lower(target), via, &call), call);
+        }
+        release.waker = Some(waker.clone());
+        if !hold.waiting.contains(&ticket) {
+            hold.waiting.push(ticket);
+        }
+        // A release that has to wait leaves the rest to the lifeline, which does not depend on being polled.
+        hold.clean_up.by_lifeline = true;
+        self.limit_wait(now, ticket, number);
+        self.attend(now, number);
+        Step::Wait
+    }
+
+    /// See [`Session::abandon_release`](crate::session::Session::abandon_release).
+    pub(crate) fn abandon_release(&mut self, now: Instant, ticket: Ticket) {
+        let Some(Request::Release(release)) = self.requests.get(&ticket) else { return };
+        let number = release.hold;
+        self.remove_request(ticket);
+        if let Some(hold) = self.holds.get_mut(&number) {
+            hold.waiting.retain(|waiting| *waiting != ticket);
+            if hold.change.as_ref().is_some_and(|change| change.by == Some(ticket)) {
+                self.unsettle(number);
+            }
+        }
+        self.clean_up_by_lifeline(now, number);
+    }
+
+    /// See [`Session::drop_guard`](crate::session::Session::drop_guard).
+    pub(crate) fn drop_guard(&mut self, now: Instant, number: HoldNumber, renewed: bool) {
+        self.take_guard(now, number, renewed);
+        self.clean_up_by_lifeline(now, number);
+    }
+
+    /// See [`Session::detach`](crate::session::Session::detach).
+    pub(crate) fn detach(&mut self, now: Instant, number: HoldNumber, renewed: bool) {
+        self.lose_if_passed(now, number);
+        let Some(hold) = self.holds.get_mut(&number).filter(|hold| hold.count.has_guards()) else { return };
+        hold.count.detach_guard(renewed);
+        self.guard_ends(now, number, HoldEnd::Detached);
+        self.attend(now, number);
+    }
+
+    /// Takes a guard away from a hold, and tells how the hold has ended, if it has.
+    fn take_guard(&mut self, now: Instant, number: HoldNumber, renewed: bool) -> Option<HoldEnd> {
+        self.lose_if_passed(now, number);
+        let hold = self.holds.get_mut(&number)?;
+        if !hold.count.has_guards() {
+            // The guards were taken from their owners by a shutdown.
+            return hold.end;
+        }
+        hold.count.remove_guard(renewed);
+        self.guard_ends(now, number, HoldEnd::Released);
+        if self.verbs_of(number).may_be_prolonged() {
+            // Time alone does not tell that the server has nothing of it.
+            self.touch(now, number);
+        }
+        self.holds.get(&number)?.end
+    }
+
+    /// A guard does not want the hold to be renewed any more. The last one ends the hold, if nothing else has.
+    fn guard_ends(&mut self, now: Instant, number: HoldNumber, end: HoldEnd) {
+        let Some(hold) = self.holds.get_mut(&number) else { return };
+        hold.cell.set_renewed(hold.count.renewing());
+        if !hold.count.is_renewed() {
+            hold.renew_at = None;
+        }
+        if !hold.count.has_guards() {
+            if hold.end.is_none() {
+                hold.end = Some(end);
+                hold.cell.end(end, self.out.woken());
+            }
+            self.retire(now, number);
+        }
+    }
+
+    /// The last guard of a hold is gone: the hold is not entered again. Requests that were about to enter it acquire anew.
+    pub(super) fn retire(&mut self, now: Instant, number: HoldNumber) {
+        let Some(hold) = self.holds.get_mut(&number) else { return };
+        hold.renew_at = None;
+        let (lock, owner, granted, permits) = (hold.lock, hold.owner, hold.granted, hold.cell.key().permits);
+        let waiting = std::mem::take(&mut hold.waiting);
+        self.owners.remove_hold(lock, owner, number);
+        if granted {
+            self.locks[lock].held -= 1;
+            self.locks[lock].permits -= u64::from(permits);
+            self.open_gates(now, lock);
+        }
+        for ticket in waiting {
+            if self.requests.acquire(ticket).is_some_and(|acquire| acquire.undoing.is_none()) {
+                self.join_line(now, ticket);
+            } else if let Some(hold) = self.holds.get_mut(&number) {
+                hold.waiting.push(ticket);
+            }
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! The replies to releases: what is done, what is told, and what is repeated.
+
+use crate::command::Line;
+use crate::command::Released;
+use crate::error::LossReason;
+use crate::error::ReleaseError;
+use crate::link::LinkError;
+use crate::link::ServerError;
+use crate::owner::HoldNumber;
+use crate::reply::Reply;
+use crate::session::Event;
+use crate::session::Ticket;
+use crate::session::hold::change::Aim;
+use crate::session::hold::clean_up::Repeats;
+use crate::session::parts::Parts;
+use crate::session::request::Request;
+use crate::session::retry;
+use crate::time::Instant;
+
+impl Parts {
+    /// Takes the outcome of a lowering, of a caller or of the lifeline.
+    pub(super) fn handle_lowered(&mut self, now: Instant, number: HoldNumber, result: Result<Reply, LinkError>) {
+        let decoded = match result {
+            Ok(reply) => {
+                let verbs = self.verbs_of(number);
+                verbs.released(&reply).map_err(|error| LinkError::Unknown(error.to_string()))
+            }
+            Err(error) => Err(error),
+        };
+        if let Err(error) = &decoded {
+            self.not_lowered(now, number, error);
+            return;
+        }
+        let Some(change) = self.end_change(number) else { return };
+        let Aim::Lower(target) = change.aim else { return };
+        let Some(hold) = self.holds.get_mut(&number) else { return };
+        let unsure = hold.clean_up.unsure;
+        let in_places = self.locks[hold.lock].kind.verbs().line() == Line::Places;
+        let outcome = match decoded {
+            Ok(Released::Ended | Released::Lowered) => Ok(()),
+            // An earlier copy ended it, inside a lease that was proven.
+            Ok(Released::Gone) if unsure == Some(true) && target == 0 => Ok(()),
+            // The server never had it, or not for certain.
+            Ok(Released::Gone) if hold.degraded => Ok(()),
+            _ => Err(ReleaseError::Lost(LossReason::Removed)),
+        };
+        let gone = decoded == Ok(Released::Gone);
+        hold.count.set_on_server(if gone { 0 } else { target });
+        hold.cell.set_count(hold.count.on_server());
+        hold.clean_up.tries = 0;
+        hold.clean_up.unsure = None;
+        hold.clean_up.doubted_since = None;
+        hold.clean_up.perhaps_lowered = false;
+        let done = !hold.count.is_high();
+        hold.clean_up.by_lifeline &= !done;
+        // If more guards were dropped meanwhile, waiting releases complete only when the lower count is reached.
+        let waiting = if done { std::mem::take(&mut hold.waiting) } else { Vec::new() };
+        let name = self.locks[hold.lock].name.clone();
+        let is_release = |ticket: &Ticket| self.requests.is_release(*ticket);
+        let was_released = change.by.is_some() || waiting.iter().any(is_release);
+        let (live, repeated) = (hold.is_live(), hold.clean_up.repeats != Repeats::No);
+        let lost = hold.lost(now, name.clone(), LossReason::Removed);
+        // Whatever there was is gone: what may still come is a copy, which is not waited for longer than a lease.
+        if std::mem::take(&mut hold.placed) || in_places || hold.count.on_server() == 0 {
+            hold.clean_up.until = hold.clean_up.until.min(now + hold.lease);
+        }
+        // A hold without a lease leaves a record, which refuses late copies of its acquire.
+        let leased = self.locks[hold.lock].kind.verbs().renewal().is_some();
+        if leased && hold.clean_up.unproven && hold.count.wanted() == 0 && now < hold.clean_up.until {
+            hold.expect_late_copies(now + self.settings.command_timeout * 2);
+        }
+        if gone && live {
+            self.lose(now, number, LossReason::Removed);
+        } else if outcome.is_err() && was_released {
+            self.out.tell(lost);
+        }
+        if change.by.is_none() && waiting.is_empty() && !repeated {
+            self.out.tell(Event::CleanedUp { name });
+        }
+        for ticket in change.by.into_iter().chain(waiting) {
+            self.finish_release(ticket, outcome.clone());
+            self.undone(now, ticket, number);
+            self.wake(ticket);
+        }
+        self.attend(now, number);
+    }
+
+    /// A lowering failed: the lifeline repeats it.
+    fn not_lowered(&mut self, now: Instant, number: HoldNumber, error: &LinkError) {
+        let Some(hold) = self.holds.get_mut(&number) else { return };
+        let by = hold.change.as_ref().and_then(|change| change.by);
+        let aim = hold.change.as_ref().map(|change| change.aim);
+        // The count that was asked for is higher than that of releases that came meanwhile: they wait for a command of their own.
+        let superseded = matches!(aim, Some(Aim::Lower(target)) if target > hold.count.wanted());
+        // Entries that wait go on waiting; this is about releases.
+        let is_release = |ticket: &Ticket| self.requests.is_release(*ticket);
+        let others = hold.waiting.iter().copied().filter(|_| !superseded);
+        let waiting: Vec<_> = by.into_iter().chain(others).filter(is_release).collect();
+        hold.clean_up.by_lifeline = true;
+        hold.clean_up.tries += 1;
+        // Clean-up is in no hurry.
+        hold.clean_up.not_before = now + retry::pause_before(hold.clean_up.tries + 1);
+        if let Some(ticket) = by
+            && !hold.waiting.contains(&ticket)
+        {
+            hold.waiting.push(ticket);
+        }
+        match error {
+            LinkError::Unknown(_) => self.unsettle(number),
+            LinkError::Refused(refusal) if !refusal.is_transient() => {
+                if superseded {
+                    hold.clean_up.not_before = now;
+                }
+                self.lowering_refused(now, number, refusal, &waiting);
+            }
+            LinkError::NotSent(_) | LinkError::Refused(_) => {
+                self.end_change(number);
+            }
+        }
+        if waiting.is_empty()
+            && let Some(hold) = self.holds.get(&number)
+        {
+            let name = self.locks[hold.lock].name.clone();
+            self.out.tell(Event::CleanUpFailed { name, why: error.to_string(), lasting: error.is_lasting() });
+        }
+        for ticket in waiting {
+            self.limit_wait(now, ticket, number);
+        }
+        self.attend(now, number);
+    }
+
+    /// The server will refuse the lowering again until an operator changes something: releases that wait for it are told so.
+    fn lowering_refused(&mut self, now: Instant, number: HoldNumber, refusal: &ServerError, releases: &[Ticket]) {
+        let Some(hold) = self.holds.get_mut(&number) else { return };
+        let text = refusal.text().to_owned();
+        // The refusal speaks for this copy only.
+        let unsure = hold.clean_up.perhaps_lowered;
+        let refused = if unsure { ReleaseError::OutcomeUnknown(text) } else { ReleaseError::Refused(text) };
+        if !refusal.proves_nothing_done() {
+            hold.doubt_lowering();
+        }
+        hold.change = None;
+        let is_undoing = |ticket: &Ticket| matches!(self.requests.get(ticket), Some(Request::Acquire(acquire)) if acquire.undoing.is_some());
+        let (undoing, others) = std::mem::take(&mut hold.waiting).into_iter().partition::<Vec<_>, _>(is_undoing);
+        hold.waiting = others.into_iter().filter(|ticket| !releases.contains(ticket)).collect();
+        for ticket in undoing {
+            self.undone_later(now, ticket, refusal.text());
+        }
+        for ticket in releases {
+            self.finish_release(*ticket, Err(refused.clone()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::call::Call;
+    use crate::command::Kind;
+    use crate::link::{Epoch, Plane, Settled};
+    use crate::name::LockName;
+    use crate::owner::ClientId;
+    use crate::reply::Reply;
+    use crate::session::{AcquireRequest, Action, CallId, Session, Step, Via};
+    use crate::settings::Settings;
+    use crate::time::Instant;
+    use std::task::Waker;
+    use std::time::Duration;
+
+    const NOW: Instant = Instant::from_nanos(1_000_000_000);
+
+    fn release(session: &mut Session) -> Option<(CallId, Call)> {
+        std::iter::from_fn(|| session.poll_action()).find_map(|action| match action {
+            Action::Call { id, call } => Some((id, call)),
+            _ => None,
+        })
+    }
+
+    #[test]
+    fn a_late_copy_is_taken_back_that_comes_just_before_its_lease_is_over() {
+        // With and without a repetition before that.
+        for lease in [250, 4_000].map(Duration::from_millis) {
+            let mut session = Session::new(ClientId::new(uuid::Uuid::nil()), Settings::default(), 1);
+            let name = LockName::new("", "stock").expect("a name");
+            let ticket = session.acquire(NOW, AcquireRequest::new(name, Kind::Lock, lease));
+            let via = Via { plane: Plane::Foreground, epoch: Epoch(1) };
+            let step = session.poll_acquire(NOW, ticket, via, Waker::noop());
+            assert!(matches!(step, Step::Send(..)), "{step:?}");
+            session.abandon_acquire(NOW, ticket);
+            let settles = std::iter::from_fn(|| session.poll_action()).find_map(|action| match action {
+                Action::Settle { id, .. } => Some(id),
+                _ => None,
+            });
+            session.handle_settled(NOW, settles.expect("a settlement"), Ok(Settled::Unproven));
+            let (mut now, mut last) = (NOW, None);
+            loop {
+                while let Some((id, call)) = release(&mut session) {
+                    assert_eq!(call.script().name(), "lock/release");
+                    // The server has nothing of it yet.
+                    session.handle_called(now, id, Epoch(1), Ok(Reply::Int(-1)));
+                    last = Some(now);
+                }
+                let Some(next) = session.poll_timeout() else { break };
+                now = next;
+                session.handle_timeout(now);
+            }
+            assert!(last >= Some(NOW + lease), "{last:?} is before the end of the lease of {lease:?}");
+            assert_eq!(session.stats().cleaning_up, 0, "it ends");
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! Calls: how they are put together from what the session knows of a hold, and how they are noted as sent.
+
+use crate::call::Call;
+use crate::call::Replicas;
+use crate::command::Acquired;
+use crate::command::Ask;
+use crate::command::Give;
+use crate::command::HoldKey;
+use crate::command::Line;
+use crate::command::Verbs;
+use crate::hold_cell::HoldCell;
+use crate::link::Plane;
+use crate::owner::HoldNumber;
+use crate::reply::DecodeError;
+use crate::reply::Reply;
+use crate::session::CallId;
+use crate::session::FlightId;
+use crate::session::Ticket;
+use crate::session::Via;
+use crate::session::hold::Hold;
+use crate::session::hold::change::Aim;
+use crate::session::hold::change::Change;
+use crate::session::hold::clean_up::CleanUp;
+use crate::session::hold::count::Count;
+use crate::session::hold::deadline::Deadline;
+use crate::session::lock::Lock;
+use crate::session::parts::Parts;
+use crate::session::replicas;
+use crate::session::request::Request;
+use crate::settings::Settings;
+use crate::time::Instant;
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::Duration;
+
+/// The call that lowers a hold's count to the number of its guards.
+pub(super) fn give(now: Instant, lock: &Lock, hold: &Hold, settings: &Settings) -> Call {
+    lock.kind.verbs().release(&Give {
+        name: &lock.name,
+        keys: &lock.keys,
+        hold: hold.cell.key(),
+        count: hold.count.wanted(),
+        granted: hold.is_surely_granted(now),
+        settings,
+    })
+}
+
+impl Parts {
+    /// The protocol of the kind of a hold's lock.
+    pub(super) fn verbs_of(&self, number: HoldNumber) -> &'static dyn Verbs {
+        let kind = self.holds.get(&number).map(|hold| self.locks[hold.lock].kind);
+        kind.unwrap_or_default().verbs()
+    }
+
+    /// The call that raises a hold's count to `count` for a request.
+    pub(super) fn ask(
+        &self,
+        number: HoldNumber,
+        ticket: Ticket,
+        count: u32,
+        lease: Duration,
+        not_after: Option<u64>,
+    ) -> Option<Call> {
+        let hold = self.holds.get(&number)?;
+        let acquire = self.requests.acquire(ticket)?;
+        let lock = &self.locks[hold.lock];
+        let call = lock.kind.verbs().acquire(&Ask {
+            name: &lock.name,
+            keys: &lock.keys,
+            hold: hold.cell.key(),
+            beside: acquire.beside.as_ref(),
+            count,
+            lease,
+            not_after,
+            waits: acquire.wish.patience != crate::session::Patience::Try,
+            placed: acquire.had_place,
+            prefer_writers: acquire.wish.prefer_writers,
+            settings: &self.settings,
+        });
+        Some(call.with_replicas(replicas::both(hold.replicas, acquire.wish.replicas)))
+    }
+
+    /// Notes that a change of `number` is sent, and how it will be known.
+    pub(super) fn begin_change(
+        &mut self,
+        now: Instant,
+        number: HoldNumber,
+        by: Option<Ticket>,
+        aim: Aim,
+        via: Via,
+        call: &Call,
+    ) -> FlightId {
+        let (via, replicas) = (via.for_call(call), call.replicas());
+        let flight = FlightId(self.next_id());
+        let lease =
+            by.and_then(|ticket| self.requests.acquire(ticket)).map_or(Duration::ZERO, |acquire| acquire.wish.lease);
+        if let Some(hold) = self.holds.get_mut(&number) {
+            let (Aim::Raise(target) | Aim::Lower(target)) = aim;
+            let before = hold.count.begin_change(target);
+            hold.change = Some(Change {
+                flight,
+                by,
+                aim,
+                before,
+                plane: via.plane,
+                epoch: via.epoch,
+                sent_at: now,
+                last_sent: now,
+                lease: lease.min(hold.deadline.latest().since(now)),
+                settling: false,
+                replicas,
+                acknowledged: None,
+            });
+        }
+        if by.is_some() {
+            let pause = replicas.map_or(Duration::ZERO, |replicas| replicas.within);
+            // Until it has waited for its replicas, the call is neither late nor asked about.
+            let holds = &self.holds;
+            let flies = |number: HoldNumber, flight| holds.get(&number).is_some_and(|hold| hold.is_flying(flight));
+            self.stalled.note_sent(now, now + pause, (number, flight), flies);
+        }
+        flight
+    }
+
+    /// Takes the change whose outcome has come.
+    pub(super) fn end_change(&mut self, number: HoldNumber) -> Option<Change> {
+        self.holds.get_mut(&number)?.change.take()
+    }
+
+    /// A route by the lifeline. Its epoch is not known here: the driver sends at once, and settling covers every epoch
+    /// up to the present one.
+    pub(super) const fn by_lifeline() -> Via {
+        Via { plane: Plane::Lifeline, epoch: crate::link::Epoch(u64::MAX) }
+    }
+
+    /// Sends a call on the lifeline.
+    pub(super) fn call_by_lifeline(&mut self, call: Call) -> CallId {
+        let id = CallId(self.next_id());
+        self.out.act(crate::session::Action::Call { id, call });
+        id
+    }
+
+    /// No lease ends a place in a queue, and its reply may not have been read: a place that is not given up stays for as long as the queue
+    /// is used.
+    pub(super) fn outlast_place(&mut self, now: Instant, number: HoldNumber) {
+        let idle = self.settings.fair.idle;
+        let in_places = self.verbs_of(number).line() == Line::Places;
+        if let Some(hold) = self.holds.get_mut(&number).filter(|hold| hold.placed || in_places) {
+            hold.clean_up.until = hold.clean_up.until.max(now + idle);
+        }
+    }
+
+    /// Decodes the reply to an acquire, and notes how many replicas acknowledged it.
+    pub(super) fn raised(&mut self, number: HoldNumber, reply: &Reply) -> Result<Acquired, DecodeError> {
+        let verbs = self.verbs_of(number);
+        let change = self.holds.get_mut(&number).and_then(|hold| hold.change.as_mut());
+        let Some(change) = change.filter(|change| change.replicas.is_some()) else { return verbs.acquired(reply) };
+        let (reply, acknowledged) = replicas::split(reply)?;
+        change.acknowledged = Some(acknowledged);
+        verbs.acquired(reply)
+    }
+
+    /// The server time after which a first grant that is sent now may refuse itself; 0 while the server's clock is unknown.
+    pub(super) fn not_after(&self, now: Instant) -> u64 {
+        self.server_clock.map_or(0, |(time, at)| {
+            let millis = (now.since(at) + self.settings.command_timeout).as_millis();
+            time.saturating_add(u64::try_from(millis).unwrap_or(u64::MAX))
+        })
+    }
+
+    /// Remembers the server's time. It was read after the call was sent, so what is reckoned from it is never behind.
+    pub(super) fn note_time(&mut self, sent_at: Instant, time: Option<u64>) {
+        if let Some(time) = time {
+            self.server_clock = Some((time, sent_at));
+        }
+    }
+
+    /// Whether a reply to this call may still come.
+    pub(super) fn is_flying(&self, number: HoldNumber, flight: FlightId) -> bool {
+        self.holds.get(&number).is_some_and(|hold| hold.is_flying(flight))
+    }
+
+    /// The hold that a request has to do with.
+    pub(super) fn hold_of(&self, ticket: Ticket) -> Option<HoldNumber> {
+        match self.requests.get(&ticket)? {
+            Request::Acquire(acquire) => acquire.hold.or_else(|| acquire.entering()),
+            Request::Release(release) => Some(release.hold),
+            Request::Pause(_) => None,
+        }
+    }
+
+    /// See [`Session::is_current`](crate::session::Session::is_current).
+    pub(crate) fn is_current(&mut self, ticket: Ticket, flight: FlightId, waker: &Waker) -> bool {
+        let current = self.hold_of(ticket).is_some_and(|number| self.is_flying(number, flight));
+        if let Some(request) = self.requests.get_mut(&ticket).filter(|_| current) {
+            *request.waker() = Some(waker.clone());
+        }
+        current
+    }
+
+    /// See [`Session::may_resend`](crate::session::Session::may_resend).
+    pub(crate) fn may_resend(&mut self, now: Instant, ticket: Ticket, flight: FlightId) -> bool {
+        let Some(number) = self.hold_of(ticket).filter(|number| self.is_flying(*number, flight)) else { return false };
+        if let Some(change) = self.holds.get_mut(&number).and_then(|hold| hold.change.as_mut()) {
+            change.last_sent = now;
+        }
+        true
+    }
+
+    /// The replicas that must acknowledge a hold.
+    pub(super) fn replicas_of(&self, number: Option<HoldNumber>) -> Option<Replicas> {
+        self.holds.get(&number?)?.replicas
+    }
+
+    /// Begins a hold of `lock` that is not granted yet.
+    pub(super) fn begin_hold(&mut self, now: Instant, ticket: Ticket) -> Option<HoldNumber> {
+        let wish = &self.requests.acquire(ticket)?.wish;
+        let max_hold_at = wish.max_hold.map_or(Instant::FAR_FUTURE, |most| now + most);
+        let key = HoldKey {
+            field: wish.field.clone().unwrap_or_else(|| self.client.field(self.last_hold.next())),
+            permits: wish.permits,
+        };
+        let hold = Hold {
+            lock: self.requests.acquire(ticket)?.lock,
+            owner: wish.owner,
+            class: wish.class.clone(),
+            cell: Arc::new(HoldCell::new(key, now, max_hold_at)),
+            count: Count::default(),
+            begun_by: ticket,
+            raising: Some(ticket),
+            change: None,
+            waiting: Vec::new(),
+            lease: wish.lease,
+            replicas: wish.replicas,
+            deadline: Deadline::until(max_hold_at),
+            granted: false,
+            degraded: false,
+            by_itself: false,
+            placed: false,
+            end: None,
+            renew_at: None,
+            look: false,
+            clean_up: CleanUp::new(now),
+            timer: None,
+        };
+        self.last_hold = self.last_hold.next();
+        self.locks[hold.lock].refs += 1;
+        self.holds.insert(self.last_hold, hold);
+        self.requests.acquire_mut(ticket)?.hold = Some(self.last_hold);
+        Some(self.last_hold)
+    }
+
+    /// A hold that waited in a queue is held from its grant on, and not from when it came.
+    pub(super) fn begin_anew(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
+        let most = self.requests.acquire(ticket).and_then(|acquire| acquire.wish.max_hold);
+        if let Some(hold) = self.holds.get_mut(&number).filter(|hold| hold.placed && hold.change.is_none()) {
+            let latest = most.map_or(Instant::FAR_FUTURE, |most| now + most);
+            hold.deadline = Deadline::until(latest);
+            hold.cell = Arc::new(HoldCell::new(hold.cell.key().clone(), now, latest));
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! Calls whose outcome was not known, and that are settled or taken over by the lifeline.
+
+use crate::command::Acquired;
+use crate::link::LinkError;
+use crate::link::Settled;
+use crate::owner::HoldNumber;
+use crate::reply::Reply;
+use crate::session::CallId;
+use crate::session::Event;
+use crate::session::FlightId;
+use crate::session::Ticket;
+use crate::session::hold::change::Change;
+use crate::session::parts::Parts;
+use crate::session::request::Request;
+use crate::session::settlements::Answered;
+use crate::time::Instant;
+
+impl Parts {
+    /// No copy of the hold's change can be applied any more, as far as that can be known.
+    pub(super) fn change_settled(&mut self, now: Instant, number: HoldNumber, proven: bool) {
+        // It may have been applied until now.
+        self.touch(now, number);
+        let Some(hold) = self.holds.get_mut(&number) else { return };
+        hold.change = None;
+        hold.clean_up.unproven |= !proven;
+        hold.clean_up.not_before = now;
+        match hold.raising {
+            Some(ticket) if !hold.granted => self.try_again(now, ticket),
+            Some(ticket) => {
+                // An entry is taken back before it is tried again: guards that are released must not wait for a future that is perhaps
+                // never polled.
+                hold.raising = None;
+                hold.clean_up.by_lifeline = true;
+                hold.waiting.push(ticket);
+            }
+            None => hold.clean_up.by_lifeline = true,
+        }
+        self.attend(now, number);
+    }
+
+    /// A future has not been polled although its call was answered: the lifeline goes on in its place. It settles the call first, because
+    /// the future may be polled yet, and send the call once more.
+    pub(super) fn take_over(&mut self, now: Instant, number: HoldNumber, flight: FlightId) {
+        if !self.is_flying(number, flight) {
+            return;
+        }
+        self.outlast_place(now, number);
+        let Some(hold) = self.holds.get_mut(&number) else { return };
+        let Some(ticket) = hold.change.as_ref().and_then(|change| change.by) else { return };
+        hold.doubt_lowering();
+        if hold.raising == Some(ticket) {
+            hold.raising = None;
+        }
+        match self.requests.get_mut(&ticket) {
+            Some(Request::Acquire(acquire)) => {
+                acquire.hold = None;
+                acquire.overtaken = acquire.overtaken.saturating_add(1);
+                let name = self.locks[hold.lock].name.clone();
+                self.out.tell(Event::TurnPassed { name });
+                self.turn_missed(now, ticket);
+            }
+            Some(Request::Release(_)) => hold.waiting.push(ticket),
+            Some(Request::Pause(_)) | None => {}
+        }
+        self.unsettle(number);
+        self.note_given_up(number);
+        if self.requests.acquire(ticket).is_some_and(|acquire| acquire.last) {
+            self.end_busy(now, ticket);
+        }
+        self.wake(ticket);
+    }
+
+    /// See [`Session::handle_settled`](crate::session::Session::handle_settled).
+    pub(crate) fn handle_settled(&mut self, now: Instant, id: CallId, result: Result<Settled, LinkError>) {
+        let spread = || self.rng.f64();
+        match self.settlements.answered(now, id, result.is_ok(), spread) {
+            Answered::Nothing => {}
+            Answered::Done { place, key, settled, late } => {
+                for number in settled {
+                    self.change_settled(now, number, result == Ok(Settled::Proven));
+                }
+                for number in late {
+                    self.settle(place.0, place.1, key.clone(), number);
+                }
+            }
+            Answered::Failed(first) => {
+                let lock = first.and_then(|number| self.holds.get(&number)).map(|hold| hold.lock);
+                if let (Some(lock), Err(error)) = (lock, result) {
+                    let name = self.locks[lock].name.clone();
+                    let lasting = error.is_lasting();
+                    self.out.tell(Event::CleanUpFailed { name, why: error.to_string(), lasting });
+                }
+            }
+        }
+    }
+
+    /// Takes the outcome of an acquire. `None` where it is not known: the call is settled first, and a request that has no
+    /// more time for that is told so.
+    pub(super) fn raise_ends(
+        &mut self,
+        now: Instant,
+        ticket: Ticket,
+        number: HoldNumber,
+        result: Result<Reply, LinkError>,
+    ) -> Option<(Change, Result<Acquired, LinkError>)> {
+        let outcome = match result {
+            Ok(reply) => self.raised(number, &reply).map_err(|error| LinkError::Unknown(error.to_string())),
+            Err(error) => Err(error),
+        };
+        if let Err(LinkError::Unknown(why)) = &outcome {
+            self.note_trouble(now, ticket, why, true);
+            self.unsettle(number);
+            if self.requests.acquire(ticket).is_some_and(|acquire| acquire.last) {
+                let error = self.trouble_error(ticket);
+                self.fail_acquire(now, ticket, error);
+            }
+            return None;
+        }
+        if outcome.is_ok() {
+            self.outages.note_answer();
+            self.touch(now, number);
+        }
+        let change = self.end_change(number)?;
+        self.touch(now, number);
+        Some((change, outcome))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::Kind;
+    use crate::link::Epoch;
+    use crate::link::Plane;
+    use crate::name::LockName;
+    use crate::owner::ClientId;
+    use crate::session::Action;
+    use crate::session::Session;
+    use crate::session::{AcquireRequest, Step, Ticket, Via};
+    use crate::settings::Settings;
+    use std::task::Waker;
+    use std::time::Duration;
+
+    const NOW: Instant = Instant::from_nanos(1_000_000_000);
+
+    fn session() -> Session {
+        Session::new(ClientId::new(uuid::Uuid::nil()), Settings::default(), 1)
+    }
+
+    /// Sends the first acquire of a lock.
+    fn asks(session: &mut Session, now: Instant, lock: &str) -> (Ticket, FlightId) {
+        let name = LockName::new("", lock).expect("a name");
+        let ticket = session.acquire(now, AcquireRequest::new(name, Kind::Lock, Duration::from_secs(4)));
+        let via = Via { plane: Plane::Foreground, epoch: Epoch(1) };
+        let step = session.poll_acquire(now, ticket, via, Waker::noop());
+        let Step::Send(flight, _) = step else { panic!("a free lock is asked for at once: {step:?}") };
+        (ticket, flight)
+    }
+
+    /// The probes that are to be made now.
+    fn probes(session: &mut Session) -> Vec<CallId> {
+        let actions = std::iter::from_fn(|| session.poll_action());
+        actions.filter_map(|action| if let Action::Probe { id, .. } = action { Some(id) } else { None }).collect()
+    }
+
+    #[test]
+    fn a_call_that_is_sent_once_more_after_a_probe_has_its_time_from_then_on() {
+        let mut session = session();
+        let (ticket, flight) = asks(&mut session, NOW, "a");
+        let later = NOW + Settings::PROBE_AFTER;
+        session.handle_timeout(later);
+        let probes = probes(&mut session);
+        session.handle_probed(later, probes[0], Ok(()));
+        assert!(session.may_resend(later + Duration::from_millis(1), ticket, flight), "the script was not known");
+        session.handle_timeout(later + session.settings().unpolled_in(Kind::Lock.verbs().line()));
+        assert!(session.is_current(ticket, flight, Waker::noop()), "the reply to its text may be under way");
+    }
+
+    #[test]
+    fn a_probe_says_nothing_of_a_call_that_was_sent_after_it() {
+        let mut session = session();
+        let (first, first_flight) = asks(&mut session, NOW, "a");
+        let later = NOW + Settings::PROBE_AFTER;
+        session.handle_timeout(later);
+        let probes = probes(&mut session);
+        assert_eq!(probes.len(), 1, "the call takes long");
+        let sent = later + Duration::from_millis(1);
+        let (second, second_flight) = asks(&mut session, sent, "b");
+        session.handle_probed(sent, probes[0], Ok(()));
+        // The callers do not poll. The first is known to have been answered; of the second nothing is known.
+        let unpolled = session.settings().unpolled_in(Kind::Lock.verbs().line());
+        session.handle_timeout(sent + unpolled + sent.since(later) * 2);
+        assert!(!session.is_current(first, first_flight, Waker::noop()), "the lifeline goes on in its place");
+        assert!(session.is_current(second, second_flight, Waker::noop()), "its reply may be under way");
+    }
+
+    #[test]
+    fn a_grant_is_left_to_an_executor_that_is_late_for_the_probe_too() {
+        let ms = Duration::from_millis;
+        // When the answer to the probe comes, and how long the future is given from there on.
+        for (answered, given) in [(ms(0), ms(40)), (ms(60), ms(160)), (ms(700), ms(540))] {
+            let mut session = session();
+            let (ticket, flight) = asks(&mut session, NOW, "a");
+            let begun = NOW + Settings::PROBE_AFTER;
+            session.handle_timeout(begun);
+            let probes = probes(&mut session);
+            session.handle_probed(begun + answered, probes[0], Ok(()));
+            session.handle_timeout(begun + answered + given - ms(1));
+            assert!(session.is_current(ticket, flight, Waker::noop()), "answered after {answered:?}");
+            session.handle_timeout(begun + answered + given);
+            assert!(!session.is_current(ticket, flight, Waker::noop()), "answered after {answered:?}");
+        }
+    }
+}

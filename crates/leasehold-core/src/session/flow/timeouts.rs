@@ -1,0 +1,202 @@
+//! The passing of time: what each timer means when it is due.
+
+use crate::link::LinkError;
+use crate::owner::HoldNumber;
+use crate::session::ids::LockId;
+use crate::session::lock::Phase;
+use crate::session::parts::Parts;
+use crate::session::request::Request;
+use crate::session::request::acquire::{GivenUp, Place};
+use crate::session::stalled_calls::Answered;
+use crate::session::timers::Timer;
+use crate::session::{Event, FlightId, Ticket};
+use crate::time::Instant;
+
+impl Parts {
+    /// A request's timer: it may try again, or its patience has ended.
+    pub(super) fn patience_ends(&mut self, now: Instant, ticket: Ticket) {
+        let Some(request) = self.requests.get_mut(&ticket) else { return };
+        *request.timer() = None;
+        let acquire = match request {
+            Request::Acquire(acquire) => acquire,
+            Request::Release(release) => {
+                let number = release.hold;
+                self.give_up_release(ticket, number);
+                return;
+            }
+            Request::Pause(_) => {
+                self.wake(ticket);
+                return;
+            }
+        };
+        if acquire.outcome.is_some() {
+            return;
+        }
+        if let Some(undoing) = &acquire.undoing {
+            if undoing.until <= now {
+                self.undone_later(now, ticket, "no reply came within the command timeout");
+            } else {
+                self.set_request_timer(now, ticket);
+            }
+            return;
+        }
+        if let GivenUp::Awaited(_, until) = acquire.given_up {
+            if until <= now {
+                acquire.given_up = GivenUp::Over;
+                self.end_busy(now, ticket);
+            } else {
+                self.set_request_timer(now, ticket);
+            }
+            return;
+        }
+        if acquire.retry_at.is_some_and(|at| at <= now) {
+            acquire.retry_at = None;
+            self.wake(ticket);
+        }
+        let Some(acquire) = self.requests.acquire(ticket) else { return };
+        if self.end_of_patience(acquire) > now {
+            self.set_request_timer(now, ticket);
+            return;
+        }
+        self.end_patience(now, ticket);
+    }
+
+    fn end_patience(&mut self, now: Instant, ticket: Ticket) {
+        let Some(acquire) = self.requests.acquire(ticket) else { return };
+        let (lock, place, begun) = (
+            acquire.lock,
+            acquire.place,
+            acquire
+                .hold
+                .and_then(|number| self.holds.get(&number))
+                .is_some_and(|hold| !hold.placed || hold.change.is_some()),
+        );
+        let (wish_ended, more) = (self.end_of_wish(acquire) <= now, self.settings.command_timeout);
+        if !wish_ended && self.is_under_way(ticket) {
+            // The server has been out of reach for too long, but may be about to answer after all.
+            if let Some(since) = self.requests.acquire_mut(ticket).and_then(|acquire| acquire.trouble.since.as_mut()) {
+                *since = *since + more;
+            }
+            self.set_request_timer(now, ticket);
+            return;
+        }
+        if let Some(acquire) = self.requests.acquire_mut(ticket) {
+            acquire.last = true;
+        }
+        let contends = place == Place::Line && self.locks[lock].contender == Some(ticket);
+        let Some(trouble) = self.trouble_of(ticket) else { return };
+        let own = self.requests.acquire(ticket).and_then(|acquire| acquire.trouble.since);
+        let begun_at = [trouble.since, own].into_iter().flatten().min();
+        let too_long = begun_at.is_some_and(|since| now >= since + self.settings.unreachable_after);
+        // One failure in the line is no outage: it is about to be repeated, and the contender's last attempt will tell.
+        let out_of_reach =
+            too_long || if place == Place::Line { trouble.tries > 1 && !contends } else { own.is_some() };
+        let flying = self.is_under_way(ticket);
+        if flying {
+            // The command that is under way is the last attempt; it takes no longer than the command timeout.
+        } else if out_of_reach || (begun && (begun_at.is_some() || self.is_unsure(ticket))) {
+            self.end_unreachable(now, ticket);
+        } else if contends && self.locks[lock].phase != Phase::Gated {
+            self.due(now, lock);
+        } else if self.may_ask_beside(ticket) {
+            self.wake(ticket);
+        } else {
+            self.end_busy(now, ticket);
+        }
+    }
+
+    /// The timer of a hold: its deadline, its renewal, or the lowering of its count.
+    pub(super) fn hold_is_due(&mut self, now: Instant, number: HoldNumber) {
+        let Some(hold) = self.holds.get_mut(&number) else { return };
+        hold.timer = None;
+        self.lose_if_passed(now, number);
+        let restores = self.holds.get(&number).is_some_and(|hold| hold.degraded && hold.is_live());
+        if !restores {
+            self.queue_renewal(now, number);
+        } else if self.holds.get(&number).and_then(|hold| hold.renew_at).is_some_and(|at| at <= now) {
+            self.restore(now, number);
+        }
+        self.attend(now, number);
+    }
+
+    /// A lock's timer: a turn lapses, a sleep or a pause ends, or the server has been out of reach for too long.
+    pub(super) fn lock_is_due(&mut self, now: Instant, lock: LockId) {
+        if !self.locks.contains(lock) {
+            return;
+        }
+        self.locks[lock].timer = None;
+        self.beat_is_due(now, lock);
+        if self.trouble_is_over(now, lock) {
+            return;
+        }
+        match self.locks[lock].phase {
+            Phase::Due(until) if until <= now => {
+                if let Some(contender) = self.locks[lock].contender {
+                    let name = self.locks[lock].name.clone();
+                    self.out.tell(Event::TurnPassed { name });
+                    self.turn_missed(now, contender);
+                }
+            }
+            Phase::Sleeping(until) | Phase::BackingOff(until) if until <= now => self.due(now, lock),
+            _ => {}
+        }
+        self.set_lock_timer(lock);
+    }
+
+    /// Asks the server about calls that take long, and takes over those that were answered and not polled.
+    pub(super) fn look_after_flights(&mut self, now: Instant) {
+        while let Some(Answered { number, flight, probed_at, .. }) = self.stalled.pop_unpolled(now) {
+            match self.last_sent(number, flight) {
+                Some(last_sent) if last_sent > probed_at => self.stalled.watch(last_sent, number, flight),
+                Some(_) => self.take_over(now, number, flight),
+                None => {}
+            }
+        }
+        if !self.stalled.is_due(now) {
+            return;
+        }
+        while let Some((sent_at, number, flight)) = self.stalled.first() {
+            if let Some(last_sent) = self.last_sent(number, flight).filter(|last_sent| *last_sent > sent_at) {
+                self.stalled.drop_first();
+                self.stalled.watch(last_sent, number, flight);
+                continue;
+            }
+            let overdue = sent_at + self.settings.command_timeout <= now;
+            if self.is_flying(number, flight) && !overdue {
+                break;
+            }
+            self.stalled.drop_first();
+            self.give_up_flight(now, number, flight);
+        }
+        if let Some(number) = self.stalled.to_probe(now) {
+            self.send_probe(now, number);
+        }
+        self.stalled.looked(now);
+    }
+
+    /// See [`Session::handle_timeout`](crate::session::Session::handle_timeout).
+    pub(crate) fn handle_timeout(&mut self, now: Instant) {
+        while let Some(due) = self.timers.pop(now) {
+            match due {
+                Timer::Lock(lock) => self.lock_is_due(now, lock),
+                Timer::Hold(number) => self.hold_is_due(now, number),
+                Timer::Channel(id) => self.subscriptions.is_due(id, &mut self.out),
+                Timer::Request(ticket) => self.patience_ends(now, ticket),
+            }
+        }
+        self.look_after_flights(now);
+        self.retry_settlements(now);
+        self.record_is_due(now);
+        self.send_renewals(now);
+    }
+
+    /// The server has left a caller's call without a reply for the whole command timeout.
+    pub(super) fn give_up_flight(&mut self, now: Instant, number: HoldNumber, flight: FlightId) {
+        let by = self.holds.get(&number).and_then(|hold| hold.change.as_ref()).and_then(|change| change.by);
+        let Some(ticket) = by.filter(|_| self.is_flying(number, flight)) else { return };
+        let why = "no reply came within the command timeout".to_owned();
+        self.handle_reply(now, ticket, flight, Err(LinkError::Unknown(why)));
+        // Its future is to drop the call.
+        self.wake(ticket);
+    }
+}

@@ -1,0 +1,195 @@
+//! How long requests wait, for the lock and for a server that does not do its part; and the timers of requests and lines.
+
+use crate::error::AcquireError;
+use crate::owner::HoldNumber;
+use crate::session::ids::LockId;
+use crate::session::lock::Phase;
+use crate::session::outages::Outage;
+use crate::session::parts::Parts;
+use crate::session::request::acquire::{Acquire, GivenUp, Place};
+use crate::session::request::trouble::Trouble;
+use crate::session::request::{Pause, Request};
+use crate::session::timers::Timer;
+use crate::session::{Patience, Ticket};
+use crate::time::Instant;
+use std::task::Waker;
+use std::time::Duration;
+
+impl Parts {
+    /// When the caller does not want to wait any longer.
+    pub(super) fn end_of_wish(&self, acquire: &Acquire) -> Instant {
+        match acquire.wish.patience {
+            Patience::Try => acquire.started + self.settings.command_timeout * 2,
+            Patience::Until(until) => until,
+            Patience::Forever => Instant::FAR_FUTURE,
+        }
+    }
+
+    /// When the request ends without the lock, whatever happens until then.
+    pub(super) fn end_of_patience(&self, acquire: &Acquire) -> Instant {
+        let patience = self.end_of_wish(acquire);
+        let trouble =
+            acquire.trouble.since.map_or(Instant::FAR_FUTURE, |since| since + self.settings.unreachable_after);
+        patience.min(trouble)
+    }
+
+    pub(super) fn set_request_timer(&mut self, now: Instant, ticket: Ticket) {
+        let Some(acquire) = self.requests.acquire(ticket) else { return };
+        let next = match (&acquire.undoing, &acquire.given_up) {
+            // It tries nothing again, whatever it was about to do before.
+            (Some(undoing), _) => undoing.until,
+            (None, GivenUp::Awaited(_, until)) => *until,
+            (None, _) => {
+                let end = self.end_of_patience(acquire);
+                // A patience that has ended was acted upon: only the last attempt is still awaited.
+                let end = if end <= now && acquire.last { Instant::FAR_FUTURE } else { end };
+                acquire.retry_at.map_or(end, |retry| retry.min(end))
+            }
+        };
+        if let Some(request) = self.requests.get_mut(&ticket) {
+            self.timers.set(Timer::Request(ticket), request.timer(), Some(next));
+        }
+    }
+
+    /// The request was not served at once: its patience begins to count.
+    pub(super) fn begin_to_wait(&mut self, now: Instant, ticket: Ticket) {
+        self.note_own_client(now, ticket);
+        self.set_request_timer(now, ticket);
+    }
+
+    /// Whether a call of the request has been sent, and a reply may still come.
+    pub(super) fn is_under_way(&self, ticket: Ticket) -> bool {
+        let Some(acquire) = self.requests.acquire(ticket) else { return false };
+        acquire
+            .hold
+            .or_else(|| acquire.entering())
+            .and_then(|number| self.holds.get(&number)?.change.as_ref())
+            .is_some_and(|change| change.by == Some(ticket) && !change.settling)
+    }
+
+    /// Whether a call of the request has been, or may yet be, applied without a reply.
+    pub(super) fn is_unsure(&self, ticket: Ticket) -> bool {
+        self.is_under_way(ticket) || self.requests.acquire(ticket).is_some_and(|acquire| acquire.trouble.unsure)
+    }
+
+    pub(super) fn trouble_of(&self, ticket: Ticket) -> Option<&Trouble> {
+        let acquire = self.requests.acquire(ticket)?;
+        Some(if acquire.place == Place::Line { &self.locks[acquire.lock].trouble } else { &acquire.trouble })
+    }
+
+    /// The error for a caller whose server does not do its part.
+    pub(super) fn trouble_error(&self, ticket: Ticket) -> AcquireError {
+        let lock = self.requests.acquire(ticket).map(|acquire| acquire.lock);
+        let why = lock
+            .zip(self.trouble_of(ticket))
+            .map(|(lock, trouble)| self.with_outage(lock, trouble))
+            .unwrap_or_default();
+        if self.is_unsure(ticket) { AcquireError::OutcomeUnknown(why) } else { AcquireError::Unreachable(why) }
+    }
+
+    /// The trouble in words. A waiter may have met a reply that was lost first: why the server is not connected to since then is told too.
+    pub(super) fn with_outage(&self, lock: LockId, trouble: &Trouble) -> String {
+        match self.outage_of(lock) {
+            None => trouble.in_words(),
+            Some(outage) => outage.added_to(trouble.since, trouble.in_words()),
+        }
+    }
+
+    /// The outage that keeps the server of a lock out of reach.
+    pub(super) fn outage_of(&self, lock: LockId) -> Option<&Outage> {
+        let key = self.locks.get(lock)?.name.key();
+        self.outages.of(key)
+    }
+
+    /// Since when the server has not done its part for those who wait for a lock: as their attempts have shown, and while they sleep as the
+    /// link says.
+    pub(super) fn trouble_since(&self, lock: LockId) -> Option<Instant> {
+        let line = self.locks.get(lock)?;
+        let sleeps = matches!(line.phase, Phase::Sleeping(_) | Phase::Subscribing);
+        let told = self.outage_of(lock).filter(|_| sleeps).map(Outage::since);
+        [line.trouble.since, told].into_iter().flatten().min()
+    }
+
+    /// The same in words.
+    pub(super) fn trouble_in_words(&self, lock: LockId) -> String {
+        self.with_outage(lock, &self.locks[lock].trouble)
+    }
+
+    /// The server does not do its part. `unsure` says that a call of this request may have been applied.
+    pub(super) fn note_trouble(&mut self, now: Instant, ticket: Ticket, why: &str, unsure: bool) {
+        let Some((lock, started)) = self.requests.acquire(ticket).map(|acquire| (acquire.lock, acquire.started)) else {
+            return;
+        };
+        // A waiter that slept when the server was lost has waited for it from then on.
+        let since =
+            self.outage_of(lock).map_or(now, |outage| if started <= outage.since() { outage.since() } else { now });
+        let Some(Request::Acquire(acquire)) = self.requests.get_mut(&ticket) else { return };
+        acquire.trouble.unsure |= unsure;
+        if acquire.place == Place::Line {
+            self.locks[lock].trouble.note(since, why);
+            self.set_lock_timer(lock);
+        } else {
+            acquire.trouble.note(since, why);
+        }
+        self.set_request_timer(now, ticket);
+    }
+
+    pub(super) fn set_lock_timer(&mut self, lock: LockId) {
+        let trouble = self.trouble_since(lock);
+        let Some(line) = self.locks.get_mut(lock) else { return };
+        let phase = match line.phase {
+            Phase::Due(until) if line.contender.is_some() => Some(until),
+            Phase::Sleeping(until) | Phase::BackingOff(until) => Some(until),
+            _ => None,
+        };
+        let trouble = trouble.map(|since| since + self.settings.unreachable_after);
+        let next = [phase, trouble, line.beat_at].into_iter().flatten().min();
+        self.timers.set(Timer::Lock(lock), &mut line.timer, next);
+    }
+
+    /// See [`Session::pause`](crate::session::Session::pause).
+    pub(crate) fn pause(&mut self, now: Instant, pause: Duration) -> Ticket {
+        let ticket = Ticket(self.next_id());
+        self.requests.insert(ticket, Request::Pause(Pause { until: now + pause, timer: None, waker: None }));
+        ticket
+    }
+
+    /// See [`Session::poll_pause`](crate::session::Session::poll_pause).
+    pub(crate) fn poll_pause(&mut self, now: Instant, ticket: Ticket, waker: &Waker) -> bool {
+        let Some(Request::Pause(pause)) = self.requests.get_mut(&ticket) else { return true };
+        if self.closed || pause.until <= now {
+            return true;
+        }
+        pause.waker = Some(waker.clone());
+        self.timers.set(Timer::Request(ticket), &mut pause.timer, Some(pause.until));
+        false
+    }
+
+    /// See [`Session::end_pause`](crate::session::Session::end_pause).
+    pub(crate) fn end_pause(&mut self, ticket: Ticket) {
+        self.remove_request(ticket);
+    }
+
+    /// Forgets a request whose future is done or gone.
+    pub(super) fn remove_request(&mut self, ticket: Ticket) {
+        let Some(mut request) = self.requests.remove(ticket) else { return };
+        self.timers.set(Timer::Request(ticket), request.timer(), None);
+        if let Request::Acquire(acquire) = request {
+            self.owners.remove_wish(acquire.lock, acquire.wish.owner, ticket);
+            self.locks.unref(acquire.lock, &mut self.timers);
+        }
+    }
+
+    /// A caller waits while the lease may last, and not longer than for any server that is out of reach.
+    pub(super) fn limit_wait(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
+        let Some(hold) = self.holds.get(&number) else { return };
+        let reach = now + self.settings.unreachable_after;
+        let limit = reach.min(hold.cell.deadline()).max(now + self.settings.command_timeout);
+        if let Some(Request::Release(release)) = self.requests.get_mut(&ticket)
+            && release.timer.is_none()
+            && release.outcome.is_none()
+        {
+            self.timers.set(Timer::Request(ticket), &mut release.timer, Some(limit));
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! What a waiter's user is warned of: a wait that may never end.
+//!
+//! The session cannot tell at once whether a wait for its own client is contention of its tasks or a task that waits for itself, because no
+//! hold names a task. A wait that ends with a release was contention. So it is an alarm only where one hold of the client has lasted for as
+//! long as the wait, and the wait for longer than a lease.
+
+use crate::command::Line;
+use crate::session::Event;
+use crate::session::Patience;
+use crate::session::Ticket;
+use crate::session::ids::LockId;
+use crate::session::lock::Anomaly;
+use crate::session::parts::Parts;
+use crate::session::request::acquire::Alarm;
+use crate::session::request::acquire::Place;
+use crate::time::Instant;
+use std::time::Duration;
+
+/// There is no more than one alarm for a lock in this time, and none before where there are no leases.
+const PAUSE: Duration = Duration::from_secs(60);
+
+impl Parts {
+    /// A request waits: says so where its own client holds the lock, or its other half.
+    pub(super) fn note_own_client(&mut self, now: Instant, ticket: Ticket) {
+        let Some(acquire) = self.requests.acquire(ticket) else { return };
+        let (lock, alarm, started) = (acquire.lock, acquire.alarm, acquire.started);
+        let leased = self.locks[lock].kind.verbs().renewal().is_some();
+        let long = now >= started + if leased { acquire.wish.lease } else { PAUSE };
+        let waits = acquire.place == Place::Line && acquire.wish.patience != Patience::Try;
+        if !waits || alarm == Alarm::Raised || (alarm == Alarm::Noted && !long) {
+            return;
+        }
+        if !self.locks.same_name(lock).any(|at| self.locks[at].held > 0) {
+            return;
+        }
+        let name = self.locks[lock].name.clone();
+        if alarm == Alarm::Silent {
+            self.out.tell(Event::QueuesBehindOwnClient { name: name.clone() });
+        }
+        let raised = long && self.may_raise(now, lock) && self.is_held_since(lock, started);
+        if raised {
+            self.locks[lock].alarmed_at = now;
+            self.out.tell(Event::WaitsForOwnClient { name });
+        }
+        if let Some(acquire) = self.requests.acquire_mut(ticket) {
+            acquire.alarm = if raised { Alarm::Raised } else { Alarm::Noted };
+        }
+    }
+
+    /// Whether one hold of this client has the lock, or its other half, since then.
+    fn is_held_since(&self, lock: LockId, since: Instant) -> bool {
+        let same: Vec<LockId> = self.locks.same_name(lock).collect();
+        self.holds.values().any(|hold| same.contains(&hold.lock) && hold.is_live() && hold.cell.acquired_at() <= since)
+    }
+
+    fn may_raise(&self, now: Instant, lock: LockId) -> bool {
+        let last = self.locks[lock].alarmed_at;
+        last == Instant::from_nanos(0) || now.since(last) >= PAUSE
+    }
+
+    /// Says once what a waiter waits for that may never come, until an attempt finds it otherwise. A try waits for nothing.
+    pub(super) fn note_anomaly(&mut self, ticket: Ticket, found: Option<Anomaly>) {
+        let Some(acquire) = self.requests.acquire(ticket) else { return };
+        let (lock, waits) = (acquire.lock, acquire.wish.patience != Patience::Try);
+        let state = &mut self.locks[lock];
+        let known = state.anomaly == found;
+        if !known && !waits {
+            // A waiter that finds the same is still to be told.
+            state.anomaly = None;
+            return;
+        }
+        state.anomaly = found;
+        match found.filter(|_| !known) {
+            Some(Anomaly::Endless) => self.out.tell(Event::Endless { name: state.name.clone() }),
+            Some(Anomaly::Unset) => self.out.tell(Event::Unset { name: state.name.clone() }),
+            None => {}
+        }
+    }
+
+    /// Notes whether the server has the lock without a time to live: no lease ends it. A client that keeps to the layout leaves no such
+    /// lock behind. A kind without a lease, or one that says otherwise how long it lasts, is not meant.
+    pub(super) fn note_endless(&mut self, ticket: Ticket, left: Option<Duration>) {
+        let Some(acquire) = self.requests.acquire(ticket) else { return };
+        let verbs = self.locks[acquire.lock].kind.verbs();
+        let has_lease = verbs.line() == Line::Exclusive || verbs.shares_key();
+        self.note_anomaly(ticket, (has_lease && left.is_none()).then_some(Anomaly::Endless));
+    }
+}

@@ -1,0 +1,122 @@
+//! The locks that a client has to do with, by name and kind.
+
+use crate::command::Kind;
+use crate::name::LockName;
+use crate::owner::ClientId;
+use crate::session::ids::{LockId, Table};
+use crate::session::lock::Lock;
+use crate::session::timers::{Timer, Timers};
+use bytes::Bytes;
+use std::collections::HashMap;
+use std::ops::{Index, IndexMut};
+
+/// The locks of a client. Those of one name, such as the two halves of a read-write lock, are chained.
+#[derive(Debug)]
+pub(crate) struct Locks {
+    table: Table<LockId, Lock>,
+    /// The first of each name.
+    by_key: HashMap<Bytes, LockId>,
+}
+
+impl Locks {
+    /// No lock.
+    pub(crate) fn new() -> Self {
+        Self { table: Table::new(), by_key: HashMap::new() }
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// Whether a lock is still known.
+    pub(crate) fn contains(&self, lock: LockId) -> bool {
+        self.table.contains(lock)
+    }
+
+    /// The state of a lock, if it is still known.
+    pub(crate) fn get(&self, lock: LockId) -> Option<&Lock> {
+        self.table.get(lock)
+    }
+
+    /// The state of a lock, to be changed, if it is still known.
+    pub(crate) fn get_mut(&mut self, lock: LockId) -> Option<&mut Lock> {
+        self.table.get_mut(lock)
+    }
+
+    /// All locks.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (LockId, &Lock)> {
+        self.table.iter()
+    }
+
+    /// The state of a lock by name and kind, made where there is none.
+    pub(crate) fn get_or_insert(&mut self, name: &LockName, kind: Kind, client: &ClientId) -> LockId {
+        let first = self.by_key.get(name.key()).copied();
+        if let Some(known) = first.and_then(|first| self.of_kind(first, kind)) {
+            return known;
+        }
+        let mut new = Lock::new(name.clone(), kind, client);
+        new.sibling = first;
+        let lock = self.table.insert(new);
+        self.by_key.insert(name.key().clone(), lock);
+        lock
+    }
+
+    /// All locks of the same name, the lock itself among them.
+    pub(crate) fn same_name(&self, lock: LockId) -> impl Iterator<Item = LockId> {
+        self.chain(self.by_key.get(self.table[lock].name.key()).copied())
+    }
+
+    /// The lock of the same name that is of this kind, such as the other half of a read-write lock.
+    pub(crate) fn sibling(&self, lock: LockId, kind: Kind) -> Option<LockId> {
+        self.of_kind(*self.by_key.get(self.table[lock].name.key())?, kind)
+    }
+
+    /// One reference less; the last one takes the lock's state with it.
+    pub(crate) fn unref(&mut self, lock: LockId, timers: &mut Timers) {
+        let state = &mut self.table[lock];
+        state.refs -= 1;
+        if state.refs > 0 {
+            return;
+        }
+        timers.set(Timer::Lock(lock), &mut state.timer, None);
+        let state = self.table.remove(lock);
+        let first = self.by_key.get(state.name.key()).copied();
+        match (first, state.sibling) {
+            (Some(first), None) if first == lock => {
+                self.by_key.remove(state.name.key());
+            }
+            (Some(first), Some(sibling)) if first == lock => {
+                self.by_key.insert(state.name.key().clone(), sibling);
+            }
+            (first, sibling) => {
+                let before = self.chain(first).find(|at| self.table[*at].sibling == Some(lock));
+                if let Some(before) = before {
+                    self.table[before].sibling = sibling;
+                }
+            }
+        }
+    }
+
+    fn chain(&self, first: Option<LockId>) -> impl Iterator<Item = LockId> {
+        std::iter::successors(first, |at| self.table[*at].sibling)
+    }
+
+    fn of_kind(&self, first: LockId, kind: Kind) -> Option<LockId> {
+        self.chain(Some(first)).find(|at| self.table[*at].kind == kind)
+    }
+}
+
+impl Index<LockId> for Locks {
+    type Output = Lock;
+
+    fn index(&self, lock: LockId) -> &Lock {
+        &self.table[lock]
+    }
+}
+
+impl IndexMut<LockId> for Locks {
+    fn index_mut(&mut self, lock: LockId) -> &mut Lock {
+        &mut self.table[lock]
+    }
+}

@@ -1,0 +1,101 @@
+//! The components of a session.
+//!
+//! A component owns a part of the state, and changes it by its own methods; it knows no other component. The [flows](super::flow) call
+//! several of them.
+
+use crate::number_map::NumberMap;
+use crate::owner::{ClientId, HoldNumber};
+use crate::session::Ticket;
+use crate::session::client_record::ClientRecord;
+use crate::session::hold::Hold;
+use crate::session::lock::locks::Locks;
+use crate::session::lowerings::ToLower;
+use crate::session::out::Out;
+use crate::session::outages::Outages;
+use crate::session::owners::Owners;
+use crate::session::pending::Pending;
+use crate::session::renewals::Renewals;
+use crate::session::request::Requests;
+use crate::session::settlements::Settlements;
+use crate::session::stalled_calls::StalledCalls;
+use crate::session::subscriptions::Subscriptions;
+use crate::session::timers::Timers;
+use crate::settings::Settings;
+use crate::time::Instant;
+use std::time::Duration;
+
+/// The components of a session.
+#[derive(Debug)]
+pub(super) struct Parts {
+    pub(super) client: ClientId,
+    pub(super) settings: Settings,
+    pub(super) rng: fastrand::Rng,
+    pub(super) last_hold: HoldNumber,
+    last_id: u64,
+    pub(super) closed: bool,
+    pub(super) locks: Locks,
+    pub(super) subscriptions: Subscriptions,
+    pub(super) holds: NumberMap<HoldNumber, Hold>,
+    pub(super) requests: Requests,
+    pub(super) owners: Owners,
+    pub(super) timers: Timers,
+    pub(super) renewals: Renewals,
+    pub(super) settlements: Settlements,
+    pub(super) stalled: StalledCalls,
+    /// The calls that the lifeline has under way.
+    pub(super) pending: Pending,
+    /// The servers that are out of reach.
+    pub(super) outages: Outages,
+    /// Holds whose lowering waits for room.
+    pub(super) to_lower: ToLower,
+    pub(super) server_clock: Option<(u64, Instant)>,
+    pub(super) record: ClientRecord,
+    pub(super) out: Out,
+}
+
+impl Parts {
+    /// The state of a client that has done nothing yet.
+    pub(super) fn new(client: ClientId, settings: Settings, seed: u64) -> Self {
+        Self {
+            client,
+            settings,
+            rng: fastrand::Rng::with_seed(seed),
+            last_hold: HoldNumber::ZERO,
+            last_id: 0,
+            closed: false,
+            locks: Locks::new(),
+            subscriptions: Subscriptions::new(),
+            holds: NumberMap::default(),
+            requests: Requests::default(),
+            owners: Owners::default(),
+            timers: Timers::default(),
+            renewals: Renewals::default(),
+            settlements: Settlements::default(),
+            stalled: StalledCalls::default(),
+            pending: Pending::default(),
+            outages: Outages::default(),
+            to_lower: ToLower::default(),
+            server_clock: None,
+            record: ClientRecord::default(),
+            out: Out::default(),
+        }
+    }
+
+    /// A number that was never given out before.
+    pub(super) const fn next_id(&mut self) -> u64 {
+        self.last_id += 1;
+        self.last_id
+    }
+
+    /// A duration between zero and `most`.
+    pub(super) fn jitter(&mut self, most: Duration) -> Duration {
+        most.mul_f64(self.rng.f64())
+    }
+
+    /// Has the future of a request polled.
+    pub(super) fn wake(&mut self, ticket: Ticket) {
+        if let Some(waker) = self.requests.get_mut(&ticket).and_then(|request| request.waker().take()) {
+            self.out.wake(waker);
+        }
+    }
+}

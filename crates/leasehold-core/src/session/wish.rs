@@ -1,0 +1,158 @@
+//! The wishes of callers, and the steps and grants that answer them.
+
+use crate::backoff::Backoff;
+use crate::call::Call;
+use crate::call::Replicas;
+use crate::command::Kind;
+use crate::hold_cell::HoldCell;
+use crate::link::Epoch;
+use crate::link::Plane;
+use crate::name::LockName;
+use crate::owner::HoldNumber;
+use crate::owner::OwnerId;
+use crate::session::FlightId;
+use crate::time::Instant;
+use bytes::Bytes;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Names a request. The future that made it holds it, and either sees it done or abandons it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ticket(pub(super) u64);
+
+/// How long a caller waits for a lock that others hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "there is no other way to wait")]
+pub enum Patience {
+    /// Not at all: busy is an answer.
+    Try,
+    /// Until an instant, at which one last attempt is made.
+    Until(Instant),
+    /// As long as it takes.
+    Forever,
+}
+
+/// The behaviour of an acquire once the server has been out of reach for too long. Only an acquire that certainly was not applied falls
+/// back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[expect(clippy::exhaustive_enums, reason = "there is no other way to go on")]
+pub enum Fallback {
+    /// It fails.
+    #[default]
+    Fail,
+    /// It takes the lock within this client: other tasks of the client are excluded, other processes are not. When the server is back, the
+    /// guard becomes one that the server knows, or is lost. With this, every acquire takes the lock within the client first, whether the
+    /// server is in reach or not.
+    Local,
+    /// It gets a guard that excludes no other.
+    PassThrough,
+}
+
+/// A wish to hold a lock.
+#[derive(Clone, Debug)]
+#[expect(clippy::exhaustive_structs, reason = "the runtime builds it, and must decide on every field")]
+pub struct AcquireRequest {
+    /// The lock.
+    pub name: LockName,
+    /// Its kind.
+    pub kind: Kind,
+    /// How many permits to take; 1 for locks.
+    pub permits: u32,
+    /// The class under which losses of this lock are counted.
+    pub class: Arc<str>,
+    /// The owner that may re-enter; `None` for an owner of its own.
+    pub owner: Option<OwnerId>,
+    /// The hold to be re-entered, by whatever owner.
+    pub reenter: Option<HoldNumber>,
+    /// The lease, in whole milliseconds.
+    pub lease: Duration,
+    /// Whether the lease is renewed.
+    pub renewed: bool,
+    /// The longest time for which the lock is to be held.
+    pub max_hold: Option<Duration>,
+    /// How long to wait.
+    pub patience: Patience,
+    /// How to poll, where the kind has no notices; as [`Backoff::default`] says where it is `None`.
+    pub backoff: Option<Arc<Backoff>>,
+    /// The hold of the other half of a read-write lock beside which this one may be taken, by whatever owner.
+    pub beside: Option<HoldNumber>,
+    /// The name of the hold on the server, where the kind lets the caller choose it.
+    pub field: Option<Bytes>,
+    /// The fallback without the server.
+    pub fallback: Fallback,
+    /// Whether waiting writers keep new readers out, and for how long a mark of such a writer counts.
+    pub prefer_writers: Option<Duration>,
+    /// The replicas that must acknowledge the hold, and its renewals. A re-entry of a hold that has such a condition is under it as well.
+    pub replicas: Option<Replicas>,
+}
+
+impl AcquireRequest {
+    /// A wish without an owner, for a lease that is renewed, as long as it takes.
+    pub fn new(name: LockName, kind: Kind, lease: Duration) -> Self {
+        Self {
+            name,
+            kind,
+            permits: 1,
+            class: Arc::default(),
+            owner: None,
+            reenter: None,
+            lease,
+            renewed: true,
+            max_hold: None,
+            patience: Patience::Forever,
+            backoff: None,
+            beside: None,
+            field: None,
+            fallback: Fallback::Fail,
+            prefer_writers: None,
+            replicas: None,
+        }
+    }
+}
+
+/// The plane of a call that a caller's future is about to send. Read the epoch before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "the runtime builds it")]
+pub struct Via {
+    /// The plane.
+    pub plane: Plane,
+    /// Its epoch.
+    pub epoch: Epoch,
+}
+
+impl Via {
+    /// The way that a call takes, where those without replicas go this one. The plane of durable calls has several connections, so no
+    /// one epoch stands for it: settling covers every one up to the present.
+    pub(super) const fn for_call(self, call: &Call) -> Self {
+        match call.plane(self.plane) {
+            Plane::Durable => Self { plane: Plane::Durable, epoch: Epoch(u64::MAX) },
+            _ => self,
+        }
+    }
+}
+
+/// The next step of a request's future.
+#[derive(Debug)]
+#[expect(clippy::exhaustive_enums, reason = "a future must handle every step")]
+pub enum Step<T> {
+    /// Send the call, and hand in its outcome under this name.
+    Send(FlightId, Call),
+    /// Wait until woken.
+    Wait,
+    /// It is done; the ticket is void.
+    Done(T),
+}
+
+/// A lock was acquired: one guard's worth of a hold.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Granted {
+    /// The hold.
+    pub hold: HoldNumber,
+    /// The part of it that its guards know.
+    pub cell: Arc<HoldCell>,
+    /// The hold count that this guard raised it to.
+    pub count: u32,
+    /// Whether the guard wants the hold to be renewed.
+    pub renewed: bool,
+}
