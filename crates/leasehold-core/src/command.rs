@@ -22,7 +22,7 @@ pub mod store;
 pub mod verbs;
 
 pub use outcome::{Acquired, Released, Renewed};
-pub use verbs::{Ask, Give, HoldKey, Keys, Line, Renewal, Verbs};
+pub use verbs::{Ask, Give, HoldKey, Keys, Renewal, Verbs, WaitPolicy};
 
 /// A kind of lock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

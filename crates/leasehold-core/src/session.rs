@@ -48,6 +48,7 @@ mod settlements;
 mod stalled_calls;
 mod subscriptions;
 mod timers;
+mod trouble;
 mod wish;
 
 pub use api::{Action, CallId, ClientStats, Event, FlightId};

@@ -1,6 +1,6 @@
 //! The settings that the state machines obey.
 
-use crate::command::Line;
+use crate::command::WaitPolicy;
 use bytes::Bytes;
 use std::time::Duration;
 
@@ -98,13 +98,13 @@ impl Settings {
 
     /// How long a contender may leave its future unpolled when its turn has come. In a queue on the server that costs it its place,
     /// and an executor is easily late by some milliseconds; so it gets half the time for which the server offers it the free lock.
-    pub(crate) fn turn_in(&self, line: Line) -> Duration {
-        if line == Line::Places { self.turn.max(self.fair.claim / 2) } else { self.turn }
+    pub(crate) fn turn_in(&self, line: WaitPolicy) -> Duration {
+        if line == WaitPolicy::ServerQueue { self.turn.max(self.fair.claim / 2) } else { self.turn }
     }
 
     /// How long the future of an answered call may stay unpolled: in a queue, as long as that of a contender.
-    pub(crate) fn unpolled_in(&self, line: Line) -> Duration {
-        if line == Line::Places { self.turn_in(line) } else { Self::UNPOLLED }
+    pub(crate) fn unpolled_in(&self, line: WaitPolicy) -> Duration {
+        if line == WaitPolicy::ServerQueue { self.turn_in(line) } else { Self::UNPOLLED }
     }
 
     /// How long after a caller's last command the lifeline keeps looking, so that a busy client need not wake it each time.

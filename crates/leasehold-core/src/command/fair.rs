@@ -6,7 +6,7 @@
 use super::entry::Entry;
 use super::lock::Forced;
 use super::outcome::{Acquired, Released};
-use super::verbs::{Ask, Give, HoldKey, Keys, Line, Renewal, Verbs, decimal, left, limit, millis};
+use super::verbs::{Ask, Give, HoldKey, Keys, Renewal, Verbs, WaitPolicy, decimal, left, limit, millis};
 use crate::call::Call;
 use crate::name::LockName;
 use crate::owner::ClientId;
@@ -104,8 +104,8 @@ impl Verbs for Fair {
         "fair lock"
     }
 
-    fn line(&self) -> Line {
-        Line::Places
+    fn wait_policy(&self) -> WaitPolicy {
+        WaitPolicy::ServerQueue
     }
 
     fn keys(&self, name: &LockName, client: &ClientId) -> Keys {
@@ -147,8 +147,8 @@ impl Verbs for FencedFair {
         "fenced fair lock"
     }
 
-    fn line(&self) -> Line {
-        Fair.line()
+    fn wait_policy(&self) -> WaitPolicy {
+        Fair.wait_policy()
     }
 
     fn keys(&self, name: &LockName, client: &ClientId) -> Keys {

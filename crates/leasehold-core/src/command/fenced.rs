@@ -2,7 +2,7 @@
 
 use super::lock::Lock;
 use super::outcome::{Acquired, Released};
-use super::verbs::{Ask, Give, HoldKey, Keys, Line, Renewal, Verbs, decimal, limit, millis};
+use super::verbs::{Ask, Give, HoldKey, Keys, Renewal, Verbs, WaitPolicy, decimal, limit, millis};
 use crate::call::Call;
 use crate::name::LockName;
 use crate::owner::ClientId;
@@ -33,8 +33,8 @@ impl Verbs for Fenced {
         "fenced lock"
     }
 
-    fn line(&self) -> Line {
-        Line::Exclusive
+    fn wait_policy(&self) -> WaitPolicy {
+        WaitPolicy::Exclusive
     }
 
     fn keys(&self, name: &LockName, _client: &ClientId) -> Keys {

@@ -4,7 +4,7 @@ use super::code::{array_code, int_code};
 use super::operation::{Done, MEMORY, braced_record_key};
 use super::outcome::{Acquired, Released};
 use super::semaphore::decode_done;
-use super::verbs::{Ask, Give, HoldKey, Keys, Line, Renewal, Verbs, decimal, limit, millis};
+use super::verbs::{Ask, Give, HoldKey, Keys, Renewal, Verbs, WaitPolicy, decimal, limit, millis};
 use crate::call::Call;
 use crate::name::LockName;
 use crate::owner::ClientId;
@@ -50,8 +50,8 @@ impl Verbs for Latch {
         "count-down latch"
     }
 
-    fn line(&self) -> Line {
-        Line::Gate
+    fn wait_policy(&self) -> WaitPolicy {
+        WaitPolicy::Broadcast
     }
 
     fn reenters(&self) -> bool {

@@ -2,7 +2,7 @@
 
 use super::entry::Entry;
 use super::outcome::{Acquired, Released};
-use super::verbs::{Ask, Give, HoldKey, Keys, Line, Renewal, Verbs, decimal, left, limit, millis};
+use super::verbs::{Ask, Give, HoldKey, Keys, Renewal, Verbs, WaitPolicy, decimal, left, limit, millis};
 use crate::call::Call;
 use crate::name::LockName;
 use crate::owner::ClientId;
@@ -54,8 +54,8 @@ impl Verbs for Lock {
         "lock"
     }
 
-    fn line(&self) -> Line {
-        Line::Exclusive
+    fn wait_policy(&self) -> WaitPolicy {
+        WaitPolicy::Exclusive
     }
 
     fn keys(&self, name: &LockName, _client: &ClientId) -> Keys {

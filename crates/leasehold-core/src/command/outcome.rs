@@ -67,6 +67,25 @@ pub enum Acquired {
     },
 }
 
+impl Acquired {
+    /// The server's time in milliseconds, where the reply has it.
+    pub const fn time(&self) -> Option<u64> {
+        match self {
+            Self::Held { time, .. }
+            | Self::Busy { time, .. }
+            | Self::Unset { time }
+            | Self::Placed { time, .. }
+            | Self::TooLate { time } => *time,
+            Self::Mismatch
+            | Self::Lost
+            | Self::Withdrawn
+            | Self::UpgradeNotSupported
+            | Self::Kind(_)
+            | Self::ExceedsCapacity { .. } => None,
+        }
+    }
+}
+
 /// The result of a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "a state machine must handle every outcome")]

@@ -8,7 +8,7 @@ use super::code::{array_code, int_code};
 use super::operation::{Done, MEMORY, record_key};
 use super::outcome::{Acquired, Released};
 use super::semaphore::{channel, decode_done};
-use super::verbs::{Ask, Give, HoldKey, Keys, Line, Renewal, Verbs, decimal, left, limit, millis};
+use super::verbs::{Ask, Give, HoldKey, Keys, Renewal, Verbs, WaitPolicy, decimal, left, limit, millis};
 use crate::call::Call;
 use crate::name::LockName;
 use crate::owner::ClientId;
@@ -88,8 +88,8 @@ impl Verbs for Permits {
         "leased semaphore"
     }
 
-    fn line(&self) -> Line {
-        Line::Shared
+    fn wait_policy(&self) -> WaitPolicy {
+        WaitPolicy::Shared
     }
 
     fn reenters(&self) -> bool {

@@ -5,7 +5,7 @@
 
 use super::entry::{Entry, unlike};
 use super::outcome::{Acquired, Released};
-use super::verbs::{Ask, Give, HoldKey, Keys, Line, Renewal, Verbs, decimal, left, limit, millis};
+use super::verbs::{Ask, Give, HoldKey, Keys, Renewal, Verbs, WaitPolicy, decimal, left, limit, millis};
 use crate::call::Call;
 use crate::name::LockName;
 use crate::owner::ClientId;
@@ -73,8 +73,8 @@ impl Verbs for Read {
         "read-write lock"
     }
 
-    fn line(&self) -> Line {
-        Line::Shared
+    fn wait_policy(&self) -> WaitPolicy {
+        WaitPolicy::Shared
     }
 
     fn shares_key(&self) -> bool {
@@ -130,8 +130,8 @@ impl Verbs for Write {
         "read-write lock"
     }
 
-    fn line(&self) -> Line {
-        Line::Exclusive
+    fn wait_policy(&self) -> WaitPolicy {
+        WaitPolicy::Exclusive
     }
 
     fn keys(&self, name: &LockName, _client: &ClientId) -> Keys {

@@ -1,7 +1,7 @@
 //! The commands of the simple lock, a string under the plain name whose value is the caller's id, as go-zero's `RedisLock` has it.
 
 use super::outcome::{Acquired, Released};
-use super::verbs::{Ask, Give, HoldKey, Keys, Line, Renewal, Verbs, decimal, limit, millis};
+use super::verbs::{Ask, Give, HoldKey, Keys, Renewal, Verbs, WaitPolicy, decimal, limit, millis};
 use crate::call::Call;
 use crate::name::LockName;
 use crate::owner::ClientId;
@@ -20,8 +20,8 @@ impl Verbs for Simple {
         "simple lock"
     }
 
-    fn line(&self) -> Line {
-        Line::Exclusive
+    fn wait_policy(&self) -> WaitPolicy {
+        WaitPolicy::Exclusive
     }
 
     fn keys(&self, name: &LockName, _client: &ClientId) -> Keys {

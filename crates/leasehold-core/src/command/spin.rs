@@ -2,7 +2,7 @@
 
 use super::lock::{self, Lock};
 use super::outcome::{Acquired, Released};
-use super::verbs::{Ask, Give, HoldKey, Keys, Line, Renewal, Verbs, decimal};
+use super::verbs::{Ask, Give, HoldKey, Keys, Renewal, Verbs, WaitPolicy, decimal};
 use crate::call::Call;
 use crate::name::LockName;
 use crate::owner::ClientId;
@@ -24,8 +24,8 @@ impl Verbs for Spin {
         "spin lock"
     }
 
-    fn line(&self) -> Line {
-        Line::Exclusive
+    fn wait_policy(&self) -> WaitPolicy {
+        WaitPolicy::Exclusive
     }
 
     fn keys(&self, name: &LockName, _client: &ClientId) -> Keys {

@@ -16,7 +16,7 @@ pub trait Verbs: Sync {
     fn word(&self) -> &'static str;
 
     /// How those who wait in one client stand to each other.
-    fn line(&self) -> Line;
+    fn wait_policy(&self) -> WaitPolicy;
 
     /// Whether an owner that holds may acquire once more without waiting. Of a kind that may not be re-entered, every acquire stands for
     /// itself.
@@ -71,18 +71,18 @@ pub trait Verbs: Sync {
     fn renew(&self, into: &mut Renewal, name: &LockName, keys: &Keys, hold: &HoldKey, lease: Duration);
 }
 
-/// How those who wait for one lock in one client stand to each other, and what a grant to one means for the next.
+/// How the waiters for one lock in one client stand to each other, and what a grant to one means for the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "the session must handle each")]
-pub enum Line {
+pub enum WaitPolicy {
     /// One contends on the server; when it gets in, the next waits.
     Exclusive,
     /// One contends on the server; when it gets in, the next may get in beside it, and tries at once.
     Shared,
     /// Every waiter has a place of its own in a queue on the server.
-    Places,
+    ServerQueue,
     /// There is no holder: when it opens for one, it is open for all.
-    Gate,
+    Broadcast,
 }
 
 /// The keys of a lock, derived once.

@@ -8,6 +8,7 @@ mod client_record;
 mod fair_queue;
 mod fallback;
 mod finish;
+mod first_grant;
 mod first_reply;
 mod gate;
 mod give_up;

@@ -63,10 +63,10 @@ impl Parts {
         }
         for (id, lock) in self.locks.iter() {
             let mut of_lock = found.remove(&id).unwrap_or_default();
-            of_lock.refs += usize::from(lock.beating);
+            of_lock.refs += usize::from(lock.heartbeat.is_under_way());
             let kept = Found { refs: lock.refs, held: lock.held, permits: lock.permits };
             ensure(kept == of_lock, || format!("{} keeps {kept:?}, and has {of_lock:?}", lock.name))?;
-            let members = lock.contender.into_iter().chain(lock.queue.iter());
+            let members = lock.line.members();
             for ticket in members {
                 let waits = self.requests.acquire(ticket).is_some_and(|acquire| acquire.lock == id);
                 ensure(waits, || format!("{ticket:?} stands in the line of {}, and does not ask for it", lock.name))?;
@@ -89,7 +89,7 @@ impl Parts {
             ensure(self.locks.contains(acquire.lock), || format!("{ticket:?} asks for a lock that is not there"))?;
             let lock = &self.locks[acquire.lock];
             let waits = acquire.place == Place::Line && acquire.outcome.is_none();
-            let stands = [lock.contender == Some(ticket), lock.queue.contains(ticket)];
+            let stands = [lock.line.is_contender(ticket), lock.line.queue().contains(ticket)];
             ensure(stands.map(usize::from).iter().sum::<usize>() == usize::from(waits), || {
                 format!("{ticket:?} contends, and is queued: {stands:?}, {acquire:?}")
             })?;

@@ -5,15 +5,17 @@ use crate::command::Kind;
 use crate::name::LockName;
 use crate::owner::ClientId;
 use crate::owner::HoldNumber;
-use crate::session::Ticket;
 use crate::session::ids::LockId;
+use crate::session::lock::heartbeat::Heartbeat;
 use crate::session::lock::invitations::Invitations;
-use crate::session::lock::wait_queue::WaitQueue;
-use crate::session::request::trouble::Trouble;
+
+use crate::session::trouble::Trouble;
 use crate::time::Instant;
 use std::collections::BTreeSet;
 
+pub(super) mod heartbeat;
 pub(super) mod invitations;
+pub(super) mod line;
 pub(super) mod locks;
 pub(super) mod wait_queue;
 
@@ -29,21 +31,12 @@ pub(super) struct Lock {
     pub(super) held: usize,
     /// How many permits these have together: one each, where it is no semaphore.
     pub(super) permits: u64,
-    /// The requests that wait, the contender aside.
-    pub(super) queue: WaitQueue,
-    pub(super) contender: Option<Ticket>,
+    /// The requests that wait.
+    pub(super) line: line::Line,
     /// The waiters that may ask beside the contender, if several may hold the lock.
     pub(super) invitations: Invitations,
-    pub(super) phase: Phase,
-    /// A notice came while the contender's command was under way.
-    pub(super) again: bool,
     pub(super) trouble: Trouble,
-    /// When the server is told next that the waiters live, where it wants to be told.
-    pub(super) beat_at: Option<Instant>,
-    /// A beat is on the way.
-    pub(super) beating: bool,
-    /// Another beat is wanted as soon as the one that is on the way has been answered.
-    pub(super) beat_again: bool,
+    pub(super) heartbeat: Heartbeat,
     /// Every request takes the lock within this client first.
     pub(super) local: bool,
     /// Another lock with the same name: the other half of a read-write lock, or a lock of another kind.
@@ -66,25 +59,6 @@ pub(super) enum Anomaly {
     Unset,
 }
 
-/// The activity of the contender.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Phase {
-    /// No request waits.
-    Idle,
-    /// It may try, and has until then to be polled; for ever, if all waiting futures are never polled.
-    Due(Instant),
-    /// Its command is under way, or being settled.
-    Trying,
-    /// It waits for the server to confirm the subscription.
-    Subscribing,
-    /// It waits for a notice, until then at most.
-    Sleeping(Instant),
-    /// It leaves the server in peace until then.
-    BackingOff(Instant),
-    /// It waits for another task of this client to let go.
-    Gated,
-}
-
 impl Lock {
     pub(super) fn new(name: LockName, kind: Kind, client: &ClientId) -> Self {
         Self {
@@ -94,15 +68,10 @@ impl Lock {
             refs: 0,
             held: 0,
             permits: 0,
-            queue: WaitQueue::default(),
-            contender: None,
+            line: line::Line::default(),
             invitations: Invitations::new(),
-            phase: Phase::Idle,
-            again: false,
             trouble: Trouble::default(),
-            beat_at: None,
-            beating: false,
-            beat_again: false,
+            heartbeat: Heartbeat::default(),
             local: false,
             sibling: None,
             given_up: BTreeSet::new(),

@@ -1,9 +1,12 @@
 //! The calls that the lifeline has under way, and what each of them is for.
 
+use crate::call::Replicas;
+use crate::command::Renewed;
 use crate::owner::HoldNumber;
-use crate::session::CallId;
+use crate::reply::{DecodeError, Reply};
 use crate::session::ids::LockId;
-use crate::session::renewals::Batch;
+use crate::session::{CallId, replicas};
+use crate::time::Instant;
 use std::collections::BTreeMap;
 
 /// The purpose of a call by the lifeline.
@@ -19,6 +22,37 @@ pub(super) enum Purpose {
     Beat(LockId),
     /// It writes the client's record.
     Record,
+}
+
+/// One renewal on the way.
+#[derive(Debug)]
+pub(super) struct Batch {
+    pub(super) sent_at: Instant,
+    pub(super) holds: Vec<HoldNumber>,
+    pub(super) replicas: Option<Replicas>,
+}
+
+impl Batch {
+    /// Whether it waits for replicas.
+    pub(super) const fn is_durable(&self) -> bool {
+        self.replicas.is_some()
+    }
+
+    /// The server's answer for each hold, and the number of replicas that acknowledged it, if they were asked.
+    pub(super) fn decode(&self, reply: &Reply) -> Result<(Vec<Renewed>, Option<u32>), DecodeError> {
+        let (reply, acknowledged) = match self.replicas {
+            None => (reply, None),
+            Some(_) => replicas::split(reply).map(|(reply, acknowledged)| (reply, Some(acknowledged)))?,
+        };
+        Ok((Renewed::decode(reply, self.holds.len())?, acknowledged))
+    }
+
+    /// The error text if too few replicas acknowledged the renewal.
+    pub(super) fn shortfall(&self, acknowledged: Option<u32>) -> Option<String> {
+        let wanted = self.replicas?.at_least;
+        let count = acknowledged.unwrap_or_default();
+        (count < wanted).then(|| format!("{count} replicas acknowledged it, and {wanted} were wanted"))
+    }
 }
 
 /// The calls under way whose answers mean something, by their ids.

@@ -1,14 +1,8 @@
 //! The renewals that are due and those on the way.
 
 use crate::call::Replicas;
-use crate::command::Renewed;
 use crate::owner::HoldNumber;
-use crate::reply::DecodeError;
-use crate::reply::Reply;
-use crate::session::replicas;
-use crate::time::Instant;
-use std::collections::BTreeMap;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 /// The renewals that are due.
 #[derive(Debug, Default)]
@@ -61,34 +55,3 @@ impl Renewals {
 /// The holds that may be renewed together: by script; by hash slot, because a script may only touch keys of one, where elsewhere than on a
 /// cluster all have one number for a slot; and by the replicas that must acknowledge it, because the answer is about all of it.
 pub(super) type Group = (&'static str, u16, Option<Replicas>);
-
-/// One renewal on the way.
-#[derive(Debug)]
-pub(super) struct Batch {
-    pub(super) sent_at: Instant,
-    pub(super) holds: Vec<HoldNumber>,
-    pub(super) replicas: Option<Replicas>,
-}
-
-impl Batch {
-    /// Whether it waits for replicas.
-    pub(super) const fn is_durable(&self) -> bool {
-        self.replicas.is_some()
-    }
-
-    /// The server's answer for each hold, and the number of replicas that acknowledged it, if they were asked.
-    pub(super) fn decode(&self, reply: &Reply) -> Result<(Vec<Renewed>, Option<u32>), DecodeError> {
-        let (reply, acknowledged) = match self.replicas {
-            None => (reply, None),
-            Some(_) => replicas::split(reply).map(|(reply, acknowledged)| (reply, Some(acknowledged)))?,
-        };
-        Ok((Renewed::decode(reply, self.holds.len())?, acknowledged))
-    }
-
-    /// The error text if too few replicas acknowledged the renewal.
-    pub(super) fn shortfall(&self, acknowledged: Option<u32>) -> Option<String> {
-        let wanted = self.replicas?.at_least;
-        let count = acknowledged.unwrap_or_default();
-        (count < wanted).then(|| format!("{count} replicas acknowledged it, and {wanted} were wanted"))
-    }
-}

@@ -10,7 +10,6 @@ use crate::time::Instant;
 use std::task::Waker;
 
 pub(super) mod acquire;
-pub(super) mod trouble;
 
 /// The request behind a ticket.
 #[derive(Debug)]

@@ -1,16 +1,17 @@
 //! The acquire of a caller: how it begins, what its future does next, and how it is abandoned.
 
-use crate::command::Line;
+use crate::command::WaitPolicy;
 use crate::error::AcquireError;
+use crate::session::hold::change::Aim;
 use crate::session::ids::LockId;
-use crate::session::lock::Phase;
+use crate::session::lock::line::End;
 use crate::session::parts::Parts;
 use crate::session::request::Request;
-use crate::session::request::acquire::{Acquire, Alarm, GivenUp, Place};
-use crate::session::request::trouble::Trouble;
+use crate::session::request::acquire::{Acquire, Place};
 use crate::session::{AcquireRequest, Fallback, Granted, Patience, Step, Ticket, Via, replicas};
 use crate::time::Instant;
 use std::task::Waker;
+use std::time::Duration;
 
 impl Parts {
     /// See [`Session::acquire`](crate::session::Session::acquire).
@@ -23,32 +24,7 @@ impl Parts {
         let lock = self.locks.get_or_insert(&wish.name, wish.kind, &self.client);
         self.locks[lock].refs += 1;
         self.locks[lock].local |= wish.fallback == Fallback::Local;
-        let mut acquire = Acquire {
-            lock,
-            wish,
-            started: now,
-            place: Place::Aside,
-            beside: None,
-            not_beside: None,
-            hold: None,
-            had_place: false,
-            asks: 0,
-            polls: 0,
-            asks_backoff: false,
-            dormant: false,
-            last: false,
-            trouble: Trouble::default(),
-            overtaken: 0,
-            invited: None,
-            alarm: Alarm::default(),
-            went_again: 0,
-            retry_at: None,
-            timer: None,
-            waker: None,
-            outcome: None,
-            undoing: None,
-            given_up: GivenUp::Nothing,
-        };
+        let mut acquire = Acquire::new(now, lock, wish);
         if self.closed {
             acquire.outcome = Some(Err(AcquireError::Closed));
             self.begin_request(ticket, acquire);
@@ -70,22 +46,21 @@ impl Parts {
         }
         acquire.wish.replicas = replicas::both(acquire.wish.replicas, self.replicas_of(acquire.wish.beside));
         let (tries_beside, troubled) = (self.tries_beside(lock), self.trouble_since(lock).is_some());
-        let line = &mut self.locks[lock];
+        let state = &mut self.locks[lock];
         // An owner that holds the other half bypasses the line: who stands there waits for it.
         if acquire.beside.is_none() {
-            if line.contender.is_none() && line.queue.is_empty() {
+            if state.line.is_empty() {
                 acquire.place = Place::Line;
-                line.contender = Some(ticket);
-                line.phase = Phase::Due(now + self.settings.turn_in(line.kind.verbs().line()));
+                state.line.begin(ticket, now + self.settings.turn_in(state.kind.verbs().wait_policy()));
             } else if acquire.wish.patience != Patience::Try {
                 acquire.place = Place::Line;
-                line.queue.push_back(ticket);
+                state.line.push(ticket, End::Back);
             } else if !troubled && !tries_beside {
                 // A waiter of this client is ahead and has asked, so the lock is as good as taken; unless no server can say so.
                 acquire.outcome = Some(Ok(None));
             }
         }
-        let waits = line.contender != Some(ticket) && acquire.outcome.is_none();
+        let waits = !state.line.is_contender(ticket) && acquire.outcome.is_none();
         self.begin_request(ticket, acquire);
         if waits {
             self.begin_to_wait(now, ticket);
@@ -128,31 +103,13 @@ impl Parts {
             // The hold that it was about to enter has ended, and its patience with it.
             return Step::Wait;
         }
-        let (lock, place, retry_at) = (acquire.lock, acquire.place, acquire.retry_at);
-        let step = match place {
+        let may_retry = acquire.retry_at.is_none_or(|at| at <= now);
+        let step = match acquire.place {
             Place::Line => {
-                self.take_turn(ticket, lock, missed);
-                let line = &mut self.locks[lock];
-                let is_due = line.contender == Some(ticket) && matches!(line.phase, Phase::Due(_));
-                if is_due && self.is_gated(lock) {
-                    self.stand_at_gate(now, ticket, lock);
-                    return self.poll_acquire_at_gate(ticket);
-                }
-                let line = &mut self.locks[lock];
-                if is_due {
-                    line.phase = Phase::Trying;
-                    line.again = false;
-                    self.set_lock_timer(lock);
-                    self.send_first(now, ticket, via)
-                } else if (self.may_take_place(ticket) || self.may_ask_beside(ticket))
-                    && retry_at.is_none_or(|at| at <= now)
-                {
-                    self.send_first(now, ticket, via)
-                } else {
-                    None
-                }
+                let lock = acquire.lock;
+                self.poll_in_line(now, ticket, lock, missed, may_retry, via)
             }
-            Place::Aside if retry_at.is_none_or(|at| at <= now) => self.send_first(now, ticket, via),
+            Place::Aside if may_retry => self.send_first(now, ticket, via),
             Place::Aside => None,
             Place::Entering(number) if self.holds.get(&number).is_some_and(|hold| hold.by_itself) => {
                 self.enter_by_itself(now, ticket, number);
@@ -166,9 +123,64 @@ impl Parts {
         })
     }
 
+    /// The next step of a request that stands in the line: it asks if it is its turn, or if it may ask beside the contender.
+    fn poll_in_line(
+        &mut self,
+        now: Instant,
+        ticket: Ticket,
+        lock: LockId,
+        missed: bool,
+        may_retry: bool,
+        via: Via,
+    ) -> Option<Step<Result<Option<Granted>, AcquireError>>> {
+        self.take_turn(ticket, lock, missed);
+        let line = &self.locks[lock].line;
+        if !(line.is_contender(ticket) && line.is_due()) {
+            let may_ask = (self.may_take_place(ticket) || self.may_ask_beside(ticket)) && may_retry;
+            return if may_ask { self.send_first(now, ticket, via) } else { None };
+        }
+        if self.is_gated(lock) {
+            self.stand_at_gate(now, ticket, lock);
+            return Some(self.poll_acquire_at_gate(ticket));
+        }
+        self.locks[lock].line.begin_attempt();
+        self.set_lock_timer(lock);
+        self.send_first(now, ticket, via)
+    }
+
+    /// Sends a first acquire, unless one is still being settled.
+    fn send_first(
+        &mut self,
+        now: Instant,
+        ticket: Ticket,
+        via: Via,
+    ) -> Option<Step<Result<Option<Granted>, AcquireError>>> {
+        let number = match self.requests.acquire(ticket)?.hold {
+            Some(number) => number,
+            None => self.begin_hold(now, ticket)?,
+        };
+        if let Some(acquire) = self.requests.acquire_mut(ticket) {
+            acquire.asks = acquire.asks.saturating_add(1);
+        }
+        self.note_crossing(ticket);
+        self.begin_anew(now, ticket, number);
+        let hold = self.holds.get(&number).filter(|hold| hold.change.is_none())?;
+        let lease = hold.lease.min(hold.deadline.latest().since(now)).max(Duration::from_millis(1));
+        // A copy of an acquire without a lease would take for good if it came when no request waits for it any more. So it always has a
+        // limit; a client that does not know the server's time is told it by a refusal.
+        let leased = self.verbs_of(number).renewal().is_some();
+        let limit = if leased {
+            self.settings.not_after.then(|| self.not_after(now))
+        } else {
+            Some(self.not_after(now).max(1))
+        };
+        let call = self.ask(number, ticket, 1, lease, limit)?;
+        Some(Step::Send(self.begin_change(now, number, Some(ticket), Aim::Raise(1), via, &call), call))
+    }
+
     /// Another task of this client has the lock: it is waited for here, and the server is left out of it.
     fn stand_at_gate(&mut self, now: Instant, ticket: Ticket, lock: LockId) {
-        self.locks[lock].phase = Phase::Gated;
+        self.locks[lock].line.gate();
         self.set_lock_timer(lock);
         let Some(acquire) = self.requests.acquire(ticket) else { return };
         if acquire.wish.patience == Patience::Try || acquire.last || self.end_of_wish(acquire) <= now {
@@ -193,20 +205,17 @@ impl Parts {
     /// A request that is being polled takes the turn if there is no contender, or if it missed its turn before and another has not used it
     /// yet. Without the latter, two futures that are always polled a little late would pass the turn to each other for ever.
     fn take_turn(&mut self, ticket: Ticket, lock: LockId, missed: bool) {
-        let line = &self.locks[lock];
-        let in_order = line.kind.verbs().line() == Line::Places && line.contender.is_some();
-        if !matches!(line.phase, Phase::Due(_)) || line.contender == Some(ticket) || in_order {
+        let state = &self.locks[lock];
+        let contender = state.line.contender();
+        let in_order = state.kind.verbs().wait_policy() == WaitPolicy::ServerQueue && contender.is_some();
+        if !state.line.is_due() || contender == Some(ticket) || in_order {
             return;
         }
-        let other = line.contender.and_then(|contender| self.requests.acquire(contender));
+        let other = contender.and_then(|contender| self.requests.acquire(contender));
         if other.is_some_and(|other| !missed || other.last || other.hold.is_some()) {
             return;
         }
-        let line = &mut self.locks[lock];
-        line.queue.remove(ticket);
-        if let Some(contender) = line.contender.replace(ticket) {
-            line.queue.push_front(contender);
-        }
+        self.locks[lock].line.replace_contender(ticket, End::Front);
     }
 
     /// See [`Session::abandon_acquire`](crate::session::Session::abandon_acquire).

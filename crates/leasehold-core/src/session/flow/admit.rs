@@ -1,16 +1,13 @@
 //! Requests of an owner that holds already: they leave the line and re-enter, or come in beside the other half.
 
 use crate::command::Kind;
-use crate::owner::HoldNumber;
-use crate::owner::OwnerId;
-use crate::session::Granted;
-use crate::session::Ticket;
+use crate::owner::{HoldNumber, OwnerId};
 use crate::session::ids::LockId;
-use crate::session::lock::Phase;
+use crate::session::lock::line::Phase;
 use crate::session::parts::Parts;
 use crate::session::request::Request;
-use crate::session::request::acquire::Acquire;
-use crate::session::request::acquire::Place;
+use crate::session::request::acquire::{Acquire, Place};
+use crate::session::{Granted, Ticket};
 use crate::time::Instant;
 
 impl Parts {
@@ -49,9 +46,9 @@ impl Parts {
     /// The owner holds the lock from here on: its other requests that stand in the line re-enter.
     pub(super) fn admit_owner(&mut self, now: Instant, lock: LockId, owner: OwnerId, number: HoldNumber) {
         let state = &self.locks[lock];
-        let contender = state.contender;
+        let contender = state.line.contender();
         // A contender whose command is under way learns of it from the reply.
-        let trying = contender.filter(|_| state.phase == Phase::Trying);
+        let trying = contender.filter(|_| state.line.phase() == Phase::Trying);
         let mut same = self.owners.wishes(lock, owner).to_vec();
         same.retain(|ticket| {
             let waits = |acquire: &Acquire| acquire.place == Place::Line && acquire.outcome.is_none();
@@ -70,10 +67,10 @@ impl Parts {
             return;
         }
         let Some(read) = self.locks.sibling(lock, Kind::Read) else { return };
-        let line = &self.locks[read];
+        let line = &self.locks[read].line;
         // A contender whose command is under way learns of it from the reply.
-        let contender = line.contender.filter(|_| line.phase != Phase::Trying);
-        let waiting: Vec<Ticket> = line.queue.iter().chain(contender).collect();
+        let contender = line.contender().filter(|_| line.phase() != Phase::Trying);
+        let waiting: Vec<Ticket> = line.queue().iter().chain(contender).collect();
         for ticket in waiting {
             let same = self.requests.acquire(ticket).filter(|acquire| {
                 acquire.wish.owner == Some(owner) && acquire.place == Place::Line && acquire.outcome.is_none()

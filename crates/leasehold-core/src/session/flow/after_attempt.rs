@@ -1,18 +1,18 @@
 //! What a request does after an attempt that did not get the lock: it waits, asks again, or ends.
 
 use crate::backoff::Backoff;
-use crate::command::Line;
+use crate::command::WaitPolicy;
 use crate::error::AcquireError;
 use crate::link::LinkError;
 use crate::session::Patience;
 use crate::session::Ticket;
 use crate::session::hold::change::Change;
 use crate::session::ids::LockId;
-use crate::session::lock::Phase;
+
 use crate::session::parts::Parts;
 use crate::session::request::Request;
 use crate::session::request::acquire::Place;
-use crate::session::request::trouble::Trouble;
+use crate::session::trouble::Trouble;
 use crate::time::Instant;
 use std::time::Duration;
 
@@ -41,9 +41,9 @@ impl Parts {
             self.stand_beside(now, ticket, beside);
             return;
         }
-        let line = &mut self.locks[lock];
-        let beside = line.kind.verbs().line() == Line::Shared && line.contender != Some(ticket);
-        line.invitations.end_round();
+        let state = &mut self.locks[lock];
+        let beside = state.kind.verbs().wait_policy() == WaitPolicy::Shared && !state.line.is_contender(ticket);
+        state.invitations.end_round();
         // An attempt whose reply comes after the end of the wait was the last one.
         let ended = self.requests.acquire(ticket).is_some_and(|acquire| self.end_of_wish(acquire) <= now);
         let mut goes = patience == Patience::Try || last || ended;
@@ -58,7 +58,7 @@ impl Parts {
             return;
         }
         // The reply to another request does not move the contender: it may be asking itself.
-        if !beside && (!goes || !self.locks[lock].queue.is_empty()) {
+        if !beside && (!goes || !self.locks[lock].line.queue().is_empty()) {
             self.contender_waits(now, lock, left);
         }
         if goes {
@@ -75,11 +75,11 @@ impl Parts {
         let until = now + pause / 2 + self.jitter(pause / 2);
         let Some(acquire) = self.requests.acquire_mut(ticket) else { return };
         let (lock, place, last) = (acquire.lock, acquire.place, acquire.last);
-        let contends = self.locks[lock].contender == Some(ticket);
+        let contends = self.locks[lock].line.is_contender(ticket);
         if last || self.falls_back(now, ticket) {
             self.end_unreachable(now, ticket);
         } else if place == Place::Line && contends {
-            self.locks[lock].phase = Phase::BackingOff(until);
+            self.locks[lock].line.back_off(until);
             self.set_lock_timer(lock);
             self.begin_to_wait(now, ticket);
         } else {
@@ -97,7 +97,7 @@ impl Parts {
             return false;
         }
         let error = AcquireError::Unreachable(self.trouble_in_words(lock));
-        if let Some(contender) = self.locks[lock].contender
+        if let Some(contender) = self.locks[lock].line.contender()
             && !self.is_unsure(contender)
             && self.falls_back(now, contender)
         {

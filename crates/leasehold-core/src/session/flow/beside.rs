@@ -1,9 +1,9 @@
 //! Requests that ask beside the contender, where several may hold the lock.
 
-use crate::command::Line;
+use crate::command::WaitPolicy;
 use crate::session::Ticket;
 use crate::session::ids::LockId;
-use crate::session::lock::Phase;
+
 use crate::session::parts::Parts;
 use crate::session::request::acquire::Place;
 
@@ -11,7 +11,7 @@ impl Parts {
     /// A waiter of a shared lock was granted: others are likely to get in beside it.
     pub(super) fn invite(&mut self, lock: LockId) {
         let state = &mut self.locks[lock];
-        if state.kind.verbs().line() != Line::Shared {
+        if state.kind.verbs().wait_policy() != WaitPolicy::Shared {
             return;
         }
         let (round, width) = (state.invitations.round(), state.invitations.widen());
@@ -19,7 +19,7 @@ impl Parts {
         let uninvited = |ticket: &Ticket| {
             requests.waiter(*ticket).is_some_and(|acquire| !acquire.dormant && acquire.invited != Some(round))
         };
-        let invited: Vec<Ticket> = state.queue.iter().filter(uninvited).take(width).collect();
+        let invited: Vec<Ticket> = state.line.queue().iter().filter(uninvited).take(width).collect();
         for ticket in invited {
             if let Some(acquire) = self.requests.acquire_mut(ticket) {
                 acquire.invited = Some(round);
@@ -33,20 +33,20 @@ impl Parts {
     pub(super) fn may_ask_beside(&self, ticket: Ticket) -> bool {
         let Some(acquire) = self.requests.acquire(ticket) else { return false };
         let lock = &self.locks[acquire.lock];
-        let waits = acquire.place == Place::Line && lock.contender != Some(ticket);
+        let waits = acquire.place == Place::Line && !lock.line.is_contender(ticket);
         let may_ask = match acquire.hold.and_then(|number| self.holds.get(&number)) {
             Some(begun) => acquire.last || begun.change.is_none(),
             None => acquire.last || acquire.invited == Some(lock.invitations.round()),
         };
-        waits && lock.kind.verbs().line() == Line::Shared && may_ask && !self.is_gated(acquire.lock)
+        waits && lock.kind.verbs().wait_policy() == WaitPolicy::Shared && may_ask && !self.is_gated(acquire.lock)
     }
 
     /// Whether a request that does not wait asks the server although others of its client are ahead. It does if they may all get in, and if
     /// no request has asked yet: the one whose turn it is may be a future that is never polled.
     pub(super) fn tries_beside(&self, lock: LockId) -> bool {
         let state = &self.locks[lock];
-        let shared = state.kind.verbs().line() == Line::Shared;
-        (shared || matches!(state.phase, Phase::Due(_))) && !self.is_gated(lock)
+        let shared = state.kind.verbs().wait_policy() == WaitPolicy::Shared;
+        (shared || state.line.is_due()) && !self.is_gated(lock)
     }
 }
 

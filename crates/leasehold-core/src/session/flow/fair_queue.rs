@@ -5,17 +5,17 @@
 //! however many there are.
 
 use crate::command::fair::{Beat, Standing};
-use crate::command::{Give, HoldKey, Line, fair};
+use crate::command::{Give, HoldKey, WaitPolicy, fair};
 use crate::error::AcquireError;
 use crate::link::LinkError;
 use crate::owner::HoldNumber;
 use crate::reply::Reply;
 use crate::session::ids::LockId;
-use crate::session::lock::Phase;
+use crate::session::lock::line::{End, Phase};
 use crate::session::parts::Parts;
 use crate::session::pending::Purpose;
 use crate::session::request::acquire::Place;
-use crate::session::request::trouble::Trouble;
+use crate::session::trouble::Trouble;
 use crate::session::{Event, Ticket};
 use crate::time::Instant;
 use bytes::Bytes;
@@ -43,22 +43,23 @@ impl Parts {
         // A request that does not stand in the line did not ask for a place, and does not wait for its turn.
         if last || ended || place != Place::Line {
             // Behind the contender of this client it is not next, whatever else is given up.
-            if place != Place::Line || self.locks[lock].contender != Some(ticket) || !self.await_given_up(now, ticket) {
+            if place != Place::Line || !self.locks[lock].line.is_contender(ticket) || !self.await_given_up(now, ticket)
+            {
                 self.end_busy(now, ticket);
             }
             return;
         }
         self.begin_to_wait(now, ticket);
-        let in_places = self.locks[lock].kind.verbs().line() == Line::Places;
+        let in_places = self.locks[lock].kind.verbs().wait_policy() == WaitPolicy::ServerQueue;
         if in_places && fresh && asked_again {
             self.stand_last(now, lock, ticket);
         }
-        if self.locks[lock].contender == Some(ticket) {
+        if self.locks[lock].line.is_contender(ticket) {
             self.hear_for_front(lock, number, standing.foreign);
             if in_places && !standing.head && standing.left.is_none() {
                 // The lock is free and another waiter is first, perhaps one of this client: the beat tells.
-                self.locks[lock].again = false;
-                self.locks[lock].beat_at = Some(now);
+                self.locks[lock].line.forget_notice();
+                self.locks[lock].heartbeat.plan(now);
             }
             let left = match self.requests.acquire(ticket).and_then(|acquire| acquire.wish.prefer_writers) {
                 // Every attempt renews the mark, which must not run out before there have been several.
@@ -66,22 +67,21 @@ impl Parts {
                 _ => standing.left.filter(|_| standing.head),
             };
             self.contender_waits(now, lock, left);
-        } else if self.locks[lock].contender.is_none() {
+        } else if self.locks[lock].line.contender().is_none() {
             self.pick_contender(lock);
         }
-        if in_places && self.locks[lock].beat_at.is_none() && !self.locks[lock].beating {
+        if in_places && !self.locks[lock].heartbeat.goes_on() {
             self.plan_beat(now, lock);
         }
     }
 
     /// Takes the answer to a beat.
     pub(super) fn handle_beaten(&mut self, now: Instant, lock: LockId, result: Result<Reply, LinkError>) {
-        self.locks[lock].beating = false;
         let beat = match result {
             Ok(reply) => fair::beaten(&reply).map_err(|error| (error.to_string(), true)),
             Err(error) => Err((error.to_string(), error.is_lasting())),
         };
-        let waits = self.locks[lock].contender.is_some() || !self.locks[lock].queue.is_empty();
+        let waits = !self.locks[lock].line.is_empty();
         match beat {
             Ok(beat) => {
                 self.locks[lock].trouble = Trouble::default();
@@ -99,12 +99,12 @@ impl Parts {
             }
             Err(_) => {}
         }
-        let again = std::mem::take(&mut self.locks[lock].beat_again);
+        let again = self.locks[lock].heartbeat.answered();
         if waits && again {
             // Something has come up since this one was sent.
-            self.locks[lock].beat_at = Some(now);
+            self.locks[lock].heartbeat.plan(now);
             self.set_lock_timer(lock);
-        } else if waits && self.locks[lock].beat_at.is_none() {
+        } else if waits && self.locks[lock].heartbeat.next().is_none() {
             self.plan_beat(now, lock);
         }
         self.locks.unref(lock, &mut self.timers);
@@ -112,8 +112,7 @@ impl Parts {
 
     /// The server has forgotten the queue: every waiter takes a new place, in the order of the line.
     fn places_are_gone(&mut self, lock: LockId) {
-        let line = &self.locks[lock];
-        let all: Vec<Ticket> = line.contender.into_iter().chain(line.queue.iter()).collect();
+        let all: Vec<Ticket> = self.locks[lock].line.members().collect();
         for ticket in all {
             let number = self.requests.acquire(ticket).and_then(|acquire| acquire.hold);
             if let Some(hold) = number.and_then(|number| self.holds.get_mut(&number))
@@ -127,34 +126,28 @@ impl Parts {
 
     /// Tells the server that the waiters of a lock live, if it is time to.
     pub(super) fn beat_is_due(&mut self, now: Instant, lock: LockId) {
-        if self.locks[lock].beat_at.is_none_or(|at| at > now) {
+        let state = &mut self.locks[lock];
+        if !state.heartbeat.take_due(now) || state.line.is_empty() {
             return;
         }
-        self.locks[lock].beat_at = None;
-        let line = &self.locks[lock];
-        if line.contender.is_none() && line.queue.is_empty() {
-            return;
-        }
-        if self.locks[lock].beating {
+        if !state.heartbeat.begin() {
             // Notices in quick succession do not make as many beats: the answer to one more tells what has come up until then.
-            self.locks[lock].beat_again = true;
             return;
         }
         let front = self.front(lock).and_then(|number| self.holds.get(&number)).map(|hold| &hold.cell.key().field);
-        let line = &self.locks[lock];
-        let call = fair::beat(&line.name, &line.keys, &self.client, front, &self.settings);
+        let state = &self.locks[lock];
+        let call = fair::beat(&state.name, &state.keys, &self.client, front, &self.settings);
         let id = self.call_by_lifeline(call);
         self.locks[lock].refs += 1;
-        self.locks[lock].beating = true;
         self.pending.insert(id, Purpose::Beat(lock));
     }
 
     /// Gives up the place of an entry that no hold stands for.
     fn leave_behind(&mut self, lock: LockId, entry: &Bytes) {
-        let line = &self.locks[lock];
-        let call = line.kind.verbs().release(&Give {
-            name: &line.name,
-            keys: &line.keys,
+        let state = &self.locks[lock];
+        let call = state.kind.verbs().release(&Give {
+            name: &state.name,
+            keys: &state.keys,
             hold: &HoldKey { field: entry.clone(), permits: 1 },
             count: 0,
             granted: false,
@@ -168,7 +161,7 @@ impl Parts {
     fn plan_beat(&mut self, now: Instant, lock: LockId) {
         let beat = self.settings.fair.beat;
         let at = now + beat - self.jitter(beat / 8);
-        self.locks[lock].beat_at = Some(at);
+        self.locks[lock].heartbeat.plan(at);
         self.set_lock_timer(lock);
     }
 
@@ -178,15 +171,14 @@ impl Parts {
         self.hear_for_front(lock, number, standing.foreign);
         let Some(left) = standing.left.filter(|_| standing.head) else { return };
         let at = now + self.sleep(Some(left));
-        if let Phase::Sleeping(until) = &mut self.locks[lock].phase {
-            *until = at.min(*until);
+        if self.locks[lock].line.wake_by(at) {
             self.set_lock_timer(lock);
         }
     }
 
     /// Clients that are not of this library announce a release to one waiter alone, on a channel of its own.
     fn hear_for_front(&mut self, lock: LockId, number: HoldNumber, foreign: bool) {
-        if self.locks[lock].kind.verbs().line() != Line::Places {
+        if self.locks[lock].kind.verbs().wait_policy() != WaitPolicy::ServerQueue {
             return;
         }
         let Some(hold) = self.holds.get(&number) else { return };
@@ -201,11 +193,12 @@ impl Parts {
 
     /// A request has a new place, behind all that have one already: the line follows the order of the server's queue.
     fn stand_last(&mut self, now: Instant, lock: LockId, ticket: Ticket) {
-        let line = &mut self.locks[lock];
-        line.queue.push_back(ticket);
-        if line.contender == Some(ticket) {
-            line.contender = None;
+        let line = &mut self.locks[lock].line;
+        if line.is_contender(ticket) {
+            line.step_back(ticket, End::Back);
             self.due(now, lock);
+        } else {
+            line.push(ticket, End::Back);
         }
     }
 
@@ -221,26 +214,19 @@ impl Parts {
         if self.requests.acquire(ticket).is_none_or(|acquire| acquire.place != Place::Line) {
             return;
         }
-        let line = &mut self.locks[lock];
-        let contends = line.contender == Some(ticket);
+        let line = &self.locks[lock].line;
+        let contends = line.is_contender(ticket);
         if !contends {
-            if line.phase == Phase::Trying {
+            if line.phase() == Phase::Trying {
                 // The contender is being answered; the next beat comes back to this.
                 return;
             }
-            line.queue.remove(ticket);
-            if let Some(contender) = line.contender.replace(ticket) {
-                // A request without a place is not next: a future that is not polled would be in the way of all others.
-                let has_place = self.place_of(contender).is_some();
-                let queue = &mut self.locks[lock].queue;
-                if has_place {
-                    queue.push_front(contender);
-                } else {
-                    queue.push_back(contender);
-                }
-            }
+            // A request without a place is not next: a future that is not polled would be in the way of all others.
+            let has_place = line.contender().is_some_and(|contender| self.place_of(contender).is_some());
+            let end = if has_place { End::Front } else { End::Back };
+            self.locks[lock].line.replace_contender(ticket, end);
         }
-        match self.locks[lock].phase {
+        match self.locks[lock].line.phase() {
             Phase::Sleeping(_) | Phase::Subscribing | Phase::Idle => self.due(now, lock),
             // It was the turn of another, which was woken: this one has not been woken, and its time begins now.
             Phase::Due(_) if !contends => self.due(now, lock),
@@ -250,8 +236,7 @@ impl Parts {
 
     /// The hold of the first of this client that has a place.
     fn front(&self, lock: LockId) -> Option<HoldNumber> {
-        let line = &self.locks[lock];
-        line.contender.into_iter().chain(line.queue.iter()).find_map(|ticket| self.place_of(ticket))
+        self.locks[lock].line.members().find_map(|ticket| self.place_of(ticket))
     }
 
     /// The hold of a request that has a place in the queue on the server.

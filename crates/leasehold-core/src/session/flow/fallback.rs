@@ -16,7 +16,7 @@ use crate::session::flow::restore::RESTORE;
 use crate::session::parts::Parts;
 use crate::session::request::Request;
 use crate::session::request::acquire::Place;
-use crate::session::request::trouble::Trouble;
+use crate::session::trouble::Trouble;
 use crate::time::Instant;
 use std::time::Duration;
 

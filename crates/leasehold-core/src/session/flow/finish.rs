@@ -15,7 +15,7 @@ use crate::session::request::Request;
 use crate::session::request::acquire::Acquire;
 use crate::session::request::acquire::GivenUp;
 use crate::session::request::acquire::Place;
-use crate::session::request::trouble::Trouble;
+use crate::session::trouble::Trouble;
 use crate::time::Instant;
 use bytes::Bytes;
 
@@ -185,7 +185,7 @@ impl Parts {
                 (Kind::Write, Kind::Read) => beside = own.map(|hold| hold.cell.key().field.clone()).or(beside),
                 (Kind::Read, Kind::Write) if own.is_some() => return Err(AcquireError::UpgradeNotSupported),
                 (Kind::Read, Kind::Write) => {}
-                (kind, _) if other.held > 0 || other.contender.is_some() => {
+                (kind, _) if other.held > 0 || other.line.contender().is_some() => {
                     return Err(AcquireError::KeyConflict(kind.verbs().word().to_owned()));
                 }
                 _ => {}

@@ -1,106 +1,18 @@
-//! The first acquire of a hold: its call, and the meaning of each reply for its request.
+//! The replies to the first acquire of a hold, and the meaning of each for its request.
 
+use crate::command::Acquired;
 use crate::command::fair::Standing;
-use crate::command::{Acquired, Line};
 use crate::error::AcquireError;
 use crate::link::LinkError;
 use crate::owner::HoldNumber;
 use crate::reply::Reply;
-use crate::session::hold::change::Aim;
-use crate::session::ids::LockId;
+use crate::session::Ticket;
+use crate::session::hold::change::Change;
 use crate::session::lock::Anomaly;
 use crate::session::parts::Parts;
-use crate::session::request::Request;
-use crate::session::request::acquire::Place;
-use crate::session::request::trouble::Trouble;
-use crate::session::{Granted, Step, Ticket, Via};
 use crate::time::Instant;
-use std::time::Duration;
 
 impl Parts {
-    /// Sends a first acquire, unless one is still being settled.
-    pub(super) fn send_first(
-        &mut self,
-        now: Instant,
-        ticket: Ticket,
-        via: Via,
-    ) -> Option<Step<Result<Option<Granted>, AcquireError>>> {
-        let number = match self.requests.acquire(ticket)?.hold {
-            Some(number) => number,
-            None => self.begin_hold(now, ticket)?,
-        };
-        if let Some(acquire) = self.requests.acquire_mut(ticket) {
-            acquire.asks = acquire.asks.saturating_add(1);
-        }
-        self.note_crossing(ticket);
-        self.begin_anew(now, ticket, number);
-        let hold = self.holds.get(&number).filter(|hold| hold.change.is_none())?;
-        let lease = hold.lease.min(hold.deadline.latest().since(now)).max(Duration::from_millis(1));
-        // A copy of an acquire without a lease would take for good if it came when no request waits for it any more. So it always has a
-        // limit; a client that does not know the server's time is told it by a refusal.
-        let leased = self.verbs_of(number).renewal().is_some();
-        let limit = if leased {
-            self.settings.not_after.then(|| self.not_after(now))
-        } else {
-            Some(self.not_after(now).max(1))
-        };
-        let call = self.ask(number, ticket, 1, lease, limit)?;
-        Some(Step::Send(self.begin_change(now, number, Some(ticket), Aim::Raise(1), via, &call), call))
-    }
-
-    /// The lock is the caller's, unless the grant came too late to be worth anything.
-    pub(super) fn first_grant(&mut self, now: Instant, ticket: Ticket, number: HoldNumber, left: Duration) {
-        let Some(Request::Acquire(acquire)) = self.requests.get_mut(&ticket) else { return };
-        let Some(hold) = self.holds.get_mut(&number) else { return };
-        acquire.hold = None;
-        hold.raising = None;
-        if now >= hold.cell.deadline() {
-            self.granted_too_late(now, ticket, number);
-            return;
-        }
-        hold.granted = true;
-        hold.count.add_guard(acquire.wish.renewed);
-        hold.cell.set_count(1);
-        hold.cell.set_renewed(hold.count.renewing());
-        let granted = Granted { hold: number, cell: hold.cell.clone(), count: 1, renewed: acquire.wish.renewed };
-        acquire.outcome = Some(Ok(Some(granted)));
-        let (lock, owner, place, permits) = (hold.lock, hold.owner, acquire.place, hold.cell.key().permits);
-        if self.locks[lock].kind.verbs().line() == Line::Gate {
-            self.gate_opens(now, ticket, number, lock);
-            return;
-        }
-        self.locks[lock].held += 1;
-        self.locks[lock].permits += u64::from(permits);
-        self.locks[lock].anomaly = None;
-        self.leave_queue(ticket, lock);
-        self.schedule_renewal(now, number);
-        self.set_hold_timer(number);
-        if let Some(owner) = owner {
-            self.owners.add_hold(lock, owner, number);
-            self.admit_owner(now, lock, owner, number);
-            self.admit_readers(now, lock, owner);
-        }
-        if place == Place::Line {
-            self.locks[lock].trouble = Trouble::default();
-            self.contender_got_in(now, ticket, lock, left);
-        }
-    }
-
-    /// The grant is taken back: its lease may be over at any time. A caller that has no further attempt is told when it is taken back.
-    fn granted_too_late(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
-        let why = "the server's reply took longer than the lease";
-        if self.requests.acquire(ticket).is_some_and(|acquire| acquire.last || self.end_of_wish(acquire) <= now) {
-            self.undo(now, ticket, number, AcquireError::Unreachable(why.to_owned()));
-            return;
-        }
-        if let Some(hold) = self.holds.get_mut(&number) {
-            hold.clean_up.by_lifeline = true;
-        }
-        self.attend(now, number);
-        self.note_trouble(now, ticket, why, false);
-        self.back_off(now, ticket);
-    }
-
     /// Takes the outcome of a first acquire.
     pub(super) fn handle_first_reply(
         &mut self,
@@ -110,40 +22,26 @@ impl Parts {
         result: Result<Reply, LinkError>,
     ) {
         let Some((change, outcome)) = self.raise_ends(now, ticket, number, result) else { return };
-        let Some(hold) = self.holds.get_mut(&number) else { return };
-        match outcome {
-            Ok(Acquired::Held { left, time, token, in_all }) => {
-                hold.count.set_on_server(1);
-                hold.placed = false;
-                hold.cell.set_token(token);
-                if let Some(error) = change.shortfall() {
-                    self.note_time(change.sent_at, time);
-                    self.undo(now, ticket, number, error);
-                    return;
-                }
-                hold.cell.set_acknowledged(change.acknowledged);
-                hold.extend(change.sent_at, left);
-                hold.deadline.note_reply(now);
-                self.note_time(change.sent_at, time);
-                let beside = self.requests.acquire(ticket).and_then(|acquire| acquire.beside.clone());
-                self.first_grant(now, ticket, number, left);
-                self.lose_what_a_grant_excludes(now, number, change.sent_at, beside.as_ref());
-                self.look_where_permits_are_missing(now, number, change.sent_at, in_all);
+        let acquired = match outcome {
+            Ok(acquired) => acquired,
+            Err(error) => return self.first_failed(now, ticket, number, &change, error),
+        };
+        self.note_time(change.sent_at, acquired.time());
+        match acquired {
+            Acquired::Held { left, token, in_all, .. } => {
+                self.first_held(now, ticket, number, &change, left, token, in_all);
             }
-            Ok(Acquired::Busy { left, time }) => {
-                self.note_time(change.sent_at, time);
+            Acquired::Busy { left, .. } => {
                 self.nothing_begun(now, ticket, number);
                 self.note_endless(ticket, left);
                 self.busy(now, ticket, left);
             }
-            Ok(Acquired::Unset { time }) => {
-                self.note_time(change.sent_at, time);
+            Acquired::Unset { .. } => {
                 self.nothing_begun(now, ticket, number);
                 self.note_anomaly(ticket, Some(Anomaly::Unset));
                 self.busy(now, ticket, None);
             }
-            Ok(Acquired::TooLate { time }) => {
-                self.note_time(change.sent_at, time);
+            Acquired::TooLate { .. } => {
                 self.nothing_begun(now, ticket, number);
                 if self.may_go_again(ticket, change.sent_at) {
                     self.go_again(now, ticket);
@@ -152,32 +50,37 @@ impl Parts {
                 self.note_trouble(now, ticket, "the server received the command too late", false);
                 self.back_off(now, ticket);
             }
-            Ok(Acquired::Kind(kind)) => {
-                self.nothing_begun(now, ticket, number);
-                self.fail_acquire(now, ticket, AcquireError::KeyConflict(kind));
-            }
-            Ok(Acquired::Placed { left, time, moved, head, foreign }) => {
-                self.note_time(change.sent_at, time);
+            Acquired::Placed { left, time, moved, head, foreign } => {
                 self.placed(now, ticket, number, moved, Standing { left, time, head, foreign });
             }
-            Ok(Acquired::Withdrawn) => {
+            Acquired::Withdrawn => {
                 self.nothing_begun(now, ticket, number);
                 self.note_trouble(now, ticket, "the server had a withdrawal of this hold", false);
                 self.back_off(now, ticket);
             }
-            Ok(Acquired::UpgradeNotSupported) => {
+            Acquired::Kind(kind) => {
+                self.nothing_begun(now, ticket, number);
+                self.fail_acquire(now, ticket, AcquireError::KeyConflict(kind));
+            }
+            Acquired::UpgradeNotSupported => {
                 self.nothing_begun(now, ticket, number);
                 self.fail_acquire(now, ticket, AcquireError::UpgradeNotSupported);
             }
-            Ok(Acquired::ExceedsCapacity { capacity }) => {
+            Acquired::ExceedsCapacity { capacity } => {
                 self.nothing_begun(now, ticket, number);
                 self.fail_acquire(now, ticket, AcquireError::ExceedsCapacity { capacity });
             }
             // Neither can answer a first acquire of a hold that was never granted: the server is not what we think it is.
-            Ok(Acquired::Mismatch | Acquired::Lost) => {
+            Acquired::Mismatch | Acquired::Lost => {
                 self.fail_acquire(now, ticket, AcquireError::OutcomeUnknown("the hold count is not ours".to_owned()));
             }
-            Err(LinkError::Refused(error)) if !error.proves_nothing_done() || !error.is_transient() => {
+        }
+    }
+
+    /// The server refused a first acquire, or it was not sent: the request ends, or it is sent again.
+    fn first_failed(&mut self, now: Instant, ticket: Ticket, number: HoldNumber, change: &Change, error: LinkError) {
+        match error {
+            LinkError::Refused(error) if !error.proves_nothing_done() || !error.is_transient() => {
                 let text = error.text().to_owned();
                 // The refusal speaks for this copy only.
                 let unsure = self.requests.acquire(ticket).is_some_and(|acquire| acquire.trouble.unsure);
@@ -193,7 +96,7 @@ impl Parts {
                 }
                 self.fail_acquire(now, ticket, told);
             }
-            Err(error) => {
+            error => {
                 if matches!(error, LinkError::Refused(_)) {
                     self.forget_refused(now, ticket, number);
                 } else {
@@ -203,28 +106,9 @@ impl Parts {
                     self.go_again(now, ticket);
                     return;
                 }
-                self.failed_for_now(now, ticket, &change, &error);
+                self.failed_for_now(now, ticket, change, &error);
             }
         }
-    }
-
-    /// The gate is open for all, and there is nothing to hold.
-    fn gate_opens(&mut self, now: Instant, ticket: Ticket, number: HoldNumber, lock: LockId) {
-        let granted = self.requests.acquire_mut(ticket).and_then(|acquire| acquire.outcome.clone());
-        if let Some(hold) = self.holds.get_mut(&number) {
-            hold.granted = false;
-            hold.count.clear();
-        }
-        self.attend(now, number);
-        let waiting: Vec<Ticket> = self.locks[lock].queue.iter().collect();
-        if let Some(granted) = granted {
-            for other in waiting {
-                self.finish_acquire(now, other, granted.clone());
-            }
-        }
-        self.locks[lock].trouble = Trouble::default();
-        self.leave_queue(ticket, lock);
-        self.contender_got_in(now, ticket, lock, Duration::ZERO);
     }
 }
 

@@ -3,7 +3,7 @@
 //! A caller whose wait has run out is told when the server has nothing of it any more. The hold of a dropped future is given up in the
 //! background; a request of the same client that finds the lock busy meanwhile asks once more when it is gone.
 
-use crate::command::Line;
+use crate::command::WaitPolicy;
 use crate::error::AcquireError;
 use crate::owner::HoldNumber;
 use crate::session::Patience;
@@ -132,7 +132,7 @@ impl Parts {
     pub(super) fn forget_refused(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
         let verbs = self.verbs_of(number);
         let unsure = self.requests.acquire(ticket).is_some_and(|acquire| acquire.trouble.unsure);
-        if unsure || verbs.renewal().is_some() || verbs.line() == Line::Gate {
+        if unsure || verbs.renewal().is_some() || verbs.wait_policy() == WaitPolicy::Broadcast {
             self.forget_first(now, ticket, number);
             return;
         }

@@ -1,16 +1,14 @@
 //! The line of the requests that wait for a lock within this client: how one joins it, and how all fail with it.
 
-use crate::command::Line;
+use crate::command::WaitPolicy;
 use crate::error::AcquireError;
-use crate::session::Fallback;
-use crate::session::Ticket;
 use crate::session::ids::LockId;
-use crate::session::lock::Phase;
+use crate::session::lock::line::{End, Phase};
 use crate::session::lock::wait_queue::WaitQueue;
 use crate::session::parts::Parts;
-use crate::session::request::acquire::Acquire;
-use crate::session::request::acquire::Place;
-use crate::session::request::trouble::Trouble;
+use crate::session::request::acquire::{Acquire, Place};
+use crate::session::trouble::Trouble;
+use crate::session::{Fallback, Ticket};
 use crate::time::Instant;
 use std::time::Duration;
 
@@ -33,10 +31,10 @@ impl Parts {
         acquire.trouble.tries = 0;
         acquire.retry_at = None;
         let lock = acquire.lock;
-        let line = &mut self.locks[lock];
-        line.queue.push_back(ticket);
+        let line = &mut self.locks[lock].line;
+        line.push(ticket, End::Back);
         // If it is the turn of none but futures that are not polled, it is this one's.
-        if line.contender.is_none() && matches!(line.phase, Phase::Idle | Phase::Due(_)) {
+        if line.contender().is_none() && matches!(line.phase(), Phase::Idle | Phase::Due(_)) {
             self.due(now, lock);
         }
         self.begin_to_wait(now, ticket);
@@ -47,14 +45,14 @@ impl Parts {
     pub(super) fn fail_line(&mut self, now: Instant, lock: LockId, error: &AcquireError) {
         let out_of_reach = matches!(error, AcquireError::Unreachable(_));
         let (mut stay, mut fail) = (WaitQueue::default(), Vec::new());
-        for ticket in std::mem::take(&mut self.locks[lock].queue).iter() {
+        for ticket in self.locks[lock].line.take_queue().iter() {
             match self.requests.waiter(ticket).map(|acquire| acquire.wish.fallback) {
                 None => debug_assert!(false, "a request that waits no more has left the queue"),
                 Some(fallback) if out_of_reach && fallback != Fallback::Fail => stay.push_back(ticket),
                 Some(_) => fail.push(ticket),
             }
         }
-        if let Some(contender) = self.locks[lock].contender {
+        if let Some(contender) = self.locks[lock].line.contender() {
             if self.requests.acquire(contender).is_some_and(|acquire| acquire.undoing.is_some()) {
                 // It has failed before, and what it has begun is being taken back.
                 self.undone_later(now, contender, &error.to_string());
@@ -76,9 +74,9 @@ impl Parts {
             self.line_is_empty(lock);
             return;
         }
-        let line = &mut self.locks[lock];
-        line.queue = stay;
-        line.trouble = Trouble::default();
+        let state = &mut self.locks[lock];
+        state.line.put_queue(stay);
+        state.trouble = Trouble::default();
         self.due(now, lock);
     }
 
@@ -86,9 +84,9 @@ impl Parts {
     pub(crate) fn handle_backoff(&mut self, now: Instant, ticket: Ticket, pause: Option<Duration>) {
         let waits = |acquire: &&Acquire| acquire.place == Place::Line && acquire.outcome.is_none();
         let Some(lock) = self.requests.acquire(ticket).filter(waits).map(|acquire| acquire.lock) else { return };
-        let line = &mut self.locks[lock];
-        if line.contender == Some(ticket) && matches!(line.phase, Phase::Sleeping(_)) {
-            line.phase = Phase::Sleeping(now + pause.unwrap_or_default());
+        let line = &mut self.locks[lock].line;
+        if line.is_contender(ticket) && matches!(line.phase(), Phase::Sleeping(_)) {
+            line.sleep(now + pause.unwrap_or_default());
             self.set_lock_timer(lock);
         }
         if pause.is_none() {
@@ -106,21 +104,17 @@ impl Parts {
             self.forsake(now, ticket, number);
         }
         let Some(acquire) = self.requests.acquire(ticket) else { return };
-        if acquire.place != Place::Line || self.locks[lock].contender != Some(ticket) {
+        if acquire.place != Place::Line || !self.locks[lock].line.is_contender(ticket) {
             return;
         }
         if last {
             self.end_busy(now, ticket);
             return;
         }
-        let line = &mut self.locks[lock];
-        line.contender = None;
-        if line.kind.verbs().line() == Line::Places {
-            // Its place on the server is given up: when it is polled again it takes a new one, at the tail.
-            line.queue.push_back(ticket);
-        } else {
-            line.queue.push_front(ticket);
-        }
+        let state = &mut self.locks[lock];
+        // Its place on the server is given up: when it is polled again it takes a new one, at the tail.
+        let in_places = state.kind.verbs().wait_policy() == WaitPolicy::ServerQueue;
+        state.line.step_back(ticket, if in_places { End::Back } else { End::Front });
         self.begin_to_wait(now, ticket);
         self.due(now, lock);
     }
@@ -132,7 +126,7 @@ impl Parts {
         if last {
             let error = self.trouble_error(ticket);
             self.fail_acquire(now, ticket, error);
-        } else if place == Place::Line && self.locks[lock].contender == Some(ticket) {
+        } else if place == Place::Line && self.locks[lock].line.is_contender(ticket) {
             self.due(now, lock);
         } else {
             self.wake(ticket);
@@ -148,9 +142,8 @@ mod tests {
     use crate::name::LockName;
     use crate::owner::{ClientId, OwnerId};
     use crate::reply::Reply;
-    use crate::session::Session;
     use crate::session::request::Request;
-    use crate::session::{AcquireRequest, Action, FlightId, Patience, Step, Via};
+    use crate::session::{AcquireRequest, Action, FlightId, Patience, Session, Step, Via};
     use crate::settings::Settings;
     use std::task::Waker;
     use std::time::Duration;
@@ -174,9 +167,9 @@ mod tests {
 
     /// Every member of a queue waits.
     fn the_queue_has_waiters_only(session: &Session) {
-        for (_, line) in session.parts.locks.iter() {
+        for (_, state) in session.parts.locks.iter() {
             let waits = |ticket: Ticket| session.parts.requests.waiter(ticket).is_some();
-            assert!(line.queue.iter().all(waits), "{:?}", line.queue);
+            assert!(state.line.queue().iter().all(waits), "{:?}", state.line);
         }
     }
 

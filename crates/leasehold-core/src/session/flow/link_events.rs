@@ -1,11 +1,9 @@
 //! Events of the link, and what notices and subscriptions do to waiters.
 
 use crate::error::AcquireError;
-use crate::link::LinkError;
-use crate::link::LinkEvent;
-use crate::link::Plane;
+use crate::link::{LinkError, LinkEvent, Plane};
 use crate::session::Event;
-use crate::session::lock::Phase;
+use crate::session::lock::line::Phase;
 use crate::session::outages::Outage;
 use crate::session::parts::Parts;
 use crate::session::subscriptions::Answered;
@@ -48,7 +46,7 @@ impl Parts {
             Answered::Nothing => {}
             Answered::Confirmed(locks) => {
                 for lock in locks {
-                    let waits = matches!(self.locks[lock].phase, Phase::Subscribing | Phase::Sleeping(_));
+                    let waits = self.locks[lock].line.listens();
                     if waits && self.subscriptions.is_confirmed(lock) {
                         self.due(now, lock);
                     }
@@ -63,9 +61,10 @@ impl Parts {
                 let Err(error) = result else { return };
                 let (why, lasting) = (error.to_string(), error.is_lasting());
                 for lock in locks {
-                    if self.locks[lock].phase == Phase::Subscribing {
+                    if self.locks[lock].line.phase() == Phase::Subscribing {
                         // Without notices, asking now and then must do.
-                        self.locks[lock].phase = Phase::Sleeping(now + POLLING + self.jitter(POLLING));
+                        let until = now + POLLING + self.jitter(POLLING);
+                        self.locks[lock].line.sleep(until);
                         self.set_lock_timer(lock);
                     }
                     let name = self.locks[lock].name.clone();
@@ -124,11 +123,7 @@ impl Parts {
         let locks: Vec<_> = self.locks.iter().map(|(lock, _)| lock).collect();
         for lock in locks {
             let at = now + self.jitter(Duration::from_millis(50));
-            match &mut self.locks[lock].phase {
-                Phase::Sleeping(until) | Phase::BackingOff(until) => *until = at.min(*until),
-                Phase::Trying => self.locks[lock].again = true,
-                Phase::Idle | Phase::Due(_) | Phase::Subscribing | Phase::Gated => {}
-            }
+            self.locks[lock].line.note_missed_notices(at);
             self.set_lock_timer(lock);
         }
     }
@@ -149,8 +144,7 @@ mod tests {
     use crate::name::LockName;
     use crate::owner::ClientId;
     use crate::reply::Reply;
-    use crate::session::Session;
-    use crate::session::{AcquireRequest, Step, Via};
+    use crate::session::{AcquireRequest, Session, Step, Via};
     use crate::settings::Settings;
     use std::sync::Arc;
     use std::task::Waker;

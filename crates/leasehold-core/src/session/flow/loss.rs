@@ -1,7 +1,7 @@
 //! The loss of a hold: by its deadline, or because the server says that it has it no more.
 
 use crate::command::Kind;
-use crate::command::Line;
+use crate::command::WaitPolicy;
 use crate::error::AcquireError;
 use crate::error::HoldEnd;
 use crate::error::LossReason;
@@ -61,7 +61,9 @@ impl Parts {
     ) {
         let Some(lock) = self.holds.get(&number).filter(|hold| hold.is_live()).map(|hold| hold.lock) else { return };
         let is_reader = self.locks[lock].kind == Kind::Read;
-        if !is_reader && !matches!(self.locks[lock].kind.verbs().line(), Line::Exclusive | Line::Places) {
+        if !is_reader
+            && !matches!(self.locks[lock].kind.verbs().wait_policy(), WaitPolicy::Exclusive | WaitPolicy::ServerQueue)
+        {
             return;
         }
         let same: Vec<LockId> = self.locks.same_name(lock).collect();

@@ -1,24 +1,21 @@
 //! The turn in a line: who is the contender, when it may ask, and who follows when it leaves.
 
-use crate::command::Line;
+use crate::command::WaitPolicy;
 use crate::session::Ticket;
 use crate::session::ids::LockId;
-use crate::session::lock::Phase;
+use crate::session::lock::line::{AfterLeaving, Phase};
 use crate::session::parts::Parts;
 use crate::session::request::acquire::Place;
-use crate::session::request::trouble::Trouble;
+use crate::session::trouble::Trouble;
 use crate::time::Instant;
 use std::time::Duration;
 
 impl Parts {
     pub(super) fn line_is_empty(&mut self, lock: LockId) {
-        let line = &mut self.locks[lock];
-        debug_assert!(line.contender.is_none() && line.queue.is_empty(), "no waiter is forgotten");
-        line.phase = Phase::Idle;
-        line.again = false;
-        line.trouble = Trouble::default();
-        line.beat_at = None;
-        line.beat_again = false;
+        let state = &mut self.locks[lock];
+        state.line.end();
+        state.trouble = Trouble::default();
+        state.heartbeat.end();
         self.set_lock_timer(lock);
         self.drop_notices(lock);
     }
@@ -39,32 +36,23 @@ impl Parts {
 
     /// Fills the contender's place with the first of the line whose future was polled when its turn came.
     pub(super) fn pick_contender(&mut self, lock: LockId) {
-        if self.locks[lock].contender.is_some() {
-            return;
-        }
         let requests = &self.requests;
-        let line = &mut self.locks[lock];
-        let awake = |ticket: &Ticket| requests.waiter(*ticket).is_some_and(|acquire| !acquire.dormant);
-        line.contender = line.queue.iter().find(awake);
-        if let Some(contender) = line.contender {
-            line.queue.remove(contender);
-        }
-        if line.queue.is_empty() && line.contender.is_none() {
+        let line = &mut self.locks[lock].line;
+        line.pick(|ticket| requests.waiter(ticket).is_some_and(|acquire| !acquire.dormant));
+        if line.is_empty() {
             self.line_is_empty(lock);
         }
     }
 
     /// It is the contender's turn.
     pub(super) fn due(&mut self, now: Instant, lock: LockId) {
-        let line = &mut self.locks[lock];
-        line.phase = Phase::Due(now + self.settings.turn_in(line.kind.verbs().line()));
+        let state = &mut self.locks[lock];
+        state.line.set_due(now + self.settings.turn_in(state.kind.verbs().wait_policy()));
         self.pick_contender(lock);
-        if let Some(contender) = self.locks[lock].contender {
-            if self.locks[lock].kind.verbs().line() == Line::Shared && self.is_under_way(contender) {
+        if let Some(contender) = self.locks[lock].line.contender() {
+            if self.locks[lock].kind.verbs().wait_policy() == WaitPolicy::Shared && self.is_under_way(contender) {
                 // It asked while it was not the contender. Its answer may be older than what makes it its turn.
-                let line = &mut self.locks[lock];
-                line.phase = Phase::Trying;
-                line.again = true;
+                self.locks[lock].line.await_older_attempt();
             } else {
                 self.wake(contender);
             }
@@ -75,7 +63,7 @@ impl Parts {
     /// A request is granted, perhaps out of turn: the server knows a better order than this client. It leaves the queue before any other
     /// request can come to it there.
     pub(super) fn leave_queue(&mut self, ticket: Ticket, lock: LockId) {
-        self.locks[lock].queue.remove(ticket);
+        self.locks[lock].line.leave_queue(ticket);
     }
 
     /// Takes a request out of the line; the next one goes on where it stood.
@@ -84,56 +72,43 @@ impl Parts {
             return;
         };
         acquire.place = Place::Aside;
-        let line = &mut self.locks[lock];
-        if line.contender != Some(ticket) {
-            line.queue.remove(ticket);
-            if line.queue.is_empty() && line.contender.is_none() {
-                self.line_is_empty(lock);
-            }
-            return;
-        }
-        line.contender = None;
-        if matches!(line.phase, Phase::Trying) {
-            line.phase = Phase::Due(now);
-        }
-        match line.phase {
-            Phase::Due(_) => self.due(now, lock),
-            _ => self.pick_contender(lock),
+        match self.locks[lock].line.leave(now, ticket) {
+            AfterLeaving::Empty => return self.line_is_empty(lock),
+            AfterLeaving::Unchanged => return,
+            AfterLeaving::TurnIsOpen => self.due(now, lock),
+            AfterLeaving::NextWaits => self.pick_contender(lock),
         }
         self.set_lock_timer(lock);
     }
 
     /// The contender has the lock: who comes next sleeps until it is released, and need not try now.
     pub(super) fn contender_got_in(&mut self, now: Instant, ticket: Ticket, lock: LockId, left: Duration) {
-        let line = &mut self.locks[lock];
-        if line.contender != Some(ticket) {
+        if !self.locks[lock].line.is_contender(ticket) {
             if let Some(acquire) = self.requests.acquire_mut(ticket) {
                 acquire.place = Place::Aside;
             }
-            let line = &self.locks[lock];
-            if line.queue.is_empty() && line.contender.is_none() {
+            if self.locks[lock].line.is_empty() {
                 self.line_is_empty(lock);
             } else {
                 self.invite(lock);
             }
             return;
         }
-        line.contender = None;
-        let line_goes_on = !line.queue.is_empty();
+        self.locks[lock].line.contender_leaves();
         if let Some(acquire) = self.requests.acquire_mut(ticket) {
             acquire.place = Place::Aside;
         }
-        if !line_goes_on {
+        if self.locks[lock].line.is_empty() {
             self.line_is_empty(lock);
             return;
         }
         if self.is_gated(lock) {
-            self.locks[lock].phase = Phase::Gated;
+            self.locks[lock].line.gate();
             self.pick_contender(lock);
             self.set_lock_timer(lock);
             return;
         }
-        if self.locks[lock].kind.verbs().line() == Line::Shared {
+        if self.locks[lock].kind.verbs().wait_policy() == WaitPolicy::Shared {
             self.due(now, lock);
             self.invite(lock);
             return;
@@ -141,8 +116,7 @@ impl Parts {
         let confirmed = self.want_notices(lock);
         let polls = self.locks[lock].keys.channel.is_none();
         let until = now + self.sleep(Some(if polls { Duration::ZERO } else { left }));
-        let line = &mut self.locks[lock];
-        line.phase = if confirmed { Phase::Sleeping(until) } else { Phase::Subscribing };
+        self.locks[lock].line.wait_for_release(confirmed, until);
         self.pick_contender(lock);
         self.set_lock_timer(lock);
     }
@@ -152,13 +126,10 @@ impl Parts {
         let confirmed = self.want_notices(lock);
         let polls = self.locks[lock].keys.channel.is_none();
         let until = now + if polls { left.unwrap_or_default() } else { self.sleep(left) };
-        let line = &mut self.locks[lock];
-        line.phase = match confirmed {
-            false => Phase::Subscribing,
-            true if line.again => Phase::Due(now + self.settings.turn_in(line.kind.verbs().line())),
-            true => Phase::Sleeping(until),
-        };
-        if matches!(self.locks[lock].phase, Phase::Due(_)) {
+        let state = &mut self.locks[lock];
+        let due_until = now + self.settings.turn_in(state.kind.verbs().wait_policy());
+        state.line.wait(confirmed, due_until, until);
+        if state.line.is_due() {
             self.due(now, lock);
         }
         self.set_lock_timer(lock);
@@ -176,7 +147,7 @@ impl Parts {
     pub(super) fn go_again(&mut self, now: Instant, ticket: Ticket) {
         let Some(acquire) = self.requests.acquire(ticket) else { return };
         let lock = acquire.lock;
-        if acquire.place == Place::Line && self.locks[lock].contender == Some(ticket) {
+        if acquire.place == Place::Line && self.locks[lock].line.is_contender(ticket) {
             self.due(now, lock);
         } else {
             self.wake(ticket);
@@ -187,7 +158,7 @@ impl Parts {
     pub(super) fn open_gates(&mut self, now: Instant, lock: LockId) {
         let same: Vec<LockId> = self.locks.same_name(lock).collect();
         for at in same {
-            if self.locks[at].phase == Phase::Gated && !self.is_gated(at) {
+            if self.locks[at].line.phase() == Phase::Gated && !self.is_gated(at) {
                 self.due(now, at);
             }
         }
@@ -195,20 +166,21 @@ impl Parts {
 
     /// The lock may be free.
     pub(super) fn handle_notice(&mut self, now: Instant, lock: LockId) {
-        match self.locks[lock].phase {
-            Phase::Sleeping(_) => self.due(now, lock),
-            Phase::Trying => self.locks[lock].again = true,
-            Phase::Idle | Phase::Due(_) | Phase::Subscribing | Phase::BackingOff(_) | Phase::Gated => {}
+        if self.locks[lock].line.note_notice() {
+            self.due(now, lock);
         }
     }
 
     /// Whether a request has no place on the server, and may ask for one, whosever turn it is.
     pub(super) fn may_take_place(&self, ticket: Ticket) -> bool {
         let Some(acquire) = self.requests.acquire(ticket) else { return false };
-        let line = &self.locks[acquire.lock];
+        let state = &self.locks[acquire.lock];
         let placed = acquire.hold.and_then(|number| self.holds.get(&number)).is_some_and(|hold| hold.placed);
         // When the contender asks is a matter of its turn.
-        let contends = line.contender == Some(ticket) && !matches!(line.phase, Phase::Sleeping(_) | Phase::Subscribing);
-        line.kind.verbs().line() == Line::Places && acquire.place == Place::Line && !placed && !contends
+        let contends = state.line.is_contender(ticket) && !state.line.listens();
+        state.kind.verbs().wait_policy() == WaitPolicy::ServerQueue
+            && acquire.place == Place::Line
+            && !placed
+            && !contends
     }
 }

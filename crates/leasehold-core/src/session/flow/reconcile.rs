@@ -23,7 +23,7 @@ impl Parts {
         let until = hold.clean_up.until;
         let Some(write) = self.other_half(number, Kind::Read, Kind::Write) else { return };
         let lock = &self.locks[write];
-        let requests = lock.queue.len() + usize::from(lock.contender.is_some());
+        let requests = lock.line.len();
         if lock.refs <= requests {
             // Writers that only wait, as is usual, are no reason to look through all holds of the client.
             return;

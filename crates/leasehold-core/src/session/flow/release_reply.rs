@@ -1,7 +1,7 @@
 //! The replies to releases: what is done, what is told, and what is repeated.
 
-use crate::command::Line;
 use crate::command::Released;
+use crate::command::WaitPolicy;
 use crate::error::LossReason;
 use crate::error::ReleaseError;
 use crate::link::LinkError;
@@ -20,39 +20,27 @@ use crate::time::Instant;
 impl Parts {
     /// Takes the outcome of a lowering, of a caller or of the lifeline.
     pub(super) fn handle_lowered(&mut self, now: Instant, number: HoldNumber, result: Result<Reply, LinkError>) {
-        let decoded = match result {
-            Ok(reply) => {
-                let verbs = self.verbs_of(number);
-                verbs.released(&reply).map_err(|error| LinkError::Unknown(error.to_string()))
-            }
-            Err(error) => Err(error),
+        let verbs = self.verbs_of(number);
+        let decode = |reply| verbs.released(&reply).map_err(|error| LinkError::Unknown(error.to_string()));
+        let released = match result.and_then(decode) {
+            Ok(released) => released,
+            Err(error) => return self.not_lowered(now, number, &error),
         };
-        if let Err(error) = &decoded {
-            self.not_lowered(now, number, error);
-            return;
-        }
         let Some(change) = self.end_change(number) else { return };
         let Aim::Lower(target) = change.aim else { return };
         let Some(hold) = self.holds.get_mut(&number) else { return };
         let unsure = hold.clean_up.unsure;
-        let in_places = self.locks[hold.lock].kind.verbs().line() == Line::Places;
-        let outcome = match decoded {
-            Ok(Released::Ended | Released::Lowered) => Ok(()),
+        let in_places = self.locks[hold.lock].kind.verbs().wait_policy() == WaitPolicy::ServerQueue;
+        let outcome = match released {
+            Released::Ended | Released::Lowered => Ok(()),
             // An earlier copy ended it, inside a lease that was proven.
-            Ok(Released::Gone) if unsure == Some(true) && target == 0 => Ok(()),
+            Released::Gone if unsure == Some(true) && target == 0 => Ok(()),
             // The server never had it, or not for certain.
-            Ok(Released::Gone) if hold.degraded => Ok(()),
-            _ => Err(ReleaseError::Lost(LossReason::Removed)),
+            Released::Gone if hold.degraded => Ok(()),
+            Released::Gone => Err(ReleaseError::Lost(LossReason::Removed)),
         };
-        let gone = decoded == Ok(Released::Gone);
-        hold.count.set_on_server(if gone { 0 } else { target });
-        hold.cell.set_count(hold.count.on_server());
-        hold.clean_up.tries = 0;
-        hold.clean_up.unsure = None;
-        hold.clean_up.doubted_since = None;
-        hold.clean_up.perhaps_lowered = false;
-        let done = !hold.count.is_high();
-        hold.clean_up.by_lifeline &= !done;
+        let gone = released == Released::Gone;
+        let done = hold.note_lowered(now, if gone { 0 } else { target }, in_places);
         // If more guards were dropped meanwhile, waiting releases complete only when the lower count is reached.
         let waiting = if done { std::mem::take(&mut hold.waiting) } else { Vec::new() };
         let name = self.locks[hold.lock].name.clone();
@@ -60,10 +48,6 @@ impl Parts {
         let was_released = change.by.is_some() || waiting.iter().any(is_release);
         let (live, repeated) = (hold.is_live(), hold.clean_up.repeats != Repeats::No);
         let lost = hold.lost(now, name.clone(), LossReason::Removed);
-        // Whatever there was is gone: what may still come is a copy, which is not waited for longer than a lease.
-        if std::mem::take(&mut hold.placed) || in_places || hold.count.on_server() == 0 {
-            hold.clean_up.until = hold.clean_up.until.min(now + hold.lease);
-        }
         // A hold without a lease leaves a record, which refuses late copies of its acquire.
         let leased = self.locks[hold.lock].kind.verbs().renewal().is_some();
         if leased && hold.clean_up.unproven && hold.count.wanted() == 0 && now < hold.clean_up.until {

@@ -6,8 +6,8 @@ use crate::command::Acquired;
 use crate::command::Ask;
 use crate::command::Give;
 use crate::command::HoldKey;
-use crate::command::Line;
 use crate::command::Verbs;
+use crate::command::WaitPolicy;
 use crate::hold_cell::HoldCell;
 use crate::link::Plane;
 use crate::owner::HoldNumber;
@@ -144,7 +144,7 @@ impl Parts {
     /// is used.
     pub(super) fn outlast_place(&mut self, now: Instant, number: HoldNumber) {
         let idle = self.settings.fair.idle;
-        let in_places = self.verbs_of(number).line() == Line::Places;
+        let in_places = self.verbs_of(number).wait_policy() == WaitPolicy::ServerQueue;
         if let Some(hold) = self.holds.get_mut(&number).filter(|hold| hold.placed || in_places) {
             hold.clean_up.until = hold.clean_up.until.max(now + idle);
         }

@@ -3,7 +3,7 @@
 use crate::link::LinkError;
 use crate::owner::HoldNumber;
 use crate::session::ids::LockId;
-use crate::session::lock::Phase;
+use crate::session::lock::line::Phase;
 use crate::session::parts::Parts;
 use crate::session::request::Request;
 use crate::session::request::acquire::{GivenUp, Place};
@@ -83,7 +83,7 @@ impl Parts {
         if let Some(acquire) = self.requests.acquire_mut(ticket) {
             acquire.last = true;
         }
-        let contends = place == Place::Line && self.locks[lock].contender == Some(ticket);
+        let contends = place == Place::Line && self.locks[lock].line.is_contender(ticket);
         let Some(trouble) = self.trouble_of(ticket) else { return };
         let own = self.requests.acquire(ticket).and_then(|acquire| acquire.trouble.since);
         let begun_at = [trouble.since, own].into_iter().flatten().min();
@@ -96,7 +96,7 @@ impl Parts {
             // The command that is under way is the last attempt; it takes no longer than the command timeout.
         } else if out_of_reach || (begun && (begun_at.is_some() || self.is_unsure(ticket))) {
             self.end_unreachable(now, ticket);
-        } else if contends && self.locks[lock].phase != Phase::Gated {
+        } else if contends && self.locks[lock].line.phase() != Phase::Gated {
             self.due(now, lock);
         } else if self.may_ask_beside(ticket) {
             self.wake(ticket);
@@ -129,9 +129,9 @@ impl Parts {
         if self.trouble_is_over(now, lock) {
             return;
         }
-        match self.locks[lock].phase {
+        match self.locks[lock].line.phase() {
             Phase::Due(until) if until <= now => {
-                if let Some(contender) = self.locks[lock].contender {
+                if let Some(contender) = self.locks[lock].line.contender() {
                     let name = self.locks[lock].name.clone();
                     self.out.tell(Event::TurnPassed { name });
                     self.turn_missed(now, contender);

@@ -3,13 +3,13 @@
 use crate::error::AcquireError;
 use crate::owner::HoldNumber;
 use crate::session::ids::LockId;
-use crate::session::lock::Phase;
+
 use crate::session::outages::Outage;
 use crate::session::parts::Parts;
 use crate::session::request::acquire::{Acquire, GivenUp, Place};
-use crate::session::request::trouble::Trouble;
 use crate::session::request::{Pause, Request};
 use crate::session::timers::Timer;
+use crate::session::trouble::Trouble;
 use crate::session::{Patience, Ticket};
 use crate::time::Instant;
 use std::task::Waker;
@@ -104,10 +104,10 @@ impl Parts {
     /// Since when the server has not done its part for those who wait for a lock: as their attempts have shown, and while they sleep as the
     /// link says.
     pub(super) fn trouble_since(&self, lock: LockId) -> Option<Instant> {
-        let line = self.locks.get(lock)?;
-        let sleeps = matches!(line.phase, Phase::Sleeping(_) | Phase::Subscribing);
+        let state = self.locks.get(lock)?;
+        let sleeps = state.line.listens();
         let told = self.outage_of(lock).filter(|_| sleeps).map(Outage::since);
-        [line.trouble.since, told].into_iter().flatten().min()
+        [state.trouble.since, told].into_iter().flatten().min()
     }
 
     /// The same in words.
@@ -136,15 +136,10 @@ impl Parts {
 
     pub(super) fn set_lock_timer(&mut self, lock: LockId) {
         let trouble = self.trouble_since(lock);
-        let Some(line) = self.locks.get_mut(lock) else { return };
-        let phase = match line.phase {
-            Phase::Due(until) if line.contender.is_some() => Some(until),
-            Phase::Sleeping(until) | Phase::BackingOff(until) => Some(until),
-            _ => None,
-        };
+        let Some(state) = self.locks.get_mut(lock) else { return };
         let trouble = trouble.map(|since| since + self.settings.unreachable_after);
-        let next = [phase, trouble, line.beat_at].into_iter().flatten().min();
-        self.timers.set(Timer::Lock(lock), &mut line.timer, next);
+        let next = [state.line.timeout(), trouble, state.heartbeat.next()].into_iter().flatten().min();
+        self.timers.set(Timer::Lock(lock), &mut state.timer, next);
     }
 
     /// See [`Session::pause`](crate::session::Session::pause).

@@ -4,7 +4,7 @@
 //! hold names a task. A wait that ends with a release was contention. So it is an alarm only where one hold of the client has lasted for as
 //! long as the wait, and the wait for longer than a lease.
 
-use crate::command::Line;
+use crate::command::WaitPolicy;
 use crate::session::Event;
 use crate::session::Patience;
 use crate::session::Ticket;
@@ -82,7 +82,7 @@ impl Parts {
     pub(super) fn note_endless(&mut self, ticket: Ticket, left: Option<Duration>) {
         let Some(acquire) = self.requests.acquire(ticket) else { return };
         let verbs = self.locks[acquire.lock].kind.verbs();
-        let has_lease = verbs.line() == Line::Exclusive || verbs.shares_key();
+        let has_lease = verbs.wait_policy() == WaitPolicy::Exclusive || verbs.shares_key();
         self.note_anomaly(ticket, (has_lease && left.is_none()).then_some(Anomaly::Endless));
     }
 }

@@ -95,6 +95,23 @@ impl Hold {
         self.clean_up.repeats == Repeats::Until && now >= self.clean_up.until && self.is_high()
     }
 
+    /// The server has no more than `count` any longer. Says whether all that was to be given back is.
+    pub(crate) fn note_lowered(&mut self, now: Instant, count: u32, in_places: bool) -> bool {
+        self.count.set_on_server(count);
+        self.cell.set_count(self.count.on_server());
+        self.clean_up.tries = 0;
+        self.clean_up.unsure = None;
+        self.clean_up.doubted_since = None;
+        self.clean_up.perhaps_lowered = false;
+        let done = !self.count.is_high();
+        self.clean_up.by_lifeline &= !done;
+        // Whatever there was is gone: what may still come is a copy, which is not waited for longer than a lease.
+        if std::mem::take(&mut self.placed) || in_places || self.count.on_server() == 0 {
+            self.clean_up.until = self.clean_up.until.min(now + self.lease);
+        }
+        done
+    }
+
     /// Notes that the release is sent by the lifeline.
     pub(crate) fn note_repeat(&mut self, now: Instant) {
         if self.owes_last_repeat(now) {

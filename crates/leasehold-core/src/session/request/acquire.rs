@@ -3,7 +3,7 @@
 use crate::error::AcquireError;
 use crate::owner::HoldNumber;
 use crate::session::ids::LockId;
-use crate::session::request::trouble::Trouble;
+use crate::session::trouble::Trouble;
 use crate::session::{AcquireRequest, Granted};
 use crate::time::Instant;
 use bytes::Bytes;
@@ -22,6 +22,36 @@ pub(crate) enum Alarm {
 }
 
 impl Acquire {
+    /// A request that is made now, and stands nowhere yet.
+    pub(crate) fn new(now: Instant, lock: LockId, wish: AcquireRequest) -> Self {
+        Self {
+            lock,
+            wish,
+            started: now,
+            place: Place::Aside,
+            beside: None,
+            not_beside: None,
+            hold: None,
+            had_place: false,
+            asks: 0,
+            polls: 0,
+            asks_backoff: false,
+            dormant: false,
+            last: false,
+            trouble: Trouble::default(),
+            overtaken: 0,
+            invited: None,
+            alarm: Alarm::default(),
+            went_again: 0,
+            retry_at: None,
+            timer: None,
+            waker: None,
+            outcome: None,
+            undoing: None,
+            given_up: GivenUp::Nothing,
+        }
+    }
+
     /// Whether it sends nothing, because something that was begun is being taken back.
     pub(crate) const fn rests(&self) -> bool {
         self.undoing.is_some() || matches!(self.given_up, GivenUp::Awaited(..))

@@ -8,19 +8,19 @@ use std::time::Duration;
 
 /// A server that does not do its part.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Trouble {
-    pub(crate) since: Option<Instant>,
-    pub(crate) tries: u32,
-    pub(crate) why: String,
+pub(super) struct Trouble {
+    pub(super) since: Option<Instant>,
+    pub(super) tries: u32,
+    pub(super) why: String,
     /// Whether a call of this request has an outcome that is not known.
-    pub(crate) unsure: bool,
+    pub(super) unsure: bool,
     /// The server is a replica that refuses writes.
-    pub(crate) demotion: Option<Box<Demotion>>,
+    pub(super) demotion: Option<Box<Demotion>>,
 }
 
 /// A server that refuses writes, because it is a replica.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Demotion {
+pub(super) struct Demotion {
     /// Its last words.
     text: String,
     /// The connections on which it did, the first one of each plane.
@@ -28,7 +28,7 @@ pub(crate) struct Demotion {
 }
 
 impl Trouble {
-    pub(crate) fn note(&mut self, now: Instant, why: &str) {
+    pub(super) fn note(&mut self, now: Instant, why: &str) {
         self.since.get_or_insert(now);
         self.tries = self.tries.saturating_add(1);
         self.why.clear();
@@ -37,7 +37,7 @@ impl Trouble {
 
     /// Notes that a replica refused to write. Whether a connection that was made since its first refusal leads to a replica, too: a primary
     /// that has taken its place would have been found.
-    pub(crate) fn note_demotion(&mut self, text: &str, plane: Plane, epoch: Epoch) -> bool {
+    pub(super) fn note_demotion(&mut self, text: &str, plane: Plane, epoch: Epoch) -> bool {
         let demotion = self.demotion.get_or_insert_default();
         text.clone_into(&mut demotion.text);
         match demotion.met.iter().find(|(known, _)| *known == plane) {
@@ -50,7 +50,7 @@ impl Trouble {
     }
 
     /// The last failure, and whether the server was seen to be a replica.
-    pub(crate) fn in_words(&self) -> String {
+    pub(super) fn in_words(&self) -> String {
         match &self.demotion {
             None => self.why.clone(),
             Some(demotion) if demotion.text == self.why => {
@@ -61,7 +61,7 @@ impl Trouble {
     }
 
     /// How long to leave the server in peace: 10 ms, doubled with every failure, at most half a second.
-    pub(crate) fn pause(&self) -> Duration {
+    pub(super) fn pause(&self) -> Duration {
         retry::pause_before(self.tries)
     }
 }

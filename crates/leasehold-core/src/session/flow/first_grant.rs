@@ -1,0 +1,117 @@
+//! The first grant of a hold: the lock is the caller's, and the owner's other requests and the next waiter are told.
+
+use crate::command::WaitPolicy;
+use crate::error::AcquireError;
+use crate::owner::HoldNumber;
+use crate::session::hold::change::Change;
+use crate::session::ids::LockId;
+use crate::session::parts::Parts;
+use crate::session::request::Request;
+use crate::session::request::acquire::Place;
+use crate::session::trouble::Trouble;
+use crate::session::{Granted, Ticket};
+use crate::time::Instant;
+use std::time::Duration;
+
+impl Parts {
+    /// The server has granted the hold. What that excludes is lost.
+    #[expect(clippy::too_many_arguments, reason = "what the reply says, and what it is about")]
+    pub(super) fn first_held(
+        &mut self,
+        now: Instant,
+        ticket: Ticket,
+        number: HoldNumber,
+        change: &Change,
+        left: Duration,
+        token: Option<u64>,
+        in_all: Option<u64>,
+    ) {
+        let Some(hold) = self.holds.get_mut(&number) else { return };
+        hold.count.set_on_server(1);
+        hold.placed = false;
+        hold.cell.set_token(token);
+        if let Some(error) = change.shortfall() {
+            self.undo(now, ticket, number, error);
+            return;
+        }
+        hold.cell.set_acknowledged(change.acknowledged);
+        hold.extend(change.sent_at, left);
+        hold.deadline.note_reply(now);
+        let beside = self.requests.acquire(ticket).and_then(|acquire| acquire.beside.clone());
+        self.first_grant(now, ticket, number, left);
+        self.lose_what_a_grant_excludes(now, number, change.sent_at, beside.as_ref());
+        self.look_where_permits_are_missing(now, number, change.sent_at, in_all);
+    }
+
+    /// The lock is the caller's, unless the grant came too late to be worth anything.
+    fn first_grant(&mut self, now: Instant, ticket: Ticket, number: HoldNumber, left: Duration) {
+        let Some(Request::Acquire(acquire)) = self.requests.get_mut(&ticket) else { return };
+        let Some(hold) = self.holds.get_mut(&number) else { return };
+        acquire.hold = None;
+        hold.raising = None;
+        if now >= hold.cell.deadline() {
+            self.granted_too_late(now, ticket, number);
+            return;
+        }
+        hold.granted = true;
+        hold.count.add_guard(acquire.wish.renewed);
+        hold.cell.set_count(1);
+        hold.cell.set_renewed(hold.count.renewing());
+        let granted = Granted { hold: number, cell: hold.cell.clone(), count: 1, renewed: acquire.wish.renewed };
+        acquire.outcome = Some(Ok(Some(granted)));
+        let (lock, owner, place, permits) = (hold.lock, hold.owner, acquire.place, hold.cell.key().permits);
+        if self.locks[lock].kind.verbs().wait_policy() == WaitPolicy::Broadcast {
+            self.gate_opens(now, ticket, number, lock);
+            return;
+        }
+        self.locks[lock].held += 1;
+        self.locks[lock].permits += u64::from(permits);
+        self.locks[lock].anomaly = None;
+        self.leave_queue(ticket, lock);
+        self.schedule_renewal(now, number);
+        self.set_hold_timer(number);
+        if let Some(owner) = owner {
+            self.owners.add_hold(lock, owner, number);
+            self.admit_owner(now, lock, owner, number);
+            self.admit_readers(now, lock, owner);
+        }
+        if place == Place::Line {
+            self.locks[lock].trouble = Trouble::default();
+            self.contender_got_in(now, ticket, lock, left);
+        }
+    }
+
+    /// The grant is taken back: its lease may be over at any time. A caller that has no further attempt is told when it is taken back.
+    fn granted_too_late(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
+        let why = "the server's reply took longer than the lease";
+        if self.requests.acquire(ticket).is_some_and(|acquire| acquire.last || self.end_of_wish(acquire) <= now) {
+            self.undo(now, ticket, number, AcquireError::Unreachable(why.to_owned()));
+            return;
+        }
+        if let Some(hold) = self.holds.get_mut(&number) {
+            hold.clean_up.by_lifeline = true;
+        }
+        self.attend(now, number);
+        self.note_trouble(now, ticket, why, false);
+        self.back_off(now, ticket);
+    }
+
+    /// The gate is open for all, and there is nothing to hold.
+    fn gate_opens(&mut self, now: Instant, ticket: Ticket, number: HoldNumber, lock: LockId) {
+        let granted = self.requests.acquire_mut(ticket).and_then(|acquire| acquire.outcome.clone());
+        if let Some(hold) = self.holds.get_mut(&number) {
+            hold.granted = false;
+            hold.count.clear();
+        }
+        self.attend(now, number);
+        let waiting: Vec<Ticket> = self.locks[lock].line.queue().iter().collect();
+        if let Some(granted) = granted {
+            for other in waiting {
+                self.finish_acquire(now, other, granted.clone());
+            }
+        }
+        self.locks[lock].trouble = Trouble::default();
+        self.leave_queue(ticket, lock);
+        self.contender_got_in(now, ticket, lock, Duration::ZERO);
+    }
+}
