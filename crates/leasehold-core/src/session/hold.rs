@@ -1,7 +1,7 @@
 //! A hold: what the server may have of it, what it should have, and the one change that is on the way.
 
 use crate::call::Replicas;
-use crate::error::{HoldEnd, LossReason};
+use crate::error::LossReason;
 use crate::hold_cell::HoldCell;
 use crate::name::LockName;
 use crate::owner::OwnerId;
@@ -9,6 +9,7 @@ use crate::session::hold::change::Change;
 use crate::session::hold::clean_up::CleanUp;
 use crate::session::hold::count::Count;
 use crate::session::hold::deadline::{Deadline, Observed};
+use crate::session::hold::state::HoldState;
 use crate::session::ids::LockId;
 use crate::session::{Event, FlightId, Ticket};
 use crate::time::Instant;
@@ -19,6 +20,7 @@ pub(super) mod change;
 pub(super) mod clean_up;
 pub(super) mod count;
 pub(super) mod deadline;
+pub(super) mod state;
 
 #[derive(Debug)]
 pub(super) struct Hold {
@@ -38,14 +40,7 @@ pub(super) struct Hold {
     /// The replicas that must acknowledge its changes and its renewals.
     pub(super) replicas: Option<Replicas>,
     pub(super) deadline: Deadline,
-    pub(super) granted: bool,
-    /// It was granted without the server, which does not have it yet.
-    pub(super) degraded: bool,
-    /// It was granted without the server, which does not count its guards since then.
-    pub(super) by_itself: bool,
-    /// It has a place, or a mark, on the server, and has not been granted.
-    pub(super) placed: bool,
-    pub(super) end: Option<HoldEnd>,
+    pub(super) state: HoldState,
     pub(super) renew_at: Option<Instant>,
     /// Something may have happened to the hold on the server: it is looked at, although its lease is not renewed.
     pub(super) look: bool,
@@ -61,7 +56,7 @@ impl Hold {
 
     /// Whether it can be entered again, renewed, and lost.
     pub(super) const fn is_live(&self) -> bool {
-        self.granted && self.end.is_none() && self.count.has_guards()
+        matches!(self.state, HoldState::Held(_)) && self.count.has_guards()
     }
 
     /// The event of its loss. `name` is that of its lock.
@@ -89,12 +84,12 @@ impl Hold {
     /// Whether the lifeline is to lower the count. A lost hold is left to its guards until they are gone: their work may not have stopped
     /// yet, and no other client shall get the lock before its lease has ended.
     pub(super) const fn is_for_lifeline(&self) -> bool {
-        self.is_high() && self.clean_up.by_lifeline && (self.end.is_none() || !self.count.has_guards())
+        self.is_high() && self.clean_up.by_lifeline && (self.state.end().is_none() || !self.count.has_guards())
     }
 
     /// Whether a renewal is to be sent, were it only to see whether the hold is still there.
-    pub(super) const fn wants_renewal(&self) -> bool {
-        self.is_live() && !self.degraded && (self.count.is_renewed() || self.look)
+    pub(super) fn wants_renewal(&self) -> bool {
+        self.is_live() && !self.state.is_degraded() && (self.count.is_renewed() || self.look)
     }
 
     /// Takes a grant or a renewal that was sent at `sent_at` and left `left` of the lease. Says whether the hold is not yet known to be

@@ -32,7 +32,7 @@ impl Parts {
         for (number, hold) in &self.holds {
             ensure(self.locks.contains(hold.lock), || format!("{number:?} is of a lock that is not there"))?;
             ensure(hold.count.is_sound(), || format!("{number:?}: {hold:?}"))?;
-            let counted = hold.is_live() && !hold.degraded && !hold.by_itself;
+            let counted = hold.is_live() && !hold.state.is_counted_by_client();
             ensure(!counted || hold.count.on_server() >= hold.count.wanted(), || {
                 format!(
                     "{number:?} has {} guards, and the server at most {}",
@@ -56,7 +56,7 @@ impl Parts {
         for hold in self.holds.values() {
             let of_lock = found.entry(hold.lock).or_default();
             of_lock.refs += 1;
-            if hold.granted && hold.count.has_guards() {
+            if hold.state.is_granted() && hold.count.has_guards() {
                 of_lock.held += 1;
                 of_lock.permits += u64::from(hold.cell.key().permits);
             }

@@ -111,7 +111,9 @@ impl Parts {
             }
             Place::Aside if may_retry => self.send_first(now, ticket, via),
             Place::Aside => None,
-            Place::Entering(number) if self.holds.get(&number).is_some_and(|hold| hold.by_itself) => {
+            Place::Entering(number)
+                if self.holds.get(&number).is_some_and(|hold| hold.state.is_counted_by_client()) =>
+            {
                 self.enter_by_itself(now, ticket, number);
                 return self.poll_acquire_at_gate(ticket);
             }

@@ -32,7 +32,7 @@ impl Parts {
         let mut fresh = moved;
         if let Some(hold) = self.holds.get_mut(&number) {
             hold.count.set_on_server(1);
-            fresh |= !std::mem::replace(&mut hold.placed, true);
+            fresh |= hold.state.take_place();
         }
         self.locks[lock].trouble = Trouble::default();
         if lost_place {
@@ -118,7 +118,7 @@ impl Parts {
             if let Some(hold) = number.and_then(|number| self.holds.get_mut(&number))
                 && hold.change.is_none()
             {
-                hold.placed = false;
+                hold.state.leave_place();
                 self.wake(ticket);
             }
         }
@@ -242,6 +242,6 @@ impl Parts {
     /// The hold of a request that has a place in the queue on the server.
     fn place_of(&self, ticket: Ticket) -> Option<HoldNumber> {
         let number = self.requests.acquire(ticket)?.hold?;
-        self.holds.get(&number).filter(|hold| hold.placed).map(|_| number)
+        self.holds.get(&number).filter(|hold| hold.state.is_queued()).map(|_| number)
     }
 }

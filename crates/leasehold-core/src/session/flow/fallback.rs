@@ -8,15 +8,13 @@
 use crate::call::Replicas;
 use crate::error::AcquireError;
 use crate::owner::HoldNumber;
-use crate::session::Event;
-use crate::session::Fallback;
-use crate::session::Granted;
-use crate::session::Ticket;
 use crate::session::flow::restore::RESTORE;
+use crate::session::hold::state::CountedBy;
 use crate::session::parts::Parts;
 use crate::session::request::Request;
 use crate::session::request::acquire::Place;
 use crate::session::trouble::Trouble;
+use crate::session::{Event, Fallback, Granted, Ticket};
 use crate::time::Instant;
 use std::time::Duration;
 
@@ -46,10 +44,8 @@ impl Parts {
         let Some(hold) = self.holds.get_mut(&number) else { return };
         acquire.hold = None;
         hold.raising = None;
-        hold.granted = true;
+        hold.state.grant(CountedBy::ClientAlone);
         hold.count.add_guard(acquire.wish.renewed);
-        hold.by_itself = true;
-        hold.degraded = true;
         hold.cell.set_degraded(true);
         hold.cell.set_count(1);
         hold.cell.set_renewed(hold.count.renewing());
@@ -106,13 +102,11 @@ impl Parts {
 mod tests {
     use super::*;
     use crate::command::Kind;
-    use crate::link::LinkError;
-    use crate::link::{Epoch, Plane};
+    use crate::link::{Epoch, LinkError, Plane};
     use crate::name::LockName;
     use crate::owner::ClientId;
     use crate::reply::Reply;
-    use crate::session::Session;
-    use crate::session::{AcquireRequest, Action, Step, Via};
+    use crate::session::{AcquireRequest, Action, Session, Step, Via};
     use crate::settings::Settings;
     use std::task::Waker;
 

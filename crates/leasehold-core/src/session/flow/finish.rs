@@ -119,7 +119,7 @@ impl Parts {
         let Some(undoing) = self.requests.acquire_mut(ticket).and_then(|acquire| acquire.undoing.take()) else {
             return;
         };
-        let is_place = |number: &HoldNumber| self.holds.get(number).is_none_or(|hold| hold.placed);
+        let is_place = |number: &HoldNumber| self.holds.get(number).is_none_or(|hold| hold.state.is_queued());
         let places = undoing.holds.iter().all(is_place);
         let unknown = |text: &str| {
             Err(AcquireError::OutcomeUnknown(format!("{text}; what that left behind is not taken back yet: {why}")))
@@ -147,7 +147,7 @@ impl Parts {
     pub(super) fn note_given_up(&mut self, number: HoldNumber) {
         let Some(hold) = self.holds.get(&number) else { return };
         let given_up = &mut self.locks[hold.lock].given_up;
-        if !hold.granted && hold.is_high() && hold.clean_up.repeats == Repeats::No {
+        if !hold.state.is_granted() && hold.is_high() && hold.clean_up.repeats == Repeats::No {
             given_up.insert(number);
         } else if !given_up.is_empty() {
             given_up.remove(&number);

@@ -4,6 +4,7 @@ use crate::command::WaitPolicy;
 use crate::error::AcquireError;
 use crate::owner::HoldNumber;
 use crate::session::hold::change::Change;
+use crate::session::hold::state::CountedBy;
 use crate::session::ids::LockId;
 use crate::session::parts::Parts;
 use crate::session::request::Request;
@@ -28,7 +29,7 @@ impl Parts {
     ) {
         let Some(hold) = self.holds.get_mut(&number) else { return };
         hold.count.set_on_server(1);
-        hold.placed = false;
+        hold.state.leave_place();
         hold.cell.set_token(token);
         if let Some(error) = change.shortfall() {
             self.undo(now, ticket, number, error);
@@ -53,7 +54,7 @@ impl Parts {
             self.granted_too_late(now, ticket, number);
             return;
         }
-        hold.granted = true;
+        hold.state.grant(CountedBy::Server);
         hold.count.add_guard(acquire.wish.renewed);
         hold.cell.set_count(1);
         hold.cell.set_renewed(hold.count.renewing());
@@ -100,7 +101,7 @@ impl Parts {
     fn gate_opens(&mut self, now: Instant, ticket: Ticket, number: HoldNumber, lock: LockId) {
         let granted = self.requests.acquire_mut(ticket).and_then(|acquire| acquire.outcome.clone());
         if let Some(hold) = self.holds.get_mut(&number) {
-            hold.granted = false;
+            hold.state.forget_grant();
             hold.count.clear();
         }
         self.attend(now, number);

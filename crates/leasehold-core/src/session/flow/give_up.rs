@@ -121,7 +121,7 @@ impl Parts {
     /// The call was not applied; an earlier copy of it may have been, or an earlier call may have left a place.
     pub(super) fn forget_first(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
         let unsure = self.requests.acquire(ticket).is_some_and(|acquire| acquire.trouble.unsure);
-        let placed = self.holds.get(&number).is_some_and(|hold| hold.placed);
+        let placed = self.holds.get(&number).is_some_and(|hold| hold.state.is_queued());
         if !unsure && !placed {
             self.nothing_begun(now, ticket, number);
         }

@@ -17,10 +17,9 @@ impl Parts {
     /// Loses a hold: its guards are told, and nothing renews it any more.
     pub(super) fn lose(&mut self, now: Instant, number: HoldNumber, reason: LossReason) {
         let Some(hold) = self.holds.get_mut(&number) else { return };
-        if hold.end.is_some() {
+        if !hold.state.finish(HoldEnd::Lost(reason)) {
             return;
         }
-        hold.end = Some(HoldEnd::Lost(reason));
         hold.renew_at = None;
         hold.cell.end(HoldEnd::Lost(reason), self.out.woken());
         if reason == LossReason::Removed {
@@ -71,8 +70,10 @@ impl Parts {
             return;
         }
         let is_excluded = |other: &HoldNumber, hold: &Hold| {
-            let certain =
-                hold.is_live() && !hold.degraded && hold.change.is_none() && hold.deadline.is_older_than(sent_at);
+            let certain = hold.is_live()
+                && !hold.state.is_degraded()
+                && hold.change.is_none()
+                && hold.deadline.is_older_than(sent_at);
             let conflicts =
                 !is_reader || (self.locks[hold.lock].kind == Kind::Write && beside != Some(&hold.cell.key().field));
             *other != number

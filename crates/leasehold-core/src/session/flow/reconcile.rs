@@ -63,7 +63,7 @@ impl Parts {
         let Some(mut hold) = self.holds.remove(&number) else { return };
         self.timers.set(Timer::Hold(number), &mut hold.timer, None);
         let gone = !hold.count.is_high();
-        if hold.end.is_none() {
+        if hold.state.end().is_none() {
             hold.cell.end(HoldEnd::Released, self.out.woken());
         }
         for ticket in hold.waiting {

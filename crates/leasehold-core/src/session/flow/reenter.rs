@@ -24,7 +24,7 @@ impl Parts {
             return;
         }
         self.lose_if_passed(now, number);
-        match self.holds.get(&number).and_then(|hold| hold.end) {
+        match self.holds.get(&number).and_then(|hold| hold.state.end()) {
             Some(HoldEnd::Lost(reason)) => self.fail_acquire(now, ticket, AcquireError::Lost(reason)),
             Some(HoldEnd::Released | HoldEnd::Detached) => {
                 self.forsake(now, ticket, number);
@@ -81,7 +81,7 @@ impl Parts {
         let Some((change, outcome)) = self.raise_ends(now, ticket, number, result) else { return };
         let Some(hold) = self.holds.get_mut(&number) else { return };
         match outcome {
-            Ok(Acquired::Held { left, .. }) if hold.end.is_none() => {
+            Ok(Acquired::Held { left, .. }) if hold.state.end().is_none() => {
                 // A reply that is read after the deadline brings nothing back: a guard's owner may have given up already.
                 if !hold.observe_reply(now, change.sent_at, left) {
                     self.lose_by_deadline(now, number);

@@ -107,7 +107,7 @@ impl Parts {
         let hold = self.holds.get_mut(&number)?;
         if !hold.count.has_guards() {
             // The guards were taken from their owners by a shutdown.
-            return hold.end;
+            return hold.state.end();
         }
         hold.count.remove_guard(renewed);
         self.guard_ends(now, number, HoldEnd::Released);
@@ -115,7 +115,7 @@ impl Parts {
             // Time alone does not tell that the server has nothing of it.
             self.touch(now, number);
         }
-        self.holds.get(&number)?.end
+        self.holds.get(&number)?.state.end()
     }
 
     /// A guard does not want the hold to be renewed any more. The last one ends the hold, if nothing else has.
@@ -126,8 +126,7 @@ impl Parts {
             hold.renew_at = None;
         }
         if !hold.count.has_guards() {
-            if hold.end.is_none() {
-                hold.end = Some(end);
+            if hold.state.finish(end) {
                 hold.cell.end(end, self.out.woken());
             }
             self.retire(now, number);
@@ -138,7 +137,7 @@ impl Parts {
     pub(super) fn retire(&mut self, now: Instant, number: HoldNumber) {
         let Some(hold) = self.holds.get_mut(&number) else { return };
         hold.renew_at = None;
-        let (lock, owner, granted, permits) = (hold.lock, hold.owner, hold.granted, hold.cell.key().permits);
+        let (lock, owner, granted, permits) = (hold.lock, hold.owner, hold.state.is_granted(), hold.cell.key().permits);
         let waiting = std::mem::take(&mut hold.waiting);
         self.owners.remove_hold(lock, owner, number);
         if granted {

@@ -36,7 +36,7 @@ impl Parts {
             // An earlier copy ended it, inside a lease that was proven.
             Released::Gone if unsure == Some(true) && target == 0 => Ok(()),
             // The server never had it, or not for certain.
-            Released::Gone if hold.degraded => Ok(()),
+            Released::Gone if hold.state.is_degraded() => Ok(()),
             Released::Gone => Err(ReleaseError::Lost(LossReason::Removed)),
         };
         let gone = released == Released::Gone;

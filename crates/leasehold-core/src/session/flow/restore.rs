@@ -56,7 +56,7 @@ impl Parts {
         };
         let again = now + RESTORE / 2 + self.jitter(RESTORE / 2);
         if let Some(hold) = self.holds.get_mut(&number) {
-            hold.renew_at = (hold.degraded && hold.is_live()).then_some(again);
+            hold.renew_at = (hold.state.is_degraded() && hold.is_live()).then_some(again);
         }
         if let Err(LinkError::Unknown(_)) = &outcome {
             self.unsettle(number);
@@ -68,7 +68,7 @@ impl Parts {
         let Some(hold) = self.holds.get_mut(&number) else { return };
         match outcome {
             Ok(Acquired::Held { left, .. }) if hold.is_live() => {
-                hold.degraded = false;
+                hold.state.restore();
                 hold.deadline.note_reply(now);
                 hold.cell.set_degraded(false);
                 hold.cell.set_deadline(Deadline::from_reply(change.sent_at, left).min(hold.cell.deadline()));

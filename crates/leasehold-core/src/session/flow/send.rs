@@ -1,32 +1,21 @@
 //! Calls: how they are put together from what the session knows of a hold, and how they are noted as sent.
 
-use crate::call::Call;
-use crate::call::Replicas;
-use crate::command::Acquired;
-use crate::command::Ask;
-use crate::command::Give;
-use crate::command::HoldKey;
-use crate::command::Verbs;
-use crate::command::WaitPolicy;
+use crate::call::{Call, Replicas};
+use crate::command::{Acquired, Ask, Give, HoldKey, Verbs, WaitPolicy};
 use crate::hold_cell::HoldCell;
 use crate::link::Plane;
 use crate::owner::HoldNumber;
-use crate::reply::DecodeError;
-use crate::reply::Reply;
-use crate::session::CallId;
-use crate::session::FlightId;
-use crate::session::Ticket;
-use crate::session::Via;
+use crate::reply::{DecodeError, Reply};
 use crate::session::hold::Hold;
-use crate::session::hold::change::Aim;
-use crate::session::hold::change::Change;
+use crate::session::hold::change::{Aim, Change};
 use crate::session::hold::clean_up::CleanUp;
 use crate::session::hold::count::Count;
 use crate::session::hold::deadline::Deadline;
+use crate::session::hold::state::HoldState;
 use crate::session::lock::Lock;
 use crate::session::parts::Parts;
-use crate::session::replicas;
 use crate::session::request::Request;
+use crate::session::{CallId, FlightId, Ticket, Via, replicas};
 use crate::settings::Settings;
 use crate::time::Instant;
 use std::sync::Arc;
@@ -145,7 +134,7 @@ impl Parts {
     pub(super) fn outlast_place(&mut self, now: Instant, number: HoldNumber) {
         let idle = self.settings.fair.idle;
         let in_places = self.verbs_of(number).wait_policy() == WaitPolicy::ServerQueue;
-        if let Some(hold) = self.holds.get_mut(&number).filter(|hold| hold.placed || in_places) {
+        if let Some(hold) = self.holds.get_mut(&number).filter(|hold| hold.state.is_queued() || in_places) {
             hold.clean_up.until = hold.clean_up.until.max(now + idle);
         }
     }
@@ -233,11 +222,7 @@ impl Parts {
             lease: wish.lease,
             replicas: wish.replicas,
             deadline: Deadline::until(max_hold_at),
-            granted: false,
-            degraded: false,
-            by_itself: false,
-            placed: false,
-            end: None,
+            state: HoldState::default(),
             renew_at: None,
             look: false,
             clean_up: CleanUp::new(now),
@@ -253,7 +238,7 @@ impl Parts {
     /// A hold that waited in a queue is held from its grant on, and not from when it came.
     pub(super) fn begin_anew(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
         let most = self.requests.acquire(ticket).and_then(|acquire| acquire.wish.max_hold);
-        if let Some(hold) = self.holds.get_mut(&number).filter(|hold| hold.placed && hold.change.is_none()) {
+        if let Some(hold) = self.holds.get_mut(&number).filter(|hold| hold.state.is_queued() && hold.change.is_none()) {
             let latest = most.map_or(Instant::FAR_FUTURE, |most| now + most);
             hold.deadline = Deadline::until(latest);
             hold.cell = Arc::new(HoldCell::new(hold.cell.key().clone(), now, latest));

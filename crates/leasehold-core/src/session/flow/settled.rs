@@ -25,7 +25,7 @@ impl Parts {
         hold.clean_up.unproven |= !proven;
         hold.clean_up.not_before = now;
         match hold.raising {
-            Some(ticket) if !hold.granted => self.try_again(now, ticket),
+            Some(ticket) if !hold.state.is_granted() => self.try_again(now, ticket),
             Some(ticket) => {
                 // An entry is taken back before it is tried again: guards that are released must not wait for a future that is perhaps
                 // never polled.

@@ -24,7 +24,7 @@ impl Parts {
         numbers.sort_unstable();
         for number in numbers {
             let Some(hold) = self.holds.get_mut(&number) else { continue };
-            if hold.granted && hold.count.has_guards() {
+            if hold.state.is_granted() && hold.count.has_guards() {
                 self.lose(now, number, LossReason::ShutDown);
                 self.retire(now, number);
             }

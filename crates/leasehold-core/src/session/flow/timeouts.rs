@@ -69,7 +69,7 @@ impl Parts {
             acquire
                 .hold
                 .and_then(|number| self.holds.get(&number))
-                .is_some_and(|hold| !hold.placed || hold.change.is_some()),
+                .is_some_and(|hold| !hold.state.is_queued() || hold.change.is_some()),
         );
         let (wish_ended, more) = (self.end_of_wish(acquire) <= now, self.settings.command_timeout);
         if !wish_ended && self.is_under_way(ticket) {
@@ -110,7 +110,7 @@ impl Parts {
         let Some(hold) = self.holds.get_mut(&number) else { return };
         hold.timer = None;
         self.lose_if_passed(now, number);
-        let restores = self.holds.get(&number).is_some_and(|hold| hold.degraded && hold.is_live());
+        let restores = self.holds.get(&number).is_some_and(|hold| hold.state.is_degraded() && hold.is_live());
         if !restores {
             self.queue_renewal(now, number);
         } else if self.holds.get(&number).and_then(|hold| hold.renew_at).is_some_and(|at| at <= now) {

@@ -86,7 +86,9 @@ impl Hold {
     /// are given back twice.
     pub(crate) fn is_surely_granted(&self, now: Instant) -> bool {
         let doubt = self.clean_up.doubted_since;
-        self.granted && self.clean_up.repeats == Repeats::No && doubt.is_none_or(|since| now.since(since) < MEMORY / 2)
+        self.state.is_granted()
+            && self.clean_up.repeats == Repeats::No
+            && doubt.is_none_or(|since| now.since(since) < MEMORY / 2)
     }
 
     /// Whether the release is now to be repeated for the last time. A copy that has come since the last one would keep the lock for a lease,
@@ -106,7 +108,7 @@ impl Hold {
         let done = !self.count.is_high();
         self.clean_up.by_lifeline &= !done;
         // Whatever there was is gone: what may still come is a copy, which is not waited for longer than a lease.
-        if std::mem::take(&mut self.placed) || in_places || self.count.on_server() == 0 {
+        if self.state.leave_place() || in_places || self.count.on_server() == 0 {
             self.clean_up.until = self.clean_up.until.min(now + self.lease);
         }
         done
