@@ -20,3 +20,5 @@ mod mutants;
 mod prose;
 #[path = "contract/replies.rs"]
 mod replies;
+#[path = "contract/session.rs"]
+mod session;

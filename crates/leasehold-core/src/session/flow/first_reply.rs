@@ -47,16 +47,14 @@ impl Parts {
                     self.go_again(now, ticket);
                     return;
                 }
-                self.note_trouble(now, ticket, "the server received the command too late", false);
-                self.back_off(now, ticket);
+                self.try_later(now, ticket, "the server received the command too late");
             }
             Acquired::Placed { left, time, moved, head, foreign } => {
                 self.placed(now, ticket, number, moved, Standing { left, time, head, foreign });
             }
             Acquired::Withdrawn => {
                 self.nothing_begun(now, ticket, number);
-                self.note_trouble(now, ticket, "the server had a withdrawal of this hold", false);
-                self.back_off(now, ticket);
+                self.try_later(now, ticket, "the server had a withdrawal of this hold");
             }
             Acquired::Kind(kind) => {
                 self.nothing_begun(now, ticket, number);
@@ -75,6 +73,12 @@ impl Parts {
                 self.fail_acquire(now, ticket, AcquireError::OutcomeUnknown("the hold count is not ours".to_owned()));
             }
         }
+    }
+
+    /// The server did not do its part, and has nothing of the request: it asks again after a pause.
+    fn try_later(&mut self, now: Instant, ticket: Ticket, why: &str) {
+        self.note_trouble(now, ticket, why, false);
+        self.back_off(now, ticket);
     }
 
     /// The server refused a first acquire, or it was not sent: the request ends, or it is sent again.
