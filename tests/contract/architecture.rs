@@ -99,7 +99,7 @@ fn only_the_link_names_fred() {
         }
     }
     let [only] = &exceptions[..] else { panic!("one method may name fred, not {exceptions:#?}") };
-    assert!(only.contains("builder.rs") && only.contains("fn connect_with("), "{only}");
+    assert!(only.contains("builder/connecting.rs") && only.contains("fn connect_with("), "{only}");
 }
 
 #[test]

@@ -100,7 +100,7 @@ fn every_page_is_listed() {
 
 #[test]
 fn operations_has_a_row_for_every_metric() {
-    let text = files::read("crates/leasehold/src/telemetry.rs");
+    let text = files::read("crates/leasehold/src/telemetry/names.rs");
     let names: BTreeSet<_> = text
         .lines()
         .filter(|line| line.starts_with("pub const "))
@@ -121,7 +121,7 @@ fn operations_has_a_row_for_every_setting_of_a_url() {
     assert!(names.len() > 10, "{names:?}");
     let page = files::read("docs/operations.md");
     assert_eq!(first_cells(section(&page, "## Where the server and the settings come from")), names);
-    let connect = files::read("crates/leasehold/src/builder.rs");
+    let connect = files::read("crates/leasehold/src/builder/connecting.rs");
     for name in &names {
         let told = connect.contains(&format!("`{name}`")) || connect.contains(&format!("`{name}="));
         assert!(told, "ClientBuilder::connect does not tell of {name}");
@@ -134,7 +134,7 @@ fn operations_has_a_row_for_every_error() {
     let errors = section(&page, "## What each error means").split("\n| text of").next().expect("the first table");
     assert_eq!(first_cells(errors), variants("crates/leasehold/src/error.rs", "Error"));
     let connecting = section(&page, "## Connecting fails");
-    assert_eq!(first_cells(connecting), variants("crates/leasehold/src/error.rs", "ConnectError"));
+    assert_eq!(first_cells(connecting), variants("crates/leasehold/src/error/connect.rs", "ConnectError"));
 }
 
 #[test]

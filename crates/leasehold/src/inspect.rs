@@ -1,15 +1,16 @@
 //! Looking at a lock from outside, and ending a hold that is not one's own.
 
+mod read_write;
+
 use crate::error::Error;
 use crate::ids::HolderId;
-use crate::kind::{Fair, FencedFair, Inspectable, Owned, Read, Reentrant, Simple, Write};
-use crate::kinds::ReadWriteLock;
+use crate::kind::{Fair, FencedFair, Inspectable, Owned, Reentrant, Simple};
 use crate::lock::Lock;
 use crate::target::Target;
 use leasehold_core::command::lock as command;
 use leasehold_core::command::lock::{Forced, Inspected};
-use leasehold_core::command::read_write::Mode;
-use leasehold_core::command::{Kind, fair, read_write, simple};
+use leasehold_core::command::read_write::{self as commands, Mode};
+use leasehold_core::command::{Kind, fair, simple};
 use std::time::Duration;
 
 /// A holder of a lock, as the server has it.
@@ -100,8 +101,8 @@ impl<K: Owned> Lock<K> {
                 target.handle().with(|session, _| fair::force_release(name, id, session.settings()))
             }
             Kind::Simple => simple::force_release(name, id),
-            Kind::Read => read_write::force_release(name, Mode::Read, id, &target.publish()),
-            Kind::Write => read_write::force_release(name, Mode::Write, id, &target.publish()),
+            Kind::Read => commands::force_release(name, Mode::Read, id, &target.publish()),
+            Kind::Write => commands::force_release(name, Mode::Write, id, &target.publish()),
             _ => command::force_release(name, id, &target.publish()),
         };
         match target.ask(call, command::forced).await? {
@@ -269,87 +270,6 @@ impl Lock<Simple> {
     }
 }
 
-impl ReadWriteLock {
-    /// The holders of both halves. Nothing is changed.
-    ///
-    /// # Errors
-    ///
-    /// As for a plain lock: [`Error::KeyConflict`], and those of the server.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future leaves nothing behind.
-    pub async fn inspect(&self) -> Result<ReadWriteHolders, Error> {
-        halves(self.read().target()).await
-    }
-}
-
-impl Lock<Read> {
-    /// The holders of the read half; an empty list if it is free. Nothing is changed.
-    ///
-    /// # Errors
-    ///
-    /// As for a plain lock: [`Error::KeyConflict`], and those of the server.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future leaves nothing behind.
-    pub async fn inspect(&self) -> Result<Vec<Holder>, Error> {
-        Ok(halves(self.target()).await?.readers)
-    }
-
-    /// Ends the holds of all readers, and returns those whose hold was ended. Writers are woken.
-    ///
-    /// **The readers are not asked**: each learns of it at its next renewal, and may go on reading beside a writer until then.
-    ///
-    /// # Errors
-    ///
-    /// As the inspection. Some may have been ended before an error.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future leaves it open whose hold was ended. Each command names the holder that was seen.
-    pub async fn force_release(&self) -> Result<Vec<Holder>, Error> {
-        let mut ended = Vec::new();
-        for holder in self.inspect().await? {
-            ended.extend(self.force_release_holder(&holder.id).await?.then_some(holder));
-        }
-        Ok(ended)
-    }
-}
-
-impl Lock<Write> {
-    /// The holder of the write half; `None` if it is free. Nothing is changed.
-    ///
-    /// # Errors
-    ///
-    /// As for a plain lock: [`Error::KeyConflict`], and those of the server.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future leaves nothing behind.
-    pub async fn inspect(&self) -> Result<Option<Holder>, Error> {
-        Ok(halves(self.target()).await?.writer)
-    }
-
-    /// Ends the hold of the present writer, and wakes the waiters. A writer that reads beside goes on as a reader. Returns the holder whose
-    /// hold was ended; `None` where there was none, or it changed just then.
-    ///
-    /// **The writer is not asked**: it learns of it at its next renewal, and may go on writing beside others until then.
-    ///
-    /// # Errors
-    ///
-    /// As the inspection.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future leaves it open whether the hold was ended. The command names the holder that was seen.
-    pub async fn force_release(&self) -> Result<Option<Holder>, Error> {
-        let Some(holder) = self.inspect().await? else { return Ok(None) };
-        Ok(self.force_release_holder(&holder.id).await?.then_some(holder))
-    }
-}
-
 /// The holder of a lock that was found busy, of any kind that one alone holds; `None` also where it cannot be learned.
 pub(crate) async fn holder(target: &Target) -> Option<HolderId> {
     let other = || target.clone();
@@ -357,35 +277,14 @@ pub(crate) async fn holder(target: &Target) -> Option<HolderId> {
         Kind::Lock | Kind::Spin | Kind::Fenced => Lock::<Reentrant>::of(other()).inspect().await.ok()?,
         Kind::Fair | Kind::FencedFair => Lock::<Fair>::of(other()).inspect().await.ok()?.holder,
         Kind::Simple => Lock::<Simple>::of(other()).inspect().await.ok()?,
-        Kind::Read => halves(target).await.ok()?.writer,
+        Kind::Read => read_write::halves(target).await.ok()?.writer,
         Kind::Write => {
-            let seen = halves(target).await.ok()?;
+            let seen = read_write::halves(target).await.ok()?;
             seen.writer.or_else(|| seen.readers.into_iter().next())
         }
         _ => None,
     };
     holder.map(|holder| holder.id)
-}
-
-async fn halves(target: &Target) -> Result<ReadWriteHolders, Error> {
-    let mut seen = ReadWriteHolders { writer: None, readers: Vec::new() };
-    match target.ask(read_write::inspect(target.checked_name()?), read_write::inspected).await? {
-        read_write::Inspected::Free => {}
-        read_write::Inspected::Held { holders, .. } => {
-            for holder in holders {
-                let (mode, holder) = (
-                    holder.mode,
-                    Holder { id: holder.holder.into(), hold_count: holder.count, remaining: holder.left },
-                );
-                match mode {
-                    Mode::Read => seen.readers.push(holder),
-                    Mode::Write => seen.writer = Some(holder),
-                }
-            }
-        }
-        read_write::Inspected::Kind(kind) => return Err(target.conflict(kind)),
-    }
-    Ok(seen)
 }
 
 #[cfg(all(test, feature = "serde"))]

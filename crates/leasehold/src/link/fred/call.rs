@@ -3,8 +3,9 @@
 use super::error::{self, Redirect};
 use super::frame;
 use super::generation::Generation;
+use super::shared::Role;
 use super::slots::{self, Slots};
-use super::wire::{Role, Wire};
+use super::wire::Wire;
 use super::wires::Wires;
 use fred::interfaces::Resp3Frame;
 use fred::types::Value;

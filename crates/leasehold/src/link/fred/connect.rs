@@ -5,17 +5,18 @@ use super::durable::Durable;
 use super::error::ConnectError;
 use super::frame;
 use super::inbox::Inbox;
+use super::learn::learn;
 use super::maintain::maintain;
 use super::met::Met;
 use super::mistaken;
 use super::notices::Notices;
 use super::scripts::Scripts;
-use super::settings::{Backoff, Publish, Settings};
+use super::settings::{Backoff, Settings};
+use super::shared::{Role, Shared};
 use super::slots::Slots;
 use super::target::{self, Target};
-use super::wire::{Role, Shared, Wire};
+use super::wire::Wire;
 use super::wires::Wires;
-use fred::interfaces::Resp3Frame;
 use fred::types::Value;
 use fred::types::config::ServerConfig;
 use leasehold_core::link::{LinkEvent, Plane, ServerInfo};
@@ -373,54 +374,4 @@ async fn learn_within(limit: Limit, shared: &Shared, wire: &Wire) -> Result<Serv
         Ok(told) => told,
         Err(_) => Err(lost.unwrap_or_else(|| limit.passed(wire.label(), ""))),
     }
-}
-
-/// Asks the server what it is, once.
-async fn learn(shared: &Shared, wire: &Wire) -> Result<ServerInfo, ConnectError> {
-    let server = wire.label();
-    let lost = |error| ConnectError::of_loss(&server, error);
-    let generation = wire.current().map_err(lost)?;
-    let timeout = Some(shared.settings.attempt());
-    let ask = async |command: &'static str, words: [&'static str; 2]| {
-        let words = words.into_iter().filter(|word| !word.is_empty());
-        generation.send(command, words.map(Value::from_static_str).collect(), timeout).await.map_err(lost)
-    };
-    // INFO first: the user has it anyway, for the server's run id, and managed services forbid CONFIG.
-    let eviction_policy = match reported_policy(&ask("INFO", ["memory", ""]).await?) {
-        Some(policy) => Some(policy),
-        None => configured_policy(&ask("CONFIG", ["GET", "maxmemory-policy"]).await?),
-    };
-    let cluster = shared.slots.is_some();
-    let sharded_notices = match shared.settings.publish {
-        Publish::Classic => false,
-        Publish::Sharded => true,
-        Publish::Auto if cluster => {
-            let words = vec![Value::from_static_str("SHARDNUMSUB"), Value::from_static_str("0")];
-            frame::refusal(&generation.send("PUBSUB", words, timeout).await.map_err(lost)?).is_none()
-        }
-        Publish::Auto => false,
-    };
-    let mut info = ServerInfo::default();
-    info.flavor.clone_from(&generation.about.flavor);
-    info.version.clone_from(&generation.about.version);
-    info.instance = generation.about.run_id.clone().unwrap_or_default();
-    info.eviction_policy = eviction_policy;
-    info.cluster = cluster;
-    info.sharded_notices = sharded_notices;
-    Ok(info)
-}
-
-fn configured_policy(answer: &Resp3Frame) -> Option<String> {
-    if let Resp3Frame::Map { data, .. } = answer {
-        return data.values().next().and_then(frame::text).map(str::to_owned);
-    }
-    match frame::parts(answer) {
-        Some([_, policy]) => frame::text(policy).map(str::to_owned),
-        _ => None,
-    }
-}
-
-fn reported_policy(answer: &Resp3Frame) -> Option<String> {
-    let mut lines = frame::text(answer)?.lines();
-    lines.find_map(|line| line.strip_prefix("maxmemory_policy:")).map(|policy| policy.trim().to_owned())
 }

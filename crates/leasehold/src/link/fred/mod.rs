@@ -2,9 +2,9 @@
 //!
 //! - [`target`]: which server; [`settings`]: how long to wait; [`tls`]: by which certificates; [`profile`]: how fred is set up.
 //! - [`generation`]: one connection, from its making to its end, and what is certain about it. Everything else rests on it.
-//! - [`wire`]: a connection that is kept; [`wires`]: one to each server; [`slots`]: which server of a cluster.
+//! - [`wire`]: a connection that is kept; [`wires`]: one to each server; [`slots`]: which server of a cluster; [`shared`]: what they share.
 //! - [`call`], [`durable`], [`probe`], [`settle`], [`notices`]: what the link is for; [`inbox`]: what it tells unasked.
-//! - [`connect`]: making all this; [`met`]: whether that is done; [`maintain`]: keeping it true; [`scripts`]: what servers must know; [`error`], [`absent`], [`mistaken`], [`words`] and [`frame`]: what came back.
+//! - [`connect`]: making all this; [`learn`]: what the server is; [`met`]: whether that is done; [`maintain`]: keeping it true; [`scripts`]: what servers must know; [`error`], [`absent`], [`mistaken`], [`words`] and [`frame`]: what came back.
 //!
 //! A link has three connections to each server: for the foreground's calls, for the lifeline's calls, and for notices. On a
 //! cluster the third is there only where there are subscriptions. Calls that wait for replicas have up to five more, which are made
@@ -18,6 +18,7 @@ mod error;
 mod frame;
 mod generation;
 mod inbox;
+mod learn;
 mod maintain;
 mod met;
 mod mistaken;
@@ -27,6 +28,7 @@ mod profile;
 mod scripts;
 mod settings;
 mod settle;
+mod shared;
 mod slots;
 mod target;
 #[cfg(test)]
@@ -106,7 +108,7 @@ impl FredLink {
         drop(self.runtime().spawn(meeting));
     }
 
-    fn shared(&self) -> &wire::Shared {
+    fn shared(&self) -> &shared::Shared {
         &self.parts.lifeline.wires.shared
     }
 
@@ -137,7 +139,7 @@ impl Link for FredLink {
 
     fn epoch(&self, plane: Plane) -> Epoch {
         let wires = self.wires(plane);
-        let role = if plane == Plane::Durable { wire::Role::Calls(plane) } else { wires.role };
+        let role = if plane == Plane::Durable { shared::Role::Calls(plane) } else { wires.role };
         Epoch(wires.shared.epochs[role.index()].load(Ordering::Acquire))
     }
 
@@ -154,7 +156,7 @@ impl Link for FredLink {
         }
         let wires = self.wires(plane);
         // On the foreground it needs no timer, so it may be polled from any thread as it is.
-        let timers = (wires.role != wire::Role::Calls(Plane::Foreground)).then(|| self.runtime());
+        let timers = (wires.role != shared::Role::Calls(Plane::Foreground)).then(|| self.runtime());
         // Pinned once, for both planes: this future is a large part of what a caller's own future becomes.
         let mut sent = pin!(call::call(wires, call, &resend));
         std::future::poll_fn(|cx| {

@@ -2,90 +2,24 @@
 
 use super::error::ConnectError;
 use super::generation::{Generation, Router};
-use super::inbox::Inbox;
-use super::met::Met;
-use super::scripts::Scripts;
-use super::settings::{Backoff, Settings};
-use super::slots::Slots;
-use super::target::{self, Target};
+use super::settings::Backoff;
+use super::shared::{Role, Shared};
+use super::target;
 use super::wires::Wires;
 use super::{notices, profile};
-use bytes::Bytes;
 use fred::types::Value;
 use fred::types::config::ServerConfig;
 use leasehold_core::link::{LinkError, LinkEvent, Plane};
 use parking_lot::Mutex;
-use std::collections::{HashMap, HashSet};
 use std::mem::{Discriminant, discriminant};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 /// Ended connections that are remembered until the server says that they are dead.
 const REMEMBERED: usize = 64;
-
-/// The purpose of a wire.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Role {
-    /// The calls of a plane.
-    Calls(Plane),
-    /// Subscriptions and notices.
-    Notices,
-}
-
-impl Role {
-    pub(super) const fn index(self) -> usize {
-        match self {
-            Self::Calls(Plane::Foreground) => 0,
-            Self::Calls(Plane::Lifeline) => 1,
-            Self::Calls(Plane::Durable) => 2,
-            Self::Notices => 3,
-        }
-    }
-}
-
-/// The state that all wires of a link share.
-#[derive(Debug)]
-pub(super) struct Shared {
-    pub(super) target: Target,
-    pub(super) settings: Settings,
-    pub(super) inbox: Inbox,
-    pub(super) scripts: Scripts,
-    /// The owners of the slots, on a cluster.
-    pub(super) slots: Option<Slots>,
-    /// How many subscriptions there are in each slot, where notices are sharded.
-    pub(super) subscribed: Mutex<HashMap<u16, HashSet<Bytes>>>,
-    /// The last epoch of each purpose, by [`Role::index`].
-    pub(super) epochs: [AtomicU64; 4],
-    /// The connections of both planes and for notices.
-    pub(super) wires: Mutex<Vec<Weak<Wires>>>,
-    /// The facts about the server.
-    pub(super) met: Met,
-    pub(super) closed: CancellationToken,
-}
-
-impl Shared {
-    /// A slot has another owner: the old one has dropped its sharded subscriptions in silence.
-    pub(super) fn slot_moved(&self, slot: u16) {
-        let concerned = self.subscribed.lock().contains_key(&slot);
-        if concerned {
-            self.reset_notices();
-        }
-    }
-
-    /// Some subscription was lost: every listener must subscribe again.
-    pub(super) fn reset_notices(&self) {
-        self.subscribed.lock().clear();
-        self.inbox.event(LinkEvent::NoticesReset);
-    }
-
-    /// The connections of both planes and for notices, those that there are.
-    pub(super) fn all_wires(&self) -> Vec<Arc<Wires>> {
-        self.wires.lock().iter().filter_map(Weak::upgrade).collect()
-    }
-}
 
 /// A connection to one server, for one purpose, that is made again whenever it ends.
 pub(super) struct Wire {

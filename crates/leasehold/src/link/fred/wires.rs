@@ -1,7 +1,8 @@
 //! The wires for one purpose: one to each server.
 
+use super::shared::{Role, Shared};
 use super::slots::{self, Node, Slots};
-use super::wire::{Gone, Role, Shared, Wire};
+use super::wire::{Gone, Wire};
 use fred::types::config::{Server, ServerConfig};
 use leasehold_core::link::LinkEvent;
 use parking_lot::{Mutex, RwLock};

@@ -1,0 +1,104 @@
+//! Looking at a fair lock from outside: who holds it, and who waits.
+
+use super::parts;
+use crate::call::Call;
+use crate::command::entry::Entry;
+use crate::command::verbs::left;
+use crate::name::LockName;
+use crate::reply::{DecodeError, Reply};
+use crate::script;
+use crate::settings::FairSettings;
+use std::time::Duration;
+
+/// The result of an inspection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "a caller must handle every outcome")]
+pub enum Inspected {
+    /// The state of the queue.
+    Seen {
+        /// The holder of the lock.
+        holder: Option<Holder>,
+        /// The waiters, the next one first.
+        waiters: Vec<Waiter>,
+    },
+    /// A key is of another kind.
+    Kind(String),
+}
+
+/// A holder of a fair lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "it is all that the server tells")]
+pub struct Holder {
+    /// The field of the hold: `uuid:number`, or a JVM's `uuid:thread`.
+    pub holder: String,
+    /// The hold count.
+    pub count: u32,
+    /// The lease left; `None` where the key has no time to live.
+    pub left: Option<Duration>,
+}
+
+/// A waiter for a fair lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "it is all that the server tells")]
+pub struct Waiter {
+    /// The field of its hold: `uuid:number`, or a JVM's `uuid:thread`.
+    pub waiter: String,
+    /// How long it has waited; `None` where that is not known, as of a JVM's.
+    pub age: Option<Duration>,
+    /// Its process gave a sign of life within the window; or, for a JVM's, its deadline has not passed.
+    pub alive: bool,
+}
+
+/// Asks who holds the lock and who waits for it.
+pub fn inspect(name: &LockName, settings: &FairSettings) -> Call {
+    let [lock, queue, deadlines, _, marks] = parts(name);
+    Call::new(&script::FAIR_INSPECT, vec![lock, queue, deadlines, marks], vec![settings.packed()])
+}
+
+/// Decodes the reply to [`inspect`].
+///
+/// # Errors
+///
+/// The reply is not what the script promises.
+pub fn inspected(reply: &Reply) -> Result<Inspected, DecodeError> {
+    let (holder, rest) = match reply.array()? {
+        [code, kind] if code.int()? == -4 => return Ok(Inspected::Kind(kind.text()?.to_owned())),
+        [code, rest @ ..] if code.int()? == 0 => (None, rest),
+        [code, lease, holder, count, rest @ ..] if code.int()? == 1 => match Entry::read(holder, count)? {
+            Entry::Hold(holder, count) => (Some(Holder { holder: holder.to_owned(), count, left: left(lease)? }), rest),
+            Entry::Other(what) => return Ok(Inspected::Kind(what)),
+        },
+        _ => return Err(DecodeError::new("a reply of fair/inspect", reply)),
+    };
+    let (waiters, odd) = rest.as_chunks::<3>();
+    if !odd.is_empty() {
+        return Err(DecodeError::new("three words for each waiter", reply));
+    }
+    let waiters = waiters.iter().map(|[waiter, age, alive]| {
+        Ok(Waiter { waiter: waiter.text()?.to_owned(), age: left(age)?, alive: alive.int()? == 1 })
+    });
+    Ok(Inspected::Seen { holder, waiters: waiters.collect::<Result<_, _>>()? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+
+    #[test]
+    fn an_inspection_tells_holder_and_waiters() {
+        let text = |text: &str| Reply::Bulk(Bytes::copy_from_slice(text.as_bytes()));
+        let reply = Reply::Array(vec![
+            Reply::Int(1),
+            Reply::Int(70),
+            text("a:1"),
+            text("2"),
+            text("b:1"),
+            Reply::Int(-1),
+            Reply::Int(1),
+        ]);
+        let holder = Holder { holder: "a:1".into(), count: 2, left: Some(Duration::from_millis(70)) };
+        let waiter = Waiter { waiter: "b:1".into(), age: None, alive: true };
+        assert_eq!(inspected(&reply), Ok(Inspected::Seen { holder: Some(holder), waiters: vec![waiter] }));
+    }
+}

@@ -1,0 +1,337 @@
+//! Connecting: from settings and a server to a client.
+
+use super::{ClientBuilder, Publish};
+use crate::caller;
+use crate::client::Client;
+use crate::clock::Clock;
+use crate::error::{ConnectError, InvalidInput};
+use crate::lifeline::{self, Lifeline};
+use crate::link::AnyLink;
+use crate::link::fred::{self as fred_link, Connector, Foreground, FredLink, Target};
+use crate::record;
+use crate::runtime;
+use crate::settings::{Settings, publish};
+use crate::shared::{Handle, Shared};
+use crate::telemetry;
+use crate::url;
+use leasehold_core::link::{Link as _, ServerInfo};
+use leasehold_core::owner::ClientId;
+use leasehold_core::session::Session;
+use std::sync::Arc;
+use uuid::Uuid;
+
+#[cfg(feature = "embedded")]
+use leasehold_embedded::{EmbeddedLink, EmbeddedServer};
+
+impl ClientBuilder {
+    /// Connects to the server or servers of a URL.
+    ///
+    /// | URL | server |
+    /// |---|---|
+    /// | `redis://[user:password@]host[:port][/db]` | one server |
+    /// | `redis-sentinel://…@host[:port][/db]?sentinelServiceName=name&node=host:port` | the primary that Sentinel names; `sentinelUsername` and `sentinelPassword` are for the Sentinels themselves |
+    /// | `redis-cluster://…@host[:port]?node=host:port` | a cluster, by any of its nodes |
+    /// | `redis+unix:///path/to/socket[?db=n]` | one server, by a Unix socket |
+    ///
+    /// With TLS they are `rediss://`, `rediss-sentinel://` and `rediss-cluster://`. `valkey` may stand for `redis`, and `valkeys` for `rediss`,
+    /// everywhere. The port is 6379 where none is given. `node` may be there several times. In user and password `/ : ? # @` are
+    /// percent-encoded.
+    ///
+    /// The query may also carry `protocol=resp2`, for what stands between and does not know `HELLO`, and these settings, each named as the
+    /// method that it stands for: `prefix`, `announce`, `lease`, `default_wait`, `recheck`, `unreachable_after`, `command_timeout`,
+    /// `connect_deadline`, `require_noeviction` and `publish`. Times are a whole number and `ms`, `s`, `m` or `h`:
+    /// `redis://host:6379?prefix=shop:&lease=20s&command_timeout=500ms`. A setting in the URL counts over the same setting of the builder.
+    /// A parameter with another name is refused.
+    ///
+    /// The callers' connection lives on the tokio runtime in which this is awaited, and is
+    /// used by the futures that are polled on that runtime. All others go by the lifeline's connections: threads by
+    /// [`blocking`](crate::blocking), futures on another runtime, and everything while the callers' connection does not stand.
+    ///
+    /// # Errors
+    ///
+    /// [`ConnectError`], within the connect deadline.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future closes what was connected.
+    pub async fn connect(self, url: &str) -> Result<Client, ConnectError> {
+        let (builder, target) = url::read(self, url)?;
+        builder.connect_to(target).await
+    }
+
+    /// Makes a client without waiting for the server or servers of the [URL](Self::connect): it connects in the background, and tries until
+    /// it does. It is for a process that must start while its server is down, and for the [quorum](crate::QuorumLock), which needs a client
+    /// for each of its servers, whichever of them is up.
+    ///
+    /// Until the first connection stands, the client is as any other whose server is out of reach: acquires wait, end with
+    /// [`Error::Unreachable`](crate::Error::Unreachable) after [`unreachable_after`](Self::unreachable_after), and do what the
+    /// [fallback](Self::fallback) says. The error names what keeps the client from being connected: also a wrong password, a replica, or a
+    /// [policy](Self::require_noeviction) that is refused, which [`connect`](Self::connect) reports at once. The client learns of its
+    /// server then: see [`Client::server`].
+    ///
+    /// The callers' connection lives on the tokio runtime in which this is called, as with [`connect`](Self::connect). It may be called from
+    /// any thread, and waits for nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`ConnectError::Invalid`]: a setting or the URL cannot be used. The certificates cannot be read, the tokio runtime has no timers
+    /// or no I/O, or the operating system has no thread to give.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use leasehold::{Client, Error, Fallback};
+    /// # use std::time::Duration;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// let settings = Client::builder().unreachable_after(Duration::from_millis(20));
+    /// let client = settings.connect_lazy("redis://127.0.0.1:1")?; // where nothing listens
+    ///
+    /// let error = client.lock("report").acquire().await.expect_err("no server");
+    /// assert!(matches!(error, Error::Unreachable { .. }), "{error}");
+    /// // For as long as the server is away, the tasks of this process exclude each other.
+    /// let guard = client.lock("report").fallback(Fallback::Local).acquire().await?;
+    /// assert!(guard.is_degraded());
+    /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+    /// ```
+    pub fn connect_lazy(self, url: &str) -> Result<Client, ConnectError> {
+        let (builder, target) = url::read(self, url)?;
+        let (connector, on_runtime) = builder.prepare(target)?;
+        let foreground = on_runtime.then(|| Foreground::unconnected(&connector));
+        let lifeline = || fred_link::Lifeline::unconnected(&connector);
+        let (lifeline, hand_over) = lifeline::thread::start_at_once(lifeline).map_err(no_thread)?;
+        let link = FredLink::unmet(foreground, lifeline);
+        let settings = builder.settings.clone();
+        let shared =
+            builder.assemble(AnyLink::Fred(link.clone()), Clock::Machine, Lifeline::in_thread(), Chance::new())?;
+        let client = Arc::downgrade(&shared);
+        link.meet(
+            move |server| check_eviction(&settings, server).map_err(|error| error.to_string()),
+            move |server| {
+                if let Some(client) = client.upgrade() {
+                    client.with(|session, _| session.handle_met(publish(server)));
+                }
+            },
+        );
+        let _ = hand_over.send(shared.clone());
+        Ok(Client::from_handle(Handle::new(shared)))
+    }
+
+    /// Connects to the server or servers of the URL that the environment names: in `LEASEHOLD_URL`, and where that is not set or is empty, in
+    /// `REDIS_URL`. The URL may carry settings, as that of [`connect`](Self::connect).
+    ///
+    /// # Errors
+    ///
+    /// [`ConnectError::Invalid`] where neither is set; otherwise as [`connect`](Self::connect). A URL that cannot be used is not repeated in the
+    /// text, which names the variable.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future closes what was connected.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn build() -> Result<(), leasehold::ConnectError> {
+    /// // LEASEHOLD_URL=redis://db:6379?prefix=shop:&lease=20s
+    /// let client = leasehold::Client::builder().announce("orders").connect_from_env().await?;
+    /// # drop(client); Ok(()) }
+    /// ```
+    pub async fn connect_from_env(self) -> Result<Client, ConnectError> {
+        let (variable, url) = url::of_environment(|name| std::env::var(name))?;
+        self.connect(&url).await.map_err(|error| match error {
+            ConnectError::Invalid(why) => ConnectError::Invalid(format!("{variable}: {why}")),
+            error => error,
+        })
+    }
+
+    /// Connects to the server or servers of a configuration of fred, the client library below; `leasehold::fred` is the version of it that
+    /// fits. Its server, credentials, database and TLS are used; what it says of retries, timeouts and blocking is not.
+    ///
+    /// With the feature `unstable-fred`, which is outside of the promise of semantic versioning: another version of fred, or another library,
+    /// may stand here in a minor version.
+    ///
+    /// # Errors
+    ///
+    /// [`ConnectError`], within the connect deadline.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future closes what was connected.
+    #[cfg(feature = "unstable-fred")]
+    pub async fn connect_with(self, config: ::fred::types::config::Config) -> Result<Client, ConnectError> {
+        let secure = config.tls.is_some();
+        let target = Target::from_config(config, secure).map_err(ConnectError::from)?;
+        self.connect_to(target).await
+    }
+
+    /// Uses an engine inside the process. Clients on the same engine exclude each other as those of one server do, if their clocks
+    /// are the engine's.
+    ///
+    /// # Errors
+    ///
+    /// A setting cannot be used, or the operating system has no thread to give.
+    #[cfg(feature = "embedded")]
+    pub fn embedded(self, server: &EmbeddedServer) -> Result<Client, ConnectError> {
+        self.embedded_link(server.link())
+    }
+
+    /// As [`ClientBuilder::embedded`], by connections that the caller has made and may disturb. A client whose connections are
+    /// [down](EmbeddedLink::set_down) for good is to all others what a process is that was killed: nothing of it reaches the engine
+    /// any more, and nothing is cleaned up.
+    ///
+    /// # Errors
+    ///
+    /// As [`ClientBuilder::embedded`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use leasehold::{Client, embedded::EmbeddedServer};
+    /// # use std::time::Duration;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// let server = EmbeddedServer::new();
+    /// let link = server.link();
+    /// let dies = Client::builder().lease(Duration::from_millis(200)).embedded_link(link.clone())?;
+    /// let other = Client::builder().embedded(&server)?;
+    ///
+    /// let held = dies.lock("report").acquire().await?;
+    /// link.set_down(true);
+    /// drop(held); // says nothing to the engine
+    /// assert!(other.lock("report").try_acquire().await?.is_none());
+    /// other.lock("report").acquire().await?.release().await?; // when the lease of the dead has run out
+    /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+    /// ```
+    #[cfg(feature = "embedded")]
+    pub fn embedded_link(self, link: EmbeddedLink) -> Result<Client, ConnectError> {
+        self.check()?;
+        let link = AnyLink::Embedded(link);
+        let chance = self.seed.map_or_else(Chance::new, Chance::of_seed);
+        match self.clock.clone() {
+            None | Some(Clock::Machine) => {
+                let ((), hand_over) = lifeline::thread::start_at_once(|| ()).map_err(no_thread)?;
+                let client = self.assemble(link, Clock::Machine, Lifeline::in_thread(), chance)?;
+                // The thread waits for the client, so it is there to receive it.
+                let _ = hand_over.send(client.clone());
+                Ok(Client::from_handle(Handle::new(client)))
+            }
+            Some(Clock::Manual(clock)) => {
+                let lifeline = Lifeline::inline(clock.clone());
+                let shared = self.assemble(link, Clock::Manual(clock.clone()), lifeline, chance)?;
+                lifeline::inline::start(&shared, &clock);
+                Ok(Client::from_handle(Handle::new(shared)))
+            }
+            Some(Clock::Tokio(zero)) => {
+                let shared = self.assemble(link, Clock::Tokio(zero), Lifeline::in_task(), chance)?;
+                drop(tokio::spawn(lifeline::run(shared.clone())));
+                Ok(Client::from_handle(Handle::new(shared)))
+            }
+        }
+    }
+
+    /// Checks what can be checked without the server; and whether the caller is on a runtime on which connections can live.
+    fn prepare(&self, mut target: Target) -> Result<(Connector, bool), ConnectError> {
+        self.check()?;
+        let on_runtime = !caller::is_thread() && tokio::runtime::Handle::try_current().is_ok();
+        if on_runtime {
+            runtime::check()?;
+        }
+        if self.certificates.ca.is_some() || self.certificates.client.is_some() {
+            target = target.with_certificates(&self.certificates).map_err(ConnectError::from)?;
+        }
+        let connector = Connector::new(target, self.link_settings()).map_err(ConnectError::from)?;
+        Ok((connector, on_runtime))
+    }
+
+    async fn connect_to(self, target: Target) -> Result<Client, ConnectError> {
+        let (connector, on_runtime) = self.prepare(target)?;
+        let for_lifeline = connector.clone();
+        let prepare = async move || fred_link::Lifeline::connect(&for_lifeline).await;
+        let (ready, hand_over) = lifeline::thread::start(prepare).map_err(no_thread)?;
+        let prepared =
+            async { ready.await.map_err(|_| ConnectError::Unreachable("the lifeline's thread ended".to_owned())) };
+        // Both at once: connecting takes as long as the slower of the two.
+        let (foreground, lifeline) = if on_runtime {
+            let (foreground, lifeline) = futures_util::join!(Foreground::connect(&connector), prepared);
+            (Some(foreground), lifeline)
+        } else {
+            (None, prepared.await)
+        };
+        let (lifeline, server) = lifeline?.map_err(ConnectError::from)?;
+        let foreground = foreground.transpose().map_err(ConnectError::from)?;
+        let link = AnyLink::Fred(FredLink::new(foreground, lifeline, server));
+        let shared = self.assemble(link, Clock::Machine, Lifeline::in_thread(), Chance::new())?;
+        let _ = hand_over.send(shared.clone());
+        Ok(Client::from_handle(Handle::new(shared)))
+    }
+
+    fn link_settings(&self) -> fred_link::Settings {
+        fred_link::Settings {
+            command_timeout: self.settings.command_timeout,
+            connect_deadline: self.settings.connect_deadline,
+            publish: match self.publish {
+                Publish::Auto => fred_link::Publish::Auto,
+                Publish::Classic => fred_link::Publish::Classic,
+                Publish::Sharded => fred_link::Publish::Sharded,
+            },
+            ..fred_link::Settings::default()
+        }
+    }
+
+    /// Puts a client together, of a server that can be used.
+    fn assemble(
+        self,
+        link: AnyLink,
+        clock: Clock,
+        lifeline: Lifeline,
+        chance: Chance,
+    ) -> Result<Arc<Shared>, ConnectError> {
+        check_eviction(&self.settings, link.server())?;
+        let identity = ClientId::new(chance.identity);
+        let mut session = Session::new(identity, self.settings.for_session(link.server()), chance.seed);
+        if let Some(application) = self.settings.announce.clone() {
+            session.announce(clock.now(), record::own(application), record::LIFETIME);
+        }
+        Ok(Arc::new(Shared::new(session, link, clock, self.settings, lifeline)))
+    }
+}
+
+/// The choices that a client leaves to chance.
+struct Chance {
+    identity: Uuid,
+    seed: u64,
+}
+
+impl Chance {
+    fn new() -> Self {
+        Self { identity: Uuid::new_v4(), seed: Uuid::new_v4().as_u64_pair().0 }
+    }
+
+    #[cfg(feature = "embedded")]
+    fn of_seed(seed: u64) -> Self {
+        let bits = (u128::from(seed) << 64) | u128::from(!seed);
+        Self { identity: uuid::Builder::from_random_bytes(bits.to_be_bytes()).into_uuid(), seed }
+    }
+}
+
+impl From<InvalidInput> for ConnectError {
+    fn from(error: InvalidInput) -> Self {
+        Self::Invalid(error.to_string())
+    }
+}
+
+fn check_eviction(settings: &Settings, server: &ServerInfo) -> Result<(), ConnectError> {
+    match server.eviction_policy.as_deref() {
+        None | Some("noeviction") => Ok(()),
+        Some(policy) if settings.require_noeviction => Err(ConnectError::Unsuitable(format!(
+            "its maxmemory-policy is {policy}, which can evict a lock while it is held, and noeviction is required"
+        ))),
+        Some(policy) => {
+            telemetry::report_eviction_policy(policy);
+            Ok(())
+        }
+    }
+}
+
+fn no_thread(error: std::io::Error) -> ConnectError {
+    ConnectError::Unreachable(format!("the lifeline has no thread to run on: {error}"))
+}

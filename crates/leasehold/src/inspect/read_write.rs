@@ -1,0 +1,112 @@
+//! Looking at both halves of a read-write lock from outside, and ending holds of either.
+
+use super::{Holder, ReadWriteHolders};
+use crate::error::Error;
+use crate::kind::{Read, Write};
+use crate::kinds::ReadWriteLock;
+use crate::lock::Lock;
+use crate::target::Target;
+use leasehold_core::command::read_write;
+use leasehold_core::command::read_write::Mode;
+
+impl ReadWriteLock {
+    /// The holders of both halves. Nothing is changed.
+    ///
+    /// # Errors
+    ///
+    /// As for a plain lock: [`Error::KeyConflict`], and those of the server.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves nothing behind.
+    pub async fn inspect(&self) -> Result<ReadWriteHolders, Error> {
+        halves(self.read().target()).await
+    }
+}
+
+impl Lock<Read> {
+    /// The holders of the read half; an empty list if it is free. Nothing is changed.
+    ///
+    /// # Errors
+    ///
+    /// As for a plain lock: [`Error::KeyConflict`], and those of the server.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves nothing behind.
+    pub async fn inspect(&self) -> Result<Vec<Holder>, Error> {
+        Ok(halves(self.target()).await?.readers)
+    }
+
+    /// Ends the holds of all readers, and returns those whose hold was ended. Writers are woken.
+    ///
+    /// **The readers are not asked**: each learns of it at its next renewal, and may go on reading beside a writer until then.
+    ///
+    /// # Errors
+    ///
+    /// As the inspection. Some may have been ended before an error.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves it open whose hold was ended. Each command names the holder that was seen.
+    pub async fn force_release(&self) -> Result<Vec<Holder>, Error> {
+        let mut ended = Vec::new();
+        for holder in self.inspect().await? {
+            ended.extend(self.force_release_holder(&holder.id).await?.then_some(holder));
+        }
+        Ok(ended)
+    }
+}
+
+impl Lock<Write> {
+    /// The holder of the write half; `None` if it is free. Nothing is changed.
+    ///
+    /// # Errors
+    ///
+    /// As for a plain lock: [`Error::KeyConflict`], and those of the server.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves nothing behind.
+    pub async fn inspect(&self) -> Result<Option<Holder>, Error> {
+        Ok(halves(self.target()).await?.writer)
+    }
+
+    /// Ends the hold of the present writer, and wakes the waiters. A writer that reads beside goes on as a reader. Returns the holder whose
+    /// hold was ended; `None` where there was none, or it changed just then.
+    ///
+    /// **The writer is not asked**: it learns of it at its next renewal, and may go on writing beside others until then.
+    ///
+    /// # Errors
+    ///
+    /// As the inspection.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves it open whether the hold was ended. The command names the holder that was seen.
+    pub async fn force_release(&self) -> Result<Option<Holder>, Error> {
+        let Some(holder) = self.inspect().await? else { return Ok(None) };
+        Ok(self.force_release_holder(&holder.id).await?.then_some(holder))
+    }
+}
+
+pub(super) async fn halves(target: &Target) -> Result<ReadWriteHolders, Error> {
+    let mut seen = ReadWriteHolders { writer: None, readers: Vec::new() };
+    match target.ask(read_write::inspect(target.checked_name()?), read_write::inspected).await? {
+        read_write::Inspected::Free => {}
+        read_write::Inspected::Held { holders, .. } => {
+            for holder in holders {
+                let (mode, holder) = (
+                    holder.mode,
+                    Holder { id: holder.holder.into(), hold_count: holder.count, remaining: holder.left },
+                );
+                match mode {
+                    Mode::Read => seen.readers.push(holder),
+                    Mode::Write => seen.writer = Some(holder),
+                }
+            }
+        }
+        read_write::Inspected::Kind(kind) => return Err(target.conflict(kind)),
+    }
+    Ok(seen)
+}

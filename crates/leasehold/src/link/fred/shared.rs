@@ -1,0 +1,77 @@
+//! The state that all connections of a link share, and the purposes that they have.
+
+use super::inbox::Inbox;
+use super::met::Met;
+use super::scripts::Scripts;
+use super::settings::Settings;
+use super::slots::Slots;
+use super::target::Target;
+use super::wires::Wires;
+use bytes::Bytes;
+use leasehold_core::link::{LinkEvent, Plane};
+use parking_lot::Mutex;
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Weak};
+use tokio_util::sync::CancellationToken;
+
+/// The purpose of a wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// The calls of a plane.
+    Calls(Plane),
+    /// Subscriptions and notices.
+    Notices,
+}
+
+impl Role {
+    pub(super) const fn index(self) -> usize {
+        match self {
+            Self::Calls(Plane::Foreground) => 0,
+            Self::Calls(Plane::Lifeline) => 1,
+            Self::Calls(Plane::Durable) => 2,
+            Self::Notices => 3,
+        }
+    }
+}
+
+/// The state that all wires of a link share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) target: Target,
+    pub(super) settings: Settings,
+    pub(super) inbox: Inbox,
+    pub(super) scripts: Scripts,
+    /// The owners of the slots, on a cluster.
+    pub(super) slots: Option<Slots>,
+    /// How many subscriptions there are in each slot, where notices are sharded.
+    pub(super) subscribed: Mutex<HashMap<u16, HashSet<Bytes>>>,
+    /// The last epoch of each purpose, by [`Role::index`].
+    pub(super) epochs: [AtomicU64; 4],
+    /// The connections of both planes and for notices.
+    pub(super) wires: Mutex<Vec<Weak<Wires>>>,
+    /// The facts about the server.
+    pub(super) met: Met,
+    pub(super) closed: CancellationToken,
+}
+
+impl Shared {
+    /// A slot has another owner: the old one has dropped its sharded subscriptions in silence.
+    pub(super) fn slot_moved(&self, slot: u16) {
+        let concerned = self.subscribed.lock().contains_key(&slot);
+        if concerned {
+            self.reset_notices();
+        }
+    }
+
+    /// Some subscription was lost: every listener must subscribe again.
+    pub(super) fn reset_notices(&self) {
+        self.subscribed.lock().clear();
+        self.inbox.event(LinkEvent::NoticesReset);
+    }
+
+    /// The connections of both planes and for notices, those that there are.
+    pub(super) fn all_wires(&self) -> Vec<Arc<Wires>> {
+        self.wires.lock().iter().filter_map(Weak::upgrade).collect()
+    }
+}

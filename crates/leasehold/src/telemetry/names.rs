@@ -1,0 +1,124 @@
+//! The names of metrics, spans and labels, their units, and their descriptions.
+
+use metrics::{Unit, counter, describe_counter, describe_gauge, describe_histogram};
+
+/// Counts acquires by `class` and `outcome`: `acquired`, `busy`, `wait_elapsed`, `cancelled` or `failed`.
+pub const ACQUIRE_TOTAL: &str = "leasehold_acquire_total";
+/// Seconds from the first poll of an acquire to its guard, by `class`.
+pub const ACQUIRE_SECONDS: &str = "leasehold_acquire_seconds";
+/// How many acquires are under way, by `class`.
+pub const WAITING: &str = "leasehold_waiting";
+/// How many guards exist, by `class`.
+pub const HELD: &str = "leasehold_held";
+/// Seconds from a guard's grant to its end, by `class`.
+pub const HOLD_SECONDS: &str = "leasehold_hold_seconds";
+/// Counts releases by `class` and `outcome`: `released`, `lost`, `failed`, `dropped` or `detached`.
+pub const RELEASE_TOTAL: &str = "leasehold_release_total";
+/// Counts lost holds by `class` and `reason`, a word of [`LossReason::as_str`].
+pub const LOST_TOTAL: &str = "leasehold_lost_total";
+/// Counts renewals by `outcome`: `renewed` or `failed`.
+pub const RENEW_TOTAL: &str = "leasehold_renew_total";
+/// Counts the holds in renewals that were answered.
+pub const RENEWED_HOLDS_TOTAL: &str = "leasehold_renewed_holds_total";
+/// Seconds before its deadline at which a hold was renewed, once for each batch: of the hold with the least time left. Two thirds of the lease where
+/// all is well; towards 0 a loss is near.
+pub const RENEWAL_LEFT_SECONDS: &str = "leasehold_renewal_left_seconds";
+/// Seconds for which the oldest hold of a renewed batch has been held, once for each batch.
+pub const OLDEST_HOLD_SECONDS: &str = "leasehold_oldest_hold_seconds";
+/// Counts waiters whose future was not polled in time when its turn had come.
+pub const TURN_PASSED_TOTAL: &str = "leasehold_turn_passed_total";
+/// Counts waiters of fair locks that lost their place in the queue and went on at the tail.
+pub const PLACE_LOST_TOTAL: &str = "leasehold_places_lost_total";
+/// Counts locks without a time to live that a caller was found to wait for: no lease ends them.
+pub const ENDLESS_TOTAL: &str = "leasehold_endless_total";
+/// Counts semaphores that are not there and that a caller was found to wait for: their number was never set, or they were deleted.
+pub const UNSET_TOTAL: &str = "leasehold_unset_total";
+/// Counts by `event` locks that were granted without the server, `degraded`, and those that it granted later, `restored`.
+pub const FALLBACK_TOTAL: &str = "leasehold_fallback_total";
+/// Counts what the lifeline cleaned up, by `outcome`: `done` or `failed`, which is tried again.
+pub const CLEAN_UP_TOTAL: &str = "leasehold_clean_up_total";
+/// How many clients of this process have a lifeline that is connected to a server, by `server`: its address. At 0 it is out of reach of them,
+/// or they have ended.
+pub const CONNECTED: &str = "leasehold_connected";
+/// Counts connections of lifelines that were lost and made anew.
+pub const RECONNECTS_TOTAL: &str = "leasehold_reconnects_total";
+/// Counts clients that found an eviction policy other than `noeviction`.
+pub const EVICTION_TOTAL: &str = "leasehold_eviction_policy_total";
+/// Counts by `code`, `waker` or `telemetry`, panics of the application's code that leasehold called and caught.
+pub const FOREIGN_PANIC_TOTAL: &str = "leasehold_foreign_panic_total";
+
+/// Upper bounds of buckets, in seconds, for [`ACQUIRE_SECONDS`], [`HOLD_SECONDS`], [`RENEWAL_LEFT_SECONDS`] and
+/// [`OLDEST_HOLD_SECONDS`]: from an uncontended acquire to the work of an hour.
+///
+/// Give them to the exporter, because some, as that for Prometheus, otherwise make a summary of a histogram, and summaries of several
+/// processes cannot be added up: `PrometheusBuilder::set_buckets_for_metric(Matcher::Full(ACQUIRE_SECONDS.to_owned()), &BUCKETS_SECONDS)`.
+pub const BUCKETS_SECONDS: [f64; 14] =
+    [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.25, 1.0, 5.0, 15.0, 60.0, 600.0, 3600.0];
+
+/// The span of an acquire.
+pub const SPAN_ACQUIRE: &str = "leasehold.acquire";
+/// The span of work that runs under a guard.
+pub const SPAN_HOLD: &str = "leasehold.hold";
+/// The span of a release.
+pub const SPAN_RELEASE: &str = "leasehold.release";
+
+/// The class of locks to which none was given.
+pub const DEFAULT_CLASS: &str = "default";
+
+/// Makes every series that has no class, at 0.
+pub(super) fn register() {
+    for (name, label, words) in [
+        (RENEW_TOTAL, "outcome", ["renewed", "failed"]),
+        (CLEAN_UP_TOTAL, "outcome", ["done", "failed"]),
+        (FALLBACK_TOTAL, "event", ["degraded", "restored"]),
+        (FOREIGN_PANIC_TOTAL, "code", ["waker", "telemetry"]),
+    ] {
+        for word in words {
+            drop(counter!(name, label => word));
+        }
+    }
+    for name in [
+        RENEWED_HOLDS_TOTAL,
+        TURN_PASSED_TOTAL,
+        PLACE_LOST_TOTAL,
+        ENDLESS_TOTAL,
+        UNSET_TOTAL,
+        RECONNECTS_TOTAL,
+        EVICTION_TOTAL,
+    ] {
+        drop(counter!(name));
+    }
+}
+
+/// Gives each metric its unit and its help.
+pub(super) fn describe() {
+    for (name, help) in [
+        (ACQUIRE_TOTAL, "Acquires that came to an end"),
+        (RELEASE_TOTAL, "Releases that came to an end, and guards that were dropped or detached"),
+        (LOST_TOTAL, "Holds that were lost"),
+        (RENEW_TOTAL, "Renewals, one for each batch"),
+        (RENEWED_HOLDS_TOTAL, "Holds in renewals that were answered"),
+        (TURN_PASSED_TOTAL, "Waiters that were not polled in time when their turn had come"),
+        (PLACE_LOST_TOTAL, "Waiters of fair locks that lost their place in the queue"),
+        (ENDLESS_TOTAL, "Locks without a time to live that a caller was found to wait for"),
+        (UNSET_TOTAL, "Semaphores that are not there and that a caller was found to wait for"),
+        (FALLBACK_TOTAL, "Locks that were granted without the server, and those that it granted later"),
+        (CLEAN_UP_TOTAL, "Locks that were released for callers that were gone"),
+        (FOREIGN_PANIC_TOTAL, "Panics of the application's code that were caught"),
+        (RECONNECTS_TOTAL, "Connections of lifelines that were made anew"),
+        (EVICTION_TOTAL, "Clients that found an eviction policy that can evict a held lock"),
+    ] {
+        describe_counter!(name, Unit::Count, help);
+    }
+    describe_histogram!(ACQUIRE_SECONDS, Unit::Seconds, "From the first poll of an acquire to its guard");
+    describe_histogram!(HOLD_SECONDS, Unit::Seconds, "From a grant to the guard's end");
+    describe_histogram!(
+        OLDEST_HOLD_SECONDS,
+        Unit::Seconds,
+        "How long the oldest hold of a renewed batch has been held"
+    );
+    describe_histogram!(RENEWAL_LEFT_SECONDS, Unit::Seconds, "How long before its deadline a hold was renewed");
+    describe_gauge!(WAITING, Unit::Count, "Callers whose acquire is under way");
+    describe_gauge!(CONNECTED, Unit::Count, "Clients whose lifeline is connected to the server");
+    describe_gauge!(HELD, Unit::Count, "Guards that exist");
+}

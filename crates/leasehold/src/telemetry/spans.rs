@@ -1,0 +1,83 @@
+//! The spans of acquires, holds and releases.
+
+use super::names::{SPAN_ACQUIRE, SPAN_HOLD, SPAN_RELEASE};
+use crate::target::Target;
+use leasehold_core::hold_cell::HoldCell;
+use tracing::Span;
+
+/// The level of the spans of a client. See [`ClientBuilder::span_level`](crate::ClientBuilder::span_level).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SpanLevel {
+    /// For those who look for a fault.
+    #[default]
+    Debug,
+    /// For applications whose traces shall always show their locks.
+    Info,
+}
+
+/// How a client traces.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Spans {
+    pub(crate) level: SpanLevel,
+    pub(crate) lock_names: bool,
+}
+
+impl Default for Spans {
+    fn default() -> Self {
+        Self { level: SpanLevel::default(), lock_names: true }
+    }
+}
+
+/// A span of what is asked of a lock, or done under it, at the level that the client has for spans. A field that is not known yet is
+/// recorded later.
+macro_rules! span {
+    ($name:expr, $target:expr) => {
+        match $target.handle().settings.spans.level {
+            SpanLevel::Debug => span!(debug_span, $name, $target),
+            SpanLevel::Info => span!(info_span, $name, $target),
+        }
+    };
+    ($at_level:ident, $name:expr, $target:expr) => {
+        tracing::$at_level!(
+            $name,
+            lock = $target.handle().settings.spans.lock_names.then(|| $target.name()),
+            class = &*$target.metrics().name,
+            outcome = tracing::field::Empty,
+            waited_ms = tracing::field::Empty,
+            holder = tracing::field::Empty,
+            token = tracing::field::Empty
+        )
+    };
+}
+
+/// The span of an acquire.
+pub(crate) fn span_of_acquire(target: &Target) -> Span {
+    span!(SPAN_ACQUIRE, target)
+}
+
+/// The span of work under this hold.
+pub(crate) fn span_of_hold(target: &Target, hold: &HoldCell) -> Span {
+    about(span!(SPAN_HOLD, target), hold)
+}
+
+/// The span of a release of this hold.
+pub(crate) fn span_of_release(target: &Target, hold: &HoldCell) -> Span {
+    about(span!(SPAN_RELEASE, target), hold)
+}
+
+fn about(span: Span, hold: &HoldCell) -> Span {
+    record_hold(&span, hold);
+    span
+}
+
+/// Records which hold a span is about.
+pub(crate) fn record_hold(span: &Span, hold: &HoldCell) {
+    if span.is_disabled() {
+        return;
+    }
+    span.record("holder", &*String::from_utf8_lossy(&hold.key().field));
+    if let Some(token) = hold.token() {
+        span.record("token", token);
+    }
+}
