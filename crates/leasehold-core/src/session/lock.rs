@@ -1,14 +1,11 @@
 //! The state that a client keeps about a lock: its waiters, its turn, and what the client holds of it.
 
-use crate::command::Keys;
-use crate::command::Kind;
+use crate::command::{Keys, Kind};
 use crate::name::LockName;
-use crate::owner::ClientId;
-use crate::owner::HoldNumber;
+use crate::owner::{ClientId, HoldNumber};
 use crate::session::ids::LockId;
 use crate::session::lock::heartbeat::Heartbeat;
 use crate::session::lock::invitations::Invitations;
-
 use crate::session::trouble::Trouble;
 use crate::time::Instant;
 use std::collections::BTreeSet;

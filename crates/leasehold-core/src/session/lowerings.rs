@@ -5,8 +5,7 @@
 
 use crate::owner::HoldNumber;
 use crate::session::ids::LockId;
-use std::collections::HashMap;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 

@@ -1,7 +1,6 @@
 //! What a session hands out: actions for the driver, events to be counted or logged, and wakers to be woken.
 
-use crate::session::Action;
-use crate::session::Event;
+use crate::session::{Action, Event};
 use std::collections::VecDeque;
 use std::task::Waker;
 

@@ -1,8 +1,7 @@
 //! The holds and requests of named owners.
 
 use crate::number_map::NumberMap;
-use crate::owner::HoldNumber;
-use crate::owner::OwnerId;
+use crate::owner::{HoldNumber, OwnerId};
 use crate::session::Ticket;
 use crate::session::ids::LockId;
 
@@ -41,8 +40,8 @@ impl Owners {
     }
 
     /// The hold that a named owner has of a lock.
-    pub(super) fn hold(&self, lock: LockId, owner: Option<OwnerId>) -> Option<HoldNumber> {
-        self.0.get(&(lock, owner?))?.holds.first().copied()
+    pub(super) fn hold(&self, lock: LockId, owner: OwnerId) -> Option<HoldNumber> {
+        self.0.get(&(lock, owner))?.holds.first().copied()
     }
 
     /// The requests for a lock in the name of an owner.
@@ -56,24 +55,21 @@ impl Owners {
     }
 
     /// The owner does not hold the lock by this hold any more.
-    pub(super) fn remove_hold(&mut self, lock: LockId, owner: Option<OwnerId>, number: HoldNumber) {
+    pub(super) fn remove_hold(&mut self, lock: LockId, owner: OwnerId, number: HoldNumber) {
         self.change(lock, owner, |owned| owned.holds.retain(|held| *held != number));
     }
 
     /// The owner has a request for the lock.
-    pub(super) fn add_wish(&mut self, lock: LockId, owner: Option<OwnerId>, ticket: Ticket) {
-        if let Some(owner) = owner {
-            self.0.entry((lock, owner)).or_default().wishes.push(ticket);
-        }
+    pub(super) fn add_wish(&mut self, lock: LockId, owner: OwnerId, ticket: Ticket) {
+        self.0.entry((lock, owner)).or_default().wishes.push(ticket);
     }
 
     /// The owner's request is over.
-    pub(super) fn remove_wish(&mut self, lock: LockId, owner: Option<OwnerId>, ticket: Ticket) {
+    pub(super) fn remove_wish(&mut self, lock: LockId, owner: OwnerId, ticket: Ticket) {
         self.change(lock, owner, |owned| owned.wishes.retain(|wish| *wish != ticket));
     }
 
-    fn change(&mut self, lock: LockId, owner: Option<OwnerId>, change: impl FnOnce(&mut Owned)) {
-        let Some(owner) = owner else { return };
+    fn change(&mut self, lock: LockId, owner: OwnerId, change: impl FnOnce(&mut Owned)) {
         let Some(owned) = self.0.get_mut(&(lock, owner)) else { return };
         change(owned);
         if owned.holds.is_empty() && owned.wishes.is_empty() {

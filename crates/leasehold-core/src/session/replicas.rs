@@ -5,8 +5,7 @@
 //! taken back before its caller is told.
 
 use crate::call::Replicas;
-use crate::reply::DecodeError;
-use crate::reply::Reply;
+use crate::reply::{DecodeError, Reply};
 
 /// The script's reply, and how many replicas acknowledged it.
 pub(super) fn split(reply: &Reply) -> Result<(&Reply, u32), DecodeError> {

@@ -4,8 +4,7 @@ use crate::error::ReleaseError;
 use crate::number_map::NumberMap;
 use crate::owner::HoldNumber;
 use crate::session::Ticket;
-use crate::session::request::acquire::Acquire;
-use crate::session::request::acquire::Place;
+use crate::session::request::acquire::{Acquire, Place};
 use crate::time::Instant;
 use std::task::Waker;
 

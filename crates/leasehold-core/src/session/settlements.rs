@@ -3,11 +3,9 @@
 //! One settlement serves every hold whose call was begun on the same plane, in the same epoch, in the same slot of a cluster. A hold that comes
 //! while a settlement is under way waits for the next one, because its call may have been sent too late for the first.
 
-use crate::link::Epoch;
-use crate::link::Plane;
+use crate::link::{Epoch, Plane};
 use crate::owner::HoldNumber;
-use crate::session::CallId;
-use crate::session::retry;
+use crate::session::{CallId, retry};
 use crate::time::Instant;
 use bytes::Bytes;
 use std::collections::BTreeMap;

@@ -4,11 +4,9 @@
 //! has been answered too, and its future has some time left to be polled. After that the call is settled, and the lifeline goes on in its
 //! place.
 
-use crate::link::Epoch;
-use crate::link::Plane;
+use crate::link::{Epoch, Plane};
 use crate::owner::HoldNumber;
-use crate::session::CallId;
-use crate::session::FlightId;
+use crate::session::{CallId, FlightId};
 use crate::settings::Settings;
 use crate::time::Instant;
 use std::collections::VecDeque;

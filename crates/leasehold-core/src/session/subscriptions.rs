@@ -5,16 +5,12 @@
 
 use crate::link::LinkError;
 use crate::session::Action;
-use crate::session::ids::ChannelId;
-use crate::session::ids::LockId;
-use crate::session::ids::Table;
+use crate::session::ids::{ChannelId, LockId, Table};
 use crate::session::out::Out;
-use crate::session::timers::Timer;
-use crate::session::timers::Timers;
+use crate::session::timers::{Timer, Timers};
 use crate::time::Instant;
 use bytes::Bytes;
-use std::collections::BTreeMap;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 /// See the [module](self).

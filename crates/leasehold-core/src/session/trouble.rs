@@ -1,7 +1,6 @@
 //! A server that does not do its part, as a request or a line has met it.
 
-use crate::link::Epoch;
-use crate::link::Plane;
+use crate::link::{Epoch, Plane};
 use crate::session::retry;
 use crate::time::Instant;
 use std::time::Duration;

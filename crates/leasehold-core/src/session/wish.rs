@@ -1,15 +1,12 @@
 //! The wishes of callers, and the steps and grants that answer them.
 
 use crate::backoff::Backoff;
-use crate::call::Call;
-use crate::call::Replicas;
+use crate::call::{Call, Replicas};
 use crate::command::Kind;
 use crate::hold_cell::HoldCell;
-use crate::link::Epoch;
-use crate::link::Plane;
+use crate::link::{Epoch, Plane};
 use crate::name::LockName;
-use crate::owner::HoldNumber;
-use crate::owner::OwnerId;
+use crate::owner::{HoldNumber, OwnerId};
 use crate::session::FlightId;
 use crate::time::Instant;
 use bytes::Bytes;

@@ -30,7 +30,7 @@ impl Parts {
             self.begin_request(ticket, acquire);
             return ticket;
         }
-        if let Some(number) = acquire.wish.reenter.or_else(|| self.owners.hold(lock, acquire.wish.owner)) {
+        if let Some(number) = acquire.wish.reenter.or_else(|| self.owners.hold(lock, acquire.wish.owner?)) {
             acquire.place = Place::Entering(number);
             self.begin_request(ticket, acquire);
             self.check_entry(now, ticket, number);
@@ -44,23 +44,26 @@ impl Parts {
                 return ticket;
             }
         }
-        acquire.wish.replicas = replicas::both(acquire.wish.replicas, self.replicas_of(acquire.wish.beside));
-        let (tries_beside, troubled) = (self.tries_beside(lock), self.trouble_since(lock).is_some());
-        let state = &mut self.locks[lock];
-        // An owner that holds the other half bypasses the line: who stands there waits for it.
+        if let Some(other_half) = acquire.wish.beside {
+            acquire.wish.replicas = replicas::both(acquire.wish.replicas, self.replicas_of(other_half));
+        }
+        // An owner that holds the other half bypasses the line: a request that stands there waits for it.
+        let mut contends = false;
         if acquire.beside.is_none() {
+            let state = &mut self.locks[lock];
             if state.line.is_empty() {
+                contends = true;
                 acquire.place = Place::Line;
                 state.line.begin(ticket, now + self.settings.turn_in(state.kind.verbs().wait_policy()));
             } else if acquire.wish.patience != Patience::Try {
                 acquire.place = Place::Line;
                 state.line.push(ticket, End::Back);
-            } else if !troubled && !tries_beside {
+            } else if self.trouble_since(lock).is_none() && !self.tries_beside(lock) {
                 // A waiter of this client is ahead and has asked, so the lock is as good as taken; unless no server can say so.
                 acquire.outcome = Some(Ok(None));
             }
         }
-        let waits = !state.line.is_contender(ticket) && acquire.outcome.is_none();
+        let waits = !contends && acquire.outcome.is_none();
         self.begin_request(ticket, acquire);
         if waits {
             self.begin_to_wait(now, ticket);
@@ -69,7 +72,9 @@ impl Parts {
     }
 
     fn begin_request(&mut self, ticket: Ticket, acquire: Acquire) {
-        self.owners.add_wish(acquire.lock, acquire.wish.owner, ticket);
+        if let Some(owner) = acquire.wish.owner {
+            self.owners.add_wish(acquire.lock, owner, ticket);
+        }
         self.requests.insert(ticket, Request::Acquire(acquire));
     }
 
@@ -91,20 +96,32 @@ impl Parts {
         if acquire.rests() {
             return Step::Wait;
         }
-        if let Some(number) = acquire.entering() {
+        if let Place::Entering(number) = acquire.place {
             self.check_entry(now, ticket, number);
+            let Some(acquire) = self.requests.acquire(ticket) else { return Step::Done(Err(AcquireError::Closed)) };
+            if acquire.outcome.is_some() || acquire.rests() {
+                // The hold that it was about to enter has ended, and perhaps its patience with it.
+                return self.poll_acquire_at_gate(ticket);
+            }
         }
-        let Some(acquire) = self.requests.acquire_mut(ticket) else { return Step::Done(Err(AcquireError::Closed)) };
-        if let Some(outcome) = acquire.outcome.take() {
-            self.remove_request(ticket);
-            return Step::Done(outcome);
-        }
-        if acquire.rests() {
-            // The hold that it was about to enter has ended, and its patience with it.
-            return Step::Wait;
-        }
+        let step = self.next_step(now, ticket, missed, via);
+        step.unwrap_or_else(|| {
+            self.begin_to_wait(now, ticket);
+            Step::Wait
+        })
+    }
+
+    /// The next step of a request that is not done; `None` where it waits.
+    fn next_step(
+        &mut self,
+        now: Instant,
+        ticket: Ticket,
+        missed: bool,
+        via: Via,
+    ) -> Option<Step<Result<Option<Granted>, AcquireError>>> {
+        let acquire = self.requests.acquire(ticket)?;
         let may_retry = acquire.retry_at.is_none_or(|at| at <= now);
-        let step = match acquire.place {
+        match acquire.place {
             Place::Line => {
                 let lock = acquire.lock;
                 self.poll_in_line(now, ticket, lock, missed, may_retry, via)
@@ -115,14 +132,10 @@ impl Parts {
                 if self.holds.get(&number).is_some_and(|hold| hold.state.is_counted_by_client()) =>
             {
                 self.enter_by_itself(now, ticket, number);
-                return self.poll_acquire_at_gate(ticket);
+                Some(self.poll_acquire_at_gate(ticket))
             }
             Place::Entering(number) => self.send_entry(now, ticket, number, via),
-        };
-        step.unwrap_or_else(|| {
-            self.begin_to_wait(now, ticket);
-            Step::Wait
-        })
+        }
     }
 
     /// The next step of a request that stands in the line: it asks if it is its turn, or if it may ask beside the contender.
@@ -135,9 +148,10 @@ impl Parts {
         may_retry: bool,
         via: Via,
     ) -> Option<Step<Result<Option<Granted>, AcquireError>>> {
-        self.take_turn(ticket, lock, missed);
-        let line = &self.locks[lock].line;
-        if !(line.is_contender(ticket) && line.is_due()) {
+        if !self.locks[lock].line.is_turn_of(ticket) {
+            self.take_turn(ticket, lock, missed);
+        }
+        if !self.locks[lock].line.is_turn_of(ticket) {
             let may_ask = (self.may_take_place(ticket) || self.may_ask_beside(ticket)) && may_retry;
             return if may_ask { self.send_first(now, ticket, via) } else { None };
         }
@@ -157,15 +171,19 @@ impl Parts {
         ticket: Ticket,
         via: Via,
     ) -> Option<Step<Result<Option<Granted>, AcquireError>>> {
-        let number = match self.requests.acquire(ticket)?.hold {
-            Some(number) => number,
+        let acquire = self.requests.acquire_mut(ticket)?;
+        acquire.asks = acquire.asks.saturating_add(1);
+        let (begun, may_end_busy) = (acquire.hold, acquire.wish.patience != Patience::Forever);
+        let number = match begun {
+            Some(number) => {
+                self.begin_anew(now, ticket, number);
+                number
+            }
             None => self.begin_hold(now, ticket)?,
         };
-        if let Some(acquire) = self.requests.acquire_mut(ticket) {
-            acquire.asks = acquire.asks.saturating_add(1);
+        if may_end_busy {
+            self.note_crossing(ticket);
         }
-        self.note_crossing(ticket);
-        self.begin_anew(now, ticket, number);
         let hold = self.holds.get(&number).filter(|hold| hold.change.is_none())?;
         let lease = hold.lease.min(hold.deadline.latest().since(now)).max(Duration::from_millis(1));
         // A copy of an acquire without a lease would take for good if it came when no request waits for it any more. So it always has a

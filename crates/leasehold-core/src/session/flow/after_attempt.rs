@@ -4,15 +4,13 @@ use crate::backoff::Backoff;
 use crate::command::WaitPolicy;
 use crate::error::AcquireError;
 use crate::link::LinkError;
-use crate::session::Patience;
-use crate::session::Ticket;
 use crate::session::hold::change::Change;
 use crate::session::ids::LockId;
-
 use crate::session::parts::Parts;
 use crate::session::request::Request;
 use crate::session::request::acquire::Place;
 use crate::session::trouble::Trouble;
+use crate::session::{Patience, Ticket};
 use crate::time::Instant;
 use std::time::Duration;
 
@@ -32,7 +30,7 @@ impl Parts {
             }
             return;
         }
-        if let Some(number) = self.owners.hold(lock, acquire_owner) {
+        if let Some(number) = acquire_owner.and_then(|owner| self.owners.hold(lock, owner)) {
             self.locks[lock].trouble = Trouble::default();
             self.enter_instead(now, ticket, lock, number);
             return;

@@ -3,7 +3,6 @@
 use crate::command::WaitPolicy;
 use crate::session::Ticket;
 use crate::session::ids::LockId;
-
 use crate::session::parts::Parts;
 use crate::session::request::acquire::Place;
 

@@ -1,21 +1,15 @@
 //! The ends of requests: their outcomes, and those that wait until something given up is gone from the server.
 
 use crate::command::Kind;
-use crate::error::AcquireError;
-use crate::error::ReleaseError;
+use crate::error::{AcquireError, ReleaseError};
 use crate::owner::HoldNumber;
-use crate::session::AcquireRequest;
-use crate::session::Granted;
-use crate::session::Patience;
-use crate::session::Ticket;
 use crate::session::hold::clean_up::Repeats;
 use crate::session::ids::LockId;
 use crate::session::parts::Parts;
 use crate::session::request::Request;
-use crate::session::request::acquire::Acquire;
-use crate::session::request::acquire::GivenUp;
-use crate::session::request::acquire::Place;
+use crate::session::request::acquire::{Acquire, GivenUp, Place};
 use crate::session::trouble::Trouble;
+use crate::session::{AcquireRequest, Granted, Patience, Ticket};
 use crate::time::Instant;
 use bytes::Bytes;
 
@@ -179,7 +173,8 @@ impl Parts {
         let mut beside = None;
         for at in self.locks.same_name(lock).filter(|at| *at != lock) {
             let other = &self.locks[at];
-            let own = self.owners.hold(at, wish.owner).or(wish.beside).and_then(|number| self.holds.get(&number));
+            let of_owner = wish.owner.and_then(|owner| self.owners.hold(at, owner));
+            let own = of_owner.or(wish.beside).and_then(|number| self.holds.get(&number));
             let own = own.filter(|hold| hold.lock == at && hold.is_live());
             match (other.kind, wish.kind) {
                 (Kind::Write, Kind::Read) => beside = own.map(|hold| hold.cell.key().field.clone()).or(beside),

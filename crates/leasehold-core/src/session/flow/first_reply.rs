@@ -302,7 +302,7 @@ mod tests {
             session.handle_reply(now, ticket, flight, Ok(reply));
             let step = session.poll_acquire(now, ticket, VIA, Waker::noop());
             let Step::Done(Ok(Some(granted))) = step else { panic!("it is granted") };
-            session.parts.replicas_of(Some(granted.hold))
+            session.parts.replicas_of(granted.hold)
         };
         let plain = Reply::Array([1, 4_000, 0].map(Reply::Int).to_vec());
         assert_eq!(acquire(AcquireRequest { replicas: None, ..wish_of(owner) }, plain), None);

@@ -6,12 +6,10 @@
 use crate::command::WaitPolicy;
 use crate::error::AcquireError;
 use crate::owner::HoldNumber;
-use crate::session::Patience;
-use crate::session::Ticket;
 use crate::session::parts::Parts;
 use crate::session::request::Request;
-use crate::session::request::acquire::Place;
-use crate::session::request::acquire::Undoing;
+use crate::session::request::acquire::{Place, Undoing};
+use crate::session::{Patience, Ticket};
 use crate::time::Instant;
 
 impl Parts {
@@ -155,8 +153,7 @@ mod tests {
     use crate::name::LockName;
     use crate::owner::ClientId;
     use crate::reply::Reply;
-    use crate::session::Session;
-    use crate::session::{AcquireRequest, Action, CallId, FlightId, Step, Via};
+    use crate::session::{AcquireRequest, Action, CallId, FlightId, Session, Step, Via};
     use crate::settings::Settings;
     use std::task::Waker;
     use std::time::Duration;

@@ -1,11 +1,7 @@
 //! The loss of a hold: by its deadline, or because the server says that it has it no more.
 
-use crate::command::Kind;
-use crate::command::WaitPolicy;
-use crate::error::AcquireError;
-use crate::error::HoldEnd;
-use crate::error::LossReason;
-use crate::error::ReleaseError;
+use crate::command::{Kind, WaitPolicy};
+use crate::error::{AcquireError, HoldEnd, LossReason, ReleaseError};
 use crate::owner::HoldNumber;
 use crate::session::hold::Hold;
 use crate::session::ids::LockId;

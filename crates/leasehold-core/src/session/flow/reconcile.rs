@@ -73,7 +73,9 @@ impl Parts {
             self.wake(ticket);
         }
         self.locks[hold.lock].given_up.remove(&number);
-        self.owners.remove_hold(hold.lock, hold.owner, number);
+        if let Some(owner) = hold.owner {
+            self.owners.remove_hold(hold.lock, owner, number);
+        }
         self.locks.unref(hold.lock, &mut self.timers);
     }
 

@@ -1,18 +1,14 @@
 //! Re-entry: an owner that already holds raises the count of its hold, beside the line.
 
 use crate::command::Acquired;
-use crate::error::AcquireError;
-use crate::error::HoldEnd;
-use crate::error::LossReason;
+use crate::error::{AcquireError, HoldEnd, LossReason};
 use crate::link::LinkError;
 use crate::owner::HoldNumber;
 use crate::reply::Reply;
-use crate::session::Step;
-use crate::session::Ticket;
-use crate::session::Via;
 use crate::session::hold::change::Aim;
 use crate::session::parts::Parts;
 use crate::session::request::Request;
+use crate::session::{Step, Ticket, Via};
 use crate::time::Instant;
 use std::time::Duration;
 

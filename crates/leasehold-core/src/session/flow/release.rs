@@ -1,17 +1,12 @@
 //! Releases: a guard less, and a count on the server that follows.
 
-use crate::error::HoldEnd;
-use crate::error::LossReason;
-use crate::error::ReleaseError;
+use crate::error::{HoldEnd, LossReason, ReleaseError};
 use crate::owner::HoldNumber;
-use crate::session::Step;
-use crate::session::Ticket;
-use crate::session::Via;
 use crate::session::flow::send::give;
 use crate::session::hold::change::Aim;
 use crate::session::parts::Parts;
-use crate::session::request::Release;
-use crate::session::request::Request;
+use crate::session::request::{Release, Request};
+use crate::session::{Step, Ticket, Via};
 use crate::time::Instant;
 use std::task::Waker;
 
@@ -139,7 +134,9 @@ impl Parts {
         hold.renew_at = None;
         let (lock, owner, granted, permits) = (hold.lock, hold.owner, hold.state.is_granted(), hold.cell.key().permits);
         let waiting = std::mem::take(&mut hold.waiting);
-        self.owners.remove_hold(lock, owner, number);
+        if let Some(owner) = owner {
+            self.owners.remove_hold(lock, owner, number);
+        }
         if granted {
             self.locks[lock].held -= 1;
             self.locks[lock].permits -= u64::from(permits);

@@ -1,20 +1,15 @@
 //! The replies to releases: what is done, what is told, and what is repeated.
 
-use crate::command::Released;
-use crate::command::WaitPolicy;
-use crate::error::LossReason;
-use crate::error::ReleaseError;
-use crate::link::LinkError;
-use crate::link::ServerError;
+use crate::command::{Released, WaitPolicy};
+use crate::error::{LossReason, ReleaseError};
+use crate::link::{LinkError, ServerError};
 use crate::owner::HoldNumber;
 use crate::reply::Reply;
-use crate::session::Event;
-use crate::session::Ticket;
 use crate::session::hold::change::Aim;
 use crate::session::hold::clean_up::Repeats;
 use crate::session::parts::Parts;
 use crate::session::request::Request;
-use crate::session::retry;
+use crate::session::{Event, Ticket, retry};
 use crate::time::Instant;
 
 impl Parts {

@@ -1,10 +1,8 @@
 //! The watchdog's decisions: which holds are renewed when, in which batches, and what the replies mean.
 
-use crate::call::Call;
-use crate::call::Replicas;
-use crate::command::Renewal;
-use crate::command::Renewed;
+use crate::call::{Call, Replicas};
 use crate::command::permits::MAX_AT_ONCE;
+use crate::command::{Renewal, Renewed};
 use crate::error::LossReason;
 use crate::link::LinkError;
 use crate::name;
@@ -13,8 +11,7 @@ use crate::reply::Reply;
 use crate::session::Event;
 use crate::session::hold::Hold;
 use crate::session::parts::Parts;
-use crate::session::pending::Batch;
-use crate::session::pending::Purpose;
+use crate::session::pending::{Batch, Purpose};
 use crate::settings::Settings;
 use crate::time::Instant;
 use std::time::Duration;

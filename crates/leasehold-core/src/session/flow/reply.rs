@@ -1,14 +1,11 @@
 //! Replies: to which flow each belongs.
 
-use crate::link::Epoch;
-use crate::link::LinkError;
+use crate::link::{Epoch, LinkError};
 use crate::reply::Reply;
-use crate::session::CallId;
-use crate::session::FlightId;
-use crate::session::Ticket;
 use crate::session::parts::Parts;
 use crate::session::pending::Purpose;
 use crate::session::request::Request;
+use crate::session::{CallId, FlightId, Ticket};
 use crate::time::Instant;
 
 impl Parts {

@@ -1,7 +1,6 @@
 //! Asking the server for a hold that was granted without it.
 
-use crate::command::Acquired;
-use crate::command::Ask;
+use crate::command::{Acquired, Ask};
 use crate::error::LossReason;
 use crate::link::LinkError;
 use crate::owner::HoldNumber;

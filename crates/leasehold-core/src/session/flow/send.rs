@@ -197,20 +197,21 @@ impl Parts {
     }
 
     /// The replicas that must acknowledge a hold.
-    pub(super) fn replicas_of(&self, number: Option<HoldNumber>) -> Option<Replicas> {
-        self.holds.get(&number?)?.replicas
+    pub(super) fn replicas_of(&self, number: HoldNumber) -> Option<Replicas> {
+        self.holds.get(&number)?.replicas
     }
 
     /// Begins a hold of `lock` that is not granted yet.
     pub(super) fn begin_hold(&mut self, now: Instant, ticket: Ticket) -> Option<HoldNumber> {
-        let wish = &self.requests.acquire(ticket)?.wish;
+        let acquire = self.requests.acquire_mut(ticket)?;
+        let wish = &acquire.wish;
         let max_hold_at = wish.max_hold.map_or(Instant::FAR_FUTURE, |most| now + most);
         let key = HoldKey {
             field: wish.field.clone().unwrap_or_else(|| self.client.field(self.last_hold.next())),
             permits: wish.permits,
         };
         let hold = Hold {
-            lock: self.requests.acquire(ticket)?.lock,
+            lock: acquire.lock,
             owner: wish.owner,
             class: wish.class.clone(),
             cell: Arc::new(HoldCell::new(key, now, max_hold_at)),
@@ -231,7 +232,7 @@ impl Parts {
         self.last_hold = self.last_hold.next();
         self.locks[hold.lock].refs += 1;
         self.holds.insert(self.last_hold, hold);
-        self.requests.acquire_mut(ticket)?.hold = Some(self.last_hold);
+        acquire.hold = Some(self.last_hold);
         Some(self.last_hold)
     }
 

@@ -1,18 +1,14 @@
 //! Calls whose outcome was not known, and that are settled or taken over by the lifeline.
 
 use crate::command::Acquired;
-use crate::link::LinkError;
-use crate::link::Settled;
+use crate::link::{LinkError, Settled};
 use crate::owner::HoldNumber;
 use crate::reply::Reply;
-use crate::session::CallId;
-use crate::session::Event;
-use crate::session::FlightId;
-use crate::session::Ticket;
 use crate::session::hold::change::Change;
 use crate::session::parts::Parts;
 use crate::session::request::Request;
 use crate::session::settlements::Answered;
+use crate::session::{CallId, Event, FlightId, Ticket};
 use crate::time::Instant;
 
 impl Parts {
@@ -118,7 +114,9 @@ impl Parts {
         }
         if outcome.is_ok() {
             self.outages.note_answer();
+            // What the change asked for counts, and not only what the hold asks for without it.
             self.touch(now, number);
+            return Some((self.end_change(number)?, outcome));
         }
         let change = self.end_change(number)?;
         self.touch(now, number);
@@ -130,13 +128,10 @@ impl Parts {
 mod tests {
     use super::*;
     use crate::command::Kind;
-    use crate::link::Epoch;
-    use crate::link::Plane;
+    use crate::link::{Epoch, Plane};
     use crate::name::LockName;
     use crate::owner::ClientId;
-    use crate::session::Action;
-    use crate::session::Session;
-    use crate::session::{AcquireRequest, Step, Ticket, Via};
+    use crate::session::{AcquireRequest, Action, Session, Step, Ticket, Via};
     use crate::settings::Settings;
     use std::task::Waker;
     use std::time::Duration;

@@ -3,7 +3,6 @@
 use crate::error::AcquireError;
 use crate::owner::HoldNumber;
 use crate::session::ids::LockId;
-
 use crate::session::outages::Outage;
 use crate::session::parts::Parts;
 use crate::session::request::acquire::{Acquire, GivenUp, Place};
@@ -105,8 +104,7 @@ impl Parts {
     /// link says.
     pub(super) fn trouble_since(&self, lock: LockId) -> Option<Instant> {
         let state = self.locks.get(lock)?;
-        let sleeps = state.line.listens();
-        let told = self.outage_of(lock).filter(|_| sleeps).map(Outage::since);
+        let told = if state.line.listens() { self.outage_of(lock).map(Outage::since) } else { None };
         [state.trouble.since, told].into_iter().flatten().min()
     }
 
@@ -170,7 +168,9 @@ impl Parts {
         let Some(mut request) = self.requests.remove(ticket) else { return };
         self.timers.set(Timer::Request(ticket), request.timer(), None);
         if let Request::Acquire(acquire) = request {
-            self.owners.remove_wish(acquire.lock, acquire.wish.owner, ticket);
+            if let Some(owner) = acquire.wish.owner {
+                self.owners.remove_wish(acquire.lock, owner, ticket);
+            }
             self.locks.unref(acquire.lock, &mut self.timers);
         }
     }

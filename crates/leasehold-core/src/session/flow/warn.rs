@@ -5,14 +5,11 @@
 //! long as the wait, and the wait for longer than a lease.
 
 use crate::command::WaitPolicy;
-use crate::session::Event;
-use crate::session::Patience;
-use crate::session::Ticket;
 use crate::session::ids::LockId;
 use crate::session::lock::Anomaly;
 use crate::session::parts::Parts;
-use crate::session::request::acquire::Alarm;
-use crate::session::request::acquire::Place;
+use crate::session::request::acquire::{Alarm, Place};
+use crate::session::{Event, Patience, Ticket};
 use crate::time::Instant;
 use std::time::Duration;
 

@@ -2,10 +2,8 @@
 
 use crate::call::Replicas;
 use crate::error::AcquireError;
-use crate::link::Epoch;
-use crate::link::Plane;
-use crate::session::FlightId;
-use crate::session::Ticket;
+use crate::link::{Epoch, Plane};
+use crate::session::{FlightId, Ticket};
 use crate::time::Instant;
 use std::time::Duration;
 

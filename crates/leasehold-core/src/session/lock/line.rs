@@ -78,6 +78,11 @@ impl Line {
         self.contender == Some(ticket)
     }
 
+    /// Whether this request is the contender, and may ask now.
+    pub(crate) fn is_turn_of(&self, ticket: Ticket) -> bool {
+        self.is_contender(ticket) && self.is_due()
+    }
+
     /// What the contender is doing.
     pub(crate) const fn phase(&self) -> Phase {
         self.phase
