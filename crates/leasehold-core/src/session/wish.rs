@@ -10,12 +10,21 @@ use crate::owner::{HoldNumber, OwnerId};
 use crate::session::FlightId;
 use crate::time::Instant;
 use bytes::Bytes;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Names a request. The future that made it holds it, and either sees it done or abandons it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Ticket(pub(super) u64);
+pub struct Ticket(NonZeroU64);
+
+impl Ticket {
+    /// The ticket of this number, which is not 0.
+    pub(super) fn new(number: u64) -> Self {
+        debug_assert!(number > 0, "numbers begin at 1");
+        Self(NonZeroU64::new(number).unwrap_or(NonZeroU64::MIN))
+    }
+}
 
 /// How long a caller waits for a lock that others hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -20,7 +20,7 @@ impl Parts {
             wish.owner = None;
             wish.reenter = None;
         }
-        let ticket = Ticket(self.next_id());
+        let ticket = Ticket::new(self.next_id());
         let lock = self.locks.get_or_insert(&wish.name, wish.kind, &self.client);
         self.locks[lock].refs += 1;
         self.locks[lock].local |= wish.fallback == Fallback::Local;

@@ -13,7 +13,7 @@ use std::task::Waker;
 impl Parts {
     /// See [`Session::release`](crate::session::Session::release).
     pub(crate) fn release(&mut self, now: Instant, number: HoldNumber, renewed: bool) -> Ticket {
-        let ticket = Ticket(self.next_id());
+        let ticket = Ticket::new(self.next_id());
         // A hold that is gone while a guard of it exists was taken from its guards, and released.
         let gone = !self.holds.contains_key(&number);
         let outcome = match self.take_guard(now, number, renewed) {

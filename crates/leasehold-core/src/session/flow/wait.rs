@@ -142,7 +142,7 @@ impl Parts {
 
     /// See [`Session::pause`](crate::session::Session::pause).
     pub(crate) fn pause(&mut self, now: Instant, pause: Duration) -> Ticket {
-        let ticket = Ticket(self.next_id());
+        let ticket = Ticket::new(self.next_id());
         self.requests.insert(ticket, Request::Pause(Pause { until: now + pause, timer: None, waker: None }));
         ticket
     }

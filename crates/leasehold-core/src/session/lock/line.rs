@@ -288,7 +288,7 @@ mod tests {
 
     /// A line whose contender is in this phase, and behind which another request waits.
     fn line(phase: Phase) -> (Line, Ticket, Ticket) {
-        let (contender, other) = (Ticket(1), Ticket(2));
+        let (contender, other) = (Ticket::new(1), Ticket::new(2));
         let mut line = Line::default();
         line.begin(contender, SOON);
         line.push(other, End::Back);

@@ -74,7 +74,7 @@ mod tests {
         let mut rng = fastrand::Rng::with_seed(1);
         let (mut queue, mut list) = (WaitQueue::default(), Vec::new());
         for _ in 0..10_000 {
-            let ticket = Ticket(rng.u64(..12));
+            let ticket = Ticket::new(rng.u64(1..13));
             list.retain(|other| *other != ticket);
             match rng.u8(..3) {
                 0 => {
