@@ -11,6 +11,9 @@
 //!
 //! `now` never goes back from one call to the next.
 //!
+//! Behind these methods stand the flows in `flow/`, which say what happens, and below them the components, each of which owns a part of the
+//! state; `docs/architecture.md` has the map.
+//!
 //! # Invariants
 //!
 //! 1. A hold exists in the session from the moment at which a command that could create it may leave the process until it
@@ -81,7 +84,7 @@ impl Session {
 
     /// Begins to acquire. The first [`Session::poll_acquire`] must follow at once.
     pub fn acquire(&mut self, now: Instant, wish: AcquireRequest) -> Ticket {
-        self.parts.acquire(now, wish)
+        self.checked(|parts| parts.acquire(now, wish))
     }
 
     /// The next step of the future of an acquire. `via` is where a call would go.
@@ -92,30 +95,30 @@ impl Session {
         via: Via,
         waker: &Waker,
     ) -> Step<Result<Option<Granted>, AcquireError>> {
-        self.parts.poll_acquire(now, ticket, via, waker)
+        self.checked(|parts| parts.poll_acquire(now, ticket, via, waker))
     }
 
     /// The future of an acquire was dropped.
     pub fn abandon_acquire(&mut self, now: Instant, ticket: Ticket) {
-        self.parts.abandon_acquire(now, ticket);
+        self.checked(|parts| parts.abandon_acquire(now, ticket));
     }
 
     /// After the failure of which number the caller's own back-off is to be asked, if it is. That is foreign code, which may itself use the
     /// client: ask it while the session is not locked, and hand in what it says by [`Session::handle_backoff`].
     pub fn poll_backoff(&mut self, ticket: Ticket) -> Option<u32> {
-        self.parts.poll_backoff(ticket)
+        self.checked(|parts| parts.poll_backoff(ticket))
     }
 
     /// Takes what the caller's own back-off says; `None` ends the wait.
     pub fn handle_backoff(&mut self, now: Instant, ticket: Ticket, pause: Option<Duration>) {
-        self.parts.handle_backoff(now, ticket, pause);
+        self.checked(|parts| parts.handle_backoff(now, ticket, pause));
     }
 
     /// Gives one guard of a hold back. From here on the session sees to it, whether the caller waits for the outcome or not.
     ///
     /// `renewed` is whether this guard wanted the hold to be renewed.
     pub fn release(&mut self, now: Instant, number: HoldNumber, renewed: bool) -> Ticket {
-        self.parts.release(now, number, renewed)
+        self.checked(|parts| parts.release(now, number, renewed))
     }
 
     /// The next step of the future of a release. `via` is where a call would go.
@@ -126,121 +129,121 @@ impl Session {
         via: Via,
         waker: &Waker,
     ) -> Step<Result<(), ReleaseError>> {
-        self.parts.poll_release(now, ticket, via, waker)
+        self.checked(|parts| parts.poll_release(now, ticket, via, waker))
     }
 
     /// The future of a release was dropped: the lifeline goes on.
     pub fn abandon_release(&mut self, now: Instant, ticket: Ticket) {
-        self.parts.abandon_release(now, ticket);
+        self.checked(|parts| parts.abandon_release(now, ticket));
     }
 
     /// A guard was dropped.
     pub fn drop_guard(&mut self, now: Instant, number: HoldNumber, renewed: bool) {
-        self.parts.drop_guard(now, number, renewed);
+        self.checked(|parts| parts.drop_guard(now, number, renewed));
     }
 
     /// A guard is given up without a release: nothing renews for its sake, and the lease runs out by itself.
     pub fn detach(&mut self, now: Instant, number: HoldNumber, renewed: bool) {
-        self.parts.detach(now, number, renewed);
+        self.checked(|parts| parts.detach(now, number, renewed));
     }
 
     /// Lets a caller wait for time to pass. The clock is the session's, so that it also goes on where a test moves it by hand.
     pub fn pause(&mut self, now: Instant, pause: Duration) -> Ticket {
-        self.parts.pause(now, pause)
+        self.checked(|parts| parts.pause(now, pause))
     }
 
     /// Whether a pause is over; `waker` is woken when it is.
     pub fn poll_pause(&mut self, now: Instant, ticket: Ticket, waker: &Waker) -> bool {
-        self.parts.poll_pause(now, ticket, waker)
+        self.checked(|parts| parts.poll_pause(now, ticket, waker))
     }
 
     /// Forgets a pause.
     pub fn end_pause(&mut self, ticket: Ticket) {
-        self.parts.end_pause(ticket);
+        self.checked(|parts| parts.end_pause(ticket));
     }
 
     /// Has the holds of a lock looked at now: a hold on the server was ended from outside.
     pub fn look_again(&mut self, now: Instant, name: &str) {
-        self.parts.look_again(now, name);
+        self.checked(|parts| parts.look_again(now, name));
     }
 
     /// Keeps a record of this client on the server, which goes away `lifetime` after the client does.
     pub fn announce(&mut self, now: Instant, record: record::ClientRecord, lifetime: Duration) {
-        self.parts.announce(now, record, lifetime);
+        self.checked(|parts| parts.announce(now, record, lifetime));
     }
 
     /// Removes the client's record, if there is one. A record that cannot be removed goes away by itself.
     pub fn retract(&mut self) {
-        self.parts.retract();
+        self.checked(|parts| parts.retract());
     }
 
     /// Stops granting: every waiting caller is told so, and every later acquire is refused. Holds stay as they are.
     pub fn close(&mut self, now: Instant) {
-        self.parts.close(now);
+        self.checked(|parts| parts.close(now));
     }
 
     /// Takes every hold from its guards, who are told, and has the lifeline release it.
     pub fn release_all(&mut self, now: Instant) {
-        self.parts.release_all(now);
+        self.checked(|parts| parts.release_all(now));
     }
 
     /// Takes the outcome of a call that a request's future sent. A call that has been given up is ignored.
     pub fn handle_reply(&mut self, now: Instant, ticket: Ticket, flight: FlightId, result: Result<Reply, LinkError>) {
-        self.parts.handle_reply(now, ticket, flight, result);
+        self.checked(|parts| parts.handle_reply(now, ticket, flight, result));
     }
 
     /// Whether the call is still the one that the request waits for. If it is not, its future is to be dropped; if it is, `waker` is woken
     /// when that changes, even if the request was woken for something else before, or is polled by another task now.
     pub fn is_current(&mut self, ticket: Ticket, flight: FlightId, waker: &Waker) -> bool {
-        self.parts.is_current(ticket, flight, waker)
+        self.checked(|parts| parts.is_current(ticket, flight, waker))
     }
 
     /// Asks whether a call may be sent once more, because the server says that it did not apply it: it does not know the script, or another
     /// node has the slot. The call is on its way from now on, and not answered. A call that may not has been given up.
     pub fn may_resend(&mut self, now: Instant, ticket: Ticket, flight: FlightId) -> bool {
-        self.parts.may_resend(now, ticket, flight)
+        self.checked(|parts| parts.may_resend(now, ticket, flight))
     }
 
     /// Takes the answer to [`Action::Call`].
     ///
     /// `epoch` is that of the lifeline plane, read before the call was sent.
     pub fn handle_called(&mut self, now: Instant, id: CallId, epoch: Epoch, result: Result<Reply, LinkError>) {
-        self.parts.handle_called(now, id, epoch, result);
+        self.checked(|parts| parts.handle_called(now, id, epoch, result));
     }
 
     /// Takes the answer to [`Action::Settle`].
     pub fn handle_settled(&mut self, now: Instant, id: CallId, result: Result<Settled, LinkError>) {
-        self.parts.handle_settled(now, id, result);
+        self.checked(|parts| parts.handle_settled(now, id, result));
     }
 
     /// Takes the answer to [`Action::Probe`]. Every call that was sent before the probe, and not once more since, has been answered.
     pub fn handle_probed(&mut self, now: Instant, id: CallId, result: Result<(), LinkError>) {
-        self.parts.handle_probed(now, id, result);
+        self.checked(|parts| parts.handle_probed(now, id, result));
     }
 
     /// Takes the answer to [`Action::Subscribe`](super::Action::Subscribe).
     pub fn handle_subscribed(&mut self, now: Instant, channel: &Bytes, result: Result<(), LinkError>) {
-        self.parts.handle_subscribed(now, channel, result);
+        self.checked(|parts| parts.handle_subscribed(now, channel, result));
     }
 
     /// Takes the answer to [`Action::Unsubscribe`](super::Action::Unsubscribe).
     pub fn handle_unsubscribed(&mut self, now: Instant, channel: &Bytes, result: Result<(), LinkError>) {
-        self.parts.handle_unsubscribed(now, channel, result);
+        self.checked(|parts| parts.handle_unsubscribed(now, channel, result));
     }
 
     /// The server is known now, of a client that was made before: releases are announced by this command.
     pub fn handle_met(&mut self, publish: Bytes) {
-        self.parts.handle_met(publish);
+        self.checked(|parts| parts.handle_met(publish));
     }
 
     /// Takes an event of the link.
     pub fn handle_event(&mut self, now: Instant, event: LinkEvent) {
-        self.parts.handle_event(now, event);
+        self.checked(|parts| parts.handle_event(now, event));
     }
 
     /// Lets time pass up to `now`: whatever is due by then happens.
     pub fn handle_timeout(&mut self, now: Instant) {
-        self.parts.handle_timeout(now);
+        self.checked(|parts| parts.handle_timeout(now));
     }
 
     /// The next thing to do.
@@ -260,7 +263,6 @@ impl Session {
 
     /// The wakers of futures that have something to do. Wake them when the session is no longer locked.
     pub fn take_woken(&mut self) -> Vec<Waker> {
-        self.parts.assert_invariants();
         self.parts.out.take_woken()
     }
 
@@ -354,5 +356,12 @@ impl Session {
     /// The locks of which something may be left on the server, by name.
     pub fn unreleased(&self) -> Vec<LockName> {
         self.parts.unreleased()
+    }
+
+    /// Calls a flow, and asserts the invariants after it in builds with debug assertions.
+    fn checked<T>(&mut self, flow: impl FnOnce(&mut Parts) -> T) -> T {
+        let outcome = flow(&mut self.parts);
+        self.parts.assert_invariants();
+        outcome
     }
 }
