@@ -1,7 +1,7 @@
 //! The calls of each kind of lock, and the meaning of their replies.
 //!
-//! One file is one kind. [`Verbs`] is what the session asks of a kind; [`Kind`] is the table of them. A kind is added by its folder
-//! of scripts, its rows in [`script`](crate::script), its file here, and its line in [`Kind::verbs`].
+//! A file has one kind, or a few that are alike. [`Verbs`] is what the session asks of a kind; [`Kind`] is the table of them. How a kind is
+//! added stands in `docs/architecture.md`, "How to add a kind of lock".
 
 mod code;
 pub mod durable;
@@ -68,6 +68,15 @@ impl Kind {
         Self::Permits,
         Self::Latch,
     ];
+
+    /// Whether a lock of the kind can be granted within a client while its server is out of reach. A fenced grant needs a token that only the
+    /// server can give, a place in a fair queue is on the server, and so are permits.
+    pub const fn supports_fallback(self) -> bool {
+        match self {
+            Self::Lock | Self::Spin | Self::Simple | Self::Read | Self::Write => true,
+            Self::Fair | Self::FencedFair | Self::Fenced | Self::Semaphore | Self::Permits | Self::Latch => false,
+        }
+    }
 
     /// The protocol of the kind on the wire.
     pub fn verbs(self) -> &'static dyn Verbs {

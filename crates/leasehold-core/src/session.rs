@@ -18,14 +18,16 @@
 //!
 //! 1. A hold exists in the session from the moment at which a command that could create it may leave the process until it
 //!    is certain that the server has nothing of it. So whatever may be on the server is known here, and cleaned up from here.
-//! 2. `count` of a hold is never lower than what the server has. `guards` is what the server should have. If `count` is greater, and no
-//!    request is about to change that, the lifeline lowers it. Clean-up of every sort is this one rule.
+//! 2. `on_server` of a hold's count is never lower than what the server has. `wanted` is what the server should have: the hold's guards, and
+//!    those that were detached. If `on_server` is greater, and no request is about to change that, the lifeline lowers it. Clean-up of every
+//!    sort is this one rule.
 //! 3. A hold has at most one change of its count on the way, and none is sent while an earlier one is unsettled.
 //! 4. A deadline is reckoned from the instant before its call was sent; a hold whose deadline has passed is lost, whatever
 //!    a later reply says. One that has not passed is put earlier only by the reply to a later command that disproves it, or
 //!    where a hold that was granted without the server is restored.
-//! 5. A lock has at most one waiter, the contender, that may send a first acquire, except for those who take a place in a
-//!    queue on the server, and those who try without waiting while the server is out of reach.
+//! 5. A lock has at most one waiter, the contender, that may send a first acquire. Four others may: a waiter that takes a place in a queue on the
+//!    server; a waiter of a shared lock that a grant has invited, or whose wait ends; a try of a shared lock; and a try if no request has
+//!    asked yet, or the server is out of reach.
 //!
 //! From 1 and 2 follows that nothing leaks: what a dropped future, a dropped guard or a lost reply leaves behind is a
 //! hold whose count is too high.

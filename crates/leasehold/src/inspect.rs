@@ -282,7 +282,8 @@ pub(crate) async fn holder(target: &Target) -> Option<HolderId> {
             let seen = read_write::halves(target).await.ok()?;
             seen.writer.or_else(|| seen.readers.into_iter().next())
         }
-        _ => None,
+        // Several hold these, or none does.
+        Kind::Semaphore | Kind::Permits | Kind::Latch => None,
     };
     holder.map(|holder| holder.id)
 }

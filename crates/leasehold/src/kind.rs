@@ -72,7 +72,12 @@ macro_rules! kinds {
         impl LockKind for $name {}
 
         $(impl $trait for $name {})*
-    )*};
+    )*
+
+        /// The kinds, and the traits of each.
+        #[cfg(test)]
+        const TRAITS: &[(&str, &[&str])] = &[$((stringify!($name), &[$(stringify!($trait)),*])),*];
+    };
 }
 
 kinds! {
@@ -98,4 +103,37 @@ kinds! {
     Counter: Counted;
     /// Permits with ids and leases: [`LeasedSemaphore`](crate::LeasedSemaphore).
     Permit: Counted, Leased;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::TRAITS;
+    use leasehold_core::command::Kind;
+
+    /// The marker of a kind; `None` where users meet none of it as a lock.
+    const fn marker(kind: Kind) -> Option<&'static str> {
+        Some(match kind {
+            Kind::Lock => "Reentrant",
+            Kind::Fair => "Fair",
+            Kind::FencedFair => "FencedFair",
+            Kind::Fenced => "Fenced",
+            Kind::Spin => "Spin",
+            Kind::Simple => "Simple",
+            Kind::Read => "Read",
+            Kind::Write => "Write",
+            Kind::Semaphore => "Counter",
+            Kind::Permits => "Permit",
+            Kind::Latch => return None,
+        })
+    }
+
+    #[test]
+    fn kinds_that_support_fallback_have_its_trait() {
+        for kind in Kind::ALL {
+            let Some(marker) = marker(kind) else { continue };
+            let traits = TRAITS.iter().find(|(name, _)| *name == marker).map(|(_, traits)| *traits);
+            let traits = traits.unwrap_or_else(|| panic!("there is no marker {marker}"));
+            assert_eq!(traits.contains(&"SupportsFallback"), kind.supports_fallback(), "{marker}");
+        }
+    }
 }

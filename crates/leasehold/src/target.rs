@@ -93,9 +93,8 @@ impl Target {
 
     /// The behaviour of an acquire while the server is out of reach.
     pub(crate) fn fallback(&self) -> Fallback {
-        let offered = matches!(self.0.kind, Kind::Lock | Kind::Spin | Kind::Simple | Kind::Read | Kind::Write);
         let said = self.0.manner.fallback.unwrap_or(self.0.handle.settings.fallback);
-        if offered { said } else { Fallback::Fail }
+        if self.0.kind.supports_fallback() { said } else { Fallback::Fail }
     }
 
     pub(crate) fn name(&self) -> &str {

@@ -1,4 +1,4 @@
-//! The renewals that are due and those on the way.
+//! The renewals that are due; those on the way are among the pending calls.
 
 use crate::call::Replicas;
 use crate::owner::HoldNumber;

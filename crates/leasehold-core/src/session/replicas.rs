@@ -1,4 +1,4 @@
-//! Holds that replicas must acknowledge: what their answers mean, and how an acquire that fell short is taken back.
+//! Conditions of replicas: how their answers are read, and how two conditions are joined.
 //!
 //! The server answers such a call twice over: what the script did, and how many replicas have it. The first without enough of the
 //! second is a state of the primary alone, which a failover may undo. It never puts a deadline off, and an acquire that ends so is

@@ -94,7 +94,7 @@ impl Parts {
         }
     }
 
-    /// The request's future was not polled in time: it keeps its place, and others go first until it is polled.
+    /// The request's future was not polled in time: others go first until it is polled. At a fair lock it loses its place in the queue.
     pub(super) fn turn_missed(&mut self, now: Instant, ticket: Ticket) {
         let Some(acquire) = self.requests.acquire_mut(ticket) else { return };
         let (lock, last) = (acquire.lock, acquire.last);

@@ -1,4 +1,17 @@
-//! The loss of a hold: by its deadline, or because the server says that it has it no more.
+//! What a loss does, and which holds a grant proves lost.
+//!
+//! Several flows find that a hold is lost, and all of them call [`Parts::lose`]:
+//!
+//! | found by | reason |
+//! |---|---|
+//! | the deadline, which the session (`timeouts`), a guard (`HoldCell`), or a reply that comes after it sees pass | that of the deadline |
+//! | a renewal (`renew`), a re-entry (`reenter`) or a release (`release_reply`) whose reply says that the hold is gone | `Removed` |
+//! | a renewal or a re-entry whose reply has another count | `CountMismatch` |
+//! | a grant to another hold that this one would exclude (`lose_what_a_grant_excludes`) | `Removed` |
+//! | a refusal of what was granted without the server (`restore`) | `NotRestored` |
+//! | the end of the client (`shut_down`) | `ShutDown` |
+//!
+//! A release that finds its hold gone tells its caller so by itself: there is no guard left that could be told.
 
 use crate::command::{Kind, WaitPolicy};
 use crate::error::{AcquireError, HoldEnd, LossReason, ReleaseError};

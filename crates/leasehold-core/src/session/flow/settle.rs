@@ -4,7 +4,7 @@ use crate::link::{Epoch, LinkError, Plane};
 use crate::name;
 use crate::owner::HoldNumber;
 use crate::session::parts::Parts;
-use crate::session::settlements::Place;
+use crate::session::settlements::Scope;
 use crate::session::stalled_calls::Probe;
 use crate::session::{Action, CallId, FlightId};
 use crate::settings::Settings;
@@ -17,18 +17,18 @@ impl Parts {
         if self.settings.cluster { name::slot(key) } else { 0 }
     }
 
-    fn send_settle(&mut self, place: Place) {
+    fn send_settle(&mut self, scope: Scope) {
         let id = CallId(self.next_id());
-        if let Some(key) = self.settlements.begin(place, id) {
-            self.out.act(Action::Settle { id, plane: place.0, epoch: place.1, key });
+        if let Some(key) = self.settlements.begin(scope, id) {
+            self.out.act(Action::Settle { id, plane: scope.0, epoch: scope.1, key });
         }
     }
 
     /// Settles the call of a hold that was begun on `plane` in `epoch`.
     pub(super) fn settle(&mut self, plane: Plane, epoch: Epoch, key: Bytes, number: HoldNumber) {
-        let place = (plane, epoch, self.slot_of(&key));
-        if self.settlements.add(place, key, number) {
-            self.send_settle(place);
+        let scope = (plane, epoch, self.slot_of(&key));
+        if self.settlements.add(scope, key, number) {
+            self.send_settle(scope);
         }
     }
 
@@ -48,8 +48,8 @@ impl Parts {
 
     /// Tries settlements again that have failed.
     pub(super) fn retry_settlements(&mut self, now: Instant) {
-        for place in self.settlements.due(now) {
-            self.send_settle(place);
+        for scope in self.settlements.due(now) {
+            self.send_settle(scope);
         }
     }
 

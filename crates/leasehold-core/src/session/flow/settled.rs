@@ -71,12 +71,12 @@ impl Parts {
         let spread = || self.rng.f64();
         match self.settlements.answered(now, id, result.is_ok(), spread) {
             Answered::Nothing => {}
-            Answered::Done { place, key, settled, late } => {
+            Answered::Done { scope, key, settled, late } => {
                 for number in settled {
                     self.change_settled(now, number, result == Ok(Settled::Proven));
                 }
                 for number in late {
-                    self.settle(place.0, place.1, key.clone(), number);
+                    self.settle(scope.0, scope.1, key.clone(), number);
                 }
             }
             Answered::Failed(first) => {
