@@ -40,7 +40,7 @@ suite! {
     everywhere {
         beside:
             ten_tries_at_once_get_in_where_there_is_room_for_ten,
-            of_more_tries_at_once_than_there_is_room_for_as_many_get_in_as_fit;
+            as_many_concurrent_tries_get_in_as_there_is_room_for;
         reentrancy:
             three_functions_that_take_the_same_lock,
             branches_with_owners_of_their_own_exclude_each_other,
@@ -49,10 +49,10 @@ suite! {
             a_scope_of_one_client_does_not_hide_that_of_another,
             a_scope_does_not_cross_spawn,
             an_owner_takes_its_lock_again_after_a_full_release,
-            a_lost_hold_stays_lost_for_its_owner_until_its_guards_are_gone;
+            lost_hold_stays_lost_for_its_owner_until_its_guards_go;
         waiting:
             a_try_on_a_busy_lock_is_none_at_once,
-            a_wait_that_runs_out_names_the_holder_of_every_kind_that_one_holds,
+            elapsed_wait_names_the_holder_of_every_exclusive_kind,
             a_wait_that_runs_out_makes_a_last_attempt,
             a_wait_of_zero_is_one_attempt,
             a_wait_without_end_does_not_overflow,
@@ -84,8 +84,8 @@ suite! {
             a_dropped_guard_is_released_in_the_background;
         outside:
             an_inspection_names_the_holder,
-            a_grant_of_permits_has_a_client_ask_at_once_for_those_that_are_gone,
-            a_grant_tells_the_holder_before_it_in_its_client_of_its_loss_at_once,
+            grant_of_permits_has_missing_ones_asked_for_at_once,
+            grant_tells_the_earlier_holder_of_its_loss_at_once,
             a_force_release_wakes_waiters_and_is_a_loss,
             threads_without_a_runtime_take_the_same_locks,
             a_blocking_call_panics_in_an_async_context;
@@ -117,7 +117,7 @@ suite! {
             a_spin_lock_is_entered_again,
             a_simple_lock_is_its_id;
         groups:
-            m1_m2_a_busy_member_leaves_nothing_held_and_one_wait_is_for_all,
+            m1_m2_busy_member_leaves_none_held_and_one_wait_is_for_all,
             m3_members_in_another_order_do_not_deadlock,
             stripes_are_taken_together_in_any_order;
         storm:
@@ -137,7 +137,7 @@ suite! {
             s6_permits_that_are_added_wake_who_waits,
             s7_each_of_several_permits_is_given_back_on_its_own,
             s11_more_than_there_are_in_all_is_refused_at_once,
-            more_permits_than_a_command_may_work_on_are_refused_before_anything_is_sent,
+            too_many_permits_are_refused_before_sending,
             s12_permits_are_renewed_and_a_loss_is_told,
             s13_the_shortest_and_the_longest_lease,
             s14_contention_loses_no_permit,
@@ -159,7 +159,7 @@ suite! {
             a_client_that_announces_itself_can_be_found;
         blocking_kinds:
             threads_take_locks_of_every_kind,
-            work_of_a_thread_whose_lock_was_lost_is_told_so_and_keeps_its_value,
+            thread_whose_lock_was_lost_is_told_and_keeps_its_value,
             threads_take_permits_and_wait_at_latches,
             an_owner_of_threads_takes_its_locks_again;
     }
@@ -194,7 +194,7 @@ suite! {
         farewells:
             a_shutdown_names_what_it_could_not_release;
         outages:
-            l11_a_server_that_is_down_is_an_error_in_time_and_can_be_cancelled,
+            l11_down_server_is_an_error_in_time_and_can_be_cancelled,
             l3_a_lost_notice_costs_one_sleep,
             after_a_reconnect_waiters_try_again;
     }
@@ -257,13 +257,13 @@ suite! {
             a_simple_lock_is_renewed_where_that_is_asked_for;
         groups:
             a_multi_lock_ends_with_its_first_member,
-            a_try_for_several_locks_is_no_grant_when_a_member_is_lost_meanwhile,
+            try_for_several_is_no_grant_when_a_member_is_lost,
             a_quorum_is_held_without_a_minority,
             a_quorum_counts_the_servers_and_not_the_clients,
             a_quorum_waits_for_the_answers_that_can_make_it_whole,
             work_that_outlives_its_group_is_lost,
             members_that_ran_out_meanwhile_are_acquired_anew,
-            who_holds_a_quorum_without_a_minority_sleeps_until_it_is_lost,
+            quorum_holder_without_a_minority_sleeps_until_its_loss,
             rivals_for_a_quorum_all_get_it;
         foreign:
             a_recorder_that_panics_does_not_end_the_renewals,

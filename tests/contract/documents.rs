@@ -248,7 +248,7 @@ fn the_readme_names_the_rust_version() {
 }
 
 #[test]
-fn the_crate_of_a_new_user_has_the_dependencies_that_the_readme_shows() {
+fn crate_of_a_new_user_has_the_readmes_dependencies() {
     let dependencies = |text: &str| -> Vec<String> {
         let lines = text.lines().skip_while(|line| *line != "[dependencies]").skip(1);
         lines.take_while(|line| line.contains(" = ")).map(str::to_owned).collect()
@@ -311,4 +311,18 @@ fn every_room_of_the_session_is_on_its_map() {
     });
     let missing: Vec<_> = rooms.filter(|room| !map.contains(room.as_str())).collect();
     assert!(missing.is_empty(), "{missing:?}");
+}
+
+/// The most characters of a test's name: the condition, then the outcome.
+const MOST_OF_A_TEST_NAME: usize = 60;
+
+#[test]
+fn no_name_of_a_test_is_too_long() {
+    for file in files::tracked().into_iter().filter(|file| file.has_ending("rs")) {
+        for line in file.text.lines() {
+            let name = line.trim_start().trim_start_matches("pub(crate) ").trim_start_matches("async ");
+            let Some(name) = name.strip_prefix("fn ").and_then(|rest| rest.split(['(', '<']).next()) else { continue };
+            assert!(name.len() <= MOST_OF_A_TEST_NAME, "{}: {name} has {} characters", file.path, name.len());
+        }
+    }
 }

@@ -272,7 +272,7 @@ fn assert_keys(path: &str, text: &str, bound: &[String], takes_key: &BTreeMap<St
 }
 
 #[test]
-fn the_decoder_understands_the_replies_of_the_header_and_no_others() {
+fn decoder_understands_the_headers_replies_and_no_others() {
     for (script, file, header) in scripts() {
         for code in -20..=20 {
             if replies::is_named(script, &header, code) {

@@ -7,7 +7,7 @@ use leasehold_test_support::Server;
 const MANY: usize = 4_000;
 
 #[test]
-fn a_guard_that_is_dropped_behind_thousands_is_released_among_the_first() {
+fn guard_dropped_behind_thousands_is_released_early() {
     on_one_of_each(|binary| {
         let server = Server::builder().binary(binary).start();
         runtime().block_on(async {

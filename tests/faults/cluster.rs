@@ -70,7 +70,7 @@ fn counts_asking(node: &Server, key: &str) -> i64 {
 }
 
 #[test]
-fn a_release_in_the_middle_of_a_migration_is_done_when_that_is_over() {
+fn release_during_a_migration_is_done_after_it() {
     on_one_of_each(|binary| {
         let cluster = Cluster::builder().binary(binary).start();
         runtime().block_on(async {

@@ -8,7 +8,7 @@ use leasehold_test_support::{After, Proxy, Server};
 use std::time::{Duration, Instant};
 
 #[test]
-fn a_look_at_a_lock_waits_while_the_connection_is_being_made_anew() {
+fn inspection_waits_while_the_connection_is_made_anew() {
     on_each(|binary| {
         let server = Server::builder().binary(binary).start();
         let proxy = Proxy::to(&server);
@@ -199,7 +199,7 @@ fn killed_connections_cost_a_moment_and_count_nothing_twice() {
 }
 
 #[test]
-fn a_reply_that_never_comes_costs_two_command_timeouts_and_counts_nothing_twice() {
+fn missing_reply_costs_two_timeouts_and_counts_once() {
     on_each(|binary| {
         let server = Server::builder().binary(binary).start();
         let proxy = Proxy::to(&server);

@@ -104,7 +104,7 @@ fn hosts_that_do_not_answer_are_told_apart() {
 }
 
 #[test]
-fn a_connection_that_is_lost_while_a_client_connects_is_made_anew_within_the_deadline() {
+fn connection_lost_while_connecting_is_made_anew_in_time() {
     on_one_of_each(|binary| {
         let server = Server::builder().binary(binary).start();
         for (round_trip, needle) in [0, 100].into_iter().flat_map(|ms| ["PING", "memory"].map(|needle| (ms, needle))) {
@@ -122,7 +122,7 @@ fn a_connection_that_is_lost_while_a_client_connects_is_made_anew_within_the_dea
 
 /// It lets clients in, and falls silent as soon as they ask what it is.
 #[test]
-fn a_server_that_never_says_what_it_is_does_not_outlast_the_connect_deadline() {
+fn server_that_never_tells_itself_ends_at_the_deadline() {
     let server = Server::start();
     let proxy = Proxy::to(&server);
     let over = AtomicBool::new(false);
@@ -339,7 +339,7 @@ fn a_client_has_three_connections() {
 }
 
 #[test]
-fn a_client_has_at_most_three_connections_to_each_node_of_a_cluster() {
+fn client_has_at_most_three_connections_to_a_cluster_node() {
     on_one_of_each(|binary| {
         let cluster = Cluster::builder().binary(binary).start();
         let at_rest: Vec<_> = cluster.nodes().iter().map(connections).collect();
@@ -368,7 +368,7 @@ fn a_client_has_at_most_three_connections_to_each_node_of_a_cluster() {
 }
 
 #[test]
-fn a_shutdown_without_holds_does_not_wait_for_a_server_that_is_down() {
+fn shutdown_without_holds_does_not_wait_for_a_down_server() {
     on_one_of_each(|binary| {
         let server = Server::builder().binary(binary).start();
         let proxy = Proxy::to(&server);

@@ -25,7 +25,7 @@ async fn client(url: &str) -> Client {
 }
 
 #[test]
-fn a_try_is_told_of_a_primary_that_became_a_replica_long_before_the_command_timeout() {
+fn try_is_told_early_of_a_primary_that_became_a_replica() {
     on_each(|binary| {
         for round_trip in [0, 5, 100] {
             let server = Server::builder().binary(binary).start();
@@ -69,7 +69,7 @@ fn a_try_is_told_of_a_primary_that_became_a_replica_long_before_the_command_time
 }
 
 #[test]
-fn a_try_finds_the_primary_that_has_taken_the_place_of_another_behind_one_name() {
+fn try_finds_the_new_primary_behind_one_name() {
     on_each(|binary| {
         for round_trip in [0, 5, 100] {
             let [old, new] = [(); 2].map(|()| Server::builder().binary(binary).start());

@@ -149,7 +149,7 @@ fn only_an_acknowledged_renewal_moves_the_deadline() {
 }
 
 #[test]
-fn on_a_cluster_it_is_the_replicas_of_the_slots_primary_that_count() {
+fn replicas_of_the_slots_primary_count_on_a_cluster() {
     on_one_of_each(|binary| {
         let cluster = Cluster::builder().binary(binary).replicas().start();
         let name_on = |node: &Server| {
@@ -208,7 +208,7 @@ async fn kill_waiting(primary: &Server) {
 }
 
 #[test]
-fn a_wait_whose_connection_dies_is_settled_and_what_it_began_is_taken_back() {
+fn durable_wait_on_a_dead_connection_is_taken_back() {
     on_one_of_each(|binary| {
         let (primary, frozen) = replicated(binary, 1);
         let patient = Replicas { at_least: 1, within: LEASE / 4 };

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 const READERS: usize = 100;
 
 #[test]
-fn a_hundred_readers_with_a_short_wait_all_read_behind_a_slow_link() {
+fn hundred_impatient_readers_all_read_over_a_slow_link() {
     on_one_of_each(|binary| {
         let server = Server::builder().binary(binary).start();
         let proxy = Proxy::to(&server);

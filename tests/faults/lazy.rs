@@ -56,7 +56,7 @@ fn a_client_made_in_an_outage_works_once_its_server_is_there() {
 }
 
 #[test]
-fn a_client_made_in_the_outage_of_a_cluster_works_once_that_is_there() {
+fn client_made_in_a_cluster_outage_works_after_it() {
     on_one_of_each(|binary| {
         let cluster = Cluster::builder().binary(binary).start();
         cluster.nodes().iter().for_each(Server::kill);
@@ -168,7 +168,7 @@ fn a_lazy_client_that_never_met_its_server_ends_at_once() {
 }
 
 #[test]
-fn of_two_processes_one_with_three_of_five_servers_never_both_hold() {
+fn two_processes_never_both_hold_a_majority() {
     on_one_of_each(|binary| {
         let servers: Vec<Server> = (0..5).map(|_| Server::builder().binary(binary).start()).collect();
         runtime().block_on(async {

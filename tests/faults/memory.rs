@@ -39,7 +39,7 @@ fn a_full_server_still_renews_and_releases() {
 }
 
 #[test]
-fn a_partial_release_that_a_full_server_refuses_does_not_stand_in_the_way_of_the_last() {
+fn refused_partial_release_does_not_block_the_last_one() {
     on_each(|binary| {
         let server = Server::builder().binary(binary).start();
         runtime().block_on(async {
@@ -56,7 +56,7 @@ fn a_partial_release_that_a_full_server_refuses_does_not_stand_in_the_way_of_the
 }
 
 #[test]
-fn a_last_release_behind_a_dropped_re_entry_is_not_refused_with_it() {
+fn last_release_behind_a_dropped_entry_is_not_refused() {
     on_each(|binary| {
         let server = Server::builder().binary(binary).start();
         runtime().block_on(async {

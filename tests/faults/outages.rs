@@ -12,7 +12,7 @@ use std::time::Duration;
 const HELD: usize = 300;
 
 #[test]
-fn a_waiter_that_sleeps_learns_of_a_killed_server_after_unreachable_after() {
+fn sleeping_waiter_learns_of_a_killed_server_in_time() {
     on_each(|binary| {
         let server = Server::builder().binary(binary).start();
         runtime().block_on(async {

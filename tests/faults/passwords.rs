@@ -16,7 +16,7 @@ fn set_password(server: &Server, password: &str) {
 }
 
 #[test]
-fn a_password_that_is_refused_after_a_reconnect_is_named_in_every_error_until_it_is_right_again() {
+fn refused_password_is_named_in_errors_until_right_again() {
     on_one_of_each(|binary| {
         for round_trip in [0, 5, 100] {
             let server = Server::builder().binary(binary).user("app on >right ~* &* +@all").start();
@@ -72,7 +72,7 @@ fn a_password_that_is_refused_after_a_reconnect_is_named_in_every_error_until_it
 
 /// The server goes away first, and only then comes back with another password.
 #[test]
-fn a_waiter_that_slept_through_an_outage_is_told_of_the_password_that_ended_it() {
+fn sleeper_is_told_of_the_password_refused_after_an_outage() {
     on_one_of_each(|binary| {
         let server = Server::builder().binary(binary).user("app on >right ~* &* +@all").start();
         let proxy = Proxy::to(&server);

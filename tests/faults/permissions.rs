@@ -132,7 +132,7 @@ fn walks(server: &Server, proxy: &Proxy, number: usize) -> Result<(), String> {
 }
 
 #[test]
-fn the_published_rule_is_enough_and_nothing_of_it_can_be_left_out() {
+fn published_rule_is_enough_and_minimal() {
     on_each(|binary| {
         let server = Server::builder().binary(binary).start();
         let proxy = Proxy::to(&server);

@@ -116,7 +116,7 @@ async fn walk(server: &Server, kind: &str, blocks: &[&str]) -> Vec<(String, bool
 }
 
 #[test]
-fn an_acquire_that_is_refused_for_want_of_a_command_leaves_nothing_behind() {
+fn acquire_refused_a_command_leaves_nothing_behind() {
     on_each(|binary| {
         let server = Server::builder().binary(binary).start();
         for (kind, blocks) in KINDS {

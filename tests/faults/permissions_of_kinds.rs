@@ -152,7 +152,7 @@ fn try_rule(server: &Server, blocks: &[&str], number: usize) -> Result<(), Strin
 }
 
 #[test]
-fn the_published_rule_of_each_kind_is_enough_and_no_pattern_of_it_can_be_left_out() {
+fn published_rule_of_each_kind_is_enough_and_minimal() {
     on_each(|binary| {
         let server = Server::builder().binary(binary).start();
         let mut number = 0;

@@ -120,7 +120,7 @@ fn a_release_wakes_a_waiter_in_another_process() {
 }
 
 #[test]
-fn a_waiter_whose_notice_connection_is_killed_gets_in_after_one_reconnect() {
+fn waiter_with_a_killed_notice_connection_gets_in() {
     on_each(|binary| {
         let server = Server::builder().binary(binary).start();
         let mut holder = Child::obedient(&server.url(), NEVER);

@@ -83,7 +83,7 @@ fn a_guard_outlives_the_runtime_of_its_client() {
 }
 
 #[test]
-fn an_acquire_in_flight_on_a_runtime_that_is_dropped_leaves_nothing() {
+fn acquire_in_flight_on_a_dropped_runtime_leaves_nothing() {
     on_each(|binary| {
         let server = Server::builder().binary(binary).start();
         let home = runtime();
@@ -110,7 +110,7 @@ fn an_acquire_in_flight_on_a_runtime_that_is_dropped_leaves_nothing() {
 }
 
 #[test]
-fn a_request_that_was_stuck_in_the_network_does_not_take_the_lock_later() {
+fn request_stuck_in_the_network_takes_no_lock_later() {
     on_each(|binary| {
         let server = Server::builder().binary(binary).start();
         let proxy = Proxy::to(&server);
@@ -194,7 +194,7 @@ fn take(client: &Client, name: &str) -> Duration {
 }
 
 #[test]
-fn a_thread_acquires_while_the_runtime_of_its_client_does_not_run() {
+fn thread_acquires_while_the_clients_runtime_stands_still() {
     on_each(|binary| {
         let server = Server::builder().binary(binary).start();
         let (_home, client) = idle(&server);
@@ -224,7 +224,7 @@ fn a_thread_acquires_while_async_main_computes() {
 }
 
 #[test]
-fn a_second_runtime_acquires_while_that_of_its_client_does_not_run() {
+fn second_runtime_acquires_while_the_clients_stands_still() {
     on_each(|binary| {
         let server = Server::builder().binary(binary).start();
         let (_home, client) = idle(&server);

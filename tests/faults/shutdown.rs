@@ -11,7 +11,7 @@ use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
 #[test]
-fn a_lock_that_was_granted_just_before_a_shutdown_is_released_by_it() {
+fn lock_granted_just_before_a_shutdown_is_released_by_it() {
     on_one_of_each(|binary| {
         let server = Server::builder().binary(binary).start();
         let mut process = Child::start("held up", &server.url(), Duration::from_secs(30));

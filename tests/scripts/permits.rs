@@ -126,7 +126,7 @@ fn a_hold_is_known_by_its_ids_as_a_jvm_sees_them() {
 }
 
 #[test]
-fn s3_an_acquire_that_is_sent_twice_takes_its_permits_once_and_shortens_nothing() {
+fn s3_acquire_sent_twice_takes_its_permits_once() {
     let bench = Bench::embedded();
     let desk = permits(&bench, 3);
     let hold = hold(2);
@@ -162,7 +162,7 @@ fn s1_the_permits_of_a_crashed_client_come_back_after_the_lease() {
 }
 
 #[test]
-fn s9_the_servers_clock_decides_and_steps_of_it_take_nobodys_permit_twice() {
+fn s9_server_clock_steps_take_no_permit_twice() {
     let bench = Bench::embedded();
     let desk = permits(&bench, 1);
     let hold_here = hold(1);
@@ -394,7 +394,7 @@ fn deadlines_live_as_long_as_the_counter() {
 }
 
 #[test]
-fn a_thousand_expired_permits_come_back_in_one_call_and_the_rest_in_the_next() {
+fn thousand_expired_permits_return_in_one_call() {
     let bench = Bench::embedded();
     let desk = permits(&bench, 2_500);
     assert!(desk.gets(&hold(1_250)) && desk.gets(&hold(1_250)));

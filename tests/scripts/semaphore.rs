@@ -94,7 +94,7 @@ fn a_late_copy_of_an_acquire_is_refused_after_the_release() {
 }
 
 #[test]
-fn a_hold_that_outlives_its_record_gives_back_what_it_was_granted_for_certain() {
+fn hold_outliving_its_record_gives_back_what_was_certain() {
     let bench = Bench::embedded();
     let desk = semaphore(&bench, 3);
     let (certain, unknown) = (hold(1), hold(1));
@@ -122,7 +122,7 @@ fn counts_above_one_take_and_give_nothing() {
 }
 
 #[test]
-fn a_withdrawn_acquire_is_remembered_until_copies_of_its_last_attempt_are_too_late() {
+fn withdrawn_acquire_is_remembered_until_copies_are_late() {
     let bench = Bench::embedded();
     let desk = semaphore(&bench, 1);
     let (holder, waiter) = (hold(1), hold(1));
@@ -196,7 +196,7 @@ fn s5_a_release_of_two_lets_one_waiter_for_two_in() {
 }
 
 #[test]
-fn s6_permits_that_are_added_let_waiters_in_also_where_there_were_none() {
+fn s6_added_permits_let_waiters_in_even_from_none() {
     Bench::everywhere(|bench| {
         let desk = semaphore(bench, 0);
         let waiter = hold(2);

@@ -128,7 +128,7 @@ fn a_register_that_is_no_number_admits_nobody() {
 }
 
 #[test]
-fn more_readers_than_a_script_may_look_at_are_believed_until_the_lease_ends() {
+fn too_many_readers_are_believed_until_the_lease_ends() {
     Bench::everywhere(|bench| {
         let desk = bench.desk(Kind::Write);
         let key = desk.name.key();

@@ -35,7 +35,7 @@ pub(crate) async fn ten_tries_at_once_get_in_where_there_is_room_for_ten(world: 
     }
 }
 
-pub(crate) async fn of_more_tries_at_once_than_there_is_room_for_as_many_get_in_as_fit(world: World) {
+pub(crate) async fn as_many_concurrent_tries_get_in_as_there_is_room_for(world: World) {
     let client = world.client().await;
     let seats = client.leased_semaphore(world.name("permits"));
     seats.try_set_permits(3).await.expect("an answer");

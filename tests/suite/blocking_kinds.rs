@@ -147,7 +147,7 @@ pub(crate) async fn an_owner_of_threads_takes_its_locks_again(world: World) {
     .await;
 }
 
-pub(crate) async fn work_of_a_thread_whose_lock_was_lost_is_told_so_and_keeps_its_value(world: World) {
+pub(crate) async fn thread_whose_lock_was_lost_is_told_and_keeps_its_value(world: World) {
     let name = world.name("threads");
     in_thread(&world, move |client| {
         let lock = client.lock(&name);

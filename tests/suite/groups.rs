@@ -9,7 +9,7 @@ use std::future::pending;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-pub(crate) async fn m1_m2_a_busy_member_leaves_nothing_held_and_one_wait_is_for_all(world: World) {
+pub(crate) async fn m1_m2_busy_member_leaves_none_held_and_one_wait_is_for_all(world: World) {
     let (client, other) = (world.client().await, world.client().await);
     let (a, b, c) = (world.name("a"), world.name("b"), world.name("c"));
     let multi = client.multi_lock([client.lock(&a), client.lock(&b), client.lock(&c)]);
@@ -103,7 +103,7 @@ pub(crate) async fn a_multi_lock_ends_with_its_first_member(_: World) {
     assert!(matches!(error, Error::Invalid(InvalidInput::SameMember { .. })), "{error}");
 }
 
-pub(crate) async fn a_try_for_several_locks_is_no_grant_when_a_member_is_lost_meanwhile(_: World) {
+pub(crate) async fn try_for_several_is_no_grant_when_a_member_is_lost(_: World) {
     let stage = Stage::new();
     let (client, other) = (stage.client_with(|builder| builder.lease(ms(600))), stage.client());
     let multi = MultiLock::new([client.lock("a"), other.lock("b")]);
@@ -359,7 +359,7 @@ pub(crate) async fn a_quorum_waits_for_the_answers_that_can_make_it_whole(_: Wor
     assert!(servers.iter().all(|server| server.keys().is_empty()));
 }
 
-pub(crate) async fn who_holds_a_quorum_without_a_minority_sleeps_until_it_is_lost(_: World) {
+pub(crate) async fn quorum_holder_without_a_minority_sleeps_until_its_loss(_: World) {
     let stage = Stage::new();
     let servers: Vec<EmbeddedServer> = (0..3).map(|_| EmbeddedServer::with_clock(stage.clock.clone())).collect();
     let lock = QuorumLock::new(process(&stage, &servers), "leader");

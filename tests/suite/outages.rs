@@ -5,7 +5,7 @@ use crate::support::{World, ms, secs, until};
 use leasehold::Error;
 use std::time::Instant;
 
-pub(crate) async fn l11_a_server_that_is_down_is_an_error_in_time_and_can_be_cancelled(world: World) {
+pub(crate) async fn l11_down_server_is_an_error_in_time_and_can_be_cancelled(world: World) {
     let world = world.proxied();
     let client = world.client_with(|builder| builder.unreachable_after(ms(600)).command_timeout(ms(200))).await;
     let lock = client.lock(world.name("down"));

@@ -26,7 +26,7 @@ pub(crate) async fn an_inspection_names_the_holder(world: World) {
     world.delete(&name);
 }
 
-pub(crate) async fn a_grant_tells_the_holder_before_it_in_its_client_of_its_loss_at_once(world: World) {
+pub(crate) async fn grant_tells_the_earlier_holder_of_its_loss_at_once(world: World) {
     let client = world.client().await;
     let name = |kind: &str| world.name(&format!("lost-{kind}"));
     let both = client.read_write_lock(name("read"));
@@ -60,7 +60,7 @@ pub(crate) async fn a_grant_tells_the_holder_before_it_in_its_client_of_its_loss
     }
 }
 
-pub(crate) async fn a_grant_of_permits_has_a_client_ask_at_once_for_those_that_are_gone(world: World) {
+pub(crate) async fn grant_of_permits_has_missing_ones_asked_for_at_once(world: World) {
     let client = world.client().await;
     let seats = client.leased_semaphore(world.name("lost-seats"));
     assert!(seats.try_set_permits(4).await.expect("an answer"));

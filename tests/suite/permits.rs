@@ -142,7 +142,7 @@ pub(crate) async fn s11_more_than_there_are_in_all_is_refused_at_once(world: Wor
     idle(&client).await;
 }
 
-pub(crate) async fn more_permits_than_a_command_may_work_on_are_refused_before_anything_is_sent(world: World) {
+pub(crate) async fn too_many_permits_are_refused_before_sending(world: World) {
     let world = world.own();
     let client = world.client().await;
     let seats = client.leased_semaphore(world.name("seats"));

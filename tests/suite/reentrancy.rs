@@ -159,7 +159,7 @@ pub(crate) async fn an_owner_takes_its_lock_again_after_a_full_release(world: Wo
     assert_eq!(fields.len(), 3, "each hold has a number of its own: {fields:?}");
 }
 
-pub(crate) async fn a_lost_hold_stays_lost_for_its_owner_until_its_guards_are_gone(world: World) {
+pub(crate) async fn lost_hold_stays_lost_for_its_owner_until_its_guards_go(world: World) {
     let client = world.client_with(|builder| builder.lease(ms(300))).await;
     let lock = client.lock(world.name("stock"));
     let owner = client.new_owner();

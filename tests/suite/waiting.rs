@@ -20,7 +20,7 @@ pub(crate) async fn a_try_on_a_busy_lock_is_none_at_once(world: World) {
     idle(&other).await;
 }
 
-pub(crate) async fn a_wait_that_runs_out_names_the_holder_of_every_kind_that_one_holds(world: World) {
+pub(crate) async fn elapsed_wait_names_the_holder_of_every_exclusive_kind(world: World) {
     let (first, second) = (world.client().await, world.client().await);
     macro_rules! names {
         ($label:literal, $held:expr, $asked:expr) => {{

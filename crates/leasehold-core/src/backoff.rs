@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn exponential_doubles_up_to_its_limit_and_spreads_over_all_of_it() {
+    fn exponential_backoff_doubles_to_its_limit_and_spreads() {
         let backoff = Backoff::exponential(ms(2), ms(100));
         assert_eq!(backoff.pause(1, 1.0), Some(ms(2)));
         assert_eq!(backoff.pause(4, 1.0), Some(ms(16)));

@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_hash_keeps_the_order_of_arrival_and_a_large_one_keeps_all() {
+    fn small_hash_keeps_arrival_order_and_a_large_one_keeps_all() {
         let mut hash = Hash::default();
         for field in ["b", "a", "c"] {
             assert!(hash.set(field.as_bytes(), Bytes::new()));

@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_alarm_rings_at_the_first_instant_at_which_the_clock_shows_its_time() {
+    fn alarm_rings_when_the_clock_first_shows_its_time() {
         let second = Duration::from_secs(1);
         for ppm in [-30_000, -9_000, -1, 0, 7, 30_000] {
             let mut clock = Clock::default();

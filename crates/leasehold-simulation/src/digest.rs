@@ -40,7 +40,7 @@ mod tests {
     }
 
     #[test]
-    fn a_digest_tells_histories_apart_by_what_happens_and_by_its_order() {
+    fn digest_tells_histories_apart_by_events_and_order() {
         let histories = [of(&[]), of(&["call"]), of(&["call", "reply"]), of(&["reply", "call"]), of(&["call", "call"])];
         for (number, one) in histories.iter().enumerate() {
             assert!(histories[..number].iter().all(|other| other != one), "{histories:?}");
@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn the_digest_of_several_histories_does_not_depend_on_which_ends_first() {
+    fn digest_does_not_depend_on_which_history_ends_first() {
         let (mut one, mut other) = (of(&["call"]), of(&["reply"]));
         let (first, second) = (one, other);
         one.add(second);

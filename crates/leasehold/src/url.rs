@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn every_setting_in_a_query_does_what_the_method_of_its_name_does() {
+    fn every_query_setting_does_what_its_method_does() {
         let query = "prefix=a%26b%3A&announce=the+orders&lease=20s&default_wait=2m&recheck=1h&unreachable_after=900ms\
                      &command_timeout=250ms&connect_deadline=3s&require_noeviction=true&publish=classic";
         let told = Client::builder()

@@ -19,7 +19,7 @@ fn code(world: &World, entry: &str, count: u32) -> i64 {
 }
 
 #[test]
-fn an_owner_that_is_present_is_raised_by_one_and_never_by_a_copy() {
+fn present_owner_is_raised_by_one_and_never_by_a_copy() {
     let world = World::embedded();
     let a = world.process().hold(1);
     assert_eq!(code(&world, &a, 1), 1, "granted");
@@ -109,7 +109,7 @@ fn a_renewal_renews_what_is_there_and_creates_nothing() {
 }
 
 #[test]
-fn a_first_grant_that_comes_too_late_refuses_itself_and_leaves_nothing() {
+fn late_first_grant_refuses_itself_and_leaves_nothing() {
     let world = World::embedded();
     let (p, q) = (world.process(), world.process());
     let limit = u64::try_from(world.now()).expect("a time");
@@ -171,7 +171,7 @@ fn a_key_of_another_kind_is_told_and_left_alone() {
 }
 
 #[test]
-fn a_place_is_given_up_even_where_the_lock_has_become_another_kind() {
+fn place_is_given_up_although_the_lock_changed_its_kind() {
     let world = World::embedded();
     let (p, q) = (world.process(), world.process());
     world.acquire(&p.hold(1));

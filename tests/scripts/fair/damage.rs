@@ -111,7 +111,7 @@ fn scores_that_belong_to_nobody_go() {
 }
 
 #[test]
-fn a_damage_that_does_not_show_in_the_lengths_mends_when_it_is_reached() {
+fn damage_with_right_lengths_mends_when_reached() {
     let world = World::embedded();
     let (holder, waiters) = queued(&world);
     world.command(&["ZREM", &world.key("deadlines"), &waiters[0].hold(1)]);

@@ -132,7 +132,7 @@ fn f7_clocks_of_clients_do_not_matter() {
 }
 
 #[test]
-fn f8_releasing_an_expired_lock_is_no_success_and_wakes_the_head() {
+fn f8_release_of_an_expired_lock_fails_and_wakes_the_head() {
     let world = World::embedded();
     let (holder, ours) = (world.process(), world.process());
     world.ask(&holder.hold(1), |ask| ask.lease = super::world::ms(1_000));

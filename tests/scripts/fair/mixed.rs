@@ -130,7 +130,7 @@ fn scores_of_ours_stay_bounded_and_come_down_again() {
 }
 
 #[test]
-fn a_jvm_is_lowered_once_to_what_a_jvm_would_have_given_it_and_never_raised() {
+fn jvm_deadline_is_lowered_once_and_never_raised() {
     let (world, _) = held();
     let (first, second, ours) = (Jvm::new(1, 5_000), Jvm::new(2, 7_000), world.process());
     first.acquire(&world, 30_000);
@@ -203,7 +203,7 @@ fn a_jvm_that_is_overdue_while_the_lock_is_held_stays() {
 }
 
 #[test]
-fn an_overdue_jvm_that_listens_gets_a_second_chance_and_no_third() {
+fn overdue_listening_jvm_gets_a_second_chance_and_no_third() {
     let (world, holder) = held();
     let (jvm, ours) = (Jvm::new(1, 1_000), world.process());
     jvm.acquire(&world, 30_000);
@@ -327,7 +327,7 @@ fn a_jvm_that_does_not_wait_does_not_overtake_ours() {
 }
 
 #[test]
-fn the_dead_of_ours_are_walked_over_and_a_jvm_behind_them_gets_in() {
+fn dead_waiters_are_walked_over_to_a_jvm_behind_them() {
     let (world, holder) = held();
     let (dead, ours) = (world.process(), world.process());
     world.acquire(&dead.hold(1));

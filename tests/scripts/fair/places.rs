@@ -72,7 +72,7 @@ fn who_does_not_wait_takes_no_place_and_does_not_overtake() {
 }
 
 #[test]
-fn a_last_try_of_a_hold_with_a_place_says_that_the_place_is_there() {
+fn last_try_of_a_placed_hold_says_that_its_place_is_there() {
     let world = World::embedded();
     let (_, waiters) = queued(&world, 1);
     assert!(is_placed(&world.try_acquire(&waiters[0].hold(1))), "whoever hears of it must give it up");
@@ -81,7 +81,7 @@ fn a_last_try_of_a_hold_with_a_place_says_that_the_place_is_there() {
 }
 
 #[test]
-fn a_place_is_given_up_at_the_head_at_the_tail_and_in_the_middle() {
+fn place_is_given_up_at_head_tail_and_middle() {
     for at in 0..5 {
         let world = World::embedded();
         let (holder, waiters) = queued(&world, 5);
@@ -212,7 +212,7 @@ fn a_free_lock_is_offered_for_the_time_of_a_claim() {
 }
 
 #[test]
-fn the_time_of_a_claim_begins_when_a_beat_tells_the_front_of_its_turn() {
+fn claim_begins_when_a_beat_tells_the_front_of_its_turn() {
     let world = World::embedded();
     let (_, waiters) = queued(&world, 2);
     // No waiter is told that the lock is free.
@@ -318,7 +318,7 @@ fn an_inspection_tells_who_waits_since_when_and_who_lives() {
 }
 
 #[test]
-fn a_holder_is_foreign_unless_one_of_our_commands_has_granted_it() {
+fn holder_is_foreign_unless_our_command_granted_it() {
     let world = World::embedded();
     let (p, q) = (world.process(), world.process());
     assert!(is_held(&world.try_acquire(&p.hold(1))));

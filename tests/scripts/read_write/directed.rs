@@ -204,7 +204,7 @@ fn a_shell_without_readers_holds_nobody_up() {
 }
 
 #[test]
-fn renewals_of_readers_stand_alone_and_a_lease_of_zero_only_lifts_the_lock() {
+fn reader_renewals_stand_alone_and_zero_only_lifts_the_lock() {
     let world = World::embedded("rw");
     world.acquire(READ, "me:1", 1, wish(1_000));
     world.acquire(READ, "me:2", 1, wish(3_000));
@@ -223,7 +223,7 @@ fn renewals_of_readers_stand_alone_and_a_lease_of_zero_only_lifts_the_lock() {
 }
 
 #[test]
-fn the_last_readers_release_is_told_and_the_lock_never_outlives_its_longest_hold() {
+fn last_reader_is_told_and_the_lock_ends_with_its_holds() {
     let world = World::embedded("rw");
     let mut listener = world.listen_to(READ);
     world.acquire(READ, "long:1", 1, wish(9_000));
@@ -271,7 +271,7 @@ fn a_writer_is_told_when_the_first_reader_may_be_gone() {
 }
 
 #[test]
-fn above_thirty_three_fields_the_lock_is_not_shortened_and_strangers_are_still_seen() {
+fn lock_above_33_fields_is_not_shortened() {
     let world = World::embedded("rw");
     for number in 1..=40 {
         world.acquire(READ, &format!("me:{number}"), 1, wish(if number == 40 { 9_000 } else { 1_000 }));
@@ -287,7 +287,7 @@ fn above_thirty_three_fields_the_lock_is_not_shortened_and_strangers_are_still_s
 }
 
 #[test]
-fn marks_are_left_by_writers_that_wait_and_taken_back_by_their_release() {
+fn waiting_writers_leave_marks_and_release_takes_them_back() {
     let world = World::embedded("rw");
     let mut listener = world.listen_to(READ);
     let prefer = Wish { prefer: Some(500), ..wish(1_000) };
@@ -415,7 +415,7 @@ fn an_index_of_an_earlier_lock_is_forgotten() {
 }
 
 #[test]
-fn whoever_comes_back_after_the_last_reader_has_died_leaves_no_index() {
+fn acquire_after_the_last_reader_died_leaves_no_index() {
     let ways: [fn(&World); 3] = [
         |world| assert_eq!(world.release(READ, "me:1", 0), 0),
         |world| assert_eq!(world.renew(READ, &[("me:1", 1_000)]), "[0, 0]"),

@@ -217,7 +217,7 @@ fn rw15_readers_are_told_beside_the_writer_that_they_belong_to() {
 }
 
 #[test]
-fn rw18_a_re_entrant_read_keeps_writers_out_until_its_last_release() {
+fn rw18_reentrant_read_keeps_writers_out_to_its_last_release() {
     each("rw18", |world| {
         world.acquire(READ, "a:1", 1, wish(60_000));
         world.acquire(READ, "a:1", 2, wish(60_000));

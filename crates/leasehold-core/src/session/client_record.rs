@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn the_answer_to_an_earlier_record_does_not_delay_the_present_one() {
+    fn late_answer_of_an_earlier_record_delays_nothing() {
         let (mut record, client) = kept();
         assert!(record.write(NOW, &client).is_some());
         assert!(record.give_up() && !record.give_up());

@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn the_window_grows_while_replies_take_a_round_trip_and_others_wait() {
+    fn window_grows_while_replies_are_quick_and_others_wait() {
         let round_trip = Duration::from_millis(100);
         let mut waiting = ToLower::default();
         (0..2_000).for_each(|_| waiting.answered(round_trip));

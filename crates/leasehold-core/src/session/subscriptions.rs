@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn a_listener_that_comes_while_a_subscription_ends_subscribes_when_it_has_ended() {
+    fn listener_during_an_unsubscription_subscribes_after_it() {
         let mut bench = Bench::new();
         bench.listen(1, "a");
         let confirmed = bench.subscribed("a", Ok(()));
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn a_subscription_that_was_asked_for_on_a_lost_connection_is_asked_for_again() {
+    fn subscription_asked_on_a_lost_connection_is_asked_again() {
         let mut bench = Bench::new();
         bench.listen(1, "a");
         bench.commands();
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_subscription_is_tried_again_and_a_refused_one_is_not() {
+    fn failed_subscription_is_retried_and_a_refused_one_is_not() {
         let mut bench = Bench::new();
         bench.listen(1, "a");
         bench.commands();

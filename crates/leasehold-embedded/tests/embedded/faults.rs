@@ -90,7 +90,7 @@ fn a_fault_meets_only_its_script_and_plane() {
 }
 
 #[test]
-fn a_held_request_is_applied_when_it_is_released_even_if_its_caller_has_gone() {
+fn held_request_is_applied_when_released_without_a_caller() {
     let (server, _) = server();
     let link = server.link();
     link.inject(Fault::Hold, Aim::next().times(2));
@@ -259,7 +259,7 @@ fn a_restart_takes_held_requests_with_it() {
 }
 
 #[test]
-fn a_recorder_tells_what_went_over_the_wire_and_can_send_it_again() {
+fn recorder_tells_the_traffic_and_can_send_it_again() {
     let (server, _) = server();
     let (link, other) = (server.link(), server.link());
     send(&link, call(&INSPECT, "early", ""));
@@ -298,7 +298,7 @@ fn a_recorder_learns_the_outcome_of_a_held_call_when_it_comes() {
 }
 
 #[test]
-fn a_script_that_is_refused_in_its_middle_has_done_what_comes_before() {
+fn script_refused_in_its_middle_has_done_what_came_before() {
     let denied = || ServerError::new("ERR denied");
     // It reads twice, and then counts and sets a lease, which it looks at once more where it was there.
     let (server, _) = server();

@@ -65,7 +65,7 @@ impl Wake for Count {
 }
 
 #[test]
-fn an_event_wakes_whoever_waits_from_any_thread_and_is_not_lost_by_a_drop() {
+fn event_wakes_waiters_of_any_thread_and_outlives_a_drop() {
     let (server, _) = server();
     let link = server.link();
     subscribe(&link, "a");

@@ -253,7 +253,7 @@ fn walk(story: &Story, inside: fn(u32) -> Inside) -> usize {
 }
 
 #[test]
-fn a_call_that_failed_at_any_command_and_is_sent_again_does_what_one_call_does() {
+fn call_resent_after_failing_anywhere_does_what_one_does() {
     let told: BTreeSet<_> = STORIES.iter().map(|story| story.0).collect();
     let all: BTreeSet<_> = script::ALL.iter().map(|script| script.name()).collect();
     assert_eq!(told, all, "every script has a story");

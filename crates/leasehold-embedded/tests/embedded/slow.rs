@@ -41,7 +41,7 @@ fn event(link: &EmbeddedLink) -> Option<LinkEvent> {
 }
 
 #[test]
-fn a_call_arrives_after_half_a_round_trip_and_its_reply_after_all_of_it() {
+fn call_takes_half_a_round_trip_and_its_reply_the_rest() {
     let (server, link, clock) = slow();
     let mut sent = pin!(link.call(FOREGROUND, acquire()));
     assert!(poll(sent.as_mut()).is_pending());
@@ -67,7 +67,7 @@ fn one_step_of_the_clock_goes_all_the_way() {
 }
 
 #[test]
-fn what_was_sent_arrives_although_its_future_is_dropped_and_its_link_closed() {
+fn sent_call_arrives_although_future_and_link_are_gone() {
     let (server, link, clock) = slow();
     let log = server.record();
     {
@@ -117,7 +117,7 @@ fn a_connection_that_is_lost_takes_with_it_what_is_on_its_way() {
 }
 
 #[test]
-fn a_notice_takes_half_a_round_trip_and_a_subscription_all_of_it() {
+fn notice_takes_half_a_round_trip_and_subscribing_all() {
     let (server, link, clock) = slow();
     let mut subscribed = pin!(link.subscribe("c".into()));
     assert!(poll(subscribed.as_mut()).is_pending());
@@ -198,7 +198,7 @@ impl Wake for Rings {
 }
 
 #[test]
-fn on_the_machines_clock_whoever_waits_is_woken_without_an_executor() {
+fn waiter_on_the_machines_clock_wakes_without_an_executor() {
     let server = EmbeddedServer::new();
     server.set_round_trip(ms(10));
     let link = server.link();

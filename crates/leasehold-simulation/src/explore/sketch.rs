@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn of_the_calls_that_are_watched_those_count_that_a_change_names() {
+    fn watched_calls_count_where_a_change_names_them() {
         let text = |flights: &str| format!("S{{flights:[{flights}],change:Change{{flight:FlightId(8,),}},}}");
         let entry = |flight| format!("(Instant(2000000000,),HoldNumber(1,),FlightId({flight},),),");
         let all = text(&format!("{}{}{}", entry(6), entry(8), entry(7)));

@@ -42,7 +42,7 @@ fn two_clients_of_which_one_loses_a_connection() {
 }
 
 #[test]
-fn an_entry_that_is_answered_after_the_deadline_is_not_handed_out() {
+fn entry_answered_after_the_deadline_is_not_handed_out() {
     nothing_found(&small(Subject::Reentrant, 1, 1, 0));
 }
 
@@ -53,7 +53,7 @@ fn three_clients_are_in_nobodys_way() {
 }
 
 #[test]
-fn a_fair_waiter_hears_of_its_turn_although_an_older_beat_is_answered_after_that() {
+fn fair_waiter_hears_its_turn_despite_an_older_beat() {
     nothing_found(&small(Subject::Fair, 3, 0, 0));
 }
 

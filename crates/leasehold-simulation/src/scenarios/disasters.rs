@@ -59,7 +59,7 @@ fn a_failover_that_loses_a_grant_is_told_within_a_reconnect() {
 }
 
 #[test]
-fn a_failover_that_loses_a_release_brings_the_lock_back_for_one_lease() {
+fn failover_losing_a_release_revives_the_lock_for_a_lease() {
     let (mut world, guard) = held(Kind::Lock);
     world.take_snapshot();
     world.give_back(guard);
@@ -105,7 +105,7 @@ fn an_evicted_hold_is_told_within_a_third_of_its_lease() {
 }
 
 #[test]
-fn a_hold_that_is_released_by_force_is_told_within_a_third_of_its_lease() {
+fn forced_release_is_told_within_a_third_of_the_lease() {
     for kind in
         [Kind::Lock, Kind::Fair, Kind::FencedFair, Kind::Fenced, Kind::Spin, Kind::Simple, Kind::Read, Kind::Write]
     {
@@ -128,7 +128,7 @@ fn a_hold_that_is_released_by_force_is_told_within_a_third_of_its_lease() {
 }
 
 #[test]
-fn a_server_clock_that_is_stepped_forward_ends_leases_and_that_is_told() {
+fn server_clock_stepped_forward_ends_leases_and_tells() {
     let (mut world, guard) = held(Kind::Lock);
     world.step_server(3_600_000);
     let task = world.acquire(1, wish("a"));
@@ -141,7 +141,7 @@ fn a_server_clock_that_is_stepped_forward_ends_leases_and_that_is_told() {
 }
 
 #[test]
-fn a_server_clock_that_is_stepped_back_lengthens_the_leases_of_the_dead() {
+fn server_clock_stepped_back_lengthens_leases_of_the_dead() {
     let (mut world, _) = held(Kind::Lock);
     world.crash(0);
     world.step_server(-10_000);
@@ -223,7 +223,7 @@ fn renewal_at(nanos_before_the_end: i64) -> bool {
 }
 
 #[test]
-fn a_renewal_in_the_last_moment_of_a_lease_is_in_time_and_a_moment_later_it_is_not() {
+fn renewal_at_the_last_moment_counts_and_later_does_not() {
     assert!(renewal_at(1_000_000));
     assert!(renewal_at(1));
     assert!(!renewal_at(0));
@@ -271,7 +271,7 @@ fn a_refusal_keeps_its_place_among_the_replies_of_a_connection() {
 }
 
 #[test]
-fn a_copy_of_an_acquire_that_was_refused_for_want_of_memory_takes_no_permit_for_good() {
+fn late_copy_of_an_oom_refusal_keeps_no_permit() {
     for refusal in ["OOM command not allowed when used memory > 'maxmemory'.", "LOADING Redis is loading"] {
         let mut world = world(1);
         world.server.command(&[b"SET", b"a", b"3"]).expect("a counter");

@@ -33,7 +33,7 @@ fn without_a_fallback_it_fails() {
 }
 
 #[test]
-fn a_local_hold_is_granted_when_the_server_was_out_of_reach_for_too_long_and_at_once_from_then_on() {
+fn local_fallback_after_unreachable_then_immediate() {
     let mut world = world(1);
     world.set_unreachable(0, true);
     let task = world.acquire(0, local("a"));
@@ -94,7 +94,7 @@ fn a_degraded_hold_becomes_real_when_the_server_returns() {
 }
 
 #[test]
-fn a_restoration_whose_reply_is_lost_is_taken_back_with_its_guard() {
+fn restoration_without_reply_is_taken_back_with_its_guard() {
     let mut world = world(2);
     world.set_unreachable(0, true);
     let task = world.acquire(0, local("a"));
@@ -175,7 +175,7 @@ fn a_degraded_hold_is_entered_again_and_stays_one_hold() {
 }
 
 #[test]
-fn a_degraded_hold_that_is_given_back_before_the_server_returns_leaves_nothing() {
+fn degraded_hold_released_in_the_outage_leaves_nothing() {
     let mut world = world(1);
     world.set_unreachable(0, true);
     for how in 0..2 {
@@ -189,7 +189,7 @@ fn a_degraded_hold_that_is_given_back_before_the_server_returns_leaves_nothing()
 }
 
 #[test]
-fn readers_and_writers_of_one_client_exclude_each_other_without_the_server() {
+fn local_readers_and_writers_exclude_each_other() {
     let mut world = world(1);
     world.set_unreachable(0, true);
     let half = |kind| AcquireRequest { kind, ..local("a") };
@@ -281,7 +281,7 @@ fn a_fixed_lease_is_not_lengthened_by_the_server_that_returns() {
 }
 
 #[test]
-fn a_restoration_that_is_read_after_the_deadline_restores_nothing() {
+fn restoration_read_after_the_deadline_restores_nothing() {
     let mut world = world(1);
     world.set_unreachable(0, true);
     let task = world.acquire(0, AcquireRequest { lease: ms(1_000), renewed: false, ..local("a") });

@@ -7,7 +7,7 @@ use leasehold_core::command::Kind;
 use leasehold_core::session::AcquireRequest;
 
 #[test]
-fn a_write_lease_that_ends_beside_its_own_reader_does_not_keep_other_readers_out() {
+fn ended_write_lease_beside_its_reader_admits_readers() {
     let mut world = world(2);
     let owner = world.clients[0].session.new_owner();
     let half = |kind, lease| AcquireRequest { owner: Some(owner), ..AcquireRequest::new(name("a"), kind, lease) };
@@ -29,7 +29,7 @@ fn a_write_lease_that_ends_beside_its_own_reader_does_not_keep_other_readers_out
 }
 
 #[test]
-fn a_reader_beside_a_writer_that_the_server_has_forgotten_waits_as_others_do() {
+fn reader_beside_a_forgotten_writer_waits_as_others_do() {
     let mut world = world(2);
     let owner = world.clients[0].session.new_owner();
     let half = |kind| AcquireRequest { owner: Some(owner), ..AcquireRequest::new(name("a"), kind, ms(3_000)) };
@@ -87,11 +87,11 @@ fn gives_up_an_entry_beside_a_writer(settled: bool, dropped_after: u64) {
 }
 
 #[test]
-fn a_writer_is_taken_back_for_as_long_as_an_entry_of_its_reader_may_keep_it() {
+fn writer_is_taken_back_while_a_readers_entry_may_keep_it() {
     gives_up_an_entry_beside_a_writer(true, 9_900);
 }
 
 #[test]
-fn a_writer_is_not_forgotten_while_it_is_not_known_what_its_reader_has_done() {
+fn writer_is_kept_while_its_readers_call_is_unknown() {
     gives_up_an_entry_beside_a_writer(false, 100);
 }

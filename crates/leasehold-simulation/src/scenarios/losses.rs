@@ -11,7 +11,7 @@ use leasehold_core::link::Plane;
 use leasehold_core::session::AcquireRequest;
 
 #[test]
-fn a_lease_that_is_not_renewed_is_lost_before_the_server_can_grant_to_another() {
+fn unrenewed_lease_is_lost_before_the_server_grants_again() {
     let mut world = world(2);
     let task = world.acquire(0, AcquireRequest { lease: ms(1_000), renewed: false, ..wish("a") });
     let guard = world.granted(0, task);
@@ -27,7 +27,7 @@ fn a_lease_that_is_not_renewed_is_lost_before_the_server_can_grant_to_another() 
 }
 
 #[test]
-fn a_failing_renewal_loses_the_hold_at_its_deadline_and_not_before() {
+fn failing_renewal_loses_the_hold_at_its_deadline_only() {
     let mut world = world(1);
     let task = world.acquire(0, wish("a"));
     let guard = world.granted(0, task);
@@ -44,7 +44,7 @@ fn a_failing_renewal_loses_the_hold_at_its_deadline_and_not_before() {
 }
 
 #[test]
-fn a_hold_lives_on_when_the_server_comes_back_before_its_deadline() {
+fn hold_survives_an_outage_shorter_than_its_deadline() {
     let mut world = world(1);
     let task = world.acquire(0, wish("a"));
     let guard = world.granted(0, task);

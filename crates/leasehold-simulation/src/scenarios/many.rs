@@ -22,13 +22,13 @@ fn calls(session: &mut Session) -> Vec<CallId> {
 }
 
 #[test]
-fn guards_that_are_dropped_all_at_once_do_not_drown_a_server_that_is_near() {
+fn guards_dropped_at_once_do_not_drown_a_near_server() {
     let most = most_under_way(ms(0));
     assert!((64..70).contains(&most), "{most} were under way");
 }
 
 #[test]
-fn guards_that_are_dropped_all_at_once_fill_a_long_way_to_the_server_and_no_more() {
+fn guards_dropped_at_once_fill_a_slow_link_and_no_more() {
     let most = most_under_way(ms(100));
     assert!((512..=1_024).contains(&most), "{most} were under way");
 }

@@ -40,7 +40,7 @@ fn waiters_on_a_busy_executor_keep_their_places() {
 }
 
 #[test]
-fn a_place_whose_future_is_not_polled_is_given_up_after_half_the_time_of_a_claim() {
+fn unpolled_place_is_given_up_after_half_a_claim() {
     let mut world = world(3);
     let task = world.acquire(0, fair());
     let guard = world.granted(0, task);
@@ -84,7 +84,7 @@ fn a_front_that_is_not_polled_for_a_second_loses_its_turn() {
 }
 
 #[test]
-fn a_waiter_whom_the_server_has_before_its_neighbour_is_woken_in_its_stead() {
+fn waiter_first_on_the_server_is_woken_first() {
     let mut world = world(2);
     let task = world.acquire(0, fair());
     let guard = world.granted(0, task);
@@ -111,7 +111,7 @@ fn a_waiter_whom_the_server_has_before_its_neighbour_is_woken_in_its_stead() {
 }
 
 #[test]
-fn a_parked_future_slows_nobody_down_when_the_queue_is_forgotten() {
+fn parked_future_slows_no_other_when_the_queue_is_forgotten() {
     let mut world = world(2);
     let task = world.acquire(0, fair());
     let guard = world.granted(0, task);
@@ -135,7 +135,7 @@ fn a_parked_future_slows_nobody_down_when_the_queue_is_forgotten() {
 }
 
 #[test]
-fn a_place_that_nobody_has_read_of_is_given_up_after_an_outage_that_is_longer_than_the_lease() {
+fn unread_place_is_given_up_after_a_long_outage() {
     let mut world = world(2);
     let task = world.acquire(0, fair());
     let guard = world.granted(0, task);
@@ -156,7 +156,7 @@ fn a_place_that_nobody_has_read_of_is_given_up_after_an_outage_that_is_longer_th
 }
 
 #[test]
-fn a_wait_that_ends_while_a_new_place_is_about_to_be_taken_ends_busy() {
+fn wait_ending_before_a_new_place_is_taken_is_busy() {
     let mut world = world(2);
     let task = world.acquire(0, fair());
     let guard = world.granted(0, task);

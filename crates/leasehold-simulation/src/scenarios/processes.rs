@@ -21,7 +21,7 @@ fn held_for_a_second() -> (World, usize, usize) {
 }
 
 #[test]
-fn a_client_that_crashed_keeps_its_lock_for_its_lease_and_no_longer() {
+fn crashed_client_keeps_its_lock_for_one_lease() {
     let mut world = world(2);
     let task = world.acquire(0, wish("a"));
     world.granted(0, task);
@@ -69,7 +69,7 @@ fn a_dead_head_of_a_queue_is_skipped_within_the_window() {
 }
 
 #[test]
-fn a_client_that_was_paused_beyond_its_lease_wakes_up_without_its_hold() {
+fn client_paused_beyond_its_lease_wakes_without_its_hold() {
     let (mut world, guard, waiter) = held_for_a_second();
     world.pause(0, ms(2_500), true);
     let other = world.granted(1, waiter);
@@ -83,7 +83,7 @@ fn a_client_that_was_paused_beyond_its_lease_wakes_up_without_its_hold() {
 }
 
 #[test]
-fn a_renewed_hold_survives_a_pause_that_is_shorter_than_its_lease() {
+fn renewed_hold_survives_a_pause_shorter_than_its_lease() {
     let mut world = world(1);
     let task = world.acquire(0, wish("a"));
     let guard = world.granted(0, task);
@@ -170,7 +170,7 @@ fn a_clock_that_does_not_count_a_suspend_goes_on_believing() {
 }
 
 #[test]
-fn a_process_that_takes_the_place_of_a_dead_one_is_another_client() {
+fn process_replacing_a_dead_one_is_another_client() {
     let mut world = world(2);
     world.plan.settings = crate::world::settings();
     let task = world.acquire(0, wish("a"));

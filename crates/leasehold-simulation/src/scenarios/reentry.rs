@@ -127,7 +127,7 @@ fn a_release_does_not_wait_for_an_entry_that_nobody_polls() {
 }
 
 #[test]
-fn an_entry_that_is_refused_while_a_guard_goes_leaves_the_right_count() {
+fn entry_refused_as_a_guard_goes_keeps_the_count() {
     let (mut world, owner, guards) = nested(2);
     world.fault(0, "lock/acquire", FaultKind::Refuse("LOADING wait"));
     let entry = world.acquire(0, owned(owner));
@@ -141,7 +141,7 @@ fn an_entry_that_is_refused_while_a_guard_goes_leaves_the_right_count() {
 }
 
 #[test]
-fn an_entry_that_is_refused_for_good_while_a_guard_goes_leaves_the_right_count() {
+fn entry_refused_for_good_as_a_guard_goes_keeps_the_count() {
     let (mut world, owner, guards) = nested(2);
     world.fault(0, "lock/acquire", FaultKind::Refuse("OOM no"));
     let entry = world.acquire(0, owned(owner));
@@ -171,7 +171,7 @@ fn an_entry_waits_while_a_lowering_is_refused() {
 }
 
 #[test]
-fn an_owner_whose_hold_was_lost_is_told_until_its_guards_are_gone() {
+fn owner_of_a_lost_hold_is_told_until_its_guards_go() {
     let (mut world, owner, guards) = nested(1);
     world.server.command(&[b"DEL", b"a"]).expect("the server works");
     world.run(ms(1_500));
@@ -198,7 +198,7 @@ fn an_entry_whose_hold_ends_meanwhile_acquires_anew() {
 }
 
 #[test]
-fn a_wait_that_ended_during_an_entry_does_not_begin_anew_when_the_hold_ends() {
+fn wait_ended_during_an_entry_does_not_begin_anew() {
     let (mut world, owner, guards) = nested(1);
     let until = world.now + ms(20);
     world.freeze(0, Plane::Foreground, ms(60));
@@ -243,7 +243,7 @@ fn held_while_the_server_steps(millis: i64) -> (World, OwnerId, usize, Instant) 
 }
 
 #[test]
-fn an_entry_that_is_told_of_less_than_was_promised_takes_the_promise_back() {
+fn entry_told_of_less_takes_the_promise_back() {
     let (mut world, owner, guard, promised) = held_while_the_server_steps(800);
     let other = world.add_client(settings());
     let task = world.acquire(0, fixed(owner, 100));
@@ -261,7 +261,7 @@ fn an_entry_that_is_told_of_less_than_was_promised_takes_the_promise_back() {
 }
 
 #[test]
-fn an_entry_that_takes_the_promise_back_after_its_end_is_not_granted() {
+fn entry_withdrawing_an_ended_promise_is_not_granted() {
     let (mut world, owner, guard, promised) = held_while_the_server_steps(1_965);
     let entry = world.acquire(0, fixed(owner, 10));
     world.clients[0].tasks[entry].polls = Polls::Never;
@@ -283,7 +283,7 @@ fn an_entry_that_is_answered_late_takes_nothing_from_the_lease() {
 }
 
 #[test]
-fn the_reply_to_an_earlier_command_takes_nothing_from_a_later_one() {
+fn reply_to_an_earlier_call_takes_nothing_from_a_later() {
     let (mut world, owner, guards) = nested(1);
     // The server executes the renewal, and its answer to that comes behind its answer to the entry.
     while world.server.calls("lock/renew") == 0 {
@@ -314,7 +314,7 @@ fn held_while_a_renewal_flies() -> (World, OwnerId, usize) {
 }
 
 #[test]
-fn a_renewal_and_an_entry_on_their_way_at_once_disprove_nothing_of_each_other() {
+fn concurrent_renewal_and_entry_disprove_nothing() {
     let (mut world, owner, guard) = held_while_a_renewal_flies();
     // The entry is executed before the renewal, which was sent before it, and its reply is read after that to the renewal.
     world.net.connection(0, Plane::Foreground).last_reply = world.now + ms(15);
@@ -330,7 +330,7 @@ fn a_renewal_and_an_entry_on_their_way_at_once_disprove_nothing_of_each_other() 
 }
 
 #[test]
-fn a_promise_that_was_taken_back_is_not_restored_by_what_was_sent_before() {
+fn withdrawn_promise_is_not_restored_by_older_calls() {
     let (mut world, owner, guard) = held_while_a_renewal_flies();
     world.net.connection(0, Plane::Lifeline).last_reply = world.now + ms(17);
     world.run(ms(7));
@@ -351,7 +351,7 @@ fn a_promise_that_was_taken_back_is_not_restored_by_what_was_sent_before() {
 }
 
 #[test]
-fn a_renewed_hold_whose_promise_is_taken_back_is_renewed_at_once() {
+fn renewed_hold_with_a_withdrawn_promise_renews_at_once() {
     let (mut world, owner, guards) = nested(1);
     world.step_server(-60_000);
     world.run(ms(1_100));
@@ -369,7 +369,7 @@ fn a_renewed_hold_whose_promise_is_taken_back_is_renewed_at_once() {
 }
 
 #[test]
-fn an_entry_that_was_given_up_is_taken_back_for_as_long_as_the_lease_that_it_asked_for() {
+fn entry_given_up_is_taken_back_for_the_lease_it_asked() {
     let (mut world, owner, guard, _) = held_while_the_server_steps(0);
     world.fault(0, "lock/acquire", FaultKind::LoseReply);
     let entry = world.acquire(0, fixed(owner, 60_000));
@@ -389,7 +389,7 @@ fn an_entry_that_was_given_up_is_taken_back_for_as_long_as_the_lease_that_it_ask
 }
 
 #[test]
-fn an_entry_that_waits_for_another_change_of_its_hold_waits_no_longer_than_it_may() {
+fn entry_behind_another_change_keeps_its_own_wait_limit() {
     let (mut world, owner, guards) = nested(1);
     world.set_unreachable(0, true);
     world.fault(0, "lock/acquire", FaultKind::NotSent);
@@ -428,7 +428,7 @@ fn a_call_that_was_not_sent_is_sent_again_at_once_one_time() {
 }
 
 #[test]
-fn an_entry_whose_hold_ends_does_not_wait_behind_futures_that_nobody_polls() {
+fn entry_of_an_ended_hold_passes_unpolled_futures() {
     for micros in (100..2_000).step_by(100) {
         let (mut world, owner, guards) = nested(1);
         let sleepy = world.acquire(0, wish("a"));
@@ -499,7 +499,7 @@ fn finds_it_lost(mut world: World, guard: usize, entry: usize) {
 }
 
 #[test]
-fn an_entry_whose_reply_is_read_after_the_deadline_brings_no_hold_back() {
+fn entry_read_after_the_deadline_brings_no_hold_back() {
     let (mut world, guard, entry) = entered_shortly_before_the_deadline();
     // The process stands still from here on: when it goes on, it reads the reply before it looks at its timers.
     world.now = world.guards[guard].cell.deadline();

@@ -80,7 +80,7 @@ fn at_each_command(kind: Kind, mut story: impl FnMut(Inside) -> Met) -> usize {
 }
 
 #[test]
-fn an_acquire_that_fails_at_any_command_leaves_nothing_when_its_caller_is_told() {
+fn acquire_failing_at_any_command_leaves_nothing_when_told() {
     for (kind, family, script, _) in KINDS {
         let after_writing = at_each_command(kind, |inside| {
             let mut world = free(kind, family);
@@ -153,7 +153,7 @@ fn an_entry_that_fails_at_any_command_leaves_the_hold_as_it_was() {
 }
 
 #[test]
-fn a_release_that_fails_at_any_command_is_repeated_until_nothing_is_left() {
+fn release_failing_at_any_command_is_repeated_to_the_end() {
     for (kind, family, _, script) in KINDS {
         at_each_command(kind, |inside| {
             let mut world = free(kind, family);
@@ -207,7 +207,7 @@ fn a_refused_take_back_is_told_with_both_reasons_and_repeated() {
 }
 
 #[test]
-fn a_release_behind_a_lowering_that_is_refused_waits_for_its_own_command() {
+fn release_behind_a_refused_lowering_waits_for_its_own_call() {
     let mut world = world(1);
     let owner = Some(world.clients[0].session.new_owner());
     let mut guards = Vec::new();

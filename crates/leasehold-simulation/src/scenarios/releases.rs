@@ -119,7 +119,7 @@ fn a_hold_that_is_gone_is_lost_and_not_released() {
 }
 
 #[test]
-fn a_hold_that_is_gone_is_lost_although_an_earlier_partial_release_had_no_reply() {
+fn gone_hold_is_lost_despite_an_unknown_partial_release() {
     let (mut world, guards) = holding(true);
     world.fault(0, "lock/release", FaultKind::LoseReply);
     let first = world.release(guards[0]);
@@ -145,7 +145,7 @@ fn a_release_after_the_deadline_is_lost_at_once() {
 }
 
 #[test]
-fn a_release_is_not_awaited_for_ever_and_is_repeated_in_the_background() {
+fn release_without_reply_ends_and_repeats_in_background() {
     let (mut world, guards) = holding(false);
     world.set_unreachable(0, true);
     let start = world.now;
@@ -160,7 +160,7 @@ fn a_release_is_not_awaited_for_ever_and_is_repeated_in_the_background() {
 }
 
 #[test]
-fn what_cannot_be_released_is_forgotten_when_its_lease_has_ended() {
+fn unreleasable_hold_is_forgotten_after_its_lease() {
     let (mut world, guards) = holding(false);
     world.set_unreachable(0, true);
     world.drop_guard(guards[0]);

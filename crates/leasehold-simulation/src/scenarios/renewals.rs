@@ -20,7 +20,7 @@ fn hold_many(world: &mut World, count: usize) -> Vec<usize> {
 }
 
 #[test]
-fn a_hundred_holds_are_renewed_together_and_one_that_is_gone_harms_no_other() {
+fn hundred_holds_renew_together_and_a_gone_one_harms_none() {
     let mut world = world(1);
     let guards = hold_many(&mut world, 100);
     world.server.command(&[b"DEL", b"a42"]).expect("the server works");
@@ -36,7 +36,7 @@ fn a_hundred_holds_are_renewed_together_and_one_that_is_gone_harms_no_other() {
 }
 
 #[test]
-fn the_time_that_a_renewal_was_under_way_counts_against_the_holder() {
+fn time_of_a_renewal_under_way_counts_against_the_holder() {
     let mut world = world(1);
     let guard = hold_many(&mut world, 1)[0];
     world.fault(0, "lock/renew", FaultKind::Delay(ms(150)));
@@ -80,7 +80,7 @@ fn a_renewal_that_is_read_after_the_deadline_saves_nothing() {
 }
 
 #[test]
-fn a_renewal_that_is_refused_after_the_deadline_was_removed_by_nobody() {
+fn renewal_refused_after_the_deadline_is_no_removal() {
     reads_a_renewal(GONE, |cell| cell.deadline() + ms(1));
 }
 
@@ -94,7 +94,7 @@ fn a_renewal_saves_nothing_that_a_guard_has_seen_lost() {
 }
 
 #[test]
-fn a_renewal_that_failed_is_repeated_as_soon_where_the_servers_clock_was_put_back() {
+fn failed_renewal_repeats_soon_despite_a_clock_put_back() {
     let mut world = world(1);
     world.plan.settings = settings();
     let guard = hold_many(&mut world, 1)[0];
@@ -117,7 +117,7 @@ fn a_renewal_that_failed_is_repeated_as_soon_where_the_servers_clock_was_put_bac
 }
 
 #[test]
-fn a_renewal_that_is_answered_after_a_later_one_was_sent_tells_of_no_wrong_count() {
+fn renewal_answered_behind_a_later_one_is_no_mismatch() {
     let mut world = World::new(1);
     world.add_client(Settings { renewals_in_flight: 2, ..settings() });
     let owner = world.clients[0].session.new_owner();
@@ -209,7 +209,7 @@ fn a_renewal_that_failed_is_repeated() {
 }
 
 #[test]
-fn a_renewal_and_a_release_at_the_same_time_never_look_like_a_loss() {
+fn concurrent_renewal_and_release_are_no_loss() {
     let mut world = world(1);
     world.weather.delay = (Duration::from_micros(50), Duration::from_micros(900));
     let owner = Some(world.clients[0].session.new_owner());

@@ -51,7 +51,7 @@ fn a_call_that_was_sent_on_a_detour_is_sent_again_at_once() {
 }
 
 #[test]
-fn a_wait_that_ends_while_the_outcome_is_unknown_says_so_and_leaves_nothing() {
+fn wait_ending_with_unknown_outcome_says_so_and_cleans_up() {
     let mut world = world(1);
     world.fault(0, "lock/acquire", FaultKind::Swallow);
     let until = world.now + ms(100);
@@ -63,7 +63,7 @@ fn a_wait_that_ends_while_the_outcome_is_unknown_says_so_and_leaves_nothing() {
 }
 
 #[test]
-fn a_request_that_a_proxy_keeps_is_killed_before_the_lock_is_released() {
+fn request_kept_by_a_proxy_is_killed_before_the_release() {
     let mut world = world(1);
     world.freeze(0, Plane::Foreground, ms(800));
     let task = world.acquire(0, wish("a"));
@@ -75,7 +75,7 @@ fn a_request_that_a_proxy_keeps_is_killed_before_the_lock_is_released() {
 }
 
 #[test]
-fn where_nothing_can_be_proven_the_release_is_repeated_until_the_lease_would_have_ended() {
+fn unproven_release_is_repeated_until_the_lease_has_ended() {
     let mut world = world(1);
     world.weather.unproven = 1.0;
     world.freeze(0, Plane::Foreground, ms(700));
@@ -93,7 +93,7 @@ fn where_nothing_can_be_proven_the_release_is_repeated_until_the_lease_would_hav
 }
 
 #[test]
-fn a_late_copy_of_an_attempt_after_which_another_found_the_lock_busy_is_taken_back() {
+fn late_copy_behind_a_busy_attempt_is_taken_back() {
     for kind in [Kind::Lock, Kind::Fenced, Kind::Simple] {
         let mut world = world(2);
         world.weather.unproven = 1.0;
@@ -127,7 +127,7 @@ fn a_late_copy_of_an_attempt_after_which_another_found_the_lock_busy_is_taken_ba
 }
 
 #[test]
-fn an_acquire_that_was_refused_after_an_unknown_outcome_is_indeterminate() {
+fn acquire_refused_after_an_unknown_one_is_unknown() {
     let mut world = world(1);
     world.fault(0, "lock/acquire", FaultKind::LoseReply);
     world.fault(0, "lock/acquire", FaultKind::Refuse("OOM no"));
@@ -139,7 +139,7 @@ fn an_acquire_that_was_refused_after_an_unknown_outcome_is_indeterminate() {
 }
 
 #[test]
-fn a_release_that_was_refused_after_an_unknown_outcome_is_indeterminate() {
+fn release_refused_after_an_unknown_one_is_unknown() {
     let mut world = world(1);
     let task = world.acquire(0, wish("a"));
     let guard = world.granted(0, task);
@@ -196,7 +196,7 @@ fn a_grant_that_is_older_than_its_lease_is_not_handed_out() {
 }
 
 #[test]
-fn a_call_that_is_never_answered_is_given_up_after_the_command_timeout() {
+fn unanswered_call_is_given_up_after_the_command_timeout() {
     let mut world = world(1);
     // Neither the call nor what settles it gets through.
     world.fault(0, "lock/acquire", FaultKind::Swallow);
@@ -211,7 +211,7 @@ fn a_call_that_is_never_answered_is_given_up_after_the_command_timeout() {
 }
 
 #[test]
-fn settling_an_old_connection_says_nothing_of_calls_on_the_next_one() {
+fn settling_an_old_connection_proves_nothing_of_the_next() {
     let mut world = world(1);
     let old = world.acquire_polled(0, wish("a"), crate::client::Polls::Never);
     world.run(ms(1));
@@ -227,7 +227,7 @@ fn settling_an_old_connection_says_nothing_of_calls_on_the_next_one() {
 }
 
 #[test]
-fn a_first_grant_that_comes_after_its_time_is_refused_where_that_is_asked_for() {
+fn first_grant_after_its_time_is_refused_where_asked() {
     for not_after in [true, false] {
         let mut world = World::new(7);
         world.add_client(Settings { not_after, ..settings() });
@@ -246,7 +246,7 @@ fn a_first_grant_that_comes_after_its_time_is_refused_where_that_is_asked_for() 
 }
 
 #[test]
-fn a_call_that_is_not_sent_because_something_else_is_settled_goes_again_until_it_is() {
+fn call_held_up_by_a_settlement_goes_again_until_sent() {
     let mut world = world(1);
     world.fault(0, "lock/acquire", FaultKind::Delay(ms(100)));
     let dropped = world.acquire(0, wish("x"));
@@ -263,7 +263,7 @@ fn a_call_that_is_not_sent_because_something_else_is_settled_goes_again_until_it
 }
 
 #[test]
-fn a_future_that_another_task_polls_while_its_call_is_under_way_is_told_that_no_reply_comes() {
+fn future_moved_to_another_task_is_told_of_a_lost_reply() {
     let mut world = world(1);
     world.weather.settle_fails = 1.0;
     world.fault(0, "lock/acquire", FaultKind::Swallow);

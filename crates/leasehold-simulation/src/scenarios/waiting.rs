@@ -23,7 +23,7 @@ fn a_free_lock_costs_one_command_and_its_release_another() {
 }
 
 #[test]
-fn a_waiter_subscribes_tries_again_sleeps_and_is_woken_by_the_notice() {
+fn waiter_subscribes_tries_again_sleeps_and_is_woken() {
     let mut world = world(2);
     let task = world.acquire(0, wish("a"));
     let guard = world.granted(0, task);
@@ -43,7 +43,7 @@ fn a_waiter_subscribes_tries_again_sleeps_and_is_woken_by_the_notice() {
 }
 
 #[test]
-fn a_line_of_a_hundred_is_one_subscription_and_one_attempt_a_release() {
+fn line_of_a_hundred_makes_one_attempt_a_release() {
     let mut world = world(2);
     let task = world.acquire(0, wish("a"));
     let mut guard = world.granted(0, task);
@@ -83,7 +83,7 @@ fn a_turn_that_is_not_used_passes_on_after_fifty_milliseconds() {
 }
 
 #[test]
-fn a_grant_whose_future_is_not_polled_is_taken_back_within_a_hundred_milliseconds() {
+fn unpolled_grant_is_taken_back_within_100_ms() {
     let mut world = world(2);
     let sleepy = world.acquire_polled(0, wish("a"), Polls::Never);
     let start = world.now;
@@ -102,7 +102,7 @@ fn a_grant_whose_future_is_not_polled_is_taken_back_within_a_hundred_millisecond
 }
 
 #[test]
-fn a_future_that_is_always_polled_late_gets_in_because_its_time_is_doubled() {
+fn future_always_polled_late_gets_in_as_its_time_doubles() {
     let mut world = world(1);
     let late = world.acquire_polled(0, wish("a"), Polls::Late(ms(250)));
     let guard = world.granted(0, late);
@@ -113,7 +113,7 @@ fn a_future_that_is_always_polled_late_gets_in_because_its_time_is_doubled() {
 }
 
 #[test]
-fn futures_that_are_all_polled_late_do_not_pass_the_turn_to_each_other_for_ever() {
+fn futures_all_polled_late_do_not_pass_the_turn_for_ever() {
     let mut world = world(2);
     let task = world.acquire(0, wish("a"));
     let guard = world.granted(0, task);
@@ -197,7 +197,7 @@ fn a_server_out_of_reach_fails_an_acquire_after_its_time() {
 }
 
 #[test]
-fn a_waiter_that_sleeps_learns_as_soon_as_others_that_the_server_is_out_of_reach() {
+fn sleeping_waiter_learns_of_an_outage_with_the_others() {
     for kind in [Kind::Lock, Kind::Fenced, Kind::Fair, Kind::Spin, Kind::Read, Kind::Write] {
         let mut world = world(2);
         let half = if kind == Kind::Read { Kind::Write } else { kind };
@@ -291,7 +291,7 @@ fn alarms(world: &World) -> (usize, usize) {
 }
 
 #[test]
-fn a_task_that_waits_for_its_own_client_for_longer_than_a_lease_raises_one_alarm() {
+fn wait_for_own_client_beyond_a_lease_raises_one_alarm() {
     let kinds = [
         (Kind::Lock, Kind::Lock),
         (Kind::Spin, Kind::Spin),
@@ -443,7 +443,7 @@ fn a_future_dropped_at_any_point_of_an_acquire_leaves_nothing() {
 }
 
 #[test]
-fn an_attempt_that_is_answered_after_the_end_of_the_wait_was_the_last() {
+fn attempt_answered_after_the_wait_was_the_last() {
     let mut world = world(2);
     let task = world.acquire(0, wish("a"));
     let guard = world.granted(0, task);

@@ -203,7 +203,7 @@ fn a_held_request_arrives_late_on_its_old_connection() {
 }
 
 #[test]
-fn a_held_request_outlives_a_cut_and_is_void_when_the_server_killed_its_connection() {
+fn held_request_outlives_a_cut_and_is_void_after_a_kill() {
     let (server, proxy, mut client) = world();
     let Resp::Int(id) = call(&mut client, "CLIENT ID") else { panic!("CLIENT ID answers a number") };
     let trap = proxy.hold_request("late");
@@ -246,7 +246,7 @@ fn a_request_that_is_cut_off_never_arrives() {
 
 /// A client that sees the end of its connection may ask at once whether the trap was the reason.
 #[test]
-fn a_trap_has_worked_before_its_client_sees_the_connection_closed() {
+fn trap_has_worked_before_its_client_sees_the_close() {
     let server = Server::start();
     let proxy = Proxy::to(&server);
     for _ in 0..300 {
@@ -259,7 +259,7 @@ fn a_trap_has_worked_before_its_client_sees_the_connection_closed() {
 }
 
 #[test]
-fn a_request_can_be_sent_again_with_the_rights_of_its_connection() {
+fn request_can_be_resent_with_its_connections_rights() {
     let server = Server::builder().password("secret").start();
     let proxy = Proxy::to(&server);
     assert_eq!(proxy.url(), format!("redis://:secret@{}", proxy.addr()));

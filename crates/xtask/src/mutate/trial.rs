@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_does_not_understand_its_arguments_has_found_nothing() {
+    fn program_with_unknown_arguments_has_found_nothing() {
         let output = "error: unexpected argument '--seeds' found\n\nFor more information, try '--help'.\n";
         assert_eq!(words_of(output), None);
     }

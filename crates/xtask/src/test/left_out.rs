@@ -95,7 +95,7 @@ mod tests {
     const NO_SERVER: &str = "a server: no Redis server was found; install one for the tests with:  cargo xtask servers";
 
     #[test]
-    fn a_test_without_its_server_is_left_out_and_another_failure_stays_one() {
+    fn test_without_its_server_is_left_out_and_failures_stay() {
         let shown = shown(&[
             "running 3 tests",
             "test a ... ok",

@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_waiter_whose_reply_was_lost_asks_again_although_the_lock_is_busy_since() {
+    fn waiter_whose_reply_was_lost_asks_again_although_busy() {
         let mut session = Session::new(ClientId::new(uuid::Uuid::nil()), Settings::default(), 1);
         let mut acquire = || {
             let name = LockName::new("", "seats").expect("a name");

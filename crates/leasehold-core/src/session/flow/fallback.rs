@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_restored_hold_is_not_ended_by_a_grant_that_was_asked_for_before() {
+    fn restored_hold_survives_an_older_grant() {
         let settings = Settings { unreachable_after: Duration::ZERO, ..Settings::default() };
         let mut session = Session::new(ClientId::new(uuid::Uuid::nil()), settings, 1);
         let name = || LockName::new("", "stock").expect("a name");

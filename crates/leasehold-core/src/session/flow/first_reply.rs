@@ -165,13 +165,13 @@ mod tests {
     }
 
     #[test]
-    fn a_grant_that_is_acknowledged_after_its_deadline_is_not_handed_out() {
+    fn grant_acknowledged_after_its_deadline_is_not_handed_out() {
         assert_eq!(acquire(Duration::from_millis(3_900)), (true, vec![]));
         assert_eq!(acquire(Duration::from_millis(3_990)), (false, vec!["lock/release"]));
     }
 
     #[test]
-    fn a_last_attempt_that_is_granted_after_its_lease_is_told_so_once_the_server_has_nothing_of_it() {
+    fn last_attempt_granted_too_late_is_told_once_taken_back() {
         let mut session = Session::new(ClientId::new(uuid::Uuid::nil()), Settings::default(), 1);
         let begun = Instant::from_nanos(1_000_000_000);
         let name = LockName::new("", "stock").expect("a name");
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_that_was_put_off_and_then_falls_short_waits_for_its_end_alone() {
+    fn deferred_entry_short_of_replicas_waits_for_its_end_alone() {
         let mut session = Session::new(ClientId::new(uuid::Uuid::nil()), Settings::default(), 1);
         let owner = session.new_owner();
         let now = Instant::from_nanos(1_000_000_000);
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn who_wants_replicas_does_not_re_enter_what_was_granted_without_the_server() {
+    fn durable_entry_of_a_degraded_hold_is_refused() {
         let mut session = Session::new(ClientId::new(uuid::Uuid::nil()), Settings::default(), 1);
         let owner = session.new_owner();
         let now = Instant::from_nanos(1_000_000_000);
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_that_falls_short_takes_a_deadline_back_that_it_disproves() {
+    fn entry_short_of_replicas_takes_back_a_disproved_deadline() {
         let mut session = Session::new(ClientId::new(uuid::Uuid::nil()), Settings::default(), 1);
         let owner = session.new_owner();
         let mut acquire = |now, reply: Reply| {
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_condition_that_an_entry_adds_holds_for_the_renewals_after_it() {
+    fn condition_added_by_an_entry_holds_for_later_renewals() {
         let mut session = Session::new(ClientId::new(uuid::Uuid::nil()), Settings::default(), 1);
         let owner = session.new_owner();
         let now = Instant::from_nanos(1_000_000_000);

@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_caller_is_told_that_its_wait_is_over_when_its_place_is_gone_and_not_much_later() {
+    fn elapsed_wait_is_told_when_the_place_is_gone() {
         for answered in [true, false] {
             let mut session = session();
             let end = NOW + Duration::from_millis(20);
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_try_that_crosses_a_withdrawal_of_its_client_asks_once_more_and_no_more() {
+    fn try_crossing_a_withdrawal_asks_exactly_once_more() {
         for (second, granted) in [(&GRANTED, true), (&BUSY, false)] {
             let mut session = session();
             let waiter = asks(&mut session, Patience::Forever);

@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn an_owner_that_is_granted_out_of_turn_is_not_counted_among_those_who_have_gone() {
+    fn grant_out_of_turn_leaves_only_waiters_in_the_queue() {
         let mut session = Session::new(ClientId::new(uuid::Uuid::nil()), Settings::default(), 1);
         let owner = session.new_owner();
         let [placed, held] = [&[4, 4_000, 0, 1, 1, 0][..], &[1, 4_000, 0]];
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_a_call_on_the_way_when_the_line_fails_is_not_told_that_nothing_was_acquired() {
+    fn call_under_way_when_the_line_fails_is_outcome_unknown() {
         let mut session = Session::new(ClientId::new(uuid::Uuid::nil()), Settings::default(), 1);
         let (contender, flight) = asks(&mut session, None);
         session.handle_reply(NOW, contender, flight, reply(&[4, 4_000, 0, 1, 1, 0]));

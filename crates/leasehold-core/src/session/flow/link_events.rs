@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_at_stake_is_what_that_server_has_and_the_first_of_it_to_be_lost() {
+    fn outage_tells_the_holds_at_stake_and_the_first_to_be_lost() {
         let mut session = session();
         holds(&mut session, "{a}1", 20_000);
         let first = holds(&mut session, "{a}2", 10_000);
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn an_outage_that_was_told_twice_ends_once_and_that_of_another_server_goes_on() {
+    fn outage_told_twice_ends_once_and_others_go_on() {
         let mut session = session();
         let later = NOW + Duration::from_millis(700);
         let told_of = |server: &str| [server.to_owned(), server.to_owned()];

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_late_copy_is_taken_back_that_comes_just_before_its_lease_is_over() {
+    fn late_copy_just_before_its_lease_ends_is_taken_back() {
         // With and without a repetition before that.
         for lease in [250, 4_000].map(Duration::from_millis) {
             let mut session = Session::new(ClientId::new(uuid::Uuid::nil()), Settings::default(), 1);

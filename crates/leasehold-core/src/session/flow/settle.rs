@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_comes_while_another_is_settled_waits_for_a_settlement_of_its_own() {
+    fn call_during_a_settlement_waits_for_its_own() {
         let mut session = session();
         drops_an_acquire(&mut session, "a");
         let (settlements, released) = actions(&mut session);
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hold_that_comes_late_to_a_failed_settlement_is_settled_with_the_next() {
+    fn late_hold_of_a_failed_settlement_joins_the_next() {
         let mut session = session();
         drops_an_acquire(&mut session, "a");
         let settlements = actions(&mut session).0;

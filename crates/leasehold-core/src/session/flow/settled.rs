@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_is_sent_once_more_after_a_probe_has_its_time_from_then_on() {
+    fn call_resent_after_a_probe_has_its_time_from_then_on() {
         let mut session = session();
         let (ticket, flight) = asks(&mut session, NOW, "a");
         let later = NOW + Settings::PROBE_AFTER;
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grant_is_left_to_an_executor_that_is_late_for_the_probe_too() {
+    fn late_executor_keeps_its_grant_when_late_for_the_probe() {
         let ms = Duration::from_millis;
         // When the answer to the probe comes, and how long the future is given from there on.
         for (answered, given) in [(ms(0), ms(40)), (ms(60), ms(160)), (ms(700), ms(540))] {

@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn the_server_may_have_more_than_is_wanted_until_a_lower_count_is_known() {
+    fn count_on_server_stays_high_until_a_lower_one_is_known() {
         let mut count = held(2);
         assert!(!count.is_high() && count.has_guards() && count.is_renewed());
         count.remove_guard(true);
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_renewal_may_tell_of_every_count_that_the_server_can_have_had() {
+    fn renewal_may_tell_of_every_count_the_server_had() {
         let mut count = held(2);
         count.begin_renewal();
         count.begin_change(3);

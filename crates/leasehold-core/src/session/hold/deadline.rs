@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deadline_is_reckoned_from_before_the_send_and_by_a_margin_earlier() {
+    fn deadline_is_reckoned_from_the_send_less_a_margin() {
         let (_, cell) = granted();
         assert_eq!(cell.deadline(), at(0) + LEASE - Settings::margin(LEASE));
     }
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sent_before_a_contradiction_was_known_extends_nothing() {
+    fn renewal_sent_before_a_contradiction_extends_nothing() {
         let (mut deadline, cell) = granted();
         let observed = deadline.observe_reply(&cell, at(10_005), at(10_000), Duration::from_secs(5));
         assert_eq!(observed, Observed::Contradicted);

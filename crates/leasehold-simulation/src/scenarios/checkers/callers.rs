@@ -122,7 +122,7 @@ fn an_acquire_that_failed_and_has_the_lock_is_found() {
 }
 
 #[test]
-fn a_place_of_a_caller_that_was_told_of_the_end_of_its_wait_is_found() {
+fn place_left_behind_by_an_elapsed_wait_is_found() {
     let (mut world, guard) = held(Kind::Fair, Family::Fair);
     let wish = world.guards[guard].name.clone();
     let task = world.acquire_polled(1, AcquireRequest::new(wish, Kind::Fair, ms(1_000)), Polls::AtOnce);

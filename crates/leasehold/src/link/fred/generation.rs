@@ -312,7 +312,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_replica_that_may_be_written_to_is_none_that_may_only_be_read() {
+    fn writable_replica_is_not_read_only() {
         assert!(is_read_only("# Replication\r\nrole:slave\r\nslave_read_only:1\r\n"));
         assert!(!is_read_only("# Replication\r\nrole:slave\r\nslave_read_only:0\r\n"));
         assert!(!is_read_only("# Replication\r\nrole:master\r\n"));

@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_goal_counts_as_a_carrier_until_it_has_been_quiet_for_two_audits() {
+    fn goal_counts_as_carrier_until_quiet_for_two_audits() {
         let slots = Slots::default();
         slots.learn(&array(vec![range(0, 16_383, "a", 1)]), "seed").expect("a map");
         let (a, goal) = (slots.node("a:1"), slots.node("goal:1"));

@@ -125,7 +125,7 @@ fn fr9_a_connection_that_went_silent_is_noticed_and_made_anew() {
 }
 
 #[test]
-fn fr10_nothing_hangs_while_the_server_is_away_and_all_comes_back() {
+fn fr10_nothing_hangs_in_an_outage_and_all_comes_back() {
     on_each(|binary| {
         let server = Server::builder().binary(binary).start();
         let world = World::new(&server.url());

@@ -22,7 +22,7 @@ fn another<'a>(cluster: &'a Cluster, than: &str) -> &'a Server {
 }
 
 #[test]
-fn calls_go_to_the_node_of_their_slot_and_cost_two_connections_to_each() {
+fn calls_go_to_the_node_of_their_slot_by_two_connections() {
     on_each(|binary| {
         let cluster = Cluster::builder().binary(binary).start();
         let before: Vec<_> = cluster.nodes().iter().map(|node| node.client_list().len()).collect();
@@ -45,7 +45,7 @@ fn calls_go_to_the_node_of_their_slot_and_cost_two_connections_to_each() {
 }
 
 #[test]
-fn a_cluster_that_comes_back_under_other_addresses_is_found_by_the_address_of_the_url() {
+fn cluster_with_new_addresses_is_found_by_the_url() {
     on_each(|binary| {
         let before = Cluster::builder().binary(binary).start();
         // A name of the cluster, which stays while its nodes move.
@@ -221,7 +221,7 @@ fn a_call_at_an_earlier_owner_is_settled_there() {
 }
 
 #[test]
-fn a_call_to_an_earlier_address_of_a_node_is_settled_at_its_new_one() {
+fn call_to_an_old_address_is_settled_at_the_new_one() {
     on_each(|binary| {
         let cluster = Cluster::builder().binary(binary).start();
         let node = cluster.nodes().first().expect("a node");
@@ -259,7 +259,7 @@ fn a_call_to_an_earlier_address_of_a_node_is_settled_at_its_new_one() {
 }
 
 #[test]
-fn what_was_sent_to_an_address_that_was_given_up_dies_in_time_though_nobody_settles() {
+fn call_to_an_abandoned_address_dies_in_time() {
     on_each(|binary| {
         let cluster = Cluster::builder().binary(binary).start();
         let world = World::new(&cluster.url());
@@ -277,7 +277,7 @@ fn what_was_sent_to_an_address_that_was_given_up_dies_in_time_though_nobody_sett
 }
 
 #[test]
-fn what_was_sent_to_a_process_that_is_gone_is_remembered_no_longer() {
+fn call_to_a_gone_process_is_forgotten() {
     on_each(|binary| {
         let cluster = Cluster::builder().binary(binary).start();
         let gone = Server::builder().binary(binary).arg("cluster-enabled", "yes").start();
@@ -357,7 +357,7 @@ fn hold_up(world: &World, plane: Plane, proxy: &Proxy, lock: &str) {
 }
 
 #[test]
-fn a_call_that_an_ask_led_to_a_node_without_slots_is_dead_once_it_is_settled() {
+fn settled_call_behind_an_ask_to_a_slotless_node_is_dead() {
     on_each(|binary| {
         let (cluster, _server, proxy, lock) = scale_out(binary);
         // Nothing is buried by the way.
@@ -372,7 +372,7 @@ fn a_call_that_an_ask_led_to_a_node_without_slots_is_dead_once_it_is_settled() {
 }
 
 #[test]
-fn a_node_without_slots_to_which_an_ask_led_is_not_given_up_with_the_next_slot_map() {
+fn slotless_ask_target_outlives_the_next_slot_map() {
     on_each(|binary| {
         let (cluster, _server, proxy, lock) = scale_out(binary);
         let world = World::with(&cluster.url(), Settings { audit_interval: Duration::from_secs(600), ..settings() });
@@ -393,7 +393,7 @@ fn a_node_without_slots_to_which_an_ask_led_is_not_given_up_with_the_next_slot_m
 }
 
 #[test]
-fn what_was_sent_to_a_node_that_never_took_the_slot_over_dies_in_time_though_nobody_settles() {
+fn call_to_a_node_that_never_took_the_slot_dies_in_time() {
     on_each(|binary| {
         let (cluster, _server, proxy, lock) = scale_out(binary);
         let world = World::new(&cluster.url());
@@ -423,7 +423,7 @@ fn retire(world: &World, server: &Server, addresses: usize) {
 }
 
 #[test]
-fn both_scripts_of_a_call_that_waits_for_replicas_are_asked_for_while_a_slot_is_on_its_way() {
+fn durable_call_in_a_migration_loads_both_its_scripts() {
     on_each(|binary| {
         let cluster = Cluster::builder().binary(binary).replicas().start();
         let world = World::with(&cluster.url(), patient());
@@ -463,7 +463,7 @@ fn fr7_many_sharded_subscriptions_at_once_are_each_confirmed() {
 }
 
 #[test]
-fn fr8_a_sharded_subscription_that_a_migration_dropped_is_noticed() {
+fn fr8_sharded_subscription_dropped_by_migration_is_noticed() {
     on_each(|binary| {
         let cluster = Cluster::builder().binary(binary).start();
         let world = World::new(&cluster.url());
@@ -517,7 +517,7 @@ fn fr8_a_slot_that_went_and_came_back_is_subscribed_to_again() {
 }
 
 #[test]
-fn fr1_classic_notices_on_a_cluster_are_confirmed_where_they_are_subscribed() {
+fn fr1_classic_cluster_notices_are_confirmed_where_subscribed() {
     on_each(|binary| {
         let cluster = Cluster::builder().binary(binary).arg("cluster-require-full-coverage", "no").start();
         let before: Vec<_> = cluster.nodes().iter().map(|node| node.client_list().len()).collect();

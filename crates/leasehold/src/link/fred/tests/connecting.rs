@@ -34,7 +34,7 @@ fn works(target: Target) -> World {
 }
 
 #[test]
-fn connections_that_are_cut_as_soon_as_they_are_made_are_made_again_at_once() {
+fn connections_cut_once_made_are_made_again_at_once() {
     on_each(|binary| {
         let server = Server::builder().binary(binary).start();
         let mut rounds = Rounds::default();
@@ -305,7 +305,7 @@ fn tls_trusts_whom_it_is_told_to_trust() {
 }
 
 #[test]
-fn tls_refuses_a_certificate_of_another_host_and_one_that_has_expired() {
+fn tls_refuses_wrong_host_and_expired_certificates() {
     let ways: [fn(&Ca) -> Issued; 2] =
         [|ca| ca.issue(&["example.org", "127.0.0.2"]), |ca| ca.issue_expired(&["localhost", "127.0.0.1"])];
     for issue in ways {
@@ -319,7 +319,7 @@ fn tls_refuses_a_certificate_of_another_host_and_one_that_has_expired() {
 
 /// A cluster is found by a name, which its certificate is for, and says the IP addresses of its nodes.
 #[test]
-fn a_cluster_node_is_known_by_the_name_that_the_cluster_was_found_by() {
+fn cluster_node_is_known_by_the_name_it_was_found_by() {
     let builder = Server::builder().arg("cluster-enabled", "yes").arg("cluster-announce-ip", "127.0.0.1");
     let server = builder.tls_with(|ca| ca.issue(&["localhost"])).start();
     let port = server.tls_addr().expect("an address for TLS").port();

@@ -58,7 +58,7 @@ fn fr14_script_and_wait_are_one_pipeline_on_one_connection() {
 
 /// Newer servers answer a `WAIT` on a connection that has written nothing at once, with replicas that have nothing.
 #[test]
-fn fr14_a_copy_on_a_fresh_connection_asks_about_the_first_write_too() {
+fn fr14_copy_on_a_new_connection_asks_about_the_first_write() {
     on_each(|binary| {
         let (primary, replica) = pair(binary);
         let world = World::new(&primary.url());
@@ -176,7 +176,7 @@ fn replicas_are_not_believed_where_nothing_could_be_marked() {
 }
 
 #[test]
-fn a_renewal_does_not_wait_behind_acquires_that_wait_for_replicas() {
+fn renewal_does_not_wait_behind_durable_acquires() {
     on_each(|binary| {
         let (primary, replica) = pair(binary);
         let world = World::new(&primary.url());

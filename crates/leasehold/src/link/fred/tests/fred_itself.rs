@@ -8,7 +8,7 @@ use fred::types::{ClusterHash, CustomCommand, Value};
 use leasehold_test_support::{After, Proxy, Server};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn force_reconnection_sends_again_what_was_under_way_even_with_fail_fast() {
+async fn force_reconnection_resends_calls_even_with_fail_fast() {
     let server = Server::start();
     let proxy = Proxy::to(&server);
     let config = Config::from_url(&proxy.url()).expect("a configuration");

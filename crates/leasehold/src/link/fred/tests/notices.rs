@@ -90,7 +90,7 @@ fn fr5_a_flood_of_messages_is_a_lag_and_not_the_end() {
 }
 
 #[test]
-fn fr6_after_a_lost_notice_connection_there_is_one_reset_and_nothing_is_subscribed() {
+fn fr6_lost_notice_connection_is_one_reset_without_channels() {
     on_each(|binary| {
         let server = Server::builder().binary(binary).start();
         let world = World::new(&server.url());

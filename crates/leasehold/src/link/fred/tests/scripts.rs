@@ -67,7 +67,7 @@ fn a_probe_leaves_a_call_alone_that_was_asked_elsewhere() {
 }
 
 #[test]
-fn a_call_that_was_settled_before_its_text_was_sent_still_leaves_the_script_there() {
+fn call_settled_before_its_text_was_sent_leaves_the_script() {
     on_each_that_forgot(|world, server, plane, is_refused| {
         let mut call = pin!(world.link.call(plane, acquire("a")));
         begin(call.as_mut());
@@ -82,7 +82,7 @@ fn a_call_that_was_settled_before_its_text_was_sent_still_leaves_the_script_ther
 }
 
 #[test]
-fn a_server_that_comes_back_is_given_the_scripts_in_use_before_they_are_called() {
+fn returning_server_gets_the_scripts_before_calls() {
     on_each(|binary| {
         let server = Server::builder().binary(binary).start();
         let world = World::new(&server.url());

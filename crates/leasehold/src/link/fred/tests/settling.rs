@@ -20,7 +20,7 @@ fn settle(world: &World, plane: Plane) -> Result<Settled, LinkError> {
 }
 
 #[test]
-fn settling_an_idle_link_costs_one_round_trip_and_keeps_the_connection() {
+fn settling_an_idle_link_is_one_round_trip_without_a_cut() {
     on_each(|binary| {
         let server = Server::builder().binary(binary).start();
         let world = World::new(&server.url());
@@ -94,7 +94,7 @@ fn a_call_that_is_held_up_ends_when_it_is_settled() {
 }
 
 #[test]
-fn a_call_that_is_awaited_while_it_is_settled_ends_with_an_unknown_outcome() {
+fn call_awaited_while_settled_ends_outcome_unknown() {
     on_each(|binary| {
         let server = Server::builder().binary(binary).start();
         let proxy = Proxy::to(&server);
@@ -184,7 +184,7 @@ fn fr18_a_home_runtime_that_is_dropped_with_a_call_under_way() {
 }
 
 #[test]
-fn a_call_in_the_queue_of_a_starved_home_is_dead_once_it_is_settled() {
+fn settled_call_in_a_starved_homes_queue_is_dead() {
     on_each(|binary| {
         let server = Server::builder().binary(binary).start();
         let home = Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
@@ -378,7 +378,7 @@ fn a_connection_that_had_to_be_forgotten_is_never_proven_dead() {
 }
 
 #[test]
-fn a_foreground_whose_connection_fell_is_not_called_until_it_stands_again() {
+fn fallen_foreground_is_not_called_until_it_stands() {
     on_each(|binary| {
         let server = Server::builder().binary(binary).start();
         let proxy = Proxy::to(&server);
