@@ -223,12 +223,12 @@ impl Session {
         self.checked(|parts| parts.handle_probed(now, id, result));
     }
 
-    /// Takes the answer to [`Action::Subscribe`](super::Action::Subscribe).
+    /// Takes the answer to [`Action::Subscribe`].
     pub fn handle_subscribed(&mut self, now: Instant, channel: &Bytes, result: Result<(), LinkError>) {
         self.checked(|parts| parts.handle_subscribed(now, channel, result));
     }
 
-    /// Takes the answer to [`Action::Unsubscribe`](super::Action::Unsubscribe).
+    /// Takes the answer to [`Action::Unsubscribe`].
     pub fn handle_unsubscribed(&mut self, now: Instant, channel: &Bytes, result: Result<(), LinkError>) {
         self.checked(|parts| parts.handle_unsubscribed(now, channel, result));
     }

@@ -137,7 +137,7 @@ impl ClientBuilder {
     }
 
     /// Leaves a record of this client on the server while it lives: host, process, the name of the application, and since when, so that
-    /// [`Client::who_is`] can tell an operator which process a holder is. Its key is `leasehold:1:client:` and the [id](Client::id) of the
+    /// [`Client::who_is`](crate::Client::who_is) can tell an operator which process a holder is. Its key is `leasehold:1:client:` and the [id](crate::Client::id) of the
     /// client; it is written three times a minute, is removed at the end, and goes away a minute after a crash. Every user who may read
     /// that key can read it. Default: no record.
     pub fn announce(mut self, application: impl Into<String>) -> Self {
@@ -200,7 +200,7 @@ impl ClientBuilder {
         self
     }
 
-    /// Takes from a seed what is left to chance elsewhere: the client's [id](Client::id) and the lengths of its random pauses. Under a clock
+    /// Takes from a seed what is left to chance elsewhere: the client's [id](crate::Client::id) and the lengths of its random pauses. Under a clock
     /// that is moved by hand everything that the client does is then the same each time. No two clients of a server may have one seed: they
     /// would be one to it. Only for [`ClientBuilder::embedded`].
     ///

@@ -14,7 +14,7 @@ pub const HELD: &str = "leasehold_held";
 pub const HOLD_SECONDS: &str = "leasehold_hold_seconds";
 /// Counts releases by `class` and `outcome`: `released`, `lost`, `failed`, `dropped` or `detached`.
 pub const RELEASE_TOTAL: &str = "leasehold_release_total";
-/// Counts lost holds by `class` and `reason`, a word of [`LossReason::as_str`].
+/// Counts lost holds by `class` and `reason`, a word of [`LossReason::as_str`](crate::LossReason::as_str).
 pub const LOST_TOTAL: &str = "leasehold_lost_total";
 /// Counts renewals by `outcome`: `renewed` or `failed`.
 pub const RENEW_TOTAL: &str = "leasehold_renew_total";
