@@ -7,8 +7,6 @@
 use crate::number_map::NumberMap;
 use crate::session::ids::LockId;
 use crate::session::parts::Parts;
-use crate::session::request::Request;
-use crate::session::request::acquire::Place;
 use crate::time::Instant;
 
 /// A session with more than this in its tables is not checked: that would take longer than what the session does.
@@ -51,7 +49,7 @@ impl Parts {
     fn check_locks(&self) -> Result<(), String> {
         let mut found: NumberMap<LockId, Found> = NumberMap::default();
         for (_, acquire) in self.requests.acquires() {
-            found.entry(acquire.lock).or_default().refs += 1;
+            found.entry(acquire.lock()).or_default().refs += 1;
         }
         for hold in self.holds.values() {
             let of_lock = found.entry(hold.lock).or_default();
@@ -68,7 +66,7 @@ impl Parts {
             ensure(kept == of_lock, || format!("{} keeps {kept:?}, and has {of_lock:?}", lock.name))?;
             let members = lock.line.members();
             for ticket in members {
-                let waits = self.requests.acquire(ticket).is_some_and(|acquire| acquire.lock == id);
+                let waits = self.requests.acquire(ticket).is_some_and(|acquire| acquire.lock() == id);
                 ensure(waits, || format!("{ticket:?} stands in the line of {}, and does not ask for it", lock.name))?;
             }
         }
@@ -82,13 +80,13 @@ impl Parts {
     /// The hold that a request has begun is known (invariant 1), and a request stands in the line of its lock exactly while it waits there.
     fn check_requests(&self) -> Result<(), String> {
         for (ticket, acquire) in self.requests.acquires() {
-            let begun = acquire.hold.map(|number| (number, self.holds.get(&number)));
-            ensure(begun.is_none_or(|(_, hold)| hold.is_some_and(|hold| hold.lock == acquire.lock)), || {
+            let begun = acquire.hold().map(|number| (number, self.holds.get(&number)));
+            ensure(begun.is_none_or(|(_, hold)| hold.is_some_and(|hold| hold.lock == acquire.lock())), || {
                 format!("{ticket:?} has begun {begun:?}, which is no hold of its lock")
             })?;
-            ensure(self.locks.contains(acquire.lock), || format!("{ticket:?} asks for a lock that is not there"))?;
-            let lock = &self.locks[acquire.lock];
-            let waits = acquire.place == Place::Line && acquire.outcome.is_none();
+            ensure(self.locks.contains(acquire.lock()), || format!("{ticket:?} asks for a lock that is not there"))?;
+            let lock = &self.locks[acquire.lock()];
+            let waits = acquire.waits_in_line();
             let stands = [lock.line.is_contender(ticket), lock.line.queue().contains(ticket)];
             ensure(stands.map(usize::from).iter().sum::<usize>() == usize::from(waits), || {
                 format!("{ticket:?} contends, and is queued: {stands:?}, {acquire:?}")
@@ -99,11 +97,7 @@ impl Parts {
 
     /// Every timer has its slot, and owners own what is there.
     fn check_tables(&self) -> Result<(), String> {
-        let of_requests = self.requests.iter().filter_map(|(_, request)| match request {
-            Request::Acquire(acquire) => acquire.timer,
-            Request::Release(release) => release.timer,
-            Request::Pause(pause) => pause.timer,
-        });
+        let of_requests = self.requests.iter().filter_map(|(_, request)| request.timer_at());
         let of_locks = self.locks.iter().filter_map(|(_, lock)| lock.timer);
         let of_holds = self.holds.values().filter_map(|hold| hold.timer);
         let slots = of_requests.chain(of_locks).chain(of_holds).count() + self.subscriptions.timers();
@@ -113,7 +107,7 @@ impl Parts {
             let there = holds.iter().all(|number| self.holds.get(number).is_some_and(|hold| hold.lock == lock))
                 && wishes
                     .iter()
-                    .all(|ticket| self.requests.acquire(*ticket).is_some_and(|acquire| acquire.lock == lock));
+                    .all(|ticket| self.requests.acquire(*ticket).is_some_and(|acquire| acquire.lock() == lock));
             ensure(there, || format!("{owner:?} owns or wants what is not there: {owned:?}"))?;
         }
         Ok(())

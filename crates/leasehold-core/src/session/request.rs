@@ -4,7 +4,7 @@ use crate::error::ReleaseError;
 use crate::number_map::NumberMap;
 use crate::owner::HoldNumber;
 use crate::session::Ticket;
-use crate::session::request::acquire::{Acquire, Place};
+use crate::session::request::acquire::Acquire;
 use crate::time::Instant;
 use std::task::Waker;
 
@@ -19,34 +19,90 @@ pub(super) enum Request {
     Pause(Pause),
 }
 
+/// A request to give one guard of a hold back.
 #[derive(Debug)]
 pub(super) struct Release {
-    pub(super) hold: HoldNumber,
-    pub(super) timer: Option<Instant>,
-    pub(super) waker: Option<Waker>,
-    pub(super) outcome: Option<Result<(), ReleaseError>>,
+    hold: HoldNumber,
+    timer: Option<Instant>,
+    waker: Option<Waker>,
+    outcome: Option<Result<(), ReleaseError>>,
+}
+
+impl Release {
+    /// A release of a guard of this hold, which may have an outcome already.
+    pub(super) const fn new(hold: HoldNumber, outcome: Option<Result<(), ReleaseError>>) -> Self {
+        Self { hold, timer: None, waker: None, outcome }
+    }
+
+    /// The hold of the guard.
+    pub(super) const fn hold(&self) -> HoldNumber {
+        self.hold
+    }
+
+    /// Its future is polled.
+    pub(super) fn note_polled(&mut self, waker: &Waker) {
+        self.waker = Some(waker.clone());
+    }
+
+    /// Whether its caller is to be told how it ended.
+    pub(super) const fn has_ended(&self) -> bool {
+        self.outcome.is_some()
+    }
+
+    /// It ends. The first outcome is the one that counts.
+    pub(super) fn end(&mut self, outcome: Result<(), ReleaseError>) {
+        self.outcome.get_or_insert(outcome);
+    }
+
+    /// Takes out how it ended, if it has.
+    pub(super) const fn take_outcome(&mut self) -> Option<Result<(), ReleaseError>> {
+        self.outcome.take()
+    }
 }
 
 /// A caller that waits for time to pass, without a timer of its runtime.
 #[derive(Debug)]
 pub(super) struct Pause {
-    pub(super) until: Instant,
-    pub(super) timer: Option<Instant>,
-    pub(super) waker: Option<Waker>,
+    until: Instant,
+    timer: Option<Instant>,
+    waker: Option<Waker>,
+}
+
+impl Pause {
+    /// A wait until then.
+    pub(super) const fn new(until: Instant) -> Self {
+        Self { until, timer: None, waker: None }
+    }
+
+    /// When it is over.
+    pub(super) const fn until(&self) -> Instant {
+        self.until
+    }
 }
 
 impl Request {
+    /// Where the waker of its future is kept.
     pub(super) const fn waker(&mut self) -> &mut Option<Waker> {
         match self {
-            Self::Acquire(acquire) => &mut acquire.waker,
+            Self::Acquire(acquire) => acquire.waker(),
             Self::Release(release) => &mut release.waker,
             Self::Pause(pause) => &mut pause.waker,
         }
     }
 
+    /// When its timer is due, if it is set.
+    pub(super) const fn timer_at(&self) -> Option<Instant> {
+        match self {
+            Self::Acquire(acquire) => acquire.timer(),
+            Self::Release(release) => release.timer,
+            Self::Pause(pause) => pause.timer,
+        }
+    }
+
+    /// Where the instant of its timer is kept.
     pub(super) const fn timer(&mut self) -> &mut Option<Instant> {
         match self {
-            Self::Acquire(acquire) => &mut acquire.timer,
+            Self::Acquire(acquire) => acquire.timer_slot(),
             Self::Release(release) => &mut release.timer,
             Self::Pause(pause) => &mut pause.timer,
         }
@@ -114,7 +170,7 @@ impl Requests {
 
     /// The request of a ticket that stands in a line; `None` where it has gone.
     pub(super) fn waiter(&self, ticket: Ticket) -> Option<&Acquire> {
-        self.acquire(ticket).filter(|acquire| acquire.place == Place::Line && acquire.outcome.is_none())
+        self.acquire(ticket).filter(|acquire| acquire.waits_in_line())
     }
 
     /// Whether the request of a ticket is a release.

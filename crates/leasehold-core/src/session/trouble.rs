@@ -8,18 +8,18 @@ use std::time::Duration;
 /// A server that does not do its part.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Trouble {
-    pub(super) since: Option<Instant>,
-    pub(super) tries: u32,
-    pub(super) why: String,
+    since: Option<Instant>,
+    tries: u32,
+    why: String,
     /// Whether a call of this request has an outcome that is not known.
-    pub(super) unsure: bool,
+    unsure: bool,
     /// The server is a replica that refuses writes.
-    pub(super) demotion: Option<Box<Demotion>>,
+    demotion: Option<Box<Demotion>>,
 }
 
 /// A server that refuses writes, because it is a replica.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Demotion {
+struct Demotion {
     /// Its last words.
     text: String,
     /// The connections on which it did, the first one of each plane.
@@ -27,6 +27,45 @@ pub(super) struct Demotion {
 }
 
 impl Trouble {
+    /// Since when the server has failed.
+    pub(super) const fn since(&self) -> Option<Instant> {
+        self.since
+    }
+
+    /// How often it has failed.
+    pub(super) const fn tries(&self) -> u32 {
+        self.tries
+    }
+
+    /// Whether a call of the request has been applied, or not: its outcome is not known.
+    pub(super) const fn is_unsure(&self) -> bool {
+        self.unsure
+    }
+
+    /// Notes whether a call of the request has an outcome that is not known.
+    pub(super) const fn set_unsure(&mut self, unsure: bool) {
+        self.unsure = unsure;
+    }
+
+    /// The failures so far do not count any more; what is not known stays so.
+    pub(super) const fn forget_failures(&mut self) {
+        self.since = None;
+        self.tries = 0;
+    }
+
+    /// The request does not wait for the server, and so not for too long.
+    pub(super) const fn forget_since(&mut self) {
+        self.since = None;
+    }
+
+    /// The server is given so much longer.
+    pub(super) fn postpone(&mut self, more: Duration) {
+        if let Some(since) = &mut self.since {
+            *since = *since + more;
+        }
+    }
+
+    /// Notes a failure.
     pub(super) fn note(&mut self, now: Instant, why: &str) {
         self.since.get_or_insert(now);
         self.tries = self.tries.saturating_add(1);

@@ -26,44 +26,44 @@ impl Parts {
         self.locks[lock].local |= wish.fallback == Fallback::Local;
         let mut acquire = Acquire::new(now, lock, wish);
         if self.closed {
-            acquire.outcome = Some(Err(AcquireError::Closed));
+            acquire.end(Err(AcquireError::Closed));
             self.begin_request(ticket, acquire);
             return ticket;
         }
-        if let Some(number) = acquire.wish.reenter.or_else(|| self.owners.hold(lock, acquire.wish.owner?)) {
-            acquire.place = Place::Entering(number);
+        if let Some(number) = acquire.wish().reenter.or_else(|| self.owners.hold(lock, acquire.wish().owner?)) {
+            acquire.enter(number);
             self.begin_request(ticket, acquire);
             self.check_entry(now, ticket, number);
             return ticket;
         }
-        match self.look_at_siblings(lock, &acquire.wish) {
-            Ok(beside) => acquire.beside = beside,
+        match self.look_at_siblings(lock, &acquire.wish()) {
+            Ok(beside) => acquire.stand_beside(beside),
             Err(error) => {
-                acquire.outcome = Some(Err(error));
+                acquire.end(Err(error));
                 self.begin_request(ticket, acquire);
                 return ticket;
             }
         }
-        if let Some(other_half) = acquire.wish.beside {
-            acquire.wish.replicas = replicas::both(acquire.wish.replicas, self.replicas_of(other_half));
+        if let Some(other_half) = acquire.wish().beside {
+            acquire.require_replicas(replicas::both(acquire.wish().replicas, self.replicas_of(other_half)));
         }
         // An owner that holds the other half bypasses the line: a request that stands there waits for it.
         let mut contends = false;
-        if acquire.beside.is_none() {
+        if acquire.beside().is_none() {
             let state = &mut self.locks[lock];
             if state.line.is_empty() {
                 contends = true;
-                acquire.place = Place::Line;
+                acquire.stand_in_line();
                 state.line.begin(ticket, now + self.settings.turn_in(state.kind.verbs().wait_policy()));
-            } else if acquire.wish.patience != Patience::Try {
-                acquire.place = Place::Line;
+            } else if acquire.wish().patience != Patience::Try {
+                acquire.stand_in_line();
                 state.line.push(ticket, End::Back);
             } else if self.trouble_since(lock).is_none() && !self.tries_beside(lock) {
                 // A waiter of this client is ahead and has asked, so the lock is as good as taken; unless no server can say so.
-                acquire.outcome = Some(Ok(None));
+                acquire.end(Ok(None));
             }
         }
-        let waits = !contends && acquire.outcome.is_none();
+        let waits = !contends && !acquire.has_ended();
         self.begin_request(ticket, acquire);
         if waits {
             self.begin_to_wait(now, ticket);
@@ -72,8 +72,8 @@ impl Parts {
     }
 
     fn begin_request(&mut self, ticket: Ticket, acquire: Acquire) {
-        if let Some(owner) = acquire.wish.owner {
-            self.owners.add_wish(acquire.lock, owner, ticket);
+        if let Some(owner) = acquire.wish().owner {
+            self.owners.add_wish(acquire.lock(), owner, ticket);
         }
         self.requests.insert(ticket, Request::Acquire(acquire));
     }
@@ -87,19 +87,18 @@ impl Parts {
         waker: &Waker,
     ) -> Step<Result<Option<Granted>, AcquireError>> {
         let Some(acquire) = self.requests.acquire_mut(ticket) else { return Step::Done(Err(AcquireError::Closed)) };
-        if let Some(outcome) = acquire.outcome.take() {
+        if let Some(outcome) = acquire.take_outcome() {
             self.remove_request(ticket);
             return Step::Done(outcome);
         }
-        let missed = std::mem::take(&mut acquire.dormant);
-        acquire.waker = Some(waker.clone());
+        let missed = acquire.note_polled(waker);
         if acquire.rests() {
             return Step::Wait;
         }
-        if let Place::Entering(number) = acquire.place {
+        if let Place::Entering(number) = acquire.place() {
             self.check_entry(now, ticket, number);
             let Some(acquire) = self.requests.acquire(ticket) else { return Step::Done(Err(AcquireError::Closed)) };
-            if acquire.outcome.is_some() || acquire.rests() {
+            if acquire.has_ended() || acquire.rests() {
                 // The hold that it was about to enter has ended, and perhaps its patience with it.
                 return self.poll_acquire_at_gate(ticket);
             }
@@ -120,10 +119,10 @@ impl Parts {
         via: Via,
     ) -> Option<Step<Result<Option<Granted>, AcquireError>>> {
         let acquire = self.requests.acquire(ticket)?;
-        let may_retry = acquire.retry_at.is_none_or(|at| at <= now);
-        match acquire.place {
+        let may_retry = acquire.may_try(now);
+        match acquire.place() {
             Place::Line => {
-                let lock = acquire.lock;
+                let lock = acquire.lock();
                 self.poll_in_line(now, ticket, lock, missed, may_retry, via)
             }
             Place::Aside if may_retry => self.send_first(now, ticket, via),
@@ -172,8 +171,8 @@ impl Parts {
         via: Via,
     ) -> Option<Step<Result<Option<Granted>, AcquireError>>> {
         let acquire = self.requests.acquire_mut(ticket)?;
-        acquire.asks = acquire.asks.saturating_add(1);
-        let (begun, may_end_busy) = (acquire.hold, acquire.wish.patience != Patience::Forever);
+        let may_end_busy = acquire.wish().patience != Patience::Forever;
+        let begun = acquire.begin_attempt();
         let number = match begun {
             Some(number) => {
                 self.begin_anew(now, ticket, number);
@@ -203,7 +202,10 @@ impl Parts {
         self.locks[lock].line.gate();
         self.set_lock_timer(lock);
         let Some(acquire) = self.requests.acquire(ticket) else { return };
-        if acquire.wish.patience == Patience::Try || acquire.last || self.end_of_wish(acquire) <= now {
+        if acquire.wish().patience == Patience::Try
+            || acquire.is_final_attempt()
+            || acquire.end_of_wish(self.settings.command_timeout) <= now
+        {
             self.end_busy(now, ticket);
         } else {
             self.begin_to_wait(now, ticket);
@@ -212,7 +214,7 @@ impl Parts {
 
     /// The outcome of a request that came to the gate.
     fn poll_acquire_at_gate(&mut self, ticket: Ticket) -> Step<Result<Option<Granted>, AcquireError>> {
-        let outcome = self.requests.acquire_mut(ticket).and_then(|acquire| acquire.outcome.take());
+        let outcome = self.requests.acquire_mut(ticket).and_then(|acquire| acquire.take_outcome());
         match outcome {
             Some(outcome) => {
                 self.remove_request(ticket);
@@ -232,7 +234,7 @@ impl Parts {
             return;
         }
         let other = contender.and_then(|contender| self.requests.acquire(contender));
-        if other.is_some_and(|other| !missed || other.last || other.hold.is_some()) {
+        if other.is_some_and(|other| !missed || other.is_final_attempt() || other.hold().is_some()) {
             return;
         }
         self.locks[lock].line.replace_contender(ticket, End::Front);
@@ -241,8 +243,8 @@ impl Parts {
     /// See [`Session::abandon_acquire`](crate::session::Session::abandon_acquire).
     pub(crate) fn abandon_acquire(&mut self, now: Instant, ticket: Ticket) {
         let Some(acquire) = self.requests.acquire_mut(ticket) else { return };
-        let (lock, hold, entering) = (acquire.lock, acquire.hold, acquire.entering());
-        if let Some(Ok(Some(granted))) = acquire.outcome.take() {
+        let (lock, hold, entering) = (acquire.lock(), acquire.hold(), acquire.entering());
+        if let Some(Ok(Some(granted))) = acquire.take_outcome() {
             self.drop_guard(now, granted.hold, granted.renewed);
         }
         self.leave_line(now, ticket, lock);

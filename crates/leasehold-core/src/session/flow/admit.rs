@@ -6,7 +6,7 @@ use crate::session::ids::LockId;
 use crate::session::lock::line::Phase;
 use crate::session::parts::Parts;
 use crate::session::request::Request;
-use crate::session::request::acquire::{Acquire, Place};
+use crate::session::request::acquire::Acquire;
 use crate::session::{Granted, Ticket};
 use crate::time::Instant;
 
@@ -15,8 +15,8 @@ impl Parts {
         let Some(Request::Acquire(acquire)) = self.requests.get_mut(&ticket) else { return };
         let Some(hold) = self.holds.get_mut(&number) else { return };
         hold.raising = None;
-        hold.count.add_guard(acquire.wish.renewed);
-        hold.lease = hold.lease.max(acquire.wish.lease);
+        hold.count.add_guard(acquire.wish().renewed);
+        hold.lease = hold.lease.max(acquire.wish().lease);
         hold.touch(now);
         hold.cell.set_count(hold.count.wanted());
         hold.cell.set_renewed(hold.count.renewing());
@@ -24,9 +24,9 @@ impl Parts {
             hold: number,
             cell: hold.cell.clone(),
             count: hold.count.wanted(),
-            renewed: acquire.wish.renewed,
+            renewed: acquire.wish().renewed,
         };
-        acquire.outcome = Some(Ok(Some(granted)));
+        acquire.grant(granted);
         if hold.renew_at.is_none() {
             self.schedule_renewal(now, number);
         }
@@ -36,8 +36,7 @@ impl Parts {
     pub(super) fn enter_instead(&mut self, now: Instant, ticket: Ticket, lock: LockId, number: HoldNumber) {
         self.leave_line(now, ticket, lock);
         let Some(acquire) = self.requests.acquire_mut(ticket) else { return };
-        acquire.place = Place::Entering(number);
-        if let Some(begun) = acquire.hold.take() {
+        if let Some(begun) = acquire.enter(number) {
             self.forsake(now, ticket, begun);
         }
         self.wake(ticket);
@@ -51,7 +50,7 @@ impl Parts {
         let trying = contender.filter(|_| state.line.phase() == Phase::Trying);
         let mut same = self.owners.wishes(lock, owner).to_vec();
         same.retain(|ticket| {
-            let waits = |acquire: &Acquire| acquire.place == Place::Line && acquire.outcome.is_none();
+            let waits = |acquire: &Acquire| acquire.waits_in_line();
             trying != Some(*ticket) && self.requests.acquire(*ticket).is_some_and(waits)
         });
         // The contender last, so that the turn goes to none that leaves as well.
@@ -72,9 +71,10 @@ impl Parts {
         let contender = line.contender().filter(|_| line.phase() != Phase::Trying);
         let waiting: Vec<Ticket> = line.queue().iter().chain(contender).collect();
         for ticket in waiting {
-            let same = self.requests.acquire(ticket).filter(|acquire| {
-                acquire.wish.owner == Some(owner) && acquire.place == Place::Line && acquire.outcome.is_none()
-            });
+            let same = self
+                .requests
+                .acquire(ticket)
+                .filter(|acquire| acquire.wish().owner == Some(owner) && acquire.waits_in_line());
             if let Some(beside) = same.and_then(|acquire| self.own_other_half(acquire)) {
                 self.stand_beside(now, ticket, beside);
             }

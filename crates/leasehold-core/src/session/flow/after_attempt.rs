@@ -18,11 +18,11 @@ impl Parts {
     /// Another holder has the lock.
     pub(super) fn busy(&mut self, now: Instant, ticket: Ticket, left: Option<Duration>) {
         let Some(acquire) = self.requests.acquire_mut(ticket) else { return };
-        let (lock, last, patience, place) = (acquire.lock, acquire.last, acquire.wish.patience, acquire.place);
-        let acquire_owner = acquire.wish.owner;
+        let (lock, last, patience, place) =
+            (acquire.lock(), acquire.is_final_attempt(), acquire.wish().patience, acquire.place());
+        let acquire_owner = acquire.wish().owner;
         if place == Place::Aside {
-            acquire.not_beside = acquire.beside.take();
-            if acquire.not_beside.is_some() {
+            if acquire.refuse_beside() {
                 // The other half was lost meanwhile, whether that is known already or not.
                 self.join_line(now, ticket);
             } else if !self.await_given_up(now, ticket) {
@@ -43,7 +43,10 @@ impl Parts {
         let beside = state.kind.verbs().wait_policy() == WaitPolicy::Shared && !state.line.is_contender(ticket);
         state.invitations.end_round();
         // An attempt whose reply comes after the end of the wait was the last one.
-        let ended = self.requests.acquire(ticket).is_some_and(|acquire| self.end_of_wish(acquire) <= now);
+        let ended = self
+            .requests
+            .acquire(ticket)
+            .is_some_and(|acquire| acquire.end_of_wish(self.settings.command_timeout) <= now);
         let mut goes = patience == Patience::Try || last || ended;
         self.locks[lock].trouble = Trouble::default();
         let mut left = left;
@@ -72,7 +75,7 @@ impl Parts {
         let pause = trouble.pause();
         let until = now + pause / 2 + self.jitter(pause / 2);
         let Some(acquire) = self.requests.acquire_mut(ticket) else { return };
-        let (lock, place, last) = (acquire.lock, acquire.place, acquire.last);
+        let (lock, place, last) = (acquire.lock(), acquire.place(), acquire.is_final_attempt());
         let contends = self.locks[lock].line.is_contender(ticket);
         if last || self.falls_back(now, ticket) {
             self.end_unreachable(now, ticket);
@@ -82,7 +85,7 @@ impl Parts {
             self.begin_to_wait(now, ticket);
         } else {
             if let Some(acquire) = self.requests.acquire_mut(ticket) {
-                acquire.retry_at = Some(until);
+                acquire.retry_at(until);
             }
             self.begin_to_wait(now, ticket);
         }
@@ -108,9 +111,7 @@ impl Parts {
 
     /// See [`Session::poll_backoff`](crate::session::Session::poll_backoff).
     pub(crate) fn poll_backoff(&mut self, ticket: Ticket) -> Option<u32> {
-        let acquire = self.requests.acquire_mut(ticket)?;
-        let asks = std::mem::take(&mut acquire.asks_backoff);
-        (asks && acquire.outcome.is_none()).then_some(acquire.polls)
+        self.requests.acquire_mut(ticket)?.take_backoff_question()
     }
 
     /// How long a request whose kind has no notices waits before it asks again; `None` where it has asked often enough. If the caller's own
@@ -118,12 +119,13 @@ impl Parts {
     fn next_poll(&mut self, ticket: Ticket) -> Option<Duration> {
         let random = self.rng.f64();
         let acquire = self.requests.acquire_mut(ticket)?;
-        acquire.polls = acquire.polls.saturating_add(1);
-        match &acquire.wish.backoff {
-            Some(backoff) if !backoff.is_custom() => backoff.pause(acquire.polls, random),
+        let polls = acquire.note_poll();
+        match &acquire.wish().backoff {
+            Some(backoff) if !backoff.is_custom() => backoff.pause(polls, random),
             custom => {
-                acquire.asks_backoff = custom.is_some();
-                Backoff::default().pause(acquire.polls, random)
+                let asks = custom.is_some();
+                acquire.ask_backoff(asks);
+                Backoff::default().pause(polls, random)
             }
         }
     }
@@ -134,8 +136,7 @@ impl Parts {
     pub(super) fn may_go_again(&mut self, ticket: Ticket, since: Instant) -> bool {
         let most = if self.settlements.at_work_since(since) { 32 } else { 3 };
         let Some(acquire) = self.requests.acquire_mut(ticket) else { return false };
-        acquire.went_again = acquire.went_again.saturating_add(1);
-        acquire.went_again <= most
+        acquire.note_resend() <= most
     }
 
     /// A call of the request was certainly not applied: it is sent again after a pause. A try ends where that is of no use, because a new
@@ -144,13 +145,13 @@ impl Parts {
         let why = error.to_string();
         self.note_trouble(now, ticket, &why, false);
         let Some(Request::Acquire(acquire)) = self.requests.get_mut(&ticket) else { return };
-        let trouble = match acquire.place {
-            Place::Line => &mut self.locks[acquire.lock].trouble,
-            Place::Aside | Place::Entering(_) => &mut acquire.trouble,
+        let trouble = match acquire.place() {
+            Place::Line => &mut self.locks[acquire.lock()].trouble,
+            Place::Aside | Place::Entering(_) => acquire.trouble_mut(),
         };
         let of_a_replica = matches!(error, LinkError::Refused(refusal) if refusal.is_of_a_replica());
         let found_again = of_a_replica && trouble.note_demotion(&why, change.plane, change.epoch);
-        if found_again && acquire.wish.patience == Patience::Try {
+        if found_again && acquire.wish().patience == Patience::Try {
             self.end_unreachable(now, ticket);
         } else {
             self.back_off(now, ticket);

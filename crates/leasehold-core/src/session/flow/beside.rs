@@ -16,12 +16,12 @@ impl Parts {
         let (round, width) = (state.invitations.round(), state.invitations.widen());
         let requests = &self.requests;
         let uninvited = |ticket: &Ticket| {
-            requests.waiter(*ticket).is_some_and(|acquire| !acquire.dormant && acquire.invited != Some(round))
+            requests.waiter(*ticket).is_some_and(|acquire| acquire.is_awake() && !acquire.is_invited(round))
         };
         let invited: Vec<Ticket> = state.line.queue().iter().filter(uninvited).take(width).collect();
         for ticket in invited {
             if let Some(acquire) = self.requests.acquire_mut(ticket) {
-                acquire.invited = Some(round);
+                acquire.invite(round);
             }
             self.wake(ticket);
         }
@@ -31,13 +31,13 @@ impl Parts {
     /// of that. The last may have the very permits that all others wait for.
     pub(super) fn may_ask_beside(&self, ticket: Ticket) -> bool {
         let Some(acquire) = self.requests.acquire(ticket) else { return false };
-        let lock = &self.locks[acquire.lock];
-        let waits = acquire.place == Place::Line && !lock.line.is_contender(ticket);
-        let may_ask = match acquire.hold.and_then(|number| self.holds.get(&number)) {
-            Some(begun) => acquire.last || begun.change.is_none(),
-            None => acquire.last || acquire.invited == Some(lock.invitations.round()),
+        let lock = &self.locks[acquire.lock()];
+        let waits = acquire.place() == Place::Line && !lock.line.is_contender(ticket);
+        let may_ask = match acquire.hold().and_then(|number| self.holds.get(&number)) {
+            Some(begun) => acquire.is_final_attempt() || begun.change.is_none(),
+            None => acquire.is_final_attempt() || acquire.is_invited(lock.invitations.round()),
         };
-        waits && lock.kind.verbs().wait_policy() == WaitPolicy::Shared && may_ask && !self.is_gated(acquire.lock)
+        waits && lock.kind.verbs().wait_policy() == WaitPolicy::Shared && may_ask && !self.is_gated(acquire.lock())
     }
 
     /// Whether a request that does not wait asks the server although others of its client are ahead. It does if they may all get in, and if

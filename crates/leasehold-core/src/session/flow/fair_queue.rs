@@ -24,11 +24,9 @@ impl Parts {
     /// The hold of a request has a place, or a mark, on the server: it is given up like a grant when it is not wanted any more.
     pub(super) fn placed(&mut self, now: Instant, ticket: Ticket, number: HoldNumber, moved: bool, standing: Standing) {
         let Some(acquire) = self.requests.acquire_mut(ticket) else { return };
-        let (lock, place, last) = (acquire.lock, acquire.place, acquire.last);
-        let lost_place = acquire.had_place && moved;
-        let asked_again = acquire.asks > 1;
-        acquire.had_place = true;
-        acquire.trouble.unsure = false;
+        let (lock, place, last) = (acquire.lock(), acquire.place(), acquire.is_final_attempt());
+        let asked_again = acquire.has_asked_before();
+        let lost_place = acquire.note_place(moved);
         let mut fresh = moved;
         if let Some(hold) = self.holds.get_mut(&number) {
             hold.count.set_on_server(1);
@@ -39,7 +37,10 @@ impl Parts {
             let name = self.locks[lock].name.clone();
             self.out.tell(Event::PlaceLost { name });
         }
-        let ended = self.requests.acquire(ticket).is_some_and(|acquire| self.end_of_wish(acquire) <= now);
+        let ended = self
+            .requests
+            .acquire(ticket)
+            .is_some_and(|acquire| acquire.end_of_wish(self.settings.command_timeout) <= now);
         // A request that does not stand in the line did not ask for a place, and does not wait for its turn.
         if last || ended || place != Place::Line {
             // Behind the contender of this client it is not next, whatever else is given up.
@@ -61,7 +62,7 @@ impl Parts {
                 self.locks[lock].line.forget_notice();
                 self.locks[lock].heartbeat.plan(now);
             }
-            let left = match self.requests.acquire(ticket).and_then(|acquire| acquire.wish.prefer_writers) {
+            let left = match self.requests.acquire(ticket).and_then(|acquire| acquire.wish().prefer_writers) {
                 // Every attempt renews the mark, which must not run out before there have been several.
                 Some(mark) if !in_places => Some(standing.left.map_or(mark / 3, |left| left.min(mark / 3))),
                 _ => standing.left.filter(|_| standing.head),
@@ -114,7 +115,7 @@ impl Parts {
     fn places_are_gone(&mut self, lock: LockId) {
         let all: Vec<Ticket> = self.locks[lock].line.members().collect();
         for ticket in all {
-            let number = self.requests.acquire(ticket).and_then(|acquire| acquire.hold);
+            let number = self.requests.acquire(ticket).and_then(|acquire| acquire.hold());
             if let Some(hold) = number.and_then(|number| self.holds.get_mut(&number))
                 && hold.change.is_none()
             {
@@ -211,7 +212,7 @@ impl Parts {
             return;
         };
         let Some(ticket) = self.holds.get(&number).and_then(|hold| hold.raising) else { return };
-        if self.requests.acquire(ticket).is_none_or(|acquire| acquire.place != Place::Line) {
+        if self.requests.acquire(ticket).is_none_or(|acquire| acquire.place() != Place::Line) {
             return;
         }
         let line = &self.locks[lock].line;
@@ -241,7 +242,7 @@ impl Parts {
 
     /// The hold of a request that has a place in the queue on the server.
     fn place_of(&self, ticket: Ticket) -> Option<HoldNumber> {
-        let number = self.requests.acquire(ticket)?.hold?;
+        let number = self.requests.acquire(ticket)?.hold()?;
         self.holds.get(&number).filter(|hold| hold.state.is_queued()).map(|_| number)
     }
 }

@@ -23,41 +23,41 @@ impl Parts {
     pub(super) fn falls_back(&mut self, now: Instant, ticket: Ticket) -> bool {
         let seen = self.outages.note_failure(now);
         let Some(acquire) = self.requests.acquire(ticket) else { return false };
-        let since = self.outage_of(acquire.lock).map_or(seen, |outage| seen.min(outage.since()));
-        let first = acquire.entering().is_none() && acquire.beside.is_none();
+        let since = self.outage_of(acquire.lock()).map_or(seen, |outage| seen.min(outage.since()));
+        let first = acquire.entering().is_none() && acquire.beside().is_none();
         let nothing_there = acquire
-            .hold
+            .hold()
             .and_then(|number| self.holds.get(&number))
             .is_none_or(|hold| hold.count.on_server() == 0 && hold.change.is_none());
-        acquire.wish.fallback != Fallback::Fail
+        acquire.wish().fallback != Fallback::Fail
             && first
             && nothing_there
-            && !acquire.trouble.unsure
+            && !acquire.trouble().is_unsure()
             && now >= since + self.settings.unreachable_after
     }
 
     /// Grants without the server.
     pub(super) fn degrade(&mut self, now: Instant, ticket: Ticket) {
-        let known = self.requests.acquire(ticket).and_then(|acquire| acquire.hold);
+        let known = self.requests.acquire(ticket).and_then(|acquire| acquire.hold());
         let Some(number) = known.or_else(|| self.begin_hold(now, ticket)) else { return };
         let Some(Request::Acquire(acquire)) = self.requests.get_mut(&ticket) else { return };
         let Some(hold) = self.holds.get_mut(&number) else { return };
-        acquire.hold = None;
+        acquire.forget_hold();
         hold.raising = None;
         hold.state.grant(CountedBy::ClientAlone);
-        hold.count.add_guard(acquire.wish.renewed);
+        hold.count.add_guard(acquire.wish().renewed);
         hold.cell.set_degraded(true);
         hold.cell.set_count(1);
         hold.cell.set_renewed(hold.count.renewing());
         // Nothing renews it, and nothing needs to: it lasts as long as its guard, unless a fixed time was asked for.
-        let deadline = if acquire.wish.renewed { Instant::FAR_FUTURE } else { now + hold.lease };
+        let deadline = if acquire.wish().renewed { Instant::FAR_FUTURE } else { now + hold.lease };
         hold.cell.set_deadline(deadline);
-        if acquire.wish.fallback == Fallback::Local {
+        if acquire.wish().fallback == Fallback::Local {
             hold.renew_at = Some(now + RESTORE);
         }
-        let granted = Granted { hold: number, cell: hold.cell.clone(), count: 1, renewed: acquire.wish.renewed };
-        acquire.outcome = Some(Ok(Some(granted)));
-        let (lock, owner, place, permits) = (hold.lock, hold.owner, acquire.place, hold.cell.key().permits);
+        let granted = Granted { hold: number, cell: hold.cell.clone(), count: 1, renewed: acquire.wish().renewed };
+        acquire.grant(granted);
+        let (lock, owner, place, permits) = (hold.lock, hold.owner, acquire.place(), hold.cell.key().permits);
         self.locks[lock].held += 1;
         self.locks[lock].permits += u64::from(permits);
         self.leave_queue(ticket, lock);
@@ -88,7 +88,7 @@ impl Parts {
     /// Re-enters a hold that was granted without the server, which does not count what was granted so.
     pub(super) fn enter_by_itself(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
         let Some(acquire) = self.requests.acquire(ticket) else { return };
-        match acquire.wish.replicas {
+        match acquire.wish().replicas {
             None => self.grant_entry(now, ticket, number),
             // Nothing is written that a replica could acknowledge.
             Some(Replicas { at_least: wanted, .. }) => {

@@ -7,9 +7,9 @@ use crate::session::hold::clean_up::Repeats;
 use crate::session::ids::LockId;
 use crate::session::parts::Parts;
 use crate::session::request::Request;
-use crate::session::request::acquire::{Acquire, GivenUp, Place};
+use crate::session::request::acquire::{Acquire, Place};
 use crate::session::trouble::Trouble;
-use crate::session::{AcquireRequest, Granted, Patience, Ticket};
+use crate::session::{AcquireRequest, Granted, Ticket};
 use crate::time::Instant;
 use bytes::Bytes;
 
@@ -22,11 +22,10 @@ impl Parts {
         outcome: Result<Option<Granted>, AcquireError>,
     ) {
         let Some(acquire) = self.requests.acquire_mut(ticket) else { return };
-        if acquire.outcome.is_some() {
+        if !acquire.end(outcome) {
             return;
         }
-        acquire.outcome = Some(outcome);
-        let (lock, place) = (acquire.lock, acquire.place);
+        let (lock, place) = (acquire.lock(), acquire.place());
         if place == Place::Line {
             self.leave_line(now, ticket, lock);
         }
@@ -35,7 +34,7 @@ impl Parts {
 
     pub(super) fn finish_release(&mut self, ticket: Ticket, outcome: Result<(), ReleaseError>) {
         if let Some(Request::Release(release)) = self.requests.get_mut(&ticket) {
-            release.outcome.get_or_insert(outcome);
+            release.end(outcome);
             self.wake(ticket);
         }
     }
@@ -43,8 +42,8 @@ impl Parts {
     /// Takes a request out of the line, because its owner holds the other half.
     pub(super) fn stand_beside(&mut self, now: Instant, ticket: Ticket, beside: Bytes) {
         let Some(acquire) = self.requests.acquire_mut(ticket) else { return };
-        acquire.beside = Some(beside);
-        let lock = acquire.lock;
+        acquire.stand_beside(Some(beside));
+        let lock = acquire.lock();
         self.locks[lock].trouble = Trouble::default();
         self.leave_line(now, ticket, lock);
         self.wake(ticket);
@@ -52,7 +51,7 @@ impl Parts {
 
     fn ask_once_more(&mut self, now: Instant, ticket: Ticket) {
         if let Some(acquire) = self.requests.acquire_mut(ticket) {
-            acquire.given_up = GivenUp::Over;
+            acquire.stop_awaiting();
         }
         self.set_request_timer(now, ticket);
         self.go_again(now, ticket);
@@ -62,10 +61,10 @@ impl Parts {
     /// be all that was in its way: it asks once more when that is gone. Says whether it does.
     pub(super) fn await_given_up(&mut self, now: Instant, ticket: Ticket) -> bool {
         let Some(acquire) = self.requests.acquire(ticket) else { return false };
-        if !matches!(acquire.given_up, GivenUp::Crossed) {
+        if !acquire.crossed() {
             return false;
         }
-        let same = self.locks.same_name(acquire.lock);
+        let same = self.locks.same_name(acquire.lock());
         let holds: Vec<HoldNumber> = same.flat_map(|lock| self.locks[lock].given_up.iter().copied()).collect();
         for number in &holds {
             if let Some(hold) = self.holds.get_mut(number) {
@@ -74,11 +73,10 @@ impl Parts {
         }
         let Some(acquire) = self.requests.acquire(ticket) else { return false };
         // Its caller is not to wait for two commands more where the server is slow.
-        let until = self.end_of_wish(acquire).min(now) + self.settings.command_timeout / 2;
+        let until = acquire.end_of_wish(self.settings.command_timeout).min(now) + self.settings.command_timeout / 2;
         let gone = holds.is_empty();
         if let Some(acquire) = self.requests.acquire_mut(ticket) {
-            acquire.last = true;
-            acquire.given_up = GivenUp::Awaited(holds, until);
+            acquire.await_given_up(holds, until);
         }
         if gone {
             self.ask_once_more(now, ticket);
@@ -91,18 +89,11 @@ impl Parts {
     /// The hold that an acquire had begun is gone: its caller is told how it ended. Requests that waited for it to be gone ask again.
     pub(super) fn undone(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
         let Some(acquire) = self.requests.acquire_mut(ticket) else { return };
-        if let Some(undoing) = &mut acquire.undoing {
-            undoing.holds.retain(|awaited| *awaited != number);
-            if undoing.holds.is_empty()
-                && let Some(undoing) = acquire.undoing.take()
-            {
-                self.finish_acquire(now, ticket, undoing.outcome);
+        if acquire.is_taking_back() {
+            if let Some(outcome) = acquire.note_taken_back(number) {
+                self.finish_acquire(now, ticket, outcome);
             }
-            return;
-        }
-        let GivenUp::Awaited(holds, _) = &mut acquire.given_up else { return };
-        holds.retain(|awaited| *awaited != number);
-        if holds.is_empty() && acquire.outcome.is_none() {
+        } else if acquire.note_given_up_gone(number) {
             self.ask_once_more(now, ticket);
         }
     }
@@ -110,15 +101,14 @@ impl Parts {
     /// The hold that an acquire had begun could not be taken back yet, and is left to the lifeline: its caller is told how it ended, and
     /// that the server may still have it. A place is no hold, and need not be known.
     pub(super) fn undone_later(&mut self, now: Instant, ticket: Ticket, why: &str) {
-        let Some(undoing) = self.requests.acquire_mut(ticket).and_then(|acquire| acquire.undoing.take()) else {
-            return;
-        };
+        let taking_back = self.requests.acquire_mut(ticket).and_then(Acquire::stop_taking_back);
+        let Some(taking_back) = taking_back else { return };
         let is_place = |number: &HoldNumber| self.holds.get(number).is_none_or(|hold| hold.state.is_queued());
-        let places = undoing.holds.iter().all(is_place);
+        let places = taking_back.holds().iter().all(is_place);
         let unknown = |text: &str| {
             Err(AcquireError::OutcomeUnknown(format!("{text}; what that left behind is not taken back yet: {why}")))
         };
-        let outcome = match undoing.outcome {
+        let outcome = match taking_back.into_outcome() {
             Err(AcquireError::Refused(text) | AcquireError::Unreachable(text)) => unknown(&text),
             Ok(None) | Err(AcquireError::WaitElapsed) if !places => unknown("an attempt was given up"),
             other => other,
@@ -129,11 +119,11 @@ impl Parts {
     /// A request is about to ask: notes whether this client is giving up something of the same lock.
     pub(super) fn note_crossing(&mut self, ticket: Ticket) {
         let Some(acquire) = self.requests.acquire(ticket) else { return };
-        let may_end_busy = acquire.wish.patience != Patience::Forever && !matches!(acquire.given_up, GivenUp::Over);
+        let may_cross = acquire.may_cross();
         let crosses =
-            may_end_busy && self.locks.same_name(acquire.lock).any(|lock| !self.locks[lock].given_up.is_empty());
-        if let Some(acquire) = self.requests.acquire_mut(ticket).filter(|_| may_end_busy) {
-            acquire.given_up = if crosses { GivenUp::Crossed } else { GivenUp::Nothing };
+            may_cross && self.locks.same_name(acquire.lock()).any(|lock| !self.locks[lock].given_up.is_empty());
+        if let Some(acquire) = self.requests.acquire_mut(ticket).filter(|_| may_cross) {
+            acquire.note_crossing(crosses);
         }
     }
 
@@ -162,8 +152,8 @@ impl Parts {
 
     /// The hold of the other half of a read-write lock beside which a request that waits may come in by now.
     pub(super) fn own_other_half(&self, acquire: &Acquire) -> Option<Bytes> {
-        let beside = self.look_at_siblings(acquire.lock, &acquire.wish).ok().flatten();
-        beside.filter(|beside| acquire.not_beside.as_ref() != Some(beside))
+        let beside = self.look_at_siblings(acquire.lock(), &acquire.wish()).ok().flatten();
+        beside.filter(|beside| !acquire.was_refused_beside(beside))
     }
 
     /// The meaning of other locks of the same name for a wish: the hold beside which it may be taken, or why it must be refused.

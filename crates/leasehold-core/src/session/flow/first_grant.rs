@@ -38,7 +38,7 @@ impl Parts {
         hold.cell.set_acknowledged(change.acknowledged);
         hold.extend(change.sent_at, left);
         hold.deadline.note_reply(now);
-        let beside = self.requests.acquire(ticket).and_then(|acquire| acquire.beside.clone());
+        let beside = self.requests.acquire(ticket).and_then(|acquire| acquire.beside().cloned());
         self.first_grant(now, ticket, number, left);
         self.lose_what_a_grant_excludes(now, number, change.sent_at, beside.as_ref());
         self.look_where_permits_are_missing(now, number, change.sent_at, in_all);
@@ -48,19 +48,19 @@ impl Parts {
     fn first_grant(&mut self, now: Instant, ticket: Ticket, number: HoldNumber, left: Duration) {
         let Some(Request::Acquire(acquire)) = self.requests.get_mut(&ticket) else { return };
         let Some(hold) = self.holds.get_mut(&number) else { return };
-        acquire.hold = None;
+        acquire.forget_hold();
         hold.raising = None;
         if now >= hold.cell.deadline() {
             self.granted_too_late(now, ticket, number);
             return;
         }
         hold.state.grant(CountedBy::Server);
-        hold.count.add_guard(acquire.wish.renewed);
+        hold.count.add_guard(acquire.wish().renewed);
         hold.cell.set_count(1);
         hold.cell.set_renewed(hold.count.renewing());
-        let granted = Granted { hold: number, cell: hold.cell.clone(), count: 1, renewed: acquire.wish.renewed };
-        acquire.outcome = Some(Ok(Some(granted)));
-        let (lock, owner, place, permits) = (hold.lock, hold.owner, acquire.place, hold.cell.key().permits);
+        let granted = Granted { hold: number, cell: hold.cell.clone(), count: 1, renewed: acquire.wish().renewed };
+        acquire.grant(granted);
+        let (lock, owner, place, permits) = (hold.lock, hold.owner, acquire.place(), hold.cell.key().permits);
         if self.locks[lock].kind.verbs().wait_policy() == WaitPolicy::Broadcast {
             self.gate_opens(now, ticket, number, lock);
             return;
@@ -85,7 +85,9 @@ impl Parts {
     /// The grant is taken back: its lease may be over at any time. A caller that has no further attempt is told when it is taken back.
     fn granted_too_late(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
         let why = "the server's reply took longer than the lease";
-        if self.requests.acquire(ticket).is_some_and(|acquire| acquire.last || self.end_of_wish(acquire) <= now) {
+        if self.requests.acquire(ticket).is_some_and(|acquire| {
+            acquire.is_final_attempt() || acquire.end_of_wish(self.settings.command_timeout) <= now
+        }) {
             self.undo(now, ticket, number, AcquireError::Unreachable(why.to_owned()));
             return;
         }
@@ -99,7 +101,7 @@ impl Parts {
 
     /// The gate is open for all, and there is nothing to hold.
     fn gate_opens(&mut self, now: Instant, ticket: Ticket, number: HoldNumber, lock: LockId) {
-        let granted = self.requests.acquire_mut(ticket).and_then(|acquire| acquire.outcome.clone());
+        let granted = self.requests.acquire_mut(ticket).and_then(|acquire| acquire.outcome().cloned());
         if let Some(hold) = self.holds.get_mut(&number) {
             hold.state.forget_grant();
             hold.count.clear();

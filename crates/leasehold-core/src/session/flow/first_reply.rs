@@ -87,7 +87,7 @@ impl Parts {
             LinkError::Refused(error) if !error.proves_nothing_done() || !error.is_transient() => {
                 let text = error.text().to_owned();
                 // The refusal speaks for this copy only.
-                let unsure = self.requests.acquire(ticket).is_some_and(|acquire| acquire.trouble.unsure);
+                let unsure = self.requests.acquire(ticket).is_some_and(|acquire| acquire.trouble().is_unsure());
                 let told = if unsure { AcquireError::OutcomeUnknown(text) } else { AcquireError::Refused(text) };
                 if !error.proves_nothing_done() {
                     self.undo_refused(now, ticket, number, told);
@@ -227,7 +227,7 @@ mod tests {
         session.handle_reply(later, ticket, flight, Ok(granted(0)));
         let end = later + session.settings().command_timeout;
         // A timer in the past would be set again for as long as time does not pass.
-        assert_eq!(session.parts.requests.acquire(ticket).and_then(|acquire| acquire.timer), Some(end));
+        assert_eq!(session.parts.requests.acquire(ticket).and_then(|acquire| acquire.timer()), Some(end));
         session.handle_timeout(later);
         session.handle_timeout(end);
         let step = session.poll_acquire(end, ticket, VIA, Waker::noop());

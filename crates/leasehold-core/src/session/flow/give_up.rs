@@ -8,7 +8,6 @@ use crate::error::AcquireError;
 use crate::owner::HoldNumber;
 use crate::session::parts::Parts;
 use crate::session::request::Request;
-use crate::session::request::acquire::{Place, Undoing};
 use crate::session::{Patience, Ticket};
 use crate::time::Instant;
 
@@ -34,14 +33,14 @@ impl Parts {
     /// after the end of its patience at the latest.
     pub(super) fn end_busy(&mut self, now: Instant, ticket: Ticket) {
         let more = self.settings.command_timeout;
-        let Some(acquire) = self.requests.acquire(ticket).filter(|acquire| acquire.outcome.is_none()) else { return };
-        let outcome = if acquire.wish.patience == Patience::Try { Ok(None) } else { Err(AcquireError::WaitElapsed) };
+        let Some(acquire) = self.requests.acquire(ticket).filter(|acquire| !acquire.has_ended()) else { return };
+        let outcome = if acquire.wish().patience == Patience::Try { Ok(None) } else { Err(AcquireError::WaitElapsed) };
         let (lock, begun, until) =
-            (acquire.lock, acquire.hold.or_else(|| acquire.entering()), self.end_of_wish(acquire).min(now) + more);
+            (acquire.lock(), acquire.target(), acquire.end_of_wish(self.settings.command_timeout).min(now) + more);
         self.leave_line(now, ticket, lock);
         if let Some(acquire) = self.requests.acquire_mut(ticket) {
-            acquire.hold = None;
-            acquire.place = Place::Aside;
+            acquire.forget_hold();
+            acquire.stand_aside();
         }
         if let Some(number) = begun {
             self.forsake(now, ticket, number);
@@ -58,7 +57,7 @@ impl Parts {
             }
         }
         if let Some(acquire) = self.requests.acquire_mut(ticket) {
-            acquire.undoing = Some(Undoing { outcome, holds, until });
+            acquire.take_back(outcome, holds, until);
         }
         if until <= now {
             self.undone_later(now, ticket, "there was no time left");
@@ -69,7 +68,7 @@ impl Parts {
     /// Ends an acquire without the lock, and takes back what it may have begun.
     pub(super) fn fail_acquire(&mut self, now: Instant, ticket: Ticket, error: AcquireError) {
         let Some(acquire) = self.requests.acquire_mut(ticket) else { return };
-        let begun = acquire.hold.take().or_else(|| acquire.entering());
+        let begun = acquire.forget_hold().or_else(|| acquire.entering());
         self.finish_acquire(now, ticket, Err(error));
         if let Some(number) = begun {
             self.forsake(now, ticket, number);
@@ -81,8 +80,7 @@ impl Parts {
     pub(super) fn undo(&mut self, now: Instant, ticket: Ticket, number: HoldNumber, error: AcquireError) {
         let until = now + self.settings.command_timeout;
         if let Some(Request::Acquire(acquire)) = self.requests.get_mut(&ticket) {
-            acquire.hold = None;
-            acquire.undoing = Some(Undoing { outcome: Err(error), holds: vec![number], until });
+            acquire.take_back(Err(error), vec![number], until);
         }
         if let Some(hold) = self.holds.get_mut(&number) {
             hold.raising = None;
@@ -102,8 +100,8 @@ impl Parts {
     /// Nothing of the request's hold is on the server.
     pub(super) fn nothing_begun(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
         if let Some(acquire) = self.requests.acquire_mut(ticket) {
-            acquire.hold = None;
-            acquire.trouble.unsure = false;
+            acquire.forget_hold();
+            acquire.trouble_mut().set_unsure(false);
         }
         let pause = self.settings.command_timeout * 2;
         if let Some(hold) = self.holds.get_mut(&number) {
@@ -118,7 +116,7 @@ impl Parts {
 
     /// The call was not applied; an earlier copy of it may have been, or an earlier call may have left a place.
     pub(super) fn forget_first(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
-        let unsure = self.requests.acquire(ticket).is_some_and(|acquire| acquire.trouble.unsure);
+        let unsure = self.requests.acquire(ticket).is_some_and(|acquire| acquire.trouble().is_unsure());
         let placed = self.holds.get(&number).is_some_and(|hold| hold.state.is_queued());
         if !unsure && !placed {
             self.nothing_begun(now, ticket, number);
@@ -129,13 +127,13 @@ impl Parts {
     /// good what has no lease, so such a hold is given up as if it had been granted.
     pub(super) fn forget_refused(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
         let verbs = self.verbs_of(number);
-        let unsure = self.requests.acquire(ticket).is_some_and(|acquire| acquire.trouble.unsure);
+        let unsure = self.requests.acquire(ticket).is_some_and(|acquire| acquire.trouble().is_unsure());
         if unsure || verbs.renewal().is_some() || verbs.wait_policy() == WaitPolicy::Broadcast {
             self.forget_first(now, ticket, number);
             return;
         }
         if let Some(acquire) = self.requests.acquire_mut(ticket) {
-            acquire.hold = None;
+            acquire.forget_hold();
         }
         if let Some(hold) = self.holds.get_mut(&number) {
             hold.raising = None;

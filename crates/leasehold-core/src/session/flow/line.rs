@@ -16,21 +16,19 @@ impl Parts {
     /// Puts a request that was to re-enter a hold into the line, because the hold has ended.
     pub(super) fn join_line(&mut self, now: Instant, ticket: Ticket) {
         let Some(acquire) = self.requests.acquire_mut(ticket) else { return };
-        if acquire.place == Place::Line || acquire.outcome.is_some() {
+        if acquire.place() == Place::Line || acquire.has_ended() {
             return;
         }
-        if self.requests.acquire(ticket).is_some_and(|acquire| acquire.last || self.end_of_wish(acquire) <= now) {
+        if self.requests.acquire(ticket).is_some_and(|acquire| {
+            acquire.is_final_attempt() || acquire.end_of_wish(self.settings.command_timeout) <= now
+        }) {
             // Its patience ended while it was about to re-enter: it does not begin to wait anew.
             self.end_busy(now, ticket);
             return;
         }
         let Some(acquire) = self.requests.acquire_mut(ticket) else { return };
-        acquire.place = Place::Line;
-        // From here on the line knows whether the server does its part.
-        acquire.trouble.since = None;
-        acquire.trouble.tries = 0;
-        acquire.retry_at = None;
-        let lock = acquire.lock;
+        acquire.join_line();
+        let lock = acquire.lock();
         let line = &mut self.locks[lock].line;
         line.push(ticket, End::Back);
         // If it is the turn of none but futures that are not polled, it is this one's.
@@ -46,14 +44,14 @@ impl Parts {
         let out_of_reach = matches!(error, AcquireError::Unreachable(_));
         let (mut stay, mut fail) = (WaitQueue::default(), Vec::new());
         for ticket in self.locks[lock].line.take_queue().iter() {
-            match self.requests.waiter(ticket).map(|acquire| acquire.wish.fallback) {
+            match self.requests.waiter(ticket).map(|acquire| acquire.wish().fallback) {
                 None => debug_assert!(false, "a request that waits no more has left the queue"),
                 Some(fallback) if out_of_reach && fallback != Fallback::Fail => stay.push_back(ticket),
                 Some(_) => fail.push(ticket),
             }
         }
         if let Some(contender) = self.locks[lock].line.contender() {
-            if self.requests.acquire(contender).is_some_and(|acquire| acquire.undoing.is_some()) {
+            if self.requests.acquire(contender).is_some_and(|acquire| acquire.is_taking_back()) {
                 // It has failed before, and what it has begun is being taken back.
                 self.undone_later(now, contender, &error.to_string());
             } else {
@@ -66,7 +64,7 @@ impl Parts {
             let unsure = self.is_unsure(ticket);
             let error = if unsure { AcquireError::OutcomeUnknown(error.to_string()) } else { error.clone() };
             if let Some(acquire) = self.requests.acquire_mut(ticket) {
-                acquire.place = Place::Aside;
+                acquire.stand_aside();
             }
             self.fail_acquire(now, ticket, error);
         }
@@ -82,8 +80,8 @@ impl Parts {
 
     /// See [`Session::handle_backoff`](crate::session::Session::handle_backoff).
     pub(crate) fn handle_backoff(&mut self, now: Instant, ticket: Ticket, pause: Option<Duration>) {
-        let waits = |acquire: &&Acquire| acquire.place == Place::Line && acquire.outcome.is_none();
-        let Some(lock) = self.requests.acquire(ticket).filter(waits).map(|acquire| acquire.lock) else { return };
+        let waits = |acquire: &&Acquire| acquire.waits_in_line();
+        let Some(lock) = self.requests.acquire(ticket).filter(waits).map(|acquire| acquire.lock()) else { return };
         let line = &mut self.locks[lock].line;
         if line.is_contender(ticket) && matches!(line.phase(), Phase::Sleeping(_)) {
             line.sleep(now + pause.unwrap_or_default());
@@ -97,14 +95,13 @@ impl Parts {
     /// The request's future was not polled in time: others go first until it is polled. At a fair lock it loses its place in the queue.
     pub(super) fn turn_missed(&mut self, now: Instant, ticket: Ticket) {
         let Some(acquire) = self.requests.acquire_mut(ticket) else { return };
-        let (lock, last) = (acquire.lock, acquire.last);
-        acquire.dormant = true;
-        let begun = acquire.hold.take();
+        let (lock, last) = (acquire.lock(), acquire.is_final_attempt());
+        let begun = acquire.note_unpolled();
         if let Some(number) = begun {
             self.forsake(now, ticket, number);
         }
         let Some(acquire) = self.requests.acquire(ticket) else { return };
-        if acquire.place != Place::Line || !self.locks[lock].line.is_contender(ticket) {
+        if acquire.place() != Place::Line || !self.locks[lock].line.is_contender(ticket) {
             return;
         }
         if last {
@@ -122,7 +119,7 @@ impl Parts {
     /// The settled call of a request is to be sent again.
     pub(super) fn try_again(&mut self, now: Instant, ticket: Ticket) {
         let Some(acquire) = self.requests.acquire(ticket) else { return };
-        let (lock, place, last) = (acquire.lock, acquire.place, acquire.last);
+        let (lock, place, last) = (acquire.lock(), acquire.place(), acquire.is_final_attempt());
         if last {
             let error = self.trouble_error(ticket);
             self.fail_acquire(now, ticket, error);
@@ -189,7 +186,7 @@ mod tests {
         the_queue_has_waiters_only(&session);
         // Those who were to re-enter wait again.
         let Some(Request::Acquire(acquire)) = session.parts.requests.get(&granted) else { panic!("it is there") };
-        let Some(Ok(Some(guard))) = acquire.outcome.clone() else { panic!("it is granted") };
+        let Some(Ok(Some(guard))) = acquire.outcome().cloned() else { panic!("it is granted") };
         session.drop_guard(NOW, guard.hold, guard.renewed);
         the_queue_has_waiters_only(&session);
         for ticket in [contender, other] {
@@ -221,11 +218,11 @@ mod tests {
         let (granted, flight) = asks(&mut session, Some(owner));
         let (entering, _) = asks(&mut session, Some(owner));
         session.handle_reply(NOW, granted, flight, reply(&[1, 4_000, 0]));
-        let lock = session.parts.requests.acquire(entering).map(|acquire| acquire.lock).expect("it is there");
+        let lock = session.parts.requests.acquire(entering).map(|acquire| acquire.lock()).expect("it is there");
         assert!(session.parts.requests.acquire(entering).is_some_and(|acquire| acquire.entering().is_some()));
         session.parts.fail_line(NOW, lock, &AcquireError::Refused("no".to_owned()));
-        assert!(session.parts.requests.acquire(waits).is_some_and(|acquire| acquire.outcome.is_some()));
-        assert!(session.parts.requests.acquire(entering).is_some_and(|acquire| acquire.outcome.is_none()));
+        assert!(session.parts.requests.acquire(waits).is_some_and(|acquire| acquire.has_ended()));
+        assert!(session.parts.requests.acquire(entering).is_some_and(|acquire| !acquire.has_ended()));
     }
 
     #[test]
@@ -234,11 +231,11 @@ mod tests {
         let (contender, flight) = asks(&mut session, None);
         session.handle_reply(NOW, contender, flight, reply(&[4, 4_000, 0, 1, 1, 0]));
         let (waits, _) = asks(&mut session, None);
-        let lock = session.parts.requests.acquire(waits).map(|acquire| acquire.lock).expect("it is there");
+        let lock = session.parts.requests.acquire(waits).map(|acquire| acquire.lock()).expect("it is there");
         session.parts.fail_line(NOW, lock, &AcquireError::Unreachable("no answer".to_owned()));
-        let outcome = session.parts.requests.acquire(waits).and_then(|acquire| acquire.outcome.clone());
+        let outcome = session.parts.requests.acquire(waits).and_then(|acquire| acquire.outcome().cloned());
         assert!(matches!(outcome, Some(Err(AcquireError::OutcomeUnknown(_)))), "{outcome:?}");
-        let outcome = session.parts.requests.acquire(contender).and_then(|acquire| acquire.outcome.clone());
+        let outcome = session.parts.requests.acquire(contender).and_then(|acquire| acquire.outcome().cloned());
         assert!(matches!(outcome, Some(Err(AcquireError::Unreachable(_)))), "{outcome:?}");
     }
 

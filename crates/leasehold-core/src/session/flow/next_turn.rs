@@ -38,7 +38,7 @@ impl Parts {
     pub(super) fn pick_contender(&mut self, lock: LockId) {
         let requests = &self.requests;
         let line = &mut self.locks[lock].line;
-        line.pick(|ticket| requests.waiter(ticket).is_some_and(|acquire| !acquire.dormant));
+        line.pick(|ticket| requests.waiter(ticket).is_some_and(|acquire| acquire.is_awake()));
         if line.is_empty() {
             self.line_is_empty(lock);
         }
@@ -68,10 +68,10 @@ impl Parts {
 
     /// Takes a request out of the line; the next one goes on where it stood.
     pub(super) fn leave_line(&mut self, now: Instant, ticket: Ticket, lock: LockId) {
-        let Some(acquire) = self.requests.acquire_mut(ticket).filter(|acquire| acquire.place == Place::Line) else {
+        let Some(acquire) = self.requests.acquire_mut(ticket).filter(|acquire| acquire.place() == Place::Line) else {
             return;
         };
-        acquire.place = Place::Aside;
+        acquire.stand_aside();
         match self.locks[lock].line.leave(now, ticket) {
             AfterLeaving::Empty => return self.line_is_empty(lock),
             AfterLeaving::Unchanged => return,
@@ -85,7 +85,7 @@ impl Parts {
     pub(super) fn contender_got_in(&mut self, now: Instant, ticket: Ticket, lock: LockId, left: Duration) {
         if !self.locks[lock].line.is_contender(ticket) {
             if let Some(acquire) = self.requests.acquire_mut(ticket) {
-                acquire.place = Place::Aside;
+                acquire.stand_aside();
             }
             if self.locks[lock].line.is_empty() {
                 self.line_is_empty(lock);
@@ -96,7 +96,7 @@ impl Parts {
         }
         self.locks[lock].line.contender_leaves();
         if let Some(acquire) = self.requests.acquire_mut(ticket) {
-            acquire.place = Place::Aside;
+            acquire.stand_aside();
         }
         if self.locks[lock].line.is_empty() {
             self.line_is_empty(lock);
@@ -146,8 +146,8 @@ impl Parts {
     /// Sends the request's call again at once.
     pub(super) fn go_again(&mut self, now: Instant, ticket: Ticket) {
         let Some(acquire) = self.requests.acquire(ticket) else { return };
-        let lock = acquire.lock;
-        if acquire.place == Place::Line && self.locks[lock].line.is_contender(ticket) {
+        let lock = acquire.lock();
+        if acquire.place() == Place::Line && self.locks[lock].line.is_contender(ticket) {
             self.due(now, lock);
         } else {
             self.wake(ticket);
@@ -174,12 +174,13 @@ impl Parts {
     /// Whether a request has no place on the server, and may ask for one, whosever turn it is.
     pub(super) fn may_take_place(&self, ticket: Ticket) -> bool {
         let Some(acquire) = self.requests.acquire(ticket) else { return false };
-        let state = &self.locks[acquire.lock];
-        let placed = acquire.hold.and_then(|number| self.holds.get(&number)).is_some_and(|hold| hold.state.is_queued());
+        let state = &self.locks[acquire.lock()];
+        let placed =
+            acquire.hold().and_then(|number| self.holds.get(&number)).is_some_and(|hold| hold.state.is_queued());
         // When the contender asks is a matter of its turn.
         let contends = state.line.is_contender(ticket) && !state.line.listens();
         state.kind.verbs().wait_policy() == WaitPolicy::ServerQueue
-            && acquire.place == Place::Line
+            && acquire.place() == Place::Line
             && !placed
             && !contends
     }

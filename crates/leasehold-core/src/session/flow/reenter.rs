@@ -38,8 +38,9 @@ impl Parts {
         number: HoldNumber,
         via: Via,
     ) -> Option<Step<T>> {
-        let lease = self.requests.acquire(ticket)?.wish.lease;
-        if self.requests.acquire(ticket)?.retry_at.is_some_and(|at| at > now) {
+        let acquire = self.requests.acquire(ticket)?;
+        let lease = acquire.wish().lease;
+        if !acquire.may_try(now) {
             return None;
         }
         let hold = self.holds.get_mut(&number)?;
@@ -50,7 +51,7 @@ impl Parts {
             }
             // It is not the server that it waits for: if that is out of reach, the hold is lost in the end.
             if let Some(Request::Acquire(acquire)) = self.requests.get_mut(&ticket) {
-                acquire.trouble.since = None;
+                acquire.trouble_mut().forget_since();
             }
             return None;
         }
@@ -59,7 +60,7 @@ impl Parts {
         hold.raising = Some(ticket);
         if let Some(Request::Acquire(acquire)) = self.requests.get_mut(&ticket) {
             // Whatever it sent before has been taken back.
-            acquire.trouble.unsure = false;
+            acquire.trouble_mut().set_unsure(false);
         }
         let lease = lease.min(hold.deadline.latest().since(now)).max(Duration::from_millis(1));
         let call = self.ask(number, ticket, target, lease, None)?;
@@ -119,7 +120,7 @@ impl Parts {
                 self.failed_for_now(now, ticket, &change, &error);
             }
         }
-        if self.requests.acquire(ticket).is_some_and(|acquire| acquire.outcome.is_none() && acquire.undoing.is_none()) {
+        if self.requests.acquire(ticket).is_some_and(|acquire| acquire.is_open()) {
             self.check_entry(now, ticket, number);
         }
         self.attend(now, number);

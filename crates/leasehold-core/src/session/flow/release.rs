@@ -24,7 +24,7 @@ impl Parts {
         if outcome.is_some() {
             self.clean_up_by_lifeline(now, number);
         }
-        let release = Release { hold: number, timer: None, waker: None, outcome };
+        let release = Release::new(number, outcome);
         self.requests.insert(ticket, Request::Release(release));
         ticket
     }
@@ -38,10 +38,10 @@ impl Parts {
         waker: &Waker,
     ) -> Step<Result<(), ReleaseError>> {
         let Some(Request::Release(release)) = self.requests.get_mut(&ticket) else { return Step::Done(Ok(())) };
-        let number = release.hold;
-        let Some(hold) = self.holds.get_mut(&number).filter(|_| release.outcome.is_none()) else {
+        let number = release.hold();
+        let Some(hold) = self.holds.get_mut(&number).filter(|_| !release.has_ended()) else {
             // A hold that is gone without a word to this request was released by another one of it.
-            let outcome = release.outcome.take().unwrap_or(Ok(()));
+            let outcome = release.take_outcome().unwrap_or(Ok(()));
             self.remove_request(ticket);
             return Step::Done(outcome);
         };
@@ -53,10 +53,10 @@ impl Parts {
         if hold.change.is_none() && hold.is_high() && !hold.clean_up.by_lifeline {
             let target = hold.count.wanted();
             let call = give(now, &self.locks[hold.lock], hold, &self.settings);
-            release.waker = Some(waker.clone());
+            release.note_polled(waker);
             return Step::Send(self.begin_change(now, number, Some(ticket), Aim::Lower(target), via, &call), call);
         }
-        release.waker = Some(waker.clone());
+        release.note_polled(waker);
         if !hold.waiting.contains(&ticket) {
             hold.waiting.push(ticket);
         }
@@ -70,7 +70,7 @@ impl Parts {
     /// See [`Session::abandon_release`](crate::session::Session::abandon_release).
     pub(crate) fn abandon_release(&mut self, now: Instant, ticket: Ticket) {
         let Some(Request::Release(release)) = self.requests.get(&ticket) else { return };
-        let number = release.hold;
+        let number = release.hold();
         self.remove_request(ticket);
         if let Some(hold) = self.holds.get_mut(&number) {
             hold.waiting.retain(|waiting| *waiting != ticket);
@@ -143,7 +143,7 @@ impl Parts {
             self.open_gates(now, lock);
         }
         for ticket in waiting {
-            if self.requests.acquire(ticket).is_some_and(|acquire| acquire.undoing.is_none()) {
+            if self.requests.acquire(ticket).is_some_and(|acquire| !acquire.is_taking_back()) {
                 self.join_line(now, ticket);
             } else if let Some(hold) = self.holds.get_mut(&number) {
                 hold.waiting.push(ticket);

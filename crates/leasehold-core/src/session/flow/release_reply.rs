@@ -119,7 +119,7 @@ impl Parts {
             hold.doubt_lowering();
         }
         hold.change = None;
-        let is_undoing = |ticket: &Ticket| matches!(self.requests.get(ticket), Some(Request::Acquire(acquire)) if acquire.undoing.is_some());
+        let is_undoing = |ticket: &Ticket| matches!(self.requests.get(ticket), Some(Request::Acquire(acquire)) if acquire.is_taking_back());
         let (undoing, others) = std::mem::take(&mut hold.waiting).into_iter().partition::<Vec<_>, _>(is_undoing);
         hold.waiting = others.into_iter().filter(|ticket| !releases.contains(ticket)).collect();
         for ticket in undoing {

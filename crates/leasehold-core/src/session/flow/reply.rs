@@ -19,7 +19,7 @@ impl Parts {
     ) {
         let Some(number) = self.hold_of(ticket).filter(|number| self.is_flying(*number, flight)) else { return };
         match self.requests.get(&ticket) {
-            Some(Request::Acquire(acquire)) if acquire.hold == Some(number) => {
+            Some(Request::Acquire(acquire)) if acquire.hold() == Some(number) => {
                 self.handle_first_reply(now, ticket, number, result);
             }
             Some(Request::Acquire(_)) => self.handle_enter_reply(now, ticket, number, result),

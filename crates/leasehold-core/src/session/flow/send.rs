@@ -57,16 +57,16 @@ impl Parts {
             name: &lock.name,
             keys: &lock.keys,
             hold: hold.cell.key(),
-            beside: acquire.beside.as_ref(),
+            beside: acquire.beside(),
             count,
             lease,
             not_after,
-            waits: acquire.wish.patience != crate::session::Patience::Try,
-            placed: acquire.had_place,
-            prefer_writers: acquire.wish.prefer_writers,
+            waits: acquire.wish().patience != crate::session::Patience::Try,
+            placed: acquire.had_place(),
+            prefer_writers: acquire.wish().prefer_writers,
             settings: &self.settings,
         });
-        Some(call.with_replicas(replicas::both(hold.replicas, acquire.wish.replicas)))
+        Some(call.with_replicas(replicas::both(hold.replicas, acquire.wish().replicas)))
     }
 
     /// Notes that a change of `number` is sent, and how it will be known.
@@ -82,7 +82,7 @@ impl Parts {
         let (via, replicas) = (via.for_call(call), call.replicas());
         let flight = FlightId(self.next_id());
         let lease =
-            by.and_then(|ticket| self.requests.acquire(ticket)).map_or(Duration::ZERO, |acquire| acquire.wish.lease);
+            by.and_then(|ticket| self.requests.acquire(ticket)).map_or(Duration::ZERO, |acquire| acquire.wish().lease);
         if let Some(hold) = self.holds.get_mut(&number) {
             let (Aim::Raise(target) | Aim::Lower(target)) = aim;
             let before = hold.count.begin_change(target);
@@ -172,8 +172,8 @@ impl Parts {
     /// The hold that a request has to do with.
     pub(super) fn hold_of(&self, ticket: Ticket) -> Option<HoldNumber> {
         match self.requests.get(&ticket)? {
-            Request::Acquire(acquire) => acquire.hold.or_else(|| acquire.entering()),
-            Request::Release(release) => Some(release.hold),
+            Request::Acquire(acquire) => acquire.target(),
+            Request::Release(release) => Some(release.hold()),
             Request::Pause(_) => None,
         }
     }
@@ -204,14 +204,14 @@ impl Parts {
     /// Begins a hold of `lock` that is not granted yet.
     pub(super) fn begin_hold(&mut self, now: Instant, ticket: Ticket) -> Option<HoldNumber> {
         let acquire = self.requests.acquire_mut(ticket)?;
-        let wish = &acquire.wish;
+        let wish = &acquire.wish();
         let max_hold_at = wish.max_hold.map_or(Instant::FAR_FUTURE, |most| now + most);
         let key = HoldKey {
             field: wish.field.clone().unwrap_or_else(|| self.client.field(self.last_hold.next())),
             permits: wish.permits,
         };
         let hold = Hold {
-            lock: acquire.lock,
+            lock: acquire.lock(),
             owner: wish.owner,
             class: wish.class.clone(),
             cell: Arc::new(HoldCell::new(key, now, max_hold_at)),
@@ -232,13 +232,13 @@ impl Parts {
         self.last_hold = self.last_hold.next();
         self.locks[hold.lock].refs += 1;
         self.holds.insert(self.last_hold, hold);
-        acquire.hold = Some(self.last_hold);
+        acquire.begin(self.last_hold);
         Some(self.last_hold)
     }
 
     /// A hold that waited in a queue is held from its grant on, and not from when it came.
     pub(super) fn begin_anew(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
-        let most = self.requests.acquire(ticket).and_then(|acquire| acquire.wish.max_hold);
+        let most = self.requests.acquire(ticket).and_then(|acquire| acquire.wish().max_hold);
         if let Some(hold) = self.holds.get_mut(&number).filter(|hold| hold.state.is_queued() && hold.change.is_none()) {
             let latest = most.map_or(Instant::FAR_FUTURE, |most| now + most);
             hold.deadline = Deadline::until(latest);

@@ -96,7 +96,7 @@ impl Parts {
     /// that a caller on a slow executor gets through in the end.
     fn times_overtaken(&self, number: HoldNumber) -> u32 {
         let by = self.holds.get(&number).and_then(|hold| hold.change.as_ref()).and_then(|change| change.by);
-        by.and_then(|ticket| self.requests.acquire(ticket)).map_or(0, |acquire| acquire.overtaken)
+        by.and_then(|ticket| self.requests.acquire(ticket)).map_or(0, |acquire| acquire.takeovers())
     }
 
     /// When a call that may still be answered was sent last.

@@ -49,8 +49,7 @@ impl Parts {
         }
         match self.requests.get_mut(&ticket) {
             Some(Request::Acquire(acquire)) => {
-                acquire.hold = None;
-                acquire.overtaken = acquire.overtaken.saturating_add(1);
+                acquire.note_takeover();
                 let name = self.locks[hold.lock].name.clone();
                 self.out.tell(Event::TurnPassed { name });
                 self.turn_missed(now, ticket);
@@ -60,7 +59,7 @@ impl Parts {
         }
         self.unsettle(number);
         self.note_given_up(number);
-        if self.requests.acquire(ticket).is_some_and(|acquire| acquire.last) {
+        if self.requests.acquire(ticket).is_some_and(|acquire| acquire.is_final_attempt()) {
             self.end_busy(now, ticket);
         }
         self.wake(ticket);
@@ -106,7 +105,7 @@ impl Parts {
         if let Err(LinkError::Unknown(why)) = &outcome {
             self.note_trouble(now, ticket, why, true);
             self.unsettle(number);
-            if self.requests.acquire(ticket).is_some_and(|acquire| acquire.last) {
+            if self.requests.acquire(ticket).is_some_and(|acquire| acquire.is_final_attempt()) {
                 let error = self.trouble_error(ticket);
                 self.fail_acquire(now, ticket, error);
             }

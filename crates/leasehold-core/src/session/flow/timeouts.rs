@@ -6,7 +6,7 @@ use crate::session::ids::LockId;
 use crate::session::lock::line::Phase;
 use crate::session::parts::Parts;
 use crate::session::request::Request;
-use crate::session::request::acquire::{GivenUp, Place};
+use crate::session::request::acquire::{Due, Place};
 use crate::session::stalled_calls::Answered;
 use crate::session::timers::Timer;
 use crate::session::{Event, FlightId, Ticket};
@@ -20,7 +20,7 @@ impl Parts {
         let acquire = match request {
             Request::Acquire(acquire) => acquire,
             Request::Release(release) => {
-                let number = release.hold;
+                let number = release.hold();
                 self.give_up_release(ticket, number);
                 return;
             }
@@ -29,28 +29,19 @@ impl Parts {
                 return;
             }
         };
-        if acquire.outcome.is_some() {
-            return;
-        }
-        if let Some(undoing) = &acquire.undoing {
-            if undoing.until <= now {
-                self.undone_later(now, ticket, "no reply came within the command timeout");
-            } else {
-                self.set_request_timer(now, ticket);
+        match acquire.due(now) {
+            Due::Nothing => return,
+            Due::Later => return self.set_request_timer(now, ticket),
+            Due::TakenBackTooLate => {
+                return self.undone_later(now, ticket, "no reply came within the command timeout");
             }
-            return;
-        }
-        if let GivenUp::Awaited(_, until) = acquire.given_up {
-            if until <= now {
-                acquire.given_up = GivenUp::Over;
-                self.end_busy(now, ticket);
-            } else {
-                self.set_request_timer(now, ticket);
+            Due::AwaitedTooLong => {
+                acquire.stop_awaiting();
+                return self.end_busy(now, ticket);
             }
-            return;
+            Due::Patience => {}
         }
-        if acquire.retry_at.is_some_and(|at| at <= now) {
-            acquire.retry_at = None;
+        if acquire.end_pause(now) {
             self.wake(ticket);
         }
         let Some(acquire) = self.requests.acquire(ticket) else { return };
@@ -64,33 +55,34 @@ impl Parts {
     fn end_patience(&mut self, now: Instant, ticket: Ticket) {
         let Some(acquire) = self.requests.acquire(ticket) else { return };
         let (lock, place, begun) = (
-            acquire.lock,
-            acquire.place,
+            acquire.lock(),
+            acquire.place(),
             acquire
-                .hold
+                .hold()
                 .and_then(|number| self.holds.get(&number))
                 .is_some_and(|hold| !hold.state.is_queued() || hold.change.is_some()),
         );
-        let (wish_ended, more) = (self.end_of_wish(acquire) <= now, self.settings.command_timeout);
+        let (wish_ended, more) =
+            (acquire.end_of_wish(self.settings.command_timeout) <= now, self.settings.command_timeout);
         if !wish_ended && self.is_under_way(ticket) {
             // The server has been out of reach for too long, but may be about to answer after all.
-            if let Some(since) = self.requests.acquire_mut(ticket).and_then(|acquire| acquire.trouble.since.as_mut()) {
-                *since = *since + more;
+            if let Some(acquire) = self.requests.acquire_mut(ticket) {
+                acquire.trouble_mut().postpone(more);
             }
             self.set_request_timer(now, ticket);
             return;
         }
         if let Some(acquire) = self.requests.acquire_mut(ticket) {
-            acquire.last = true;
+            acquire.make_final();
         }
         let contends = place == Place::Line && self.locks[lock].line.is_contender(ticket);
         let Some(trouble) = self.trouble_of(ticket) else { return };
-        let own = self.requests.acquire(ticket).and_then(|acquire| acquire.trouble.since);
-        let begun_at = [trouble.since, own].into_iter().flatten().min();
+        let own = self.requests.acquire(ticket).and_then(|acquire| acquire.trouble().since());
+        let begun_at = [trouble.since(), own].into_iter().flatten().min();
         let too_long = begun_at.is_some_and(|since| now >= since + self.settings.unreachable_after);
         // One failure in the line is no outage: it is about to be repeated, and the contender's last attempt will tell.
         let out_of_reach =
-            too_long || if place == Place::Line { trouble.tries > 1 && !contends } else { own.is_some() };
+            too_long || if place == Place::Line { trouble.tries() > 1 && !contends } else { own.is_some() };
         let flying = self.is_under_way(ticket);
         if flying {
             // The command that is under way is the last attempt; it takes no longer than the command timeout.

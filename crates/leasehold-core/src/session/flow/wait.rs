@@ -2,49 +2,30 @@
 
 use crate::error::AcquireError;
 use crate::owner::HoldNumber;
+use crate::session::Ticket;
 use crate::session::ids::LockId;
 use crate::session::outages::Outage;
 use crate::session::parts::Parts;
-use crate::session::request::acquire::{Acquire, GivenUp, Place};
+use crate::session::request::acquire::{Acquire, Place};
 use crate::session::request::{Pause, Request};
 use crate::session::timers::Timer;
 use crate::session::trouble::Trouble;
-use crate::session::{Patience, Ticket};
 use crate::time::Instant;
 use std::task::Waker;
 use std::time::Duration;
 
 impl Parts {
-    /// When the caller does not want to wait any longer.
-    pub(super) fn end_of_wish(&self, acquire: &Acquire) -> Instant {
-        match acquire.wish.patience {
-            Patience::Try => acquire.started + self.settings.command_timeout * 2,
-            Patience::Until(until) => until,
-            Patience::Forever => Instant::FAR_FUTURE,
-        }
-    }
-
     /// When the request ends without the lock, whatever happens until then.
     pub(super) fn end_of_patience(&self, acquire: &Acquire) -> Instant {
-        let patience = self.end_of_wish(acquire);
+        let patience = acquire.end_of_wish(self.settings.command_timeout);
         let trouble =
-            acquire.trouble.since.map_or(Instant::FAR_FUTURE, |since| since + self.settings.unreachable_after);
+            acquire.trouble().since().map_or(Instant::FAR_FUTURE, |since| since + self.settings.unreachable_after);
         patience.min(trouble)
     }
 
     pub(super) fn set_request_timer(&mut self, now: Instant, ticket: Ticket) {
         let Some(acquire) = self.requests.acquire(ticket) else { return };
-        let next = match (&acquire.undoing, &acquire.given_up) {
-            // It tries nothing again, whatever it was about to do before.
-            (Some(undoing), _) => undoing.until,
-            (None, GivenUp::Awaited(_, until)) => *until,
-            (None, _) => {
-                let end = self.end_of_patience(acquire);
-                // A patience that has ended was acted upon: only the last attempt is still awaited.
-                let end = if end <= now && acquire.last { Instant::FAR_FUTURE } else { end };
-                acquire.retry_at.map_or(end, |retry| retry.min(end))
-            }
-        };
+        let next = acquire.timeout(now, self.end_of_patience(acquire));
         if let Some(request) = self.requests.get_mut(&ticket) {
             self.timers.set(Timer::Request(ticket), request.timer(), Some(next));
         }
@@ -60,25 +41,24 @@ impl Parts {
     pub(super) fn is_under_way(&self, ticket: Ticket) -> bool {
         let Some(acquire) = self.requests.acquire(ticket) else { return false };
         acquire
-            .hold
-            .or_else(|| acquire.entering())
+            .target()
             .and_then(|number| self.holds.get(&number)?.change.as_ref())
             .is_some_and(|change| change.by == Some(ticket) && !change.settling)
     }
 
     /// Whether a call of the request has been, or may yet be, applied without a reply.
     pub(super) fn is_unsure(&self, ticket: Ticket) -> bool {
-        self.is_under_way(ticket) || self.requests.acquire(ticket).is_some_and(|acquire| acquire.trouble.unsure)
+        self.is_under_way(ticket) || self.requests.acquire(ticket).is_some_and(|acquire| acquire.trouble().is_unsure())
     }
 
     pub(super) fn trouble_of(&self, ticket: Ticket) -> Option<&Trouble> {
         let acquire = self.requests.acquire(ticket)?;
-        Some(if acquire.place == Place::Line { &self.locks[acquire.lock].trouble } else { &acquire.trouble })
+        Some(if acquire.place() == Place::Line { &self.locks[acquire.lock()].trouble } else { acquire.trouble() })
     }
 
     /// The error for a caller whose server does not do its part.
     pub(super) fn trouble_error(&self, ticket: Ticket) -> AcquireError {
-        let lock = self.requests.acquire(ticket).map(|acquire| acquire.lock);
+        let lock = self.requests.acquire(ticket).map(|acquire| acquire.lock());
         let why = lock
             .zip(self.trouble_of(ticket))
             .map(|(lock, trouble)| self.with_outage(lock, trouble))
@@ -90,7 +70,7 @@ impl Parts {
     pub(super) fn with_outage(&self, lock: LockId, trouble: &Trouble) -> String {
         match self.outage_of(lock) {
             None => trouble.in_words(),
-            Some(outage) => outage.added_to(trouble.since, trouble.in_words()),
+            Some(outage) => outage.added_to(trouble.since(), trouble.in_words()),
         }
     }
 
@@ -105,7 +85,7 @@ impl Parts {
     pub(super) fn trouble_since(&self, lock: LockId) -> Option<Instant> {
         let state = self.locks.get(lock)?;
         let told = if state.line.listens() { self.outage_of(lock).map(Outage::since) } else { None };
-        [state.trouble.since, told].into_iter().flatten().min()
+        [state.trouble.since(), told].into_iter().flatten().min()
     }
 
     /// The same in words.
@@ -115,19 +95,22 @@ impl Parts {
 
     /// The server does not do its part. `unsure` says that a call of this request may have been applied.
     pub(super) fn note_trouble(&mut self, now: Instant, ticket: Ticket, why: &str, unsure: bool) {
-        let Some((lock, started)) = self.requests.acquire(ticket).map(|acquire| (acquire.lock, acquire.started)) else {
+        let Some((lock, started)) = self.requests.acquire(ticket).map(|acquire| (acquire.lock(), acquire.started()))
+        else {
             return;
         };
         // A waiter that slept when the server was lost has waited for it from then on.
         let since =
             self.outage_of(lock).map_or(now, |outage| if started <= outage.since() { outage.since() } else { now });
         let Some(Request::Acquire(acquire)) = self.requests.get_mut(&ticket) else { return };
-        acquire.trouble.unsure |= unsure;
-        if acquire.place == Place::Line {
+        if unsure {
+            acquire.trouble_mut().set_unsure(true);
+        }
+        if acquire.place() == Place::Line {
             self.locks[lock].trouble.note(since, why);
             self.set_lock_timer(lock);
         } else {
-            acquire.trouble.note(since, why);
+            acquire.trouble_mut().note(since, why);
         }
         self.set_request_timer(now, ticket);
     }
@@ -143,18 +126,20 @@ impl Parts {
     /// See [`Session::pause`](crate::session::Session::pause).
     pub(crate) fn pause(&mut self, now: Instant, pause: Duration) -> Ticket {
         let ticket = Ticket::new(self.next_id());
-        self.requests.insert(ticket, Request::Pause(Pause { until: now + pause, timer: None, waker: None }));
+        self.requests.insert(ticket, Request::Pause(Pause::new(now + pause)));
         ticket
     }
 
     /// See [`Session::poll_pause`](crate::session::Session::poll_pause).
     pub(crate) fn poll_pause(&mut self, now: Instant, ticket: Ticket, waker: &Waker) -> bool {
-        let Some(Request::Pause(pause)) = self.requests.get_mut(&ticket) else { return true };
-        if self.closed || pause.until <= now {
+        let Some(request) = self.requests.get_mut(&ticket) else { return true };
+        let Request::Pause(pause) = request else { return true };
+        let until = pause.until();
+        if self.closed || until <= now {
             return true;
         }
-        pause.waker = Some(waker.clone());
-        self.timers.set(Timer::Request(ticket), &mut pause.timer, Some(pause.until));
+        *request.waker() = Some(waker.clone());
+        self.timers.set(Timer::Request(ticket), request.timer(), Some(until));
         false
     }
 
@@ -168,10 +153,10 @@ impl Parts {
         let Some(mut request) = self.requests.remove(ticket) else { return };
         self.timers.set(Timer::Request(ticket), request.timer(), None);
         if let Request::Acquire(acquire) = request {
-            if let Some(owner) = acquire.wish.owner {
-                self.owners.remove_wish(acquire.lock, owner, ticket);
+            if let Some(owner) = acquire.wish().owner {
+                self.owners.remove_wish(acquire.lock(), owner, ticket);
             }
-            self.locks.unref(acquire.lock, &mut self.timers);
+            self.locks.unref(acquire.lock(), &mut self.timers);
         }
     }
 
@@ -180,11 +165,10 @@ impl Parts {
         let Some(hold) = self.holds.get(&number) else { return };
         let reach = now + self.settings.unreachable_after;
         let limit = reach.min(hold.cell.deadline()).max(now + self.settings.command_timeout);
-        if let Some(Request::Release(release)) = self.requests.get_mut(&ticket)
-            && release.timer.is_none()
-            && release.outcome.is_none()
-        {
-            self.timers.set(Timer::Request(ticket), &mut release.timer, Some(limit));
+        let Some(request) = self.requests.get_mut(&ticket) else { return };
+        let waits = matches!(request, Request::Release(release) if !release.has_ended());
+        if waits && request.timer().is_none() {
+            self.timers.set(Timer::Request(ticket), request.timer(), Some(limit));
         }
     }
 }

@@ -20,10 +20,10 @@ impl Parts {
     /// A request waits: says so where its own client holds the lock, or its other half.
     pub(super) fn note_own_client(&mut self, now: Instant, ticket: Ticket) {
         let Some(acquire) = self.requests.acquire(ticket) else { return };
-        let (lock, alarm, started) = (acquire.lock, acquire.alarm, acquire.started);
+        let (lock, alarm, started) = (acquire.lock(), acquire.alarm(), acquire.started());
         let leased = self.locks[lock].kind.verbs().renewal().is_some();
-        let long = now >= started + if leased { acquire.wish.lease } else { PAUSE };
-        let waits = acquire.place == Place::Line && acquire.wish.patience != Patience::Try;
+        let long = now >= started + if leased { acquire.wish().lease } else { PAUSE };
+        let waits = acquire.place() == Place::Line && acquire.wish().patience != Patience::Try;
         if !waits || alarm == Alarm::Raised || (alarm == Alarm::Noted && !long) {
             return;
         }
@@ -40,7 +40,7 @@ impl Parts {
             self.out.tell(Event::WaitsForOwnClient { name });
         }
         if let Some(acquire) = self.requests.acquire_mut(ticket) {
-            acquire.alarm = if raised { Alarm::Raised } else { Alarm::Noted };
+            acquire.set_alarm(if raised { Alarm::Raised } else { Alarm::Noted });
         }
     }
 
@@ -58,7 +58,7 @@ impl Parts {
     /// Says once what a waiter waits for that may never come, until an attempt finds it otherwise. A try waits for nothing.
     pub(super) fn note_anomaly(&mut self, ticket: Ticket, found: Option<Anomaly>) {
         let Some(acquire) = self.requests.acquire(ticket) else { return };
-        let (lock, waits) = (acquire.lock, acquire.wish.patience != Patience::Try);
+        let (lock, waits) = (acquire.lock(), acquire.wish().patience != Patience::Try);
         let state = &mut self.locks[lock];
         let known = state.anomaly == found;
         if !known && !waits {
@@ -78,7 +78,7 @@ impl Parts {
     /// lock behind. A kind without a lease, or one that says otherwise how long it lasts, is not meant.
     pub(super) fn note_endless(&mut self, ticket: Ticket, left: Option<Duration>) {
         let Some(acquire) = self.requests.acquire(ticket) else { return };
-        let verbs = self.locks[acquire.lock].kind.verbs();
+        let verbs = self.locks[acquire.lock()].kind.verbs();
         let has_lease = verbs.wait_policy() == WaitPolicy::Exclusive || verbs.shares_key();
         self.note_anomaly(ticket, (has_lease && left.is_none()).then_some(Anomaly::Endless));
     }
