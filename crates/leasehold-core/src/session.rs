@@ -322,7 +322,7 @@ impl Session {
 
     /// The open things.
     pub fn stats(&self) -> ClientStats {
-        let held = self.parts.holds.values().filter(|hold| hold.count.wanted() > 0).count();
+        let held = self.parts.holds.values().filter(|hold| hold.wanted() > 0).count();
         ClientStats {
             held,
             cleaning_up: self.parts.holds.len() - held,

@@ -1,62 +1,207 @@
 //! A hold: what the server may have of it, what it should have, and the one change that is on the way.
+//!
+//! This file has the record and what it tells. Its folder has what changes it: [`guards`] the grant, the guards and the end, [`change`] the
+//! change that is on its way, [`renewal`] the deadline and the renewals, [`clean_up`] what is still to be taken back.
 
 use crate::call::Replicas;
-use crate::error::LossReason;
+use crate::command::HoldKey;
+use crate::error::{HoldEnd, LossReason};
 use crate::hold_cell::HoldCell;
 use crate::name::LockName;
-use crate::owner::OwnerId;
+use crate::owner::{HoldNumber, OwnerId};
 use crate::session::hold::change::Change;
 use crate::session::hold::clean_up::CleanUp;
 use crate::session::hold::count::Count;
-use crate::session::hold::deadline::{Deadline, Observed};
+use crate::session::hold::deadline::Deadline;
 use crate::session::hold::state::HoldState;
 use crate::session::ids::LockId;
-use crate::session::{Event, FlightId, Ticket};
+use crate::session::{AcquireRequest, Event, Granted, Ticket};
 use crate::time::Instant;
 use std::sync::Arc;
 use std::time::Duration;
 
 pub(super) mod change;
 pub(super) mod clean_up;
-pub(super) mod count;
-pub(super) mod deadline;
-pub(super) mod state;
+mod count;
+mod deadline;
+mod guards;
+mod renewal;
+mod state;
 
+/// See the [module](self).
 #[derive(Debug)]
 pub(super) struct Hold {
-    pub(super) lock: LockId,
-    pub(super) owner: Option<OwnerId>,
-    pub(super) class: Arc<str>,
-    pub(super) cell: Arc<HoldCell>,
-    pub(super) count: Count,
+    lock: LockId,
+    owner: Option<OwnerId>,
+    class: Arc<str>,
+    cell: Arc<HoldCell>,
+    count: Count,
     /// The request whose first acquire it was begun for.
-    pub(super) begun_by: Ticket,
+    begun_by: Ticket,
     /// The request that raises, or has raised, the count above what is wanted.
-    pub(super) raising: Option<Ticket>,
-    pub(super) change: Option<Change>,
+    raising: Option<Ticket>,
+    change: Option<Change>,
     /// Requests that wait for the change to be over.
-    pub(super) waiting: Vec<Ticket>,
-    pub(super) lease: Duration,
+    waiting: Vec<Ticket>,
+    lease: Duration,
     /// The replicas that must acknowledge its changes and its renewals.
-    pub(super) replicas: Option<Replicas>,
-    pub(super) deadline: Deadline,
-    pub(super) state: HoldState,
-    pub(super) renew_at: Option<Instant>,
+    replicas: Option<Replicas>,
+    deadline: Deadline,
+    state: HoldState,
+    renew_at: Option<Instant>,
     /// Something may have happened to the hold on the server: it is looked at, although its lease is not renewed.
-    pub(super) look: bool,
-    pub(super) clean_up: CleanUp,
-    pub(super) timer: Option<Instant>,
+    look: bool,
+    clean_up: CleanUp,
+    timer: Option<Instant>,
 }
 
 impl Hold {
-    /// Whether a reply to this call may still come.
-    pub(super) fn is_flying(&self, flight: FlightId) -> bool {
-        self.change.as_ref().is_some_and(|change| change.flight == flight && !change.settling)
+    /// A hold that is asked for now, for the first acquire of a request.
+    pub(super) fn new(now: Instant, lock: LockId, ticket: Ticket, key: HoldKey, wish: &AcquireRequest) -> Self {
+        let latest = wish.max_hold.map_or(Instant::FAR_FUTURE, |most| now + most);
+        Self {
+            lock,
+            owner: wish.owner,
+            class: wish.class.clone(),
+            cell: Arc::new(HoldCell::new(key, now, latest)),
+            count: Count::default(),
+            begun_by: ticket,
+            raising: Some(ticket),
+            change: None,
+            waiting: Vec::new(),
+            lease: wish.lease,
+            replicas: wish.replicas,
+            deadline: Deadline::until(latest),
+            state: HoldState::default(),
+            renew_at: None,
+            look: false,
+            clean_up: CleanUp::new(now),
+            timer: None,
+        }
+    }
+
+    /// A hold that waited in a queue is held from its grant on, and not from when it came: it begins anew before it is asked for again.
+    pub(super) fn begin_anew(&mut self, now: Instant, max_hold: Option<Duration>) {
+        if self.state.is_queued() && self.change.is_none() {
+            let latest = max_hold.map_or(Instant::FAR_FUTURE, |most| now + most);
+            self.deadline = Deadline::until(latest);
+            self.cell = Arc::new(HoldCell::new(self.cell.key().clone(), now, latest));
+        }
+    }
+
+    /// The lock that it is of.
+    pub(super) const fn lock(&self) -> LockId {
+        self.lock
+    }
+
+    /// The owner that may re-enter it.
+    pub(super) const fn owner(&self) -> Option<OwnerId> {
+        self.owner
+    }
+
+    /// The cell that its guards read.
+    pub(super) const fn cell(&self) -> &Arc<HoldCell> {
+        &self.cell
+    }
+
+    /// Its name on the server.
+    pub(super) fn key(&self) -> &HoldKey {
+        self.cell.key()
+    }
+
+    /// The request whose first acquire it was begun for.
+    pub(super) fn was_begun_by(&self, ticket: Ticket) -> bool {
+        self.begun_by == ticket
+    }
+
+    /// The request that raises, or has raised, the count above what is wanted.
+    pub(super) const fn raising(&self) -> Option<Ticket> {
+        self.raising
+    }
+
+    /// The lease that is asked for.
+    pub(super) const fn lease(&self) -> Duration {
+        self.lease
+    }
+
+    /// This lease, or what is left of the longest time for which the lock is to be held.
+    pub(super) fn limit_lease(&self, now: Instant, lease: Duration) -> Duration {
+        lease.min(self.deadline.latest().since(now)).max(Duration::from_millis(1))
+    }
+
+    /// The replicas that must acknowledge its changes and its renewals.
+    pub(super) const fn replicas(&self) -> Option<Replicas> {
+        self.replicas
+    }
+
+    /// The count that the server should have.
+    pub(super) const fn wanted(&self) -> u32 {
+        self.count.wanted()
+    }
+
+    /// The most that the server may have.
+    pub(super) const fn on_server(&self) -> u32 {
+        self.count.on_server()
+    }
+
+    /// Whether a guard exists that was not detached.
+    pub(super) const fn has_guards(&self) -> bool {
+        self.count.has_guards()
+    }
+
+    /// Whether the server may have more than is wanted, be it for a request that is raising the count.
+    pub(super) const fn exceeds_wanted(&self) -> bool {
+        self.count.is_high()
+    }
+
+    /// Whether the server may have a greater count than it should.
+    pub(super) const fn is_high(&self) -> bool {
+        self.count.is_high() && self.raising.is_none()
+    }
+
+    /// Whether no guard needs it any more, and no request either.
+    pub(super) const fn is_abandoned(&self) -> bool {
+        !self.count.has_guards() && self.raising.is_none()
     }
 
     /// Whether it can be entered again, renewed, and lost.
     pub(super) const fn is_live(&self) -> bool {
         matches!(self.state, HoldState::Held(_)) && self.count.has_guards()
+    }
+
+    /// Whether it was ever granted.
+    pub(super) const fn is_granted(&self) -> bool {
+        self.state.is_granted()
+    }
+
+    /// Whether it has a place, or a mark, on the server, and was not granted.
+    pub(super) fn is_queued(&self) -> bool {
+        self.state.is_queued()
+    }
+
+    /// Whether it was granted without the server, which does not have it yet.
+    pub(super) fn is_degraded(&self) -> bool {
+        self.state.is_degraded()
+    }
+
+    /// Whether it was granted without the server, which does not count its guards since then.
+    pub(super) fn is_counted_by_client(&self) -> bool {
+        self.state.is_counted_by_client()
+    }
+
+    /// How it ended, if it has.
+    pub(super) const fn end(&self) -> Option<HoldEnd> {
+        self.state.end()
+    }
+
+    /// The permits that its guards have of the lock, while the hold counts among those that are held.
+    pub(super) fn permits(&self) -> u64 {
+        u64::from(self.cell.key().permits)
+    }
+
+    /// The grant that a caller is given of it.
+    pub(super) fn granted(&self, number: HoldNumber, renewed: bool) -> Granted {
+        Granted { hold: number, cell: self.cell.clone(), count: self.count.wanted(), renewed }
     }
 
     /// The event of its loss. `name` is that of its lock.
@@ -71,43 +216,62 @@ impl Hold {
         }
     }
 
-    /// Whether the server may have a greater count than it should.
-    pub(super) const fn is_high(&self) -> bool {
-        self.count.is_high() && self.raising.is_none()
+    /// A request waits for the change to be over.
+    pub(super) fn wait(&mut self, ticket: Ticket) {
+        self.waiting.push(ticket);
     }
 
-    /// Whether no guard needs it any more, and no request either.
-    pub(super) const fn is_abandoned(&self) -> bool {
-        !self.count.has_guards() && self.raising.is_none()
-    }
-
-    /// Whether the lifeline is to lower the count. A lost hold is left to its guards until they are gone: their work may not have stopped
-    /// yet, and no other client shall get the lock before its lease has ended.
-    pub(super) const fn is_for_lifeline(&self) -> bool {
-        self.is_high() && self.clean_up.by_lifeline && (self.state.end().is_none() || !self.count.has_guards())
-    }
-
-    /// Whether a renewal is to be sent, were it only to see whether the hold is still there.
-    pub(super) fn wants_renewal(&self) -> bool {
-        self.is_live() && !self.state.is_degraded() && (self.count.is_renewed() || self.look)
-    }
-
-    /// Takes a grant or a renewal that was sent at `sent_at` and left `left` of the lease. Says whether the hold is not yet known to be
-    /// lost.
-    pub(super) fn extend(&mut self, sent_at: Instant, left: Duration) -> bool {
-        self.deadline.extend(&self.cell, sent_at, left)
-    }
-
-    /// Looks at the reply to a command that said how much of the lease is left. Says whether the deadline has not passed. A hold whose deadline
-    /// was contradicted is renewed at once, unless a renewal is on its way.
-    pub(super) fn observe_reply(&mut self, now: Instant, sent_at: Instant, left: Duration) -> bool {
-        match self.deadline.observe_reply(&self.cell, now, sent_at, left) {
-            Observed::Holds => true,
-            Observed::Contradicted => {
-                self.renew_at = self.renew_at.and(Some(now));
-                true
-            }
-            Observed::Passed => false,
+    /// The same, where the request may wait already.
+    pub(super) fn wait_once(&mut self, ticket: Ticket) {
+        if !self.waiting.contains(&ticket) {
+            self.waiting.push(ticket);
         }
+    }
+
+    /// A request does not wait any more.
+    pub(super) fn stop_waiting(&mut self, ticket: Ticket) {
+        self.waiting.retain(|waiting| *waiting != ticket);
+    }
+
+    /// The requests that wait.
+    pub(super) fn waiting(&self) -> impl Iterator<Item = Ticket> {
+        self.waiting.iter().copied()
+    }
+
+    /// Takes out the requests that wait.
+    pub(super) fn take_waiting(&mut self) -> Vec<Ticket> {
+        std::mem::take(&mut self.waiting)
+    }
+
+    /// The instant of its timer, as it is set.
+    pub(super) const fn timer(&self) -> Option<Instant> {
+        self.timer
+    }
+
+    /// Where that is kept.
+    pub(super) const fn timer_slot(&mut self) -> &mut Option<Instant> {
+        &mut self.timer
+    }
+
+    /// When it wants to be looked after: at its deadline, for its renewal, or for the lowering of its count.
+    pub(super) fn timeout(&self) -> Option<Instant> {
+        let deadline = self.is_live().then(|| self.cell.deadline());
+        [deadline, self.renew_at, self.lowering_at()].into_iter().flatten().min()
+    }
+
+    /// What must hold of it by itself: its counts (invariant 2), and that its deadline is watched (invariant 4).
+    pub(super) fn check(&self) -> Result<(), String> {
+        if !self.count.is_sound() {
+            return Err(format!("its counts do not agree: {self:?}"));
+        }
+        if self.is_live() && !self.is_counted_by_client() && self.on_server() < self.wanted() {
+            return Err(format!("it has {} guards, and the server at most {}", self.wanted(), self.on_server()));
+        }
+        let deadline = self.cell.deadline();
+        let is_watched = self.timer.is_some_and(|at| at <= deadline) || deadline == Instant::FAR_FUTURE;
+        if self.is_live() && !is_watched {
+            return Err(format!("nothing watches its deadline: {self:?}"));
+        }
+        Ok(())
     }
 }

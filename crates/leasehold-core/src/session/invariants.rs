@@ -7,7 +7,6 @@
 use crate::number_map::NumberMap;
 use crate::session::ids::LockId;
 use crate::session::parts::Parts;
-use crate::time::Instant;
 
 /// A session with more than this in its tables is not checked: that would take longer than what the session does.
 const AT_MOST: usize = 256;
@@ -28,19 +27,8 @@ impl Parts {
     /// The counts of a hold (invariant 2), and that its deadline is watched (invariant 4).
     fn check_holds(&self) -> Result<(), String> {
         for (number, hold) in &self.holds {
-            ensure(self.locks.contains(hold.lock), || format!("{number:?} is of a lock that is not there"))?;
-            ensure(hold.count.is_sound(), || format!("{number:?}: {hold:?}"))?;
-            let counted = hold.is_live() && !hold.state.is_counted_by_client();
-            ensure(!counted || hold.count.on_server() >= hold.count.wanted(), || {
-                format!(
-                    "{number:?} has {} guards, and the server at most {}",
-                    hold.count.wanted(),
-                    hold.count.on_server()
-                )
-            })?;
-            let deadline = hold.cell.deadline();
-            let watched = hold.timer.is_some_and(|at| at <= deadline) || deadline == Instant::FAR_FUTURE;
-            ensure(!hold.is_live() || watched, || format!("nothing watches the deadline of {number:?}: {hold:?}"))?;
+            ensure(self.locks.contains(hold.lock()), || format!("{number:?} is of a lock that is not there"))?;
+            hold.check().map_err(|found| format!("{number:?}: {found}"))?;
         }
         Ok(())
     }
@@ -52,11 +40,11 @@ impl Parts {
             found.entry(acquire.lock()).or_default().refs += 1;
         }
         for hold in self.holds.values() {
-            let of_lock = found.entry(hold.lock).or_default();
+            let of_lock = found.entry(hold.lock()).or_default();
             of_lock.refs += 1;
-            if hold.state.is_granted() && hold.count.has_guards() {
+            if hold.is_granted() && hold.has_guards() {
                 of_lock.held += 1;
-                of_lock.permits += u64::from(hold.cell.key().permits);
+                of_lock.permits += hold.permits();
             }
         }
         for (id, lock) in self.locks.iter() {
@@ -81,7 +69,7 @@ impl Parts {
     fn check_requests(&self) -> Result<(), String> {
         for (ticket, acquire) in self.requests.acquires() {
             let begun = acquire.hold().map(|number| (number, self.holds.get(&number)));
-            ensure(begun.is_none_or(|(_, hold)| hold.is_some_and(|hold| hold.lock == acquire.lock())), || {
+            ensure(begun.is_none_or(|(_, hold)| hold.is_some_and(|hold| hold.lock() == acquire.lock())), || {
                 format!("{ticket:?} has begun {begun:?}, which is no hold of its lock")
             })?;
             ensure(self.locks.contains(acquire.lock()), || format!("{ticket:?} asks for a lock that is not there"))?;
@@ -99,12 +87,12 @@ impl Parts {
     fn check_tables(&self) -> Result<(), String> {
         let of_requests = self.requests.iter().filter_map(|(_, request)| request.timer_at());
         let of_locks = self.locks.iter().filter_map(|(_, lock)| lock.timer);
-        let of_holds = self.holds.values().filter_map(|hold| hold.timer);
+        let of_holds = self.holds.values().filter_map(|hold| hold.timer());
         let slots = of_requests.chain(of_locks).chain(of_holds).count() + self.subscriptions.timers();
         ensure(self.timers.len() == slots, || format!("{} timers are set, and {slots} are known", self.timers.len()))?;
         for (lock, owner, owned) in self.owners.iter() {
             let (holds, wishes) = (owned.holds(), owned.wishes());
-            let there = holds.iter().all(|number| self.holds.get(number).is_some_and(|hold| hold.lock == lock))
+            let there = holds.iter().all(|number| self.holds.get(number).is_some_and(|hold| hold.lock() == lock))
                 && wishes
                     .iter()
                     .all(|ticket| self.requests.acquire(*ticket).is_some_and(|acquire| acquire.lock() == lock));

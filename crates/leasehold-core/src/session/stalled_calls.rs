@@ -145,7 +145,7 @@ impl Probe {
     }
 
     /// Whether its answer says something of a call of this slot that was begun on `plane` in `epoch`.
-    pub(super) fn covers(&self, plane: Plane, epoch: Epoch, slot: u16) -> bool {
+    pub(super) fn covers(&self, (plane, epoch): (Plane, Epoch), slot: u16) -> bool {
         plane == self.plane && epoch <= self.epoch && slot == self.slot
     }
 }

@@ -75,7 +75,7 @@ impl Trouble {
 
     /// Notes that a replica refused to write. Whether a connection that was made since its first refusal leads to a replica, too: a primary
     /// that has taken its place would have been found.
-    pub(super) fn note_demotion(&mut self, text: &str, plane: Plane, epoch: Epoch) -> bool {
+    pub(super) fn note_demotion(&mut self, text: &str, (plane, epoch): (Plane, Epoch)) -> bool {
         let demotion = self.demotion.get_or_insert_default();
         text.clone_into(&mut demotion.text);
         match demotion.met.iter().find(|(known, _)| *known == plane) {

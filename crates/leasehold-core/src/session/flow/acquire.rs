@@ -2,7 +2,7 @@
 
 use crate::command::WaitPolicy;
 use crate::error::AcquireError;
-use crate::session::hold::change::Aim;
+use crate::session::hold::change::CountChange;
 use crate::session::ids::LockId;
 use crate::session::lock::line::End;
 use crate::session::parts::Parts;
@@ -11,7 +11,6 @@ use crate::session::request::acquire::{Acquire, Place};
 use crate::session::{AcquireRequest, Fallback, Granted, Patience, Step, Ticket, Via, replicas};
 use crate::time::Instant;
 use std::task::Waker;
-use std::time::Duration;
 
 impl Parts {
     /// See [`Session::acquire`](crate::session::Session::acquire).
@@ -127,9 +126,7 @@ impl Parts {
             }
             Place::Aside if may_retry => self.send_first(now, ticket, via),
             Place::Aside => None,
-            Place::Entering(number)
-                if self.holds.get(&number).is_some_and(|hold| hold.state.is_counted_by_client()) =>
-            {
+            Place::Entering(number) if self.holds.get(&number).is_some_and(|hold| hold.is_counted_by_client()) => {
                 self.enter_by_itself(now, ticket, number);
                 Some(self.poll_acquire_at_gate(ticket))
             }
@@ -183,8 +180,8 @@ impl Parts {
         if may_end_busy {
             self.note_crossing(ticket);
         }
-        let hold = self.holds.get(&number).filter(|hold| hold.change.is_none())?;
-        let lease = hold.lease.min(hold.deadline.latest().since(now)).max(Duration::from_millis(1));
+        let hold = self.holds.get(&number).filter(|hold| !hold.has_change())?;
+        let lease = hold.limit_lease(now, hold.lease());
         // A copy of an acquire without a lease would take for good if it came when no request waits for it any more. So it always has a
         // limit; a client that does not know the server's time is told it by a refusal.
         let leased = self.verbs_of(number).renewal().is_some();
@@ -194,7 +191,7 @@ impl Parts {
             Some(self.not_after(now).max(1))
         };
         let call = self.ask(number, ticket, 1, lease, limit)?;
-        Some(Step::Send(self.begin_change(now, number, Some(ticket), Aim::Raise(1), via, &call), call))
+        Some(Step::Send(self.begin_change(now, number, Some(ticket), CountChange::RaiseTo(1), via, &call), call))
     }
 
     /// Another task of this client has the lock: it is waited for here, and the server is left out of it.

@@ -2,32 +2,22 @@
 
 use crate::command::Kind;
 use crate::owner::{HoldNumber, OwnerId};
+use crate::session::Ticket;
 use crate::session::ids::LockId;
 use crate::session::lock::line::Phase;
 use crate::session::parts::Parts;
 use crate::session::request::Request;
 use crate::session::request::acquire::Acquire;
-use crate::session::{Granted, Ticket};
 use crate::time::Instant;
 
 impl Parts {
     pub(super) fn grant_entry(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
         let Some(Request::Acquire(acquire)) = self.requests.get_mut(&ticket) else { return };
         let Some(hold) = self.holds.get_mut(&number) else { return };
-        hold.raising = None;
-        hold.count.add_guard(acquire.wish().renewed);
-        hold.lease = hold.lease.max(acquire.wish().lease);
-        hold.touch(now);
-        hold.cell.set_count(hold.count.wanted());
-        hold.cell.set_renewed(hold.count.renewing());
-        let granted = Granted {
-            hold: number,
-            cell: hold.cell.clone(),
-            count: hold.count.wanted(),
-            renewed: acquire.wish().renewed,
-        };
-        acquire.grant(granted);
-        if hold.renew_at.is_none() {
+        let renewed = acquire.wish().renewed;
+        hold.add_guard(now, renewed, acquire.wish().lease);
+        acquire.end(Ok(Some(hold.granted(number, renewed))));
+        if hold.renew_at().is_none() {
             self.schedule_renewal(now, number);
         }
     }

@@ -150,7 +150,7 @@ impl Parts {
             Place::Aside | Place::Entering(_) => acquire.trouble_mut(),
         };
         let of_a_replica = matches!(error, LinkError::Refused(refusal) if refusal.is_of_a_replica());
-        let found_again = of_a_replica && trouble.note_demotion(&why, change.plane, change.epoch);
+        let found_again = of_a_replica && trouble.note_demotion(&why, change.route());
         if found_again && acquire.wish().patience == Patience::Try {
             self.end_unreachable(now, ticket);
         } else {

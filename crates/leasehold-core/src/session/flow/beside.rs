@@ -34,7 +34,7 @@ impl Parts {
         let lock = &self.locks[acquire.lock()];
         let waits = acquire.place() == Place::Line && !lock.line.is_contender(ticket);
         let may_ask = match acquire.hold().and_then(|number| self.holds.get(&number)) {
-            Some(begun) => acquire.is_final_attempt() || begun.change.is_none(),
+            Some(begun) => acquire.is_final_attempt() || !begun.has_change(),
             None => acquire.is_final_attempt() || acquire.is_invited(lock.invitations.round()),
         };
         waits && lock.kind.verbs().wait_policy() == WaitPolicy::Shared && may_ask && !self.is_gated(acquire.lock())

@@ -29,8 +29,7 @@ impl Parts {
         let lost_place = acquire.note_place(moved);
         let mut fresh = moved;
         if let Some(hold) = self.holds.get_mut(&number) {
-            hold.count.set_on_server(1);
-            fresh |= hold.state.take_place();
+            fresh |= hold.take_place();
         }
         self.locks[lock].trouble = Trouble::default();
         if lost_place {
@@ -117,9 +116,9 @@ impl Parts {
         for ticket in all {
             let number = self.requests.acquire(ticket).and_then(|acquire| acquire.hold());
             if let Some(hold) = number.and_then(|number| self.holds.get_mut(&number))
-                && hold.change.is_none()
+                && !hold.has_change()
             {
-                hold.state.leave_place();
+                hold.lose_place();
                 self.wake(ticket);
             }
         }
@@ -135,7 +134,7 @@ impl Parts {
             // Notices in quick succession do not make as many beats: the answer to one more tells what has come up until then.
             return;
         }
-        let front = self.front(lock).and_then(|number| self.holds.get(&number)).map(|hold| &hold.cell.key().field);
+        let front = self.front(lock).and_then(|number| self.holds.get(&number)).map(|hold| &hold.key().field);
         let state = &self.locks[lock];
         let call = fair::beat(&state.name, &state.keys, &self.client, front, &self.settings);
         let id = self.call_by_lifeline(call);
@@ -183,7 +182,7 @@ impl Parts {
             return;
         }
         let Some(hold) = self.holds.get(&number) else { return };
-        let wanted = foreign.then(|| fair::front_channel(&self.locks[lock].name, &hold.cell.key().field));
+        let wanted = foreign.then(|| fair::front_channel(&self.locks[lock].name, &hold.key().field));
         let own = self.locks[lock].keys.channel.as_ref();
         let is_wanted = |name: &Bytes| Some(name) == own || Some(name) == wanted.as_ref();
         self.subscriptions.retain(lock, is_wanted, &mut self.out);
@@ -211,7 +210,7 @@ impl Parts {
             self.leave_behind(lock, entry);
             return;
         };
-        let Some(ticket) = self.holds.get(&number).and_then(|hold| hold.raising) else { return };
+        let Some(ticket) = self.holds.get(&number).and_then(|hold| hold.raising()) else { return };
         if self.requests.acquire(ticket).is_none_or(|acquire| acquire.place() != Place::Line) {
             return;
         }
@@ -243,6 +242,6 @@ impl Parts {
     /// The hold of a request that has a place in the queue on the server.
     fn place_of(&self, ticket: Ticket) -> Option<HoldNumber> {
         let number = self.requests.acquire(ticket)?.hold()?;
-        self.holds.get(&number).filter(|hold| hold.state.is_queued()).map(|_| number)
+        self.holds.get(&number).filter(|hold| hold.is_queued()).map(|_| number)
     }
 }

@@ -9,12 +9,11 @@ use crate::call::Replicas;
 use crate::error::AcquireError;
 use crate::owner::HoldNumber;
 use crate::session::flow::restore::RESTORE;
-use crate::session::hold::state::CountedBy;
 use crate::session::parts::Parts;
 use crate::session::request::Request;
 use crate::session::request::acquire::Place;
 use crate::session::trouble::Trouble;
-use crate::session::{Event, Fallback, Granted, Ticket};
+use crate::session::{Event, Fallback, Ticket};
 use crate::time::Instant;
 use std::time::Duration;
 
@@ -28,7 +27,7 @@ impl Parts {
         let nothing_there = acquire
             .hold()
             .and_then(|number| self.holds.get(&number))
-            .is_none_or(|hold| hold.count.on_server() == 0 && hold.change.is_none());
+            .is_none_or(|hold| hold.on_server() == 0 && !hold.has_change());
         acquire.wish().fallback != Fallback::Fail
             && first
             && nothing_there
@@ -42,24 +41,13 @@ impl Parts {
         let Some(number) = known.or_else(|| self.begin_hold(now, ticket)) else { return };
         let Some(Request::Acquire(acquire)) = self.requests.get_mut(&ticket) else { return };
         let Some(hold) = self.holds.get_mut(&number) else { return };
-        acquire.forget_hold();
-        hold.raising = None;
-        hold.state.grant(CountedBy::ClientAlone);
-        hold.count.add_guard(acquire.wish().renewed);
-        hold.cell.set_degraded(true);
-        hold.cell.set_count(1);
-        hold.cell.set_renewed(hold.count.renewing());
-        // Nothing renews it, and nothing needs to: it lasts as long as its guard, unless a fixed time was asked for.
-        let deadline = if acquire.wish().renewed { Instant::FAR_FUTURE } else { now + hold.lease };
-        hold.cell.set_deadline(deadline);
-        if acquire.wish().fallback == Fallback::Local {
-            hold.renew_at = Some(now + RESTORE);
-        }
-        let granted = Granted { hold: number, cell: hold.cell.clone(), count: 1, renewed: acquire.wish().renewed };
-        acquire.grant(granted);
-        let (lock, owner, place, permits) = (hold.lock, hold.owner, acquire.place(), hold.cell.key().permits);
+        let renewed = acquire.wish().renewed;
+        let restore_at = (acquire.wish().fallback == Fallback::Local).then_some(now + RESTORE);
+        hold.grant_locally(now, renewed, restore_at);
+        acquire.grant(hold.granted(number, renewed));
+        let (lock, owner, place, permits) = (hold.lock(), hold.owner(), acquire.place(), hold.permits());
         self.locks[lock].held += 1;
-        self.locks[lock].permits += u64::from(permits);
+        self.locks[lock].permits += permits;
         self.leave_queue(ticket, lock);
         self.out.tell(Event::Degraded { name: self.locks[lock].name.clone() });
         self.set_hold_timer(number);

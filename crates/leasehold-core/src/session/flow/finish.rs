@@ -3,7 +3,6 @@
 use crate::command::Kind;
 use crate::error::{AcquireError, ReleaseError};
 use crate::owner::HoldNumber;
-use crate::session::hold::clean_up::Repeats;
 use crate::session::ids::LockId;
 use crate::session::parts::Parts;
 use crate::session::request::Request;
@@ -68,7 +67,7 @@ impl Parts {
         let holds: Vec<HoldNumber> = same.flat_map(|lock| self.locks[lock].given_up.iter().copied()).collect();
         for number in &holds {
             if let Some(hold) = self.holds.get_mut(number) {
-                hold.waiting.push(ticket);
+                hold.wait(ticket);
             }
         }
         let Some(acquire) = self.requests.acquire(ticket) else { return false };
@@ -103,7 +102,7 @@ impl Parts {
     pub(super) fn undone_later(&mut self, now: Instant, ticket: Ticket, why: &str) {
         let taking_back = self.requests.acquire_mut(ticket).and_then(Acquire::stop_taking_back);
         let Some(taking_back) = taking_back else { return };
-        let is_place = |number: &HoldNumber| self.holds.get(number).is_none_or(|hold| hold.state.is_queued());
+        let is_place = |number: &HoldNumber| self.holds.get(number).is_none_or(|hold| hold.is_queued());
         let places = taking_back.holds().iter().all(is_place);
         let unknown = |text: &str| {
             Err(AcquireError::OutcomeUnknown(format!("{text}; what that left behind is not taken back yet: {why}")))
@@ -130,8 +129,8 @@ impl Parts {
     /// Keeps in mind whether a hold was given up before it was granted, and may still be on the server.
     pub(super) fn note_given_up(&mut self, number: HoldNumber) {
         let Some(hold) = self.holds.get(&number) else { return };
-        let given_up = &mut self.locks[hold.lock].given_up;
-        if !hold.state.is_granted() && hold.is_high() && hold.clean_up.repeats == Repeats::No {
+        let given_up = &mut self.locks[hold.lock()].given_up;
+        if hold.is_given_up() {
             given_up.insert(number);
         } else if !given_up.is_empty() {
             given_up.remove(&number);
@@ -141,12 +140,12 @@ impl Parts {
     /// A caller has waited long enough for the outcome of its release.
     pub(super) fn give_up_release(&mut self, ticket: Ticket, number: HoldNumber) {
         // Another copy may be on its way at this moment.
-        let unsure = self.holds.get(&number).is_some_and(|hold| hold.clean_up.perhaps_lowered || hold.change.is_some());
+        let unsure = self.holds.get(&number).is_some_and(|hold| hold.is_perhaps_lowered() || hold.has_change());
         let why = "no reply came in time; the release is repeated in the background".to_owned();
         let error = if unsure { ReleaseError::OutcomeUnknown(why) } else { ReleaseError::Unreachable(why) };
         self.finish_release(ticket, Err(error));
         if let Some(hold) = self.holds.get_mut(&number) {
-            hold.waiting.retain(|waiting| *waiting != ticket);
+            hold.stop_waiting(ticket);
         }
     }
 
@@ -165,9 +164,9 @@ impl Parts {
             let other = &self.locks[at];
             let of_owner = wish.owner.and_then(|owner| self.owners.hold(at, owner));
             let own = of_owner.or(wish.beside).and_then(|number| self.holds.get(&number));
-            let own = own.filter(|hold| hold.lock == at && hold.is_live());
+            let own = own.filter(|hold| hold.lock() == at && hold.is_live());
             match (other.kind, wish.kind) {
-                (Kind::Write, Kind::Read) => beside = own.map(|hold| hold.cell.key().field.clone()).or(beside),
+                (Kind::Write, Kind::Read) => beside = own.map(|hold| hold.key().field.clone()).or(beside),
                 (Kind::Read, Kind::Write) if own.is_some() => return Err(AcquireError::UpgradeNotSupported),
                 (Kind::Read, Kind::Write) => {}
                 (kind, _) if other.held > 0 || other.line.contender().is_some() => {

@@ -3,14 +3,13 @@
 use crate::command::WaitPolicy;
 use crate::error::AcquireError;
 use crate::owner::HoldNumber;
+use crate::session::Ticket;
 use crate::session::hold::change::Change;
-use crate::session::hold::state::CountedBy;
 use crate::session::ids::LockId;
 use crate::session::parts::Parts;
 use crate::session::request::Request;
 use crate::session::request::acquire::Place;
 use crate::session::trouble::Trouble;
-use crate::session::{Granted, Ticket};
 use crate::time::Instant;
 use std::time::Duration;
 
@@ -28,20 +27,16 @@ impl Parts {
         in_all: Option<u64>,
     ) {
         let Some(hold) = self.holds.get_mut(&number) else { return };
-        hold.count.set_on_server(1);
-        hold.state.leave_place();
-        hold.cell.set_token(token);
+        hold.note_grant(token);
         if let Some(error) = change.shortfall() {
             self.undo(now, ticket, number, error);
             return;
         }
-        hold.cell.set_acknowledged(change.acknowledged);
-        hold.extend(change.sent_at, left);
-        hold.deadline.note_reply(now);
+        hold.confirm_grant(now, change, left);
         let beside = self.requests.acquire(ticket).and_then(|acquire| acquire.beside().cloned());
         self.first_grant(now, ticket, number, left);
-        self.lose_what_a_grant_excludes(now, number, change.sent_at, beside.as_ref());
-        self.look_where_permits_are_missing(now, number, change.sent_at, in_all);
+        self.lose_what_a_grant_excludes(now, number, change.sent_at(), beside.as_ref());
+        self.look_where_permits_are_missing(now, number, change.sent_at(), in_all);
     }
 
     /// The lock is the caller's, unless the grant came too late to be worth anything.
@@ -49,24 +44,21 @@ impl Parts {
         let Some(Request::Acquire(acquire)) = self.requests.get_mut(&ticket) else { return };
         let Some(hold) = self.holds.get_mut(&number) else { return };
         acquire.forget_hold();
-        hold.raising = None;
-        if now >= hold.cell.deadline() {
+        hold.end_raising();
+        if hold.has_passed(now) {
             self.granted_too_late(now, ticket, number);
             return;
         }
-        hold.state.grant(CountedBy::Server);
-        hold.count.add_guard(acquire.wish().renewed);
-        hold.cell.set_count(1);
-        hold.cell.set_renewed(hold.count.renewing());
-        let granted = Granted { hold: number, cell: hold.cell.clone(), count: 1, renewed: acquire.wish().renewed };
-        acquire.grant(granted);
-        let (lock, owner, place, permits) = (hold.lock, hold.owner, acquire.place(), hold.cell.key().permits);
+        let renewed = acquire.wish().renewed;
+        hold.grant(renewed);
+        acquire.grant(hold.granted(number, renewed));
+        let (lock, owner, place, permits) = (hold.lock(), hold.owner(), acquire.place(), hold.permits());
         if self.locks[lock].kind.verbs().wait_policy() == WaitPolicy::Broadcast {
             self.gate_opens(now, ticket, number, lock);
             return;
         }
         self.locks[lock].held += 1;
-        self.locks[lock].permits += u64::from(permits);
+        self.locks[lock].permits += permits;
         self.locks[lock].anomaly = None;
         self.leave_queue(ticket, lock);
         self.schedule_renewal(now, number);
@@ -92,7 +84,7 @@ impl Parts {
             return;
         }
         if let Some(hold) = self.holds.get_mut(&number) {
-            hold.clean_up.by_lifeline = true;
+            hold.leave_to_lifeline();
         }
         self.attend(now, number);
         self.note_trouble(now, ticket, why, false);
@@ -103,8 +95,7 @@ impl Parts {
     fn gate_opens(&mut self, now: Instant, ticket: Ticket, number: HoldNumber, lock: LockId) {
         let granted = self.requests.acquire_mut(ticket).and_then(|acquire| acquire.outcome().cloned());
         if let Some(hold) = self.holds.get_mut(&number) {
-            hold.state.forget_grant();
-            hold.count.clear();
+            hold.forget_grant();
         }
         self.attend(now, number);
         let waiting: Vec<Ticket> = self.locks[lock].line.queue().iter().collect();

@@ -26,7 +26,7 @@ impl Parts {
             Ok(acquired) => acquired,
             Err(error) => return self.first_failed(now, ticket, number, &change, error),
         };
-        self.note_time(change.sent_at, acquired.time());
+        self.note_time(change.sent_at(), acquired.time());
         match acquired {
             Acquired::Held { left, token, in_all, .. } => {
                 self.first_held(now, ticket, number, &change, left, token, in_all);
@@ -43,7 +43,7 @@ impl Parts {
             }
             Acquired::TooLate { .. } => {
                 self.nothing_begun(now, ticket, number);
-                if self.may_go_again(ticket, change.sent_at) {
+                if self.may_go_again(ticket, change.sent_at()) {
                     self.go_again(now, ticket);
                     return;
                 }
@@ -106,7 +106,7 @@ impl Parts {
                 } else {
                     self.forget_first(now, ticket, number);
                 }
-                if error.is_worth_going_again() && self.may_go_again(ticket, change.sent_at) {
+                if error.is_worth_going_again() && self.may_go_again(ticket, change.sent_at()) {
                     self.go_again(now, ticket);
                     return;
                 }

@@ -16,12 +16,11 @@ impl Parts {
     pub(super) fn forsake(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
         self.outlast_place(now, number);
         let Some(hold) = self.holds.get_mut(&number) else { return };
-        hold.waiting.retain(|waiting| *waiting != ticket);
-        if hold.raising == Some(ticket) {
-            hold.raising = None;
-            hold.clean_up.by_lifeline = true;
+        hold.stop_waiting(ticket);
+        if hold.stop_raising(ticket) {
+            hold.leave_to_lifeline();
         }
-        let sent_by_it = hold.change.as_ref().is_some_and(|change| change.by == Some(ticket));
+        let sent_by_it = hold.has_change_by(ticket);
         if sent_by_it {
             self.unsettle(number);
         }
@@ -45,7 +44,7 @@ impl Parts {
         if let Some(number) = begun {
             self.forsake(now, ticket, number);
         }
-        let own = |number: &HoldNumber| self.holds.get(number).is_some_and(|hold| hold.begun_by == ticket);
+        let own = |number: &HoldNumber| self.holds.get(number).is_some_and(|hold| hold.was_begun_by(ticket));
         let holds: Vec<HoldNumber> = self.locks[lock].given_up.iter().copied().filter(own).collect();
         if holds.is_empty() {
             self.finish_acquire(now, ticket, outcome);
@@ -53,7 +52,7 @@ impl Parts {
         }
         for hold in &holds {
             if let Some(hold) = self.holds.get_mut(hold) {
-                hold.waiting.push(ticket);
+                hold.wait(ticket);
             }
         }
         if let Some(acquire) = self.requests.acquire_mut(ticket) {
@@ -83,9 +82,9 @@ impl Parts {
             acquire.take_back(Err(error), vec![number], until);
         }
         if let Some(hold) = self.holds.get_mut(&number) {
-            hold.raising = None;
-            hold.clean_up.by_lifeline = true;
-            hold.waiting.push(ticket);
+            hold.end_raising();
+            hold.leave_to_lifeline();
+            hold.wait(ticket);
         }
         self.set_request_timer(now, ticket);
         self.attend(now, number);
@@ -105,9 +104,9 @@ impl Parts {
         }
         let pause = self.settings.command_timeout * 2;
         if let Some(hold) = self.holds.get_mut(&number) {
-            hold.count.set_on_server(0);
-            hold.raising = None;
-            if hold.clean_up.unproven {
+            hold.note_absent();
+            hold.end_raising();
+            if hold.is_unproven() {
                 hold.expect_late_copies(now + pause);
             }
         }
@@ -117,7 +116,7 @@ impl Parts {
     /// The call was not applied; an earlier copy of it may have been, or an earlier call may have left a place.
     pub(super) fn forget_first(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
         let unsure = self.requests.acquire(ticket).is_some_and(|acquire| acquire.trouble().is_unsure());
-        let placed = self.holds.get(&number).is_some_and(|hold| hold.state.is_queued());
+        let placed = self.holds.get(&number).is_some_and(|hold| hold.is_queued());
         if !unsure && !placed {
             self.nothing_begun(now, ticket, number);
         }
@@ -136,7 +135,7 @@ impl Parts {
             acquire.forget_hold();
         }
         if let Some(hold) = self.holds.get_mut(&number) {
-            hold.raising = None;
+            hold.end_raising();
             hold.expect_late_copies(now);
         }
         self.attend(now, number);

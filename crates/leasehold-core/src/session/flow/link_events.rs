@@ -105,11 +105,11 @@ impl Parts {
     ) {
         self.outages.end(&server);
         let outage = Outage::new(server.clone(), now - lost_for, why.clone(), slots);
-        let concerned = self.holds.values().filter(|hold| hold.is_live() && !hold.state.is_degraded());
+        let concerned = self.holds.values().filter(|hold| hold.is_live() && !hold.is_degraded());
         let (mut holds, mut first) = (0, Instant::FAR_FUTURE);
-        for hold in concerned.filter(|hold| outage.concerns(self.locks[hold.lock].name.key())) {
+        for hold in concerned.filter(|hold| outage.concerns(self.locks[hold.lock()].name.key())) {
             holds += 1;
-            first = first.min(hold.cell.deadline());
+            first = first.min(hold.cell().deadline());
         }
         let first_lost_in = (first != Instant::FAR_FUTURE).then(|| first.since(now));
         self.outages.begin(outage);

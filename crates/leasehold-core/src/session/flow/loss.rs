@@ -14,7 +14,7 @@
 //! A release that finds its hold gone tells its caller so by itself: there is no guard left that could be told.
 
 use crate::command::{Kind, WaitPolicy};
-use crate::error::{AcquireError, HoldEnd, LossReason, ReleaseError};
+use crate::error::{AcquireError, LossReason, ReleaseError};
 use crate::owner::HoldNumber;
 use crate::session::hold::Hold;
 use crate::session::ids::LockId;
@@ -26,16 +26,11 @@ impl Parts {
     /// Loses a hold: its guards are told, and nothing renews it any more.
     pub(super) fn lose(&mut self, now: Instant, number: HoldNumber, reason: LossReason) {
         let Some(hold) = self.holds.get_mut(&number) else { return };
-        if !hold.state.finish(HoldEnd::Lost(reason)) {
+        if !hold.lose(reason, self.out.woken()) {
             return;
         }
-        hold.renew_at = None;
-        hold.cell.end(HoldEnd::Lost(reason), self.out.woken());
-        if reason == LossReason::Removed {
-            hold.count.set_on_server(0);
-        }
-        let waiting = std::mem::take(&mut hold.waiting);
-        self.out.tell(hold.lost(now, self.locks[hold.lock].name.clone(), reason));
+        let waiting = hold.take_waiting();
+        self.out.tell(hold.lost(now, self.locks[hold.lock()].name.clone(), reason));
         for ticket in waiting {
             self.fail_acquire(now, ticket, AcquireError::Lost(reason));
             self.finish_release(ticket, Err(ReleaseError::Lost(reason)));
@@ -45,13 +40,13 @@ impl Parts {
     /// Loses a hold because of its deadline, which a guard may have seen pass already.
     pub(super) fn lose_by_deadline(&mut self, now: Instant, number: HoldNumber) {
         let Some(hold) = self.holds.get(&number) else { return };
-        let reason = hold.cell.reason_of_deadline();
+        let reason = hold.cell().reason_of_deadline();
         self.lose(now, number, reason);
     }
 
     /// Loses a hold whose deadline has passed, although the session has not said so yet.
     pub(super) fn lose_if_passed(&mut self, now: Instant, number: HoldNumber) {
-        if self.holds.get(&number).is_some_and(|hold| hold.is_live() && now >= hold.cell.deadline()) {
+        if self.holds.get(&number).is_some_and(|hold| hold.is_live() && hold.has_passed(now)) {
             self.lose_by_deadline(now, number);
         }
     }
@@ -67,7 +62,7 @@ impl Parts {
         sent_at: Instant,
         beside: Option<&Bytes>,
     ) {
-        let Some(lock) = self.holds.get(&number).filter(|hold| hold.is_live()).map(|hold| hold.lock) else { return };
+        let Some(lock) = self.holds.get(&number).filter(|hold| hold.is_live()).map(|hold| hold.lock()) else { return };
         let is_reader = self.locks[lock].kind == Kind::Read;
         if !is_reader
             && !matches!(self.locks[lock].kind.verbs().wait_policy(), WaitPolicy::Exclusive | WaitPolicy::ServerQueue)
@@ -79,17 +74,14 @@ impl Parts {
             return;
         }
         let is_excluded = |other: &HoldNumber, hold: &Hold| {
-            let certain = hold.is_live()
-                && !hold.state.is_degraded()
-                && hold.change.is_none()
-                && hold.deadline.is_older_than(sent_at);
+            let certain = !hold.is_degraded() && hold.is_disproved_by(sent_at);
             let conflicts =
-                !is_reader || (self.locks[hold.lock].kind == Kind::Write && beside != Some(&hold.cell.key().field));
+                !is_reader || (self.locks[hold.lock()].kind == Kind::Write && beside != Some(&hold.key().field));
             *other != number
                 && certain
                 && conflicts
-                && same.contains(&hold.lock)
-                && self.locks[hold.lock].keys.keys[0] == self.locks[lock].keys.keys[0]
+                && same.contains(&hold.lock())
+                && self.locks[hold.lock()].keys.keys[0] == self.locks[lock].keys.keys[0]
         };
         let lost: Vec<HoldNumber> =
             self.holds.iter().filter(|(other, hold)| is_excluded(other, hold)).map(|(other, _)| *other).collect();

@@ -175,8 +175,7 @@ impl Parts {
     pub(super) fn may_take_place(&self, ticket: Ticket) -> bool {
         let Some(acquire) = self.requests.acquire(ticket) else { return false };
         let state = &self.locks[acquire.lock()];
-        let placed =
-            acquire.hold().and_then(|number| self.holds.get(&number)).is_some_and(|hold| hold.state.is_queued());
+        let placed = acquire.hold().and_then(|number| self.holds.get(&number)).is_some_and(|hold| hold.is_queued());
         // When the contender asks is a matter of its turn.
         let contends = state.line.is_contender(ticket) && !state.line.listens();
         state.kind.verbs().wait_policy() == WaitPolicy::ServerQueue

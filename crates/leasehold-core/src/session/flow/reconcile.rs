@@ -1,11 +1,11 @@
 //! Reconciling a hold with the server: its count is lowered, the requests that wait for it go on, or it is forgotten.
 
 use crate::command::Kind;
-use crate::error::{HoldEnd, ReleaseError};
+use crate::error::ReleaseError;
 use crate::owner::HoldNumber;
 use crate::session::flow::send::give;
-use crate::session::hold::Hold;
-use crate::session::hold::change::Aim;
+use crate::session::hold::change::CountChange;
+use crate::session::hold::clean_up::NextStep;
 use crate::session::ids::LockId;
 use crate::session::parts::Parts;
 use crate::session::pending::Purpose;
@@ -20,7 +20,7 @@ impl Parts {
     pub(super) fn touch(&mut self, now: Instant, number: HoldNumber) {
         let Some(hold) = self.holds.get_mut(&number) else { return };
         hold.touch(now);
-        let until = hold.clean_up.until;
+        let until = hold.kept_until();
         let Some(write) = self.other_half(number, Kind::Read, Kind::Write) else { return };
         let lock = &self.locks[write];
         let requests = lock.line.len();
@@ -28,61 +28,52 @@ impl Parts {
             // Writers that only wait, as is usual, are no reason to look through all holds of the client.
             return;
         }
-        for other in self.holds.values_mut().filter(|other| other.lock == write) {
-            other.clean_up.until = other.clean_up.until.max(until);
+        for other in self.holds.values_mut().filter(|other| other.lock() == write) {
+            other.keep_until(until);
         }
     }
 
     /// Whether a reader has something on its way that may keep the writer's entry for longer than this client knows yet.
     pub(super) fn is_kept_by_reader(&self, number: HoldNumber) -> bool {
-        let raises = |hold: &Hold| hold.change.as_ref().is_some_and(|change| matches!(change.aim, Aim::Raise(_)));
         let read = self.other_half(number, Kind::Write, Kind::Read);
-        read.is_some_and(|read| self.holds.values().any(|other| other.lock == read && raises(other)))
+        read.is_some_and(|read| self.holds.values().any(|other| other.lock() == read && other.is_being_raised()))
     }
 
     pub(super) fn set_hold_timer(&mut self, number: HoldNumber) {
         let Some(hold) = self.holds.get_mut(&number) else { return };
-        let deadline = hold.is_live().then(|| hold.cell.deadline());
-        let idle = hold.change.is_none() && !hold.clean_up.queued;
-        let lowering = (idle && hold.is_for_lifeline()).then(|| {
-            let forgotten = if hold.is_abandoned() { hold.clean_up.until } else { Instant::FAR_FUTURE };
-            hold.clean_up.not_before.min(forgotten)
-        });
-        let next = [deadline, hold.renew_at, lowering].into_iter().flatten().min();
-        self.timers.set(Timer::Hold(number), &mut hold.timer, next);
+        let next = hold.timeout();
+        self.timers.set(Timer::Hold(number), hold.timer_slot(), next);
     }
 
     /// The half of one kind of a read-write lock, for a hold of the other.
     fn other_half(&self, number: HoldNumber, of: Kind, other: Kind) -> Option<LockId> {
-        let lock = self.holds.get(&number)?.lock;
+        let lock = self.holds.get(&number)?.lock();
         if self.locks[lock].kind == of { self.locks.sibling(lock, other) } else { None }
     }
 
     /// Forgets a hold of which the server has nothing, or nothing that will not go by itself.
     fn forget(&mut self, now: Instant, number: HoldNumber) {
         let Some(mut hold) = self.holds.remove(&number) else { return };
-        self.timers.set(Timer::Hold(number), &mut hold.timer, None);
-        let gone = !hold.count.is_high();
-        if hold.state.end().is_none() {
-            hold.cell.end(HoldEnd::Released, self.out.woken());
-        }
-        for ticket in hold.waiting {
+        self.timers.set(Timer::Hold(number), hold.timer_slot(), None);
+        let gone = !hold.exceeds_wanted();
+        hold.forget(self.out.woken());
+        for ticket in hold.take_waiting() {
             let unknown = || ReleaseError::OutcomeUnknown("no reply came while the lease lasted".to_owned());
             self.finish_release(ticket, if gone { Ok(()) } else { Err(unknown()) });
             self.undone(now, ticket, number);
             self.wake(ticket);
         }
-        self.locks[hold.lock].given_up.remove(&number);
-        if let Some(owner) = hold.owner {
-            self.owners.remove_hold(hold.lock, owner, number);
+        self.locks[hold.lock()].given_up.remove(&number);
+        if let Some(owner) = hold.owner() {
+            self.owners.remove_hold(hold.lock(), owner, number);
         }
-        self.locks.unref(hold.lock, &mut self.timers);
+        self.locks.unref(hold.lock(), &mut self.timers);
     }
 
     /// Nothing stands in the way of those who wait for the hold's count any more: entries are sent, releases are done.
     fn go_on(&mut self, now: Instant, number: HoldNumber) {
         let Some(hold) = self.holds.get_mut(&number) else { return };
-        for ticket in std::mem::take(&mut hold.waiting) {
+        for ticket in hold.take_waiting() {
             self.finish_release(ticket, Ok(()));
             self.undone(now, ticket, number);
             self.wake(ticket);
@@ -92,23 +83,16 @@ impl Parts {
     /// Looks after a hold whose state has changed: lowers its count, lets requests go on, or forgets it.
     pub(super) fn attend(&mut self, now: Instant, number: HoldNumber) {
         let Some(hold) = self.holds.get(&number) else { return };
-        if hold.is_abandoned() && now >= hold.clean_up.until && self.is_kept_by_reader(number) {
+        if hold.is_over(now) && self.is_kept_by_reader(number) {
             self.touch(now, number);
         }
         self.note_given_up(number);
-        let Some(hold) = self.holds.get_mut(&number) else { return };
-        if hold.change.is_none() {
-            let repeats = hold.owes_last_repeat(now);
-            if hold.is_abandoned() && (!hold.count.is_high() || now >= hold.clean_up.until) && !repeats {
-                self.forget(now, number);
-                return;
-            }
-            let is_time = repeats || now >= hold.clean_up.not_before;
-            if !hold.is_high() {
-                self.go_on(now, number);
-            } else if hold.is_for_lifeline() && !hold.clean_up.queued && is_time {
-                self.lower_by_lifeline(now, number);
-            }
+        let Some(hold) = self.holds.get(&number) else { return };
+        match hold.next_step(now) {
+            NextStep::Nothing => {}
+            NextStep::Forget => return self.forget(now, number),
+            NextStep::GoOn => self.go_on(now, number),
+            NextStep::Lower => self.lower_by_lifeline(now, number),
         }
         self.set_hold_timer(number);
     }
@@ -117,21 +101,21 @@ impl Parts {
     pub(super) fn lower_by_lifeline(&mut self, now: Instant, number: HoldNumber) {
         let Some(hold) = self.holds.get_mut(&number) else { return };
         if !self.to_lower.has_room(self.pending.lowerings()) {
-            hold.clean_up.queued = true;
-            self.to_lower.push(hold.lock, number);
+            hold.set_queued(true);
+            self.to_lower.push(hold.lock(), number);
             return;
         }
         hold.note_repeat(now);
-        let target = hold.count.wanted();
-        let call = give(now, &self.locks[hold.lock], hold, &self.settings);
-        self.begin_change(now, number, None, Aim::Lower(target), Self::by_lifeline(), &call);
+        let target = hold.wanted();
+        let call = give(now, &self.locks[hold.lock()], hold, &self.settings);
+        self.begin_change(now, number, None, CountChange::LowerTo(target), Self::by_lifeline(), &call);
         let id = self.call_by_lifeline(call);
         self.pending.insert(id, Purpose::Lowering(number));
     }
 
     pub(super) fn clean_up_by_lifeline(&mut self, now: Instant, number: HoldNumber) {
         if let Some(hold) = self.holds.get_mut(&number) {
-            hold.clean_up.by_lifeline = true;
+            hold.leave_to_lifeline();
             self.attend(now, number);
         }
     }
@@ -142,7 +126,7 @@ impl Parts {
             && let Some(number) = self.to_lower.pop()
         {
             if let Some(hold) = self.holds.get_mut(&number) {
-                hold.clean_up.queued = false;
+                hold.set_queued(false);
                 self.attend(now, number);
             }
         }
@@ -150,7 +134,7 @@ impl Parts {
 
     /// A lowering by the lifeline has come to an end, which says how many more the server stands.
     pub(super) fn note_lowered(&mut self, now: Instant, number: HoldNumber, answered: bool) {
-        let sent_at = self.holds.get(&number).and_then(|hold| hold.change.as_ref()).map(|change| change.sent_at);
+        let sent_at = self.holds.get(&number).and_then(|hold| hold.change()).map(|change| change.sent_at());
         match sent_at.filter(|_| answered) {
             Some(sent_at) => self.to_lower.answered(now.since(sent_at)),
             None => self.to_lower.not_answered(),

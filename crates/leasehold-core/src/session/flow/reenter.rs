@@ -5,12 +5,11 @@ use crate::error::{AcquireError, HoldEnd, LossReason};
 use crate::link::LinkError;
 use crate::owner::HoldNumber;
 use crate::reply::Reply;
-use crate::session::hold::change::Aim;
+use crate::session::hold::change::{Change, CountChange};
 use crate::session::parts::Parts;
 use crate::session::request::Request;
 use crate::session::{Step, Ticket, Via};
 use crate::time::Instant;
-use std::time::Duration;
 
 impl Parts {
     /// Fails the entry at once where the owner's hold has been lost; where it has ended otherwise, the request acquires anew.
@@ -20,7 +19,7 @@ impl Parts {
             return;
         }
         self.lose_if_passed(now, number);
-        match self.holds.get(&number).and_then(|hold| hold.state.end()) {
+        match self.holds.get(&number).and_then(|hold| hold.end()) {
             Some(HoldEnd::Lost(reason)) => self.fail_acquire(now, ticket, AcquireError::Lost(reason)),
             Some(HoldEnd::Released | HoldEnd::Detached) => {
                 self.forsake(now, ticket, number);
@@ -44,27 +43,22 @@ impl Parts {
             return None;
         }
         let hold = self.holds.get_mut(&number)?;
-        let lowering = hold.count.is_high() && hold.raising != Some(ticket);
-        if hold.change.is_some() || lowering {
-            if !hold.waiting.contains(&ticket) {
-                hold.waiting.push(ticket);
-            }
+        if hold.is_in_the_way_of(ticket) {
+            hold.wait_once(ticket);
             // It is not the server that it waits for: if that is out of reach, the hold is lost in the end.
             if let Some(Request::Acquire(acquire)) = self.requests.get_mut(&ticket) {
                 acquire.trouble_mut().forget_since();
             }
             return None;
         }
-        let target = hold.count.wanted() + 1;
-        hold.waiting.retain(|waiting| *waiting != ticket);
-        hold.raising = Some(ticket);
+        let target = hold.begin_entry(ticket);
         if let Some(Request::Acquire(acquire)) = self.requests.get_mut(&ticket) {
             // Whatever it sent before has been taken back.
             acquire.trouble_mut().set_unsure(false);
         }
-        let lease = lease.min(hold.deadline.latest().since(now)).max(Duration::from_millis(1));
+        let lease = hold.limit_lease(now, lease);
         let call = self.ask(number, ticket, target, lease, None)?;
-        Some(Step::Send(self.begin_change(now, number, Some(ticket), Aim::Raise(target), via, &call), call))
+        Some(Step::Send(self.begin_change(now, number, Some(ticket), CountChange::RaiseTo(target), via, &call), call))
     }
 
     /// Takes the outcome of an entry.
@@ -78,15 +72,15 @@ impl Parts {
         let Some((change, outcome)) = self.raise_ends(now, ticket, number, result) else { return };
         let Some(hold) = self.holds.get_mut(&number) else { return };
         match outcome {
-            Ok(Acquired::Held { left, .. }) if hold.state.end().is_none() => {
+            Ok(Acquired::Held { left, .. }) if hold.end().is_none() => {
                 // A reply that is read after the deadline brings nothing back: a guard's owner may have given up already.
-                if !hold.observe_reply(now, change.sent_at, left) {
+                if !hold.observe_reply(now, change.sent_at(), left) {
                     self.lose_by_deadline(now, number);
                 } else if let Some(error) = change.shortfall() {
                     self.undo(now, ticket, number, error);
-                } else if hold.extend(change.sent_at, left) {
-                    hold.cell.set_acknowledged(change.acknowledged);
-                    hold.replicas = change.replicas;
+                } else if hold.extend(change.sent_at(), left) {
+                    hold.note_acknowledged(change.acknowledged());
+                    hold.require_replicas(change.replicas());
                     self.grant_entry(now, ticket, number);
                 } else {
                     self.lose_by_deadline(now, number);
@@ -108,15 +102,15 @@ impl Parts {
                 self.undo_refused(now, ticket, number, AcquireError::Refused(error.text().to_owned()));
             }
             Err(LinkError::Refused(error)) if !error.is_transient() => {
-                self.not_raised(number, change.aim);
+                self.not_raised(number, &change);
                 self.fail_acquire(now, ticket, AcquireError::Refused(error.text().to_owned()));
             }
-            Err(error) if error.is_worth_going_again() && self.may_go_again(ticket, change.sent_at) => {
-                self.not_raised(number, change.aim);
+            Err(error) if error.is_worth_going_again() && self.may_go_again(ticket, change.sent_at()) => {
+                self.not_raised(number, &change);
                 self.go_again(now, ticket);
             }
             Err(error) => {
-                self.not_raised(number, change.aim);
+                self.not_raised(number, &change);
                 self.failed_for_now(now, ticket, &change, &error);
             }
         }
@@ -127,10 +121,9 @@ impl Parts {
     }
 
     /// The entry was not applied: the server has what it had before.
-    fn not_raised(&mut self, number: HoldNumber, aim: Aim) {
-        if let (Some(hold), Aim::Raise(target)) = (self.holds.get_mut(&number), aim) {
-            hold.count.set_on_server(target - 1);
-            hold.raising = None;
+    fn not_raised(&mut self, number: HoldNumber, change: &Change) {
+        if let Some(hold) = self.holds.get_mut(&number) {
+            hold.undo_entry(change);
         }
     }
 }

@@ -3,7 +3,7 @@
 use crate::error::{HoldEnd, LossReason, ReleaseError};
 use crate::owner::HoldNumber;
 use crate::session::flow::send::give;
-use crate::session::hold::change::Aim;
+use crate::session::hold::change::CountChange;
 use crate::session::parts::Parts;
 use crate::session::request::{Release, Request};
 use crate::session::{Step, Ticket, Via};
@@ -45,23 +45,24 @@ impl Parts {
             self.remove_request(ticket);
             return Step::Done(outcome);
         };
-        if hold.change.is_none() && !hold.count.is_high() {
+        if hold.is_settled() {
             self.remove_request(ticket);
             self.attend(now, number);
             return Step::Done(Ok(()));
         }
-        if hold.change.is_none() && hold.is_high() && !hold.clean_up.by_lifeline {
-            let target = hold.count.wanted();
-            let call = give(now, &self.locks[hold.lock], hold, &self.settings);
+        if hold.is_for_caller() {
+            let target = hold.wanted();
+            let call = give(now, &self.locks[hold.lock()], hold, &self.settings);
             release.note_polled(waker);
-            return Step::Send(self.begin_change(now, number, Some(ticket), Aim::Lower(target), via, &call), call);
+            return Step::Send(
+                self.begin_change(now, number, Some(ticket), CountChange::LowerTo(target), via, &call),
+                call,
+            );
         }
         release.note_polled(waker);
-        if !hold.waiting.contains(&ticket) {
-            hold.waiting.push(ticket);
-        }
+        hold.wait_once(ticket);
         // A release that has to wait leaves the rest to the lifeline, which does not depend on being polled.
-        hold.clean_up.by_lifeline = true;
+        hold.leave_to_lifeline();
         self.limit_wait(now, ticket, number);
         self.attend(now, number);
         Step::Wait
@@ -73,8 +74,8 @@ impl Parts {
         let number = release.hold();
         self.remove_request(ticket);
         if let Some(hold) = self.holds.get_mut(&number) {
-            hold.waiting.retain(|waiting| *waiting != ticket);
-            if hold.change.as_ref().is_some_and(|change| change.by == Some(ticket)) {
+            hold.stop_waiting(ticket);
+            if hold.has_change_by(ticket) {
                 self.unsettle(number);
             }
         }
@@ -90,40 +91,32 @@ impl Parts {
     /// See [`Session::detach`](crate::session::Session::detach).
     pub(crate) fn detach(&mut self, now: Instant, number: HoldNumber, renewed: bool) {
         self.lose_if_passed(now, number);
-        let Some(hold) = self.holds.get_mut(&number).filter(|hold| hold.count.has_guards()) else { return };
-        hold.count.detach_guard(renewed);
-        self.guard_ends(now, number, HoldEnd::Detached);
-        self.attend(now, number);
+        if self.holds.get_mut(&number).is_some_and(|hold| hold.detach_guard(renewed)) {
+            self.guard_ends(now, number, HoldEnd::Detached);
+            self.attend(now, number);
+        }
     }
 
     /// Takes a guard away from a hold, and tells how the hold has ended, if it has.
     fn take_guard(&mut self, now: Instant, number: HoldNumber, renewed: bool) -> Option<HoldEnd> {
         self.lose_if_passed(now, number);
         let hold = self.holds.get_mut(&number)?;
-        if !hold.count.has_guards() {
+        if !hold.remove_guard(renewed) {
             // The guards were taken from their owners by a shutdown.
-            return hold.state.end();
+            return hold.end();
         }
-        hold.count.remove_guard(renewed);
         self.guard_ends(now, number, HoldEnd::Released);
         if self.verbs_of(number).may_be_prolonged() {
             // Time alone does not tell that the server has nothing of it.
             self.touch(now, number);
         }
-        self.holds.get(&number)?.state.end()
+        self.holds.get(&number)?.end()
     }
 
     /// A guard does not want the hold to be renewed any more. The last one ends the hold, if nothing else has.
     fn guard_ends(&mut self, now: Instant, number: HoldNumber, end: HoldEnd) {
         let Some(hold) = self.holds.get_mut(&number) else { return };
-        hold.cell.set_renewed(hold.count.renewing());
-        if !hold.count.is_renewed() {
-            hold.renew_at = None;
-        }
-        if !hold.count.has_guards() {
-            if hold.state.finish(end) {
-                hold.cell.end(end, self.out.woken());
-            }
+        if hold.end_guard(end, self.out.woken()) {
             self.retire(now, number);
         }
     }
@@ -131,22 +124,22 @@ impl Parts {
     /// The last guard of a hold is gone: the hold is not entered again. Requests that were about to enter it acquire anew.
     pub(super) fn retire(&mut self, now: Instant, number: HoldNumber) {
         let Some(hold) = self.holds.get_mut(&number) else { return };
-        hold.renew_at = None;
-        let (lock, owner, granted, permits) = (hold.lock, hold.owner, hold.state.is_granted(), hold.cell.key().permits);
-        let waiting = std::mem::take(&mut hold.waiting);
+        hold.stop_renewals();
+        let (lock, owner, granted, permits) = (hold.lock(), hold.owner(), hold.is_granted(), hold.permits());
+        let waiting = hold.take_waiting();
         if let Some(owner) = owner {
             self.owners.remove_hold(lock, owner, number);
         }
         if granted {
             self.locks[lock].held -= 1;
-            self.locks[lock].permits -= u64::from(permits);
+            self.locks[lock].permits -= permits;
             self.open_gates(now, lock);
         }
         for ticket in waiting {
             if self.requests.acquire(ticket).is_some_and(|acquire| !acquire.is_taking_back()) {
                 self.join_line(now, ticket);
             } else if let Some(hold) = self.holds.get_mut(&number) {
-                hold.waiting.push(ticket);
+                hold.wait(ticket);
             }
         }
     }

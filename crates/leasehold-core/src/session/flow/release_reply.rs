@@ -5,11 +5,10 @@ use crate::error::{LossReason, ReleaseError};
 use crate::link::{LinkError, ServerError};
 use crate::owner::HoldNumber;
 use crate::reply::Reply;
-use crate::session::hold::change::Aim;
-use crate::session::hold::clean_up::Repeats;
+use crate::session::hold::change::CountChange;
 use crate::session::parts::Parts;
 use crate::session::request::Request;
-use crate::session::{Event, Ticket, retry};
+use crate::session::{Event, Ticket};
 use crate::time::Instant;
 
 impl Parts {
@@ -22,30 +21,30 @@ impl Parts {
             Err(error) => return self.not_lowered(now, number, &error),
         };
         let Some(change) = self.end_change(number) else { return };
-        let Aim::Lower(target) = change.aim else { return };
+        let CountChange::LowerTo(target) = change.aim() else { return };
         let Some(hold) = self.holds.get_mut(&number) else { return };
-        let unsure = hold.clean_up.unsure;
-        let in_places = self.locks[hold.lock].kind.verbs().wait_policy() == WaitPolicy::ServerQueue;
+        let in_time = hold.was_perhaps_released_in_time();
+        let in_places = self.locks[hold.lock()].kind.verbs().wait_policy() == WaitPolicy::ServerQueue;
         let outcome = match released {
             Released::Ended | Released::Lowered => Ok(()),
             // An earlier copy ended it, inside a lease that was proven.
-            Released::Gone if unsure == Some(true) && target == 0 => Ok(()),
+            Released::Gone if in_time && target == 0 => Ok(()),
             // The server never had it, or not for certain.
-            Released::Gone if hold.state.is_degraded() => Ok(()),
+            Released::Gone if hold.is_degraded() => Ok(()),
             Released::Gone => Err(ReleaseError::Lost(LossReason::Removed)),
         };
         let gone = released == Released::Gone;
         let done = hold.note_lowered(now, if gone { 0 } else { target }, in_places);
         // If more guards were dropped meanwhile, waiting releases complete only when the lower count is reached.
-        let waiting = if done { std::mem::take(&mut hold.waiting) } else { Vec::new() };
-        let name = self.locks[hold.lock].name.clone();
+        let waiting = if done { hold.take_waiting() } else { Vec::new() };
+        let name = self.locks[hold.lock()].name.clone();
         let is_release = |ticket: &Ticket| self.requests.is_release(*ticket);
-        let was_released = change.by.is_some() || waiting.iter().any(is_release);
-        let (live, repeated) = (hold.is_live(), hold.clean_up.repeats != Repeats::No);
+        let was_released = change.by().is_some() || waiting.iter().any(is_release);
+        let (live, repeated) = (hold.is_live(), hold.is_repeated());
         let lost = hold.lost(now, name.clone(), LossReason::Removed);
         // A hold without a lease leaves a record, which refuses late copies of its acquire.
-        let leased = self.locks[hold.lock].kind.verbs().renewal().is_some();
-        if leased && hold.clean_up.unproven && hold.count.wanted() == 0 && now < hold.clean_up.until {
+        let leased = self.locks[hold.lock()].kind.verbs().renewal().is_some();
+        if leased && hold.may_come_back(now) {
             hold.expect_late_copies(now + self.settings.command_timeout * 2);
         }
         if gone && live {
@@ -53,10 +52,10 @@ impl Parts {
         } else if outcome.is_err() && was_released {
             self.out.tell(lost);
         }
-        if change.by.is_none() && waiting.is_empty() && !repeated {
+        if change.by().is_none() && waiting.is_empty() && !repeated {
             self.out.tell(Event::CleanedUp { name });
         }
-        for ticket in change.by.into_iter().chain(waiting) {
+        for ticket in change.by().into_iter().chain(waiting) {
             self.finish_release(ticket, outcome.clone());
             self.undone(now, ticket, number);
             self.wake(ticket);
@@ -67,28 +66,23 @@ impl Parts {
     /// A lowering failed: the lifeline repeats it.
     fn not_lowered(&mut self, now: Instant, number: HoldNumber, error: &LinkError) {
         let Some(hold) = self.holds.get_mut(&number) else { return };
-        let by = hold.change.as_ref().and_then(|change| change.by);
-        let aim = hold.change.as_ref().map(|change| change.aim);
+        let by = hold.change().and_then(|change| change.by());
+        let aim = hold.change().map(|change| change.aim());
         // The count that was asked for is higher than that of releases that came meanwhile: they wait for a command of their own.
-        let superseded = matches!(aim, Some(Aim::Lower(target)) if target > hold.count.wanted());
+        let superseded = matches!(aim, Some(CountChange::LowerTo(target)) if target > hold.wanted());
         // Entries that wait go on waiting; this is about releases.
         let is_release = |ticket: &Ticket| self.requests.is_release(*ticket);
-        let others = hold.waiting.iter().copied().filter(|_| !superseded);
+        let others = hold.waiting().filter(|_| !superseded);
         let waiting: Vec<_> = by.into_iter().chain(others).filter(is_release).collect();
-        hold.clean_up.by_lifeline = true;
-        hold.clean_up.tries += 1;
-        // Clean-up is in no hurry.
-        hold.clean_up.not_before = now + retry::pause_before(hold.clean_up.tries + 1);
-        if let Some(ticket) = by
-            && !hold.waiting.contains(&ticket)
-        {
-            hold.waiting.push(ticket);
+        hold.note_failed_lowering(now);
+        if let Some(ticket) = by {
+            hold.wait_once(ticket);
         }
         match error {
             LinkError::Unknown(_) => self.unsettle(number),
             LinkError::Refused(refusal) if !refusal.is_transient() => {
                 if superseded {
-                    hold.clean_up.not_before = now;
+                    hold.lower_at_once(now);
                 }
                 self.lowering_refused(now, number, refusal, &waiting);
             }
@@ -99,7 +93,7 @@ impl Parts {
         if waiting.is_empty()
             && let Some(hold) = self.holds.get(&number)
         {
-            let name = self.locks[hold.lock].name.clone();
+            let name = self.locks[hold.lock()].name.clone();
             self.out.tell(Event::CleanUpFailed { name, why: error.to_string(), lasting: error.is_lasting() });
         }
         for ticket in waiting {
@@ -113,15 +107,15 @@ impl Parts {
         let Some(hold) = self.holds.get_mut(&number) else { return };
         let text = refusal.text().to_owned();
         // The refusal speaks for this copy only.
-        let unsure = hold.clean_up.perhaps_lowered;
+        let unsure = hold.is_perhaps_lowered();
         let refused = if unsure { ReleaseError::OutcomeUnknown(text) } else { ReleaseError::Refused(text) };
         if !refusal.proves_nothing_done() {
             hold.doubt_lowering();
         }
-        hold.change = None;
+        hold.end_change();
         let is_undoing = |ticket: &Ticket| matches!(self.requests.get(ticket), Some(Request::Acquire(acquire)) if acquire.is_taking_back());
-        let (undoing, others) = std::mem::take(&mut hold.waiting).into_iter().partition::<Vec<_>, _>(is_undoing);
-        hold.waiting = others.into_iter().filter(|ticket| !releases.contains(ticket)).collect();
+        let (undoing, others) = hold.take_waiting().into_iter().partition::<Vec<_>, _>(is_undoing);
+        others.into_iter().filter(|ticket| !releases.contains(ticket)).for_each(|ticket| hold.wait(ticket));
         for ticket in undoing {
             self.undone_later(now, ticket, refusal.text());
         }

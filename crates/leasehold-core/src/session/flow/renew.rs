@@ -12,7 +12,6 @@ use crate::session::Event;
 use crate::session::hold::Hold;
 use crate::session::parts::Parts;
 use crate::session::pending::{Batch, Purpose};
-use crate::settings::Settings;
 use crate::time::Instant;
 use std::time::Duration;
 
@@ -30,37 +29,22 @@ impl Parts {
     /// batches.
     pub(super) fn schedule_renewal(&mut self, now: Instant, number: HoldNumber) {
         let Some(hold) = self.holds.get(&number) else { return };
-        let mut period = hold.lease / 3;
-        let deadline = hold.cell.deadline();
+        let mut period = hold.lease() / 3;
         // A reader of a JVM sets the key's time to live when it renews, and may die after that.
-        let shares = self.locks[hold.lock].kind.verbs().shares_key();
+        let shares = self.locks[hold.lock()].kind.verbs().shares_key();
         let reasserts = shares && period * 3 > self.settings.jvm_watchdog / 3;
         if shares {
             period = period.min(self.settings.jvm_watchdog / 3);
         }
-        let mut at = now + period - self.jitter(period / 5);
-        let hold = &self.holds[&number];
-        if deadline < hold.deadline.latest() {
-            // A reply that took long leaves less than two thirds of the lease.
-            at = at.min(now + deadline.since(now) / 2);
-        }
-        let slot = u64::try_from((period / 64).as_nanos()).unwrap_or(u64::MAX).max(1);
-        let at = Instant::from_nanos(at.as_nanos() / slot * slot).max(now);
+        let at = now + period - self.jitter(period / 5);
         if let Some(hold) = self.holds.get_mut(&number) {
-            hold.look |= reasserts && !hold.count.is_renewed();
-            hold.renew_at = (hold.wants_renewal() && (hold.count.is_renewed() || reasserts)).then_some(at);
+            hold.plan_renewal(now, at, period / 64, reasserts);
         }
     }
 
     fn look_at_hold(&mut self, number: HoldNumber, at: Instant) {
         let Some(hold) = self.holds.get_mut(&number) else { return };
-        if !hold.count.is_renewed() && !hold.look {
-            hold.look = true;
-            hold.renew_at = Some(at);
-        } else {
-            // A hold without an instant has its renewal on the way, or waiting to go out.
-            hold.renew_at = hold.renew_at.map(|planned| planned.min(at));
-        }
+        hold.look_by(at);
         self.set_hold_timer(number);
     }
 
@@ -69,14 +53,14 @@ impl Parts {
     fn retry_renewals(&mut self, now: Instant, numbers: &[HoldNumber]) {
         let holds = numbers.iter().filter_map(|number| self.holds.get(number));
         // If the server's clock was put back, far more is left than was asked for.
-        let Some(left) = holds.map(|hold| hold.cell.deadline().since(now).min(hold.lease)).min() else { return };
+        let Some(left) = holds.map(|hold| hold.cell().deadline().since(now).min(hold.lease())).min() else { return };
         let pause = (left / 8).clamp(Duration::from_millis(20), Duration::from_secs(1));
         let at = now + pause / 2 + self.jitter(pause / 2);
         let slot = u64::try_from((pause / 8).as_nanos()).unwrap_or(u64::MAX).next_power_of_two() / 2;
         let at = Instant::from_nanos(at.as_nanos().div_ceil(slot) * slot);
         for number in numbers {
             if let Some(hold) = self.holds.get_mut(number) {
-                hold.renew_at = hold.wants_renewal().then_some(at);
+                hold.retry_renewal(at);
             }
             self.set_hold_timer(*number);
         }
@@ -85,14 +69,12 @@ impl Parts {
     /// Puts a hold whose renewal is due among those that go out next.
     pub(super) fn queue_renewal(&mut self, now: Instant, number: HoldNumber) {
         let Some(hold) = self.holds.get_mut(&number) else { return };
-        if hold.renew_at.is_none_or(|at| at > now) || !hold.is_live() {
+        if !hold.take_due_renewal(now) {
             return;
         }
-        hold.renew_at = None;
-        let slot = if self.settings.cluster { name::slot(self.locks[hold.lock].name.key()) } else { 0 };
-        let Some(script) = self.locks[hold.lock].kind.verbs().renewal() else { return };
-        // A lease that is only looked at is not renewed, so there is nothing to acknowledge.
-        let replicas = hold.replicas.filter(|_| hold.count.is_renewed());
+        let slot = if self.settings.cluster { name::slot(self.locks[hold.lock()].name.key()) } else { 0 };
+        let Some(script) = self.locks[hold.lock()].kind.verbs().renewal() else { return };
+        let replicas = hold.replicas_of_renewal();
         self.renewals.push((script.name(), slot, replicas), number);
     }
 
@@ -104,7 +86,7 @@ impl Parts {
             let Some(group) = self.renewals.next_group(has_room) else { return };
             let permits = |number: HoldNumber| {
                 let hold = self.holds.get(&number).filter(|hold| hold.wants_renewal())?;
-                Some(hold.cell.key().permits)
+                Some(hold.key().permits)
             };
             // The server works on each permit by itself, and serves no other client meanwhile.
             let batch = self.renewals.take(group, self.settings.renew_batch, MAX_AT_ONCE, permits);
@@ -117,22 +99,18 @@ impl Parts {
     fn send_batch(&mut self, now: Instant, batch: Vec<HoldNumber>, replicas: Option<Replicas>) {
         for number in &batch {
             if let Some(hold) = self.holds.get_mut(number) {
-                hold.count.begin_renewal();
+                hold.begin_renewal();
             }
         }
         let mut renewal = Renewal { publish: self.settings.publish.clone(), ..Renewal::default() };
         let mut script = None;
         for number in &batch {
             let Some(hold) = self.holds.get(number) else { continue };
-            let lock = &self.locks[hold.lock];
-            // The lease ends with the longest time for which the lock is to be held.
-            let most = hold.deadline.latest().since(now).saturating_add(Settings::margin(hold.lease));
-            // A lease that is not renewed is only looked at: a millisecond extends nothing.
-            let lease = if hold.count.is_renewed() { hold.lease.min(most) } else { Duration::ZERO };
-            let lease = lease.max(Duration::from_millis(1));
+            let lock = &self.locks[hold.lock()];
+            let lease = hold.lease_of_renewal(now);
             let verbs = lock.kind.verbs();
             script = script.or_else(|| verbs.renewal());
-            verbs.renew(&mut renewal, &lock.name, &lock.keys, hold.cell.key(), lease);
+            verbs.renew(&mut renewal, &lock.name, &lock.keys, hold.key(), lease);
         }
         let Some(script) = script else { return };
         let id = self.call_by_lifeline(Call::new(script, renewal.keys, renewal.args).with_replicas(replicas));
@@ -158,7 +136,7 @@ impl Parts {
         let mut live: Vec<_> = self
             .holds
             .iter()
-            .filter(|(_, hold)| hold.is_live() && self.locks[hold.lock].name.as_str() == name)
+            .filter(|(_, hold)| hold.is_live() && self.locks[hold.lock()].name.as_str() == name)
             .map(|(number, _)| *number)
             .collect();
         live.sort_unstable();
@@ -178,12 +156,11 @@ impl Parts {
         let counts = self.verbs_of(number).counts();
         self.touch(now, number);
         let Some(hold) = self.holds.get_mut(&number) else { return Next::AsPlanned };
-        let window = hold.count.end_renewal().filter(|_| counts);
-        hold.look &= outcome == Renewed::Refused;
+        let window = hold.end_renewal(outcome != Renewed::Refused).filter(|_| counts);
         if !hold.is_live() {
             return Next::AsPlanned;
         }
-        if now >= hold.cell.deadline() {
+        if hold.has_passed(now) {
             self.lose_by_deadline(now, number);
             return Next::AsPlanned;
         }
@@ -198,7 +175,7 @@ impl Parts {
                     return Next::AsPlanned;
                 }
                 let enough = |replicas: Replicas| acknowledged.is_some_and(|count| count >= replicas.at_least);
-                if !hold.replicas.is_none_or(enough) {
+                if !hold.replicas().is_none_or(enough) {
                     // A failover could undo it: the deadline is put off by acknowledged renewals alone.
                     return Next::Again;
                 }
@@ -206,7 +183,7 @@ impl Parts {
                     self.lose_by_deadline(now, number);
                     return Next::AsPlanned;
                 }
-                hold.cell.set_acknowledged(acknowledged);
+                hold.note_acknowledged(acknowledged);
                 self.schedule_renewal(now, number);
                 self.set_hold_timer(number);
             }
@@ -225,7 +202,7 @@ impl Parts {
         match decoded {
             Ok((outcomes, acknowledged)) => {
                 let holds = batch.holds.len();
-                let cells = || batch.holds.iter().filter_map(|number| Some(&self.holds.get(number)?.cell));
+                let cells = || batch.holds.iter().filter_map(|number| Some(self.holds.get(number)?.cell()));
                 let left = cells().map(|cell| cell.deadline().since(now)).min().unwrap_or_default();
                 let oldest = cells().map(|cell| now.since(cell.acquired_at())).max().unwrap_or_default();
                 self.out.tell(match batch.shortfall(acknowledged) {
@@ -244,7 +221,7 @@ impl Parts {
                 self.out.tell(Event::RenewalFailed { holds: batch.holds.len(), why, lasting });
                 for number in &batch.holds {
                     if let Some(hold) = self.holds.get_mut(number) {
-                        hold.count.end_renewal();
+                        hold.end_renewal(false);
                     }
                     // The server may have applied it just now.
                     self.touch(now, *number);
@@ -264,16 +241,16 @@ impl Parts {
         sent_at: Instant,
         in_all: Option<u64>,
     ) {
-        let (Some(in_all), Some(lock)) = (in_all, self.holds.get(&number).map(|hold| hold.lock)) else { return };
+        let (Some(in_all), Some(lock)) = (in_all, self.holds.get(&number).map(|hold| hold.lock())) else { return };
         if self.locks[lock].permits <= in_all {
             return;
         }
         let counts = |other: &HoldNumber, hold: &Hold| {
-            let certain = hold.is_live() && hold.change.is_none() && hold.deadline.is_older_than(sent_at);
-            hold.lock == lock && (*other == number || certain)
+            let certain = hold.is_disproved_by(sent_at);
+            hold.lock() == lock && (*other == number || certain)
         };
         let believed = self.holds.iter().filter(|(other, hold)| counts(other, hold));
-        let believed: u64 = believed.map(|(_, hold)| u64::from(hold.cell.key().permits)).sum();
+        let believed: u64 = believed.map(|(_, hold)| hold.permits()).sum();
         if believed > in_all {
             let name = self.locks[lock].name.clone();
             self.look_again(now, name.as_str());

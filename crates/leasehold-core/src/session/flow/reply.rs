@@ -32,9 +32,9 @@ impl Parts {
     pub(crate) fn handle_called(&mut self, now: Instant, id: CallId, epoch: Epoch, result: Result<Reply, LinkError>) {
         let Some(purpose) = self.pending.take(id) else { return };
         if let Purpose::Restoration(number) | Purpose::Lowering(number) = purpose
-            && let Some(change) = self.holds.get_mut(&number).and_then(|hold| hold.change.as_mut())
+            && let Some(hold) = self.holds.get_mut(&number)
         {
-            change.epoch = epoch;
+            hold.note_epoch(epoch);
         }
         match purpose {
             Purpose::Renewal(batch) => self.handle_renewed(now, batch, result),

@@ -6,8 +6,7 @@ use crate::link::LinkError;
 use crate::owner::HoldNumber;
 use crate::reply::Reply;
 use crate::session::Event;
-use crate::session::hold::change::Aim;
-use crate::session::hold::deadline::Deadline;
+use crate::session::hold::change::CountChange;
 use crate::session::parts::Parts;
 use crate::session::pending::Purpose;
 use crate::time::Instant;
@@ -21,27 +20,27 @@ impl Parts {
     pub(super) fn restore(&mut self, now: Instant, number: HoldNumber) {
         let again = now + RESTORE / 2 + self.jitter(RESTORE / 2);
         let Some(hold) = self.holds.get_mut(&number) else { return };
-        hold.renew_at = None;
-        if hold.change.is_some() {
-            hold.renew_at = Some(again);
+        hold.stop_renewals();
+        if hold.has_change() {
+            hold.restore_at(again);
             return;
         }
-        let lock = &self.locks[hold.lock];
+        let lock = &self.locks[hold.lock()];
         let call = lock.kind.verbs().acquire(&Ask {
             name: &lock.name,
             keys: &lock.keys,
-            hold: hold.cell.key(),
+            hold: hold.key(),
             beside: None,
             count: 1,
             // A lease that is not renewed ends when it was to end.
-            lease: hold.lease.min(hold.cell.deadline().since(now)).max(Duration::from_millis(1)),
+            lease: hold.lease().min(hold.cell().deadline().since(now)).max(Duration::from_millis(1)),
             not_after: None,
             waits: false,
             placed: false,
             prefer_writers: None,
             settings: &self.settings,
         });
-        self.begin_change(now, number, None, Aim::Raise(1), Self::by_lifeline(), &call);
+        self.begin_change(now, number, None, CountChange::RaiseTo(1), Self::by_lifeline(), &call);
         let id = self.call_by_lifeline(call);
         self.pending.insert(id, Purpose::Restoration(number));
     }
@@ -55,7 +54,7 @@ impl Parts {
         };
         let again = now + RESTORE / 2 + self.jitter(RESTORE / 2);
         if let Some(hold) = self.holds.get_mut(&number) {
-            hold.renew_at = (hold.state.is_degraded() && hold.is_live()).then_some(again);
+            hold.restore_at(again);
         }
         if let Err(LinkError::Unknown(_)) = &outcome {
             self.unsettle(number);
@@ -67,30 +66,26 @@ impl Parts {
         let Some(hold) = self.holds.get_mut(&number) else { return };
         match outcome {
             Ok(Acquired::Held { left, .. }) if hold.is_live() => {
-                hold.state.restore();
-                hold.deadline.note_reply(now);
-                hold.cell.set_degraded(false);
-                hold.cell.set_deadline(Deadline::from_reply(change.sent_at, left).min(hold.cell.deadline()));
-                hold.touch(now);
-                let name = self.locks[hold.lock].name.clone();
+                hold.restore(now, &change, left);
+                let name = self.locks[hold.lock()].name.clone();
                 self.out.tell(Event::Restored { name });
                 self.outages.note_answer();
                 self.schedule_renewal(now, number);
             }
             // It is not needed any more: it is lowered like every other count that is too high.
             Ok(Acquired::Held { .. }) => {
-                hold.clean_up.by_lifeline = true;
+                hold.leave_to_lifeline();
                 hold.touch(now);
             }
             Ok(_) => {
-                hold.count.set_on_server(0);
+                hold.note_absent();
                 self.outages.note_answer();
                 self.lose(now, number, LossReason::NotRestored);
             }
             // A script that failed in its middle may have granted it: it is asked for again, or taken back with its guard.
             Err(LinkError::Refused(refusal)) if !refusal.proves_nothing_done() => hold.touch(now),
             // An earlier attempt may have been carried out, although its reply did not come.
-            Err(_) => hold.count.set_on_server(change.before),
+            Err(_) => hold.undo_restoration(&change),
         }
         self.attend(now, number);
     }

@@ -2,23 +2,17 @@
 
 use crate::call::{Call, Replicas};
 use crate::command::{Acquired, Ask, Give, HoldKey, Verbs, WaitPolicy};
-use crate::hold_cell::HoldCell;
 use crate::link::Plane;
 use crate::owner::HoldNumber;
 use crate::reply::{DecodeError, Reply};
 use crate::session::hold::Hold;
-use crate::session::hold::change::{Aim, Change};
-use crate::session::hold::clean_up::CleanUp;
-use crate::session::hold::count::Count;
-use crate::session::hold::deadline::Deadline;
-use crate::session::hold::state::HoldState;
+use crate::session::hold::change::{Change, CountChange, NewChange};
 use crate::session::lock::Lock;
 use crate::session::parts::Parts;
 use crate::session::request::Request;
 use crate::session::{CallId, FlightId, Ticket, Via, replicas};
 use crate::settings::Settings;
 use crate::time::Instant;
-use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
@@ -27,8 +21,8 @@ pub(super) fn give(now: Instant, lock: &Lock, hold: &Hold, settings: &Settings) 
     lock.kind.verbs().release(&Give {
         name: &lock.name,
         keys: &lock.keys,
-        hold: hold.cell.key(),
-        count: hold.count.wanted(),
+        hold: hold.key(),
+        count: hold.wanted(),
         granted: hold.is_surely_granted(now),
         settings,
     })
@@ -37,7 +31,7 @@ pub(super) fn give(now: Instant, lock: &Lock, hold: &Hold, settings: &Settings) 
 impl Parts {
     /// The protocol of the kind of a hold's lock.
     pub(super) fn verbs_of(&self, number: HoldNumber) -> &'static dyn Verbs {
-        let kind = self.holds.get(&number).map(|hold| self.locks[hold.lock].kind);
+        let kind = self.holds.get(&number).map(|hold| self.locks[hold.lock()].kind);
         kind.unwrap_or_default().verbs()
     }
 
@@ -52,11 +46,11 @@ impl Parts {
     ) -> Option<Call> {
         let hold = self.holds.get(&number)?;
         let acquire = self.requests.acquire(ticket)?;
-        let lock = &self.locks[hold.lock];
+        let lock = &self.locks[hold.lock()];
         let call = lock.kind.verbs().acquire(&Ask {
             name: &lock.name,
             keys: &lock.keys,
-            hold: hold.cell.key(),
+            hold: hold.key(),
             beside: acquire.beside(),
             count,
             lease,
@@ -66,7 +60,7 @@ impl Parts {
             prefer_writers: acquire.wish().prefer_writers,
             settings: &self.settings,
         });
-        Some(call.with_replicas(replicas::both(hold.replicas, acquire.wish().replicas)))
+        Some(call.with_replicas(replicas::both(hold.replicas(), acquire.wish().replicas)))
     }
 
     /// Notes that a change of `number` is sent, and how it will be known.
@@ -75,7 +69,7 @@ impl Parts {
         now: Instant,
         number: HoldNumber,
         by: Option<Ticket>,
-        aim: Aim,
+        aim: CountChange,
         via: Via,
         call: &Call,
     ) -> FlightId {
@@ -84,22 +78,7 @@ impl Parts {
         let lease =
             by.and_then(|ticket| self.requests.acquire(ticket)).map_or(Duration::ZERO, |acquire| acquire.wish().lease);
         if let Some(hold) = self.holds.get_mut(&number) {
-            let (Aim::Raise(target) | Aim::Lower(target)) = aim;
-            let before = hold.count.begin_change(target);
-            hold.change = Some(Change {
-                flight,
-                by,
-                aim,
-                before,
-                plane: via.plane,
-                epoch: via.epoch,
-                sent_at: now,
-                last_sent: now,
-                lease: lease.min(hold.deadline.latest().since(now)),
-                settling: false,
-                replicas,
-                acknowledged: None,
-            });
+            hold.begin_change(now, NewChange { flight, by, aim, via, lease, replicas });
         }
         if by.is_some() {
             let pause = replicas.map_or(Duration::ZERO, |replicas| replicas.within);
@@ -113,7 +92,7 @@ impl Parts {
 
     /// Takes the change whose outcome has come.
     pub(super) fn end_change(&mut self, number: HoldNumber) -> Option<Change> {
-        self.holds.get_mut(&number)?.change.take()
+        self.holds.get_mut(&number)?.end_change()
     }
 
     /// A route by the lifeline. Its epoch is not known here: the driver sends at once, and settling covers every epoch
@@ -134,18 +113,18 @@ impl Parts {
     pub(super) fn outlast_place(&mut self, now: Instant, number: HoldNumber) {
         let idle = self.settings.fair.idle;
         let in_places = self.verbs_of(number).wait_policy() == WaitPolicy::ServerQueue;
-        if let Some(hold) = self.holds.get_mut(&number).filter(|hold| hold.state.is_queued() || in_places) {
-            hold.clean_up.until = hold.clean_up.until.max(now + idle);
+        if let Some(hold) = self.holds.get_mut(&number).filter(|hold| hold.is_queued() || in_places) {
+            hold.keep_until(now + idle);
         }
     }
 
     /// Decodes the reply to an acquire, and notes how many replicas acknowledged it.
     pub(super) fn raised(&mut self, number: HoldNumber, reply: &Reply) -> Result<Acquired, DecodeError> {
         let verbs = self.verbs_of(number);
-        let change = self.holds.get_mut(&number).and_then(|hold| hold.change.as_mut());
-        let Some(change) = change.filter(|change| change.replicas.is_some()) else { return verbs.acquired(reply) };
+        let durable = |hold: &&mut Hold| hold.change().is_some_and(|change| change.replicas().is_some());
+        let Some(hold) = self.holds.get_mut(&number).filter(durable) else { return verbs.acquired(reply) };
         let (reply, acknowledged) = replicas::split(reply)?;
-        change.acknowledged = Some(acknowledged);
+        hold.note_replicas(acknowledged);
         verbs.acquired(reply)
     }
 
@@ -190,47 +169,28 @@ impl Parts {
     /// See [`Session::may_resend`](crate::session::Session::may_resend).
     pub(crate) fn may_resend(&mut self, now: Instant, ticket: Ticket, flight: FlightId) -> bool {
         let Some(number) = self.hold_of(ticket).filter(|number| self.is_flying(*number, flight)) else { return false };
-        if let Some(change) = self.holds.get_mut(&number).and_then(|hold| hold.change.as_mut()) {
-            change.last_sent = now;
+        if let Some(hold) = self.holds.get_mut(&number) {
+            hold.note_resent(now);
         }
         true
     }
 
     /// The replicas that must acknowledge a hold.
     pub(super) fn replicas_of(&self, number: HoldNumber) -> Option<Replicas> {
-        self.holds.get(&number)?.replicas
+        self.holds.get(&number)?.replicas()
     }
 
     /// Begins a hold of `lock` that is not granted yet.
     pub(super) fn begin_hold(&mut self, now: Instant, ticket: Ticket) -> Option<HoldNumber> {
         let acquire = self.requests.acquire_mut(ticket)?;
-        let wish = &acquire.wish();
-        let max_hold_at = wish.max_hold.map_or(Instant::FAR_FUTURE, |most| now + most);
+        let wish = acquire.wish();
         let key = HoldKey {
             field: wish.field.clone().unwrap_or_else(|| self.client.field(self.last_hold.next())),
             permits: wish.permits,
         };
-        let hold = Hold {
-            lock: acquire.lock(),
-            owner: wish.owner,
-            class: wish.class.clone(),
-            cell: Arc::new(HoldCell::new(key, now, max_hold_at)),
-            count: Count::default(),
-            begun_by: ticket,
-            raising: Some(ticket),
-            change: None,
-            waiting: Vec::new(),
-            lease: wish.lease,
-            replicas: wish.replicas,
-            deadline: Deadline::until(max_hold_at),
-            state: HoldState::default(),
-            renew_at: None,
-            look: false,
-            clean_up: CleanUp::new(now),
-            timer: None,
-        };
+        let hold = Hold::new(now, acquire.lock(), ticket, key, wish);
         self.last_hold = self.last_hold.next();
-        self.locks[hold.lock].refs += 1;
+        self.locks[hold.lock()].refs += 1;
         self.holds.insert(self.last_hold, hold);
         acquire.begin(self.last_hold);
         Some(self.last_hold)
@@ -239,10 +199,8 @@ impl Parts {
     /// A hold that waited in a queue is held from its grant on, and not from when it came.
     pub(super) fn begin_anew(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
         let most = self.requests.acquire(ticket).and_then(|acquire| acquire.wish().max_hold);
-        if let Some(hold) = self.holds.get_mut(&number).filter(|hold| hold.state.is_queued() && hold.change.is_none()) {
-            let latest = most.map_or(Instant::FAR_FUTURE, |most| now + most);
-            hold.deadline = Deadline::until(latest);
-            hold.cell = Arc::new(HoldCell::new(hold.cell.key().clone(), now, latest));
+        if let Some(hold) = self.holds.get_mut(&number) {
+            hold.begin_anew(now, most);
         }
     }
 }

@@ -3,6 +3,8 @@
 use crate::link::{Epoch, LinkError, Plane};
 use crate::name;
 use crate::owner::HoldNumber;
+use crate::session::hold::Hold;
+use crate::session::hold::change::Change;
 use crate::session::parts::Parts;
 use crate::session::settlements::Scope;
 use crate::session::stalled_calls::Probe;
@@ -35,14 +37,8 @@ impl Parts {
     /// No reply will come, or no request waits for it: nothing is sent for this hold until it is settled.
     pub(super) fn unsettle(&mut self, number: HoldNumber) {
         let Some(hold) = self.holds.get_mut(&number) else { return };
-        let Some(change) = &mut hold.change else { return };
-        if change.settling {
-            return;
-        }
-        change.settling = true;
-        let (plane, epoch) = (change.plane, change.epoch);
-        hold.doubt_lowering();
-        let key = self.locks[hold.lock].name.key().clone();
+        let Some((plane, epoch)) = hold.begin_settling() else { return };
+        let key = self.locks[hold.lock()].name.key().clone();
         self.settle(plane, epoch, key, number);
     }
 
@@ -76,9 +72,8 @@ impl Parts {
 
     pub(super) fn send_probe(&mut self, now: Instant, number: HoldNumber) {
         let Some(hold) = self.holds.get(&number) else { return };
-        let Some(change) = &hold.change else { return };
-        let (plane, epoch) = (change.plane, change.epoch);
-        let key = self.locks[hold.lock].name.key().clone();
+        let Some((plane, epoch)) = hold.change().map(Change::route) else { return };
+        let key = self.locks[hold.lock()].name.key().clone();
         let slot = self.slot_of(&key);
         let id = CallId(self.next_id());
         self.stalled.begin_probe(Probe::new(id, now, plane, epoch, slot));
@@ -87,22 +82,22 @@ impl Parts {
 
     fn is_under(&self, number: HoldNumber, probe: &Probe) -> bool {
         self.holds.get(&number).is_some_and(|hold| {
-            let slot = self.slot_of(self.locks[hold.lock].name.key());
-            hold.change.as_ref().is_some_and(|change| probe.covers(change.plane, change.epoch, slot))
+            let slot = self.slot_of(self.locks[hold.lock()].name.key());
+            hold.change().is_some_and(|change| probe.covers(change.route(), slot))
         })
     }
 
     /// How often the request behind a hold's change has been overtaken: each time it is left more time to be polled, so
     /// that a caller on a slow executor gets through in the end.
     fn times_overtaken(&self, number: HoldNumber) -> u32 {
-        let by = self.holds.get(&number).and_then(|hold| hold.change.as_ref()).and_then(|change| change.by);
+        let by = self.holds.get(&number).and_then(Hold::change).and_then(Change::by);
         by.and_then(|ticket| self.requests.acquire(ticket)).map_or(0, |acquire| acquire.takeovers())
     }
 
     /// When a call that may still be answered was sent last.
     pub(super) fn last_sent(&self, number: HoldNumber, flight: FlightId) -> Option<Instant> {
         let hold = self.holds.get(&number).filter(|hold| hold.is_flying(flight))?;
-        Some(hold.change.as_ref()?.last_sent)
+        Some(hold.change()?.last_sent())
     }
 }
 

@@ -5,6 +5,7 @@ use crate::link::{LinkError, Settled};
 use crate::owner::HoldNumber;
 use crate::reply::Reply;
 use crate::session::hold::change::Change;
+use crate::session::hold::clean_up::AfterSettling;
 use crate::session::parts::Parts;
 use crate::session::request::Request;
 use crate::session::settlements::Answered;
@@ -17,19 +18,9 @@ impl Parts {
         // It may have been applied until now.
         self.touch(now, number);
         let Some(hold) = self.holds.get_mut(&number) else { return };
-        hold.change = None;
-        hold.clean_up.unproven |= !proven;
-        hold.clean_up.not_before = now;
-        match hold.raising {
-            Some(ticket) if !hold.state.is_granted() => self.try_again(now, ticket),
-            Some(ticket) => {
-                // An entry is taken back before it is tried again: guards that are released must not wait for a future that is perhaps
-                // never polled.
-                hold.raising = None;
-                hold.clean_up.by_lifeline = true;
-                hold.waiting.push(ticket);
-            }
-            None => hold.clean_up.by_lifeline = true,
+        match hold.note_settled(now, proven) {
+            AfterSettling::TryAgain(ticket) => self.try_again(now, ticket),
+            AfterSettling::TakeBack => {}
         }
         self.attend(now, number);
     }
@@ -42,19 +33,17 @@ impl Parts {
         }
         self.outlast_place(now, number);
         let Some(hold) = self.holds.get_mut(&number) else { return };
-        let Some(ticket) = hold.change.as_ref().and_then(|change| change.by) else { return };
+        let Some(ticket) = hold.change().and_then(Change::by) else { return };
         hold.doubt_lowering();
-        if hold.raising == Some(ticket) {
-            hold.raising = None;
-        }
+        hold.stop_raising(ticket);
         match self.requests.get_mut(&ticket) {
             Some(Request::Acquire(acquire)) => {
                 acquire.note_takeover();
-                let name = self.locks[hold.lock].name.clone();
+                let name = self.locks[hold.lock()].name.clone();
                 self.out.tell(Event::TurnPassed { name });
                 self.turn_missed(now, ticket);
             }
-            Some(Request::Release(_)) => hold.waiting.push(ticket),
+            Some(Request::Release(_)) => hold.wait(ticket),
             Some(Request::Pause(_)) | None => {}
         }
         self.unsettle(number);
@@ -79,7 +68,7 @@ impl Parts {
                 }
             }
             Answered::Failed(first) => {
-                let lock = first.and_then(|number| self.holds.get(&number)).map(|hold| hold.lock);
+                let lock = first.and_then(|number| self.holds.get(&number)).map(|hold| hold.lock());
                 if let (Some(lock), Err(error)) = (lock, result) {
                     let name = self.locks[lock].name.clone();
                     let lasting = error.is_lasting();

@@ -24,12 +24,12 @@ impl Parts {
         numbers.sort_unstable();
         for number in numbers {
             let Some(hold) = self.holds.get_mut(&number) else { continue };
-            if hold.state.is_granted() && hold.count.has_guards() {
+            if hold.is_granted() && hold.has_guards() {
                 self.lose(now, number, LossReason::ShutDown);
                 self.retire(now, number);
             }
             let Some(hold) = self.holds.get_mut(&number) else { continue };
-            hold.count.remove_all_guards();
+            hold.remove_all_guards();
             self.clean_up_by_lifeline(now, number);
         }
     }
@@ -46,12 +46,12 @@ impl Parts {
 
     /// See [`Session::has_clean_up`](crate::session::Session::has_clean_up).
     pub(crate) fn has_clean_up(&self) -> bool {
-        self.holds.values().any(|hold| !hold.count.has_guards())
+        self.holds.values().any(|hold| !hold.has_guards())
     }
 
     /// See [`Session::unreleased`](crate::session::Session::unreleased).
     pub(crate) fn unreleased(&self) -> Vec<LockName> {
-        let mut names: Vec<LockName> = self.holds.values().map(|hold| self.locks[hold.lock].name.clone()).collect();
+        let mut names: Vec<LockName> = self.holds.values().map(|hold| self.locks[hold.lock()].name.clone()).collect();
         names.sort_unstable_by(|one, other| one.as_str().cmp(other.as_str()));
         names.dedup();
         names

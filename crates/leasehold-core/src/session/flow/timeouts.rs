@@ -2,6 +2,8 @@
 
 use crate::link::LinkError;
 use crate::owner::HoldNumber;
+use crate::session::hold::Hold;
+use crate::session::hold::change::Change;
 use crate::session::ids::LockId;
 use crate::session::lock::line::Phase;
 use crate::session::parts::Parts;
@@ -60,7 +62,7 @@ impl Parts {
             acquire
                 .hold()
                 .and_then(|number| self.holds.get(&number))
-                .is_some_and(|hold| !hold.state.is_queued() || hold.change.is_some()),
+                .is_some_and(|hold| !hold.is_queued() || hold.has_change()),
         );
         let (wish_ended, more) =
             (acquire.end_of_wish(self.settings.command_timeout) <= now, self.settings.command_timeout);
@@ -100,12 +102,12 @@ impl Parts {
     /// The timer of a hold: its deadline, its renewal, or the lowering of its count.
     pub(super) fn hold_is_due(&mut self, now: Instant, number: HoldNumber) {
         let Some(hold) = self.holds.get_mut(&number) else { return };
-        hold.timer = None;
+        *hold.timer_slot() = None;
         self.lose_if_passed(now, number);
-        let restores = self.holds.get(&number).is_some_and(|hold| hold.state.is_degraded() && hold.is_live());
+        let restores = self.holds.get(&number).is_some_and(|hold| hold.is_degraded() && hold.is_live());
         if !restores {
             self.queue_renewal(now, number);
-        } else if self.holds.get(&number).and_then(|hold| hold.renew_at).is_some_and(|at| at <= now) {
+        } else if self.holds.get(&number).and_then(Hold::renew_at).is_some_and(|at| at <= now) {
             self.restore(now, number);
         }
         self.attend(now, number);
@@ -184,7 +186,7 @@ impl Parts {
 
     /// The server has left a caller's call without a reply for the whole command timeout.
     pub(super) fn give_up_flight(&mut self, now: Instant, number: HoldNumber, flight: FlightId) {
-        let by = self.holds.get(&number).and_then(|hold| hold.change.as_ref()).and_then(|change| change.by);
+        let by = self.holds.get(&number).and_then(Hold::change).and_then(Change::by);
         let Some(ticket) = by.filter(|_| self.is_flying(number, flight)) else { return };
         let why = "no reply came within the command timeout".to_owned();
         self.handle_reply(now, ticket, flight, Err(LinkError::Unknown(why)));

@@ -40,10 +40,8 @@ impl Parts {
     /// Whether a call of the request has been sent, and a reply may still come.
     pub(super) fn is_under_way(&self, ticket: Ticket) -> bool {
         let Some(acquire) = self.requests.acquire(ticket) else { return false };
-        acquire
-            .target()
-            .and_then(|number| self.holds.get(&number)?.change.as_ref())
-            .is_some_and(|change| change.by == Some(ticket) && !change.settling)
+        let hold = acquire.target().and_then(|number| self.holds.get(&number));
+        hold.is_some_and(|hold| hold.is_flying_by(ticket))
     }
 
     /// Whether a call of the request has been, or may yet be, applied without a reply.
@@ -164,7 +162,7 @@ impl Parts {
     pub(super) fn limit_wait(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
         let Some(hold) = self.holds.get(&number) else { return };
         let reach = now + self.settings.unreachable_after;
-        let limit = reach.min(hold.cell.deadline()).max(now + self.settings.command_timeout);
+        let limit = reach.min(hold.cell().deadline()).max(now + self.settings.command_timeout);
         let Some(request) = self.requests.get_mut(&ticket) else { return };
         let waits = matches!(request, Request::Release(release) if !release.has_ended());
         if waits && request.timer().is_none() {

@@ -47,7 +47,9 @@ impl Parts {
     /// Whether one hold of this client has the lock, or its other half, since then.
     fn is_held_since(&self, lock: LockId, since: Instant) -> bool {
         let same: Vec<LockId> = self.locks.same_name(lock).collect();
-        self.holds.values().any(|hold| same.contains(&hold.lock) && hold.is_live() && hold.cell.acquired_at() <= since)
+        self.holds
+            .values()
+            .any(|hold| same.contains(&hold.lock()) && hold.is_live() && hold.cell().acquired_at() <= since)
     }
 
     fn may_raise(&self, now: Instant, lock: LockId) -> bool {

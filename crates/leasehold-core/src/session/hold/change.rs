@@ -3,46 +3,222 @@
 use crate::call::Replicas;
 use crate::error::AcquireError;
 use crate::link::{Epoch, Plane};
-use crate::session::{FlightId, Ticket};
+use crate::session::hold::Hold;
+use crate::session::{FlightId, Ticket, Via};
 use crate::time::Instant;
 use std::time::Duration;
 
 /// A change of a hold's count that has been sent, and whose outcome is not known.
 #[derive(Debug)]
 pub(crate) struct Change {
-    pub(crate) flight: FlightId,
+    flight: FlightId,
     /// The caller whose future sent it; `None` for the lifeline.
-    pub(crate) by: Option<Ticket>,
-    pub(crate) aim: Aim,
+    by: Option<Ticket>,
+    aim: CountChange,
     /// The most that the server may have had before.
-    pub(crate) before: u32,
-    pub(crate) plane: Plane,
-    pub(crate) epoch: Epoch,
+    before: u32,
+    plane: Plane,
+    epoch: Epoch,
     /// When it was sent first: a deadline is reckoned from here.
-    pub(crate) sent_at: Instant,
+    sent_at: Instant,
     /// When it was sent last: a server may say that it did not apply a call, which is then sent once more.
-    pub(crate) last_sent: Instant,
+    last_sent: Instant,
     /// The lease that it asks for, if it asks for one.
-    pub(crate) lease: Duration,
+    lease: Duration,
     /// No reply will come: it is being made sure that no copy can be applied any more.
-    pub(crate) settling: bool,
+    is_settling: bool,
     /// The replicas that must acknowledge it.
-    pub(crate) replicas: Option<Replicas>,
+    replicas: Option<Replicas>,
     /// How many did, once it is answered.
-    pub(crate) acknowledged: Option<u32>,
+    acknowledged: Option<u32>,
 }
 
+/// What a change is to do with the count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Aim {
-    Raise(u32),
-    Lower(u32),
+pub(crate) enum CountChange {
+    RaiseTo(u32),
+    LowerTo(u32),
+}
+
+impl CountChange {
+    /// The count that the server has afterwards.
+    const fn target(self) -> u32 {
+        match self {
+            Self::RaiseTo(count) | Self::LowerTo(count) => count,
+        }
+    }
 }
 
 impl Change {
+    /// The caller whose future sent it; `None` for the lifeline.
+    pub(crate) const fn by(&self) -> Option<Ticket> {
+        self.by
+    }
+
+    /// What it is to do.
+    pub(crate) const fn aim(&self) -> CountChange {
+        self.aim
+    }
+
+    /// Where it was sent.
+    pub(crate) const fn route(&self) -> (Plane, Epoch) {
+        (self.plane, self.epoch)
+    }
+
+    /// When it was sent first.
+    pub(crate) const fn sent_at(&self) -> Instant {
+        self.sent_at
+    }
+
+    /// When it was sent last.
+    pub(crate) const fn last_sent(&self) -> Instant {
+        self.last_sent
+    }
+
+    /// The lease that it asks for, if it asks for one.
+    pub(super) const fn lease(&self) -> Duration {
+        self.lease
+    }
+
+    /// The replicas that must acknowledge it.
+    pub(crate) const fn replicas(&self) -> Option<Replicas> {
+        self.replicas
+    }
+
+    /// How many did, once it is answered.
+    pub(crate) const fn acknowledged(&self) -> Option<u32> {
+        self.acknowledged
+    }
+
     /// The error that an acquire ends with which too few replicas acknowledged.
     pub(crate) fn shortfall(&self) -> Option<AcquireError> {
         let wanted = self.replicas?.at_least;
         let acknowledged = self.acknowledged.unwrap_or_default();
         (acknowledged < wanted).then_some(AcquireError::NotReplicated { acknowledged, wanted })
+    }
+}
+
+/// A change that is to be sent now.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NewChange {
+    pub flight: FlightId,
+    pub by: Option<Ticket>,
+    pub aim: CountChange,
+    pub via: Via,
+    /// The lease that it asks for.
+    pub lease: Duration,
+    pub replicas: Option<Replicas>,
+}
+
+impl Hold {
+    /// Notes a change that is sent now.
+    pub(crate) fn begin_change(&mut self, now: Instant, new: NewChange) {
+        let NewChange { flight, by, aim, via, lease, replicas } = new;
+        let before = self.count.begin_change(aim.target());
+        self.change = Some(Change {
+            flight,
+            by,
+            aim,
+            before,
+            plane: via.plane,
+            epoch: via.epoch,
+            sent_at: now,
+            last_sent: now,
+            lease: lease.min(self.deadline.latest().since(now)),
+            is_settling: false,
+            replicas,
+            acknowledged: None,
+        });
+    }
+
+    /// The change that is on its way.
+    pub(crate) const fn change(&self) -> Option<&Change> {
+        self.change.as_ref()
+    }
+
+    /// Whether a change is on its way, or being settled.
+    pub(crate) const fn has_change(&self) -> bool {
+        self.change.is_some()
+    }
+
+    /// Whether the change that is on its way was sent by the future of this request.
+    pub(crate) fn has_change_by(&self, ticket: Ticket) -> bool {
+        self.change.as_ref().is_some_and(|change| change.by == Some(ticket))
+    }
+
+    /// Whether a reply to this call may still come.
+    pub(crate) fn is_flying(&self, flight: FlightId) -> bool {
+        self.change.as_ref().is_some_and(|change| change.flight == flight && !change.is_settling)
+    }
+
+    /// Whether a reply to a call of this request may still come.
+    pub(crate) fn is_flying_by(&self, ticket: Ticket) -> bool {
+        self.change.as_ref().is_some_and(|change| change.by == Some(ticket) && !change.is_settling)
+    }
+
+    /// Whether something is on its way that raises the count.
+    pub(crate) fn is_being_raised(&self) -> bool {
+        self.change.as_ref().is_some_and(|change| matches!(change.aim, CountChange::RaiseTo(_)))
+    }
+
+    /// The lifeline knows in which epoch it sent the change.
+    pub(crate) fn note_epoch(&mut self, epoch: Epoch) {
+        if let Some(change) = &mut self.change {
+            change.epoch = epoch;
+        }
+    }
+
+    /// The change is sent once more, because the server says that it did not apply it.
+    pub(crate) fn note_resent(&mut self, now: Instant) {
+        if let Some(change) = &mut self.change {
+            change.last_sent = now;
+        }
+    }
+
+    /// The replicas that have what the change brought about.
+    pub(crate) fn note_replicas(&mut self, acknowledged: u32) {
+        if let Some(change) = &mut self.change {
+            change.acknowledged = Some(acknowledged);
+        }
+    }
+
+    /// No reply to the change will come, or no request waits for it. Gives where it was sent, so that it is settled there, unless it is being
+    /// settled already.
+    pub(crate) fn begin_settling(&mut self) -> Option<(Plane, Epoch)> {
+        let change = self.change.as_mut().filter(|change| !change.is_settling)?;
+        change.is_settling = true;
+        let route = change.route();
+        self.doubt_lowering();
+        Some(route)
+    }
+
+    /// Takes out the change whose outcome has come.
+    pub(crate) const fn end_change(&mut self) -> Option<Change> {
+        self.change.take()
+    }
+
+    /// An entry was not applied: the server has what it had before.
+    pub(crate) fn undo_entry(&mut self, change: &Change) {
+        if let CountChange::RaiseTo(target) = change.aim {
+            self.count.set_on_server(target - 1);
+            self.raising = None;
+        }
+    }
+
+    /// A restoration was not applied: the server has what it had before.
+    pub(crate) const fn undo_restoration(&mut self, change: &Change) {
+        self.count.set_on_server(change.before);
+    }
+
+    /// The request that re-enters raises the count by one. Gives the count that it asks for.
+    pub(crate) fn begin_entry(&mut self, ticket: Ticket) -> u32 {
+        self.stop_waiting(ticket);
+        self.raising = Some(ticket);
+        self.count.wanted() + 1
+    }
+
+    /// Whether a request that re-enters has to wait: another change is on its way, or is to be sent first.
+    pub(crate) fn is_in_the_way_of(&self, ticket: Ticket) -> bool {
+        self.change.is_some() || (self.count.is_high() && self.raising != Some(ticket))
     }
 }
