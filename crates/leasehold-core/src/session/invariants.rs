@@ -49,13 +49,13 @@ impl Parts {
         }
         for (id, lock) in self.locks.iter() {
             let mut of_lock = found.remove(&id).unwrap_or_default();
-            of_lock.refs += usize::from(lock.heartbeat.is_under_way());
-            let kept = Found { refs: lock.refs, held: lock.held, permits: lock.permits };
-            ensure(kept == of_lock, || format!("{} keeps {kept:?}, and has {of_lock:?}", lock.name))?;
-            let members = lock.line.members();
+            of_lock.refs += usize::from(lock.heartbeat().is_under_way());
+            let kept = Found { refs: lock.refs(), held: lock.held(), permits: lock.permits() };
+            ensure(kept == of_lock, || format!("{} keeps {kept:?}, and has {of_lock:?}", lock.name()))?;
+            let members = lock.line().members();
             for ticket in members {
                 let waits = self.requests.acquire(ticket).is_some_and(|acquire| acquire.lock() == id);
-                ensure(waits, || format!("{ticket:?} stands in the line of {}, and does not ask for it", lock.name))?;
+                ensure(waits, || format!("{ticket:?} stands in the line of {}, and does not ask for it", lock.name()))?;
             }
         }
         let stale = self.subscriptions.locks().find(|lock| !self.locks.contains(*lock));
@@ -75,7 +75,7 @@ impl Parts {
             ensure(self.locks.contains(acquire.lock()), || format!("{ticket:?} asks for a lock that is not there"))?;
             let lock = &self.locks[acquire.lock()];
             let waits = acquire.waits_in_line();
-            let stands = [lock.line.is_contender(ticket), lock.line.queue().contains(ticket)];
+            let stands = [lock.line().is_contender(ticket), lock.line().queue().contains(ticket)];
             ensure(stands.map(usize::from).iter().sum::<usize>() == usize::from(waits), || {
                 format!("{ticket:?} contends, and is queued: {stands:?}, {acquire:?}")
             })?;
@@ -86,7 +86,7 @@ impl Parts {
     /// Every timer has its slot, and owners own what is there.
     fn check_tables(&self) -> Result<(), String> {
         let of_requests = self.requests.iter().filter_map(|(_, request)| request.timer_at());
-        let of_locks = self.locks.iter().filter_map(|(_, lock)| lock.timer);
+        let of_locks = self.locks.iter().filter_map(|(_, lock)| lock.timer());
         let of_holds = self.holds.values().filter_map(|hold| hold.timer());
         let slots = of_requests.chain(of_locks).chain(of_holds).count() + self.subscriptions.timers();
         ensure(self.timers.len() == slots, || format!("{} timers are set, and {slots} are known", self.timers.len()))?;

@@ -27,12 +27,27 @@ pub(super) enum Purpose {
 /// One renewal on the way.
 #[derive(Debug)]
 pub(super) struct Batch {
-    pub(super) sent_at: Instant,
-    pub(super) holds: Vec<HoldNumber>,
-    pub(super) replicas: Option<Replicas>,
+    sent_at: Instant,
+    holds: Vec<HoldNumber>,
+    replicas: Option<Replicas>,
 }
 
 impl Batch {
+    /// A renewal of these holds that is sent now, and that so many replicas must acknowledge.
+    pub(super) const fn new(sent_at: Instant, holds: Vec<HoldNumber>, replicas: Option<Replicas>) -> Self {
+        Self { sent_at, holds, replicas }
+    }
+
+    /// When it was sent.
+    pub(super) const fn sent_at(&self) -> Instant {
+        self.sent_at
+    }
+
+    /// The holds that it renews.
+    pub(super) fn holds(&self) -> &[HoldNumber] {
+        &self.holds
+    }
+
     /// Whether it waits for replicas.
     pub(super) const fn is_durable(&self) -> bool {
         self.replicas.is_some()

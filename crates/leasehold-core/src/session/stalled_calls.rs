@@ -32,21 +32,33 @@ pub(super) struct StalledCalls {
 pub(super) struct Answered {
     /// Until then its future has time.
     due: Instant,
-    pub(super) number: HoldNumber,
-    pub(super) flight: FlightId,
+    number: HoldNumber,
+    flight: FlightId,
     /// When the probe was begun that found it answered.
-    pub(super) probed_at: Instant,
+    probed_at: Instant,
 }
 
 /// Asks whether calls that are taking long have been answered. It hinders no call.
 #[derive(Debug)]
 pub(super) struct Probe {
     id: CallId,
-    pub(super) begun: Instant,
+    begun: Instant,
     plane: Plane,
     /// The probe says nothing of calls that were begun in a later one.
     epoch: Epoch,
     slot: u16,
+}
+
+impl Answered {
+    /// The call.
+    pub(super) const fn call(&self) -> (HoldNumber, FlightId) {
+        (self.number, self.flight)
+    }
+
+    /// Whether it was sent once more after the probe was begun, which then says nothing of it.
+    pub(super) fn was_resent(&self, last_sent: Instant) -> bool {
+        last_sent > self.probed_at
+    }
 }
 
 impl StalledCalls {
@@ -142,6 +154,11 @@ impl Probe {
     /// A probe that is begun now.
     pub(super) const fn new(id: CallId, begun: Instant, plane: Plane, epoch: Epoch, slot: u16) -> Self {
         Self { id, begun, plane, epoch, slot }
+    }
+
+    /// When it was begun.
+    pub(super) const fn begun(&self) -> Instant {
+        self.begun
     }
 
     /// Whether its answer says something of a call of this slot that was begun on `plane` in `epoch`.

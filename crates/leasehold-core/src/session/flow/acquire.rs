@@ -21,8 +21,10 @@ impl Parts {
         }
         let ticket = Ticket::new(self.next_id());
         let lock = self.locks.get_or_insert(&wish.name, wish.kind, &self.client);
-        self.locks[lock].refs += 1;
-        self.locks[lock].local |= wish.fallback == Fallback::Local;
+        self.locks[lock].add_ref();
+        if wish.fallback == Fallback::Local {
+            self.locks[lock].make_local();
+        }
         let mut acquire = Acquire::new(now, lock, wish);
         if self.closed {
             acquire.end(Err(AcquireError::Closed));
@@ -50,13 +52,14 @@ impl Parts {
         let mut contends = false;
         if acquire.beside().is_none() {
             let state = &mut self.locks[lock];
-            if state.line.is_empty() {
+            if state.line().is_empty() {
                 contends = true;
                 acquire.stand_in_line();
-                state.line.begin(ticket, now + self.settings.turn_in(state.kind.verbs().wait_policy()));
+                let until = now + self.settings.turn_in(state.wait_policy());
+                state.line_mut().begin(ticket, until);
             } else if acquire.wish().patience != Patience::Try {
                 acquire.stand_in_line();
-                state.line.push(ticket, End::Back);
+                state.line_mut().push(ticket, End::Back);
             } else if self.trouble_since(lock).is_none() && !self.tries_beside(lock) {
                 // A waiter of this client is ahead and has asked, so the lock is as good as taken; unless no server can say so.
                 acquire.end(Ok(None));
@@ -144,10 +147,10 @@ impl Parts {
         may_retry: bool,
         via: Via,
     ) -> Option<Step<Result<Option<Granted>, AcquireError>>> {
-        if !self.locks[lock].line.is_turn_of(ticket) {
+        if !self.locks[lock].line().is_turn_of(ticket) {
             self.take_turn(ticket, lock, missed);
         }
-        if !self.locks[lock].line.is_turn_of(ticket) {
+        if !self.locks[lock].line().is_turn_of(ticket) {
             let may_ask = (self.may_take_place(ticket) || self.may_ask_beside(ticket)) && may_retry;
             return if may_ask { self.send_first(now, ticket, via) } else { None };
         }
@@ -155,7 +158,7 @@ impl Parts {
             self.stand_at_gate(now, ticket, lock);
             return Some(self.poll_acquire_at_gate(ticket));
         }
-        self.locks[lock].line.begin_attempt();
+        self.locks[lock].line_mut().begin_attempt();
         self.set_lock_timer(lock);
         self.send_first(now, ticket, via)
     }
@@ -196,7 +199,7 @@ impl Parts {
 
     /// Another task of this client has the lock: it is waited for here, and the server is left out of it.
     fn stand_at_gate(&mut self, now: Instant, ticket: Ticket, lock: LockId) {
-        self.locks[lock].line.gate();
+        self.locks[lock].line_mut().gate();
         self.set_lock_timer(lock);
         let Some(acquire) = self.requests.acquire(ticket) else { return };
         if acquire.wish().patience == Patience::Try
@@ -225,16 +228,16 @@ impl Parts {
     /// yet. Without the latter, two futures that are always polled a little late would pass the turn to each other for ever.
     fn take_turn(&mut self, ticket: Ticket, lock: LockId, missed: bool) {
         let state = &self.locks[lock];
-        let contender = state.line.contender();
-        let in_order = state.kind.verbs().wait_policy() == WaitPolicy::ServerQueue && contender.is_some();
-        if !state.line.is_due() || contender == Some(ticket) || in_order {
+        let contender = state.line().contender();
+        let in_order = state.wait_policy() == WaitPolicy::ServerQueue && contender.is_some();
+        if !state.line().is_due() || contender == Some(ticket) || in_order {
             return;
         }
         let other = contender.and_then(|contender| self.requests.acquire(contender));
         if other.is_some_and(|other| !missed || other.is_final_attempt() || other.hold().is_some()) {
             return;
         }
-        self.locks[lock].line.replace_contender(ticket, End::Front);
+        self.locks[lock].line_mut().replace_contender(ticket, End::Front);
     }
 
     /// See [`Session::abandon_acquire`](crate::session::Session::abandon_acquire).

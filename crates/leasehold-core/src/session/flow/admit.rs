@@ -35,9 +35,9 @@ impl Parts {
     /// The owner holds the lock from here on: its other requests that stand in the line re-enter.
     pub(super) fn admit_owner(&mut self, now: Instant, lock: LockId, owner: OwnerId, number: HoldNumber) {
         let state = &self.locks[lock];
-        let contender = state.line.contender();
+        let contender = state.line().contender();
         // A contender whose command is under way learns of it from the reply.
-        let trying = contender.filter(|_| state.line.phase() == Phase::Trying);
+        let trying = contender.filter(|_| state.line().phase() == Phase::Trying);
         let mut same = self.owners.wishes(lock, owner).to_vec();
         same.retain(|ticket| {
             let waits = |acquire: &Acquire| acquire.waits_in_line();
@@ -52,11 +52,11 @@ impl Parts {
 
     /// The owner writes from here on: its other requests, which wait to read, come in beside. They would wait for their own owner.
     pub(super) fn admit_readers(&mut self, now: Instant, lock: LockId, owner: OwnerId) {
-        if self.locks[lock].kind != Kind::Write {
+        if self.locks[lock].kind() != Kind::Write {
             return;
         }
         let Some(read) = self.locks.sibling(lock, Kind::Read) else { return };
-        let line = &self.locks[read].line;
+        let line = self.locks[read].line();
         // A contender whose command is under way learns of it from the reply.
         let contender = line.contender().filter(|_| line.phase() != Phase::Trying);
         let waiting: Vec<Ticket> = line.queue().iter().chain(contender).collect();

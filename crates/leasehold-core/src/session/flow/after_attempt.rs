@@ -9,7 +9,6 @@ use crate::session::ids::LockId;
 use crate::session::parts::Parts;
 use crate::session::request::Request;
 use crate::session::request::acquire::Place;
-use crate::session::trouble::Trouble;
 use crate::session::{Patience, Ticket};
 use crate::time::Instant;
 use std::time::Duration;
@@ -31,7 +30,7 @@ impl Parts {
             return;
         }
         if let Some(number) = acquire_owner.and_then(|owner| self.owners.hold(lock, owner)) {
-            self.locks[lock].trouble = Trouble::default();
+            self.locks[lock].forget_trouble();
             self.enter_instead(now, ticket, lock, number);
             return;
         }
@@ -40,17 +39,17 @@ impl Parts {
             return;
         }
         let state = &mut self.locks[lock];
-        let beside = state.kind.verbs().wait_policy() == WaitPolicy::Shared && !state.line.is_contender(ticket);
-        state.invitations.end_round();
+        let beside = state.wait_policy() == WaitPolicy::Shared && !state.line().is_contender(ticket);
+        state.invitations_mut().end_round();
         // An attempt whose reply comes after the end of the wait was the last one.
         let ended = self
             .requests
             .acquire(ticket)
             .is_some_and(|acquire| acquire.end_of_wish(self.settings.command_timeout) <= now);
         let mut goes = patience == Patience::Try || last || ended;
-        self.locks[lock].trouble = Trouble::default();
+        self.locks[lock].forget_trouble();
         let mut left = left;
-        if self.locks[lock].keys.channel.is_none() {
+        if self.locks[lock].is_polled() {
             let pause = self.next_poll(ticket);
             goes |= pause.is_none();
             left = pause;
@@ -59,7 +58,7 @@ impl Parts {
             return;
         }
         // The reply to another request does not move the contender: it may be asking itself.
-        if !beside && (!goes || !self.locks[lock].line.queue().is_empty()) {
+        if !beside && (!goes || !self.locks[lock].line().queue().is_empty()) {
             self.contender_waits(now, lock, left);
         }
         if goes {
@@ -76,11 +75,11 @@ impl Parts {
         let until = now + pause / 2 + self.jitter(pause / 2);
         let Some(acquire) = self.requests.acquire_mut(ticket) else { return };
         let (lock, place, last) = (acquire.lock(), acquire.place(), acquire.is_final_attempt());
-        let contends = self.locks[lock].line.is_contender(ticket);
+        let contends = self.locks[lock].line().is_contender(ticket);
         if last || self.falls_back(now, ticket) {
             self.end_unreachable(now, ticket);
         } else if place == Place::Line && contends {
-            self.locks[lock].line.back_off(until);
+            self.locks[lock].line_mut().back_off(until);
             self.set_lock_timer(lock);
             self.begin_to_wait(now, ticket);
         } else {
@@ -98,7 +97,7 @@ impl Parts {
             return false;
         }
         let error = AcquireError::Unreachable(self.trouble_in_words(lock));
-        if let Some(contender) = self.locks[lock].line.contender()
+        if let Some(contender) = self.locks[lock].line().contender()
             && !self.is_unsure(contender)
             && self.falls_back(now, contender)
         {
@@ -146,7 +145,7 @@ impl Parts {
         self.note_trouble(now, ticket, &why, false);
         let Some(Request::Acquire(acquire)) = self.requests.get_mut(&ticket) else { return };
         let trouble = match acquire.place() {
-            Place::Line => &mut self.locks[acquire.lock()].trouble,
+            Place::Line => self.locks[acquire.lock()].trouble_mut(),
             Place::Aside | Place::Entering(_) => acquire.trouble_mut(),
         };
         let of_a_replica = matches!(error, LinkError::Refused(refusal) if refusal.is_of_a_replica());

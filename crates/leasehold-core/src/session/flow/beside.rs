@@ -10,15 +10,15 @@ impl Parts {
     /// A waiter of a shared lock was granted: others are likely to get in beside it.
     pub(super) fn invite(&mut self, lock: LockId) {
         let state = &mut self.locks[lock];
-        if state.kind.verbs().wait_policy() != WaitPolicy::Shared {
+        if state.wait_policy() != WaitPolicy::Shared {
             return;
         }
-        let (round, width) = (state.invitations.round(), state.invitations.widen());
+        let (round, width) = (state.invitations().round(), state.invitations_mut().widen());
         let requests = &self.requests;
         let uninvited = |ticket: &Ticket| {
             requests.waiter(*ticket).is_some_and(|acquire| acquire.is_awake() && !acquire.is_invited(round))
         };
-        let invited: Vec<Ticket> = state.line.queue().iter().filter(uninvited).take(width).collect();
+        let invited: Vec<Ticket> = state.line().queue().iter().filter(uninvited).take(width).collect();
         for ticket in invited {
             if let Some(acquire) = self.requests.acquire_mut(ticket) {
                 acquire.invite(round);
@@ -32,20 +32,20 @@ impl Parts {
     pub(super) fn may_ask_beside(&self, ticket: Ticket) -> bool {
         let Some(acquire) = self.requests.acquire(ticket) else { return false };
         let lock = &self.locks[acquire.lock()];
-        let waits = acquire.place() == Place::Line && !lock.line.is_contender(ticket);
+        let waits = acquire.place() == Place::Line && !lock.line().is_contender(ticket);
         let may_ask = match acquire.hold().and_then(|number| self.holds.get(&number)) {
             Some(begun) => acquire.is_final_attempt() || !begun.has_change(),
-            None => acquire.is_final_attempt() || acquire.is_invited(lock.invitations.round()),
+            None => acquire.is_final_attempt() || acquire.is_invited(lock.invitations().round()),
         };
-        waits && lock.kind.verbs().wait_policy() == WaitPolicy::Shared && may_ask && !self.is_gated(acquire.lock())
+        waits && lock.wait_policy() == WaitPolicy::Shared && may_ask && !self.is_gated(acquire.lock())
     }
 
     /// Whether a request that does not wait asks the server although others of its client are ahead. It does if they may all get in, and if
     /// no request has asked yet: the one whose turn it is may be a future that is never polled.
     pub(super) fn tries_beside(&self, lock: LockId) -> bool {
         let state = &self.locks[lock];
-        let shared = state.kind.verbs().wait_policy() == WaitPolicy::Shared;
-        (shared || state.line.is_due()) && !self.is_gated(lock)
+        let shared = state.wait_policy() == WaitPolicy::Shared;
+        (shared || state.line().is_due()) && !self.is_gated(lock)
     }
 }
 

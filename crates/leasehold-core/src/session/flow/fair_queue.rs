@@ -15,7 +15,6 @@ use crate::session::lock::line::{End, Phase};
 use crate::session::parts::Parts;
 use crate::session::pending::Purpose;
 use crate::session::request::acquire::Place;
-use crate::session::trouble::Trouble;
 use crate::session::{Event, Ticket};
 use crate::time::Instant;
 use bytes::Bytes;
@@ -31,9 +30,9 @@ impl Parts {
         if let Some(hold) = self.holds.get_mut(&number) {
             fresh |= hold.take_place();
         }
-        self.locks[lock].trouble = Trouble::default();
+        self.locks[lock].forget_trouble();
         if lost_place {
-            let name = self.locks[lock].name.clone();
+            let name = self.locks[lock].name().clone();
             self.out.tell(Event::PlaceLost { name });
         }
         let ended = self
@@ -43,23 +42,25 @@ impl Parts {
         // A request that does not stand in the line did not ask for a place, and does not wait for its turn.
         if last || ended || place != Place::Line {
             // Behind the contender of this client it is not next, whatever else is given up.
-            if place != Place::Line || !self.locks[lock].line.is_contender(ticket) || !self.await_given_up(now, ticket)
+            if place != Place::Line
+                || !self.locks[lock].line().is_contender(ticket)
+                || !self.await_given_up(now, ticket)
             {
                 self.end_busy(now, ticket);
             }
             return;
         }
         self.begin_to_wait(now, ticket);
-        let in_places = self.locks[lock].kind.verbs().wait_policy() == WaitPolicy::ServerQueue;
+        let in_places = self.locks[lock].wait_policy() == WaitPolicy::ServerQueue;
         if in_places && fresh && asked_again {
             self.stand_last(now, lock, ticket);
         }
-        if self.locks[lock].line.is_contender(ticket) {
+        if self.locks[lock].line().is_contender(ticket) {
             self.hear_for_front(lock, number, standing.foreign);
             if in_places && !standing.head && standing.left.is_none() {
                 // The lock is free and another waiter is first, perhaps one of this client: the beat tells.
-                self.locks[lock].line.forget_notice();
-                self.locks[lock].heartbeat.plan(now);
+                self.locks[lock].line_mut().forget_notice();
+                self.locks[lock].heartbeat_mut().plan(now);
             }
             let left = match self.requests.acquire(ticket).and_then(|acquire| acquire.wish().prefer_writers) {
                 // Every attempt renews the mark, which must not run out before there have been several.
@@ -67,10 +68,10 @@ impl Parts {
                 _ => standing.left.filter(|_| standing.head),
             };
             self.contender_waits(now, lock, left);
-        } else if self.locks[lock].line.contender().is_none() {
+        } else if self.locks[lock].line().contender().is_none() {
             self.pick_contender(lock);
         }
-        if in_places && !self.locks[lock].heartbeat.goes_on() {
+        if in_places && !self.locks[lock].heartbeat().goes_on() {
             self.plan_beat(now, lock);
         }
     }
@@ -81,10 +82,10 @@ impl Parts {
             Ok(reply) => fair::beaten(&reply).map_err(|error| (error.to_string(), true)),
             Err(error) => Err((error.to_string(), error.is_lasting())),
         };
-        let waits = !self.locks[lock].line.is_empty();
+        let waits = !self.locks[lock].line().is_empty();
         match beat {
             Ok(beat) => {
-                self.locks[lock].trouble = Trouble::default();
+                self.locks[lock].forget_trouble();
                 match beat {
                     Beat::Calm(standing) => self.front_stands(now, lock, standing),
                     Beat::Yours { entry, .. } => self.turn_of_entry(now, lock, &entry),
@@ -93,18 +94,18 @@ impl Parts {
                 }
             }
             Err((why, lasting)) if waits => {
-                let name = self.locks[lock].name.clone();
-                self.locks[lock].trouble.note(now, &why);
+                let name = self.locks[lock].name().clone();
+                self.locks[lock].trouble_mut().note(now, &why);
                 self.out.tell(Event::BeatFailed { name, why, lasting });
             }
             Err(_) => {}
         }
-        let again = self.locks[lock].heartbeat.answered();
+        let again = self.locks[lock].heartbeat_mut().answered();
         if waits && again {
             // Something has come up since this one was sent.
-            self.locks[lock].heartbeat.plan(now);
+            self.locks[lock].heartbeat_mut().plan(now);
             self.set_lock_timer(lock);
-        } else if waits && self.locks[lock].heartbeat.next().is_none() {
+        } else if waits && self.locks[lock].heartbeat().next().is_none() {
             self.plan_beat(now, lock);
         }
         self.locks.unref(lock, &mut self.timers);
@@ -112,7 +113,7 @@ impl Parts {
 
     /// The server has forgotten the queue: every waiter takes a new place, in the order of the line.
     fn places_are_gone(&mut self, lock: LockId) {
-        let all: Vec<Ticket> = self.locks[lock].line.members().collect();
+        let all: Vec<Ticket> = self.locks[lock].line().members().collect();
         for ticket in all {
             let number = self.requests.acquire(ticket).and_then(|acquire| acquire.hold());
             if let Some(hold) = number.and_then(|number| self.holds.get_mut(&number))
@@ -127,27 +128,27 @@ impl Parts {
     /// Tells the server that the waiters of a lock live, if it is time to.
     pub(super) fn beat_is_due(&mut self, now: Instant, lock: LockId) {
         let state = &mut self.locks[lock];
-        if !state.heartbeat.take_due(now) || state.line.is_empty() {
+        if !state.heartbeat_mut().take_due(now) || state.line().is_empty() {
             return;
         }
-        if !state.heartbeat.begin() {
+        if !state.heartbeat_mut().begin() {
             // Notices in quick succession do not make as many beats: the answer to one more tells what has come up until then.
             return;
         }
         let front = self.front(lock).and_then(|number| self.holds.get(&number)).map(|hold| &hold.key().field);
         let state = &self.locks[lock];
-        let call = fair::beat(&state.name, &state.keys, &self.client, front, &self.settings);
+        let call = fair::beat(state.name(), state.keys(), &self.client, front, &self.settings);
         let id = self.call_by_lifeline(call);
-        self.locks[lock].refs += 1;
+        self.locks[lock].add_ref();
         self.pending.insert(id, Purpose::Beat(lock));
     }
 
     /// Gives up the place of an entry that no hold stands for.
     fn leave_behind(&mut self, lock: LockId, entry: &Bytes) {
         let state = &self.locks[lock];
-        let call = state.kind.verbs().release(&Give {
-            name: &state.name,
-            keys: &state.keys,
+        let call = state.verbs().release(&Give {
+            name: state.name(),
+            keys: state.keys(),
             hold: &HoldKey { field: entry.clone(), permits: 1 },
             count: 0,
             granted: false,
@@ -161,7 +162,7 @@ impl Parts {
     fn plan_beat(&mut self, now: Instant, lock: LockId) {
         let beat = self.settings.fair.beat;
         let at = now + beat - self.jitter(beat / 8);
-        self.locks[lock].heartbeat.plan(at);
+        self.locks[lock].heartbeat_mut().plan(at);
         self.set_lock_timer(lock);
     }
 
@@ -171,19 +172,19 @@ impl Parts {
         self.hear_for_front(lock, number, standing.foreign);
         let Some(left) = standing.left.filter(|_| standing.head) else { return };
         let at = now + self.sleep(Some(left));
-        if self.locks[lock].line.wake_by(at) {
+        if self.locks[lock].line_mut().wake_by(at) {
             self.set_lock_timer(lock);
         }
     }
 
     /// Clients that are not of this library announce a release to one waiter alone, on a channel of its own.
     fn hear_for_front(&mut self, lock: LockId, number: HoldNumber, foreign: bool) {
-        if self.locks[lock].kind.verbs().wait_policy() != WaitPolicy::ServerQueue {
+        if self.locks[lock].wait_policy() != WaitPolicy::ServerQueue {
             return;
         }
         let Some(hold) = self.holds.get(&number) else { return };
-        let wanted = foreign.then(|| fair::front_channel(&self.locks[lock].name, &hold.key().field));
-        let own = self.locks[lock].keys.channel.as_ref();
+        let wanted = foreign.then(|| fair::front_channel(self.locks[lock].name(), &hold.key().field));
+        let own = self.locks[lock].keys().channel.as_ref();
         let is_wanted = |name: &Bytes| Some(name) == own || Some(name) == wanted.as_ref();
         self.subscriptions.retain(lock, is_wanted, &mut self.out);
         if let Some(channel) = &wanted {
@@ -193,7 +194,7 @@ impl Parts {
 
     /// A request has a new place, behind all that have one already: the line follows the order of the server's queue.
     fn stand_last(&mut self, now: Instant, lock: LockId, ticket: Ticket) {
-        let line = &mut self.locks[lock].line;
+        let line = self.locks[lock].line_mut();
         if line.is_contender(ticket) {
             line.step_back(ticket, End::Back);
             self.due(now, lock);
@@ -214,7 +215,7 @@ impl Parts {
         if self.requests.acquire(ticket).is_none_or(|acquire| acquire.place() != Place::Line) {
             return;
         }
-        let line = &self.locks[lock].line;
+        let line = self.locks[lock].line();
         let contends = line.is_contender(ticket);
         if !contends {
             if line.phase() == Phase::Trying {
@@ -224,9 +225,9 @@ impl Parts {
             // A request without a place is not next: a future that is not polled would be in the way of all others.
             let has_place = line.contender().is_some_and(|contender| self.place_of(contender).is_some());
             let end = if has_place { End::Front } else { End::Back };
-            self.locks[lock].line.replace_contender(ticket, end);
+            self.locks[lock].line_mut().replace_contender(ticket, end);
         }
-        match self.locks[lock].line.phase() {
+        match self.locks[lock].line().phase() {
             Phase::Sleeping(_) | Phase::Subscribing | Phase::Idle => self.due(now, lock),
             // It was the turn of another, which was woken: this one has not been woken, and its time begins now.
             Phase::Due(_) if !contends => self.due(now, lock),
@@ -236,7 +237,7 @@ impl Parts {
 
     /// The hold of the first of this client that has a place.
     fn front(&self, lock: LockId) -> Option<HoldNumber> {
-        self.locks[lock].line.members().find_map(|ticket| self.place_of(ticket))
+        self.locks[lock].line().members().find_map(|ticket| self.place_of(ticket))
     }
 
     /// The hold of a request that has a place in the queue on the server.

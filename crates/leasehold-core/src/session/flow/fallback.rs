@@ -12,7 +12,6 @@ use crate::session::flow::restore::RESTORE;
 use crate::session::parts::Parts;
 use crate::session::request::Request;
 use crate::session::request::acquire::Place;
-use crate::session::trouble::Trouble;
 use crate::session::{Event, Fallback, Ticket};
 use crate::time::Instant;
 use std::time::Duration;
@@ -46,17 +45,16 @@ impl Parts {
         hold.grant_locally(now, renewed, restore_at);
         acquire.grant(hold.granted(number, renewed));
         let (lock, owner, place, permits) = (hold.lock(), hold.owner(), acquire.place(), hold.permits());
-        self.locks[lock].held += 1;
-        self.locks[lock].permits += permits;
+        self.locks[lock].add_held(permits);
         self.leave_queue(ticket, lock);
-        self.out.tell(Event::Degraded { name: self.locks[lock].name.clone() });
+        self.out.tell(Event::Degraded { name: self.locks[lock].name().clone() });
         self.set_hold_timer(number);
         if let Some(owner) = owner {
             self.owners.add_hold(lock, owner, number);
             self.admit_owner(now, lock, owner, number);
         }
         if place == Place::Line {
-            self.locks[lock].trouble = Trouble::default();
+            self.locks[lock].forget_trouble();
             self.contender_got_in(now, ticket, lock, Duration::ZERO);
         }
         self.wake(ticket);

@@ -7,7 +7,6 @@ use crate::session::ids::LockId;
 use crate::session::parts::Parts;
 use crate::session::request::Request;
 use crate::session::request::acquire::{Acquire, Place};
-use crate::session::trouble::Trouble;
 use crate::session::{AcquireRequest, Granted, Ticket};
 use crate::time::Instant;
 use bytes::Bytes;
@@ -43,7 +42,7 @@ impl Parts {
         let Some(acquire) = self.requests.acquire_mut(ticket) else { return };
         acquire.stand_beside(Some(beside));
         let lock = acquire.lock();
-        self.locks[lock].trouble = Trouble::default();
+        self.locks[lock].forget_trouble();
         self.leave_line(now, ticket, lock);
         self.wake(ticket);
     }
@@ -64,7 +63,7 @@ impl Parts {
             return false;
         }
         let same = self.locks.same_name(acquire.lock());
-        let holds: Vec<HoldNumber> = same.flat_map(|lock| self.locks[lock].given_up.iter().copied()).collect();
+        let holds: Vec<HoldNumber> = same.flat_map(|lock| self.locks[lock].given_up()).collect();
         for number in &holds {
             if let Some(hold) = self.holds.get_mut(number) {
                 hold.wait(ticket);
@@ -119,8 +118,7 @@ impl Parts {
     pub(super) fn note_crossing(&mut self, ticket: Ticket) {
         let Some(acquire) = self.requests.acquire(ticket) else { return };
         let may_cross = acquire.may_cross();
-        let crosses =
-            may_cross && self.locks.same_name(acquire.lock()).any(|lock| !self.locks[lock].given_up.is_empty());
+        let crosses = may_cross && self.locks.same_name(acquire.lock()).any(|lock| self.locks[lock].has_given_up());
         if let Some(acquire) = self.requests.acquire_mut(ticket).filter(|_| may_cross) {
             acquire.note_crossing(crosses);
         }
@@ -129,12 +127,7 @@ impl Parts {
     /// Keeps in mind whether a hold was given up before it was granted, and may still be on the server.
     pub(super) fn note_given_up(&mut self, number: HoldNumber) {
         let Some(hold) = self.holds.get(&number) else { return };
-        let given_up = &mut self.locks[hold.lock()].given_up;
-        if hold.is_given_up() {
-            given_up.insert(number);
-        } else if !given_up.is_empty() {
-            given_up.remove(&number);
-        }
+        self.locks[hold.lock()].note_given_up(number, hold.is_given_up());
     }
 
     /// A caller has waited long enough for the outcome of its release.
@@ -165,11 +158,11 @@ impl Parts {
             let of_owner = wish.owner.and_then(|owner| self.owners.hold(at, owner));
             let own = of_owner.or(wish.beside).and_then(|number| self.holds.get(&number));
             let own = own.filter(|hold| hold.lock() == at && hold.is_live());
-            match (other.kind, wish.kind) {
+            match (other.kind(), wish.kind) {
                 (Kind::Write, Kind::Read) => beside = own.map(|hold| hold.key().field.clone()).or(beside),
                 (Kind::Read, Kind::Write) if own.is_some() => return Err(AcquireError::UpgradeNotSupported),
                 (Kind::Read, Kind::Write) => {}
-                (kind, _) if other.held > 0 || other.line.contender().is_some() => {
+                (kind, _) if other.is_held() || other.line().contender().is_some() => {
                     return Err(AcquireError::KeyConflict(kind.verbs().word().to_owned()));
                 }
                 _ => {}

@@ -9,7 +9,6 @@ use crate::session::ids::LockId;
 use crate::session::parts::Parts;
 use crate::session::request::Request;
 use crate::session::request::acquire::Place;
-use crate::session::trouble::Trouble;
 use crate::time::Instant;
 use std::time::Duration;
 
@@ -53,13 +52,12 @@ impl Parts {
         hold.grant(renewed);
         acquire.grant(hold.granted(number, renewed));
         let (lock, owner, place, permits) = (hold.lock(), hold.owner(), acquire.place(), hold.permits());
-        if self.locks[lock].kind.verbs().wait_policy() == WaitPolicy::Broadcast {
+        if self.locks[lock].wait_policy() == WaitPolicy::Broadcast {
             self.gate_opens(now, ticket, number, lock);
             return;
         }
-        self.locks[lock].held += 1;
-        self.locks[lock].permits += permits;
-        self.locks[lock].anomaly = None;
+        self.locks[lock].add_held(permits);
+        self.locks[lock].note_anomaly(None, true);
         self.leave_queue(ticket, lock);
         self.schedule_renewal(now, number);
         self.set_hold_timer(number);
@@ -69,7 +67,7 @@ impl Parts {
             self.admit_readers(now, lock, owner);
         }
         if place == Place::Line {
-            self.locks[lock].trouble = Trouble::default();
+            self.locks[lock].forget_trouble();
             self.contender_got_in(now, ticket, lock, left);
         }
     }
@@ -98,13 +96,13 @@ impl Parts {
             hold.forget_grant();
         }
         self.attend(now, number);
-        let waiting: Vec<Ticket> = self.locks[lock].line.queue().iter().collect();
+        let waiting: Vec<Ticket> = self.locks[lock].line().queue().iter().collect();
         if let Some(granted) = granted {
             for other in waiting {
                 self.finish_acquire(now, other, granted.clone());
             }
         }
-        self.locks[lock].trouble = Trouble::default();
+        self.locks[lock].forget_trouble();
         self.leave_queue(ticket, lock);
         self.contender_got_in(now, ticket, lock, Duration::ZERO);
     }

@@ -11,16 +11,16 @@ impl Parts {
         if !self.is_local(lock) {
             return false;
         }
-        let held_as = |kind: Kind| self.locks.sibling(lock, kind).is_some_and(|at| self.locks[at].held > 0);
-        match state.kind {
+        let held_as = |kind: Kind| self.locks.sibling(lock, kind).is_some_and(|at| self.locks[at].is_held());
+        match state.kind() {
             Kind::Read => held_as(Kind::Write),
-            Kind::Write => state.held > 0 || held_as(Kind::Read),
-            _ => state.held > 0,
+            Kind::Write => state.is_held() || held_as(Kind::Read),
+            _ => state.is_held(),
         }
     }
 
     /// Whether any request takes the lock, or the other half of it, within this client first.
     fn is_local(&self, lock: LockId) -> bool {
-        self.locks.same_name(lock).any(|at| self.locks[at].local)
+        self.locks.same_name(lock).any(|at| self.locks[at].is_local())
     }
 }

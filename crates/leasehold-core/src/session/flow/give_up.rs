@@ -45,7 +45,7 @@ impl Parts {
             self.forsake(now, ticket, number);
         }
         let own = |number: &HoldNumber| self.holds.get(number).is_some_and(|hold| hold.was_begun_by(ticket));
-        let holds: Vec<HoldNumber> = self.locks[lock].given_up.iter().copied().filter(own).collect();
+        let holds: Vec<HoldNumber> = self.locks[lock].given_up().filter(own).collect();
         if holds.is_empty() {
             self.finish_acquire(now, ticket, outcome);
             return;

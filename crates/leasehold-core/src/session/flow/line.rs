@@ -7,7 +7,6 @@ use crate::session::lock::line::{End, Phase};
 use crate::session::lock::wait_queue::WaitQueue;
 use crate::session::parts::Parts;
 use crate::session::request::acquire::{Acquire, Place};
-use crate::session::trouble::Trouble;
 use crate::session::{Fallback, Ticket};
 use crate::time::Instant;
 use std::time::Duration;
@@ -29,7 +28,7 @@ impl Parts {
         let Some(acquire) = self.requests.acquire_mut(ticket) else { return };
         acquire.join_line();
         let lock = acquire.lock();
-        let line = &mut self.locks[lock].line;
+        let line = self.locks[lock].line_mut();
         line.push(ticket, End::Back);
         // If it is the turn of none but futures that are not polled, it is this one's.
         if line.contender().is_none() && matches!(line.phase(), Phase::Idle | Phase::Due(_)) {
@@ -43,14 +42,14 @@ impl Parts {
     pub(super) fn fail_line(&mut self, now: Instant, lock: LockId, error: &AcquireError) {
         let out_of_reach = matches!(error, AcquireError::Unreachable(_));
         let (mut stay, mut fail) = (WaitQueue::default(), Vec::new());
-        for ticket in self.locks[lock].line.take_queue().iter() {
+        for ticket in self.locks[lock].line_mut().take_queue().iter() {
             match self.requests.waiter(ticket).map(|acquire| acquire.wish().fallback) {
                 None => debug_assert!(false, "a request that waits no more has left the queue"),
                 Some(fallback) if out_of_reach && fallback != Fallback::Fail => stay.push_back(ticket),
                 Some(_) => fail.push(ticket),
             }
         }
-        if let Some(contender) = self.locks[lock].line.contender() {
+        if let Some(contender) = self.locks[lock].line().contender() {
             if self.requests.acquire(contender).is_some_and(|acquire| acquire.is_taking_back()) {
                 // It has failed before, and what it has begun is being taken back.
                 self.undone_later(now, contender, &error.to_string());
@@ -73,8 +72,8 @@ impl Parts {
             return;
         }
         let state = &mut self.locks[lock];
-        state.line.put_queue(stay);
-        state.trouble = Trouble::default();
+        state.line_mut().put_queue(stay);
+        state.forget_trouble();
         self.due(now, lock);
     }
 
@@ -82,7 +81,7 @@ impl Parts {
     pub(crate) fn handle_backoff(&mut self, now: Instant, ticket: Ticket, pause: Option<Duration>) {
         let waits = |acquire: &&Acquire| acquire.waits_in_line();
         let Some(lock) = self.requests.acquire(ticket).filter(waits).map(|acquire| acquire.lock()) else { return };
-        let line = &mut self.locks[lock].line;
+        let line = self.locks[lock].line_mut();
         if line.is_contender(ticket) && matches!(line.phase(), Phase::Sleeping(_)) {
             line.sleep(now + pause.unwrap_or_default());
             self.set_lock_timer(lock);
@@ -101,7 +100,7 @@ impl Parts {
             self.forsake(now, ticket, number);
         }
         let Some(acquire) = self.requests.acquire(ticket) else { return };
-        if acquire.place() != Place::Line || !self.locks[lock].line.is_contender(ticket) {
+        if acquire.place() != Place::Line || !self.locks[lock].line().is_contender(ticket) {
             return;
         }
         if last {
@@ -110,8 +109,8 @@ impl Parts {
         }
         let state = &mut self.locks[lock];
         // Its place on the server is given up: when it is polled again it takes a new one, at the tail.
-        let in_places = state.kind.verbs().wait_policy() == WaitPolicy::ServerQueue;
-        state.line.step_back(ticket, if in_places { End::Back } else { End::Front });
+        let in_places = state.wait_policy() == WaitPolicy::ServerQueue;
+        state.line_mut().step_back(ticket, if in_places { End::Back } else { End::Front });
         self.begin_to_wait(now, ticket);
         self.due(now, lock);
     }
@@ -123,7 +122,7 @@ impl Parts {
         if last {
             let error = self.trouble_error(ticket);
             self.fail_acquire(now, ticket, error);
-        } else if place == Place::Line && self.locks[lock].line.is_contender(ticket) {
+        } else if place == Place::Line && self.locks[lock].line().is_contender(ticket) {
             self.due(now, lock);
         } else {
             self.wake(ticket);
@@ -166,7 +165,7 @@ mod tests {
     fn the_queue_has_waiters_only(session: &Session) {
         for (_, state) in session.parts.locks.iter() {
             let waits = |ticket: Ticket| session.parts.requests.waiter(ticket).is_some();
-            assert!(state.line.queue().iter().all(waits), "{:?}", state.line);
+            assert!(state.line().queue().iter().all(waits), "{:?}", state.line());
         }
     }
 

@@ -46,7 +46,7 @@ impl Parts {
             Answered::Nothing => {}
             Answered::Confirmed(locks) => {
                 for lock in locks {
-                    let waits = self.locks[lock].line.listens();
+                    let waits = self.locks[lock].line().listens();
                     if waits && self.subscriptions.is_confirmed(lock) {
                         self.due(now, lock);
                     }
@@ -61,13 +61,13 @@ impl Parts {
                 let Err(error) = result else { return };
                 let (why, lasting) = (error.to_string(), error.is_lasting());
                 for lock in locks {
-                    if self.locks[lock].line.phase() == Phase::Subscribing {
+                    if self.locks[lock].line().phase() == Phase::Subscribing {
                         // Without notices, asking now and then must do.
                         let until = now + POLLING + self.jitter(POLLING);
-                        self.locks[lock].line.sleep(until);
+                        self.locks[lock].line_mut().sleep(until);
                         self.set_lock_timer(lock);
                     }
-                    let name = self.locks[lock].name.clone();
+                    let name = self.locks[lock].name().clone();
                     self.out.tell(Event::SubscribeFailed { name, why: why.clone(), lasting });
                 }
             }
@@ -107,7 +107,7 @@ impl Parts {
         let outage = Outage::new(server.clone(), now - lost_for, why.clone(), slots);
         let concerned = self.holds.values().filter(|hold| hold.is_live() && !hold.is_degraded());
         let (mut holds, mut first) = (0, Instant::FAR_FUTURE);
-        for hold in concerned.filter(|hold| outage.concerns(self.locks[hold.lock()].name.key())) {
+        for hold in concerned.filter(|hold| outage.concerns(self.locks[hold.lock()].name().key())) {
             holds += 1;
             first = first.min(hold.cell().deadline());
         }
@@ -123,7 +123,7 @@ impl Parts {
         let locks: Vec<_> = self.locks.iter().map(|(lock, _)| lock).collect();
         for lock in locks {
             let at = now + self.jitter(Duration::from_millis(50));
-            self.locks[lock].line.note_missed_notices(at);
+            self.locks[lock].line_mut().note_missed_notices(at);
             self.set_lock_timer(lock);
         }
     }

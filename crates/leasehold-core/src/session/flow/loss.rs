@@ -30,7 +30,7 @@ impl Parts {
             return;
         }
         let waiting = hold.take_waiting();
-        self.out.tell(hold.lost(now, self.locks[hold.lock()].name.clone(), reason));
+        self.out.tell(hold.lost(now, self.locks[hold.lock()].name().clone(), reason));
         for ticket in waiting {
             self.fail_acquire(now, ticket, AcquireError::Lost(reason));
             self.finish_release(ticket, Err(ReleaseError::Lost(reason)));
@@ -63,25 +63,23 @@ impl Parts {
         beside: Option<&Bytes>,
     ) {
         let Some(lock) = self.holds.get(&number).filter(|hold| hold.is_live()).map(|hold| hold.lock()) else { return };
-        let is_reader = self.locks[lock].kind == Kind::Read;
-        if !is_reader
-            && !matches!(self.locks[lock].kind.verbs().wait_policy(), WaitPolicy::Exclusive | WaitPolicy::ServerQueue)
-        {
+        let is_reader = self.locks[lock].kind() == Kind::Read;
+        if !is_reader && !matches!(self.locks[lock].wait_policy(), WaitPolicy::Exclusive | WaitPolicy::ServerQueue) {
             return;
         }
         let same: Vec<LockId> = self.locks.same_name(lock).collect();
-        if same.iter().map(|at| self.locks[*at].held).sum::<usize>() < 2 {
+        if same.iter().map(|at| self.locks[*at].held()).sum::<usize>() < 2 {
             return;
         }
         let is_excluded = |other: &HoldNumber, hold: &Hold| {
             let certain = !hold.is_degraded() && hold.is_disproved_by(sent_at);
             let conflicts =
-                !is_reader || (self.locks[hold.lock()].kind == Kind::Write && beside != Some(&hold.key().field));
+                !is_reader || (self.locks[hold.lock()].kind() == Kind::Write && beside != Some(&hold.key().field));
             *other != number
                 && certain
                 && conflicts
                 && same.contains(&hold.lock())
-                && self.locks[hold.lock()].keys.keys[0] == self.locks[lock].keys.keys[0]
+                && self.locks[hold.lock()].keys().keys[0] == self.locks[lock].keys().keys[0]
         };
         let lost: Vec<HoldNumber> =
             self.holds.iter().filter(|(other, hold)| is_excluded(other, hold)).map(|(other, _)| *other).collect();

@@ -6,16 +6,12 @@ use crate::session::ids::LockId;
 use crate::session::lock::line::{AfterLeaving, Phase};
 use crate::session::parts::Parts;
 use crate::session::request::acquire::Place;
-use crate::session::trouble::Trouble;
 use crate::time::Instant;
 use std::time::Duration;
 
 impl Parts {
     pub(super) fn line_is_empty(&mut self, lock: LockId) {
-        let state = &mut self.locks[lock];
-        state.line.end();
-        state.trouble = Trouble::default();
-        state.heartbeat.end();
+        self.locks[lock].end_line();
         self.set_lock_timer(lock);
         self.drop_notices(lock);
     }
@@ -28,7 +24,7 @@ impl Parts {
     /// Makes sure that the lock's releases are heard of; `true` if the server has confirmed it already, or if there is nothing to be heard and
     /// waiting is by polling.
     pub(super) fn want_notices(&mut self, lock: LockId) -> bool {
-        if let Some(channel) = &self.locks[lock].keys.channel {
+        if let Some(channel) = &self.locks[lock].keys().channel {
             self.subscriptions.listen(lock, channel, &mut self.out);
         }
         self.subscriptions.is_confirmed(lock)
@@ -37,7 +33,7 @@ impl Parts {
     /// Fills the contender's place with the first of the line whose future was polled when its turn came.
     pub(super) fn pick_contender(&mut self, lock: LockId) {
         let requests = &self.requests;
-        let line = &mut self.locks[lock].line;
+        let line = self.locks[lock].line_mut();
         line.pick(|ticket| requests.waiter(ticket).is_some_and(|acquire| acquire.is_awake()));
         if line.is_empty() {
             self.line_is_empty(lock);
@@ -47,12 +43,13 @@ impl Parts {
     /// It is the contender's turn.
     pub(super) fn due(&mut self, now: Instant, lock: LockId) {
         let state = &mut self.locks[lock];
-        state.line.set_due(now + self.settings.turn_in(state.kind.verbs().wait_policy()));
+        let until = now + self.settings.turn_in(state.wait_policy());
+        state.line_mut().set_due(until);
         self.pick_contender(lock);
-        if let Some(contender) = self.locks[lock].line.contender() {
-            if self.locks[lock].kind.verbs().wait_policy() == WaitPolicy::Shared && self.is_under_way(contender) {
+        if let Some(contender) = self.locks[lock].line().contender() {
+            if self.locks[lock].wait_policy() == WaitPolicy::Shared && self.is_under_way(contender) {
                 // It asked while it was not the contender. Its answer may be older than what makes it its turn.
-                self.locks[lock].line.await_older_attempt();
+                self.locks[lock].line_mut().await_older_attempt();
             } else {
                 self.wake(contender);
             }
@@ -63,7 +60,7 @@ impl Parts {
     /// A request is granted, perhaps out of turn: the server knows a better order than this client. It leaves the queue before any other
     /// request can come to it there.
     pub(super) fn leave_queue(&mut self, ticket: Ticket, lock: LockId) {
-        self.locks[lock].line.leave_queue(ticket);
+        self.locks[lock].line_mut().leave_queue(ticket);
     }
 
     /// Takes a request out of the line; the next one goes on where it stood.
@@ -72,7 +69,7 @@ impl Parts {
             return;
         };
         acquire.stand_aside();
-        match self.locks[lock].line.leave(now, ticket) {
+        match self.locks[lock].line_mut().leave(now, ticket) {
             AfterLeaving::Empty => return self.line_is_empty(lock),
             AfterLeaving::Unchanged => return,
             AfterLeaving::TurnIsOpen => self.due(now, lock),
@@ -83,40 +80,40 @@ impl Parts {
 
     /// The contender has the lock: who comes next sleeps until it is released, and need not try now.
     pub(super) fn contender_got_in(&mut self, now: Instant, ticket: Ticket, lock: LockId, left: Duration) {
-        if !self.locks[lock].line.is_contender(ticket) {
+        if !self.locks[lock].line().is_contender(ticket) {
             if let Some(acquire) = self.requests.acquire_mut(ticket) {
                 acquire.stand_aside();
             }
-            if self.locks[lock].line.is_empty() {
+            if self.locks[lock].line().is_empty() {
                 self.line_is_empty(lock);
             } else {
                 self.invite(lock);
             }
             return;
         }
-        self.locks[lock].line.contender_leaves();
+        self.locks[lock].line_mut().contender_leaves();
         if let Some(acquire) = self.requests.acquire_mut(ticket) {
             acquire.stand_aside();
         }
-        if self.locks[lock].line.is_empty() {
+        if self.locks[lock].line().is_empty() {
             self.line_is_empty(lock);
             return;
         }
         if self.is_gated(lock) {
-            self.locks[lock].line.gate();
+            self.locks[lock].line_mut().gate();
             self.pick_contender(lock);
             self.set_lock_timer(lock);
             return;
         }
-        if self.locks[lock].kind.verbs().wait_policy() == WaitPolicy::Shared {
+        if self.locks[lock].wait_policy() == WaitPolicy::Shared {
             self.due(now, lock);
             self.invite(lock);
             return;
         }
         let confirmed = self.want_notices(lock);
-        let polls = self.locks[lock].keys.channel.is_none();
+        let polls = self.locks[lock].is_polled();
         let until = now + self.sleep(Some(if polls { Duration::ZERO } else { left }));
-        self.locks[lock].line.wait_for_release(confirmed, until);
+        self.locks[lock].line_mut().wait_for_release(confirmed, until);
         self.pick_contender(lock);
         self.set_lock_timer(lock);
     }
@@ -124,12 +121,12 @@ impl Parts {
     /// The contender sleeps until it is told that the lock may be free, or until the holder's lease may be over.
     pub(super) fn contender_waits(&mut self, now: Instant, lock: LockId, left: Option<Duration>) {
         let confirmed = self.want_notices(lock);
-        let polls = self.locks[lock].keys.channel.is_none();
+        let polls = self.locks[lock].is_polled();
         let until = now + if polls { left.unwrap_or_default() } else { self.sleep(left) };
         let state = &mut self.locks[lock];
-        let due_until = now + self.settings.turn_in(state.kind.verbs().wait_policy());
-        state.line.wait(confirmed, due_until, until);
-        if state.line.is_due() {
+        let due_until = now + self.settings.turn_in(state.wait_policy());
+        state.line_mut().wait(confirmed, due_until, until);
+        if state.line().is_due() {
             self.due(now, lock);
         }
         self.set_lock_timer(lock);
@@ -147,7 +144,7 @@ impl Parts {
     pub(super) fn go_again(&mut self, now: Instant, ticket: Ticket) {
         let Some(acquire) = self.requests.acquire(ticket) else { return };
         let lock = acquire.lock();
-        if acquire.place() == Place::Line && self.locks[lock].line.is_contender(ticket) {
+        if acquire.place() == Place::Line && self.locks[lock].line().is_contender(ticket) {
             self.due(now, lock);
         } else {
             self.wake(ticket);
@@ -158,7 +155,7 @@ impl Parts {
     pub(super) fn open_gates(&mut self, now: Instant, lock: LockId) {
         let same: Vec<LockId> = self.locks.same_name(lock).collect();
         for at in same {
-            if self.locks[at].line.phase() == Phase::Gated && !self.is_gated(at) {
+            if self.locks[at].line().phase() == Phase::Gated && !self.is_gated(at) {
                 self.due(now, at);
             }
         }
@@ -166,7 +163,7 @@ impl Parts {
 
     /// The lock may be free.
     pub(super) fn handle_notice(&mut self, now: Instant, lock: LockId) {
-        if self.locks[lock].line.note_notice() {
+        if self.locks[lock].line_mut().note_notice() {
             self.due(now, lock);
         }
     }
@@ -177,10 +174,7 @@ impl Parts {
         let state = &self.locks[acquire.lock()];
         let placed = acquire.hold().and_then(|number| self.holds.get(&number)).is_some_and(|hold| hold.is_queued());
         // When the contender asks is a matter of its turn.
-        let contends = state.line.is_contender(ticket) && !state.line.listens();
-        state.kind.verbs().wait_policy() == WaitPolicy::ServerQueue
-            && acquire.place() == Place::Line
-            && !placed
-            && !contends
+        let contends = state.line().is_contender(ticket) && !state.line().listens();
+        state.wait_policy() == WaitPolicy::ServerQueue && acquire.place() == Place::Line && !placed && !contends
     }
 }

@@ -23,8 +23,8 @@ impl Parts {
         let until = hold.kept_until();
         let Some(write) = self.other_half(number, Kind::Read, Kind::Write) else { return };
         let lock = &self.locks[write];
-        let requests = lock.line.len();
-        if lock.refs <= requests {
+        let requests = lock.line().len();
+        if lock.refs() <= requests {
             // Writers that only wait, as is usual, are no reason to look through all holds of the client.
             return;
         }
@@ -48,7 +48,7 @@ impl Parts {
     /// The half of one kind of a read-write lock, for a hold of the other.
     fn other_half(&self, number: HoldNumber, of: Kind, other: Kind) -> Option<LockId> {
         let lock = self.holds.get(&number)?.lock();
-        if self.locks[lock].kind == of { self.locks.sibling(lock, other) } else { None }
+        if self.locks[lock].kind() == of { self.locks.sibling(lock, other) } else { None }
     }
 
     /// Forgets a hold of which the server has nothing, or nothing that will not go by itself.
@@ -63,7 +63,7 @@ impl Parts {
             self.undone(now, ticket, number);
             self.wake(ticket);
         }
-        self.locks[hold.lock()].given_up.remove(&number);
+        self.locks[hold.lock()].note_given_up(number, false);
         if let Some(owner) = hold.owner() {
             self.owners.remove_hold(hold.lock(), owner, number);
         }

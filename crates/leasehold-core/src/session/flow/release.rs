@@ -131,8 +131,7 @@ impl Parts {
             self.owners.remove_hold(lock, owner, number);
         }
         if granted {
-            self.locks[lock].held -= 1;
-            self.locks[lock].permits -= permits;
+            self.locks[lock].remove_held(permits);
             self.open_gates(now, lock);
         }
         for ticket in waiting {

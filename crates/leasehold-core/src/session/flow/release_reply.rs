@@ -24,7 +24,7 @@ impl Parts {
         let CountChange::LowerTo(target) = change.aim() else { return };
         let Some(hold) = self.holds.get_mut(&number) else { return };
         let in_time = hold.was_perhaps_released_in_time();
-        let in_places = self.locks[hold.lock()].kind.verbs().wait_policy() == WaitPolicy::ServerQueue;
+        let in_places = self.locks[hold.lock()].wait_policy() == WaitPolicy::ServerQueue;
         let outcome = match released {
             Released::Ended | Released::Lowered => Ok(()),
             // An earlier copy ended it, inside a lease that was proven.
@@ -37,13 +37,13 @@ impl Parts {
         let done = hold.note_lowered(now, if gone { 0 } else { target }, in_places);
         // If more guards were dropped meanwhile, waiting releases complete only when the lower count is reached.
         let waiting = if done { hold.take_waiting() } else { Vec::new() };
-        let name = self.locks[hold.lock()].name.clone();
+        let name = self.locks[hold.lock()].name().clone();
         let is_release = |ticket: &Ticket| self.requests.is_release(*ticket);
         let was_released = change.by().is_some() || waiting.iter().any(is_release);
         let (live, repeated) = (hold.is_live(), hold.is_repeated());
         let lost = hold.lost(now, name.clone(), LossReason::Removed);
         // A hold without a lease leaves a record, which refuses late copies of its acquire.
-        let leased = self.locks[hold.lock()].kind.verbs().renewal().is_some();
+        let leased = self.locks[hold.lock()].verbs().renewal().is_some();
         if leased && hold.may_come_back(now) {
             hold.expect_late_copies(now + self.settings.command_timeout * 2);
         }
@@ -93,7 +93,7 @@ impl Parts {
         if waiting.is_empty()
             && let Some(hold) = self.holds.get(&number)
         {
-            let name = self.locks[hold.lock()].name.clone();
+            let name = self.locks[hold.lock()].name().clone();
             self.out.tell(Event::CleanUpFailed { name, why: error.to_string(), lasting: error.is_lasting() });
         }
         for ticket in waiting {

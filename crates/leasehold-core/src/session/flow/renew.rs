@@ -31,7 +31,7 @@ impl Parts {
         let Some(hold) = self.holds.get(&number) else { return };
         let mut period = hold.lease() / 3;
         // A reader of a JVM sets the key's time to live when it renews, and may die after that.
-        let shares = self.locks[hold.lock()].kind.verbs().shares_key();
+        let shares = self.locks[hold.lock()].verbs().shares_key();
         let reasserts = shares && period * 3 > self.settings.jvm_watchdog / 3;
         if shares {
             period = period.min(self.settings.jvm_watchdog / 3);
@@ -72,8 +72,8 @@ impl Parts {
         if !hold.take_due_renewal(now) {
             return;
         }
-        let slot = if self.settings.cluster { name::slot(self.locks[hold.lock()].name.key()) } else { 0 };
-        let Some(script) = self.locks[hold.lock()].kind.verbs().renewal() else { return };
+        let slot = if self.settings.cluster { name::slot(self.locks[hold.lock()].name().key()) } else { 0 };
+        let Some(script) = self.locks[hold.lock()].verbs().renewal() else { return };
         let replicas = hold.replicas_of_renewal();
         self.renewals.push((script.name(), slot, replicas), number);
     }
@@ -108,13 +108,13 @@ impl Parts {
             let Some(hold) = self.holds.get(number) else { continue };
             let lock = &self.locks[hold.lock()];
             let lease = hold.lease_of_renewal(now);
-            let verbs = lock.kind.verbs();
+            let verbs = lock.verbs();
             script = script.or_else(|| verbs.renewal());
-            verbs.renew(&mut renewal, &lock.name, &lock.keys, hold.key(), lease);
+            verbs.renew(&mut renewal, lock.name(), lock.keys(), hold.key(), lease);
         }
         let Some(script) = script else { return };
         let id = self.call_by_lifeline(Call::new(script, renewal.keys, renewal.args).with_replicas(replicas));
-        self.pending.insert(id, Purpose::Renewal(Batch { sent_at: now, holds: batch, replicas }));
+        self.pending.insert(id, Purpose::Renewal(Batch::new(now, batch, replicas)));
     }
 
     /// Has every hold renewed at once, spread over a moment: what the server had may be gone.
@@ -136,7 +136,7 @@ impl Parts {
         let mut live: Vec<_> = self
             .holds
             .iter()
-            .filter(|(_, hold)| hold.is_live() && self.locks[hold.lock()].name.as_str() == name)
+            .filter(|(_, hold)| hold.is_live() && self.locks[hold.lock()].name().as_str() == name)
             .map(|(number, _)| *number)
             .collect();
         live.sort_unstable();
@@ -201,8 +201,8 @@ impl Parts {
         };
         match decoded {
             Ok((outcomes, acknowledged)) => {
-                let holds = batch.holds.len();
-                let cells = || batch.holds.iter().filter_map(|number| Some(self.holds.get(number)?.cell()));
+                let holds = batch.holds().len();
+                let cells = || batch.holds().iter().filter_map(|number| Some(self.holds.get(number)?.cell()));
                 let left = cells().map(|cell| cell.deadline().since(now)).min().unwrap_or_default();
                 let oldest = cells().map(|cell| now.since(cell.acquired_at())).max().unwrap_or_default();
                 self.out.tell(match batch.shortfall(acknowledged) {
@@ -210,23 +210,23 @@ impl Parts {
                     Some(why) => Event::RenewalFailed { holds, why, lasting: true },
                 });
                 let mut again = Vec::new();
-                for (number, outcome) in batch.holds.into_iter().zip(outcomes) {
-                    if self.hold_renewed(now, batch.sent_at, number, outcome, acknowledged) == Next::Again {
+                for (number, outcome) in batch.holds().iter().copied().zip(outcomes) {
+                    if self.hold_renewed(now, batch.sent_at(), number, outcome, acknowledged) == Next::Again {
                         again.push(number);
                     }
                 }
                 self.retry_renewals(now, &again);
             }
             Err((why, lasting)) => {
-                self.out.tell(Event::RenewalFailed { holds: batch.holds.len(), why, lasting });
-                for number in &batch.holds {
+                self.out.tell(Event::RenewalFailed { holds: batch.holds().len(), why, lasting });
+                for number in batch.holds() {
                     if let Some(hold) = self.holds.get_mut(number) {
                         hold.end_renewal(false);
                     }
                     // The server may have applied it just now.
                     self.touch(now, *number);
                 }
-                self.retry_renewals(now, &batch.holds);
+                self.retry_renewals(now, batch.holds());
             }
         }
         self.send_renewals(now);
@@ -242,7 +242,7 @@ impl Parts {
         in_all: Option<u64>,
     ) {
         let (Some(in_all), Some(lock)) = (in_all, self.holds.get(&number).map(|hold| hold.lock())) else { return };
-        if self.locks[lock].permits <= in_all {
+        if self.locks[lock].permits() <= in_all {
             return;
         }
         let counts = |other: &HoldNumber, hold: &Hold| {
@@ -252,7 +252,7 @@ impl Parts {
         let believed = self.holds.iter().filter(|(other, hold)| counts(other, hold));
         let believed: u64 = believed.map(|(_, hold)| hold.permits()).sum();
         if believed > in_all {
-            let name = self.locks[lock].name.clone();
+            let name = self.locks[lock].name().clone();
             self.look_again(now, name.as_str());
         }
     }

@@ -26,9 +26,9 @@ impl Parts {
             return;
         }
         let lock = &self.locks[hold.lock()];
-        let call = lock.kind.verbs().acquire(&Ask {
-            name: &lock.name,
-            keys: &lock.keys,
+        let call = lock.verbs().acquire(&Ask {
+            name: lock.name(),
+            keys: lock.keys(),
             hold: hold.key(),
             beside: None,
             count: 1,
@@ -67,7 +67,7 @@ impl Parts {
         match outcome {
             Ok(Acquired::Held { left, .. }) if hold.is_live() => {
                 hold.restore(now, &change, left);
-                let name = self.locks[hold.lock()].name.clone();
+                let name = self.locks[hold.lock()].name().clone();
                 self.out.tell(Event::Restored { name });
                 self.outages.note_answer();
                 self.schedule_renewal(now, number);

@@ -6,7 +6,7 @@ use crate::link::Plane;
 use crate::owner::HoldNumber;
 use crate::reply::{DecodeError, Reply};
 use crate::session::hold::Hold;
-use crate::session::hold::change::{Change, CountChange, NewChange};
+use crate::session::hold::change::{Change, CountChange};
 use crate::session::lock::Lock;
 use crate::session::parts::Parts;
 use crate::session::request::Request;
@@ -18,9 +18,9 @@ use std::time::Duration;
 
 /// The call that lowers a hold's count to the number of its guards.
 pub(super) fn give(now: Instant, lock: &Lock, hold: &Hold, settings: &Settings) -> Call {
-    lock.kind.verbs().release(&Give {
-        name: &lock.name,
-        keys: &lock.keys,
+    lock.verbs().release(&Give {
+        name: lock.name(),
+        keys: lock.keys(),
         hold: hold.key(),
         count: hold.wanted(),
         granted: hold.is_surely_granted(now),
@@ -31,7 +31,7 @@ pub(super) fn give(now: Instant, lock: &Lock, hold: &Hold, settings: &Settings) 
 impl Parts {
     /// The protocol of the kind of a hold's lock.
     pub(super) fn verbs_of(&self, number: HoldNumber) -> &'static dyn Verbs {
-        let kind = self.holds.get(&number).map(|hold| self.locks[hold.lock()].kind);
+        let kind = self.holds.get(&number).map(|hold| self.locks[hold.lock()].kind());
         kind.unwrap_or_default().verbs()
     }
 
@@ -47,9 +47,9 @@ impl Parts {
         let hold = self.holds.get(&number)?;
         let acquire = self.requests.acquire(ticket)?;
         let lock = &self.locks[hold.lock()];
-        let call = lock.kind.verbs().acquire(&Ask {
-            name: &lock.name,
-            keys: &lock.keys,
+        let call = lock.verbs().acquire(&Ask {
+            name: lock.name(),
+            keys: lock.keys(),
             hold: hold.key(),
             beside: acquire.beside(),
             count,
@@ -78,7 +78,7 @@ impl Parts {
         let lease =
             by.and_then(|ticket| self.requests.acquire(ticket)).map_or(Duration::ZERO, |acquire| acquire.wish().lease);
         if let Some(hold) = self.holds.get_mut(&number) {
-            hold.begin_change(now, NewChange { flight, by, aim, via, lease, replicas });
+            hold.begin_change(Change::new(now, flight, by, aim, via).with_lease(lease).with_replicas(replicas));
         }
         if by.is_some() {
             let pause = replicas.map_or(Duration::ZERO, |replicas| replicas.within);
@@ -190,7 +190,7 @@ impl Parts {
         };
         let hold = Hold::new(now, acquire.lock(), ticket, key, wish);
         self.last_hold = self.last_hold.next();
-        self.locks[hold.lock()].refs += 1;
+        self.locks[hold.lock()].add_ref();
         self.holds.insert(self.last_hold, hold);
         acquire.begin(self.last_hold);
         Some(self.last_hold)

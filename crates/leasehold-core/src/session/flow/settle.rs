@@ -38,7 +38,7 @@ impl Parts {
     pub(super) fn unsettle(&mut self, number: HoldNumber) {
         let Some(hold) = self.holds.get_mut(&number) else { return };
         let Some((plane, epoch)) = hold.begin_settling() else { return };
-        let key = self.locks[hold.lock()].name.key().clone();
+        let key = self.locks[hold.lock()].name().key().clone();
         self.settle(plane, epoch, key, number);
     }
 
@@ -56,14 +56,14 @@ impl Parts {
             return;
         }
         // The foreground's answers come by the executor of the callers: where that is late for this one, it is late for their futures.
-        let late = (now.since(probe.begun) * 2).min(Settings::LATE_AT_MOST);
+        let late = (now.since(probe.begun()) * 2).min(Settings::LATE_AT_MOST);
         for (sent_at, number, flight) in self.stalled.take_all() {
             let Some(last_sent) = self.last_sent(number, flight) else { continue };
-            let covered = sent_at.max(last_sent) <= probe.begun && self.is_under(number, &probe);
+            let covered = sent_at.max(last_sent) <= probe.begun() && self.is_under(number, &probe);
             if covered {
                 let unpolled = self.settings.unpolled_in(self.verbs_of(number).wait_policy());
                 let patience = (unpolled + late) * (1 << self.times_overtaken(number).min(8));
-                self.stalled.note_answered(now + patience, number, flight, probe.begun);
+                self.stalled.note_answered(now + patience, number, flight, probe.begun());
             } else {
                 self.stalled.watch(sent_at, number, flight);
             }
@@ -73,7 +73,7 @@ impl Parts {
     pub(super) fn send_probe(&mut self, now: Instant, number: HoldNumber) {
         let Some(hold) = self.holds.get(&number) else { return };
         let Some((plane, epoch)) = hold.change().map(Change::route) else { return };
-        let key = self.locks[hold.lock()].name.key().clone();
+        let key = self.locks[hold.lock()].name().key().clone();
         let slot = self.slot_of(&key);
         let id = CallId(self.next_id());
         self.stalled.begin_probe(Probe::new(id, now, plane, epoch, slot));
@@ -82,7 +82,7 @@ impl Parts {
 
     fn is_under(&self, number: HoldNumber, probe: &Probe) -> bool {
         self.holds.get(&number).is_some_and(|hold| {
-            let slot = self.slot_of(self.locks[hold.lock()].name.key());
+            let slot = self.slot_of(self.locks[hold.lock()].name().key());
             hold.change().is_some_and(|change| probe.covers(change.route(), slot))
         })
     }

@@ -39,7 +39,7 @@ impl Parts {
         match self.requests.get_mut(&ticket) {
             Some(Request::Acquire(acquire)) => {
                 acquire.note_takeover();
-                let name = self.locks[hold.lock()].name.clone();
+                let name = self.locks[hold.lock()].name().clone();
                 self.out.tell(Event::TurnPassed { name });
                 self.turn_missed(now, ticket);
             }
@@ -70,7 +70,7 @@ impl Parts {
             Answered::Failed(first) => {
                 let lock = first.and_then(|number| self.holds.get(&number)).map(|hold| hold.lock());
                 if let (Some(lock), Err(error)) = (lock, result) {
-                    let name = self.locks[lock].name.clone();
+                    let name = self.locks[lock].name().clone();
                     let lasting = error.is_lasting();
                     self.out.tell(Event::CleanUpFailed { name, why: error.to_string(), lasting });
                 }

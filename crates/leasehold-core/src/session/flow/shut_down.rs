@@ -51,7 +51,7 @@ impl Parts {
 
     /// See [`Session::unreleased`](crate::session::Session::unreleased).
     pub(crate) fn unreleased(&self) -> Vec<LockName> {
-        let mut names: Vec<LockName> = self.holds.values().map(|hold| self.locks[hold.lock()].name.clone()).collect();
+        let mut names: Vec<LockName> = self.holds.values().map(|hold| self.locks[hold.lock()].name().clone()).collect();
         names.sort_unstable_by(|one, other| one.as_str().cmp(other.as_str()));
         names.dedup();
         names

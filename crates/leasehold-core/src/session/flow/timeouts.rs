@@ -9,7 +9,6 @@ use crate::session::lock::line::Phase;
 use crate::session::parts::Parts;
 use crate::session::request::Request;
 use crate::session::request::acquire::{Due, Place};
-use crate::session::stalled_calls::Answered;
 use crate::session::timers::Timer;
 use crate::session::{Event, FlightId, Ticket};
 use crate::time::Instant;
@@ -77,7 +76,7 @@ impl Parts {
         if let Some(acquire) = self.requests.acquire_mut(ticket) {
             acquire.make_final();
         }
-        let contends = place == Place::Line && self.locks[lock].line.is_contender(ticket);
+        let contends = place == Place::Line && self.locks[lock].line().is_contender(ticket);
         let Some(trouble) = self.trouble_of(ticket) else { return };
         let own = self.requests.acquire(ticket).and_then(|acquire| acquire.trouble().since());
         let begun_at = [trouble.since(), own].into_iter().flatten().min();
@@ -90,7 +89,7 @@ impl Parts {
             // The command that is under way is the last attempt; it takes no longer than the command timeout.
         } else if out_of_reach || (begun && (begun_at.is_some() || self.is_unsure(ticket))) {
             self.end_unreachable(now, ticket);
-        } else if contends && self.locks[lock].line.phase() != Phase::Gated {
+        } else if contends && self.locks[lock].line().phase() != Phase::Gated {
             self.due(now, lock);
         } else if self.may_ask_beside(ticket) {
             self.wake(ticket);
@@ -118,15 +117,15 @@ impl Parts {
         if !self.locks.contains(lock) {
             return;
         }
-        self.locks[lock].timer = None;
+        *self.locks[lock].timer_slot() = None;
         self.beat_is_due(now, lock);
         if self.trouble_is_over(now, lock) {
             return;
         }
-        match self.locks[lock].line.phase() {
+        match self.locks[lock].line().phase() {
             Phase::Due(until) if until <= now => {
-                if let Some(contender) = self.locks[lock].line.contender() {
-                    let name = self.locks[lock].name.clone();
+                if let Some(contender) = self.locks[lock].line().contender() {
+                    let name = self.locks[lock].name().clone();
                     self.out.tell(Event::TurnPassed { name });
                     self.turn_missed(now, contender);
                 }
@@ -139,9 +138,10 @@ impl Parts {
 
     /// Asks the server about calls that take long, and takes over those that were answered and not polled.
     pub(super) fn look_after_flights(&mut self, now: Instant) {
-        while let Some(Answered { number, flight, probed_at, .. }) = self.stalled.pop_unpolled(now) {
+        while let Some(answered) = self.stalled.pop_unpolled(now) {
+            let (number, flight) = answered.call();
             match self.last_sent(number, flight) {
-                Some(last_sent) if last_sent > probed_at => self.stalled.watch(last_sent, number, flight),
+                Some(last_sent) if answered.was_resent(last_sent) => self.stalled.watch(last_sent, number, flight),
                 Some(_) => self.take_over(now, number, flight),
                 None => {}
             }

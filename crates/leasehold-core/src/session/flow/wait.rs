@@ -51,7 +51,7 @@ impl Parts {
 
     pub(super) fn trouble_of(&self, ticket: Ticket) -> Option<&Trouble> {
         let acquire = self.requests.acquire(ticket)?;
-        Some(if acquire.place() == Place::Line { &self.locks[acquire.lock()].trouble } else { acquire.trouble() })
+        Some(if acquire.place() == Place::Line { self.locks[acquire.lock()].trouble() } else { acquire.trouble() })
     }
 
     /// The error for a caller whose server does not do its part.
@@ -74,7 +74,7 @@ impl Parts {
 
     /// The outage that keeps the server of a lock out of reach.
     pub(super) fn outage_of(&self, lock: LockId) -> Option<&Outage> {
-        let key = self.locks.get(lock)?.name.key();
+        let key = self.locks.get(lock)?.name().key();
         self.outages.of(key)
     }
 
@@ -82,13 +82,13 @@ impl Parts {
     /// link says.
     pub(super) fn trouble_since(&self, lock: LockId) -> Option<Instant> {
         let state = self.locks.get(lock)?;
-        let told = if state.line.listens() { self.outage_of(lock).map(Outage::since) } else { None };
-        [state.trouble.since(), told].into_iter().flatten().min()
+        let told = if state.line().listens() { self.outage_of(lock).map(Outage::since) } else { None };
+        [state.trouble().since(), told].into_iter().flatten().min()
     }
 
     /// The same in words.
     pub(super) fn trouble_in_words(&self, lock: LockId) -> String {
-        self.with_outage(lock, &self.locks[lock].trouble)
+        self.with_outage(lock, self.locks[lock].trouble())
     }
 
     /// The server does not do its part. `unsure` says that a call of this request may have been applied.
@@ -105,7 +105,7 @@ impl Parts {
             acquire.trouble_mut().set_unsure(true);
         }
         if acquire.place() == Place::Line {
-            self.locks[lock].trouble.note(since, why);
+            self.locks[lock].trouble_mut().note(since, why);
             self.set_lock_timer(lock);
         } else {
             acquire.trouble_mut().note(since, why);
@@ -117,8 +117,8 @@ impl Parts {
         let trouble = self.trouble_since(lock);
         let Some(state) = self.locks.get_mut(lock) else { return };
         let trouble = trouble.map(|since| since + self.settings.unreachable_after);
-        let next = [state.line.timeout(), trouble, state.heartbeat.next()].into_iter().flatten().min();
-        self.timers.set(Timer::Lock(lock), &mut state.timer, next);
+        let next = [state.line().timeout(), trouble, state.heartbeat().next()].into_iter().flatten().min();
+        self.timers.set(Timer::Lock(lock), state.timer_slot(), next);
     }
 
     /// See [`Session::pause`](crate::session::Session::pause).

@@ -21,22 +21,22 @@ impl Parts {
     pub(super) fn note_own_client(&mut self, now: Instant, ticket: Ticket) {
         let Some(acquire) = self.requests.acquire(ticket) else { return };
         let (lock, alarm, started) = (acquire.lock(), acquire.alarm(), acquire.started());
-        let leased = self.locks[lock].kind.verbs().renewal().is_some();
+        let leased = self.locks[lock].verbs().renewal().is_some();
         let long = now >= started + if leased { acquire.wish().lease } else { PAUSE };
         let waits = acquire.place() == Place::Line && acquire.wish().patience != Patience::Try;
         if !waits || alarm == Alarm::Raised || (alarm == Alarm::Noted && !long) {
             return;
         }
-        if !self.locks.same_name(lock).any(|at| self.locks[at].held > 0) {
+        if !self.locks.same_name(lock).any(|at| self.locks[at].is_held()) {
             return;
         }
-        let name = self.locks[lock].name.clone();
+        let name = self.locks[lock].name().clone();
         if alarm == Alarm::Silent {
             self.out.tell(Event::QueuesBehindOwnClient { name: name.clone() });
         }
-        let raised = long && self.may_raise(now, lock) && self.is_held_since(lock, started);
+        let raised = long && self.locks[lock].may_alarm(now, PAUSE) && self.is_held_since(lock, started);
         if raised {
-            self.locks[lock].alarmed_at = now;
+            self.locks[lock].note_alarm(now);
             self.out.tell(Event::WaitsForOwnClient { name });
         }
         if let Some(acquire) = self.requests.acquire_mut(ticket) {
@@ -52,26 +52,14 @@ impl Parts {
             .any(|hold| same.contains(&hold.lock()) && hold.is_live() && hold.cell().acquired_at() <= since)
     }
 
-    fn may_raise(&self, now: Instant, lock: LockId) -> bool {
-        let last = self.locks[lock].alarmed_at;
-        last == Instant::from_nanos(0) || now.since(last) >= PAUSE
-    }
-
     /// Says once what a waiter waits for that may never come, until an attempt finds it otherwise. A try waits for nothing.
     pub(super) fn note_anomaly(&mut self, ticket: Ticket, found: Option<Anomaly>) {
         let Some(acquire) = self.requests.acquire(ticket) else { return };
         let (lock, waits) = (acquire.lock(), acquire.wish().patience != Patience::Try);
         let state = &mut self.locks[lock];
-        let known = state.anomaly == found;
-        if !known && !waits {
-            // A waiter that finds the same is still to be told.
-            state.anomaly = None;
-            return;
-        }
-        state.anomaly = found;
-        match found.filter(|_| !known) {
-            Some(Anomaly::Endless) => self.out.tell(Event::Endless { name: state.name.clone() }),
-            Some(Anomaly::Unset) => self.out.tell(Event::Unset { name: state.name.clone() }),
+        match state.note_anomaly(found, waits) {
+            Some(Anomaly::Endless) => self.out.tell(Event::Endless { name: state.name().clone() }),
+            Some(Anomaly::Unset) => self.out.tell(Event::Unset { name: state.name().clone() }),
             None => {}
         }
     }
@@ -80,7 +68,7 @@ impl Parts {
     /// lock behind. A kind without a lease, or one that says otherwise how long it lasts, is not meant.
     pub(super) fn note_endless(&mut self, ticket: Ticket, left: Option<Duration>) {
         let Some(acquire) = self.requests.acquire(ticket) else { return };
-        let verbs = self.locks[acquire.lock()].kind.verbs();
+        let verbs = self.locks[acquire.lock()].verbs();
         let has_lease = verbs.wait_policy() == WaitPolicy::Exclusive || verbs.shares_key();
         self.note_anomaly(ticket, (has_lease && left.is_none()).then_some(Anomaly::Endless));
     }

@@ -50,6 +50,36 @@ impl CountChange {
 }
 
 impl Change {
+    /// A change that is sent now by the future of a caller, or by the lifeline.
+    pub(crate) const fn new(now: Instant, flight: FlightId, by: Option<Ticket>, aim: CountChange, via: Via) -> Self {
+        Self {
+            flight,
+            by,
+            aim,
+            before: 0,
+            plane: via.plane,
+            epoch: via.epoch,
+            sent_at: now,
+            last_sent: now,
+            lease: Duration::ZERO,
+            is_settling: false,
+            replicas: None,
+            acknowledged: None,
+        }
+    }
+
+    /// It asks for this lease.
+    pub(crate) const fn with_lease(mut self, lease: Duration) -> Self {
+        self.lease = lease;
+        self
+    }
+
+    /// These replicas must acknowledge it.
+    pub(crate) const fn with_replicas(mut self, replicas: Option<Replicas>) -> Self {
+        self.replicas = replicas;
+        self
+    }
+
     /// The caller whose future sent it; `None` for the lifeline.
     pub(crate) const fn by(&self) -> Option<Ticket> {
         self.by
@@ -98,37 +128,12 @@ impl Change {
     }
 }
 
-/// A change that is to be sent now.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct NewChange {
-    pub flight: FlightId,
-    pub by: Option<Ticket>,
-    pub aim: CountChange,
-    pub via: Via,
-    /// The lease that it asks for.
-    pub lease: Duration,
-    pub replicas: Option<Replicas>,
-}
-
 impl Hold {
     /// Notes a change that is sent now.
-    pub(crate) fn begin_change(&mut self, now: Instant, new: NewChange) {
-        let NewChange { flight, by, aim, via, lease, replicas } = new;
-        let before = self.count.begin_change(aim.target());
-        self.change = Some(Change {
-            flight,
-            by,
-            aim,
-            before,
-            plane: via.plane,
-            epoch: via.epoch,
-            sent_at: now,
-            last_sent: now,
-            lease: lease.min(self.deadline.latest().since(now)),
-            is_settling: false,
-            replicas,
-            acknowledged: None,
-        });
+    pub(crate) fn begin_change(&mut self, change: Change) {
+        let before = self.count.begin_change(change.aim.target());
+        let lease = change.lease.min(self.deadline.latest().since(change.sent_at));
+        self.change = Some(Change { before, lease, ..change });
     }
 
     /// The change that is on its way.
