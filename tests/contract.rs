@@ -16,6 +16,8 @@ mod lua;
 mod lua_code;
 #[path = "contract/mutants.rs"]
 mod mutants;
+#[path = "contract/pages.rs"]
+mod pages;
 #[path = "contract/prose.rs"]
 mod prose;
 #[path = "contract/replies.rs"]

@@ -2,7 +2,6 @@
 
 use crate::architecture::dependencies;
 use crate::files::{self, File};
-use crate::header::Header;
 use leasehold::LossReason;
 use leasehold_core::script;
 use std::collections::BTreeSet;
@@ -163,29 +162,6 @@ fn every_dependency_has_its_reason() {
     }
     taken.remove("leasehold");
     assert_eq!(told, taken, "docs/dependencies.md, and the manifests");
-}
-
-#[test]
-fn wire_protocol_has_a_table_for_every_script() {
-    let page = files::read("docs/wire-protocol.md");
-    for script in script::ALL {
-        let part = section(&page, &format!("### `{}`", script.name()));
-        let slots = part.lines().find(|line| line.starts_with("`KEYS` ")).expect("the slots");
-        for word in script.keys().iter().chain(script.args()) {
-            assert!(slots.contains(word), "the page names the slot {word} of {}", script.name());
-        }
-        if script.repeats() {
-            assert!(slots.contains("repeated"), "the page says that the slots of {} are repeated", script.name());
-            continue;
-        }
-        let file = files::read(&format!("lua/{}.lua", script.name()));
-        let header = Header::parse(&file).expect("the header is whole");
-        let codes: BTreeSet<i64> = first_cells(part)
-            .iter()
-            .filter_map(|reply| reply.trim_matches(['{', '}']).split(',').next()?.trim().parse().ok())
-            .collect();
-        assert_eq!(codes, header.codes(), "the replies of {}", script.name());
-    }
 }
 
 /// The commands of the data that some scripts use.

@@ -12,6 +12,8 @@ pub(crate) struct Header {
     pub(crate) shape: String,
     /// The lines of `returns`, each reply with its meaning.
     pub(crate) returns: Vec<Row>,
+    /// The words of the replies, explained; empty where the rows say all.
+    pub(crate) notes: String,
     pub(crate) example: Example,
 }
 
@@ -54,6 +56,7 @@ impl Header {
             args: Vec::new(),
             shape: String::new(),
             returns: Vec::new(),
+            notes: String::new(),
             example: Example { keys: Vec::new(), args: Vec::new(), returns: String::new() },
         };
         let mut part = "";
@@ -70,7 +73,7 @@ impl Header {
                         header.shape = bracketed(shape)?.to_owned();
                         header.returns.push(Row::parse(row.trim()));
                     }
-                    "where" => {}
+                    "where" => header.notes.push_str(rest),
                     "example" => header.example = Example::parse(rest)?,
                     _ => return Err(format!("{first:?} is no part of a header")),
                 }
@@ -78,13 +81,11 @@ impl Header {
             }
             // A line that is indented goes on with the part above it.
             match part {
-                "KEYS" => header.keys.last_mut().ok_or("no slot")?.meaning.push_str(line.trim()),
-                "ARGV" => header.args.last_mut().ok_or("no slot")?.meaning.push_str(line.trim()),
+                "KEYS" => go_on(&mut header.keys.last_mut().ok_or("no slot")?.meaning, line),
+                "ARGV" => go_on(&mut header.args.last_mut().ok_or("no slot")?.meaning, line),
                 "returns" if is_reply(line.trim()) => header.returns.push(Row::parse(line.trim())),
-                "returns" => {
-                    let row = header.returns.last_mut().ok_or("no reply")?;
-                    row.meaning = format!("{} {}", row.meaning, line.trim());
-                }
+                "returns" => go_on(&mut header.returns.last_mut().ok_or("no reply")?.meaning, line),
+                "where" => go_on(&mut header.notes, line),
                 _ => {}
             }
         }
@@ -137,6 +138,12 @@ impl Example {
     }
 }
 
+/// Adds a line to the text that it goes on with.
+fn go_on(text: &mut String, line: &str) {
+    text.push(' ');
+    text.push_str(line.trim());
+}
+
 /// Whether a line of `returns` begins with a reply, and not with the words of the reply above it.
 fn is_reply(line: &str) -> bool {
     line.starts_with('{') || line.split_once("  ").is_some_and(|(code, _)| code.trim().parse::<i64>().is_ok())
@@ -151,8 +158,10 @@ fn a_header_without_a_contract_is_refused() {
     assert!(Header::parse("-- Purpose.\nreturn 1").is_err());
     assert!(Header::parse("-- Purpose.\n--\n-- KEYS[1]  lock  [hash]  it\n\nreturn 1").is_err());
     assert!(Header::parse("-- Purpose.\n--\n-- KEYS[1]  lock  hash  it\n").is_err(), "a type stands in brackets");
-    let whole = "-- Purpose.\n--\n-- KEYS[1]  lock  [hash]  it\n-- returns  [integer]  1  yes\n--    -1  no\n-- example  KEYS a  returns 1\n";
+    let whole = "-- Purpose.\n--\n-- KEYS[1]  lock  [hash]  it\n--   is\n-- returns  [integer]  1  yes\n--    -1  no\n\
+                 -- where    yes is\n--    good\n-- example  KEYS a  returns 1\n";
     let header = Header::parse(whole).expect("this one is whole");
     assert_eq!(header.codes(), [-1, 1].into());
+    assert_eq!([&header.keys[0].meaning, &header.notes], ["it is", "yes is good"]);
     assert_eq!(header.example.keys, ["a"]);
 }

@@ -20,12 +20,12 @@ fn lua_files() -> BTreeMap<String, File> {
         .collect()
 }
 
-fn preludes() -> BTreeMap<String, File> {
+pub(crate) fn preludes() -> BTreeMap<String, File> {
     lua_files().into_iter().filter(|(name, _)| name.starts_with("shared/")).collect()
 }
 
 /// Every script of the table, with its own file and its header.
-fn scripts() -> Vec<(&'static Script, File, Header)> {
+pub(crate) fn scripts() -> Vec<(&'static Script, File, Header)> {
     let files = lua_files();
     script::ALL
         .iter()
@@ -36,6 +36,21 @@ fn scripts() -> Vec<(&'static Script, File, Header)> {
             (*script, file, header)
         })
         .collect()
+}
+
+/// The names of the preludes that stand in front of a script's own file, in order.
+pub(crate) fn included(script: &Script, file: &File, preludes: &BTreeMap<String, File>) -> Vec<String> {
+    let mut rest = script.source().strip_suffix(file.text.as_str()).expect("the file comes last");
+    let mut included = Vec::new();
+    while !rest.is_empty() {
+        let (name, prelude) = preludes
+            .iter()
+            .find(|(_, prelude)| rest.starts_with(&prelude.text))
+            .unwrap_or_else(|| panic!("{}: what stands in front of the file is no prelude:\n{rest}", file.path));
+        rest = &rest[prelude.text.len()..];
+        included.push(name.clone());
+    }
+    included
 }
 
 /// The names of the functions of a prelude, each with its parameters.
@@ -63,22 +78,13 @@ fn every_file_is_in_the_table_and_every_entry_has_a_file() {
 fn the_text_of_a_script_is_its_preludes_and_its_file() {
     let preludes = preludes();
     for (script, file, _) in scripts() {
-        let mut rest = script.source().strip_suffix(file.text.as_str()).expect("the file comes last");
         let body: Vec<_> = lua_code::words(&file.text);
         // A function is used where it is called: a local variable may have the name of another prelude's function.
         let uses = |text: &str, words: &[Word]| {
             let is_call = |pair: &[Word], name: &str| pair[0].name() == Some(name) && pair[1].is("(");
             functions(text).iter().any(|(name, _)| words.windows(2).any(|pair| is_call(pair, name)))
         };
-        let mut included = Vec::new();
-        while !rest.is_empty() {
-            let (name, prelude) = preludes
-                .iter()
-                .find(|(_, prelude)| rest.starts_with(&prelude.text))
-                .unwrap_or_else(|| panic!("{}: what stands in front of the file is no prelude:\n{rest}", file.path));
-            rest = &rest[prelude.text.len()..];
-            included.push(name.clone());
-        }
+        let included = included(script, &file, &preludes);
         for (name, prelude) in &preludes {
             // A prelude may use those that stand in front of it.
             let by_prelude = included.iter().filter(|other| *other != name);

@@ -3,6 +3,7 @@
 //! A sentence with such a word has to be read twice, and so has one that begins with a clause in the place of its subject.
 
 use crate::files::{self, File};
+use crate::pages;
 use std::collections::BTreeMap;
 
 /// These are no subjects.
@@ -65,7 +66,8 @@ fn folder(path: &str) -> String {
 #[test]
 fn every_sentence_names_its_subject() {
     let mut counts: BTreeMap<String, (usize, [Vec<String>; 2])> = BTreeMap::new();
-    for file in files::tracked() {
+    // The page of the scripts repeats the sentences of `lua`, which count there.
+    for file in files::tracked().into_iter().filter(|file| file.path != pages::OF_THE_SCRIPTS) {
         let (all, found) = counts.entry(folder(&file.path)).or_default();
         for sentence in sentences(&file).into_iter().filter(|sentence| sentence.contains(' ')) {
             *all += 1;

@@ -4,6 +4,7 @@
 
 mod bench;
 mod chaos;
+mod docs;
 mod explore;
 mod interop;
 mod licenses;
@@ -67,6 +68,12 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         forwarded: Vec<String>,
     },
+    /// Write the pages that repeat the headers of the scripts: docs/scripts.md, and the table of lua/README.md
+    Docs {
+        /// Write nothing, and fail where a page is not what would be written
+        #[arg(long)]
+        check: bool,
+    },
     /// Check format, lints and documentation
     Lint,
     /// Rehearse the release: package and build every crate that is published
@@ -97,6 +104,7 @@ fn main() -> ExitCode {
         Task::Chaos { forwarded } => chaos::run(&forwarded),
         Task::Mutate(options) => mutate::run(&options),
         Task::Explore { forwarded } => explore::explore(&forwarded),
+        Task::Docs { check } => docs::run(check),
         Task::Lint => lint::run(),
         Task::Package { allow_dirty } => package::run(allow_dirty),
         Task::Licenses => licenses::run(),
