@@ -1,8 +1,8 @@
 //! `cargo xtask licenses`: may everything that we build on be used under the licences that we offer?
 
-use std::collections::BTreeMap;
-
 use crate::{Outcome, cargo};
+use spdx::{Expression, LicenseReq, ParseMode};
+use std::collections::BTreeMap;
 
 /// Licences that ask for no more than notice. A person who adds one has read it.
 const ACCEPTED: [&str; 12] = [
@@ -41,49 +41,13 @@ pub(crate) fn run() -> Outcome {
     if refused.is_empty() && !packages.is_empty() { Ok(()) } else { Err("the licences are not in order".to_owned()) }
 }
 
-/// Whether an SPDX expression can be fulfilled with accepted licences. A slash is the old form of `OR`.
+/// Manifests of old write a slash for `OR`.
+const MODE: ParseMode = ParseMode { allow_slash_as_or_operator: true, ..ParseMode::STRICT };
+
+/// Whether an SPDX expression can be fulfilled with accepted licences.
 fn is_accepted(expression: &str) -> bool {
-    let spaced = expression.replace('/', " OR ").replace('(', " ( ").replace(')', " ) ");
-    let words: Vec<_> = spaced.split_whitespace().collect();
-    let mut rest = words.as_slice();
-    any_of(&mut rest) == Some(true) && rest.is_empty()
-}
-
-/// `all_of (OR all_of)*`; `None` when it does not parse.
-fn any_of(rest: &mut &[&str]) -> Option<bool> {
-    let mut accepted = all_of(rest)?;
-    while rest.first() == Some(&"OR") {
-        *rest = &rest[1..];
-        accepted |= all_of(rest)?;
-    }
-    Some(accepted)
-}
-
-/// `one (AND one)*`, which binds tighter than `OR`.
-fn all_of(rest: &mut &[&str]) -> Option<bool> {
-    let mut accepted = one(rest)?;
-    while rest.first() == Some(&"AND") {
-        *rest = &rest[1..];
-        accepted &= one(rest)?;
-    }
-    Some(accepted)
-}
-
-/// A licence, perhaps with an exception, or an expression in parentheses.
-fn one(rest: &mut &[&str]) -> Option<bool> {
-    let (&first, behind) = rest.split_first()?;
-    *rest = behind;
-    if first == "(" {
-        let accepted = any_of(rest)?;
-        let (&close, behind) = rest.split_first()?;
-        *rest = behind;
-        return (close == ")").then_some(accepted);
-    }
-    if let ["WITH", exception, behind @ ..] = *rest {
-        *rest = behind;
-        return Some(ACCEPTED.contains(&format!("{first} WITH {exception}").as_str()));
-    }
-    Some(ACCEPTED.contains(&first))
+    let accepts = |license: &LicenseReq| ACCEPTED.contains(&license.to_string().as_str());
+    Expression::parse_mode(expression, MODE).is_ok_and(|expression| expression.evaluate(accepts))
 }
 
 #[cfg(test)]
