@@ -2,17 +2,14 @@
 
 #![expect(clippy::print_stdout, reason = "a command line tool speaks on stdout")]
 
-mod bench;
-mod chaos;
 mod docs;
-mod explore;
+mod forward;
 mod interop;
 mod licenses;
 mod lint;
 mod mutate;
 mod package;
 mod servers;
-mod simulate;
 mod test;
 
 use std::{
@@ -47,27 +44,15 @@ enum Task {
     },
     /// Run whole clients in random worlds, from seeds; --help says more
     #[command(disable_help_flag = true)]
-    Simulate {
-        /// Words for the simulation
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-        forwarded: Vec<String>,
-    },
+    Simulate(forward::Words),
     /// Run client processes on real servers while things go wrong, and check their histories; --help says more
     #[command(disable_help_flag = true)]
-    Chaos {
-        /// Words for the run
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-        forwarded: Vec<String>,
-    },
+    Chaos(forward::Words),
     /// Break the code on purpose, one place at a time, and see who notices
     Mutate(mutate::Options),
     /// Follow everything that can happen in small worlds of whole clients; --help says more
     #[command(disable_help_flag = true)]
-    Explore {
-        /// Words for the explorer
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-        forwarded: Vec<String>,
-    },
+    Explore(forward::Words),
     /// Write the pages that repeat the headers of the scripts: docs/scripts.md, and the table of lua/README.md
     Docs {
         /// Write nothing, and fail where a page is not what would be written
@@ -100,15 +85,15 @@ fn main() -> ExitCode {
         Task::Servers => servers::run(),
         Task::Test { forwarded } => test::run(&forwarded),
         Task::Interop { forwarded } => interop::run(&forwarded),
-        Task::Simulate { forwarded } => simulate::simulate(&forwarded),
-        Task::Chaos { forwarded } => chaos::run(&forwarded),
+        Task::Simulate(words) => forward::run(forward::SIMULATE, &words.forwarded),
+        Task::Chaos(words) => forward::run(forward::CHAOS, &words.forwarded),
         Task::Mutate(options) => mutate::run(&options),
-        Task::Explore { forwarded } => explore::explore(&forwarded),
+        Task::Explore(words) => forward::run(forward::EXPLORE, &words.forwarded),
         Task::Docs { check } => docs::run(check),
         Task::Lint => lint::run(),
         Task::Package { allow_dirty } => package::run(allow_dirty),
         Task::Licenses => licenses::run(),
-        Task::Bench { forwarded } => bench::run(&forwarded),
+        Task::Bench { forwarded } => forward::run(forward::BENCH, &forwarded),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
