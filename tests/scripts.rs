@@ -11,6 +11,8 @@ mod fair;
 mod fenced;
 #[path = "scripts/latch.rs"]
 mod latch;
+#[path = "scripts/layout.rs"]
+mod layout;
 #[path = "scripts/lock.rs"]
 mod lock;
 #[path = "scripts/permits.rs"]
