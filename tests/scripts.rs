@@ -31,7 +31,5 @@ mod spin;
 mod store;
 #[path = "scripts/strangers.rs"]
 mod strangers;
-#[path = "scripts/support_counters.rs"]
-mod support_counters;
-#[path = "scripts/support_rw.rs"]
-mod support_rw;
+#[path = "scripts/support/mod.rs"]
+mod support;

@@ -1,7 +1,7 @@
 //! Semaphores under random commands, against a model: available and held permits are together the capacity after every step,
 //! whatever is sent twice, comes late, expires, is resized, or is done by a JVM beside us.
 
-use crate::support_counters::{Bench, Desk, hold, ms, once, publish};
+use crate::support::{Bench, Desk, hold, ms, once, publish};
 use fastrand::Rng;
 use leasehold_core::call::Call;
 use leasehold_core::command::operation::Done;

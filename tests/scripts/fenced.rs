@@ -1,6 +1,6 @@
 //! The fenced lock: what `lock` does, and a token that grows with every grant.
 
-use crate::support_rw::{Wish, World, each, show};
+use crate::support::{Wish, World, each, show};
 use leasehold_core::command::fenced::{self, LastToken};
 use leasehold_core::command::{Acquired, Kind, lock};
 
@@ -143,9 +143,9 @@ fn it_is_released_renewed_and_inspected_as_a_lock() {
             "{inspected:?}"
         );
         assert_eq!(world.release(FENCED, "me:1", 1), 2);
-        listener.hears("");
+        listener.hears(&[]);
         assert_eq!(world.release(FENCED, "me:1", 0), 1);
-        listener.hears("0");
+        listener.hears(&["0"]);
         assert_eq!(world.release(FENCED, "me:1", 0), 0);
         assert_eq!(last(world), LastToken::Issued(token));
         assert_eq!(show(&world.run(&fenced::token(&world.name))), format!("[1, \"{token}\"]"));

@@ -1,6 +1,6 @@
 //! The count-down latch, reply by reply.
 
-use crate::support_counters::{Bench, Desk, LEASE, hold, ms, once, publish};
+use crate::support::{Bench, Desk, LEASE, hold, ms, once, publish};
 use leasehold_core::command::latch::{self, Deleted, Inspected};
 use leasehold_core::command::operation::Done;
 use leasehold_core::command::{Acquired, Kind, Released};

@@ -3,10 +3,10 @@
 //! A script that leaves another key, or a key of another type, fails here. `docs/wire-protocol.md`, "Layout versions", says what to
 //! decide before the table follows.
 
-use crate::support_counters::{Bench, Desk, LEASE, hold, ms, once, publish};
+use crate::support::{Bench, Desk, LEASE, hold, ms, once, publish};
 use leasehold_core::command::record::{self, ClientRecord};
 use leasehold_core::command::store::{self, Claim};
-use leasehold_core::command::{Ask, Kind, fair, latch, permits, semaphore};
+use leasehold_core::command::{Kind, fair, latch, permits, semaphore};
 use leasehold_core::owner::ClientId;
 use leasehold_core::reply::Reply;
 use std::collections::BTreeSet;
@@ -46,7 +46,6 @@ const fn keys_of(kind: Kind) -> &'static [&'static str] {
 
 /// The keys on the server, with `stock` for the name of the lock and `own` for whatever names a client, a hold or an operation.
 fn left(desk: &Desk<'_>) -> BTreeSet<String> {
-    let Bench::Embedded(server, _) = desk.bench else { panic!("the keys of a shared server are not one test's") };
     let own = format!("{}:", ClientId::new(Uuid::from_u128(0x6f0c_0000_0000_4000_8000_0000_0000_0001)));
     let line = |key: bytes::Bytes| {
         let name = String::from_utf8_lossy(&key).replace(desk.name.as_str(), "stock");
@@ -60,7 +59,7 @@ fn left(desk: &Desk<'_>) -> BTreeSet<String> {
         let ends = if desk.bench.on("PTTL", &key, &[]) == Reply::Int(-1) { "stays" } else { "ends" };
         format!("{name} {} {ends}", kind.text().expect("a type is a word"))
     };
-    server.keys().into_iter().map(line).collect()
+    desk.bench.server().keys().into_iter().map(line).collect()
 }
 
 /// One hold has the lock and another waits, so that every key of the kind is there.
@@ -79,19 +78,7 @@ fn contend(desk: &Desk<'_>) {
     let (first, second) = (hold(1), hold(1));
     assert!(desk.gets(&first));
     desk.bench.advance(100);
-    desk.acquired(&desk.kind.verbs().acquire(&Ask {
-        name: &desk.name,
-        keys: &desk.keys,
-        hold: &second,
-        beside: None,
-        count: 1,
-        lease: LEASE,
-        not_after: None,
-        waits: true,
-        placed: false,
-        prefer_writers: Some(LEASE),
-        settings: &desk.settings,
-    }));
+    desk.acquired(&desk.lock().ask(&second, |ask| ask.prefer_writers = Some(LEASE)));
     if matches!(desk.kind, Kind::Fair | Kind::FencedFair) {
         let client = ClientId::new(Uuid::nil());
         desk.bench.run(&fair::beat(&desk.name, &desk.keys, &client, Some(&second.field), &desk.settings));

@@ -1,6 +1,6 @@
 //! The reentrant lock: a hash with a hold count for its holder, as Redisson's `RLock` has it.
 
-use crate::support_rw::{Wish, World, each};
+use crate::support::{Wish, World, each};
 use leasehold_core::command::Kind;
 use leasehold_core::command::lock::{self, Forced, Inspected};
 use leasehold_core::reply::Reply;
@@ -56,10 +56,10 @@ fn counts_are_set_and_not_added() {
         }
         let mut listener = world.listen_to(LOCK);
         assert_eq!([2, 3].map(|_| world.release(LOCK, "me:1", 1)), [2, 3], "the second one is a copy");
-        listener.hears("");
+        listener.hears(&[]);
         assert_eq!(world.release(LOCK, "you:1", 0), -1);
         assert_eq!([1, 0].map(|_| world.release(LOCK, "me:1", 0)), [1, 0]);
-        listener.hears("0");
+        listener.hears(&["0"]);
         world.check("EXISTS {} => 0");
     });
 }
@@ -91,7 +91,7 @@ fn an_operator_sees_the_holder_and_frees_it_by_name() {
         let mut listener = world.listen_to(LOCK);
         assert_eq!(forced(world, "you:1"), Forced::Other);
         assert_eq!(forced(world, "me:1"), Forced::Ended);
-        listener.hears("0");
+        listener.hears(&["0"]);
         world.check("EXISTS {} => 0");
     });
 }

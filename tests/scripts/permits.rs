@@ -1,6 +1,6 @@
 //! The leased semaphore, reply by reply.
 
-use crate::support_counters::{Bench, Desk, LEASE, hold, ms, once, publish};
+use crate::support::{Bench, Desk, LEASE, hold, ms, once, publish};
 use bytes::Bytes;
 use leasehold_core::command::operation::Done;
 use leasehold_core::command::permits::{self, Given, Inspected, Leased, PermitId};

@@ -1,6 +1,6 @@
 //! The record of a client.
 
-use crate::support_counters::{Bench, ms};
+use crate::support::{Bench, ms};
 use leasehold_core::command::record::{self, ClientRecord, Found};
 use leasehold_core::owner::ClientId;
 use uuid::Uuid;

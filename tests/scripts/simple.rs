@@ -1,6 +1,6 @@
 //! The simple lock: a string with the caller's id, as go-zero has it.
 
-use crate::support_rw::{Wish, World, each, show};
+use crate::support::{Wish, World, each, show};
 use leasehold_core::command::{Kind, lock, simple};
 use proptest::prelude::*;
 

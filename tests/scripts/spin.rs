@@ -1,6 +1,6 @@
 //! The spin lock: it does as `lock` does, and announces nothing.
 
-use crate::support_rw::{Wish, World, each};
+use crate::support::{Wish, World, each};
 use leasehold_core::command::{Kind, lock, spin};
 
 const SPIN: Kind = Kind::Spin;
@@ -20,11 +20,11 @@ fn its_releases_are_announced_to_nobody() {
         let forced = world.run(&spin::force_release(&world.name, "me:2"));
         assert_eq!(lock::forced(&forced), Ok(lock::Forced::Ended));
         world.check("EXISTS {} => 0");
-        listener.hears("");
+        listener.hears(&[]);
         // The lock's release is heard where the spin lock's is not.
         world.acquire(Kind::Lock, "me:3", 1, Wish::default());
         world.release(Kind::Lock, "me:3", 0);
-        listener.hears("0");
+        listener.hears(&["0"]);
     });
 }
 

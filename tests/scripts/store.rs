@@ -1,6 +1,6 @@
 //! The fenced store: who is admitted, and what a late copy can do.
 
-use crate::support_counters::{Bench, ms, once};
+use crate::support::{Bench, ms, once};
 use bytes::Bytes;
 use leasehold_core::command::store::{self, Claim, Fenced, Written};
 use leasehold_core::name::LockName;

@@ -1,6 +1,6 @@
 //! Data that no lock writes: what each script says of it, and that it changes none of it.
 
-use crate::support_counters::{Bench, Desk, LEASE, hold, ms, once, publish};
+use crate::support::{Bench, Desk, LEASE, hold, ms, once, publish};
 use leasehold_core::call::Call;
 use leasehold_core::command::operation::Done;
 use leasehold_core::command::store::{self, Claim, Fenced};

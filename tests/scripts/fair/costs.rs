@@ -1,14 +1,13 @@
 //! The cost of a command for the server: how many commands its script runs, and how much they give it to read.
 
 use super::jvm::Jvm;
-use super::world::{Engine, World, int};
+use super::world::{World, int};
 use leasehold_core::call::Call;
 use leasehold_core::reply::Reply;
 
 /// Runs a call, and answers with the commands that its script ran, the parts of their replies, and how many of them had to
 /// search the list.
 fn cost(world: &World, call: &Call) -> [i64; 3] {
-    let Engine::Embedded(server, _) = &world.engine else { panic!("costs are counted on the embedded engine") };
     let counting = format!(
         "local calls, parts, searches = 0, 0, 0
          local function counted(run)
@@ -28,7 +27,7 @@ fn cost(world: &World, call: &Call) -> [i64; 3] {
          return {{calls, parts, searches}}",
         call.script().source()
     );
-    let reply = server.eval(&counting, call.keys(), call.args()).unwrap_or_else(|error| panic!("{error}"));
+    let reply = world.server().eval(&counting, call.keys(), call.args()).unwrap_or_else(|error| panic!("{error}"));
     let Reply::Array(counts) = reply else { panic!("three counts") };
     [int(&counts[0]), int(&counts[1]), int(&counts[2])]
 }

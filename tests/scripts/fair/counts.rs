@@ -1,7 +1,8 @@
 //! Hold counts are absolute: what each acquire, release and renewal answers in each state of the key.
 
 use super::jvm::Jvm;
-use super::world::{World, int, is_held, is_placed, ms};
+use super::world::{World, int, is_held, is_placed};
+use crate::support::ms;
 use leasehold_core::call::Call;
 use leasehold_core::command::lock::Forced;
 use leasehold_core::command::{Acquired, HoldKey, Renewal};

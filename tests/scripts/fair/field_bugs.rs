@@ -35,7 +35,7 @@ fn f2_a_crashed_holder_costs_its_lease() {
     for by_hand in [false, true] {
         let world = World::embedded();
         let (holder, ours) = (world.process(), world.process());
-        world.ask(&holder.hold(1), |ask| ask.lease = super::world::ms(2_000));
+        world.ask(&holder.hold(1), |ask| ask.lease = crate::support::ms(2_000));
         world.acquire(&ours.hold(1));
         if by_hand {
             world.command(&["DEL", "stock"]);
@@ -135,7 +135,7 @@ fn f7_clocks_of_clients_do_not_matter() {
 fn f8_release_of_an_expired_lock_fails_and_wakes_the_head() {
     let world = World::embedded();
     let (holder, ours) = (world.process(), world.process());
-    world.ask(&holder.hold(1), |ask| ask.lease = super::world::ms(1_000));
+    world.ask(&holder.hold(1), |ask| ask.lease = crate::support::ms(1_000));
     world.acquire(&ours.hold(1));
     world.advance(1_001);
     assert_eq!(world.release(&holder.hold(1), 0), 0);

@@ -1,6 +1,7 @@
 //! Places in a queue of our own processes: who comes next, who loses its place, and what is left behind.
 
-use super::world::{World, is_held, is_placed, ms};
+use super::world::{World, is_held, is_placed};
+use crate::support::ms;
 use leasehold_core::command::Acquired;
 use leasehold_core::command::fair::{Beat, Inspected, Waiter};
 

@@ -4,7 +4,8 @@
 //! `LEASEHOLD_FAIR_HISTORIES` sets how many histories there are, `LEASEHOLD_FAIR_SEED` the first of their seeds.
 
 use super::jvm::Jvm;
-use super::world::{Engine, Process, World, ms};
+use super::world::{Process, World};
+use crate::support::ms;
 use leasehold_core::command::Acquired;
 use leasehold_core::command::fair::{Beat, Inspected};
 use std::collections::{BTreeMap, BTreeSet};
@@ -507,7 +508,7 @@ impl<'a> History<'a> {
 
     /// Takes the messages to those who listen; some are lost.
     fn deliver(&mut self) {
-        let Engine::Embedded(server, _) = &self.world.engine else { return };
+        let server = self.world.server();
         let prefix = format!("{}:", self.world.key("channel"));
         let keys: Vec<_> = server.keys().iter().map(|key| String::from_utf8_lossy(key).into_owned()).collect();
         for listener in keys.iter().filter_map(|key| key.strip_prefix(&prefix)) {
@@ -635,7 +636,7 @@ impl<'a> History<'a> {
         self.world.advance(2 * 600_000 + 100_000);
         assert!(self.world.marks().is_empty(), "seed {}: {:?} is left", self.seed, self.world.marks());
         if self.theirs.is_empty() {
-            let Engine::Embedded(server, _) = &self.world.engine else { return };
+            let server = self.world.server();
             assert_eq!(server.keys(), [""; 0], "seed {}", self.seed);
         }
     }

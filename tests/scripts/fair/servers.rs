@@ -3,19 +3,17 @@
 use super::jvm::Jvm;
 use super::world::{World, is_held, is_placed};
 use crate::eval::eval;
+use crate::support::Bench;
 use leasehold_core::command::fair::{Beat, Inspected};
 use leasehold_core::command::lock::Forced;
 use leasehold_core::command::{Acquired, Kind};
-use leasehold_test_support::{Connection, Resp, binaries};
+use leasehold_test_support::{Connection, Resp};
 use std::time::Duration;
 
 /// Runs a test on every server that is installed.
 fn on_each(test: impl Fn(World)) {
-    let binaries = binaries();
-    assert!(!binaries.is_empty(), "there is a server; `cargo xtask servers` installs some");
-    for binary in &binaries {
-        eprintln!("on {binary}");
-        let mut world = World::real(binary);
+    for bench in Bench::started() {
+        let mut world = World::on(bench);
         // The machine may be busy: nothing here is to depend on a window.
         world.settings.fair.window = Duration::from_secs(60);
         world.settings.fair.claim = Duration::from_secs(60);
@@ -111,7 +109,7 @@ fn tokens_are_texts_of_whole_numbers() {
 fn messages_reach_those_who_listen_in_the_way_they_listen() {
     on_each(|mut world| {
         world.settings.publish = "PUBLISH".into();
-        let super::world::Engine::Real(server) = &world.engine else { panic!("a server") };
+        let Bench::Real(server) = &world.bench else { panic!("a server") };
         let mut listener: Connection = server.connect().expect("a connection");
         let (holder, ours, jvm) = (world.process(), world.process(), Jvm::new(1, 5_000));
         let channel = |whose: &str| format!("{}:{whose}", world.key("channel"));
@@ -137,7 +135,7 @@ fn messages_reach_those_who_listen_in_the_way_they_listen() {
 #[test]
 fn an_error_midway_leaves_no_hold_and_releases_none() {
     on_each(|world| {
-        let super::world::Engine::Real(server) = &world.engine else { panic!("a server") };
+        let Bench::Real(server) = &world.bench else { panic!("a server") };
         let (holder, ours) = (world.process(), world.process());
         world.acquire(&holder.hold(1));
         world.acquire(&ours.hold(1));

@@ -1,34 +1,26 @@
 //! A server, a fair lock on it, and the processes that contend for it.
 
-use crate::eval::{eval, reply};
+use crate::support::{Bench, Lock, named};
 use bytes::Bytes;
 use leasehold_core::call::Call;
 use leasehold_core::command::fair::{self, Beat, Inspected};
 use leasehold_core::command::lock::Forced;
-use leasehold_core::command::{Acquired, Ask, Give, HoldKey, Keys, Kind};
+use leasehold_core::command::{Acquired, Ask, Keys, Kind};
 use leasehold_core::name::LockName;
 use leasehold_core::owner::ClientId;
 use leasehold_core::reply::Reply;
 use leasehold_core::settings::Settings;
-use leasehold_embedded::{EmbeddedServer, ManualClock, ServerClock};
-use leasehold_test_support::{Binary, Server};
 use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::ops::Deref;
 use uuid::Uuid;
-
-/// The server to which the commands go.
-pub(super) enum Engine {
-    Embedded(EmbeddedServer, ManualClock),
-    Real(Box<Server>),
-}
 
 /// A fair lock on a server.
 ///
 /// Messages are recorded: the command that publishes is an argument, and here it is `RPUSH`, so that each channel is a list of what was
 /// said on it, and all processes look connected.
 pub(super) struct World {
-    pub(super) engine: Engine,
+    pub(super) bench: Bench,
     pub(super) kind: Kind,
     pub(super) name: LockName,
     pub(super) settings: Settings,
@@ -39,51 +31,33 @@ pub(super) struct World {
 #[derive(Clone, Copy)]
 pub(super) struct Process(pub(super) ClientId);
 
+impl Deref for World {
+    type Target = Bench;
+
+    fn deref(&self) -> &Bench {
+        &self.bench
+    }
+}
+
 impl World {
     pub(super) fn embedded() -> Self {
-        let clock = ManualClock::new();
-        Self::on(Engine::Embedded(EmbeddedServer::with_clock(ServerClock::manual(&clock)), clock))
+        Self::on(Bench::embedded())
     }
 
-    pub(super) fn real(binary: &Binary) -> Self {
-        Self::on(Engine::Real(Box::new(Server::builder().binary(binary).start())))
-    }
-
-    fn on(engine: Engine) -> Self {
+    pub(super) fn on(bench: Bench) -> Self {
         let settings = Settings { publish: Bytes::from_static(b"RPUSH"), ..Settings::default() };
         let name = LockName::new("", "stock").expect("a name");
-        Self { engine, kind: Kind::Fair, name, settings, next_process: Cell::new(0) }
-    }
-
-    pub(super) fn run(&self, call: &Call) -> Reply {
-        match &self.engine {
-            Engine::Embedded(server, _) => {
-                server.execute(call).unwrap_or_else(|error| panic!("{}: {error}", call.script().name()))
-            }
-            Engine::Real(server) => reply(server.command(&eval(call.script().source(), call.keys(), call.args())))
-                .unwrap_or_else(|error| panic!("{}: {error}", call.script().name())),
-        }
+        Self { bench, kind: Kind::Fair, name, settings, next_process: Cell::new(0) }
     }
 
     pub(super) fn command(&self, words: &[&str]) -> Reply {
-        match &self.engine {
-            Engine::Embedded(server, _) => {
-                let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
-                server.command(&words).unwrap_or_else(|error| panic!("{error}"))
-            }
-            Engine::Real(server) => reply(server.command(words)).unwrap_or_else(|error| panic!("{error}")),
-        }
-    }
-
-    pub(super) fn advance(&self, millis: u64) {
-        let Engine::Embedded(_, clock) = &self.engine else { panic!("time is moved on the embedded engine only") };
-        clock.advance(Duration::from_millis(millis));
+        self.bench.command(&words.iter().map(|word| word.as_bytes()).collect::<Vec<_>>())
     }
 
     pub(super) fn now(&self) -> i64 {
-        match &self.engine {
-            Engine::Embedded(server, _) => server.wall_millis(),
-            Engine::Real(_) => {
+        match &self.bench {
+            Bench::Embedded(server, _) => server.wall_millis(),
+            Bench::Real(_) => {
                 let Reply::Array(parts) = self.command(&["TIME"]) else { panic!("the time has two parts") };
                 int(&parts[0]) * 1000 + int(&parts[1]) / 1000
             }
@@ -122,23 +96,12 @@ impl World {
     }
 
     pub(super) fn acquire_call(&self, entry: &str, change: impl FnOnce(&mut Ask<'_>)) -> Call {
+        self.call(entry, |lock| lock.ask(&named(entry), change))
+    }
+
+    fn call(&self, entry: &str, build: impl FnOnce(Lock<'_>) -> Call) -> Call {
         let keys = self.keys_of(process_of(entry));
-        let hold = HoldKey { field: Bytes::copy_from_slice(entry.as_bytes()), permits: 1 };
-        let mut ask = Ask {
-            name: &self.name,
-            keys: &keys,
-            hold: &hold,
-            beside: None,
-            count: 1,
-            lease: Duration::from_secs(30),
-            not_after: None,
-            waits: true,
-            placed: false,
-            prefer_writers: None,
-            settings: &self.settings,
-        };
-        change(&mut ask);
-        self.kind.verbs().acquire(&ask)
+        build(Lock { kind: self.kind, name: &self.name, keys: &keys, settings: &self.settings })
     }
 
     /// Asks for the lock and waits.
@@ -157,10 +120,7 @@ impl World {
     }
 
     pub(super) fn release_call(&self, entry: &str, count: u32) -> Call {
-        let keys = self.keys_of(process_of(entry));
-        let hold = HoldKey { field: Bytes::copy_from_slice(entry.as_bytes()), permits: 1 };
-        let give = Give { name: &self.name, keys: &keys, hold: &hold, count, granted: true, settings: &self.settings };
-        self.kind.verbs().release(&give)
+        self.call(entry, |lock| lock.give(&named(entry), count, true))
     }
 
     pub(super) fn beat(&self, process: Process, front: Option<&str>) -> Beat {
@@ -255,11 +215,6 @@ pub(super) fn texts(reply: Reply) -> Vec<String> {
         Reply::Array(parts) => parts.iter().map(|part| part.text().expect("text").to_owned()).collect(),
         other => panic!("{other:?} is no array"),
     }
-}
-
-/// Milliseconds.
-pub(super) const fn ms(millis: u64) -> Duration {
-    Duration::from_millis(millis)
 }
 
 /// Whether the hold has the lock.

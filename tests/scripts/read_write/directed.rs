@@ -1,7 +1,7 @@
 //! The tables, row by row, and each refusal.
 
 use super::jvm::Jvm;
-use crate::support_rw::{Wish, World, each, show};
+use crate::support::{Wish, World, each, show};
 use leasehold_core::command::read_write::{self, Holder, Inspected, Mode};
 use leasehold_core::command::{Kind, lock};
 use std::time::Duration;
@@ -146,14 +146,14 @@ fn a_lock_that_reads_is_left_to_readers_by_a_downgrade() {
         world.acquire(WRITE, "me:1", 1, wish(60_000));
         world.acquire(READ, "me:2", 1, Wish { lease: 20_000, beside: Some("me:1"), ..Wish::default() });
         assert_eq!(world.release(WRITE, "me:1", 0), 1);
-        listener.hears("1");
+        listener.hears(&["1"]);
         world.check("HGETALL {} => [\"mode\", \"read\", \"me:2\", \"1\"]");
         let left = world.reply("PTTL {}").int().expect("an integer");
         assert!((15_000..=20_000).contains(&left), "the lock lives as long as its longest hold, not {left}");
         assert_eq!(world.release(WRITE, "me:1", 0), -1, "a copy");
-        listener.hears("");
+        listener.hears(&[]);
         assert_eq!(world.release(READ, "me:2", 0), 1);
-        listener.hears("0");
+        listener.hears(&["0"]);
         world.check("EXISTS {} leasehold:1:rw_readers:{rw-downgrade} => 0");
     });
 }
@@ -185,21 +185,21 @@ fn a_shell_without_readers_holds_nobody_up() {
     shell(&world);
     let mut listener = world.listen_to(READ);
     assert_eq!(world.acquire(WRITE, "me:1", 1, wish(500)), "[1, 500]");
-    listener.hears("0");
+    listener.hears(&["0"]);
     world.release(WRITE, "me:1", 0);
-    listener.hears("1");
+    listener.hears(&["1"]);
     shell(&world);
     assert_eq!(world.acquire(READ, "me:2", 2, wish(500)), "[-2, 0]");
-    listener.hears("0");
+    listener.hears(&["0"]);
     assert!(world.server().keys().is_empty(), "{:?}", world.server().keys());
     shell(&world);
     assert_eq!(world.renew(READ, &[("dead:1", 500)]), "[0, 0]", "never revived");
-    listener.hears("0");
+    listener.hears(&["0"]);
     assert!(world.server().keys().is_empty(), "{:?}", world.server().keys());
     shell(&world);
     let late = Wish { not_after: Some(1), ..wish(500) };
     assert_eq!(world.acquire(WRITE, "me:3", 1, late), "[-3, 0]");
-    listener.hears("0");
+    listener.hears(&["0"]);
     assert!(world.server().keys().is_empty(), "{:?}", world.server().keys());
 }
 
@@ -231,15 +231,15 @@ fn last_reader_is_told_and_the_lock_ends_with_its_holds() {
     world.check("PTTL {} => 9000");
     assert_eq!(world.release(READ, "long:1", 0), 1);
     world.check("PTTL {} => 1000");
-    listener.hears("");
+    listener.hears(&[]);
     world.acquire(READ, "long:2", 1, wish(9_000));
     // A writer that is preferred hears that the lock may be free sooner.
     let marks = Wish { prefer: Some(500), ..wish(1_000) };
     assert_eq!(world.acquire(WRITE, "w:1", 1, marks), "[4, 1000, 0, 0, 0]");
     assert_eq!(world.release(READ, "long:2", 0), 1);
-    listener.hears("0");
+    listener.hears(&["0"]);
     assert_eq!(world.release(READ, "short:1", 0), 1);
-    listener.hears("0");
+    listener.hears(&["0"]);
     world.check("EXISTS {} => 0");
 }
 
@@ -301,11 +301,11 @@ fn waiting_writers_leave_marks_and_release_takes_them_back() {
     assert_eq!(world.acquire(READ, "r:3", 1, wish(1_000)), "[1, 1000]", "one that was not told to does not");
     assert_eq!(world.acquire(READ, "r:1", 2, prefer), "[1, 1000]", "a re-entry is not held up");
     assert_eq!(world.release(WRITE, "w:1", 0), -1);
-    listener.hears("");
+    listener.hears(&[]);
     assert_eq!(world.release(WRITE, "w:2", 0), -1, "the last one lets the readers in");
-    listener.hears("1");
+    listener.hears(&["1"]);
     assert_eq!(world.release(WRITE, "w:2", 0), -1, "a copy");
-    listener.hears("");
+    listener.hears(&[]);
     world.check(&format!("EXISTS {WRITERS} => 0"));
     assert_eq!(world.acquire(READ, "r:2", 1, prefer), "[1, 1000]");
 }
@@ -342,12 +342,12 @@ fn force_release_ends_the_named_hold_only() {
         assert_eq!(force(Mode::Read, "me:3"), Ok(lock::Forced::Other));
         assert_eq!(force(Mode::Write, "me:1"), Ok(lock::Forced::Other), "the halves are two");
         assert_eq!(force(Mode::Read, "me:1"), Ok(lock::Forced::Ended));
-        listener.hears("");
+        listener.hears(&[]);
         assert_eq!(force(Mode::Read, "me:2"), Ok(lock::Forced::Ended));
-        listener.hears("0");
+        listener.hears(&["0"]);
         world.acquire(WRITE, "me:4", 1, wish(60_000));
         assert_eq!(force(Mode::Write, "me:4"), Ok(lock::Forced::Ended));
-        listener.hears("1");
+        listener.hears(&["1"]);
         world.check("EXISTS {} => 0");
     });
 }

@@ -1,7 +1,7 @@
 //! Bugs that users of other libraries met, each under the name by which the collection knows it.
 
 use super::jvm::Jvm;
-use crate::support_rw::{Wish, World, each};
+use crate::support::{Wish, World, each};
 use leasehold_core::command::read_write::{self, Inspected, Mode};
 use leasehold_core::command::{Acquired, Kind};
 
@@ -58,7 +58,7 @@ fn rw2_a_downgrade_wakes_the_readers() {
         world.acquire(READ, "a:2", 1, Wish { beside: Some("a:1"), ..wish(60_000) });
         assert!(world.acquire(READ, "r:1", 1, wish(60_000)).starts_with("[0, "));
         assert_eq!(world.release(WRITE, "a:1", 0), 1);
-        listener.hears("1");
+        listener.hears(&["1"]);
         assert_eq!(world.acquire(READ, "r:1", 1, wish(60_000)), "[1, 60000]");
         world.release(READ, "r:1", 0);
         world.release(READ, "a:2", 0);
@@ -132,7 +132,7 @@ fn rw10_all_waiting_readers_enter_together() {
             assert!(world.acquire(READ, reader, 1, wish(60_000)).starts_with("[0, "));
         }
         world.release(WRITE, "w:1", 0);
-        listener.hears("1");
+        listener.hears(&["1"]);
         for reader in ["r:1", "r:2", "r:3"] {
             assert_eq!(world.acquire(READ, reader, 1, wish(60_000)), "[1, 60000]");
         }
@@ -140,7 +140,7 @@ fn rw10_all_waiting_readers_enter_together() {
         for reader in ["r:1", "r:2", "r:3"] {
             assert_eq!(world.release(READ, reader, 0), 1);
         }
-        listener.hears("0");
+        listener.hears(&["0"]);
     });
 }
 

@@ -1,7 +1,7 @@
 //! A JVM, as far as its commands on a read-write lock are known: what each reads and writes, put together from plain commands. Each is one
 //! atomic unit here, because no other runs meanwhile.
 
-use crate::support_rw::World;
+use crate::support::World;
 use leasehold_core::reply::Reply;
 
 /// A thread of a JVM.

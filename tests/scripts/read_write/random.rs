@@ -4,7 +4,7 @@
 //! `LEASEHOLD_SEEDS=n` runs that many histories instead of the usual slice, and `LEASEHOLD_SEED=s` one, told step by step.
 
 use super::jvm::Jvm;
-use crate::support_rw::{Listener, Wish, World};
+use crate::support::{Ear, Wish, World};
 use fastrand::Rng;
 use leasehold_core::call::Call;
 use leasehold_core::command::{Acquired, Kind};
@@ -73,7 +73,7 @@ struct History {
     prefer: bool,
     /// Commands of holds that have ended, which may arrive again.
     late: Vec<Call>,
-    listener: Listener,
+    listener: Ear,
     tally: Tally,
 }
 

@@ -1,0 +1,105 @@
+//! The ground of the tests of scripts: servers, locks of one kind with the outcomes of what is asked of them, and locks whose replies are
+//! compared as they are.
+
+mod bench;
+mod desk;
+mod world;
+
+pub(crate) use bench::{Bench, Ear};
+pub(crate) use desk::Desk;
+pub(crate) use world::{Wish, World, each};
+
+use bytes::Bytes;
+use leasehold_core::call::Call;
+use leasehold_core::command::{Ask, Give, HoldKey, Keys, Kind, Renewal};
+use leasehold_core::name::LockName;
+use leasehold_core::reply::Reply;
+use leasehold_core::settings::Settings;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// The lease of the tests.
+pub(crate) const LEASE: Duration = Duration::from_millis(30_000);
+
+pub(crate) const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+fn unused() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// The id of a hold, or of an operation, that is used once.
+pub(crate) fn once() -> Bytes {
+    Bytes::from(format!("6f0c0000-0000-4000-8000-000000000001:{}", unused()))
+}
+
+/// A hold that has not been used.
+pub(crate) fn hold(permits: u32) -> HoldKey {
+    HoldKey { field: once(), permits }
+}
+
+/// The hold of this name.
+pub(crate) fn named(field: &str) -> HoldKey {
+    HoldKey { field: Bytes::copy_from_slice(field.as_bytes()), permits: 1 }
+}
+
+pub(crate) fn publish() -> Bytes {
+    Bytes::from_static(b"PUBLISH")
+}
+
+/// One lock, as the calls name it.
+#[derive(Clone, Copy)]
+pub(crate) struct Lock<'a> {
+    pub(crate) kind: Kind,
+    pub(crate) name: &'a LockName,
+    pub(crate) keys: &'a Keys,
+    pub(crate) settings: &'a Settings,
+}
+
+impl Lock<'_> {
+    /// An acquire: it waits, has the lease of the tests, and is changed by `change`.
+    pub(crate) fn ask<'a>(&'a self, hold: &'a HoldKey, change: impl FnOnce(&mut Ask<'a>)) -> Call {
+        let mut ask = Ask {
+            name: self.name,
+            keys: self.keys,
+            hold,
+            beside: None,
+            count: 1,
+            lease: LEASE,
+            not_after: None,
+            waits: true,
+            placed: false,
+            prefer_writers: None,
+            settings: self.settings,
+        };
+        change(&mut ask);
+        self.kind.verbs().acquire(&ask)
+    }
+
+    pub(crate) fn give(&self, hold: &HoldKey, count: u32, granted: bool) -> Call {
+        let give = Give { name: self.name, keys: self.keys, hold, count, granted, settings: self.settings };
+        self.kind.verbs().release(&give)
+    }
+
+    /// Renews, each hold by its own lease.
+    pub(crate) fn renewal(&self, holds: impl IntoIterator<Item = (HoldKey, Duration)>) -> Call {
+        let mut renewal = Renewal { publish: self.settings.publish.clone(), ..Renewal::default() };
+        for (hold, lease) in holds {
+            self.kind.verbs().renew(&mut renewal, self.name, self.keys, &hold, lease);
+        }
+        Call::new(self.kind.verbs().renewal().expect("this kind is renewed"), renewal.keys, renewal.args)
+    }
+}
+
+/// A reply in few characters: `nil`, `3`, `"text"`, `[1, "a"]`.
+pub(crate) fn show(reply: &Reply) -> String {
+    match reply {
+        Reply::Nil => "nil".into(),
+        Reply::Int(value) => value.to_string(),
+        Reply::Bulk(text) => format!("\"{}\"", String::from_utf8_lossy(text)),
+        Reply::Array(parts) => format!("[{}]", parts.iter().map(show).collect::<Vec<_>>().join(", ")),
+        other => format!("{other:?}"),
+    }
+}
