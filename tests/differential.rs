@@ -9,6 +9,8 @@
 mod engines;
 #[path = "support/eval.rs"]
 mod eval;
+#[path = "support/histories.rs"]
+mod histories;
 #[path = "differential/history.rs"]
 mod history;
 #[path = "differential/names.rs"]
@@ -23,23 +25,15 @@ mod step;
 mod values;
 
 use engines::Pair;
+use histories::each_seed;
 use history::History;
 use leasehold_core::script;
 use leasehold_test_support::{Binary, binaries};
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Range;
 use step::Step;
 
 /// How many histories a server gets in a run of all tests.
 const SLICE: u64 = 120;
-
-fn seeds() -> Range<u64> {
-    let number = |name: &str| std::env::var(name).ok()?.parse::<u64>().ok();
-    match number("LEASEHOLD_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..number("LEASEHOLD_SEEDS").unwrap_or(SLICE),
-    }
-}
 
 #[test]
 fn the_embedded_engine_does_what_every_server_does() {
@@ -48,9 +42,9 @@ fn the_embedded_engine_does_what_every_server_does() {
     std::thread::scope(|scope| {
         let runs: Vec<_> = binaries.iter().map(|binary| scope.spawn(|| compare(binary))).collect();
         for (run, binary) in runs.into_iter().zip(&binaries) {
-            let tally = run.join().unwrap_or_else(|_| panic!("{binary}: see above"));
+            let (histories, tally) = run.join().unwrap_or_else(|_| panic!("{binary}: see above"));
             eprintln!("{binary} agrees: {tally:?}");
-            if seeds().count() >= 100 {
+            if histories >= 100 {
                 for (what, least) in [("reply", 1_000), ("ERR", 15), ("WRONGTYPE", 50), ("OOM", 20), ("message", 30)] {
                     let found = tally.get(what).copied().unwrap_or_default();
                     assert!(found >= least, "{binary}: {what} came {found} times, and is to be seen {least} times");
@@ -60,17 +54,17 @@ fn the_embedded_engine_does_what_every_server_does() {
     });
 }
 
-/// Compares all histories; gives what came of their steps.
-fn compare(binary: &Binary) -> BTreeMap<String, usize> {
+/// Compares all histories; gives how many there were, and what came of their steps.
+fn compare(binary: &Binary) -> (u64, BTreeMap<String, usize>) {
     let mut pair = Pair::start(binary);
-    for seed in seeds() {
+    let histories = each_seed(SLICE, |seed| {
         let history = History::random(seed, pair.knows_sharded());
         if pair.run(&history).is_some() {
             let (shortest, difference) = shrink::shortest(&mut pair, history);
-            panic!("{binary} and the embedded engine differ. LEASEHOLD_SEED={seed}\n{shortest}{difference}");
+            panic!("{binary} and the embedded engine differ\n{shortest}{difference}");
         }
-    }
-    pair.tally
+    });
+    (histories, pair.tally)
 }
 
 #[test]

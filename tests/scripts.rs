@@ -9,6 +9,8 @@ mod eval;
 mod fair;
 #[path = "scripts/fenced.rs"]
 mod fenced;
+#[path = "support/histories.rs"]
+mod histories;
 #[path = "scripts/latch.rs"]
 mod latch;
 #[path = "scripts/layout.rs"]

@@ -4,6 +4,7 @@
 //! `LEASEHOLD_SEEDS=n` runs that many histories instead of the usual slice, and `LEASEHOLD_SEED=s` one, told step by step.
 
 use super::jvm::Jvm;
+use crate::histories::each_seed;
 use crate::support::{Ear, Wish, World};
 use fastrand::Rng;
 use leasehold_core::call::Call;
@@ -79,31 +80,16 @@ struct History {
 
 #[test]
 fn histories_at_random_keep_every_rule() {
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    let told = number("LEASEHOLD_SEED");
-    let from = number("LEASEHOLD_FROM").unwrap_or(0);
-    let seeds = told.map_or_else(|| from..from + number("LEASEHOLD_SEEDS").unwrap_or(25), |seed| seed..seed + 1);
+    let told = std::env::var_os("LEASEHOLD_SEED").is_some();
     let mut sum = Tally::default();
-    let mut histories = 0;
-    for seed in seeds {
-        // Names the seed where it panics.
-        let note = Note(seed);
-        let tally = History::new(seed, told.is_some()).run();
-        std::mem::forget(note);
+    let history = |seed| {
+        let tally = History::new(seed, told).run();
         sum.grants += tally.grants;
         sum.copies += tally.copies;
-        histories += 1;
-    }
+    };
+    let histories = each_seed(25, history);
     eprintln!("{histories} histories, {} grants, {} commands that arrived again", sum.grants, sum.copies);
-    assert!(told.is_some() || sum.grants > histories * 5 && sum.copies > histories * 3, "something happened");
-}
-
-struct Note(u64);
-
-impl Drop for Note {
-    fn drop(&mut self) {
-        eprintln!("LEASEHOLD_SEED={} replays it", self.0);
-    }
+    assert!(told || sum.grants > histories * 5 && sum.copies > histories * 3, "something happened");
 }
 
 impl History {
