@@ -7,7 +7,7 @@
 //!
 //! It has what the scripts use. A command that it lacks is an error that says so; nothing is imitated by halves.
 //!
-//! `tests/differential.rs` of the workspace runs random histories on this engine and on servers, and compares everything.
+//! `tests/differential/` of the workspace runs random histories on this engine and on servers, and compares everything.
 //!
 //! # Differences from Redis 7
 //!

@@ -3,21 +3,13 @@
 //! The bodies below `tests/fuzz/` are those of the targets of `cargo fuzz` in `fuzz/`. Here each gets a few thousand inputs that
 //! follow from a seed: inputs that mean something, mutated, and noise. `LEASEHOLD_SEEDS=n` gives it that many.
 
-#[path = "fuzz/commands.rs"]
 mod commands;
-#[path = "fuzz/names.rs"]
 mod names;
-#[path = "fuzz/noise.rs"]
 mod noise;
-#[path = "fuzz/replies.rs"]
 mod replies;
-#[path = "fuzz/scripts.rs"]
 mod scripts;
-#[path = "fuzz/sessions.rs"]
 mod sessions;
-#[path = "fuzz/source.rs"]
 mod source;
-#[path = "fuzz/urls.rs"]
 mod urls;
 
 use noise::inputs;

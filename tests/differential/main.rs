@@ -5,23 +5,16 @@
 //! one that shows a difference is made as short as it can be and then told. `LEASEHOLD_SEEDS=n` runs that many histories on each
 //! server instead of the usual slice, and `LEASEHOLD_SEED=s` one.
 
-#[path = "differential/engines.rs"]
 mod engines;
-#[path = "support/eval.rs"]
+#[path = "../support/eval.rs"]
 mod eval;
-#[path = "support/histories.rs"]
+#[path = "../support/histories.rs"]
 mod histories;
-#[path = "differential/history.rs"]
 mod history;
-#[path = "differential/names.rs"]
 mod names;
-#[path = "differential/same.rs"]
 mod same;
-#[path = "differential/shrink.rs"]
 mod shrink;
-#[path = "differential/step.rs"]
 mod step;
-#[path = "differential/values.rs"]
 mod values;
 
 use engines::Pair;

@@ -1,0 +1,14 @@
+//! The parts of the workspace say the truth of each other: scripts and their headers, decoders, manifests, public types, documents.
+
+mod architecture;
+mod auto_traits;
+mod documents;
+mod files;
+mod header;
+mod lua;
+mod lua_code;
+mod mutants;
+mod pages;
+mod prose;
+mod replies;
+mod session;

@@ -1,0 +1,22 @@
+//! The scripts of each kind of lock, by the calls that `leasehold-core` makes of them: on the embedded engine with a clock that is
+//! moved by hand, and on every server program of this machine where time does not matter.
+
+mod counters_model;
+#[path = "../support/eval.rs"]
+mod eval;
+mod fair;
+mod fenced;
+#[path = "../support/histories.rs"]
+mod histories;
+mod latch;
+mod layout;
+mod lock;
+mod permits;
+mod read_write;
+mod record;
+mod semaphore;
+mod simple;
+mod spin;
+mod store;
+mod strangers;
+mod support;
