@@ -38,10 +38,10 @@ macro_rules! suite {
 
 suite! {
     everywhere {
-        beside:
+        acquire:
             ten_tries_at_once_get_in_where_there_is_room_for_ten,
             as_many_concurrent_tries_get_in_as_there_is_room_for;
-        reentrancy:
+        reentry:
             three_functions_that_take_the_same_lock,
             branches_with_owners_of_their_own_exclude_each_other,
             a_guard_reenters_without_an_owner,
@@ -69,7 +69,7 @@ suite! {
             rw13_kinds_under_one_name_are_told_apart_by_their_data,
             rw13_kinds_under_one_name_are_told_apart_in_one_client,
             every_kind_refuses_bad_input_before_anything_is_sent;
-        endings:
+        loss:
             the_longest_hold_ends_even_a_renewed_one,
             a_fixed_lease_is_lost_when_it_runs_out,
             a_detached_lock_runs_out_by_itself,
@@ -79,10 +79,10 @@ suite! {
             with_releases_and_carries_the_value,
             work_that_is_over_leaves_no_waker_with_the_hold,
             a_lock_is_renewed_for_as_long_as_it_is_held;
-        farewells:
+        shutdown:
             a_shutdown_releases_everything_and_tells_everybody,
             a_dropped_guard_is_released_in_the_background;
-        outside:
+        admin:
             an_inspection_names_the_holder,
             grant_of_permits_has_missing_ones_asked_for_at_once,
             grant_tells_the_earlier_holder_of_its_loss_at_once,
@@ -97,14 +97,14 @@ suite! {
             l10_a_second_release_does_not_touch_the_next_owner,
             rw6_a_short_reentry_does_not_shorten_the_lease,
             rw14_names_of_every_sort;
-        foreign_code:
+        callbacks:
             a_back_off_may_use_its_client,
             a_waker_may_use_its_client;
-        fair:
+        fair_queue:
             everybody_comes_in_the_order_of_arrival,
             f5_who_has_left_does_not_stand_in_the_queue,
             grants_carry_tokens_that_grow;
-        given_up:
+        waiting_given_up:
             a_place_is_gone_when_its_wait_has_run_out,
             a_dropped_acquire_does_not_refuse_the_next_try_of_its_client,
             a_writer_that_gave_up_keeps_no_reader_out;
@@ -113,14 +113,14 @@ suite! {
             rw4_an_owner_leaves_the_halves_in_any_order,
             a_writer_does_not_sleep_for_a_reader_that_has_left,
             rw11_a_reader_does_not_become_a_writer;
-        polling:
+        spin_and_simple:
             a_spin_lock_is_entered_again,
             a_simple_lock_is_its_id;
         groups:
             m1_m2_busy_member_leaves_none_held_and_one_wait_is_for_all,
             m3_members_in_another_order_do_not_deadlock,
             stripes_are_taken_together_in_any_order;
-        storm:
+        stress:
             lock, fair, fenced_fair, fenced, spin, simple, read_write, multi, striped, quorum;
         semaphores:
             s4_a_number_that_is_there_is_not_set_again,
@@ -130,7 +130,7 @@ suite! {
             an_owner_takes_permits_of_its_own_each_time,
             s14_many_tasks_never_have_too_many_permits,
             what_cannot_be_a_number_of_permits_is_refused;
-        permits:
+        semaphores_leased:
             s1_what_a_crashed_holder_had_is_back_after_its_lease,
             s4_a_capacity_that_is_there_is_not_set_again,
             s5_of_two_waiters_for_two_permits_one_proceeds,
@@ -148,23 +148,23 @@ suite! {
             c2_all_who_wait_are_woken,
             a_wait_that_is_dropped_leaves_nothing,
             what_cannot_be_a_count_is_refused;
-        fences:
+        fencing:
             a_stale_token_neither_reads_nor_writes,
             the_same_token_of_another_holder_is_refused;
-        inspection:
+        admin_inspection:
             a_fair_lock_tells_its_holder_and_its_queue,
             a_read_write_lock_tells_both_halves,
             a_simple_lock_tells_its_id,
             an_entry_that_no_lock_writes_is_named_and_can_be_removed,
             a_client_that_announces_itself_can_be_found;
-        blocking_kinds:
+        blocking:
             threads_take_locks_of_every_kind,
             thread_whose_lock_was_lost_is_told_and_keeps_its_value,
             threads_take_permits_and_wait_at_latches,
             an_owner_of_threads_takes_its_locks_again;
     }
     recordable {
-        duplicates:
+        unknown_outcome_copies:
             lock, fair, fenced_fair, fenced, spin, simple, read_write, multi, striped, semaphore, permits;
     }
     breakable {
@@ -172,64 +172,64 @@ suite! {
             s3_a_lost_reply_leaves_no_permit_behind,
             a_lost_reply_to_an_operation_counts_it_once,
             an_operation_on_a_server_that_is_down_is_an_error_in_time;
-        permits:
+        semaphores_leased:
             s3_a_lost_reply_leaves_no_permit_behind;
         latch:
             c1_a_lost_reply_to_a_count_counts_once;
-        fences:
+        fencing:
             a_lost_reply_to_a_write_writes_once;
-        replies:
+        unknown_outcome:
             l1_a_lost_reply_to_an_acquire_counts_once,
             l2_a_lost_reply_to_a_release_is_a_release,
             a_lost_reply_to_a_renewal_does_not_lose_the_lock,
             a_release_that_comes_too_late_is_a_loss_and_touches_nobody;
-        duplicates:
+        unknown_outcome_copies:
             a_first_grant_after_its_time_is_refused;
-        unpolled:
+        waiting_unpolled:
             a_first_attempt_in_flight_same_client,
             a_first_attempt_in_flight_another_client,
             a_place_in_the_line_same_client,
             a_place_in_the_line_another_client,
             a_parked_acquire_does_not_stand_in_the_way_of_tries;
-        farewells:
+        shutdown:
             a_shutdown_names_what_it_could_not_release;
-        outages:
+        outage:
             l11_down_server_is_an_error_in_time_and_can_be_cancelled,
             l3_a_lost_notice_costs_one_sleep,
             after_a_reconnect_waiters_try_again;
     }
     servers {
-        drops:
+        drop:
             lock, fair, fenced_fair, fenced, spin, simple, read_write, multi, striped, quorum, semaphore, permits;
-        outages:
+        outage:
             a_connect_that_is_dropped_closes_its_connections;
-        wire:
+        release_order:
             changes_of_a_count_are_sent_one_at_a_time,
             a_release_is_not_sent_while_its_acquire_is_unsettled;
     }
     inside {
-        foreign_code:
+        callbacks:
             a_recorder_of_metrics_may_use_the_client,
             a_subscriber_of_traces_may_use_the_client;
         semaphores:
             a_release_that_is_repeated_late_gives_nothing_back_twice;
-        fences:
+        fencing:
             sql_refuses_stale_tokens_on_read_and_write,
             sql_loses_no_update_to_holders_at_once;
-        inspection:
+        admin_inspection:
             a_record_is_written_again_before_it_ends;
-        drops:
+        drop:
             l4_every_future_dropped_at_every_point_leaves_nothing,
             l4_fair, l4_fenced_fair, l4_fenced, l4_spin, l4_simple, l4_read_write, l4_multi, l4_striped, l4_quorum, l4_semaphore,
             l4_permits, l4_latch,
             l4_what_cannot_be_reached_is_free_after_one_lease;
-        duplicates:
+        unknown_outcome_copies:
             copies_whose_replies_are_seen_change_nothing_either,
             // A server that was not needed for a quorum may answer when the copies are on their way; here it cannot.
             quorum;
-        unpolled:
+        waiting_unpolled:
             the_delay_is_bounded_exactly;
-        fair:
+        fair_queue:
             f1_dead_waiters_cost_a_window_in_all,
             f2_a_dead_holder_costs_its_lease,
             f4_deadlines_do_not_drift,
@@ -252,7 +252,7 @@ suite! {
             rw12_a_writer_that_is_preferred_gets_in,
             a_writer_looks_again_when_the_first_lease_may_be_over,
             a_reader_is_let_in_beside_its_own_owner;
-        polling:
+        spin_and_simple:
             a_spin_lock_asks_as_often_as_it_is_told,
             a_simple_lock_is_renewed_where_that_is_asked_for;
         groups:
@@ -265,7 +265,7 @@ suite! {
             members_that_ran_out_meanwhile_are_acquired_anew,
             quorum_holder_without_a_minority_sleeps_until_its_loss,
             rivals_for_a_quorum_all_get_it;
-        foreign:
+        callbacks_that_panic:
             a_recorder_that_panics_does_not_end_the_renewals,
             a_waker_that_panics_does_not_end_the_renewals;
         telemetry:
@@ -282,7 +282,7 @@ suite! {
             a_call_that_waits_for_replicas_is_left_in_peace,
             nobody_elses_renewal_waits_for_replicas,
             conditions_are_checked_before_anything_is_sent;
-        paused_time:
+        time:
             a_manual_clock_moves_leases_renewals_and_waits;
     }
 }
@@ -291,21 +291,21 @@ suite! {
 mod embedded_paused {
     #[test]
     fn tokios_paused_clock_moves_them_too() {
-        crate::suite::paused_time::tokios_paused_clock_moves_them_too();
+        crate::suite::time::tokios_paused_clock_moves_them_too();
     }
 
     #[test]
     fn tries_of_shared_locks_take_one_round_trip_together() {
-        crate::suite::beside::tries_of_shared_locks_take_one_round_trip_together();
+        crate::suite::acquire::tries_of_shared_locks_take_one_round_trip_together();
     }
 
     #[test]
     fn a_hundred_readers_get_in_within_a_few_round_trips() {
-        crate::suite::beside::a_hundred_readers_get_in_within_a_few_round_trips();
+        crate::suite::acquire::a_hundred_readers_get_in_within_a_few_round_trips();
     }
 
     #[test]
     fn every_reader_whose_wait_ends_makes_a_last_attempt() {
-        crate::suite::beside::every_reader_whose_wait_ends_makes_a_last_attempt();
+        crate::suite::acquire::every_reader_whose_wait_ends_makes_a_last_attempt();
     }
 }

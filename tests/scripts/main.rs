@@ -1,7 +1,7 @@
 //! The scripts of each kind of lock, by the calls that `leasehold-core` makes of them: on the embedded engine with a clock that is
 //! moved by hand, and on every server program of this machine where time does not matter.
 
-mod counters_model;
+mod conflicts;
 #[path = "../support/eval.rs"]
 mod eval;
 mod fair;
@@ -15,8 +15,8 @@ mod permits;
 mod read_write;
 mod record;
 mod semaphore;
+mod semaphores_random;
 mod simple;
 mod spin;
 mod store;
-mod strangers;
 mod support;

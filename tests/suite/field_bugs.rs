@@ -1,5 +1,5 @@
-//! Bugs that users of other lock libraries met, each named by its id in `docs/field-bugs.md`. L1, L2, L3 and L11 are in `replies.rs`
-//! and `outages.rs`, beside what else can be lost there.
+//! Bugs that users of other lock libraries met, each named by its id in `docs/field-bugs.md`. L1, L2, L3 and L11 are in
+//! `unknown_outcome.rs` and `outage.rs`, beside what else can be lost there.
 
 use crate::support::world::idle;
 use crate::support::{Engine, World, ms, secs, until};

@@ -2,13 +2,13 @@
 //! too.
 
 mod costs;
-mod counts;
-mod damage;
+mod fair_queue;
+mod fair_queue_damage;
+mod fair_queue_jvms;
 mod fenced;
 mod field_bugs;
 mod jvm;
-mod mixed;
-mod places;
 mod random;
+mod reentry;
 mod servers;
 mod world;
