@@ -1,9 +1,11 @@
-//! The keys that each kind leaves on a server: their names with the number of the layout, their types, and whether they end.
+//! The keys that each kind leaves on a server: their names with the number of the layout, their types, the fields of hashes, and whether they
+//! end.
 //!
-//! A script that leaves another key, or a key of another type, fails here. `docs/wire-protocol.md`, "Layout versions", says what to
+//! A script that leaves another key, field or type fails here. `docs/wire-protocol.md`, "Layout versions", says what to
 //! decide before the table follows.
 
-use crate::support::{Bench, Desk, LEASE, hold, ms, once, publish};
+use crate::support::{Bench, CLIENT, Desk, LEASE, hold, ms, once, publish};
+use bytes::Bytes;
 use leasehold_core::command::record::{self, ClientRecord};
 use leasehold_core::command::store::{self, Claim};
 use leasehold_core::command::{Kind, fair, latch, permits, semaphore};
@@ -12,58 +14,67 @@ use leasehold_core::reply::Reply;
 use std::collections::BTreeSet;
 use uuid::Uuid;
 
-const LOCK: &[&str] = &["stock hash ends"];
-const COUNTER: &[&str] = &["leasehold:1:op:{stock}:own string ends", "stock string stays"];
+const LOCK: &str = "stock hash ends: own";
+const QUEUE: &str = "redisson_lock_queue:{stock} list ends";
+const DEADLINES: &str = "redisson_lock_timeout:{stock} zset ends";
+const MARKS: &str = "leasehold:1:fair:{stock} hash ends: a:own h p:client s";
+const MARKS_WITH_AN_OFFER: &str = "leasehold:1:fair:{stock} hash ends: a:own h o ot p:client s";
+const TOKEN: &str = "redisson_lock_token:{stock} string stays";
+const COUNTER: &str = "stock string stays";
+const RECORD: &str = "leasehold:1:op:{stock}:own string ends";
 
 const fn keys_of(kind: Kind) -> &'static [&'static str] {
     match kind {
-        Kind::Lock | Kind::Spin => LOCK,
-        Kind::Fenced => &["redisson_lock_token:{stock} string stays", "stock hash ends"],
-        Kind::Fair => &[
-            "leasehold:1:fair:{stock} hash ends",
-            "redisson_lock_queue:{stock} list ends",
-            "redisson_lock_timeout:{stock} zset ends",
-            "stock hash ends",
-        ],
-        Kind::FencedFair => &[
-            "leasehold:1:fair:{stock} hash ends",
-            "redisson_lock_queue:{stock} list ends",
-            "redisson_lock_timeout:{stock} zset ends",
-            "redisson_lock_token:{stock} string stays",
-            "stock hash ends",
-        ],
+        Kind::Lock | Kind::Spin => &[LOCK],
+        Kind::Fenced => &[LOCK, TOKEN],
+        Kind::Fair => &[LOCK, QUEUE, DEADLINES, MARKS, MARKS_WITH_AN_OFFER],
+        Kind::FencedFair => &[LOCK, QUEUE, DEADLINES, MARKS, MARKS_WITH_AN_OFFER, TOKEN],
         Kind::Simple => &["stock string ends"],
-        Kind::Read => {
-            &["leasehold:1:rw_readers:{stock} zset ends", "stock hash ends", "{stock}:own:rwlock_timeout:1 string ends"]
-        }
-        Kind::Write => &["leasehold:1:rw_writers:{stock} zset ends", "stock hash ends"],
-        Kind::Semaphore | Kind::Latch => COUNTER,
-        Kind::Permits => {
-            &["leasehold:1:op:{stock}:own string ends", "stock string stays", "{stock}:timeout zset stays"]
-        }
+        Kind::Read => &[
+            "stock hash ends: mode own",
+            "{stock}:own:rwlock_timeout:1 string ends",
+            "leasehold:1:rw_readers:{stock} zset ends",
+        ],
+        Kind::Write => &["stock hash ends: mode own:write", "leasehold:1:rw_writers:{stock} zset ends"],
+        Kind::Semaphore | Kind::Latch => &[COUNTER, RECORD],
+        Kind::Permits => &[COUNTER, RECORD, "{stock}:timeout zset stays"],
     }
 }
 
-/// The keys on the server, with `stock` for the name of the lock and `own` for whatever names a client, a hold or an operation.
+/// The keys on the server, each with its type, the fields of a hash, and whether it ends. `stock` stands for the name of the lock, `own` for
+/// the name of a hold or an operation, and `client` for that of a client.
 fn left(desk: &Desk<'_>) -> BTreeSet<String> {
-    let own = format!("{}:", ClientId::new(Uuid::from_u128(0x6f0c_0000_0000_4000_8000_0000_0000_0001)));
-    let line = |key: bytes::Bytes| {
-        let name = String::from_utf8_lossy(&key).replace(desk.name.as_str(), "stock");
-        let name = match name.split_once(&own) {
-            Some((head, rest)) => {
-                format!("{head}own{}", rest.trim_start_matches(|letter: char| letter.is_ascii_digit()))
-            }
-            None => name,
-        };
+    let line = |key: Bytes| {
         let kind = desk.bench.on("TYPE", &key, &[]);
         let ends = if desk.bench.on("PTTL", &key, &[]) == Reply::Int(-1) { "stays" } else { "ends" };
-        format!("{name} {} {ends}", kind.text().expect("a type is a word"))
+        let mut line = format!("{} {} {ends}", general(desk, &key), kind.text().expect("a type is a word"));
+        if kind.text() == Ok("hash") {
+            let fields = desk.bench.on("HKEYS", &key, &[]);
+            let fields = fields
+                .array()
+                .expect("fields")
+                .iter()
+                .map(|field| general(desk, field.text().expect("a field").as_bytes()));
+            line.push(':');
+            line.extend(fields.collect::<BTreeSet<_>>().into_iter().map(|field| format!(" {field}")));
+        }
+        line
     };
     desk.bench.server().keys().into_iter().map(line).collect()
 }
 
-/// One hold has the lock and another waits, so that every key of the kind is there.
-fn contend(desk: &Desk<'_>) {
+/// A key or a field without the names of this very test.
+fn general(desk: &Desk<'_>, text: &[u8]) -> String {
+    let text = String::from_utf8_lossy(text).replace(desk.name.as_str(), "stock");
+    let text = text.replace(&Uuid::nil().to_string(), CLIENT);
+    match text.split_once(&format!("{CLIENT}:")) {
+        Some((head, rest)) => format!("{head}own{}", rest.trim_start_matches(|letter: char| letter.is_ascii_digit())),
+        None => text.replace(CLIENT, "client"),
+    }
+}
+
+/// The keys that are there while one hold has the lock and another waits, and after the release.
+fn contend(desk: &Desk<'_>) -> BTreeSet<String> {
     let set = match desk.kind {
         Kind::Semaphore => Some(semaphore::set(&desk.name, 1, None, &once(), &publish())),
         Kind::Permits => Some(permits::set(&desk.name, 1, &once(), &publish())),
@@ -73,7 +84,7 @@ fn contend(desk: &Desk<'_>) {
     set.iter().for_each(|call| _ = desk.bench.run(call));
     if desk.kind == Kind::Latch {
         desk.bench.run(&latch::count_down(&desk.name, 1, &once(), &publish()));
-        return;
+        return left(desk);
     }
     let (first, second) = (hold(1), hold(1));
     assert!(desk.gets(&first));
@@ -86,6 +97,9 @@ fn contend(desk: &Desk<'_>) {
     if desk.kind.verbs().renewal().is_some() {
         desk.renew(&first, LEASE);
     }
+    let held = left(desk);
+    desk.release(&first);
+    held.into_iter().chain(left(desk)).collect()
 }
 
 #[test]
@@ -93,9 +107,8 @@ fn every_kind_leaves_the_keys_that_are_written_down() {
     for kind in Kind::ALL {
         let bench = Bench::embedded();
         let desk = bench.desk(kind);
-        contend(&desk);
         let expected: BTreeSet<_> = keys_of(kind).iter().map(|line| (*line).to_owned()).collect();
-        assert_eq!(left(&desk), expected, "{kind:?}");
+        assert_eq!(contend(&desk), expected, "{kind:?}");
     }
 }
 
@@ -109,8 +122,8 @@ fn records_and_stores_leave_the_keys_that_are_written_down() {
     let claim = Claim { token: 34, owner: &once(), keep: Some(ms(900)) };
     bench.run(&store::write(&desk.name, &claim, 1, "90".into(), None));
     let expected = [
-        format!("leasehold:1:client:{client} hash ends"),
-        "leasehold:1:fence:{stock} hash ends".to_owned(),
+        format!("leasehold:1:client:{client} hash ends: application host pid since"),
+        "leasehold:1:fence:{stock} hash ends: owner token write".to_owned(),
         "stock string stays".to_owned(),
     ];
     assert_eq!(left(&desk), BTreeSet::from(expected));

@@ -30,9 +30,12 @@ fn unused() -> u64 {
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
+/// The client of holds and operations that are used once.
+pub(crate) const CLIENT: &str = "6f0c0000-0000-4000-8000-000000000001";
+
 /// The id of a hold, or of an operation, that is used once.
 pub(crate) fn once() -> Bytes {
-    Bytes::from(format!("6f0c0000-0000-4000-8000-000000000001:{}", unused()))
+    Bytes::from(format!("{CLIENT}:{}", unused()))
 }
 
 /// A hold that has not been used.
