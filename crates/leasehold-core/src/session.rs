@@ -40,6 +40,7 @@ mod ids;
 mod invariants;
 mod lock;
 mod lowerings;
+mod missing;
 mod out;
 mod outages;
 mod owners;
@@ -322,7 +323,7 @@ impl Session {
 
     /// The open things.
     pub fn stats(&self) -> ClientStats {
-        let held = self.parts.holds.values().filter(|hold| hold.wanted() > 0).count();
+        let held = self.parts.holds.iter().map(|(_, hold)| hold).filter(|hold| hold.wanted() > 0).count();
         ClientStats {
             held,
             cleaning_up: self.parts.holds.len() - held,
@@ -360,9 +361,10 @@ impl Session {
         self.parts.unreleased()
     }
 
-    /// Calls a flow, and asserts the invariants after it in builds with debug assertions.
+    /// Calls a flow, has a bug told that it found, and asserts the invariants after it in builds with debug assertions.
     fn checked<T>(&mut self, flow: impl FnOnce(&mut Parts) -> T) -> T {
         let outcome = flow(&mut self.parts);
+        self.parts.report_bugs();
         self.parts.assert_invariants();
         outcome
     }

@@ -22,6 +22,7 @@
 //! | [`PLACE_LOST_TOTAL`] | counter | | waiters of fair locks that lost their place and went on at the tail |
 //! | [`ENDLESS_TOTAL`] | counter | | locks without a time to live that a caller was found to wait for |
 //! | [`UNSET_TOTAL`] | counter | | semaphores that are not there and that a caller was found to wait for |
+//! | [`BUG_TOTAL`] | counter | | bugs of leasehold that a client has found in its own state: please report them |
 //! | [`FALLBACK_TOTAL`] | counter | `event` | locks that were granted without the server, and those that it granted later |
 //! | [`CLEAN_UP_TOTAL`] | counter | `outcome` | what the lifeline did for callers that were gone |
 //! | [`CONNECTED`] | gauge | `server` | clients whose lifeline is connected to the server |
@@ -263,6 +264,14 @@ impl Classes {
                     lock = %name,
                     "a task waits for a lock that has no time to live on the server, so that no lease ends it: look at its \
                      holder by inspect, and end it by force_release if that is gone"
+                );
+            }
+            Event::Bug { place } => {
+                counter!(BUG_TOTAL).increment(1);
+                tracing::error!(
+                    %place,
+                    "a bug of leasehold: the client names an entry of its own that is not there, and goes on without it; the holds of \
+                     this client are watched as before; please report it with this place and the version"
                 );
             }
             Event::Unset { name } => {

@@ -5,6 +5,7 @@ use crate::error::LossReason;
 use crate::link::{Epoch, Plane};
 use crate::name::LockName;
 use bytes::Bytes;
+use std::panic::Location;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -57,6 +58,11 @@ pub enum Action {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
+    /// The session has found a bug of its own: an entry that must be there is not. What it was about to do for one request is left out.
+    Bug {
+        /// The place in the source.
+        place: &'static Location<'static>,
+    },
     /// A hold was lost while guards of it existed.
     Lost {
         /// The lock.

@@ -25,6 +25,7 @@ pub(super) mod clean_up;
 mod count;
 mod deadline;
 mod guards;
+pub(super) mod holds;
 mod renewal;
 mod state;
 

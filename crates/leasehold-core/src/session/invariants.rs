@@ -5,6 +5,7 @@
 //! under the fuzzer.
 
 use crate::number_map::NumberMap;
+use crate::session::Event;
 use crate::session::ids::LockId;
 use crate::session::parts::Parts;
 
@@ -26,7 +27,7 @@ fn ensure(holds: bool, what: impl FnOnce() -> String) -> Result<(), String> {
 impl Parts {
     /// The counts of a hold (invariant 2), and that its deadline is watched (invariant 4).
     fn check_holds(&self) -> Result<(), String> {
-        for (number, hold) in &self.holds {
+        for (number, hold) in self.holds.iter() {
             ensure(self.locks.contains(hold.lock()), || format!("{number:?} is of a lock that is not there"))?;
             hold.check().map_err(|found| format!("{number:?}: {found}"))?;
         }
@@ -39,7 +40,7 @@ impl Parts {
         for (_, acquire) in self.requests.acquires() {
             found.entry(acquire.lock()).or_default().refs += 1;
         }
-        for hold in self.holds.values() {
+        for hold in self.holds.iter().map(|(_, hold)| hold) {
             let of_lock = found.entry(hold.lock()).or_default();
             of_lock.refs += 1;
             if hold.is_granted() && hold.has_guards() {
@@ -68,7 +69,7 @@ impl Parts {
     /// The hold that a request has begun is known (invariant 1), and a request stands in the line of its lock exactly while it waits there.
     fn check_requests(&self) -> Result<(), String> {
         for (ticket, acquire) in self.requests.acquires() {
-            let begun = acquire.hold().map(|number| (number, self.holds.get(&number)));
+            let begun = acquire.hold().map(|number| (number, self.holds.get(number)));
             ensure(begun.is_none_or(|(_, hold)| hold.is_some_and(|hold| hold.lock() == acquire.lock())), || {
                 format!("{ticket:?} has begun {begun:?}, which is no hold of its lock")
             })?;
@@ -87,18 +88,26 @@ impl Parts {
     fn check_tables(&self) -> Result<(), String> {
         let of_requests = self.requests.iter().filter_map(|(_, request)| request.timer_at());
         let of_locks = self.locks.iter().filter_map(|(_, lock)| lock.timer());
-        let of_holds = self.holds.values().filter_map(|hold| hold.timer());
+        let of_holds = self.holds.iter().map(|(_, hold)| hold).filter_map(|hold| hold.timer());
         let slots = of_requests.chain(of_locks).chain(of_holds).count() + self.subscriptions.timers();
         ensure(self.timers.len() == slots, || format!("{} timers are set, and {slots} are known", self.timers.len()))?;
         for (lock, owner, owned) in self.owners.iter() {
             let (holds, wishes) = (owned.holds(), owned.wishes());
-            let there = holds.iter().all(|number| self.holds.get(number).is_some_and(|hold| hold.lock() == lock))
+            let there = holds.iter().all(|number| self.holds.get(*number).is_some_and(|hold| hold.lock() == lock))
                 && wishes
                     .iter()
                     .all(|ticket| self.requests.acquire(*ticket).is_some_and(|acquire| acquire.lock() == lock));
             ensure(there, || format!("{owner:?} owns or wants what is not there: {owned:?}"))?;
         }
         Ok(())
+    }
+
+    /// Tells of an entry that a flow has named and that was not there.
+    pub(super) fn report_bugs(&mut self) {
+        let found = self.holds.missing().take().or_else(|| self.requests.missing().take());
+        if let Some(place) = found {
+            self.out.tell(Event::Bug { place });
+        }
     }
 
     /// Panics where an invariant is broken, in builds with debug assertions.

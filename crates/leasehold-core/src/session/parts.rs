@@ -3,11 +3,10 @@
 //! A component owns a part of the state, and changes it by its own methods; it knows no other component. The [flows](super::flow) call
 //! several of them.
 
-use crate::number_map::NumberMap;
 use crate::owner::{ClientId, HoldNumber};
 use crate::session::Ticket;
 use crate::session::client_record::ClientRecord;
-use crate::session::hold::Hold;
+use crate::session::hold::holds::Holds;
 use crate::session::lock::locks::Locks;
 use crate::session::lowerings::ToLower;
 use crate::session::out::Out;
@@ -35,7 +34,7 @@ pub(super) struct Parts {
     pub(super) closed: bool,
     pub(super) locks: Locks,
     pub(super) subscriptions: Subscriptions,
-    pub(super) holds: NumberMap<HoldNumber, Hold>,
+    pub(super) holds: Holds,
     pub(super) requests: Requests,
     pub(super) owners: Owners,
     pub(super) timers: Timers,
@@ -65,7 +64,7 @@ impl Parts {
             closed: false,
             locks: Locks::new(),
             subscriptions: Subscriptions::new(),
-            holds: NumberMap::default(),
+            holds: Holds::default(),
             requests: Requests::default(),
             owners: Owners::default(),
             timers: Timers::default(),

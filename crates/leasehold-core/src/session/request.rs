@@ -4,6 +4,7 @@ use crate::error::ReleaseError;
 use crate::number_map::NumberMap;
 use crate::owner::HoldNumber;
 use crate::session::Ticket;
+use crate::session::missing::Missing;
 use crate::session::request::acquire::Acquire;
 use crate::time::Instant;
 use std::task::Waker;
@@ -111,37 +112,40 @@ impl Request {
 
 /// The requests of a client that are not done, by their tickets.
 #[derive(Debug, Default)]
-pub(super) struct Requests(NumberMap<Ticket, Request>);
+pub(super) struct Requests {
+    table: NumberMap<Ticket, Request>,
+    missing: Missing,
+}
 
 impl Requests {
     /// How many there are.
     pub(super) fn len(&self) -> usize {
-        self.0.len()
+        self.table.len()
     }
 
     /// Adds a request.
     pub(super) fn insert(&mut self, ticket: Ticket, request: Request) {
-        self.0.insert(ticket, request);
+        self.table.insert(ticket, request);
     }
 
     /// Takes a request out.
     pub(super) fn remove(&mut self, ticket: Ticket) -> Option<Request> {
-        self.0.remove(&ticket)
+        self.table.remove(&ticket)
     }
 
     /// The request of a ticket; `None` where it is done.
     pub(super) fn get(&self, ticket: &Ticket) -> Option<&Request> {
-        self.0.get(ticket)
+        self.table.get(ticket)
     }
 
     /// The request of a ticket, to be changed.
     pub(super) fn get_mut(&mut self, ticket: &Ticket) -> Option<&mut Request> {
-        self.0.get_mut(ticket)
+        self.table.get_mut(ticket)
     }
 
     /// All requests, in no order.
     pub(super) fn iter(&self) -> impl Iterator<Item = (Ticket, &Request)> {
-        self.0.iter().map(|(ticket, request)| (*ticket, request))
+        self.table.iter().map(|(ticket, request)| (*ticket, request))
     }
 
     /// The requests to acquire, in no order.
@@ -154,7 +158,7 @@ impl Requests {
 
     /// The request to acquire of a ticket; `None` where it is done, or none to acquire.
     pub(super) fn acquire(&self, ticket: Ticket) -> Option<&Acquire> {
-        match self.0.get(&ticket) {
+        match self.table.get(&ticket) {
             Some(Request::Acquire(acquire)) => Some(acquire),
             _ => None,
         }
@@ -162,10 +166,37 @@ impl Requests {
 
     /// The request to acquire of a ticket, to be changed.
     pub(super) fn acquire_mut(&mut self, ticket: Ticket) -> Option<&mut Acquire> {
-        match self.0.get_mut(&ticket) {
+        match self.table.get_mut(&ticket) {
             Some(Request::Acquire(acquire)) => Some(acquire),
             _ => None,
         }
+    }
+
+    /// The request to acquire of a ticket that must be there. It is a bug of the session where it is not.
+    #[track_caller]
+    pub(super) fn known_acquire(&self, ticket: Ticket) -> Option<&Acquire> {
+        let acquire = self.acquire(ticket);
+        if acquire.is_none() {
+            self.missing.note();
+        }
+        acquire
+    }
+
+    /// The same, to be changed.
+    #[track_caller]
+    pub(super) fn known_acquire_mut(&mut self, ticket: Ticket) -> Option<&mut Acquire> {
+        match self.table.get_mut(&ticket) {
+            Some(Request::Acquire(acquire)) => Some(acquire),
+            _ => {
+                self.missing.note();
+                None
+            }
+        }
+    }
+
+    /// The bug that was found since this was asked last.
+    pub(super) const fn missing(&self) -> &Missing {
+        &self.missing
     }
 
     /// The request of a ticket that stands in a line; `None` where it has gone.
@@ -175,6 +206,6 @@ impl Requests {
 
     /// Whether the request of a ticket is a release.
     pub(super) fn is_release(&self, ticket: Ticket) -> bool {
-        matches!(self.0.get(&ticket), Some(Request::Release(_)))
+        matches!(self.table.get(&ticket), Some(Request::Release(_)))
     }
 }

@@ -31,6 +31,8 @@ pub const TURN_PASSED_TOTAL: &str = "leasehold_turn_passed_total";
 pub const PLACE_LOST_TOTAL: &str = "leasehold_places_lost_total";
 /// Counts locks without a time to live that a caller was found to wait for: no lease ends them.
 pub const ENDLESS_TOTAL: &str = "leasehold_endless_total";
+/// Counts bugs of leasehold itself that a client has found in its own state, and has left one request unserved for.
+pub const BUG_TOTAL: &str = "leasehold_bug_total";
 /// Counts semaphores that are not there and that a caller was found to wait for: their number was never set, or they were deleted.
 pub const UNSET_TOTAL: &str = "leasehold_unset_total";
 /// Counts by `event` locks that were granted without the server, `degraded`, and those that it granted later, `restored`.
@@ -83,6 +85,7 @@ pub(super) fn register() {
         PLACE_LOST_TOTAL,
         ENDLESS_TOTAL,
         UNSET_TOTAL,
+        BUG_TOTAL,
         RECONNECTS_TOTAL,
         EVICTION_TOTAL,
     ] {
@@ -102,6 +105,7 @@ pub(super) fn describe() {
         (PLACE_LOST_TOTAL, "Waiters of fair locks that lost their place in the queue"),
         (ENDLESS_TOTAL, "Locks without a time to live that a caller was found to wait for"),
         (UNSET_TOTAL, "Semaphores that are not there and that a caller was found to wait for"),
+        (BUG_TOTAL, "Bugs of leasehold that a client has found in its own state"),
         (FALLBACK_TOTAL, "Locks that were granted without the server, and those that it granted later"),
         (CLEAN_UP_TOTAL, "Locks that were released for callers that were gone"),
         (FOREIGN_PANIC_TOTAL, "Panics of the application's code that were caught"),

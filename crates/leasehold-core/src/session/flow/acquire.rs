@@ -88,7 +88,9 @@ impl Parts {
         via: Via,
         waker: &Waker,
     ) -> Step<Result<Option<Granted>, AcquireError>> {
-        let Some(acquire) = self.requests.acquire_mut(ticket) else { return Step::Done(Err(AcquireError::Closed)) };
+        let Some(acquire) = self.requests.known_acquire_mut(ticket) else {
+            return Step::Done(Err(AcquireError::Closed));
+        };
         if let Some(outcome) = acquire.take_outcome() {
             self.remove_request(ticket);
             return Step::Done(outcome);
@@ -99,7 +101,9 @@ impl Parts {
         }
         if let Place::Entering(number) = acquire.place() {
             self.check_entry(now, ticket, number);
-            let Some(acquire) = self.requests.acquire(ticket) else { return Step::Done(Err(AcquireError::Closed)) };
+            let Some(acquire) = self.requests.known_acquire(ticket) else {
+                return Step::Done(Err(AcquireError::Closed));
+            };
             if acquire.has_ended() || acquire.rests() {
                 // The hold that it was about to enter has ended, and perhaps its patience with it.
                 return self.poll_acquire_at_gate(ticket);
@@ -129,7 +133,7 @@ impl Parts {
             }
             Place::Aside if may_retry => self.send_first(now, ticket, via),
             Place::Aside => None,
-            Place::Entering(number) if self.holds.get(&number).is_some_and(|hold| hold.is_counted_by_client()) => {
+            Place::Entering(number) if self.holds.get(number).is_some_and(|hold| hold.is_counted_by_client()) => {
                 self.enter_by_itself(now, ticket, number);
                 Some(self.poll_acquire_at_gate(ticket))
             }
@@ -183,7 +187,7 @@ impl Parts {
         if may_end_busy {
             self.note_crossing(ticket);
         }
-        let hold = self.holds.get(&number).filter(|hold| !hold.has_change())?;
+        let hold = self.holds.get(number).filter(|hold| !hold.has_change())?;
         let lease = hold.limit_lease(now, hold.lease());
         // A copy of an acquire without a lease would take for good if it came when no request waits for it any more. So it always has a
         // limit; a client that does not know the server's time is told it by a refusal.
@@ -201,7 +205,7 @@ impl Parts {
     fn stand_at_gate(&mut self, now: Instant, ticket: Ticket, lock: LockId) {
         self.locks[lock].line_mut().gate();
         self.set_lock_timer(lock);
-        let Some(acquire) = self.requests.acquire(ticket) else { return };
+        let Some(acquire) = self.requests.known_acquire(ticket) else { return };
         if acquire.wish().patience == Patience::Try
             || acquire.is_final_attempt()
             || acquire.end_of_wish(self.settings.command_timeout) <= now
@@ -242,7 +246,7 @@ impl Parts {
 
     /// See [`Session::abandon_acquire`](crate::session::Session::abandon_acquire).
     pub(crate) fn abandon_acquire(&mut self, now: Instant, ticket: Ticket) {
-        let Some(acquire) = self.requests.acquire_mut(ticket) else { return };
+        let Some(acquire) = self.requests.known_acquire_mut(ticket) else { return };
         let (lock, hold, entering) = (acquire.lock(), acquire.hold(), acquire.entering());
         if let Some(Ok(Some(granted))) = acquire.take_outcome() {
             self.drop_guard(now, granted.hold, granted.renewed);

@@ -13,7 +13,7 @@ use crate::time::Instant;
 impl Parts {
     pub(super) fn grant_entry(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
         let Some(Request::Acquire(acquire)) = self.requests.get_mut(&ticket) else { return };
-        let Some(hold) = self.holds.get_mut(&number) else { return };
+        let Some(hold) = self.holds.known_mut(number) else { return };
         let renewed = acquire.wish().renewed;
         hold.add_guard(now, renewed, acquire.wish().lease);
         acquire.end(Ok(Some(hold.granted(number, renewed))));
@@ -25,7 +25,7 @@ impl Parts {
     /// Takes a request out of the line, because its owner holds the lock already.
     pub(super) fn enter_instead(&mut self, now: Instant, ticket: Ticket, lock: LockId, number: HoldNumber) {
         self.leave_line(now, ticket, lock);
-        let Some(acquire) = self.requests.acquire_mut(ticket) else { return };
+        let Some(acquire) = self.requests.known_acquire_mut(ticket) else { return };
         if let Some(begun) = acquire.enter(number) {
             self.forsake(now, ticket, begun);
         }

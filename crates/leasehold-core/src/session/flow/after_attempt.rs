@@ -16,7 +16,7 @@ use std::time::Duration;
 impl Parts {
     /// Another holder has the lock.
     pub(super) fn busy(&mut self, now: Instant, ticket: Ticket, left: Option<Duration>) {
-        let Some(acquire) = self.requests.acquire_mut(ticket) else { return };
+        let Some(acquire) = self.requests.known_acquire_mut(ticket) else { return };
         let (lock, last, patience, place) =
             (acquire.lock(), acquire.is_final_attempt(), acquire.wish().patience, acquire.place());
         let acquire_owner = acquire.wish().owner;
@@ -73,7 +73,7 @@ impl Parts {
         let Some(trouble) = self.trouble_of(ticket) else { return };
         let pause = trouble.pause();
         let until = now + pause / 2 + self.jitter(pause / 2);
-        let Some(acquire) = self.requests.acquire_mut(ticket) else { return };
+        let Some(acquire) = self.requests.known_acquire_mut(ticket) else { return };
         let (lock, place, last) = (acquire.lock(), acquire.place(), acquire.is_final_attempt());
         let contends = self.locks[lock].line().is_contender(ticket);
         if last || self.falls_back(now, ticket) {
@@ -134,7 +134,7 @@ impl Parts {
     /// where many futures are dropped: the server is not to blame for that, nor is the caller told that it is out of reach.
     pub(super) fn may_go_again(&mut self, ticket: Ticket, since: Instant) -> bool {
         let most = if self.settlements.at_work_since(since) { 32 } else { 3 };
-        let Some(acquire) = self.requests.acquire_mut(ticket) else { return false };
+        let Some(acquire) = self.requests.known_acquire_mut(ticket) else { return false };
         acquire.note_resend() <= most
     }
 

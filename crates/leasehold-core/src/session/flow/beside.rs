@@ -30,10 +30,10 @@ impl Parts {
     /// Whether a request may ask beside the contender: it is invited, it is its last attempt, or it has asked and does not know what became
     /// of that. The last may have the very permits that all others wait for.
     pub(super) fn may_ask_beside(&self, ticket: Ticket) -> bool {
-        let Some(acquire) = self.requests.acquire(ticket) else { return false };
+        let Some(acquire) = self.requests.known_acquire(ticket) else { return false };
         let lock = &self.locks[acquire.lock()];
         let waits = acquire.place() == Place::Line && !lock.line().is_contender(ticket);
-        let may_ask = match acquire.hold().and_then(|number| self.holds.get(&number)) {
+        let may_ask = match acquire.hold().and_then(|number| self.holds.get(number)) {
             Some(begun) => acquire.is_final_attempt() || !begun.has_change(),
             None => acquire.is_final_attempt() || acquire.is_invited(lock.invitations().round()),
         };

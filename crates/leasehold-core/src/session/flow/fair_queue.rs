@@ -22,12 +22,12 @@ use bytes::Bytes;
 impl Parts {
     /// The hold of a request has a place, or a mark, on the server: it is given up like a grant when it is not wanted any more.
     pub(super) fn placed(&mut self, now: Instant, ticket: Ticket, number: HoldNumber, moved: bool, standing: Standing) {
-        let Some(acquire) = self.requests.acquire_mut(ticket) else { return };
+        let Some(acquire) = self.requests.known_acquire_mut(ticket) else { return };
         let (lock, place, last) = (acquire.lock(), acquire.place(), acquire.is_final_attempt());
         let asked_again = acquire.has_asked_before();
         let lost_place = acquire.note_place(moved);
         let mut fresh = moved;
-        if let Some(hold) = self.holds.get_mut(&number) {
+        if let Some(hold) = self.holds.known_mut(number) {
             fresh |= hold.take_place();
         }
         self.locks[lock].forget_trouble();
@@ -116,7 +116,7 @@ impl Parts {
         let all: Vec<Ticket> = self.locks[lock].line().members().collect();
         for ticket in all {
             let number = self.requests.acquire(ticket).and_then(|acquire| acquire.hold());
-            if let Some(hold) = number.and_then(|number| self.holds.get_mut(&number))
+            if let Some(hold) = number.and_then(|number| self.holds.get_mut(number))
                 && !hold.has_change()
             {
                 hold.lose_place();
@@ -135,7 +135,7 @@ impl Parts {
             // Notices in quick succession do not make as many beats: the answer to one more tells what has come up until then.
             return;
         }
-        let front = self.front(lock).and_then(|number| self.holds.get(&number)).map(|hold| &hold.key().field);
+        let front = self.front(lock).and_then(|number| self.holds.get(number)).map(|hold| &hold.key().field);
         let state = &self.locks[lock];
         let call = fair::beat(state.name(), state.keys(), &self.client, front, &self.settings);
         let id = self.call_by_lifeline(call);
@@ -182,7 +182,7 @@ impl Parts {
         if self.locks[lock].wait_policy() != WaitPolicy::ServerQueue {
             return;
         }
-        let Some(hold) = self.holds.get(&number) else { return };
+        let Some(hold) = self.holds.known(number) else { return };
         let wanted = foreign.then(|| fair::front_channel(self.locks[lock].name(), &hold.key().field));
         let own = self.locks[lock].keys().channel.as_ref();
         let is_wanted = |name: &Bytes| Some(name) == own || Some(name) == wanted.as_ref();
@@ -205,13 +205,13 @@ impl Parts {
 
     /// The free lock is offered to an entry of this client.
     fn turn_of_entry(&mut self, now: Instant, lock: LockId, entry: &Bytes) {
-        let known = self.client.number_in(entry).filter(|number| self.holds.contains_key(number));
+        let known = self.client.number_in(entry).filter(|number| self.holds.contains(*number));
         let Some(number) = known else {
             // The entry is of a hold that this client has forgotten: it must not keep the others waiting.
             self.leave_behind(lock, entry);
             return;
         };
-        let Some(ticket) = self.holds.get(&number).and_then(|hold| hold.raising()) else { return };
+        let Some(ticket) = self.holds.get(number).and_then(|hold| hold.raising()) else { return };
         if self.requests.acquire(ticket).is_none_or(|acquire| acquire.place() != Place::Line) {
             return;
         }
@@ -243,6 +243,6 @@ impl Parts {
     /// The hold of a request that has a place in the queue on the server.
     fn place_of(&self, ticket: Ticket) -> Option<HoldNumber> {
         let number = self.requests.acquire(ticket)?.hold()?;
-        self.holds.get(&number).filter(|hold| hold.is_queued()).map(|_| number)
+        self.holds.get(number).filter(|hold| hold.is_queued()).map(|_| number)
     }
 }

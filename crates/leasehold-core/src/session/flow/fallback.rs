@@ -20,12 +20,12 @@ impl Parts {
     /// Whether a request, whose call was certainly not applied, is to do without the server from now on.
     pub(super) fn falls_back(&mut self, now: Instant, ticket: Ticket) -> bool {
         let seen = self.outages.note_failure(now);
-        let Some(acquire) = self.requests.acquire(ticket) else { return false };
+        let Some(acquire) = self.requests.known_acquire(ticket) else { return false };
         let since = self.outage_of(acquire.lock()).map_or(seen, |outage| seen.min(outage.since()));
         let first = acquire.entering().is_none() && acquire.beside().is_none();
         let nothing_there = acquire
             .hold()
-            .and_then(|number| self.holds.get(&number))
+            .and_then(|number| self.holds.get(number))
             .is_none_or(|hold| hold.on_server() == 0 && !hold.has_change());
         acquire.wish().fallback != Fallback::Fail
             && first
@@ -39,7 +39,7 @@ impl Parts {
         let known = self.requests.acquire(ticket).and_then(|acquire| acquire.hold());
         let Some(number) = known.or_else(|| self.begin_hold(now, ticket)) else { return };
         let Some(Request::Acquire(acquire)) = self.requests.get_mut(&ticket) else { return };
-        let Some(hold) = self.holds.get_mut(&number) else { return };
+        let Some(hold) = self.holds.known_mut(number) else { return };
         let renewed = acquire.wish().renewed;
         let restore_at = (acquire.wish().fallback == Fallback::Local).then_some(now + RESTORE);
         hold.grant_locally(now, renewed, restore_at);
@@ -73,7 +73,7 @@ impl Parts {
 
     /// Re-enters a hold that was granted without the server, which does not count what was granted so.
     pub(super) fn enter_by_itself(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
-        let Some(acquire) = self.requests.acquire(ticket) else { return };
+        let Some(acquire) = self.requests.known_acquire(ticket) else { return };
         match acquire.wish().replicas {
             None => self.grant_entry(now, ticket, number),
             // Nothing is written that a replica could acknowledge.

@@ -19,7 +19,7 @@ impl Parts {
         ticket: Ticket,
         outcome: Result<Option<Granted>, AcquireError>,
     ) {
-        let Some(acquire) = self.requests.acquire_mut(ticket) else { return };
+        let Some(acquire) = self.requests.known_acquire_mut(ticket) else { return };
         if !acquire.end(outcome) {
             return;
         }
@@ -39,7 +39,7 @@ impl Parts {
 
     /// Takes a request out of the line, because its owner holds the other half.
     pub(super) fn stand_beside(&mut self, now: Instant, ticket: Ticket, beside: Bytes) {
-        let Some(acquire) = self.requests.acquire_mut(ticket) else { return };
+        let Some(acquire) = self.requests.known_acquire_mut(ticket) else { return };
         acquire.stand_beside(Some(beside));
         let lock = acquire.lock();
         self.locks[lock].forget_trouble();
@@ -58,18 +58,18 @@ impl Parts {
     /// A request has found the lock busy, and would be told so. If this client was giving up something of the lock when it asked, that may
     /// be all that was in its way: it asks once more when that is gone. Says whether it does.
     pub(super) fn await_given_up(&mut self, now: Instant, ticket: Ticket) -> bool {
-        let Some(acquire) = self.requests.acquire(ticket) else { return false };
+        let Some(acquire) = self.requests.known_acquire(ticket) else { return false };
         if !acquire.crossed() {
             return false;
         }
         let same = self.locks.same_name(acquire.lock());
         let holds: Vec<HoldNumber> = same.flat_map(|lock| self.locks[lock].given_up()).collect();
         for number in &holds {
-            if let Some(hold) = self.holds.get_mut(number) {
+            if let Some(hold) = self.holds.known_mut(*number) {
                 hold.wait(ticket);
             }
         }
-        let Some(acquire) = self.requests.acquire(ticket) else { return false };
+        let Some(acquire) = self.requests.known_acquire(ticket) else { return false };
         // Its caller is not to wait for two commands more where the server is slow.
         let until = acquire.end_of_wish(self.settings.command_timeout).min(now) + self.settings.command_timeout / 2;
         let gone = holds.is_empty();
@@ -101,7 +101,7 @@ impl Parts {
     pub(super) fn undone_later(&mut self, now: Instant, ticket: Ticket, why: &str) {
         let taking_back = self.requests.acquire_mut(ticket).and_then(Acquire::stop_taking_back);
         let Some(taking_back) = taking_back else { return };
-        let is_place = |number: &HoldNumber| self.holds.get(number).is_none_or(|hold| hold.is_queued());
+        let is_place = |number: &HoldNumber| self.holds.get(*number).is_none_or(|hold| hold.is_queued());
         let places = taking_back.holds().iter().all(is_place);
         let unknown = |text: &str| {
             Err(AcquireError::OutcomeUnknown(format!("{text}; what that left behind is not taken back yet: {why}")))
@@ -116,7 +116,7 @@ impl Parts {
 
     /// A request is about to ask: notes whether this client is giving up something of the same lock.
     pub(super) fn note_crossing(&mut self, ticket: Ticket) {
-        let Some(acquire) = self.requests.acquire(ticket) else { return };
+        let Some(acquire) = self.requests.known_acquire(ticket) else { return };
         let may_cross = acquire.may_cross();
         let crosses = may_cross && self.locks.same_name(acquire.lock()).any(|lock| self.locks[lock].has_given_up());
         if let Some(acquire) = self.requests.acquire_mut(ticket).filter(|_| may_cross) {
@@ -126,18 +126,18 @@ impl Parts {
 
     /// Keeps in mind whether a hold was given up before it was granted, and may still be on the server.
     pub(super) fn note_given_up(&mut self, number: HoldNumber) {
-        let Some(hold) = self.holds.get(&number) else { return };
+        let Some(hold) = self.holds.known(number) else { return };
         self.locks[hold.lock()].note_given_up(number, hold.is_given_up());
     }
 
     /// A caller has waited long enough for the outcome of its release.
     pub(super) fn give_up_release(&mut self, ticket: Ticket, number: HoldNumber) {
         // Another copy may be on its way at this moment.
-        let unsure = self.holds.get(&number).is_some_and(|hold| hold.is_perhaps_lowered() || hold.has_change());
+        let unsure = self.holds.get(number).is_some_and(|hold| hold.is_perhaps_lowered() || hold.has_change());
         let why = "no reply came in time; the release is repeated in the background".to_owned();
         let error = if unsure { ReleaseError::OutcomeUnknown(why) } else { ReleaseError::Unreachable(why) };
         self.finish_release(ticket, Err(error));
-        if let Some(hold) = self.holds.get_mut(&number) {
+        if let Some(hold) = self.holds.get_mut(number) {
             hold.stop_waiting(ticket);
         }
     }
@@ -156,7 +156,7 @@ impl Parts {
         for at in self.locks.same_name(lock).filter(|at| *at != lock) {
             let other = &self.locks[at];
             let of_owner = wish.owner.and_then(|owner| self.owners.hold(at, owner));
-            let own = of_owner.or(wish.beside).and_then(|number| self.holds.get(&number));
+            let own = of_owner.or(wish.beside).and_then(|number| self.holds.get(number));
             let own = own.filter(|hold| hold.lock() == at && hold.is_live());
             match (other.kind(), wish.kind) {
                 (Kind::Write, Kind::Read) => beside = own.map(|hold| hold.key().field.clone()).or(beside),

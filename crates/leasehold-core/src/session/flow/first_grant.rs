@@ -25,7 +25,7 @@ impl Parts {
         token: Option<u64>,
         in_all: Option<u64>,
     ) {
-        let Some(hold) = self.holds.get_mut(&number) else { return };
+        let Some(hold) = self.holds.known_mut(number) else { return };
         hold.note_grant(token);
         if let Some(error) = change.shortfall() {
             self.undo(now, ticket, number, error);
@@ -41,7 +41,7 @@ impl Parts {
     /// The lock is the caller's, unless the grant came too late to be worth anything.
     fn first_grant(&mut self, now: Instant, ticket: Ticket, number: HoldNumber, left: Duration) {
         let Some(Request::Acquire(acquire)) = self.requests.get_mut(&ticket) else { return };
-        let Some(hold) = self.holds.get_mut(&number) else { return };
+        let Some(hold) = self.holds.known_mut(number) else { return };
         acquire.forget_hold();
         hold.end_raising();
         if hold.has_passed(now) {
@@ -81,7 +81,7 @@ impl Parts {
             self.undo(now, ticket, number, AcquireError::Unreachable(why.to_owned()));
             return;
         }
-        if let Some(hold) = self.holds.get_mut(&number) {
+        if let Some(hold) = self.holds.known_mut(number) {
             hold.leave_to_lifeline();
         }
         self.attend(now, number);
@@ -92,7 +92,7 @@ impl Parts {
     /// The gate is open for all, and there is nothing to hold.
     fn gate_opens(&mut self, now: Instant, ticket: Ticket, number: HoldNumber, lock: LockId) {
         let granted = self.requests.acquire_mut(ticket).and_then(|acquire| acquire.outcome().cloned());
-        if let Some(hold) = self.holds.get_mut(&number) {
+        if let Some(hold) = self.holds.known_mut(number) {
             hold.forget_grant();
         }
         self.attend(now, number);

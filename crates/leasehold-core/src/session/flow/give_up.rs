@@ -15,7 +15,7 @@ impl Parts {
     /// The count that the request was raising is not wanted any more. Its calls are settled and taken back.
     pub(super) fn forsake(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
         self.outlast_place(now, number);
-        let Some(hold) = self.holds.get_mut(&number) else { return };
+        let Some(hold) = self.holds.get_mut(number) else { return };
         hold.stop_waiting(ticket);
         if hold.stop_raising(ticket) {
             hold.leave_to_lifeline();
@@ -44,14 +44,14 @@ impl Parts {
         if let Some(number) = begun {
             self.forsake(now, ticket, number);
         }
-        let own = |number: &HoldNumber| self.holds.get(number).is_some_and(|hold| hold.was_begun_by(ticket));
+        let own = |number: &HoldNumber| self.holds.get(*number).is_some_and(|hold| hold.was_begun_by(ticket));
         let holds: Vec<HoldNumber> = self.locks[lock].given_up().filter(own).collect();
         if holds.is_empty() {
             self.finish_acquire(now, ticket, outcome);
             return;
         }
         for hold in &holds {
-            if let Some(hold) = self.holds.get_mut(hold) {
+            if let Some(hold) = self.holds.known_mut(*hold) {
                 hold.wait(ticket);
             }
         }
@@ -81,7 +81,7 @@ impl Parts {
         if let Some(Request::Acquire(acquire)) = self.requests.get_mut(&ticket) {
             acquire.take_back(Err(error), vec![number], until);
         }
-        if let Some(hold) = self.holds.get_mut(&number) {
+        if let Some(hold) = self.holds.known_mut(number) {
             hold.end_raising();
             hold.leave_to_lifeline();
             hold.wait(ticket);
@@ -103,7 +103,7 @@ impl Parts {
             acquire.trouble_mut().set_unsure(false);
         }
         let pause = self.settings.command_timeout * 2;
-        if let Some(hold) = self.holds.get_mut(&number) {
+        if let Some(hold) = self.holds.known_mut(number) {
             hold.note_absent();
             hold.end_raising();
             if hold.is_unproven() {
@@ -116,7 +116,7 @@ impl Parts {
     /// The call was not applied; an earlier copy of it may have been, or an earlier call may have left a place.
     pub(super) fn forget_first(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
         let unsure = self.requests.acquire(ticket).is_some_and(|acquire| acquire.trouble().is_unsure());
-        let placed = self.holds.get(&number).is_some_and(|hold| hold.is_queued());
+        let placed = self.holds.get(number).is_some_and(|hold| hold.is_queued());
         if !unsure && !placed {
             self.nothing_begun(now, ticket, number);
         }
@@ -134,7 +134,7 @@ impl Parts {
         if let Some(acquire) = self.requests.acquire_mut(ticket) {
             acquire.forget_hold();
         }
-        if let Some(hold) = self.holds.get_mut(&number) {
+        if let Some(hold) = self.holds.known_mut(number) {
             hold.end_raising();
             hold.expect_late_copies(now);
         }

@@ -14,7 +14,7 @@ use std::time::Duration;
 impl Parts {
     /// Puts a request that was to re-enter a hold into the line, because the hold has ended.
     pub(super) fn join_line(&mut self, now: Instant, ticket: Ticket) {
-        let Some(acquire) = self.requests.acquire_mut(ticket) else { return };
+        let Some(acquire) = self.requests.known_acquire_mut(ticket) else { return };
         if acquire.place() == Place::Line || acquire.has_ended() {
             return;
         }
@@ -25,7 +25,7 @@ impl Parts {
             self.end_busy(now, ticket);
             return;
         }
-        let Some(acquire) = self.requests.acquire_mut(ticket) else { return };
+        let Some(acquire) = self.requests.known_acquire_mut(ticket) else { return };
         acquire.join_line();
         let lock = acquire.lock();
         let line = self.locks[lock].line_mut();
@@ -93,13 +93,13 @@ impl Parts {
 
     /// The request's future was not polled in time: others go first until it is polled. At a fair lock it loses its place in the queue.
     pub(super) fn turn_missed(&mut self, now: Instant, ticket: Ticket) {
-        let Some(acquire) = self.requests.acquire_mut(ticket) else { return };
+        let Some(acquire) = self.requests.known_acquire_mut(ticket) else { return };
         let (lock, last) = (acquire.lock(), acquire.is_final_attempt());
         let begun = acquire.note_unpolled();
         if let Some(number) = begun {
             self.forsake(now, ticket, number);
         }
-        let Some(acquire) = self.requests.acquire(ticket) else { return };
+        let Some(acquire) = self.requests.known_acquire(ticket) else { return };
         if acquire.place() != Place::Line || !self.locks[lock].line().is_contender(ticket) {
             return;
         }
@@ -117,7 +117,7 @@ impl Parts {
 
     /// The settled call of a request is to be sent again.
     pub(super) fn try_again(&mut self, now: Instant, ticket: Ticket) {
-        let Some(acquire) = self.requests.acquire(ticket) else { return };
+        let Some(acquire) = self.requests.known_acquire(ticket) else { return };
         let (lock, place, last) = (acquire.lock(), acquire.place(), acquire.is_final_attempt());
         if last {
             let error = self.trouble_error(ticket);

@@ -105,7 +105,7 @@ impl Parts {
     ) {
         self.outages.end(&server);
         let outage = Outage::new(server.clone(), now - lost_for, why.clone(), slots);
-        let concerned = self.holds.values().filter(|hold| hold.is_live() && !hold.is_degraded());
+        let concerned = self.holds.iter().map(|(_, hold)| hold).filter(|hold| hold.is_live() && !hold.is_degraded());
         let (mut holds, mut first) = (0, Instant::FAR_FUTURE);
         for hold in concerned.filter(|hold| outage.concerns(self.locks[hold.lock()].name().key())) {
             holds += 1;

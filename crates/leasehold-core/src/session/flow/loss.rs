@@ -25,7 +25,7 @@ use bytes::Bytes;
 impl Parts {
     /// Loses a hold: its guards are told, and nothing renews it any more.
     pub(super) fn lose(&mut self, now: Instant, number: HoldNumber, reason: LossReason) {
-        let Some(hold) = self.holds.get_mut(&number) else { return };
+        let Some(hold) = self.holds.known_mut(number) else { return };
         if !hold.lose(reason, self.out.woken()) {
             return;
         }
@@ -39,14 +39,14 @@ impl Parts {
 
     /// Loses a hold because of its deadline, which a guard may have seen pass already.
     pub(super) fn lose_by_deadline(&mut self, now: Instant, number: HoldNumber) {
-        let Some(hold) = self.holds.get(&number) else { return };
+        let Some(hold) = self.holds.known(number) else { return };
         let reason = hold.cell().reason_of_deadline();
         self.lose(now, number, reason);
     }
 
     /// Loses a hold whose deadline has passed, although the session has not said so yet.
     pub(super) fn lose_if_passed(&mut self, now: Instant, number: HoldNumber) {
-        if self.holds.get(&number).is_some_and(|hold| hold.is_live() && hold.has_passed(now)) {
+        if self.holds.get(number).is_some_and(|hold| hold.is_live() && hold.has_passed(now)) {
             self.lose_by_deadline(now, number);
         }
     }
@@ -62,7 +62,7 @@ impl Parts {
         sent_at: Instant,
         beside: Option<&Bytes>,
     ) {
-        let Some(lock) = self.holds.get(&number).filter(|hold| hold.is_live()).map(|hold| hold.lock()) else { return };
+        let Some(lock) = self.holds.get(number).filter(|hold| hold.is_live()).map(|hold| hold.lock()) else { return };
         let is_reader = self.locks[lock].kind() == Kind::Read;
         if !is_reader && !matches!(self.locks[lock].wait_policy(), WaitPolicy::Exclusive | WaitPolicy::ServerQueue) {
             return;
@@ -82,7 +82,7 @@ impl Parts {
                 && self.locks[hold.lock()].keys().keys[0] == self.locks[lock].keys().keys[0]
         };
         let lost: Vec<HoldNumber> =
-            self.holds.iter().filter(|(other, hold)| is_excluded(other, hold)).map(|(other, _)| *other).collect();
+            self.holds.iter().filter(|(other, hold)| is_excluded(other, hold)).map(|(other, _)| other).collect();
         for other in lost {
             self.lose(now, other, LossReason::Removed);
             self.attend(now, other);

@@ -142,7 +142,7 @@ impl Parts {
 
     /// Sends the request's call again at once.
     pub(super) fn go_again(&mut self, now: Instant, ticket: Ticket) {
-        let Some(acquire) = self.requests.acquire(ticket) else { return };
+        let Some(acquire) = self.requests.known_acquire(ticket) else { return };
         let lock = acquire.lock();
         if acquire.place() == Place::Line && self.locks[lock].line().is_contender(ticket) {
             self.due(now, lock);
@@ -170,9 +170,9 @@ impl Parts {
 
     /// Whether a request has no place on the server, and may ask for one, whosever turn it is.
     pub(super) fn may_take_place(&self, ticket: Ticket) -> bool {
-        let Some(acquire) = self.requests.acquire(ticket) else { return false };
+        let Some(acquire) = self.requests.known_acquire(ticket) else { return false };
         let state = &self.locks[acquire.lock()];
-        let placed = acquire.hold().and_then(|number| self.holds.get(&number)).is_some_and(|hold| hold.is_queued());
+        let placed = acquire.hold().and_then(|number| self.holds.get(number)).is_some_and(|hold| hold.is_queued());
         // When the contender asks is a matter of its turn.
         let contends = state.line().is_contender(ticket) && !state.line().listens();
         state.wait_policy() == WaitPolicy::ServerQueue && acquire.place() == Place::Line && !placed && !contends

@@ -18,7 +18,7 @@ impl Parts {
     /// A reader's lease also keeps what the server has of the writer beside whom it reads, because both lie under one key: a write hold
     /// that is lost here lives on there, and is not left to its own lease to end.
     pub(super) fn touch(&mut self, now: Instant, number: HoldNumber) {
-        let Some(hold) = self.holds.get_mut(&number) else { return };
+        let Some(hold) = self.holds.get_mut(number) else { return };
         hold.touch(now);
         let until = hold.kept_until();
         let Some(write) = self.other_half(number, Kind::Read, Kind::Write) else { return };
@@ -36,24 +36,26 @@ impl Parts {
     /// Whether a reader has something on its way that may keep the writer's entry for longer than this client knows yet.
     pub(super) fn is_kept_by_reader(&self, number: HoldNumber) -> bool {
         let read = self.other_half(number, Kind::Write, Kind::Read);
-        read.is_some_and(|read| self.holds.values().any(|other| other.lock() == read && other.is_being_raised()))
+        read.is_some_and(|read| {
+            self.holds.iter().map(|(_, hold)| hold).any(|other| other.lock() == read && other.is_being_raised())
+        })
     }
 
     pub(super) fn set_hold_timer(&mut self, number: HoldNumber) {
-        let Some(hold) = self.holds.get_mut(&number) else { return };
+        let Some(hold) = self.holds.get_mut(number) else { return };
         let next = hold.timeout();
         self.timers.set(Timer::Hold(number), hold.timer_slot(), next);
     }
 
     /// The half of one kind of a read-write lock, for a hold of the other.
     fn other_half(&self, number: HoldNumber, of: Kind, other: Kind) -> Option<LockId> {
-        let lock = self.holds.get(&number)?.lock();
+        let lock = self.holds.get(number)?.lock();
         if self.locks[lock].kind() == of { self.locks.sibling(lock, other) } else { None }
     }
 
     /// Forgets a hold of which the server has nothing, or nothing that will not go by itself.
     fn forget(&mut self, now: Instant, number: HoldNumber) {
-        let Some(mut hold) = self.holds.remove(&number) else { return };
+        let Some(mut hold) = self.holds.remove(number) else { return };
         self.timers.set(Timer::Hold(number), hold.timer_slot(), None);
         let gone = !hold.exceeds_wanted();
         hold.forget(self.out.woken());
@@ -72,7 +74,7 @@ impl Parts {
 
     /// Nothing stands in the way of those who wait for the hold's count any more: entries are sent, releases are done.
     fn go_on(&mut self, now: Instant, number: HoldNumber) {
-        let Some(hold) = self.holds.get_mut(&number) else { return };
+        let Some(hold) = self.holds.known_mut(number) else { return };
         for ticket in hold.take_waiting() {
             self.finish_release(ticket, Ok(()));
             self.undone(now, ticket, number);
@@ -82,12 +84,12 @@ impl Parts {
 
     /// Looks after a hold whose state has changed: lowers its count, lets requests go on, or forgets it.
     pub(super) fn attend(&mut self, now: Instant, number: HoldNumber) {
-        let Some(hold) = self.holds.get(&number) else { return };
+        let Some(hold) = self.holds.get(number) else { return };
         if hold.is_over(now) && self.is_kept_by_reader(number) {
             self.touch(now, number);
         }
         self.note_given_up(number);
-        let Some(hold) = self.holds.get(&number) else { return };
+        let Some(hold) = self.holds.known(number) else { return };
         match hold.next_step(now) {
             NextStep::Nothing => {}
             NextStep::Forget => return self.forget(now, number),
@@ -99,7 +101,7 @@ impl Parts {
 
     /// Sends the lowering of a count that no caller lowers, as soon as there is room for it.
     pub(super) fn lower_by_lifeline(&mut self, now: Instant, number: HoldNumber) {
-        let Some(hold) = self.holds.get_mut(&number) else { return };
+        let Some(hold) = self.holds.known_mut(number) else { return };
         if !self.to_lower.has_room(self.pending.lowerings()) {
             hold.set_queued(true);
             self.to_lower.push(hold.lock(), number);
@@ -114,7 +116,7 @@ impl Parts {
     }
 
     pub(super) fn clean_up_by_lifeline(&mut self, now: Instant, number: HoldNumber) {
-        if let Some(hold) = self.holds.get_mut(&number) {
+        if let Some(hold) = self.holds.get_mut(number) {
             hold.leave_to_lifeline();
             self.attend(now, number);
         }
@@ -125,7 +127,7 @@ impl Parts {
         while self.to_lower.has_room(self.pending.lowerings())
             && let Some(number) = self.to_lower.pop()
         {
-            if let Some(hold) = self.holds.get_mut(&number) {
+            if let Some(hold) = self.holds.known_mut(number) {
                 hold.set_queued(false);
                 self.attend(now, number);
             }
@@ -134,7 +136,7 @@ impl Parts {
 
     /// A lowering by the lifeline has come to an end, which says how many more the server stands.
     pub(super) fn note_lowered(&mut self, now: Instant, number: HoldNumber, answered: bool) {
-        let sent_at = self.holds.get(&number).and_then(|hold| hold.change()).map(|change| change.sent_at());
+        let sent_at = self.holds.get(number).and_then(|hold| hold.change()).map(|change| change.sent_at());
         match sent_at.filter(|_| answered) {
             Some(sent_at) => self.to_lower.answered(now.since(sent_at)),
             None => self.to_lower.not_answered(),

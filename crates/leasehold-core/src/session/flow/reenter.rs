@@ -14,12 +14,12 @@ use crate::time::Instant;
 impl Parts {
     /// Fails the entry at once where the owner's hold has been lost; where it has ended otherwise, the request acquires anew.
     pub(super) fn check_entry(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
-        if !self.holds.contains_key(&number) {
+        if !self.holds.contains(number) {
             self.join_line(now, ticket);
             return;
         }
         self.lose_if_passed(now, number);
-        match self.holds.get(&number).and_then(|hold| hold.end()) {
+        match self.holds.get(number).and_then(|hold| hold.end()) {
             Some(HoldEnd::Lost(reason)) => self.fail_acquire(now, ticket, AcquireError::Lost(reason)),
             Some(HoldEnd::Released | HoldEnd::Detached) => {
                 self.forsake(now, ticket, number);
@@ -42,7 +42,7 @@ impl Parts {
         if !acquire.may_try(now) {
             return None;
         }
-        let hold = self.holds.get_mut(&number)?;
+        let hold = self.holds.get_mut(number)?;
         if hold.is_in_the_way_of(ticket) {
             hold.wait_once(ticket);
             // It is not the server that it waits for: if that is out of reach, the hold is lost in the end.
@@ -70,7 +70,7 @@ impl Parts {
         result: Result<Reply, LinkError>,
     ) {
         let Some((change, outcome)) = self.raise_ends(now, ticket, number, result) else { return };
-        let Some(hold) = self.holds.get_mut(&number) else { return };
+        let Some(hold) = self.holds.known_mut(number) else { return };
         match outcome {
             Ok(Acquired::Held { left, .. }) if hold.end().is_none() => {
                 // A reply that is read after the deadline brings nothing back: a guard's owner may have given up already.
@@ -122,7 +122,7 @@ impl Parts {
 
     /// The entry was not applied: the server has what it had before.
     fn not_raised(&mut self, number: HoldNumber, change: &Change) {
-        if let Some(hold) = self.holds.get_mut(&number) {
+        if let Some(hold) = self.holds.known_mut(number) {
             hold.undo_entry(change);
         }
     }

@@ -15,7 +15,7 @@ impl Parts {
     pub(crate) fn release(&mut self, now: Instant, number: HoldNumber, renewed: bool) -> Ticket {
         let ticket = Ticket::new(self.next_id());
         // A hold that is gone while a guard of it exists was taken from its guards, and released.
-        let gone = !self.holds.contains_key(&number);
+        let gone = !self.holds.contains(number);
         let outcome = match self.take_guard(now, number, renewed) {
             Some(HoldEnd::Lost(reason)) => Some(Err(ReleaseError::Lost(reason))),
             None if gone => Some(Err(ReleaseError::Lost(LossReason::ShutDown))),
@@ -39,7 +39,7 @@ impl Parts {
     ) -> Step<Result<(), ReleaseError>> {
         let Some(Request::Release(release)) = self.requests.get_mut(&ticket) else { return Step::Done(Ok(())) };
         let number = release.hold();
-        let Some(hold) = self.holds.get_mut(&number).filter(|_| !release.has_ended()) else {
+        let Some(hold) = self.holds.get_mut(number).filter(|_| !release.has_ended()) else {
             // A hold that is gone without a word to this request was released by another one of it.
             let outcome = release.take_outcome().unwrap_or(Ok(()));
             self.remove_request(ticket);
@@ -73,7 +73,7 @@ impl Parts {
         let Some(Request::Release(release)) = self.requests.get(&ticket) else { return };
         let number = release.hold();
         self.remove_request(ticket);
-        if let Some(hold) = self.holds.get_mut(&number) {
+        if let Some(hold) = self.holds.get_mut(number) {
             hold.stop_waiting(ticket);
             if hold.has_change_by(ticket) {
                 self.unsettle(number);
@@ -91,7 +91,7 @@ impl Parts {
     /// See [`Session::detach`](crate::session::Session::detach).
     pub(crate) fn detach(&mut self, now: Instant, number: HoldNumber, renewed: bool) {
         self.lose_if_passed(now, number);
-        if self.holds.get_mut(&number).is_some_and(|hold| hold.detach_guard(renewed)) {
+        if self.holds.get_mut(number).is_some_and(|hold| hold.detach_guard(renewed)) {
             self.guard_ends(now, number, HoldEnd::Detached);
             self.attend(now, number);
         }
@@ -100,7 +100,7 @@ impl Parts {
     /// Takes a guard away from a hold, and tells how the hold has ended, if it has.
     fn take_guard(&mut self, now: Instant, number: HoldNumber, renewed: bool) -> Option<HoldEnd> {
         self.lose_if_passed(now, number);
-        let hold = self.holds.get_mut(&number)?;
+        let hold = self.holds.get_mut(number)?;
         if !hold.remove_guard(renewed) {
             // The guards were taken from their owners by a shutdown.
             return hold.end();
@@ -110,12 +110,12 @@ impl Parts {
             // Time alone does not tell that the server has nothing of it.
             self.touch(now, number);
         }
-        self.holds.get(&number)?.end()
+        self.holds.get(number)?.end()
     }
 
     /// A guard does not want the hold to be renewed any more. The last one ends the hold, if nothing else has.
     fn guard_ends(&mut self, now: Instant, number: HoldNumber, end: HoldEnd) {
-        let Some(hold) = self.holds.get_mut(&number) else { return };
+        let Some(hold) = self.holds.known_mut(number) else { return };
         if hold.end_guard(end, self.out.woken()) {
             self.retire(now, number);
         }
@@ -123,7 +123,7 @@ impl Parts {
 
     /// The last guard of a hold is gone: the hold is not entered again. Requests that were about to enter it acquire anew.
     pub(super) fn retire(&mut self, now: Instant, number: HoldNumber) {
-        let Some(hold) = self.holds.get_mut(&number) else { return };
+        let Some(hold) = self.holds.known_mut(number) else { return };
         hold.stop_renewals();
         let (lock, owner, granted, permits) = (hold.lock(), hold.owner(), hold.is_granted(), hold.permits());
         let waiting = hold.take_waiting();
@@ -137,7 +137,7 @@ impl Parts {
         for ticket in waiting {
             if self.requests.acquire(ticket).is_some_and(|acquire| !acquire.is_taking_back()) {
                 self.join_line(now, ticket);
-            } else if let Some(hold) = self.holds.get_mut(&number) {
+            } else if let Some(hold) = self.holds.known_mut(number) {
                 hold.wait(ticket);
             }
         }

@@ -22,7 +22,7 @@ impl Parts {
         };
         let Some(change) = self.end_change(number) else { return };
         let CountChange::LowerTo(target) = change.aim() else { return };
-        let Some(hold) = self.holds.get_mut(&number) else { return };
+        let Some(hold) = self.holds.known_mut(number) else { return };
         let in_time = hold.was_perhaps_released_in_time();
         let in_places = self.locks[hold.lock()].wait_policy() == WaitPolicy::ServerQueue;
         let outcome = match released {
@@ -65,7 +65,7 @@ impl Parts {
 
     /// A lowering failed: the lifeline repeats it.
     fn not_lowered(&mut self, now: Instant, number: HoldNumber, error: &LinkError) {
-        let Some(hold) = self.holds.get_mut(&number) else { return };
+        let Some(hold) = self.holds.known_mut(number) else { return };
         let by = hold.change().and_then(|change| change.by());
         let aim = hold.change().map(|change| change.aim());
         // The count that was asked for is higher than that of releases that came meanwhile: they wait for a command of their own.
@@ -91,7 +91,7 @@ impl Parts {
             }
         }
         if waiting.is_empty()
-            && let Some(hold) = self.holds.get(&number)
+            && let Some(hold) = self.holds.get(number)
         {
             let name = self.locks[hold.lock()].name().clone();
             self.out.tell(Event::CleanUpFailed { name, why: error.to_string(), lasting: error.is_lasting() });
@@ -104,7 +104,7 @@ impl Parts {
 
     /// The server will refuse the lowering again until an operator changes something: releases that wait for it are told so.
     fn lowering_refused(&mut self, now: Instant, number: HoldNumber, refusal: &ServerError, releases: &[Ticket]) {
-        let Some(hold) = self.holds.get_mut(&number) else { return };
+        let Some(hold) = self.holds.known_mut(number) else { return };
         let text = refusal.text().to_owned();
         // The refusal speaks for this copy only.
         let unsure = hold.is_perhaps_lowered();

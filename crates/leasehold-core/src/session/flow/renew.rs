@@ -28,7 +28,7 @@ impl Parts {
     /// fleet drift apart. Instants are rounded down to a sixty-fourth of the period, so that those of one client meet in
     /// batches.
     pub(super) fn schedule_renewal(&mut self, now: Instant, number: HoldNumber) {
-        let Some(hold) = self.holds.get(&number) else { return };
+        let Some(hold) = self.holds.known(number) else { return };
         let mut period = hold.lease() / 3;
         // A reader of a JVM sets the key's time to live when it renews, and may die after that.
         let shares = self.locks[hold.lock()].verbs().shares_key();
@@ -37,13 +37,13 @@ impl Parts {
             period = period.min(self.settings.jvm_watchdog / 3);
         }
         let at = now + period - self.jitter(period / 5);
-        if let Some(hold) = self.holds.get_mut(&number) {
+        if let Some(hold) = self.holds.known_mut(number) {
             hold.plan_renewal(now, at, period / 64, reasserts);
         }
     }
 
     fn look_at_hold(&mut self, number: HoldNumber, at: Instant) {
-        let Some(hold) = self.holds.get_mut(&number) else { return };
+        let Some(hold) = self.holds.known_mut(number) else { return };
         hold.look_by(at);
         self.set_hold_timer(number);
     }
@@ -51,7 +51,7 @@ impl Parts {
     /// Repeats a renewal that failed for these holds, soon enough to try several times while the leases last. They stay together, and
     /// come upon others that failed: what was one batch is one batch in its next try, too.
     fn retry_renewals(&mut self, now: Instant, numbers: &[HoldNumber]) {
-        let holds = numbers.iter().filter_map(|number| self.holds.get(number));
+        let holds = numbers.iter().filter_map(|number| self.holds.get(*number));
         // If the server's clock was put back, far more is left than was asked for.
         let Some(left) = holds.map(|hold| hold.cell().deadline().since(now).min(hold.lease())).min() else { return };
         let pause = (left / 8).clamp(Duration::from_millis(20), Duration::from_secs(1));
@@ -59,7 +59,7 @@ impl Parts {
         let slot = u64::try_from((pause / 8).as_nanos()).unwrap_or(u64::MAX).next_power_of_two() / 2;
         let at = Instant::from_nanos(at.as_nanos().div_ceil(slot) * slot);
         for number in numbers {
-            if let Some(hold) = self.holds.get_mut(number) {
+            if let Some(hold) = self.holds.get_mut(*number) {
                 hold.retry_renewal(at);
             }
             self.set_hold_timer(*number);
@@ -68,7 +68,7 @@ impl Parts {
 
     /// Puts a hold whose renewal is due among those that go out next.
     pub(super) fn queue_renewal(&mut self, now: Instant, number: HoldNumber) {
-        let Some(hold) = self.holds.get_mut(&number) else { return };
+        let Some(hold) = self.holds.known_mut(number) else { return };
         if !hold.take_due_renewal(now) {
             return;
         }
@@ -85,7 +85,7 @@ impl Parts {
             let has_room = |replicas: Option<Replicas>| self.pending.renewals(replicas.is_some()) < most;
             let Some(group) = self.renewals.next_group(has_room) else { return };
             let permits = |number: HoldNumber| {
-                let hold = self.holds.get(&number).filter(|hold| hold.wants_renewal())?;
+                let hold = self.holds.get(number).filter(|hold| hold.wants_renewal())?;
                 Some(hold.key().permits)
             };
             // The server works on each permit by itself, and serves no other client meanwhile.
@@ -98,14 +98,14 @@ impl Parts {
 
     fn send_batch(&mut self, now: Instant, batch: Vec<HoldNumber>, replicas: Option<Replicas>) {
         for number in &batch {
-            if let Some(hold) = self.holds.get_mut(number) {
+            if let Some(hold) = self.holds.known_mut(*number) {
                 hold.begin_renewal();
             }
         }
         let mut renewal = Renewal { publish: self.settings.publish.clone(), ..Renewal::default() };
         let mut script = None;
         for number in &batch {
-            let Some(hold) = self.holds.get(number) else { continue };
+            let Some(hold) = self.holds.known(*number) else { continue };
             let lock = &self.locks[hold.lock()];
             let lease = hold.lease_of_renewal(now);
             let verbs = lock.verbs();
@@ -119,8 +119,7 @@ impl Parts {
 
     /// Has every hold renewed at once, spread over a moment: what the server had may be gone.
     pub(super) fn renew_all(&mut self, now: Instant) {
-        let mut live: Vec<_> =
-            self.holds.iter().filter(|(_, hold)| hold.is_live()).map(|(number, _)| *number).collect();
+        let mut live: Vec<_> = self.holds.iter().filter(|(_, hold)| hold.is_live()).map(|(number, _)| number).collect();
         live.sort_unstable();
         // Together, as far as a batch goes: where each has an instant of its own, each is a batch of its own.
         let batch = u32::try_from(self.settings.renew_batch).unwrap_or(u32::MAX);
@@ -137,7 +136,7 @@ impl Parts {
             .holds
             .iter()
             .filter(|(_, hold)| hold.is_live() && self.locks[hold.lock()].name().as_str() == name)
-            .map(|(number, _)| *number)
+            .map(|(number, _)| number)
             .collect();
         live.sort_unstable();
         for number in live {
@@ -155,7 +154,7 @@ impl Parts {
     ) -> Next {
         let counts = self.verbs_of(number).counts();
         self.touch(now, number);
-        let Some(hold) = self.holds.get_mut(&number) else { return Next::AsPlanned };
+        let Some(hold) = self.holds.get_mut(number) else { return Next::AsPlanned };
         let window = hold.end_renewal(outcome != Renewed::Refused).filter(|_| counts);
         if !hold.is_live() {
             return Next::AsPlanned;
@@ -202,7 +201,7 @@ impl Parts {
         match decoded {
             Ok((outcomes, acknowledged)) => {
                 let holds = batch.holds().len();
-                let cells = || batch.holds().iter().filter_map(|number| Some(self.holds.get(number)?.cell()));
+                let cells = || batch.holds().iter().filter_map(|number| Some(self.holds.get(*number)?.cell()));
                 let left = cells().map(|cell| cell.deadline().since(now)).min().unwrap_or_default();
                 let oldest = cells().map(|cell| now.since(cell.acquired_at())).max().unwrap_or_default();
                 self.out.tell(match batch.shortfall(acknowledged) {
@@ -220,7 +219,7 @@ impl Parts {
             Err((why, lasting)) => {
                 self.out.tell(Event::RenewalFailed { holds: batch.holds().len(), why, lasting });
                 for number in batch.holds() {
-                    if let Some(hold) = self.holds.get_mut(number) {
+                    if let Some(hold) = self.holds.get_mut(*number) {
                         hold.end_renewal(false);
                     }
                     // The server may have applied it just now.
@@ -241,7 +240,7 @@ impl Parts {
         sent_at: Instant,
         in_all: Option<u64>,
     ) {
-        let (Some(in_all), Some(lock)) = (in_all, self.holds.get(&number).map(|hold| hold.lock())) else { return };
+        let (Some(in_all), Some(lock)) = (in_all, self.holds.get(number).map(|hold| hold.lock())) else { return };
         if self.locks[lock].permits() <= in_all {
             return;
         }

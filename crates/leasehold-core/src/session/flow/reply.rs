@@ -32,7 +32,7 @@ impl Parts {
     pub(crate) fn handle_called(&mut self, now: Instant, id: CallId, epoch: Epoch, result: Result<Reply, LinkError>) {
         let Some(purpose) = self.pending.take(id) else { return };
         if let Purpose::Restoration(number) | Purpose::Lowering(number) = purpose
-            && let Some(hold) = self.holds.get_mut(&number)
+            && let Some(hold) = self.holds.get_mut(number)
         {
             hold.note_epoch(epoch);
         }

@@ -19,7 +19,7 @@ impl Parts {
     /// Asks the server for what was granted without it.
     pub(super) fn restore(&mut self, now: Instant, number: HoldNumber) {
         let again = now + RESTORE / 2 + self.jitter(RESTORE / 2);
-        let Some(hold) = self.holds.get_mut(&number) else { return };
+        let Some(hold) = self.holds.known_mut(number) else { return };
         hold.stop_renewals();
         if hold.has_change() {
             hold.restore_at(again);
@@ -53,7 +53,7 @@ impl Parts {
             Err(error) => Err(error),
         };
         let again = now + RESTORE / 2 + self.jitter(RESTORE / 2);
-        if let Some(hold) = self.holds.get_mut(&number) {
+        if let Some(hold) = self.holds.known_mut(number) {
             hold.restore_at(again);
         }
         if let Err(LinkError::Unknown(_)) = &outcome {
@@ -63,7 +63,7 @@ impl Parts {
         }
         let Some(change) = self.end_change(number) else { return };
         self.lose_if_passed(now, number);
-        let Some(hold) = self.holds.get_mut(&number) else { return };
+        let Some(hold) = self.holds.known_mut(number) else { return };
         match outcome {
             Ok(Acquired::Held { left, .. }) if hold.is_live() => {
                 hold.restore(now, &change, left);

@@ -31,7 +31,7 @@ pub(super) fn give(now: Instant, lock: &Lock, hold: &Hold, settings: &Settings) 
 impl Parts {
     /// The protocol of the kind of a hold's lock.
     pub(super) fn verbs_of(&self, number: HoldNumber) -> &'static dyn Verbs {
-        let kind = self.holds.get(&number).map(|hold| self.locks[hold.lock()].kind());
+        let kind = self.holds.get(number).map(|hold| self.locks[hold.lock()].kind());
         kind.unwrap_or_default().verbs()
     }
 
@@ -44,7 +44,7 @@ impl Parts {
         lease: Duration,
         not_after: Option<u64>,
     ) -> Option<Call> {
-        let hold = self.holds.get(&number)?;
+        let hold = self.holds.get(number)?;
         let acquire = self.requests.acquire(ticket)?;
         let lock = &self.locks[hold.lock()];
         let call = lock.verbs().acquire(&Ask {
@@ -77,14 +77,14 @@ impl Parts {
         let flight = FlightId(self.next_id());
         let lease =
             by.and_then(|ticket| self.requests.acquire(ticket)).map_or(Duration::ZERO, |acquire| acquire.wish().lease);
-        if let Some(hold) = self.holds.get_mut(&number) {
+        if let Some(hold) = self.holds.known_mut(number) {
             hold.begin_change(Change::new(now, flight, by, aim, via).with_lease(lease).with_replicas(replicas));
         }
         if by.is_some() {
             let pause = replicas.map_or(Duration::ZERO, |replicas| replicas.within);
             // Until it has waited for its replicas, the call is neither late nor asked about.
             let holds = &self.holds;
-            let flies = |number: HoldNumber, flight| holds.get(&number).is_some_and(|hold| hold.is_flying(flight));
+            let flies = |number: HoldNumber, flight| holds.get(number).is_some_and(|hold| hold.is_flying(flight));
             self.stalled.note_sent(now, now + pause, (number, flight), flies);
         }
         flight
@@ -92,7 +92,7 @@ impl Parts {
 
     /// Takes the change whose outcome has come.
     pub(super) fn end_change(&mut self, number: HoldNumber) -> Option<Change> {
-        self.holds.get_mut(&number)?.end_change()
+        self.holds.get_mut(number)?.end_change()
     }
 
     /// A route by the lifeline. Its epoch is not known here: the driver sends at once, and settling covers every epoch
@@ -113,7 +113,7 @@ impl Parts {
     pub(super) fn outlast_place(&mut self, now: Instant, number: HoldNumber) {
         let idle = self.settings.fair.idle;
         let in_places = self.verbs_of(number).wait_policy() == WaitPolicy::ServerQueue;
-        if let Some(hold) = self.holds.get_mut(&number).filter(|hold| hold.is_queued() || in_places) {
+        if let Some(hold) = self.holds.get_mut(number).filter(|hold| hold.is_queued() || in_places) {
             hold.keep_until(now + idle);
         }
     }
@@ -122,7 +122,7 @@ impl Parts {
     pub(super) fn raised(&mut self, number: HoldNumber, reply: &Reply) -> Result<Acquired, DecodeError> {
         let verbs = self.verbs_of(number);
         let durable = |hold: &&mut Hold| hold.change().is_some_and(|change| change.replicas().is_some());
-        let Some(hold) = self.holds.get_mut(&number).filter(durable) else { return verbs.acquired(reply) };
+        let Some(hold) = self.holds.get_mut(number).filter(durable) else { return verbs.acquired(reply) };
         let (reply, acknowledged) = replicas::split(reply)?;
         hold.note_replicas(acknowledged);
         verbs.acquired(reply)
@@ -145,7 +145,7 @@ impl Parts {
 
     /// Whether a reply to this call may still come.
     pub(super) fn is_flying(&self, number: HoldNumber, flight: FlightId) -> bool {
-        self.holds.get(&number).is_some_and(|hold| hold.is_flying(flight))
+        self.holds.get(number).is_some_and(|hold| hold.is_flying(flight))
     }
 
     /// The hold that a request has to do with.
@@ -169,7 +169,7 @@ impl Parts {
     /// See [`Session::may_resend`](crate::session::Session::may_resend).
     pub(crate) fn may_resend(&mut self, now: Instant, ticket: Ticket, flight: FlightId) -> bool {
         let Some(number) = self.hold_of(ticket).filter(|number| self.is_flying(*number, flight)) else { return false };
-        if let Some(hold) = self.holds.get_mut(&number) {
+        if let Some(hold) = self.holds.known_mut(number) {
             hold.note_resent(now);
         }
         true
@@ -177,7 +177,7 @@ impl Parts {
 
     /// The replicas that must acknowledge a hold.
     pub(super) fn replicas_of(&self, number: HoldNumber) -> Option<Replicas> {
-        self.holds.get(&number)?.replicas()
+        self.holds.get(number)?.replicas()
     }
 
     /// Begins a hold of `lock` that is not granted yet.
@@ -199,7 +199,7 @@ impl Parts {
     /// A hold that waited in a queue is held from its grant on, and not from when it came.
     pub(super) fn begin_anew(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
         let most = self.requests.acquire(ticket).and_then(|acquire| acquire.wish().max_hold);
-        if let Some(hold) = self.holds.get_mut(&number) {
+        if let Some(hold) = self.holds.known_mut(number) {
             hold.begin_anew(now, most);
         }
     }

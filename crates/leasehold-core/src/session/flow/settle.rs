@@ -36,7 +36,7 @@ impl Parts {
 
     /// No reply will come, or no request waits for it: nothing is sent for this hold until it is settled.
     pub(super) fn unsettle(&mut self, number: HoldNumber) {
-        let Some(hold) = self.holds.get_mut(&number) else { return };
+        let Some(hold) = self.holds.known_mut(number) else { return };
         let Some((plane, epoch)) = hold.begin_settling() else { return };
         let key = self.locks[hold.lock()].name().key().clone();
         self.settle(plane, epoch, key, number);
@@ -71,7 +71,7 @@ impl Parts {
     }
 
     pub(super) fn send_probe(&mut self, now: Instant, number: HoldNumber) {
-        let Some(hold) = self.holds.get(&number) else { return };
+        let Some(hold) = self.holds.known(number) else { return };
         let Some((plane, epoch)) = hold.change().map(Change::route) else { return };
         let key = self.locks[hold.lock()].name().key().clone();
         let slot = self.slot_of(&key);
@@ -81,7 +81,7 @@ impl Parts {
     }
 
     fn is_under(&self, number: HoldNumber, probe: &Probe) -> bool {
-        self.holds.get(&number).is_some_and(|hold| {
+        self.holds.get(number).is_some_and(|hold| {
             let slot = self.slot_of(self.locks[hold.lock()].name().key());
             hold.change().is_some_and(|change| probe.covers(change.route(), slot))
         })
@@ -90,13 +90,13 @@ impl Parts {
     /// How often the request behind a hold's change has been overtaken: each time it is left more time to be polled, so
     /// that a caller on a slow executor gets through in the end.
     fn times_overtaken(&self, number: HoldNumber) -> u32 {
-        let by = self.holds.get(&number).and_then(Hold::change).and_then(Change::by);
+        let by = self.holds.get(number).and_then(Hold::change).and_then(Change::by);
         by.and_then(|ticket| self.requests.acquire(ticket)).map_or(0, |acquire| acquire.takeovers())
     }
 
     /// When a call that may still be answered was sent last.
     pub(super) fn last_sent(&self, number: HoldNumber, flight: FlightId) -> Option<Instant> {
-        let hold = self.holds.get(&number).filter(|hold| hold.is_flying(flight))?;
+        let hold = self.holds.get(number).filter(|hold| hold.is_flying(flight))?;
         Some(hold.change()?.last_sent())
     }
 }

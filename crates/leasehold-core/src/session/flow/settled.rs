@@ -17,7 +17,7 @@ impl Parts {
     pub(super) fn change_settled(&mut self, now: Instant, number: HoldNumber, proven: bool) {
         // It may have been applied until now.
         self.touch(now, number);
-        let Some(hold) = self.holds.get_mut(&number) else { return };
+        let Some(hold) = self.holds.known_mut(number) else { return };
         match hold.note_settled(now, proven) {
             AfterSettling::TryAgain(ticket) => self.try_again(now, ticket),
             AfterSettling::TakeBack => {}
@@ -32,7 +32,7 @@ impl Parts {
             return;
         }
         self.outlast_place(now, number);
-        let Some(hold) = self.holds.get_mut(&number) else { return };
+        let Some(hold) = self.holds.known_mut(number) else { return };
         let Some(ticket) = hold.change().and_then(Change::by) else { return };
         hold.doubt_lowering();
         hold.stop_raising(ticket);
@@ -68,7 +68,7 @@ impl Parts {
                 }
             }
             Answered::Failed(first) => {
-                let lock = first.and_then(|number| self.holds.get(&number)).map(|hold| hold.lock());
+                let lock = first.and_then(|number| self.holds.get(number)).map(|hold| hold.lock());
                 if let (Some(lock), Err(error)) = (lock, result) {
                     let name = self.locks[lock].name().clone();
                     let lasting = error.is_lasting();

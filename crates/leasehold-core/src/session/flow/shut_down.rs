@@ -20,15 +20,15 @@ impl Parts {
 
     /// See [`Session::release_all`](crate::session::Session::release_all).
     pub(crate) fn release_all(&mut self, now: Instant) {
-        let mut numbers: Vec<HoldNumber> = self.holds.keys().copied().collect();
+        let mut numbers: Vec<HoldNumber> = self.holds.iter().map(|(number, _)| number).collect();
         numbers.sort_unstable();
         for number in numbers {
-            let Some(hold) = self.holds.get_mut(&number) else { continue };
+            let Some(hold) = self.holds.known_mut(number) else { continue };
             if hold.is_granted() && hold.has_guards() {
                 self.lose(now, number, LossReason::ShutDown);
                 self.retire(now, number);
             }
-            let Some(hold) = self.holds.get_mut(&number) else { continue };
+            let Some(hold) = self.holds.known_mut(number) else { continue };
             hold.remove_all_guards();
             self.clean_up_by_lifeline(now, number);
         }
@@ -46,12 +46,13 @@ impl Parts {
 
     /// See [`Session::has_clean_up`](crate::session::Session::has_clean_up).
     pub(crate) fn has_clean_up(&self) -> bool {
-        self.holds.values().any(|hold| !hold.has_guards())
+        self.holds.iter().map(|(_, hold)| hold).any(|hold| !hold.has_guards())
     }
 
     /// See [`Session::unreleased`](crate::session::Session::unreleased).
     pub(crate) fn unreleased(&self) -> Vec<LockName> {
-        let mut names: Vec<LockName> = self.holds.values().map(|hold| self.locks[hold.lock()].name().clone()).collect();
+        let mut names: Vec<LockName> =
+            self.holds.iter().map(|(_, hold)| hold).map(|hold| self.locks[hold.lock()].name().clone()).collect();
         names.sort_unstable_by(|one, other| one.as_str().cmp(other.as_str()));
         names.dedup();
         names

@@ -46,7 +46,7 @@ impl Parts {
         if acquire.end_pause(now) {
             self.wake(ticket);
         }
-        let Some(acquire) = self.requests.acquire(ticket) else { return };
+        let Some(acquire) = self.requests.known_acquire(ticket) else { return };
         if self.end_of_patience(acquire) > now {
             self.set_request_timer(now, ticket);
             return;
@@ -55,13 +55,13 @@ impl Parts {
     }
 
     fn end_patience(&mut self, now: Instant, ticket: Ticket) {
-        let Some(acquire) = self.requests.acquire(ticket) else { return };
+        let Some(acquire) = self.requests.known_acquire(ticket) else { return };
         let (lock, place, begun) = (
             acquire.lock(),
             acquire.place(),
             acquire
                 .hold()
-                .and_then(|number| self.holds.get(&number))
+                .and_then(|number| self.holds.get(number))
                 .is_some_and(|hold| !hold.is_queued() || hold.has_change()),
         );
         let (wish_ended, more) =
@@ -101,13 +101,13 @@ impl Parts {
 
     /// The timer of a hold: its deadline, its renewal, or the lowering of its count.
     pub(super) fn hold_is_due(&mut self, now: Instant, number: HoldNumber) {
-        let Some(hold) = self.holds.get_mut(&number) else { return };
+        let Some(hold) = self.holds.known_mut(number) else { return };
         *hold.timer_slot() = None;
         self.lose_if_passed(now, number);
-        let restores = self.holds.get(&number).is_some_and(|hold| hold.is_degraded() && hold.is_live());
+        let restores = self.holds.get(number).is_some_and(|hold| hold.is_degraded() && hold.is_live());
         if !restores {
             self.queue_renewal(now, number);
-        } else if self.holds.get(&number).and_then(Hold::renew_at).is_some_and(|at| at <= now) {
+        } else if self.holds.get(number).and_then(Hold::renew_at).is_some_and(|at| at <= now) {
             self.restore(now, number);
         }
         self.attend(now, number);
@@ -187,7 +187,7 @@ impl Parts {
 
     /// The server has left a caller's call without a reply for the whole command timeout.
     pub(super) fn give_up_flight(&mut self, now: Instant, number: HoldNumber, flight: FlightId) {
-        let by = self.holds.get(&number).and_then(Hold::change).and_then(Change::by);
+        let by = self.holds.get(number).and_then(Hold::change).and_then(Change::by);
         let Some(ticket) = by.filter(|_| self.is_flying(number, flight)) else { return };
         let why = "no reply came within the command timeout".to_owned();
         self.handle_reply(now, ticket, flight, Err(LinkError::Unknown(why)));

@@ -24,7 +24,7 @@ impl Parts {
     }
 
     pub(super) fn set_request_timer(&mut self, now: Instant, ticket: Ticket) {
-        let Some(acquire) = self.requests.acquire(ticket) else { return };
+        let Some(acquire) = self.requests.known_acquire(ticket) else { return };
         let next = acquire.timeout(now, self.end_of_patience(acquire));
         if let Some(request) = self.requests.get_mut(&ticket) {
             self.timers.set(Timer::Request(ticket), request.timer(), Some(next));
@@ -39,8 +39,8 @@ impl Parts {
 
     /// Whether a call of the request has been sent, and a reply may still come.
     pub(super) fn is_under_way(&self, ticket: Ticket) -> bool {
-        let Some(acquire) = self.requests.acquire(ticket) else { return false };
-        let hold = acquire.target().and_then(|number| self.holds.get(&number));
+        let Some(acquire) = self.requests.known_acquire(ticket) else { return false };
+        let hold = acquire.target().and_then(|number| self.holds.get(number));
         hold.is_some_and(|hold| hold.is_flying_by(ticket))
     }
 
@@ -160,7 +160,7 @@ impl Parts {
 
     /// A caller waits while the lease may last, and not longer than for any server that is out of reach.
     pub(super) fn limit_wait(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
-        let Some(hold) = self.holds.get(&number) else { return };
+        let Some(hold) = self.holds.known(number) else { return };
         let reach = now + self.settings.unreachable_after;
         let limit = reach.min(hold.cell().deadline()).max(now + self.settings.command_timeout);
         let Some(request) = self.requests.get_mut(&ticket) else { return };

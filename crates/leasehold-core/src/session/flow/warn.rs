@@ -19,7 +19,7 @@ const PAUSE: Duration = Duration::from_secs(60);
 impl Parts {
     /// A request waits: says so where its own client holds the lock, or its other half.
     pub(super) fn note_own_client(&mut self, now: Instant, ticket: Ticket) {
-        let Some(acquire) = self.requests.acquire(ticket) else { return };
+        let Some(acquire) = self.requests.known_acquire(ticket) else { return };
         let (lock, alarm, started) = (acquire.lock(), acquire.alarm(), acquire.started());
         let leased = self.locks[lock].verbs().renewal().is_some();
         let long = now >= started + if leased { acquire.wish().lease } else { PAUSE };
@@ -48,13 +48,13 @@ impl Parts {
     fn is_held_since(&self, lock: LockId, since: Instant) -> bool {
         let same: Vec<LockId> = self.locks.same_name(lock).collect();
         self.holds
-            .values()
-            .any(|hold| same.contains(&hold.lock()) && hold.is_live() && hold.cell().acquired_at() <= since)
+            .iter()
+            .any(|(_, hold)| same.contains(&hold.lock()) && hold.is_live() && hold.cell().acquired_at() <= since)
     }
 
     /// Says once what a waiter waits for that may never come, until an attempt finds it otherwise. A try waits for nothing.
     pub(super) fn note_anomaly(&mut self, ticket: Ticket, found: Option<Anomaly>) {
-        let Some(acquire) = self.requests.acquire(ticket) else { return };
+        let Some(acquire) = self.requests.known_acquire(ticket) else { return };
         let (lock, waits) = (acquire.lock(), acquire.wish().patience != Patience::Try);
         let state = &mut self.locks[lock];
         match state.note_anomaly(found, waits) {
@@ -67,7 +67,7 @@ impl Parts {
     /// Notes whether the server has the lock without a time to live: no lease ends it. A client that keeps to the layout leaves no such
     /// lock behind. A kind without a lease, or one that says otherwise how long it lasts, is not meant.
     pub(super) fn note_endless(&mut self, ticket: Ticket, left: Option<Duration>) {
-        let Some(acquire) = self.requests.acquire(ticket) else { return };
+        let Some(acquire) = self.requests.known_acquire(ticket) else { return };
         let verbs = self.locks[acquire.lock()].verbs();
         let has_lease = verbs.wait_policy() == WaitPolicy::Exclusive || verbs.shares_key();
         self.note_anomaly(ticket, (has_lease && left.is_none()).then_some(Anomaly::Endless));

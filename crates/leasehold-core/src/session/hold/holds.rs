@@ -1,0 +1,85 @@
+//! The holds of a client, by their numbers.
+
+use crate::number_map::NumberMap;
+use crate::owner::HoldNumber;
+use crate::session::hold::Hold;
+use crate::session::missing::Missing;
+
+/// See the [module](self).
+#[derive(Debug, Default)]
+pub(crate) struct Holds {
+    table: NumberMap<HoldNumber, Hold>,
+    missing: Missing,
+}
+
+impl Holds {
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// Whether there is none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.table.is_empty()
+    }
+
+    /// Whether there is a hold with this number.
+    pub(crate) fn contains(&self, number: HoldNumber) -> bool {
+        self.table.contains_key(&number)
+    }
+
+    /// Adds a hold.
+    pub(crate) fn insert(&mut self, number: HoldNumber, hold: Hold) {
+        self.table.insert(number, hold);
+    }
+
+    /// Takes a hold out.
+    pub(crate) fn remove(&mut self, number: HoldNumber) -> Option<Hold> {
+        self.table.remove(&number)
+    }
+
+    /// A hold that may be gone.
+    pub(crate) fn get(&self, number: HoldNumber) -> Option<&Hold> {
+        self.table.get(&number)
+    }
+
+    /// A hold that may be gone, to be changed.
+    pub(crate) fn get_mut(&mut self, number: HoldNumber) -> Option<&mut Hold> {
+        self.table.get_mut(&number)
+    }
+
+    /// A hold that must be there. It is a bug of the session where it is not.
+    #[track_caller]
+    pub(crate) fn known(&self, number: HoldNumber) -> Option<&Hold> {
+        let hold = self.table.get(&number);
+        if hold.is_none() {
+            self.missing.note();
+        }
+        hold
+    }
+
+    /// A hold that must be there, to be changed. It is a bug of the session where it is not.
+    #[track_caller]
+    pub(crate) fn known_mut(&mut self, number: HoldNumber) -> Option<&mut Hold> {
+        let hold = self.table.get_mut(&number);
+        if hold.is_none() {
+            self.missing.note();
+        }
+        hold
+    }
+
+    /// All holds, in no order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (HoldNumber, &Hold)> {
+        self.table.iter().map(|(number, hold)| (*number, hold))
+    }
+
+    /// All holds, to be changed, in no order.
+    pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut Hold> {
+        self.table.values_mut()
+    }
+
+    /// The bug that was found since this was asked last.
+    pub(crate) const fn missing(&self) -> &Missing {
+        &self.missing
+    }
+}
