@@ -64,7 +64,7 @@ fn credentials_that_are_wrong_or_missing_are_told_apart() {
         let addr = server.addr();
         let denied = |url: &str, words: &str| {
             let error = failure(settings(), url);
-            assert!(matches!(error, ConnectError::Denied(_)), "{error:?}");
+            assert!(matches!(error, ConnectError::Denied { .. }), "{error:?}");
             let text = error.to_string();
             assert!(text.contains(words) && text.contains(&addr.to_string()), "{text}");
         };
@@ -87,20 +87,29 @@ fn hosts_that_do_not_answer_are_told_apart() {
     let addr = listener.local_addr().expect("an address");
     // The kernel accepts, and nothing ever answers.
     let error = failure(settings(), &format!("redis://{addr}"));
-    assert!(matches!(&error, ConnectError::Unreachable(text) if text.contains("no answer")), "{error:?}");
+    assert!(
+        matches!(&error, ConnectError::Unreachable { message: text, .. } if text.contains("no answer")),
+        "{error:?}"
+    );
     assert!(error.to_string().contains(&addr.to_string()), "{error}");
     drop(listener);
     let error = failure(settings(), "redis://127.0.0.1:1");
-    assert!(matches!(&error, ConnectError::Unreachable(text) if text.contains("refused")), "{error:?}");
+    assert!(matches!(&error, ConnectError::Unreachable { message: text, .. } if text.contains("refused")), "{error:?}");
     let error = failure(settings(), "redis://no-such-host.invalid:6379");
-    assert!(matches!(&error, ConnectError::Unreachable(text) if text.contains("no-such-host.invalid")), "{error:?}");
+    assert!(
+        matches!(&error, ConnectError::Unreachable { message: text, .. } if text.contains("no-such-host.invalid")),
+        "{error:?}"
+    );
     assert!(error.to_string().contains("resolved"), "{error}");
     let error = failure(settings(), "redis+unix:///no/such/socket");
-    assert!(matches!(&error, ConnectError::Unreachable(text) if text.contains("/no/such/socket")), "{error:?}");
+    assert!(
+        matches!(&error, ConnectError::Unreachable { message: text, .. } if text.contains("/no/such/socket")),
+        "{error:?}"
+    );
     let error = failure(settings(), "redis-cluster://127.0.0.1:1?node=127.0.0.1:2");
-    assert!(matches!(error, ConnectError::Unreachable(_)), "{error:?}");
+    assert!(matches!(error, ConnectError::Unreachable { .. }), "{error:?}");
     let error = failure(settings(), "redis-sentinel://127.0.0.1:1?sentinelServiceName=stock");
-    assert!(matches!(error, ConnectError::Unreachable(_)), "{error:?}");
+    assert!(matches!(error, ConnectError::Unreachable { .. }), "{error:?}");
 }
 
 #[test]
@@ -140,7 +149,7 @@ fn server_that_never_tells_itself_ends_at_the_deadline() {
             .block_on(async { tokio::time::timeout(DEADLINE + 3 * SLACK, builder.connect(&proxy.url())).await });
         over.store(true, Ordering::Release);
         let error = connected.expect("an answer in time").expect_err("no client");
-        assert!(matches!(&error, ConnectError::Unreachable(_)), "{error:?}");
+        assert!(matches!(&error, ConnectError::Unreachable { .. }), "{error:?}");
     });
 }
 
@@ -162,7 +171,7 @@ fn a_server_that_ends_every_connection_is_out_of_reach() {
         let error = failure(settings(), &proxy.url());
         over.store(true, Ordering::Release);
         assert!(
-            matches!(&error, ConnectError::Unreachable(text) if text.contains("cannot be reached: the connection was lost")),
+            matches!(&error, ConnectError::Unreachable { message: text, .. } if text.contains("cannot be reached: the connection was lost")),
             "{error:?}"
         );
     });
@@ -196,7 +205,7 @@ fn a_server_that_is_still_loading_says_so() {
         server.restart();
         assert_eq!(server.info("loading").as_deref(), Some("1"));
         let error = failure(settings(), &server.url());
-        assert!(matches!(error, ConnectError::Loading(_)), "{error:?}");
+        assert!(matches!(error, ConnectError::Loading { .. }), "{error:?}");
         assert!(error.to_string().contains("loading"), "{error}");
         // One who has the patience gets in when it is done.
         runtime().block_on(async {
@@ -230,23 +239,29 @@ fn malformed_urls_are_refused_before_anything_is_sent() {
     ];
     for url in urls {
         let error = failure(settings(), url);
-        assert!(matches!(error, ConnectError::Invalid(_)), "{url}: {error:?}");
+        assert!(matches!(error, ConnectError::Invalid { .. }), "{url}: {error:?}");
         assert!(error.to_string().starts_with("the client cannot be built: "), "{error}");
     }
     let error = failure(settings().tls_ca(Ca::new().pem()), "redis://localhost");
-    assert!(matches!(&error, ConnectError::Invalid(text) if text.contains("rediss")), "{error:?}");
+    assert!(matches!(&error, ConnectError::Invalid { message: text, .. } if text.contains("rediss")), "{error:?}");
     let error = failure(settings().lease(Duration::ZERO), "redis://localhost");
-    assert!(matches!(&error, ConnectError::Invalid(text) if text.contains("lease")), "{error:?}");
+    assert!(matches!(&error, ConnectError::Invalid { message: text, .. } if text.contains("lease")), "{error:?}");
 }
 
 #[test]
 fn a_cluster_and_one_server_are_not_mixed_up() {
     let server = Server::start();
     let error = failure(settings(), &server.url().replace("redis://", "redis-cluster://"));
-    assert!(matches!(&error, ConnectError::Unsuitable(text) if text.contains("not a Redis Cluster")), "{error:?}");
+    assert!(
+        matches!(&error, ConnectError::Unsuitable { message: text, .. } if text.contains("not a Redis Cluster")),
+        "{error:?}"
+    );
     let cluster = Cluster::start();
     let error = failure(settings(), &format!("redis://{}", cluster.nodes().first().expect("a node").addr()));
-    assert!(matches!(&error, ConnectError::Unsuitable(text) if text.contains("redis-cluster://")), "{error:?}");
+    assert!(
+        matches!(&error, ConnectError::Unsuitable { message: text, .. } if text.contains("redis-cluster://")),
+        "{error:?}"
+    );
 }
 
 #[test]
@@ -274,12 +289,12 @@ fn tls_trusts_the_authority_that_it_is_told_to_and_no_other() {
         held(&client, "stock").await.release().await.expect("a release");
     });
     let error = failure(settings().tls_ca(Ca::new().pem()), &server.url());
-    assert!(matches!(&error, ConnectError::Tls(text) if text.contains("ertificate")), "{error:?}");
+    assert!(matches!(&error, ConnectError::Tls { message: text, .. } if text.contains("ertificate")), "{error:?}");
     // The authorities of the operating system do not know it either.
     let error = failure(settings(), &server.url());
-    assert!(matches!(error, ConnectError::Tls(_)), "{error:?}");
+    assert!(matches!(error, ConnectError::Tls { .. }), "{error:?}");
     let error = failure(settings().tls_ca("no certificate"), &server.url());
-    assert!(matches!(error, ConnectError::Tls(_) | ConnectError::Invalid(_)), "{error:?}");
+    assert!(matches!(error, ConnectError::Tls { .. } | ConnectError::Invalid { .. }), "{error:?}");
 }
 
 #[test]
@@ -292,7 +307,7 @@ fn a_client_shows_its_certificate() {
         held(&client, "stock").await.release().await.expect("a release");
     });
     let error = failure(settings().tls_ca(server.ca_pem()), &server.url());
-    assert!(matches!(error, ConnectError::Tls(_) | ConnectError::Unsuitable(_)), "{error:?}");
+    assert!(matches!(error, ConnectError::Tls { .. } | ConnectError::Unsuitable { .. }), "{error:?}");
 }
 
 #[test]

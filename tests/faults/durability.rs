@@ -272,7 +272,7 @@ fn a_user_who_may_not_wait_is_told_before_anything_is_acquired() {
         runtime().block_on(async {
             let client = client(&format!("redis://app:secret@{}", primary.addr())).await;
             let error = durable(&client, "stock", replicas(1)).await.expect_err("a user who may not wait");
-            assert!(matches!(&error, Error::Refused { why, .. } if why.contains("NOPERM")), "{error}");
+            assert!(matches!(&error, Error::Refused { refusal, .. } if refusal.text().contains("NOPERM")), "{error}");
             assert_eq!(primary.command(&["EXISTS", "stock"]).as_int(), Some(0));
         });
     });

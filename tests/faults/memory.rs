@@ -99,7 +99,10 @@ fn a_server_that_may_evict_locks_is_warned_of_or_refused() {
             assert!(text.contains("WARN") && text.contains(policy) && text.contains("noeviction"), "{text}");
             let strict = Client::builder().require_noeviction(true);
             let error = runtime.block_on(strict.connect(&server.url())).expect_err("a server that is refused");
-            assert!(matches!(error, ConnectError::Unsuitable(_)) && error.to_string().contains(policy), "{error:?}");
+            assert!(
+                matches!(error, ConnectError::Unsuitable { .. }) && error.to_string().contains(policy),
+                "{error:?}"
+            );
         }
         let server = Server::builder().binary(binary).start();
         let strict = Client::builder().require_noeviction(true);
@@ -108,5 +111,5 @@ fn a_server_that_may_evict_locks_is_warned_of_or_refused() {
 }
 
 fn is_out_of_memory(error: &Error) -> bool {
-    matches!(error, Error::Refused { why, .. } if why.contains("OOM") || why.contains("maxmemory"))
+    matches!(error, Error::Refused { refusal, .. } if refusal.text().contains("OOM") || refusal.text().contains("maxmemory"))
 }

@@ -87,15 +87,16 @@ async fn walk(server: &Server, kind: &str, blocks: &[&str]) -> Vec<(String, bool
         let taken = take(&user, kind, &name).await;
         let stuck = match &taken {
             Ok(_) => false,
-            Err(Error::Refused { why, .. }) => {
-                assert!(why.contains("ACL") || why.contains("can't run this command"), "{why}");
+            Err(Error::Refused { refusal, .. }) => {
+                let text = refusal.text();
+                assert!(text.contains("ACL") || text.contains("can't run this command"), "{text}");
                 // Another client gets it at once: the server had nothing of it when that was said.
                 let other = take(&admin, kind, &name).await;
                 assert!(matches!(other, Ok(true)), "{kind} without {command}: {taken:?}, and then {other:?}");
                 false
             }
-            Err(Error::OutcomeUnknown { why, .. }) => {
-                assert!(why.contains("is not taken back yet"), "{why}");
+            Err(Error::OutcomeUnknown { message, .. }) => {
+                assert!(message.contains("is not taken back yet"), "{message}");
                 true
             }
             Err(other) => panic!("{kind} without {command}: {other:?}"),

@@ -3,6 +3,8 @@
 use crate::source::Source;
 use fred::types::config::ServerConfig;
 
+#[path = "../../crates/leasehold/src/error/cause.rs"]
+mod cause;
 #[path = "../../crates/leasehold/src/link/fred/error.rs"]
 #[expect(dead_code, reason = "the parser needs one of its types")]
 mod error;
@@ -14,6 +16,7 @@ mod tls;
 #[path = "../../crates/leasehold/src/link/fred/words.rs"]
 mod words;
 
+use cause::Cause;
 use target::Target;
 
 pub(crate) const CORPUS: [&[u8]; 9] = [

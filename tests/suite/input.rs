@@ -68,7 +68,7 @@ pub(crate) async fn settings_are_checked_before_anything_is_sent(world: World) {
         .await
         .expect_err("settings that cannot be used")
     {
-        ConnectError::Invalid(why) => why,
+        ConnectError::Invalid { message: why, .. } => why,
         other => panic!("{other}"),
     };
     assert!(refused(Client::builder().lease(Duration::ZERO)).await.contains("lease"));

@@ -53,7 +53,7 @@ pub enum LinkError {
     /// The server answered with an error, and no copy of the call can be applied any more. A script that met the error in its middle has done
     /// what comes before: see [`ServerError::proves_nothing_done`].
     #[error("refused by the server: {0}")]
-    Refused(ServerError),
+    Refused(#[source] ServerError),
     /// The call was sent, or may have been, and no reply came: it may have been applied, or may yet be.
     #[error("outcome unknown: {0}")]
     Unknown(String),

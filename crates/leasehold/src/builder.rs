@@ -224,6 +224,6 @@ impl ClientBuilder {
     }
 
     fn check(&self) -> Result<(), ConnectError> {
-        self.settings.check().map_err(|error| ConnectError::Invalid(error.to_string()))
+        self.settings.check().map_err(|error| ConnectError::from(error))
     }
 }

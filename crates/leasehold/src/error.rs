@@ -1,15 +1,23 @@
 //! The errors of the public API. Each says what happened, to which lock, and what to do.
+//!
+//! The text of an error is whole in itself, because operators search logs for it: it ends with the text of the error behind it. So a
+//! program that logs one line needs `Display` alone. [`source`](std::error::Error::source) gives the error behind it to programs, which
+//! look for its type: a [`ServerError`], an [`std::io::Error`], an [`InvalidInput`]. A report that prints the whole chain, such as `{:#}` of
+//! `anyhow`, says the last part twice. An error whose text is that of the error behind it, and no more, is transparent: it has the source
+//! of that one. A `message` without a source may join the texts of several failures.
 
+mod cause;
 mod connect;
 mod with;
 
+pub use cause::Cause;
 pub use connect::ConnectError;
 pub use with::WithError;
 
 use crate::fence::FencingToken;
 use crate::ids::HolderId;
 use leasehold_core::error::{AcquireError, LossReason, ReleaseError};
-use leasehold_core::link::LinkError;
+use leasehold_core::link::{LinkError, ServerError};
 use leasehold_core::name::NameError;
 use std::time::Duration;
 use thiserror::Error;
@@ -47,21 +55,21 @@ pub enum Error {
     /// A reply is missing, so that it is not known whether the operation took effect; or the server has refused a part of an acquire, and
     /// refuses to take back what came before that. The background cleans up after an acquire or a release that has begun: the lock is free
     /// after one lease at the latest.
-    #[error("it is not known what became of the lock {lock:?}: {why}")]
+    #[error("it is not known what became of the lock {lock:?}: {message}")]
     OutcomeUnknown {
         /// The lock.
         lock: String,
         /// The reason, in words.
-        why: String,
+        message: String,
     },
     /// The server could not be reached for the time set by `unreachable_after`, or the wait. An acquire certainly
     /// did not take effect; a release is repeated in the background.
-    #[error("the server could not be reached for the lock {lock:?}: {why}")]
+    #[error("the server could not be reached for the lock {lock:?}: {message}")]
     Unreachable {
         /// The lock.
         lock: String,
         /// The last failure, in words.
-        why: String,
+        message: String,
     },
     /// The name holds something else.
     #[error(
@@ -76,12 +84,13 @@ pub enum Error {
     },
     /// The server refused the command, or a part of its script, and will refuse it again until an operator changes something. An acquire
     /// has left nothing on the server; a release is repeated in the background.
-    #[error("the server refused a command for the lock {lock:?}: {why}")]
+    #[error("the server refused a command for the lock {lock:?}: {refusal}")]
     Refused {
         /// The lock.
         lock: String,
-        /// The server's own words.
-        why: String,
+        /// The server's own error.
+        #[source]
+        refusal: ServerError,
     },
     /// The owner holds the read half of a read-write lock, and asks for its write half, which it would keep from itself for ever.
     #[error(
@@ -144,7 +153,7 @@ pub enum Error {
         lock: String,
     },
     /// A name or a duration cannot be used. Nothing was sent.
-    #[error("{0}")]
+    #[error(transparent)]
     Invalid(#[from] InvalidInput),
 }
 
@@ -187,7 +196,7 @@ impl Error {
     ///         _ => 500,
     ///     }
     /// }
-    /// # let unreachable = Error::Unreachable { lock: "stock".to_owned(), why: "it is down".to_owned() };
+    /// # let unreachable = Error::Unreachable { lock: "stock".to_owned(), message: "it is down".to_owned() };
     /// # assert_eq!(status(&unreachable), 503);
     /// ```
     pub const fn is_retryable(&self) -> bool {
@@ -212,14 +221,14 @@ impl Error {
             AcquireError::WaitElapsed => Self::WaitElapsed { lock, waited, holder: None },
             AcquireError::Lost(reason) => Self::Lost { lock, reason },
             AcquireError::KeyConflict(kind) => Self::KeyConflict { lock, kind },
-            AcquireError::Unreachable(why) => Self::Unreachable { lock, why },
-            AcquireError::OutcomeUnknown(why) => Self::OutcomeUnknown { lock, why },
-            AcquireError::Refused(why) => Self::Refused { lock, why },
+            AcquireError::Unreachable(message) => Self::Unreachable { lock, message },
+            AcquireError::OutcomeUnknown(message) => Self::OutcomeUnknown { lock, message },
+            AcquireError::Refused(text) => Self::Refused { lock, refusal: ServerError::new(text) },
             AcquireError::UpgradeNotSupported => Self::UpgradeNotSupported { lock },
             AcquireError::ExceedsCapacity { capacity } => Self::ExceedsCapacity { lock, capacity },
             AcquireError::NotReplicated { acknowledged, wanted } => Self::NotReplicated { lock, acknowledged, wanted },
             AcquireError::Closed => Self::ShutDown { lock },
-            other => Self::OutcomeUnknown { lock, why: other.to_string() },
+            other => Self::OutcomeUnknown { lock, message: other.to_string() },
         }
     }
 
@@ -227,19 +236,19 @@ impl Error {
         let lock = lock.to_owned();
         match error {
             ReleaseError::Lost(reason) => Self::Lost { lock, reason },
-            ReleaseError::OutcomeUnknown(why) => Self::OutcomeUnknown { lock, why },
-            ReleaseError::Unreachable(why) => Self::Unreachable { lock, why },
-            ReleaseError::Refused(why) => Self::Refused { lock, why },
-            other => Self::OutcomeUnknown { lock, why: other.to_string() },
+            ReleaseError::OutcomeUnknown(message) => Self::OutcomeUnknown { lock, message },
+            ReleaseError::Unreachable(message) => Self::Unreachable { lock, message },
+            ReleaseError::Refused(text) => Self::Refused { lock, refusal: ServerError::new(text) },
+            other => Self::OutcomeUnknown { lock, message: other.to_string() },
         }
     }
 
     pub(crate) fn from_link(lock: &str, error: &LinkError) -> Self {
         let lock = lock.to_owned();
         match error {
-            LinkError::NotSent(why) => Self::Unreachable { lock, why: why.clone() },
-            LinkError::Refused(refusal) => Self::Refused { lock, why: refusal.text().to_owned() },
-            LinkError::Unknown(why) => Self::OutcomeUnknown { lock, why: why.clone() },
+            LinkError::NotSent(message) => Self::Unreachable { lock, message: message.clone() },
+            LinkError::Refused(refusal) => Self::Refused { lock, refusal: refusal.clone() },
+            LinkError::Unknown(message) => Self::OutcomeUnknown { lock, message: message.clone() },
         }
     }
 }
@@ -346,7 +355,7 @@ mod tests {
 
     #[test]
     fn one_outage_is_one_error_by_acquire_and_by_with() {
-        let outage = Error::Unreachable { lock: lock(), why: "it is down".to_owned() };
+        let outage = Error::Unreachable { lock: lock(), message: "it is down".to_owned() };
         let by_with = || -> Result<u32, Error> { Err(WithError::NotAcquired::<u32>(outage.clone()))? };
         assert_eq!(by_with(), Err(outage.clone()));
         let released = WithError::unless_released(7, Err(outage.clone())).expect_err("a failed release");
@@ -359,14 +368,14 @@ mod tests {
 
     #[test]
     fn errors_tell_contention_from_outages_and_from_what_may_stand() {
-        let why = || "it is down".to_owned();
+        let message = || "it is down".to_owned();
         for (error, contention, transient, effect) in [
             (Error::WaitElapsed { lock: lock(), waited: Duration::ZERO, holder: None }, true, true, false),
-            (Error::Unreachable { lock: lock(), why: why() }, false, true, false),
-            (Error::OutcomeUnknown { lock: lock(), why: why() }, false, true, true),
+            (Error::Unreachable { lock: lock(), message: message() }, false, true, false),
+            (Error::OutcomeUnknown { lock: lock(), message: message() }, false, true, true),
             (Error::NotReplicated { lock: lock(), acknowledged: 0, wanted: 1 }, false, true, false),
             (Error::Lost { lock: lock(), reason: LossReason::Removed }, false, false, false),
-            (Error::Refused { lock: lock(), why: why() }, false, false, false),
+            (Error::Refused { lock: lock(), refusal: ServerError::new("OOM") }, false, false, false),
             (Error::ShutDown { lock: lock() }, false, false, false),
         ] {
             assert_eq!(error.is_contention(), contention, "{error}");
@@ -375,6 +384,25 @@ mod tests {
             assert_eq!(error.lock_name(), Some("stock"), "{error}");
         }
         assert_eq!(Error::from(InvalidInput::NoPermits).lock_name(), None);
+    }
+
+    #[test]
+    fn refused_command_has_the_error_of_the_server_as_its_source() {
+        let text = "NOPERM this user has no permissions to run the 'evalsha' command";
+        let by_link = Error::from_link("stock", &LinkError::Refused(ServerError::new(text)));
+        assert_eq!(Error::from_acquire("stock", Duration::ZERO, AcquireError::Refused(text.to_owned())), by_link);
+        assert_eq!(Error::from_release("stock", ReleaseError::Refused(text.to_owned())), by_link);
+        let code_of = |error: &dyn std::error::Error| {
+            error
+                .source()
+                .and_then(|source| source.downcast_ref::<ServerError>())
+                .map(|refusal| refusal.code().to_owned())
+        };
+        assert_eq!(code_of(&by_link).as_deref(), Some("NOPERM"));
+        assert!(by_link.to_string().ends_with(text), "{by_link}");
+        assert_eq!(code_of(&WithError::NotAcquired::<u32>(by_link.clone())).as_deref(), Some("NOPERM"));
+        let not_released = WithError::NotReleased { error: by_link, value: 7 };
+        assert!(std::error::Error::source(&not_released).is_some_and(|source| source.is::<Error>()));
     }
 
     #[test]

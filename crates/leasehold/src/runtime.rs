@@ -18,7 +18,7 @@ pub(crate) fn check() -> Result<(), ConnectError> {
     } else {
         return Ok(());
     };
-    Err(ConnectError::Invalid(format!(
+    Err(ConnectError::invalid(format!(
         "the tokio runtime that connects has no {lacking}: build it with enable_all(), or connect from a thread outside of it, with \
          leasehold::blocking::Client"
     )))

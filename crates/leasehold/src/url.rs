@@ -133,8 +133,8 @@ fn unknown(query: &str, part: &str, of_link: &[&str]) -> ConnectError {
     })
 }
 
-fn invalid(why: String) -> ConnectError {
-    ConnectError::Invalid(why)
+fn invalid(message: String) -> ConnectError {
+    ConnectError::invalid(message)
 }
 
 #[cfg(test)]

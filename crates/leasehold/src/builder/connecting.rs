@@ -4,7 +4,7 @@ use super::{ClientBuilder, Publish};
 use crate::caller;
 use crate::client::Client;
 use crate::clock::Clock;
-use crate::error::{ConnectError, InvalidInput};
+use crate::error::{Cause, ConnectError, InvalidInput};
 use crate::lifeline::{self, Lifeline};
 use crate::link::AnyLink;
 use crate::link::fred::{self as fred_link, Connector, Foreground, FredLink, Target};
@@ -139,7 +139,9 @@ impl ClientBuilder {
     pub async fn connect_from_env(self) -> Result<Client, ConnectError> {
         let (variable, url) = url::of_environment(|name| std::env::var(name))?;
         self.connect(&url).await.map_err(|error| match error {
-            ConnectError::Invalid(why) => ConnectError::Invalid(format!("{variable}: {why}")),
+            ConnectError::Invalid { message, source } => {
+                ConnectError::Invalid { message: format!("{variable}: {message}"), source }
+            }
             error => error,
         })
     }
@@ -247,8 +249,8 @@ impl ClientBuilder {
         let for_lifeline = connector.clone();
         let prepare = async move || fred_link::Lifeline::connect(&for_lifeline).await;
         let (ready, hand_over) = lifeline::thread::start(prepare).map_err(no_thread)?;
-        let prepared =
-            async { ready.await.map_err(|_| ConnectError::Unreachable("the lifeline's thread ended".to_owned())) };
+        let ended = |_| ConnectError::Unreachable { message: "the lifeline's thread ended".to_owned(), source: None };
+        let prepared = async { ready.await.map_err(ended) };
         // Both at once: connecting takes as long as the slower of the two.
         let (foreground, lifeline) = if on_runtime {
             let (foreground, lifeline) = futures_util::join!(Foreground::connect(&connector), prepared);
@@ -315,16 +317,19 @@ impl Chance {
 
 impl From<InvalidInput> for ConnectError {
     fn from(error: InvalidInput) -> Self {
-        Self::Invalid(error.to_string())
+        Self::Invalid { message: error.to_string(), source: Some(Cause::new(error)) }
     }
 }
 
 fn check_eviction(settings: &Settings, server: &ServerInfo) -> Result<(), ConnectError> {
     match server.eviction_policy.as_deref() {
         None | Some("noeviction") => Ok(()),
-        Some(policy) if settings.require_noeviction => Err(ConnectError::Unsuitable(format!(
-            "its maxmemory-policy is {policy}, which can evict a lock while it is held, and noeviction is required"
-        ))),
+        Some(policy) if settings.require_noeviction => Err(ConnectError::Unsuitable {
+            message: format!(
+                "its maxmemory-policy is {policy}, which can evict a lock while it is held, and noeviction is required"
+            ),
+            source: None,
+        }),
         Some(policy) => {
             telemetry::report_eviction_policy(policy);
             Ok(())
@@ -333,5 +338,6 @@ fn check_eviction(settings: &Settings, server: &ServerInfo) -> Result<(), Connec
 }
 
 fn no_thread(error: std::io::Error) -> ConnectError {
-    ConnectError::Unreachable(format!("the lifeline has no thread to run on: {error}"))
+    let message = format!("the lifeline has no thread to run on: {error}");
+    ConnectError::Unreachable { message, source: Some(Cause::new(error)) }
 }

@@ -1,45 +1,103 @@
 //! The error of connecting.
 
+use crate::error::Cause;
 use crate::link::fred;
+use leasehold_core::link::ServerError;
 use thiserror::Error;
 
 /// Why a client could not be connected.
+///
+/// Each text is whole in itself; [`source`](std::error::Error::source) gives the error of the operating system, of the server or of the
+/// client library where there is one.
+///
+/// # Examples
+///
+/// ```
+/// use std::io;
+///
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// let error = leasehold::Client::connect("redis://127.0.0.1:1").await.expect_err("nothing listens there");
+/// let source = std::error::Error::source(&error).and_then(|source| source.downcast_ref::<io::Error>());
+/// assert_eq!(source.map(io::Error::kind), Some(io::ErrorKind::ConnectionRefused));
+/// # });
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ConnectError {
     /// A setting, or the URL, cannot be used. Nothing was sent.
-    #[error("the client cannot be built: {0}")]
-    Invalid(String),
+    #[error("the client cannot be built: {message}")]
+    Invalid {
+        /// The setting, and what to do.
+        message: String,
+        /// The error behind it.
+        source: Option<Cause>,
+    },
     /// No server answers at the address.
-    #[error("not connected: {0}")]
-    Unreachable(String),
+    #[error("not connected: {message}")]
+    Unreachable {
+        /// The address, and the last failure.
+        message: String,
+        /// The error behind it.
+        source: Option<Cause>,
+    },
     /// The server refused user or password, or the user lacks a permission.
-    #[error("not connected: {0}")]
-    Denied(String),
+    #[error("not connected: {message}")]
+    Denied {
+        /// The server, and its own words.
+        message: String,
+        /// The error behind it.
+        source: Option<Cause>,
+    },
     /// No secure connection could be made.
-    #[error("not connected: {0}")]
-    Tls(String),
+    #[error("not connected: {message}")]
+    Tls {
+        /// The server, and the part that did not fit.
+        message: String,
+        /// The error behind it.
+        source: Option<Cause>,
+    },
     /// The server is there and does not serve yet.
-    #[error("not connected: {0}")]
-    Loading(String),
+    #[error("not connected: {message}")]
+    Loading {
+        /// The server, and its own words.
+        message: String,
+        /// The error behind it.
+        source: Option<Cause>,
+    },
     /// The server is not what the settings say, or not what this library needs.
-    #[error("not connected: the server cannot be used: {0}")]
-    Unsuitable(String),
+    #[error("not connected: the server cannot be used: {message}")]
+    Unsuitable {
+        /// The server, and what is wrong with it.
+        message: String,
+        /// The error behind it.
+        source: Option<Cause>,
+    },
+}
+
+impl ConnectError {
+    /// A setting that cannot be used, and no error behind it.
+    pub(crate) fn invalid(message: impl Into<String>) -> Self {
+        Self::Invalid { message: message.into(), source: None }
+    }
 }
 
 impl From<fred::ConnectError> for ConnectError {
     fn from(error: fred::ConnectError) -> Self {
         use fred::ConnectError as Link;
-        let why = error.to_string();
+        let message = error.to_string();
+        let said = |words| Some(Cause::new(ServerError::new(words)));
         match error {
-            Link::Address(_) => Self::Invalid(why),
-            Link::Dns { .. } | Link::Unreachable { .. } | Link::NothingListens { .. } => Self::Unreachable(why),
-            Link::WrongPassword { .. } | Link::PasswordRequired { .. } | Link::Forbidden { .. } => Self::Denied(why),
-            Link::Tls { .. } => Self::Tls(why),
-            Link::Loading { .. } => Self::Loading(why),
-            Link::NotACluster { .. } | Link::IsACluster { .. } | Link::ReadOnly { .. } | Link::Protocol { .. } => {
-                Self::Unsuitable(why)
-            }
+            Link::Address(_) => Self::invalid(message),
+            Link::Dns { source, .. } | Link::Unreachable { source, .. } => Self::Unreachable { message, source },
+            Link::NothingListens { source, .. } => Self::Unreachable { message, source: Some(source) },
+            Link::WrongPassword { reason, .. }
+            | Link::PasswordRequired { reason, .. }
+            | Link::Forbidden { reason, .. } => Self::Denied { message, source: said(reason) },
+            Link::Tls { source, .. } => Self::Tls { message, source },
+            Link::Loading { reason, .. } => Self::Loading { message, source: said(reason) },
+            Link::NotACluster { reason, .. } => Self::Unsuitable { message, source: said(reason) },
+            Link::IsACluster { .. } | Link::ReadOnly { .. } => Self::Unsuitable { message, source: None },
+            Link::Protocol { source, .. } => Self::Unsuitable { message, source },
         }
     }
 }

@@ -87,4 +87,12 @@ impl<T> fmt::Display for WithError<T> {
     }
 }
 
-impl<T: fmt::Debug> std::error::Error for WithError<T> {}
+impl<T: fmt::Debug> std::error::Error for WithError<T> {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::NotAcquired(error) => std::error::Error::source(error),
+            Self::NotReleased { error, .. } => Some(error),
+            Self::Lost { .. } => None,
+        }
+    }
+}

@@ -5,7 +5,7 @@
 
 use fred::types::config::ServerConfig;
 use futures_util::future::join_all;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::time::Duration;
 use tokio::net::{TcpStream, UnixStream};
@@ -13,37 +13,41 @@ use tokio::net::{TcpStream, UnixStream};
 /// How long the addresses may take to refuse.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// Whether every address refuses the connection. One that is silent, or whose name is not resolved, may belong to a server.
-pub(super) async fn nothing_listens(seeds: &[ServerConfig], left: Duration) -> bool {
-    let refusals = join_all(seeds.iter().map(refuses));
-    let refusals = tokio::time::timeout(PATIENCE.min(left), refusals).await;
-    refusals.is_ok_and(|refusals| !refusals.is_empty() && refusals.iter().all(|refused| *refused))
+/// The refusal of one address, if every address refuses the connection. One that is silent, or whose name is not resolved, may belong to a
+/// server.
+pub(super) async fn refusal(seeds: &[ServerConfig], left: Duration) -> Option<io::Error> {
+    let refusals = join_all(seeds.iter().map(refusal_of));
+    unanimous(tokio::time::timeout(PATIENCE.min(left), refusals).await.ok()?)
 }
 
-async fn refuses(seed: &ServerConfig) -> bool {
+/// One of the refusals, if all refuse.
+fn unanimous(refusals: Vec<Option<io::Error>>) -> Option<io::Error> {
+    refusals.into_iter().collect::<Option<Vec<_>>>()?.pop()
+}
+
+async fn refusal_of(seed: &ServerConfig) -> Option<io::Error> {
     if let ServerConfig::Unix { path } = seed {
-        return has_no_listener(path).await;
+        return refusal_of_socket(path).await;
     }
     let hosts = seed.hosts();
-    let refusals = join_all(hosts.iter().map(|server| is_refused(&server.host, server.port))).await;
-    !refusals.is_empty() && refusals.iter().all(|refused| *refused)
+    unanimous(join_all(hosts.iter().map(|server| refusal_of_host(&server.host, server.port))).await)
 }
 
-async fn is_refused(host: &str, port: u16) -> bool {
-    let Ok(addresses) = tokio::net::lookup_host((host, port)).await else { return false };
-    let mut refused = false;
-    for address in addresses {
-        match TcpStream::connect(address).await.map_err(|error| error.kind()) {
-            Err(ErrorKind::ConnectionRefused) => refused = true,
+async fn refusal_of_host(host: &str, port: u16) -> Option<io::Error> {
+    let mut refusal = None;
+    for address in tokio::net::lookup_host((host, port)).await.ok()? {
+        let error = TcpStream::connect(address).await.err()?;
+        match error.kind() {
+            ErrorKind::ConnectionRefused => refusal = Some(error),
             // `localhost` has an address of IPv6 on machines that have no IPv6.
-            Err(ErrorKind::AddrNotAvailable) => {}
-            _ => return false,
+            ErrorKind::AddrNotAvailable => {}
+            _ => return None,
         }
     }
-    refused
+    refusal
 }
 
-async fn has_no_listener(socket: &Path) -> bool {
-    let connected = UnixStream::connect(socket).await;
-    connected.is_err_and(|error| matches!(error.kind(), ErrorKind::ConnectionRefused | ErrorKind::NotFound))
+async fn refusal_of_socket(socket: &Path) -> Option<io::Error> {
+    let error = UnixStream::connect(socket).await.err()?;
+    matches!(error.kind(), ErrorKind::ConnectionRefused | ErrorKind::NotFound).then_some(error)
 }

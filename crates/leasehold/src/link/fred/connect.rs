@@ -1,5 +1,6 @@
 //! Making the connections, and getting to know the server.
 
+use super::Cause;
 use super::absent;
 use super::durable::Durable;
 use super::error::ConnectError;
@@ -215,7 +216,11 @@ impl Limit {
 
     /// The error for a server that gave no answer by then. `perhaps` is why.
     fn passed(self, server: String, perhaps: &str) -> ConnectError {
-        ConnectError::Unreachable { server, reason: format!("no answer within {:?}{perhaps}", self.given) }
+        ConnectError::Unreachable {
+            server,
+            reason: format!("no answer within {:?}{perhaps}", self.given),
+            source: None,
+        }
     }
 }
 
@@ -231,9 +236,9 @@ async fn connect(wires: &Arc<Wires>, limit: Limit) -> Result<Arc<Wire>, ConnectE
         }
         let target = &wires.shared.target;
         if matches!(trouble, Some(ConnectError::Unreachable { .. }))
-            && absent::nothing_listens(&target.seeds(), limit.left()).await
+            && let Some(refusal) = absent::refusal(&target.seeds(), limit.left()).await
         {
-            return Err(ConnectError::NothingListens { server: target.to_string() });
+            return Err(ConnectError::NothingListens { server: target.to_string(), source: Cause::new(refusal) });
         }
         if limit.left().is_zero() {
             return Err(trouble.unwrap_or_else(no_host));
@@ -274,6 +279,7 @@ async fn pass(
             Err(_) => Some(ConnectError::Dns {
                 server: target::label(&seed),
                 reason: "the resolver gave no answer in time".to_owned(),
+                source: None,
             }),
         };
         let is_silent =
@@ -300,12 +306,12 @@ async fn pass(
 async fn resolve(seed: &ServerConfig) -> Result<(), ConnectError> {
     let ServerConfig::Centralized { server } = seed else { return Ok(()) };
     let found = tokio::net::lookup_host((&*server.host, server.port)).await.map(|mut found| found.next().is_some());
-    let reason = match found {
+    let (reason, source) = match found {
         Ok(true) => return Ok(()),
-        Ok(false) => "it has no address".to_owned(),
-        Err(error) => error.to_string(),
+        Ok(false) => ("it has no address".to_owned(), None),
+        Err(error) => (error.to_string(), Some(Cause::new(error))),
     };
-    Err(ConnectError::Dns { server: target::label(seed), reason })
+    Err(ConnectError::Dns { server: target::label(seed), reason, source })
 }
 
 /// Connects to a seed, and from there to what it leads to.
@@ -338,7 +344,7 @@ async fn first(wires: &Arc<Wires>, seed: ServerConfig) -> Result<Arc<Wire>, Conn
         return Err(ConnectError::of_refusal(&label, &refusal));
     }
     let host = super::slots::host_and_port(&generation.server).map_or("", |(host, _)| host);
-    let protocol = |reason: String| ConnectError::Protocol { server: label.clone(), reason };
+    let protocol = |reason: String| ConnectError::Protocol { server: label.clone(), reason, source: None };
     slots.learn(&answer, host).map_err(protocol)?;
     // The seed is one of the nodes, most likely, and then it need not be connected to again.
     let own = slots.node(&generation.server);
@@ -355,6 +361,7 @@ async fn first(wires: &Arc<Wires>, seed: ServerConfig) -> Result<Arc<Wire>, Conn
     standing.map(|(wire, _)| wire).ok_or_else(|| ConnectError::Unreachable {
         server: label,
         reason: "none of its nodes can be reached".to_owned(),
+        source: None,
     })
 }
 

@@ -1,8 +1,9 @@
 //! The errors of connecting, and of a call under way.
 
-use super::words;
+use super::{Cause, words};
 use fred::error::{Error, ErrorKind};
 use leasehold_core::link::{LinkError, ServerError};
+use std::{fmt, io};
 use thiserror::Error as ThisError;
 
 /// Why a link could not be made. The texts name the server, never a password.
@@ -19,6 +20,8 @@ pub(crate) enum ConnectError {
         server: String,
         /// The part that did not fit.
         reason: String,
+        /// The error behind it.
+        source: Option<Cause>,
     },
     /// The host has no address.
     #[error("the host name of {server} cannot be resolved: {reason}")]
@@ -27,6 +30,8 @@ pub(crate) enum ConnectError {
         server: String,
         /// The words of the resolver.
         reason: String,
+        /// The error behind it.
+        source: Option<Cause>,
     },
     /// No server answers there, or not in time.
     #[error("{server} cannot be reached: {reason}")]
@@ -35,6 +40,8 @@ pub(crate) enum ConnectError {
         server: String,
         /// The last thing seen.
         reason: String,
+        /// The error behind it.
+        source: Option<Cause>,
     },
     /// Every address refuses the connection.
     #[error(
@@ -44,6 +51,8 @@ pub(crate) enum ConnectError {
     NothingListens {
         /// Which server.
         server: String,
+        /// The refusal of the last address.
+        source: Cause,
     },
     /// User name or password are wrong.
     #[error("{server} refused the user name or the password: {reason}")]
@@ -107,6 +116,8 @@ pub(crate) enum ConnectError {
         server: String,
         /// Its answer.
         reason: String,
+        /// The error behind it.
+        source: Option<Cause>,
     },
 }
 
@@ -119,6 +130,7 @@ impl ConnectError {
     /// The error of fred while it connected to `server`.
     pub(super) fn of_fred(server: &str, tls: bool, error: &Error) -> Self {
         let (server, reason) = (server.to_owned(), words::plain(error.details()));
+        let source = Some(cause_of(error));
         let any = |words: &[&str]| words.iter().any(|word| reason.contains(word));
         if let Some(refused) = Self::of_text(&server, &reason) {
             return refused;
@@ -126,35 +138,38 @@ impl ConnectError {
         if *error.kind() == ErrorKind::Tls
             || (tls && any(&["certificate", "does not speak TLS", "secure connection", "version of TLS"]))
         {
-            return Self::Tls { server, reason };
+            return Self::Tls { server, reason, source };
         }
         match error.kind() {
             ErrorKind::Auth => Self::WrongPassword { server, reason },
-            ErrorKind::Timeout => Self::Unreachable { server, reason: "no answer in time".to_owned() },
+            ErrorKind::Timeout => Self::Unreachable { server, reason: "no answer in time".to_owned(), source },
             _ if any(&["failed to lookup address", "Name or service not known", "No such host"]) => {
-                Self::Dns { server, reason }
+                Self::Dns { server, reason, source }
             }
-            ErrorKind::IO | ErrorKind::Sentinel | ErrorKind::Canceled => Self::Unreachable { server, reason },
+            ErrorKind::IO | ErrorKind::Sentinel | ErrorKind::Canceled => Self::Unreachable { server, reason, source },
             ErrorKind::Config if reason.contains("cluster support disabled") => Self::NotACluster { server, reason },
             ErrorKind::Config | ErrorKind::Url => Self::Address(reason),
-            _ => Self::Protocol { server, reason },
+            _ => Self::Protocol { server, reason, source },
         }
     }
 
     /// The connection was lost, or gave no answer, while we got to know `server`. That nothing is known of the outcome of a call is no news
     /// there.
     pub(super) fn of_loss(server: &str, error: LinkError) -> Self {
-        let reason = match error {
-            LinkError::NotSent(why) | LinkError::Unknown(why) => why,
-            LinkError::Refused(refusal) => refusal.text().to_owned(),
+        let (reason, source) = match error {
+            LinkError::NotSent(reason) | LinkError::Unknown(reason) => (reason, None),
+            LinkError::Refused(refusal) => (refusal.text().to_owned(), Some(Cause::new(refusal))),
         };
-        Self::Unreachable { server: server.to_owned(), reason }
+        Self::Unreachable { server: server.to_owned(), reason, source }
     }
 
     /// The answer of the server while we got to know it.
     pub(super) fn of_refusal(server: &str, error: &ServerError) -> Self {
-        Self::of_text(server, error.text())
-            .unwrap_or_else(|| Self::Protocol { server: server.to_owned(), reason: error.text().to_owned() })
+        Self::of_text(server, error.text()).unwrap_or_else(|| Self::Protocol {
+            server: server.to_owned(),
+            reason: error.text().to_owned(),
+            source: Some(Cause::new(error.clone())),
+        })
     }
 
     fn of_text(server: &str, text: &str) -> Option<Self> {
@@ -176,6 +191,28 @@ impl ConnectError {
             }
             _ => None,
         }
+    }
+}
+
+/// An error of fred, of which users see no more than its text: fred is no part of the API.
+#[derive(Debug)]
+struct FredError(Error);
+
+impl fmt::Display for FredError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
+impl std::error::Error for FredError {}
+
+/// The error behind an error of fred. fred keeps no more of an error of the operating system than its `Debug` form, and the code there says
+/// which one it was.
+fn cause_of(error: &Error) -> Cause {
+    let code = error.details().split_once("Os { code: ").and_then(|(_, rest)| rest.split_once(','));
+    match code.and_then(|(code, _)| code.parse().ok()) {
+        Some(code) => Cause::new(io::Error::from_raw_os_error(code)),
+        None => Cause::new(FredError(error.clone())),
     }
 }
 

@@ -110,7 +110,7 @@ async fn ask_seed(shared: &Shared, slots: &Slots, seed: ServerConfig) -> Result<
     let answer = generation.send("CLUSTER", vec![Value::from_static_str("SLOTS")], timeout).await;
     generation.end();
     let host = slots::host_and_port(&generation.server).map_or("", |(host, _)| host);
-    let protocol = |reason| ConnectError::Protocol { server: server.clone(), reason };
+    let protocol = |reason| ConnectError::Protocol { server: server.clone(), reason, source: None };
     slots.learn(&answer.map_err(|error| protocol(error.to_string()))?, host).map_err(protocol)
 }
 

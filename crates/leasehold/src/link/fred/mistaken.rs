@@ -33,7 +33,7 @@ pub(super) async fn about_tls(seed: &ServerConfig, secure: bool) -> Option<Conne
         (false, ALERT) => "it expects TLS; write rediss:// or valkeys:// in place of redis:// or valkey://",
         _ => return None,
     };
-    Some(ConnectError::Tls { server: target::label(seed), reason: reason.to_owned() })
+    Some(ConnectError::Tls { server: target::label(seed), reason: reason.to_owned(), source: None })
 }
 
 async fn first_byte(host: &str, port: u16, greeting: &[u8]) -> Option<u8> {

@@ -44,6 +44,7 @@ pub(crate) use settings::{Publish, Settings};
 pub(crate) use target::Target;
 pub(crate) use tls::Certificates;
 
+use crate::error::Cause;
 use bytes::Bytes;
 use leasehold_core::call::Call;
 use leasehold_core::link::{Epoch, Link, LinkError, LinkEvent, Plane, ServerInfo, Settled};

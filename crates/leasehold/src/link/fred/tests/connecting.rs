@@ -2,8 +2,9 @@
 
 use super::super::Certificates;
 use super::*;
+use leasehold_core::link::ServerError;
 use leasehold_test_support::{Ca, Cluster, Issued, Proxy, Rounds, Sentinel, Server, until};
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::TcpListener;
 use std::process::Command;
 
@@ -203,7 +204,11 @@ fn an_address_where_nothing_listens_is_told_at_once() {
     ];
     for url in urls {
         let error = failure_at_once(&url);
-        assert!(matches!(error, ConnectError::NothingListens { .. }), "{url}: {error:?}");
+        let ConnectError::NothingListens { source, .. } = &error else { panic!("{url}: {error:?}") };
+        let kind = source.downcast_ref::<io::Error>().map(io::Error::kind);
+        let expected =
+            if url.ends_with("/no/such/socket") { io::ErrorKind::NotFound } else { io::ErrorKind::ConnectionRefused };
+        assert_eq!(kind, Some(expected), "{url}: {error:?}");
         assert!(error.to_string().contains("connect_lazy"), "{error}");
     }
     std::fs::remove_file(&stale).expect("a socket");
@@ -452,4 +457,27 @@ fn what_was_not_finished_is_closed() {
         drop((foreground, lifeline));
         until("the connections are gone", || server.client_list().len() == before);
     });
+}
+
+#[test]
+fn os_error_in_the_words_of_fred_is_an_io_error_again() {
+    let of_io = |details| {
+        let error = fred::error::Error::new(fred::error::ErrorKind::IO, details);
+        let error = ConnectError::of_fred("db:6379", false, &error);
+        std::error::Error::source(&crate::ConnectError::from(error))
+            .expect("a source")
+            .downcast_ref()
+            .map(io::Error::kind)
+    };
+    let refused = of_io("Os { code: 111, kind: ConnectionRefused, message: \"Connection refused\" }");
+    assert_eq!(refused, Some(io::ErrorKind::ConnectionRefused));
+    assert_eq!(of_io("Connection closed."), None);
+}
+
+#[test]
+fn words_of_the_server_are_a_server_error() {
+    let refused = ConnectError::of_refusal("db:6379", &ServerError::new("NOAUTH Authentication required."));
+    let error = crate::ConnectError::from(refused);
+    let source = std::error::Error::source(&error).and_then(|source| source.downcast_ref::<ServerError>());
+    assert_eq!(source.map(ServerError::code), Some("NOAUTH"));
 }
