@@ -3,14 +3,14 @@
 
 use leasehold::kind::{AllMembers, Fencing, LockKind, Owned};
 use leasehold::{
-    Acquire, Acquiring, AnyGuard, AnyLock, Backoff, CancellationToken, Client, ClientBuilder, ClientId, ClientRecord,
-    ClientStats, ConnectError, CountDownLatch, Error, FairGuard, FairLock, FairQueue, FairSettings, Fallback,
-    FencedFairGuard, FencedFairLock, FencedGuard, FencedLock, GroupGuard, Guard, HeldPermit, HoldEnd, Holder, HolderId,
-    InvalidInput, InvalidPermitId, LatchWait, LatchWaiting, LeasedSemaphore, Lock, LossReason, LossToken, Lost, Member,
-    MultiAcquire, MultiGuard, MultiLock, NameError, NotReleased, Owner, PermitCounts, PermitGuard, PermitId, Publish,
-    QuorumAcquire, QuorumGuard, QuorumLock, ReadGuard, ReadLock, ReadWriteHolders, ReadWriteLock, Replicas, Semaphore,
-    SemaphoreGuard, ServerInfo, SimpleGuard, SimpleLock, SpinGuard, SpinLock, StripedLock, Waiter, WithError,
-    WriteGuard, WriteLock, blocking,
+    Acquire, Acquiring, AnyGuard, AnyLock, Backoff, CancellationToken, Cause, Client, ClientBuilder, ClientId,
+    ClientRecord, ClientStats, ConnectError, CountDownLatch, Error, FairGuard, FairLock, FairQueue, FairSettings,
+    Fallback, FencedFairGuard, FencedFairLock, FencedGuard, FencedLock, GroupGuard, Guard, HeldPermit, HoldEnd, Holder,
+    HolderId, InvalidInput, InvalidPermitId, LatchWait, LatchWaiting, LeasedSemaphore, Lock, LossReason, LossToken,
+    Lost, Member, MultiAcquire, MultiGuard, MultiLock, NameError, NotReleased, Owner, PermitCounts, PermitGuard,
+    PermitId, Publish, QuorumAcquire, QuorumGuard, QuorumLock, ReadGuard, ReadLock, ReadWriteHolders, ReadWriteLock,
+    Replicas, Semaphore, SemaphoreGuard, ServerError, ServerInfo, SimpleGuard, SimpleLock, SpinGuard, SpinLock,
+    StripedLock, Waiter, WithError, WriteGuard, WriteLock, blocking,
 };
 use leasehold::{embedded, fence};
 use std::time::Duration;
@@ -52,6 +52,7 @@ types! {
     AnyGuard: send sync unpin forever;
     AnyLock: send sync unpin forever;
     Backoff: send sync unpin forever;
+    Cause: send sync unpin forever;
     ClientStats: send sync unpin forever;
     CancellationToken: send sync unpin forever;
     Client: send sync unpin forever;
@@ -106,6 +107,7 @@ types! {
     Replicas: send sync unpin forever;
     Semaphore: send sync unpin forever;
     SemaphoreGuard: send sync unpin forever;
+    ServerError: send sync unpin forever;
     ServerInfo: send sync unpin forever;
     SimpleGuard: send sync unpin forever;
     SimpleLock: send sync unpin forever;

@@ -1,6 +1,5 @@
 //! One call of a script, ready to be sent.
 
-use crate::link::Plane;
 use crate::script::Script;
 use bytes::Bytes;
 use std::time::Duration;
@@ -63,10 +62,5 @@ impl Call {
     /// The replicas that must acknowledge it, where it is not enough that the server has applied it.
     pub const fn replicas(&self) -> Option<Replicas> {
         self.replicas
-    }
-
-    /// The plane that the call goes by, where those without replicas go by `usual`.
-    pub const fn plane(&self, usual: Plane) -> Plane {
-        if self.replicas.is_some() { Plane::Durable } else { usual }
     }
 }

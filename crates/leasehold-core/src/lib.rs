@@ -15,6 +15,7 @@ pub mod link;
 pub mod name;
 mod number_map;
 pub mod owner;
+mod plane;
 pub mod reply;
 pub mod script;
 pub mod session;

@@ -3,30 +3,14 @@
 //! A [`Link`] sends calls and carries notices. There are two of them: one over fred, for Redis and Valkey, and one to the embedded engine.
 //! The layers above this trait cannot tell them apart, and every behaviour test runs on each.
 
+pub use crate::plane::Plane;
+
 use crate::call::Call;
 use crate::reply::Reply;
 use bytes::Bytes;
 use std::future::Future;
 use std::time::Duration;
 use thiserror::Error;
-
-/// A connection, seen from above, on which things keep their order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[expect(clippy::exhaustive_enums, reason = "a link must know every plane")]
-pub enum Plane {
-    /// The caller's: bound to the runtime on which the client was built, and dead once that is gone.
-    Foreground,
-    /// The lifeline's: alive as long as the client.
-    Lifeline,
-    /// The plane of calls which wait for replicas: the server blocks a connection that waits, so it is shared with no other call. Alive as
-    /// long as the client.
-    Durable,
-}
-
-impl Plane {
-    /// Every plane.
-    pub const ALL: [Self; 3] = [Self::Foreground, Self::Lifeline, Self::Durable];
-}
 
 /// One life of the connections of a plane. It changes with every reconnect, to a value never seen before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,6 +1,7 @@
 //! The answer of a server to a call.
 
 use bytes::Bytes;
+use std::time::Duration;
 use thiserror::Error;
 
 /// A reply of a script. Our scripts answer with integers, texts and flat arrays; an error reply is a
@@ -33,6 +34,15 @@ impl Reply {
                 .ok_or_else(|| DecodeError::new("an integer", self)),
             Self::Nil | Self::Array(_) => Err(DecodeError::new("an integer", self)),
         }
+    }
+
+    /// The milliseconds that it is; `None` where they are negative: the key has no time to live, or is gone.
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeError`] where it is something else.
+    pub(crate) fn left(&self) -> Result<Option<Duration>, DecodeError> {
+        Ok(u64::try_from(self.int()?).ok().map(Duration::from_millis))
     }
 
     /// The text that this reply is.

@@ -1,6 +1,5 @@
 //! The settings that the state machines obey.
 
-use crate::command::WaitPolicy;
 use bytes::Bytes;
 use std::time::Duration;
 
@@ -90,22 +89,8 @@ impl Settings {
     /// How old a call may be before the lifeline asks the server whether it has been answered.
     pub(crate) const PROBE_AFTER: Duration = Duration::from_millis(20);
 
-    /// How long the future of an answered call may stay unpolled before its grant is taken back.
-    const UNPOLLED: Duration = Duration::from_millis(40);
-
     /// The most that the future of an answered call is given on top, where the answer to a probe shows that its executor is busy.
     pub(crate) const LATE_AT_MOST: Duration = Duration::from_millis(500);
-
-    /// How long a contender may leave its future unpolled when its turn has come. In a queue on the server that costs it its place,
-    /// and an executor is easily late by some milliseconds; so it gets half the time for which the server offers it the free lock.
-    pub(crate) fn turn_in(&self, line: WaitPolicy) -> Duration {
-        if line == WaitPolicy::ServerQueue { self.turn.max(self.fair.claim / 2) } else { self.turn }
-    }
-
-    /// How long the future of an answered call may stay unpolled: in a queue, as long as that of a contender.
-    pub(crate) fn unpolled_in(&self, line: WaitPolicy) -> Duration {
-        if line == WaitPolicy::ServerQueue { self.turn_in(line) } else { Self::UNPOLLED }
-    }
 
     /// How long after a caller's last command the lifeline keeps looking, so that a busy client need not wake it each time.
     pub(crate) const LINGER: Duration = Duration::from_secs(1);

@@ -35,7 +35,7 @@ pub(crate) struct NotYet;
 impl State {
     /// Sends a call from a link, with whatever fault waits for it.
     pub(crate) fn begin(&mut self, link: LinkId, plane: Plane, call: &Call) -> Begun {
-        let plane = call.plane(plane);
+        let plane = Plane::for_call(call, plane);
         let entry = self.log.as_mut().map(|log| {
             log.push(Recorded { link, plane, call: call.clone(), applied: 0, outcome: None });
             log.len() - 1

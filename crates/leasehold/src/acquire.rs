@@ -3,7 +3,7 @@
 use crate::attempt;
 use crate::error::{Error, InvalidInput, WithError};
 use crate::guard::Guard;
-use crate::inspect;
+use crate::inspect::seen;
 use crate::kind::{Counted, Durable, Leased, LockKind, Owned, Polled, Reentrant, Simple};
 use crate::owner::Owner;
 use crate::settings;
@@ -336,7 +336,7 @@ impl<K: LockKind> IntoFuture for Acquire<K> {
             // Only a try is told that the lock is busy, and this is none.
             match self.run(None).await.and_then(|guard| guard.ok_or_else(elapsed)) {
                 Err(Error::WaitElapsed { lock, waited, .. }) => {
-                    Err(Error::WaitElapsed { lock, waited, holder: inspect::holder(&self.target).await })
+                    Err(Error::WaitElapsed { lock, waited, holder: seen::holder(&self.target).await })
                 }
                 result => result,
             }

@@ -182,7 +182,7 @@ impl<R: Request> Attempt<'_, R> {
         flight: FlightId,
         call: Call,
     ) -> Option<Result<Reply, LinkError>> {
-        let plane = call.plane(plane);
+        let plane = Plane::for_call(&call, plane);
         let resend = || self.handle.with(|session, now| session.may_resend(now, ticket, flight));
         let mut calling = pin!(self.handle.link.call_watched(plane, call, resend));
         let mut polled = false;

@@ -3,7 +3,7 @@
 //! A panic of such code must not end the lifeline, because every hold of the client would be lost with it. The panic is caught,
 //! counted and logged. The panic hook has reported it by then, with its place.
 
-use crate::telemetry::FOREIGN_PANIC_TOTAL;
+use crate::telemetry::names::FOREIGN_PANIC_TOTAL;
 use metrics::counter;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

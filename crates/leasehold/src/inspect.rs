@@ -1,67 +1,18 @@
 //! Looking at a lock from outside, and ending a hold that is not one's own.
 
+mod process;
 mod read_write;
+pub(crate) mod seen;
+
+pub use seen::{FairQueue, Holder, ReadWriteHolders, Waiter};
 
 use crate::error::Error;
-use crate::ids::HolderId;
-use crate::kind::{Fair, FencedFair, Inspectable, Owned, Reentrant, Simple};
+use crate::kind::{Fair, FencedFair, Inspectable, Owned, Simple};
 use crate::lock::Lock;
-use crate::target::Target;
 use leasehold_core::command::lock as command;
-use leasehold_core::command::lock::{Forced, Inspected};
+use leasehold_core::command::lock::Forced;
 use leasehold_core::command::read_write::{self as commands, Mode};
 use leasehold_core::command::{Kind, fair, simple};
-use std::time::Duration;
-
-/// A holder of a lock, as the server has it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[non_exhaustive]
-pub struct Holder {
-    /// The holder's name in the lock's hash: `uuid:number`, where the UUID is a client's ([`Client::id`](crate::Client::id)), or that
-    /// of an instance of Redisson.
-    pub id: HolderId,
-    /// How often the lock is held.
-    pub hold_count: u32,
-    /// How long the lease still runs; `None` if the key has no time to live, which no client that keeps to the layout leaves behind.
-    pub remaining: Option<Duration>,
-}
-
-/// A waiter for a fair lock, as the server has it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[non_exhaustive]
-pub struct Waiter {
-    /// The waiter's name in the queue: `uuid:number`, or a JVM's `uuid:thread`. It becomes the holder's when its turn comes.
-    pub id: HolderId,
-    /// How long it has waited; `None` where that is not known, as of a JVM's.
-    pub waited: Option<Duration>,
-    /// Whether its process has said within the [liveness timeout](crate::FairSettings::liveness_timeout) that it lives; of a JVM's, whether
-    /// its deadline has not passed. A waiter that is not alive is passed over.
-    pub is_alive: bool,
-}
-
-/// A fair lock, as the server has it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[non_exhaustive]
-pub struct FairQueue {
-    /// The holder of the lock; `None` if it is free.
-    pub holder: Option<Holder>,
-    /// The waiters, the next one first.
-    pub waiters: Vec<Waiter>,
-}
-
-/// A read-write lock, as the server has it. A writer may be a reader, too.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[non_exhaustive]
-pub struct ReadWriteHolders {
-    /// The holder of the write half.
-    pub writer: Option<Holder>,
-    /// The holders of the read half, each with its own lease.
-    pub readers: Vec<Holder>,
-}
 
 impl<K: Owned> Lock<K> {
     /// Ends the hold that is called `id` on the server, also that of another client, and wakes the waiters; `false` if there is no hold of
@@ -131,14 +82,7 @@ impl<K: Inspectable> Lock<K> {
     ///
     /// Dropping the future leaves nothing behind.
     pub async fn inspect(&self) -> Result<Option<Holder>, Error> {
-        let target = self.target();
-        match target.ask(command::inspect(target.checked_name()?), command::inspected).await? {
-            Inspected::Free => Ok(None),
-            Inspected::Held { holder, count, left } => {
-                Ok(Some(Holder { id: holder.into(), hold_count: count, remaining: left }))
-            }
-            Inspected::Kind(kind) => Err(target.conflict(kind)),
-        }
+        seen::plain(self.target()).await
     }
 
     /// Ends the present hold, also that of another client, and wakes the waiters. Returns the holder whose hold was ended; `None` if the
@@ -192,19 +136,7 @@ macro_rules! fair {
             /// # Ok::<(), leasehold::Error>(()) }).unwrap();
             /// ```
             pub async fn inspect(&self) -> Result<FairQueue, Error> {
-                let target = self.target();
-                let name = target.checked_name()?;
-                let call = target.handle().with(|session, _| fair::inspect(name, &session.settings().fair));
-                match target.ask(call, fair::inspected).await? {
-                    fair::Inspected::Seen { holder, waiters } => Ok(FairQueue {
-                        holder: holder.map(|seen| Holder { id: seen.holder.into(), hold_count: seen.count, remaining: seen.left }),
-                        waiters: waiters
-                            .into_iter()
-                            .map(|seen| Waiter { id: seen.waiter.into(), waited: seen.age, is_alive: seen.alive })
-                            .collect(),
-                    }),
-                    fair::Inspected::Kind(kind) => Err(target.conflict(kind)),
-                }
+                seen::fair(self.target()).await
             }
 
             /// Ends the present hold, also that of another client; the next in the queue gets the lock. Returns the holder whose hold was
@@ -242,14 +174,7 @@ impl Lock<Simple> {
     ///
     /// Dropping the future leaves nothing behind.
     pub async fn inspect(&self) -> Result<Option<Holder>, Error> {
-        let target = self.target();
-        match target.ask(simple::inspect(target.checked_name()?), command::inspected).await? {
-            Inspected::Free => Ok(None),
-            Inspected::Held { holder, count, left } => {
-                Ok(Some(Holder { id: holder.into(), hold_count: count, remaining: left }))
-            }
-            Inspected::Kind(kind) => Err(target.conflict(kind)),
-        }
+        seen::simple(self.target()).await
     }
 
     /// Ends the present hold, also that of another client. Returns the holder whose hold was ended; `None` if the lock was free, or the
@@ -270,31 +195,13 @@ impl Lock<Simple> {
     }
 }
 
-/// The holder of a lock that was found busy, of any kind that one alone holds; `None` also where it cannot be learned.
-pub(crate) async fn holder(target: &Target) -> Option<HolderId> {
-    let other = || target.clone();
-    let holder = match target.kind() {
-        Kind::Lock | Kind::Spin | Kind::Fenced => Lock::<Reentrant>::of(other()).inspect().await.ok()?,
-        Kind::Fair | Kind::FencedFair => Lock::<Fair>::of(other()).inspect().await.ok()?.holder,
-        Kind::Simple => Lock::<Simple>::of(other()).inspect().await.ok()?,
-        Kind::Read => read_write::halves(target).await.ok()?.writer,
-        Kind::Write => {
-            let seen = read_write::halves(target).await.ok()?;
-            seen.writer.or_else(|| seen.readers.into_iter().next())
-        }
-        // Several hold these, or none does.
-        Kind::Semaphore | Kind::Permits | Kind::Latch => None,
-    };
-    holder.map(|holder| holder.id)
-}
-
 #[cfg(all(test, feature = "serde"))]
 mod tests {
     use super::*;
     use crate::{ClientRecord, ClientStats, HeldPermit, PermitCounts, ServerInfo};
     use serde::Serialize;
     use serde::de::DeserializeOwned;
-    use std::time::SystemTime;
+    use std::time::{Duration, SystemTime};
 
     fn survives<T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(value: &T) {
         let text = serde_json::to_string(value).expect("a text");

@@ -1,14 +1,7 @@
 //! The process behind a holder: the record that a client may leave about itself.
 
-use crate::client::Client;
-use crate::error::Error;
-use crate::target::Target;
-use leasehold_core::command::Kind;
 use leasehold_core::command::record as command;
-use leasehold_core::command::record::Found;
-use leasehold_core::owner::ClientId;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use uuid::Uuid;
 
 /// How long a record stays that is not written again.
 pub(crate) const LIFETIME: Duration = Duration::from_secs(60);
@@ -28,46 +21,13 @@ pub struct ClientRecord {
     pub since: SystemTime,
 }
 
-impl Client {
-    /// The process behind a [`Holder::id`](crate::Holder::id), a [`Waiter::id`](crate::Waiter::id) or a [`Client::id`]; `None` if the
-    /// client announced nothing, is gone for a minute, or is none of this library.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Unreachable`], [`Error::OutcomeUnknown`] or [`Error::Refused`] where the server gave no answer, within the command timeout.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future leaves nothing behind.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use leasehold::embedded::EmbeddedServer;
-    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
-    /// let server = EmbeddedServer::new();
-    /// let client = leasehold::Client::builder().announce("orders").embedded(&server)?;
-    /// # while client.who_is(&client.id()).await?.is_none() { tokio::task::yield_now().await }
-    /// let guard = client.lock("stock:1001").acquire().await?;
-    /// let holder = client.lock("stock:1001").inspect().await?.expect("a holder");
-    /// let who = client.who_is(&holder.id).await?.expect("a client that announced itself");
-    /// assert_eq!((who.application.as_str(), who.pid), ("orders", std::process::id()));
-    /// # guard.release().await?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
-    /// ```
-    pub async fn who_is(&self, id: impl AsRef<str>) -> Result<Option<ClientRecord>, Error> {
-        let id = id.as_ref();
-        let Ok(uuid) = Uuid::try_parse(id.split(':').next().unwrap_or_default()) else { return Ok(None) };
-        let target = Target::new(self.handle().clone(), Kind::Lock, id);
-        match target.ask(command::get(&ClientId::new(uuid)), command::found).await? {
-            Found::Absent => Ok(None),
-            Found::Record { record, .. } => Ok(Some(ClientRecord {
-                host: record.host,
-                pid: record.pid,
-                application: record.application,
-                since: UNIX_EPOCH + Duration::from_millis(record.since),
-            })),
-            Found::Kind(kind) => Err(target.conflict(kind)),
+impl ClientRecord {
+    pub(crate) fn from_server(record: command::ClientRecord) -> Self {
+        Self {
+            host: record.host,
+            pid: record.pid,
+            application: record.application,
+            since: UNIX_EPOCH + Duration::from_millis(record.since),
         }
     }
 }

@@ -47,7 +47,7 @@
 //! Their level is DEBUG, or INFO by [`span_level`](crate::ClientBuilder::span_level). An event that needs a person's eye has the level
 //! WARN, with the fields `lock` and `class` or `reason`; that of a loss has `holder`, `token` and `held_ms` as well.
 
-mod names;
+pub(crate) mod names;
 mod spans;
 
 pub use names::*;

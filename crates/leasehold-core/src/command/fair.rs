@@ -9,7 +9,7 @@ pub use inspect::{Holder, Inspected, Waiter, inspect, inspected};
 
 use super::lock::Forced;
 use super::outcome::{Acquired, Released};
-use super::verbs::{Ask, Give, HoldKey, Keys, Renewal, Verbs, WaitPolicy, decimal, left, limit, millis};
+use super::verbs::{Ask, Give, HoldKey, Keys, Renewal, Verbs, WaitPolicy, decimal, limit, millis};
 use crate::call::Call;
 use crate::name::LockName;
 use crate::owner::ClientId;
@@ -177,7 +177,7 @@ pub fn beat(name: &LockName, keys: &Keys, client: &ClientId, front: Option<&Byte
 pub fn beaten(reply: &Reply) -> Result<Beat, DecodeError> {
     let standing = |lease: &Reply, time: &Reply, head: &Reply, foreign: &Reply| {
         Ok(Standing {
-            left: left(lease)?,
+            left: lease.left()?,
             time: u64::try_from(time.int()?).ok(),
             head: head.int()? == 1,
             foreign: foreign.int()? == 1,
@@ -252,7 +252,7 @@ fn acquire_args(ask: &Ask<'_>) -> Vec<Bytes> {
 fn acquired(reply: &Reply) -> Result<Acquired, DecodeError> {
     match reply.array()? {
         [code, lease, time, moved, head, foreign] if code.int()? == 4 => Ok(Acquired::Placed {
-            left: left(lease)?,
+            left: lease.left()?,
             time: u64::try_from(time.int()?).ok(),
             moved: moved.int()? == 1,
             head: head.int()? == 1,

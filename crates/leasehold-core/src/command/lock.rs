@@ -2,7 +2,7 @@
 
 use super::entry::Entry;
 use super::outcome::{Acquired, Released};
-use super::verbs::{Ask, Give, HoldKey, Keys, Renewal, Verbs, WaitPolicy, decimal, left, limit, millis};
+use super::verbs::{Ask, Give, HoldKey, Keys, Renewal, Verbs, WaitPolicy, decimal, limit, millis};
 use crate::call::Call;
 use crate::name::LockName;
 use crate::owner::ClientId;
@@ -131,7 +131,7 @@ pub fn inspected(reply: &Reply) -> Result<Inspected, DecodeError> {
         [code] if code.int()? == 0 => Ok(Inspected::Free),
         [code, kind] if code.int()? == -4 => Ok(Inspected::Kind(kind.text()?.to_owned())),
         [code, remaining, holder, count, ..] if code.int()? == 1 => Ok(match Entry::read(holder, count)? {
-            Entry::Hold(holder, count) => Inspected::Held { holder: holder.to_owned(), count, left: left(remaining)? },
+            Entry::Hold(holder, count) => Inspected::Held { holder: holder.to_owned(), count, left: remaining.left()? },
             Entry::Other(what) => Inspected::Kind(what),
         }),
         _ => Err(DecodeError::new("a reply of lock/inspect", reply)),

@@ -1,6 +1,5 @@
 //! The results of calls, in words that are the same for every kind.
 
-use super::verbs::left;
 use crate::reply::{DecodeError, Reply};
 use std::time::Duration;
 
@@ -134,16 +133,16 @@ impl Acquired {
         Ok(match code.int()? {
             1..=3 => {
                 let token = rest.get(1).map(Reply::int).transpose()?.and_then(|token| u64::try_from(token).ok());
-                Self::Held { left: left(second)?.unwrap_or_default(), time: time()?, token, in_all: None }
+                Self::Held { left: second.left()?.unwrap_or_default(), time: time()?, token, in_all: None }
             }
             0 if second.int()? == -2 => Self::Unset { time: time()? },
-            0 => Self::Busy { left: left(second)?, time: time()? },
+            0 => Self::Busy { left: second.left()?, time: time()? },
             4 => {
                 let [_, moved, head, foreign] = rest else {
                     return Err(DecodeError::new("an array of six", reply));
                 };
                 Self::Placed {
-                    left: left(second)?,
+                    left: second.left()?,
                     time: time()?,
                     moved: moved.int()? != 0,
                     head: head.int()? != 0,
@@ -194,7 +193,7 @@ impl Renewed {
                     -5 => Self::Refused,
                     count => Self::Held {
                         count: u32::try_from(count).map_err(|_| DecodeError::new("a hold count", &pair[0]))?,
-                        left: left(&pair[1])?.unwrap_or_default(),
+                        left: pair[1].left()?.unwrap_or_default(),
                     },
                 })
             })

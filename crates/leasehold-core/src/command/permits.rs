@@ -8,7 +8,7 @@ use super::code::{array_code, int_code};
 use super::operation::{Done, MEMORY, record_key};
 use super::outcome::{Acquired, Released};
 use super::semaphore::{channel, decode_done};
-use super::verbs::{Ask, Give, HoldKey, Keys, Renewal, Verbs, WaitPolicy, decimal, left, limit, millis};
+use super::verbs::{Ask, Give, HoldKey, Keys, Renewal, Verbs, WaitPolicy, decimal, limit, millis};
 use crate::call::Call;
 use crate::name::LockName;
 use crate::owner::ClientId;
@@ -225,7 +225,7 @@ pub fn inspected(reply: &Reply) -> Result<Inspected, DecodeError> {
                     [Reply::Bulk(id), remaining] => {
                         let id =
                             PermitId::from_bytes(id).ok_or_else(|| DecodeError::new("an id of a permit", reply))?;
-                        Ok(HeldPermit { id, left: left(remaining)? })
+                        Ok(HeldPermit { id, left: remaining.left()? })
                     }
                     _ => Err(DecodeError::new(EXPECTED, reply)),
                 })
@@ -249,7 +249,7 @@ pub fn leased(reply: &Reply) -> Result<Leased, DecodeError> {
     const EXPECTED: &str = "a reply of permits/lease";
     match array_code(reply, &[1, 0, -4], EXPECTED)? {
         (0, []) => Ok(Leased::Gone),
-        (1, [remaining]) => Ok(Leased::Held { left: left(remaining)? }),
+        (1, [remaining]) => Ok(Leased::Held { left: remaining.left()? }),
         (-4, [kind]) => Ok(Leased::Kind(kind.text()?.to_owned())),
         _ => Err(DecodeError::new(EXPECTED, reply)),
     }

@@ -5,7 +5,7 @@
 
 use super::entry::{Entry, unlike};
 use super::outcome::{Acquired, Released};
-use super::verbs::{Ask, Give, HoldKey, Keys, Renewal, Verbs, WaitPolicy, decimal, left, limit, millis};
+use super::verbs::{Ask, Give, HoldKey, Keys, Renewal, Verbs, WaitPolicy, decimal, limit, millis};
 use crate::call::Call;
 use crate::name::LockName;
 use crate::owner::ClientId;
@@ -210,7 +210,7 @@ pub fn inspected(reply: &Reply) -> Result<Inspected, DecodeError> {
             let mut seen = Vec::with_capacity(holders.len() / 3);
             for parts in holders.chunks_exact(3) {
                 match Entry::read(&parts[0], &parts[1])? {
-                    Entry::Hold(field, count) => seen.push(holder(field, count, left(&parts[2])?)),
+                    Entry::Hold(field, count) => seen.push(holder(field, count, parts[2].left()?)),
                     Entry::Other(what) => return Ok(Inspected::Kind(what)),
                 }
             }

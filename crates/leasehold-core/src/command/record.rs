@@ -1,7 +1,7 @@
 //! The record of a client: who it is, for people who look at a server. A hold's field names the client by its UUID only.
 
 use super::code::{array_code, int_code};
-use super::verbs::{decimal, left, millis};
+use super::verbs::{decimal, millis};
 use crate::call::Call;
 use crate::owner::ClientId;
 use crate::reply::{DecodeError, Reply};
@@ -89,7 +89,7 @@ pub fn found(reply: &Reply) -> Result<Found, DecodeError> {
                 application: application.text()?.to_owned(),
                 since: u64::try_from(since.int()?).map_err(|_| DecodeError::new("a time", since))?,
             };
-            Ok(Found::Record { record, left: left(remaining)? })
+            Ok(Found::Record { record, left: remaining.left()? })
         }
         _ => Err(DecodeError::new(EXPECTED, reply)),
     }

@@ -6,7 +6,7 @@
 use super::code::{array_code, int_code};
 use super::operation::{Done, MEMORY, record_key};
 use super::outcome::{Acquired, Released};
-use super::verbs::{Ask, Give, HoldKey, Keys, Renewal, Verbs, WaitPolicy, decimal, left, limit, millis};
+use super::verbs::{Ask, Give, HoldKey, Keys, Renewal, Verbs, WaitPolicy, decimal, limit, millis};
 use crate::call::Call;
 use crate::name::LockName;
 use crate::owner::ClientId;
@@ -158,7 +158,7 @@ pub fn inspected(reply: &Reply) -> Result<Inspected, DecodeError> {
     const EXPECTED: &str = "a reply of semaphore/inspect";
     match array_code(reply, &[1, 0, -4], EXPECTED)? {
         (0, []) => Ok(Inspected::Absent),
-        (1, [available, remaining]) => Ok(Inspected::Present { available: available.int()?, left: left(remaining)? }),
+        (1, [available, remaining]) => Ok(Inspected::Present { available: available.int()?, left: remaining.left()? }),
         (-4, [kind]) => Ok(Inspected::Kind(kind.text()?.to_owned())),
         _ => Err(DecodeError::new(EXPECTED, reply)),
     }

@@ -85,6 +85,22 @@ pub enum WaitPolicy {
     Broadcast,
 }
 
+impl WaitPolicy {
+    /// How long the future of an answered call may stay unpolled before its grant is taken back.
+    const UNPOLLED: Duration = Duration::from_millis(40);
+
+    /// How long a contender may leave its future unpolled when its turn has come. In a queue on the server that costs it its place,
+    /// and an executor is easily late by some milliseconds; so it gets half the time for which the server offers it the free lock.
+    pub(crate) fn turn(self, settings: &Settings) -> Duration {
+        if self == Self::ServerQueue { settings.turn.max(settings.fair.claim / 2) } else { settings.turn }
+    }
+
+    /// How long the future of an answered call may stay unpolled: in a queue, as long as that of a contender.
+    pub(crate) fn unpolled(self, settings: &Settings) -> Duration {
+        if self == Self::ServerQueue { self.turn(settings) } else { Self::UNPOLLED }
+    }
+}
+
 /// The keys of a lock, derived once.
 #[derive(Clone, Debug)]
 #[expect(clippy::exhaustive_structs, reason = "each kind builds it")]
@@ -199,9 +215,4 @@ pub(super) fn decimal(number: u64) -> Bytes {
 /// The argument `not_after`: -1 if there is no limit and the time is not needed.
 pub(super) fn limit(not_after: Option<u64>) -> Bytes {
     not_after.map_or_else(|| Bytes::from_static(b"-1"), decimal)
-}
-
-/// Milliseconds in a reply; `None` where they are negative: the key has no time to live, or is gone.
-pub(super) fn left(reply: &Reply) -> Result<Option<Duration>, DecodeError> {
-    Ok(u64::try_from(reply.int()?).ok().map(Duration::from_millis))
 }

@@ -130,7 +130,7 @@ impl Via {
     /// The way that a call takes, where those without replicas go this one. The plane of durable calls has several connections, so no
     /// one epoch stands for it: settling covers every one up to the present.
     pub(super) const fn for_call(self, call: &Call) -> Self {
-        match call.plane(self.plane) {
+        match Plane::for_call(call, self.plane) {
             Plane::Durable => Self { plane: Plane::Durable, epoch: Epoch(u64::MAX) },
             _ => self,
         }

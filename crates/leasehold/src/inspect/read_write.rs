@@ -1,13 +1,11 @@
 //! Looking at both halves of a read-write lock from outside, and ending holds of either.
 
+use super::seen::halves;
 use super::{Holder, ReadWriteHolders};
 use crate::error::Error;
 use crate::kind::{Read, Write};
 use crate::kinds::ReadWriteLock;
 use crate::lock::Lock;
-use crate::target::Target;
-use leasehold_core::command::read_write;
-use leasehold_core::command::read_write::Mode;
 
 impl ReadWriteLock {
     /// The holders of both halves. Nothing is changed.
@@ -88,25 +86,4 @@ impl Lock<Write> {
         let Some(holder) = self.inspect().await? else { return Ok(None) };
         Ok(self.force_release_holder(&holder.id).await?.then_some(holder))
     }
-}
-
-pub(super) async fn halves(target: &Target) -> Result<ReadWriteHolders, Error> {
-    let mut seen = ReadWriteHolders { writer: None, readers: Vec::new() };
-    match target.ask(read_write::inspect(target.checked_name()?), read_write::inspected).await? {
-        read_write::Inspected::Free => {}
-        read_write::Inspected::Held { holders, .. } => {
-            for holder in holders {
-                let (mode, holder) = (
-                    holder.mode,
-                    Holder { id: holder.holder.into(), hold_count: holder.count, remaining: holder.left },
-                );
-                match mode {
-                    Mode::Read => seen.readers.push(holder),
-                    Mode::Write => seen.writer = Some(holder),
-                }
-            }
-        }
-        read_write::Inspected::Kind(kind) => return Err(target.conflict(kind)),
-    }
-    Ok(seen)
 }

@@ -131,7 +131,7 @@ fn perform(shared: &Shared, action: Action) -> impl Future<Output = Outcome> + S
     async move {
         match action {
             Action::Call { id, call } => {
-                let plane = call.plane(Plane::Lifeline);
+                let plane = Plane::for_call(&call, Plane::Lifeline);
                 let epoch = link.epoch(plane);
                 Outcome::Called(id, epoch, link.call(plane, call).await)
             }

@@ -3,7 +3,6 @@
 use super::parts;
 use crate::call::Call;
 use crate::command::entry::Entry;
-use crate::command::verbs::left;
 use crate::name::LockName;
 use crate::reply::{DecodeError, Reply};
 use crate::script;
@@ -65,7 +64,9 @@ pub fn inspected(reply: &Reply) -> Result<Inspected, DecodeError> {
         [code, kind] if code.int()? == -4 => return Ok(Inspected::Kind(kind.text()?.to_owned())),
         [code, rest @ ..] if code.int()? == 0 => (None, rest),
         [code, lease, holder, count, rest @ ..] if code.int()? == 1 => match Entry::read(holder, count)? {
-            Entry::Hold(holder, count) => (Some(Holder { holder: holder.to_owned(), count, left: left(lease)? }), rest),
+            Entry::Hold(holder, count) => {
+                (Some(Holder { holder: holder.to_owned(), count, left: lease.left()? }), rest)
+            }
             Entry::Other(what) => return Ok(Inspected::Kind(what)),
         },
         _ => return Err(DecodeError::new("a reply of fair/inspect", reply)),
@@ -75,7 +76,7 @@ pub fn inspected(reply: &Reply) -> Result<Inspected, DecodeError> {
         return Err(DecodeError::new("three words for each waiter", reply));
     }
     let waiters = waiters.iter().map(|[waiter, age, alive]| {
-        Ok(Waiter { waiter: waiter.text()?.to_owned(), age: left(age)?, alive: alive.int()? == 1 })
+        Ok(Waiter { waiter: waiter.text()?.to_owned(), age: age.left()?, alive: alive.int()? == 1 })
     });
     Ok(Inspected::Seen { holder, waiters: waiters.collect::<Result<_, _>>()? })
 }

@@ -55,7 +55,7 @@ impl Parts {
             if state.line().is_empty() {
                 contends = true;
                 acquire.stand_in_line();
-                let until = now + self.settings.turn_in(state.wait_policy());
+                let until = now + state.wait_policy().turn(&self.settings);
                 state.line_mut().begin(ticket, until);
             } else if acquire.wish().patience != Patience::Try {
                 acquire.stand_in_line();

@@ -153,7 +153,7 @@ mod tests {
         let Step::Send(flight, call) = session.poll_acquire(begun, ticket, VIA, Waker::noop()) else {
             panic!("it is sent at once");
         };
-        assert_eq!(call.plane(VIA.plane), Plane::Durable);
+        assert_eq!(Plane::for_call(&call, VIA.plane), Plane::Durable);
         session.handle_reply(begun + later, ticket, flight, Ok(granted(1)));
         let step = session.poll_acquire(begun + later, ticket, VIA, Waker::noop());
         let actions = std::iter::from_fn(|| session.poll_action());

@@ -43,7 +43,7 @@ impl Parts {
     /// It is the contender's turn.
     pub(super) fn due(&mut self, now: Instant, lock: LockId) {
         let state = &mut self.locks[lock];
-        let until = now + self.settings.turn_in(state.wait_policy());
+        let until = now + state.wait_policy().turn(&self.settings);
         state.line_mut().set_due(until);
         self.pick_contender(lock);
         if let Some(contender) = self.locks[lock].line().contender() {
@@ -124,7 +124,7 @@ impl Parts {
         let polls = self.locks[lock].is_polled();
         let until = now + if polls { left.unwrap_or_default() } else { self.sleep(left) };
         let state = &mut self.locks[lock];
-        let due_until = now + self.settings.turn_in(state.wait_policy());
+        let due_until = now + state.wait_policy().turn(&self.settings);
         state.line_mut().wait(confirmed, due_until, until);
         if state.line().is_due() {
             self.due(now, lock);

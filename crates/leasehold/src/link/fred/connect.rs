@@ -11,6 +11,7 @@ use super::maintain::maintain;
 use super::met::Met;
 use super::mistaken;
 use super::notices::Notices;
+use super::pools::Pools;
 use super::scripts::Scripts;
 use super::settings::{Backoff, Settings};
 use super::shared::{Role, Shared};
@@ -27,7 +28,7 @@ use std::time::{Duration, Instant};
 /// The target of a connection, and how to connect. The parts of one link are made from clones of one connector.
 #[derive(Clone, Debug)]
 pub(crate) struct Connector {
-    shared: Arc<Shared>,
+    pools: Arc<Pools>,
 }
 
 impl Connector {
@@ -48,11 +49,10 @@ impl Connector {
             slots,
             subscribed: parking_lot::Mutex::default(),
             epochs: Default::default(),
-            wires: parking_lot::Mutex::default(),
             met,
             closed: tokio_util::sync::CancellationToken::new(),
         };
-        Ok(Self { shared: Arc::new(shared) })
+        Ok(Self { pools: Pools::new(Arc::new(shared)) })
     }
 }
 
@@ -74,13 +74,13 @@ impl Foreground {
     /// Dropping the future closes what was connected.
     pub(crate) async fn connect(connector: &Connector) -> Result<Self, ConnectError> {
         let foreground = Self::unconnected(connector);
-        connect(&foreground.wires, Limit::of(connector.shared.settings.connect_deadline)).await?;
+        connect(&foreground.wires, Limit::of(connector.pools.shared.settings.connect_deadline)).await?;
         Ok(foreground)
     }
 
     /// Connections that will live on the runtime in whose context this is called, and that are made when the server has been met.
     pub(crate) fn unconnected(connector: &Connector) -> Self {
-        Self { wires: Wires::new(&connector.shared, Role::Calls(Plane::Foreground)) }
+        Self { wires: connector.pools.add(Role::Calls(Plane::Foreground)) }
     }
 }
 
@@ -96,6 +96,8 @@ pub(crate) struct Lifeline {
     pub(super) wires: Arc<Wires>,
     pub(super) notices: Arc<Notices>,
     pub(super) durable: Arc<Durable>,
+    /// Every connection of the link.
+    pub(super) pools: Arc<Pools>,
 }
 
 impl Lifeline {
@@ -110,7 +112,7 @@ impl Lifeline {
     ///
     /// Dropping the future closes what was connected.
     pub(crate) async fn connect(connector: &Connector) -> Result<(Self, ServerInfo), ConnectError> {
-        let shared = &connector.shared;
+        let shared = &connector.pools.shared;
         let limit = Limit::of(shared.settings.connect_deadline);
         let lifeline = Self::unconnected(connector);
         let wire = connect(&lifeline.wires, limit).await?;
@@ -125,11 +127,11 @@ impl Lifeline {
 
     /// Nothing is connected yet; the connections will live on the runtime in whose context this is called.
     pub(crate) fn unconnected(connector: &Connector) -> Self {
-        let shared = &connector.shared;
-        let wires = Wires::new(shared, Role::Calls(Plane::Lifeline));
-        let notices = Arc::new(Notices::new(Wires::new(shared, Role::Notices)));
-        let durable = Arc::new(Durable::new(shared));
-        Self { wires, notices, durable }
+        let pools = Arc::clone(&connector.pools);
+        let wires = pools.add(Role::Calls(Plane::Lifeline));
+        let notices = Arc::new(Notices::new(pools.add(Role::Notices)));
+        let durable = Arc::new(Durable::new(&pools));
+        Self { pools, wires, notices, durable }
     }
 
     /// Connects, however long that takes, and learns what the server is. `accept` may refuse it; it is then asked again. The reason why it
@@ -185,7 +187,7 @@ impl Lifeline {
     }
 
     fn maintain(&self) {
-        let maintained = maintain(Arc::clone(&self.wires), Arc::clone(&self.notices));
+        let maintained = maintain(Arc::clone(&self.pools), Arc::clone(&self.wires), Arc::clone(&self.notices));
         drop(self.wires.runtime.spawn(maintained));
     }
 }
@@ -319,7 +321,7 @@ async fn first(wires: &Arc<Wires>, seed: ServerConfig) -> Result<Arc<Wire>, Conn
     let shared = &wires.shared;
     let label = target::label(&seed);
     let by_address = !matches!(seed, ServerConfig::Sentinel { .. });
-    let wire = Wire::new(wires, seed);
+    let wire = wires.wire(seed);
     let router = wire.open().await?;
     let lost = |error| ConnectError::of_loss(&label, error);
     let generation = wire.current().map_err(lost)?;

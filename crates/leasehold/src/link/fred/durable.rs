@@ -12,9 +12,10 @@ use super::call::{self, FOLLOWED};
 use super::error::{self, Redirect};
 use super::frame;
 use super::generation::Generation;
+use super::pools::Pools;
 use super::probe;
 use super::settle;
-use super::shared::{Role, Shared};
+use super::shared::Role;
 use super::slots::{Node, Slots};
 use super::wire::Wire;
 use super::wires::Wires;
@@ -56,8 +57,8 @@ struct Answers {
 
 impl Durable {
     /// No connections yet; they will live on the runtime in whose context this is called.
-    pub(super) fn new(shared: &Arc<Shared>) -> Self {
-        let wires = || Wires::new(shared, Role::Calls(Plane::Durable));
+    pub(super) fn new(pools: &Pools) -> Self {
+        let wires = || pools.add(Role::Calls(Plane::Durable));
         Self { renewals: wires(), acquires: std::array::from_fn(|_| wires()), fence: RwLock::default() }
     }
 

@@ -70,6 +70,11 @@ fn value(frame: Resp3Frame) -> Reply {
     }
 }
 
+/// Whether `answer` is that of a `PING` with this payload: the payload, or in RESP2, while subscribed, `pong` and the payload.
+pub(super) fn is_echo(answer: &Resp3Frame, payload: &str) -> bool {
+    text(answer) == Some(payload) || matches!(parts(answer), Some([_, echo]) if text(echo) == Some(payload))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

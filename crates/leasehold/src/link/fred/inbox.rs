@@ -1,10 +1,12 @@
 //! Events for the driver, on their way from the connections.
 
+use super::generation::Generation;
 use bytes::Bytes;
 use leasehold_core::link::{LinkEvent, Plane};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use tokio::sync::Notify;
+use tokio::sync::broadcast::error::RecvError;
 
 /// Notices that wait at most; more than this many is a lag.
 const CAPACITY: usize = 16_384;
@@ -63,6 +65,21 @@ impl Inbox {
         }
         drop(waiting);
         self.changed.notify_one();
+    }
+
+    /// Takes the messages of a connection, and returns when no more can come.
+    pub(super) async fn take_from(&self, generation: &Generation) {
+        let Some(mut messages) = generation.take_messages() else { return std::future::pending().await };
+        loop {
+            match messages.recv().await {
+                Ok(message) => self.notice(message.channel.into_inner()),
+                Err(RecvError::Lagged(missed)) => {
+                    tracing::debug!(missed, "notices came faster than they were taken");
+                    self.event(LinkEvent::NoticesLagged);
+                }
+                Err(RecvError::Closed) => return,
+            }
+        }
     }
 
     /// No more events will come.

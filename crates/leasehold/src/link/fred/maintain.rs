@@ -3,6 +3,7 @@
 use super::error::ConnectError;
 use super::generation::Generation;
 use super::notices::Notices;
+use super::pools::Pools;
 use super::settings::Backoff;
 use super::shared::Shared;
 use super::slots::{self, Node, Slots};
@@ -20,7 +21,7 @@ const REST: Duration = Duration::from_millis(100);
 
 /// Keeps the slot map and the sharded subscriptions true, and has the server forget connections that ended, until the lifeline
 /// is closed.
-pub(super) async fn maintain(wires: Arc<Wires>, notices: Arc<Notices>) {
+pub(super) async fn maintain(pools: Arc<Pools>, wires: Arc<Wires>, notices: Arc<Notices>) {
     let shared = Arc::clone(&wires.shared);
     let work = async {
         let mut audited = Instant::now();
@@ -31,15 +32,15 @@ pub(super) async fn maintain(wires: Arc<Wires>, notices: Arc<Notices>) {
             let left = next.saturating_duration_since(Instant::now()).max(Duration::from_millis(10));
             drop(tokio::time::timeout(left, doubted(&shared)).await);
             if let Some(slots) = &shared.slots {
-                if refresh(&wires, slots).await {
+                if refresh(&pools, &wires, slots).await {
                     search = Search::default();
                 } else {
-                    search.at_the_seeds(&wires, slots).await;
+                    search.at_the_seeds(&pools, &wires, slots).await;
                 }
                 notices.check_anchor().await;
             }
             if Instant::now() >= audit {
-                bury(&shared, &wires).await;
+                bury(&pools, &wires).await;
                 notices.audit().await;
                 audited = Instant::now();
             }
@@ -70,7 +71,7 @@ struct Search {
 
 impl Search {
     /// Asks the addresses of the URL, with their names resolved anew, as often as a server that is down is asked.
-    async fn at_the_seeds(&mut self, wires: &Wires, slots: &Slots) {
+    async fn at_the_seeds(&mut self, pools: &Pools, wires: &Wires, slots: &Slots) {
         let Some(next) = self.next else {
             // Connections that were only cut stand again by then.
             self.next = Some(Instant::now() + self.backoff.after_failure());
@@ -84,7 +85,7 @@ impl Search {
         match futures_util::future::select_ok(seeds).await {
             Ok((changed, _)) => {
                 tracing::debug!("the cluster was found again by the addresses of the URL");
-                settle_in(shared, wires, slots, changed);
+                settle_in(pools, wires, slots, changed);
                 // No outcome depends on it: what owns no slot is not settled, and its connections have ended. It keeps the lists short.
                 slots.forget_strangers();
                 // The connections are new ones, and cannot tell that there were others before.
@@ -115,10 +116,10 @@ async fn ask_seed(shared: &Shared, slots: &Slots, seed: ServerConfig) -> Result<
 }
 
 /// Follows the slot map: connections to nodes that own nothing end, others are made.
-fn settle_in(shared: &Shared, wires: &Wires, slots: &Slots, changed: Vec<u16>) {
-    changed.into_iter().for_each(|slot| shared.slot_moved(slot));
+fn settle_in(pools: &Pools, wires: &Wires, slots: &Slots, changed: Vec<u16>) {
+    changed.into_iter().for_each(|slot| pools.shared.slot_moved(slot));
     let in_use = slots.in_use();
-    for all in shared.all_wires() {
+    for all in pools.all() {
         all.prune(&in_use);
     }
     for node in slots.primaries() {
@@ -127,7 +128,7 @@ fn settle_in(shared: &Shared, wires: &Wires, slots: &Slots, changed: Vec<u16>) {
 }
 
 /// Reads the slot map from the first node that answers, if one does.
-async fn refresh(wires: &Wires, slots: &Slots) -> bool {
+async fn refresh(pools: &Pools, wires: &Wires, slots: &Slots) -> bool {
     let shared = &wires.shared;
     let timeout = Some(shared.settings.command_timeout);
     for (_, wire) in wires.all() {
@@ -136,7 +137,7 @@ async fn refresh(wires: &Wires, slots: &Slots) -> bool {
         let host = slots::host_and_port(&generation.server).map_or("", |(host, _)| host);
         match answer.map(|answer| slots.learn(&answer, host)) {
             Ok(Ok(changed)) => {
-                settle_in(shared, wires, slots, changed);
+                settle_in(pools, wires, slots, changed);
                 return true;
             }
             Ok(Err(reason)) => tracing::debug!(server = %wire.label(), reason, "the slot map cannot be read"),
@@ -147,14 +148,15 @@ async fn refresh(wires: &Wires, slots: &Slots) -> bool {
 }
 
 /// Kills connections that ended, so that nothing of theirs is left to be settled, and the list of them stays short.
-async fn bury(shared: &Shared, by: &Wires) {
+async fn bury(pools: &Pools, by: &Wires) {
+    let shared = &pools.shared;
     if let Some(slots) = &shared.slots {
         for node in slots.quiet_goals() {
-            let audits = if are_killed(shared, by, node).await { slots::QUIET } else { slots::UNREACHABLE };
+            let audits = if are_killed(pools, by, node).await { slots::QUIET } else { slots::UNREACHABLE };
             slots.forget_goal(node, audits);
         }
     }
-    for wires in shared.all_wires() {
+    for wires in pools.all() {
         for (node, wire) in wires.all() {
             let ended = wire.ended().into_iter().filter(|generation| !generation.is_spared());
             for generation in ended {
@@ -169,12 +171,12 @@ async fn bury(shared: &Shared, by: &Wires) {
 }
 
 /// Kills the connections to a node to which an `ASK` led, and which has not taken the slot over. Tells whether all of them are dead.
-async fn are_killed(shared: &Shared, by: &Wires, node: Node) -> bool {
+async fn are_killed(pools: &Pools, by: &Wires, node: Node) -> bool {
     let Some(executioner) = by.to(node) else { return true };
     if executioner.current().is_err() {
         return false;
     }
-    for wire in shared.all_wires().iter().filter_map(|wires| wires.known(node)) {
+    for wire in pools.all().iter().filter_map(|wires| wires.known(node)) {
         let (generations, forgot) = wire.unburied();
         for generation in generations {
             generation.end();

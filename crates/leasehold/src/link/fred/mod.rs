@@ -2,7 +2,7 @@
 //!
 //! - [`target`]: which server; [`settings`]: how long to wait; [`tls`]: by which certificates; [`profile`]: how fred is set up.
 //! - [`generation`]: one connection, from its making to its end, and what is certain about it. Everything else rests on it.
-//! - [`wire`]: a connection that is kept; [`wires`]: one to each server; [`slots`]: which server of a cluster; [`shared`]: what they share.
+//! - [`wire`]: a connection that is kept; [`wires`]: one to each server; [`slots`]: which server of a cluster; [`pools`]: all of them; [`shared`]: what they share.
 //! - [`call`], [`durable`], [`probe`], [`settle`], [`notices`]: what the link is for; [`inbox`]: what it tells unasked.
 //! - [`connect`]: making all this; [`learn`]: what the server is; [`met`]: whether that is done; [`maintain`]: keeping it true; [`scripts`]: what servers must know; [`error`], [`absent`], [`mistaken`], [`words`] and [`frame`]: what came back.
 //!
@@ -23,6 +23,7 @@ mod maintain;
 mod met;
 mod mistaken;
 mod notices;
+mod pools;
 mod probe;
 mod profile;
 mod scripts;
@@ -217,7 +218,7 @@ impl Parts {
     fn close(&self) {
         let shared = &self.lifeline.wires.shared;
         shared.closed.cancel();
-        shared.all_wires().iter().for_each(|wires| wires.close());
+        self.lifeline.pools.all().iter().for_each(|wires| wires.close());
         shared.inbox.close();
     }
 }

@@ -10,21 +10,19 @@
 use super::error::{self, Redirect};
 use super::frame;
 use super::generation::Generation;
-use super::inbox::Inbox;
 use super::slots::Node;
 use super::wire::Wire;
 use super::wires::Wires;
 use bytes::Bytes;
 use fred::error::ErrorKind;
-use fred::interfaces::{ClientLike, PubsubInterface, Resp3Frame};
+use fred::interfaces::{ClientLike, PubsubInterface};
 use fred::types::config::Options;
 use fred::types::{ClusterHash, CustomCommand, Value};
-use leasehold_core::link::{LinkError, LinkEvent, ServerError};
+use leasehold_core::link::{LinkError, ServerError};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
-use tokio::sync::broadcast::error::RecvError;
 
 /// The subscriptions of a link.
 pub(super) struct Notices {
@@ -265,21 +263,6 @@ impl Notices {
     }
 }
 
-/// Moves the messages of a connection into the inbox, and returns when no more can come.
-pub(super) async fn pump(generation: &Generation, inbox: &Inbox) {
-    let Some(mut messages) = generation.take_messages() else { return std::future::pending().await };
-    loop {
-        match messages.recv().await {
-            Ok(message) => inbox.notice(message.channel.into_inner()),
-            Err(RecvError::Lagged(missed)) => {
-                tracing::debug!(missed, "notices came faster than they were taken");
-                inbox.event(LinkEvent::NoticesLagged);
-            }
-            Err(RecvError::Closed) => return,
-        }
-    }
-}
-
 /// The commands that fred answers before it writes them.
 #[derive(Clone, Copy)]
 enum Family {
@@ -293,12 +276,6 @@ fn is_pong(answer: &Value, payload: &str) -> bool {
         Value::Array(parts) => matches!(parts.as_slice(), [_, echo] if echo.as_bytes() == Some(payload.as_bytes())),
         echo => echo.as_bytes() == Some(payload.as_bytes()),
     }
-}
-
-/// Whether `answer` is that of a `PING` with this payload: the payload, or in RESP2, while subscribed, `pong` and the payload.
-pub(super) fn is_echo(answer: &Resp3Frame, payload: &str) -> bool {
-    frame::text(answer) == Some(payload)
-        || matches!(frame::parts(answer), Some([_, echo]) if frame::text(echo) == Some(payload))
 }
 
 fn text(channel: &Bytes) -> Result<&str, LinkError> {

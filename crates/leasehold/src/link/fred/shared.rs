@@ -6,13 +6,11 @@ use super::scripts::Scripts;
 use super::settings::Settings;
 use super::slots::Slots;
 use super::target::Target;
-use super::wires::Wires;
 use bytes::Bytes;
 use leasehold_core::link::{LinkEvent, Plane};
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Weak};
 use tokio_util::sync::CancellationToken;
 
 /// The purpose of a wire.
@@ -48,8 +46,6 @@ pub(super) struct Shared {
     pub(super) subscribed: Mutex<HashMap<u16, HashSet<Bytes>>>,
     /// The last epoch of each purpose, by [`Role::index`].
     pub(super) epochs: [AtomicU64; 4],
-    /// The connections of both planes and for notices.
-    pub(super) wires: Mutex<Vec<Weak<Wires>>>,
     /// The facts about the server.
     pub(super) met: Met,
     pub(super) closed: CancellationToken,
@@ -68,10 +64,5 @@ impl Shared {
     pub(super) fn reset_notices(&self) {
         self.subscribed.lock().clear();
         self.inbox.event(LinkEvent::NoticesReset);
-    }
-
-    /// The connections of both planes and for notices, those that there are.
-    pub(super) fn all_wires(&self) -> Vec<Arc<Wires>> {
-        self.wires.lock().iter().filter_map(Weak::upgrade).collect()
     }
 }

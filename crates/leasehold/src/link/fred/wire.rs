@@ -5,8 +5,7 @@ use super::generation::{Generation, Router};
 use super::settings::Backoff;
 use super::shared::{Role, Shared};
 use super::target;
-use super::wires::Wires;
-use super::{notices, profile};
+use super::{frame, profile};
 use fred::types::Value;
 use fred::types::config::ServerConfig;
 use leasehold_core::link::{LinkError, LinkEvent, Plane};
@@ -50,15 +49,15 @@ struct State {
 }
 
 impl Wire {
-    /// Not connected yet. It is closed together with `wires`.
-    pub(super) fn new(wires: &Wires, server: ServerConfig) -> Arc<Self> {
+    /// Not connected yet. It is closed when `closed` is cancelled.
+    pub(super) fn new(shared: &Arc<Shared>, role: Role, server: ServerConfig, closed: CancellationToken) -> Arc<Self> {
         Arc::new(Self {
-            role: wires.role,
+            role,
             server,
-            shared: Arc::clone(&wires.shared),
+            shared: Arc::clone(shared),
             state: Mutex::default(),
             changed: Notify::new(),
-            closed: wires.closed.child_token(),
+            closed,
             turn: Arc::default(),
             blocked: AtomicU64::new(0),
         })
@@ -228,7 +227,7 @@ impl Wire {
                 _ = &mut running => {}
                 () = self.watch(&generation) => {}
                 () = self.give_scripts(&generation) => {}
-                () = notices::pump(&generation, &self.shared.inbox), if self.role == Role::Notices => {}
+                () = self.shared.inbox.take_from(&generation), if self.role == Role::Notices => {}
             }
             generation.end();
             outage.lost_at = Instant::now();
@@ -294,7 +293,7 @@ impl Wire {
             let payload = format!("leasehold:{count}");
             let ping = generation.send("PING", vec![Value::from(payload.clone())], None);
             match tokio::time::timeout(self.patience(), ping).await {
-                Ok(Ok(answer)) if self.role == Role::Notices && !notices::is_echo(&answer, &payload) => {
+                Ok(Ok(answer)) if self.role == Role::Notices && !frame::is_echo(&answer, &payload) => {
                     tracing::warn!(server = %self.label(), "a reply went astray on the notice connection: it is made anew");
                     return;
                 }

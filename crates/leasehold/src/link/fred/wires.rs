@@ -51,7 +51,7 @@ impl Wires {
             let _guard = guard;
             closed.cancelled().await;
         }));
-        let wires = Arc::new(Self {
+        Arc::new(Self {
             role,
             shared: Arc::clone(shared),
             runtime,
@@ -60,9 +60,12 @@ impl Wires {
             gone,
             closed: closed_with,
             fence: RwLock::default(),
-        });
-        shared.wires.lock().push(Arc::downgrade(&wires));
-        wires
+        })
+    }
+
+    /// A wire to a server, which is not among these until it is [adopted](Self::adopt). It is closed together with them.
+    pub(super) fn wire(&self, server: ServerConfig) -> Arc<Wire> {
+        Wire::new(&self.shared, self.role, server, self.closed.child_token())
     }
 
     /// The wire to a node of the cluster, or to the one server.
@@ -78,7 +81,7 @@ impl Wires {
         }
         let place = by_node.get_mut(at)?;
         let wire = place.get_or_insert_with(|| {
-            let wire = Wire::new(self, server);
+            let wire = self.wire(server);
             self.keep(&wire, None);
             wire
         });

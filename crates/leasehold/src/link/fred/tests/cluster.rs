@@ -1,7 +1,6 @@
 //! Calls, settling and notices on a cluster.
 
 use super::super::Publish;
-use super::super::wire::Wire;
 use super::*;
 use leasehold_core::call::Replicas;
 use leasehold_test_support::{Cluster, Proxy, Rounds, Server, until};
@@ -414,7 +413,7 @@ fn retire(world: &World, server: &Server, addresses: usize) {
     let seed = Target::parse(&server.url()).expect("a target").seeds().remove(0);
     world.block_on(async {
         for number in 0..addresses {
-            let wire = Wire::new(wires, seed.clone());
+            let wire = wires.wire(seed.clone());
             let router = wire.open().await.expect("a connection");
             wires.adopt(slots.node(&format!("given-up:{number}")), &wire, router);
         }

@@ -1,6 +1,5 @@
 //! The rules of settling. The lifeline and the foreground go through one proxy, which holds back one connection only.
 
-use super::super::wire::Wire;
 use super::*;
 use leasehold_test_support::{Proxy, Server, Way, until};
 use std::task::Poll;
@@ -361,7 +360,7 @@ fn a_connection_that_had_to_be_forgotten_is_never_proven_dead() {
         let wires = world.link.wires(Plane::Foreground);
         let target = Target::parse(&server.url()).expect("a target").seeds().remove(0);
         let settled_after = |connections: usize| {
-            let wire = Wire::new(wires, target.clone());
+            let wire = wires.wire(target.clone());
             world.block_on(async {
                 let mut router = wire.open().await.expect("a connection");
                 for _ in 1..connections {

@@ -1,0 +1,137 @@
+//! Locks as the server has them.
+
+use crate::error::Error;
+use crate::ids::HolderId;
+use crate::target::Target;
+use leasehold_core::call::Call;
+use leasehold_core::command::lock as command;
+use leasehold_core::command::lock::Inspected;
+use leasehold_core::command::read_write::{self, Mode};
+use leasehold_core::command::{Kind, fair as fair_command, simple as simple_command};
+use leasehold_core::name::LockName;
+use std::time::Duration;
+
+/// A holder of a lock, as the server has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
+pub struct Holder {
+    /// The holder's name in the lock's hash: `uuid:number`, where the UUID is a client's ([`Client::id`](crate::Client::id)), or that
+    /// of an instance of Redisson.
+    pub id: HolderId,
+    /// How often the lock is held.
+    pub hold_count: u32,
+    /// How long the lease still runs; `None` if the key has no time to live, which no client that keeps to the layout leaves behind.
+    pub remaining: Option<Duration>,
+}
+
+/// A waiter for a fair lock, as the server has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
+pub struct Waiter {
+    /// The waiter's name in the queue: `uuid:number`, or a JVM's `uuid:thread`. It becomes the holder's when its turn comes.
+    pub id: HolderId,
+    /// How long it has waited; `None` where that is not known, as of a JVM's.
+    pub waited: Option<Duration>,
+    /// Whether its process has said within the [liveness timeout](crate::FairSettings::liveness_timeout) that it lives; of a JVM's, whether
+    /// its deadline has not passed. A waiter that is not alive is passed over.
+    pub is_alive: bool,
+}
+
+/// A fair lock, as the server has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
+pub struct FairQueue {
+    /// The holder of the lock; `None` if it is free.
+    pub holder: Option<Holder>,
+    /// The waiters, the next one first.
+    pub waiters: Vec<Waiter>,
+}
+
+/// A read-write lock, as the server has it. A writer may be a reader, too.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
+pub struct ReadWriteHolders {
+    /// The holder of the write half.
+    pub writer: Option<Holder>,
+    /// The holders of the read half, each with its own lease.
+    pub readers: Vec<Holder>,
+}
+
+/// The holder of a lock that is a hash with one field.
+pub(super) async fn plain(target: &Target) -> Result<Option<Holder>, Error> {
+    one(target, command::inspect).await
+}
+
+/// The holder of a simple lock.
+pub(super) async fn simple(target: &Target) -> Result<Option<Holder>, Error> {
+    one(target, simple_command::inspect).await
+}
+
+async fn one(target: &Target, inspect: impl Fn(&LockName) -> Call) -> Result<Option<Holder>, Error> {
+    match target.ask(inspect(target.checked_name()?), command::inspected).await? {
+        Inspected::Free => Ok(None),
+        Inspected::Held { holder, count, left } => {
+            Ok(Some(Holder { id: holder.into(), hold_count: count, remaining: left }))
+        }
+        Inspected::Kind(kind) => Err(target.conflict(kind)),
+    }
+}
+
+/// The holder of a fair lock, and its queue.
+pub(super) async fn fair(target: &Target) -> Result<FairQueue, Error> {
+    let name = target.checked_name()?;
+    let call = target.handle().with(|session, _| fair_command::inspect(name, &session.settings().fair));
+    match target.ask(call, fair_command::inspected).await? {
+        fair_command::Inspected::Seen { holder, waiters } => Ok(FairQueue {
+            holder: holder.map(|seen| Holder { id: seen.holder.into(), hold_count: seen.count, remaining: seen.left }),
+            waiters: waiters
+                .into_iter()
+                .map(|seen| Waiter { id: seen.waiter.into(), waited: seen.age, is_alive: seen.alive })
+                .collect(),
+        }),
+        fair_command::Inspected::Kind(kind) => Err(target.conflict(kind)),
+    }
+}
+
+/// Both halves of a read-write lock.
+pub(super) async fn halves(target: &Target) -> Result<ReadWriteHolders, Error> {
+    let mut seen = ReadWriteHolders { writer: None, readers: Vec::new() };
+    match target.ask(read_write::inspect(target.checked_name()?), read_write::inspected).await? {
+        read_write::Inspected::Free => {}
+        read_write::Inspected::Held { holders, .. } => {
+            for holder in holders {
+                let (mode, holder) = (
+                    holder.mode,
+                    Holder { id: holder.holder.into(), hold_count: holder.count, remaining: holder.left },
+                );
+                match mode {
+                    Mode::Read => seen.readers.push(holder),
+                    Mode::Write => seen.writer = Some(holder),
+                }
+            }
+        }
+        read_write::Inspected::Kind(kind) => return Err(target.conflict(kind)),
+    }
+    Ok(seen)
+}
+
+/// The holder of a lock that was found busy, of any kind that one alone holds; `None` also where it cannot be learned.
+pub(crate) async fn holder(target: &Target) -> Option<HolderId> {
+    let holder = match target.kind() {
+        Kind::Lock | Kind::Spin | Kind::Fenced => plain(target).await.ok()?,
+        Kind::Fair | Kind::FencedFair => fair(target).await.ok()?.holder,
+        Kind::Simple => simple(target).await.ok()?,
+        Kind::Read => halves(target).await.ok()?.writer,
+        Kind::Write => {
+            let seen = halves(target).await.ok()?;
+            seen.writer.or_else(|| seen.readers.into_iter().next())
+        }
+        // Several hold these, or none does.
+        Kind::Semaphore | Kind::Permits | Kind::Latch => None,
+    };
+    holder.map(|holder| holder.id)
+}

@@ -1,0 +1,37 @@
+//! All connections of a link, in one list: for duties that concern each of them, whatever they are for.
+
+use super::shared::{Role, Shared};
+use super::wires::Wires;
+use parking_lot::Mutex;
+use std::fmt;
+use std::sync::{Arc, Weak};
+
+/// The connections of all planes and those for notices. Connections that are dropped leave the list by themselves.
+pub(super) struct Pools {
+    pub(super) shared: Arc<Shared>,
+    all: Mutex<Vec<Weak<Wires>>>,
+}
+
+impl Pools {
+    pub(super) fn new(shared: Arc<Shared>) -> Arc<Self> {
+        Arc::new(Self { shared, all: Mutex::default() })
+    }
+
+    /// Adds connections for one purpose. None is made yet; they will live on the runtime in whose context this is called.
+    pub(super) fn add(&self, role: Role) -> Arc<Wires> {
+        let wires = Wires::new(&self.shared, role);
+        self.all.lock().push(Arc::downgrade(&wires));
+        wires
+    }
+
+    /// Those that there are.
+    pub(super) fn all(&self) -> Vec<Arc<Wires>> {
+        self.all.lock().iter().filter_map(Weak::upgrade).collect()
+    }
+}
+
+impl fmt::Debug for Pools {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pools").field("shared", &self.shared).finish_non_exhaustive()
+    }
+}
