@@ -1,8 +1,12 @@
 //! The clock of an embedded server.
 
-use crate::machine_timer::MachineTimer;
-use crate::manual_clock::ManualClock;
+mod machine_timer;
+mod manual_clock;
+
+pub use manual_clock::{ManualClock, Sleep};
+
 use leasehold_core::time::Instant;
+use machine_timer::MachineTimer;
 use std::fmt;
 use std::sync::Arc;
 use std::task::Waker;

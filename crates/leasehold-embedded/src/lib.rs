@@ -5,6 +5,9 @@
 //! [`Link`](leasehold_core::link::Link) as a real server's. Beside that it can do what a real server does only on bad days: lose a
 //! request or its reply, hold it back, apply it twice, refuse a script in its middle, run out of memory, come back empty, step its clock.
 //!
+//! The engine proper (`engine/`) knows nothing of clients. The server has an engine and its ends of all connections, with whatever goes wrong
+//! on them, and a link has the client's ends.
+//!
 //! It has what the scripts use. A command that it lacks is an error that says so; nothing is imitated by halves.
 //!
 //! `tests/differential/` of the workspace runs random histories on this engine and on servers, and compares everything.
@@ -22,35 +25,16 @@
 //!
 //! It is internal to leasehold and has no stability promise of its own. Use the crate `leasehold` with its feature `embedded`.
 
-mod answer;
-mod call_future;
-mod channels;
 mod clock;
-mod command;
-mod connections;
-mod convert;
-mod delivery;
-mod fault;
-mod in_flight;
-mod keyspace;
+mod engine;
 mod link;
-mod lua;
-mod machine_timer;
-mod manual_clock;
-mod number;
-mod recorder;
-mod refusal;
 mod server;
-mod snapshot;
-mod state;
-mod transit;
-mod value;
 
-pub use clock::ServerClock;
-pub use fault::{Aim, Fault};
+pub use clock::{ManualClock, ServerClock, Sleep};
+pub use engine::refusal::{Inside, Met};
 pub use link::EmbeddedLink;
-pub use manual_clock::{ManualClock, Sleep};
-pub use recorder::{Recorded, Recorder};
-pub use refusal::{Inside, Met};
 pub use server::EmbeddedServer;
-pub use snapshot::Snapshot;
+pub use server::fault::{Aim, Fault};
+pub use server::recorded::Recorded;
+pub use server::recorder::Recorder;
+pub use server::snapshot::Snapshot;

@@ -1,15 +1,17 @@
 //! The connections of one client to an embedded server.
 
-use crate::call_future::ReplyFuture;
-use crate::channels::{LinkId, World};
-use crate::connections::{Connections, LinkState};
-use crate::delivery::{Begun, Question};
-use crate::fault::{Aim, Fault};
-use crate::in_flight::CallResult;
-use crate::recorder::Recorder;
+mod call_future;
+
+use crate::engine::channels::World;
 use crate::server::EmbeddedServer;
-use crate::state::State;
+use crate::server::connections::{Connections, LinkId, LinkState};
+use crate::server::delivery::{Begun, Question};
+use crate::server::fault::{Aim, Fault};
+use crate::server::in_flight::CallResult;
+use crate::server::recorder::Recorder;
+use crate::server::state::State;
 use bytes::Bytes;
+use call_future::ReplyFuture;
 use leasehold_core::call::Call;
 use leasehold_core::link::{Epoch, Link, LinkError, LinkEvent, Plane, ServerInfo, Settled};
 use leasehold_core::reply::Reply;
@@ -31,7 +33,7 @@ struct Inner {
 }
 
 impl EmbeddedLink {
-    pub(crate) fn new(server: &EmbeddedServer) -> Self {
+    fn new(server: &EmbeddedServer) -> Self {
         let (id, info) = server.with(|state| {
             let id = state.next_number();
             let mut connections = Connections::new(Plane::ALL.map(|_| Epoch(state.next_number())), state.world);
@@ -161,6 +163,13 @@ impl EmbeddedLink {
             Poll::Ready(())
         })
         .await;
+    }
+}
+
+impl EmbeddedServer {
+    /// The connections of another client.
+    pub fn link(&self) -> EmbeddedLink {
+        EmbeddedLink::new(self)
     }
 }
 

@@ -1,20 +1,28 @@
 //! The embedded server.
 
-use crate::channels::World;
+use crate::engine::channels::World;
+pub(crate) mod connections;
+mod courier;
+pub(crate) mod delivery;
+pub(crate) mod fault;
+pub(crate) mod in_flight;
+pub(crate) mod recorded;
+pub(crate) mod recorder;
+pub(crate) mod snapshot;
+pub(crate) mod state;
+mod transit;
+
 use crate::clock::ServerClock;
-use crate::command;
-use crate::connections::LinkState;
-use crate::fault::{Aim, Fault};
-use crate::link::EmbeddedLink;
-use crate::recorder::Recorder;
-use crate::refusal::{Inside, Met};
-use crate::state::State;
-use crate::transit::Courier;
+use crate::engine::refusal::{Inside, Met};
 use bytes::Bytes;
+use connections::LinkState;
+use courier::Courier;
+use fault::{Aim, Fault};
 use leasehold_core::call::Call;
 use leasehold_core::link::ServerError;
 use leasehold_core::reply::Reply;
 use parking_lot::Mutex;
+use state::State;
 use std::fmt;
 use std::sync::Arc;
 use std::task::Waker;
@@ -29,10 +37,6 @@ pub struct EmbeddedServer {
 }
 
 impl EmbeddedServer {
-    pub(crate) const fn of_state(state: Arc<Mutex<State>>) -> Self {
-        Self { state }
-    }
-
     /// The number that tells this server from every other one of this process.
     pub(crate) fn instance(&self) -> String {
         format!("{:p}", Arc::as_ptr(&self.state))
@@ -62,11 +66,6 @@ impl EmbeddedServer {
         }
     }
 
-    /// The connections of another client.
-    pub fn link(&self) -> EmbeddedLink {
-        EmbeddedLink::new(self)
-    }
-
     /// Runs a script at once, past all faults.
     ///
     /// # Errors
@@ -88,7 +87,7 @@ impl EmbeddedServer {
 
     /// From now on scripts may use none of these commands, as those of a user who lacks the right to them; an empty list allows all again.
     pub fn forbid(&self, commands: &[&'static str]) {
-        self.with(|state| state.keyspace.lock().refusals.forbid(commands));
+        self.with(|state| state.engine.keyspace().refusals.forbid(commands));
     }
 
     /// Runs Lua that is no script of leasehold, compiling it anew at each call: for tests of the engine itself.
@@ -97,7 +96,7 @@ impl EmbeddedServer {
     ///
     /// The server's error reply. The writes of the script before it stay.
     pub fn eval(&self, source: &str, keys: &[Bytes], args: &[Bytes]) -> Result<Reply, ServerError> {
-        self.with(|state| state.eval(source, keys, args))
+        self.with(|state| state.turn(|engine| engine.eval(source, keys, args)))
     }
 
     /// Runs one command, such as `["GET", "name"]`: for inspection, and to set a scene.
@@ -106,46 +105,44 @@ impl EmbeddedServer {
     ///
     /// The server's error reply.
     pub fn command(&self, words: &[&[u8]]) -> Result<Reply, ServerError> {
-        self.with(|state| {
-            state.turn(false, |state| command::run(&mut state.keyspace.lock(), words)).map(|answer| answer.into_reply())
-        })
+        self.with(|state| state.turn(|engine| engine.command(words)))
     }
 
     /// Every key that has not expired, in order.
     pub fn keys(&self) -> Vec<Bytes> {
-        self.with(|state| state.turn(false, |state| state.keyspace.lock().keys()))
+        self.with(|state| state.turn(|engine| engine.keys()))
     }
 
     /// How many subscriptions there are, over all links and channels.
     pub fn subscriptions(&self) -> usize {
-        self.with(|state| state.keyspace.lock().channels.total())
+        self.with(|state| state.engine.channels().total())
     }
 
     /// How many links are subscribed to a channel.
     pub fn subscribers(&self, channel: &[u8]) -> usize {
         let channel = Bytes::copy_from_slice(channel);
-        self.with(|state| state.keyspace.lock().channels.count(&channel))
+        self.with(|state| state.engine.channels().count(&channel))
     }
 
     /// Channel and text of every message of `PUBLISH` that reached a link since the last call of this; the first call gives none. It
     /// is for tests: a link itself learns where a message came, and not what it said.
     pub fn take_messages(&self) -> Vec<(Bytes, Bytes)> {
-        self.with(|state| state.keyspace.lock().channels.take_log())
+        self.with(|state| state.engine.channels().take_log())
     }
 
     /// How often a script, such as `lock/acquire`, has been run.
     pub fn calls(&self, script: &str) -> u64 {
-        self.with(|state| state.calls(script))
+        self.with(|state| state.engine.calls(script))
     }
 
     /// The server's wall time, in milliseconds since the epoch.
     pub fn wall_millis(&self) -> i64 {
-        self.with(|state| state.wall_micros().div_euclid(1_000))
+        self.with(|state| state.engine.wall_micros().div_euclid(1_000))
     }
 
     /// Moves the server's wall clock, as a correction by NTP would. Leases end by this clock.
     pub fn step_clock(&self, millis: i64) {
-        self.with(|state| state.stepped_micros += millis * 1_000);
+        self.with(|state| state.engine.stepped_micros += millis * 1_000);
     }
 
     /// The server dies and comes back with no data. Every link sees its connections reset.
@@ -156,13 +153,13 @@ impl EmbeddedServer {
     /// Whether memory is full: commands that could need more are refused, as under `maxmemory`. Deleting is allowed, and a script
     /// that has begun to write may finish.
     pub fn deny_growth(&self, deny: bool) {
-        self.with(|state| state.keyspace.lock().deny_growth = deny);
+        self.with(|state| state.engine.keyspace().deny_growth = deny);
     }
 
     /// How many replicas acknowledge what is written. At first there are none. There is no copy of anything behind it: a call that
     /// wants more replicas than these is told so at once, and not after the time that it gives them.
     pub fn set_replicas(&self, acknowledging: u32) {
-        self.with(|state| state.replicas = acknowledging);
+        self.with(|state| state.engine.replicas = acknowledging);
     }
 
     /// The `maxmemory-policy` that links made from now on report. At first it is `noeviction`.
@@ -200,7 +197,7 @@ impl EmbeddedServer {
     /// The server's clock was made by [`ServerClock::from_fn`] and has no [timer](ServerClock::with_timer), or it is the machine's and the
     /// operating system has no thread to give.
     pub fn set_round_trip(&self, round_trip: Duration) {
-        let can_wake = round_trip.is_zero() || self.with(|state| state.clock.clone()).has_timers();
+        let can_wake = round_trip.is_zero() || self.with(|state| state.engine.clock.clone()).has_timers();
         assert!(can_wake, "replies take time only on a clock with timers");
         self.with(|state| state.transit.set_round_trip(round_trip));
     }
@@ -223,11 +220,6 @@ impl EmbeddedServer {
         });
     }
 
-    /// Records the calls of all links from now on.
-    pub fn record(&self) -> Recorder {
-        Recorder::new(self.clone(), None, self.with(State::start_log))
-    }
-
     /// How many links are open.
     pub fn links(&self) -> usize {
         self.with(|state| state.links.values().filter(|connections| connections.state != LinkState::Closed).count())
@@ -246,7 +238,7 @@ impl EmbeddedServer {
         state.deliver_due();
         let result = f(&mut state);
         let wakers = std::mem::take(&mut state.wakers);
-        if let Some((due, clock)) = state.take_alarm().map(|due| (due, state.clock.clone())) {
+        if let Some((due, clock)) = state.take_alarm() {
             drop(state);
             clock.wake_at(due, Courier::waker(&self.state));
         }

@@ -1,6 +1,6 @@
 //! Calls whose reply has not come, and requests that a proxy keeps.
 
-use crate::channels::LinkId;
+use crate::server::connections::LinkId;
 use leasehold_core::call::Call;
 use leasehold_core::link::{Epoch, LinkError, Plane};
 use leasehold_core::reply::Reply;

@@ -1,8 +1,8 @@
 //! The future of a reply.
 
-use crate::delivery::NotYet;
-use crate::in_flight::{CallId, CallResult};
 use crate::link::EmbeddedLink;
+use crate::server::delivery::NotYet;
+use crate::server::in_flight::{CallId, CallResult};
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};

@@ -3,9 +3,9 @@
 use super::Arity::{AtLeast, Exactly};
 use super::Effect::{Grows, Reads, Writes};
 use super::{Command, entry, range};
-use crate::answer::{Answer, Outcome};
-use crate::keyspace::Keyspace;
-use crate::number::int_arg;
+use crate::engine::answer::{Answer, Outcome};
+use crate::engine::keyspace::Keyspace;
+use crate::engine::number::int_arg;
 use bytes::Bytes;
 use std::collections::VecDeque;
 

@@ -8,8 +8,8 @@ mod range;
 mod sorted_set;
 mod string;
 
-use crate::answer::Outcome;
-use crate::keyspace::Keyspace;
+use crate::engine::answer::Outcome;
+use crate::engine::keyspace::Keyspace;
 use leasehold_core::link::ServerError;
 use rustc_hash::FxHashMap;
 use std::sync::LazyLock;

@@ -1,58 +1,11 @@
-//! A log of what went over the wire.
+//! A view of the calls that a server has recorded.
 
-use crate::channels::LinkId;
 use crate::server::EmbeddedServer;
-use bytes::Bytes;
-use leasehold_core::call::Call;
-use leasehold_core::link::{LinkError, Plane, ServerError};
+use crate::server::connections::LinkId;
+use crate::server::recorded::Recorded;
+use crate::server::state::State;
+use leasehold_core::link::ServerError;
 use leasehold_core::reply::Reply;
-
-/// One call that a client made.
-#[derive(Clone, Debug)]
-pub struct Recorded {
-    pub(crate) link: LinkId,
-    pub(crate) plane: Plane,
-    pub(crate) call: Call,
-    pub(crate) applied: u32,
-    pub(crate) outcome: Option<Result<Reply, LinkError>>,
-}
-
-impl Recorded {
-    /// The plane that it went by.
-    pub const fn plane(&self) -> Plane {
-        self.plane
-    }
-
-    /// The name of its script, such as `lock/acquire`.
-    pub const fn script(&self) -> &'static str {
-        self.call.script().name()
-    }
-
-    /// Its keys.
-    pub fn keys(&self) -> &[Bytes] {
-        self.call.keys()
-    }
-
-    /// Its arguments.
-    pub fn args(&self) -> &[Bytes] {
-        self.call.args()
-    }
-
-    /// The whole call.
-    pub const fn call(&self) -> &Call {
-        &self.call
-    }
-
-    /// How often the server has run it.
-    pub const fn applied(&self) -> u32 {
-        self.applied
-    }
-
-    /// The reply to the caller, or that it was to get had it still listened. `None` while the reply has not come.
-    pub const fn outcome(&self) -> Option<&Result<Reply, LinkError>> {
-        self.outcome.as_ref()
-    }
-}
 
 /// The calls of one link, or of all links of a server, in the order in which they were sent, from the time of
 /// [`EmbeddedLink::record`](crate::EmbeddedLink::record) or [`EmbeddedServer::record`] on.
@@ -100,5 +53,12 @@ impl Recorder {
             .enumerate()
             .skip(self.from)
             .filter(|(_, recorded)| self.link.is_none_or(|link| link == recorded.link))
+    }
+}
+
+impl EmbeddedServer {
+    /// Records the calls of all links from now on.
+    pub fn record(&self) -> Recorder {
+        Recorder::new(self.clone(), None, self.with(State::start_log))
     }
 }

@@ -3,8 +3,8 @@
 use super::Arity::Exactly;
 use super::Effect::Reads;
 use super::{Command, entry};
-use crate::answer::Answer;
-use crate::channels::World;
+use crate::engine::answer::Answer;
+use crate::engine::channels::World;
 
 pub(super) const COMMANDS: &[Command] = &[
     entry("PUBLISH", Exactly(2), Reads, |keyspace, args| {

@@ -1,11 +1,10 @@
 //! The way of a call from its link to the server and back, with all that can go wrong on it.
 
-use crate::channels::LinkId;
-use crate::connections::{Connections, LinkState};
-use crate::fault::Fault;
-use crate::in_flight::{CallId, CallResult, Held, Route, Waiting, Wire};
-use crate::recorder::Recorded;
-use crate::state::State;
+use crate::server::connections::{Connections, LinkId, LinkState};
+use crate::server::fault::Fault;
+use crate::server::in_flight::{CallId, CallResult, Held, Route, Waiting, Wire};
+use crate::server::recorded::Recorded;
+use crate::server::state::State;
 use bytes::Bytes;
 use leasehold_core::call::Call;
 use leasehold_core::link::{Epoch, LinkError, LinkEvent, Plane};
@@ -227,7 +226,7 @@ impl State {
         let id = self.wait(route, None);
         self.carry(route, move |state| {
             if let Ok(world) = state.reachable(link).map(|connections| connections.world) {
-                let channels = &mut state.keyspace.lock().channels;
+                let mut channels = state.engine.channels();
                 if listens {
                     channels.subscribe(world, channel, link);
                 } else {
@@ -250,22 +249,16 @@ impl State {
 
     /// The notice connection is lost and at once back, without subscriptions.
     pub(crate) fn reset_notices(&mut self, link: LinkId) {
-        self.keyspace.lock().channels.disconnect(link);
+        self.engine.channels().disconnect(link);
         self.lose(link, Wire::Notices);
         self.event(link, LinkEvent::NoticesReset);
-    }
-
-    pub(crate) fn event(&mut self, link: LinkId, event: LinkEvent) {
-        if let Some(connections) = self.links.get_mut(&link) {
-            self.wakers.extend(connections.push(event));
-        }
     }
 
     /// All connections of a link are lost, and none can be made.
     pub(crate) fn set_down(&mut self, link: LinkId) {
         let Some(connections) = self.links.get_mut(&link).filter(|links| links.state == LinkState::Up) else { return };
         connections.state = LinkState::Down;
-        self.keyspace.lock().channels.disconnect(link);
+        self.engine.channels().disconnect(link);
         Wire::ALL.into_iter().for_each(|wire| self.lose(link, wire));
     }
 
@@ -287,7 +280,7 @@ impl State {
     /// The process died and came back with nothing. A call that a proxy kept has lost the connection that it would have gone by.
     pub(crate) fn restart_empty(&mut self) {
         self.held.clear();
-        self.keyspace.lock().clear();
+        self.engine.keyspace().clear();
         let up = self.links.iter().filter(|(_, connections)| connections.state == LinkState::Up);
         let up: Vec<_> = up.map(|(link, _)| *link).collect();
         up.into_iter().for_each(|link| self.reset_all(link));
@@ -295,7 +288,7 @@ impl State {
 
     /// The client closes its connections.
     pub(crate) fn close(&mut self, link: LinkId) {
-        self.keyspace.lock().channels.disconnect(link);
+        self.engine.channels().disconnect(link);
         Wire::ALL.into_iter().for_each(|wire| self.end_waiting(link, wire));
         if let Some(connections) = self.links.get_mut(&link) {
             self.wakers.extend(connections.close());

@@ -4,10 +4,10 @@ use super::Arity::{AtLeast, Exactly};
 use super::Effect::{Grows, Reads};
 use super::key::invalid_expire;
 use super::{Command, entry, not_an_integer, overflow, syntax_error};
-use crate::answer::{Answer, Outcome};
-use crate::keyspace::Keyspace;
-use crate::number::{int_arg, parse_int};
-use crate::value::Value;
+use crate::engine::answer::{Answer, Outcome};
+use crate::engine::keyspace::Keyspace;
+use crate::engine::number::{int_arg, parse_int};
+use crate::engine::value::Value;
 use bytes::Bytes;
 
 pub(super) const COMMANDS: &[Command] = &[

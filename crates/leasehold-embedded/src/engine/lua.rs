@@ -1,9 +1,9 @@
 //! The host of the scripts: one Lua state for a server, and each script compiled once.
 
-use crate::answer::Outcome;
-use crate::command;
-use crate::convert;
-use crate::keyspace::Keyspace;
+use crate::engine::answer::Outcome;
+use crate::engine::command;
+use crate::engine::convert;
+use crate::engine::keyspace::Keyspace;
 use bytes::Bytes;
 use leasehold_core::link::ServerError;
 use leasehold_core::reply::Reply;

@@ -3,10 +3,10 @@
 use super::Arity::{AtLeast, Exactly};
 use super::Effect::{Grows, Reads, Writes};
 use super::{Command, entry, overflow};
-use crate::answer::{Answer, Outcome};
-use crate::keyspace::Keyspace;
-use crate::number::{int_arg, parse_int};
-use crate::value::Hash;
+use crate::engine::answer::{Answer, Outcome};
+use crate::engine::keyspace::Keyspace;
+use crate::engine::number::{int_arg, parse_int};
+use crate::engine::value::Hash;
 use bytes::Bytes;
 use leasehold_core::link::ServerError;
 

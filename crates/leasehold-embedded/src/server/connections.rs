@@ -1,10 +1,13 @@
 //! The connections of one client, as the server's side of the world sees them.
 
-use crate::channels::World;
-use crate::fault::Faults;
+use crate::engine::channels::{Listener, World};
+use crate::server::fault::Faults;
 use leasehold_core::link::{Epoch, LinkEvent, Plane};
 use std::collections::VecDeque;
 use std::task::Waker;
+
+/// The number of a link within its server, under which it is subscribed, too.
+pub(crate) type LinkId = Listener;
 
 /// The connections of one client: one for each plane, and one for notices.
 #[derive(Debug)]

@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The number of a link within its server.
-pub(crate) type LinkId = u64;
+/// The number under which a client is subscribed.
+pub(crate) type Listener = u64;
 
 /// Plain channels and sharded ones are separate worlds: `PUBLISH` reaches no client that subscribed with `SSUBSCRIBE`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -16,32 +16,32 @@ pub(crate) enum World {
 /// Subscriptions, and the messages of the turn under way.
 #[derive(Debug, Default)]
 pub(crate) struct Channels {
-    subscribers: BTreeMap<(World, Bytes), BTreeSet<LinkId>>,
-    published: Vec<(LinkId, Bytes)>,
+    subscribers: BTreeMap<(World, Bytes), BTreeSet<Listener>>,
+    published: Vec<(Listener, Bytes)>,
     /// Channel and text of every plain message that reached a client, once a caller wants to know.
     log: Option<Vec<(Bytes, Bytes)>>,
 }
 
 impl Channels {
-    pub(crate) fn subscribe(&mut self, world: World, channel: Bytes, link: LinkId) {
-        self.subscribers.entry((world, channel)).or_default().insert(link);
+    pub(crate) fn subscribe(&mut self, world: World, channel: Bytes, listener: Listener) {
+        self.subscribers.entry((world, channel)).or_default().insert(listener);
     }
 
-    pub(crate) fn unsubscribe(&mut self, world: World, channel: Bytes, link: LinkId) {
+    pub(crate) fn unsubscribe(&mut self, world: World, channel: Bytes, listener: Listener) {
         let key = (world, channel);
-        if let Some(links) = self.subscribers.get_mut(&key) {
-            links.remove(&link);
-            if links.is_empty() {
+        if let Some(listeners) = self.subscribers.get_mut(&key) {
+            listeners.remove(&listener);
+            if listeners.is_empty() {
                 self.subscribers.remove(&key);
             }
         }
     }
 
-    /// Ends all subscriptions of a link.
-    pub(crate) fn disconnect(&mut self, link: LinkId) {
-        self.subscribers.retain(|_, links| {
-            links.remove(&link);
-            !links.is_empty()
+    /// Ends all subscriptions of a client.
+    pub(crate) fn disconnect(&mut self, listener: Listener) {
+        self.subscribers.retain(|_, listeners| {
+            listeners.remove(&listener);
+            !listeners.is_empty()
         });
     }
 
@@ -52,12 +52,12 @@ impl Channels {
         }
         let channel = Bytes::copy_from_slice(channel);
         let key = (world, channel.clone());
-        let Some(links) = self.subscribers.get(&key) else { return 0 };
-        self.published.extend(links.iter().map(|link| (*link, channel.clone())));
+        let Some(listeners) = self.subscribers.get(&key) else { return 0 };
+        self.published.extend(listeners.iter().map(|listener| (*listener, channel.clone())));
         if let Some(log) = self.log.as_mut().filter(|_| world == World::Plain) {
             log.push((channel, Bytes::copy_from_slice(text)));
         }
-        links.len()
+        listeners.len()
     }
 
     /// The plain messages that reached a client since the last call; the first call starts the log.
@@ -66,11 +66,11 @@ impl Channels {
     }
 
     /// The messages on their way, in order.
-    pub(crate) fn take_published(&mut self) -> Vec<(LinkId, Bytes)> {
+    pub(crate) fn take_published(&mut self) -> Vec<(Listener, Bytes)> {
         std::mem::take(&mut self.published)
     }
 
-    /// All subscriptions of all links.
+    /// All subscriptions of all clients.
     pub(crate) fn total(&self) -> usize {
         self.subscribers.values().map(BTreeSet::len).sum()
     }

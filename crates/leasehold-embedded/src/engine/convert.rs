@@ -1,7 +1,7 @@
 //! Between Lua's values and the server's: the rules of Redis for `redis.call` and for what a script returns.
 
-use crate::answer::Answer;
-use crate::number::push_float;
+use crate::engine::answer::Answer;
+use crate::engine::number::push_float;
 use bytes::Bytes;
 use leasehold_core::link::ServerError;
 use leasehold_core::reply::Reply;

@@ -1,6 +1,6 @@
 //! The faults between a client and its server, on demand.
 
-use crate::refusal::Inside;
+use crate::engine::refusal::Inside;
 use leasehold_core::link::{Plane, ServerError};
 
 /// The fate of a call.

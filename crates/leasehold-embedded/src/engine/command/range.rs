@@ -1,6 +1,6 @@
 //! Ranges by index and by score.
 
-use crate::number::parse_float;
+use crate::engine::number::parse_float;
 use leasehold_core::link::ServerError;
 use std::ops::Range;
 

@@ -4,10 +4,10 @@ use super::Arity::{AtLeast, Exactly};
 use super::Effect::{Grows, Reads, Writes};
 use super::range::{self, Bound};
 use super::{Command, entry, syntax_error};
-use crate::answer::{Answer, Outcome};
-use crate::keyspace::Keyspace;
-use crate::number::{format_float, int_arg, parse_float};
-use crate::value::SortedSet;
+use crate::engine::answer::{Answer, Outcome};
+use crate::engine::keyspace::Keyspace;
+use crate::engine::number::{format_float, int_arg, parse_float};
+use crate::engine::value::SortedSet;
 use bytes::Bytes;
 use leasehold_core::link::ServerError;
 

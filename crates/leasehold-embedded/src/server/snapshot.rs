@@ -1,6 +1,6 @@
 //! All keys of a server as they were at one time.
 
-use crate::keyspace::Entries;
+use crate::engine::keyspace::Entries;
 use crate::server::EmbeddedServer;
 use std::fmt;
 
@@ -11,13 +11,13 @@ pub struct Snapshot(Entries);
 impl EmbeddedServer {
     /// Copies all keys, with the ends of their times to live.
     pub fn snapshot(&self) -> Snapshot {
-        self.with(|state| Snapshot(state.keyspace.lock().copy()))
+        self.with(|state| Snapshot(state.engine.keyspace().copy()))
     }
 
     /// Replaces all keys by those of a snapshot, as a failover to a replica does that has not heard of the last writes. Keys end when they
     /// would have ended. Subscriptions and connections stay as they are.
     pub fn restore(&self, snapshot: &Snapshot) {
-        self.with(|state| state.keyspace.lock().replace_all(snapshot.0.clone()));
+        self.with(|state| state.engine.keyspace().replace_all(snapshot.0.clone()));
     }
 }
 

@@ -1,8 +1,8 @@
 //! The keys, their values and their expiry, and the turn of one caller at them.
 
-use crate::channels::Channels;
-use crate::refusal::Refusals;
-use crate::value::{Typed, Value};
+use crate::engine::channels::Channels;
+use crate::engine::refusal::Refusals;
+use crate::engine::value::{Typed, Value};
 use bytes::Bytes;
 use leasehold_core::link::ServerError;
 use rustc_hash::FxHashMap;

@@ -1,0 +1,138 @@
+//! The engine: scripts and commands over typed keys. It knows nothing of clients, of their connections, or of what goes wrong on these.
+
+mod answer;
+pub(crate) mod channels;
+mod command;
+mod convert;
+pub(crate) mod keyspace;
+mod lua;
+mod number;
+pub(crate) mod refusal;
+mod value;
+
+use crate::clock::ServerClock;
+use bytes::Bytes;
+use channels::{Channels, Listener};
+use keyspace::Keyspace;
+use leasehold_core::call::Call;
+use leasehold_core::link::ServerError;
+use leasehold_core::reply::Reply;
+use leasehold_core::script::Script;
+use lua::{Compiled, Host};
+use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
+use refusal::{Inside, Met};
+use rustc_hash::FxHashMap;
+use std::sync::Arc;
+
+/// A keyspace, the Lua state whose scripts work on it, and the time by which its keys end.
+pub(crate) struct Engine {
+    host: Host,
+    /// Shared with the host's functions. Its lock is only ever taken under the server's, so it is never waited for.
+    keyspace: Arc<Mutex<Keyspace>>,
+    pub(crate) clock: ServerClock,
+    pub(crate) stepped_micros: i64,
+    scripts: Scripts,
+    /// How many replicas acknowledge what is written.
+    pub(crate) replicas: u32,
+}
+
+/// The compiled script, its name, and how often it was called; by the address of the script, which is static.
+type Scripts = FxHashMap<usize, (Compiled, &'static str, u64)>;
+
+impl Engine {
+    pub(crate) fn new(clock: ServerClock) -> mlua::Result<Self> {
+        let keyspace = Arc::new(Mutex::new(Keyspace::default()));
+        Ok(Self::with_host(Host::new(keyspace.clone())?, keyspace, FxHashMap::default(), clock))
+    }
+
+    /// Nothing stays of `self` but its Lua state and the scripts that are compiled in it, which know nothing of what they have done.
+    pub(crate) fn renewed(self, clock: ServerClock) -> Self {
+        *self.keyspace.lock() = Keyspace::default();
+        let mut scripts = self.scripts;
+        scripts.values_mut().for_each(|(_, _, calls)| *calls = 0);
+        Self::with_host(self.host, self.keyspace, scripts, clock)
+    }
+
+    const fn with_host(host: Host, keyspace: Arc<Mutex<Keyspace>>, scripts: Scripts, clock: ServerClock) -> Self {
+        Self { host, keyspace, clock, stepped_micros: 0, scripts, replicas: 0 }
+    }
+
+    pub(crate) fn keyspace(&self) -> MutexGuard<'_, Keyspace> {
+        self.keyspace.lock()
+    }
+
+    /// The subscriptions.
+    pub(crate) fn channels(&self) -> MappedMutexGuard<'_, Channels> {
+        MutexGuard::map(self.keyspace.lock(), |keyspace| &mut keyspace.channels)
+    }
+
+    pub(crate) fn wall_micros(&self) -> i64 {
+        self.clock.wall_micros() + self.stepped_micros
+    }
+
+    /// Runs the script of a call. One that waits for replicas is told how many there are.
+    pub(crate) fn call(&mut self, call: &Call) -> Result<Reply, ServerError> {
+        let script = self.compiled(call.script())?;
+        self.begin_turn(true);
+        let reply = self.host.run(&script, call.script().sha1(), call.keys(), call.args())?;
+        Ok(match call.replicas() {
+            None => reply,
+            Some(_) => Reply::Array(vec![reply, Reply::Int(i64::from(self.replicas))]),
+        })
+    }
+
+    /// The next script meets an error in its middle, until [`Engine::end_refusal`] takes that back.
+    pub(crate) fn plan_refusal(&self, inside: Inside, error: ServerError) {
+        self.keyspace.lock().refusals.plan(inside, error);
+    }
+
+    /// Also says whether a script came so far.
+    pub(crate) fn end_refusal(&self) -> Met {
+        self.keyspace.lock().refusals.end()
+    }
+
+    /// Runs a text that is no script of ours.
+    pub(crate) fn eval(&self, source: &str, keys: &[Bytes], args: &[Bytes]) -> Result<Reply, ServerError> {
+        let script = self.host.compile(source)?;
+        self.begin_turn(true);
+        self.host.run(&script, "eval", keys, args)
+    }
+
+    /// Runs one command.
+    pub(crate) fn command(&self, words: &[&[u8]]) -> Result<Reply, ServerError> {
+        self.begin_turn(false);
+        command::run(&mut self.keyspace.lock(), words).map(|answer| answer.into_reply())
+    }
+
+    /// Every key that has not expired, in order.
+    pub(crate) fn keys(&self) -> Vec<Bytes> {
+        self.begin_turn(false);
+        self.keyspace.lock().keys()
+    }
+
+    /// The messages that were published since the last call of this, in order.
+    pub(crate) fn take_published(&self) -> Vec<(Listener, Bytes)> {
+        self.channels().take_published()
+    }
+
+    /// How often a script has been called.
+    pub(crate) fn calls(&self, script: &str) -> u64 {
+        self.scripts.values().filter(|(_, name, _)| *name == script).map(|(_, _, calls)| calls).sum()
+    }
+
+    fn begin_turn(&self, in_script: bool) {
+        let now = self.wall_micros();
+        self.keyspace.lock().begin_turn(now, in_script);
+    }
+
+    fn compiled(&mut self, script: &'static Script) -> Result<Compiled, ServerError> {
+        let address = std::ptr::from_ref(script).addr();
+        if let Some((compiled, _, calls)) = self.scripts.get_mut(&address) {
+            *calls += 1;
+            return Ok(compiled.clone());
+        }
+        let compiled = self.host.compile(script.source())?;
+        self.scripts.insert(address, (compiled.clone(), script.name(), 1));
+        Ok(compiled)
+    }
+}

@@ -1,0 +1,28 @@
+//! The clock's way to a server whose messages take time.
+
+use crate::server::EmbeddedServer;
+use crate::server::state::State;
+use parking_lot::Mutex;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Weak};
+use std::task::{Wake, Waker};
+
+/// Delivers what is due when the clock wakes it. It does not keep the server.
+pub(super) struct Courier(Weak<Mutex<State>>);
+
+impl Courier {
+    pub(super) fn waker(server: &Arc<Mutex<State>>) -> Waker {
+        Waker::from(Arc::new(Self(Arc::downgrade(server))))
+    }
+}
+
+impl Wake for Courier {
+    fn wake(self: Arc<Self>) {
+        let Some(server) = self.0.upgrade().map(|state| EmbeddedServer { state }) else { return };
+        let woken = server.locked(|state| state.transit.alarm_rang()).1;
+        for waker in woken {
+            // A waker that panics keeps no other task from being woken, nor the clock from going on.
+            let _panic = catch_unwind(AssertUnwindSafe(|| waker.wake()));
+        }
+    }
+}

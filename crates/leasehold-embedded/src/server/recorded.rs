@@ -1,0 +1,54 @@
+//! One entry of the log of what went over the wire.
+
+use crate::server::connections::LinkId;
+use bytes::Bytes;
+use leasehold_core::call::Call;
+use leasehold_core::link::{LinkError, Plane};
+use leasehold_core::reply::Reply;
+
+/// One call that a client made.
+#[derive(Clone, Debug)]
+pub struct Recorded {
+    pub(crate) link: LinkId,
+    pub(crate) plane: Plane,
+    pub(crate) call: Call,
+    pub(crate) applied: u32,
+    pub(crate) outcome: Option<Result<Reply, LinkError>>,
+}
+
+impl Recorded {
+    /// The plane that it went by.
+    pub const fn plane(&self) -> Plane {
+        self.plane
+    }
+
+    /// The name of its script, such as `lock/acquire`.
+    pub const fn script(&self) -> &'static str {
+        self.call.script().name()
+    }
+
+    /// Its keys.
+    pub fn keys(&self) -> &[Bytes] {
+        self.call.keys()
+    }
+
+    /// Its arguments.
+    pub fn args(&self) -> &[Bytes] {
+        self.call.args()
+    }
+
+    /// The whole call.
+    pub const fn call(&self) -> &Call {
+        &self.call
+    }
+
+    /// How often the server has run it.
+    pub const fn applied(&self) -> u32 {
+        self.applied
+    }
+
+    /// The reply to the caller, or that it was to get had it still listened. `None` while the reply has not come.
+    pub const fn outcome(&self) -> Option<&Result<Reply, LinkError>> {
+        self.outcome.as_ref()
+    }
+}

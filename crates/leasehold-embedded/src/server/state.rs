@@ -1,0 +1,144 @@
+//! Everything behind the one lock of a server.
+
+use crate::clock::ServerClock;
+use crate::engine::Engine;
+use crate::engine::channels::World;
+use crate::engine::refusal::{Inside, Met};
+use crate::server::connections::{Connections, LinkId};
+use crate::server::fault::Faults;
+use crate::server::in_flight::{CallId, Held, Route, Waiting};
+use crate::server::recorded::Recorded;
+use crate::server::transit::Transit;
+use leasehold_core::call::Call;
+use leasehold_core::link::{LinkEvent, ServerError};
+use leasehold_core::reply::Reply;
+use leasehold_core::time::Instant;
+use std::collections::BTreeMap;
+use std::task::Waker;
+
+/// The engine, and the server's ends of all connections.
+pub(crate) struct State {
+    pub(crate) engine: Engine,
+    pub(crate) links: BTreeMap<LinkId, Connections>,
+    pub(crate) faults: Faults,
+    pub(crate) waiting: BTreeMap<CallId, Waiting>,
+    pub(crate) held: Vec<Held>,
+    pub(crate) transit: Transit<Self>,
+    pub(crate) log: Option<Vec<Recorded>>,
+    pub(crate) eviction_policy: String,
+    pub(crate) world: World,
+    /// Whether links made from now on find the server out of reach.
+    pub(crate) down: bool,
+    last_number: u64,
+    /// To be woken when the lock is open again.
+    pub(crate) wakers: Vec<Waker>,
+}
+
+impl State {
+    pub(crate) fn new(clock: ServerClock) -> mlua::Result<Self> {
+        Ok(Self::with_engine(Engine::new(clock)?))
+    }
+
+    /// Nothing stays of `self` but its Lua state and the scripts that are compiled in it, which know nothing of what they have done.
+    pub(crate) fn renewed(self, clock: ServerClock) -> Self {
+        Self::with_engine(self.engine.renewed(clock))
+    }
+
+    fn with_engine(engine: Engine) -> Self {
+        Self {
+            engine,
+            links: BTreeMap::new(),
+            faults: Faults::default(),
+            waiting: BTreeMap::new(),
+            held: Vec::new(),
+            transit: Transit::default(),
+            log: None,
+            eviction_policy: "noeviction".into(),
+            world: World::Plain,
+            down: false,
+            last_number: 0,
+            wakers: Vec::new(),
+        }
+    }
+
+    /// A number never given before.
+    pub(crate) const fn next_number(&mut self) -> u64 {
+        self.last_number += 1;
+        self.last_number
+    }
+
+    /// Has the engine do something, and delivers what that published.
+    pub(crate) fn turn<R>(&mut self, take: impl FnOnce(&mut Engine) -> R) -> R {
+        let result = take(&mut self.engine);
+        for (link, channel) in self.engine.take_published() {
+            let Some(connections) = self.links.get_mut(&link) else { continue };
+            if connections.lose_notices > 0 {
+                connections.lose_notices -= 1;
+                continue;
+            }
+            self.carry(Route::of_notices(link), move |state| state.event(link, LinkEvent::Notice { channel }));
+        }
+        result
+    }
+
+    /// Runs a call, and notes it in its entry of the log.
+    pub(crate) fn apply(&mut self, call: &Call, entry: Option<usize>) -> Result<Reply, ServerError> {
+        if let Some(recorded) = entry.and_then(|entry| self.log.as_mut()?.get_mut(entry)) {
+            recorded.applied += 1;
+        }
+        self.turn(|engine| engine.call(call))
+    }
+
+    /// The same, where the script meets an error in its middle. Also says whether it came so far.
+    pub(crate) fn apply_refused(
+        &mut self,
+        call: &Call,
+        entry: Option<usize>,
+        inside: Inside,
+        error: ServerError,
+    ) -> (Result<Reply, ServerError>, Met) {
+        self.engine.plan_refusal(inside, error);
+        let result = self.apply(call, entry);
+        (result, self.engine.end_refusal())
+    }
+
+    /// Tells a link of an event.
+    pub(crate) fn event(&mut self, link: LinkId, event: LinkEvent) {
+        if let Some(connections) = self.links.get_mut(&link) {
+            self.wakers.extend(connections.push(event));
+        }
+    }
+
+    /// Lets `deliver` happen at the other end of a connection.
+    pub(crate) fn carry(&mut self, route: Route, deliver: impl FnOnce(&mut Self) + Send + 'static) {
+        if self.transit.is_instant() {
+            return deliver(self);
+        }
+        self.transit.send(self.engine.clock.now(), route, deliver);
+    }
+
+    /// Delivers what has arrived by now.
+    pub(crate) fn deliver_due(&mut self) {
+        if self.transit.is_empty() {
+            return;
+        }
+        let now = self.engine.clock.now();
+        while let Some(deliver) = self.transit.receive(now) {
+            deliver(self);
+        }
+    }
+
+    /// The instant for which the clock is to be asked to wake the server, unless it has been.
+    pub(crate) fn take_alarm(&mut self) -> Option<(Instant, ServerClock)> {
+        self.transit.take_alarm().map(|due| (due, self.engine.clock.clone()))
+    }
+
+    /// Starts the log, if it has not been; gives its length.
+    pub(crate) fn start_log(&mut self) -> usize {
+        self.log.get_or_insert_default().len()
+    }
+
+    pub(crate) fn log(&self) -> &[Recorded] {
+        self.log.as_deref().unwrap_or_default()
+    }
+}
