@@ -78,6 +78,11 @@ impl Kind {
         }
     }
 
+    /// Whether a hold of the kind ends by itself. The permits of a bare counter are no more than its number, and a latch is held by no client.
+    pub const fn has_lease(self) -> bool {
+        !matches!(self, Self::Semaphore | Self::Latch)
+    }
+
     /// The protocol of the kind on the wire.
     pub fn verbs(self) -> &'static dyn Verbs {
         match self {

@@ -11,7 +11,6 @@ use crate::target::Target;
 use crate::telemetry;
 use leasehold_core::backoff::Backoff;
 use leasehold_core::call::Replicas;
-use leasehold_core::command::Kind;
 use leasehold_core::error::AcquireError;
 use leasehold_core::owner::HoldNumber;
 use leasehold_core::session::{AcquireRequest, Fallback, Patience};
@@ -202,9 +201,10 @@ impl<K: LockKind> Acquire<K> {
         };
         let patience = patience.unwrap_or_else(|| Patience::Until(handle.end_of_wait(self.wait)));
         settings::check_asked(self.target.kind(), self.permits)?;
-        let (lease, renewed) = match self.target.kind() {
-            Kind::Semaphore => (settings::NO_LEASE, false),
-            _ => (fixed.unwrap_or(handle.settings.lease), fixed.is_none() || self.renewed),
+        let (lease, renewed) = if self.target.kind().has_lease() {
+            (fixed.unwrap_or(handle.settings.lease), fixed.is_none() || self.renewed)
+        } else {
+            (settings::NO_LEASE, false)
         };
         let mut wish = AcquireRequest::new(
             self.target.checked_name()?.clone(),

@@ -128,12 +128,13 @@ mod tests {
     }
 
     #[test]
-    fn kinds_that_support_fallback_have_its_trait() {
+    fn kinds_have_the_traits_of_what_they_can() {
         for kind in Kind::ALL {
             let Some(marker) = marker(kind) else { continue };
             let traits = TRAITS.iter().find(|(name, _)| *name == marker).map(|(_, traits)| *traits);
             let traits = traits.unwrap_or_else(|| panic!("there is no marker {marker}"));
             assert_eq!(traits.contains(&"SupportsFallback"), kind.supports_fallback(), "{marker}");
+            assert_eq!(traits.contains(&"Leased"), kind.has_lease(), "{marker}");
         }
     }
 }
