@@ -1,5 +1,7 @@
 //! The part that the examples share: where their clients come from, and how a story is told.
 
+#![expect(clippy::mod_module_files, reason = "cargo takes every file in examples/ for an example")]
+
 use leasehold::embedded::EmbeddedServer;
 use leasehold::{Client, ClientBuilder, ConnectError};
 use std::fmt::Display;

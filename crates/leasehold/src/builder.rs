@@ -224,6 +224,6 @@ impl ClientBuilder {
     }
 
     fn check(&self) -> Result<(), ConnectError> {
-        self.settings.check().map_err(|error| ConnectError::from(error))
+        self.settings.check().map_err(ConnectError::from)
     }
 }
