@@ -1,9 +1,9 @@
 //! The link to Redis and Valkey, over fred. Nothing outside this folder names `fred::`.
 //!
 //! - [`target`]: which server; [`settings`]: how long to wait; [`tls`]: by which certificates; [`profile`]: how fred is set up.
-//! - [`generation`]: one connection, from its making to its end, and what is certain about it. Everything else rests on it.
-//! - [`wire`]: a connection that is kept; [`wires`]: one to each server; [`slots`]: which server of a cluster; [`pools`]: all of them; [`shared`]: what they share.
-//! - [`call`], [`durable`], [`probe`], [`settle`], [`notices`]: what the link is for; [`inbox`]: what it tells unasked.
+//! - [`connection`]: one connection, from its making to its end, and what is certain about it. Everything else rests on it.
+//! - [`connection_slot`]: a connection that is kept; [`pool`]: one to each server; [`pools`]: all pools; [`slots`]: which server of a cluster; [`shared`]: what they share.
+//! - [`call`], [`durable`], [`probe`], [`settle`], [`notices`]: what the link is for; [`events`]: what it tells unasked.
 //! - [`connect`]: making all this; [`learn`]: what the server is; [`met`]: whether that is done; [`maintain`]: keeping it true; [`scripts`]: what servers must know; [`error`], [`absent`], [`mistaken`], [`words`] and [`frame`]: what came back.
 //!
 //! A link has three connections to each server: for the foreground's calls, for the lifeline's calls, and for notices. On a
@@ -13,16 +13,18 @@
 mod absent;
 mod call;
 mod connect;
+mod connection;
+mod connection_slot;
 mod durable;
 mod error;
+mod events;
 mod frame;
-mod generation;
-mod inbox;
 mod learn;
 mod maintain;
 mod met;
 mod mistaken;
 mod notices;
+mod pool;
 mod pools;
 mod probe;
 mod profile;
@@ -35,8 +37,6 @@ mod target;
 #[cfg(test)]
 mod tests;
 mod tls;
-mod wire;
-mod wires;
 mod words;
 
 pub(crate) use connect::{Connector, Foreground, Lifeline};
@@ -50,12 +50,12 @@ use bytes::Bytes;
 use leasehold_core::call::Call;
 use leasehold_core::link::{Epoch, Link, LinkError, LinkEvent, Plane, ServerInfo, Settled};
 use leasehold_core::reply::Reply;
+use pool::Pool;
 use std::fmt;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tokio::runtime::Handle;
-use wires::Wires;
 
 /// A link to a server, Sentinels, or a cluster, over fred.
 #[derive(Clone)]
@@ -102,28 +102,28 @@ impl FredLink {
             // These connect by themselves.
             let nodes = shared.slots.as_ref().map_or_else(|| vec![0], slots::Slots::primaries);
             if let Some(foreground) = &link.parts.foreground {
-                nodes.into_iter().for_each(|node| drop(foreground.wires.to(node)));
+                nodes.into_iter().for_each(|node| drop(foreground.pool.to(node)));
             }
             // For those who have tried in vain.
-            shared.inbox.event(LinkEvent::PlaneReset(Plane::Lifeline));
+            shared.events.event(LinkEvent::PlaneReset(Plane::Lifeline));
         };
         drop(self.runtime().spawn(meeting));
     }
 
     fn shared(&self) -> &shared::Shared {
-        &self.parts.lifeline.wires.shared
+        &self.parts.lifeline.pool.shared
     }
 
-    fn wires(&self, plane: Plane) -> &Arc<Wires> {
+    fn pool(&self, plane: Plane) -> &Arc<Pool> {
         match (plane, &self.parts.foreground) {
-            (Plane::Foreground, Some(foreground)) => &foreground.wires,
+            (Plane::Foreground, Some(foreground)) => &foreground.pool,
             // Nothing but calls that wait for replicas goes by the durable plane, and these do not come here.
-            (Plane::Foreground | Plane::Lifeline | Plane::Durable, _) => &self.parts.lifeline.wires,
+            (Plane::Foreground | Plane::Lifeline | Plane::Durable, _) => &self.parts.lifeline.pool,
         }
     }
 
     fn runtime(&self) -> &Handle {
-        &self.parts.lifeline.wires.runtime
+        &self.parts.lifeline.pool.runtime
     }
 }
 
@@ -134,15 +134,15 @@ impl Link for FredLink {
 
     fn home(&self) -> Plane {
         match &self.parts.foreground {
-            Some(foreground) if foreground.wires.are_driven_here() && foreground.wires.stand() => Plane::Foreground,
+            Some(foreground) if foreground.pool.are_driven_here() && foreground.pool.stand() => Plane::Foreground,
             _ => Plane::Lifeline,
         }
     }
 
     fn epoch(&self, plane: Plane) -> Epoch {
-        let wires = self.wires(plane);
-        let role = if plane == Plane::Durable { shared::Role::Calls(plane) } else { wires.role };
-        Epoch(wires.shared.epochs[role.index()].load(Ordering::Acquire))
+        let pool = self.pool(plane);
+        let role = if plane == Plane::Durable { shared::Role::Calls(plane) } else { pool.role };
+        Epoch(pool.shared.epochs[role.index()].load(Ordering::Acquire))
     }
 
     async fn call_watched(
@@ -156,11 +156,11 @@ impl Link for FredLink {
             // Boxed, because it is rare, and would make the future of every call larger.
             return Box::pin(durable::call(&self.parts.lifeline.durable, call, replicas)).await;
         }
-        let wires = self.wires(plane);
+        let pool = self.pool(plane);
         // On the foreground it needs no timer, so it may be polled from any thread as it is.
-        let timers = (wires.role != shared::Role::Calls(Plane::Foreground)).then(|| self.runtime());
+        let timers = (pool.role != shared::Role::Calls(Plane::Foreground)).then(|| self.runtime());
         // Pinned once, for both planes: this future is a large part of what a caller's own future becomes.
-        let mut sent = pin!(call::call(wires, call, &resend));
+        let mut sent = pin!(call::call(pool, call, &resend));
         std::future::poll_fn(|cx| {
             let _context = timers.map(Handle::enter);
             sent.as_mut().poll(cx)
@@ -173,7 +173,7 @@ impl Link for FredLink {
         let asked = async {
             match plane {
                 Plane::Durable => self.parts.lifeline.durable.probe(epoch, &key).await,
-                _ => probe::probe(&[self.wires(plane)], epoch, &key).await,
+                _ => probe::probe(&[self.pool(plane)], epoch, &key).await,
             }
         };
         within(self.runtime(), asked).await
@@ -187,8 +187,8 @@ impl Link for FredLink {
         let lifeline = &self.parts.lifeline;
         let settled = async {
             match plane {
-                Plane::Durable => lifeline.durable.settle(&lifeline.wires, epoch, &key).await,
-                _ => settle::settle(self.wires(plane), &lifeline.wires, epoch, &key).await,
+                Plane::Durable => lifeline.durable.settle(&lifeline.pool, epoch, &key).await,
+                _ => settle::settle(self.pool(plane), &lifeline.pool, epoch, &key).await,
             }
         };
         within(self.runtime(), settled).await
@@ -205,7 +205,7 @@ impl Link for FredLink {
     }
 
     async fn event(&self) -> Option<LinkEvent> {
-        self.shared().inbox.next().await
+        self.shared().events.next().await
     }
 
     async fn close(&self) {
@@ -216,10 +216,10 @@ impl Link for FredLink {
 impl Parts {
     /// Closes everything, from any thread. Sockets are closed by the tasks that own them, as soon as they are run.
     fn close(&self) {
-        let shared = &self.lifeline.wires.shared;
+        let shared = &self.lifeline.pool.shared;
         shared.closed.cancel();
-        self.lifeline.pools.all().iter().for_each(|wires| wires.close());
-        shared.inbox.close();
+        self.lifeline.pools.all().iter().for_each(|pool| pool.close());
+        shared.events.close();
     }
 }
 

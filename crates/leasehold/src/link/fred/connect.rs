@@ -2,23 +2,23 @@
 
 use super::Cause;
 use super::absent;
+use super::connection_slot::ConnectionSlot;
 use super::durable::Durable;
 use super::error::ConnectError;
+use super::events::Events;
 use super::frame;
-use super::inbox::Inbox;
 use super::learn::learn;
 use super::maintain::maintain;
 use super::met::Met;
 use super::mistaken;
 use super::notices::Notices;
+use super::pool::Pool;
 use super::pools::Pools;
 use super::scripts::Scripts;
 use super::settings::{Backoff, Settings};
 use super::shared::{Role, Shared};
 use super::slots::Slots;
 use super::target::{self, Target};
-use super::wire::Wire;
-use super::wires::Wires;
 use fred::types::Value;
 use fred::types::config::ServerConfig;
 use leasehold_core::link::{LinkEvent, Plane, ServerInfo};
@@ -44,7 +44,7 @@ impl Connector {
         let shared = Shared {
             target,
             settings,
-            inbox: Inbox::default(),
+            events: Events::default(),
             scripts: Scripts::default(),
             slots,
             subscribed: parking_lot::Mutex::default(),
@@ -58,7 +58,7 @@ impl Connector {
 
 /// The connections on a caller's own runtime.
 pub(crate) struct Foreground {
-    pub(super) wires: Arc<Wires>,
+    pub(super) pool: Arc<Pool>,
 }
 
 impl Foreground {
@@ -74,26 +74,26 @@ impl Foreground {
     /// Dropping the future closes what was connected.
     pub(crate) async fn connect(connector: &Connector) -> Result<Self, ConnectError> {
         let foreground = Self::unconnected(connector);
-        connect(&foreground.wires, Limit::of(connector.pools.shared.settings.connect_deadline)).await?;
+        connect(&foreground.pool, Limit::of(connector.pools.shared.settings.connect_deadline)).await?;
         Ok(foreground)
     }
 
     /// Connections that will live on the runtime in whose context this is called, and that are made when the server has been met.
     pub(crate) fn unconnected(connector: &Connector) -> Self {
-        Self { wires: connector.pools.add(Role::Calls(Plane::Foreground)) }
+        Self { pool: connector.pools.add(Role::Calls(Plane::Foreground)) }
     }
 }
 
 impl Drop for Foreground {
     fn drop(&mut self) {
-        self.wires.close();
+        self.pool.close();
     }
 }
 
 /// The connections that live as long as the link: one for calls, one for notices, and those for calls that wait for replicas, which are
 /// made when the first such call comes.
 pub(crate) struct Lifeline {
-    pub(super) wires: Arc<Wires>,
+    pub(super) pool: Arc<Pool>,
     pub(super) notices: Arc<Notices>,
     pub(super) durable: Arc<Durable>,
     /// Every connection of the link.
@@ -115,11 +115,11 @@ impl Lifeline {
         let shared = &connector.pools.shared;
         let limit = Limit::of(shared.settings.connect_deadline);
         let lifeline = Self::unconnected(connector);
-        let wire = connect(&lifeline.wires, limit).await?;
-        let info = learn_within(limit, shared, &wire).await?;
+        let connection_slot = connect(&lifeline.pool, limit).await?;
+        let info = learn_within(limit, shared, &connection_slot).await?;
         lifeline.notices.shard(info.sharded_notices);
         if shared.slots.is_none() {
-            connect(lifeline.notices.wires(), limit).await?;
+            connect(lifeline.notices.pool(), limit).await?;
         }
         lifeline.maintain();
         Ok((lifeline, info))
@@ -128,10 +128,10 @@ impl Lifeline {
     /// Nothing is connected yet; the connections will live on the runtime in whose context this is called.
     pub(crate) fn unconnected(connector: &Connector) -> Self {
         let pools = Arc::clone(&connector.pools);
-        let wires = pools.add(Role::Calls(Plane::Lifeline));
+        let pool = pools.add(Role::Calls(Plane::Lifeline));
         let notices = Arc::new(Notices::new(pools.add(Role::Notices)));
         let durable = Arc::new(Durable::new(&pools));
-        Self { pools, wires, notices, durable }
+        Self { pools, pool, notices, durable }
     }
 
     /// Connects, however long that takes, and learns what the server is. `accept` may refuse it; it is then asked again. The reason why it
@@ -141,7 +141,7 @@ impl Lifeline {
     ///
     /// A connection that was made stays until the link is closed.
     pub(super) async fn meet(&self, accept: impl Fn(&ServerInfo) -> Result<(), String>) -> ServerInfo {
-        let shared = &self.wires.shared;
+        let shared = &self.pool.shared;
         let mut backoff = Backoff::default();
         let (began, mut told) = (Instant::now(), false);
         loop {
@@ -161,7 +161,7 @@ impl Lifeline {
                         && !std::mem::replace(&mut told, true)
                     {
                         let (server, why) = (target::label(seed), error.to_string());
-                        shared.inbox.event(LinkEvent::OutOfReach {
+                        shared.events.event(LinkEvent::OutOfReach {
                             server,
                             why,
                             lost_for: began.elapsed(),
@@ -176,26 +176,26 @@ impl Lifeline {
 
     /// One attempt at all that there is to connect, without notices on a cluster.
     async fn attempt(&self) -> Result<ServerInfo, ConnectError> {
-        let shared = &self.wires.shared;
-        let wire = connect_once(&self.wires).await?;
-        let info = learn(shared, &wire).await?;
+        let shared = &self.pool.shared;
+        let connection_slot = connect_once(&self.pool).await?;
+        let info = learn(shared, &connection_slot).await?;
         self.notices.shard(info.sharded_notices);
         if shared.slots.is_none() {
-            connect_once(self.notices.wires()).await?;
+            connect_once(self.notices.pool()).await?;
         }
         Ok(info)
     }
 
     fn maintain(&self) {
-        let maintained = maintain(Arc::clone(&self.pools), Arc::clone(&self.wires), Arc::clone(&self.notices));
-        drop(self.wires.runtime.spawn(maintained));
+        let maintained = maintain(Arc::clone(&self.pools), Arc::clone(&self.pool), Arc::clone(&self.notices));
+        drop(self.pool.runtime.spawn(maintained));
     }
 }
 
 impl Drop for Lifeline {
     fn drop(&mut self) {
-        self.wires.close();
-        self.notices.wires().close();
+        self.pool.close();
+        self.notices.pool().close();
         self.durable.close();
     }
 }
@@ -228,15 +228,15 @@ impl Limit {
 
 /// Connects to the one server, or to all nodes of a cluster that can be reached, and at least one. If nothing listens, the error comes at
 /// once: a caller who expects the server to come later does not wait for it here.
-async fn connect(wires: &Arc<Wires>, limit: Limit) -> Result<Arc<Wire>, ConnectError> {
+async fn connect(pool: &Arc<Pool>, limit: Limit) -> Result<Arc<ConnectionSlot>, ConnectError> {
     let mut backoff = Backoff::default();
     let mut trouble = None;
     loop {
         tokio::time::sleep(backoff.next().min(limit.left())).await;
-        if let Some(wire) = pass(wires, limit, &mut trouble).await? {
-            return Ok(wire);
+        if let Some(connection_slot) = pass(pool, limit, &mut trouble).await? {
+            return Ok(connection_slot);
         }
-        let target = &wires.shared.target;
+        let target = &pool.shared.target;
         if matches!(trouble, Some(ConnectError::Unreachable { .. }))
             && let Some(refusal) = absent::refusal(&target.seeds(), limit.left()).await
         {
@@ -249,13 +249,13 @@ async fn connect(wires: &Arc<Wires>, limit: Limit) -> Result<Arc<Wire>, ConnectE
 }
 
 /// The same, with one attempt at each address.
-async fn connect_once(wires: &Arc<Wires>) -> Result<Arc<Wire>, ConnectError> {
-    let shared = &wires.shared;
+async fn connect_once(pool: &Arc<Pool>) -> Result<Arc<ConnectionSlot>, ConnectError> {
+    let shared = &pool.shared;
     let addresses = u32::try_from(shared.target.seeds().len()).unwrap_or(u32::MAX);
     // The time of one attempt at each, and of one more for their names.
     let limit = Limit::of(shared.settings.attempt().saturating_mul(addresses.saturating_add(1)));
     let mut trouble = None;
-    let connected = pass(wires, limit, &mut trouble).await?;
+    let connected = pass(pool, limit, &mut trouble).await?;
     connected.ok_or_else(|| trouble.unwrap_or_else(no_host))
 }
 
@@ -265,15 +265,15 @@ fn no_host() -> ConnectError {
 
 /// Tries one address after the other. The reason why it is not connected goes into `trouble`, and is an error if time does not mend it.
 async fn pass(
-    wires: &Arc<Wires>,
+    pool: &Arc<Pool>,
     limit: Limit,
     trouble: &mut Option<ConnectError>,
-) -> Result<Option<Arc<Wire>>, ConnectError> {
-    let shared = &wires.shared;
+) -> Result<Option<Arc<ConnectionSlot>>, ConnectError> {
+    let shared = &pool.shared;
     for seed in shared.target.seeds() {
         let error = match tokio::time::timeout(limit.left(), resolve(&seed)).await {
-            Ok(Ok(())) => match tokio::time::timeout(limit.left(), first(wires, seed.clone())).await {
-                Ok(Ok(wire)) => return Ok(Some(wire)),
+            Ok(Ok(())) => match tokio::time::timeout(limit.left(), first(pool, seed.clone())).await {
+                Ok(Ok(connection_slot)) => return Ok(Some(connection_slot)),
                 Ok(Err(error)) => Some(error),
                 Err(_) => None,
             },
@@ -317,70 +317,74 @@ async fn resolve(seed: &ServerConfig) -> Result<(), ConnectError> {
 }
 
 /// Connects to a seed, and from there to what it leads to.
-async fn first(wires: &Arc<Wires>, seed: ServerConfig) -> Result<Arc<Wire>, ConnectError> {
-    let shared = &wires.shared;
+async fn first(pool: &Arc<Pool>, seed: ServerConfig) -> Result<Arc<ConnectionSlot>, ConnectError> {
+    let shared = &pool.shared;
     let label = target::label(&seed);
     let by_address = !matches!(seed, ServerConfig::Sentinel { .. });
-    let wire = wires.wire(seed);
-    let router = wire.open().await?;
+    let connection_slot = pool.connection_slot(seed);
+    let router = connection_slot.open().await?;
     let lost = |error| ConnectError::of_loss(&label, error);
-    let generation = wire.current().map_err(lost)?;
+    let connection = connection_slot.current().map_err(lost)?;
     let Some(slots) = &shared.slots else {
-        if generation.about.is_cluster {
-            generation.end();
+        if connection.about.is_cluster {
+            connection.end();
             return Err(ConnectError::IsACluster { server: label });
         }
         // Sentinel looks for the primary by itself. A server that comes back as a replica later on is not refused either: its address is about
         // to lead to another primary, and calls wait for that.
-        if by_address && generation.about.is_read_only {
-            generation.end();
+        if by_address && connection.about.is_read_only {
+            connection.end();
             return Err(ConnectError::ReadOnly { server: label });
         }
-        wires.adopt(0, &wire, router);
-        return Ok(wire);
+        pool.adopt(0, &connection_slot, router);
+        return Ok(connection_slot);
     };
     let timeout = Some(shared.settings.attempt());
-    let answer = generation.send("CLUSTER", vec![Value::from_static_str("SLOTS")], timeout).await.map_err(lost)?;
+    let answer = connection.send("CLUSTER", vec![Value::from_static_str("SLOTS")], timeout).await.map_err(lost)?;
     if let Some(refusal) = frame::refusal(&answer) {
-        generation.end();
+        connection.end();
         return Err(ConnectError::of_refusal(&label, &refusal));
     }
-    let host = super::slots::host_and_port(&generation.server).map_or("", |(host, _)| host);
+    let host = super::slots::host_and_port(&connection.server).map_or("", |(host, _)| host);
     let protocol = |reason: String| ConnectError::Protocol { server: label.clone(), reason, source: None };
     slots.learn(&answer, host).map_err(protocol)?;
     // The seed is one of the nodes, most likely, and then it need not be connected to again.
-    let own = slots.node(&generation.server);
+    let own = slots.node(&connection.server);
     let primaries = slots.primaries();
     if primaries.contains(&own) {
-        wires.adopt(own, &wire, router);
+        pool.adopt(own, &connection_slot, router);
     } else {
-        wire.close();
+        connection_slot.close();
         router.abort();
     }
-    let all: Vec<_> = primaries.iter().filter_map(|node| wires.to(*node)).collect();
-    let ready = futures_util::future::join_all(all.iter().map(|wire| wire.ready())).await;
+    let all: Vec<_> = primaries.iter().filter_map(|node| pool.to(*node)).collect();
+    let ready = futures_util::future::join_all(all.iter().map(|connection_slot| connection_slot.ready())).await;
     let standing = all.into_iter().zip(ready).find(|(_, ready)| ready.is_ok());
-    standing.map(|(wire, _)| wire).ok_or_else(|| ConnectError::Unreachable {
+    standing.map(|(connection_slot, _)| connection_slot).ok_or_else(|| ConnectError::Unreachable {
         server: label,
         reason: "none of its nodes can be reached".to_owned(),
         source: None,
     })
 }
 
-/// Asks the server what it is. A connection that is lost meanwhile is made anew by the wire, and the server is asked again.
-async fn learn_within(limit: Limit, shared: &Shared, wire: &Wire) -> Result<ServerInfo, ConnectError> {
+/// Asks the server what it is. A connection that is lost meanwhile is made anew by its slot, and the server is asked again.
+async fn learn_within(
+    limit: Limit,
+    shared: &Shared,
+    connection_slot: &ConnectionSlot,
+) -> Result<ServerInfo, ConnectError> {
     let mut lost = None;
     let asked = async {
         loop {
-            match learn(shared, wire).await {
+            match learn(shared, connection_slot).await {
                 Err(error) if error.is_transient() => lost = Some(error),
                 told => return told,
             }
-            wire.standing().await;
+            connection_slot.standing().await;
         }
     };
     match tokio::time::timeout(limit.left(), asked).await {
         Ok(told) => told,
-        Err(_) => Err(lost.unwrap_or_else(|| limit.passed(wire.label(), ""))),
+        Err(_) => Err(lost.unwrap_or_else(|| limit.passed(connection_slot.label(), ""))),
     }
 }

@@ -1,6 +1,6 @@
 //! Calls that wait for replicas.
 //!
-//! Such a call is one pipeline: the script, a [mark](leasehold_core::command::durable), and `WAIT`, on one generation, which is one
+//! Such a call is one pipeline: the script, a [mark](leasehold_core::command::durable), and `WAIT`, on one connection, which is one
 //! connection with one id, and is never sent again. `WAIT` speaks of what *its* connection has written: on another one it is
 //! answered at once, with replicas that have nothing of the call.
 //!
@@ -9,16 +9,16 @@
 //! and a call is a task there, which keeps its turn to the end even where the caller has gone: the server waits on regardless.
 
 use super::call::{self, FOLLOWED};
+use super::connection::Connection;
+use super::connection_slot::ConnectionSlot;
 use super::error::{self, Redirect};
 use super::frame;
-use super::generation::Generation;
+use super::pool::Pool;
 use super::pools::Pools;
 use super::probe;
 use super::settle;
 use super::shared::Role;
 use super::slots::{Node, Slots};
-use super::wire::Wire;
-use super::wires::Wires;
 use fred::interfaces::Resp3Frame;
 use fred::types::Value;
 use leasehold_core::call::{Call, Replicas};
@@ -35,16 +35,16 @@ const LANES: usize = 4;
 
 /// The connections of calls that wait for replicas.
 pub(super) struct Durable {
-    renewals: Arc<Wires>,
-    acquires: [Arc<Wires>; LANES],
-    /// As [`Wires::fence`], for all of them. It stands in front of the line, too.
-    fence: RwLock<u64>,
+    renewals: Arc<Pool>,
+    acquires: [Arc<Pool>; LANES],
+    /// As [`Pool::send_barrier`], for all of them. It stands in front of the line, too.
+    send_barrier: RwLock<u64>,
 }
 
 /// The turn on a connection.
 struct Turn {
-    wires: Arc<Wires>,
-    wire: Arc<Wire>,
+    pool: Arc<Pool>,
+    connection_slot: Arc<ConnectionSlot>,
     _guard: OwnedMutexGuard<()>,
 }
 
@@ -58,19 +58,19 @@ struct Answers {
 impl Durable {
     /// No connections yet; they will live on the runtime in whose context this is called.
     pub(super) fn new(pools: &Pools) -> Self {
-        let wires = || pools.add(Role::Calls(Plane::Durable));
-        Self { renewals: wires(), acquires: std::array::from_fn(|_| wires()), fence: RwLock::default() }
+        let pool = || pools.add(Role::Calls(Plane::Durable));
+        Self { renewals: pool(), acquires: std::array::from_fn(|_| pool()), send_barrier: RwLock::default() }
     }
 
     /// Closes all connections for good, from any thread.
     pub(super) fn close(&self) {
-        self.all().for_each(Wires::close);
+        self.all().for_each(Pool::close);
     }
 
     /// Settles the calls for the slot of `key`.
-    pub(super) async fn settle(&self, lifeline: &Wires, epoch: Epoch, key: &[u8]) -> Result<Settled, LinkError> {
-        *self.fence.write() += 1;
-        let all: Vec<&Wires> = self.all().collect();
+    pub(super) async fn settle(&self, lifeline: &Pool, epoch: Epoch, key: &[u8]) -> Result<Settled, LinkError> {
+        *self.send_barrier.write() += 1;
+        let all: Vec<&Pool> = self.all().collect();
         settle::settle_all(&all, lifeline, epoch, key).await
     }
 
@@ -79,28 +79,28 @@ impl Durable {
         probe::probe(&self.all().collect::<Vec<_>>(), epoch, key).await
     }
 
-    fn all(&self) -> impl Iterator<Item = &Wires> {
-        std::iter::once(&self.renewals).chain(&self.acquires).map(|wires| &**wires)
+    fn all(&self) -> impl Iterator<Item = &Pool> {
+        std::iter::once(&self.renewals).chain(&self.acquires).map(|pool| &**pool)
     }
 
     /// Waits for a connection that is free. The first ones are preferred, so that the others are made only when they are needed.
     async fn turn(&self, call: &Call, to: To) -> Result<Turn, LinkError> {
         let lanes = if call.script().is_renewal() { std::slice::from_ref(&self.renewals) } else { &self.acquires[..] };
         let mut busy = Vec::with_capacity(lanes.len());
-        for wires in lanes {
-            let wire = match to {
-                To::Slot(slot) => call::wire_of(wires, slot)?,
-                To::Node(node) => wires.to(node).ok_or_else(|| LinkError::NotSent("no way to the node".to_owned()))?,
+        for pool in lanes {
+            let connection_slot = match to {
+                To::Slot(slot) => call::connection_slot_of(pool, slot)?,
+                To::Node(node) => pool.to(node).ok_or_else(|| LinkError::NotSent("no way to the node".to_owned()))?,
             };
-            match Arc::clone(&wire.turn).try_lock_owned() {
-                Ok(guard) => return Ok(Turn { wires: Arc::clone(wires), wire, _guard: guard }),
-                Err(_) => busy.push((wires, wire)),
+            match Arc::clone(&connection_slot.turn).try_lock_owned() {
+                Ok(guard) => return Ok(Turn { pool: Arc::clone(pool), connection_slot, _guard: guard }),
+                Err(_) => busy.push((pool, connection_slot)),
             }
         }
-        let turns = busy.into_iter().map(|(wires, wire)| {
+        let turns = busy.into_iter().map(|(pool, connection_slot)| {
             Box::pin(async move {
-                let guard = Arc::clone(&wire.turn).lock_owned().await;
-                Turn { wires: Arc::clone(wires), wire, _guard: guard }
+                let guard = Arc::clone(&connection_slot.turn).lock_owned().await;
+                Turn { pool: Arc::clone(pool), connection_slot, _guard: guard }
             })
         });
         Ok(futures_util::future::select_all(turns).await.0)
@@ -122,25 +122,25 @@ impl Durable {
             let prepared = tokio::time::timeout(timeout / 2, prepared).await;
             let late = "no connection for calls that wait for replicas became free in time";
             let prepared = prepared.unwrap_or_else(|_| Err(LinkError::NotSent(late.to_owned())));
-            let (turn, generation) = prepared.map_err(unsent)?;
-            turn.wire.blocks_for(replicas.within);
-            let sent = pipeline(&generation, call, command, script, replicas, asking, turn.wire.patience());
-            let answers = Box::pin(call::fenced(&self.fence, begun, sent)).await.map_err(unsent)?;
+            let (turn, connection) = prepared.map_err(unsent)?;
+            turn.connection_slot.blocks_for(replicas.within);
+            let sent = pipeline(&connection, call, command, script, replicas, asking, turn.connection_slot.patience());
+            let answers = Box::pin(call::unless_settled(&self.send_barrier, begun, sent)).await.map_err(unsent)?;
             let refusal = match frame::reply(answers.script) {
                 Ok(reply) => {
-                    let acknowledged = acknowledged(&turn.wire, answers.mark, &answers.wait)?;
+                    let acknowledged = acknowledged(&turn.connection_slot, answers.mark, &answers.wait)?;
                     return Ok(Reply::Array(vec![reply, Reply::Int(acknowledged)]));
                 }
                 Err(refusal) => refusal,
             };
-            match (error::redirect(&refusal), &turn.wires.shared.slots) {
+            match (error::redirect(&refusal), &turn.pool.shared.slots) {
                 _ if refusal.code() == "NOSCRIPT" => (command, script) = ("EVAL", call.script().source()),
                 (Some(redirect), Some(slots)) => {
                     asking = matches!(redirect, Redirect::Ask(..));
                     to = To::Node(redirected(&turn, slots, redirect)?);
                     (command, script) = ("EVALSHA", call.script().sha1());
                 }
-                _ => return Err(call::refused(&turn.wire, refusal)),
+                _ => return Err(call::refused(&turn.connection_slot, refusal)),
             }
             refused = Some(refusal);
         }
@@ -149,24 +149,24 @@ impl Durable {
     }
 
     /// A free connection that stands, on a server that knows the script and lets us wait. Nothing of the call has been sent so far.
-    async fn prepare(&self, call: &Call, to: To) -> Result<(Turn, Arc<Generation>), LinkError> {
+    async fn prepare(&self, call: &Call, to: To) -> Result<(Turn, Arc<Connection>), LinkError> {
         let turn = self.turn(call, to).await?;
-        let generation = turn.wire.ready().await?;
+        let connection = turn.connection_slot.ready().await?;
         let sha1 = call.script().sha1();
-        if generation.has_given(sha1) {
-            return Ok((turn, generation));
+        if connection.has_given(sha1) {
+            return Ok((turn, connection));
         }
         let unsent = |error: LinkError| LinkError::NotSent(error.to_string());
-        let timeout = Some(turn.wire.timeout());
-        if !generation.has_given_any() {
+        let timeout = Some(turn.connection_slot.timeout());
+        if !connection.has_given_any() {
             // It is answered at once. If it is refused, the script must not be sent.
             let args = vec![Value::from_static_str("0"), Value::from_static_str("1")];
-            let answer = generation.send("WAIT", args, timeout).await.map_err(unsent)?;
+            let answer = connection.send("WAIT", args, timeout).await.map_err(unsent)?;
             match frame::refusal(&answer) {
                 Some(refusal) if refusal.code() == "NOPERM" => return Err(LinkError::Refused(refusal)),
                 Some(refusal) => {
                     // A replica, which was the primary until just now.
-                    turn.wire.renew();
+                    turn.connection_slot.renew();
                     return Err(LinkError::NotSent(refusal.text().to_owned()));
                 }
                 None => {}
@@ -174,9 +174,9 @@ impl Durable {
         }
         // A first call that met NOSCRIPT would wait for replicas in vain. If this is forbidden, it does.
         let args = vec![Value::from_static_str("LOAD"), Value::from_static_str(call.script().source())];
-        generation.send("SCRIPT", args, timeout).await.map_err(unsent)?;
-        generation.note_given(sha1);
-        Ok((turn, generation))
+        connection.send("SCRIPT", args, timeout).await.map_err(unsent)?;
+        connection.note_given(sha1);
+        Ok((turn, connection))
     }
 }
 
@@ -191,7 +191,7 @@ enum To {
 
 /// Sends a call, in a task of the lifeline's runtime.
 pub(super) async fn call(durable: &Arc<Durable>, call: Call, replicas: Replicas) -> Result<Reply, LinkError> {
-    let begun = *durable.fence.read();
+    let begun = *durable.send_barrier.read();
     durable.renewals.shared.scripts.note(call.script());
     let runtime = durable.renewals.runtime.clone();
     let durable = Arc::clone(durable);
@@ -202,7 +202,7 @@ pub(super) async fn call(durable: &Arc<Durable>, call: Call, replicas: Replicas)
 
 /// Queues script, mark and `WAIT` in one go, and waits for all three answers. A missing one leaves the outcome unknown.
 async fn pipeline(
-    generation: &Generation,
+    connection: &Connection,
     call: &Call,
     command: &'static str,
     script: &'static str,
@@ -218,16 +218,16 @@ async fn pipeline(
     // An importing node wants it before each command with a key. The server answers "OK", which is of no use.
     let ask = || async move {
         if asking {
-            let _ = generation.send("ASKING", Vec::new(), timeout).await;
+            let _ = connection.send("ASKING", Vec::new(), timeout).await;
         }
     };
     let (_, script, _, mark, wait) = futures_util::join!(
         ask(),
-        generation.send(command, call::arguments(call, script), timeout),
+        connection.send(command, call::arguments(call, script), timeout),
         ask(),
         // By its text, because a script that the server has forgotten would mark nothing.
-        generation.send("EVAL", call::arguments(&mark, mark.script().source()), timeout),
-        generation.send("WAIT", wait, timeout),
+        connection.send("EVAL", call::arguments(&mark, mark.script().source()), timeout),
+        connection.send("WAIT", wait, timeout),
     );
     let script = script?;
     let unknown = |error: LinkError| LinkError::Unknown(error.to_string());
@@ -235,7 +235,7 @@ async fn pipeline(
 }
 
 /// How many replicas have what the script wrote.
-fn acknowledged(wire: &Wire, mark: Resp3Frame, wait: &Resp3Frame) -> Result<i64, LinkError> {
+fn acknowledged(connection_slot: &ConnectionSlot, mark: Resp3Frame, wait: &Resp3Frame) -> Result<i64, LinkError> {
     let marked = frame::reply(mark).map(|reply| mark::marked(&reply));
     match (marked, frame::int(wait)) {
         (Ok(Ok(true)), Some(count)) => Ok(count.max(0)),
@@ -243,7 +243,7 @@ fn acknowledged(wire: &Wire, mark: Resp3Frame, wait: &Resp3Frame) -> Result<i64,
         // No single one is known. `WAIT` is refused by a primary that became a replica meanwhile, for one.
         (marked, _) => {
             let mark = marked.err();
-            tracing::debug!(server = %wire.label(), ?mark, wait = ?frame::refusal(wait), "the replicas cannot be asked");
+            tracing::debug!(server = %connection_slot.label(), ?mark, wait = ?frame::refusal(wait), "the replicas cannot be asked");
             Ok(0)
         }
     }
@@ -252,7 +252,7 @@ fn acknowledged(wire: &Wire, mark: Resp3Frame, wait: &Resp3Frame) -> Result<i64,
 /// The node to which a redirection leads; the slot map learns of it.
 fn redirected(turn: &Turn, slots: &Slots, redirect: Redirect) -> Result<Node, LinkError> {
     let (Redirect::Moved(_, address) | Redirect::Ask(_, address)) = &redirect;
-    let node = slots.node(&call::named(address, &turn.wire));
-    call::follow(&turn.wires, slots, &turn.wire, redirect)?;
+    let node = slots.node(&call::named(address, &turn.connection_slot));
+    call::follow(&turn.pool, slots, &turn.connection_slot, redirect)?;
     Ok(node)
 }

@@ -1,4 +1,4 @@
-//! Frames of the wire, and the replies and refusals that they are.
+//! Frames of the protocol, and the replies and refusals that they are.
 
 use fred::interfaces::Resp3Frame;
 use leasehold_core::link::ServerError;

@@ -1,23 +1,23 @@
 //! Getting to know a server: what it is, and what it does with keys when its memory is full.
 
+use super::connection_slot::ConnectionSlot;
 use super::error::ConnectError;
 use super::frame;
 use super::settings::Publish;
 use super::shared::Shared;
-use super::wire::Wire;
 use fred::interfaces::Resp3Frame;
 use fred::types::Value;
 use leasehold_core::link::ServerInfo;
 
 /// Asks the server what it is, once.
-pub(super) async fn learn(shared: &Shared, wire: &Wire) -> Result<ServerInfo, ConnectError> {
-    let server = wire.label();
+pub(super) async fn learn(shared: &Shared, connection_slot: &ConnectionSlot) -> Result<ServerInfo, ConnectError> {
+    let server = connection_slot.label();
     let lost = |error| ConnectError::of_loss(&server, error);
-    let generation = wire.current().map_err(lost)?;
+    let connection = connection_slot.current().map_err(lost)?;
     let timeout = Some(shared.settings.attempt());
     let ask = async |command: &'static str, words: [&'static str; 2]| {
         let words = words.into_iter().filter(|word| !word.is_empty());
-        generation.send(command, words.map(Value::from_static_str).collect(), timeout).await.map_err(lost)
+        connection.send(command, words.map(Value::from_static_str).collect(), timeout).await.map_err(lost)
     };
     // INFO first: the user has it anyway, for the server's run id, and managed services forbid CONFIG.
     let eviction_policy = match reported_policy(&ask("INFO", ["memory", ""]).await?) {
@@ -30,14 +30,14 @@ pub(super) async fn learn(shared: &Shared, wire: &Wire) -> Result<ServerInfo, Co
         Publish::Sharded => true,
         Publish::Auto if cluster => {
             let words = vec![Value::from_static_str("SHARDNUMSUB"), Value::from_static_str("0")];
-            frame::refusal(&generation.send("PUBSUB", words, timeout).await.map_err(lost)?).is_none()
+            frame::refusal(&connection.send("PUBSUB", words, timeout).await.map_err(lost)?).is_none()
         }
         Publish::Auto => false,
     };
     let mut info = ServerInfo::default();
-    info.flavor.clone_from(&generation.about.flavor);
-    info.version.clone_from(&generation.about.version);
-    info.instance = generation.about.run_id.clone().unwrap_or_default();
+    info.flavor.clone_from(&connection.about.flavor);
+    info.version.clone_from(&connection.about.version);
+    info.instance = connection.about.run_id.clone().unwrap_or_default();
     info.eviction_policy = eviction_policy;
     info.cluster = cluster;
     info.sharded_notices = sharded_notices;

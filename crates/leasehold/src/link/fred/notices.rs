@@ -7,12 +7,12 @@
 //!
 //! `SSUBSCRIBE` is sent alone, one channel at a time, as a command of its own whose frame comes back to us.
 
+use super::connection::Connection;
+use super::connection_slot::ConnectionSlot;
 use super::error::{self, Redirect};
 use super::frame;
-use super::generation::Generation;
+use super::pool::Pool;
 use super::slots::Node;
-use super::wire::Wire;
-use super::wires::Wires;
 use bytes::Bytes;
 use fred::error::ErrorKind;
 use fred::interfaces::{ClientLike, PubsubInterface};
@@ -26,7 +26,7 @@ use std::time::Duration;
 
 /// The subscriptions of a link.
 pub(super) struct Notices {
-    wires: Arc<Wires>,
+    pool: Arc<Pool>,
     sharded: AtomicBool,
     /// The node of a cluster that holds all classic subscriptions: messages reach every node.
     anchor: Mutex<Option<Node>>,
@@ -34,8 +34,8 @@ pub(super) struct Notices {
 }
 
 impl Notices {
-    pub(super) fn new(wires: Arc<Wires>) -> Self {
-        Self { wires, sharded: AtomicBool::new(false), anchor: Mutex::default(), payloads: AtomicU64::new(0) }
+    pub(super) fn new(pool: Arc<Pool>) -> Self {
+        Self { pool, sharded: AtomicBool::new(false), anchor: Mutex::default(), payloads: AtomicU64::new(0) }
     }
 
     /// Whether to use sharded notices. It is said once, before anything is subscribed to.
@@ -47,8 +47,8 @@ impl Notices {
         self.sharded.load(Ordering::Acquire)
     }
 
-    pub(super) const fn wires(&self) -> &Arc<Wires> {
-        &self.wires
+    pub(super) const fn pool(&self) -> &Arc<Pool> {
+        &self.pool
     }
 
     /// See [`Link::subscribe`](leasehold_core::link::Link::subscribe).
@@ -57,45 +57,45 @@ impl Notices {
         if self.is_sharded() {
             return self.subscribe_sharded(channel).await;
         }
-        let wire = self.anchored().await?;
-        let generation = wire.ready().await?;
-        self.confirmed(&generation, Family::Subscribe, text).await
+        let connection_slot = self.anchored().await?;
+        let connection = connection_slot.ready().await?;
+        self.confirmed(&connection, Family::Subscribe, text).await
     }
 
     /// See [`Link::unsubscribe`](leasehold_core::link::Link::unsubscribe).
     pub(super) async fn unsubscribe(&self, channel: &Bytes) -> Result<(), LinkError> {
         let text = text(channel)?;
         if !self.is_sharded() {
-            let wire = self.anchored().await?;
-            let generation = wire.current()?;
-            return self.confirmed(&generation, Family::Unsubscribe, text).await;
+            let connection_slot = self.anchored().await?;
+            let connection = connection_slot.current()?;
+            return self.confirmed(&connection, Family::Unsubscribe, text).await;
         }
         let slot = fred::util::redis_keyslot(channel);
         self.forget(slot, channel);
-        let wire = super::call::wire_of(&self.wires, slot)?;
-        let generation = wire.current()?;
-        let _turn = wire.turn.lock().await;
-        self.confirmed(&generation, Family::Sunsubscribe, text).await
+        let connection_slot = super::call::connection_slot_of(&self.pool, slot)?;
+        let connection = connection_slot.current()?;
+        let _turn = connection_slot.turn.lock().await;
+        self.confirmed(&connection, Family::Sunsubscribe, text).await
     }
 
     /// Makes sure of the sharded subscriptions. A server drops them when their slot moves away, fred drops its word of it,
     /// and the connection stands: so each is subscribed to again, which changes nothing where it exists, and is answered
     /// with a redirection where the slot is gone.
     pub(super) async fn audit(&self) {
-        let channels: Vec<_> = self.wires.shared.subscribed.lock().values().flatten().cloned().collect();
+        let channels: Vec<_> = self.pool.shared.subscribed.lock().values().flatten().cloned().collect();
         for channel in channels {
             let slot = fred::util::redis_keyslot(&channel);
-            let Ok(wire) = super::call::wire_of(&self.wires, slot) else { continue };
+            let Ok(connection_slot) = super::call::connection_slot_of(&self.pool, slot) else { continue };
             // A connection that is being made anew tells of it by itself.
-            let Ok(generation) = wire.current() else { continue };
+            let Ok(connection) = connection_slot.current() else { continue };
             // A task that unsubscribes strikes the channel off first, and then waits for its turn: seen under that, a channel that is
             // struck off is not subscribed to again.
-            let listed = || self.wires.shared.subscribed.lock().get(&slot).is_some_and(|all| all.contains(&channel));
-            let answer = self.ssubscribe(&wire, &generation, &channel, listed).await;
+            let listed = || self.pool.shared.subscribed.lock().get(&slot).is_some_and(|all| all.contains(&channel));
+            let answer = self.ssubscribe(&connection_slot, &connection, &channel, listed).await;
             if let Ok(Err(refusal)) = answer {
                 tracing::debug!(%refusal, "a sharded subscription was lost");
-                self.follow(&wire, slot, &refusal);
-                self.wires.shared.reset_notices();
+                self.follow(&connection_slot, slot, &refusal);
+                self.pool.shared.reset_notices();
                 return;
             }
         }
@@ -103,27 +103,27 @@ impl Notices {
 
     /// Chooses another node for the classic subscriptions of a cluster, should the present one not be there.
     pub(super) async fn check_anchor(&self) {
-        if !self.is_sharded() && self.wires.shared.slots.is_some() && self.anchor.lock().is_some() {
+        if !self.is_sharded() && self.pool.shared.slots.is_some() && self.anchor.lock().is_some() {
             drop(self.anchored().await);
         }
     }
 
     async fn subscribe_sharded(&self, channel: &Bytes) -> Result<(), LinkError> {
         let slot = fred::util::redis_keyslot(channel);
-        let mut wire = super::call::wire_of(&self.wires, slot)?;
+        let mut connection_slot = super::call::connection_slot_of(&self.pool, slot)?;
         let mut refusal = ServerError::new("TRYAGAIN too many redirections");
         for _ in 0..3 {
-            let generation = wire.ready().await?;
-            match self.ssubscribe(&wire, &generation, channel, || true).await? {
+            let connection = connection_slot.ready().await?;
+            match self.ssubscribe(&connection_slot, &connection, channel, || true).await? {
                 Ok(()) => {
-                    let mut subscribed = self.wires.shared.subscribed.lock();
+                    let mut subscribed = self.pool.shared.subscribed.lock();
                     subscribed.entry(slot).or_default().insert(channel.clone());
                     return Ok(());
                 }
                 Err(error) => refusal = error,
             }
-            match self.follow(&wire, slot, &refusal) {
-                Some(next) => wire = next,
+            match self.follow(&connection_slot, slot, &refusal) {
+                Some(next) => connection_slot = next,
                 None => break,
             }
         }
@@ -133,16 +133,16 @@ impl Notices {
     /// Subscribes when it is this one's turn, if that is still wanted then.
     async fn ssubscribe(
         &self,
-        wire: &Wire,
-        generation: &Generation,
+        connection_slot: &ConnectionSlot,
+        connection: &Connection,
         channel: &Bytes,
         is_wanted: impl Fn() -> bool,
     ) -> Result<Result<(), ServerError>, LinkError> {
-        let _turn = wire.turn.lock().await;
+        let _turn = connection_slot.turn.lock().await;
         if !is_wanted() {
             return Ok(Ok(()));
         }
-        let answer = generation.send("SSUBSCRIBE", vec![Value::Bytes(channel.clone())], Some(self.timeout())).await?;
+        let answer = connection.send("SSUBSCRIBE", vec![Value::Bytes(channel.clone())], Some(self.timeout())).await?;
         if let Some(refusal) = frame::refusal(&answer) {
             return Ok(Err(refusal));
         }
@@ -153,33 +153,38 @@ impl Notices {
         {
             return Ok(Ok(()));
         }
-        generation.end();
+        connection.end();
         Err(LinkError::Unknown("a reply went astray on the notice connection".to_owned()))
     }
 
     /// The node to which a refused sharded subscription leads.
-    fn follow(&self, wire: &Wire, slot: u16, refusal: &ServerError) -> Option<Arc<Wire>> {
-        let slots = self.wires.shared.slots.as_ref()?;
+    fn follow(
+        &self,
+        connection_slot: &ConnectionSlot,
+        slot: u16,
+        refusal: &ServerError,
+    ) -> Option<Arc<ConnectionSlot>> {
+        let slots = self.pool.shared.slots.as_ref()?;
         let (Redirect::Moved(_, address) | Redirect::Ask(_, address)) = error::redirect(refusal)?;
-        let node = slots.node(&super::call::named(&address, wire));
+        let node = slots.node(&super::call::named(&address, connection_slot));
         if matches!(error::redirect(refusal), Some(Redirect::Moved(..))) && slots.moved(slot, node) {
-            self.wires.shared.slot_moved(slot);
+            self.pool.shared.slot_moved(slot);
         }
-        self.wires.to(node)
+        self.pool.to(node)
     }
 
     /// Sends a command of the subscription family, which fred answers too early, and waits for the `PING` behind it.
     ///
     /// The two are one pipeline, which the router writes without reading in between. Were they queued one after the other, an
     /// error reply to the first could come when no command waits for a reply, and vanish; the `PING` would confirm nothing.
-    async fn confirmed(&self, generation: &Generation, what: Family, channel: &str) -> Result<(), LinkError> {
-        if generation.has_ended() {
+    async fn confirmed(&self, connection: &Connection, what: Family, channel: &str) -> Result<(), LinkError> {
+        if connection.has_ended() {
             return Err(LinkError::NotSent("the notice connection was lost".to_owned()));
         }
         let payload = format!("leasehold:confirm:{}", self.payloads.fetch_add(1, Ordering::Relaxed));
         let timeout = Some(self.timeout());
         let options = Options { max_attempts: Some(1), fail_fast: true, timeout, ..Options::default() };
-        let pipeline = generation.client.pipeline().with_options(&options);
+        let pipeline = connection.client.pipeline().with_options(&options);
         // These wait for nothing: they only fill the pipeline.
         let filled = match what {
             Family::Subscribe => pipeline.subscribe(channel).await,
@@ -195,42 +200,42 @@ impl Notices {
         let answer = tokio::select! {
             biased;
             answer = pipeline.last::<Value>() => answer,
-            () = generation.ended() => return Err(LinkError::Unknown("the notice connection was lost".to_owned())),
+            () = connection.ended() => return Err(LinkError::Unknown("the notice connection was lost".to_owned())),
         };
         match answer {
             Ok(answer) if is_pong(&answer, &payload) => Ok(()),
             Ok(_) => {
-                generation.end();
+                connection.end();
                 Err(LinkError::Unknown("a reply went astray on the notice connection".to_owned()))
             }
             // The error reply to the first command: the one to the PING will find no waiting command, or another one.
             Err(error) if error.details().starts_with("NOPERM") => {
-                generation.end();
+                connection.end();
                 Err(LinkError::Refused(ServerError::new(error.details())))
             }
             Err(error) => {
                 let lost = error::of_fred(&error);
                 if matches!(lost, LinkError::Unknown(_)) && *error.kind() != ErrorKind::Timeout {
-                    generation.end();
+                    connection.end();
                 }
                 Err(lost)
             }
         }
     }
 
-    /// The wire that holds the classic subscriptions.
-    async fn anchored(&self) -> Result<Arc<Wire>, LinkError> {
+    /// The connection slot that holds the classic subscriptions.
+    async fn anchored(&self) -> Result<Arc<ConnectionSlot>, LinkError> {
         let none = || LinkError::NotSent("no node of the cluster can be reached for notices".to_owned());
-        let Some(slots) = &self.wires.shared.slots else { return self.wires.to(0).ok_or_else(none) };
+        let Some(slots) = &self.pool.shared.slots else { return self.pool.to(0).ok_or_else(none) };
         let before = *self.anchor.lock();
-        if let Some(wire) = before.and_then(|node| self.wires.known(node))
-            && wire.current().is_ok()
+        if let Some(connection_slot) = before.and_then(|node| self.pool.known(node))
+            && connection_slot.current().is_ok()
         {
-            return Ok(wire);
+            return Ok(connection_slot);
         }
         for node in slots.primaries() {
-            let Some(wire) = self.wires.to(node) else { continue };
-            let ready = tokio::time::timeout(self.timeout(), wire.ready()).await;
+            let Some(connection_slot) = self.pool.to(node) else { continue };
+            let ready = tokio::time::timeout(self.timeout(), connection_slot.ready()).await;
             if !matches!(ready, Ok(Ok(_))) {
                 continue;
             }
@@ -238,18 +243,18 @@ impl Notices {
             if *anchor == before {
                 *anchor = Some(node);
                 if before.is_some_and(|before| before != node) {
-                    self.wires.shared.reset_notices();
+                    self.pool.shared.reset_notices();
                 }
             }
             let chosen = *anchor;
             drop(anchor);
-            return chosen.and_then(|node| self.wires.to(node)).ok_or_else(none);
+            return chosen.and_then(|node| self.pool.to(node)).ok_or_else(none);
         }
         Err(none())
     }
 
     fn forget(&self, slot: u16, channel: &Bytes) {
-        let mut subscribed = self.wires.shared.subscribed.lock();
+        let mut subscribed = self.pool.shared.subscribed.lock();
         if let Some(channels) = subscribed.get_mut(&slot) {
             channels.remove(channel);
             if channels.is_empty() {
@@ -259,7 +264,7 @@ impl Notices {
     }
 
     fn timeout(&self) -> Duration {
-        self.wires.shared.settings.command_timeout
+        self.pool.shared.settings.command_timeout
     }
 }
 

@@ -1,7 +1,7 @@
 //! All connections of a link, in one list: for duties that concern each of them, whatever they are for.
 
+use super::pool::Pool;
 use super::shared::{Role, Shared};
-use super::wires::Wires;
 use parking_lot::Mutex;
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -9,7 +9,7 @@ use std::sync::{Arc, Weak};
 /// The connections of all planes and those for notices. Connections that are dropped leave the list by themselves.
 pub(super) struct Pools {
     pub(super) shared: Arc<Shared>,
-    all: Mutex<Vec<Weak<Wires>>>,
+    all: Mutex<Vec<Weak<Pool>>>,
 }
 
 impl Pools {
@@ -18,14 +18,14 @@ impl Pools {
     }
 
     /// Adds connections for one purpose. None is made yet; they will live on the runtime in whose context this is called.
-    pub(super) fn add(&self, role: Role) -> Arc<Wires> {
-        let wires = Wires::new(&self.shared, role);
-        self.all.lock().push(Arc::downgrade(&wires));
-        wires
+    pub(super) fn add(&self, role: Role) -> Arc<Pool> {
+        let pool = Pool::new(&self.shared, role);
+        self.all.lock().push(Arc::downgrade(&pool));
+        pool
     }
 
     /// Those that there are.
-    pub(super) fn all(&self) -> Vec<Arc<Wires>> {
+    pub(super) fn all(&self) -> Vec<Arc<Pool>> {
         self.all.lock().iter().filter_map(Weak::upgrade).collect()
     }
 }

@@ -1,26 +1,26 @@
 //! Probing: whether what was sent has been answered, although no caller has seen the reply.
 //!
-//! A `PING` behind everything else on a connection is answered after all of that. A probe takes nothing from a call: it raises no fence
+//! A `PING` behind everything else on a connection is answered after all of that. A probe takes nothing from a call: it raises no send barrier
 //! and gives no connection up. So an answer to it does not say that nothing follows. The server may have refused a call with `NOSCRIPT`
 //! or a redirection, and its future, once it is polled, sends it once more. The session asks for a [settlement](super::settle) before
 //! it does anything in place of such a call.
 
+use super::pool::Pool;
 use super::settle;
 use super::slots::Slots;
-use super::wires::Wires;
 use leasehold_core::link::{Epoch, LinkError};
 
 /// Whether the calls for the slot of `key` have been answered. Those on a connection that ended are: their outcome is unknown. It takes at
 /// most one command timeout, and what replicas are given. It must be polled where tokio's timers are at hand.
-pub(super) async fn probe(all: &[&Wires], epoch: Epoch, key: &[u8]) -> Result<(), LinkError> {
+pub(super) async fn probe(all: &[&Pool], epoch: Epoch, key: &[u8]) -> Result<(), LinkError> {
     let slot = fred::util::redis_keyslot(key);
     let Some(first) = all.first() else { return Ok(()) };
     let nodes = first.shared.slots.as_ref().map_or_else(|| vec![0], |slots: &Slots| slots.carriers(slot));
     tracing::debug!(?epoch, slot, carriers = nodes.len(), "probing");
-    let wires = nodes.into_iter().flat_map(|node| all.iter().filter_map(move |wires| wires.known(node)));
-    let each = wires.map(|wire| async move {
-        match wire.current() {
-            Ok(generation) => settle::answers(&generation, wire.patience()).await,
+    let pool = nodes.into_iter().flat_map(|node| all.iter().filter_map(move |pool| pool.known(node)));
+    let each = pool.map(|connection_slot| async move {
+        match connection_slot.current() {
+            Ok(connection) => settle::answers(&connection, connection_slot.patience()).await,
             Err(_) => true,
         }
     });

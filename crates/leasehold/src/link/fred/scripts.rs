@@ -7,8 +7,8 @@
 //!
 //! It goes beside the calls, and nothing waits for it: a call that meets `NOSCRIPT` is followed up by itself.
 
+use super::connection::Connection;
 use super::frame;
-use super::generation::Generation;
 use fred::types::Value;
 use leasehold_core::script::Script;
 use parking_lot::RwLock;
@@ -34,7 +34,7 @@ impl Scripts {
     }
 
     /// Gives the server what it lacks. A user who may not do so loses nothing but a round trip later on.
-    pub(super) async fn give(&self, generation: &Generation, timeout: Duration) {
+    pub(super) async fn give(&self, connection: &Connection, timeout: Duration) {
         let used = self.used.read().clone();
         if used.is_empty() {
             return;
@@ -42,17 +42,17 @@ impl Scripts {
         let word = Value::from_static_str;
         let hashes = used.iter().map(|script| word(script.sha1()));
         let asked = std::iter::once(word("EXISTS")).chain(hashes).collect();
-        let Ok(answer) = generation.send("SCRIPT", asked, Some(timeout)).await else { return };
+        let Ok(answer) = connection.send("SCRIPT", asked, Some(timeout)).await else { return };
         let Some(known) = frame::parts(&answer) else { return };
         let lacking = used.iter().zip(known).filter(|(_, known)| frame::int(known) == Some(0));
         // One after the other: renewals must not wait behind all of them.
         for (script, _) in lacking {
             let given = vec![word("LOAD"), word(script.source())];
-            match generation.send("SCRIPT", given, Some(timeout)).await {
+            match connection.send("SCRIPT", given, Some(timeout)).await {
                 Ok(answer) if frame::refusal(&answer).is_none() => {}
                 _ => return,
             }
-            tracing::debug!(server = %generation.server, script = script.name(), "the script was loaded");
+            tracing::debug!(server = %connection.server, script = script.name(), "the script was loaded");
         }
     }
 }

@@ -2,21 +2,21 @@
 //!
 //! Why it is sure, for calls of one slot on one plane that were begun before the settling:
 //!
-//! 1. **Where such a call can be.** It was queued on one generation (see [`generation`](super::generation)) of one of the
+//! 1. **Where such a call can be.** It was queued on one connection (see [`connection`](super::connection)) of one of the
 //!    slot's *carriers*: the nodes that owned the slot since the link was made, and those to which an `ASK` led. Without a
 //!    cluster there is one carrier. A call that is still being polled sends at most one more command, after `NOSCRIPT` or a
-//!    redirection; the fence is raised first, so either it finds the fence raised and sends nothing, or its command is queued
-//!    before what follows.
-//! 2. **A generation that stands** is asked: a `PING`, queued behind all of that. A generation is one connection with one
-//!    queue, and a server answers a connection in order, so once the answer is here, whatever kind of answer it is, all that
+//!    redirection; the send barrier is raised first, so either it finds that raised and sends nothing, or its command is queued
+//!    before the steps below.
+//! 2. **A connection that stands** is asked: a `PING`, queued behind all of that. A connection has one queue,
+//!    and a server answers it in order, so once the answer is here, whatever kind of answer it is, all that
 //!    was queued earlier has been applied or refused.
-//! 3. **A generation that has ended**, or does not answer the `PING` within the command timeout, is given up, and the server is told to
-//!    kill its connection by id, over the lifeline. "Killed" and "no such client" both mean that the server reads nothing from it any more.
+//! 3. **A connection that has ended**, or does not answer the `PING` within the command timeout, is given up, and the server is told to
+//!    kill it by id, over the lifeline. "Killed" and "no such client" both mean that the server reads nothing from it any more.
 //!    Commands that fred may still hold in its queue have no other way to the server. This needs nothing of the runtime on which the
-//!    generation lives, so a starved executor does not delay it.
+//!    connection lives, so a starved executor does not delay it.
 //! 4. **The right server.** Ids are counted by each server process for itself. So the process on the lifeline must have the run id of the
-//!    one that the generation spoke to. If it has another, that process must have been found, by the lifeline or by the plane itself,
-//!    *after* the generation ended: then the address leads elsewhere, the server having been restarted, or replaced in a failover, and
+//!    one that the connection spoke to. If it has another, that process must have been found, by the lifeline or by the plane itself,
+//!    *after* the connection ended: then the address leads elsewhere, the server having been restarted, or replaced in a failover, and
 //!    calls that the old process may still apply are not part of the data that we and others see.
 //!
 //! A node to which an `ASK` led is asked although it may own no slot yet: it will own this one. When no `ASK` has named it for a while,
@@ -29,34 +29,29 @@
 //! connections to addresses that were given up are kept in mind, and where one has the run id of the slot's owner, the owner is told to
 //! kill it.
 //!
-//! 5. **Calls that wait for replicas** ([`durable`](super::durable)) are of a plane with several connections. Their fence is one, and
+//! 5. **Calls that wait for replicas** ([`durable`](super::durable)) are of a plane with several connections. Their send barrier is one, and
 //!    stands in front of the queue for a connection: a call that has not been sent when it is raised never is. The `PING` of a
 //!    connection that the server has blocked is answered when the server has stopped waiting, and is given that much longer.
 //!
 //! If the id is not known, the kill is forbidden, or the process cannot be told, the answer is [`Settled::Unproven`].
 
+use super::connection::Connection;
+use super::connection_slot::ConnectionSlot;
 use super::frame;
-use super::generation::Generation;
-use super::wire::Wire;
-use super::wires::Wires;
+use super::pool::Pool;
 use fred::types::Value;
 use leasehold_core::link::{Epoch, LinkError, Settled};
 use std::time::Duration;
 
-/// Settles the calls on `wires` for the slot of `key`. It takes at most two command timeouts: one for an answer that does not
+/// Settles the calls on `pool` for the slot of `key`. It takes at most two command timeouts: one for an answer that does not
 /// come, and one for the kill; and what replicas are given, where the server waits for them. It must be polled where tokio's timers are at hand.
-pub(super) async fn settle(wires: &Wires, lifeline: &Wires, epoch: Epoch, key: &[u8]) -> Result<Settled, LinkError> {
-    *wires.fence.write() += 1;
-    settle_all(&[wires], lifeline, epoch, key).await
+pub(super) async fn settle(pool: &Pool, lifeline: &Pool, epoch: Epoch, key: &[u8]) -> Result<Settled, LinkError> {
+    *pool.send_barrier.write() += 1;
+    settle_all(&[pool], lifeline, epoch, key).await
 }
 
-/// The same for several connections to each node, whose common fence has been raised.
-pub(super) async fn settle_all(
-    all: &[&Wires],
-    lifeline: &Wires,
-    epoch: Epoch,
-    key: &[u8],
-) -> Result<Settled, LinkError> {
+/// The same for several connections to each node, whose common send barrier has been raised.
+pub(super) async fn settle_all(all: &[&Pool], lifeline: &Pool, epoch: Epoch, key: &[u8]) -> Result<Settled, LinkError> {
     let slot = fred::util::redis_keyslot(key);
     let shared = &lifeline.shared;
     let nodes = match &shared.slots {
@@ -67,91 +62,103 @@ pub(super) async fn settle_all(
     tracing::debug!(?epoch, slot, carriers = nodes.len(), "settling");
     let each = nodes
         .into_iter()
-        .flat_map(|node| all.iter().filter_map(move |wires| Some((wires.known(node)?, lifeline.to(node)?))));
-    let each = each.map(|(wire, by)| async move { settle_wire(&wire, &by).await });
+        .flat_map(|node| all.iter().filter_map(move |pool| Some((pool.known(node)?, lifeline.to(node)?))));
+    let each = each.map(|(connection_slot, by)| async move { settle_connection_slot(&connection_slot, &by).await });
     let mut settled = futures_util::future::join_all(each).await;
     let owner = shared.slots.as_ref().and_then(|slots| slots.owner(slot)).and_then(|owner| lifeline.to(owner));
-    for wires in all {
-        let (retired, forgot) = wires.retired();
+    for pool in all {
+        let (retired, forgot) = pool.retired();
         settled.push(Ok(if forgot { Settled::Unproven } else { Settled::Proven }));
         if let Some(owner) = &owner {
-            let each = retired.iter().map(|wire| settle_retired(wire, owner));
+            let each = retired.iter().map(|connection_slot| settle_retired(connection_slot, owner));
             settled.extend(futures_util::future::join_all(each).await);
         }
     }
     worst(settled)
 }
 
-/// Settles a wire to an address that was given up: what it carries counts where the process at its end is the owner of the slot.
-async fn settle_retired(wire: &Wire, owner: &Wire) -> Result<Settled, LinkError> {
-    let (generations, forgot) = wire.unburied();
+/// Settles a connection slot to an address that was given up: its calls count where the process at its end is the owner of the hash slot.
+async fn settle_retired(connection_slot: &ConnectionSlot, owner: &ConnectionSlot) -> Result<Settled, LinkError> {
+    let (connections, forgot) = connection_slot.not_confirmed_dead();
     let Ok(executioner) = tokio::time::timeout(owner.timeout(), owner.standing()).await else {
         return Err(LinkError::Unknown(format!("{} does not answer", owner.label())));
     };
     // If INFO is forbidden, the process at its end may be the owner, and cannot be told from others.
-    let unknown = generations.iter().any(|generation| generation.is_of_process(&executioner).is_none());
-    let at_its_end = generations.iter().filter(|generation| generation.is_of_process(&executioner) == Some(true));
-    let settled = at_its_end.map(|generation| bury(generation, wire, owner));
+    let unknown = connections.iter().any(|connection| connection.is_of_process(&executioner).is_none());
+    let at_its_end = connections.iter().filter(|connection| connection.is_of_process(&executioner) == Some(true));
+    let settled = at_its_end.map(|connection| have_killed(connection, connection_slot, owner));
     let settled = worst(futures_util::future::join_all(settled).await)?;
     Ok(if forgot || unknown { Settled::Unproven } else { settled })
 }
 
-async fn settle_wire(wire: &Wire, by: &Wire) -> Result<Settled, LinkError> {
-    let (generations, forgot) = wire.unburied();
-    let settled = generations.iter().map(|generation| settle_generation(generation, wire, by));
+async fn settle_connection_slot(connection_slot: &ConnectionSlot, by: &ConnectionSlot) -> Result<Settled, LinkError> {
+    let (connections, forgot) = connection_slot.not_confirmed_dead();
+    let settled = connections.iter().map(|connection| settle_connection(connection, connection_slot, by));
     let settled = worst(futures_util::future::join_all(settled).await)?;
     Ok(if forgot { Settled::Unproven } else { settled })
 }
 
-async fn settle_generation(generation: &Generation, wire: &Wire, by: &Wire) -> Result<Settled, LinkError> {
-    if !generation.has_ended() && answers(generation, wire.patience()).await {
+async fn settle_connection(
+    connection: &Connection,
+    connection_slot: &ConnectionSlot,
+    by: &ConnectionSlot,
+) -> Result<Settled, LinkError> {
+    if !connection.has_ended() && answers(connection, connection_slot.patience()).await {
         return Ok(Settled::Proven);
     }
     // Callers that wait on it wait no longer; and it is not asked again.
-    generation.end();
-    bury(generation, wire, by).await
+    connection.end();
+    have_killed(connection, connection_slot, by).await
 }
 
-/// Has the server kill the connection of a generation of `wire` that has ended, within the command timeout.
-pub(super) async fn bury(generation: &Generation, wire: &Wire, by: &Wire) -> Result<Settled, LinkError> {
-    match tokio::time::timeout(by.timeout(), kill(generation, wire, by)).await {
+/// Has the server kill a connection of `connection_slot` that has ended, within the command timeout.
+pub(super) async fn have_killed(
+    connection: &Connection,
+    connection_slot: &ConnectionSlot,
+    by: &ConnectionSlot,
+) -> Result<Settled, LinkError> {
+    match tokio::time::timeout(by.timeout(), kill(connection, connection_slot, by)).await {
         Ok(settled) => settled,
         Err(_) => Err(LinkError::Unknown(format!("{} does not answer", by.label()))),
     }
 }
 
 /// Whether a `PING` behind everything else is answered. An error reply is an answer as well.
-pub(super) async fn answers(generation: &Generation, timeout: Duration) -> bool {
-    matches!(tokio::time::timeout(timeout, generation.send("PING", Vec::new(), None)).await, Ok(Ok(_)))
+pub(super) async fn answers(connection: &Connection, timeout: Duration) -> bool {
+    matches!(tokio::time::timeout(timeout, connection.send("PING", Vec::new(), None)).await, Ok(Ok(_)))
 }
 
-async fn kill(generation: &Generation, wire: &Wire, by: &Wire) -> Result<Settled, LinkError> {
-    let Some(id) = generation.id else { return Ok(Settled::Unproven) };
+async fn kill(
+    connection: &Connection,
+    connection_slot: &ConnectionSlot,
+    by: &ConnectionSlot,
+) -> Result<Settled, LinkError> {
+    let Some(id) = connection.id else { return Ok(Settled::Unproven) };
     let executioner = by.standing().await;
-    match (&generation.about.run_id, &executioner.about.run_id) {
+    match (&connection.about.run_id, &executioner.about.run_id) {
         (Some(then), Some(now)) if then != now => {
-            let found_later = |other: &Generation| {
-                let is_later = generation.ended_at().is_some_and(|ended| other.began > ended);
+            let found_later = |other: &Connection| {
+                let is_later = connection.ended_at().is_some_and(|ended| other.began > ended);
                 is_later && other.about.run_id.as_ref() == Some(now)
             };
-            if found_later(&executioner) || wire.current().is_ok_and(|current| found_later(&current)) {
-                generation.bury();
+            if found_later(&executioner) || connection_slot.current().is_ok_and(|current| found_later(&current)) {
+                connection.confirm_dead();
                 return Ok(Settled::Proven);
             }
             return Ok(Settled::Unproven);
         }
         (Some(_), Some(_)) => {}
         // INFO is forbidden: the address must do.
-        _ if generation.server == executioner.server => {}
+        _ if connection.server == executioner.server => {}
         _ => return Ok(Settled::Unproven),
     }
     let args = vec![Value::from_static_str("KILL"), Value::from_static_str("ID"), Value::from(id.to_string())];
     let answer = executioner.send("CLIENT", args, None).await?;
     if frame::int(&answer).is_some() {
-        generation.bury();
+        connection.confirm_dead();
         return Ok(Settled::Proven);
     }
-    generation.spare();
+    connection.forbid_kill();
     tracing::debug!(server = %by.label(), refusal = ?frame::refusal(&answer), "CLIENT KILL was refused");
     Ok(Settled::Unproven)
 }

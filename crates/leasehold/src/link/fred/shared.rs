@@ -1,6 +1,6 @@
 //! The state that all connections of a link share, and the purposes that they have.
 
-use super::inbox::Inbox;
+use super::events::Events;
 use super::met::Met;
 use super::scripts::Scripts;
 use super::settings::Settings;
@@ -13,7 +13,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::atomic::AtomicU64;
 use tokio_util::sync::CancellationToken;
 
-/// The purpose of a wire.
+/// The purpose of a connection slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     /// The calls of a plane.
@@ -33,12 +33,12 @@ impl Role {
     }
 }
 
-/// The state that all wires of a link share.
+/// The state that all connection slots of a link share.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) target: Target,
     pub(super) settings: Settings,
-    pub(super) inbox: Inbox,
+    pub(super) events: Events,
     pub(super) scripts: Scripts,
     /// The owners of the slots, on a cluster.
     pub(super) slots: Option<Slots>,
@@ -63,6 +63,6 @@ impl Shared {
     /// Some subscription was lost: every listener must subscribe again.
     pub(super) fn reset_notices(&self) {
         self.subscribed.lock().clear();
-        self.inbox.event(LinkEvent::NoticesReset);
+        self.events.event(LinkEvent::NoticesReset);
     }
 }

@@ -283,7 +283,7 @@ fn connections_that_are_cut_at_once_are_not_made_in_a_storm() {
             std::thread::sleep(Duration::from_millis(5));
         }
         let made = proxy.accepted() - accepted;
-        // Three wires, with at least 40 ms between two connections of one after its first.
+        // Three connection slots, with at least 40 ms between two connections of one after its first.
         assert!((3..=165).contains(&made), "{made} connections in 2 s");
         for plane in PLANES {
             world.call_until_answered(plane, &inspect("a"));

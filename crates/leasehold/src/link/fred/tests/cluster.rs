@@ -265,12 +265,12 @@ fn call_to_an_abandoned_address_dies_in_time() {
         let node = cluster.nodes().first().expect("a node");
         let lock = lock_on(&cluster, node);
         world.call(Plane::Foreground, acquire(&lock)).expect("a reply");
-        let wires = world.link.wires(Plane::Foreground);
+        let pool = world.link.pool(Plane::Foreground);
         let kills = node.commandstats("client|kill");
         let primaries = world.link.shared().slots.as_ref().expect("a cluster").primaries();
-        let here = wires.shared.slots.as_ref().and_then(|slots| slots.owner(cluster.slot_of(&lock))).expect("an owner");
+        let here = pool.shared.slots.as_ref().and_then(|slots| slots.owner(cluster.slot_of(&lock))).expect("an owner");
         let others: Vec<_> = primaries.into_iter().filter(|other| *other != here).collect();
-        wires.prune(&others);
+        pool.prune(&others);
         until("its connection is killed", || node.commandstats("client|kill") > kills);
     });
 }
@@ -282,7 +282,7 @@ fn call_to_a_gone_process_is_forgotten() {
         let gone = Server::builder().binary(binary).arg("cluster-enabled", "yes").start();
         let world = World::new(&cluster.url());
         retire(&world, &gone, 1);
-        until("the connection is forgotten", || world.link.wires(Plane::Foreground).retired().0.is_empty());
+        until("the connection is forgotten", || world.link.pool(Plane::Foreground).retired().0.is_empty());
     });
 }
 
@@ -290,7 +290,7 @@ fn call_to_a_gone_process_is_forgotten() {
 fn an_address_that_had_to_be_forgotten_is_never_proven_dead() {
     on_each(|binary| {
         let cluster = Cluster::builder().binary(binary).start();
-        // Nothing is buried by the way.
+        // No connection is killed by the way.
         let settings = Settings { audit_interval: Duration::from_secs(600), ..patient() };
         let node = cluster.nodes().first().expect("a node");
         let lock = lock_on(&cluster, node);
@@ -359,7 +359,7 @@ fn hold_up(world: &World, plane: Plane, proxy: &Proxy, lock: &str) {
 fn settled_call_behind_an_ask_to_a_slotless_node_is_dead() {
     on_each(|binary| {
         let (cluster, _server, proxy, lock) = scale_out(binary);
-        // Nothing is buried by the way.
+        // No connection is killed by the way.
         let world = World::with(&cluster.url(), Settings { audit_interval: Duration::from_secs(600), ..settings() });
         for plane in PLANES {
             let epoch = world.link.epoch(plane);
@@ -407,18 +407,18 @@ fn call_to_a_node_that_never_took_the_slot_dies_in_time() {
 
 /// Connects the foreground to a server by so many addresses, and gives them up.
 fn retire(world: &World, server: &Server, addresses: usize) {
-    let wires = world.link.wires(Plane::Foreground);
-    let slots = wires.shared.slots.as_ref().expect("a cluster");
+    let pool = world.link.pool(Plane::Foreground);
+    let slots = pool.shared.slots.as_ref().expect("a cluster");
     let primaries = slots.primaries();
     let seed = Target::parse(&server.url()).expect("a target").seeds().remove(0);
     world.block_on(async {
         for number in 0..addresses {
-            let wire = wires.wire(seed.clone());
-            let router = wire.open().await.expect("a connection");
-            wires.adopt(slots.node(&format!("given-up:{number}")), &wire, router);
+            let connection_slot = pool.connection_slot(seed.clone());
+            let router = connection_slot.open().await.expect("a connection");
+            pool.adopt(slots.node(&format!("given-up:{number}")), &connection_slot, router);
         }
     });
-    wires.prune(&primaries);
+    pool.prune(&primaries);
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! The behaviour of fred by itself, and why a generation never reconnects. Should one of these fail after an update of fred, the reasoning
-//! in `generation.rs` has to be read again.
+//! The behaviour of fred by itself, and why a connection never reconnects. Should one of these fail after an update of fred, the reasoning
+//! in `connection.rs` has to be read again.
 
 use fred::clients::Client;
 use fred::interfaces::ClientLike;

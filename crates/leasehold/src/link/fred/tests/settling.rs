@@ -357,16 +357,16 @@ fn a_connection_that_had_to_be_forgotten_is_never_proven_dead() {
     on_each(|binary| {
         let server = Server::builder().binary(binary).start();
         let world = World::with(&server.url(), patient());
-        let wires = world.link.wires(Plane::Foreground);
+        let pool = world.link.pool(Plane::Foreground);
         let target = Target::parse(&server.url()).expect("a target").seeds().remove(0);
         let settled_after = |connections: usize| {
-            let wire = wires.wire(target.clone());
+            let connection_slot = pool.connection_slot(target.clone());
             world.block_on(async {
-                let mut router = wire.open().await.expect("a connection");
+                let mut router = connection_slot.open().await.expect("a connection");
                 for _ in 1..connections {
-                    router = wire.open().await.expect("a connection");
+                    router = connection_slot.open().await.expect("a connection");
                 }
-                wires.adopt(0, &wire, router);
+                pool.adopt(0, &connection_slot, router);
                 world.settled(Plane::Foreground, world.link.epoch(Plane::Foreground), "a").await
             })
         };

@@ -1,6 +1,6 @@
 //! Events for the driver, on their way from the connections.
 
-use super::generation::Generation;
+use super::connection::Connection;
 use bytes::Bytes;
 use leasehold_core::link::{LinkEvent, Plane};
 use parking_lot::Mutex;
@@ -14,7 +14,7 @@ const CAPACITY: usize = 16_384;
 /// Events on their way to the driver. Resets are never lost, and fold into one while the driver does not take them, as do events about a
 /// server; notices beyond the capacity turn into [`LinkEvent::NoticesLagged`]. So memory is bounded, and a producer never waits.
 #[derive(Debug, Default)]
-pub(super) struct Inbox {
+pub(super) struct Events {
     waiting: Mutex<Waiting>,
     changed: Notify,
 }
@@ -32,7 +32,7 @@ struct Waiting {
     closed: bool,
 }
 
-impl Inbox {
+impl Events {
     /// A message came.
     pub(super) fn notice(&self, channel: Bytes) {
         let mut waiting = self.waiting.lock();
@@ -68,8 +68,8 @@ impl Inbox {
     }
 
     /// Takes the messages of a connection, and returns when no more can come.
-    pub(super) async fn take_from(&self, generation: &Generation) {
-        let Some(mut messages) = generation.take_messages() else { return std::future::pending().await };
+    pub(super) async fn take_from(&self, connection: &Connection) {
+        let Some(mut messages) = connection.take_messages() else { return std::future::pending().await };
         loop {
             match messages.recv().await {
                 Ok(message) => self.notice(message.channel.into_inner()),
@@ -145,32 +145,32 @@ mod tests {
 
     #[tokio::test]
     async fn the_last_word_on_each_server_counts() {
-        let inbox = Inbox::default();
+        let events = Events::default();
         let connected = |server: &str| LinkEvent::Connected { server: server.to_owned(), again: true };
-        inbox.event(LinkEvent::Retired { server: "a".to_owned() });
-        inbox.event(connected("b"));
-        inbox.event(connected("a"));
-        assert_eq!(inbox.next().await, Some(connected("b")));
-        assert_eq!(inbox.next().await, Some(connected("a")));
-        inbox.close();
-        assert_eq!(inbox.next().await, None);
+        events.event(LinkEvent::Retired { server: "a".to_owned() });
+        events.event(connected("b"));
+        events.event(connected("a"));
+        assert_eq!(events.next().await, Some(connected("b")));
+        assert_eq!(events.next().await, Some(connected("a")));
+        events.close();
+        assert_eq!(events.next().await, None);
     }
 
     #[tokio::test]
     async fn resets_fold_and_notices_beyond_the_capacity_are_a_lag() {
-        let inbox = Inbox::default();
-        inbox.event(LinkEvent::NoticesReset);
-        inbox.event(LinkEvent::NoticesReset);
+        let events = Events::default();
+        events.event(LinkEvent::NoticesReset);
+        events.event(LinkEvent::NoticesReset);
         for _ in 0..=CAPACITY {
-            inbox.notice(Bytes::from_static(b"c"));
+            events.notice(Bytes::from_static(b"c"));
         }
-        assert_eq!(inbox.next().await, Some(LinkEvent::NoticesReset));
-        assert_eq!(inbox.next().await, Some(LinkEvent::NoticesLagged));
+        assert_eq!(events.next().await, Some(LinkEvent::NoticesReset));
+        assert_eq!(events.next().await, Some(LinkEvent::NoticesLagged));
         for _ in 0..CAPACITY {
-            assert_eq!(inbox.next().await, Some(LinkEvent::Notice { channel: Bytes::from_static(b"c") }));
+            assert_eq!(events.next().await, Some(LinkEvent::Notice { channel: Bytes::from_static(b"c") }));
         }
-        inbox.close();
-        assert_eq!(inbox.next().await, None);
-        assert_eq!(inbox.next().await, None);
+        events.close();
+        assert_eq!(events.next().await, None);
+        assert_eq!(events.next().await, None);
     }
 }

@@ -1,7 +1,7 @@
 //! A connection that is kept: when one ends, another is made.
 
+use super::connection::{Connection, Router};
 use super::error::ConnectError;
-use super::generation::{Generation, Router};
 use super::settings::Backoff;
 use super::shared::{Role, Shared};
 use super::target;
@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 const REMEMBERED: usize = 64;
 
 /// A connection to one server, for one purpose, that is made again whenever it ends.
-pub(super) struct Wire {
+pub(super) struct ConnectionSlot {
     pub(super) role: Role,
     server: ServerConfig,
     shared: Arc<Shared>,
@@ -37,18 +37,18 @@ pub(super) struct Wire {
 
 #[derive(Default)]
 struct State {
-    current: Option<Arc<Generation>>,
+    current: Option<Arc<Connection>>,
     /// Connections that ended, newest last, of which the server has not yet said that they are dead.
-    ended: Vec<Arc<Generation>>,
+    ended: Vec<Arc<Connection>>,
     /// One of those had to be forgotten.
     forgot: bool,
     attempts: u64,
     trouble: String,
-    /// The runtime that the wire lived on is gone.
+    /// The runtime that the connection slot lived on is gone.
     gone: bool,
 }
 
-impl Wire {
+impl ConnectionSlot {
     /// Not connected yet. It is closed when `closed` is cancelled.
     pub(super) fn new(shared: &Arc<Shared>, role: Role, server: ServerConfig, closed: CancellationToken) -> Arc<Self> {
         Arc::new(Self {
@@ -64,21 +64,21 @@ impl Wire {
     }
 
     /// The connection, if it stands.
-    pub(super) fn current(&self) -> Result<Arc<Generation>, LinkError> {
+    pub(super) fn current(&self) -> Result<Arc<Connection>, LinkError> {
         let state = self.state.lock();
         match &state.current {
-            Some(generation) if !generation.has_ended() => Ok(Arc::clone(generation)),
+            Some(connection) if !connection.has_ended() => Ok(Arc::clone(connection)),
             _ => Err(LinkError::NotSent(format!("not connected to {}: {}", self.label(), state.trouble))),
         }
     }
 
     /// Whether the connection stands.
     pub(super) fn stands(&self) -> bool {
-        self.state.lock().current.as_ref().is_some_and(|generation| !generation.has_ended())
+        self.state.lock().current.as_ref().is_some_and(|connection| !connection.has_ended())
     }
 
     /// The connection, once the first attempt to make one is over.
-    pub(super) async fn ready(&self) -> Result<Arc<Generation>, LinkError> {
+    pub(super) async fn ready(&self) -> Result<Arc<Connection>, LinkError> {
         loop {
             let changed = self.changed.notified();
             let (attempts, gone) = {
@@ -93,47 +93,47 @@ impl Wire {
     }
 
     /// Waits until the connection stands, for as long as the caller polls.
-    pub(super) async fn standing(&self) -> Arc<Generation> {
+    pub(super) async fn standing(&self) -> Arc<Connection> {
         loop {
             let mut changed = std::pin::pin!(self.changed.notified());
             changed.as_mut().enable();
-            if let Ok(generation) = self.current() {
-                return generation;
+            if let Ok(connection) = self.current() {
+                return connection;
             }
             changed.await;
         }
     }
 
     /// Connections that ended, and that the server may not know to be dead.
-    pub(super) fn ended(&self) -> Vec<Arc<Generation>> {
+    pub(super) fn ended(&self) -> Vec<Arc<Connection>> {
         let mut state = self.state.lock();
-        state.ended.retain(|generation| !generation.is_buried());
+        state.ended.retain(|connection| !connection.is_confirmed_dead());
         state.ended.clone()
     }
 
     /// Every connection on which something sent may still be on its way, and whether one is missing from the list.
-    pub(super) fn unburied(&self) -> (Vec<Arc<Generation>>, bool) {
+    pub(super) fn not_confirmed_dead(&self) -> (Vec<Arc<Connection>>, bool) {
         let mut state = self.state.lock();
-        state.ended.retain(|generation| !generation.is_buried());
-        let current = state.current.iter().filter(|generation| !generation.is_buried());
+        state.ended.retain(|connection| !connection.is_confirmed_dead());
+        let current = state.current.iter().filter(|connection| !connection.is_confirmed_dead());
         (state.ended.iter().chain(current).cloned().collect(), state.forgot)
     }
 
     /// Gives the present connection up, so that another is made, unless it is too young to be the cause of the trouble.
     pub(super) fn renew(&self) {
         let current = self.state.lock().current.clone();
-        if let Some(generation) = current
-            && generation.began.elapsed() > Duration::from_millis(500)
+        if let Some(connection) = current
+            && connection.began.elapsed() > Duration::from_millis(500)
         {
-            generation.end();
+            connection.end();
         }
     }
 
-    /// Ends the wire for good. It may be called from any thread.
+    /// Ends the connection slot for good. It may be called from any thread.
     pub(super) fn close(&self) {
         self.closed.cancel();
-        if let Some(generation) = &self.state.lock().current {
-            generation.end();
+        if let Some(connection) = &self.state.lock().current {
+            connection.end();
         }
         self.changed.notify_waiters();
     }
@@ -143,13 +143,13 @@ impl Wire {
         let capacity = if self.role == Role::Notices { profile::MESSAGES } else { 16 };
         let shared = &self.shared;
         let last = &shared.epochs[self.role.index()];
-        let made = Generation::connect(&shared.target, self.server.clone(), &shared.settings, capacity).await;
+        let made = Connection::connect(&shared.target, self.server.clone(), &shared.settings, capacity).await;
         let mut state = self.state.lock();
         state.attempts += 1;
-        let opened = made.map(|(generation, router)| {
+        let opened = made.map(|(connection, router)| {
             last.fetch_add(1, Ordering::AcqRel);
-            if let Some(old) = state.current.replace(Arc::new(generation))
-                && !old.is_buried()
+            if let Some(old) = state.current.replace(Arc::new(connection))
+                && !old.is_confirmed_dead()
             {
                 state.ended.push(old);
                 if state.ended.len() > REMEMBERED {
@@ -167,7 +167,7 @@ impl Wire {
         opened
     }
 
-    /// Keeps the connection until the wire is closed, on the runtime in whose context this is polled. `router` is that of a
+    /// Keeps the connection until the slot is closed, on the runtime in whose context this is polled. `router` is that of a
     /// connection that stands already.
     pub(super) async fn keep(self: Arc<Self>, mut router: Option<Router>) {
         let mut backoff = Backoff::default();
@@ -197,7 +197,7 @@ impl Wire {
                             self.tell(|server| LinkEvent::Connected { server, again });
                             if again {
                                 match self.role {
-                                    Role::Calls(plane) => self.shared.inbox.event(LinkEvent::PlaneReset(plane)),
+                                    Role::Calls(plane) => self.shared.events.event(LinkEvent::PlaneReset(plane)),
                                     Role::Notices => self.shared.reset_notices(),
                                 }
                             }
@@ -218,18 +218,18 @@ impl Wire {
                 }
                 continue;
             };
-            let Ok(generation) = self.current() else { continue };
+            let Ok(connection) = self.current() else { continue };
             let began = Instant::now();
             tokio::select! {
                 biased;
                 () = self.closed.cancelled() => {}
-                () = generation.ended() => {}
+                () = connection.ended() => {}
                 _ = &mut running => {}
-                () = self.watch(&generation) => {}
-                () = self.give_scripts(&generation) => {}
-                () = self.shared.inbox.take_from(&generation), if self.role == Role::Notices => {}
+                () = self.watch(&connection) => {}
+                () = self.give_scripts(&connection) => {}
+                () = self.shared.events.take_from(&connection), if self.role == Role::Notices => {}
             }
-            generation.end();
+            connection.end();
             outage.lost_at = Instant::now();
             self.state.lock().trouble = "the connection was lost".to_owned();
             tracing::debug!(server = %self.label(), role = ?self.role, "the connection ended");
@@ -260,7 +260,7 @@ impl Wire {
     /// Tells the driver of this server, where it is to know: the lifeline's connection stands for all of them.
     pub(super) fn tell(&self, event: impl FnOnce(String) -> LinkEvent) {
         if self.role == Role::Calls(Plane::Lifeline) {
-            self.shared.inbox.event(event(self.label()));
+            self.shared.events.event(event(self.label()));
         }
     }
 
@@ -272,9 +272,9 @@ impl Wire {
     }
 
     /// Gives a server that was just connected to the scripts that it lacks, and never returns.
-    async fn give_scripts(&self, generation: &Generation) {
+    async fn give_scripts(&self, connection: &Connection) {
         if self.role == Role::Calls(Plane::Lifeline) {
-            self.shared.scripts.give(generation, self.timeout()).await;
+            self.shared.scripts.give(connection, self.timeout()).await;
         }
         std::future::pending().await
     }
@@ -283,7 +283,7 @@ impl Wire {
     ///
     /// Not on the foreground: while its executor is busy a ping is late though the connection is well. There a late answer is looked into
     /// when a caller waits for it, by settling.
-    async fn watch(&self, generation: &Generation) {
+    async fn watch(&self, connection: &Connection) {
         if self.role == Role::Calls(Plane::Foreground) {
             return std::future::pending().await;
         }
@@ -291,7 +291,7 @@ impl Wire {
         for count in 0_u64.. {
             tokio::time::sleep(timeout / 2).await;
             let payload = format!("leasehold:{count}");
-            let ping = generation.send("PING", vec![Value::from(payload.clone())], None);
+            let ping = connection.send("PING", vec![Value::from(payload.clone())], None);
             match tokio::time::timeout(self.patience(), ping).await {
                 Ok(Ok(answer)) if self.role == Role::Notices && !frame::is_echo(&answer, &payload) => {
                     tracing::warn!(server = %self.label(), "a reply went astray on the notice connection: it is made anew");
@@ -323,21 +323,21 @@ impl Outage {
     }
 }
 
-/// Notes that the task which keeps a wire is gone: the wire was closed, or its runtime was dropped.
-pub(super) struct Gone(pub(super) Arc<Wire>);
+/// Notes that the task which keeps a connection slot is gone: the slot was closed, or its runtime was dropped.
+pub(super) struct Gone(pub(super) Arc<ConnectionSlot>);
 
 impl Drop for Gone {
     fn drop(&mut self) {
-        let wire = &self.0;
+        let connection_slot = &self.0;
         let current = {
-            let mut state = wire.state.lock();
+            let mut state = connection_slot.state.lock();
             state.gone = true;
             "its runtime is gone, or it was closed".clone_into(&mut state.trouble);
             state.current.clone()
         };
-        if let Some(generation) = current {
-            generation.end();
+        if let Some(connection) = current {
+            connection.end();
         }
-        wire.changed.notify_waiters();
+        connection_slot.changed.notify_waiters();
     }
 }

@@ -1,14 +1,14 @@
 //! One connection, from its making to its end.
 //!
-//! A [`Generation`] is a client of fred that never reconnects: it has no reconnect policy, so its router ends with its first connection.
-//! Another generation follows it, made by the [`wire`](super::wire). So a generation is *one* connection with *one* id on *one* server
-//! process, and these hold:
+//! A [`Connection`] is a client of fred that never reconnects: it has no reconnect policy, so its router ends with its first socket.
+//! Another connection follows it, made by the [`connection_slot`](super::connection_slot). So a connection has *one* socket and *one* id on
+//! *one* server process, and these hold:
 //!
-//! 1. Whatever was sent on a generation is written to its connection, in the order in which it was queued, or never.
+//! 1. A command that was sent on a connection is written to its socket, in the order in which it was queued, or never.
 //! 2. When a command that was queued later is answered, all that was queued earlier has been applied, refused, or skipped.
-//! 3. When the server says that the connection's id is dead, nothing of this generation can be applied from then on: not
+//! 3. When the server says that the connection's id is dead, nothing of this connection can be applied from then on: not
 //!    what a proxy still holds, not what waits in the socket, and not what waits in the router's queue, because the router
-//!    has no other connection to write it to, whether it is running, starved, or gone.
+//!    has no other socket to write it to, whether it is running, starved, or gone.
 //!
 //! A client of fred with a reconnect policy has none of them. After a reconnect it writes what was queued before to the new
 //! connection; `force_reconnection()` sends again what was under way, even with `fail_fast`; and its router, when it ended
@@ -34,7 +34,7 @@ use tokio::sync::broadcast;
 use tokio::task::{AbortHandle, JoinHandle};
 use tokio_util::sync::CancellationToken;
 
-/// The task that reads and writes for a generation.
+/// The task that reads and writes for a connection.
 pub(super) type Router = JoinHandle<FredResult<()>>;
 
 /// The description of a server in `INFO server`, as far as the user may ask.
@@ -49,7 +49,7 @@ pub(super) struct About {
 }
 
 /// One connection.
-pub(super) struct Generation {
+pub(super) struct Connection {
     /// The connection's id on the server; none where the user may not ask for it.
     pub(super) id: Option<i64>,
     /// Which server it came to, which with Sentinel is not known before.
@@ -64,14 +64,14 @@ pub(super) struct Generation {
     over: AtomicBool,
     ended_at: OnceLock<Instant>,
     /// The server said that the connection is dead.
-    buried: AtomicBool,
+    confirmed_dead: AtomicBool,
     /// The server said that we may not kill it.
-    spared: AtomicBool,
+    kill_forbidden: AtomicBool,
     /// The scripts that the server was given by this connection, by their hash.
     scripts: Mutex<Vec<&'static str>>,
 }
 
-impl Generation {
+impl Connection {
     /// Connects once, on the runtime in whose context this is polled: its router lives there.
     pub(super) async fn connect(
         target: &Target,
@@ -97,7 +97,7 @@ impl Generation {
             .next()
             .map_or_else(|| (label, None), |(server, id)| (format!("{}:{}", server.host, server.port), Some(id)));
         let abort = guard.abort_handle();
-        let mut generation = Self {
+        let mut connection = Self {
             id,
             server,
             about: About::default(),
@@ -108,12 +108,12 @@ impl Generation {
             ended: CancellationToken::new(),
             over: AtomicBool::new(false),
             ended_at: OnceLock::new(),
-            buried: AtomicBool::new(false),
-            spared: AtomicBool::new(false),
+            confirmed_dead: AtomicBool::new(false),
+            kill_forbidden: AtomicBool::new(false),
             scripts: Mutex::default(),
         };
-        generation.about = generation.introduce(settings.attempt()).await?;
-        Ok((generation, guard.disarm()))
+        connection.about = connection.introduce(settings.attempt()).await?;
+        Ok((connection, guard.disarm()))
     }
 
     /// Sends a command once and waits for the frame that answers it, or for the end of the connection. With a `timeout` it
@@ -171,23 +171,23 @@ impl Generation {
     }
 
     /// The server said that this connection is dead.
-    pub(super) fn bury(&self) {
-        self.buried.store(true, Ordering::Release);
+    pub(super) fn confirm_dead(&self) {
+        self.confirmed_dead.store(true, Ordering::Release);
     }
 
     /// Whether the server said that this connection is dead.
-    pub(super) fn is_buried(&self) -> bool {
-        self.buried.load(Ordering::Acquire)
+    pub(super) fn is_confirmed_dead(&self) -> bool {
+        self.confirmed_dead.load(Ordering::Acquire)
     }
 
     /// The server refused to kill this connection.
-    pub(super) fn spare(&self) {
-        self.spared.store(true, Ordering::Release);
+    pub(super) fn forbid_kill(&self) {
+        self.kill_forbidden.store(true, Ordering::Release);
     }
 
     /// Whether the server refused to kill this connection.
-    pub(super) fn is_spared(&self) -> bool {
-        self.spared.load(Ordering::Acquire)
+    pub(super) fn is_kill_forbidden(&self) -> bool {
+        self.kill_forbidden.load(Ordering::Acquire)
     }
 
     /// Whether the server was given a script by this connection. It may have forgotten it since.
@@ -229,7 +229,7 @@ impl Generation {
     }
 }
 
-impl Drop for Generation {
+impl Drop for Connection {
     fn drop(&mut self) {
         self.router.abort();
     }

@@ -1,8 +1,8 @@
-//! The wires for one purpose: one to each server.
+//! A pool: the connection slots for one purpose, one to each server.
 
+use super::connection_slot::{ConnectionSlot, Gone};
 use super::shared::{Role, Shared};
 use super::slots::{self, Node, Slots};
-use super::wire::{Gone, Wire};
 use fred::types::config::{Server, ServerConfig};
 use leasehold_core::link::LinkEvent;
 use parking_lot::{Mutex, RwLock};
@@ -12,33 +12,33 @@ use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
 /// The connections of a plane, or those for notices: one to each server, made when it is first needed.
-pub(super) struct Wires {
+pub(super) struct Pool {
     pub(super) role: Role,
     pub(super) shared: Arc<Shared>,
     /// The runtime of the connections.
     pub(super) runtime: Handle,
-    by_node: RwLock<Vec<Option<Arc<Wire>>>>,
+    by_node: RwLock<Vec<Option<Arc<ConnectionSlot>>>>,
     retired: Mutex<Retired>,
     /// The runtime is gone.
     pub(super) gone: Arc<AtomicBool>,
     /// Cancelled when the connections are closed for good.
     pub(super) closed: CancellationToken,
-    /// Raised by every settling. A call that was begun at a lower fence sends nothing any more.
-    pub(super) fence: RwLock<u64>,
+    /// Raised by every settling. A call that was begun before sends nothing any more.
+    pub(super) send_barrier: RwLock<u64>,
 }
 
-/// Closed wires that are remembered until it is certain that nothing is on its way on them.
+/// Closed connection slots that are remembered until it is certain that nothing is on its way on them.
 const REMEMBERED: usize = 64;
 
-/// The wires to addresses at which no owner of a slot is any more. The process may still be one, under another address.
+/// The connection slots to addresses at which no owner of a hash slot is any more. The process may still be one, under another address.
 #[derive(Default)]
 struct Retired {
-    wires: Vec<Arc<Wire>>,
+    pool: Vec<Arc<ConnectionSlot>>,
     /// One of them had to be forgotten.
     forgot: bool,
 }
 
-impl Wires {
+impl Pool {
     /// No connections yet; they will live on the runtime in whose context this is called.
     pub(super) fn new(shared: &Arc<Shared>, role: Role) -> Arc<Self> {
         let closed_with = shared.closed.child_token();
@@ -59,19 +59,19 @@ impl Wires {
             retired: Mutex::default(),
             gone,
             closed: closed_with,
-            fence: RwLock::default(),
+            send_barrier: RwLock::default(),
         })
     }
 
-    /// A wire to a server, which is not among these until it is [adopted](Self::adopt). It is closed together with them.
-    pub(super) fn wire(&self, server: ServerConfig) -> Arc<Wire> {
-        Wire::new(&self.shared, self.role, server, self.closed.child_token())
+    /// A connection slot to a server. It is in the pool from when it is [adopted](Self::adopt), and is closed together with the pool.
+    pub(super) fn connection_slot(&self, server: ServerConfig) -> Arc<ConnectionSlot> {
+        ConnectionSlot::new(&self.shared, self.role, server, self.closed.child_token())
     }
 
-    /// The wire to a node of the cluster, or to the one server.
-    pub(super) fn to(&self, node: Node) -> Option<Arc<Wire>> {
-        if let Some(wire) = self.known(node) {
-            return Some(wire);
+    /// The connection slot to a node of the cluster, or to the one server.
+    pub(super) fn to(&self, node: Node) -> Option<Arc<ConnectionSlot>> {
+        if let Some(connection_slot) = self.known(node) {
+            return Some(connection_slot);
         }
         let server = self.server(node)?;
         let mut by_node = self.by_node.write();
@@ -80,24 +80,24 @@ impl Wires {
             by_node.resize(at + 1, None);
         }
         let place = by_node.get_mut(at)?;
-        let wire = place.get_or_insert_with(|| {
-            let wire = self.wire(server);
-            self.keep(&wire, None);
-            wire
+        let connection_slot = place.get_or_insert_with(|| {
+            let connection_slot = self.connection_slot(server);
+            self.keep(&connection_slot, None);
+            connection_slot
         });
-        Some(Arc::clone(wire))
+        Some(Arc::clone(connection_slot))
     }
 
-    /// The wire to a node, if there is one.
-    pub(super) fn known(&self, node: Node) -> Option<Arc<Wire>> {
+    /// The connection slot to a node, if there is one.
+    pub(super) fn known(&self, node: Node) -> Option<Arc<ConnectionSlot>> {
         self.by_node.read().get(usize::from(node)).cloned().flatten()
     }
 
-    /// All wires there are, with their nodes.
-    pub(super) fn all(&self) -> Vec<(Node, Arc<Wire>)> {
+    /// All connection slots, with their nodes.
+    pub(super) fn all(&self) -> Vec<(Node, Arc<ConnectionSlot>)> {
         let by_node = self.by_node.read();
-        let wires = by_node.iter().enumerate();
-        wires.filter_map(|(node, wire)| Some((node as Node, Arc::clone(wire.as_ref()?)))).collect()
+        let pool = by_node.iter().enumerate();
+        pool.filter_map(|(node, connection_slot)| Some((node as Node, Arc::clone(connection_slot.as_ref()?)))).collect()
     }
 
     /// Whether the code that runs now is run by the runtime on which the connections live: then that runtime runs.
@@ -108,69 +108,69 @@ impl Wires {
 
     /// Whether any connection stands.
     pub(super) fn stand(&self) -> bool {
-        self.by_node.read().iter().flatten().any(|wire| wire.stands())
+        self.by_node.read().iter().flatten().any(|connection_slot| connection_slot.stands())
     }
 
     /// Closes all connections for good. It may be called from any thread; sockets are closed by the tasks that own them, as
     /// soon as these are run.
     pub(super) fn close(&self) {
         self.closed.cancel();
-        self.all().iter().for_each(|(_, wire)| wire.close());
+        self.all().iter().for_each(|(_, connection_slot)| connection_slot.close());
     }
 
     /// Closes the connections to nodes that own no slot any more: replicas that were primaries, and nodes that are gone.
     pub(super) fn prune(&self, primaries: &[Node]) {
-        for (node, wire) in self.all() {
+        for (node, connection_slot) in self.all() {
             if !primaries.contains(&node) {
                 if let Some(place) = self.by_node.write().get_mut(usize::from(node)) {
                     *place = None;
                 }
-                wire.close();
-                wire.tell(|server| LinkEvent::Retired { server });
+                connection_slot.close();
+                connection_slot.tell(|server| LinkEvent::Retired { server });
                 let mut retired = self.retired.lock();
-                retired.wires.push(wire);
-                if retired.wires.len() > REMEMBERED {
-                    retired.wires.remove(0);
+                retired.pool.push(connection_slot);
+                if retired.pool.len() > REMEMBERED {
+                    retired.pool.remove(0);
                     retired.forgot = true;
                 }
             }
         }
     }
 
-    /// Closed wires to addresses that own nothing any more, on which something may still be on its way, and whether one is missing.
-    pub(super) fn retired(&self) -> (Vec<Arc<Wire>>, bool) {
+    /// Closed connection slots to addresses that own nothing any more, on which something may still be on its way, and whether one is missing.
+    pub(super) fn retired(&self) -> (Vec<Arc<ConnectionSlot>>, bool) {
         let mut retired = self.retired.lock();
-        retired.wires.retain(|wire| !matches!(wire.unburied(), (generations, false) if generations.is_empty()));
-        (retired.wires.clone(), retired.forgot)
+        retired.pool.retain(|connection_slot| !matches!(connection_slot.not_confirmed_dead(), (connections, false) if connections.is_empty()));
+        (retired.pool.clone(), retired.forgot)
     }
 
-    /// A retired wire leads to no process that owns a slot.
-    pub(super) fn forget(&self, wire: &Arc<Wire>) {
-        self.retired.lock().wires.retain(|other| !Arc::ptr_eq(other, wire));
+    /// A retired connection slot leads to no process that owns a hash slot.
+    pub(super) fn forget(&self, connection_slot: &Arc<ConnectionSlot>) {
+        self.retired.lock().pool.retain(|other| !Arc::ptr_eq(other, connection_slot));
     }
 
-    /// Takes over a wire whose connection stands.
-    pub(super) fn adopt(&self, node: Node, wire: &Arc<Wire>, router: super::generation::Router) {
+    /// Takes over a connection slot whose connection stands.
+    pub(super) fn adopt(&self, node: Node, connection_slot: &Arc<ConnectionSlot>, router: super::connection::Router) {
         let mut by_node = self.by_node.write();
         let at = usize::from(node);
         if by_node.len() <= at {
             by_node.resize(at + 1, None);
         }
         if let Some(place) = by_node.get_mut(at) {
-            if let Some(other) = place.replace(Arc::clone(wire)) {
+            if let Some(other) = place.replace(Arc::clone(connection_slot)) {
                 other.close();
             }
-            self.keep(wire, Some(router));
+            self.keep(connection_slot, Some(router));
         }
     }
 
-    fn keep(&self, wire: &Arc<Wire>, router: Option<super::generation::Router>) {
+    fn keep(&self, connection_slot: &Arc<ConnectionSlot>, router: Option<super::connection::Router>) {
         // Made here and not in the task: it must be dropped even when the runtime refuses the task.
-        let gone = Gone(Arc::clone(wire));
-        let wire = Arc::clone(wire);
+        let gone = Gone(Arc::clone(connection_slot));
+        let connection_slot = Arc::clone(connection_slot);
         drop(self.runtime.spawn(async move {
             let _gone = gone;
-            wire.keep(router).await;
+            connection_slot.keep(router).await;
         }));
     }
 
