@@ -132,7 +132,7 @@ types! {
     blocking::QuorumLock: send sync unpin forever;
     blocking::ReadWriteLock: send sync unpin forever;
     blocking::Semaphore: send sync unpin forever;
-    embedded::Aim: send sync unpin forever;
+    embedded::FaultTarget: send sync unpin forever;
     embedded::EmbeddedLink: send sync unpin forever;
     embedded::EmbeddedServer: send sync unpin forever;
     embedded::Fault: send sync unpin forever;

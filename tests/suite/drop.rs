@@ -5,7 +5,7 @@ use crate::support::kinds::{AnyGuard, AnyLock, for_every_kind};
 use crate::support::world::idle;
 use crate::support::{Kind, Polled, Stage, World, ms, secs, until};
 use futures_util::FutureExt as _;
-use leasehold::embedded::{Aim, Fault};
+use leasehold::embedded::{Fault, FaultTarget};
 use leasehold::{Client, ClientStats, Owner};
 use leasehold_core::link::ServerError;
 use leasehold_core::script::Script;
@@ -147,7 +147,7 @@ impl Scene {
     fn go(&mut self, what: What, mut future: Polled<'static, ()>, fault: Option<Fault>, polls: usize) -> bool {
         self.stage.servers().for_each(|server| server.stepped(true));
         if let Some(fault) = fault {
-            self.stage.server.inject(fault, Aim::next());
+            self.stage.server.inject(fault, FaultTarget::next());
         }
         for _ in 0..polls {
             let mut patience = 4_000;

@@ -2,7 +2,7 @@
 
 use crate::support::{World, ms, secs};
 use futures_util::FutureExt as _;
-use leasehold::embedded::{Aim, EmbeddedServer, Fault, ManualClock};
+use leasehold::embedded::{EmbeddedServer, Fault, FaultTarget, ManualClock};
 use leasehold::{Acquire, Client, ClientBuilder, ClientStats, Error, Guard, LossReason, Replicas};
 use std::time::Duration;
 
@@ -73,7 +73,7 @@ pub(crate) async fn a_shortfall_is_taken_back_and_said(_: World) {
 pub(crate) async fn the_error_waits_for_the_undo_but_not_for_ever(_: World) {
     let stage = Stage::new(0);
     let client = stage.client_with(|builder| builder.command_timeout(secs(1)));
-    stage.server.inject(Fault::Swallow, Aim::next().script("lock/release"));
+    stage.server.inject(Fault::Swallow, FaultTarget::next().script("lock/release"));
     let mut acquiring = Box::pin(client.lock("stock").acquire().durable(ONE).into_future());
     assert!((&mut acquiring).now_or_never().is_none(), "the server has not confirmed that it was taken back");
     stage.clock.advance(ms(999));
@@ -81,7 +81,7 @@ pub(crate) async fn the_error_waits_for_the_undo_but_not_for_ever(_: World) {
     stage.clock.advance(ms(1));
     fell_short(acquiring.now_or_never().expect("an answer"), 0, 1);
     // Dropped in between, it is taken back all the same.
-    stage.server.inject(Fault::Swallow, Aim::next().script("lock/release"));
+    stage.server.inject(Fault::Swallow, FaultTarget::next().script("lock/release"));
     let mut dropped = Box::pin(client.lock("dropped").acquire().durable(ONE).into_future());
     assert!((&mut dropped).now_or_never().is_none());
     drop(dropped);
@@ -171,7 +171,7 @@ pub(crate) async fn a_call_that_waits_for_replicas_is_left_in_peace(_: World) {
     let stage = Stage::new(1);
     let client = stage.client_with(|builder| builder.command_timeout(secs(1)));
     let patient = Replicas { at_least: 1, within: secs(5) };
-    stage.server.inject(Fault::Swallow, Aim::next().script("lock/acquire"));
+    stage.server.inject(Fault::Swallow, FaultTarget::next().script("lock/acquire"));
     let acquires = stage.server.calls("lock/acquire");
     let mut acquiring = Box::pin(client.lock("stock").acquire().durable(patient).into_future());
     assert!((&mut acquiring).now_or_never().is_none());
@@ -200,7 +200,9 @@ pub(crate) async fn nobody_elses_renewal_waits_for_replicas(_: World) {
     let client = stage.client();
     let guard = durable(&client, "durable").await.expect("the lock");
     let plain = client.lock("plain").acquire().await.expect("the lock");
-    stage.server.inject(Fault::Swallow, Aim::always().script("lock/renew").plane(leasehold_core::link::Plane::Durable));
+    stage
+        .server
+        .inject(Fault::Swallow, FaultTarget::always().script("lock/renew").plane(leasehold_core::link::Plane::Durable));
     stage.clock.advance(secs(120));
     assert!(plain.is_held());
     assert_eq!(guard.lost().await.reason(), LossReason::NotRenewed);

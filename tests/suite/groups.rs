@@ -2,7 +2,7 @@
 
 use crate::support::world::idle;
 use crate::support::{Actor, Stage, World, ms, secs, until};
-use leasehold::embedded::{Aim, EmbeddedServer, Fault};
+use leasehold::embedded::{EmbeddedServer, Fault, FaultTarget};
 use leasehold::{Client, Error, HoldEnd, InvalidInput, Member, MultiGuard, MultiLock, QuorumGuard, QuorumLock};
 use leasehold_core::link::ServerError;
 use std::future::pending;
@@ -108,9 +108,10 @@ pub(crate) async fn try_for_several_is_no_grant_when_a_member_is_lost(_: World) 
     let (client, other) = (stage.client_with(|builder| builder.lease(ms(600))), stage.client());
     let multi = MultiLock::new([client.lock("a"), other.lock("b")]);
     // The second member is granted only after a while, and the first one is deleted before.
-    stage
-        .server
-        .inject(Fault::Refuse(ServerError::new("LOADING the data")), Aim::always().script("lock/acquire").after(1));
+    stage.server.inject(
+        Fault::Refuse(ServerError::new("LOADING the data")),
+        FaultTarget::always().script("lock/acquire").after(1),
+    );
     let mut tried = [Actor::new(async move { multi.try_acquire().await })];
     stage.act(&mut tried);
     assert_eq!(stage.keys(), ["a"]);
@@ -170,7 +171,7 @@ pub(crate) async fn work_that_outlives_its_group_is_lost(_: World) {
 pub(crate) async fn members_that_ran_out_meanwhile_are_acquired_anew(_: World) {
     let stage = Stage::new();
     let servers: Vec<EmbeddedServer> = (0..3).map(|_| EmbeddedServer::with_clock(stage.clock.clone())).collect();
-    let slow = || servers[1].inject(Fault::Swallow, Aim::next().script("lock/acquire"));
+    let slow = || servers[1].inject(Fault::Swallow, FaultTarget::next().script("lock/acquire"));
     let clients = process(&stage, &servers);
     slow();
     // The same name on two servers is two locks.
@@ -252,7 +253,7 @@ pub(crate) async fn a_quorum_is_held_without_a_minority(_: World) {
         // A minority may be down, or frozen.
         for frozen in [false, true] {
             for server in &servers[..minority] {
-                if frozen { server.inject(Fault::Swallow, Aim::always()) } else { server.set_down(true) }
+                if frozen { server.inject(Fault::Swallow, FaultTarget::always()) } else { server.set_down(true) }
             }
             let mut actors = [acquire(&lock)];
             let took = stage.pass_until("the lock", secs(5), &mut actors, |actors| actors[0].is_done());
@@ -273,7 +274,7 @@ pub(crate) async fn a_quorum_is_held_without_a_minority(_: World) {
         let mut actors = [acquire(&lock)];
         stage.pass_until("the lock", secs(1), &mut actors, |actors| actors[0].is_done());
         let guard = actors[0].take().expect("the lock");
-        servers[0].inject(Fault::Swallow, Aim::always());
+        servers[0].inject(Fault::Swallow, FaultTarget::always());
         let mut releasing = [Actor::new(guard.release())];
         let took = stage.pass_until("the release", secs(40), &mut releasing, |actors| actors[0].is_done());
         assert!(took <= ms(100), "released after {took:?}");
@@ -348,7 +349,9 @@ pub(crate) async fn a_quorum_waits_for_the_answers_that_can_make_it_whole(_: Wor
     let in_the_way = stage.now(async move { rival.acquire().await }).expect("the lock of one server");
     let lock = QuorumLock::new(process(&stage, &servers), "leader");
     // Settled and sent again, these two answer after the first one.
-    servers[1..].iter().for_each(|server| server.inject(Fault::LoseRequest, Aim::next().script("lock/acquire")));
+    servers[1..]
+        .iter()
+        .for_each(|server| server.inject(Fault::LoseRequest, FaultTarget::next().script("lock/acquire")));
     let mut tries = [Actor::new(async move { lock.try_acquire().await })];
     stage.pass_until("an answer", secs(5), &mut tries, |tries| tries[0].is_done());
     let guard = tries[0].take().expect("an answer").expect("two of three servers grant it");

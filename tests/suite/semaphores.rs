@@ -2,7 +2,7 @@
 
 use crate::support::world::idle;
 use crate::support::{Polled, World, ms, secs, until};
-use leasehold::embedded::{Aim, EmbeddedServer, Fault, ManualClock};
+use leasehold::embedded::{EmbeddedServer, Fault, FaultTarget, ManualClock};
 use leasehold::kind::Counted;
 use leasehold::{Client, Error, InvalidInput, Lock, NameError};
 use leasehold_core::script;
@@ -267,7 +267,7 @@ pub(crate) async fn a_release_that_is_repeated_late_gives_nothing_back_twice(wor
     guard.release().await.expect("a release");
     assert_eq!(seats.available_permits().await.expect("an answer"), 2, "they are back without a record");
     let guard = seats.acquire().permits(2).await.expect("two permits");
-    let release = || Aim::next().script(script::SEMAPHORE_RELEASE.name());
+    let release = || FaultTarget::next().script(script::SEMAPHORE_RELEASE.name());
     server.inject(Fault::LoseReply, release());
     server.inject(Fault::LinkDown, release());
     drop(guard);

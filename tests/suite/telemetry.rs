@@ -3,7 +3,7 @@
 
 use crate::support::{World, ms, secs};
 use futures_util::FutureExt as _;
-use leasehold::embedded::{Aim, EmbeddedServer, Fault, ManualClock};
+use leasehold::embedded::{EmbeddedServer, Fault, FaultTarget, ManualClock};
 use leasehold::{Client, LossReason, telemetry};
 use leasehold_core::link::ServerError;
 use metrics::{SharedString, Unit};
@@ -45,7 +45,7 @@ fn play(clock: &ManualClock, server: &EmbeddedServer, client: &Client) {
     assert!(cancelled.now_or_never().is_none(), "it is polled once, and dropped");
     // A renewal, one that fails, and its repetition.
     clock.advance(ms(1_000));
-    server.inject(Fault::Refuse(ServerError::new("LOADING")), Aim::next().script("lock/renew"));
+    server.inject(Fault::Refuse(ServerError::new("LOADING")), FaultTarget::next().script("lock/renew"));
     clock.advance(ms(1_500));
     assert_eq!(now(guard.run(async { 1 })).expect("work"), 1);
     now(guard.release()).expect("a release");
@@ -56,12 +56,12 @@ fn play(clock: &ManualClock, server: &EmbeddedServer, client: &Client) {
     let guard = now(lock.acquire().lease(ms(100))).expect("the lock");
     clock.advance(ms(200));
     assert!(now(guard.release()).is_err());
-    server.inject(Fault::Refuse(ServerError::new("OOM full")), Aim::next().script("lock/acquire"));
+    server.inject(Fault::Refuse(ServerError::new("OOM full")), FaultTarget::next().script("lock/acquire"));
     assert!(now(lock.acquire()).is_err());
-    server.inject(Fault::Refuse(ServerError::new("OOM full")), Aim::next().script("lock/release"));
+    server.inject(Fault::Refuse(ServerError::new("OOM full")), FaultTarget::next().script("lock/release"));
     assert!(now(now(lock.acquire()).expect("the lock").release()).is_err());
     clock.advance(secs(1));
-    server.inject(Fault::Refuse(ServerError::new("OOM full")), Aim::next().script("lock/release"));
+    server.inject(Fault::Refuse(ServerError::new("OOM full")), FaultTarget::next().script("lock/release"));
     drop(now(lock.acquire()).expect("the lock"));
     clock.advance(secs(1));
     // A waiter that is not polled when its turn has come.

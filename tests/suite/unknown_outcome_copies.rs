@@ -4,7 +4,7 @@ use crate::support::kinds::{AnyLock, FAIR_CLAIM, FAIR_WINDOW, for_every_kind};
 use crate::support::wire::Log;
 use crate::support::world::idle;
 use crate::support::{Actor, Kind, Sent, Stage, World, ms, secs, until};
-use leasehold::embedded::{Aim, Fault};
+use leasehold::embedded::{Fault, FaultTarget};
 use leasehold::{Client, ClientStats};
 use leasehold_core::script::ACQUIRE;
 use leasehold_test_support::Resp;
@@ -235,7 +235,7 @@ fn seen_copies(kind: Kind, way: usize) {
     let stage = Stage::of(kind);
     let (clients, others) = (stage.process(), stage.process());
     stage.now(kind.prepare(&clients[0], "doubled"));
-    stage.servers().for_each(|server| server.inject(Fault::Duplicate, Aim::always()));
+    stage.servers().for_each(|server| server.inject(Fault::Duplicate, FaultTarget::always()));
     let (lock, rival) = (kind.locks(&clients, "doubled").swap_remove(way), kind.lock(&others, "doubled"));
     let owner = clients[0].new_owner();
     for _ in 0..3 {

@@ -3,7 +3,7 @@
 use super::engine::Backend;
 use super::monitor::{Monitors, Words};
 use super::world::World;
-use leasehold::embedded::{Aim, Fault, Recorder};
+use leasehold::embedded::{Fault, FaultTarget, Recorder};
 use leasehold_core::reply::Reply;
 use leasehold_core::script::Script;
 use leasehold_test_support::{After, Request, Resp};
@@ -91,7 +91,9 @@ impl World {
     /// The next call of a script is applied, its reply is lost, and its connection with it.
     pub(crate) fn lose_reply(&self, script: &'static Script) {
         match (&self.backend, &self.proxy) {
-            (Backend::Embedded(server), _) => server.inject(Fault::LoseReply, Aim::next().script(script.name())),
+            (Backend::Embedded(server), _) => {
+                server.inject(Fault::LoseReply, FaultTarget::next().script(script.name()))
+            }
             (_, Some(proxy)) => drop(proxy.swallow_reply_to(script.sha1(), After::Close)),
             _ => panic!("only a proxy can lose a reply"),
         }
@@ -100,7 +102,7 @@ impl World {
     /// The next call of a script is applied, and nothing comes back any more: the connection hangs.
     pub(crate) fn swallow_reply(&self, script: &'static Script) {
         match (&self.backend, &self.proxy) {
-            (Backend::Embedded(server), _) => server.inject(Fault::Swallow, Aim::next().script(script.name())),
+            (Backend::Embedded(server), _) => server.inject(Fault::Swallow, FaultTarget::next().script(script.name())),
             (_, Some(proxy)) => drop(proxy.swallow_reply_to(script.sha1(), After::Hang)),
             _ => panic!("only a proxy can swallow a reply"),
         }
@@ -109,7 +111,9 @@ impl World {
     /// The next call of a script is lost on its way to the server, and its connection with it.
     pub(crate) fn lose_request(&self, script: &'static Script) {
         match (&self.backend, &self.proxy) {
-            (Backend::Embedded(server), _) => server.inject(Fault::LoseRequest, Aim::next().script(script.name())),
+            (Backend::Embedded(server), _) => {
+                server.inject(Fault::LoseRequest, FaultTarget::next().script(script.name()))
+            }
             (_, Some(proxy)) => drop(proxy.cut_before(script.sha1())),
             _ => panic!("only a proxy can lose a request"),
         }

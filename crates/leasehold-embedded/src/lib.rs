@@ -34,7 +34,7 @@ pub use clock::{ManualClock, ServerClock, Sleep};
 pub use engine::refusal::{Inside, Met};
 pub use link::EmbeddedLink;
 pub use server::EmbeddedServer;
-pub use server::fault::{Aim, Fault};
+pub use server::fault::{Fault, FaultTarget};
 pub use server::recorded::Recorded;
 pub use server::recorder::Recorder;
 pub use server::snapshot::Snapshot;

@@ -2,11 +2,11 @@
 
 mod call_future;
 
-use crate::engine::channels::World;
+use crate::engine::channels::PubSubMode;
 use crate::server::EmbeddedServer;
 use crate::server::connections::{Connections, LinkId, LinkState};
 use crate::server::delivery::{Begun, Question};
-use crate::server::fault::{Aim, Fault};
+use crate::server::fault::{Fault, FaultTarget};
 use crate::server::in_flight::CallResult;
 use crate::server::recorder::Recorder;
 use crate::server::state::State;
@@ -36,14 +36,14 @@ impl EmbeddedLink {
     fn new(server: &EmbeddedServer) -> Self {
         let (id, info) = server.with(|state| {
             let id = state.next_number();
-            let mut connections = Connections::new(Plane::ALL.map(|_| Epoch(state.next_number())), state.world);
+            let mut connections = Connections::new(Plane::ALL.map(|_| Epoch(state.next_number())), state.mode);
             connections.state = if state.down { LinkState::Down } else { LinkState::Up };
             let mut info = ServerInfo::default();
             info.flavor = "embedded".into();
             info.version = env!("CARGO_PKG_VERSION").into();
             info.instance = server.instance();
             info.eviction_policy = Some(state.eviction_policy.clone());
-            info.sharded_notices = connections.world == World::Sharded;
+            info.sharded_notices = connections.mode == PubSubMode::Sharded;
             state.links.insert(id, connections);
             (id, info)
         });
@@ -56,8 +56,8 @@ impl EmbeddedLink {
     }
 
     /// Lets a fault wait for a call of this link.
-    pub fn inject(&self, fault: Fault, aim: Aim) {
-        self.with_connections(|connections| connections.faults.add(fault, aim));
+    pub fn inject(&self, fault: Fault, target: FaultTarget) {
+        self.with_connections(|connections| connections.faults.add(fault, target));
     }
 
     /// Takes back all faults of this link that still wait for a call.

@@ -1,6 +1,6 @@
 //! The embedded server.
 
-use crate::engine::channels::World;
+use crate::engine::channels::PubSubMode;
 pub(crate) mod connections;
 mod courier;
 pub(crate) mod delivery;
@@ -17,7 +17,7 @@ use crate::engine::refusal::{Inside, Met};
 use bytes::Bytes;
 use connections::LinkState;
 use courier::Courier;
-use fault::{Aim, Fault};
+use fault::{Fault, FaultTarget};
 use leasehold_core::call::Call;
 use leasehold_core::link::ServerError;
 use leasehold_core::reply::Reply;
@@ -169,7 +169,7 @@ impl EmbeddedServer {
 
     /// Whether links made from now on listen to sharded channels, which `SPUBLISH` reaches and `PUBLISH` does not.
     pub fn set_sharded_notices(&self, sharded: bool) {
-        self.with(|state| state.world = if sharded { World::Sharded } else { World::Plain });
+        self.with(|state| state.mode = if sharded { PubSubMode::Sharded } else { PubSubMode::Plain });
     }
 
     /// Cuts off all links, those made later included, or lets them connect again. See [`EmbeddedLink::set_down`].
@@ -208,8 +208,8 @@ impl EmbeddedServer {
     }
 
     /// Lets a fault wait for a call of any link. A fault of the link's own goes first.
-    pub fn inject(&self, fault: Fault, aim: Aim) {
-        self.with(|state| state.faults.add(fault, aim));
+    pub fn inject(&self, fault: Fault, target: FaultTarget) {
+        self.with(|state| state.faults.add(fault, target));
     }
 
     /// Takes back all faults that still wait for a call, those of links included.

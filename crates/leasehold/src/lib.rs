@@ -167,7 +167,7 @@ pub use tokio_util::sync::CancellationToken;
 #[cfg(feature = "embedded")]
 pub mod embedded {
     pub use leasehold_embedded::{
-        Aim, EmbeddedLink, EmbeddedServer, Fault, Inside, ManualClock, Met, Recorded, Recorder, ServerClock,
+        EmbeddedLink, EmbeddedServer, Fault, FaultTarget, Inside, ManualClock, Met, Recorded, Recorder, ServerClock,
     };
 
     /// A server's clock that is tokio's, which a test can pause, beginning at `zero`; for clients that are built with

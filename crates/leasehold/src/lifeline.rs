@@ -26,7 +26,7 @@ const FLUSH: Duration = Duration::from_millis(250);
 #[derive(Debug)]
 pub(crate) struct Lifeline {
     place: Place,
-    bell: Notify,
+    wakeup: Notify,
     over: Arc<Over>,
 }
 
@@ -85,12 +85,12 @@ impl Lifeline {
     }
 
     fn new(place: Place) -> Self {
-        Self { place, bell: Notify::new(), over: Arc::default() }
+        Self { place, wakeup: Notify::new(), over: Arc::default() }
     }
 
     /// There is something to do.
-    pub(crate) fn rouse(&self) {
-        self.bell.notify_one();
+    pub(crate) fn wake(&self) {
+        self.wakeup.notify_one();
         self.turn();
     }
 
@@ -126,7 +126,7 @@ impl Lifeline {
             let mut done = std::pin::pin!(self.over.done.notified());
             // Registered before the look, so that an end in between is not missed.
             done.as_mut().enable();
-            self.rouse();
+            self.wake();
             {
                 let state = self.over.state.lock();
                 if state.stage == Stage::Ended {
@@ -144,7 +144,7 @@ impl Lifeline {
             state.stage = Stage::Ending;
         }
         drop(state);
-        self.rouse();
+        self.wake();
         let may_block = matches!(self.place, Place::Thread) && tokio::runtime::Handle::try_current().is_err();
         if may_block {
             let until = Instant::now() + FLUSH;

@@ -45,18 +45,19 @@ impl Shared {
         }
     }
 
-    /// Does something with the session, wakes whom that concerns, and rouses the lifeline where it has something to do.
+    /// Does something with the session, wakes whom that concerns, and wakes the lifeline where it has something to do.
     pub(crate) fn with<T>(&self, work: impl FnOnce(&mut Session, Instant) -> T) -> T {
         let mut state = self.state.lock();
         // The clock is read under the lock, so that the session never sees it go back.
         let result = work(&mut state.session, self.clock.now());
         let woken = state.session.take_woken();
         let due = state.session.poll_timeout();
-        let rouse = state.session.has_output() || due.is_some_and(|due| state.armed.is_none_or(|armed| due < armed));
+        let must_wake =
+            state.session.has_output() || due.is_some_and(|due| state.armed.is_none_or(|armed| due < armed));
         drop(state);
         wake(woken);
-        if rouse {
-            self.lifeline.rouse();
+        if must_wake {
+            self.lifeline.wake();
         } else {
             self.lifeline.turn();
         }

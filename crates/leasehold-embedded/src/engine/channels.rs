@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The number under which a client is subscribed.
 pub(crate) type Listener = u64;
 
-/// Plain channels and sharded ones are separate worlds: `PUBLISH` reaches no client that subscribed with `SSUBSCRIBE`.
+/// Plain channels and sharded ones know nothing of each other: `PUBLISH` reaches no client that subscribed with `SSUBSCRIBE`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum World {
+pub(crate) enum PubSubMode {
     Plain,
     Sharded,
 }
@@ -16,19 +16,19 @@ pub(crate) enum World {
 /// Subscriptions, and the messages of the turn under way.
 #[derive(Debug, Default)]
 pub(crate) struct Channels {
-    subscribers: BTreeMap<(World, Bytes), BTreeSet<Listener>>,
+    subscribers: BTreeMap<(PubSubMode, Bytes), BTreeSet<Listener>>,
     published: Vec<(Listener, Bytes)>,
     /// Channel and text of every plain message that reached a client, once a caller wants to know.
     log: Option<Vec<(Bytes, Bytes)>>,
 }
 
 impl Channels {
-    pub(crate) fn subscribe(&mut self, world: World, channel: Bytes, listener: Listener) {
-        self.subscribers.entry((world, channel)).or_default().insert(listener);
+    pub(crate) fn subscribe(&mut self, mode: PubSubMode, channel: Bytes, listener: Listener) {
+        self.subscribers.entry((mode, channel)).or_default().insert(listener);
     }
 
-    pub(crate) fn unsubscribe(&mut self, world: World, channel: Bytes, listener: Listener) {
-        let key = (world, channel);
+    pub(crate) fn unsubscribe(&mut self, mode: PubSubMode, channel: Bytes, listener: Listener) {
+        let key = (mode, channel);
         if let Some(listeners) = self.subscribers.get_mut(&key) {
             listeners.remove(&listener);
             if listeners.is_empty() {
@@ -46,15 +46,15 @@ impl Channels {
     }
 
     /// Sends to all subscribers; gives their number.
-    pub(crate) fn publish(&mut self, world: World, channel: &[u8], text: &[u8]) -> usize {
+    pub(crate) fn publish(&mut self, mode: PubSubMode, channel: &[u8], text: &[u8]) -> usize {
         if self.subscribers.is_empty() {
             return 0;
         }
         let channel = Bytes::copy_from_slice(channel);
-        let key = (world, channel.clone());
+        let key = (mode, channel.clone());
         let Some(listeners) = self.subscribers.get(&key) else { return 0 };
         self.published.extend(listeners.iter().map(|listener| (*listener, channel.clone())));
-        if let Some(log) = self.log.as_mut().filter(|_| world == World::Plain) {
+        if let Some(log) = self.log.as_mut().filter(|_| mode == PubSubMode::Plain) {
             log.push((channel, Bytes::copy_from_slice(text)));
         }
         listeners.len()
@@ -75,11 +75,11 @@ impl Channels {
         self.subscribers.values().map(BTreeSet::len).sum()
     }
 
-    /// The subscriptions to one channel, in both worlds.
+    /// The subscriptions to one channel, in both modes.
     pub(crate) fn count(&self, channel: &Bytes) -> usize {
-        [World::Plain, World::Sharded]
+        [PubSubMode::Plain, PubSubMode::Sharded]
             .into_iter()
-            .filter_map(|world| self.subscribers.get(&(world, channel.clone())))
+            .filter_map(|mode| self.subscribers.get(&(mode, channel.clone())))
             .map(BTreeSet::len)
             .sum()
     }

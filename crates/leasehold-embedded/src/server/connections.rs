@@ -1,6 +1,6 @@
 //! The connections of one client, as the server's side of the world sees them.
 
-use crate::engine::channels::{Listener, World};
+use crate::engine::channels::{Listener, PubSubMode};
 use crate::server::fault::Faults;
 use leasehold_core::link::{Epoch, LinkEvent, Plane};
 use std::collections::VecDeque;
@@ -15,7 +15,7 @@ pub(crate) struct Connections {
     pub(crate) foreground: Epoch,
     pub(crate) lifeline: Epoch,
     pub(crate) durable: Epoch,
-    pub(crate) world: World,
+    pub(crate) mode: PubSubMode,
     pub(crate) state: LinkState,
     /// Whether a call waits once before it is applied and once after.
     pub(crate) stepped: bool,
@@ -37,12 +37,12 @@ pub(crate) enum LinkState {
 }
 
 impl Connections {
-    pub(crate) fn new([foreground, lifeline, durable]: [Epoch; 3], world: World) -> Self {
+    pub(crate) fn new([foreground, lifeline, durable]: [Epoch; 3], mode: PubSubMode) -> Self {
         Self {
             foreground,
             lifeline,
             durable,
-            world,
+            mode,
             state: LinkState::Up,
             stepped: false,
             faults: Faults::default(),

@@ -225,12 +225,12 @@ impl State {
         let route = Route::of_notices(link);
         let id = self.wait(route, None);
         self.carry(route, move |state| {
-            if let Ok(world) = state.reachable(link).map(|connections| connections.world) {
+            if let Ok(mode) = state.reachable(link).map(|connections| connections.mode) {
                 let mut channels = state.engine.channels();
                 if listens {
-                    channels.subscribe(world, channel, link);
+                    channels.subscribe(mode, channel, link);
                 } else {
-                    channels.unsubscribe(world, channel, link);
+                    channels.unsubscribe(mode, channel, link);
                 }
             }
             state.carry(route, move |state| state.reply(id, confirmation));

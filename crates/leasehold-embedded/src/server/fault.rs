@@ -30,7 +30,7 @@ pub enum Fault {
 
 /// Which calls a fault is for.
 #[derive(Clone, Debug)]
-pub struct Aim {
+pub struct FaultTarget {
     script: Option<&'static str>,
     plane: Option<Plane>,
     skip: u32,
@@ -38,7 +38,7 @@ pub struct Aim {
     hits: Option<u32>,
 }
 
-impl Aim {
+impl FaultTarget {
     /// The next call, whatever it is.
     pub const fn next() -> Self {
         Self { script: None, plane: None, skip: 0, hits: Some(1) }
@@ -84,11 +84,11 @@ impl Aim {
 
 /// Faults that wait for their calls.
 #[derive(Debug, Default)]
-pub(crate) struct Faults(Vec<(Fault, Aim)>);
+pub(crate) struct Faults(Vec<(Fault, FaultTarget)>);
 
 impl Faults {
-    pub(crate) fn add(&mut self, fault: Fault, aim: Aim) {
-        self.0.push((fault, aim));
+    pub(crate) fn add(&mut self, fault: Fault, target: FaultTarget) {
+        self.0.push((fault, target));
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -102,16 +102,16 @@ impl Faults {
     /// The fault for this call: the first that is aimed at it. Only faults up to that one count the call.
     pub(crate) fn take(&mut self, plane: Plane, script: &str) -> Option<Fault> {
         for at in 0..self.0.len() {
-            let (fault, aim) = &mut self.0[at];
-            if !aim.is_for(plane, script) || aim.hits == Some(0) {
+            let (fault, target) = &mut self.0[at];
+            if !target.is_for(plane, script) || target.hits == Some(0) {
                 continue;
             }
-            if aim.skip > 0 {
-                aim.skip -= 1;
+            if target.skip > 0 {
+                target.skip -= 1;
                 continue;
             }
             let fault = fault.clone();
-            if let Some(hits) = &mut aim.hits {
+            if let Some(hits) = &mut target.hits {
                 *hits -= 1;
                 if *hits == 0 {
                     self.0.remove(at);
@@ -130,8 +130,8 @@ mod tests {
     #[test]
     fn a_fault_hits_what_it_is_aimed_at() {
         let mut faults = Faults::default();
-        faults.add(Fault::Hold, Aim::next().script("a").plane(Plane::Lifeline).after(1));
-        faults.add(Fault::Duplicate, Aim::next().script("b").times(2));
+        faults.add(Fault::Hold, FaultTarget::next().script("a").plane(Plane::Lifeline).after(1));
+        faults.add(Fault::Duplicate, FaultTarget::next().script("b").times(2));
         assert_eq!(faults.take(Plane::Foreground, "a"), None);
         assert_eq!(faults.take(Plane::Lifeline, "a"), None, "the first one passes");
         assert_eq!(faults.take(Plane::Lifeline, "a"), Some(Fault::Hold));
@@ -139,7 +139,7 @@ mod tests {
         assert_eq!(faults.take(Plane::Foreground, "b"), Some(Fault::Duplicate));
         assert_eq!(faults.take(Plane::Lifeline, "b"), Some(Fault::Duplicate));
         assert!(faults.0.is_empty());
-        faults.add(Fault::LoseReply, Aim::always());
+        faults.add(Fault::LoseReply, FaultTarget::always());
         assert!((0..10).all(|_| faults.take(Plane::Foreground, "c") == Some(Fault::LoseReply)));
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::clock::ServerClock;
 use crate::engine::Engine;
-use crate::engine::channels::World;
+use crate::engine::channels::PubSubMode;
 use crate::engine::refusal::{Inside, Met};
 use crate::server::connections::{Connections, LinkId};
 use crate::server::fault::Faults;
@@ -26,7 +26,7 @@ pub(crate) struct State {
     pub(crate) transit: Transit<Self>,
     pub(crate) log: Option<Vec<Recorded>>,
     pub(crate) eviction_policy: String,
-    pub(crate) world: World,
+    pub(crate) mode: PubSubMode,
     /// Whether links made from now on find the server out of reach.
     pub(crate) down: bool,
     last_number: u64,
@@ -54,7 +54,7 @@ impl State {
             transit: Transit::default(),
             log: None,
             eviction_policy: "noeviction".into(),
-            world: World::Plain,
+            mode: PubSubMode::Plain,
             down: false,
             last_number: 0,
             wakers: Vec::new(),

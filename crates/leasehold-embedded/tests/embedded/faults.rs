@@ -4,7 +4,7 @@ use crate::support::{call, check, now, poll, server, show_result};
 use leasehold_core::call::Call;
 use leasehold_core::link::{Link, LinkError, LinkEvent, Plane, ServerError, Settled};
 use leasehold_core::script::{ACQUIRE, INSPECT, RELEASE};
-use leasehold_embedded::{Aim, EmbeddedLink, EmbeddedServer, Fault, Inside, Met};
+use leasehold_embedded::{EmbeddedLink, EmbeddedServer, Fault, FaultTarget, Inside, Met};
 use std::pin::pin;
 use std::task::Poll;
 
@@ -45,7 +45,7 @@ fn a_lost_request_is_not_applied_and_a_lost_reply_is() {
         let (server, _) = server();
         let link = server.link();
         let (foreground, lifeline) = (link.epoch(FOREGROUND), link.epoch(Plane::Lifeline));
-        link.inject(fault.clone(), Aim::next());
+        link.inject(fault.clone(), FaultTarget::next());
         assert_eq!(send(&link, acquire()), "?");
         assert_eq!(count(&server), stored, "{fault:?}");
         assert!(link.epoch(FOREGROUND) > foreground);
@@ -60,12 +60,12 @@ fn a_lost_request_is_not_applied_and_a_lost_reply_is() {
 fn a_refusal_is_not_applied() {
     let (server, _) = server();
     let link = server.link();
-    server.inject(Fault::Refuse(ServerError::new("LOADING wait")), Aim::next().times(2));
+    server.inject(Fault::Refuse(ServerError::new("LOADING wait")), FaultTarget::next().times(2));
     assert_eq!(send(&link, acquire()), "!LOADING wait");
     assert_eq!(send(&server.link(), acquire()), "!LOADING wait");
     assert_eq!(count(&server), "nil");
     assert_eq!(send(&link, acquire()), "[1, 1000, 0]");
-    server.inject(Fault::LoseReply, Aim::always());
+    server.inject(Fault::LoseReply, FaultTarget::always());
     server.clear_faults();
     assert_eq!(send(&link, acquire()), "[2, 1000, 0]");
 }
@@ -74,7 +74,7 @@ fn a_refusal_is_not_applied() {
 fn a_duplicate_shows_the_second_reply() {
     let (server, _) = server();
     let link = server.link();
-    link.inject(Fault::Duplicate, Aim::next());
+    link.inject(Fault::Duplicate, FaultTarget::next());
     assert_eq!(send(&link, acquire()), "[2, 1000, 0]");
     assert_eq!(server.calls("lock/acquire"), 2);
 }
@@ -83,7 +83,7 @@ fn a_duplicate_shows_the_second_reply() {
 fn a_fault_meets_only_its_script_and_plane() {
     let (server, _) = server();
     let link = server.link();
-    link.inject(Fault::LoseReply, Aim::next().script("lock/acquire").plane(Plane::Lifeline));
+    link.inject(Fault::LoseReply, FaultTarget::next().script("lock/acquire").plane(Plane::Lifeline));
     assert_eq!(send(&link, acquire()), "[1, 1000, 0]");
     assert_eq!(show_result(&now(link.call(Plane::Lifeline, call(&INSPECT, "k", "")))), "[1, 1000, \"me:1\", \"1\"]");
     assert_eq!(show_result(&now(link.call(Plane::Lifeline, acquire()))), "?");
@@ -93,7 +93,7 @@ fn a_fault_meets_only_its_script_and_plane() {
 fn held_request_is_applied_when_released_without_a_caller() {
     let (server, _) = server();
     let link = server.link();
-    link.inject(Fault::Hold, Aim::next().times(2));
+    link.inject(Fault::Hold, FaultTarget::next().times(2));
     let mut stays = pin!(link.call(FOREGROUND, acquire()));
     assert!(poll(stays.as_mut()).is_pending());
     {
@@ -111,7 +111,7 @@ fn held_request_is_applied_when_released_without_a_caller() {
 fn a_held_request_outlives_its_connection() {
     let (server, _) = server();
     let link = server.link();
-    link.inject(Fault::Hold, Aim::next());
+    link.inject(Fault::Hold, FaultTarget::next());
     let mut future = pin!(link.call(FOREGROUND, acquire()));
     assert!(poll(future.as_mut()).is_pending());
     link.reset(FOREGROUND);
@@ -128,7 +128,7 @@ fn a_held_request_outlives_its_connection() {
 fn a_caller_whose_connection_has_died_gets_no_late_reply() {
     let (server, _) = server();
     let link = server.link();
-    link.inject(Fault::Hold, Aim::next());
+    link.inject(Fault::Hold, FaultTarget::next());
     let mut future = pin!(link.call(FOREGROUND, acquire()));
     assert!(poll(future.as_mut()).is_pending());
     link.reset(FOREGROUND);
@@ -141,7 +141,7 @@ fn a_caller_whose_connection_has_died_gets_no_late_reply() {
 fn settling_kills_what_was_held_in_its_epoch_or_before() {
     let (server, _) = server();
     let link = server.link();
-    link.inject(Fault::Hold, Aim::next());
+    link.inject(Fault::Hold, FaultTarget::next());
     let old = link.epoch(FOREGROUND);
     let mut future = pin!(link.call(FOREGROUND, acquire()));
     assert!(poll(future.as_mut()).is_pending());
@@ -160,7 +160,7 @@ fn settling_an_old_epoch_spares_the_new_one() {
     let (server, _) = server();
     let link = server.link();
     let old = link.epoch(FOREGROUND);
-    link.inject(Fault::Hold, Aim::next().times(2));
+    link.inject(Fault::Hold, FaultTarget::next().times(2));
     assert!(poll(pin!(link.call(FOREGROUND, acquire()))).is_pending());
     link.reset(FOREGROUND);
     let mut young = pin!(link.call(FOREGROUND, call(&ACQUIRE, "young", "me:2 1 1000 -1")));
@@ -190,7 +190,7 @@ fn a_quiet_connection_is_settled_without_a_reset() {
 fn a_swallowed_reply_never_comes() {
     let (server, _) = server();
     let link = server.link();
-    link.inject(Fault::Swallow, Aim::next());
+    link.inject(Fault::Swallow, FaultTarget::next());
     let mut future = pin!(link.call(FOREGROUND, acquire()));
     assert!(poll(future.as_mut()).is_pending());
     assert_eq!(count(&server), "\"1\"");
@@ -207,7 +207,7 @@ fn a_swallowed_reply_never_comes() {
 fn nothing_is_sent_while_the_link_is_down() {
     let (server, _) = server();
     let link = server.link();
-    link.inject(Fault::LinkDown, Aim::next().script("lock/acquire"));
+    link.inject(Fault::LinkDown, FaultTarget::next().script("lock/acquire"));
     assert_eq!(send(&link, acquire()), "-");
     assert_eq!(send(&link, acquire()), "-");
     assert_eq!(server.calls("lock/acquire"), 0);
@@ -250,7 +250,7 @@ fn a_stepped_call_can_be_dropped_at_each_of_its_waits() {
 fn a_restart_takes_held_requests_with_it() {
     let (server, _) = server();
     let link = server.link();
-    link.inject(Fault::Hold, Aim::next());
+    link.inject(Fault::Hold, FaultTarget::next());
     let mut future = pin!(link.call(FOREGROUND, acquire()));
     assert!(poll(future.as_mut()).is_pending());
     server.restart_empty();
@@ -265,7 +265,7 @@ fn recorder_tells_the_traffic_and_can_send_it_again() {
     send(&link, call(&INSPECT, "early", ""));
     let (recorder, all) = (link.record(), server.record());
     send(&link, acquire());
-    link.inject(Fault::LoseReply, Aim::next());
+    link.inject(Fault::LoseReply, FaultTarget::next());
     send(&link, call(&RELEASE, "k c", "me:1 0 PUBLISH"));
     send(&other, call(&INSPECT, "k", ""));
     assert_eq!(recorder.scripts(), ["lock/acquire", "lock/release"]);
@@ -288,7 +288,7 @@ fn a_recorder_learns_the_outcome_of_a_held_call_when_it_comes() {
     let (server, _) = server();
     let link = server.link();
     let recorder = link.record();
-    link.inject(Fault::Hold, Aim::next());
+    link.inject(Fault::Hold, FaultTarget::next());
     let mut future = pin!(link.call(FOREGROUND, acquire()));
     assert!(poll(future.as_mut()).is_pending());
     assert_eq!((recorder.calls()[0].applied(), recorder.calls()[0].outcome()), (0, None));
@@ -317,7 +317,7 @@ fn script_refused_in_its_middle_has_done_what_came_before() {
     assert!(mets.contains(&Met::BeforeWriting) && mets.contains(&Met::AfterWriting), "{mets:?}");
     let link = server.link();
     server.command(&[b"DEL", b"k"]).expect("a key can be removed");
-    link.inject(Fault::RefuseInside(Inside::Command(1), denied()), Aim::next());
+    link.inject(Fault::RefuseInside(Inside::Command(1), denied()), FaultTarget::next());
     assert!(send(&link, acquire()).contains("denied"));
     server.forbid(&["PEXPIRE"]);
     assert!(send(&link, acquire()).contains("'pexpire'"));

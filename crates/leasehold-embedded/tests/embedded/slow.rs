@@ -5,7 +5,7 @@ use leasehold_core::call::Call;
 use leasehold_core::link::{Link, LinkError, LinkEvent, Plane};
 use leasehold_core::script::{ACQUIRE, RELEASE};
 use leasehold_core::time::Instant;
-use leasehold_embedded::{Aim, EmbeddedLink, EmbeddedServer, Fault, ManualClock, ServerClock};
+use leasehold_embedded::{EmbeddedLink, EmbeddedServer, Fault, FaultTarget, ManualClock, ServerClock};
 use std::pin::pin;
 use std::sync::mpsc::channel;
 use std::task::{Context, Poll, Wake, Waker};
@@ -156,7 +156,7 @@ fn a_probe_and_a_settlement_ask_about_what_was_sent_before_them() {
     clock.advance(ms(1));
     assert!(poll(after).is_ready());
 
-    link.inject(Fault::Swallow, Aim::next());
+    link.inject(Fault::Swallow, FaultTarget::next());
     let mut stuck = pin!(link.call(FOREGROUND, acquire()));
     assert!(poll(stuck.as_mut()).is_pending());
     let mut probe = pin!(link.probe(FOREGROUND, epoch, "k".into()));
@@ -176,7 +176,7 @@ fn faults_happen_where_the_call_arrives() {
     for (fault, stored) in [(Fault::LoseRequest, "nil"), (Fault::LoseReply, "\"1\""), (Fault::Duplicate, "\"1\"")] {
         let (server, link, clock) = slow();
         let is_lost = fault != Fault::Duplicate;
-        link.inject(fault, Aim::next());
+        link.inject(fault, FaultTarget::next());
         let epoch = link.epoch(FOREGROUND);
         let mut sent = pin!(link.call(FOREGROUND, acquire()));
         assert!(poll(sent.as_mut()).is_pending());

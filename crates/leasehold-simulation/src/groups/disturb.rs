@@ -6,7 +6,7 @@ use crate::plan::any_length;
 use crate::processes::MARGIN_PPM;
 use crate::stats::Sort;
 use crate::world::{ms, tell};
-use leasehold::embedded::{Aim, Fault};
+use leasehold::embedded::{Fault, FaultTarget};
 use leasehold_core::link::Plane;
 use std::time::Duration;
 
@@ -141,16 +141,16 @@ impl World {
             Fault::LinkDown => self.after(pause, Happening::Unreachable { process, server, yes: false }),
             _ => {}
         }
-        let mut aim = Aim::next();
+        let mut target = FaultTarget::next();
         if matches!(fault, Fault::Hold | Fault::Swallow) {
             // A caller looks after his call himself. For the lifeline's the connection does, and ends when it takes too long.
             let plane = if self.rng.bool() { Plane::Foreground } else { Plane::Lifeline };
-            aim = aim.plane(plane);
+            target = target.plane(plane);
             if plane == Plane::Lifeline {
                 self.after(pause + ms(150), Happening::Reset { process, server, plane });
             }
         }
-        link.inject(fault, aim);
+        link.inject(fault, target);
         self.armed.insert((process, server), sort);
     }
 

@@ -77,7 +77,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
                     calls -= take_outcome(&shared, outcome);
                 }
             }
-            () = shared.lifeline.bell.notified() => {}
+            () = shared.lifeline.wakeup.notified() => {}
             () = shared.clock.sleep_until(until) => {}
         }
     }
