@@ -18,7 +18,7 @@ mod tls;
 mod words;
 
 use cause::Cause;
-use target::Target;
+use target::ServerTarget;
 
 pub(crate) const CORPUS: [&[u8]; 9] = [
     b"redis://127.0.0.1:6379",
@@ -61,7 +61,7 @@ pub(crate) fn check(data: &[u8]) {
 
 /// `secret` is whether the password stands where passwords do, and nowhere else.
 fn check_url(url: &str, secret: bool) {
-    let parsed = Target::parse(url);
+    let parsed = ServerTarget::parse(url);
     let told = match &parsed {
         Ok(target) => format!("{target} {target:?}"),
         Err(error) => format!("{error} {error:?}"),
@@ -87,6 +87,7 @@ fn check_url(url: &str, secret: bool) {
     } else {
         url.replacen("valkey", "redis", 1)
     };
-    let twin = Target::parse(&twin).unwrap_or_else(|error| panic!("{twin:?} is refused, and {url:?} is not: {error}"));
+    let twin =
+        ServerTarget::parse(&twin).unwrap_or_else(|error| panic!("{twin:?} is refused, and {url:?} is not: {error}"));
     assert_eq!((twin.to_string(), twin.secure()), (target.to_string(), target.secure()));
 }

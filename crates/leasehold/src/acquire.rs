@@ -5,9 +5,9 @@ use crate::error::{Error, InvalidInput, WithError};
 use crate::guard::Guard;
 use crate::inspect::seen;
 use crate::kind::{Counted, Durable, Leased, LockKind, Owned, Polled, Reentrant, Simple};
+use crate::lock_spec::LockSpec;
 use crate::owner::Owner;
 use crate::settings;
-use crate::target::Target;
 use crate::telemetry;
 use leasehold_core::backoff::Backoff;
 use leasehold_core::call::Replicas;
@@ -47,7 +47,7 @@ use tracing::Instrument as _;
 #[derive(Clone)]
 #[must_use = "nothing is acquired until this is awaited"]
 pub struct Acquire<K: LockKind = Reentrant> {
-    target: Target,
+    spec: LockSpec,
     wait: Option<Duration>,
     lease: Option<Duration>,
     max_hold: Option<Duration>,
@@ -62,9 +62,9 @@ pub struct Acquire<K: LockKind = Reentrant> {
 }
 
 impl<K: LockKind> Acquire<K> {
-    pub(crate) fn new(target: Target) -> Self {
+    pub(crate) fn new(spec: LockSpec) -> Self {
         Self {
-            target,
+            spec,
             wait: None,
             lease: None,
             max_hold: None,
@@ -131,7 +131,7 @@ impl<K: LockKind> Acquire<K> {
     }
 
     /// Says at once what other builders were told.
-    pub(crate) fn describe(&mut self, lease: Option<Duration>, max_hold: Option<Duration>, owner: Option<&Owner>) {
+    pub(crate) fn set_all(&mut self, lease: Option<Duration>, max_hold: Option<Duration>, owner: Option<&Owner>) {
         self.lease = lease;
         self.max_hold = max_hold;
         self.owner = owner.cloned();
@@ -151,16 +151,16 @@ impl<K: LockKind> Acquire<K> {
 
     /// Acquires, or says that the lock is busy.
     pub(crate) async fn run(&self, patience: Option<Patience>) -> Result<Option<Guard<K>>, Error> {
-        let class = self.target.metrics().clone();
-        let span = telemetry::span_of_acquire(&self.target);
+        let class = self.spec.metrics().clone();
+        let span = telemetry::span_of_acquire(&self.spec);
         let recorded = span.clone();
         async move {
-            let begun = self.target.handle().clock.now();
+            let begun = self.spec.handle().clock.now();
             let wish = self.wish(patience)?;
             class.waiting.increment(1.0);
             let mut watch = Watch { class: &class, outcome: &class.cancelled, span: &recorded };
-            let result = attempt::acquire(self.target.handle(), wish).await;
-            let waited = self.target.handle().clock.now().since(begun);
+            let result = attempt::acquire(self.spec.handle(), wish).await;
+            let waited = self.spec.handle().clock.now().since(begun);
             watch.outcome = match &result {
                 Ok(Some(_)) => &class.acquired,
                 Ok(None) => &class.busy,
@@ -174,10 +174,10 @@ impl<K: LockKind> Acquire<K> {
                     class.acquire_seconds.record(waited.as_secs_f64());
                     class.held.increment(1.0);
                     telemetry::record_hold(&recorded, &granted.cell);
-                    Ok(Some(Guard::new(self.target.clone(), granted)))
+                    Ok(Some(Guard::new(self.spec.clone(), granted)))
                 }
                 Ok(None) => Ok(None),
-                Err(error) => Err(Error::from_acquire(self.target.name(), waited, error)),
+                Err(error) => Err(Error::from_acquire(self.spec.name(), waited, error)),
             }
         }
         .instrument(span)
@@ -186,9 +186,9 @@ impl<K: LockKind> Acquire<K> {
 
     /// Checks what was asked for, before anything is sent.
     fn wish(&self, patience: Option<Patience>) -> Result<AcquireRequest, Error> {
-        let handle = self.target.handle();
-        let manner = self.target.manner();
-        let fixed = self.lease.or(manner.lease);
+        let handle = self.spec.handle();
+        let options = self.spec.options();
+        let fixed = self.lease.or(options.lease);
         if let Some(lease) = fixed {
             settings::check_lease(lease)?;
         }
@@ -200,19 +200,19 @@ impl<K: LockKind> Acquire<K> {
             None => Owner::current(handle),
         };
         let patience = patience.unwrap_or_else(|| Patience::Until(handle.end_of_wait(self.wait)));
-        settings::check_asked(self.target.kind(), self.permits)?;
-        let (lease, renewed) = if self.target.kind().has_lease() {
+        settings::check_asked(self.spec.kind(), self.permits)?;
+        let (lease, renewed) = if self.spec.kind().has_lease() {
             (fixed.unwrap_or(handle.settings.lease), fixed.is_none() || self.renewed)
         } else {
             (settings::NO_LEASE, false)
         };
         let mut wish = AcquireRequest::new(
-            self.target.checked_name()?.clone(),
-            self.target.kind(),
+            self.spec.checked_name()?.clone(),
+            self.spec.kind(),
             Duration::from_millis(u64::try_from(lease.as_millis()).unwrap_or(u64::MAX)),
         );
-        wish.class = self.target.metrics().name.clone();
-        wish.owner = owner.or(manner.owner);
+        wish.class = self.spec.metrics().name.clone();
+        wish.owner = owner.or(options.owner);
         wish.reenter = self.reenter;
         wish.beside = self.beside;
         wish.renewed = renewed;
@@ -223,9 +223,9 @@ impl<K: LockKind> Acquire<K> {
             settings::check_replicas(replicas, lease)?;
             wish.replicas = Some(replicas);
         }
-        wish.field.clone_from(&manner.field);
-        wish.prefer_writers = manner.prefer_writers;
-        wish.fallback = self.target.fallback();
+        wish.field.clone_from(&options.field);
+        wish.prefer_writers = options.prefer_writers;
+        wish.fallback = self.spec.fallback();
         if wish.fallback != Fallback::Fail && wish.replicas.is_some() {
             return Err(InvalidInput::Contradiction("a lock that falls back cannot ask for replicas".to_owned()).into());
         }
@@ -332,11 +332,11 @@ impl<K: LockKind> IntoFuture for Acquire<K> {
     fn into_future(self) -> Acquiring<K> {
         Acquiring(Box::pin(async move {
             let waited = self.wait.unwrap_or_default();
-            let elapsed = || Error::from_acquire(self.target.name(), waited, AcquireError::WaitElapsed);
+            let elapsed = || Error::from_acquire(self.spec.name(), waited, AcquireError::WaitElapsed);
             // Only a try is told that the lock is busy, and this is none.
             match self.run(None).await.and_then(|guard| guard.ok_or_else(elapsed)) {
                 Err(Error::WaitElapsed { lock, waited, .. }) => {
-                    Err(Error::WaitElapsed { lock, waited, holder: seen::holder(&self.target).await })
+                    Err(Error::WaitElapsed { lock, waited, holder: seen::holder(&self.spec).await })
                 }
                 result => result,
             }
@@ -365,7 +365,7 @@ impl<K: LockKind> std::fmt::Debug for Acquiring<K> {
 impl<K: LockKind> std::fmt::Debug for Acquire<K> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Acquire")
-            .field("lock", &self.target.name())
+            .field("lock", &self.spec.name())
             .field("wait", &self.wait)
             .field("lease", &self.lease)
             .field("max_hold", &self.max_hold)

@@ -1,7 +1,7 @@
 //! The futures of requests: they ask the session what to do next, send what it says, and hand in what came of it.
 
+use crate::client_inner::Handle;
 use crate::relay::Relay;
-use crate::shared::Handle;
 use leasehold_core::backoff::Backoff;
 use leasehold_core::call::Call;
 use leasehold_core::error::{AcquireError, ReleaseError};

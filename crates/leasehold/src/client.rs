@@ -1,6 +1,7 @@
 //! The client: the handle on a server from which locks are made.
 
 use crate::builder::ClientBuilder;
+use crate::client_inner::Handle;
 use crate::error::ConnectError;
 use crate::fence::FencedValue;
 use crate::ids::ClientId;
@@ -9,9 +10,8 @@ use crate::kinds::{
     SpinLock, StripedLock,
 };
 use crate::lock::Lock;
+use crate::lock_spec::LockSpec;
 use crate::owner::Owner;
-use crate::shared::Handle;
-use crate::target::Target;
 use leasehold_core::command::Kind;
 use leasehold_core::link::{Link as _, ServerInfo};
 use leasehold_core::session::ClientStats;
@@ -132,22 +132,22 @@ impl Client {
 
     /// The reentrant lock of that name. It does no I/O; a name that cannot be used is refused when the lock is.
     pub fn lock(&self, name: impl AsRef<str>) -> Lock {
-        Lock::of(self.target(Kind::Lock, name.as_ref()))
+        Lock::of(self.spec(Kind::Lock, name.as_ref()))
     }
 
     /// The fair lock of that name, granted in the order in which it was asked for. See [`FairLock`].
     pub fn fair_lock(&self, name: impl AsRef<str>) -> FairLock {
-        Lock::of(self.target(Kind::Fair, name.as_ref()))
+        Lock::of(self.spec(Kind::Fair, name.as_ref()))
     }
 
     /// The lock of that name whose grants carry fencing tokens. See [`FencedLock`].
     pub fn fenced_lock(&self, name: impl AsRef<str>) -> FencedLock {
-        Lock::of(self.target(Kind::Fenced, name.as_ref()))
+        Lock::of(self.spec(Kind::Fenced, name.as_ref()))
     }
 
     /// The lock of that name whose waiters ask again and again. See [`SpinLock`].
     pub fn spin_lock(&self, name: impl AsRef<str>) -> SpinLock {
-        Lock::of(self.target(Kind::Spin, name.as_ref()))
+        Lock::of(self.spec(Kind::Spin, name.as_ref()))
     }
 
     /// The read-write lock of that name. See [`ReadWriteLock`].
@@ -157,29 +157,29 @@ impl Client {
 
     /// The lock of that name that is one string with a lease, as go-zero's is. See [`SimpleLock`].
     pub fn simple_lock(&self, name: impl AsRef<str>, lease: Duration) -> SimpleLock {
-        let target = self.target(Kind::Simple, name.as_ref());
-        Lock::of(target.with_manner(|manner| manner.lease = Some(lease)))
+        let spec = self.spec(Kind::Simple, name.as_ref());
+        Lock::of(spec.with_options(|options| options.lease = Some(lease)))
     }
 
     /// The semaphore of that name, a bare counter of permits. See [`Semaphore`], and why [`LeasedSemaphore`] is mostly the better one.
     pub fn semaphore(&self, name: impl AsRef<str>) -> Semaphore {
-        Lock::of(self.target(Kind::Semaphore, name.as_ref()))
+        Lock::of(self.spec(Kind::Semaphore, name.as_ref()))
     }
 
     /// The semaphore of that name whose permits have leases. See [`LeasedSemaphore`].
     pub fn leased_semaphore(&self, name: impl AsRef<str>) -> LeasedSemaphore {
-        Lock::of(self.target(Kind::Permits, name.as_ref()))
+        Lock::of(self.spec(Kind::Permits, name.as_ref()))
     }
 
     /// The count-down latch of that name. See [`CountDownLatch`].
     pub fn count_down_latch(&self, name: impl AsRef<str>) -> CountDownLatch {
-        CountDownLatch::new(self.target(Kind::Latch, name.as_ref()))
+        CountDownLatch::new(self.spec(Kind::Latch, name.as_ref()))
     }
 
     /// The value under `key` on this server, which only the newest holder of a fenced lock reads and writes. See
     /// [`FencedValue`](crate::fence::FencedValue).
     pub fn fenced_value(&self, key: impl AsRef<str>) -> FencedValue {
-        FencedValue::new(self.target(Kind::Fenced, key.as_ref()))
+        FencedValue::new(self.spec(Kind::Fenced, key.as_ref()))
     }
 
     /// One lock over many: all or none. See [`MultiLock`].
@@ -192,8 +192,8 @@ impl Client {
         StripedLock::new(self.clone(), name.as_ref(), stripes)
     }
 
-    fn target(&self, kind: Kind, name: &str) -> Target {
-        Target::new(self.handle.clone(), kind, name)
+    fn spec(&self, kind: Kind, name: &str) -> LockSpec {
+        LockSpec::new(self.handle.clone(), kind, name)
     }
 
     pub(crate) const fn handle(&self) -> &Arc<Handle> {

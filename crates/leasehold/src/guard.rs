@@ -7,8 +7,8 @@ use crate::fence::FencingToken;
 use crate::ids::HolderId;
 use crate::kind::{Counted, Fencing, LockKind, Owned, Reentrant};
 use crate::lock::Lock;
+use crate::lock_spec::LockSpec;
 use crate::loss::{LossToken, Lost};
-use crate::target::Target;
 use crate::telemetry::{self, Class, Outcome};
 use leasehold_core::error::{AcquireError, HoldEnd, LossReason, ReleaseError};
 use leasehold_core::hold_cell::{EndWatch, HoldCell};
@@ -45,8 +45,8 @@ pub struct Guard<K: LockKind = Reentrant> {
 }
 
 impl<K: LockKind> Guard<K> {
-    pub(crate) fn new(target: Target, granted: Granted) -> Self {
-        Self { lock: Lock::of(target), hold: granted.hold, cell: granted.cell, renewed: granted.renewed, spent: false }
+    pub(crate) fn new(spec: LockSpec, granted: Granted) -> Self {
+        Self { lock: Lock::of(spec), hold: granted.hold, cell: granted.cell, renewed: granted.renewed, spent: false }
     }
 
     /// The lock that is held.
@@ -56,12 +56,12 @@ impl<K: LockKind> Guard<K> {
 
     /// Whether the lock is certainly still held: its local deadline has not passed, and it is not known to be lost.
     pub fn is_held(&self) -> bool {
-        self.cell.ended(self.lock.target().handle().clock.now()).is_none()
+        self.cell.ended(self.lock.spec().handle().clock.now()).is_none()
     }
 
     /// How long the lock is certainly held even if nothing renews it; zero once it is lost.
     pub fn remaining(&self) -> Duration {
-        self.cell.remaining(self.lock.target().handle().clock.now())
+        self.cell.remaining(self.lock.spec().handle().clock.now())
     }
 
     /// How often the lock is held by this guard's owner: 1, and 1 more for each re-entry.
@@ -77,7 +77,7 @@ impl<K: LockKind> Guard<K> {
 
     /// How long the lock has been held, from its first grant.
     pub fn held_for(&self) -> Duration {
-        self.lock.target().handle().clock.now().since(self.cell.acquired_at())
+        self.lock.spec().handle().clock.now().since(self.cell.acquired_at())
     }
 
     /// The holder's name on the server: `uuid:number`, as [`Holder::id`](crate::Holder::id) shows it to others.
@@ -94,7 +94,7 @@ impl<K: LockKind> Guard<K> {
         let mut watch = EndWatch::new(self.cell.clone());
         poll_fn(|cx| {
             watch.wake_at_end(cx.waker());
-            match self.cell.ended(self.lock.target().handle().clock.now()) {
+            match self.cell.ended(self.lock.spec().handle().clock.now()) {
                 Some(HoldEnd::Lost(reason)) => Poll::Ready(self.lost_by(reason)),
                 _ => Poll::Pending,
             }
@@ -116,7 +116,7 @@ impl<K: LockKind> Guard<K> {
     pub async fn run<T>(&self, work: impl Future<Output = T>) -> Result<T, Lost> {
         let value = self.guarded(work).await?;
         // The last poll may have outlived the lease.
-        match self.cell.ended(self.lock.target().handle().clock.now()) {
+        match self.cell.ended(self.lock.spec().handle().clock.now()) {
             Some(HoldEnd::Lost(reason)) => Err(self.lost_by(reason)),
             _ => Ok(value),
         }
@@ -124,14 +124,14 @@ impl<K: LockKind> Guard<K> {
 
     /// As [`Guard::run`], for a caller that learns of a loss during the last poll in another way.
     pub(crate) async fn guarded<T>(&self, work: impl Future<Output = T>) -> Result<T, Lost> {
-        let span = telemetry::span_of_hold(self.lock.target(), &self.cell);
+        let span = telemetry::span_of_hold(self.lock.spec(), &self.cell);
         let recorded = span.clone();
         let work = async {
             let mut work = pin!(work);
             let mut watch = EndWatch::new(self.cell.clone());
             poll_fn(|cx| {
                 watch.wake_at_end(cx.waker());
-                match self.cell.ended(self.lock.target().handle().clock.now()) {
+                match self.cell.ended(self.lock.spec().handle().clock.now()) {
                     Some(HoldEnd::Lost(reason)) => {
                         recorded.record("outcome", "lost");
                         Poll::Ready(Err(self.lost_by(reason)))
@@ -147,7 +147,7 @@ impl<K: LockKind> Guard<K> {
     /// A token for work that runs elsewhere. It is cancelled when the lock ends in any way: released, dropped, detached or lost;
     /// it keeps which.
     pub fn cancellation_token(&self) -> LossToken {
-        LossToken::new(&self.cell, &self.lock.target().handle().clock)
+        LossToken::new(&self.cell, &self.lock.spec().handle().clock)
     }
 
     /// Releases the lock, or lowers its hold count, and says whether it was held up to that moment.
@@ -164,13 +164,13 @@ impl<K: LockKind> Guard<K> {
     /// Once the future has been polled, the release is carried out whether it is dropped or not; dropping it only drops the
     /// answer. A future that is never polled releases as a dropped guard does.
     pub async fn release(mut self) -> Result<(), Error> {
-        let class = self.lock.target().metrics().clone();
-        let span = telemetry::span_of_release(self.lock.target(), &self.cell);
+        let class = self.lock.spec().metrics().clone();
+        let span = telemetry::span_of_release(self.lock.spec(), &self.cell);
         let recorded = span.clone();
         self.spent = true;
         let mut end = GuardEnd { class: &class, how: &class.dropped, held_for: self.held_for() };
         async {
-            let result = attempt::release(self.lock.target().handle(), self.hold, self.renewed).await;
+            let result = attempt::release(self.lock.spec().handle(), self.hold, self.renewed).await;
             end.how = match &result {
                 Ok(()) => &class.released,
                 Err(ReleaseError::Lost(_)) => &class.release_lost,
@@ -188,9 +188,9 @@ impl<K: LockKind> Guard<K> {
     /// The lock stays busy until then, at most one lease. Other guards of the same hold are not touched.
     pub fn detach(mut self) {
         self.spent = true;
-        let class = self.lock.target().metrics();
+        let class = self.lock.spec().metrics();
         drop(GuardEnd { class, how: &class.detached, held_for: self.held_for() });
-        self.lock.target().handle().with(|session, now| session.detach(now, self.hold, self.renewed));
+        self.lock.spec().handle().with(|session, now| session.detach(now, self.hold, self.renewed));
     }
 
     /// The hold, for what this crate builds on guards.
@@ -228,7 +228,7 @@ impl<K: Owned> Guard<K> {
     ///
     /// See [`Acquire`]: the hold count goes back to what it was.
     pub async fn reenter(&self) -> Result<Self, Error> {
-        let acquire = Acquire::new(self.lock.target().clone()).entering(self.hold);
+        let acquire = Acquire::new(self.lock.spec().clone()).entering(self.hold);
         let guard = acquire.run(None).await?;
         guard.ok_or_else(|| Error::from_acquire(self.lock.name(), Duration::ZERO, AcquireError::WaitElapsed))
     }
@@ -256,9 +256,9 @@ impl<K: Fencing> Guard<K> {
 impl<K: LockKind> Drop for Guard<K> {
     fn drop(&mut self) {
         if !self.spent {
-            let class = self.lock.target().metrics();
+            let class = self.lock.spec().metrics();
             drop(GuardEnd { class, how: &class.dropped, held_for: self.held_for() });
-            self.lock.target().handle().with(|session, now| session.drop_guard(now, self.hold, self.renewed));
+            self.lock.spec().handle().with(|session, now| session.drop_guard(now, self.hold, self.renewed));
         }
     }
 }

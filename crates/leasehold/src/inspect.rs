@@ -45,26 +45,26 @@ impl<K: Owned> Lock<K> {
     /// ```
     pub async fn force_release_holder(&self, id: impl AsRef<str>) -> Result<bool, Error> {
         let id = id.as_ref();
-        let target = self.target();
-        let name = target.checked_name()?;
-        let call = match target.kind() {
+        let spec = self.spec();
+        let name = spec.checked_name()?;
+        let call = match spec.kind() {
             Kind::Fair | Kind::FencedFair => {
-                target.handle().with(|session, _| fair::force_release(name, id, session.settings()))
+                spec.handle().with(|session, _| fair::force_release(name, id, session.settings()))
             }
             Kind::Simple => simple::force_release(name, id),
-            Kind::Read => commands::force_release(name, Mode::Read, id, &target.publish()),
-            Kind::Write => commands::force_release(name, Mode::Write, id, &target.publish()),
-            _ => command::force_release(name, id, &target.publish()),
+            Kind::Read => commands::force_release(name, Mode::Read, id, &spec.publish()),
+            Kind::Write => commands::force_release(name, Mode::Write, id, &spec.publish()),
+            _ => command::force_release(name, id, &spec.publish()),
         };
-        match target.ask(call, command::forced).await? {
+        match spec.call_once(call, command::forced).await? {
             Forced::Ended => {
                 // Guards of this very client need not wait for their next renewal.
-                target.handle().with(|session, now| session.look_again(now, target.name()));
-                tracing::warn!(lock = target.name(), holder = id, "the lock was force-released");
+                spec.handle().with(|session, now| session.look_again(now, spec.name()));
+                tracing::warn!(lock = spec.name(), holder = id, "the lock was force-released");
                 Ok(true)
             }
             Forced::Absent | Forced::Other => Ok(false),
-            Forced::Kind => Err(target.conflict("key of another kind".to_owned())),
+            Forced::Kind => Err(spec.conflict("key of another kind".to_owned())),
         }
     }
 }
@@ -82,7 +82,7 @@ impl<K: Inspectable> Lock<K> {
     ///
     /// Dropping the future leaves nothing behind.
     pub async fn inspect(&self) -> Result<Option<Holder>, Error> {
-        seen::plain(self.target()).await
+        seen::plain(self.spec()).await
     }
 
     /// Ends the present hold, also that of another client, and wakes the waiters. Returns the holder whose hold was ended; `None` if the
@@ -136,7 +136,7 @@ macro_rules! fair {
             /// # Ok::<(), leasehold::Error>(()) }).unwrap();
             /// ```
             pub async fn inspect(&self) -> Result<FairQueue, Error> {
-                seen::fair(self.target()).await
+                seen::fair(self.spec()).await
             }
 
             /// Ends the present hold, also that of another client; the next in the queue gets the lock. Returns the holder whose hold was
@@ -174,7 +174,7 @@ impl Lock<Simple> {
     ///
     /// Dropping the future leaves nothing behind.
     pub async fn inspect(&self) -> Result<Option<Holder>, Error> {
-        seen::simple(self.target()).await
+        seen::simple(self.spec()).await
     }
 
     /// Ends the present hold, also that of another client. Returns the holder whose hold was ended; `None` if the lock was free, or the

@@ -4,7 +4,7 @@ use crate::acquire::Acquire;
 use crate::error::{Error, WithError};
 use crate::guard::Guard;
 use crate::kind::{LockKind, Reentrant, SupportsFallback};
-use crate::target::Target;
+use crate::lock_spec::LockSpec;
 use leasehold_core::session::{Fallback, Patience};
 use std::fmt;
 use std::marker::PhantomData;
@@ -36,18 +36,18 @@ use std::marker::PhantomData;
 /// # Ok::<(), leasehold::Error>(()) }).unwrap();
 /// ```
 pub struct Lock<K: LockKind = Reentrant> {
-    target: Target,
+    spec: LockSpec,
     kind: PhantomData<K>,
 }
 
 impl<K: LockKind> Lock<K> {
-    pub(crate) const fn of(target: Target) -> Self {
-        Self { target, kind: PhantomData }
+    pub(crate) const fn of(spec: LockSpec) -> Self {
+        Self { spec, kind: PhantomData }
     }
 
     /// The name as the caller gave it, without the client's prefix.
     pub fn name(&self) -> &str {
-        self.target.name()
+        self.spec.name()
     }
 
     /// Counts this lock's metrics under `class`, such as `orders`: one of few words, because a lock's own name is one of many. It may come from a
@@ -56,7 +56,7 @@ impl<K: LockKind> Lock<K> {
     /// Default: `default`.
     #[must_use]
     pub fn class(self, class: impl AsRef<str>) -> Self {
-        Self::of(self.target.with_class(class.as_ref()))
+        Self::of(self.spec.with_class(class.as_ref()))
     }
 
     /// Acquires the lock, waiting for it while others hold it. Renewed until released, unless [`Acquire::lease`] says otherwise.
@@ -71,7 +71,7 @@ impl<K: LockKind> Lock<K> {
     ///
     /// See [`Acquire`].
     pub fn acquire(&self) -> Acquire<K> {
-        Acquire::new(self.target.clone())
+        Acquire::new(self.spec.clone())
     }
 
     /// Acquires the lock if it is free; `None` if another holder has it, or a task of this client waits for it.
@@ -116,8 +116,8 @@ impl<K: LockKind> Lock<K> {
         self.acquire().with(work).await
     }
 
-    pub(crate) const fn target(&self) -> &Target {
-        &self.target
+    pub(crate) const fn spec(&self) -> &LockSpec {
+        &self.spec
     }
 }
 
@@ -132,22 +132,22 @@ impl<K: SupportsFallback> Lock<K> {
     /// A guard that was granted without the server says so: [`Guard::is_degraded`].
     #[must_use]
     pub fn fallback(&self, fallback: Fallback) -> Self {
-        Self::of(self.target.with_manner(|manner| manner.fallback = Some(fallback)))
+        Self::of(self.spec.with_options(|options| options.fallback = Some(fallback)))
     }
 }
 
 impl<K: LockKind> Clone for Lock<K> {
     fn clone(&self) -> Self {
-        Self::of(self.target.clone())
+        Self::of(self.spec.clone())
     }
 }
 
 impl<K: LockKind> fmt::Debug for Lock<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Lock")
-            .field("kind", &self.target.kind_word())
-            .field("name", &self.target.name())
-            .field("class", &self.target.metrics().name)
+            .field("kind", &self.spec.kind_word())
+            .field("name", &self.spec.name())
+            .field("class", &self.spec.metrics().name)
             .finish_non_exhaustive()
     }
 }

@@ -1,6 +1,6 @@
 //! Owners: who may re-enter.
 
-use crate::shared::Handle;
+use crate::client_inner::Handle;
 use leasehold_core::owner::OwnerId;
 use std::fmt;
 use std::sync::Arc;

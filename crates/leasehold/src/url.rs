@@ -2,7 +2,7 @@
 
 use crate::builder::{ClientBuilder, Publish};
 use crate::error::ConnectError;
-use crate::link::fred::Target;
+use crate::link::fred::ServerTarget;
 use std::env::VarError;
 use std::time::Duration;
 
@@ -49,9 +49,9 @@ pub(crate) fn of_environment(
 /// # Errors
 ///
 /// The URL is malformed, or its query has what is no setting. The text repeats no value, because that may be a password.
-pub(crate) fn read(mut builder: ClientBuilder, url: &str) -> Result<(ClientBuilder, Target), ConnectError> {
+pub(crate) fn read(mut builder: ClientBuilder, url: &str) -> Result<(ClientBuilder, ServerTarget), ConnectError> {
     let Some((address, query)) = url.split_once('?') else { return Ok((builder, parse(url)?)) };
-    let of_link = Target::parameters(url);
+    let of_link = ServerTarget::parameters(url);
     let mut others = Vec::new();
     for part in query.split('&').filter(|part| !part.is_empty()) {
         let (name, _) = part.split_once('=').unwrap_or((part, ""));
@@ -70,8 +70,8 @@ pub(crate) fn read(mut builder: ClientBuilder, url: &str) -> Result<(ClientBuild
     Ok((builder, parse(&rest)?))
 }
 
-fn parse(url: &str) -> Result<Target, ConnectError> {
-    Target::parse(url).map_err(ConnectError::from)
+fn parse(url: &str) -> Result<ServerTarget, ConnectError> {
+    ServerTarget::parse(url).map_err(ConnectError::from)
 }
 
 /// # Errors

@@ -3,15 +3,15 @@
 use super::{ClientBuilder, Publish};
 use crate::caller;
 use crate::client::Client;
+use crate::client_inner::{ClientInner, Handle};
 use crate::clock::Clock;
 use crate::error::{Cause, ConnectError, InvalidInput};
 use crate::lifeline::{self, Lifeline};
 use crate::link::AnyLink;
-use crate::link::fred::{self as fred_link, Connector, Foreground, FredLink, Target};
+use crate::link::fred::{self as fred_link, Connector, Foreground, FredLink, ServerTarget};
 use crate::record;
 use crate::runtime;
 use crate::settings::{Settings, publish};
-use crate::shared::{Handle, Shared};
 use crate::telemetry;
 use crate::url;
 use leasehold_core::link::{Link as _, ServerInfo};
@@ -101,9 +101,9 @@ impl ClientBuilder {
         let (lifeline, hand_over) = lifeline::thread::start_at_once(lifeline).map_err(no_thread)?;
         let link = FredLink::unmet(foreground, lifeline);
         let settings = builder.settings.clone();
-        let shared =
+        let inner =
             builder.assemble(AnyLink::Fred(link.clone()), Clock::Machine, Lifeline::in_thread(), Chance::new())?;
-        let client = Arc::downgrade(&shared);
+        let client = Arc::downgrade(&inner);
         link.meet(
             move |server| check_eviction(&settings, server).map_err(|error| error.to_string()),
             move |server| {
@@ -112,8 +112,8 @@ impl ClientBuilder {
                 }
             },
         );
-        let _ = hand_over.send(shared.clone());
-        Ok(Client::from_handle(Handle::new(shared)))
+        let _ = hand_over.send(inner.clone());
+        Ok(Client::from_handle(Handle::new(inner)))
     }
 
     /// Connects to the server or servers of the URL that the environment names: in `LEASEHOLD_URL`, and where that is not set or is empty, in
@@ -162,7 +162,7 @@ impl ClientBuilder {
     #[cfg(feature = "unstable-fred")]
     pub async fn connect_with(self, config: ::fred::types::config::Config) -> Result<Client, ConnectError> {
         let secure = config.tls.is_some();
-        let target = Target::from_config(config, secure).map_err(ConnectError::from)?;
+        let target = ServerTarget::from_config(config, secure).map_err(ConnectError::from)?;
         self.connect_to(target).await
     }
 
@@ -218,20 +218,20 @@ impl ClientBuilder {
             }
             Some(Clock::Manual(clock)) => {
                 let lifeline = Lifeline::inline(clock.clone());
-                let shared = self.assemble(link, Clock::Manual(clock.clone()), lifeline, chance)?;
-                lifeline::inline::start(&shared, &clock);
-                Ok(Client::from_handle(Handle::new(shared)))
+                let inner = self.assemble(link, Clock::Manual(clock.clone()), lifeline, chance)?;
+                lifeline::inline::start(&inner, &clock);
+                Ok(Client::from_handle(Handle::new(inner)))
             }
             Some(Clock::Tokio(zero)) => {
-                let shared = self.assemble(link, Clock::Tokio(zero), Lifeline::in_task(), chance)?;
-                drop(tokio::spawn(lifeline::run(shared.clone())));
-                Ok(Client::from_handle(Handle::new(shared)))
+                let inner = self.assemble(link, Clock::Tokio(zero), Lifeline::in_task(), chance)?;
+                drop(tokio::spawn(lifeline::run(inner.clone())));
+                Ok(Client::from_handle(Handle::new(inner)))
             }
         }
     }
 
     /// Checks what can be checked without the server; and whether the caller is on a runtime on which connections can live.
-    fn prepare(&self, mut target: Target) -> Result<(Connector, bool), ConnectError> {
+    fn prepare(&self, mut target: ServerTarget) -> Result<(Connector, bool), ConnectError> {
         self.check()?;
         let on_runtime = !caller::is_thread() && tokio::runtime::Handle::try_current().is_ok();
         if on_runtime {
@@ -244,7 +244,7 @@ impl ClientBuilder {
         Ok((connector, on_runtime))
     }
 
-    async fn connect_to(self, target: Target) -> Result<Client, ConnectError> {
+    async fn connect_to(self, target: ServerTarget) -> Result<Client, ConnectError> {
         let (connector, on_runtime) = self.prepare(target)?;
         let for_lifeline = connector.clone();
         let prepare = async move || fred_link::Lifeline::connect(&for_lifeline).await;
@@ -261,13 +261,13 @@ impl ClientBuilder {
         let (lifeline, server) = lifeline?.map_err(ConnectError::from)?;
         let foreground = foreground.transpose().map_err(ConnectError::from)?;
         let link = AnyLink::Fred(FredLink::new(foreground, lifeline, server));
-        let shared = self.assemble(link, Clock::Machine, Lifeline::in_thread(), Chance::new())?;
-        let _ = hand_over.send(shared.clone());
-        Ok(Client::from_handle(Handle::new(shared)))
+        let inner = self.assemble(link, Clock::Machine, Lifeline::in_thread(), Chance::new())?;
+        let _ = hand_over.send(inner.clone());
+        Ok(Client::from_handle(Handle::new(inner)))
     }
 
-    fn link_settings(&self) -> fred_link::Settings {
-        fred_link::Settings {
+    fn link_settings(&self) -> fred_link::LinkSettings {
+        fred_link::LinkSettings {
             command_timeout: self.settings.command_timeout,
             connect_deadline: self.settings.connect_deadline,
             publish: match self.publish {
@@ -275,7 +275,7 @@ impl ClientBuilder {
                 Publish::Classic => fred_link::Publish::Classic,
                 Publish::Sharded => fred_link::Publish::Sharded,
             },
-            ..fred_link::Settings::default()
+            ..fred_link::LinkSettings::default()
         }
     }
 
@@ -286,14 +286,14 @@ impl ClientBuilder {
         clock: Clock,
         lifeline: Lifeline,
         chance: Chance,
-    ) -> Result<Arc<Shared>, ConnectError> {
+    ) -> Result<Arc<ClientInner>, ConnectError> {
         check_eviction(&self.settings, link.server())?;
         let identity = ClientId::new(chance.identity);
         let mut session = Session::new(identity, self.settings.for_session(link.server()), chance.seed);
         if let Some(application) = self.settings.announce.clone() {
             session.announce(clock.now(), record::own(application), record::LIFETIME);
         }
-        Ok(Arc::new(Shared::new(session, link, clock, self.settings, lifeline)))
+        Ok(Arc::new(ClientInner::new(session, link, clock, self.settings, lifeline)))
     }
 }
 

@@ -4,7 +4,7 @@ use super::FencingToken;
 use crate::error::Error;
 use crate::guard::Guard;
 use crate::kind::Fencing;
-use crate::target::Target;
+use crate::lock_spec::LockSpec;
 use bytes::Bytes;
 use leasehold_core::command::store::{self as command, Claim, Fenced, Written};
 use std::fmt;
@@ -35,11 +35,11 @@ use std::fmt;
 /// # Ok::<(), leasehold::Error>(()) }).unwrap();
 /// ```
 #[derive(Clone)]
-pub struct FencedValue(Target);
+pub struct FencedValue(LockSpec);
 
 impl FencedValue {
-    pub(crate) const fn new(target: Target) -> Self {
-        Self(target)
+    pub(crate) const fn new(spec: LockSpec) -> Self {
+        Self(spec)
     }
 
     /// The key as the caller gave it, without the client's prefix.
@@ -60,7 +60,7 @@ impl FencedValue {
     /// Dropping the future leaves it open whether the token was registered, which does no harm.
     pub async fn read<K: Fencing>(&self, guard: &Guard<K>) -> Result<Option<Bytes>, Error> {
         let call = command::read(self.0.checked_name()?, &claim(guard));
-        self.admitted(guard, self.0.insist(call, command::read_done).await?)
+        self.admitted(guard, self.0.call_until_known(call, command::read_done).await?)
     }
 
     /// Registers the guard's token, and writes the value. If one guard writes twice at once, the write that was called later counts.
@@ -75,7 +75,7 @@ impl FencedValue {
     pub async fn write<K: Fencing>(&self, guard: &Guard<K>, value: impl Into<Bytes>) -> Result<(), Error> {
         let number = self.0.handle().with(|session, _| session.new_number());
         let call = command::write(self.0.checked_name()?, &claim(guard), number, value.into(), None);
-        let written = self.0.insist(call, command::written).await?;
+        let written = self.0.call_until_known(call, command::written).await?;
         self.admitted(guard, written).map(|(Written::Now | Written::Before)| ())
     }
 
@@ -91,7 +91,7 @@ impl FencedValue {
     /// Dropping the future leaves it open whether the token was registered, which does no harm.
     pub async fn check<K: Fencing>(&self, guard: &Guard<K>) -> Result<(), Error> {
         let call = command::check(self.0.checked_name()?, &claim(guard));
-        self.admitted(guard, self.0.insist(call, command::checked).await?)
+        self.admitted(guard, self.0.call_until_known(call, command::checked).await?)
     }
 
     fn admitted<K: Fencing, T>(&self, guard: &Guard<K>, fenced: Fenced<T>) -> Result<T, Error> {

@@ -2,8 +2,8 @@
 
 use crate::client::Client;
 use crate::error::Error;
+use crate::lock_spec::LockSpec;
 use crate::record::ClientRecord;
-use crate::target::Target;
 use leasehold_core::command::Kind;
 use leasehold_core::command::record as command;
 use leasehold_core::command::record::Found;
@@ -40,11 +40,11 @@ impl Client {
     pub async fn who_is(&self, id: impl AsRef<str>) -> Result<Option<ClientRecord>, Error> {
         let id = id.as_ref();
         let Ok(uuid) = Uuid::try_parse(id.split(':').next().unwrap_or_default()) else { return Ok(None) };
-        let target = Target::new(self.handle().clone(), Kind::Lock, id);
-        match target.ask(command::get(&ClientId::new(uuid)), command::found).await? {
+        let spec = LockSpec::new(self.handle().clone(), Kind::Lock, id);
+        match spec.call_once(command::get(&ClientId::new(uuid)), command::found).await? {
             Found::Absent => Ok(None),
             Found::Record { record, .. } => Ok(Some(ClientRecord::from_server(record))),
-            Found::Kind(kind) => Err(target.conflict(kind)),
+            Found::Kind(kind) => Err(spec.conflict(kind)),
         }
     }
 }

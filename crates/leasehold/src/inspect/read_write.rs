@@ -18,7 +18,7 @@ impl ReadWriteLock {
     ///
     /// Dropping the future leaves nothing behind.
     pub async fn inspect(&self) -> Result<ReadWriteHolders, Error> {
-        halves(self.read().target()).await
+        halves(self.read().spec()).await
     }
 }
 
@@ -33,7 +33,7 @@ impl Lock<Read> {
     ///
     /// Dropping the future leaves nothing behind.
     pub async fn inspect(&self) -> Result<Vec<Holder>, Error> {
-        Ok(halves(self.target()).await?.readers)
+        Ok(halves(self.spec()).await?.readers)
     }
 
     /// Ends the holds of all readers, and returns those whose hold was ended. Writers are woken.
@@ -67,7 +67,7 @@ impl Lock<Write> {
     ///
     /// Dropping the future leaves nothing behind.
     pub async fn inspect(&self) -> Result<Option<Holder>, Error> {
-        Ok(halves(self.target()).await?.writer)
+        Ok(halves(self.spec()).await?.writer)
     }
 
     /// Ends the hold of the present writer, and wakes the waiters. A writer that reads beside goes on as a reader. Returns the holder whose

@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::ids::HolderId;
-use crate::target::Target;
+use crate::lock_spec::LockSpec;
 use leasehold_core::call::Call;
 use leasehold_core::command::lock as command;
 use leasehold_core::command::lock::Inspected;
@@ -62,30 +62,30 @@ pub struct ReadWriteHolders {
 }
 
 /// The holder of a lock that is a hash with one field.
-pub(super) async fn plain(target: &Target) -> Result<Option<Holder>, Error> {
-    one(target, command::inspect).await
+pub(super) async fn plain(spec: &LockSpec) -> Result<Option<Holder>, Error> {
+    one(spec, command::inspect).await
 }
 
 /// The holder of a simple lock.
-pub(super) async fn simple(target: &Target) -> Result<Option<Holder>, Error> {
-    one(target, simple_command::inspect).await
+pub(super) async fn simple(spec: &LockSpec) -> Result<Option<Holder>, Error> {
+    one(spec, simple_command::inspect).await
 }
 
-async fn one(target: &Target, inspect: impl Fn(&LockName) -> Call) -> Result<Option<Holder>, Error> {
-    match target.ask(inspect(target.checked_name()?), command::inspected).await? {
+async fn one(spec: &LockSpec, inspect: impl Fn(&LockName) -> Call) -> Result<Option<Holder>, Error> {
+    match spec.call_once(inspect(spec.checked_name()?), command::inspected).await? {
         Inspected::Free => Ok(None),
         Inspected::Held { holder, count, left } => {
             Ok(Some(Holder { id: holder.into(), hold_count: count, remaining: left }))
         }
-        Inspected::Kind(kind) => Err(target.conflict(kind)),
+        Inspected::Kind(kind) => Err(spec.conflict(kind)),
     }
 }
 
 /// The holder of a fair lock, and its queue.
-pub(super) async fn fair(target: &Target) -> Result<FairQueue, Error> {
-    let name = target.checked_name()?;
-    let call = target.handle().with(|session, _| fair_command::inspect(name, &session.settings().fair));
-    match target.ask(call, fair_command::inspected).await? {
+pub(super) async fn fair(spec: &LockSpec) -> Result<FairQueue, Error> {
+    let name = spec.checked_name()?;
+    let call = spec.handle().with(|session, _| fair_command::inspect(name, &session.settings().fair));
+    match spec.call_once(call, fair_command::inspected).await? {
         fair_command::Inspected::Seen { holder, waiters } => Ok(FairQueue {
             holder: holder.map(|seen| Holder { id: seen.holder.into(), hold_count: seen.count, remaining: seen.left }),
             waiters: waiters
@@ -93,14 +93,14 @@ pub(super) async fn fair(target: &Target) -> Result<FairQueue, Error> {
                 .map(|seen| Waiter { id: seen.waiter.into(), waited: seen.age, is_alive: seen.alive })
                 .collect(),
         }),
-        fair_command::Inspected::Kind(kind) => Err(target.conflict(kind)),
+        fair_command::Inspected::Kind(kind) => Err(spec.conflict(kind)),
     }
 }
 
 /// Both halves of a read-write lock.
-pub(super) async fn halves(target: &Target) -> Result<ReadWriteHolders, Error> {
+pub(super) async fn halves(spec: &LockSpec) -> Result<ReadWriteHolders, Error> {
     let mut seen = ReadWriteHolders { writer: None, readers: Vec::new() };
-    match target.ask(read_write::inspect(target.checked_name()?), read_write::inspected).await? {
+    match spec.call_once(read_write::inspect(spec.checked_name()?), read_write::inspected).await? {
         read_write::Inspected::Free => {}
         read_write::Inspected::Held { holders, .. } => {
             for holder in holders {
@@ -114,20 +114,20 @@ pub(super) async fn halves(target: &Target) -> Result<ReadWriteHolders, Error> {
                 }
             }
         }
-        read_write::Inspected::Kind(kind) => return Err(target.conflict(kind)),
+        read_write::Inspected::Kind(kind) => return Err(spec.conflict(kind)),
     }
     Ok(seen)
 }
 
 /// The holder of a lock that was found busy, of any kind that one alone holds; `None` also where it cannot be learned.
-pub(crate) async fn holder(target: &Target) -> Option<HolderId> {
-    let holder = match target.kind() {
-        Kind::Lock | Kind::Spin | Kind::Fenced => plain(target).await.ok()?,
-        Kind::Fair | Kind::FencedFair => fair(target).await.ok()?.holder,
-        Kind::Simple => simple(target).await.ok()?,
-        Kind::Read => halves(target).await.ok()?.writer,
+pub(crate) async fn holder(spec: &LockSpec) -> Option<HolderId> {
+    let holder = match spec.kind() {
+        Kind::Lock | Kind::Spin | Kind::Fenced => plain(spec).await.ok()?,
+        Kind::Fair | Kind::FencedFair => fair(spec).await.ok()?.holder,
+        Kind::Simple => simple(spec).await.ok()?,
+        Kind::Read => halves(spec).await.ok()?.writer,
         Kind::Write => {
-            let seen = halves(target).await.ok()?;
+            let seen = halves(spec).await.ok()?;
             seen.writer.or_else(|| seen.readers.into_iter().next())
         }
         // Several hold these, or none does.

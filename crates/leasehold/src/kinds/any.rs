@@ -48,7 +48,7 @@ impl<K: Owned + Leased> Lock<K> {
     /// The same lock, as one whose kind the program learns at run time.
     #[must_use]
     pub fn erase(&self) -> AnyLock {
-        Lock::of(self.target().clone())
+        Lock::of(self.spec().clone())
     }
 }
 

@@ -4,7 +4,7 @@ use crate::error::{Error, InvalidInput};
 use crate::guard::Guard;
 use crate::kind::Counted;
 use crate::lock::Lock;
-use crate::target::Outcome;
+use crate::lock_spec::Outcome;
 use leasehold_core::command::semaphore as command;
 use leasehold_core::session::Patience;
 
@@ -41,7 +41,7 @@ impl<K: Counted> Lock<K> {
             return Err(InvalidInput::NoPermits.into());
         }
         let add = |name: &_, operation: &[u8], publish: &_| command::add(name, permits, operation, publish);
-        match self.target().operate(add, command::added).await? {
+        match self.spec().call_idempotent(add, command::added).await? {
             Outcome::Done(available) | Outcome::Refused(available) => Ok(available),
             Outcome::Overflow(available) => Err(Error::Invalid(InvalidInput::Number {
                 what: "number of permits after the change",

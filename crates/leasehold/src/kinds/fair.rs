@@ -55,6 +55,6 @@ impl FairLock {
     /// the grant before in force.
     #[must_use]
     pub fn fenced(&self) -> FencedFairLock {
-        Lock::of(self.target().with_kind(Kind::FencedFair))
+        Lock::of(self.spec().with_kind(Kind::FencedFair))
     }
 }

@@ -1,11 +1,11 @@
 //! Guards that stand and fall together.
 
 use crate::attempt;
+use crate::client_inner::Handle;
 use crate::error::Error;
 use crate::guard::Guard;
 use crate::kind::{GroupRule, LockKind, Majority};
 use crate::loss::{LossToken, Lost};
-use crate::shared::Handle;
 use leasehold_core::error::HoldEnd;
 use leasehold_core::hold_cell::{EndWatch, HoldCell};
 use std::fmt;

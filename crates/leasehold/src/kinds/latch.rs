@@ -2,8 +2,8 @@
 
 use crate::attempt;
 use crate::error::Error;
+use crate::lock_spec::{LockSpec, Outcome};
 use crate::settings;
-use crate::target::{Outcome, Target};
 use leasehold_core::command::latch::{self as command, Deleted, Inspected};
 use leasehold_core::session::{AcquireRequest, Patience};
 use std::fmt;
@@ -39,11 +39,11 @@ use std::time::Duration;
 /// # Ok::<(), leasehold::Error>(()) }).unwrap();
 /// ```
 #[derive(Clone)]
-pub struct CountDownLatch(Target);
+pub struct CountDownLatch(LockSpec);
 
 impl CountDownLatch {
-    pub(crate) const fn new(target: Target) -> Self {
-        Self(target)
+    pub(crate) const fn new(spec: LockSpec) -> Self {
+        Self(spec)
     }
 
     /// The name as the caller gave it, without the client's prefix.
@@ -66,7 +66,7 @@ impl CountDownLatch {
     pub async fn try_set_count(&self, count: u32) -> Result<bool, Error> {
         settings::check_number("count", count, 1)?;
         let set = |name: &_, operation: &[u8], publish: &_| command::set(name, count, operation, publish);
-        Ok(matches!(self.0.operate(set, command::set_done).await?, Outcome::Done(_)))
+        Ok(matches!(self.0.call_idempotent(set, command::set_done).await?, Outcome::Done(_)))
     }
 
     /// Counts down by one, and returns the count that is left; 0 is open. A latch that is open stays so.
@@ -95,7 +95,7 @@ impl CountDownLatch {
     pub async fn count_down_by(&self, count: u32) -> Result<u32, Error> {
         settings::check_number("count", count, 1)?;
         let down = |name: &_, operation: &[u8], publish: &_| command::count_down(name, count, operation, publish);
-        match self.0.operate(down, command::counted_down).await? {
+        match self.0.call_idempotent(down, command::counted_down).await? {
             Outcome::Done(left) | Outcome::Refused(left) | Outcome::Overflow(left) => {
                 Ok(u32::try_from(left).unwrap_or_default())
             }
@@ -112,7 +112,7 @@ impl CountDownLatch {
     ///
     /// Dropping the future leaves nothing behind.
     pub async fn count(&self) -> Result<u32, Error> {
-        match self.0.ask(command::inspect(self.0.checked_name()?), command::inspected).await? {
+        match self.0.call_once(command::inspect(self.0.checked_name()?), command::inspected).await? {
             Inspected::Open => Ok(0),
             Inspected::Closed { left } => Ok(u32::try_from(left).unwrap_or(u32::MAX)),
             Inspected::Kind(kind) => Err(self.0.conflict(kind)),
@@ -132,7 +132,7 @@ impl CountDownLatch {
         let name = self.0.checked_name()?;
         let (operation, publish) =
             self.0.handle().with(|session, _| (session.new_operation(), session.settings().publish.clone()));
-        match self.0.insist(command::delete(name, &operation, &publish), command::deleted).await? {
+        match self.0.call_until_known(command::delete(name, &operation, &publish), command::deleted).await? {
             Deleted::Deleted => Ok(true),
             Deleted::Absent => Ok(false),
             Deleted::Kind => Err(self.0.conflict("key of another kind".to_owned())),
@@ -151,7 +151,7 @@ impl CountDownLatch {
     ///
     /// Dropping the future leaves nothing behind.
     pub fn wait(&self) -> LatchWait {
-        LatchWait { target: self.0.clone(), at_most: None }
+        LatchWait { spec: self.0.clone(), at_most: None }
     }
 }
 
@@ -165,7 +165,7 @@ impl fmt::Debug for CountDownLatch {
 #[derive(Clone)]
 #[must_use = "nobody waits until this is awaited"]
 pub struct LatchWait {
-    target: Target,
+    spec: LockSpec,
     at_most: Option<Duration>,
 }
 
@@ -180,17 +180,17 @@ impl LatchWait {
     }
 
     async fn run(self) -> Result<(), Error> {
-        let handle = self.target.handle();
+        let handle = self.spec.handle();
         let begun = handle.clock.now();
-        let name = self.target.checked_name()?.clone();
-        let mut wish = AcquireRequest::new(name, self.target.kind(), settings::NO_LEASE);
+        let name = self.spec.checked_name()?.clone();
+        let mut wish = AcquireRequest::new(name, self.spec.kind(), settings::NO_LEASE);
         wish.renewed = false;
-        wish.class = self.target.metrics().name.clone();
+        wish.class = self.spec.metrics().name.clone();
         wish.patience = Patience::Until(handle.end_of_wait(self.at_most));
         // A grant is nothing here: an open latch has no holder.
         match attempt::acquire(handle, wish).await {
             Ok(_) => Ok(()),
-            Err(error) => Err(Error::from_acquire(self.target.name(), handle.clock.now().since(begun), error)),
+            Err(error) => Err(Error::from_acquire(self.spec.name(), handle.clock.now().since(begun), error)),
         }
     }
 }
@@ -207,7 +207,7 @@ impl IntoFuture for LatchWait {
 impl fmt::Debug for LatchWait {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LatchWait")
-            .field("latch", &self.target.name())
+            .field("latch", &self.spec.name())
             .field("at_most", &self.at_most)
             .finish_non_exhaustive()
     }

@@ -3,13 +3,13 @@
 use super::group::{AnyGuard, GroupGuard, all};
 use crate::acquire::Acquire;
 use crate::attempt;
+use crate::client_inner::Handle;
 use crate::error::{Error, InvalidInput};
 use crate::guard::Guard;
 use crate::kind::{AllMembers, Fenced, LockKind, Read, Reentrant, Write};
 use crate::lock::Lock;
+use crate::lock_spec::LockSpec;
 use crate::owner::Owner;
-use crate::shared::Handle;
-use crate::target::Target;
 use leasehold_core::error::AcquireError;
 use leasehold_core::session::Patience;
 use std::fmt;
@@ -84,12 +84,12 @@ impl From<Lock<Write>> for Member {
 }
 
 impl Member {
-    fn target(&self) -> &Target {
+    fn spec(&self) -> &LockSpec {
         match self {
-            Self::Lock(lock) => lock.target(),
-            Self::Fenced(lock) => lock.target(),
-            Self::Read(lock) => lock.target(),
-            Self::Write(lock) => lock.target(),
+            Self::Lock(lock) => lock.spec(),
+            Self::Fenced(lock) => lock.spec(),
+            Self::Read(lock) => lock.spec(),
+            Self::Write(lock) => lock.spec(),
         }
     }
 
@@ -107,7 +107,7 @@ impl MultiLock {
     /// One lock over `members`, which may belong to several clients. No members, or one of them twice, is refused when it is acquired.
     pub fn new<M: Into<Member>>(members: impl IntoIterator<Item = M>) -> Self {
         let members: Arc<[Member]> = members.into_iter().map(Into::into).collect();
-        let names: Vec<&str> = members.iter().map(|member| member.target().name()).collect();
+        let names: Vec<&str> = members.iter().map(|member| member.spec().name()).collect();
         let name = names.join(" + ").into();
         Self { members, name }
     }
@@ -164,18 +164,18 @@ impl MultiLock {
     fn check(&self) -> Result<Arc<Handle>, Error> {
         let Some(first) = self.members.first() else { return Err(InvalidInput::NoMembers.into()) };
         for (index, member) in self.members.iter().enumerate() {
-            let target = member.target();
-            let key = target.checked_name()?.key();
+            let spec = member.spec();
+            let key = spec.checked_name()?.key();
             // Two clients of one server would wait for each other under the name of one caller.
             let same = |other: &Member| {
-                other.target().checked_name().is_ok_and(|name| name.key() == key)
-                    && other.target().handle().is_of_server(target.handle())
+                other.spec().checked_name().is_ok_and(|name| name.key() == key)
+                    && other.spec().handle().is_of_server(spec.handle())
             };
             if self.members[..index].iter().any(same) {
-                return Err(InvalidInput::SameMember { name: target.name().to_owned() }.into());
+                return Err(InvalidInput::SameMember { name: spec.name().to_owned() }.into());
             }
         }
-        Ok(first.target().handle().clone())
+        Ok(first.spec().handle().clone())
     }
 
     fn guard(&self, handle: &Arc<Handle>, guards: Vec<Box<dyn AnyGuard>>) -> MultiGuard {
@@ -231,8 +231,8 @@ impl MultiAcquire {
     }
 
     async fn take<K: LockKind>(&self, lock: &Lock<K>, patience: Patience) -> Result<Option<Box<dyn AnyGuard>>, Error> {
-        let mut acquire = Acquire::<K>::new(lock.target().clone());
-        acquire.describe(self.lease, self.max_hold, self.owner.as_ref());
+        let mut acquire = Acquire::<K>::new(lock.spec().clone());
+        acquire.set_all(self.lease, self.max_hold, self.owner.as_ref());
         let guard: Option<Guard<K>> = acquire.run(Some(patience)).await?;
         Ok(guard.map(|guard| Box::new(guard) as Box<dyn AnyGuard>))
     }
@@ -274,7 +274,7 @@ impl MultiAcquire {
         loop {
             // The members may belong to clients whose clocks have different zeros.
             let patience = |index: usize| {
-                let clock = &self.multi.members[index].target().handle().clock;
+                let clock = &self.multi.members[index].spec().handle().clock;
                 Patience::Until(clock.now() + until.since(handle.clock.now()))
             };
             let first = busy.map(|index| (index, patience(index)));

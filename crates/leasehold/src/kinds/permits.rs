@@ -4,8 +4,8 @@ use crate::error::{Error, InvalidInput};
 use crate::guard::Guard;
 use crate::kind::Permit;
 use crate::lock::Lock;
+use crate::lock_spec::Outcome;
 use crate::settings;
-use crate::target::Outcome;
 use leasehold_core::command::permits::{self as command, Given, Inspected, Leased, PermitId};
 use std::time::Duration;
 
@@ -94,7 +94,7 @@ impl LeasedSemaphore {
     pub async fn try_set_permits(&self, permits: u32) -> Result<bool, Error> {
         settings::check_number("number of permits", permits, 0)?;
         let set = |name: &_, operation: &[u8], publish: &_| command::set(name, permits, operation, publish);
-        let outcome = self.target().operate(set, command::set_done).await?;
+        let outcome = self.spec().call_idempotent(set, command::set_done).await?;
         Ok(matches!(outcome, Outcome::Done(_)))
     }
 
@@ -111,7 +111,7 @@ impl LeasedSemaphore {
     pub async fn resize(&self, permits: u32) -> Result<i64, Error> {
         settings::check_number("number of permits", permits, 0)?;
         let resize = |name: &_, operation: &[u8], publish: &_| command::resize(name, permits, operation, publish);
-        match self.target().operate(resize, command::resized).await? {
+        match self.spec().call_idempotent(resize, command::resized).await? {
             Outcome::Done(available) | Outcome::Refused(available) => Ok(available),
             Outcome::Overflow(available) => Err(Error::Invalid(InvalidInput::Number {
                 what: "number of permits",
@@ -158,15 +158,15 @@ impl LeasedSemaphore {
     ///
     /// Dropping the future leaves nothing behind.
     pub async fn inspect(&self) -> Result<Option<PermitCounts>, Error> {
-        let target = self.target();
-        match target.ask(command::inspect(target.checked_name()?), command::inspected).await? {
+        let spec = self.spec();
+        match spec.call_once(command::inspect(spec.checked_name()?), command::inspected).await? {
             Inspected::Absent => Ok(None),
             Inspected::Present { available, held, permits } => {
                 let permits =
                     permits.into_iter().map(|held| HeldPermit { id: held.id, remaining: held.left }).collect();
                 Ok(Some(PermitCounts { available, held, permits }))
             }
-            Inspected::Kind(kind) => Err(target.conflict(kind)),
+            Inspected::Kind(kind) => Err(spec.conflict(kind)),
         }
     }
 
@@ -180,11 +180,11 @@ impl LeasedSemaphore {
     ///
     /// Dropping the future leaves nothing behind.
     pub async fn lease_of(&self, id: PermitId) -> Result<Option<HeldPermit>, Error> {
-        let target = self.target();
-        match target.ask(command::lease(target.checked_name()?, id), command::leased).await? {
+        let spec = self.spec();
+        match spec.call_once(command::lease(spec.checked_name()?, id), command::leased).await? {
             Leased::Gone => Ok(None),
             Leased::Held { left } => Ok(Some(HeldPermit { id, remaining: left })),
-            Leased::Kind(kind) => Err(target.conflict(kind)),
+            Leased::Kind(kind) => Err(spec.conflict(kind)),
         }
     }
 
@@ -204,20 +204,20 @@ impl LeasedSemaphore {
     ///
     /// Dropping the future leaves it open whether the permits were given back.
     pub async fn release_ids(&self, ids: &[PermitId]) -> Result<Vec<bool>, Error> {
-        let target = self.target();
-        let name = target.checked_name()?;
+        let spec = self.spec();
+        let name = spec.checked_name()?;
         if ids.is_empty() {
             return Ok(Vec::new());
         }
         let mut back = Vec::with_capacity(ids.len());
         for ids in ids.chunks(IDS_IN_A_CALL) {
-            let call = command::give(name, ids.iter().copied(), &target.publish());
-            match target.ask(call, command::given).await? {
+            let call = command::give(name, ids.iter().copied(), &spec.publish());
+            match spec.call_once(call, command::given).await? {
                 Given::Each(given) => {
-                    target.handle().with(|session, now| session.look_again(now, self.name()));
+                    spec.handle().with(|session, now| session.look_again(now, self.name()));
                     back.extend(given);
                 }
-                Given::Kind(kind) => return Err(target.conflict(kind)),
+                Given::Kind(kind) => return Err(spec.conflict(kind)),
             }
         }
         Ok(back)

@@ -4,10 +4,10 @@ use super::group::{AnyGuard, Doing, Enough, GroupGuard, most};
 use crate::acquire::Acquire;
 use crate::attempt;
 use crate::client::Client;
+use crate::client_inner::Handle;
 use crate::error::{Error, InvalidInput};
 use crate::guard::Guard;
 use crate::kind::{Majority, Reentrant};
-use crate::shared::Handle;
 use leasehold_core::backoff::Backoff;
 use leasehold_core::error::AcquireError;
 use leasehold_core::session::Patience;
@@ -207,8 +207,8 @@ impl QuorumAcquire {
         let quorum = self.lock.quorum();
         let asked = self.lock.clients.iter().map(|client| {
             let lock = client.lock(&self.lock.name);
-            let mut acquire = Acquire::<Reentrant>::new(lock.target().clone());
-            acquire.describe(self.lease, self.max_hold, None);
+            let mut acquire = Acquire::<Reentrant>::new(lock.spec().clone());
+            acquire.set_all(self.lease, self.max_hold, None);
             let trying: Doing<Answer> = Box::pin(async move { acquire.run(Some(Patience::Try)).await });
             trying
         });

@@ -1,12 +1,12 @@
 //! The read-write lock.
 
 use crate::acquire::Acquire;
+use crate::client_inner::Handle;
 use crate::error::Error;
 use crate::guard::Guard;
 use crate::kind::{Read, Write};
 use crate::lock::Lock;
-use crate::shared::Handle;
-use crate::target::Target;
+use crate::lock_spec::LockSpec;
 use leasehold_core::command::Kind;
 use std::sync::Arc;
 use std::time::Duration;
@@ -91,8 +91,8 @@ const MARK: Duration = Duration::from_secs(3);
 impl ReadWriteLock {
     pub(crate) fn new(handle: &Arc<Handle>, name: &str) -> Self {
         Self {
-            read: Lock::of(Target::new(handle.clone(), Kind::Read, name)),
-            write: Lock::of(Target::new(handle.clone(), Kind::Write, name)),
+            read: Lock::of(LockSpec::new(handle.clone(), Kind::Read, name)),
+            write: Lock::of(LockSpec::new(handle.clone(), Kind::Write, name)),
         }
     }
 
@@ -102,8 +102,8 @@ impl ReadWriteLock {
     /// come without a break now keep readers waiting instead.
     #[must_use]
     pub fn prefer_writers(self) -> Self {
-        let prefer = |target: &Target| target.with_manner(|manner| manner.prefer_writers = Some(MARK));
-        Self { read: Lock::of(prefer(self.read.target())), write: Lock::of(prefer(self.write.target())) }
+        let prefer = |spec: &LockSpec| spec.with_options(|options| options.prefer_writers = Some(MARK));
+        Self { read: Lock::of(prefer(self.read.spec())), write: Lock::of(prefer(self.write.spec())) }
     }
 
     /// Counts the metrics of both halves under `class`. See [`Lock::class`].
@@ -140,8 +140,8 @@ impl WriteGuard {
     ///
     /// See [`Acquire`]. The write half stays held.
     pub async fn read(&self) -> Result<ReadGuard, Error> {
-        let target = self.lock().target().with_kind(Kind::Read);
-        let acquire = Acquire::new(target).standing_beside(self.hold());
+        let spec = self.lock().spec().with_kind(Kind::Read);
+        let acquire = Acquire::new(spec).standing_beside(self.hold());
         acquire.await
     }
 

@@ -4,8 +4,8 @@ use crate::error::Error;
 use crate::guard::Guard;
 use crate::kind::Counter;
 use crate::lock::Lock;
+use crate::lock_spec::Outcome;
 use crate::settings;
-use crate::target::Outcome;
 use leasehold_core::command::semaphore::{self as command, Inspected};
 
 /// A number of permits that all clients take from and give back to.
@@ -64,7 +64,7 @@ impl Semaphore {
     pub async fn try_set_permits(&self, permits: u32) -> Result<bool, Error> {
         settings::check_number("number of permits", permits, 0)?;
         let set = |name: &_, operation: &[u8], publish: &_| command::set(name, permits, None, operation, publish);
-        let outcome = self.target().operate(set, command::set_done).await?;
+        let outcome = self.spec().call_idempotent(set, command::set_done).await?;
         Ok(matches!(outcome, Outcome::Done(_)))
     }
 
@@ -94,7 +94,7 @@ impl Semaphore {
     /// Dropping the future leaves it open whether the permits were taken.
     pub async fn drain_permits(&self) -> Result<u32, Error> {
         let drain = |name: &_, operation: &[u8], _: &_| command::drain(name, operation);
-        match self.target().operate(drain, command::drained).await? {
+        match self.spec().call_idempotent(drain, command::drained).await? {
             Outcome::Done(drained) => Ok(u32::try_from(drained).unwrap_or_default()),
             Outcome::Refused(_) | Outcome::Overflow(_) => Ok(0),
         }
@@ -110,11 +110,11 @@ impl Semaphore {
     ///
     /// Dropping the future leaves nothing behind.
     pub async fn available_permits(&self) -> Result<i64, Error> {
-        let target = self.target();
-        match target.ask(command::inspect(target.checked_name()?), command::inspected).await? {
+        let spec = self.spec();
+        match spec.call_once(command::inspect(spec.checked_name()?), command::inspected).await? {
             Inspected::Absent => Ok(0),
             Inspected::Present { available, .. } => Ok(available),
-            Inspected::Kind(kind) => Err(target.conflict(kind)),
+            Inspected::Kind(kind) => Err(spec.conflict(kind)),
         }
     }
 }

@@ -40,10 +40,10 @@ impl SimpleLock {
     #[must_use]
     pub fn with_id(&self, id: impl Into<String>) -> Self {
         let id = Bytes::from(id.into());
-        let owner = self.target().handle().with(|session, _| session.new_owner());
-        Self::of(self.target().with_manner(|manner| {
-            manner.field = Some(id);
-            manner.owner = Some(owner);
+        let owner = self.spec().handle().with(|session, _| session.new_owner());
+        Self::of(self.spec().with_options(|options| {
+            options.field = Some(id);
+            options.owner = Some(owner);
         }))
     }
 
@@ -61,20 +61,20 @@ impl SimpleLock {
     ///
     /// Dropping the future leaves it open whether the hold was ended. A copy that comes late may end a later hold of the same id.
     pub async fn release(&self) -> Result<bool, Error> {
-        let target = self.target();
-        let Some(field) = target.manner().field.clone() else { return Ok(false) };
-        let (name, verbs) = (target.checked_name()?, target.kind().verbs());
-        if let Some(lease) = target.manner().lease {
+        let spec = self.spec();
+        let Some(field) = spec.options().field.clone() else { return Ok(false) };
+        let (name, verbs) = (spec.checked_name()?, spec.kind().verbs());
+        if let Some(lease) = spec.options().lease {
             settings::check_lease(lease)?;
         }
-        let call = target.handle().with(|session, _| {
+        let call = spec.handle().with(|session, _| {
             let keys = verbs.keys(name, &session.client());
             let hold = HoldKey { field, permits: 1 };
             let settings = session.settings();
             verbs.release(&Give { name, keys: &keys, hold: &hold, count: 0, granted: true, settings })
         });
-        let released = target.ask(call, |reply| verbs.released(reply)).await?;
-        target.handle().with(|session, now| session.look_again(now, self.name()));
+        let released = spec.call_once(call, |reply| verbs.released(reply)).await?;
+        spec.handle().with(|session, now| session.look_again(now, self.name()));
         Ok(released == Released::Ended)
     }
 }

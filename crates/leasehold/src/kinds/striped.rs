@@ -74,7 +74,7 @@ impl StripedLock {
         if self.stripes > 0 {
             return lock;
         }
-        Lock::of(lock.target().refused(InvalidInput::NoStripes { name: self.name.clone() }))
+        Lock::of(lock.spec().refused(InvalidInput::NoStripes { name: self.name.clone() }))
     }
 }
 

@@ -1,7 +1,7 @@
 //! The driver: takes what the session wants done, does it, hands in what came of it, and sleeps.
 
+use crate::client_inner::ClientInner;
 use crate::foreign::{self, Foreign};
-use crate::shared::Shared;
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
@@ -29,17 +29,17 @@ enum Outcome {
 }
 
 /// Runs until the last handle of the client is gone and nothing is left to be cleaned up.
-pub(crate) async fn run(shared: Arc<Shared>) {
+pub(crate) async fn run(inner: Arc<ClientInner>) {
     let mut flying: FuturesUnordered<BoxFuture<'static, Outcome>> = FuturesUnordered::new();
-    let _last = Last(&shared);
+    let _last = Last(&inner);
     let mut ending_since: Option<Instant> = None;
     // Calls that are on their way. A shutdown waits for these and not for subscriptions, which end with their connection.
     let mut calls = 0_usize;
     loop {
-        let ((actions, events, ending, released), due) = shared.drive(|session, now| {
+        let ((actions, events, ending, released), due) = inner.drive(|session, now| {
             session.handle_timeout(now);
             // In the same step as the look at the holds: a shutdown takes these from their guards before it begins the end.
-            let ending = shared.lifeline.is_ending();
+            let ending = inner.lifeline.is_ending();
             if ending {
                 session.retract();
             }
@@ -48,18 +48,18 @@ pub(crate) async fn run(shared: Arc<Shared>) {
             (actions, events, ending, session.holds_nothing())
         });
         for event in events {
-            foreign::call(Foreign::Telemetry, || shared.classes.report(event));
+            foreign::call(Foreign::Telemetry, || inner.classes.report(event));
         }
         for action in actions {
             calls += usize::from(matches!(action, Action::Call { .. }));
-            flying.push(perform(&shared, action).boxed());
+            flying.push(perform(&inner, action).boxed());
         }
         let mut until = due;
         if ending {
-            let now = shared.clock.now();
+            let now = inner.clock.now();
             let since = *ending_since.get_or_insert(now);
-            let effort = shared.settings.lease.max(LAST_EFFORT);
-            let end = shared.lifeline.deadline().unwrap_or_else(|| since + effort);
+            let effort = inner.settings.lease.max(LAST_EFFORT);
+            let end = inner.lifeline.deadline().unwrap_or_else(|| since + effort);
             if (released && calls == 0) || now >= end {
                 break;
             }
@@ -67,25 +67,25 @@ pub(crate) async fn run(shared: Arc<Shared>) {
         }
         tokio::select! {
             biased;
-            event = shared.link.event() => match event {
-                Some(event) => take_events(&shared, event).await,
+            event = inner.link.event() => match event {
+                Some(event) => take_events(&inner, event).await,
                 None => break,
             },
             Some(outcome) = flying.next(), if !flying.is_empty() => {
-                calls -= take_outcome(&shared, outcome);
+                calls -= take_outcome(&inner, outcome);
                 while let Some(Some(outcome)) = flying.next().now_or_never() {
-                    calls -= take_outcome(&shared, outcome);
+                    calls -= take_outcome(&inner, outcome);
                 }
             }
-            () = shared.lifeline.wakeup.notified() => {}
-            () = shared.clock.sleep_until(until) => {}
+            () = inner.lifeline.wakeup.notified() => {}
+            () = inner.clock.sleep_until(until) => {}
         }
     }
-    shared.link.close().await;
+    inner.link.close().await;
 }
 
 /// Says that the lifeline has ended, even where its future is dropped with the runtime that it ran on.
-struct Last<'a>(&'a Shared);
+struct Last<'a>(&'a ClientInner);
 
 impl Drop for Last<'_> {
     fn drop(&mut self) {
@@ -101,12 +101,12 @@ impl Drop for Last<'_> {
 }
 
 /// Hands in an event, and those that came with it.
-async fn take_events(shared: &Shared, first: LinkEvent) {
-    shared.drive(|session, now| session.handle_event(now, first));
+async fn take_events(inner: &ClientInner, first: LinkEvent) {
+    inner.drive(|session, now| session.handle_event(now, first));
     for _ in 0..EVENTS_A_TURN {
-        match shared.link.event().now_or_never() {
+        match inner.link.event().now_or_never() {
             Some(Some(event)) => {
-                shared.drive(|session, now| session.handle_event(now, event));
+                inner.drive(|session, now| session.handle_event(now, event));
             }
             _ => break,
         }
@@ -114,9 +114,9 @@ async fn take_events(shared: &Shared, first: LinkEvent) {
 }
 
 /// Hands in an outcome, and says how many calls it ends.
-fn take_outcome(shared: &Shared, outcome: Outcome) -> usize {
+fn take_outcome(inner: &ClientInner, outcome: Outcome) -> usize {
     let ended = usize::from(matches!(outcome, Outcome::Called(..)));
-    shared.drive(|session: &mut Session, now| match outcome {
+    inner.drive(|session: &mut Session, now| match outcome {
         Outcome::Called(id, epoch, result) => session.handle_called(now, id, epoch, result),
         Outcome::Settled(id, result) => session.handle_settled(now, id, result),
         Outcome::Probed(id, result) => session.handle_probed(now, id, result),
@@ -126,8 +126,8 @@ fn take_outcome(shared: &Shared, outcome: Outcome) -> usize {
     ended
 }
 
-fn perform(shared: &Shared, action: Action) -> impl Future<Output = Outcome> + Send + use<> {
-    let link = shared.link.clone();
+fn perform(inner: &ClientInner, action: Action) -> impl Future<Output = Outcome> + Send + use<> {
+    let link = inner.link.clone();
     async move {
         match action {
             Action::Call { id, call } => {

@@ -3,7 +3,7 @@
 //! The embedded engine answers at once, or at an instant of its clock, so a lifeline on it never waits for anything but the clock. It is polled whenever
 //! the clock moves, and whenever a client on that clock has given its lifeline something to do.
 
-use crate::shared::Shared;
+use crate::client_inner::ClientInner;
 use futures_util::future::BoxFuture;
 use leasehold_embedded::ManualClock;
 use parking_lot::Mutex;
@@ -11,13 +11,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Wake, Waker};
 
-/// Runs the lifeline of `shared` at each step of `clock`.
-pub(crate) fn start(shared: &Arc<Shared>, clock: &ManualClock) {
+/// Runs the lifeline of `inner` at each step of `clock`.
+pub(crate) fn start(inner: &Arc<ClientInner>, clock: &ManualClock) {
     let pump = Arc::new(Pump { lifeline: Mutex::new(None), woken: Arc::new(Flag(AtomicBool::new(true))) });
     let driven = pump.clone();
     let step: Arc<dyn Fn() + Send + Sync> = Arc::new(move || driven.run());
     clock.on_step(Arc::downgrade(&step));
-    let lifeline = shared.clone();
+    let lifeline = inner.clone();
     *pump.lifeline.lock() = Some(Box::pin(async move {
         super::run(lifeline).await;
         // The callback lives as long as the lifeline does.

@@ -1,6 +1,6 @@
 //! The thread that a lifeline usually lives in.
 
-use crate::shared::Shared;
+use crate::client_inner::ClientInner;
 use std::io;
 use std::sync::Arc;
 use tokio::runtime::Runtime;
@@ -8,13 +8,13 @@ use tokio::sync::oneshot;
 
 /// Starts a thread with a runtime of its own. `prepare` runs on it, and what it returns is handed out; then the thread
 /// waits for the client that is made of it, and is its lifeline. A client that is never made ends the thread.
-pub(crate) fn start<T, F>(prepare: F) -> io::Result<(oneshot::Receiver<T>, oneshot::Sender<Arc<Shared>>)>
+pub(crate) fn start<T, F>(prepare: F) -> io::Result<(oneshot::Receiver<T>, oneshot::Sender<Arc<ClientInner>>)>
 where
     T: Send + 'static,
     F: AsyncFnOnce() -> T + Send + 'static,
 {
     let (prepared, ready) = oneshot::channel();
-    let (hand_over, client) = oneshot::channel::<Arc<Shared>>();
+    let (hand_over, client) = oneshot::channel::<Arc<ClientInner>>();
     spawn(runtime()?, async move || {
         let mut prepared = prepared;
         // A caller that has gone wants nothing to be prepared: what was begun is dropped, and the thread ends.
@@ -31,13 +31,13 @@ where
 }
 
 /// The same where nothing is waited for: `prepare` runs here, in the context of the thread's runtime.
-pub(crate) fn start_at_once<T>(prepare: impl FnOnce() -> T) -> io::Result<(T, oneshot::Sender<Arc<Shared>>)> {
+pub(crate) fn start_at_once<T>(prepare: impl FnOnce() -> T) -> io::Result<(T, oneshot::Sender<Arc<ClientInner>>)> {
     let runtime = runtime()?;
     let prepared = {
         let _context = runtime.enter();
         prepare()
     };
-    let (hand_over, client) = oneshot::channel::<Arc<Shared>>();
+    let (hand_over, client) = oneshot::channel::<Arc<ClientInner>>();
     spawn(runtime, async move || drive(client).await)?;
     Ok((prepared, hand_over))
 }
@@ -57,9 +57,9 @@ fn spawn<F: AsyncFnOnce() + Send + 'static>(runtime: Runtime, work: F) -> io::Re
 }
 
 /// Is the lifeline of the client that is handed over.
-async fn drive(client: oneshot::Receiver<Arc<Shared>>) {
-    if let Ok(shared) = client.await {
-        super::run(shared).await;
+async fn drive(client: oneshot::Receiver<Arc<ClientInner>>) {
+    if let Ok(inner) = client.await {
+        super::run(inner).await;
     }
 }
 

@@ -41,8 +41,8 @@ mod words;
 
 pub(crate) use connect::{Connector, Foreground, Lifeline};
 pub(crate) use error::ConnectError;
-pub(crate) use settings::{Publish, Settings};
-pub(crate) use target::Target;
+pub(crate) use settings::{LinkSettings, Publish};
+pub(crate) use target::ServerTarget;
 pub(crate) use tls::Certificates;
 
 use crate::error::Cause;
@@ -110,7 +110,7 @@ impl FredLink {
         drop(self.runtime().spawn(meeting));
     }
 
-    fn shared(&self) -> &shared::Shared {
+    fn shared(&self) -> &shared::LinkShared {
         &self.parts.lifeline.pool.shared
     }
 

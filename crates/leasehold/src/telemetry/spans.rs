@@ -1,7 +1,7 @@
 //! The spans of acquires, holds and releases.
 
 use super::names::{SPAN_ACQUIRE, SPAN_HOLD, SPAN_RELEASE};
-use crate::target::Target;
+use crate::lock_spec::LockSpec;
 use leasehold_core::hold_cell::HoldCell;
 use tracing::Span;
 
@@ -32,17 +32,17 @@ impl Default for Spans {
 /// A span of what is asked of a lock, or done under it, at the level that the client has for spans. A field that is not known yet is
 /// recorded later.
 macro_rules! span {
-    ($name:expr, $target:expr) => {
-        match $target.handle().settings.spans.level {
-            SpanLevel::Debug => span!(debug_span, $name, $target),
-            SpanLevel::Info => span!(info_span, $name, $target),
+    ($name:expr, $spec:expr) => {
+        match $spec.handle().settings.spans.level {
+            SpanLevel::Debug => span!(debug_span, $name, $spec),
+            SpanLevel::Info => span!(info_span, $name, $spec),
         }
     };
-    ($at_level:ident, $name:expr, $target:expr) => {
+    ($at_level:ident, $name:expr, $spec:expr) => {
         tracing::$at_level!(
             $name,
-            lock = $target.handle().settings.spans.lock_names.then(|| $target.name()),
-            class = &*$target.metrics().name,
+            lock = $spec.handle().settings.spans.lock_names.then(|| $spec.name()),
+            class = &*$spec.metrics().name,
             outcome = tracing::field::Empty,
             waited_ms = tracing::field::Empty,
             holder = tracing::field::Empty,
@@ -52,18 +52,18 @@ macro_rules! span {
 }
 
 /// The span of an acquire.
-pub(crate) fn span_of_acquire(target: &Target) -> Span {
-    span!(SPAN_ACQUIRE, target)
+pub(crate) fn span_of_acquire(spec: &LockSpec) -> Span {
+    span!(SPAN_ACQUIRE, spec)
 }
 
 /// The span of work under this hold.
-pub(crate) fn span_of_hold(target: &Target, hold: &HoldCell) -> Span {
-    about(span!(SPAN_HOLD, target), hold)
+pub(crate) fn span_of_hold(spec: &LockSpec, hold: &HoldCell) -> Span {
+    about(span!(SPAN_HOLD, spec), hold)
 }
 
 /// The span of a release of this hold.
-pub(crate) fn span_of_release(target: &Target, hold: &HoldCell) -> Span {
-    about(span!(SPAN_RELEASE, target), hold)
+pub(crate) fn span_of_release(spec: &LockSpec, hold: &HoldCell) -> Span {
+    about(span!(SPAN_RELEASE, spec), hold)
 }
 
 fn about(span: Span, hold: &HoldCell) -> Span {

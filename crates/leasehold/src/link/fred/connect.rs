@@ -15,10 +15,10 @@ use super::notices::Notices;
 use super::pool::Pool;
 use super::pools::Pools;
 use super::scripts::Scripts;
-use super::settings::{Backoff, Settings};
-use super::shared::{Role, Shared};
+use super::settings::{Backoff, LinkSettings};
+use super::shared::{LinkShared, Role};
 use super::slots::Slots;
-use super::target::{self, Target};
+use super::target::{self, ServerTarget};
 use fred::types::Value;
 use fred::types::config::ServerConfig;
 use leasehold_core::link::{LinkEvent, Plane, ServerInfo};
@@ -37,11 +37,11 @@ impl Connector {
     /// # Errors
     ///
     /// The target wants TLS, and there are no certificate authorities to check the server by.
-    pub(crate) fn new(target: Target, settings: Settings) -> Result<Self, ConnectError> {
+    pub(crate) fn new(target: ServerTarget, settings: LinkSettings) -> Result<Self, ConnectError> {
         let target = target.prepared()?;
         let slots = target.is_cluster().then(Slots::default);
         let met = Met::new(target.is_cluster());
-        let shared = Shared {
+        let shared = LinkShared {
             target,
             settings,
             events: Events::default(),
@@ -370,7 +370,7 @@ async fn first(pool: &Arc<Pool>, seed: ServerConfig) -> Result<Arc<ConnectionSlo
 /// Asks the server what it is. A connection that is lost meanwhile is made anew by its slot, and the server is asked again.
 async fn learn_within(
     limit: Limit,
-    shared: &Shared,
+    shared: &LinkShared,
     connection_slot: &ConnectionSlot,
 ) -> Result<ServerInfo, ConnectError> {
     let mut lost = None;

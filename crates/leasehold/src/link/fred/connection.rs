@@ -15,8 +15,8 @@
 //! once, leaves commands waiting for ever.
 
 use super::error::{self, ConnectError};
-use super::settings::Settings;
-use super::target::{self, Target};
+use super::settings::LinkSettings;
+use super::target::{self, ServerTarget};
 use super::{frame, profile};
 use fred::clients::Client;
 use fred::interfaces::{ClientInterface, ClientLike, EventInterface, FredResult, Resp3Frame};
@@ -74,9 +74,9 @@ pub(super) struct Connection {
 impl Connection {
     /// Connects once, on the runtime in whose context this is polled: its router lives there.
     pub(super) async fn connect(
-        target: &Target,
+        target: &ServerTarget,
         server: ServerConfig,
-        settings: &Settings,
+        settings: &LinkSettings,
         capacity: usize,
     ) -> Result<(Self, Router), ConnectError> {
         let label = target::label(&server);

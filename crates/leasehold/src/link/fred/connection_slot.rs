@@ -3,7 +3,7 @@
 use super::connection::{Connection, Router};
 use super::error::ConnectError;
 use super::settings::Backoff;
-use super::shared::{Role, Shared};
+use super::shared::{LinkShared, Role};
 use super::target;
 use super::{frame, profile};
 use fred::types::Value;
@@ -24,7 +24,7 @@ const REMEMBERED: usize = 64;
 pub(super) struct ConnectionSlot {
     pub(super) role: Role,
     server: ServerConfig,
-    shared: Arc<Shared>,
+    shared: Arc<LinkShared>,
     state: Mutex<State>,
     changed: Notify,
     closed: CancellationToken,
@@ -50,7 +50,12 @@ struct State {
 
 impl ConnectionSlot {
     /// Not connected yet. It is closed when `closed` is cancelled.
-    pub(super) fn new(shared: &Arc<Shared>, role: Role, server: ServerConfig, closed: CancellationToken) -> Arc<Self> {
+    pub(super) fn new(
+        shared: &Arc<LinkShared>,
+        role: Role,
+        server: ServerConfig,
+        closed: CancellationToken,
+    ) -> Arc<Self> {
         Arc::new(Self {
             role,
             server,

@@ -4,13 +4,13 @@ use super::connection_slot::ConnectionSlot;
 use super::error::ConnectError;
 use super::frame;
 use super::settings::Publish;
-use super::shared::Shared;
+use super::shared::LinkShared;
 use fred::interfaces::Resp3Frame;
 use fred::types::Value;
 use leasehold_core::link::ServerInfo;
 
 /// Asks the server what it is, once.
-pub(super) async fn learn(shared: &Shared, connection_slot: &ConnectionSlot) -> Result<ServerInfo, ConnectError> {
+pub(super) async fn learn(shared: &LinkShared, connection_slot: &ConnectionSlot) -> Result<ServerInfo, ConnectError> {
     let server = connection_slot.label();
     let lost = |error| ConnectError::of_loss(&server, error);
     let connection = connection_slot.current().map_err(lost)?;

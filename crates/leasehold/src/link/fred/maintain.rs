@@ -6,7 +6,7 @@ use super::notices::Notices;
 use super::pool::Pool;
 use super::pools::Pools;
 use super::settings::Backoff;
-use super::shared::Shared;
+use super::shared::LinkShared;
 use super::slots::{self, Node, Slots};
 use super::{settle, target};
 use fred::types::Value;
@@ -54,7 +54,7 @@ pub(super) async fn maintain(pools: Arc<Pools>, pool: Arc<Pool>, notices: Arc<No
     }
 }
 
-async fn doubted(shared: &Shared) {
+async fn doubted(shared: &LinkShared) {
     match &shared.slots {
         Some(slots) => slots.doubted.notified().await,
         None => std::future::pending().await,
@@ -104,7 +104,7 @@ impl Search {
 }
 
 /// Reads the slot map by a connection of its own, and tells which slots changed their owner.
-async fn ask_seed(shared: &Shared, slots: &Slots, seed: ServerConfig) -> Result<Vec<u16>, ConnectError> {
+async fn ask_seed(shared: &LinkShared, slots: &Slots, seed: ServerConfig) -> Result<Vec<u16>, ConnectError> {
     let server = target::label(&seed);
     let (connection, _router) = Connection::connect(&shared.target, seed, &shared.settings, 16).await?;
     let timeout = Some(shared.settings.command_timeout);
@@ -194,7 +194,7 @@ async fn are_killed(pools: &Pools, by: &Pool, node: Node) -> bool {
 }
 
 /// The same for connections to addresses that were given up: the process behind one may be a node under another address, or is none.
-async fn kill_retired(shared: &Shared, pool: &Pool, by: &Pool) {
+async fn kill_retired(shared: &LinkShared, pool: &Pool, by: &Pool) {
     let primaries: Vec<_> = shared.slots.iter().flat_map(Slots::primaries).filter_map(|node| by.known(node)).collect();
     let Ok(known) = primaries.iter().map(|connection_slot| connection_slot.current()).collect::<Result<Vec<_>, _>>()
     else {

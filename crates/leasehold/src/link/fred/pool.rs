@@ -1,7 +1,7 @@
 //! A pool: the connection slots for one purpose, one to each server.
 
 use super::connection_slot::{ConnectionSlot, Gone};
-use super::shared::{Role, Shared};
+use super::shared::{LinkShared, Role};
 use super::slots::{self, Node, Slots};
 use fred::types::config::{Server, ServerConfig};
 use leasehold_core::link::LinkEvent;
@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 /// The connections of a plane, or those for notices: one to each server, made when it is first needed.
 pub(super) struct Pool {
     pub(super) role: Role,
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<LinkShared>,
     /// The runtime of the connections.
     pub(super) runtime: Handle,
     by_node: RwLock<Vec<Option<Arc<ConnectionSlot>>>>,
@@ -40,7 +40,7 @@ struct Retired {
 
 impl Pool {
     /// No connections yet; they will live on the runtime in whose context this is called.
-    pub(super) fn new(shared: &Arc<Shared>, role: Role) -> Arc<Self> {
+    pub(super) fn new(shared: &Arc<LinkShared>, role: Role) -> Arc<Self> {
         let closed_with = shared.closed.child_token();
         let runtime = Handle::current();
         let gone = Arc::new(AtomicBool::new(false));
@@ -189,7 +189,7 @@ impl Drop for SetOnDrop {
 }
 
 /// How to connect to a node of a cluster.
-pub(super) fn server_at(shared: &Shared, slots: &Slots, node: Node) -> Option<ServerConfig> {
+pub(super) fn server_at(shared: &LinkShared, slots: &Slots, node: Node) -> Option<ServerConfig> {
     let address = slots.address(node)?;
     let (host, port) = slots::host_and_port(&address)?;
     let is_number = host.parse::<std::net::IpAddr>().is_ok();

@@ -1,19 +1,19 @@
 //! All connections of a link, in one list: for duties that concern each of them, whatever they are for.
 
 use super::pool::Pool;
-use super::shared::{Role, Shared};
+use super::shared::{LinkShared, Role};
 use parking_lot::Mutex;
 use std::fmt;
 use std::sync::{Arc, Weak};
 
 /// The connections of all planes and those for notices. Connections that are dropped leave the list by themselves.
 pub(super) struct Pools {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<LinkShared>,
     all: Mutex<Vec<Weak<Pool>>>,
 }
 
 impl Pools {
-    pub(super) fn new(shared: Arc<Shared>) -> Arc<Self> {
+    pub(super) fn new(shared: Arc<LinkShared>) -> Arc<Self> {
         Arc::new(Self { shared, all: Mutex::default() })
     }
 

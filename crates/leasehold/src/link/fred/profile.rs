@@ -1,6 +1,6 @@
 //! How a client of fred is set up. There is one profile, for every connection.
 
-use super::settings::Settings;
+use super::settings::LinkSettings;
 use fred::socket2::TcpKeepalive;
 use fred::types::config::{ConnectionConfig, PerformanceConfig, TcpConfig};
 use std::time::Duration;
@@ -19,7 +19,7 @@ pub(super) const MESSAGES: usize = 4_096;
 /// - TCP keep-alive: what forgets connections on which nothing passes, a firewall or a balancer, sees something pass; and a foreground
 ///   connection that was dropped in silence is found out while no call waits for it.
 /// - The queue is unbounded. A bounded one would refuse fred's own messages to its router too, and end it.
-pub(super) fn connection(settings: &Settings) -> ConnectionConfig {
+pub(super) fn connection(settings: &LinkSettings) -> ConnectionConfig {
     ConnectionConfig {
         connection_timeout: settings.attempt(),
         internal_command_timeout: settings.attempt(),

@@ -17,7 +17,7 @@ pub(crate) enum Publish {
 
 /// The timing of a link.
 #[derive(Clone, Debug)]
-pub(crate) struct Settings {
+pub(crate) struct LinkSettings {
     /// How long the lifeline waits for a reply, and how long nothing may be heard from its connections. At least 10 ms.
     pub(crate) command_timeout: Duration,
     /// How long a client tries to connect before it gives up for good, when it is built.
@@ -28,7 +28,7 @@ pub(crate) struct Settings {
     pub(crate) audit_interval: Duration,
 }
 
-impl Default for Settings {
+impl Default for LinkSettings {
     fn default() -> Self {
         Self {
             command_timeout: Duration::from_secs(1),
@@ -39,7 +39,7 @@ impl Default for Settings {
     }
 }
 
-impl Settings {
+impl LinkSettings {
     /// How long one attempt to connect may take. A handshake takes several round trips, and more over TLS.
     pub(super) fn attempt(&self) -> Duration {
         self.command_timeout.saturating_mul(2)

@@ -3,9 +3,9 @@
 use super::events::Events;
 use super::met::Met;
 use super::scripts::Scripts;
-use super::settings::Settings;
+use super::settings::LinkSettings;
 use super::slots::Slots;
-use super::target::Target;
+use super::target::ServerTarget;
 use bytes::Bytes;
 use leasehold_core::link::{LinkEvent, Plane};
 use parking_lot::Mutex;
@@ -35,9 +35,9 @@ impl Role {
 
 /// The state that all connection slots of a link share.
 #[derive(Debug)]
-pub(super) struct Shared {
-    pub(super) target: Target,
-    pub(super) settings: Settings,
+pub(super) struct LinkShared {
+    pub(super) target: ServerTarget,
+    pub(super) settings: LinkSettings,
     pub(super) events: Events,
     pub(super) scripts: Scripts,
     /// The owners of the slots, on a cluster.
@@ -51,7 +51,7 @@ pub(super) struct Shared {
     pub(super) closed: CancellationToken,
 }
 
-impl Shared {
+impl LinkShared {
     /// A slot has another owner: the old one has dropped its sharded subscriptions in silence.
     pub(super) fn slot_moved(&self, slot: u16) {
         let concerned = self.subscribed.lock().contains_key(&slot);

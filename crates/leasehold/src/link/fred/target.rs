@@ -19,7 +19,7 @@ use std::fmt;
 ///
 /// `valkey` may stand for `redis` and `valkeys` for `rediss` everywhere. Neither its `Debug` nor any error shows a password.
 #[derive(Clone)]
-pub(crate) struct Target {
+pub(crate) struct ServerTarget {
     config: Config,
     secure: bool,
 }
@@ -28,7 +28,7 @@ pub(crate) struct Target {
 const SCHEMES: &str =
     "it begins with redis, rediss (with TLS), valkey or valkeys, then nothing, -cluster, -sentinel or +unix, then ://";
 
-impl Target {
+impl ServerTarget {
     /// Reads a URL.
     ///
     /// # Errors
@@ -179,15 +179,15 @@ impl Target {
 }
 
 /// The address, without user and password.
-impl fmt::Display for Target {
+impl fmt::Display for ServerTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&label(&self.config.server))
     }
 }
 
-impl fmt::Debug for Target {
+impl fmt::Debug for ServerTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Target")
+        f.debug_struct("ServerTarget")
             .field("server", &label(&self.config.server))
             .field("secure", &self.secure)
             .finish_non_exhaustive()

@@ -10,7 +10,7 @@ mod notices;
 mod scripts;
 mod settling;
 
-use super::{ConnectError, Connector, Foreground, FredLink, Lifeline, Settings, Target};
+use super::{ConnectError, Connector, Foreground, FredLink, Lifeline, LinkSettings, ServerTarget};
 use bytes::Bytes;
 use leasehold_core::call::Call;
 use leasehold_core::link::{Epoch, Link, LinkError, LinkEvent, Plane, Settled};
@@ -46,18 +46,18 @@ fn begin<T>(call: Pin<&mut impl Future<Output = T>>) {
     assert!(call.poll(&mut Context::from_waker(Waker::noop())).is_pending());
 }
 
-fn settings() -> Settings {
-    Settings {
+fn settings() -> LinkSettings {
+    LinkSettings {
         command_timeout: TIMEOUT,
         connect_deadline: Duration::from_secs(5),
         audit_interval: Duration::from_millis(300),
-        ..Settings::default()
+        ..LinkSettings::default()
     }
 }
 
 /// For tests in which every server answers: a busy machine that is late loses no connection.
-fn patient() -> Settings {
-    Settings { command_timeout: Duration::from_secs(20), ..settings() }
+fn patient() -> LinkSettings {
+    LinkSettings { command_timeout: Duration::from_secs(20), ..settings() }
 }
 
 /// A link with its two runtimes, and a third one on which the test itself runs.
@@ -73,17 +73,17 @@ impl World {
         Self::with(url, settings())
     }
 
-    fn with(url: &str, settings: Settings) -> Self {
+    fn with(url: &str, settings: LinkSettings) -> Self {
         let home = Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
         Self::on(url, settings, home)
     }
 
-    fn on(url: &str, settings: Settings, home: Runtime) -> Self {
-        let target = Target::parse(url).expect("a target");
+    fn on(url: &str, settings: LinkSettings, home: Runtime) -> Self {
+        let target = ServerTarget::parse(url).expect("a target");
         Self::try_new(target, settings, home).expect("a link")
     }
 
-    fn try_new(target: Target, settings: Settings, home: Runtime) -> Result<Self, ConnectError> {
+    fn try_new(target: ServerTarget, settings: LinkSettings, home: Runtime) -> Result<Self, ConnectError> {
         let connector = Connector::new(target, settings)?;
         let foreground = home.block_on(Foreground::connect(&connector))?;
         let (lifeline, info, thread) = LifelineThread::start(connector)?;

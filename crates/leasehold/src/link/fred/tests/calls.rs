@@ -45,7 +45,7 @@ fn without_a_foreground_all_goes_by_the_lifeline() {
     on_each(|binary| {
         let server = Server::builder().binary(binary).start();
         let connector =
-            Connector::new(Target::parse(&server.url()).expect("a target"), settings()).expect("a connector");
+            Connector::new(ServerTarget::parse(&server.url()).expect("a target"), settings()).expect("a connector");
         let (lifeline, info, _thread) = LifelineThread::start(connector).expect("a link");
         let link = FredLink::new(None, lifeline, info);
         assert_eq!(link.home(), Plane::Lifeline);

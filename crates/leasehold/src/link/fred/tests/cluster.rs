@@ -291,7 +291,7 @@ fn an_address_that_had_to_be_forgotten_is_never_proven_dead() {
     on_each(|binary| {
         let cluster = Cluster::builder().binary(binary).start();
         // No connection is killed by the way.
-        let settings = Settings { audit_interval: Duration::from_secs(600), ..patient() };
+        let settings = LinkSettings { audit_interval: Duration::from_secs(600), ..patient() };
         let node = cluster.nodes().first().expect("a node");
         let lock = lock_on(&cluster, node);
         for (addresses, told) in [(64, Settled::Proven), (65, Settled::Unproven)] {
@@ -360,7 +360,8 @@ fn settled_call_behind_an_ask_to_a_slotless_node_is_dead() {
     on_each(|binary| {
         let (cluster, _server, proxy, lock) = scale_out(binary);
         // No connection is killed by the way.
-        let world = World::with(&cluster.url(), Settings { audit_interval: Duration::from_secs(600), ..settings() });
+        let world =
+            World::with(&cluster.url(), LinkSettings { audit_interval: Duration::from_secs(600), ..settings() });
         for plane in PLANES {
             let epoch = world.link.epoch(plane);
             hold_up(&world, plane, &proxy, &lock);
@@ -374,7 +375,8 @@ fn settled_call_behind_an_ask_to_a_slotless_node_is_dead() {
 fn slotless_ask_target_outlives_the_next_slot_map() {
     on_each(|binary| {
         let (cluster, _server, proxy, lock) = scale_out(binary);
-        let world = World::with(&cluster.url(), Settings { audit_interval: Duration::from_secs(600), ..settings() });
+        let world =
+            World::with(&cluster.url(), LinkSettings { audit_interval: Duration::from_secs(600), ..settings() });
         let reads = || cluster.nodes().iter().map(|node| node.commandstats("cluster|slots")).sum::<u64>();
         for plane in PLANES {
             let epoch = world.link.epoch(plane);
@@ -410,7 +412,7 @@ fn retire(world: &World, server: &Server, addresses: usize) {
     let pool = world.link.pool(Plane::Foreground);
     let slots = pool.shared.slots.as_ref().expect("a cluster");
     let primaries = slots.primaries();
-    let seed = Target::parse(&server.url()).expect("a target").seeds().remove(0);
+    let seed = ServerTarget::parse(&server.url()).expect("a target").seeds().remove(0);
     world.block_on(async {
         for number in 0..addresses {
             let connection_slot = pool.connection_slot(seed.clone());
@@ -502,7 +504,7 @@ fn fr8_a_slot_that_went_and_came_back_is_subscribed_to_again() {
     on_each(|binary| {
         let cluster = Cluster::builder().binary(binary).start();
         // Long enough for the slot to be back before the client looks.
-        let settings = Settings { audit_interval: Duration::from_secs(3), ..settings() };
+        let settings = LinkSettings { audit_interval: Duration::from_secs(3), ..settings() };
         let world = World::with(&cluster.url(), settings);
         let channel = lock_on(&cluster, cluster.nodes().first().expect("a node"));
         world.block_on(world.link.subscribe(key(&channel))).expect("a subscription");
@@ -520,7 +522,7 @@ fn fr1_classic_cluster_notices_are_confirmed_where_subscribed() {
     on_each(|binary| {
         let cluster = Cluster::builder().binary(binary).arg("cluster-require-full-coverage", "no").start();
         let before: Vec<_> = cluster.nodes().iter().map(|node| node.client_list().len()).collect();
-        let settings = Settings { publish: Publish::Classic, ..settings() };
+        let settings = LinkSettings { publish: Publish::Classic, ..settings() };
         let world = World::with(&cluster.url(), settings);
         let anchor = || {
             cluster.nodes().iter().filter(|node| node.is_up()).find(|node| {

@@ -12,8 +12,8 @@ fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().build().expect("a runtime")
 }
 
-fn failure(target: Target) -> ConnectError {
-    let settings = Settings { connect_deadline: Duration::from_millis(700), ..settings() };
+fn failure(target: ServerTarget) -> ConnectError {
+    let settings = LinkSettings { connect_deadline: Duration::from_millis(700), ..settings() };
     let connector = Connector::new(target, settings).expect("a connector");
     let began = Instant::now();
     let outcome = runtime().block_on(Lifeline::connect(&connector));
@@ -22,10 +22,10 @@ fn failure(target: Target) -> ConnectError {
 }
 
 fn failure_at(url: &str) -> ConnectError {
-    failure(Target::parse(url).expect("a target"))
+    failure(ServerTarget::parse(url).expect("a target"))
 }
 
-fn works(target: Target) -> World {
+fn works(target: ServerTarget) -> World {
     let home = Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
     let world = World::try_new(target, settings(), home).expect("a link");
     for plane in PLANES {
@@ -71,7 +71,7 @@ fn credentials_are_told_apart() {
             assert!(matches!(error, ConnectError::WrongPassword { .. }), "{error:?}");
             assert!(!error.to_string().contains(":wrong"), "{error}");
         }
-        let world = works(Target::parse(&format!("redis://:top@{addr}/3")).expect("a target"));
+        let world = works(ServerTarget::parse(&format!("redis://:top@{addr}/3")).expect("a target"));
         assert!(!format!("{:?}", world.link).contains("top@"));
         let lock = world.call(Plane::Foreground, acquire("in-3"));
         assert!(is_granted(&lock.expect("a reply")));
@@ -86,7 +86,7 @@ fn a_user_with_few_permissions_can_still_call() {
         let few = "app on >secret ~* &* -@all +hello +evalsha +eval +hgetall +pttl";
         for rule in [format!("{few} +subscribe +ping"), few.to_owned()] {
             let server = Server::builder().binary(binary).user(&rule).start();
-            let world = works(Target::parse(&format!("redis://app:secret@{}", server.addr())).expect("a target"));
+            let world = works(ServerTarget::parse(&format!("redis://app:secret@{}", server.addr())).expect("a target"));
             assert_eq!(world.link.server().eviction_policy, None);
             assert_eq!(world.link.server().version, "");
         }
@@ -165,8 +165,8 @@ fn a_cluster_and_one_server_are_not_mixed_up() {
 
 /// Why a link cannot be made, which is told long before the connect deadline.
 fn failure_at_once(url: &str) -> ConnectError {
-    let settings = Settings { connect_deadline: Duration::from_secs(60), ..settings() };
-    let connector = Connector::new(Target::parse(url).expect("a target"), settings).expect("a connector");
+    let settings = LinkSettings { connect_deadline: Duration::from_secs(60), ..settings() };
+    let connector = Connector::new(ServerTarget::parse(url).expect("a target"), settings).expect("a connector");
     let began = Instant::now();
     let outcome = runtime().block_on(Lifeline::connect(&connector));
     assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
@@ -186,7 +186,7 @@ fn what_cannot_change_by_waiting_is_told_at_once() {
         let error = failure_at_once(&server.url());
         assert!(matches!(error, ConnectError::ReadOnly { .. }), "{error:?}");
         server.command(&["CONFIG", "SET", "replica-read-only", "no"]);
-        works(Target::parse(&server.url()).expect("a target"));
+        works(ServerTarget::parse(&server.url()).expect("a target"));
     });
 }
 
@@ -243,11 +243,11 @@ fn an_address_that_refuses_does_not_hide_another() {
     on_each(|binary| {
         let cluster = Cluster::builder().binary(binary).start();
         let node = cluster.nodes().first().expect("a node").addr();
-        works(Target::parse(&format!("redis-cluster://127.0.0.1:1?node={node}")).expect("a target"));
+        works(ServerTarget::parse(&format!("redis-cluster://127.0.0.1:1?node={node}")).expect("a target"));
         let world = Sentinel::start_with(binary);
         let sentinel = world.sentinel().addr();
         let url = world.url().replace(&sentinel.to_string(), "127.0.0.1:1") + &format!("&node={sentinel}");
-        works(Target::parse(&url).expect("a target"));
+        works(ServerTarget::parse(&url).expect("a target"));
         // The Sentinel is there, and its primary is about to be replaced.
         world.primary().kill();
         let error = failure_at(&world.url());
@@ -259,7 +259,7 @@ fn an_address_that_refuses_does_not_hide_another() {
 fn resp2_is_chosen_by_the_url() {
     on_each(|binary| {
         let server = Server::builder().binary(binary).start();
-        let world = works(Target::parse(&format!("{}?protocol=resp2", server.url())).expect("a target"));
+        let world = works(ServerTarget::parse(&format!("{}?protocol=resp2", server.url())).expect("a target"));
         assert!(
             server.client_list().iter().filter(|client| client.get("resp").is_some_and(|resp| resp == "2")).count()
                 >= 3
@@ -271,7 +271,7 @@ fn resp2_is_chosen_by_the_url() {
         assert_eq!(server.command(&["PUBLISH", "c", "0"]).as_int(), Some(1), "it is still subscribed");
         assert_eq!(world.next_event(), Some(LinkEvent::Notice { channel: key("c") }));
         drop(world);
-        assert!(Target::parse("redis://host?protocol=4").is_err());
+        assert!(ServerTarget::parse("redis://host?protocol=4").is_err());
     });
 }
 
@@ -280,7 +280,7 @@ fn a_unix_socket_works() {
     on_each(|binary| {
         let server = Server::builder().binary(binary).unix_socket().start();
         let path = server.unix_socket().expect("a socket").display().to_string();
-        works(Target::parse(&format!("redis+unix://{path}")).expect("a target"));
+        works(ServerTarget::parse(&format!("redis+unix://{path}")).expect("a target"));
     });
 }
 
@@ -288,7 +288,7 @@ fn a_unix_socket_works() {
 fn tls_trusts_whom_it_is_told_to_trust() {
     let server = Server::builder().tls().start();
     let addr = server.tls_addr().expect("an address for TLS");
-    let secure = Target::parse(&format!("rediss://{addr}")).expect("a target");
+    let secure = ServerTarget::parse(&format!("rediss://{addr}")).expect("a target");
     let trusting = |ca: String| {
         let certificates = Certificates { ca: Some(ca.into_bytes()), client: None };
         secure.clone().with_certificates(&certificates).expect("certificates")
@@ -301,7 +301,7 @@ fn tls_trusts_whom_it_is_told_to_trust() {
     // TLS to a server without, and the reverse.
     let plain = Server::start();
     let certificates = Certificates { ca: Some(server.ca_pem().into_bytes()), client: None };
-    let target = Target::parse(&format!("rediss://{}", plain.addr())).expect("a target");
+    let target = ServerTarget::parse(&format!("rediss://{}", plain.addr())).expect("a target");
     let error = failure(target.with_certificates(&certificates).expect("certificates"));
     // A server that does not speak TLS takes the greeting for the beginning of a command, and waits for the rest.
     assert!(error.to_string().contains("it answers without TLS"), "{error:?}");
@@ -315,7 +315,8 @@ fn tls_refuses_wrong_host_and_expired_certificates() {
         [|ca| ca.issue(&["example.org", "127.0.0.2"]), |ca| ca.issue_expired(&["localhost", "127.0.0.1"])];
     for issue in ways {
         let server = Server::builder().tls_with(issue).start();
-        let target = Target::parse(&format!("rediss://{}", server.tls_addr().expect("an address"))).expect("a target");
+        let target =
+            ServerTarget::parse(&format!("rediss://{}", server.tls_addr().expect("an address"))).expect("a target");
         let certificates = Certificates { ca: Some(server.ca_pem().into_bytes()), client: None };
         let error = failure(target.with_certificates(&certificates).expect("certificates"));
         assert!(matches!(error, ConnectError::Tls { .. }), "{error:?}");
@@ -334,7 +335,7 @@ fn cluster_node_is_known_by_the_name_it_was_found_by() {
         let state = server.command(&["CLUSTER", "INFO"]);
         state.as_str().is_some_and(|state| state.contains("cluster_state:ok"))
     });
-    let target = Target::parse(&format!("rediss-cluster://localhost:{port}")).expect("a target");
+    let target = ServerTarget::parse(&format!("rediss-cluster://localhost:{port}")).expect("a target");
     let certificates = Certificates { ca: Some(server.ca_pem().into_bytes()), client: None };
     works(target.with_certificates(&certificates).expect("certificates"));
 }
@@ -359,7 +360,7 @@ fn an_authority_that_is_given_replaces_those_of_the_system() {
         assert!(output.status.success() && said.contains("1 passed"), "{said}");
         return;
     };
-    let target = Target::parse(&format!("rediss://{addr}")).expect("a target");
+    let target = ServerTarget::parse(&format!("rediss://{addr}")).expect("a target");
     works(target.clone());
     let certificates = Certificates { ca: Some(Ca::new().pem().into_bytes()), client: None };
     let error = failure(target.with_certificates(&certificates).expect("certificates"));
@@ -370,7 +371,7 @@ fn an_authority_that_is_given_replaces_those_of_the_system() {
 fn a_client_certificate_is_shown() {
     let server = Server::builder().tls().arg("tls-auth-clients", "yes").start();
     let addr = server.tls_addr().expect("an address for TLS");
-    let secure = Target::parse(&format!("rediss://{addr}")).expect("a target");
+    let secure = ServerTarget::parse(&format!("rediss://{addr}")).expect("a target");
     let issued = server.ca().issue(&["client"]);
     let ca = Some(server.ca_pem().into_bytes());
     let client = Some((issued.cert_pem.into_bytes(), issued.key_pem.into_bytes()));
@@ -389,7 +390,7 @@ fn a_configuration_of_fred_is_taken() {
             ..Default::default()
         };
         // It speaks RESP2, in which a subscribed connection answers a PING differently.
-        let world = works(Target::from_config(config, false).expect("a target"));
+        let world = works(ServerTarget::from_config(config, false).expect("a target"));
         world.block_on(world.link.subscribe(key("c"))).expect("a subscription");
         assert_eq!(server.command(&["PUBLISH", "c", "0"]).as_int(), Some(1));
         assert_eq!(world.next_event(), Some(LinkEvent::Notice { channel: key("c") }));
@@ -415,7 +416,7 @@ fn malformed_urls_are_refused_without_their_password() {
         "redis+unix:///tmp/x?hunter2",
     ];
     for url in urls {
-        let error = Target::parse(url).expect_err(url);
+        let error = ServerTarget::parse(url).expect_err(url);
         for text in [error.to_string(), format!("{error:?}")] {
             assert!(!text.contains("hunter2") && !text.contains("ter2"), "{url}: {text}");
         }
@@ -437,7 +438,7 @@ fn urls_of_every_kind_are_read() {
         ),
     ];
     for (url, label) in shown {
-        let target = Target::parse(url).expect(url);
+        let target = ServerTarget::parse(url).expect(url);
         assert_eq!(target.to_string(), label);
         assert!(!format!("{target:?}").contains("hunter2"), "{target:?}");
     }
@@ -449,7 +450,7 @@ fn what_was_not_finished_is_closed() {
         let server = Server::builder().binary(binary).start();
         let before = server.client_list().len();
         let connector =
-            Connector::new(Target::parse(&server.url()).expect("a target"), settings()).expect("a connector");
+            Connector::new(ServerTarget::parse(&server.url()).expect("a target"), settings()).expect("a connector");
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
         let foreground = runtime.block_on(Foreground::connect(&connector)).expect("a foreground");
         let (lifeline, _) = runtime.block_on(Lifeline::connect(&connector)).expect("a lifeline");

@@ -139,7 +139,7 @@ fn a_durable_call_in_the_line_is_not_sent_once_it_is_settled() {
     on_each(|binary| {
         let (primary, replica) = pair(binary);
         // A call that waits for longer than half of this is not sent either way.
-        let world = World::with(&primary.url(), Settings { command_timeout: TIMEOUT * 40, ..settings() });
+        let world = World::with(&primary.url(), LinkSettings { command_timeout: TIMEOUT * 40, ..settings() });
         let names = ["a", "b", "c", "d"];
         let warm = futures_util::future::join_all(
             names.map(|name| world.link.call(Plane::Foreground, durable(acquire(&format!("warm:{name}")), 100))),

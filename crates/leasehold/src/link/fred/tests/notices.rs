@@ -67,7 +67,7 @@ fn fr5_a_flood_of_messages_is_a_lag_and_not_the_end() {
     on_each(|binary| {
         let server = Server::builder().binary(binary).start();
         // Answers come in order behind the flood, and a slow machine takes its time to read that.
-        let world = World::with(&server.url(), Settings { command_timeout: TIMEOUT * 40, ..settings() });
+        let world = World::with(&server.url(), LinkSettings { command_timeout: TIMEOUT * 40, ..settings() });
         let last = "last";
         subscribe(&world, "c").expect("a subscription");
         subscribe(&world, last).expect("a subscription");
@@ -165,7 +165,7 @@ fn fr13_a_dropped_subscription_may_be_asked_for_again() {
 fn sharded_notices_work_on_one_server_where_they_are_asked_for() {
     on_each(|binary| {
         let server = Server::builder().binary(binary).start();
-        let settings = Settings { publish: super::super::Publish::Sharded, ..settings() };
+        let settings = LinkSettings { publish: super::super::Publish::Sharded, ..settings() };
         let world = World::with(&server.url(), settings);
         subscribe(&world, "c").expect("a subscription");
         assert_eq!(server.command(&["SPUBLISH", "c", "0"]).as_int(), Some(1));

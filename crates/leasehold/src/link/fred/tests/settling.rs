@@ -277,7 +277,7 @@ fn a_connection_to_another_process_is_not_taken_for_dead() {
         let [server, other] = [(); 2].map(|()| Server::builder().binary(binary).start());
         let proxy = Proxy::to(&server);
         // The settlement waits for as long; a machine that is late by less moves the foreground to the other process.
-        let world = World::with(&proxy.url(), Settings { command_timeout: TIMEOUT * 4, ..settings() });
+        let world = World::with(&proxy.url(), LinkSettings { command_timeout: TIMEOUT * 4, ..settings() });
         for plane in PLANES {
             world.call(plane, acquire("warm")).expect("a reply");
         }
@@ -358,7 +358,7 @@ fn a_connection_that_had_to_be_forgotten_is_never_proven_dead() {
         let server = Server::builder().binary(binary).start();
         let world = World::with(&server.url(), patient());
         let pool = world.link.pool(Plane::Foreground);
-        let target = Target::parse(&server.url()).expect("a target").seeds().remove(0);
+        let target = ServerTarget::parse(&server.url()).expect("a target").seeds().remove(0);
         let settled_after = |connections: usize| {
             let connection_slot = pool.connection_slot(target.clone());
             world.block_on(async {

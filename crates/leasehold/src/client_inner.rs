@@ -17,7 +17,7 @@ use std::time::Duration;
 
 /// The inside of a client.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct ClientInner {
     state: Mutex<State>,
     pub(crate) link: AnyLink,
     pub(crate) clock: Clock,
@@ -33,7 +33,7 @@ struct State {
     armed: Option<Instant>,
 }
 
-impl Shared {
+impl ClientInner {
     pub(crate) fn new(session: Session, link: AnyLink, clock: Clock, settings: Settings, lifeline: Lifeline) -> Self {
         Self {
             state: Mutex::new(State { session, armed: None }),
@@ -64,7 +64,7 @@ impl Shared {
         result
     }
 
-    /// As [`Shared::with`], for the lifeline itself, which then sleeps until the session's next timeout.
+    /// As [`ClientInner::with`], for the lifeline itself, which then sleeps until the session's next timeout.
     pub(crate) fn drive<T>(&self, work: impl FnOnce(&mut Session, Instant) -> T) -> (T, Option<Instant>) {
         let mut state = self.state.lock();
         let result = work(&mut state.session, self.clock.now());
@@ -98,14 +98,14 @@ fn wake(woken: Vec<Waker>) {
 
 /// A value that keeps a client alive: the last one that is dropped ends its lifeline.
 #[derive(Debug)]
-pub(crate) struct Handle(Arc<Shared>);
+pub(crate) struct Handle(Arc<ClientInner>);
 
 impl Handle {
-    pub(crate) fn new(shared: Arc<Shared>) -> Arc<Self> {
+    pub(crate) fn new(shared: Arc<ClientInner>) -> Arc<Self> {
         Arc::new(Self(shared))
     }
 
-    pub(crate) const fn shared(&self) -> &Arc<Shared> {
+    pub(crate) const fn shared(&self) -> &Arc<ClientInner> {
         &self.0
     }
 
@@ -117,9 +117,9 @@ impl Handle {
 }
 
 impl std::ops::Deref for Handle {
-    type Target = Shared;
+    type Target = ClientInner;
 
-    fn deref(&self) -> &Shared {
+    fn deref(&self) -> &ClientInner {
         &self.0
     }
 }

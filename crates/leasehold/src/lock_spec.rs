@@ -1,8 +1,8 @@
-//! The subject of a lock value: a name, a kind, and how it is asked for. Every public type of lock has one.
+//! The specification of a lock: a name, a kind, and how it is asked for. Every public type of lock has one.
 
 use crate::attempt;
+use crate::client_inner::Handle;
 use crate::error::{Error, InvalidInput};
-use crate::shared::Handle;
 use crate::telemetry::{Class, DEFAULT_CLASS};
 use bytes::Bytes;
 use leasehold_core::call::Call;
@@ -18,7 +18,7 @@ use std::time::Duration;
 
 /// Everything behind one counter: clones are made on every acquire.
 #[derive(Clone)]
-pub(crate) struct Target(Arc<Inner>);
+pub(crate) struct LockSpec(Arc<Inner>);
 
 #[derive(Clone)]
 struct Inner {
@@ -28,7 +28,7 @@ struct Inner {
     given: Arc<str>,
     name: Result<LockName, InvalidInput>,
     class: Arc<Class>,
-    manner: Manner,
+    options: LockOptions,
 }
 
 /// The result of an operation on a counter, with the number that the server told.
@@ -43,7 +43,7 @@ pub(crate) enum Outcome {
 
 /// How a lock is asked for, where the caller's acquire does not say otherwise.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Manner {
+pub(crate) struct LockOptions {
     /// A fixed lease, not renewed unless the acquire says so.
     pub(crate) lease: Option<Duration>,
     /// The name of its holds on the server.
@@ -56,7 +56,7 @@ pub(crate) struct Manner {
     pub(crate) prefer_writers: Option<Duration>,
 }
 
-impl Target {
+impl LockSpec {
     pub(crate) fn new(handle: Arc<Handle>, kind: Kind, given: &str) -> Self {
         let name = LockName::new(&handle.settings.prefix, given).and_then(|name| {
             if handle.link.server().cluster {
@@ -67,7 +67,7 @@ impl Target {
         });
         let name = name.map_err(|error| error.into());
         let class = handle.classes.get(DEFAULT_CLASS);
-        Self(Arc::new(Inner { handle, kind, given: given.into(), name, class, manner: Manner::default() }))
+        Self(Arc::new(Inner { handle, kind, given: given.into(), name, class, options: LockOptions::default() }))
     }
 
     pub(crate) fn with_class(&self, class: &str) -> Self {
@@ -75,9 +75,9 @@ impl Target {
         Self(Arc::new(Inner { class, ..Inner::clone(&self.0) }))
     }
 
-    pub(crate) fn with_manner(&self, change: impl FnOnce(&mut Manner)) -> Self {
+    pub(crate) fn with_options(&self, change: impl FnOnce(&mut LockOptions)) -> Self {
         let mut inner = Inner::clone(&self.0);
-        change(&mut inner.manner);
+        change(&mut inner.options);
         Self(Arc::new(inner))
     }
 
@@ -93,7 +93,7 @@ impl Target {
 
     /// The behaviour of an acquire while the server is out of reach.
     pub(crate) fn fallback(&self) -> Fallback {
-        let said = self.0.manner.fallback.unwrap_or(self.0.handle.settings.fallback);
+        let said = self.0.options.fallback.unwrap_or(self.0.handle.settings.fallback);
         if self.0.kind.supports_fallback() { said } else { Fallback::Fail }
     }
 
@@ -109,8 +109,8 @@ impl Target {
         self.0.kind.verbs().word()
     }
 
-    pub(crate) fn manner(&self) -> &Manner {
-        &self.0.manner
+    pub(crate) fn options(&self) -> &LockOptions {
+        &self.0.options
     }
 
     pub(crate) fn handle(&self) -> &Arc<Handle> {
@@ -128,7 +128,7 @@ impl Target {
 
     /// Sends a call by the lifeline's connection, which bounds the wait, and reads the reply. While that connection is being made anew,
     /// or the slot of the keys moves, the call waits for that, for a command timeout.
-    pub(crate) async fn ask<T>(
+    pub(crate) async fn call_once<T>(
         &self,
         call: Call,
         decode: impl FnOnce(&Reply) -> Result<T, DecodeError>,
@@ -160,7 +160,7 @@ impl Target {
     /// # Cancel safety
     ///
     /// Dropping the future leaves it open whether the call was applied.
-    pub(crate) async fn insist<T>(
+    pub(crate) async fn call_until_known<T>(
         &self,
         call: Call,
         decode: impl Fn(&Reply) -> Result<T, DecodeError>,
@@ -197,8 +197,8 @@ impl Target {
         }
     }
 
-    /// As [`Target::insist`], for an operation with an id of its own; what the server refused by its data is the caller's to judge.
-    pub(crate) async fn operate(
+    /// As [`LockSpec::call_until_known`], for an operation with an id of its own; what the server refused by its data is the caller's to judge.
+    pub(crate) async fn call_idempotent(
         &self,
         call: impl FnOnce(&LockName, &[u8], &Bytes) -> Call,
         decode: impl Fn(&Reply) -> Result<Done, DecodeError>,
@@ -206,7 +206,7 @@ impl Target {
         let name = self.checked_name()?;
         let (operation, publish) =
             self.handle().with(|session, _| (session.new_operation(), session.settings().publish.clone()));
-        match self.insist(call(name, &operation, &publish), decode).await? {
+        match self.call_until_known(call(name, &operation, &publish), decode).await? {
             Done::Done { number, .. } => Ok(Outcome::Done(number)),
             Done::Refused { number } => Ok(Outcome::Refused(number)),
             Done::Overflow { number } => Ok(Outcome::Overflow(number)),
