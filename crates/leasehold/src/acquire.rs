@@ -22,15 +22,15 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tracing::Instrument as _;
 
-/// An acquire that is being described. Awaiting it acquires.
+/// A builder for an acquire. Awaiting it acquires the lock.
 ///
-/// It is no future itself, but becomes one: `lock.acquire().await`, and where a function asks for a future,
-/// `tokio::spawn(lock.acquire().into_future())`, which needs `use std::future::IntoFuture` before the edition of 2024.
+/// It converts into a future: by itself in `lock.acquire().await`, and by `tokio::spawn(lock.acquire().into_future())` where a function
+/// asks for a future. The latter needs `use std::future::IntoFuture` before the edition of 2024.
 ///
 /// # Cancel safety
 ///
-/// Dropping the future at any point leaves nothing behind: a place in the line is given up, a command that is under way is settled, and a
-/// lock that it took is released by the lifeline, as soon as the server can be reached. A future that is neither polled again nor dropped
+/// Dropping the future at any point leaves nothing behind: its place in the line is given up, its command under way is settled, and the
+/// lifeline releases a lock that it took, as soon as the server can be reached. A future that is neither polled again nor dropped
 /// keeps its place and a subscription, and delays other waiters by no more than a moment.
 ///
 /// # Examples
@@ -79,14 +79,13 @@ impl<K: LockKind> Acquire<K> {
         }
     }
 
-    /// Waits for at most this long while others hold the lock; then one last attempt is made, and
-    /// [`Error::WaitElapsed`] is the answer. `Duration::MAX` waits as long as it takes.
+    /// Waits for at most this long while others hold the lock. Then the client makes one last attempt, and the answer is
+    /// [`Error::WaitElapsed`]. `Duration::MAX` waits for as long as it takes.
     ///
-    /// The last attempt takes up to one [`command_timeout`](crate::ClientBuilder::command_timeout). An attempt that fails and must be
-    /// taken back takes up to another one. A place in the queue of a fair lock, and the mark of a writer that is preferred, are given up
-    /// before the answer, so that they do not refuse the next try; where that cannot be known in time, the answer is
-    /// [`Error::OutcomeUnknown`]. The look at the server that tells the holder in the error takes up to one
-    /// command timeout more.
+    /// The last attempt takes up to one [`command_timeout`](crate::ClientBuilder::command_timeout), and an attempt that fails and must be
+    /// taken back takes up to another one. The client gives up a place in the queue of a fair lock, and the mark of a preferred writer,
+    /// before the answer, so that they do not refuse the next try; if the client cannot be sure of that in time, the answer is
+    /// [`Error::OutcomeUnknown`]. The question for the holder in the error takes up to one command timeout more.
     ///
     /// Default: the client's [`default_wait`](crate::ClientBuilder::default_wait), or as long as it takes.
     pub const fn wait(mut self, wait: Duration) -> Self {
@@ -94,14 +93,14 @@ impl<K: LockKind> Acquire<K> {
         self
     }
 
-    /// Acquires as described, runs `work` under the lock, and releases: the release cannot be forgotten, and a loss cannot be overlooked.
+    /// Acquires as described, runs `work` under the lock, and releases: a caller can neither forget the release nor overlook a loss.
     ///
-    /// `work` gets the guard, and is not polled again once the lock is lost.
+    /// `work` gets the guard. Once the lock is lost, `work` is not polled again.
     ///
     /// # Errors
     ///
-    /// [`WithError`] tells apart that the lock was not acquired, that it was lost (with what the work returned, if it had come to its end), and that
-    /// the release failed (with what the work returned). It converts into [`Error`] by `?`.
+    /// [`WithError`] tells three cases apart: the lock was not acquired; it was lost (with the result of the work, if the work had ended); or
+    /// the release failed (with the result of the work). It converts into [`Error`] by `?`.
     ///
     /// # Cancel safety
     ///
@@ -130,7 +129,7 @@ impl<K: LockKind> Acquire<K> {
         }
     }
 
-    /// Says at once what other builders were told.
+    /// Sets all at once what another builder has collected.
     pub(crate) fn set_all(&mut self, lease: Option<Duration>, max_hold: Option<Duration>, owner: Option<&Owner>) {
         self.lease = lease;
         self.max_hold = max_hold;
@@ -184,7 +183,7 @@ impl<K: LockKind> Acquire<K> {
         .await
     }
 
-    /// Checks what was asked for, before anything is sent.
+    /// Checks the request before anything is sent.
     fn wish(&self, patience: Option<Patience>) -> Result<AcquireRequest, Error> {
         let handle = self.spec.handle();
         let options = self.spec.options();
@@ -235,8 +234,8 @@ impl<K: LockKind> Acquire<K> {
 }
 
 impl<K: Owned> Acquire<K> {
-    /// Acquires as `owner`, which re-enters a lock that it holds. Default: the owner in whose scope the future is first polled, or
-    /// an owner of its own.
+    /// Acquires as `owner`; an owner that holds the lock re-enters it. Default: the owner in whose scope the future is first polled, or
+    /// a new owner.
     pub fn owner(mut self, owner: &Owner) -> Self {
         self.owner = Some(owner.clone());
         self
@@ -244,11 +243,11 @@ impl<K: Owned> Acquire<K> {
 }
 
 impl<K: Counted> Acquire<K> {
-    /// Takes so many permits at once: all of them, or none. Default: 1.
+    /// Takes this many permits at once: all of them, or none. Default: 1.
     ///
-    /// From 1 to `i32::MAX` of a [`Semaphore`](crate::Semaphore), which only counts them; from 1 to
-    /// [`MAX_AT_ONCE`](crate::LeasedSemaphore::MAX_AT_ONCE) of a [`LeasedSemaphore`](crate::LeasedSemaphore), whose permits the server has to
-    /// look at one by one, at each acquire and each renewal. More are refused with [`InvalidInput::TooManyPermits`](crate::InvalidInput::TooManyPermits).
+    /// A [`Semaphore`](crate::Semaphore) only counts permits, and allows 1 to `i32::MAX`. A [`LeasedSemaphore`](crate::LeasedSemaphore) allows
+    /// 1 to [`MAX_AT_ONCE`](crate::LeasedSemaphore::MAX_AT_ONCE), because the server looks at each permit at each acquire and each renewal.
+    /// More are refused with [`InvalidInput::TooManyPermits`](crate::InvalidInput::TooManyPermits).
     pub const fn permits(mut self, permits: u32) -> Self {
         self.permits = permits;
         self
@@ -256,7 +255,7 @@ impl<K: Counted> Acquire<K> {
 }
 
 impl<K: Leased> Acquire<K> {
-    /// Takes the lock for a fixed lease, which is not renewed: it is lost when the lease has run out. Whole milliseconds count.
+    /// Takes the lock for a fixed lease, which is not renewed: the lock is lost when the lease has run out. Whole milliseconds count.
     ///
     /// A re-entry never shortens the lease that the lock has. Default: the client's lease, renewed until the guard's end.
     pub const fn lease(mut self, lease: Duration) -> Self {
@@ -264,8 +263,9 @@ impl<K: Leased> Acquire<K> {
         self
     }
 
-    /// Loses the lock, with the reason `MaxHold`, when it has been held for this long: nothing renews it beyond that, so its lease
-    /// ends then, even if the guard was forgotten. It counts from the first grant; on a re-entry it has no effect.
+    /// Sets the longest time for which the lock may be held. After this time the lock is lost with the reason `MaxHold`, and its lease ends,
+    /// because the client does not renew it beyond that: a forgotten guard cannot keep the lock. The time counts from the first grant; a
+    /// re-entry does not change it.
     pub const fn max_hold(mut self, most: Duration) -> Self {
         self.max_hold = Some(most);
         self
@@ -273,18 +273,18 @@ impl<K: Leased> Acquire<K> {
 }
 
 impl<K: Durable> Acquire<K> {
-    /// Acquires only what so many replicas have acknowledged, so that a failover to one of them keeps the lock.
+    /// Hands the lock out only when this many replicas have acknowledged it, so that a failover to one of them keeps the lock.
     ///
-    /// An acquire that fewer acknowledge is taken back, and [`Error::NotReplicated`] is the answer, whatever the wait. The renewals of
-    /// the lock, and its re-entries, are under the same condition: a renewal that falls short does not put the deadline off, and is
-    /// tried again while the lease lasts. Releases do not wait. Whole milliseconds count, and `within` may be up to a quarter of the
+    /// If fewer acknowledge it, the client takes the acquire back, and the answer is [`Error::NotReplicated`], whatever the wait. The same
+    /// condition holds for renewals and re-entries: a renewal that falls short does not put the deadline off, and the client tries again
+    /// while the lease lasts. Releases do not wait. Whole milliseconds count, and `within` may be up to a quarter of the
     /// lease; it comes on top of the command timeout, also where the lock is found busy.
     ///
-    /// A handle that falls back ([`Lock::fallback`](crate::Lock::fallback)) refuses it. A re-entry that asks for replicas ends with
-    /// [`Error::NotReplicated`] if the same owner was granted the lock without the server, by another handle, also after the server has
-    /// granted the lock: such a re-entry writes nothing that a replica could acknowledge.
+    /// A lock with a [`fallback`](crate::Lock::fallback) refuses this. A re-entry that asks for replicas ends with
+    /// [`Error::NotReplicated`] if another handle was granted the lock without the server for the same owner, also after the server has
+    /// granted it: such a re-entry writes nothing that a replica could acknowledge.
     ///
-    /// It narrows the window in which a failover loses the lock, and does not close it: `WAIT` is no consensus, and a failover may promote
+    /// This narrows the window in which a failover loses the lock, and does not close it: `WAIT` is no consensus, and a failover may promote
     /// a replica that has not acknowledged. See `docs/safety.md`.
     ///
     /// # Examples
@@ -310,7 +310,7 @@ impl<K: Durable> Acquire<K> {
 }
 
 impl<K: Polled> Acquire<K> {
-    /// How long to leave a busy lock alone between two attempts. Default: exponential with full jitter, from 2 ms to 128 ms.
+    /// Sets the pauses between two attempts at a busy lock. Default: exponential with full jitter, from 2 ms to 128 ms.
     pub fn backoff(mut self, backoff: Backoff) -> Self {
         self.backoff = Some(Arc::new(backoff));
         self

@@ -13,7 +13,7 @@ use std::time::Duration;
 #[cfg(feature = "embedded")]
 use leasehold_embedded::ManualClock;
 
-/// The settings of a client. They are checked when it is built, before anything is sent.
+/// The settings of a client. The builder checks them before anything is sent.
 ///
 /// # Examples
 ///
@@ -40,7 +40,7 @@ pub struct ClientBuilder {
     seed: Option<u64>,
 }
 
-/// By which command a release is announced. All clients of a lock, those of Redisson included, must agree.
+/// The Pub/Sub command that announces a release. Every client of a lock, also one of Redisson, must use the same one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Publish {
@@ -54,17 +54,17 @@ pub enum Publish {
 }
 
 impl ClientBuilder {
-    /// The shortest `lockWatchdogTimeout` of the JVMs that share read-write locks with this client. Default: 30 seconds, which is
-    /// Redisson's.
+    /// Sets the shortest `lockWatchdogTimeout` of the JVMs that share read-write locks with this client. Default: 30 seconds, as in
+    /// Redisson.
     ///
-    /// A reader of Redisson that renews *sets* the time to live of the whole lock to this, also where it cuts a longer lease of another
-    /// reader. Readers of this library raise it again every third of it, for fixed leases too.
+    /// When a reader of Redisson renews, it *sets* the time to live of the whole lock to this value, even if that cuts a longer lease of
+    /// another reader. Readers of this library raise it again every third of this value, for fixed leases too.
     pub const fn jvm_watchdog(mut self, watchdog: Duration) -> Self {
         self.settings.jvm_watchdog = watchdog;
         self
     }
 
-    /// The behaviour of acquires, of the kinds that offer it, once the server has been out of reach for `unreachable_after`. Default:
+    /// Sets the behaviour of acquires once the server has been out of reach for `unreachable_after`, for the kinds that offer it. Default:
     /// [`Fallback::Fail`](crate::Fallback::Fail). See [`Lock::fallback`](crate::Lock::fallback).
     pub const fn fallback(mut self, fallback: leasehold_core::session::Fallback) -> Self {
         self.settings.fallback = fallback;
@@ -77,95 +77,95 @@ impl ClientBuilder {
         self
     }
 
-    /// The lease of what is acquired without one of its own. It is renewed after a third of it, and is what a crash costs.
-    /// From 50 ms to a year. Default: 30 s, as in Redisson.
+    /// Sets the lease of an acquire that names none. The lease is renewed after a third of it; after a crash the lock stays busy for up to
+    /// a lease. From 50 ms to a year. Default: 30 s, as in Redisson.
     pub const fn lease(mut self, lease: Duration) -> Self {
         self.settings.lease = lease;
         self
     }
 
-    /// How long an acquire waits that says nothing of it. Default: as long as it takes.
+    /// Sets the wait of an acquire that names none. Default: as long as it takes.
     pub const fn default_wait(mut self, wait: Duration) -> Self {
         self.settings.default_wait = Some(wait);
         self
     }
 
-    /// The longest that a waiter sleeps without trying again, which is what a lost notice costs. Default: 30 s.
+    /// Sets the longest time for which a waiter sleeps without another attempt. A lost notice delays a waiter by up to this. Default: 30 s.
     pub const fn recheck(mut self, interval: Duration) -> Self {
         self.settings.recheck = interval;
         self
     }
 
-    /// How long a server may be out of reach before an acquire or a release fails, counted from the first command that fails. For a waiter
-    /// that sleeps, and sends none, it is counted from the moment at which the client's own connection was lost. Default: 10 s.
+    /// Sets how long a server may be out of reach before an acquire or a release fails. The time counts from the first command that fails.
+    /// A waiter that sleeps sends no command: for it the time counts from the loss of the client's own connection. Default: 10 s.
     ///
-    /// A connection on which nothing answers counts as lost after one and a half [command timeouts](ClientBuilder::command_timeout), and its
-    /// server as out of reach when one attempt to connect anew has failed, which takes two more at the most.
+    /// A silent connection counts as lost after one and a half [command timeouts](ClientBuilder::command_timeout). Its server counts as out
+    /// of reach when one attempt to connect anew has failed, which takes two more at the most.
     pub const fn unreachable_after(mut self, after: Duration) -> Self {
         self.settings.unreachable_after = after;
         self
     }
 
-    /// How long a server may take to answer before its connection counts as dead. Default: 1 s.
+    /// Sets how long a server may take to answer before its connection counts as dead. Default: 1 s.
     pub const fn command_timeout(mut self, timeout: Duration) -> Self {
         self.settings.command_timeout = timeout;
         self
     }
 
-    /// How long connecting may take. Default: 10 s.
+    /// Sets how long connecting may take. Default: 10 s.
     ///
-    /// A server that is silent or still loads its data, a name that is not resolved, and Sentinels or a cluster without a primary are tried
-    /// again until then. An error that waiting does not mend is told at once: a port on which nothing listens, a wrong password, a database
-    /// that does not exist, a plain server asked as Sentinel or as a cluster, a replica. A process that starts beside its server, and may
-    /// be there before it, makes its client by [`connect_lazy`](Self::connect_lazy).
+    /// Until then the client tries again if the server is silent or still loads its data, if its name is not resolved, or if Sentinels or a
+    /// cluster have no primary. Other errors come at once, because time does not mend them: nothing listens on the port, the password is
+    /// wrong, the database does not exist, the server is no Sentinel or no cluster, or it is a replica. A process that may start before its
+    /// server uses [`connect_lazy`](Self::connect_lazy).
     pub const fn connect_deadline(mut self, deadline: Duration) -> Self {
         self.settings.connect_deadline = deadline;
         self
     }
 
-    /// Whether a server is refused whose `maxmemory-policy` can evict a lock while it is held. Default: it is only warned of.
+    /// Sets whether the client refuses a server whose `maxmemory-policy` can evict a held lock. Default: the client only warns.
     pub const fn require_noeviction(mut self, require: bool) -> Self {
         self.settings.require_noeviction = require;
         self
     }
 
-    /// Whether a first grant carries a time, by the server's clock, after which it refuses itself. It is for servers on which
-    /// `CLIENT KILL` is forbidden; it costs a third of the script's time. Default: no.
+    /// Sets whether a first acquire carries a time, by the server's clock, after which the server refuses it. This is for servers that forbid
+    /// `CLIENT KILL`, and costs a third of the script's time. Default: no.
     pub const fn server_side_expiry(mut self, carry: bool) -> Self {
         self.settings.not_after = carry;
         self
     }
 
-    /// Leaves a record of this client on the server while it lives: host, process, the name of the application, and since when, so that
-    /// [`Client::who_is`](crate::Client::who_is) can tell an operator which process a holder is. Its key is `leasehold:1:client:` and the [id](crate::Client::id) of the
-    /// client; it is written three times a minute, is removed at the end, and goes away a minute after a crash. Every user who may read
-    /// that key can read it. Default: no record.
+    /// Leaves a record of this client on the server while the client lives: host, process, application, and start time. So
+    /// [`Client::who_is`](crate::Client::who_is) can tell an operator which process a holder is. The key of the record is
+    /// `leasehold:1:client:` and the [id](crate::Client::id) of the client. The client writes it three times a minute and removes it at the
+    /// end; after a crash it goes away within a minute. Every user with the right to read that key can read it. Default: no record.
     pub fn announce(mut self, application: impl Into<String>) -> Self {
         self.settings.announce = Some(application.into());
         self
     }
 
-    /// The times that the queues of fair locks go by. One value for a fleet. Default: [`FairSettings::new`].
+    /// Sets the times of the queues of fair locks. All clients of a fleet must use the same. Default: [`FairSettings::new`].
     pub fn fair(mut self, fair: FairSettings) -> Self {
         self.settings.fair = fair.to_wire();
         self
     }
 
-    /// At which level acquires, releases and work under [`Guard::run`](crate::Guard::run) are traced. Default:
+    /// Sets the level of the spans of acquires, releases and work under [`Guard::run`](crate::Guard::run). Default:
     /// [`SpanLevel::Debug`](crate::telemetry::SpanLevel). See [`telemetry`](crate::telemetry).
     pub const fn span_level(mut self, level: telemetry::SpanLevel) -> Self {
         self.settings.spans.level = level;
         self
     }
 
-    /// Whether spans carry the names of their locks. Not where names are secret, or where the store of traces makes an index of every
-    /// value. An event that needs a person's eye names its lock all the same. Default: yes.
+    /// Sets whether spans carry the names of their locks. Say no if names are secret, or if the store of traces makes an index of every
+    /// value. Events that need a person's eye name their lock all the same. Default: yes.
     pub const fn span_lock_names(mut self, named: bool) -> Self {
         self.settings.spans.lock_names = named;
         self
     }
 
-    /// By which command a release is announced. Default: [`Publish::Auto`].
+    /// Sets the command that announces a release. Default: [`Publish::Auto`].
     pub const fn publish(mut self, publish: Publish) -> Self {
         self.publish = publish;
         self
@@ -183,8 +183,8 @@ impl ClientBuilder {
         self
     }
 
-    /// Takes the time from a clock that is moved by hand. The lifeline then has no thread: it runs whenever the clock moves or the
-    /// client is used. Only for [`ClientBuilder::embedded`], on an engine with the same clock.
+    /// Takes the time from a clock that a test moves by hand. The lifeline then has no thread: it runs whenever the clock moves or the
+    /// client is used. This is only for [`ClientBuilder::embedded`], on an engine with the same clock.
     #[cfg(feature = "embedded")]
     pub fn manual_clock(mut self, clock: &ManualClock) -> Self {
         self.clock = Some(Clock::Manual(clock.clone()));
@@ -192,7 +192,7 @@ impl ClientBuilder {
     }
 
     /// Takes the time from tokio's clock, which a test can pause, beginning at `zero`. The lifeline is then a task of the runtime
-    /// in which the client is built, and building it elsewhere panics. Only for [`ClientBuilder::embedded`], on an engine with
+    /// that builds the client; to build it elsewhere panics. This is only for [`ClientBuilder::embedded`], on an engine with
     /// the same clock.
     #[cfg(feature = "embedded")]
     pub fn tokio_clock(mut self, zero: tokio::time::Instant) -> Self {
@@ -200,9 +200,9 @@ impl ClientBuilder {
         self
     }
 
-    /// Takes from a seed what is left to chance elsewhere: the client's [id](crate::Client::id) and the lengths of its random pauses. Under a clock
-    /// that is moved by hand everything that the client does is then the same each time. No two clients of a server may have one seed: they
-    /// would be one to it. Only for [`ClientBuilder::embedded`].
+    /// Derives the client's [id](crate::Client::id) and the lengths of its random pauses from a seed. With a clock that is moved by hand the
+    /// client then does the same each time. Give each client of a server a seed of its own, because the seed determines its identity. This is
+    /// only for [`ClientBuilder::embedded`].
     ///
     /// # Examples
     ///

@@ -20,17 +20,17 @@ use std::sync::Arc;
 use std::time::Duration;
 use thiserror::Error;
 
-/// A connection to a server, and the lifeline that keeps what was acquired through it.
+/// A connection to a server, and the lifeline that keeps the acquired locks.
 ///
-/// It is cheap to clone; the clones are the same client. A process needs one for each server. It has three connections to
-/// a server, or to each node of a cluster: one on the runtime that it was built on, for the callers' commands, and two on the
+/// A client is cheap to clone; all clones are the same client. A process needs one client for each server. A client has three connections
+/// to a server, or to each node of a cluster: one on the runtime that built the client, for the callers' commands, and two on the
 /// lifeline's own thread, for renewal and clean-up, and for release notices.
 ///
 /// # The end of a client
 ///
 /// The lifeline ends when the last clone, lock and guard is gone and everything is released. Under `#[tokio::main]`, **await
-/// [`Client::shutdown`]** before `main` returns: the process would otherwise end before a release that is under way. Outside a
-/// runtime the drop of the last handle waits for that by itself, for at most 250 ms.
+/// [`Client::shutdown`]** before `main` returns: otherwise the process ends before a release that is under way. Outside a
+/// runtime the drop of the last handle waits for these releases by itself, for at most 250 ms.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -57,9 +57,9 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`ConnectError`], which tells a wrong password, an unreachable host, a server that is still loading and a malformed URL apart,
-    /// within the connect deadline. If nothing listens at the address, the error comes at once: for a server that may come later there is
-    /// [`connect_lazy`](Self::connect_lazy).
+    /// [`ConnectError`], within the connect deadline. It tells a wrong password, an unreachable host, a server that is still loading, and a
+    /// malformed URL apart. If nothing listens at the address, the error comes at once; [`connect_lazy`](Self::connect_lazy) is for a
+    /// server that may come later.
     ///
     /// # Cancel safety
     ///
@@ -68,7 +68,7 @@ impl Client {
         Self::builder().connect(url).await
     }
 
-    /// A client with the default settings that is made without waiting for its server, and connects in the background. See
+    /// Makes a client with the default settings at once; the client connects in the background. See
     /// [`ClientBuilder::connect_lazy`].
     ///
     /// # Errors
@@ -111,10 +111,10 @@ impl Client {
         Self::builder().connect_from_env().await
     }
 
-    /// A client of an engine inside the process, which no other client uses: no server is needed. The same Lua scripts run on it.
+    /// A client of an engine inside the process: no server is needed, and no other client uses the engine. The engine runs the same Lua scripts
+    /// as a server.
     ///
-    /// It is for tests, examples, and locks within one process. Several clients on one engine are made by
-    /// [`ClientBuilder::embedded`].
+    /// It is for tests, examples, and locks within one process. [`ClientBuilder::embedded`] makes several clients of one engine.
     ///
     /// # Panics
     ///
@@ -125,27 +125,27 @@ impl Client {
         Self::builder().embedded(&leasehold_embedded::EmbeddedServer::new()).expect("a thread for the lifeline")
     }
 
-    /// Settings first, then a server.
+    /// Begins a client with settings of its own: settings first, then a server.
     pub fn builder() -> ClientBuilder {
         ClientBuilder::default()
     }
 
-    /// The reentrant lock of that name. It does no I/O; a name that cannot be used is refused when the lock is.
+    /// The reentrant lock of that name. This call does no I/O; the first acquire refuses a name that cannot be used.
     pub fn lock(&self, name: impl AsRef<str>) -> Lock {
         Lock::of(self.spec(Kind::Lock, name.as_ref()))
     }
 
-    /// The fair lock of that name, granted in the order in which it was asked for. See [`FairLock`].
+    /// The fair lock of that name: the server grants it in the order of the requests. See [`FairLock`].
     pub fn fair_lock(&self, name: impl AsRef<str>) -> FairLock {
         Lock::of(self.spec(Kind::Fair, name.as_ref()))
     }
 
-    /// The lock of that name whose grants carry fencing tokens. See [`FencedLock`].
+    /// The fenced lock of that name: its grants carry fencing tokens. See [`FencedLock`].
     pub fn fenced_lock(&self, name: impl AsRef<str>) -> FencedLock {
         Lock::of(self.spec(Kind::Fenced, name.as_ref()))
     }
 
-    /// The lock of that name whose waiters ask again and again. See [`SpinLock`].
+    /// The spin lock of that name: its waiters ask again and again. See [`SpinLock`].
     pub fn spin_lock(&self, name: impl AsRef<str>) -> SpinLock {
         Lock::of(self.spec(Kind::Spin, name.as_ref()))
     }
@@ -155,13 +155,13 @@ impl Client {
         ReadWriteLock::new(&self.handle, name.as_ref())
     }
 
-    /// The lock of that name that is one string with a lease, as go-zero's is. See [`SimpleLock`].
+    /// The simple lock of that name: one string with a lease, as go-zero's is. See [`SimpleLock`].
     pub fn simple_lock(&self, name: impl AsRef<str>, lease: Duration) -> SimpleLock {
         let spec = self.spec(Kind::Simple, name.as_ref());
         Lock::of(spec.with_options(|options| options.lease = Some(lease)))
     }
 
-    /// The semaphore of that name, a bare counter of permits. See [`Semaphore`], and why [`LeasedSemaphore`] is mostly the better one.
+    /// The semaphore of that name, a bare counter of permits. See [`Semaphore`], which says why [`LeasedSemaphore`] is mostly better.
     pub fn semaphore(&self, name: impl AsRef<str>) -> Semaphore {
         Lock::of(self.spec(Kind::Semaphore, name.as_ref()))
     }
@@ -176,7 +176,7 @@ impl Client {
         CountDownLatch::new(self.spec(Kind::Latch, name.as_ref()))
     }
 
-    /// The value under `key` on this server, which only the newest holder of a fenced lock reads and writes. See
+    /// The value under `key` on this server; only the newest holder of a fenced lock reads and writes it. See
     /// [`FencedValue`](crate::fence::FencedValue).
     pub fn fenced_value(&self, key: impl AsRef<str>) -> FencedValue {
         FencedValue::new(self.spec(Kind::Fenced, key.as_ref()))
@@ -187,7 +187,7 @@ impl Client {
         MultiLock::new(members)
     }
 
-    /// So many locks that stand for any number of small things. See [`StripedLock`].
+    /// A fixed number of locks for any number of small things. See [`StripedLock`].
     pub fn striped_lock(&self, name: impl AsRef<str>, stripes: u32) -> StripedLock {
         StripedLock::new(self.clone(), name.as_ref(), stripes)
     }
@@ -205,25 +205,25 @@ impl Client {
         Owner::new(self.handle.clone())
     }
 
-    /// The identity of this client: the part before the colon in what [`Holder::id`](crate::Holder::id) names. A random UUID.
+    /// The identity of this client, a random UUID: the part of a [`Holder::id`](crate::Holder::id) before the colon.
     pub fn id(&self) -> ClientId {
         self.handle.with(|session, _| session.client().to_string()).into()
     }
 
-    /// The server's description of itself when the client connected. A client that was made [without a
-    /// connection](ClientBuilder::connect_lazy) knows only whether its server is a cluster, until it has one: the version is empty.
+    /// The server's description of itself when the client connected. Until a client that was made [without a
+    /// connection](ClientBuilder::connect_lazy) has one, it knows only whether its server is a cluster: the version is empty.
     pub fn server(&self) -> &ServerInfo {
         self.handle.link.server()
     }
 
-    /// The open guards, waiting callers and subscriptions of the client. For tests and for a look from outside.
+    /// The open guards, waiting callers and subscriptions of the client, for tests and monitoring.
     pub fn stats(&self) -> ClientStats {
         self.handle.with(|session, _| session.stats())
     }
 
-    /// Ends the client: nothing is granted any more, every waiting caller is told, every guard is lost with the reason
-    /// [`ShutDown`](crate::LossReason::ShutDown), and every lock is released. Waits until that is done, for at most `within`; of two
-    /// shutdowns at once the shorter counts for both.
+    /// Ends the client: it grants nothing any more, every waiting caller gets an error, every guard is lost with the reason
+    /// [`ShutDown`](crate::LossReason::ShutDown), and every lock is released. The future waits until that is done, for at most `within`; of
+    /// two shutdowns at once the shorter counts for both.
     ///
     /// # Errors
     ///

@@ -23,10 +23,10 @@ use leasehold_core::link::{LinkError, ServerError};
 use std::time::Duration;
 use thiserror::Error;
 
-/// Why an operation on a lock did not do what it says.
+/// Why an operation on a lock failed.
 ///
-/// That a lock is busy is no error: [`try_acquire`](crate::Lock::try_acquire) answers `None`. Only a wait that was given and
-/// ran out is one.
+/// A busy lock is no error: [`try_acquire`](crate::Lock::try_acquire) answers `None`. It is one only where the caller gave a wait, and the
+/// wait ran out.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -40,12 +40,12 @@ pub enum Error {
         lock: String,
         /// How long the caller waited.
         waited: Duration,
-        /// The holder of the lock right after the wait, as [`Holder::id`](crate::Holder::id); [`Client::who_is`](crate::Client::who_is) may
-        /// know more of it. It is `None` if the lock was free by then, if the holder could not be learned within the command timeout, and
-        /// for locks that several may hold or that are made of several: semaphores, latches, multi locks, quorum locks.
+        /// The [`Holder::id`](crate::Holder::id) of the holder right after the wait; [`Client::who_is`](crate::Client::who_is) may tell which
+        /// process that is. It is `None` if the lock was free by then, if the server did not tell the holder within the command timeout, and
+        /// for locks that several owners may hold or that have several members: semaphores, latches, multi locks, quorum locks.
         holder: Option<HolderId>,
     },
-    /// The lock was held and was lost. Whatever it protected may have been changed by others since.
+    /// The lock was held and was lost. Others may have changed the protected data since.
     #[error("the lock {lock:?} was lost: {reason}; what it protected may have been changed by others")]
     Lost {
         /// The lock.
@@ -53,9 +53,9 @@ pub enum Error {
         /// Why.
         reason: LossReason,
     },
-    /// A reply is missing, so that it is not known whether the operation took effect; or the server has refused a part of an acquire, and
-    /// refuses to take back what came before that. The background cleans up after an acquire or a release that has begun: the lock is free
-    /// after one lease at the latest.
+    /// It is not known whether the operation took effect: a reply is missing, or the server refused a part of an acquire and also refuses to
+    /// take back the parts before. The lifeline cleans up after an acquire or a release that has begun: the lock is free after one lease
+    /// at the latest.
     #[error("it is not known what became of the lock {lock:?}: {message}")]
     OutcomeUnknown {
         /// The lock.
@@ -63,8 +63,8 @@ pub enum Error {
         /// The reason, in words.
         message: String,
     },
-    /// The server could not be reached for the time set by `unreachable_after`, or the wait. An acquire certainly
-    /// did not take effect; a release is repeated in the background.
+    /// The server could not be reached for the time of `unreachable_after`, or for the wait. An acquire certainly
+    /// did not take effect; the lifeline repeats a release.
     #[error("the server could not be reached for the lock {lock:?}: {message}")]
     Unreachable {
         /// The lock.
@@ -72,7 +72,7 @@ pub enum Error {
         /// The last failure, in words.
         message: String,
     },
-    /// The name holds something else.
+    /// The name is in use by something else.
     #[error(
         "the lock {lock:?} cannot be used: its name is in use here as a {kind}; use another name, and leave that one alone: it \
          may be a lock that is held"
@@ -84,7 +84,7 @@ pub enum Error {
         kind: String,
     },
     /// The server refused the command, or a part of its script, and will refuse it again until an operator changes something. An acquire
-    /// has left nothing on the server; a release is repeated in the background.
+    /// has left nothing on the server; the lifeline repeats a release.
     #[error("the server refused a command for the lock {lock:?}: {refusal}")]
     Refused {
         /// The lock.
@@ -93,7 +93,7 @@ pub enum Error {
         #[source]
         refusal: ServerError,
     },
-    /// The owner holds the read half of a read-write lock, and asks for its write half, which it would keep from itself for ever.
+    /// The owner holds the read half of a read-write lock and asks for its write half: it would wait for itself for ever.
     #[error(
         "the write half of the lock {lock:?} cannot be acquired: the same owner holds its read half; release that first"
     )]
@@ -101,7 +101,7 @@ pub enum Error {
         /// The lock.
         lock: String,
     },
-    /// More permits were asked for than there are in all, so that waiting would never end.
+    /// The caller asked for more permits than the semaphore has in all, so the wait would never end.
     #[error("the semaphore {lock:?} has {capacity} permits in all, and more were asked for at once")]
     ExceedsCapacity {
         /// The semaphore.
@@ -109,8 +109,8 @@ pub enum Error {
         /// How many permits there are, free or not.
         capacity: i64,
     },
-    /// A fencing token was shown to a store that has seen a greater one: another holder came after this one, and what this one read
-    /// may be old. Nothing was read or written.
+    /// The store has seen a greater fencing token: another holder came after this one, and data that this one has read may be old. Nothing
+    /// was read or written.
     #[error("the fencing token {token} is stale: {name:?} has seen {registered}, so somebody else has the lock since")]
     StaleToken {
         /// The name of the guarded value.
@@ -120,8 +120,8 @@ pub enum Error {
         /// The greatest token that was shown to it.
         registered: FencingToken,
     },
-    /// A fencing token was shown to a store that has seen the same one of another holder: the lock's server has lost a write, as in a
-    /// failover, and granted twice. Nothing was read or written.
+    /// The store has seen the same fencing token of another holder: the lock's server has lost a write, as in a failover, and granted the
+    /// token twice. Nothing was read or written.
     #[error(
         "the fencing token {token} was granted to another holder as well, which has shown it to {name:?} before: the lock's \
          server has lost data"
@@ -132,10 +132,11 @@ pub enum Error {
         /// The token.
         token: FencingToken,
     },
-    /// The server granted the lock, and fewer replicas than were wanted acknowledged that in time. It has been taken back: the lock is
-    /// free when this is said, or, where the server does not confirm that within the command timeout, soon after.
+    /// The server granted the lock, and too few replicas acknowledged that in time. The client has taken the grant back: the lock is free
+    /// now, or soon if the server has not confirmed that within the command timeout.
     ///
-    /// Or it was to be a re-entry of a hold that was granted without the server, and no server was asked: the hold is unchanged.
+    /// The same error ends a re-entry with replicas of a hold that was granted without the server: no server was asked, and the hold is
+    /// unchanged.
     #[error(
         "the lock {lock:?} was not acquired: {acknowledged} replicas acknowledged it in time, and {wanted} were wanted"
     )]
@@ -159,7 +160,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// The name of the lock, or of what else the operation was about; `None` where a value was refused before anything was sent.
+    /// The name of the lock or of the fenced value; `None` where a value was refused before anything was sent.
     pub fn lock_name(&self) -> Option<&str> {
         match self {
             Self::WaitElapsed { lock, .. }
@@ -177,7 +178,7 @@ impl Error {
         }
     }
 
-    /// Whether everything works, and others only held the lock for too long: `429` or `409` rather than `503` in a web service.
+    /// Whether others held the lock for too long, while everything works: `429` or `409` rather than `503` in a web service.
     pub const fn is_contention(&self) -> bool {
         matches!(self, Self::WaitElapsed { .. })
     }
@@ -210,7 +211,7 @@ impl Error {
         )
     }
 
-    /// Whether the server may have done what was asked, although this is an error. The background gives back what an acquire has taken; a
+    /// Whether the operation may have taken effect, although this is an error. The lifeline gives a lock back that an acquire has taken; a
     /// write to a [`FencedValue`](crate::fence::FencedValue) may stand.
     pub const fn may_have_taken_effect(&self) -> bool {
         matches!(self, Self::OutcomeUnknown { .. })

@@ -22,16 +22,16 @@ use std::task::Poll;
 use std::time::Duration;
 use tracing::Instrument as _;
 
-/// A lock that is held, once. It is owned, and can be moved between tasks and threads.
+/// One acquire of a lock that is held. A guard borrows nothing, and can be moved between tasks and threads.
 ///
-/// The guard knows whether it is still held: by a local deadline that lies before the end of the lease on the server, on a
-/// clock that also counts while the machine is suspended. When that passes without a renewal, the guard is lost, whatever
+/// The guard knows whether the lock is still held. It has a local deadline, which lies before the end of the lease on the server, on a
+/// clock that also counts while the machine is suspended. If the deadline passes without a renewal, the guard is lost, whatever
 /// a later reply says.
 ///
 /// # Dropping it
 ///
-/// A guard that is dropped is released in the background, at once, and its owner does not learn whether the lock had been lost. Prefer
-/// [`Guard::release`]. Nothing is sent any more when the process ends right after the drop: await
+/// The lifeline releases a dropped guard at once, and its owner does not learn whether the lock had been lost. Prefer
+/// [`Guard::release`]. If the process ends right after the drop, the release may not be sent: await
 /// [`Client::shutdown`](crate::Client::shutdown), or drop the last handle of the client outside a runtime, which waits a moment.
 #[must_use = "a guard that is dropped releases its lock at once"]
 #[clippy::has_significant_drop]
@@ -59,7 +59,7 @@ impl<K: LockKind> Guard<K> {
         self.cell.ended(self.lock.spec().handle().clock.now()).is_none()
     }
 
-    /// How long the lock is certainly held even if nothing renews it; zero once it is lost.
+    /// How long the lock is certainly held without another renewal; zero once it is lost.
     pub fn remaining(&self) -> Duration {
         self.cell.remaining(self.lock.spec().handle().clock.now())
     }
@@ -69,7 +69,7 @@ impl<K: LockKind> Guard<K> {
         self.cell.count()
     }
 
-    /// How many replicas acknowledged the last acquire or renewal that counted; `None` where none was asked. See
+    /// How many replicas acknowledged the last acquire or renewal that counted; `None` where no replica was asked. See
     /// [`Acquire::durable`].
     pub fn acknowledged(&self) -> Option<u32> {
         self.cell.acknowledged()
@@ -85,7 +85,7 @@ impl<K: LockKind> Guard<K> {
         String::from_utf8_lossy(&self.cell.key().field).into_owned().into()
     }
 
-    /// Completes when the lock is lost, and says why. It never completes otherwise.
+    /// Completes when the lock is lost, and gives the reason. The future never completes otherwise.
     ///
     /// # Cancel safety
     ///
@@ -102,13 +102,13 @@ impl<K: LockKind> Guard<K> {
         .await
     }
 
-    /// Runs `work` for as long as the lock is held. Once it is lost, `work` is not polled again, but dropped: a holder that was
-    /// stopped beyond its lease does not go on. The clock is looked at before every poll.
+    /// Runs `work` for as long as the lock is held. The guard reads the clock before every poll; once the lock is lost, it drops `work`
+    /// and does not poll it again. So a holder that was stopped for longer than its lease does not go on.
     ///
     /// # Errors
     ///
-    /// [`Lost`], with the reason, where the lock was lost before the work came to its end. If the poll that finished the work outlived the
-    /// lease, its result is dropped; [`Lock::with`] keeps it.
+    /// [`Lost`], with the reason, where the lock was lost before the work ended. If the last poll outlived the lease, the result of the
+    /// work is dropped; [`Lock::with`] keeps it.
     ///
     /// # Cancel safety
     ///
@@ -144,25 +144,24 @@ impl<K: LockKind> Guard<K> {
         work.instrument(span).await
     }
 
-    /// A token for work that runs elsewhere. It is cancelled when the lock ends in any way: released, dropped, detached or lost;
-    /// it keeps which.
+    /// A token for work that runs elsewhere. It is cancelled when the lock is released, dropped, detached or lost, and tells which
+    /// ([`LossToken::end`]).
     pub fn cancellation_token(&self) -> LossToken {
         LossToken::new(&self.cell, &self.lock.spec().handle().clock)
     }
 
-    /// Releases the lock, or lowers its hold count, and says whether it was held up to that moment.
+    /// Releases the lock, or lowers its hold count. `Ok` says that the lock was held up to that moment.
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`] where the lock had been lost before: what it protected may have been changed by others.
+    /// [`Error::Lost`] where the lock had been lost before: others may have changed the protected data.
     /// [`Error::OutcomeUnknown`] where no reply came; [`Error::Unreachable`] where nothing could be sent;
-    /// [`Error::Refused`] where the server would not lower the count. After these three the release is repeated in the
-    /// background.
+    /// [`Error::Refused`] where the server would not lower the count. After these three the lifeline repeats the release.
     ///
     /// # Cancel safety
     ///
-    /// Once the future has been polled, the release is carried out whether it is dropped or not; dropping it only drops the
-    /// answer. A future that is never polled releases as a dropped guard does.
+    /// Once the future has been polled, the release is carried out even if the future is dropped; only the answer is lost.
+    /// A future that is never polled releases as a dropped guard does.
     pub async fn release(mut self) -> Result<(), Error> {
         let class = self.lock.spec().metrics().clone();
         let span = telemetry::span_of_release(self.lock.spec(), &self.cell);
@@ -183,9 +182,9 @@ impl<K: LockKind> Guard<K> {
         .await
     }
 
-    /// Gives the guard up without a release: nothing renews the lock for its sake any more, and its lease runs out by itself.
+    /// Gives the guard up without a release: the client no longer renews the lock for this guard, and the lease runs out by itself.
     ///
-    /// The lock stays busy until then, at most one lease. Other guards of the same hold are not touched.
+    /// The lock stays busy until then, for at most one lease. Other guards of the same hold are not affected.
     pub fn detach(mut self) {
         self.spent = true;
         let class = self.lock.spec().metrics();
@@ -208,8 +207,8 @@ impl<K: LockKind> Guard<K> {
 }
 
 impl<K: Owned> Guard<K> {
-    /// Whether the lock was granted without the server, which is out of reach: other processes are not excluded. It ends when the server
-    /// grants the lock, too; where that does not, the guard is lost with the reason
+    /// Whether the lock was granted without the server, which is out of reach: other processes are not excluded. Once the server is back
+    /// and grants the lock, too, the answer is no; if the server refuses, the guard is lost with the reason
     /// [`NotRestored`](crate::LossReason::NotRestored). See [`Fallback`](crate::Fallback).
     pub fn is_degraded(&self) -> bool {
         self.cell.is_degraded()
@@ -217,8 +216,8 @@ impl<K: Owned> Guard<K> {
 
     /// Takes the lock once more, as the same owner.
     ///
-    /// It never waits for the lock, which is held already, but for the server. A lock that was acquired without an owner is
-    /// re-entered by this alone.
+    /// This waits for the server, and never for the lock, which is held already. For a lock that was acquired without an owner it is the
+    /// only way to re-enter.
     ///
     /// # Errors
     ///
@@ -246,8 +245,8 @@ impl<K: Fencing> Guard<K> {
     /// the server keeps its data. A failover to a server that lacks the last grants, and whose clock is behind, can give a token twice: the
     /// store tells the two apart by their holders ([`Error::DuplicateToken`](crate::Error::DuplicateToken)).
     ///
-    /// Show it to the store at the first read as well as at every write, and have the store refuse what is lower than the greatest it
-    /// has seen; see [`fence`](crate::fence).
+    /// Show the token to the store at the first read as well as at every write, and have the store refuse a token that is lower than the
+    /// greatest it has seen; see [`fence`](crate::fence).
     pub fn fencing_token(&self) -> FencingToken {
         FencingToken::told(self.cell.token().unwrap_or_default())
     }

@@ -1,4 +1,4 @@
-//! Looking at a lock from outside, and ending a hold that is not one's own.
+//! Inspecting a lock from outside, and ending the hold of another owner.
 
 mod process;
 mod read_write;
@@ -15,11 +15,11 @@ use leasehold_core::command::read_write::{self as commands, Mode};
 use leasehold_core::command::{Kind, fair, simple};
 
 impl<K: Owned> Lock<K> {
-    /// Ends the hold that is called `id` on the server, also that of another client, and wakes the waiters; `false` if there is no hold of
-    /// that name. An `id` is a [`Holder::id`], of the half that this is.
+    /// Ends the hold with this `id` on the server, also a hold of another client, and wakes the waiters. Returns `false` if the server has no
+    /// such hold. The `id` is a [`Holder::id`]; of a read-write lock, one of this half.
     ///
-    /// **The holder is not asked**, as by the `force_release` of each kind. This method looks at nothing but the name, so it also removes
-    /// an entry that an inspection refuses to read: if a hold count is no number, the text of its [`Error::KeyConflict`] names the field,
+    /// **The holder is not asked**, as with the `force_release` of each kind. This method compares only the id, so it also removes
+    /// an entry that an inspection refuses to read: if a hold count is no number, the text of the [`Error::KeyConflict`] names the field,
     /// which is the `id`.
     ///
     /// # Errors
@@ -29,7 +29,7 @@ impl<K: Owned> Lock<K> {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves it open whether the hold was ended.
+    /// After a drop of the future it is not known whether the hold was ended.
     ///
     /// # Examples
     ///
@@ -70,11 +70,11 @@ impl<K: Owned> Lock<K> {
 }
 
 impl<K: Inspectable> Lock<K> {
-    /// The holder of the lock; `None` if it is free. Nothing is changed.
+    /// Returns the holder of the lock; `None` if the lock is free. This changes nothing.
     ///
     /// # Errors
     ///
-    /// [`Error::KeyConflict`] where the name holds something else, also where it is a hash with an entry that no lock writes;
+    /// [`Error::KeyConflict`] where the key is of another kind, or is a hash with an entry that no lock writes;
     /// [`Error::Unreachable`], [`Error::OutcomeUnknown`] or [`Error::Refused`] where the server gave no answer, within the command
     /// timeout.
     ///
@@ -85,13 +85,13 @@ impl<K: Inspectable> Lock<K> {
         seen::plain(self.spec()).await
     }
 
-    /// Ends the present hold, also that of another client, and wakes the waiters. Returns the holder whose hold was ended; `None` if the
+    /// Ends the present hold, also a hold of another client, and wakes the waiters. Returns the holder whose hold was ended; `None` if the
     /// lock was free, or the holder changed just then.
     ///
-    /// **The holder is not asked.** It learns of it at its next renewal, a third of its lease later at the most, and until then may go
+    /// **The holder is not asked.** It learns of the end at its next renewal, at most a third of its lease later, and until then may go
     /// on with its work beside the next holder. Its guard is then lost with the reason
-    /// [`Removed`](crate::LossReason::Removed). A holder with a fixed lease renews nothing: it learns of it after a reconnect, and
-    /// otherwise holds its guard for good until that lease has run out.
+    /// [`Removed`](crate::LossReason::Removed). A holder with a fixed lease renews nothing: it learns of the end after a reconnect, or
+    /// else takes its guard for held until that lease has run out.
     ///
     /// # Errors
     ///
@@ -99,7 +99,7 @@ impl<K: Inspectable> Lock<K> {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves it open whether the hold was ended. The command names the holder that was seen, so a late copy
+    /// After a drop of the future it is not known whether the hold was ended. The command names the holder that was seen, so a late copy
     /// cannot end a later hold.
     pub async fn force_release(&self) -> Result<Option<Holder>, Error> {
         let Some(holder) = self.inspect().await? else { return Ok(None) };
@@ -107,11 +107,11 @@ impl<K: Inspectable> Lock<K> {
     }
 }
 
-/// Both fair locks are looked at in the same way.
+/// Both fair locks have the same methods.
 macro_rules! fair {
     ($($kind:ident),*) => {$(
         impl Lock<$kind> {
-            /// The holder of the lock and its waiters, in order. Nothing is changed.
+            /// Returns the holder of the lock and its waiters, in order. This changes nothing.
             ///
             /// # Errors
             ///
@@ -164,7 +164,7 @@ macro_rules! fair {
 fair!(Fair, FencedFair);
 
 impl Lock<Simple> {
-    /// The holder of the lock: the id under which it is held, with a hold count of 1. Nothing is changed.
+    /// Returns the holder of the lock, with a hold count of 1; `None` if the lock is free. This changes nothing.
     ///
     /// # Errors
     ///

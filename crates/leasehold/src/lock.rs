@@ -1,4 +1,4 @@
-//! A lock of any kind: its name, and what can be done with it.
+//! A lock of any kind: its name and its operations.
 
 use crate::acquire::Acquire;
 use crate::error::{Error, WithError};
@@ -11,15 +11,15 @@ use std::marker::PhantomData;
 
 /// A lock: at most one owner holds it at a time, over all processes that use the same server.
 ///
-/// This is the reentrant lock, unless `K` says another [kind](crate::kind): [`FairLock`](crate::FairLock),
+/// This is the reentrant lock, unless `K` names another [kind](crate::kind): [`FairLock`](crate::FairLock),
 /// [`FencedLock`](crate::FencedLock), [`SpinLock`](crate::SpinLock), [`SimpleLock`](crate::SimpleLock), and the halves
-/// [`ReadLock`](crate::ReadLock) and [`WriteLock`](crate::WriteLock) are all locks of this type, and are used in the same way; so are
-/// [`Semaphore`](crate::Semaphore) and [`LeasedSemaphore`](crate::LeasedSemaphore), of whose permits one is taken where a lock is.
+/// [`ReadLock`](crate::ReadLock) and [`WriteLock`](crate::WriteLock) are of this type, and have the same methods.
+/// [`Semaphore`](crate::Semaphore) and [`LeasedSemaphore`](crate::LeasedSemaphore) are also of this type: an acquire takes a permit.
 ///
 /// **When to use it:** for work that must not run twice at once and whose length is not known: the lease renews itself until
-/// the guard's end, and the guard says when it was lost. **When not:** where waiters must be served in the order in which they
-/// came; and where a stale write must be impossible rather than unlikely. No lease can stop a holder that was paused beyond it:
-/// see `docs/safety.md`.
+/// the guard's end, and the guard says when the lock was lost. **When not:** where the server must serve waiters in their order
+/// ([`FairLock`](crate::FairLock)); and where a stale write must be impossible rather than unlikely ([`FencedLock`](crate::FencedLock)):
+/// no lease can stop a holder that was paused for longer than the lease. See `docs/safety.md`.
 ///
 /// A `Lock` is cheap to make and to clone, does no I/O, and holds nothing by itself. On the server it is Redisson's `RLock`:
 /// a hash of hold counts under the lock's name.
@@ -31,7 +31,7 @@ use std::marker::PhantomData;
 /// # let client = leasehold::Client::embedded();
 /// let stock = client.lock("stock:1001");
 /// let guard = stock.acquire().await?;
-/// assert!(stock.try_acquire().await?.is_none(), "somebody else is excluded");
+/// assert!(stock.try_acquire().await?.is_none(), "other owners are excluded");
 /// guard.release().await?;
 /// # Ok::<(), leasehold::Error>(()) }).unwrap();
 /// ```
@@ -50,8 +50,8 @@ impl<K: LockKind> Lock<K> {
         self.spec.name()
     }
 
-    /// Counts this lock's metrics under `class`, such as `orders`: one of few words, because a lock's own name is one of many. It may come from a
-    /// configuration. A client keeps the series of each class for as long as it lives.
+    /// Counts this lock's metrics under `class`, such as `orders`. Use few classes: a client keeps the series of each class for as long as it
+    /// lives, and lock names are unbounded. A class may come from a configuration.
     ///
     /// Default: `default`.
     #[must_use]
@@ -59,7 +59,8 @@ impl<K: LockKind> Lock<K> {
         Self::of(self.spec.with_class(class.as_ref()))
     }
 
-    /// Acquires the lock, waiting for it while others hold it. Renewed until released, unless [`Acquire::lease`] says otherwise.
+    /// Acquires the lock, and waits for it while others hold it. The lease is renewed until the release, unless [`Acquire::lease`] says
+    /// otherwise.
     ///
     /// # Errors
     ///
@@ -78,9 +79,9 @@ impl<K: LockKind> Lock<K> {
     ///
     /// # Errors
     ///
-    /// As [`Lock::acquire`], but never [`Error::WaitElapsed`]. A server that cannot be reached fails after twice the command
-    /// timeout. [`Error::OutcomeUnknown`] also where the lock was busy, and what this try had left on the server, such as a place in a
-    /// queue, cannot be taken back: it may be in the way of the next acquire until its lease ends.
+    /// As [`Lock::acquire`], but never [`Error::WaitElapsed`]. If the server cannot be reached, the try fails after twice the command
+    /// timeout. [`Error::OutcomeUnknown`] also comes where the lock was busy and the client cannot take back a trace of this try on the
+    /// server, such as a place in a queue: the trace may delay the next acquire until its lease ends.
     ///
     /// # Cancel safety
     ///
@@ -89,14 +90,14 @@ impl<K: LockKind> Lock<K> {
         self.acquire().run(Some(Patience::Try)).await
     }
 
-    /// Acquires, runs `work` under the lock, and releases: the release cannot be forgotten, and a loss cannot be overlooked.
+    /// Acquires, runs `work` under the lock, and releases: a caller can neither forget the release nor overlook a loss.
     ///
-    /// `work` gets the guard, and is not polled again once the lock is lost. [`Acquire::with`] does the same with a wait, a lease or an owner.
+    /// `work` gets the guard. Once the lock is lost, `work` is not polled again. [`Acquire::with`] does the same with a wait, a lease or an owner.
     ///
     /// # Errors
     ///
-    /// [`WithError`] tells apart that the lock was not acquired, that it was lost (with what the work returned, if it had come to its end), and that
-    /// the release failed (with what the work returned).
+    /// [`WithError`] tells three cases apart: the lock was not acquired; it was lost (with the result of the work, if the work had ended); or
+    /// the release failed (with the result of the work).
     ///
     /// # Cancel safety
     ///
@@ -122,14 +123,14 @@ impl<K: LockKind> Lock<K> {
 }
 
 impl<K: SupportsFallback> Lock<K> {
-    /// The behaviour of an acquire once the server has been out of reach for `unreachable_after`. Default: what the client says
-    /// ([`ClientBuilder::fallback`](crate::ClientBuilder::fallback)), and that is [`Fallback::Fail`].
+    /// Sets the behaviour of an acquire once the server has been out of reach for `unreachable_after`. Default: the client's
+    /// [`fallback`](crate::ClientBuilder::fallback), which is [`Fallback::Fail`] by default.
     ///
-    /// **When to use it:** [`Fallback::Local`] where going on with the exclusion of this one process is better than not going on, and a
-    /// double holder in another process does no more than double work. [`Fallback::PassThrough`] where the lock only saves work.
+    /// **When to use it:** [`Fallback::Local`] where exclusion within this one process is better than a stop, and a second holder in
+    /// another process does no more than double work. [`Fallback::PassThrough`] where the lock only saves work.
     /// **When not:** wherever two holders do harm. Fenced, fair, quorum and durable locks and semaphores do not offer it.
     ///
-    /// A guard that was granted without the server says so: [`Guard::is_degraded`].
+    /// [`Guard::is_degraded`] tells whether a guard was granted without the server.
     #[must_use]
     pub fn fallback(&self, fallback: Fallback) -> Self {
         Self::of(self.spec.with_options(|options| options.fallback = Some(fallback)))

@@ -39,7 +39,7 @@ impl From<Lost> for crate::Error {
     }
 }
 
-/// A token that is cancelled when a lock ends: released, dropped, detached or lost. It keeps which.
+/// A token that is cancelled when a lock is released, dropped, detached or lost. [`LossToken::end`] tells which.
 ///
 /// # Examples
 ///
@@ -89,7 +89,7 @@ impl LossToken {
         Self { token: cancelled_at_end(&cells), cells, clock: clock.clone() }
     }
 
-    /// Completes when the lock has ended, and says how.
+    /// Completes when the lock has ended, and tells how.
     ///
     /// # Cancel safety
     ///
@@ -99,7 +99,7 @@ impl LossToken {
         self.end().unwrap_or(HoldEnd::Released)
     }
 
-    /// Whether the lock has ended. It looks at the clock, as [`Guard::is_held`](crate::Guard::is_held) does.
+    /// Whether the lock has ended. This reads the clock, as [`Guard::is_held`](crate::Guard::is_held) does.
     pub fn is_cancelled(&self) -> bool {
         self.end().is_some()
     }
@@ -109,9 +109,9 @@ impl LossToken {
         self.cells.ended(self.clock.now())
     }
 
-    /// A plain token, for code that knows nothing of locks. It is cancelled by the lifeline, and asks no clock: after a pause of the
-    /// whole process it may be a moment late. Cancelling it by hand does nothing to the lock, nor to other tokens. Nothing of it is left when
-    /// it is dropped: a task that holds a lock for days may make one for each thing that it does.
+    /// A plain token, for code that knows nothing of locks. The lifeline cancels it, and the token reads no clock: after a pause of the
+    /// whole process it may be a moment late. To cancel it by hand changes neither the lock nor other tokens. A dropped token leaves nothing
+    /// behind: a task that holds a lock for days may make one for each of its steps.
     pub fn token(&self) -> CancellationToken {
         self.token.child_token()
     }
@@ -137,7 +137,7 @@ fn cancelled_at_end(cells: &Cells) -> CancellationToken {
     token
 }
 
-/// Cancels a token where others would wake a task.
+/// A waker that cancels a token.
 struct CancelAtEnd(CancellationToken, Cells);
 
 impl Wake for CancelAtEnd {
@@ -183,6 +183,6 @@ mod tests {
         let other = LossToken::of_many(token.cells.cells.to_vec(), 1, &token.clock);
         assert!(other.token().is_cancelled());
         drop((token, other));
-        assert_eq!(cell.strong_count(), 0, "nobody has anything of the hold any more");
+        assert_eq!(cell.strong_count(), 0, "the hold is gone");
     }
 }

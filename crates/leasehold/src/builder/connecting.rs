@@ -34,18 +34,17 @@ impl ClientBuilder {
     /// | `redis+unix:///path/to/socket[?db=n]` | one server, by a Unix socket |
     ///
     /// With TLS they are `rediss://`, `rediss-sentinel://` and `rediss-cluster://`. `valkey` may stand for `redis`, and `valkeys` for `rediss`,
-    /// everywhere. The port is 6379 where none is given. `node` may be there several times. In user and password `/ : ? # @` are
-    /// percent-encoded.
+    /// everywhere. The default port is 6379. `node` may occur several times. User and password have `/ : ? # @` percent-encoded.
     ///
-    /// The query may also carry `protocol=resp2`, for what stands between and does not know `HELLO`, and these settings, each named as the
-    /// method that it stands for: `prefix`, `announce`, `lease`, `default_wait`, `recheck`, `unreachable_after`, `command_timeout`,
+    /// The query may also carry `protocol=resp2`, for a proxy that does not know `HELLO`, and these settings, each named as its method:
+    /// `prefix`, `announce`, `lease`, `default_wait`, `recheck`, `unreachable_after`, `command_timeout`,
     /// `connect_deadline`, `require_noeviction` and `publish`. Times are a whole number and `ms`, `s`, `m` or `h`:
-    /// `redis://host:6379?prefix=shop:&lease=20s&command_timeout=500ms`. A setting in the URL counts over the same setting of the builder.
+    /// `redis://host:6379?prefix=shop:&lease=20s&command_timeout=500ms`. A setting in the URL wins over the same setting of the builder.
     /// A parameter with another name is refused.
     ///
-    /// The callers' connection lives on the tokio runtime in which this is awaited, and is
-    /// used by the futures that are polled on that runtime. All others go by the lifeline's connections: threads by
-    /// [`blocking`](crate::blocking), futures on another runtime, and everything while the callers' connection does not stand.
+    /// The callers' connection lives on the tokio runtime that polls this future, and serves the futures on that runtime. All other callers
+    /// use the lifeline's connections: threads by [`blocking`](crate::blocking), futures on another runtime, and every caller while the
+    /// callers' connection is down.
     ///
     /// # Errors
     ///
@@ -59,23 +58,23 @@ impl ClientBuilder {
         builder.connect_to(target).await
     }
 
-    /// Makes a client without waiting for the server or servers of the [URL](Self::connect): it connects in the background, and tries until
-    /// it does. It is for a process that must start while its server is down, and for the [quorum](crate::QuorumLock), which needs a client
-    /// for each of its servers, whichever of them is up.
+    /// Makes a client at once, and does not wait for the server or servers of the [URL](Self::connect): the client connects in the
+    /// background, and tries until it succeeds. This is for a process that must start while its server is down, and for the
+    /// [quorum](crate::QuorumLock), which needs a client for each of its servers, also for those that are down.
     ///
-    /// Until the first connection stands, the client is as any other whose server is out of reach: acquires wait, end with
+    /// Until the first connection stands, the server counts as out of reach: acquires wait, end with
     /// [`Error::Unreachable`](crate::Error::Unreachable) after [`unreachable_after`](Self::unreachable_after), and do what the
-    /// [fallback](Self::fallback) says. The error names what keeps the client from being connected: also a wrong password, a replica, or a
-    /// [policy](Self::require_noeviction) that is refused, which [`connect`](Self::connect) reports at once. The client learns of its
-    /// server then: see [`Client::server`].
+    /// [fallback](Self::fallback) says. The error names the obstacle, also a wrong password, a replica, or a refused
+    /// [policy](Self::require_noeviction), which [`connect`](Self::connect) reports at once. With the first connection the client learns of
+    /// its server: see [`Client::server`].
     ///
-    /// The callers' connection lives on the tokio runtime in which this is called, as with [`connect`](Self::connect). It may be called from
-    /// any thread, and waits for nothing.
+    /// The callers' connection lives on the tokio runtime that calls this, as with [`connect`](Self::connect). Any thread may call this, and
+    /// it waits for nothing.
     ///
     /// # Errors
     ///
-    /// [`ConnectError::Invalid`]: a setting or the URL cannot be used. The certificates cannot be read, the tokio runtime has no timers
-    /// or no I/O, or the operating system has no thread to give.
+    /// [`ConnectError::Invalid`]: a setting, the URL or a certificate cannot be used, or the tokio runtime has no timers or no I/O.
+    /// [`ConnectError::Unreachable`]: the operating system has no thread to give.
     ///
     /// # Examples
     ///
@@ -116,13 +115,13 @@ impl ClientBuilder {
         Ok(Client::from_handle(Handle::new(inner)))
     }
 
-    /// Connects to the server or servers of the URL that the environment names: in `LEASEHOLD_URL`, and where that is not set or is empty, in
-    /// `REDIS_URL`. The URL may carry settings, as that of [`connect`](Self::connect).
+    /// Connects to the URL in the environment variable `LEASEHOLD_URL`, or in `REDIS_URL` if the first is not set or is empty. The URL may
+    /// carry settings, as that of [`connect`](Self::connect).
     ///
     /// # Errors
     ///
-    /// [`ConnectError::Invalid`] where neither is set; otherwise as [`connect`](Self::connect). A URL that cannot be used is not repeated in the
-    /// text, which names the variable.
+    /// [`ConnectError::Invalid`] where neither is set; otherwise as [`connect`](Self::connect). The text names the variable, and does not
+    /// repeat a URL that cannot be used.
     ///
     /// # Cancel safety
     ///
@@ -146,11 +145,11 @@ impl ClientBuilder {
         })
     }
 
-    /// Connects to the server or servers of a configuration of fred, the client library below; `leasehold::fred` is the version of it that
-    /// fits. Its server, credentials, database and TLS are used; what it says of retries, timeouts and blocking is not.
+    /// Connects to the server or servers of a configuration of fred, the client library below; `leasehold::fred` is the fitting version. The
+    /// client uses its server, credentials, database and TLS, and ignores its retries, timeouts and blocking.
     ///
-    /// With the feature `unstable-fred`, which is outside of the promise of semantic versioning: another version of fred, or another library,
-    /// may stand here in a minor version.
+    /// The feature `unstable-fred` is outside of the promise of semantic versioning: a minor version may use another version of fred, or
+    /// another library.
     ///
     /// # Errors
     ///
@@ -166,8 +165,8 @@ impl ClientBuilder {
         self.connect_to(target).await
     }
 
-    /// Uses an engine inside the process. Clients on the same engine exclude each other as those of one server do, if their clocks
-    /// are the engine's.
+    /// Uses an engine inside the process. Clients of one engine exclude each other as clients of one server do, if they use the engine's
+    /// clock.
     ///
     /// # Errors
     ///
@@ -177,9 +176,9 @@ impl ClientBuilder {
         self.embedded_link(server.link())
     }
 
-    /// As [`ClientBuilder::embedded`], by connections that the caller has made and may disturb. A client whose connections are
-    /// [down](EmbeddedLink::set_down) for good is to all others what a process is that was killed: nothing of it reaches the engine
-    /// any more, and nothing is cleaned up.
+    /// As [`ClientBuilder::embedded`], with connections that the caller has made and may disturb. If they stay
+    /// [down](EmbeddedLink::set_down), the client looks to all others like a killed process: it sends nothing to the engine any more, and
+    /// cleans nothing up.
     ///
     /// # Errors
     ///
@@ -230,7 +229,7 @@ impl ClientBuilder {
         }
     }
 
-    /// Checks what can be checked without the server; and whether the caller is on a runtime on which connections can live.
+    /// Checks everything that needs no server, and whether the caller is on a runtime on which connections can live.
     fn prepare(&self, mut target: ServerTarget) -> Result<(Connector, bool), ConnectError> {
         self.check()?;
         let on_runtime = !caller::is_thread() && tokio::runtime::Handle::try_current().is_ok();
@@ -279,7 +278,7 @@ impl ClientBuilder {
         }
     }
 
-    /// Puts a client together, of a server that can be used.
+    /// Puts a client together. Its server must be known to be usable.
     fn assemble(
         self,
         link: AnyLink,
