@@ -4,7 +4,7 @@ use crate::source::Source;
 use fred::types::config::ServerConfig;
 
 #[path = "../../crates/leasehold/src/error/cause.rs"]
-#[expect(unreachable_pub, reason = "the library publishes it")]
+#[cfg_attr(test, expect(unreachable_pub, reason = "the library publishes it"))]
 mod cause;
 #[path = "../../crates/leasehold/src/link/fred/error.rs"]
 #[expect(dead_code, reason = "the parser needs one of its types")]
