@@ -7,8 +7,8 @@
 mod checks;
 mod disturb;
 mod doubts;
+mod event;
 mod faults;
-mod happening;
 mod plan;
 mod process;
 mod user;
@@ -16,15 +16,15 @@ mod waiters;
 mod wish;
 mod world;
 
-use crate::kinds::Family;
-use crate::stats::Stats;
+use crate::report::stats::Stats;
+use crate::workload::family::LockFamily;
 use leasehold::embedded::EmbeddedServer;
 
 /// Plays the world of a seed to its end, and tells its history if it is to. Its servers go on with the Lua states of those that an earlier
 /// world gave back.
 pub(crate) fn run(
     seed: u64,
-    family: Family,
+    family: LockFamily,
     telling: bool,
     engines: Vec<EmbeddedServer>,
 ) -> (Stats, Vec<EmbeddedServer>) {

@@ -3,35 +3,15 @@
 //!
 //! Everything that happens in a world follows from its seed: [`run`] runs many worlds, and [`replay`] tells the history of one.
 
-mod arrival;
-mod client;
-mod clock;
-mod digest;
-mod disasters;
 pub mod explore;
+mod faults;
 mod groups;
-mod happening;
-mod kinds;
-mod last_faults;
-mod latches;
-mod leftovers;
-mod network;
-mod order;
-mod outage;
-mod plan;
-mod processes;
-mod random;
-mod runner;
+mod invariants;
+mod report;
 #[cfg(test)]
 mod scenarios;
-mod shop;
-mod stats;
-mod store;
-mod tenure;
-mod told;
-mod watched;
-mod weather;
+mod workload;
 mod world;
 
-pub use kinds::Family;
-pub use runner::{Failure, Options, Report, replay, run};
+pub use report::runner::{Failure, Options, Report, replay, run};
+pub use workload::family::LockFamily;

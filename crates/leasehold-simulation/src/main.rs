@@ -4,7 +4,7 @@
 
 use clap::Parser;
 use clap::ValueEnum;
-use leasehold_simulation::{Failure, Family, Options, replay, run};
+use leasehold_simulation::{Failure, LockFamily, Options, replay, run};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ struct Arguments {
     seed: Option<u64>,
     /// Only locks of this family
     #[arg(long, value_enum)]
-    kind: Option<Family>,
+    kind: Option<LockFamily>,
     /// Begin no new world after so many minutes
     #[arg(long)]
     minutes: Option<f64>,
@@ -90,7 +90,7 @@ fn main() -> ExitCode {
 }
 
 /// Tells of a world that failed, and its history.
-fn show(failure: &Failure, family: Option<Family>) -> ExitCode {
+fn show(failure: &Failure, family: Option<LockFamily>) -> ExitCode {
     let kind = family.map(|family| format!(" --kind {family}")).unwrap_or_default();
     println!("the world of seed {} fails: {}", failure.seed, failure.what);
     println!(
@@ -103,7 +103,7 @@ fn show(failure: &Failure, family: Option<Family>) -> ExitCode {
 
 /// Runs the worlds of each family, and tells their digests.
 fn digest(options: &Options) -> ExitCode {
-    for family in Family::value_variants() {
+    for family in LockFamily::value_variants() {
         if options.family.is_some_and(|only| only != *family) {
             continue;
         }

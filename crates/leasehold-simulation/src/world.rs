@@ -1,16 +1,23 @@
 //! The world: one clock, one server, its clients, and what is about to happen.
 
-use crate::client::{Client, Guard, Outcome, Polls, TaskKind};
-use crate::happening::{CallKey, Happening};
-use crate::last_faults::LastFaults;
-use crate::latches::Latches;
-use crate::network::Network;
-use crate::order::Queues;
-use crate::shop::Shop;
-use crate::stats::{Reach, Stats};
-use crate::store::Store;
-use crate::tenure::{Grant, Tenure};
-use crate::weather::{Fault, Weather};
+pub(crate) mod client;
+mod client_session;
+pub(crate) mod clock;
+pub(crate) mod dispatch;
+pub(crate) mod event;
+pub(crate) mod network;
+
+use crate::faults::last_faults::LastFaults;
+use crate::faults::rates::{FaultRates, PlannedFault};
+use crate::invariants::fair_order::FairOrder;
+use crate::invariants::grants::{Grant, Tenure};
+use crate::invariants::latches::Latches;
+use crate::report::stats::{Coverage, Stats};
+use crate::workload::reference_store::ReferenceStore;
+use crate::workload::registers::Registers;
+use crate::world::client::{Client, Guard, Outcome, PollPolicy, TaskKind};
+use crate::world::event::{CallKey, WorldEvent};
+use crate::world::network::Network;
 use bytes::Bytes;
 use leasehold_core::name::LockName;
 use leasehold_core::owner::{ClientId, HoldNumber};
@@ -27,12 +34,12 @@ use std::time::Duration;
 use uuid::Uuid;
 
 /// Adds a line to the history of the world, where one is kept.
-macro_rules! tell {
+macro_rules! trace {
     ($world:expr, $($arg:tt)*) => {
         if $world.telling { eprintln!("{:>12.3} ms  {}", $world.now.as_nanos() as f64 / 1e6, format_args!($($arg)*)); }
     };
 }
-pub(crate) use tell;
+pub(crate) use trace;
 
 pub(crate) const fn ms(n: u64) -> Duration {
     Duration::from_millis(n)
@@ -49,12 +56,12 @@ pub(crate) struct World {
     pub(crate) insides: fastrand::Rng,
     pub(crate) clients: Vec<Client>,
     pub(crate) guards: Vec<Guard>,
-    pub(crate) queue: BTreeMap<(Instant, u64), Happening>,
+    pub(crate) queue: BTreeMap<(Instant, u64), WorldEvent>,
     pub(crate) next_number: u64,
     pub(crate) net: Network,
-    pub(crate) weather: Weather,
+    pub(crate) rates: FaultRates,
     /// Faults for calls to come, in order.
-    pub(crate) faults: Vec<Fault>,
+    pub(crate) faults: Vec<PlannedFault>,
     /// Tasks that are done since the last look.
     pub(crate) finished: Vec<(usize, usize)>,
     pub(crate) telling: bool,
@@ -69,9 +76,9 @@ pub(crate) struct World {
     /// Whether a grant beside another one is a fault.
     pub(crate) excludes: bool,
     /// The waiters for fair locks.
-    pub(crate) queues: Queues,
+    pub(crate) queues: FairOrder,
     pub(crate) last_faults: LastFaults,
-    pub(crate) plan: crate::plan::Plan,
+    pub(crate) plan: crate::workload::plan::Plan,
     pub(crate) stats: Stats,
     /// The server has lost data or time, so that what is promised of holds is not promised of those that it had.
     pub(crate) broken: bool,
@@ -110,8 +117,8 @@ pub(crate) struct World {
     /// The last fencing token of each lock.
     pub(crate) tokens: FxHashMap<Bytes, i64>,
     pub(crate) latches: Latches,
-    pub(crate) store: Store,
-    pub(crate) shop: Shop,
+    pub(crate) store: Registers,
+    pub(crate) shop: ReferenceStore,
     steps: u64,
 }
 
@@ -150,7 +157,7 @@ impl World {
             queue: BTreeMap::new(),
             next_number: 0,
             net: Network::default(),
-            weather: Weather::default(),
+            rates: FaultRates::default(),
             faults: Vec::new(),
             finished: Vec::new(),
             telling: std::env::var_os("LEASEHOLD_TELL").is_some(),
@@ -159,9 +166,9 @@ impl World {
             senders: FxHashMap::default(),
             doubtful: FxHashSet::default(),
             excludes: true,
-            queues: Queues::default(),
+            queues: FairOrder::default(),
             last_faults: LastFaults::default(),
-            plan: crate::plan::Plan::default(),
+            plan: crate::workload::plan::Plan::default(),
             stats: Stats::default(),
             broken: false,
             leftovers: false,
@@ -183,8 +190,8 @@ impl World {
             holders: FxHashMap::default(),
             tokens: FxHashMap::default(),
             latches: Latches::default(),
-            store: Store::default(),
-            shop: Shop::with_engine(engines.shop.take()),
+            store: Registers::default(),
+            shop: ReferenceStore::with_engine(engines.shop.take()),
             steps: 0,
         }
     }
@@ -211,12 +218,12 @@ impl World {
         self.next_number
     }
 
-    pub(crate) fn at(&mut self, at: Instant, what: Happening) {
+    pub(crate) fn at(&mut self, at: Instant, what: WorldEvent) {
         let number = self.number();
         self.queue.insert((at.max(self.now), number), what);
     }
 
-    pub(crate) fn after(&mut self, pause: Duration, what: Happening) {
+    pub(crate) fn after(&mut self, pause: Duration, what: WorldEvent) {
         self.at(self.now + pause, what);
     }
 
@@ -272,16 +279,13 @@ impl World {
     }
 
     /// Starts an acquire whose future is polled as `polls` says; the first poll is at once.
-    pub(crate) fn acquire_polled(&mut self, client: usize, wish: AcquireRequest, polls: Polls) -> usize {
+    pub(crate) fn acquire_polled(&mut self, client: usize, wish: AcquireRequest, polls: PollPolicy) -> usize {
         self.stats.operations += 1;
         let now = self.local(client);
         let ticket = self.clients[client].session.acquire(now, wish.clone());
-        tell!(
+        trace!(
             self,
-            "client {client} acquires {} as {ticket:?} {:?} {polls:?} {:?}",
-            wish.name,
-            wish.patience,
-            wish.owner
+            "client {client} acquires {} as {ticket:?} {:?} {polls:?} {:?}", wish.name, wish.patience, wish.owner
         );
         let task = self.clients[client].add_task(now, ticket, TaskKind::Acquire(Box::new(wish)), polls);
         self.poll(client, task);
@@ -289,7 +293,7 @@ impl World {
     }
 
     /// Starts the release of a guard.
-    pub(crate) fn release_polled(&mut self, guard: usize, polls: Polls) -> usize {
+    pub(crate) fn release_polled(&mut self, guard: usize, polls: PollPolicy) -> usize {
         let Guard { client, hold, renewed, ref cell, .. } = self.guards[guard];
         self.stats.operations += 1;
         let now = self.clients[client].clock.shows(self.now);
@@ -298,7 +302,7 @@ impl World {
         self.guards[guard].alive = false;
         let last = self.guards_of(client, hold) == 0;
         let ticket = self.clients[client].session.release(now, hold, renewed);
-        tell!(self, "client {client} releases {hold:?} as {ticket:?} {polls:?}");
+        trace!(self, "client {client} releases {hold:?} as {ticket:?} {polls:?}");
         let kind = TaskKind::Release { guard, held, last, deadline };
         let task = self.clients[client].add_task(now, ticket, kind, polls);
         self.poll(client, task);
@@ -307,7 +311,7 @@ impl World {
 
     pub(crate) fn drop_guard(&mut self, guard: usize) {
         let Guard { client, hold, renewed, .. } = self.guards[guard];
-        tell!(self, "client {client} drops a guard of {hold:?}");
+        trace!(self, "client {client} drops a guard of {hold:?}");
         self.guards[guard].alive = false;
         self.stats.operations += 1;
         let now = self.local(client);
@@ -317,7 +321,7 @@ impl World {
 
     pub(crate) fn detach(&mut self, guard: usize) {
         let Guard { client, hold, renewed, .. } = self.guards[guard];
-        tell!(self, "client {client} detaches a guard of {hold:?}");
+        trace!(self, "client {client} detaches a guard of {hold:?}");
         self.guards[guard].alive = false;
         self.guards[guard].detached = true;
         self.stats.operations += 1;
@@ -346,7 +350,7 @@ impl World {
         state.flight = None;
         let ticket = state.ticket;
         let acquires = matches!(state.kind, TaskKind::Acquire(_));
-        tell!(self, "client {client} drops the future of {ticket:?}");
+        trace!(self, "client {client} drops the future of {ticket:?}");
         let now = self.local(client);
         let session = &mut self.clients[client].session;
         if acquires {
@@ -390,11 +394,14 @@ impl World {
 
     /// Wants the server to have of every live hold what its guards stand for, where a client has nothing in flight and nothing has gone
     /// wrong for it for so long.
-    pub(crate) fn check_counts(&mut self, well_for: Duration) {
+    pub(crate) fn check_counts(&mut self, fault_free_for: Duration) {
         let mut compared = false;
         for guard in self.guards.iter().filter(|guard| guard.alive && self.believes(guard)) {
             let client = &self.clients[guard.client];
-            if client.paused_until.is_some() || client.clock_is_wrong || !self.has_been_well(guard.client, well_for) {
+            if client.paused_until.is_some()
+                || client.clock_is_wrong
+                || !self.has_been_fault_free(guard.client, fault_free_for)
+            {
                 continue;
             }
             let flying = client.tasks.iter().any(|task| task.outcome.is_none() && task.flight.is_some());
@@ -410,15 +417,15 @@ impl World {
             compared |= self.last_fault_of(guard.client) > Instant::default();
         }
         if compared {
-            self.stats.reach(Reach::CountsCompared);
+            self.stats.reach(Coverage::CountsCompared);
         }
     }
 
     /// Tells what each side believes at the end of a history.
     pub(crate) fn tell_beliefs(&self) {
-        tell!(self, "what each side believes:");
+        trace!(self, "what each side believes:");
         for guard in self.guards.iter().filter(|guard| guard.alive) {
-            tell!(
+            trace!(
                 self,
                 "client {}{}: {:?} of {} {:?} until {:?} by its clock, which shows {:?}: {}; the server counts {:?}",
                 guard.client,
@@ -444,7 +451,7 @@ impl World {
                 say(&[b"LRANGE", &key, b"0", b"-1"]),
                 say(&[b"ZRANGE", &key, b"0", b"-1"]),
             ];
-            tell!(self, "the server has {key:?} for {left:?}: {:?}", value.into_iter().flatten().next());
+            trace!(self, "the server has {key:?} for {left:?}: {:?}", value.into_iter().flatten().next());
         }
     }
 

@@ -1,11 +1,11 @@
 //! The checks of groups.
 
 use super::process::Process;
-use super::user::{Hold, Polls, Stage, User};
+use super::user::{Hold, PollPolicy, Stage, User};
 use super::wish::{Patience, Thing};
 use super::world::World;
-use crate::plan::{LEASE, Mix};
-use crate::stats::Reach;
+use crate::report::stats::Coverage;
+use crate::workload::plan::{FaultMix, LEASE};
 use leasehold::{ClientStats, Error};
 use leasehold_core::reply::Reply;
 use std::time::Duration;
@@ -30,16 +30,16 @@ impl World {
                 if let Some(servers) = hold.grant.servers().filter(|_| is_held) {
                     assert!(servers * 2 > self.servers.len(), "a quorum of {servers}");
                     if servers < self.servers.len() {
-                        self.stats.reach(Reach::QuorumOfSome);
+                        self.stats.reach(Coverage::QuorumOfSome);
                     }
                 }
                 if !is_held {
-                    let may_be = !self.plan.well || user.wish.lease.is_some();
+                    let may_be = !self.plan.fault_free || user.wish.lease.is_some();
                     assert!(may_be, "nothing goes wrong, and {:?} is lost", user.wish);
                 }
             }
         }
-        if self.plan.well && !self.plan.stepped {
+        if self.plan.fault_free && !self.plan.stepped {
             self.check_that_waiters_hold_nothing();
         }
     }
@@ -47,14 +47,18 @@ impl World {
     /// Wants no other user to believe that it has what was just granted.
     pub(super) fn check_grant(&mut self, process: usize, user: usize, hold: &Hold) {
         let state = &self.processes[process].users[user];
-        assert!(hold.grant.is_held() || state.polls != Polls::AtOnce, "what was lost is granted: {:?}", state.wish);
+        assert!(
+            hold.grant.is_held() || state.polls != PollPolicy::AtOnce,
+            "what was lost is granted: {:?}",
+            state.wish
+        );
         // An owner's hold has the longest of its leases, which is longer by as much as the server's clock was put back since.
         let longest = state.wish.lease.filter(|_| !state.wish.owned).unwrap_or(LEASE) + self.put_back();
         let remaining = hold.grant.remaining();
         assert!(remaining <= longest, "it lasts for {remaining:?}: {:?}", state.wish);
         let (things, owned) = (state.things.clone(), state.wish.owned);
         if state.has_met_somebody() {
-            self.stats.reach(Reach::GroupWaited);
+            self.stats.reach(Coverage::GroupWaited);
         }
         if self.processes[process].clock_is_wrong {
             return;
@@ -76,7 +80,7 @@ impl World {
             }
         }
         if state.saw_loss && compared {
-            self.stats.reach(Reach::ComparedAfterLoss);
+            self.stats.reach(Coverage::ComparedAfterLoss);
         }
     }
 
@@ -95,20 +99,22 @@ impl World {
             Error::WaitElapsed { .. } => {
                 let Patience::For(wait) = state.wish.patience else { panic!("{error}: {:?}", state.wish) };
                 assert!(waited >= wait, "it gave up after {waited:?}, not {wait:?}");
-                let calm = self.plan.well && state.polls == Polls::AtOnce;
+                let calm = self.plan.fault_free && state.polls == PollPolicy::AtOnce;
                 assert!(!calm || waited <= wait + SLACK, "it gave up after {waited:?}, not {wait:?}");
-                self.stats.reach(Reach::WaitElapsed);
+                self.stats.reach(Coverage::WaitElapsed);
             }
             Error::Unreachable { .. } => {
                 self.check_that_something_is_wrong(error);
-                self.stats.reach(Reach::Unreachable);
+                self.stats.reach(Coverage::Unreachable);
             }
             Error::OutcomeUnknown { .. } => {
                 self.check_that_something_is_wrong(error);
-                self.stats.reach(Reach::OutcomeUnknown);
+                self.stats.reach(Coverage::OutcomeUnknown);
             }
             // An owner who has lost what he still has a guard of is told so when he asks again.
-            Error::Lost { .. } => assert!(!self.plan.well || state.wish.owned || state.wish.lease.is_some(), "{error}"),
+            Error::Lost { .. } => {
+                assert!(!self.plan.fault_free || state.wish.owned || state.wish.lease.is_some(), "{error}")
+            }
             // Its memory is full, or a script was refused something in its middle.
             Error::Refused { .. } if self.refuses() => self.check_that_something_is_wrong(error),
             _ => panic!("a user of {process} is told: {error}"),
@@ -119,7 +125,7 @@ impl World {
         let state = &self.processes[process].users[user];
         match outcome {
             Ok(()) => assert!(held, "what was lost is released: {:?}", state.wish),
-            Err(Error::Lost { .. }) => assert!(!self.plan.well || state.wish.lease.is_some(), "{outcome:?}"),
+            Err(Error::Lost { .. }) => assert!(!self.plan.fault_free || state.wish.lease.is_some(), "{outcome:?}"),
             Err(error @ (Error::Unreachable { .. } | Error::OutcomeUnknown { .. })) => {
                 self.check_that_something_is_wrong(error);
             }
@@ -132,12 +138,12 @@ impl World {
 
     /// Whether servers refuse what they will refuse again.
     fn refuses(&self) -> bool {
-        self.plan.mix.has(Mix::Unproven) || self.plan.mix.has(Mix::Losses)
+        self.plan.mix.has(FaultMix::Unproven) || self.plan.mix.has(FaultMix::Losses)
     }
 
     fn check_that_something_is_wrong(&self, error: &Error) {
         let calm = self.plan.over && self.now > self.plan.ended + Duration::from_secs(5);
-        assert!(!self.plan.well && !calm, "nothing is wrong, and somebody is told: {error}");
+        assert!(!self.plan.fault_free && !calm, "nothing is wrong, and somebody is told: {error}");
     }
 
     /// Nothing is left on the servers when all have gone, but the counters of fencing tokens, and nothing in a client.

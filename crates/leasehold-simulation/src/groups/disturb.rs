@@ -1,11 +1,11 @@
 //! How faults happen in a world of groups.
 
-use super::happening::Happening;
+use super::event::WorldEvent;
 use super::world::World;
-use crate::plan::any_length;
-use crate::processes::MARGIN_PPM;
-use crate::stats::Sort;
-use crate::world::{ms, tell};
+use crate::faults::processes::MARGIN_PPM;
+use crate::report::stats::FaultKind;
+use crate::workload::plan::any_length;
+use crate::world::{ms, trace};
 use leasehold::embedded::{Fault, FaultTarget};
 use leasehold_core::link::Plane;
 use std::time::Duration;
@@ -19,48 +19,48 @@ const WITHIN_MARGIN: i64 = 1;
 
 impl World {
     /// Something happens. Faults of the dead do nothing, and who stands still neither asks nor polls.
-    pub(super) fn happen(&mut self, what: Happening) {
-        tell!(self, "{what:?}");
+    pub(super) fn happen(&mut self, what: WorldEvent) {
+        trace!(self, "{what:?}");
         match what {
-            Happening::Start { process } => self.start(process),
-            Happening::GiveUp { process, user } => {
+            WorldEvent::Start { process } => self.start(process),
+            WorldEvent::GiveUp { process, user } => {
                 self.when_it_runs(process, what, |world| world.give_up(process, user))
             }
-            Happening::Poll { process, user } => self.when_it_runs(process, what, |world| {
+            WorldEvent::Poll { process, user } => self.when_it_runs(process, what, |world| {
                 if user < world.processes[process].users.len() {
                     world.poll(process, user);
                 }
             }),
-            Happening::Drop { process, user } => {
+            WorldEvent::Drop { process, user } => {
                 self.when_it_runs(process, what, |world| world.drop_future(process, user));
             }
-            Happening::Crash { process } => self.crash(process),
-            Happening::Join => self.add_process(),
-            Happening::Pause { process, pause, counts } => self.pause(process, pause, counts),
-            Happening::Resume { process } => self.processes[process].resume(self.now),
-            Happening::Clock { process, ppm, jump } => self.set_clock(process, ppm, jump),
-            Happening::Arm { process, server, .. }
-            | Happening::LetGo { process, server }
-            | Happening::Copy { process, server }
-            | Happening::Reset { process, server, .. }
-            | Happening::ResetNotices { process, server }
-            | Happening::LoseNotices { process, server }
-            | Happening::Lag { process, server }
-            | Happening::Unreachable { process, server, .. } => self.disturb_connection(process, server, what),
-            Happening::Down { server, .. }
-            | Happening::Up { server }
-            | Happening::EmptyForLong { server }
-            | Happening::RestartEmpty { server }
-            | Happening::Snapshot { server }
-            | Happening::Failover { server }
-            | Happening::StepServer { server, .. }
-            | Happening::Evict { server }
-            | Happening::MemoryFull { server, .. } => self.disturb_server(server, &what),
+            WorldEvent::Crash { process } => self.crash(process),
+            WorldEvent::Join => self.add_process(),
+            WorldEvent::Pause { process, pause, counts } => self.pause(process, pause, counts),
+            WorldEvent::Resume { process } => self.processes[process].resume(self.now),
+            WorldEvent::Clock { process, ppm, jump } => self.set_clock(process, ppm, jump),
+            WorldEvent::Arm { process, server, .. }
+            | WorldEvent::LetGo { process, server }
+            | WorldEvent::Copy { process, server }
+            | WorldEvent::Reset { process, server, .. }
+            | WorldEvent::ResetNotices { process, server }
+            | WorldEvent::LoseNotices { process, server }
+            | WorldEvent::Lag { process, server }
+            | WorldEvent::Unreachable { process, server, .. } => self.disturb_connection(process, server, what),
+            WorldEvent::Down { server, .. }
+            | WorldEvent::Up { server }
+            | WorldEvent::EmptyForLong { server }
+            | WorldEvent::RestartEmpty { server }
+            | WorldEvent::Snapshot { server }
+            | WorldEvent::Failover { server }
+            | WorldEvent::StepServer { server, .. }
+            | WorldEvent::Evict { server }
+            | WorldEvent::MemoryFull { server, .. } => self.disturb_server(server, &what),
         }
     }
 
     /// A process that stands still does it when it goes on.
-    fn when_it_runs(&mut self, process: usize, what: Happening, act: impl FnOnce(&mut Self)) {
+    fn when_it_runs(&mut self, process: usize, what: WorldEvent, act: impl FnOnce(&mut Self)) {
         if self.processes[process].runs() {
             act(self);
         } else if !self.processes[process].dead {
@@ -68,44 +68,44 @@ impl World {
         }
     }
 
-    fn disturb_connection(&mut self, process: usize, server: usize, what: Happening) {
+    fn disturb_connection(&mut self, process: usize, server: usize, what: WorldEvent) {
         let link = self.processes[process].links[server].clone();
-        if matches!(what, Happening::LetGo { .. }) {
+        if matches!(what, WorldEvent::LetGo { .. }) {
             link.release_held();
             return;
         }
-        if self.processes[process].dead || self.plan.over && !matches!(what, Happening::Unreachable { yes: false, .. })
+        if self.processes[process].dead || self.plan.over && !matches!(what, WorldEvent::Unreachable { yes: false, .. })
         {
             return;
         }
         let sort = match what {
-            Happening::Arm { fault, .. } => return self.arm(process, server, fault),
-            Happening::Copy { .. } => {
+            WorldEvent::Arm { fault, .. } => return self.arm(process, server, fault),
+            WorldEvent::Copy { .. } => {
                 let calls = self.processes[process].calls[server].calls().len();
                 if calls == 0 {
                     return;
                 }
                 // The server's answer to it goes nowhere.
                 drop(self.processes[process].calls[server].replay(self.rng.usize(..calls)));
-                Sort::LateCopy
+                FaultKind::LateCopy
             }
-            Happening::Reset { plane, .. } => {
+            WorldEvent::Reset { plane, .. } => {
                 link.reset(plane);
-                Sort::Reset
+                FaultKind::Reset
             }
-            Happening::ResetNotices { .. } => {
+            WorldEvent::ResetNotices { .. } => {
                 link.reset_notices();
-                Sort::NoticesReset
+                FaultKind::NoticesReset
             }
-            Happening::LoseNotices { .. } => {
+            WorldEvent::LoseNotices { .. } => {
                 link.lose_notices(self.rng.u32(1..4));
-                Sort::LostNotice
+                FaultKind::LostNotice
             }
-            Happening::Lag { .. } => {
+            WorldEvent::Lag { .. } => {
                 link.lag_notices();
-                Sort::Lagged
+                FaultKind::Lagged
             }
-            Happening::Unreachable { yes: false, .. } => {
+            WorldEvent::Unreachable { yes: false, .. } => {
                 if self.is_there(server) {
                     link.set_down(false);
                 }
@@ -113,7 +113,7 @@ impl World {
             }
             _ => {
                 link.set_down(true);
-                Sort::Unreachable
+                FaultKind::Unreachable
             }
         };
         self.stats.fault(sort);
@@ -126,19 +126,19 @@ impl World {
         // One that has hit nothing makes room.
         link.clear_faults();
         let sort = match fault {
-            Fault::LoseRequest => Sort::LostRequest,
-            Fault::LoseReply => Sort::LostReply,
-            Fault::Swallow => Sort::Swallowed,
-            Fault::LinkDown => Sort::NotSent,
-            Fault::Duplicate => Sort::Resent,
-            Fault::Refuse(_) => Sort::Refused,
-            Fault::RefuseInside(..) => Sort::RefusedInside,
-            _ => Sort::Delay,
+            Fault::LoseRequest => FaultKind::LostRequest,
+            Fault::LoseReply => FaultKind::LostReply,
+            Fault::Swallow => FaultKind::Swallowed,
+            Fault::LinkDown => FaultKind::NotSent,
+            Fault::Duplicate => FaultKind::Resent,
+            Fault::Refuse(_) => FaultKind::Refused,
+            Fault::RefuseInside(..) => FaultKind::RefusedInside,
+            _ => FaultKind::Delay,
         };
         let pause = any_length(&mut self.rng, ms(1_500));
         match fault {
-            Fault::Hold => self.after(pause, Happening::LetGo { process, server }),
-            Fault::LinkDown => self.after(pause, Happening::Unreachable { process, server, yes: false }),
+            Fault::Hold => self.after(pause, WorldEvent::LetGo { process, server }),
+            Fault::LinkDown => self.after(pause, WorldEvent::Unreachable { process, server, yes: false }),
             _ => {}
         }
         let mut target = FaultTarget::next();
@@ -147,7 +147,7 @@ impl World {
             let plane = if self.rng.bool() { Plane::Foreground } else { Plane::Lifeline };
             target = target.plane(plane);
             if plane == Plane::Lifeline {
-                self.after(pause + ms(150), Happening::Reset { process, server, plane });
+                self.after(pause + ms(150), WorldEvent::Reset { process, server, plane });
             }
         }
         link.inject(fault, target);
@@ -162,59 +162,59 @@ impl World {
         self.armed.retain(|place, _| waits(*place));
     }
 
-    fn disturb_server(&mut self, number: usize, what: &Happening) {
+    fn disturb_server(&mut self, number: usize, what: &WorldEvent) {
         let server = self.servers[number].clone();
         let sort = match *what {
-            Happening::Down { pause, .. } => {
+            WorldEvent::Down { pause, .. } => {
                 self.take_away(number, pause);
-                Sort::Restart
+                FaultKind::Restart
             }
-            Happening::Up { .. } => {
+            WorldEvent::Up { .. } => {
                 if self.is_there(number) {
                     server.set_down(false);
                     self.keep_the_dead_away();
                 }
                 return;
             }
-            Happening::EmptyForLong { .. } => {
+            WorldEvent::EmptyForLong { .. } => {
                 self.take_away(number, LONG);
                 // If its clock was put back, there are holds that last for longer than it stays away.
                 if self.put_back[number] > Duration::ZERO {
                     self.doubt(number, None);
                 }
                 server.restart_empty();
-                Sort::RestartEmpty
+                FaultKind::RestartEmpty
             }
-            Happening::MemoryFull { yes, .. } => {
+            WorldEvent::MemoryFull { yes, .. } => {
                 server.deny_growth(yes);
                 if !yes {
                     return;
                 }
-                Sort::MemoryFull
+                FaultKind::MemoryFull
             }
-            Happening::Snapshot { .. } => {
+            WorldEvent::Snapshot { .. } => {
                 self.snapshots[number] = Some(server.snapshot());
                 return;
             }
-            Happening::RestartEmpty { .. } => {
+            WorldEvent::RestartEmpty { .. } => {
                 self.doubt(number, None);
                 server.restart_empty();
-                Sort::RestartEmpty
+                FaultKind::RestartEmpty
             }
-            Happening::Failover { .. } => {
+            WorldEvent::Failover { .. } => {
                 let Some(snapshot) = self.snapshots[number].take() else { return };
                 self.doubt(number, None);
                 server.restore(&snapshot);
-                Sort::Failover
+                FaultKind::Failover
             }
-            Happening::StepServer { millis, .. } => {
+            WorldEvent::StepServer { millis, .. } => {
                 // A hold that lasts for longer is still that of its holder.
                 if millis > WITHIN_MARGIN {
                     self.doubt(number, None);
                 }
                 server.step_clock(millis);
                 self.put_back[number] += Duration::from_millis(millis.min(0).unsigned_abs());
-                Sort::ServerStep
+                FaultKind::ServerStep
             }
             _ => {
                 let keys = server.keys();
@@ -224,7 +224,7 @@ impl World {
                 let key = &keys[self.rng.usize(..keys.len())];
                 self.doubt(number, Some(key));
                 server.command(&[b"DEL", key]).expect("a reply");
-                Sort::Eviction
+                FaultKind::Eviction
             }
         };
         self.stats.fault(sort);
@@ -234,7 +234,7 @@ impl World {
         self.servers[server].set_down(true);
         let until = self.now + pause;
         self.away[server] = self.away[server].max(until);
-        self.after(pause, Happening::Up { server });
+        self.after(pause, WorldEvent::Up { server });
     }
 
     /// Whether a server is not away.
@@ -253,7 +253,7 @@ impl World {
             return;
         }
         self.processes[process].crash();
-        self.stats.fault(Sort::Crash);
+        self.stats.fault(FaultKind::Crash);
     }
 
     fn pause(&mut self, process: usize, pause: Duration, counts: bool) {
@@ -266,8 +266,8 @@ impl World {
         state.clock_stands = !counts;
         // A process that loses time believes for too long.
         state.clock_is_wrong |= !counts;
-        self.stats.fault(Sort::Pause);
-        self.after(pause, Happening::Resume { process });
+        self.stats.fault(FaultKind::Pause);
+        self.after(pause, WorldEvent::Resume { process });
     }
 
     fn set_clock(&mut self, process: usize, ppm: i64, jump: Duration) {
@@ -278,14 +278,14 @@ impl World {
         }
         if jump > Duration::ZERO {
             state.clock.jump(now, jump);
-            self.stats.fault(Sort::ClockJump);
+            self.stats.fault(FaultKind::ClockJump);
             return;
         }
         state.clock.set_rate(now, ppm);
         let outside = ppm.abs() > MARGIN_PPM;
         // A clock that is too fast gives up early.
         state.clock_is_wrong |= outside && ppm < 0;
-        self.stats.fault(if outside { Sort::ClockOutside } else { Sort::ClockRate });
+        self.stats.fault(if outside { FaultKind::ClockOutside } else { FaultKind::ClockRate });
     }
 
     /// Nothing goes wrong any more: messages on the way arrive, and all are connected, but to a server that is away for a while yet.

@@ -4,7 +4,7 @@ use super::process::Process;
 use super::user::{Stage, User};
 use super::wish::Thing;
 use super::world::World;
-use crate::plan::LEASE;
+use crate::workload::plan::LEASE;
 use leasehold::embedded::EmbeddedServer;
 use leasehold_core::reply::Reply;
 use leasehold_core::time::Instant;

@@ -1,14 +1,14 @@
 //! The users of a world of groups, and the faults that it meets. The mixes of faults are those of the other worlds.
 
-use super::happening::Happening;
+use super::event::WorldEvent;
 use super::process::Process;
-use super::user::{Polls, Stage};
+use super::user::{PollPolicy, Stage};
 use super::wish::{Patience, Sort, What, Wish};
 use super::world::World;
-use crate::kinds::Family;
-use crate::plan::{DISTURBED, LEASE, Mix};
-use crate::stats;
-use crate::world::{ms, tell};
+use crate::report::stats::FaultKind;
+use crate::workload::family::LockFamily;
+use crate::workload::plan::{DISTURBED, FaultMix, LEASE};
+use crate::world::{ms, trace};
 use leasehold::ClientBuilder;
 use leasehold_core::time::Instant;
 use std::time::Duration;
@@ -16,10 +16,10 @@ use std::time::Duration;
 /// See the [module](self).
 #[derive(Debug, Default)]
 pub(super) struct Plan {
-    pub(super) family: Family,
-    pub(super) mix: Mix,
+    pub(super) family: LockFamily,
+    pub(super) mix: FaultMix,
     /// Nothing goes wrong, but that users are late or drop what they asked for, and that clients crash.
-    pub(super) well: bool,
+    pub(super) fault_free: bool,
     /// Every operation on a connection takes several polls.
     pub(super) stepped: bool,
     /// How many things there are to be locked.
@@ -43,7 +43,7 @@ pub(super) fn settings(builder: ClientBuilder) -> ClientBuilder {
 }
 
 /// Plays the world of a seed to its end.
-pub(super) fn run(world: &mut World, seed: u64, family: Family) {
+pub(super) fn run(world: &mut World, seed: u64, family: LockFamily) {
     plan(world, seed, family);
     world.run_until(world.now + DISTURBED);
     // A process that stands still then is waited for.
@@ -65,23 +65,23 @@ pub(super) fn run(world: &mut World, seed: u64, family: Family) {
     world.check_nobody_listens();
 }
 
-fn plan(world: &mut World, seed: u64, family: Family) {
-    let mix = Mix::of_seed(seed);
+fn plan(world: &mut World, seed: u64, family: LockFamily) {
+    let mix = FaultMix::of_seed(seed);
     world.plan.family = family;
     world.plan.mix = mix;
-    world.plan.well = matches!(mix, Mix::Orderly | Mix::Impatience);
+    world.plan.fault_free = matches!(mix, FaultMix::Orderly | FaultMix::Impatience);
     world.plan.stepped = world.rng.bool();
     world.plan.things = 2 + world.rng.u64(..4);
     world.plan.hold = ms([1, 20, 200, 1_500][world.rng.usize(..4)]);
     let servers = match family {
-        Family::Quorum => 3 + 2 * usize::from(world.rng.u8(..4) == 0),
-        Family::Multi => 1 + world.rng.usize(..2),
+        LockFamily::Quorum => 3 + 2 * usize::from(world.rng.u8(..4) == 0),
+        LockFamily::Multi => 1 + world.rng.usize(..2),
         _ => 1,
     };
     (0..servers).for_each(|_| world.add_server());
     let processes = 2 + world.rng.usize(..4);
     (0..processes).for_each(|_| world.add_process());
-    if mix != Mix::Orderly {
+    if mix != FaultMix::Orderly {
         world.plan.late = 0.25;
         world.plan.never = 0.06;
         world.plan.dropped = 0.15;
@@ -90,23 +90,23 @@ fn plan(world: &mut World, seed: u64, family: Family) {
     for _ in 0..12 + world.rng.usize(..24) {
         let pause = DISTURBED.mul_f64(world.rng.f64() * world.rng.f64());
         let process = world.rng.usize(..processes);
-        world.after(pause, Happening::Start { process });
+        world.after(pause, WorldEvent::Start { process });
     }
 }
 
 /// From here on nothing goes wrong, and a user that does not poll to the end drops its future.
 fn calm(world: &mut World) {
-    tell!(world, "the faults end");
+    trace!(world, "the faults end");
     world.plan.over = true;
     world.plan.ended = world.now;
     world.end_faults();
     for process in 0..world.processes.len() {
         for user in 0..world.processes[process].users.len() {
-            if matches!(world.processes[process].users[user].polls, Polls::Times(_)) {
+            if matches!(world.processes[process].users[user].polls, PollPolicy::Times(_)) {
                 world.drop_future(process, user);
             }
             let pause = world.between(ms(0), ms(500));
-            world.after(pause, Happening::GiveUp { process, user });
+            world.after(pause, WorldEvent::GiveUp { process, user });
         }
     }
 }
@@ -127,19 +127,19 @@ fn unfinished(world: &World) -> Vec<String> {
 }
 
 impl World {
-    pub(super) fn some_polls(&mut self) -> Polls {
+    pub(super) fn some_polls(&mut self) -> PollPolicy {
         let roll = self.rng.f64();
         if roll < self.plan.never {
-            self.stats.fault(stats::Sort::Unpolled);
-            Polls::Times(self.rng.u32(1..8))
+            self.stats.fault(FaultKind::Unpolled);
+            PollPolicy::Times(self.rng.u32(1..8))
         } else if roll < self.plan.never + self.plan.late {
-            self.stats.fault(stats::Sort::LatePoll);
+            self.stats.fault(FaultKind::LatePoll);
             let most = ms([5, 60, 200][self.rng.usize(..3)]);
             // If a call takes several polls, its time must not be over by then each time.
             let most = if self.plan.stepped { most.min(ms(20)) } else { most };
-            Polls::Late(self.between(ms(0), most))
+            PollPolicy::Late(self.between(ms(0), most))
         } else {
-            Polls::AtOnce
+            PollPolicy::AtOnce
         }
     }
 
@@ -164,24 +164,24 @@ impl World {
         let owned = self.servers.len() == 1 && plain && patience != Patience::Try && self.rng.u8(..4) == 0;
         let polls = self.some_polls();
         // A user that polls so late that its lease is over before it has everything never gets in.
-        let lease = lease.filter(|_| patience != Patience::Try && !matches!(polls, Polls::Late(_)));
+        let lease = lease.filter(|_| patience != Patience::Try && !matches!(polls, PollPolicy::Late(_)));
         let user = self.ask(process, Wish { what, patience, lease, owned }, polls);
-        if matches!(polls, Polls::Times(_)) || self.rng.f64() < self.plan.dropped {
+        if matches!(polls, PollPolicy::Times(_)) || self.rng.f64() < self.plan.dropped {
             let most = [ms(1), ms(30), ms(1_000)][self.rng.usize(..3)];
             let pause = self.between(Duration::ZERO, most);
-            self.after(pause, Happening::Drop { process, user });
+            self.after(pause, WorldEvent::Drop { process, user });
         }
     }
 
     fn some_wish(&mut self) -> What {
         match self.plan.family {
-            Family::Quorum => {
+            LockFamily::Quorum => {
                 let name = format!("lock{}", self.rng.u64(..self.plan.things.min(2)));
                 let minority = (self.servers.len() - 1) / 2;
                 let without = if self.rng.u8(..4) == 0 { self.rng.usize(..=minority) } else { 0 };
                 What::Quorum { name, without }
             }
-            Family::Striped => {
+            LockFamily::Striped => {
                 let some = 1 + self.rng.usize(..4);
                 What::Stripes((0..some).map(|_| self.rng.u32(..20)).collect())
             }

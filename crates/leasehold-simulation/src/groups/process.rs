@@ -1,7 +1,7 @@
 //! A process: its clock, its clients, one for each server, and its users.
 
 use super::user::User;
-use crate::clock::Clock;
+use crate::world::clock::Clock;
 use leasehold::embedded::{EmbeddedLink, EmbeddedServer, ManualClock, Recorder};
 use leasehold::{Client, ClientBuilder, Owner};
 use leasehold_core::time::Instant;

@@ -15,7 +15,7 @@ pub(super) struct User {
     pub(super) wish: Wish,
     pub(super) things: Vec<Thing>,
     pub(super) stage: Stage,
-    pub(super) polls: Polls,
+    pub(super) polls: PollPolicy,
     /// When he asked, by the clock of his process.
     pub(super) since: Instant,
     /// When the stage ended that came before, if it is over with him.
@@ -61,7 +61,7 @@ pub(super) struct Hold {
 
 /// The way in which a user polls its future.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Polls {
+pub(super) enum PollPolicy {
     AtOnce,
     /// As long as this after he was woken.
     Late(Duration),

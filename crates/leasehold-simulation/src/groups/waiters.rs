@@ -1,11 +1,11 @@
 //! Waiters for one lock of several: they have met another, and hold none.
 
 use super::process::Process;
-use super::user::{Polls, Stage, User};
+use super::user::{PollPolicy, Stage, User};
 use super::wish::{Answer, Thing, What};
 use super::world::World;
-use crate::plan::LEASE;
-use crate::stats::Reach;
+use crate::report::stats::Coverage;
+use crate::workload::plan::LEASE;
 use bytes::Bytes;
 use leasehold::embedded::{EmbeddedLink, EmbeddedServer, Recorded, Recorder};
 use leasehold_core::reply::Reply;
@@ -34,7 +34,7 @@ impl World {
             for user in &mut process.users {
                 if !user.compared && waits_for_one_of_several(user, &holds) {
                     user.compared = true;
-                    self.stats.reach(Reach::WaitersCompared);
+                    self.stats.reach(Coverage::WaitersCompared);
                 }
             }
         }
@@ -78,7 +78,7 @@ fn may_differ(user: &User, now: Instant) -> bool {
     let differs = user.wish.owned || user.wish.lease.is_some() || matches!(user.wish.what, What::Quorum { .. });
     match user.stage {
         Stage::Over => differs && now < user.ended + LEASE,
-        _ => differs || user.polls != Polls::AtOnce,
+        _ => differs || user.polls != PollPolicy::AtOnce,
     }
 }
 

@@ -1,12 +1,12 @@
 //! The world of groups: one time, servers, processes, and what is about to happen.
 
-use super::happening::Happening;
+use super::event::WorldEvent;
 use super::plan::{Plan, settings};
 use super::process::Process;
-use super::user::{Hold, Polls, Stage, Task, User};
+use super::user::{Hold, PollPolicy, Stage, Task, User};
 use super::wish::{Answer, Patience, Wish};
-use crate::stats::{Reach, Sort, Stats};
-use crate::world::tell;
+use crate::report::stats::{Coverage, FaultKind, Stats};
+use crate::world::trace;
 use leasehold::embedded::{EmbeddedLink, EmbeddedServer, ServerClock};
 use leasehold_core::time::Instant;
 use leasehold_embedded::Snapshot;
@@ -28,13 +28,13 @@ pub(super) struct World {
     /// By how much the clock of each server was put back.
     pub(super) put_back: Vec<Duration>,
     pub(super) processes: Vec<Process>,
-    queue: BTreeMap<(Instant, u64), Happening>,
+    queue: BTreeMap<(Instant, u64), WorldEvent>,
     next_number: u64,
     pub(super) plan: Plan,
     pub(super) stats: Stats,
     pub(super) telling: bool,
     /// Faults that wait for a call, by process and server.
-    pub(super) armed: BTreeMap<(usize, usize), Sort>,
+    pub(super) armed: BTreeMap<(usize, usize), FaultKind>,
     /// How many instants have passed without time.
     stands: u32,
     /// Servers of an earlier world.
@@ -91,7 +91,7 @@ impl World {
         self.processes.push(process);
     }
 
-    pub(super) fn after(&mut self, pause: Duration, what: Happening) {
+    pub(super) fn after(&mut self, pause: Duration, what: WorldEvent) {
         self.next_number += 1;
         self.queue.insert((self.now + pause, self.next_number), what);
     }
@@ -174,13 +174,13 @@ impl World {
                 continue;
             }
             match state.polls {
-                Polls::Times(0) => continue,
-                Polls::Late(pause) => {
+                PollPolicy::Times(0) => continue,
+                PollPolicy::Late(pause) => {
                     *awaited = true;
-                    self.after(pause, Happening::Poll { process, user });
+                    self.after(pause, WorldEvent::Poll { process, user });
                 }
-                Polls::AtOnce | Polls::Times(_) => {
-                    if let Polls::Times(times) = &mut state.polls {
+                PollPolicy::AtOnce | PollPolicy::Times(_) => {
+                    if let PollPolicy::Times(times) = &mut state.polls {
                         *times -= 1;
                     }
                     self.poll(process, user);
@@ -192,11 +192,11 @@ impl World {
     }
 
     /// A user asks for what it wishes.
-    pub(super) fn ask(&mut self, process: usize, wish: Wish, polls: Polls) -> usize {
+    pub(super) fn ask(&mut self, process: usize, wish: Wish, polls: PollPolicy) -> usize {
         self.stats.operations += 1;
         let state = &mut self.processes[process];
         let user = state.users.len();
-        tell!(self, "user {user} of {process} asks for {wish:?} {polls:?}");
+        trace!(self, "user {user} of {process} asks for {wish:?} {polls:?}");
         let task = Task::new(wish.ask(&state.clients, &state.owner));
         let things = wish.things(&state.clients);
         let since = state.local(self.now);
@@ -231,7 +231,7 @@ impl World {
                 let Some(outcome) = task.poll() else { return };
                 let held = *held;
                 state.end(self.now);
-                tell!(self, "user {user} of {process} has released: {outcome:?}");
+                trace!(self, "user {user} of {process} has released: {outcome:?}");
                 self.stats.digest.record((process, user, "released", outcome.is_ok()));
                 self.check_release(process, user, held, &outcome);
             }
@@ -243,21 +243,21 @@ impl World {
         self.stats.digest.record((process, user, discriminant(&answer), answer.as_ref().ok().map(Option::is_some)));
         match answer {
             Ok(Some(grant)) => {
-                tell!(self, "user {user} of {process} has {:?}", self.processes[process].users[user].things);
+                trace!(self, "user {user} of {process} has {:?}", self.processes[process].users[user].things);
                 let way = self.rng.u8(..3);
                 let hold = Hold::new(grant, way);
                 self.check_grant(process, user, &hold);
                 self.processes[process].users[user].stage = Stage::Holds(hold);
                 let pause = self.plan.hold.mul_f64(self.rng.f64() * 2.0);
-                self.after(pause, Happening::GiveUp { process, user });
+                self.after(pause, WorldEvent::GiveUp { process, user });
             }
             Ok(None) => {
-                tell!(self, "user {user} of {process} has nothing");
+                trace!(self, "user {user} of {process} has nothing");
                 let state = &self.processes[process].users[user];
                 assert_eq!(state.wish.patience, Patience::Try, "nobody else is told that it is busy");
             }
             Err(error) => {
-                tell!(self, "user {user} of {process} is told: {error}");
+                trace!(self, "user {user} of {process} is told: {error}");
                 self.check_refusal(process, user, &error);
             }
         }
@@ -266,7 +266,7 @@ impl World {
     /// A user gives up what it has: it releases it, or drops it.
     pub(super) fn give_up(&mut self, process: usize, user: usize) {
         let drops = self.rng.u8(..4) == 0;
-        let polls = if self.plan.over { Polls::AtOnce } else { self.some_polls() };
+        let polls = if self.plan.over { PollPolicy::AtOnce } else { self.some_polls() };
         let now = self.processes[process].local(self.now);
         let Some(state) = self.processes[process].users.get_mut(user) else { return };
         if !matches!(state.stage, Stage::Holds(_)) {
@@ -277,18 +277,18 @@ impl World {
         let held = hold.grant.is_held();
         assert!(!(held && hold.is_told), "who has it is not told that it is lost");
         if !held {
-            self.stats.reach(Reach::GroupLost);
+            self.stats.reach(Coverage::GroupLost);
         }
-        tell!(self, "user {user} of {process} {} it at {now:?}", if drops { "drops" } else { "releases" });
+        trace!(self, "user {user} of {process} {} it at {now:?}", if drops { "drops" } else { "releases" });
         if drops {
             state.end(self.now);
             return;
         }
         state.polls = polls;
         state.stage = Stage::Releases { task: Task::new(hold.into_grant().release()), held };
-        if polls != Polls::AtOnce || self.rng.f64() < self.plan.dropped {
+        if polls != PollPolicy::AtOnce || self.rng.f64() < self.plan.dropped {
             let pause = self.between(Duration::ZERO, Duration::from_millis(300));
-            self.after(pause, Happening::Drop { process, user });
+            self.after(pause, WorldEvent::Drop { process, user });
         }
     }
 
@@ -297,11 +297,11 @@ impl World {
         let Some(state) = self.processes[process].users.get_mut(user) else { return };
         if matches!(state.stage, Stage::Asks(_) | Stage::Releases { .. }) {
             if matches!(state.stage, Stage::Asks(_)) {
-                self.stats.reach(Reach::GroupDropped);
+                self.stats.reach(Coverage::GroupDropped);
             }
-            self.stats.fault(Sort::Dropped);
+            self.stats.fault(FaultKind::Dropped);
             state.end(self.now);
-            tell!(self, "user {user} of {process} drops his future");
+            trace!(self, "user {user} of {process} drops his future");
         }
     }
 }

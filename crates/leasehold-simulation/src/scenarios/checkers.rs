@@ -4,9 +4,9 @@ mod callers;
 
 use super::driver::wish;
 use super::world;
-use crate::client::{Outcome, Polls};
-use crate::happening::Happening;
-use crate::kinds::{CAPACITY, Family};
+use crate::workload::family::{CAPACITY, LockFamily};
+use crate::world::client::{Outcome, PollPolicy};
+use crate::world::event::WorldEvent;
 use crate::world::{World, ms, name};
 use bytes::Bytes;
 use leasehold_core::call::Call;
@@ -26,7 +26,7 @@ fn finds(words: &str, check: impl FnOnce()) {
 }
 
 /// A world in which client 0 has `lock0` of a kind.
-fn held(kind: Kind, family: Family) -> (World, usize) {
+fn held(kind: Kind, family: LockFamily) -> (World, usize) {
     let mut world = world(2);
     world.plan.family = family;
     world.plan.locks = 1;
@@ -39,7 +39,7 @@ fn held(kind: Kind, family: Family) -> (World, usize) {
 /// A world of one client, in which the latch `lock0` is closed.
 fn closed() -> World {
     let mut world = world(1);
-    world.plan.family = Family::Latch;
+    world.plan.family = LockFamily::Latch;
     world.plan.locks = 1;
     world.close_latches();
     world
@@ -70,10 +70,10 @@ fn ask(world: &World, kind: Kind) -> Call {
 
 #[test]
 fn two_who_believe_to_hold_are_found() {
-    let (mut world, guard) = held(Kind::Lock, Family::Lock);
+    let (mut world, guard) = held(Kind::Lock, LockFamily::Lock);
     world.server.command(&[b"DEL", b"lock0"]).expect("a key can be removed");
     // The check of the server's grant comes first; this is about belief.
-    world.plan.family = Family::Semaphore;
+    world.plan.family = LockFamily::Semaphore;
     finds("beside", || {
         let task = world.acquire(1, wish("lock0"));
         world.granted(1, task);
@@ -83,7 +83,7 @@ fn two_who_believe_to_hold_are_found() {
 
 #[test]
 fn a_grant_of_the_server_beside_a_believer_is_found() {
-    let (mut world, _) = held(Kind::Lock, Family::Lock);
+    let (mut world, _) = held(Kind::Lock, LockFamily::Lock);
     world.server.command(&[b"DEL", b"lock0"]).expect("a key can be removed");
     finds("still believes", || {
         world.acquire(1, wish("lock0"));
@@ -93,7 +93,7 @@ fn a_grant_of_the_server_beside_a_believer_is_found() {
 
 #[test]
 fn a_writer_beside_a_reader_is_found() {
-    let (mut world, _) = held(Kind::Read, Family::ReadWrite);
+    let (mut world, _) = held(Kind::Read, LockFamily::ReadWrite);
     let call = ask(&world, Kind::Write);
     world.server.keys().iter().for_each(|key| drop(world.server.command(&[b"DEL", key])));
     finds("still believes", || drop(world.execute(&call)));
@@ -101,7 +101,7 @@ fn a_writer_beside_a_reader_is_found() {
 
 #[test]
 fn a_permit_too_many_is_found() {
-    let (world, _) = held(Kind::Permits, Family::Permits);
+    let (world, _) = held(Kind::Permits, LockFamily::Permits);
     world.check_capacity();
     world.server.command(&[b"SET", b"lock0", CAPACITY.to_string().as_bytes()]).expect("a counter");
     finds("available and held", || world.check_capacity());
@@ -109,7 +109,7 @@ fn a_permit_too_many_is_found() {
 
 #[test]
 fn a_wrong_hold_count_is_found() {
-    let (mut world, guard) = held(Kind::Lock, Family::Lock);
+    let (mut world, guard) = held(Kind::Lock, LockFamily::Lock);
     world.check_counts(ms(0));
     world.server.command(&[b"HSET", b"lock0", &world.guards[guard].field, b"2"]).expect("a hash");
     finds("the server's count", || world.check_counts(ms(0)));
@@ -117,7 +117,7 @@ fn a_wrong_hold_count_is_found() {
 
 #[test]
 fn a_hold_of_nobody_is_found() {
-    let (mut world, guard) = held(Kind::Lock, Family::Lock);
+    let (mut world, guard) = held(Kind::Lock, LockFamily::Lock);
     world.check_strays();
     let field = world.clients[1].session.client().field(HoldNumber::ZERO.next());
     world.server.command(&[b"HSET", b"lock0", &field, b"1"]).expect("a hash");
@@ -128,7 +128,7 @@ fn a_hold_of_nobody_is_found() {
 
 #[test]
 fn a_hold_that_comes_back_is_found() {
-    let (mut world, guard) = held(Kind::Lock, Family::Lock);
+    let (mut world, guard) = held(Kind::Lock, LockFamily::Lock);
     world.check();
     world.guards[guard].passed = true;
     finds("is held again", || world.check());
@@ -136,8 +136,8 @@ fn a_hold_that_comes_back_is_found() {
 
 #[test]
 fn a_release_that_released_nothing_is_found() {
-    let (mut world, guard) = held(Kind::Lock, Family::Lock);
-    let task = world.release_polled(guard, Polls::Never);
+    let (mut world, guard) = held(Kind::Lock, LockFamily::Lock);
+    let task = world.release_polled(guard, PollPolicy::Never);
     finds("nobody released", || world.check_outcome(0, task, &Outcome::Released));
     world.released.insert(world.guards[guard].wire_id.clone(), vec![0]);
     world.check_outcome(0, task, &Outcome::Released);
@@ -151,17 +151,17 @@ fn trouble_that_there_was_not_is_found() {
     world.run(ms(50));
     let unreachable = AcquireError::Unreachable("?".to_owned());
     world.clients[0].tasks[task].outcome = Some(Outcome::NotAcquired(unreachable));
-    finds("nothing is wrong", || crate::random::check_reason(&world, 0, task));
+    finds("nothing is wrong", || crate::workload::run::check_reason(&world, 0, task));
     world.plan.orderly = false;
-    crate::random::check_reason(&world, 0, task);
+    crate::workload::run::check_reason(&world, 0, task);
     world.clients[0].tasks[task].outcome = Some(Outcome::NotAcquired(AcquireError::Closed));
-    finds("is told", || crate::random::check_reason(&world, 0, task));
+    finds("is told", || crate::workload::run::check_reason(&world, 0, task));
 }
 
 #[test]
 fn a_renewed_hold_that_is_lost_for_no_reason_is_found() {
-    let (mut world, guard) = held(Kind::Lock, Family::Lock);
-    world.plan.well = true;
+    let (mut world, guard) = held(Kind::Lock, LockFamily::Lock);
+    world.plan.fault_free = true;
     world.guards[guard].renewed = true;
     finds("was lost", || world.note_end(guard, HoldEnd::Lost(LossReason::NotRenewed)));
     world.guards[guard].limited = true;
@@ -170,7 +170,7 @@ fn a_renewed_hold_that_is_lost_for_no_reason_is_found() {
 
 #[test]
 fn what_is_left_is_found() {
-    let (mut world, guard) = held(Kind::Lock, Family::Lock);
+    let (mut world, guard) = held(Kind::Lock, LockFamily::Lock);
     finds("of client 0", || world.check_nothing_left());
     world.give_back(guard);
     world.run(ms(1_500));
@@ -181,7 +181,7 @@ fn what_is_left_is_found() {
 
 #[test]
 fn a_queue_out_of_order_is_found() {
-    let (mut world, _) = held(Kind::Fair, Family::Fair);
+    let (mut world, _) = held(Kind::Fair, LockFamily::Fair);
     let waiter = world.acquire(1, AcquireRequest { kind: Kind::Fair, ..wish("lock0") });
     world.run(ms(50));
     assert!(world.task(1, waiter).outcome.is_none());
@@ -207,10 +207,10 @@ fn a_fencing_token_that_does_not_grow_is_found() {
 
 #[test]
 fn an_update_that_is_lost_behind_a_fence_is_found() {
-    let (mut world, guard) = held(Kind::Fenced, Family::Fenced);
+    let (mut world, guard) = held(Kind::Fenced, LockFamily::Fenced);
     world.store_reads(guard);
     let read = world.queue.values().find_map(|what| match what {
-        Happening::Work { read, .. } => Some(*read),
+        WorldEvent::Work { read, .. } => Some(*read),
         _ => None,
     });
     let read = read.expect("the read is answered");
@@ -220,7 +220,7 @@ fn an_update_that_is_lost_behind_a_fence_is_found() {
 
 #[test]
 fn a_token_that_was_issued_twice_is_found() {
-    let (mut world, guard) = held(Kind::Fenced, Family::Fenced);
+    let (mut world, guard) = held(Kind::Fenced, LockFamily::Fenced);
     world.store_reads(guard);
     world.guards[guard].field = Bytes::from_static(b"another hold");
     finds("issued twice", || world.store_reads(guard));
@@ -228,7 +228,7 @@ fn a_token_that_was_issued_twice_is_found() {
 
 #[test]
 fn a_removal_that_is_not_told_is_found() {
-    let (mut world, guard) = held(Kind::Lock, Family::Lock);
+    let (mut world, guard) = held(Kind::Lock, LockFamily::Lock);
     world.plan.settings = world.clients[0].session.settings().clone();
     world.server.command(&[b"DEL", b"lock0"]).expect("a key can be removed");
     let removed = world.now;
@@ -240,7 +240,7 @@ fn a_removal_that_is_not_told_is_found() {
 
 #[test]
 fn a_removal_of_permits_that_is_not_told_is_found() {
-    let (mut world, guard) = held(Kind::Permits, Family::Permits);
+    let (mut world, guard) = held(Kind::Permits, LockFamily::Permits);
     let removed = world.now;
     world.check_promptness(guard, removed);
     world.server.command(&[b"DEL", b"{lock0}:timeout"]).expect("a key can be removed");
@@ -249,7 +249,7 @@ fn a_removal_of_permits_that_is_not_told_is_found() {
 
 #[test]
 fn permits_that_are_granted_beside_too_many_are_found() {
-    let (mut world, _) = held(Kind::Permits, Family::Permits);
+    let (mut world, _) = held(Kind::Permits, LockFamily::Permits);
     let call = ask(&world, Kind::Permits);
     let ids = |permits: u32| Bytes::from(vec![b'?'; permits as usize * ID_BYTES]);
     world.was_granted(&call, ids(CAPACITY - 1), 1, None);
@@ -258,7 +258,7 @@ fn permits_that_are_granted_beside_too_many_are_found() {
 
 #[test]
 fn a_clock_that_stands_still_excuses_nobody_but_its_client() {
-    let (mut world, _) = held(Kind::Lock, Family::Lock);
+    let (mut world, _) = held(Kind::Lock, LockFamily::Lock);
     let call = ask(&world, Kind::Lock);
     world.disown(1);
     finds("still believes", || world.was_granted(&call, Bytes::from_static(b"somebody else"), 1, None));
@@ -268,7 +268,7 @@ fn a_clock_that_stands_still_excuses_nobody_but_its_client() {
 
 #[test]
 fn a_holder_who_is_not_told_of_its_deadline_is_found() {
-    let (mut world, guard) = held(Kind::Lock, Family::Lock);
+    let (mut world, guard) = held(Kind::Lock, LockFamily::Lock);
     // The session does not see that time passes.
     world.now = world.guards[guard].cell.deadline();
     finds("nobody was told in time", || world.check());
@@ -276,20 +276,23 @@ fn a_holder_who_is_not_told_of_its_deadline_is_found() {
 
 #[test]
 fn a_waiter_who_waits_too_long_is_found() {
-    let (mut world, _) = held(Kind::Lock, Family::Lock);
+    let (mut world, _) = held(Kind::Lock, LockFamily::Lock);
     world.acquire(1, wish("lock0"));
     let limit = world.now + ms(20_000);
     // The holder never gives up.
     world.finished.clear();
-    finds("waits for ever", || crate::random::finish(&mut world, limit));
+    finds("waits for ever", || crate::workload::run::finish(&mut world, limit));
 }
 
 #[test]
 fn somebody_who_goes_through_a_closed_latch_is_found() {
     let mut world = closed();
     let lock = name("lock0");
-    let task =
-        world.acquire_polled(0, AcquireRequest { kind: Kind::Latch, renewed: false, ..wish("lock0") }, Polls::AtOnce);
+    let task = world.acquire_polled(
+        0,
+        AcquireRequest { kind: Kind::Latch, renewed: false, ..wish("lock0") },
+        PollPolicy::AtOnce,
+    );
     world.run(ms(100));
     assert!(world.task(0, task).outcome.is_none());
     // It is opened without the world's knowledge.

@@ -2,11 +2,11 @@
 
 use super::driver::wish;
 use super::{nothing_left, world};
-use crate::client::Outcome;
-use crate::happening::Happening;
-use crate::kinds::Family;
-use crate::stats::{Reach, Sort};
-use crate::weather::FaultKind;
+use crate::faults::rates::CallFault;
+use crate::report::stats::{Coverage, FaultKind};
+use crate::workload::family::LockFamily;
+use crate::world::client::Outcome;
+use crate::world::event::WorldEvent;
 use crate::world::{World, ms, name, settings};
 use leasehold_core::command::{Kind, latch};
 use leasehold_core::error::{HoldEnd, LossReason};
@@ -17,7 +17,7 @@ use leasehold_core::session::{AcquireRequest, Patience};
 fn held(kind: Kind) -> (World, usize) {
     let mut world = world(2);
     world.plan.settings = settings();
-    world.plan.family = Family::Lock;
+    world.plan.family = LockFamily::Lock;
     let task = world.acquire(0, AcquireRequest { kind, ..wish("a") });
     let guard = world.granted(0, task);
     world.run(ms(10));
@@ -53,7 +53,7 @@ fn a_failover_that_loses_a_grant_is_told_within_a_reconnect() {
     world.run(ms(30));
     assert!(is_removed(&world, guard));
     world.run(ms(200));
-    assert_eq!(world.stats.reached(Reach::RemovalTold), 1);
+    assert_eq!(world.stats.reached(Coverage::RemovalTold), 1);
     world.drop_guard(guard);
     nothing_left(&mut world);
 }
@@ -100,7 +100,7 @@ fn an_evicted_hold_is_told_within_a_third_of_its_lease() {
         assert!(is_removed(&world, guard), "{kind:?}");
         world.run(ms(100));
         world.drop_guard(guard);
-        assert!(world.stats.reached(Reach::RemovalTold) > 0, "{kind:?}");
+        assert!(world.stats.reached(Coverage::RemovalTold) > 0, "{kind:?}");
     }
 }
 
@@ -115,7 +115,7 @@ fn forced_release_is_told_within_a_third_of_the_lease() {
         let waiter = world.acquire(1, AcquireRequest { kind: other, ..wish("a") });
         world.run(ms(10));
         world.force_release();
-        assert_eq!(world.stats.faults(Sort::ForceRelease), 1, "{kind:?}");
+        assert_eq!(world.stats.faults(FaultKind::ForceRelease), 1, "{kind:?}");
         world.run(ms(300));
         let Some(Outcome::Granted(other)) = world.task(1, waiter).outcome else {
             panic!("{kind:?} is not handed over")
@@ -172,11 +172,11 @@ fn a_script_that_was_flushed_costs_one_round_trip() {
     let (mut world, guard) = held(Kind::Lock);
     world.flush_scripts();
     world.give_back(guard);
-    assert_eq!(world.stats.reached(Reach::NoScript), 1);
+    assert_eq!(world.stats.reached(Coverage::NoScript), 1);
     let task = world.acquire(1, wish("a"));
     let other = world.granted(1, task);
     world.give_back(other);
-    assert_eq!(world.stats.reached(Reach::NoScript), 2, "the release is known again by now");
+    assert_eq!(world.stats.reached(Coverage::NoScript), 2, "the release is known again by now");
     nothing_left(&mut world);
 }
 
@@ -184,7 +184,7 @@ fn a_script_that_was_flushed_costs_one_round_trip() {
 fn a_call_that_met_noscript_sends_nothing_once_it_is_settled() {
     let (mut world, guard) = held(Kind::Lock);
     world.flush_scripts();
-    world.weather.delay = (ms(30), ms(30));
+    world.rates.delay = (ms(30), ms(30));
     // The reply takes so long that the lifeline settles before the text is sent.
     let task = world.release(guard);
     assert_eq!(world.outcome(0, task), Outcome::Released);
@@ -234,7 +234,7 @@ fn renewal_at_the_last_moment_counts_and_later_does_not() {
 fn a_latch_counts_each_count_once_and_opens_for_all_who_wait() {
     let mut world = world(3);
     world.plan.settings = settings();
-    world.plan.family = Family::Latch;
+    world.plan.family = LockFamily::Latch;
     world.plan.locks = 1;
     world.close_latches();
     let waiting: Vec<_> = (0..3)
@@ -248,21 +248,21 @@ fn a_latch_counts_each_count_once_and_opens_for_all_who_wait() {
     for operation in 0..10_u8 {
         let call = latch::count_down(&name("lock0"), 1, &[operation], &publish);
         for _ in 0..2 {
-            world.happen(Happening::CountDown { call: call.clone() });
+            world.happen(WorldEvent::CountDown { call: call.clone() });
         }
     }
     for (client, task) in waiting {
         assert_eq!(world.outcome(client, task), Outcome::Opened);
     }
-    assert_eq!(world.stats.reached(Reach::LatchOpened), 3);
+    assert_eq!(world.stats.reached(Coverage::LatchOpened), 3);
     nothing_left(&mut world);
 }
 
 #[test]
 fn a_refusal_keeps_its_place_among_the_replies_of_a_connection() {
     let (mut world, guard) = held(Kind::Lock);
-    world.weather.delay = (ms(60), ms(60));
-    world.fault(0, "lock/release", FaultKind::Refuse("LOADING Redis is loading"));
+    world.rates.delay = (ms(60), ms(60));
+    world.fault(0, "lock/release", CallFault::Refuse("LOADING Redis is loading"));
     let task = world.release(guard);
     world.run(ms(119));
     assert!(world.task(0, task).reply.is_none() && world.task(0, task).outcome.is_none());
@@ -280,16 +280,16 @@ fn late_copy_of_an_oom_refusal_keeps_no_permit() {
         let task = world.acquire(0, semaphore.clone());
         let guard = world.granted(0, task);
         world.give_back(guard);
-        world.fault(0, "semaphore/acquire", FaultKind::Refuse(refusal));
+        world.fault(0, "semaphore/acquire", CallFault::Refuse(refusal));
         let task = world.acquire(0, AcquireRequest { patience: Patience::Try, ..semaphore });
         let call = world.queue.values().find_map(|what| match what {
-            Happening::Arrive { call, .. } => Some(call.clone()),
+            WorldEvent::Arrive { call, .. } => Some(call.clone()),
             _ => None,
         });
         let call = call.expect("the acquire is under way");
         world.outcome(0, task);
         world.run(ms(20));
-        world.happen(Happening::Copy { key: 0, call });
+        world.happen(WorldEvent::Copy { key: 0, call });
         world.run(ms(1_000));
         for guard in 0..world.guards.len() {
             if world.guards[guard].alive {

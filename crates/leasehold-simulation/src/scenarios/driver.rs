@@ -1,7 +1,7 @@
 //! The steps of scenarios with a world.
 
-use crate::client::{Outcome, Polls, Task};
-use crate::weather::{Fault, FaultKind};
+use crate::faults::rates::{CallFault, PlannedFault};
+use crate::world::client::{Outcome, PollPolicy, Task};
 use crate::world::{World, ms, name};
 use leasehold_core::command::Kind;
 use leasehold_core::session::{AcquireRequest, Event};
@@ -39,11 +39,11 @@ impl World {
     }
 
     pub(crate) fn acquire(&mut self, client: usize, wish: AcquireRequest) -> usize {
-        self.acquire_polled(client, wish, Polls::AtOnce)
+        self.acquire_polled(client, wish, PollPolicy::AtOnce)
     }
 
     pub(crate) fn release(&mut self, guard: usize) -> usize {
-        self.release_polled(guard, Polls::AtOnce)
+        self.release_polled(guard, PollPolicy::AtOnce)
     }
 
     /// Releases a guard, and wants that to succeed.
@@ -63,7 +63,7 @@ impl World {
     }
 
     /// The next call of a script by a client meets this.
-    pub(crate) fn fault(&mut self, client: usize, script: &'static str, kind: FaultKind) {
-        self.faults.push(Fault { client, script, kind });
+    pub(crate) fn fault(&mut self, client: usize, script: &'static str, kind: CallFault) {
+        self.faults.push(PlannedFault { client, script, kind });
     }
 }

@@ -2,7 +2,7 @@
 
 use super::driver::wish;
 use super::{nothing_left, world};
-use crate::client::{Outcome, Polls};
+use crate::world::client::{Outcome, PollPolicy};
 use crate::world::ms;
 use leasehold_core::error::{AcquireError, HoldEnd, LossReason, ReleaseError};
 use leasehold_core::session::AcquireRequest;
@@ -46,7 +46,7 @@ fn a_shutdown_takes_every_hold_from_its_guards_and_releases_it() {
     guards.push(world.granted(0, task));
     // Lost here, and perhaps still there on the server.
     world.run_until(world.guards[guards[2]].cell.deadline());
-    let sleepy = world.acquire_polled(0, wish("c"), Polls::Never);
+    let sleepy = world.acquire_polled(0, wish("c"), PollPolicy::Never);
     world.run(ms(1));
     world.clients[0].session.close(world.now);
     world.clients[0].session.release_all(world.now);
@@ -62,7 +62,7 @@ fn a_shutdown_takes_every_hold_from_its_guards_and_releases_it() {
     assert!(world.clients[0].session.is_quiet());
     let task = world.release(guards[1]);
     assert_eq!(world.outcome(0, task), Outcome::NotReleased(ReleaseError::Lost(LossReason::ShutDown)));
-    world.clients[0].tasks[sleepy].polls = Polls::AtOnce;
+    world.clients[0].tasks[sleepy].polls = PollPolicy::AtOnce;
     world.poll(0, sleepy);
     assert_eq!(world.outcome(0, sleepy), Outcome::NotAcquired(AcquireError::Closed));
     nothing_left(&mut world);

@@ -2,8 +2,8 @@
 
 use super::driver::wish;
 use super::{elapsed, nothing_left, world};
-use crate::client::Outcome;
-use crate::weather::FaultKind;
+use crate::faults::rates::CallFault;
+use crate::world::client::Outcome;
 use crate::world::{World, ms, name};
 use leasehold_core::command::Kind;
 use leasehold_core::error::{AcquireError, HoldEnd, LossReason};
@@ -99,7 +99,7 @@ fn restoration_without_reply_is_taken_back_with_its_guard() {
     world.set_unreachable(0, true);
     let task = world.acquire(0, local("a"));
     let guard = world.granted(0, task);
-    world.fault(0, "lock/acquire", FaultKind::LoseReply);
+    world.fault(0, "lock/acquire", CallFault::LoseReply);
     world.set_unreachable(0, false);
     while count(&world, guard) == 0 {
         assert!(world.step(world.now + ms(1_000)), "the server is asked for it");
@@ -139,7 +139,7 @@ fn a_degraded_hold_is_lost_where_somebody_else_has_the_lock() {
 #[test]
 fn what_may_have_been_applied_does_not_fall_back() {
     let mut world = world(1);
-    world.fault(0, "lock/acquire", FaultKind::LoseReply);
+    world.fault(0, "lock/acquire", CallFault::LoseReply);
     let task = world.acquire(0, AcquireRequest { patience: Patience::Until(world.now + ms(5_000)), ..local("a") });
     world.run(ms(2));
     world.set_unreachable(0, true);

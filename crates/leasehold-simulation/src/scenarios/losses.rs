@@ -2,9 +2,9 @@
 
 use super::driver::wish;
 use super::{nothing_left, world};
-use crate::client::Outcome;
-use crate::happening::Happening;
-use crate::weather::FaultKind;
+use crate::faults::rates::CallFault;
+use crate::world::client::Outcome;
+use crate::world::event::WorldEvent;
 use crate::world::ms;
 use leasehold_core::error::{HoldEnd, LossReason, ReleaseError};
 use leasehold_core::link::Plane;
@@ -172,13 +172,13 @@ fn a_release_that_waits_for_another_is_told_of_the_loss() {
         let task = world.acquire(0, AcquireRequest { owner, lease: ms(500), renewed: false, ..wish("a") });
         world.granted(0, task)
     });
-    world.fault(0, "lock/release", FaultKind::Swallow);
+    world.fault(0, "lock/release", CallFault::Swallow);
     world.freeze(0, Plane::Lifeline, ms(900));
     let tasks = [world.release(guards[0]), world.release(guards[1])];
     for task in tasks {
         assert!(matches!(world.outcome(0, task), Outcome::NotReleased(_)));
     }
-    world.after(ms(1_500), Happening::GiveUp { guard: guards[2], how: 6 });
+    world.after(ms(1_500), WorldEvent::GiveUp { guard: guards[2], how: 6 });
     world.run(ms(3_500));
     world.check_nothing_left();
 }

@@ -1,9 +1,9 @@
-//! Queues on the server: who has a place, and what costs it.
+//! FairOrder on the server: who has a place, and what costs it.
 
 use super::driver::wish;
 use super::{elapsed, nothing_left, world};
-use crate::client::{Outcome, Polls};
-use crate::weather::FaultKind;
+use crate::faults::rates::CallFault;
+use crate::world::client::{Outcome, PollPolicy};
 use crate::world::{ms, name};
 use leasehold_core::command::Kind;
 use leasehold_core::error::AcquireError;
@@ -21,7 +21,7 @@ fn waiters_on_a_busy_executor_keep_their_places() {
     let task = world.acquire(0, fair());
     let mut guard = world.granted(0, task);
     // Each future is polled a fifth of a second late, every time.
-    let waiters: Vec<_> = (0..6).map(|n| (1 + n % 2, Polls::Late(ms(200)))).collect();
+    let waiters: Vec<_> = (0..6).map(|n| (1 + n % 2, PollPolicy::Late(ms(200)))).collect();
     let mut line = Vec::new();
     for (client, polls) in waiters {
         line.push((client, world.acquire_polled(client, fair(), polls)));
@@ -48,14 +48,14 @@ fn unpolled_place_is_given_up_after_half_a_claim() {
     world.run(ms(100));
     let waiter = world.acquire(2, fair());
     world.run(ms(100));
-    world.clients[1].tasks[sleepy].polls = Polls::Never;
+    world.clients[1].tasks[sleepy].polls = PollPolicy::Never;
     let start = world.now;
     world.give_back(guard);
     let guard = world.granted(2, waiter);
     assert!(elapsed(&world, start) > ms(1_000) && elapsed(&world, start) < ms(1_010), "{:?}", elapsed(&world, start));
     world.give_back(guard);
     // It gets in at the tail when it is polled after all.
-    world.clients[1].tasks[sleepy].polls = Polls::AtOnce;
+    world.clients[1].tasks[sleepy].polls = PollPolicy::AtOnce;
     world.poll(1, sleepy);
     let guard = world.granted(1, sleepy);
     world.give_back(guard);
@@ -71,7 +71,7 @@ fn a_front_that_is_not_polled_for_a_second_loses_its_turn() {
     world.run(ms(20));
     let next = world.acquire(1, fair());
     world.run(ms(20));
-    world.clients[1].tasks[front].polls = Polls::Never;
+    world.clients[1].tasks[front].polls = PollPolicy::Never;
     let start = world.now;
     world.give_back(guard);
     let guard = world.granted(1, next);
@@ -97,7 +97,7 @@ fn waiter_first_on_the_server_is_woken_first() {
     let first = first.text().expect("an entry");
     world.server.command(&[b"RPUSH", queue.as_bytes(), first.as_bytes()]).expect("a queue");
     world.queues.forget();
-    world.clients[1].tasks[slow].polls = Polls::Late(ms(900));
+    world.clients[1].tasks[slow].polls = PollPolicy::Late(ms(900));
     let start = world.now;
     world.give_back(guard);
     // It is the turn of the first one, who is not polled; then a beat says whose turn it is.
@@ -117,7 +117,7 @@ fn parked_future_slows_no_other_when_the_queue_is_forgotten() {
     let guard = world.granted(0, task);
     let parked = world.acquire(1, fair());
     world.run(ms(20));
-    world.clients[1].tasks[parked].polls = Polls::Never;
+    world.clients[1].tasks[parked].polls = PollPolicy::Never;
     let waiters: Vec<_> = (0..20).map(|_| world.acquire(1, fair())).collect();
     world.run(ms(100));
     world.restart_empty();
@@ -140,7 +140,7 @@ fn unread_place_is_given_up_after_a_long_outage() {
     let task = world.acquire(0, fair());
     let guard = world.granted(0, task);
     let short = AcquireRequest { lease: ms(300), renewed: false, ..fair() };
-    let sleepy = world.acquire_polled(1, short, Polls::Never);
+    let sleepy = world.acquire_polled(1, short, PollPolicy::Never);
     // By then it is known that the call was answered, and not yet that its future is not polled.
     world.run(ms(100));
     let queue = [b"LLEN".as_slice(), b"redisson_lock_queue:{a}"];
@@ -163,7 +163,7 @@ fn wait_ending_before_a_new_place_is_taken_is_busy() {
     let patience = Patience::Until(world.now + ms(700));
     let waiter = world.acquire(1, AcquireRequest { patience, ..fair() });
     world.run(ms(200));
-    world.clients[1].tasks[waiter].polls = Polls::Late(ms(400));
+    world.clients[1].tasks[waiter].polls = PollPolicy::Late(ms(400));
     // The next beat finds that there is no queue any more, and the future is polled after the end of its wait.
     for key in ["leasehold:1:fair:{a}", "redisson_lock_queue:{a}", "redisson_lock_timeout:{a}"] {
         world.server.command(&[b"DEL", key.as_bytes()]).expect("a key that can be deleted");
@@ -184,8 +184,8 @@ fn notices_in_quick_succession_do_not_make_as_many_beats() {
     let waiter = world.acquire(2, fair());
     world.run(ms(20));
     // The free lock is offered to one that does not take it: the waiter behind it asks whose turn it is.
-    world.clients[1].tasks[first].polls = Polls::Never;
-    world.fault(2, "fair/beat", FaultKind::Delay(ms(300)));
+    world.clients[1].tasks[first].polls = PollPolicy::Never;
+    world.fault(2, "fair/beat", CallFault::Delay(ms(300)));
     let before = world.server.calls("fair/beat");
     world.give_back(guard);
     let client = world.clients[2].session.client();

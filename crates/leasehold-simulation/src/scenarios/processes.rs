@@ -2,9 +2,9 @@
 
 use super::driver::wish;
 use super::{nothing_left, world};
-use crate::happening::Happening;
-use crate::kinds::Family;
-use crate::stats::Reach;
+use crate::report::stats::Coverage;
+use crate::workload::family::LockFamily;
+use crate::world::event::WorldEvent;
 use crate::world::{World, ms};
 use leasehold_core::command::Kind;
 use leasehold_core::error::{HoldEnd, LossReason};
@@ -63,7 +63,7 @@ fn a_dead_head_of_a_queue_is_skipped_within_the_window() {
     let since = world.now;
     world.give_back(holder);
     let guard = world.granted(2, next);
-    assert_eq!(world.stats.reached(Reach::DeadHeadSkipped), 1);
+    assert_eq!(world.stats.reached(Coverage::DeadHeadSkipped), 1);
     assert!(world.now.since(since) < ms(4_100), "{:?}", world.now.since(since));
     world.give_back(guard);
 }
@@ -76,7 +76,7 @@ fn client_paused_beyond_its_lease_wakes_without_its_hold() {
     world.run(ms(2_000));
     assert_eq!(world.guards[guard].cell.ended(world.local(0)), Some(HoldEnd::Lost(LossReason::LeaseExpired)));
     assert!(world.guards[guard].over, "it was told when it ran again");
-    assert_eq!(world.stats.reached(Reach::WokeLost), 1);
+    assert_eq!(world.stats.reached(Coverage::WokeLost), 1);
     world.drop_guard(guard);
     world.give_back(other);
     nothing_left(&mut world);
@@ -119,7 +119,7 @@ fn a_rate_error_within_the_margin_is_covered_by_it() {
         let (mut world, guard, waiter) = held_for_a_second();
         world.change_clock(0, ppm, Duration::ZERO);
         // The world checks at the server's grant that no other believes any more.
-        world.plan.family = Family::Lock;
+        world.plan.family = LockFamily::Lock;
         let other = world.granted(1, waiter);
         assert!(world.guards[guard].over);
         world.drop_guard(guard);
@@ -177,7 +177,7 @@ fn process_replacing_a_dead_one_is_another_client() {
     world.granted(0, task);
     world.crash(0);
     world.plan.over = true;
-    world.happen(Happening::Join);
+    world.happen(WorldEvent::Join);
     let task = world.acquire(2, wish("a"));
     let guard = world.granted(2, task);
     assert!(world.now.as_nanos() >= 3_000_000_000, "it does not inherit what the dead one had");

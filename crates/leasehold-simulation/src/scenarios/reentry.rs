@@ -2,8 +2,8 @@
 
 use super::driver::wish;
 use super::{nothing_left, world};
-use crate::client::{Outcome, Polls};
-use crate::weather::FaultKind;
+use crate::faults::rates::CallFault;
+use crate::world::client::{Outcome, PollPolicy};
 use crate::world::{World, ms, settings};
 use leasehold_core::error::{AcquireError, HoldEnd, LossReason};
 use leasehold_core::link::{LinkEvent, Plane};
@@ -88,7 +88,7 @@ fn another_owner_and_no_owner_are_others() {
 
 #[test]
 fn an_entry_without_a_reply_is_taken_back_and_sent_again() {
-    for kind in [FaultKind::LoseReply, FaultKind::LoseRequest, FaultKind::Swallow] {
+    for kind in [CallFault::LoseReply, CallFault::LoseRequest, CallFault::Swallow] {
         let (mut world, owner, guards) = nested(1);
         world.fault(0, "lock/acquire", kind);
         let task = world.acquire(0, owned(owner));
@@ -104,13 +104,13 @@ fn an_entry_without_a_reply_is_taken_back_and_sent_again() {
 
 #[test]
 fn a_release_does_not_wait_for_an_entry_that_nobody_polls() {
-    for kind in [None, Some(FaultKind::LoseReply), Some(FaultKind::NotSent), Some(FaultKind::Refuse("LOADING wait"))] {
+    for kind in [None, Some(CallFault::LoseReply), Some(CallFault::NotSent), Some(CallFault::Refuse("LOADING wait"))] {
         let (mut world, owner, guards) = nested(2);
         let answered = kind.is_some();
         if let Some(kind) = kind {
             world.fault(0, "lock/acquire", kind);
         }
-        let entry = world.acquire_polled(0, owned(owner), Polls::Never);
+        let entry = world.acquire_polled(0, owned(owner), PollPolicy::Never);
         world.run(ms(1));
         if answered {
             // It sees that it has failed, and is not polled again.
@@ -129,7 +129,7 @@ fn a_release_does_not_wait_for_an_entry_that_nobody_polls() {
 #[test]
 fn entry_refused_as_a_guard_goes_keeps_the_count() {
     let (mut world, owner, guards) = nested(2);
-    world.fault(0, "lock/acquire", FaultKind::Refuse("LOADING wait"));
+    world.fault(0, "lock/acquire", CallFault::Refuse("LOADING wait"));
     let entry = world.acquire(0, owned(owner));
     world.drop_guard(guards[0]);
     let guard = world.granted(0, entry);
@@ -143,7 +143,7 @@ fn entry_refused_as_a_guard_goes_keeps_the_count() {
 #[test]
 fn entry_refused_for_good_as_a_guard_goes_keeps_the_count() {
     let (mut world, owner, guards) = nested(2);
-    world.fault(0, "lock/acquire", FaultKind::Refuse("OOM no"));
+    world.fault(0, "lock/acquire", CallFault::Refuse("OOM no"));
     let entry = world.acquire(0, owned(owner));
     world.drop_guard(guards[0]);
     assert!(matches!(world.outcome(0, entry), Outcome::NotAcquired(AcquireError::Refused(_))));
@@ -264,7 +264,7 @@ fn entry_told_of_less_takes_the_promise_back() {
 fn entry_withdrawing_an_ended_promise_is_not_granted() {
     let (mut world, owner, guard, promised) = held_while_the_server_steps(1_965);
     let entry = world.acquire(0, fixed(owner, 10));
-    world.clients[0].tasks[entry].polls = Polls::Never;
+    world.clients[0].tasks[entry].polls = PollPolicy::Never;
     world.run(ms(35));
     assert!(world.now < promised && world.task(0, entry).reply.is_some());
     finds_it_lost(world, guard, entry);
@@ -273,7 +273,7 @@ fn entry_withdrawing_an_ended_promise_is_not_granted() {
 #[test]
 fn an_entry_that_is_answered_late_takes_nothing_from_the_lease() {
     let (mut world, owner, guard, promised) = held_while_the_server_steps(0);
-    world.fault(0, "lock/acquire", FaultKind::Delay(ms(30)));
+    world.fault(0, "lock/acquire", CallFault::Delay(ms(30)));
     let task = world.acquire(0, fixed(owner, 100));
     let entry = world.granted(0, task);
     assert_eq!(world.guards[guard].cell.deadline(), promised);
@@ -306,7 +306,7 @@ fn reply_to_an_earlier_call_takes_nothing_from_a_later() {
 /// A renewed hold and its owner, in the moment in which a renewal is on its way.
 fn held_while_a_renewal_flies() -> (World, OwnerId, usize) {
     let (mut world, owner, guards) = nested(1);
-    world.fault(0, "lock/renew", FaultKind::Delay(ms(5)));
+    world.fault(0, "lock/renew", CallFault::Delay(ms(5)));
     while world.net.is_idle(0) {
         world.run(Duration::from_micros(50));
     }
@@ -371,7 +371,7 @@ fn renewed_hold_with_a_withdrawn_promise_renews_at_once() {
 #[test]
 fn entry_given_up_is_taken_back_for_the_lease_it_asked() {
     let (mut world, owner, guard, _) = held_while_the_server_steps(0);
-    world.fault(0, "lock/acquire", FaultKind::LoseReply);
+    world.fault(0, "lock/acquire", CallFault::LoseReply);
     let entry = world.acquire(0, fixed(owner, 60_000));
     world.run(ms(1));
     assert_eq!(world.server.calls("lock/acquire"), 2);
@@ -392,19 +392,19 @@ fn entry_given_up_is_taken_back_for_the_lease_it_asked() {
 fn entry_behind_another_change_keeps_its_own_wait_limit() {
     let (mut world, owner, guards) = nested(1);
     world.set_unreachable(0, true);
-    world.fault(0, "lock/acquire", FaultKind::NotSent);
+    world.fault(0, "lock/acquire", CallFault::NotSent);
     let first = world.acquire(0, owned(owner));
     world.set_unreachable(0, false);
     world.run(ms(50));
     world.freeze(0, Plane::Foreground, ms(900));
-    world.weather.settle_fails = 1.0;
+    world.rates.settle_fails = 1.0;
     let second = world.acquire(0, owned(owner));
     let until = world.now + ms(100);
     let third = world.acquire(0, AcquireRequest { patience: Patience::Until(until), ..owned(owner) });
     let outcome = world.outcome(0, third);
     assert!(matches!(outcome, Outcome::NotAcquired(AcquireError::WaitElapsed)), "{outcome:?}");
     assert_eq!(world.now, until);
-    world.weather.settle_fails = 0.0;
+    world.rates.settle_fails = 0.0;
     for task in [first, second] {
         let guard = world.granted(0, task);
         world.give_back(guard);
@@ -417,7 +417,7 @@ fn entry_behind_another_change_keeps_its_own_wait_limit() {
 fn a_call_that_was_not_sent_is_sent_again_at_once_one_time() {
     let mut world = World::new(1);
     let client = world.add_client(settings());
-    world.fault(client, "lock/acquire", FaultKind::NotSent);
+    world.fault(client, "lock/acquire", CallFault::NotSent);
     let begun = world.now;
     let task = world.acquire(client, wish("a"));
     let guard = world.granted(client, task);
@@ -433,11 +433,11 @@ fn entry_of_an_ended_hold_passes_unpolled_futures() {
         let (mut world, owner, guards) = nested(1);
         let sleepy = world.acquire(0, wish("a"));
         world.run(ms(5));
-        world.clients[0].tasks[sleepy].polls = Polls::Never;
+        world.clients[0].tasks[sleepy].polls = PollPolicy::Never;
         // Its turn comes and passes.
         world.event(0, LinkEvent::NoticesLagged);
         world.run(ms(150));
-        world.fault(0, "lock/acquire", FaultKind::LoseReply);
+        world.fault(0, "lock/acquire", CallFault::LoseReply);
         let entry = world.acquire(0, owned(owner));
         world.run(Duration::from_micros(micros));
         world.drop_guard(guards[0]);
@@ -455,7 +455,7 @@ fn trouble_long_ago_does_not_end_a_wait_without_end() {
     let other = world.add_client(settings());
     // Three times it is sent again at once, and then after a pause.
     for _ in 0..4 {
-        world.fault(0, "lock/acquire", FaultKind::NotSent);
+        world.fault(0, "lock/acquire", CallFault::NotSent);
     }
     let entry = world.acquire(0, owned(owner));
     world.run(ms(1));
@@ -482,7 +482,7 @@ fn entered_shortly_before_the_deadline() -> (World, usize, usize) {
     let deadline = world.guards[guard].cell.deadline();
     world.run_until(deadline - ms(50));
     let entry = world.acquire(0, fixed);
-    world.clients[0].tasks[entry].polls = Polls::Never;
+    world.clients[0].tasks[entry].polls = PollPolicy::Never;
     world.run(ms(20));
     assert!(world.task(0, entry).reply.is_some(), "the server has prolonged the lease, and has said so");
     (world, guard, entry)

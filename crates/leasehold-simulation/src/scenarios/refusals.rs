@@ -2,9 +2,9 @@
 
 use super::driver::wish;
 use super::{elapsed, nothing_left, world};
-use crate::client::Outcome;
-use crate::kinds::Family;
-use crate::weather::FaultKind;
+use crate::faults::rates::CallFault;
+use crate::workload::family::LockFamily;
+use crate::world::client::Outcome;
 use crate::world::{World, ms, name};
 use leasehold_core::command::Kind;
 use leasehold_core::error::{AcquireError, ReleaseError};
@@ -13,17 +13,17 @@ use leasehold_embedded::{Inside, Met};
 use std::time::Duration;
 
 /// The kinds that give holds, each with its family and its scripts.
-const KINDS: [(Kind, Family, &str, &str); 10] = [
-    (Kind::Lock, Family::Lock, "lock/acquire", "lock/release"),
-    (Kind::Spin, Family::Spin, "lock/acquire", "lock/release"),
-    (Kind::Simple, Family::Simple, "simple/acquire", "simple/release"),
-    (Kind::Fenced, Family::Fenced, "fenced/acquire", "lock/release"),
-    (Kind::Fair, Family::Fair, "fair/acquire", "fair/release"),
-    (Kind::FencedFair, Family::FencedFair, "fenced_fair/acquire", "fair/release"),
-    (Kind::Read, Family::ReadWrite, "read/acquire", "read/release"),
-    (Kind::Write, Family::ReadWrite, "write/acquire", "write/release"),
-    (Kind::Semaphore, Family::Semaphore, "semaphore/acquire", "semaphore/release"),
-    (Kind::Permits, Family::Permits, "permits/acquire", "permits/release"),
+const KINDS: [(Kind, LockFamily, &str, &str); 10] = [
+    (Kind::Lock, LockFamily::Lock, "lock/acquire", "lock/release"),
+    (Kind::Spin, LockFamily::Spin, "lock/acquire", "lock/release"),
+    (Kind::Simple, LockFamily::Simple, "simple/acquire", "simple/release"),
+    (Kind::Fenced, LockFamily::Fenced, "fenced/acquire", "lock/release"),
+    (Kind::Fair, LockFamily::Fair, "fair/acquire", "fair/release"),
+    (Kind::FencedFair, LockFamily::FencedFair, "fenced_fair/acquire", "fair/release"),
+    (Kind::Read, LockFamily::ReadWrite, "read/acquire", "read/release"),
+    (Kind::Write, LockFamily::ReadWrite, "write/acquire", "write/release"),
+    (Kind::Semaphore, LockFamily::Semaphore, "semaphore/acquire", "semaphore/release"),
+    (Kind::Permits, LockFamily::Permits, "permits/acquire", "permits/release"),
 ];
 
 /// No script of a lock that is free, or has one holder, uses so many commands.
@@ -35,13 +35,13 @@ fn all_of(kind: Kind) -> AcquireRequest {
         Kind::Semaphore => Duration::from_secs(10 * 365 * 86_400),
         _ => ms(3_000),
     };
-    let permits = if matches!(kind, Kind::Semaphore | Kind::Permits) { crate::kinds::CAPACITY } else { 1 };
+    let permits = if matches!(kind, Kind::Semaphore | Kind::Permits) { crate::workload::family::CAPACITY } else { 1 };
     let renewed = kind != Kind::Semaphore;
     AcquireRequest { permits, renewed, ..AcquireRequest::new(name("lock0"), kind, lease) }
 }
 
 /// Two clients, and a lock of a family that is free. Both have had it, so that they know the server's time.
-fn free(kind: Kind, family: Family) -> World {
+fn free(kind: Kind, family: LockFamily) -> World {
     let mut world = world(2);
     world.plan.family = family;
     world.plan.locks = 1;
@@ -84,7 +84,7 @@ fn acquire_failing_at_any_command_leaves_nothing_when_told() {
     for (kind, family, script, _) in KINDS {
         let after_writing = at_each_command(kind, |inside| {
             let mut world = free(kind, family);
-            world.fault(0, script, FaultKind::Inside(inside));
+            world.fault(0, script, CallFault::Inside(inside));
             let task = world.acquire(0, AcquireRequest { patience: Patience::Try, ..all_of(kind) });
             match world.outcome(0, task) {
                 Outcome::Granted(guard) => world.give_back(guard),
@@ -103,12 +103,12 @@ fn acquire_failing_at_any_command_leaves_nothing_when_told() {
 fn an_acquire_of_a_lock_that_is_held_leaves_nothing_either() {
     for (kind, family, script, _) in KINDS {
         for prefers in [false, kind == Kind::Write] {
-            let family = if prefers { Family::PreferWriters } else { family };
+            let family = if prefers { LockFamily::PreferWriters } else { family };
             at_each_command(kind, |inside| {
                 let mut world = free(kind, family);
                 let task = world.acquire(1, all_of(if kind == Kind::Read { Kind::Write } else { kind }));
                 let held = world.granted(1, task);
-                world.fault(0, script, FaultKind::Inside(inside));
+                world.fault(0, script, CallFault::Inside(inside));
                 let patience = Patience::Until(world.now + ms(100));
                 let prefer_writers = prefers.then_some(ms(300));
                 let task = world.acquire(0, AcquireRequest { patience, prefer_writers, ..all_of(kind) });
@@ -136,7 +136,7 @@ fn an_entry_that_fails_at_any_command_leaves_the_hold_as_it_was() {
             let owner = Some(world.clients[0].session.new_owner());
             let task = world.acquire(0, AcquireRequest { owner, ..all_of(kind) });
             let guard = world.granted(0, task);
-            world.fault(0, script, FaultKind::Inside(inside));
+            world.fault(0, script, CallFault::Inside(inside));
             let task = world.acquire(0, AcquireRequest { owner, ..all_of(kind) });
             match world.outcome(0, task) {
                 Outcome::Granted(again) => world.give_back(again),
@@ -159,7 +159,7 @@ fn release_failing_at_any_command_is_repeated_to_the_end() {
             let mut world = free(kind, family);
             let task = world.acquire(0, all_of(kind));
             let guard = world.granted(0, task);
-            world.fault(0, script, FaultKind::Inside(inside));
+            world.fault(0, script, CallFault::Inside(inside));
             let task = world.release(guard);
             let outcome = world.outcome(0, task);
             let refused = matches!(&outcome, Outcome::NotReleased(ReleaseError::Refused(_)));
@@ -174,7 +174,7 @@ fn release_failing_at_any_command_is_repeated_to_the_end() {
 
 #[test]
 fn what_cannot_be_taken_back_is_not_known_and_is_told_at_once() {
-    let mut world = free(Kind::Write, Family::ReadWrite);
+    let mut world = free(Kind::Write, LockFamily::ReadWrite);
     world.server.forbid(&["ZREM"]);
     let start = world.now;
     let task = world.acquire(0, AcquireRequest { patience: Patience::Try, ..all_of(Kind::Write) });
@@ -190,11 +190,11 @@ fn what_cannot_be_taken_back_is_not_known_and_is_told_at_once() {
 
 #[test]
 fn a_refused_take_back_is_told_with_both_reasons_and_repeated() {
-    let mut world = free(Kind::Lock, Family::Lock);
+    let mut world = free(Kind::Lock, LockFamily::Lock);
     // Whatever a script does first, it may not.
-    world.fault(0, "lock/acquire", FaultKind::Inside(Inside::Command(4)));
+    world.fault(0, "lock/acquire", CallFault::Inside(Inside::Command(4)));
     for _ in 0..3 {
-        world.fault(0, "lock/release", FaultKind::Inside(Inside::Call(1)));
+        world.fault(0, "lock/release", CallFault::Inside(Inside::Call(1)));
     }
     let start = world.now;
     let task = world.acquire(0, AcquireRequest { patience: Patience::Try, ..all_of(Kind::Lock) });

@@ -2,9 +2,9 @@
 
 use super::driver::wish;
 use super::{elapsed, nothing_left, world};
-use crate::client::{Outcome, Polls};
-use crate::happening::Happening;
-use crate::weather::FaultKind;
+use crate::faults::rates::CallFault;
+use crate::world::client::{Outcome, PollPolicy};
+use crate::world::event::WorldEvent;
 use crate::world::{World, ms};
 use leasehold_core::command::Kind;
 use leasehold_core::error::{HoldEnd, LossReason, ReleaseError};
@@ -70,7 +70,7 @@ fn a_release_may_be_dropped_at_any_point() {
         for twice in [false, true] {
             let (mut world, guards) = holding(twice);
             let task = world.release(guards[0]);
-            world.after(Duration::from_micros(micros), Happening::Abandon { client: 0, task });
+            world.after(Duration::from_micros(micros), WorldEvent::Abandon { client: 0, task });
             world.run(ms(5));
             world.check_counts(ms(0));
             if twice {
@@ -85,8 +85,8 @@ fn a_release_may_be_dropped_at_any_point() {
 #[test]
 fn a_release_whose_future_is_not_polled_is_done_by_the_lifeline() {
     let (mut world, guards) = holding(false);
-    world.fault(0, "lock/release", FaultKind::Refuse("LOADING wait"));
-    let task = world.release_polled(guards[0], Polls::Never);
+    world.fault(0, "lock/release", CallFault::Refuse("LOADING wait"));
+    let task = world.release_polled(guards[0], PollPolicy::Never);
     world.run(ms(100));
     assert!(world.server.keys().is_empty());
     world.poll(0, task);
@@ -121,7 +121,7 @@ fn a_hold_that_is_gone_is_lost_and_not_released() {
 #[test]
 fn gone_hold_is_lost_despite_an_unknown_partial_release() {
     let (mut world, guards) = holding(true);
-    world.fault(0, "lock/release", FaultKind::LoseReply);
+    world.fault(0, "lock/release", CallFault::LoseReply);
     let first = world.release(guards[0]);
     let second = world.release(guards[1]);
     // The partial release is on the server; what is left of the hold is taken away.

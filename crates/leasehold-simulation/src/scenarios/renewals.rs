@@ -2,7 +2,7 @@
 
 use super::driver::wish;
 use super::{nothing_left, world};
-use crate::weather::FaultKind;
+use crate::faults::rates::CallFault;
 use crate::world::{World, ms, settings};
 use leasehold_core::command::Kind;
 use leasehold_core::error::{HoldEnd, LossReason};
@@ -39,7 +39,7 @@ fn hundred_holds_renew_together_and_a_gone_one_harms_none() {
 fn time_of_a_renewal_under_way_counts_against_the_holder() {
     let mut world = world(1);
     let guard = hold_many(&mut world, 1)[0];
-    world.fault(0, "lock/renew", FaultKind::Delay(ms(150)));
+    world.fault(0, "lock/renew", CallFault::Delay(ms(150)));
     world.run(ms(1_500));
     assert_eq!(world.server.calls("lock/renew"), 1);
     let Ok(Reply::Int(left)) = world.server.command(&[b"PTTL", b"a0"]) else { panic!("it is held") };
@@ -104,7 +104,7 @@ fn failed_renewal_repeats_soon_despite_a_clock_put_back() {
         world.guards[guard].cell.deadline() > world.now + ms(50_000),
         "the server has much more left than the lease"
     );
-    world.fault(0, "lock/renew", FaultKind::NotSent);
+    world.fault(0, "lock/renew", CallFault::NotSent);
     while world.events(0, |event| matches!(event, Event::RenewalFailed { .. })) == 0 {
         world.run(ms(1));
     }
@@ -196,7 +196,7 @@ fn a_reconnect_has_everything_renewed_at_once() {
 
 #[test]
 fn a_renewal_that_failed_is_repeated() {
-    for kind in [FaultKind::LoseReply, FaultKind::Swallow, FaultKind::NotSent, FaultKind::Refuse("LOADING wait")] {
+    for kind in [CallFault::LoseReply, CallFault::Swallow, CallFault::NotSent, CallFault::Refuse("LOADING wait")] {
         let mut world = world(1);
         let guards = hold_many(&mut world, 1);
         world.fault(0, "lock/renew", kind);
@@ -211,7 +211,7 @@ fn a_renewal_that_failed_is_repeated() {
 #[test]
 fn concurrent_renewal_and_release_are_no_loss() {
     let mut world = world(1);
-    world.weather.delay = (Duration::from_micros(50), Duration::from_micros(900));
+    world.rates.delay = (Duration::from_micros(50), Duration::from_micros(900));
     let owner = Some(world.clients[0].session.new_owner());
     let outer = AcquireRequest { owner, ..wish("a") };
     let task = world.acquire(0, outer.clone());
@@ -244,9 +244,9 @@ fn a_slow_server_does_not_make_the_next_renewal_too_late() {
     world.add_client(Settings { command_timeout: ms(2_500), ..settings() });
     let guards = hold_many(&mut world, 1);
     // The reply comes when little of the lease that it tells of is left.
-    world.fault(0, "lock/renew", FaultKind::Delay(ms(1_800)));
+    world.fault(0, "lock/renew", CallFault::Delay(ms(1_800)));
     world.run(ms(3_000));
-    world.fault(0, "lock/renew", FaultKind::Delay(ms(500)));
+    world.fault(0, "lock/renew", CallFault::Delay(ms(500)));
     world.run(ms(6_000));
     assert!(!world.guards[guards[0]].over);
     world.give_back(guards[0]);

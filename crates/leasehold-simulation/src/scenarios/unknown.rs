@@ -2,8 +2,8 @@
 
 use super::driver::wish;
 use super::{elapsed, nothing_left, world};
-use crate::client::Outcome;
-use crate::weather::FaultKind;
+use crate::faults::rates::CallFault;
+use crate::world::client::Outcome;
 use crate::world::{World, ms, name, settings};
 use leasehold_core::command::Kind;
 use leasehold_core::error::{AcquireError, ReleaseError};
@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 #[test]
 fn an_acquire_without_a_reply_is_settled_and_sent_again() {
-    for kind in [FaultKind::LoseReply, FaultKind::LoseRequest, FaultKind::Swallow] {
+    for kind in [CallFault::LoseReply, CallFault::LoseRequest, CallFault::Swallow] {
         let mut world = world(1);
         world.fault(0, "lock/acquire", kind);
         let start = world.now;
@@ -33,7 +33,7 @@ fn an_acquire_without_a_reply_is_settled_and_sent_again() {
 #[test]
 fn a_call_that_was_sent_on_a_detour_is_sent_again_at_once() {
     let refusals = ["NOSCRIPT No matching script", "MOVED 7 127.0.0.1:1", "ASK 7 127.0.0.1:1"];
-    for kind in [FaultKind::NotSent].into_iter().chain(refusals.map(FaultKind::Refuse)) {
+    for kind in [CallFault::NotSent].into_iter().chain(refusals.map(CallFault::Refuse)) {
         let mut world = world(1);
         world.fault(0, "lock/acquire", kind.clone());
         let start = world.now;
@@ -53,7 +53,7 @@ fn a_call_that_was_sent_on_a_detour_is_sent_again_at_once() {
 #[test]
 fn wait_ending_with_unknown_outcome_says_so_and_cleans_up() {
     let mut world = world(1);
-    world.fault(0, "lock/acquire", FaultKind::Swallow);
+    world.fault(0, "lock/acquire", CallFault::Swallow);
     let until = world.now + ms(100);
     let task = world.acquire(0, AcquireRequest { patience: Patience::Until(until), ..wish("a") });
     assert!(matches!(world.outcome(0, task), Outcome::NotAcquired(AcquireError::OutcomeUnknown(_))));
@@ -77,7 +77,7 @@ fn request_kept_by_a_proxy_is_killed_before_the_release() {
 #[test]
 fn unproven_release_is_repeated_until_the_lease_has_ended() {
     let mut world = world(1);
-    world.weather.unproven = 1.0;
+    world.rates.unproven = 1.0;
     world.freeze(0, Plane::Foreground, ms(700));
     let task = world.acquire(0, wish("a"));
     world.run(ms(1));
@@ -96,7 +96,7 @@ fn unproven_release_is_repeated_until_the_lease_has_ended() {
 fn late_copy_behind_a_busy_attempt_is_taken_back() {
     for kind in [Kind::Lock, Kind::Fenced, Kind::Simple] {
         let mut world = world(2);
-        world.weather.unproven = 1.0;
+        world.rates.unproven = 1.0;
         world.plan.copies = true;
         let wish = || AcquireRequest::new(name("a"), kind, ms(3_000));
         let task = world.acquire(1, wish());
@@ -129,8 +129,8 @@ fn late_copy_behind_a_busy_attempt_is_taken_back() {
 #[test]
 fn acquire_refused_after_an_unknown_one_is_unknown() {
     let mut world = world(1);
-    world.fault(0, "lock/acquire", FaultKind::LoseReply);
-    world.fault(0, "lock/acquire", FaultKind::Refuse("OOM no"));
+    world.fault(0, "lock/acquire", CallFault::LoseReply);
+    world.fault(0, "lock/acquire", CallFault::Refuse("OOM no"));
     let task = world.acquire(0, wish("a"));
     assert!(matches!(world.outcome(0, task), Outcome::NotAcquired(AcquireError::OutcomeUnknown(_))));
     world.run(ms(50));
@@ -143,8 +143,8 @@ fn release_refused_after_an_unknown_one_is_unknown() {
     let mut world = world(1);
     let task = world.acquire(0, wish("a"));
     let guard = world.granted(0, task);
-    world.fault(0, "lock/release", FaultKind::LoseReply);
-    world.fault(0, "lock/release", FaultKind::Refuse("OOM no"));
+    world.fault(0, "lock/release", CallFault::LoseReply);
+    world.fault(0, "lock/release", CallFault::Refuse("OOM no"));
     let task = world.release(guard);
     assert!(matches!(world.outcome(0, task), Outcome::NotReleased(ReleaseError::OutcomeUnknown(_))));
     nothing_left(&mut world);
@@ -152,7 +152,7 @@ fn release_refused_after_an_unknown_one_is_unknown() {
 
 #[test]
 fn a_release_without_a_reply_is_repeated_and_counts_as_released() {
-    for kind in [FaultKind::LoseReply, FaultKind::LoseRequest, FaultKind::Swallow] {
+    for kind in [CallFault::LoseReply, CallFault::LoseRequest, CallFault::Swallow] {
         let mut world = world(1);
         let task = world.acquire(0, wish("a"));
         let guard = world.granted(0, task);
@@ -165,8 +165,8 @@ fn a_release_without_a_reply_is_repeated_and_counts_as_released() {
 #[test]
 fn late_copies_of_an_old_hold_change_nothing_of_a_later_one() {
     let mut world = world(1);
-    world.fault(0, "lock/acquire", FaultKind::CopyAfter(ms(100)));
-    world.fault(0, "lock/release", FaultKind::CopyAfter(ms(100)));
+    world.fault(0, "lock/acquire", CallFault::CopyAfter(ms(100)));
+    world.fault(0, "lock/release", CallFault::CopyAfter(ms(100)));
     let task = world.acquire(0, wish("a"));
     let guard = world.granted(0, task);
     world.give_back(guard);
@@ -184,11 +184,11 @@ fn a_grant_that_is_older_than_its_lease_is_not_handed_out() {
     let mut world = world(1);
     world.clients[0].tasks.clear();
     let short = AcquireRequest { lease: ms(50), renewed: false, ..wish("a") };
-    let task = world.acquire_polled(0, short, crate::client::Polls::Late(ms(55)));
+    let task = world.acquire_polled(0, short, crate::world::client::PollPolicy::Late(ms(55)));
     world.run(ms(58));
     assert_eq!(world.task(0, task).outcome, None);
     // Polled in time, the next attempt succeeds.
-    world.clients[0].tasks[task].polls = crate::client::Polls::AtOnce;
+    world.clients[0].tasks[task].polls = crate::world::client::PollPolicy::AtOnce;
     let guard = world.granted(0, task);
     assert_eq!(world.task(0, task).sent, 2);
     world.give_back(guard);
@@ -199,13 +199,13 @@ fn a_grant_that_is_older_than_its_lease_is_not_handed_out() {
 fn unanswered_call_is_given_up_after_the_command_timeout() {
     let mut world = world(1);
     // Neither the call nor what settles it gets through.
-    world.fault(0, "lock/acquire", FaultKind::Swallow);
-    world.weather.settle_fails = 1.0;
+    world.fault(0, "lock/acquire", CallFault::Swallow);
+    world.rates.settle_fails = 1.0;
     let until = world.now + ms(300);
     let task = world.acquire(0, AcquireRequest { patience: Patience::Until(until), ..wish("a") });
     assert!(matches!(world.outcome(0, task), Outcome::NotAcquired(AcquireError::OutcomeUnknown(_))));
     assert!(world.now <= until + ms(250), "{:?}", world.now);
-    world.weather.settle_fails = 0.0;
+    world.rates.settle_fails = 0.0;
     world.run(ms(2_000));
     world.check_nothing_left();
 }
@@ -213,7 +213,7 @@ fn unanswered_call_is_given_up_after_the_command_timeout() {
 #[test]
 fn settling_an_old_connection_proves_nothing_of_the_next() {
     let mut world = world(1);
-    let old = world.acquire_polled(0, wish("a"), crate::client::Polls::Never);
+    let old = world.acquire_polled(0, wish("a"), crate::world::client::PollPolicy::Never);
     world.run(ms(1));
     world.reset(0, Plane::Foreground);
     world.run(ms(6));
@@ -234,7 +234,7 @@ fn first_grant_after_its_time_is_refused_where_asked() {
         // From the first reply on the client knows the server's time.
         for turn in 0..2 {
             if turn == 1 {
-                world.fault(0, "lock/acquire", FaultKind::CopyAfter(ms(500)));
+                world.fault(0, "lock/acquire", CallFault::CopyAfter(ms(500)));
             }
             let task = world.acquire(0, wish("a"));
             let guard = world.granted(0, task);
@@ -248,12 +248,12 @@ fn first_grant_after_its_time_is_refused_where_asked() {
 #[test]
 fn call_held_up_by_a_settlement_goes_again_until_sent() {
     let mut world = world(1);
-    world.fault(0, "lock/acquire", FaultKind::Delay(ms(100)));
+    world.fault(0, "lock/acquire", CallFault::Delay(ms(100)));
     let dropped = world.acquire(0, wish("x"));
     world.run(ms(1));
     world.abandon(0, dropped);
     for _ in 0..8 {
-        world.fault(0, "lock/acquire", FaultKind::NotSent);
+        world.fault(0, "lock/acquire", CallFault::NotSent);
     }
     let patience = Patience::Until(world.now + ms(2));
     let task = world.acquire(0, AcquireRequest { patience, ..wish("y") });
@@ -265,8 +265,8 @@ fn call_held_up_by_a_settlement_goes_again_until_sent() {
 #[test]
 fn future_moved_to_another_task_is_told_of_a_lost_reply() {
     let mut world = world(1);
-    world.weather.settle_fails = 1.0;
-    world.fault(0, "lock/acquire", FaultKind::Swallow);
+    world.rates.settle_fails = 1.0;
+    world.fault(0, "lock/acquire", CallFault::Swallow);
     let (start, patience) = (world.now, Patience::Until(world.now + ms(50)));
     let task = world.acquire(0, AcquireRequest { patience, ..wish("a") });
     world.run(ms(10));
@@ -275,7 +275,7 @@ fn future_moved_to_another_task_is_told_of_a_lost_reply() {
     let outcome = world.outcome(0, task);
     assert!(matches!(outcome, Outcome::NotAcquired(AcquireError::OutcomeUnknown(_))), "{outcome:?}");
     assert!(elapsed(&world, start) < ms(300), "{:?}", elapsed(&world, start));
-    world.weather.settle_fails = 0.0;
+    world.rates.settle_fails = 0.0;
     world.run(ms(3_000));
     nothing_left(&mut world);
 }

@@ -2,9 +2,9 @@
 
 use super::driver::wish;
 use super::{elapsed, nothing_left, world};
-use crate::client::{Outcome, Polls};
-use crate::happening::Happening;
-use crate::kinds::Family;
+use crate::workload::family::LockFamily;
+use crate::world::client::{Outcome, PollPolicy};
+use crate::world::event::WorldEvent;
 use crate::world::{World, ms, name};
 use leasehold_core::command::Kind;
 use leasehold_core::error::AcquireError;
@@ -67,7 +67,7 @@ fn a_turn_that_is_not_used_passes_on_after_fifty_milliseconds() {
     let first = world.acquire(1, wish("a"));
     let second = world.acquire(1, wish("a"));
     world.run(ms(100));
-    world.clients[1].tasks[first].polls = Polls::Never;
+    world.clients[1].tasks[first].polls = PollPolicy::Never;
     let start = world.now;
     world.give_back(guard);
     let guard = world.granted(1, second);
@@ -75,7 +75,7 @@ fn a_turn_that_is_not_used_passes_on_after_fifty_milliseconds() {
     assert_eq!(world.events(1, |event| matches!(event, Event::TurnPassed { .. })), 1);
     world.give_back(guard);
     // The first one comes at once when it is polled after all.
-    world.clients[1].tasks[first].polls = Polls::AtOnce;
+    world.clients[1].tasks[first].polls = PollPolicy::AtOnce;
     world.poll(1, first);
     let guard = world.granted(1, first);
     world.give_back(guard);
@@ -85,13 +85,13 @@ fn a_turn_that_is_not_used_passes_on_after_fifty_milliseconds() {
 #[test]
 fn unpolled_grant_is_taken_back_within_100_ms() {
     let mut world = world(2);
-    let sleepy = world.acquire_polled(0, wish("a"), Polls::Never);
+    let sleepy = world.acquire_polled(0, wish("a"), PollPolicy::Never);
     let start = world.now;
     world.run(ms(1));
     let waiter = world.acquire(1, wish("a"));
     let guard = world.granted(1, waiter);
     assert!(elapsed(&world, start) < ms(100), "{:?}", elapsed(&world, start));
-    world.clients[0].tasks[sleepy].polls = Polls::AtOnce;
+    world.clients[0].tasks[sleepy].polls = PollPolicy::AtOnce;
     world.poll(0, sleepy);
     world.run(ms(100));
     assert_eq!(world.task(0, sleepy).outcome, None, "it was granted the lock that another has");
@@ -104,7 +104,7 @@ fn unpolled_grant_is_taken_back_within_100_ms() {
 #[test]
 fn future_always_polled_late_gets_in_as_its_time_doubles() {
     let mut world = world(1);
-    let late = world.acquire_polled(0, wish("a"), Polls::Late(ms(250)));
+    let late = world.acquire_polled(0, wish("a"), PollPolicy::Late(ms(250)));
     let guard = world.granted(0, late);
     let passed = world.events(0, |event| matches!(event, Event::TurnPassed { .. }));
     assert_eq!(passed, 3, "60, 100 and 180 ms are too short, 340 ms is not");
@@ -117,7 +117,7 @@ fn futures_all_polled_late_do_not_pass_the_turn_for_ever() {
     let mut world = world(2);
     let task = world.acquire(0, wish("a"));
     let guard = world.granted(0, task);
-    let late: Vec<_> = (0..3).map(|n| world.acquire_polled(1, wish("a"), Polls::Late(ms(55 + n)))).collect();
+    let late: Vec<_> = (0..3).map(|n| world.acquire_polled(1, wish("a"), PollPolicy::Late(ms(55 + n)))).collect();
     world.run(ms(500));
     world.give_back(guard);
     world.run(ms(3_000));
@@ -174,7 +174,7 @@ fn the_last_attempt_may_succeed() {
     let until = world.now + ms(700);
     let task = world.acquire(1, AcquireRequest { patience: Patience::Until(until), ..wish("a") });
     world.run(ms(600));
-    world.weather.lose_notice = 1.0;
+    world.rates.lose_notice = 1.0;
     world.give_back(guard);
     let guard = world.granted(1, task);
     assert!(world.now >= until);
@@ -321,10 +321,10 @@ fn wait_for_own_client_beyond_a_lease_raises_one_alarm() {
 #[test]
 fn a_task_that_takes_the_last_permit_twice_raises_one_alarm() {
     let mut world = world(1);
-    world.plan.family = Family::Permits;
+    world.plan.family = LockFamily::Permits;
     world.plan.locks = 1;
     world.fill();
-    let all = || AcquireRequest { kind: Kind::Permits, permits: crate::kinds::CAPACITY, ..wish("lock0") };
+    let all = || AcquireRequest { kind: Kind::Permits, permits: crate::workload::family::CAPACITY, ..wish("lock0") };
     let task = world.acquire(0, all());
     let guard = world.granted(0, task);
     let waiter = world.acquire(0, all());
@@ -432,7 +432,7 @@ fn a_future_dropped_at_any_point_of_an_acquire_leaves_nothing() {
     for micros in (0..1_200).step_by(50) {
         let mut world = world(1);
         let task = world.acquire(0, wish("a"));
-        world.after(std::time::Duration::from_micros(micros), Happening::Abandon { client: 0, task });
+        world.after(std::time::Duration::from_micros(micros), WorldEvent::Abandon { client: 0, task });
         if let Outcome::Granted(guard) = world.outcome(0, task) {
             world.drop_guard(guard);
         }
@@ -447,7 +447,7 @@ fn attempt_answered_after_the_wait_was_the_last() {
     let mut world = world(2);
     let task = world.acquire(0, wish("a"));
     let guard = world.granted(0, task);
-    world.fault(1, "lock/acquire", crate::weather::FaultKind::Delay(ms(80)));
+    world.fault(1, "lock/acquire", crate::faults::rates::CallFault::Delay(ms(80)));
     let until = world.now + ms(10);
     let task = world.acquire(1, AcquireRequest { patience: Patience::Until(until), ..wish("a") });
     assert_eq!(world.outcome(1, task), Outcome::NotAcquired(AcquireError::WaitElapsed));

@@ -1,11 +1,11 @@
 //! The checks of what callers are told, and of what they leave, can fail.
 
 use super::{ask, closed, finds, held};
-use crate::client::{Outcome, Polls};
-use crate::kinds::Family;
-use crate::random::check_patience;
 use crate::scenarios::driver::wish;
 use crate::scenarios::world;
+use crate::workload::family::LockFamily;
+use crate::workload::run::check_patience;
+use crate::world::client::{Outcome, PollPolicy};
 use crate::world::{World, ms, name};
 use bytes::Bytes;
 use leasehold_core::command::{Kind, latch};
@@ -15,7 +15,7 @@ use leasehold_core::session::{AcquireRequest, Patience};
 /// A world of one owner that has a lock once, and the wish to have it again.
 fn owned() -> (World, usize, AcquireRequest) {
     let mut world = world(1);
-    world.plan.family = Family::Lock;
+    world.plan.family = LockFamily::Lock;
     let owner = world.clients[0].session.new_owner();
     let wish = AcquireRequest { owner: Some(owner), ..wish("lock0") };
     let task = world.acquire(0, wish.clone());
@@ -25,7 +25,7 @@ fn owned() -> (World, usize, AcquireRequest) {
 
 #[test]
 fn a_deadline_that_is_put_earlier_is_found() {
-    let (mut world, guard) = held(Kind::Lock, Family::Lock);
+    let (mut world, guard) = held(Kind::Lock, LockFamily::Lock);
     world.guards[guard].check_deadline(false);
     world.guards[guard].until = world.guards[guard].cell.deadline() + ms(1);
     finds("was put earlier", || world.check());
@@ -63,7 +63,7 @@ fn a_wait_that_ends_at_the_wrong_time_is_found() {
     let world_timeout = world.clients[0].session.settings().command_timeout;
     let slack = world_timeout + ms(120);
     let mut ends = |patience, outcome: &Outcome, done| {
-        let task = world.acquire_polled(0, AcquireRequest { patience, ..wish("lock0") }, Polls::AtOnce);
+        let task = world.acquire_polled(0, AcquireRequest { patience, ..wish("lock0") }, PollPolicy::AtOnce);
         let state = &mut world.clients[0].tasks[task];
         (state.outcome, state.done) = (Some(outcome.clone()), done);
         check_patience(&world, 0, task);
@@ -81,8 +81,8 @@ fn a_wait_that_ends_at_the_wrong_time_is_found() {
 
 #[test]
 fn a_release_that_was_carried_out_and_failed_is_found() {
-    let (mut world, guard) = held(Kind::Lock, Family::Lock);
-    let task = world.release_polled(guard, Polls::Never);
+    let (mut world, guard) = held(Kind::Lock, LockFamily::Lock);
+    let task = world.release_polled(guard, PollPolicy::Never);
     let lost = Outcome::NotReleased(ReleaseError::Lost(LossReason::NotRenewed));
     let unreachable = Outcome::NotReleased(ReleaseError::Unreachable("?".to_owned()));
     world.check_outcome(0, task, &lost);
@@ -90,13 +90,13 @@ fn a_release_that_was_carried_out_and_failed_is_found() {
     finds("was carried out", || world.check_outcome(0, task, &lost));
     // A call that is polled late may have been repeated by then.
     world.check_outcome(0, task, &unreachable);
-    world.clients[0].tasks[task].polls = Polls::AtOnce;
+    world.clients[0].tasks[task].polls = PollPolicy::AtOnce;
     finds("was carried out", || world.check_outcome(0, task, &unreachable));
 }
 
 #[test]
 fn an_acquire_that_failed_and_has_the_lock_is_found() {
-    let (mut world, guard) = held(Kind::Lock, Family::Lock);
+    let (mut world, guard) = held(Kind::Lock, LockFamily::Lock);
     let (client, id) = (world.guards[guard].client, world.guards[guard].wire_id.clone());
     let nothing = [
         Outcome::Nothing,
@@ -112,9 +112,9 @@ fn an_acquire_that_failed_and_has_the_lock_is_found() {
     }
     let unknown = Outcome::NotAcquired(AcquireError::OutcomeUnknown("?".to_owned()));
     world.check_nothing_acquired(client, 0, &unknown);
-    world.clients[client].tasks[0].polls = Polls::Late(ms(1));
+    world.clients[client].tasks[0].polls = PollPolicy::Late(ms(1));
     world.check_nothing_acquired(client, 0, &nothing[0]);
-    world.clients[client].tasks[0].polls = Polls::AtOnce;
+    world.clients[client].tasks[0].polls = PollPolicy::AtOnce;
     world.server.command(&[b"DEL", b"lock0"]).expect("a key can be removed");
     world.check_told(&id);
     world.check_nothing_acquired(client, 0, &nothing[0]);
@@ -123,9 +123,9 @@ fn an_acquire_that_failed_and_has_the_lock_is_found() {
 
 #[test]
 fn place_left_behind_by_an_elapsed_wait_is_found() {
-    let (mut world, guard) = held(Kind::Fair, Family::Fair);
+    let (mut world, guard) = held(Kind::Fair, LockFamily::Fair);
     let wish = world.guards[guard].name.clone();
-    let task = world.acquire_polled(1, AcquireRequest::new(wish, Kind::Fair, ms(1_000)), Polls::AtOnce);
+    let task = world.acquire_polled(1, AcquireRequest::new(wish, Kind::Fair, ms(1_000)), PollPolicy::AtOnce);
     world.run(ms(100));
     let elapsed = Outcome::NotAcquired(AcquireError::WaitElapsed);
     world.plan.orderly = false;
@@ -136,7 +136,7 @@ fn place_left_behind_by_an_elapsed_wait_is_found() {
 
 #[test]
 fn a_listener_who_is_left_is_found() {
-    let (mut world, guard) = held(Kind::Lock, Family::Lock);
+    let (mut world, guard) = held(Kind::Lock, LockFamily::Lock);
     world.acquire(1, wish("lock0"));
     world.run(ms(100));
     world.server.command(&[b"DEL", b"lock0"]).expect("a key can be removed");
@@ -146,9 +146,9 @@ fn a_listener_who_is_left_is_found() {
 
 #[test]
 fn permits_that_are_not_back_are_found() {
-    let (world, _) = held(Kind::Semaphore, Family::Semaphore);
+    let (world, _) = held(Kind::Semaphore, LockFamily::Semaphore);
     finds("are back now", || world.check_left("now"));
-    let (world, _) = held(Kind::Permits, Family::Permits);
+    let (world, _) = held(Kind::Permits, LockFamily::Permits);
     finds("are held now", || world.check_left("now"));
 }
 
@@ -164,11 +164,11 @@ fn a_count_of_a_latch_that_is_wrong_is_found() {
 
 #[test]
 fn what_worlds_never_come_to_is_missing() {
-    let (mut world, _) = held(Kind::Lock, Family::Lock);
+    let (mut world, _) = held(Kind::Lock, LockFamily::Lock);
     let call = ask(&world, Kind::Lock);
     let missing = |world: &World| world.stats.missing().contains(&"a copy came after the hold had ended");
     assert!(missing(&world));
     world.released.insert(Bytes::copy_from_slice(&call.args()[0]), vec![0]);
-    world.happen(crate::happening::Happening::Copy { key: 0, call });
+    world.happen(crate::world::event::WorldEvent::Copy { key: 0, call });
     assert!(!missing(&world));
 }

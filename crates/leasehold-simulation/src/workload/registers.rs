@@ -2,11 +2,11 @@
 //! one that checks fencing tokens at reads and writes, one that checks them at writes alone, and one that checks nothing. The first
 //! never loses an update, whatever goes wrong; of the others it is counted how often they do.
 
-use crate::happening::Happening;
-use crate::kinds::Family;
-use crate::shop::Access;
-use crate::stats::Reach;
-use crate::world::{World, ms, tell};
+use crate::report::stats::Coverage;
+use crate::workload::family::LockFamily;
+use crate::workload::reference_store::Access;
+use crate::world::event::WorldEvent;
+use crate::world::{World, ms, trace};
 use bytes::Bytes;
 use leasehold_core::owner::HoldNumber;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -25,7 +25,7 @@ pub(crate) struct Versions {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Store {
+pub(crate) struct Registers {
     registers: FxHashMap<Bytes, Register>,
     /// Holds that are at work.
     at_work: FxHashSet<(usize, HoldNumber)>,
@@ -76,9 +76,10 @@ impl Fence {
 impl World {
     /// Has the holder of a new guard work on what the store has, if its kind of lock is for that.
     pub(crate) fn plan_section(&mut self, guard: usize) {
-        if self.plan.family.excludes() && !matches!(self.plan.family, Family::ReadWrite | Family::PreferWriters) {
+        if self.plan.family.excludes() && !matches!(self.plan.family, LockFamily::ReadWrite | LockFamily::PreferWriters)
+        {
             let pause = self.plan.hold.mul_f64(self.rng.f64());
-            self.after(pause, Happening::Section { guard });
+            self.after(pause, WorldEvent::Section { guard });
         }
     }
 
@@ -95,7 +96,7 @@ impl World {
             return;
         }
         let way = self.way_to_the_store();
-        self.after(way, Happening::StoreRead { guard });
+        self.after(way, WorldEvent::StoreRead { guard });
     }
 
     /// Shows a guard's token to the register that checks every access, which is to be read, or to have a version written.
@@ -108,14 +109,14 @@ impl World {
         self.shop.check(&state.name, token, &state.field, access, admission);
         match admission {
             Admission::Admitted => return true,
-            Admission::Stale => self.stats.reach(Reach::StaleRefused),
+            Admission::Stale => self.stats.reach(Coverage::StaleRefused),
             Admission::Twice => {
                 let may_be = self.lost_tokens && !self.put_back.is_zero();
                 assert!(may_be, "the token {token} of {} was issued twice", state.name);
-                self.stats.reach(Reach::TwiceRefused);
+                self.stats.reach(Coverage::TwiceRefused);
             }
         }
-        tell!(self, "the store refuses {:?} of client {}: {admission:?}", state.hold, state.client);
+        trace!(self, "the store refuses {:?} of client {}: {admission:?}", state.hold, state.client);
         false
     }
 
@@ -124,10 +125,10 @@ impl World {
         let register = self.store.registers.entry(self.guards[guard].name.key().clone()).or_default();
         let fenced = admitted.then_some(register.fenced);
         let read = Versions { fenced, at_writes: register.at_writes, bare: register.bare };
-        tell!(self, "{:?} of client {} reads {read:?}", self.guards[guard].hold, self.guards[guard].client);
+        trace!(self, "{:?} of client {} reads {read:?}", self.guards[guard].hold, self.guards[guard].client);
         let way = self.way_to_the_store();
         let work = self.plan.hold.mul_f64(self.rng.f64() / 2.0);
-        self.after(way + work, Happening::Work { guard, read });
+        self.after(way + work, WorldEvent::Work { guard, read });
     }
 
     /// The work is done, and is written if the holder believes that it holds: between that look and the write any time may pass.
@@ -138,13 +139,13 @@ impl World {
             return;
         }
         let way = self.way_to_the_store();
-        self.after(way, Happening::StoreWrite { guard, read });
+        self.after(way, WorldEvent::StoreWrite { guard, read });
     }
 
     pub(crate) fn store_writes(&mut self, guard: usize, read: Versions) {
         let state = &self.guards[guard];
         let (client, hold, token) = (state.client, state.hold, state.cell.token());
-        tell!(self, "{hold:?} of client {client} writes with {token:?} what follows from {read:?}");
+        trace!(self, "{hold:?} of client {client} writes with {token:?} what follows from {read:?}");
         let key = state.name.key().clone();
         self.store.at_work.remove(&(client, hold));
         self.store.writes += 1;
@@ -153,14 +154,14 @@ impl World {
         let register = self.store.registers.entry(key).or_default();
         self.stats.sections[1] += 1;
         if register.bare != read.bare {
-            self.stats.reach(Reach::UnfencedLost);
+            self.stats.reach(Coverage::UnfencedLost);
         }
         register.bare = new;
         let Some(token) = token else { return };
         self.stats.sections[0] += 1;
         if token >= register.writer {
             if register.at_writes != read.at_writes {
-                self.stats.reach(Reach::WriteFencedLost);
+                self.stats.reach(Coverage::WriteFencedLost);
             }
             register.writer = token;
             register.at_writes = new;

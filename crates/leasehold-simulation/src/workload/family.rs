@@ -1,8 +1,8 @@
 //! The common part of the kinds of locks in a random world, and the checks of each.
 
-use crate::client::Guard;
-use crate::disasters::OF_NO_EPOCH;
-use crate::plan::Mix;
+use crate::faults::server::OF_NO_EPOCH;
+use crate::workload::plan::FaultMix;
+use crate::world::client::Guard;
 use crate::world::{World, name};
 use bytes::Bytes;
 use leasehold_core::call::Call;
@@ -16,7 +16,7 @@ use std::time::Duration;
 /// The locks of a world that have one name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 #[non_exhaustive]
-pub enum Family {
+pub enum LockFamily {
     /// Reentrant locks.
     #[default]
     Lock,
@@ -48,7 +48,7 @@ pub enum Family {
     Quorum,
 }
 
-impl fmt::Display for Family {
+impl fmt::Display for LockFamily {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shown = clap::ValueEnum::to_possible_value(self);
         f.write_str(shown.as_ref().map_or("", |value| value.get_name()))
@@ -58,7 +58,7 @@ impl fmt::Display for Family {
 /// How many permits every semaphore of a world has.
 pub(crate) const CAPACITY: u32 = 3;
 
-impl Family {
+impl LockFamily {
     pub(crate) const ALL: [Self; 14] = [
         Self::Lock,
         Self::Fair,
@@ -83,7 +83,7 @@ impl Family {
 
     /// The family of a world whose seed says which: after each round of all mixes of faults the next one.
     pub(crate) fn of_seed(seed: u64) -> Self {
-        let round = seed / Mix::ALL.len() as u64;
+        let round = seed / FaultMix::ALL.len() as u64;
         Self::ALL[usize::try_from(round % Self::ALL.len() as u64).unwrap_or_default()]
     }
 
@@ -203,7 +203,7 @@ impl World {
 
     /// Wants the permits of leased semaphores to add up, at any time.
     pub(crate) fn check_capacity(&self) {
-        if self.plan.family != Family::Permits {
+        if self.plan.family != LockFamily::Permits {
             return;
         }
         for lock in 0..self.plan.locks {

@@ -1,10 +1,10 @@
 //! The disasters of a client as a whole: it crashes, it is paused, its clock goes wrong.
 
-use crate::client::{Guard, Outcome};
-use crate::clock::Clock;
-use crate::happening::Happening;
-use crate::stats::{Reach, Sort};
-use crate::world::{World, ms, tell};
+use crate::report::stats::{Coverage, FaultKind};
+use crate::world::client::{Guard, Outcome};
+use crate::world::clock::Clock;
+use crate::world::event::WorldEvent;
+use crate::world::{World, ms, trace};
 use leasehold_core::time::Instant;
 use std::time::Duration;
 
@@ -32,12 +32,12 @@ impl World {
     }
 
     /// Events within a client wait while it is paused, and happen no more once it is dead.
-    pub(crate) fn happen_unless_paused(&mut self, number: u64, what: Happening) {
+    pub(crate) fn happen_unless_paused(&mut self, number: u64, what: WorldEvent) {
         let within = what.within(self).map(|client| &self.clients[client]);
         if within.is_some_and(|client| client.dead) {
-            if matches!(what, Happening::Start { .. }) {
+            if matches!(what, WorldEvent::Start { .. }) {
                 let client = self.somebody();
-                self.at(self.now, Happening::Start { client });
+                self.at(self.now, WorldEvent::Start { client });
             }
             return;
         }
@@ -67,8 +67,8 @@ impl World {
         if self.clients[client].dead || self.clients.iter().filter(|client| !client.dead).count() < 2 {
             return;
         }
-        tell!(self, "client {client} crashes");
-        self.stats.fault(Sort::Crash);
+        trace!(self, "client {client} crashes");
+        self.stats.fault(FaultKind::Crash);
         self.note_fault_of(client, self.now);
         self.leftovers = true;
         let state = &mut self.clients[client];
@@ -90,13 +90,13 @@ impl World {
     /// A new process begins, in the place of one that crashed.
     pub(crate) fn join(&mut self) {
         let client = self.add_client(self.plan.settings.clone());
-        tell!(self, "client {client} begins");
+        trace!(self, "client {client} begins");
         let owners = (0..2).map(|_| self.clients[client].session.new_owner()).collect();
         self.plan.owners.push(owners);
         self.clients[client].clock = Clock::default();
         for _ in 0..self.rng.usize(1..4) {
             let pause = self.between(ms(0), ms(600));
-            self.after(pause, Happening::Start { client });
+            self.after(pause, WorldEvent::Start { client });
         }
     }
 
@@ -106,8 +106,8 @@ impl World {
         if !self.clients[client].runs() || self.plan.over {
             return;
         }
-        tell!(self, "client {client} is paused for {pause:?}, and its clock goes on: {counts}");
-        self.stats.fault(Sort::Pause);
+        trace!(self, "client {client} is paused for {pause:?}, and its clock goes on: {counts}");
+        self.stats.fault(FaultKind::Pause);
         let until = self.now + pause;
         self.note_fault_of(client, until);
         self.clients[client].paused_until = Some(until);
@@ -115,21 +115,21 @@ impl World {
             self.clients[client].stands_since = Some(self.now);
             self.disown(client);
         }
-        self.at(until, Happening::Resume { client });
+        self.at(until, WorldEvent::Resume { client });
     }
 
     pub(crate) fn resume(&mut self, client: usize) {
         if self.clients[client].dead || self.clients[client].paused_until.is_none() {
             return;
         }
-        tell!(self, "client {client} goes on");
+        trace!(self, "client {client} goes on");
         self.clients[client].paused_until = None;
         if let Some(since) = self.clients[client].stands_since.take() {
             self.clients[client].clock.stood_still(since, self.now);
             self.disown(client);
         }
         if self.leap(client) {
-            self.stats.reach(Reach::WokeLost);
+            self.stats.reach(Coverage::WokeLost);
         }
     }
 
@@ -137,22 +137,22 @@ impl World {
         if !self.clients[client].runs() {
             return;
         }
-        tell!(self, "client {client}: its clock jumps by {jump:?}, and is {ppm} millionths too fast from now on");
+        trace!(self, "client {client}: its clock jumps by {jump:?}, and is {ppm} millionths too fast from now on");
         let now = self.now;
         let state = &mut self.clients[client];
         if !jump.is_zero() {
             state.clock.jump(now, jump);
             state.clock_jumped = Some(now);
-            self.stats.fault(Sort::ClockJump);
+            self.stats.fault(FaultKind::ClockJump);
             self.note_fault_of(client, now);
         } else if ppm.abs() <= MARGIN_PPM {
             state.clock.set_rate(now, ppm);
-            self.stats.fault(Sort::ClockRate);
+            self.stats.fault(FaultKind::ClockRate);
         } else {
             state.clock.set_rate(now, ppm);
             // A clock that is too fast gives up early.
             state.clock_is_wrong |= ppm < 0;
-            self.stats.fault(Sort::ClockOutside);
+            self.stats.fault(FaultKind::ClockOutside);
         }
         if !jump.is_zero() {
             self.leap(client);

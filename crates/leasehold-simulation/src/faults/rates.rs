@@ -1,19 +1,19 @@
 //! The faults in the world: those for single calls, and how likely each is.
 
-use crate::stats::Sort;
+use crate::report::stats::FaultKind;
 use leasehold_embedded::Inside;
 use std::time::Duration;
 
 /// A fault for one call.
 #[derive(Clone, Debug)]
-pub(crate) struct Fault {
+pub(crate) struct PlannedFault {
     pub(crate) client: usize,
     pub(crate) script: &'static str,
-    pub(crate) kind: FaultKind,
+    pub(crate) kind: CallFault,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) enum FaultKind {
+pub(crate) enum CallFault {
     LoseRequest,
     LoseReply,
     Swallow,
@@ -26,25 +26,25 @@ pub(crate) enum FaultKind {
     CopyAfter(Duration),
 }
 
-impl FaultKind {
-    pub(crate) const fn sort(&self) -> Sort {
+impl CallFault {
+    pub(crate) const fn sort(&self) -> FaultKind {
         match self {
-            Self::LoseRequest => Sort::LostRequest,
-            Self::LoseReply => Sort::LostReply,
-            Self::Swallow => Sort::Swallowed,
-            Self::NotSent => Sort::NotSent,
-            Self::Refuse(_) => Sort::Refused,
-            Self::Inside(_) => Sort::RefusedInside,
+            Self::LoseRequest => FaultKind::LostRequest,
+            Self::LoseReply => FaultKind::LostReply,
+            Self::Swallow => FaultKind::Swallowed,
+            Self::NotSent => FaultKind::NotSent,
+            Self::Refuse(_) => FaultKind::Refused,
+            Self::Inside(_) => FaultKind::RefusedInside,
             #[cfg(test)]
-            Self::Delay(_) => Sort::Delay,
-            Self::CopyAfter(_) => Sort::LateCopy,
+            Self::Delay(_) => FaultKind::Delay,
+            Self::CopyAfter(_) => FaultKind::LateCopy,
         }
     }
 }
 
 /// How likely what is.
 #[derive(Clone, Debug)]
-pub(crate) struct Weather {
+pub(crate) struct FaultRates {
     pub(crate) delay: (Duration, Duration),
     pub(crate) spike: f64,
     pub(crate) spike_of: Duration,
@@ -65,7 +65,7 @@ pub(crate) struct Weather {
     pub(crate) worst_instant: f64,
 }
 
-impl Default for Weather {
+impl Default for FaultRates {
     fn default() -> Self {
         Self {
             delay: (Duration::from_micros(100), Duration::from_micros(300)),

@@ -1,6 +1,6 @@
 //! The statistics of a run: operations, faults by sort, and whether the worlds came to what they are for.
 
-use crate::digest::Digest;
+use crate::report::digest::Digest;
 use std::fmt;
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ macro_rules! counted {
 
 counted! {
     /// A sort of fault.
-    Sort {
+    FaultKind {
         Delay = "a message takes long",
         LostRequest = "a request is lost",
         LostReply = "a reply is lost",
@@ -65,7 +65,7 @@ counted! {
 
 counted! {
     /// Something that worlds are to come to. A checker that never sees it says nothing about it.
-    Reach {
+    Coverage {
         Reentry = "an owner re-entered",
         HandOver = "a release handed over to another client",
         TakeOver = "a lease ended and another hold took over",
@@ -132,26 +132,26 @@ impl Default for Stats {
             virtual_time: Duration::ZERO,
             sections: [0; 2],
             digest: Digest::default(),
-            faults: vec![0; Sort::ALL.len()],
-            reached: vec![0; Reach::ALL.len()],
+            faults: vec![0; FaultKind::ALL.len()],
+            reached: vec![0; Coverage::ALL.len()],
         }
     }
 }
 
 impl Stats {
-    pub(crate) fn fault(&mut self, sort: Sort) {
+    pub(crate) fn fault(&mut self, sort: FaultKind) {
         self.faults[sort as usize] += 1;
     }
 
-    pub(crate) fn reach(&mut self, what: Reach) {
+    pub(crate) fn reach(&mut self, what: Coverage) {
         self.reached[what as usize] += 1;
     }
 
-    pub(crate) fn faults(&self, sort: Sort) -> u64 {
+    pub(crate) fn faults(&self, sort: FaultKind) -> u64 {
         self.faults[sort as usize]
     }
 
-    pub(crate) fn reached(&self, what: Reach) -> u64 {
+    pub(crate) fn reached(&self, what: Coverage) -> u64 {
         self.reached[what as usize]
     }
 
@@ -179,8 +179,8 @@ impl Stats {
 
     /// The faults that were never injected, and the events that were never come to.
     pub(crate) fn missing(&self) -> Vec<&'static str> {
-        let faults = Sort::ALL.iter().filter(|sort| self.faults(**sort) == 0).map(|sort| sort.words());
-        let reached = Reach::ALL.iter().filter(|what| self.reached(**what) == 0).map(|what| what.words());
+        let faults = FaultKind::ALL.iter().filter(|sort| self.faults(**sort) == 0).map(|sort| sort.words());
+        let reached = Coverage::ALL.iter().filter(|what| self.reached(**what) == 0).map(|what| what.words());
         faults.chain(reached).collect()
     }
 
@@ -197,16 +197,16 @@ impl Stats {
             each(self.all_faults())
         )?;
         writeln!(f, "\nfaults")?;
-        for sort in Sort::ALL {
+        for sort in FaultKind::ALL {
             writeln!(f, "{:>12}  {}", self.faults(*sort), sort.words())?;
         }
         writeln!(f, "\nreached")?;
-        for what in Reach::ALL {
+        for what in Coverage::ALL {
             writeln!(f, "{:>12}  {}", self.reached(*what), what.words())?;
         }
         let [fenced, all] = self.sections;
         let share = |lost: u64, of: u64| 100.0 * lost as f64 / of.max(1) as f64;
-        let (bare, at_writes) = (self.reached(Reach::UnfencedLost), self.reached(Reach::WriteFencedLost));
+        let (bare, at_writes) = (self.reached(Coverage::UnfencedLost), self.reached(Coverage::WriteFencedLost));
         writeln!(f, "\nlost updates")?;
         writeln!(f, "{:>11.4}%  without a fence ({bare} in {all} critical sections)", share(bare, all))?;
         writeln!(f, "{:>11.4}%  fenced at writes alone ({at_writes} in {fenced})", share(at_writes, fenced))?;

@@ -1,12 +1,12 @@
 //! Random worlds: everything that happens in one follows from its seed.
 
-use crate::client::{Outcome, Polls, Task, TaskKind};
-use crate::happening::Happening;
-use crate::kinds::Family;
-use crate::plan::{DISTURBED, LEASE, Mix, plan};
-use crate::stats::{Reach, Sort};
-use crate::weather::Weather;
-use crate::world::{World, ms, name, tell};
+use crate::faults::rates::FaultRates;
+use crate::report::stats::{Coverage, FaultKind};
+use crate::workload::family::LockFamily;
+use crate::workload::plan::{DISTURBED, FaultMix, LEASE, plan};
+use crate::world::client::{Outcome, PollPolicy, Task, TaskKind};
+use crate::world::event::WorldEvent;
+use crate::world::{World, ms, name, trace};
 use leasehold_core::error::{AcquireError, ReleaseError};
 use leasehold_core::name::LockName;
 use leasehold_core::reply::Reply;
@@ -15,7 +15,7 @@ use leasehold_core::time::Instant;
 use std::time::Duration;
 
 /// Plays the world of a seed to its end.
-pub(crate) fn run(world: &mut World, seed: u64, family: Family) {
+pub(crate) fn run(world: &mut World, seed: u64, family: LockFamily) {
     plan(world, seed, family);
     let mut end = world.now + DISTURBED;
     loop {
@@ -32,13 +32,13 @@ pub(crate) fn run(world: &mut World, seed: u64, family: Family) {
     finish(world, limit);
     if !world.plan.copies && !world.restored {
         // In one mix a command that was sent before may take long on either way.
-        world.run(if world.plan.mix.has(Mix::Delays) { ms(3_100) } else { ms(1_600) });
+        world.run(if world.plan.mix.has(FaultMix::Delays) { ms(3_100) } else { ms(1_600) });
         if world.clients.iter().any(|client| client.dead) {
             // Their last messages may have arrived late, and last for a lease from then on.
             let last = world.plan.ended + under_way(world) + LEASE + ms(100);
             world.run_until(last.max(world.now));
         }
-        world.stats.reach(Reach::LeftSoonSought);
+        world.stats.reach(Coverage::LeftSoonSought);
         world.check_left("soon after the last guard");
     }
     // A clock that is wrong may be slower by a fifth.
@@ -66,7 +66,7 @@ fn come_next(world: &mut World) {
     let client = world.add_client(settings);
     for lock in left {
         let wish = world.plan.family.wish(lock, LEASE, &mut world.rng);
-        world.acquire_polled(client, AcquireRequest { patience: Patience::Forever, ..wish }, Polls::AtOnce);
+        world.acquire_polled(client, AcquireRequest { patience: Patience::Forever, ..wish }, PollPolicy::AtOnce);
     }
     let limit = world.now + patience_of_the_living(world);
     finish(world, limit);
@@ -105,7 +105,7 @@ fn patience_of_the_living(world: &World) -> Duration {
 
 /// How long a message may still be on the way when the faults end.
 fn under_way(world: &World) -> Duration {
-    ms(if world.plan.copies || world.plan.mix.has(Mix::Delays) { 3_500 } else { 1_500 })
+    ms(if world.plan.copies || world.plan.mix.has(FaultMix::Delays) { 3_500 } else { 1_500 })
 }
 
 /// How long the dead who are taken for waiters of a JVM keep their places in the queues of fair locks, one after the other: for as long as a
@@ -130,24 +130,24 @@ fn places_of_strangers(world: &World) -> Duration {
 
 /// From here on nothing goes wrong, and every future that is neither polled nor dropped by itself is dropped.
 fn calm(world: &mut World) {
-    tell!(world, "the faults end");
+    trace!(world, "the faults end");
     world.plan.over = true;
     world.plan.ended = world.now;
-    world.weather = Weather::default();
+    world.rates = FaultRates::default();
     world.faults.clear();
     world.server.deny_growth(false);
     world.open_latches();
     for client in (0..world.clients.len()).filter(|client| !world.clients[*client].dead).collect::<Vec<_>>() {
         world.thaw(client);
         for task in 0..world.clients[client].tasks.len() {
-            if world.clients[client].tasks[task].polls == Polls::Never {
+            if world.clients[client].tasks[task].polls == PollPolicy::Never {
                 world.abandon(client, task);
             }
         }
     }
     for guard in 0..world.guards.len() {
         let pause = world.between(ms(0), ms(500));
-        world.after(pause, Happening::GiveUp { guard, how: 0 });
+        world.after(pause, WorldEvent::GiveUp { guard, how: 0 });
     }
 }
 
@@ -173,7 +173,7 @@ fn react(world: &mut World) {
             world.plan_section(guard);
             let pause = world.plan.hold.mul_f64(world.rng.f64() * 2.0);
             let how = world.rng.u8(..12);
-            world.after(pause, Happening::GiveUp { guard, how });
+            world.after(pause, WorldEvent::GiveUp { guard, how });
         }
     }
 }
@@ -183,7 +183,7 @@ fn react(world: &mut World) {
 pub(crate) fn check_patience(world: &World, client: usize, task: usize) {
     let state = &world.clients[client].tasks[task];
     let TaskKind::Acquire(wish) = &state.kind else { return };
-    let (Some(outcome), Polls::AtOnce) = (&state.outcome, state.polls) else { return };
+    let (Some(outcome), PollPolicy::AtOnce) = (&state.outcome, state.polls) else { return };
     let leapt = world.clients[client].leapt.is_some_and(|at| at >= state.started);
     if *outcome == Outcome::Dropped || leapt {
         return;
@@ -226,17 +226,17 @@ pub(crate) fn check_reason(world: &World, client: usize, task: usize) {
     let lock = lock_of(&world.clients[client].tasks[task]);
     let is_late = |task: &Task| {
         let goes_on = task.outcome.is_none() || now.since(task.done) <= settings.command_timeout;
-        goes_on && lock_of(task) == lock && !matches!(task.polls, Polls::AtOnce)
+        goes_on && lock_of(task) == lock && !matches!(task.polls, PollPolicy::AtOnce)
     };
     let waits = || world.clients[client].tasks.iter().any(is_late);
-    let well = world.plan.orderly || world.plan.over && world.now > over && !waits();
+    let fault_free = world.plan.orderly || world.plan.over && world.now > over && !waits();
     match outcome {
         Outcome::NotAcquired(
             AcquireError::Unreachable(_) | AcquireError::OutcomeUnknown(_) | AcquireError::Refused(_),
         )
         | Outcome::NotReleased(
             ReleaseError::Unreachable(_) | ReleaseError::OutcomeUnknown(_) | ReleaseError::Refused(_),
-        ) => assert!(!well, "nothing is wrong, and client {client} is told: {outcome:?}"),
+        ) => assert!(!fault_free, "nothing is wrong, and client {client} is told: {outcome:?}"),
         Outcome::NotAcquired(AcquireError::KeyConflict(_) | AcquireError::ExceedsCapacity { .. }) => {
             assert!(world.broken, "client {client} is told: {outcome:?}");
         }
@@ -248,30 +248,30 @@ pub(crate) fn check_reason(world: &World, client: usize, task: usize) {
 }
 
 impl World {
-    fn some_polls(&mut self) -> Polls {
+    fn some_polls(&mut self) -> PollPolicy {
         let roll = self.rng.f64();
         if roll < self.plan.never {
-            self.stats.fault(Sort::Unpolled);
-            Polls::Never
+            self.stats.fault(FaultKind::Unpolled);
+            PollPolicy::Never
         } else if roll < self.plan.never + self.plan.late {
-            self.stats.fault(Sort::LatePoll);
+            self.stats.fault(FaultKind::LatePoll);
             let most = ms([5, 60, 300][self.rng.usize(..3)]);
-            Polls::Late(self.between(ms(0), most))
+            PollPolicy::Late(self.between(ms(0), most))
         } else {
-            Polls::AtOnce
+            PollPolicy::AtOnce
         }
     }
 
     fn perhaps_dropped(&mut self, client: usize, task: usize) {
         if self.rng.f64() < self.plan.dropped {
-            self.stats.fault(Sort::Dropped);
+            self.stats.fault(FaultKind::Dropped);
             if self.rng.u8(..4) == 0 {
                 self.clients[client].tasks[task].drop_at_reply = true;
                 return;
             }
             let most = [ms(1), ms(30), ms(1_000)][self.rng.usize(..3)];
             let pause = self.between(Duration::ZERO, most);
-            self.after(pause, Happening::Abandon { client, task });
+            self.after(pause, WorldEvent::Abandon { client, task });
         }
     }
 
@@ -280,7 +280,7 @@ impl World {
         if self.plan.over {
             return;
         }
-        if self.plan.family == Family::Latch && self.rng.bool() {
+        if self.plan.family == LockFamily::Latch && self.rng.bool() {
             return self.start_count(client);
         }
         let lock = name(&format!("lock{}", self.rng.u64(..self.plan.locks)));
@@ -301,8 +301,8 @@ impl World {
     /// A grant of a bare semaphore has no lease, and is not re-entered.
     fn without_lease(&self, wish: AcquireRequest) -> AcquireRequest {
         match self.plan.family {
-            Family::Semaphore => {}
-            Family::Latch => return AcquireRequest { owner: None, renewed: false, max_hold: None, ..wish },
+            LockFamily::Semaphore => {}
+            LockFamily::Latch => return AcquireRequest { owner: None, renewed: false, max_hold: None, ..wish },
             _ => return wish,
         }
         AcquireRequest { lease: Duration::from_secs(10 * 365 * 86_400), renewed: false, max_hold: None, ..wish }
@@ -312,7 +312,7 @@ impl World {
         // A user that polls later than its lease lasts never gets in.
         let least = wish.max_hold.unwrap_or(wish.lease).min(wish.lease);
         let polls = match self.some_polls() {
-            Polls::Late(pause) => Polls::Late(pause.min(least / 3)),
+            PollPolicy::Late(pause) => PollPolicy::Late(pause.min(least / 3)),
             polls => polls,
         };
         let task = self.acquire_polled(client, wish, polls);
@@ -331,7 +331,7 @@ impl World {
                 // It is kept until the end.
             }
             // Permits of a bare semaphore that are detached are given up for good.
-            10 if !self.plan.over && self.plan.family != Family::Semaphore => self.detach(guard),
+            10 if !self.plan.over && self.plan.family != LockFamily::Semaphore => self.detach(guard),
             6 | 7 => self.drop_guard(guard),
             8 | 11 if !self.plan.over => {
                 // The same owner comes again, for a shorter or longer time.
@@ -344,10 +344,10 @@ impl World {
                 let wish = self.without_lease(AcquireRequest { owner, renewed, patience, ..wish });
                 self.start(client, wish);
                 let pause = self.plan.hold.mul_f64(self.rng.f64());
-                self.after(pause, Happening::GiveUp { guard, how: 0 });
+                self.after(pause, WorldEvent::GiveUp { guard, how: 0 });
             }
             _ => {
-                let polls = if self.plan.over { Polls::AtOnce } else { self.some_polls() };
+                let polls = if self.plan.over { PollPolicy::AtOnce } else { self.some_polls() };
                 let task = self.release_polled(guard, polls);
                 if !self.plan.over {
                     self.perhaps_dropped(client, task);

@@ -1,12 +1,12 @@
 //! The disasters of the server: restarts, failovers, evictions, force releases, steps of its clock, and flushes of its scripts.
 
-use crate::client::Guard;
-use crate::happening::{CallKey, Happening, ReplyFate};
-use crate::kinds::{Family, hold_of};
-use crate::network::Caller;
-use crate::stats::{Reach, Sort};
-use crate::tenure::Grant;
-use crate::world::{World, ms, name, tell};
+use crate::invariants::grants::Grant;
+use crate::report::stats::{Coverage, FaultKind};
+use crate::workload::family::{LockFamily, hold_of};
+use crate::world::client::Guard;
+use crate::world::event::{CallKey, ReplyFate, WorldEvent};
+use crate::world::network::Caller;
+use crate::world::{World, ms, name, trace};
 use bytes::Bytes;
 use leasehold_core::call::Call;
 use leasehold_core::command::permits::ID_BYTES;
@@ -23,21 +23,21 @@ pub(crate) const OF_NO_EPOCH: u32 = u32::MAX;
 
 impl World {
     /// The promises for the holds that exist do not hold any more; those for later grants do.
-    pub(crate) fn break_promises(&mut self) {
+    pub(crate) fn void_guarantees(&mut self) {
         self.net.restarts += 1;
         self.holders.clear();
-        self.break_what_is_timed();
+        self.void_what_is_timed();
     }
 
     /// Promises that rest on times that the server has written down do not hold any more.
-    fn break_what_is_timed(&mut self) {
+    fn void_what_is_timed(&mut self) {
         self.broken = true;
         self.note_fault(self.now);
         self.queues.forget();
     }
 
     /// The same, of the holds of one lock.
-    fn break_promises_of(&mut self, lock: &Bytes) {
+    fn void_guarantees_of(&mut self, lock: &Bytes) {
         self.broken = true;
         self.note_fault(self.now);
         self.queues.forget_lock(lock);
@@ -69,24 +69,24 @@ impl World {
                 }
             }
             self.reset_notices(client);
-            self.after(ms(1), Happening::Event { client, event: LinkEvent::NoticesReset });
+            self.after(ms(1), WorldEvent::Event { client, event: LinkEvent::NoticesReset });
         }
         self.known_scripts.clear();
         self.flushed = true;
     }
 
     pub(crate) fn restart(&mut self) {
-        tell!(self, "the server restarts with its data");
-        self.stats.fault(Sort::Restart);
+        trace!(self, "the server restarts with its data");
+        self.stats.fault(FaultKind::Restart);
         self.reset_all();
     }
 
     pub(crate) fn restart_empty(&mut self) {
-        tell!(self, "the server restarts empty");
-        self.stats.fault(Sort::RestartEmpty);
+        trace!(self, "the server restarts empty");
+        self.stats.fault(FaultKind::RestartEmpty);
         self.server.restart_empty();
         self.lost_tokens = true;
-        self.break_promises();
+        self.void_guarantees();
         self.fill();
         self.reset_all();
         self.note_removals(ms(20));
@@ -99,13 +99,13 @@ impl World {
     /// A replica takes over that has not heard of the last writes.
     pub(crate) fn fail_over(&mut self) {
         let Some(snapshot) = self.snapshot.take() else { return };
-        tell!(self, "a replica takes over");
-        self.stats.fault(Sort::Failover);
+        trace!(self, "a replica takes over");
+        self.stats.fault(FaultKind::Failover);
         self.server.restore(&snapshot);
         self.leftovers = true;
         self.restored = true;
         self.lost_tokens = true;
-        self.break_promises();
+        self.void_guarantees();
         self.reset_all();
         self.note_removals(ms(20));
     }
@@ -114,7 +114,7 @@ impl World {
     pub(crate) fn evict(&mut self, all: bool) {
         let mut keys = self.server.keys();
         let mut of = None;
-        if self.plan.family == Family::Permits {
+        if self.plan.family == LockFamily::Permits {
             // Counters that are left without their permits would never be right again: their maker makes them anew.
             keys.iter().for_each(|key| drop(self.server.command(&[b"DEL", key])));
             self.fill();
@@ -125,18 +125,18 @@ impl World {
                 return;
             }
             let key = &keys[self.rng.usize(..keys.len())];
-            tell!(self, "the server evicts {key:?}");
+            trace!(self, "the server evicts {key:?}");
             self.forgot_processes |= key.starts_with(b"leasehold:1:fair:");
             self.lost_tokens |= key.starts_with(b"redisson_lock_token:");
             let names = (0..self.plan.locks).map(|lock| name(&format!("lock{lock}")).key().clone());
             of = names.into_iter().find(|name| key.windows(name.len()).any(|part| part == name));
             drop(self.server.command(&[b"DEL", key]));
         }
-        self.stats.fault(Sort::Eviction);
+        self.stats.fault(FaultKind::Eviction);
         self.leftovers = true;
         match of {
-            Some(lock) => self.break_promises_of(&lock),
-            None => self.break_promises(),
+            Some(lock) => self.void_guarantees_of(&lock),
+            None => self.void_guarantees(),
         }
         self.note_removals(self.plan.settings.lease / 3);
     }
@@ -151,9 +151,9 @@ impl World {
         }
         let guard = &self.guards[held[self.rng.usize(..held.len())]];
         let Some(call) = self.forced(guard) else { return };
-        tell!(self, "{:?} of client {} is released by force", guard.hold, guard.client);
+        trace!(self, "{:?} of client {} is released by force", guard.hold, guard.client);
         let (id, client) = (guard.wire_id.clone(), guard.client);
-        self.stats.fault(Sort::ForceRelease);
+        self.stats.fault(FaultKind::ForceRelease);
         self.note_fault_of(client, self.now);
         self.granted.entry(id.clone()).or_default().void();
         for guard in self.guards.iter_mut().filter(|guard| guard.wire_id == id) {
@@ -184,26 +184,26 @@ impl World {
     /// The server's clock is stepped. Up to a millisecond forward is within every margin; a step back makes leases last longer, and breaks
     /// no promise.
     pub(crate) fn step_server(&mut self, millis: i64) {
-        tell!(self, "the server's clock is stepped by {millis} ms");
+        trace!(self, "the server's clock is stepped by {millis} ms");
         self.server.step_clock(millis);
         self.put_back += Duration::from_millis(millis.min(0).unsigned_abs());
         if (-3..=1).contains(&millis) {
-            self.stats.fault(Sort::ServerNudge);
+            self.stats.fault(FaultKind::ServerNudge);
             return;
         }
-        self.stats.fault(Sort::ServerStep);
+        self.stats.fault(FaultKind::ServerStep);
         self.leftovers = true;
         if millis < 0 {
             self.restored = true;
-            return self.break_what_is_timed();
+            return self.void_what_is_timed();
         }
-        self.break_promises();
+        self.void_guarantees();
         self.note_removals(self.plan.settings.lease / 3);
     }
 
     pub(crate) fn flush_scripts(&mut self) {
-        tell!(self, "the scripts are flushed");
-        self.stats.fault(Sort::ScriptFlush);
+        trace!(self, "the scripts are flushed");
+        self.stats.fault(FaultKind::ScriptFlush);
         self.known_scripts.clear();
         self.flushed = true;
     }
@@ -229,7 +229,7 @@ impl World {
             self.note_fault_of(client, self.now);
             let refusal = ServerError::new("NOSCRIPT No matching script, and it was settled meanwhile");
             let result = Err(LinkError::Refused(refusal));
-            return self.at(self.now, Happening::Answer { key, result });
+            return self.at(self.now, WorldEvent::Answer { key, result });
         }
         if let Caller::Task(task) = who {
             let now = self.local(client);
@@ -241,13 +241,13 @@ impl World {
                 return;
             }
         }
-        self.stats.reach(Reach::NoScript);
+        self.stats.reach(Coverage::NoScript);
         let delay = self.delay(client);
         let now = self.now;
         let connection = self.net.connection(client, plane);
         let at = (now + delay).max(connection.last_arrival).max(connection.frozen_until);
         connection.last_arrival = at;
-        self.at(at, Happening::Arrive { key, client, plane, epoch, call, reply });
+        self.at(at, WorldEvent::Arrive { key, client, plane, epoch, call, reply });
     }
 
     /// Whether the server has a guard's hold, so far as that can be seen.
@@ -273,7 +273,7 @@ impl World {
             if state.alive && state.renewed && self.believes(state) && !self.is_on_server(state) {
                 let beside = self.guards.iter().filter(|other| other.client == state.client && other.alive).count();
                 let slack = ms(60) + ms(20) * u32::try_from(beside).unwrap_or(u32::MAX);
-                self.after(within + slack, Happening::Promptness { guard, removed: self.now });
+                self.after(within + slack, WorldEvent::Promptness { guard, removed: self.now });
             }
         }
     }
@@ -287,20 +287,20 @@ impl World {
         }
         if !self.believes(state) {
             if state.cell.would_end(self.local(state.client)) == Some(HoldEnd::Lost(LossReason::Removed)) {
-                self.stats.reach(Reach::RemovalTold);
+                self.stats.reach(Coverage::RemovalTold);
             }
             return;
         }
         let leapt = client.leapt.is_some_and(|at| at >= client.clock.shows(removed));
         let reachable = self.net.wires[state.client].reachable;
         // A clock that is too slow lets a renewal come late.
-        let excused = self.last_fault_of(state.client) > removed
+        let expected_by_fault = self.last_fault_of(state.client) > removed
             || leapt
             || !reachable
             || client.clock_is_wrong
             || self.is_on_server(state);
         assert!(
-            excused,
+            expected_by_fault,
             "client {} was not told that {:?} was removed at {removed:?}, although nothing else went wrong",
             state.client, state.hold
         );
@@ -310,7 +310,7 @@ impl World {
 impl World {
     /// Perhaps lets a command arrive in the last moment of one of its keys, at its end, or just after it.
     pub(crate) fn worst_instant(&mut self, client: usize, at: Instant, call: &Call) -> Instant {
-        if !self.chance(self.weather.worst_instant) {
+        if !self.chance(self.rates.worst_instant) {
             return at;
         }
         let wall = self.server.wall_millis();
@@ -327,7 +327,7 @@ impl World {
                 _ => end,
             };
             if aimed >= at && end.since(at) < ms(1_300) {
-                self.stats.fault(Sort::WorstInstant);
+                self.stats.fault(FaultKind::WorstInstant);
                 self.note_fault_of(client, aimed);
                 self.ends.insert(key.clone(), wall + left);
                 return aimed;
@@ -338,7 +338,7 @@ impl World {
 
     /// Notes when a command comes so near to the end of a key.
     pub(crate) fn note_expiry(&mut self, call: &Call) {
-        if self.weather.worst_instant <= 0.0 {
+        if self.rates.worst_instant <= 0.0 {
             return;
         }
         let wall = self.server.wall_millis();
@@ -346,9 +346,9 @@ impl World {
             let left = self.server.command(&[b"PTTL", key]);
             let after = self.ends.get(key).is_some_and(|end| end + 1 == wall);
             match left {
-                Ok(Reply::Int(1)) => self.stats.reach(Reach::BeforeExpiry),
-                Ok(Reply::Int(0)) => self.stats.reach(Reach::AtExpiry),
-                Ok(Reply::Int(-2)) if after => self.stats.reach(Reach::AfterExpiry),
+                Ok(Reply::Int(1)) => self.stats.reach(Coverage::BeforeExpiry),
+                Ok(Reply::Int(0)) => self.stats.reach(Coverage::AtExpiry),
+                Ok(Reply::Int(-2)) if after => self.stats.reach(Coverage::AfterExpiry),
                 _ => {}
             }
         }

@@ -1,9 +1,9 @@
 //! Many worlds, one after the other and on several threads.
 
 use crate::groups;
-use crate::kinds::Family;
-use crate::random;
-use crate::stats::Stats;
+use crate::report::stats::Stats;
+use crate::workload;
+use crate::workload::family::LockFamily;
 use crate::world::{Engines, World};
 use std::any::Any;
 use std::fmt;
@@ -22,7 +22,7 @@ pub struct Options {
     /// How many seeds follow.
     pub seeds: u64,
     /// The family of locks of every world; without it the seed says which.
-    pub family: Option<Family>,
+    pub family: Option<LockFamily>,
     /// After so long no new world is begun.
     pub at_most: Option<Duration>,
     /// How many worlds run at once.
@@ -145,13 +145,13 @@ pub fn run(options: &Options) -> Result<Report, Failure> {
 /// # Errors
 ///
 /// The fault, if there is one.
-pub fn replay(seed: u64, family: Option<Family>) -> Result<(), Failure> {
+pub fn replay(seed: u64, family: Option<LockFamily>) -> Result<(), Failure> {
     play(seed, family, true, &mut Engines::default()).map(drop)
 }
 
 /// Plays the world of a seed, with a family of locks that follows from it unless one is given.
-fn play(seed: u64, family: Option<Family>, telling: bool, engines: &mut Engines) -> Result<Stats, Failure> {
-    let family = family.unwrap_or_else(|| Family::of_seed(seed));
+fn play(seed: u64, family: Option<LockFamily>, telling: bool, engines: &mut Engines) -> Result<Stats, Failure> {
+    let family = family.unwrap_or_else(|| LockFamily::of_seed(seed));
     if family.is_group() {
         let used = std::mem::take(&mut engines.of_group);
         let (stats, used) = caught(seed, || groups::run(seed, family, telling, used))?;
@@ -160,7 +160,7 @@ fn play(seed: u64, family: Option<Family>, telling: bool, engines: &mut Engines)
     }
     let mut world = World::with_engines(seed, engines);
     world.telling |= telling;
-    let played = caught(seed, || random::run(&mut world, seed, family));
+    let played = caught(seed, || workload::run::run(&mut world, seed, family));
     if played.is_err() && telling {
         world.tell_beliefs();
     }
@@ -202,44 +202,44 @@ mod tests {
 
     /// They are about a semaphore's late copies, places in queues, waiters that were not woken or told, an entry that brought a lost hold
     /// back, and worlds that were wrong themselves.
-    const FOUND: [(u64, Family); 37] = [
-        (3_599, Family::FencedFair),
-        (8_856, Family::Fair),
-        (9_788, Family::Fair),
-        (16_645, Family::Fair),
-        (16_869, Family::Semaphore),
-        (24_307, Family::Fair),
-        (35_399, Family::Fair),
-        (56_828, Family::Simple),
-        (57_863, Family::Fenced),
-        (57_976, Family::FencedFair),
-        (64_823, Family::Lock),
-        (66_153, Family::Fair),
-        (69_993, Family::FencedFair),
-        (107_611, Family::FencedFair),
-        (112_367, Family::FencedFair),
-        (138_788, Family::Spin),
-        (144_429, Family::Fair),
-        (149_591, Family::FencedFair),
-        (190_103, Family::Fair),
-        (192_693, Family::Semaphore),
-        (198_167, Family::FencedFair),
-        (200_264, Family::Fair),
-        (235_187, Family::PreferWriters),
-        (272_807, Family::PreferWriters),
-        (371_025, Family::Semaphore),
-        (421_666, Family::Spin),
-        (640_369, Family::Fenced),
-        (661_399, Family::ReadWrite),
-        (704_267, Family::Fenced),
-        (101_950, Family::Semaphore),
-        (103_771, Family::Semaphore),
-        (108_706, Family::Semaphore),
-        (117, Family::Fair),
-        (2_006_806, Family::Fair),
-        (8_880_057_418, Family::Lock),
-        (30_764, Family::Fair),
-        (2_742, Family::PreferWriters),
+    const FOUND: [(u64, LockFamily); 37] = [
+        (3_599, LockFamily::FencedFair),
+        (8_856, LockFamily::Fair),
+        (9_788, LockFamily::Fair),
+        (16_645, LockFamily::Fair),
+        (16_869, LockFamily::Semaphore),
+        (24_307, LockFamily::Fair),
+        (35_399, LockFamily::Fair),
+        (56_828, LockFamily::Simple),
+        (57_863, LockFamily::Fenced),
+        (57_976, LockFamily::FencedFair),
+        (64_823, LockFamily::Lock),
+        (66_153, LockFamily::Fair),
+        (69_993, LockFamily::FencedFair),
+        (107_611, LockFamily::FencedFair),
+        (112_367, LockFamily::FencedFair),
+        (138_788, LockFamily::Spin),
+        (144_429, LockFamily::Fair),
+        (149_591, LockFamily::FencedFair),
+        (190_103, LockFamily::Fair),
+        (192_693, LockFamily::Semaphore),
+        (198_167, LockFamily::FencedFair),
+        (200_264, LockFamily::Fair),
+        (235_187, LockFamily::PreferWriters),
+        (272_807, LockFamily::PreferWriters),
+        (371_025, LockFamily::Semaphore),
+        (421_666, LockFamily::Spin),
+        (640_369, LockFamily::Fenced),
+        (661_399, LockFamily::ReadWrite),
+        (704_267, LockFamily::Fenced),
+        (101_950, LockFamily::Semaphore),
+        (103_771, LockFamily::Semaphore),
+        (108_706, LockFamily::Semaphore),
+        (117, LockFamily::Fair),
+        (2_006_806, LockFamily::Fair),
+        (8_880_057_418, LockFamily::Lock),
+        (30_764, LockFamily::Fair),
+        (2_742, LockFamily::PreferWriters),
     ];
 
     #[test]
@@ -256,7 +256,11 @@ mod tests {
             let mut engines = Engines::default();
             let [new, used, used_again] = [(); 3].map(|()| {
                 let mut world = World::with_engines(seed, &mut engines);
-                random::run(&mut world, seed, Family::ALL[usize::try_from(seed / 12).expect("a small number")]);
+                workload::run::run(
+                    &mut world,
+                    seed,
+                    LockFamily::ALL[usize::try_from(seed / 12).expect("a small number")],
+                );
                 let outcome = (world.stats.clone(), world.next_number, world.rng.u64(..), world.server.keys());
                 world.give_engines(&mut engines);
                 outcome
@@ -264,7 +268,7 @@ mod tests {
             assert_eq!(new, used, "{seed}");
             assert_eq!(new, used_again, "{seed}");
         }
-        for family in [Family::Multi, Family::Striped, Family::Quorum] {
+        for family in [LockFamily::Multi, LockFamily::Striped, LockFamily::Quorum] {
             for seed in 0..24 {
                 let (new, engines) = groups::run(seed, family, false, Vec::new());
                 let (used, _) = groups::run(seed, family, false, engines);

@@ -32,7 +32,7 @@ impl World {
     }
 
     /// Whether nothing has gone wrong for a client for so long.
-    pub(crate) fn has_been_well(&self, client: usize, pause: Duration) -> bool {
+    pub(crate) fn has_been_fault_free(&self, client: usize, pause: Duration) -> bool {
         self.now >= self.last_fault_of(client) + pause
     }
 }

@@ -1,11 +1,11 @@
 //! One client: a real session, and futures that are polled, or not, as a test wants.
 
-use crate::clock::Clock;
-use crate::happening::{CallKey, Happening};
-use crate::plan::LEASE;
-use crate::stats::Reach;
-use crate::watched::Watched;
-use crate::world::{World, tell};
+use crate::report::stats::Coverage;
+use crate::workload::plan::LEASE;
+use crate::world::client_session::ClientSession;
+use crate::world::clock::Clock;
+use crate::world::event::{CallKey, WorldEvent};
+use crate::world::{World, trace};
 use bytes::Bytes;
 use leasehold_core::command::{HoldKey, Kind};
 use leasehold_core::error::{AcquireError, HoldEnd, LossReason, ReleaseError};
@@ -46,7 +46,7 @@ impl Flag {
 
 /// When a future that was woken is polled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Polls {
+pub(crate) enum PollPolicy {
     AtOnce,
     /// After as long as this.
     Late(Duration),
@@ -88,7 +88,7 @@ pub(crate) enum TaskKind {
 pub(crate) struct Task {
     pub(crate) ticket: Ticket,
     pub(crate) kind: TaskKind,
-    pub(crate) polls: Polls,
+    pub(crate) polls: PollPolicy,
     pub(crate) flag: Arc<Flag>,
     pub(crate) poll_planned: bool,
     /// Its call under way.
@@ -142,7 +142,7 @@ pub(crate) struct Guard {
 
 #[derive(Debug)]
 pub(crate) struct Client {
-    pub(crate) session: Watched,
+    pub(crate) session: ClientSession,
     pub(crate) notices: EmbeddedLink,
     pub(crate) tasks: Vec<Task>,
     pub(crate) events: Vec<Event>,
@@ -166,7 +166,7 @@ pub(crate) struct Client {
 impl Client {
     pub(crate) fn new(session: Session, notices: EmbeddedLink) -> Self {
         Self {
-            session: Watched::new(session),
+            session: ClientSession::new(session),
             notices,
             tasks: Vec::new(),
             events: Vec::new(),
@@ -186,7 +186,7 @@ impl Client {
         !self.dead && self.paused_until.is_none()
     }
 
-    pub(crate) fn add_task(&mut self, now: Instant, ticket: Ticket, kind: TaskKind, polls: Polls) -> usize {
+    pub(crate) fn add_task(&mut self, now: Instant, ticket: Ticket, kind: TaskKind, polls: PollPolicy) -> usize {
         self.tasks.push(Task {
             ticket,
             kind,
@@ -220,7 +220,7 @@ impl World {
             }
         }
         while let Some(event) = self.clients[client].session.poll_event() {
-            tell!(self, "client {client}: {event:?}");
+            trace!(self, "client {client}: {event:?}");
             self.stats.digest.record((self.now, client, "event", discriminant(&event)));
             self.note_event(&event);
             self.clients[client].events.push(event);
@@ -237,12 +237,12 @@ impl World {
                 continue;
             }
             let pause = match state.polls {
-                Polls::AtOnce => Duration::ZERO,
-                Polls::Late(pause) => pause,
-                Polls::Never => continue,
+                PollPolicy::AtOnce => Duration::ZERO,
+                PollPolicy::Late(pause) => pause,
+                PollPolicy::Never => continue,
             };
             state.poll_planned = true;
-            self.after(pause, Happening::Poll { client, task });
+            self.after(pause, WorldEvent::Poll { client, task });
         }
     }
 
@@ -257,7 +257,7 @@ impl World {
         if let Some((flight, _)) = state.flight {
             let waker = Waker::from(state.flag.clone());
             if !self.clients[client].session.is_current(ticket, flight, &waker) {
-                tell!(self, "client {client} {ticket:?} drops its call");
+                trace!(self, "client {client} {ticket:?} drops its call");
                 let state = &mut self.clients[client].tasks[task];
                 if let TaskKind::Release { guard, .. } = state.kind {
                     self.doubtful.insert(self.guards[guard].wire_id.clone());
@@ -307,7 +307,7 @@ impl World {
                 Step::Done(Err(error)) => Outcome::NotReleased(error),
             }
         };
-        tell!(self, "client {client} {ticket:?} ends: {outcome:?}");
+        trace!(self, "client {client} {ticket:?} ends: {outcome:?}");
         self.stats.digest.record((self.now, client, task, discriminant(&outcome)));
         self.check_outcome(client, task, &outcome);
         self.check_nothing_acquired(client, task, &outcome);
@@ -355,10 +355,10 @@ impl World {
         };
         self.check_exclusion(&guard);
         if granted.count > 1 {
-            self.stats.reach(Reach::Reentry);
+            self.stats.reach(Coverage::Reentry);
         }
         if self.clients[client].lost.remove(guard.name.key()) {
-            self.stats.reach(Reach::LostThenReacquired);
+            self.stats.reach(Coverage::LostThenReacquired);
         }
         self.guards.push(guard);
         self.guards.len() - 1
@@ -390,7 +390,7 @@ impl World {
             }
             // It is repeated in the background, which may have succeeded before a late poll.
             Outcome::NotReleased(ReleaseError::Unreachable(_) | ReleaseError::Refused(_))
-                if self.clients[client].tasks[task].polls == Polls::AtOnce =>
+                if self.clients[client].tasks[task].polls == PollPolicy::AtOnce =>
             {
                 assert!(!ended || refused, "the release of {field:?} was carried out");
             }
@@ -400,19 +400,19 @@ impl World {
 
     fn note_event(&mut self, event: &Event) {
         match event {
-            Event::CleanedUp { .. } => self.stats.reach(Reach::CleanedUp),
-            Event::TurnPassed { .. } => self.stats.reach(Reach::TurnPassed),
-            Event::PlaceLost { .. } => self.stats.reach(Reach::PlaceLost),
+            Event::CleanedUp { .. } => self.stats.reach(Coverage::CleanedUp),
+            Event::TurnPassed { .. } => self.stats.reach(Coverage::TurnPassed),
+            Event::PlaceLost { .. } => self.stats.reach(Coverage::PlaceLost),
             _ => {}
         }
     }
 
     fn note_outcome(&mut self, outcome: &Outcome) {
         match outcome {
-            Outcome::NotAcquired(AcquireError::WaitElapsed) => self.stats.reach(Reach::WaitElapsed),
+            Outcome::NotAcquired(AcquireError::WaitElapsed) => self.stats.reach(Coverage::WaitElapsed),
             Outcome::NotAcquired(AcquireError::OutcomeUnknown(_))
-            | Outcome::NotReleased(ReleaseError::OutcomeUnknown(_)) => self.stats.reach(Reach::OutcomeUnknown),
-            Outcome::NotAcquired(AcquireError::Unreachable(_)) => self.stats.reach(Reach::Unreachable),
+            | Outcome::NotReleased(ReleaseError::OutcomeUnknown(_)) => self.stats.reach(Coverage::OutcomeUnknown),
+            Outcome::NotAcquired(AcquireError::Unreachable(_)) => self.stats.reach(Coverage::Unreachable),
             _ => {}
         }
     }
@@ -424,13 +424,13 @@ impl World {
         // At the end of the longest time the leases are short.
         let limited = self.guards.iter().any(|guard| guard.client == client && guard.hold == hold && guard.limited);
         // If no data is lost, no hold is lost that has been well for a lease.
-        let well = self.plan.well || self.plan.keeps_data && self.has_been_well(client, LEASE);
-        let well = well && !limited;
-        assert!(!well || !renewed || !alive, "{hold:?} of client {client} was lost: {reason}");
+        let fault_free = self.plan.fault_free || self.plan.keeps_data && self.has_been_fault_free(client, LEASE);
+        let fault_free = fault_free && !limited;
+        assert!(!fault_free || !renewed || !alive, "{hold:?} of client {client} was lost: {reason}");
         if alive {
             self.clients[client].lost.insert(name.key().clone());
             if matches!(reason, LossReason::NotRenewed | LossReason::LeaseExpired) {
-                self.stats.reach(Reach::DeadlineTold);
+                self.stats.reach(Coverage::DeadlineTold);
             }
         }
     }

@@ -1,10 +1,10 @@
 //! Grants and releases as the server sees them: who follows whom, in what order, and with which fencing token.
 
-use crate::client::Guard;
-use crate::disasters::OF_NO_EPOCH;
-use crate::kinds::{CAPACITY, Family};
-use crate::stats::Reach;
-use crate::world::{World, tell};
+use crate::faults::server::OF_NO_EPOCH;
+use crate::report::stats::Coverage;
+use crate::workload::family::{CAPACITY, LockFamily};
+use crate::world::client::Guard;
+use crate::world::{World, trace};
 use bytes::Bytes;
 use leasehold_core::call::Call;
 use leasehold_core::command::Kind;
@@ -45,9 +45,9 @@ impl Grant {
 
 impl Guard {
     /// Wants no deadline to be put earlier while nothing has disproved it.
-    pub(crate) fn check_deadline(&mut self, excused: bool) {
+    pub(crate) fn check_deadline(&mut self, expected_by_fault: bool) {
         let deadline = self.cell.deadline();
-        assert!(deadline >= self.until || excused, "the deadline of {:?} was put earlier", self.hold);
+        assert!(deadline >= self.until || expected_by_fault, "the deadline of {:?} was put earlier", self.hold);
         if !self.cell.is_degraded() {
             self.until = deadline;
         }
@@ -125,8 +125,10 @@ impl World {
         let client = self.client_of(id);
         let before = self.holders.insert(lock, Tenure { holder: Some(id.clone()), released_by: None });
         match before {
-            Some(Tenure { holder: Some(other), .. }) if other != id => self.stats.reach(Reach::TakeOver),
-            Some(Tenure { released_by: Some(other), .. }) if Some(other) != client => self.stats.reach(Reach::HandOver),
+            Some(Tenure { holder: Some(other), .. }) if other != id => self.stats.reach(Coverage::TakeOver),
+            Some(Tenure { released_by: Some(other), .. }) if Some(other) != client => {
+                self.stats.reach(Coverage::HandOver)
+            }
             _ => {}
         }
     }
@@ -146,7 +148,7 @@ impl World {
     /// No more permits are believed to be held than there are, when the server grants some.
     fn check_permits_granted(&self, call: &Call, lock: &Bytes, id: &Bytes) {
         let more = match self.plan.family {
-            Family::Permits => id.len() / ID_BYTES,
+            LockFamily::Permits => id.len() / ID_BYTES,
             _ => std::str::from_utf8(&call.args()[1]).ok().and_then(|text| text.parse().ok()).unwrap_or_default(),
         };
         let others = self
@@ -183,7 +185,7 @@ impl World {
                 && self.is_believed(guard)
         });
         if let Some(guard) = believer {
-            tell!(self, "the server grants {id:?} beside {guard:?}");
+            trace!(self, "the server grants {id:?} beside {guard:?}");
             panic!(
                 "the server granted {lock:?} to {id:?}, and client {} still believes in {:?} until {:?}",
                 guard.client,

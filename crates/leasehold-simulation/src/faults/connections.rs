@@ -1,10 +1,10 @@
 //! Connections that are lost, or stall, and clients that cannot reach the server.
 
-use crate::arrival::next_event;
-use crate::happening::{CallKey, Happening};
-use crate::network::Connection;
-use crate::stats::Sort;
-use crate::world::{World, ms, tell};
+use crate::report::stats::FaultKind;
+use crate::world::dispatch::next_event;
+use crate::world::event::{CallKey, WorldEvent};
+use crate::world::network::Connection;
+use crate::world::{World, ms, trace};
 use leasehold_core::link::{Epoch, LinkError, LinkEvent, Plane};
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ fn out_of_reach() -> LinkEvent {
 impl World {
     /// A connection is lost: what waits for a reply ends, and it comes back in a new epoch.
     pub(crate) fn reset(&mut self, client: usize, plane: Plane) {
-        tell!(self, "client {client}: {plane:?} is lost");
+        trace!(self, "client {client}: {plane:?} is lost");
         self.note_fault_of(client, self.now);
         self.net.epochs += 1;
         let epoch = Epoch(self.net.epochs);
@@ -41,11 +41,11 @@ impl World {
         for key in lost {
             self.at(
                 now,
-                Happening::Answer { key, result: Err(LinkError::Unknown("the connection was lost".to_owned())) },
+                WorldEvent::Answer { key, result: Err(LinkError::Unknown("the connection was lost".to_owned())) },
             );
         }
         let pause = self.between(ms(0), ms(5));
-        self.after(pause, Happening::Reconnected { client, plane });
+        self.after(pause, WorldEvent::Reconnected { client, plane });
     }
 
     pub(crate) fn reset_notices(&mut self, client: usize) {
@@ -55,28 +55,28 @@ impl World {
     }
 
     pub(crate) fn set_unreachable(&mut self, client: usize, yes: bool) {
-        tell!(self, "client {client} cannot reach the server: {yes}");
+        trace!(self, "client {client} cannot reach the server: {yes}");
         self.note_fault_of(client, self.now);
         if yes {
-            self.stats.fault(Sort::Unreachable);
+            self.stats.fault(FaultKind::Unreachable);
         }
         let changes = std::mem::replace(&mut self.net.wires[client].reachable, !yes) == yes;
         if changes {
             let event =
                 if yes { out_of_reach() } else { LinkEvent::Connected { server: SERVER.to_owned(), again: true } };
-            self.after(ms(1), Happening::Event { client, event });
+            self.after(ms(1), WorldEvent::Event { client, event });
         }
         for plane in [Plane::Foreground, Plane::Lifeline] {
             if yes && self.net.connection(client, plane).up {
                 self.reset(client, plane);
             } else if !yes {
-                self.after(ms(1), Happening::Reconnected { client, plane });
+                self.after(ms(1), WorldEvent::Reconnected { client, plane });
             }
         }
         if yes {
             self.reset_notices(client);
         } else {
-            self.after(ms(1), Happening::Event { client, event: LinkEvent::NoticesReset });
+            self.after(ms(1), WorldEvent::Event { client, event: LinkEvent::NoticesReset });
         }
     }
 
@@ -91,14 +91,14 @@ impl World {
 
     /// Nothing that a client sends by a plane's connection arrives for a while; order is kept.
     pub(crate) fn freeze(&mut self, client: usize, plane: Plane, pause: Duration) {
-        tell!(self, "client {client}: {plane:?} freezes for {pause:?}");
+        trace!(self, "client {client}: {plane:?} freezes for {pause:?}");
         let until = self.now + pause;
         self.note_fault_of(client, until);
         let connection = self.net.connection(client, plane);
         connection.frozen_until = until;
         connection.last_arrival = connection.last_arrival.max(until);
         let now = connection.epoch;
-        let is_on_it = |what: &Happening| matches!(what, Happening::Arrive { client: c, plane: p, epoch, .. } if (*c, *p, *epoch) == (client, plane, now));
+        let is_on_it = |what: &WorldEvent| matches!(what, WorldEvent::Arrive { client: c, plane: p, epoch, .. } if (*c, *p, *epoch) == (client, plane, now));
         let frozen: Vec<_> =
             self.queue.iter().filter(|((at, _), what)| *at < until && is_on_it(what)).map(|(key, _)| *key).collect();
         for key in frozen {

@@ -1,6 +1,6 @@
 //! The order of fair queues: among waiters that are heard of in time, the one that came first is served first.
 
-use crate::stats::Reach;
+use crate::report::stats::Coverage;
 use crate::world::{World, ms};
 use bytes::Bytes;
 use leasehold_core::call::Call;
@@ -14,7 +14,7 @@ const SLACK: Duration = ms(20);
 
 /// The waiters, so far as the server's replies tell.
 #[derive(Debug, Default)]
-pub(crate) struct Queues {
+pub(crate) struct FairOrder {
     /// Holds that wait, by lock, in the order in which the server took them in.
     places: FxHashMap<Bytes, Vec<Bytes>>,
     /// When the server last heard at a lock that a client lives.
@@ -24,7 +24,7 @@ pub(crate) struct Queues {
     unsure: FxHashSet<Bytes>,
 }
 
-impl Queues {
+impl FairOrder {
     /// The waiters are not known any more.
     pub(crate) fn forget(&mut self) {
         self.places.clear();
@@ -112,7 +112,7 @@ impl World {
         let Some(queue) = self.queues.places.get(lock) else { return };
         let before: Vec<_> = queue.iter().take_while(|waiting| *waiting != id).collect();
         if queue.first().is_some_and(|first| self.is_of_the_dead(first) && first != id) {
-            self.stats.reach(Reach::DeadHeadSkipped);
+            self.stats.reach(Coverage::DeadHeadSkipped);
         }
         let certain = |id: &Bytes| !self.queues.unsure.contains(id) && self.is_wanted(id);
         let stands = self.plan.orderly && !self.is_of_the_dead(id);
@@ -124,7 +124,7 @@ impl World {
         assert_eq!(overtaken, None, "{id:?} overtook one of {queue:?}");
         let behind = queue.iter().skip(before.len()).any(|waiting| waiting != id && certain(waiting));
         if !self.broken && !self.plan.orderly && behind {
-            self.stats.reach(Reach::OrderCompared);
+            self.stats.reach(Coverage::OrderCompared);
         }
     }
 

@@ -1,6 +1,6 @@
 //! The events to come in the world.
 
-use crate::store::Versions;
+use crate::workload::registers::Versions;
 use crate::world::World;
 use bytes::Bytes;
 use leasehold_core::call::Call;
@@ -25,7 +25,7 @@ pub(crate) enum Ask {
 
 /// Something that is about to happen.
 #[derive(Debug)]
-pub(crate) enum Happening {
+pub(crate) enum WorldEvent {
     /// A request comes to the server.
     Arrive {
         key: CallKey,
@@ -227,7 +227,7 @@ pub(crate) enum Happening {
     },
 }
 
-impl Happening {
+impl WorldEvent {
     /// Whether it happens within a client, and to which; otherwise it happens elsewhere, whatever clients do.
     pub(crate) fn within(&self, world: &World) -> Option<usize> {
         match self {

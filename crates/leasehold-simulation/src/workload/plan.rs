@@ -1,9 +1,9 @@
 //! The users of a random world, and the faults that it meets. The seed says which mix of faults a world is of.
 
-use crate::happening::Happening;
-use crate::kinds::Family;
-use crate::processes::MARGIN_PPM;
-use crate::weather::Weather;
+use crate::faults::processes::MARGIN_PPM;
+use crate::faults::rates::FaultRates;
+use crate::workload::family::LockFamily;
+use crate::world::event::WorldEvent;
 use crate::world::{World, ms, settings};
 use leasehold_core::link::{LinkEvent, Plane};
 use leasehold_core::owner::OwnerId;
@@ -21,7 +21,7 @@ pub(crate) const MEMORY_IS_FULL: Duration = ms(800);
 
 /// Which faults a world meets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Mix {
+pub(crate) enum FaultMix {
     /// No user is late, and nothing goes wrong but that clients crash.
     #[default]
     Orderly,
@@ -46,7 +46,7 @@ pub(crate) enum Mix {
     Everything,
 }
 
-impl Mix {
+impl FaultMix {
     pub(crate) const ALL: [Self; 12] = [
         Self::Orderly,
         Self::Impatience,
@@ -84,14 +84,14 @@ impl Mix {
 /// The operations of the users of a random world.
 #[derive(Debug, Default)]
 pub(crate) struct Plan {
-    pub(crate) family: Family,
-    pub(crate) mix: Mix,
+    pub(crate) family: LockFamily,
+    pub(crate) mix: FaultMix,
     pub(crate) settings: Settings,
     pub(crate) locks: u64,
     /// No user is late and nothing goes wrong, so that a fair queue is served in the order in which it came to be.
     pub(crate) orderly: bool,
     /// Nothing goes wrong but that clients crash, and that users are late or drop what they asked for.
-    pub(crate) well: bool,
+    pub(crate) fault_free: bool,
     /// The server loses neither data nor time, and no clock is wrong beyond the margin.
     pub(crate) keeps_data: bool,
     /// A copy of a command may come late, or it cannot be proven that none does.
@@ -110,18 +110,18 @@ pub(crate) struct Plan {
 }
 
 /// Plans the world of a seed.
-pub(crate) fn plan(world: &mut World, seed: u64, family: Family) {
-    let mix = Mix::of_seed(seed);
+pub(crate) fn plan(world: &mut World, seed: u64, family: LockFamily) {
+    let mix = FaultMix::of_seed(seed);
     world.plan.family = family;
     world.plan.mix = mix;
-    world.plan.orderly = mix == Mix::Orderly;
-    world.plan.well = matches!(mix, Mix::Orderly | Mix::Impatience);
-    world.plan.keeps_data = !mix.has(Mix::Data);
-    world.plan.copies = mix.has(Mix::Copies) || mix.has(Mix::Unproven);
+    world.plan.orderly = mix == FaultMix::Orderly;
+    world.plan.fault_free = matches!(mix, FaultMix::Orderly | FaultMix::Impatience);
+    world.plan.keeps_data = !mix.has(FaultMix::Data);
+    world.plan.copies = mix.has(FaultMix::Copies) || mix.has(FaultMix::Unproven);
     let mut settings = settings();
     settings.lease = LEASE;
     // If the server's clock may be put back by an hour, the dead keep what they had for that long.
-    settings.recheck = ms(if mix.has(Mix::Data) { 20_000 } else { 1_000 });
+    settings.recheck = ms(if mix.has(FaultMix::Data) { 20_000 } else { 1_000 });
     settings.command_timeout = ms(150);
     settings.unreachable_after = ms(1_500);
     settings.fair.window = ms(600);
@@ -143,63 +143,63 @@ pub(crate) fn plan(world: &mut World, seed: u64, family: Family) {
     world.close_latches();
     world.plan.hold = ms([1, 20, 200, 1_500][world.rng.usize(..4)]);
     disturb(world, mix);
-    if mix == Mix::Unproven {
+    if mix == FaultMix::Unproven {
         hold_back(world, seed);
     }
-    if mix == Mix::Data && matches!(family, Family::Fenced | Family::FencedFair) {
+    if mix == FaultMix::Data && matches!(family, LockFamily::Fenced | LockFamily::FencedFair) {
         issue_twice(world, seed);
     }
     for _ in 0..12 + world.rng.usize(..34) {
         let pause = DISTURBED.mul_f64(world.rng.f64() * world.rng.f64());
         let client = world.rng.usize(..clients);
-        world.after(pause, Happening::Start { client });
+        world.after(pause, WorldEvent::Start { client });
     }
 }
 
 /// Plans the faults of a mix.
-fn disturb(world: &mut World, mix: Mix) {
-    let mut weather = Weather::default();
-    if mix != Mix::Orderly {
+fn disturb(world: &mut World, mix: FaultMix) {
+    let mut rates = FaultRates::default();
+    if mix != FaultMix::Orderly {
         world.plan.late = 0.25;
         world.plan.never = 0.06;
         world.plan.dropped = 0.15;
     }
     if world.rng.bool() {
-        weather.delay = (ms(1), ms(8));
+        rates.delay = (ms(1), ms(8));
     }
-    if mix.has(Mix::Losses) {
-        weather.lose_request = 0.04;
-        weather.lose_reply = 0.06;
-        weather.swallow = 0.02;
-        weather.not_sent = 0.02;
+    if mix.has(FaultMix::Losses) {
+        rates.lose_request = 0.04;
+        rates.lose_reply = 0.06;
+        rates.swallow = 0.02;
+        rates.not_sent = 0.02;
     }
-    if (mix.has(Mix::Losses) || mix.has(Mix::Unproven)) && world.insides.bool() {
-        weather.inside = 0.05;
+    if (mix.has(FaultMix::Losses) || mix.has(FaultMix::Unproven)) && world.insides.bool() {
+        rates.inside = 0.05;
     }
-    if mix.has(Mix::Delays) {
-        weather.spike = 0.08;
-        weather.spike_of = ms([60, 400, 1_500][world.rng.usize(..3)]);
-        weather.lose_notice = 0.2;
+    if mix.has(FaultMix::Delays) {
+        rates.spike = 0.08;
+        rates.spike_of = ms([60, 400, 1_500][world.rng.usize(..3)]);
+        rates.lose_notice = 0.2;
     }
-    if mix.has(Mix::Copies) {
-        weather.copy_now = 0.2;
-        weather.copy_late = 0.1;
+    if mix.has(FaultMix::Copies) {
+        rates.copy_now = 0.2;
+        rates.copy_late = 0.1;
     }
-    if mix.has(Mix::Unproven) {
-        weather.unproven = 0.3;
-        weather.settle_fails = 0.3;
-        weather.subscribe_fails = 0.2;
-        weather.refuse = 0.1;
-        weather.lose_reply = 0.06;
+    if mix.has(FaultMix::Unproven) {
+        rates.unproven = 0.3;
+        rates.settle_fails = 0.3;
+        rates.subscribe_fails = 0.2;
+        rates.refuse = 0.1;
+        rates.lose_reply = 0.06;
     }
-    if mix.has(Mix::Processes) {
-        weather.worst_instant = 0.05;
+    if mix.has(FaultMix::Processes) {
+        rates.worst_instant = 0.05;
     }
-    world.weather = weather;
+    world.rates = rates;
     connections(world, mix);
     server(world, mix);
     processes(world, mix);
-    if mix.has(Mix::Data) {
+    if mix.has(FaultMix::Data) {
         data(world);
     }
 }
@@ -214,119 +214,119 @@ pub(crate) fn any_length(rng: &mut fastrand::Rng, most: Duration) -> Duration {
     ms(1).mul_f64((most.as_secs_f64() * 1e3).powf(rng.f64()))
 }
 
-fn connections(world: &mut World, mix: Mix) {
-    if mix.has(Mix::Losses) || mix.has(Mix::Delays) {
+fn connections(world: &mut World, mix: FaultMix) {
+    if mix.has(FaultMix::Losses) || mix.has(FaultMix::Delays) {
         for _ in 0..world.rng.usize(..6) {
             let (client, at) = (world.somebody(), some_time(&mut world.rng));
             let plane = if world.rng.bool() { Plane::Foreground } else { Plane::Lifeline };
             let (lose, pause) = (world.rng.bool(), world.between(ms(1), ms(1_400)));
             let what = match world.rng.u8(..5) {
-                0 | 1 => Happening::Reset { client, plane, lose },
-                2 => Happening::Freeze { client, plane, pause },
-                3 => Happening::ResetNotices { client },
-                _ => Happening::Event { client, event: LinkEvent::NoticesLagged },
+                0 | 1 => WorldEvent::Reset { client, plane, lose },
+                2 => WorldEvent::Freeze { client, plane, pause },
+                3 => WorldEvent::ResetNotices { client },
+                _ => WorldEvent::Event { client, event: LinkEvent::NoticesLagged },
             };
             world.after(at, what);
         }
     }
-    if mix.has(Mix::Outages) {
+    if mix.has(FaultMix::Outages) {
         for _ in 0..=world.rng.usize(..3) {
             let (client, at) = (world.somebody(), some_time(&mut world.rng));
             let pause = world.between(ms(1), ms(2_500));
-            world.after(at, Happening::Unreachable { client, yes: true });
-            world.after(at + pause, Happening::Unreachable { client, yes: false });
+            world.after(at, WorldEvent::Unreachable { client, yes: true });
+            world.after(at + pause, WorldEvent::Unreachable { client, yes: false });
         }
     }
 }
 
 /// The acts of the server without a loss.
-fn server(world: &mut World, mix: Mix) {
-    if mix.has(Mix::Outages) && world.rng.bool() {
+fn server(world: &mut World, mix: FaultMix) {
+    if mix.has(FaultMix::Outages) && world.rng.bool() {
         let at = some_time(&mut world.rng);
-        world.after(at, Happening::Restart);
+        world.after(at, WorldEvent::Restart);
     }
-    if mix.has(Mix::Outages) && world.rng.u8(..4) == 0 || mix.has(Mix::Processes) && world.rng.bool() {
+    if mix.has(FaultMix::Outages) && world.rng.u8(..4) == 0 || mix.has(FaultMix::Processes) && world.rng.bool() {
         let at = some_time(&mut world.rng);
-        world.after(at, Happening::FlushScripts);
+        world.after(at, WorldEvent::FlushScripts);
     }
-    if mix.has(Mix::Unproven) && world.rng.bool() {
+    if mix.has(FaultMix::Unproven) && world.rng.bool() {
         let at = some_time(&mut world.rng);
         let pause = world.between(ms(1), MEMORY_IS_FULL);
-        world.after(at, Happening::DenyGrowth { deny: true });
-        world.after(at + pause, Happening::DenyGrowth { deny: false });
+        world.after(at, WorldEvent::DenyGrowth { deny: true });
+        world.after(at + pause, WorldEvent::DenyGrowth { deny: false });
     }
 }
 
-fn processes(world: &mut World, mix: Mix) {
+fn processes(world: &mut World, mix: FaultMix) {
     // Permits of a bare semaphore that were given to a process that died never come back: they could not be waited for.
-    let leased = world.plan.family != Family::Semaphore;
+    let leased = world.plan.family != LockFamily::Semaphore;
     let crashes = match mix {
-        Mix::Orderly => world.rng.usize(..3),
-        _ if mix.has(Mix::Processes) => world.rng.usize(..4),
+        FaultMix::Orderly => world.rng.usize(..3),
+        _ if mix.has(FaultMix::Processes) => world.rng.usize(..4),
         _ => 0,
     };
     for _ in 0..if leased { crashes } else { 0 } {
         let (client, at) = (world.somebody(), some_time(&mut world.rng));
-        world.after(at, Happening::Crash { client });
+        world.after(at, WorldEvent::Crash { client });
         let pause = world.between(ms(1), ms(1_500));
-        world.after(at + pause, Happening::Join);
+        world.after(at + pause, WorldEvent::Join);
     }
-    if !mix.has(Mix::Processes) {
+    if !mix.has(FaultMix::Processes) {
         return;
     }
     for _ in 0..world.rng.usize(..4) {
         let (client, at) = (world.somebody(), some_time(&mut world.rng));
         let pause = any_length(&mut world.rng, ms(10_000));
-        world.after(at, Happening::Pause { client, pause, counts: true });
+        world.after(at, WorldEvent::Pause { client, pause, counts: true });
     }
     for client in 0..world.clients.len() {
         if world.rng.bool() {
             let ppm = world.rng.i64(-MARGIN_PPM..=MARGIN_PPM);
-            world.at(world.now, Happening::Clock { client, ppm, jump: Duration::ZERO });
+            world.at(world.now, WorldEvent::Clock { client, ppm, jump: Duration::ZERO });
         }
         if world.rng.u8(..6) == 0 {
             let (at, jump) = (some_time(&mut world.rng), any_length(&mut world.rng, ms(3_600_000)));
-            world.after(at, Happening::Clock { client, ppm: 0, jump });
+            world.after(at, WorldEvent::Clock { client, ppm: 0, jump });
         }
     }
     if world.rng.bool() {
         let (at, millis) = (some_time(&mut world.rng), world.rng.i64(-3..=1));
-        world.after(at, Happening::StepServer { millis });
+        world.after(at, WorldEvent::StepServer { millis });
     }
 }
 
 /// The server loses what it has, or its clock is stepped; clocks of clients are wrong.
 fn data(world: &mut World) {
     // A bare semaphore that has lost its counter has lost its capacity, which could not be put right.
-    let leased = world.plan.family != Family::Semaphore;
+    let leased = world.plan.family != LockFamily::Semaphore;
     for _ in 0..1 + world.rng.usize(..4) {
         let (client, at) = (world.somebody(), some_time(&mut world.rng));
         match world.rng.u8(..8) {
-            0 if leased => world.after(at, Happening::RestartEmpty),
+            0 if leased => world.after(at, WorldEvent::RestartEmpty),
             1 if leased => {
                 let lag = any_length(&mut world.rng, ms(1_500));
-                world.after(at.saturating_sub(lag), Happening::Snapshot);
-                world.after(at, Happening::Failover);
+                world.after(at.saturating_sub(lag), WorldEvent::Snapshot);
+                world.after(at, WorldEvent::Failover);
             }
             2 if leased => {
                 let all = world.rng.u8(..4) == 0;
-                world.after(at, Happening::Evict { all });
+                world.after(at, WorldEvent::Evict { all });
             }
-            3 | 4 => world.after(at, Happening::ForceRelease),
+            3 | 4 => world.after(at, WorldEvent::ForceRelease),
             5 if leased => {
                 let length = any_length(&mut world.rng, ms(3_600_000)).as_millis();
                 let length = i64::try_from(length).unwrap_or_default() + 2;
                 let millis = if world.rng.bool() { length } else { -length - 2 };
-                world.after(at, Happening::StepServer { millis });
+                world.after(at, WorldEvent::StepServer { millis });
             }
             6 => {
                 let pause = any_length(&mut world.rng, ms(10_000));
-                world.after(at, Happening::Pause { client, pause, counts: false });
+                world.after(at, WorldEvent::Pause { client, pause, counts: false });
             }
             _ => {
                 let wrong = world.rng.i64(MARGIN_PPM + 2_000..200_000);
                 let ppm = if world.rng.bool() { wrong } else { -wrong };
-                world.after(at, Happening::Clock { client, ppm, jump: Duration::ZERO });
+                world.after(at, WorldEvent::Clock { client, ppm, jump: Duration::ZERO });
             }
         }
     }
@@ -344,7 +344,7 @@ fn hold_back(world: &mut World, seed: u64) {
     for _ in 0..1 + rng.usize(..8) {
         let (client, at) = (rng.usize(..world.clients.len()), some_time(rng));
         let pause = LEASE.mul_f64(rng.f64() * 0.8);
-        world.after(at, Happening::Freeze { client, plane: Plane::Foreground, pause });
+        world.after(at, WorldEvent::Freeze { client, plane: Plane::Foreground, pause });
     }
 }
 
@@ -362,11 +362,11 @@ fn issue_twice(world: &mut World, seed: u64) {
     let mut at = ms(rng.u64(200..800));
     // Until the end of the disturbances the clock does not come up with the last token.
     let millis = -i64::try_from(DISTURBED.as_millis()).unwrap_or_default();
-    world.after(at, Happening::StepServer { millis });
+    world.after(at, WorldEvent::StepServer { millis });
     for _ in 0..5 {
         at += ms(rng.u64(..100));
-        world.after(at, Happening::Snapshot);
+        world.after(at, WorldEvent::Snapshot);
         at += ms(rng.u64(50..600));
-        world.after(at, Happening::Failover);
+        world.after(at, WorldEvent::Failover);
     }
 }

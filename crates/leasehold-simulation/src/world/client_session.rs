@@ -8,13 +8,13 @@ use std::ops::{Deref, DerefMut};
 
 /// See the [module](self).
 #[derive(Debug)]
-pub(crate) struct Watched {
+pub(crate) struct ClientSession {
     session: Session,
     /// The last words of the session; nothing once it may have changed.
     timeout: Cell<Option<Option<Instant>>>,
 }
 
-impl Watched {
+impl ClientSession {
     pub(crate) const fn new(session: Session) -> Self {
         Self { session, timeout: Cell::new(None) }
     }
@@ -27,7 +27,7 @@ impl Watched {
     }
 }
 
-impl Deref for Watched {
+impl Deref for ClientSession {
     type Target = Session;
 
     fn deref(&self) -> &Session {
@@ -36,7 +36,7 @@ impl Deref for Watched {
 }
 
 /// Every change of the session makes it be asked again.
-impl DerefMut for Watched {
+impl DerefMut for ClientSession {
     fn deref_mut(&mut self) -> &mut Session {
         self.timeout.set(None);
         &mut self.session

@@ -1,8 +1,8 @@
 //! Callers that are told that nothing was acquired: the server has nothing of it, then or later.
 
-use crate::client::{Outcome, Polls, TaskKind};
-use crate::stats::Reach;
+use crate::report::stats::Coverage;
 use crate::world::World;
+use crate::world::client::{Outcome, PollPolicy, TaskKind};
 use bytes::Bytes;
 use leasehold_core::command::Kind;
 use leasehold_core::command::permits::ID_BYTES;
@@ -31,7 +31,7 @@ impl World {
             ),
             _ => false,
         };
-        if !nothing || state.polls != Polls::AtOnce || self.plan.copies || self.restored {
+        if !nothing || state.polls != PollPolicy::AtOnce || self.plan.copies || self.restored {
             return;
         }
         for id in state.all_asked.clone() {
@@ -47,9 +47,9 @@ impl World {
                 !self.plan.orderly || !self.waits_on_server(kind, &lock, &id),
                 "client {client} is told {outcome:?}, and {id:?} still waits for {lock}"
             );
-            self.stats.reach(Reach::NothingThere);
+            self.stats.reach(Coverage::NothingThere);
             if self.half_done.contains(&id) {
-                self.stats.reach(Reach::HalfDone);
+                self.stats.reach(Coverage::HalfDone);
             }
             self.told_of_nothing.insert(id);
         }

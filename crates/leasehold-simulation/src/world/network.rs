@@ -1,10 +1,10 @@
 //! The network between clients and the server: order within a connection, and everything that can go wrong.
 
-use crate::happening::{Ask, CallKey, Happening, ReplyFate};
-use crate::kinds::hold_of;
-use crate::stats::Sort;
-use crate::weather::FaultKind;
-use crate::world::{World, ms, tell};
+use crate::faults::rates::CallFault;
+use crate::report::stats::FaultKind;
+use crate::workload::family::hold_of;
+use crate::world::event::{Ask, CallKey, ReplyFate, WorldEvent};
+use crate::world::{World, ms, trace};
 use bytes::Bytes;
 use leasehold_core::call::Call;
 use leasehold_core::link::{Epoch, LinkError, Plane, ServerError};
@@ -121,11 +121,11 @@ impl World {
 
     /// How long a message of a client, or to it, is on the way.
     pub(crate) fn delay(&mut self, client: usize) -> Duration {
-        let (least, most) = self.weather.delay;
+        let (least, most) = self.rates.delay;
         let delay = self.between(least, most);
-        if self.chance(self.weather.spike) {
-            self.stats.fault(Sort::Delay);
-            let spike = self.between(Duration::ZERO, self.weather.spike_of);
+        if self.chance(self.rates.spike) {
+            self.stats.fault(FaultKind::Delay);
+            let spike = self.between(Duration::ZERO, self.rates.spike_of);
             self.note_fault_of(client, self.now + delay + spike);
             return delay + spike;
         }
@@ -149,13 +149,13 @@ impl World {
         }
         state.asked = asked;
         let ticket = state.ticket;
-        tell!(self, "client {client} {ticket:?} sends {key}: {} {:?}", call.script().name(), call.args());
+        trace!(self, "client {client} {ticket:?} sends {key}: {} {:?}", call.script().name(), call.args());
         self.send(key, client, via.plane, Caller::Task(task), call);
     }
 
     pub(crate) fn send_by_lifeline(&mut self, client: usize, id: CallId, call: Call) {
         let key = self.number();
-        tell!(self, "client {client} lifeline {id:?} sends {key}: {} {:?}", call.script().name(), call.args());
+        trace!(self, "client {client} lifeline {id:?} sends {key}: {} {:?}", call.script().name(), call.args());
         self.send(key, client, Plane::Lifeline, Caller::Lifeline(id), call);
     }
 
@@ -172,95 +172,95 @@ impl World {
         let fault = if up { self.fault_for(client, &call) } else { None };
         if let Some(fault) = &fault {
             self.stats.fault(fault.sort());
-            if !matches!(fault, FaultKind::CopyAfter(_)) {
+            if !matches!(fault, CallFault::CopyAfter(_)) {
                 self.note_fault_of(client, self.now);
             }
         }
-        if !up || matches!(fault, Some(FaultKind::NotSent)) {
+        if !up || matches!(fault, Some(CallFault::NotSent)) {
             let result = Err(LinkError::NotSent("no connection".to_owned()));
-            return self.at(self.now, Happening::Answer { key, result });
+            return self.at(self.now, WorldEvent::Answer { key, result });
         }
         let more = match fault {
             #[cfg(test)]
-            Some(FaultKind::Delay(more)) => more,
+            Some(CallFault::Delay(more)) => more,
             _ => Duration::ZERO,
         };
         let delay = self.delay(client) + more;
         if plane == Plane::Lifeline {
             let result = Err(LinkError::Unknown("timed out".to_owned()));
             let timeout = self.clients[client].session.settings().command_timeout;
-            self.after(timeout, Happening::Answer { key, result });
+            self.after(timeout, WorldEvent::Answer { key, result });
         }
         let now = self.now;
         let connection = self.net.connection(client, plane);
         let at = (now + delay).max(connection.last_arrival).max(connection.frozen_until);
         let at = self.worst_instant(client, at, &call);
         self.net.connection(client, plane).last_arrival = at;
-        if let Some(FaultKind::CopyAfter(more)) = fault {
+        if let Some(CallFault::CopyAfter(more)) = fault {
             // A copy never comes before what it is a copy of.
-            self.at(at + more, Happening::Copy { key, call: call.clone() });
+            self.at(at + more, WorldEvent::Copy { key, call: call.clone() });
         }
-        if matches!(fault, Some(FaultKind::LoseRequest)) {
-            return self.at(at, Happening::Reset { client, plane, lose: true });
+        if matches!(fault, Some(CallFault::LoseRequest)) {
+            return self.at(at, WorldEvent::Reset { client, plane, lose: true });
         }
         let reply = match fault {
-            Some(FaultKind::LoseReply) => ReplyFate::Lost,
-            Some(FaultKind::Swallow) => ReplyFate::Swallowed,
-            Some(FaultKind::Refuse(text)) => ReplyFate::Refused(text),
-            Some(FaultKind::Inside(inside)) => ReplyFate::Inside(inside),
+            Some(CallFault::LoseReply) => ReplyFate::Lost,
+            Some(CallFault::Swallow) => ReplyFate::Swallowed,
+            Some(CallFault::Refuse(text)) => ReplyFate::Refused(text),
+            Some(CallFault::Inside(inside)) => ReplyFate::Inside(inside),
             _ => ReplyFate::Comes,
         };
         if call.script().name().ends_with("/acquire") {
             self.sent.insert(key, now);
         }
-        self.at(at, Happening::Arrive { key, client, plane, epoch, call, reply });
+        self.at(at, WorldEvent::Arrive { key, client, plane, epoch, call, reply });
     }
 
     /// The fault that this call meets.
-    fn fault_for(&mut self, client: usize, call: &Call) -> Option<FaultKind> {
+    fn fault_for(&mut self, client: usize, call: &Call) -> Option<CallFault> {
         let script = call.script().name();
         if let Some(index) = self.faults.iter().position(|fault| fault.client == client && fault.script == script) {
             return Some(self.faults.remove(index).kind);
         }
-        let weather = self.weather.clone();
-        if self.chance(weather.lose_request) {
-            return Some(FaultKind::LoseRequest);
+        let rates = self.rates.clone();
+        if self.chance(rates.lose_request) {
+            return Some(CallFault::LoseRequest);
         }
-        if self.chance(weather.lose_reply) {
-            return Some(FaultKind::LoseReply);
+        if self.chance(rates.lose_reply) {
+            return Some(CallFault::LoseReply);
         }
-        if self.chance(weather.swallow) {
-            return Some(FaultKind::Swallow);
+        if self.chance(rates.swallow) {
+            return Some(CallFault::Swallow);
         }
-        if self.chance(weather.not_sent) {
-            return Some(FaultKind::NotSent);
+        if self.chance(rates.not_sent) {
+            return Some(CallFault::NotSent);
         }
-        if self.chance(weather.refuse) {
+        if self.chance(rates.refuse) {
             let text = ["LOADING Redis is loading", "OOM command not allowed", "READONLY You can't write"];
-            return Some(FaultKind::Refuse(text[self.rng.usize(..3)]));
+            return Some(CallFault::Refuse(text[self.rng.usize(..3)]));
         }
-        if weather.inside > 0.0 && self.insides.f64() < weather.inside {
+        if rates.inside > 0.0 && self.insides.f64() < rates.inside {
             // Few scripts use more than a dozen names of commands; what they come to last is the most interesting.
-            return Some(FaultKind::Inside(Inside::Command(self.insides.u32(1..=12))));
+            return Some(CallFault::Inside(Inside::Command(self.insides.u32(1..=12))));
         }
         // Only what a copy may come of later: a changed count of a hold that goes on is settled before it changes again.
         let change = hold_of(call);
         let changes_count = change.is_some();
         let first_or_last = change.is_some_and(|(_, count)| count == u32::from(script.ends_with("/acquire")));
-        if self.chance(weather.copy_late) && (!changes_count || first_or_last) {
-            return Some(FaultKind::CopyAfter(self.between(Duration::ZERO, ms(2_000))));
+        if self.chance(rates.copy_late) && (!changes_count || first_or_last) {
+            return Some(CallFault::CopyAfter(self.between(Duration::ZERO, ms(2_000))));
         }
         None
     }
 
     pub(crate) fn settle(&mut self, client: usize, id: CallId, plane: Plane, epoch: Epoch) {
-        tell!(self, "client {client} settles {plane:?} up to {epoch:?} as {id:?}");
+        trace!(self, "client {client} settles {plane:?} up to {epoch:?} as {id:?}");
         self.stats.digest.record((self.now, client, "settle", plane == Plane::Lifeline, epoch.0));
         self.net.settling.insert((client, id));
-        if !self.net.wires[client].reachable || self.chance(self.weather.settle_fails) {
+        if !self.net.wires[client].reachable || self.chance(self.rates.settle_fails) {
             self.note_fault_of(client, self.now);
-            self.stats.fault(Sort::SettleFailed);
-            return self.after(ms(5), Happening::SettleFailed { client, id });
+            self.stats.fault(FaultKind::SettleFailed);
+            return self.after(ms(5), WorldEvent::SettleFailed { client, id });
         }
         let delay = self.delay(client);
         let now = self.now;
@@ -272,39 +272,39 @@ impl World {
             connection.last_arrival = at;
             let until = now + self.clients[client].session.settings().command_timeout / 2;
             if at <= until {
-                return self.at(at, Happening::Barrier { client, plane, epoch, id, until, ask: Ask::Settle });
+                return self.at(at, WorldEvent::Barrier { client, plane, epoch, id, until, ask: Ask::Settle });
             }
-            return self.at(until, Happening::Kill { client, plane, epoch, id });
+            return self.at(until, WorldEvent::Kill { client, plane, epoch, id });
         }
         // A connection that is yet to come has carried nothing.
         let last = if connection.up { connection.epoch } else { Epoch(connection.epoch.0 - 1) };
         let epoch = epoch.min(last);
-        self.at(now, Happening::Kill { client, plane, epoch, id });
+        self.at(now, WorldEvent::Kill { client, plane, epoch, id });
     }
 
     /// Asks whether what was sent has been answered. On a connection that is lost it has: its outcome is unknown.
     pub(crate) fn probe(&mut self, client: usize, id: CallId, plane: Plane, epoch: Epoch) {
-        tell!(self, "client {client} probes {plane:?} up to {epoch:?} as {id:?}");
+        trace!(self, "client {client} probes {plane:?} up to {epoch:?} as {id:?}");
         self.stats.digest.record((self.now, client, "probe", plane == Plane::Lifeline, epoch.0));
         self.net.settling.insert((client, id));
         let delay = self.delay(client);
         let now = self.now;
         let connection = self.net.connection(client, plane);
         if !connection.up || epoch < connection.epoch {
-            return self.at(now, Happening::Probed { client, id, answered: true });
+            return self.at(now, WorldEvent::Probed { client, id, answered: true });
         }
         let epoch = connection.epoch;
         let at = (now + delay).max(connection.last_arrival).max(connection.frozen_until);
         connection.last_arrival = at;
         let until = now + self.clients[client].session.settings().command_timeout;
         if at <= until {
-            return self.at(at, Happening::Barrier { client, plane, epoch, id, until, ask: Ask::Probe });
+            return self.at(at, WorldEvent::Barrier { client, plane, epoch, id, until, ask: Ask::Probe });
         }
-        self.at(until, Happening::Probed { client, id, answered: false });
+        self.at(until, WorldEvent::Probed { client, id, answered: false });
     }
 
     pub(crate) fn change_subscription(&mut self, client: usize, channel: Bytes, wanted: bool) {
-        tell!(self, "client {client} wants notices of {channel:?}: {wanted}");
+        trace!(self, "client {client} wants notices of {channel:?}: {wanted}");
         self.stats.digest.record((self.now, client, &channel, wanted));
         self.net.subscribes += usize::from(wanted);
         let wires = &self.net.wires[client];
@@ -312,11 +312,11 @@ impl World {
         let delay = self.delay(client);
         if !reachable {
             let result = Err(LinkError::NotSent("no connection".to_owned()));
-            return self.after(ms(1), Happening::SubscriptionAnswer { client, channel, wanted, life, result });
+            return self.after(ms(1), WorldEvent::SubscriptionAnswer { client, channel, wanted, life, result });
         }
-        let fate = if self.chance(self.weather.subscribe_fails) {
+        let fate = if self.chance(self.rates.subscribe_fails) {
             self.note_fault_of(client, self.now);
-            self.stats.fault(Sort::SubscribeFailed);
+            self.stats.fault(FaultKind::SubscribeFailed);
             Err(LinkError::Unknown("lost".to_owned()))
         } else {
             match self.fault_for_subscription(client, wanted) {
@@ -327,14 +327,14 @@ impl World {
         let wires = &mut self.net.wires[client];
         let at = (self.now + delay).max(wires.last_subscription);
         wires.last_subscription = at;
-        self.at(at, Happening::Subscription { client, channel, wanted, life, fate });
+        self.at(at, WorldEvent::Subscription { client, channel, wanted, life, fate });
     }
 
     fn fault_for_subscription(&mut self, client: usize, wanted: bool) -> Option<&'static str> {
         let script = if wanted { "subscribe" } else { "unsubscribe" };
         let index = self.faults.iter().position(|fault| fault.client == client && fault.script == script)?;
         match self.faults.remove(index).kind {
-            FaultKind::Refuse(text) => Some(text),
+            CallFault::Refuse(text) => Some(text),
             other => panic!("no fault of a subscription: {other:?}"),
         }
     }

@@ -1,7 +1,7 @@
 //! The store's own scripts on a server that loses nothing: every access that the model of the store has a fence for goes there as well, and
 //! both must say the same.
 
-use crate::store::Admission;
+use crate::workload::registers::Admission;
 use crate::world::name;
 use bytes::Bytes;
 use leasehold_core::call::Call;
@@ -22,7 +22,7 @@ pub(crate) enum Access {
 
 /// See the [module](self).
 #[derive(Default)]
-pub(crate) struct Shop {
+pub(crate) struct ReferenceStore {
     /// Most worlds have no use for it.
     server: Option<EmbeddedServer>,
     /// The parts of the server.
@@ -30,7 +30,7 @@ pub(crate) struct Shop {
     last_writes: FxHashMap<Bytes, Call>,
 }
 
-impl Shop {
+impl ReferenceStore {
     /// A shop whose server goes on with the Lua state of this one.
     pub(crate) fn with_engine(engine: Option<EmbeddedServer>) -> Self {
         Self { engine, ..Self::default() }
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn script_and_model_say_the_same_and_a_difference_is_found() {
-        let (mut shop, lock) = (Shop::default(), name("lock"));
+        let (mut shop, lock) = (ReferenceStore::default(), name("lock"));
         let [one, other] = [Bytes::from_static(b"a"), Bytes::from_static(b"b")];
         shop.check(&lock, 7, &one, Access::Read(0), Admission::Admitted);
         shop.check(&lock, 7, &one, Access::Write(1), Admission::Admitted);
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn a_write_that_counts_again_is_found() {
-        let (mut shop, lock) = (Shop::default(), name("lock"));
+        let (mut shop, lock) = (ReferenceStore::default(), name("lock"));
         let owner = Bytes::from_static(b"a");
         shop.check(&lock, 7, &owner, Access::Write(1), Admission::Admitted);
         // The store forgets who has written.

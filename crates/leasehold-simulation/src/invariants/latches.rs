@@ -1,10 +1,10 @@
 //! Latches of a world: what is left of their counts, by a model of them beside the server.
 
-use crate::client::TaskKind;
-use crate::happening::Happening;
-use crate::kinds::Family;
-use crate::stats::{Reach, Sort};
-use crate::world::{World, ms, name, tell};
+use crate::report::stats::{Coverage, FaultKind};
+use crate::workload::family::LockFamily;
+use crate::world::client::TaskKind;
+use crate::world::event::WorldEvent;
+use crate::world::{World, ms, name, trace};
 use bytes::Bytes;
 use leasehold_core::call::Call;
 use leasehold_core::command::{Kind, latch};
@@ -22,7 +22,7 @@ pub(crate) struct Latches {
 impl World {
     /// Closes the latches of the world.
     pub(crate) fn close_latches(&mut self) {
-        if self.plan.family != Family::Latch {
+        if self.plan.family != LockFamily::Latch {
             return;
         }
         for lock in 0..self.plan.locks {
@@ -41,17 +41,17 @@ impl World {
         let lock = name(&format!("lock{}", self.rng.u64(..self.plan.locks)));
         let operation = self.clients[client].session.new_operation();
         let call = latch::count_down(&lock, 1, &operation, &self.plan.settings.publish);
-        tell!(self, "client {client} counts {lock} down");
-        if self.chance(self.weather.lose_request) {
-            return self.stats.fault(Sort::LostRequest);
+        trace!(self, "client {client} counts {lock} down");
+        if self.chance(self.rates.lose_request) {
+            return self.stats.fault(FaultKind::LostRequest);
         }
-        if self.chance(self.weather.copy_late) {
-            self.stats.fault(Sort::LateCopy);
+        if self.chance(self.rates.copy_late) {
+            self.stats.fault(FaultKind::LateCopy);
             let pause = self.between(ms(10), ms(2_000));
-            self.after(pause, Happening::CountDown { call: call.clone() });
+            self.after(pause, WorldEvent::CountDown { call: call.clone() });
         }
         let delay = self.delay(client);
-        self.after(delay, Happening::CountDown { call });
+        self.after(delay, WorldEvent::CountDown { call });
     }
 
     /// A count arrives: it changes what is left, unless it is a copy, or the latch is open.
@@ -69,7 +69,7 @@ impl World {
             self.latches.counted.insert(operation.clone());
             1
         };
-        tell!(self, "{key:?} is counted down: {reply:?}");
+        trace!(self, "{key:?} is counted down: {reply:?}");
         if !self.broken {
             let expected = Reply::Array(vec![Reply::Int(code), Reply::Int(self.latches.left[key])]);
             assert_eq!(reply, expected, "the count of {key:?}");
@@ -78,7 +78,7 @@ impl World {
 
     /// Opens latches that are still closed, so that no waiter waits for ever.
     pub(crate) fn open_latches(&mut self) {
-        if self.plan.family != Family::Latch {
+        if self.plan.family != LockFamily::Latch {
             return;
         }
         for lock in 0..self.plan.locks {
@@ -103,7 +103,7 @@ impl World {
         assert!(self.broken || left == 0, "client {client} went through {} with {left} left", wish.name);
         let now = self.local(client);
         if now.since(state.started) > Duration::from_millis(50) {
-            self.stats.reach(Reach::LatchOpened);
+            self.stats.reach(Coverage::LatchOpened);
         }
     }
 }

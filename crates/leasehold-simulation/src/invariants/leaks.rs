@@ -1,10 +1,10 @@
 //! The rest on the server of clients that have gone, and of holds without a holder.
 
-use crate::client::Guard;
-use crate::happening::Happening;
-use crate::kinds::{CAPACITY, Family};
-use crate::plan::{LEASE, Mix};
-use crate::stats::Reach;
+use crate::report::stats::Coverage;
+use crate::workload::family::{CAPACITY, LockFamily};
+use crate::workload::plan::{FaultMix, LEASE};
+use crate::world::client::Guard;
+use crate::world::event::WorldEvent;
 use crate::world::{World, name};
 use bytes::Bytes;
 use leasehold_core::error::HoldEnd;
@@ -21,8 +21,8 @@ impl World {
     pub(crate) fn check_strays(&mut self) {
         // A copy of an acquire that comes after its release may bring a hold about again, which ends with its lease; and so may older data. One
         // that was only not proven dead is expected by its client, for as long as the lease that it asks for.
-        let fields = self.plan.family.excludes() && self.plan.family != Family::Simple;
-        if !fields || self.plan.mix.has(Mix::Copies) || self.restored {
+        let fields = self.plan.family.excludes() && self.plan.family != LockFamily::Simple;
+        if !fields || self.plan.mix.has(FaultMix::Copies) || self.restored {
             return;
         }
         for lock in 0..self.plan.locks {
@@ -48,7 +48,7 @@ impl World {
                     "{lock} is held by {field:?}, of which client {client} knows nothing"
                 );
                 if self.last_fault_of(client) > Instant::default() {
-                    self.stats.reach(Reach::StraysSought);
+                    self.stats.reach(Coverage::StraysSought);
                 }
             }
         }
@@ -65,7 +65,8 @@ impl World {
 
     /// The lease of a reader is a key of its own, and its field stays until another client comes to the lock after that.
     fn is_of_a_reader_whose_lease_is_over(&self, lock: &LockName, field: &Bytes) -> bool {
-        if !matches!(self.plan.family, Family::ReadWrite | Family::PreferWriters) || field.ends_with(b":write") {
+        if !matches!(self.plan.family, LockFamily::ReadWrite | LockFamily::PreferWriters) || field.ends_with(b":write")
+        {
             return false;
         }
         let lease = [b"{", &lock.key()[..], b"}:", field, b":rwlock_timeout:1"].concat();
@@ -90,8 +91,8 @@ impl World {
 
     /// Whether a command of a client is on its way to the server.
     fn may_still_arrive(&self, client: usize) -> bool {
-        let is_of_it = |what: &Happening| match what {
-            Happening::Arrive { client: other, .. } | Happening::NoScript { client: other, .. } => *other == client,
+        let is_of_it = |what: &WorldEvent| match what {
+            WorldEvent::Arrive { client: other, .. } | WorldEvent::NoScript { client: other, .. } => *other == client,
             _ => false,
         };
         self.queue.values().any(is_of_it)
@@ -114,7 +115,7 @@ impl World {
             let token = text.starts_with("redisson_lock_token:");
             let counter = self.plan.family.counts()
                 && (0..self.plan.locks).any(|lock| *key == *name(&format!("lock{lock}")).key());
-            if self.plan.family == Family::Permits && text.ends_with(":timeout") {
+            if self.plan.family == LockFamily::Permits && text.ends_with(":timeout") {
                 self.check_expired(&key, when);
                 continue;
             }
@@ -123,7 +124,7 @@ impl World {
             let expires = (queue || text.starts_with("leasehold:1:")) && int(b"PTTL") >= 0;
             let dump = [b"LRANGE".as_slice(), b"ZRANGE"].map(|read| self.server.command(&[read, &key, b"0", b"-1"]));
             assert!(token || counter || expires, "{text} is left {when}: {dump:?}");
-            if counter && self.plan.family == Family::Semaphore {
+            if counter && self.plan.family == LockFamily::Semaphore {
                 let left = self.server.command(&[b"GET", &key]).expect("a counter");
                 assert_eq!(left, Reply::Bulk(CAPACITY.to_string().into()), "all permits of {text} are back {when}");
             }

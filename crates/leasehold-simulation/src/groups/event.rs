@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// Something that is about to happen. Processes, servers and users are told by their numbers.
 #[derive(Clone, Debug)]
-pub(super) enum Happening {
+pub(super) enum WorldEvent {
     /// A user wants a lock.
     Start {
         process: usize,

@@ -1,12 +1,12 @@
 //! The arrival of messages: at the server, or at a client.
 
-use crate::client::Client;
-use crate::happening::{Ask, CallKey, Happening, ReplyFate};
-use crate::kinds::hold_of;
-use crate::network::{Caller, Waiting};
-use crate::plan::MEMORY_IS_FULL;
-use crate::stats::{Reach, Sort};
-use crate::world::{World, ms, tell};
+use crate::report::stats::{Coverage, FaultKind};
+use crate::workload::family::hold_of;
+use crate::workload::plan::MEMORY_IS_FULL;
+use crate::world::client::Client;
+use crate::world::event::{Ask, CallKey, ReplyFate, WorldEvent};
+use crate::world::network::{Caller, Waiting};
+use crate::world::{World, ms, trace};
 use bytes::Bytes;
 use leasehold_core::call::Call;
 use leasehold_core::link::{Epoch, Link, LinkError, LinkEvent, Plane, ServerError, Settled};
@@ -21,45 +21,45 @@ use std::time::Duration;
 
 impl World {
     /// Lets something happen.
-    pub(crate) fn happen(&mut self, what: Happening) {
+    pub(crate) fn happen(&mut self, what: WorldEvent) {
         match what {
-            Happening::Arrive { key, client, plane, epoch, call, reply } => {
+            WorldEvent::Arrive { key, client, plane, epoch, call, reply } => {
                 self.arrive(key, client, plane, epoch, call, reply);
             }
-            Happening::Copy { key, call } => {
+            WorldEvent::Copy { key, call } => {
                 if self.unknown_script.contains(&key) && self.net.waiting.contains_key(&key) {
                     // The call that it is a copy of comes once more, as a text, and it never comes before that.
-                    return self.after(ms(1), Happening::Copy { key, call });
+                    return self.after(ms(1), WorldEvent::Copy { key, call });
                 }
                 let script = call.script().name();
-                tell!(self, "a copy arrives: {script} {:?}", call.args());
+                trace!(self, "a copy arrives: {script} {:?}", call.args());
                 if self.flushed && !self.known_scripts.contains(script) {
                     // It names its script, as what it is a copy of did.
                     return;
                 }
                 let known = hold_of(&call).and_then(|(id, _)| self.released.get(&id));
                 if script.ends_with("/acquire") && known.is_some_and(|counts| counts.contains(&0)) {
-                    self.stats.reach(Reach::LateDuplicate);
+                    self.stats.reach(Coverage::LateDuplicate);
                 }
                 drop(self.execute(&call));
             }
-            Happening::Answer { key, result } => self.answer(key, result),
-            Happening::Barrier { client, plane, epoch, id, until, ask } => {
+            WorldEvent::Answer { key, result } => self.answer(key, result),
+            WorldEvent::Barrier { client, plane, epoch, id, until, ask } => {
                 // Its reply comes behind those to what was sent before.
                 let back = self.now + self.delay(client);
                 let connection = self.net.connection(client, plane);
                 let back = back.max(connection.last_reply);
                 if connection.epoch != epoch || !connection.up || back > until {
                     let missed = match ask {
-                        Ask::Settle => Happening::Kill { client, plane, epoch, id },
-                        Ask::Probe => Happening::Probed { client, id, answered: false },
+                        Ask::Settle => WorldEvent::Kill { client, plane, epoch, id },
+                        Ask::Probe => WorldEvent::Probed { client, id, answered: false },
                     };
                     return self.at(until, missed);
                 }
                 connection.last_reply = back;
-                self.at(back, Happening::Settled { client, plane, epoch, id, ask });
+                self.at(back, WorldEvent::Settled { client, plane, epoch, id, ask });
             }
-            Happening::Settled { client, plane, epoch, id, ask } => {
+            WorldEvent::Settled { client, plane, epoch, id, ask } => {
                 let now = self.now;
                 let connection = self.net.connection(client, plane);
                 let answered = connection.epoch == epoch && connection.up && connection.frozen_until <= now;
@@ -69,25 +69,25 @@ impl World {
                         self.net.kill(client, plane, Epoch(epoch.0 - 1));
                         self.settled(client, id, Ok(Settled::Proven));
                     }
-                    Ask::Settle => self.at(self.now, Happening::Kill { client, plane, epoch, id }),
+                    Ask::Settle => self.at(self.now, WorldEvent::Kill { client, plane, epoch, id }),
                 }
             }
-            Happening::Probed { client, id, answered } => self.probed(client, id, answered),
-            Happening::Kill { client, plane, epoch, id } => {
-                let proven = !self.chance(self.weather.unproven);
+            WorldEvent::Probed { client, id, answered } => self.probed(client, id, answered),
+            WorldEvent::Kill { client, plane, epoch, id } => {
+                let proven = !self.chance(self.rates.unproven);
                 if !proven {
-                    self.stats.fault(Sort::Unproven);
+                    self.stats.fault(FaultKind::Unproven);
                 }
                 let delay = self.delay(client);
                 if self.net.wires[client].reachable {
-                    self.after(delay, Happening::Killed { client, plane, epoch, id, proven });
+                    self.after(delay, WorldEvent::Killed { client, plane, epoch, id, proven });
                 } else {
-                    self.after(ms(5), Happening::SettleFailed { client, id });
+                    self.after(ms(5), WorldEvent::SettleFailed { client, id });
                 }
             }
-            Happening::Killed { client, plane, epoch, id, proven } => {
+            WorldEvent::Killed { client, plane, epoch, id, proven } => {
                 if proven {
-                    tell!(self, "client {client}: {plane:?} up to {epoch:?} is killed");
+                    trace!(self, "client {client}: {plane:?} up to {epoch:?} is killed");
                     self.net.kill(client, plane, epoch);
                 }
                 if self.net.connection(client, plane).epoch <= epoch && self.net.connection(client, plane).up {
@@ -96,19 +96,19 @@ impl World {
                 let settled = if proven { Settled::Proven } else { Settled::Unproven };
                 self.settled(client, id, Ok(settled));
             }
-            Happening::SettleFailed { client, id } => {
+            WorldEvent::SettleFailed { client, id } => {
                 self.settled(client, id, Err(LinkError::NotSent("no connection".to_owned())));
             }
-            Happening::Subscription { client, channel, wanted, life, fate } => {
+            WorldEvent::Subscription { client, channel, wanted, life, fate } => {
                 self.subscription(client, channel, wanted, life, fate);
             }
-            Happening::SubscriptionAnswer { client, channel, wanted, life, result } => {
+            WorldEvent::SubscriptionAnswer { client, channel, wanted, life, result } => {
                 let result = if self.net.wires[client].life == life {
                     result
                 } else {
                     result.and_then(|()| if wanted { Err(LinkError::Unknown("lost".to_owned())) } else { Ok(()) })
                 };
-                tell!(self, "client {client} notices of {channel:?}: {wanted} {result:?}");
+                trace!(self, "client {client} notices of {channel:?}: {wanted} {result:?}");
                 let now = self.local(client);
                 let session = &mut self.clients[client].session;
                 if wanted {
@@ -118,20 +118,20 @@ impl World {
                 }
                 self.look_after(client);
             }
-            Happening::Notice { client, channel, life } => {
+            WorldEvent::Notice { client, channel, life } => {
                 if self.net.wires[client].life == life {
                     self.event(client, LinkEvent::Notice { channel });
                 }
             }
-            Happening::Event { client, event } => {
+            WorldEvent::Event { client, event } => {
                 if event == LinkEvent::NoticesLagged {
-                    self.stats.fault(Sort::Lagged);
+                    self.stats.fault(FaultKind::Lagged);
                 }
                 self.event(client, event);
             }
-            Happening::Reset { client, plane, lose } => {
+            WorldEvent::Reset { client, plane, lose } => {
                 self.note_fault_of(client, self.now);
-                self.stats.fault(Sort::Reset);
+                self.stats.fault(FaultKind::Reset);
                 if self.net.connection(client, plane).up {
                     if lose {
                         let epoch = self.net.connection(client, plane).epoch;
@@ -140,66 +140,66 @@ impl World {
                     self.reset(client, plane);
                 }
             }
-            Happening::Reconnected { client, plane } => {
+            WorldEvent::Reconnected { client, plane } => {
                 if self.net.wires[client].reachable && !self.net.connection(client, plane).up {
                     self.net.connection(client, plane).up = true;
                     self.event(client, LinkEvent::PlaneReset(plane));
                 }
             }
-            Happening::ResetNotices { client } => {
+            WorldEvent::ResetNotices { client } => {
                 self.note_fault_of(client, self.now);
-                self.stats.fault(Sort::NoticesReset);
+                self.stats.fault(FaultKind::NoticesReset);
                 self.reset_notices(client);
-                self.at(self.now, Happening::Event { client, event: LinkEvent::NoticesReset });
+                self.at(self.now, WorldEvent::Event { client, event: LinkEvent::NoticesReset });
             }
-            Happening::Freeze { client, plane, pause } => {
-                self.stats.fault(Sort::Freeze);
+            WorldEvent::Freeze { client, plane, pause } => {
+                self.stats.fault(FaultKind::Freeze);
                 self.freeze(client, plane, pause);
             }
-            Happening::Unreachable { client, yes } => self.set_unreachable(client, yes),
-            Happening::RestartEmpty => self.restart_empty(),
-            Happening::DenyGrowth { deny } => {
+            WorldEvent::Unreachable { client, yes } => self.set_unreachable(client, yes),
+            WorldEvent::RestartEmpty => self.restart_empty(),
+            WorldEvent::DenyGrowth { deny } => {
                 self.note_fault(self.now);
                 if deny {
-                    self.stats.fault(Sort::MemoryFull);
+                    self.stats.fault(FaultKind::MemoryFull);
                     self.note_fault(self.now + MEMORY_IS_FULL);
                 }
                 self.server.deny_growth(deny);
             }
-            Happening::Poll { client, task } => self.poll(client, task),
-            Happening::Abandon { client, task } => self.abandon(client, task),
-            Happening::Start { client } => self.start_one(client),
-            Happening::GiveUp { guard, how } => self.give_up(guard, how),
-            Happening::NoScript { key, client, plane, call, reply } => self.no_script(key, client, plane, call, reply),
-            Happening::Crash { client } => self.crash(client),
-            Happening::Join => self.join(),
-            Happening::Pause { client, pause, counts } => self.pause(client, pause, counts),
-            Happening::Resume { client } => self.resume(client),
-            Happening::Clock { client, ppm, jump } => self.change_clock(client, ppm, jump),
-            Happening::StepServer { millis } => self.step_server(millis),
-            Happening::Restart => self.restart(),
-            Happening::Snapshot => self.take_snapshot(),
-            Happening::Failover => self.fail_over(),
-            Happening::Evict { all } => self.evict(all),
-            Happening::ForceRelease => self.force_release(),
-            Happening::FlushScripts => self.flush_scripts(),
-            Happening::Promptness { guard, removed } => self.check_promptness(guard, removed),
-            Happening::CountDown { call } => self.count_down(&call),
-            Happening::Section { guard } => self.begin_section(guard),
-            Happening::StoreRead { guard } => self.store_reads(guard),
-            Happening::Work { guard, read } => self.section_works(guard, read),
-            Happening::StoreWrite { guard, read } => self.store_writes(guard, read),
+            WorldEvent::Poll { client, task } => self.poll(client, task),
+            WorldEvent::Abandon { client, task } => self.abandon(client, task),
+            WorldEvent::Start { client } => self.start_one(client),
+            WorldEvent::GiveUp { guard, how } => self.give_up(guard, how),
+            WorldEvent::NoScript { key, client, plane, call, reply } => self.no_script(key, client, plane, call, reply),
+            WorldEvent::Crash { client } => self.crash(client),
+            WorldEvent::Join => self.join(),
+            WorldEvent::Pause { client, pause, counts } => self.pause(client, pause, counts),
+            WorldEvent::Resume { client } => self.resume(client),
+            WorldEvent::Clock { client, ppm, jump } => self.change_clock(client, ppm, jump),
+            WorldEvent::StepServer { millis } => self.step_server(millis),
+            WorldEvent::Restart => self.restart(),
+            WorldEvent::Snapshot => self.take_snapshot(),
+            WorldEvent::Failover => self.fail_over(),
+            WorldEvent::Evict { all } => self.evict(all),
+            WorldEvent::ForceRelease => self.force_release(),
+            WorldEvent::FlushScripts => self.flush_scripts(),
+            WorldEvent::Promptness { guard, removed } => self.check_promptness(guard, removed),
+            WorldEvent::CountDown { call } => self.count_down(&call),
+            WorldEvent::Section { guard } => self.begin_section(guard),
+            WorldEvent::StoreRead { guard } => self.store_reads(guard),
+            WorldEvent::Work { guard, read } => self.section_works(guard, read),
+            WorldEvent::StoreWrite { guard, read } => self.store_writes(guard, read),
         }
     }
 
     fn arrive(&mut self, key: CallKey, client: usize, plane: Plane, epoch: Epoch, call: Call, reply: ReplyFate) {
         if epoch <= self.net.connection(client, plane).killed {
-            tell!(self, "call {key} dies with its connection");
+            trace!(self, "call {key} dies with its connection");
             return;
         }
         let wires = &mut self.net.wires[client];
         if key < wires.latest {
-            self.stats.reach(Reach::Overtaken);
+            self.stats.reach(Coverage::Overtaken);
         }
         wires.latest = wires.latest.max(key);
         let script = call.script().name();
@@ -212,7 +212,7 @@ impl World {
             let connection = self.net.connection(client, plane);
             let at = back.max(connection.last_reply);
             connection.last_reply = at;
-            return self.at(at, Happening::NoScript { key, client, plane, call, reply });
+            return self.at(at, WorldEvent::NoScript { key, client, plane, call, reply });
         }
         let now = self.now;
         self.note_way(key, &call);
@@ -222,10 +222,10 @@ impl World {
             ReplyFate::Inside(inside) => self.execute_refused(&call, inside),
             _ => self.execute(&call),
         };
-        tell!(self, "call {key} arrives: {result:?}");
-        if !matches!(reply, ReplyFate::Refused(_) | ReplyFate::Inside(_)) && self.chance(self.weather.copy_now) {
-            tell!(self, "call {key} arrives again");
-            self.stats.fault(Sort::Resent);
+        trace!(self, "call {key} arrives: {result:?}");
+        if !matches!(reply, ReplyFate::Refused(_) | ReplyFate::Inside(_)) && self.chance(self.rates.copy_now) {
+            trace!(self, "call {key} arrives again");
+            self.stats.fault(FaultKind::Resent);
             drop(self.execute(&call));
         }
         match reply {
@@ -235,7 +235,7 @@ impl World {
                 let at = (now + delay).max(connection.last_reply);
                 connection.last_reply = at;
                 let result = result.map_err(LinkError::Refused);
-                self.at(at, Happening::Answer { key, result });
+                self.at(at, WorldEvent::Answer { key, result });
             }
             ReplyFate::Lost => {
                 // Nothing that follows on this connection is answered before that is seen.
@@ -243,7 +243,7 @@ impl World {
                 let connection = self.net.connection(client, plane);
                 let at = (now + delay).max(connection.last_reply);
                 connection.last_reply = at;
-                self.at(at, Happening::Reset { client, plane, lose: false });
+                self.at(at, WorldEvent::Reset { client, plane, lose: false });
             }
             ReplyFate::Swallowed => {
                 // Nothing that is sent by this connection from here on is answered while it lasts.
@@ -324,20 +324,20 @@ impl World {
     pub(crate) fn deliver_notices(&mut self) {
         for client in 0..self.clients.len() {
             while let Some(event) = next_event(&self.clients[client]) {
-                if self.chance(self.weather.lose_notice) {
-                    self.stats.fault(Sort::LostNotice);
+                if self.chance(self.rates.lose_notice) {
+                    self.stats.fault(FaultKind::LostNotice);
                     continue;
                 }
                 if let LinkEvent::Notice { channel } = event {
                     let delay = self.delay(client);
-                    if delay > self.weather.delay.1 {
-                        self.stats.reach(Reach::LateNotice);
+                    if delay > self.rates.delay.1 {
+                        self.stats.reach(Coverage::LateNotice);
                     }
                     let wires = &mut self.net.wires[client];
                     let at = (self.now + delay).max(wires.last_notice);
                     wires.last_notice = at;
                     let life = wires.life;
-                    self.at(at, Happening::Notice { client, channel, life });
+                    self.at(at, WorldEvent::Notice { client, channel, life });
                 }
             }
         }
@@ -353,7 +353,7 @@ impl World {
             Caller::Task(task) => {
                 let state = &mut self.clients[client].tasks[task];
                 if state.flight.is_some_and(|(_, known)| known == key) && state.outcome.is_none() {
-                    tell!(self, "call {key} is answered: {result:?}");
+                    trace!(self, "call {key} is answered: {result:?}");
                     let state = &mut self.clients[client].tasks[task];
                     state.reply = Some(result);
                     std::task::Wake::wake(state.flag.clone());
@@ -361,7 +361,7 @@ impl World {
                 }
             }
             Caller::Lifeline(id) => {
-                tell!(self, "call {key} is answered: {result:?}");
+                trace!(self, "call {key} is answered: {result:?}");
                 let now = self.local(client);
                 self.clients[client].session.handle_called(now, id, epoch, result);
                 self.look_after(client);
@@ -373,7 +373,7 @@ impl World {
         if !self.net.settling.remove(&(client, id)) {
             return;
         }
-        tell!(self, "client {client} {id:?} settled: {result:?}");
+        trace!(self, "client {client} {id:?} settled: {result:?}");
         let now = self.local(client);
         self.clients[client].session.handle_settled(now, id, result);
         self.look_after(client);
@@ -383,7 +383,7 @@ impl World {
         if !self.net.settling.remove(&(client, id)) {
             return;
         }
-        tell!(self, "client {client} {id:?} probed: {answered}");
+        trace!(self, "client {client} {id:?} probed: {answered}");
         let now = self.local(client);
         let result = if answered { Ok(()) } else { Err(LinkError::Unknown("not answered".to_owned())) };
         self.clients[client].session.handle_probed(now, id, result);
@@ -391,7 +391,7 @@ impl World {
     }
 
     pub(crate) fn event(&mut self, client: usize, event: LinkEvent) {
-        tell!(self, "client {client} link: {event:?}");
+        trace!(self, "client {client} link: {event:?}");
         self.stats.digest.record((self.now, client, "link", discriminant(&event)));
         let now = self.local(client);
         self.clients[client].session.handle_event(now, event);
@@ -408,7 +408,7 @@ impl World {
                 .expect("an embedded link can subscribe");
         }
         let delay = self.delay(client);
-        self.after(delay, Happening::SubscriptionAnswer { client, channel, wanted, life, result: fate });
+        self.after(delay, WorldEvent::SubscriptionAnswer { client, channel, wanted, life, result: fate });
     }
 }
 
