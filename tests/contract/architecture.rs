@@ -49,6 +49,7 @@ fn arrows_between_crates_point_one_way() {
     for tool in [
         "Cargo.toml",
         "benches/Cargo.toml",
+        "crates/leasehold-explorer/Cargo.toml",
         "crates/leasehold-simulation/Cargo.toml",
         "crates/leasehold-test-support/Cargo.toml",
         "crates/xtask/Cargo.toml",

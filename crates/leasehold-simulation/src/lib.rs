@@ -3,7 +3,6 @@
 //!
 //! Everything that happens in a world follows from its seed: [`run`] runs many worlds, and [`replay`] tells the history of one.
 
-pub mod explore;
 mod faults;
 mod groups;
 mod invariants;

@@ -20,7 +20,7 @@ pub(crate) const SIMULATE: Program =
 
 /// Small worlds in which everything that can happen is followed.
 pub(crate) const EXPLORE: Program =
-    &["run", "--quiet", "--profile", "simulation", "--package", "leasehold-simulation", "--bin", "explore", "--"];
+    &["run", "--quiet", "--profile", "simulation", "--package", "leasehold-explorer", "--"];
 
 /// Client processes on real servers, while things go wrong. One build with everything else builds no dependency twice, with other features.
 pub(crate) const CHAOS: Program = &["test", "--workspace", "--all-features", "--test", "chaos", "--"];

@@ -29,29 +29,29 @@ const SPAN: i64 = 100_000_000;
 
 /// A key of the server.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Key {
-    pub(super) name: Bytes,
+pub(crate) struct Key {
+    pub(crate) name: Bytes,
     /// Texts, or fields and values, or members and scores.
-    pub(super) parts: Vec<Bytes>,
+    pub(crate) parts: Vec<Bytes>,
     /// The last millisecond at which it is there.
-    pub(super) end: Option<i64>,
+    pub(crate) end: Option<i64>,
 }
 
 /// The server's content at an instant.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Data {
+pub(crate) struct Data {
     keys: Vec<Key>,
     now: Instant,
 }
 
 /// Which clients are subscribed: scripts are told how many hear what they publish.
-pub(super) type Listening = [bool; CLIENTS];
+pub(crate) type Listening = [bool; CLIENTS];
 
 /// How many notices each client gets.
-pub(super) type Notices = [u8; CLIENTS];
+pub(crate) type Notices = [u8; CLIENTS];
 
 /// A permutation of the clients: the number that each gets.
-pub(super) type Order = [u8; CLIENTS];
+pub(crate) type Order = [u8; CLIENTS];
 
 /// The inputs of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -69,13 +69,13 @@ struct Node {
 }
 
 /// The result of a call: the state after it, the number of its reply, and the notices.
-pub(super) type Turn = (u32, u32, Notices);
+pub(crate) type Turn = (u32, u32, Notices);
 
 /// A script that is not what it should be: its name, and what is made of its text.
-pub(super) type Broken = (&'static str, fn(&str) -> String);
+pub(crate) type Broken = (&'static str, fn(&str) -> String);
 
 /// All states of the server that were met. The first has the number 0.
-pub(super) struct Servers {
+pub(crate) struct Servers {
     engine: EmbeddedServer,
     clock: Arc<AtomicU64>,
     names: Names,
@@ -103,7 +103,7 @@ impl fmt::Debug for Servers {
 }
 
 impl Servers {
-    pub(super) fn new(subject: Subject, clients: usize, broken: Option<Broken>) -> Self {
+    pub(crate) fn new(subject: Subject, clients: usize, broken: Option<Broken>) -> Self {
         let clock = Arc::new(AtomicU64::new(0));
         let shown = clock.clone();
         let engine = EmbeddedServer::with_clock(ServerClock::from_fn(move || {
@@ -134,21 +134,21 @@ impl Servers {
     }
 
     /// How many states there are.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.nodes.len()
     }
 
-    pub(super) const fn names(&self) -> &Names {
+    pub(crate) const fn names(&self) -> &Names {
         &self.names
     }
 
     /// The content of a state.
-    pub(super) fn data(&self, state: u32) -> &Rc<Data> {
+    pub(crate) fn data(&self, state: u32) -> &Rc<Data> {
         &self.nodes[state as usize].data
     }
 
     /// Carries out a call of a client in a state. `number` is that of the call.
-    pub(super) fn execute(
+    pub(crate) fn execute(
         &mut self,
         state: u32,
         listening: Listening,
@@ -165,7 +165,7 @@ impl Servers {
     }
 
     /// Lets so many nanoseconds pass.
-    pub(super) fn pass(&mut self, state: u32, nanos: u64, replies: &mut Replies) -> u32 {
+    pub(crate) fn pass(&mut self, state: u32, nanos: u64, replies: &mut Replies) -> u32 {
         let step = Step::Pass(nanos);
         if let Some(known) = self.turns.get(&(state, step)) {
             return known.0;
@@ -174,7 +174,7 @@ impl Servers {
     }
 
     /// The state in which every client is known by the number that it gets.
-    pub(super) fn reordered(&mut self, state: u32, order: Order, replies: &mut Replies) -> u32 {
+    pub(crate) fn reordered(&mut self, state: u32, order: Order, replies: &mut Replies) -> u32 {
         let Some((before, step)) = self.nodes[state as usize].from else { return state };
         if let Some(known) = self.reordered.get(&(state, order)) {
             return *known;
@@ -355,7 +355,7 @@ fn told_from(now: i64, text: &[u8]) -> Vec<u8> {
 
 impl Data {
     /// A hash of what there is, told from the present, and of the place of the present in its millisecond.
-    pub(super) fn hash(&self) -> u128 {
+    pub(crate) fn hash(&self) -> u128 {
         let now = wall(self.now);
         let told = |key: &Key| {
             let parts: Vec<_> = key.parts.iter().map(|part| told_from(now, part)).collect();
@@ -365,13 +365,13 @@ impl Data {
     }
 
     /// The keys that are there, and will be after some time.
-    pub(super) fn keys(&self, later: Duration) -> impl Iterator<Item = &Key> {
+    pub(crate) fn keys(&self, later: Duration) -> impl Iterator<Item = &Key> {
         let at = self.now + later;
         self.keys.iter().filter(move |key| key.end.is_none_or(|end| at < after(end)))
     }
 
     /// A key.
-    pub(super) fn key(&self, name: &Bytes) -> Option<&Key> {
+    pub(crate) fn key(&self, name: &Bytes) -> Option<&Key> {
         self.keys.iter().find(|key| key.name == *name)
     }
 
@@ -383,17 +383,17 @@ impl Data {
     }
 
     /// How many permits are held, those included that have expired and have not been given back.
-    pub(super) fn permits(&self) -> usize {
+    pub(crate) fn permits(&self) -> usize {
         self.deadlines(&lock().suffixed("timeout")).count()
     }
 
     /// Whether a permit is held, and will be after some time.
-    pub(super) fn has_permits(&self, later: Duration) -> bool {
+    pub(crate) fn has_permits(&self, later: Duration) -> bool {
         self.deadlines(&lock().suffixed("timeout")).any(|end| end > self.now + later)
     }
 
     /// The fields of the one lock, and their values.
-    pub(super) fn fields(&self) -> Vec<(String, u32)> {
+    pub(crate) fn fields(&self) -> Vec<(String, u32)> {
         let parts = self.key(lock().key()).map(|key| key.parts.as_slice()).unwrap_or_default();
         let count =
             |text: &Bytes| std::str::from_utf8(text).ok().and_then(|text| text.parse().ok()).unwrap_or_default();
@@ -401,7 +401,7 @@ impl Data {
     }
 
     /// How long it takes until a lease is over on the server.
-    pub(super) fn next_end(&self) -> Option<Duration> {
+    pub(crate) fn next_end(&self) -> Option<Duration> {
         let is_lease = |key: &&Key| !key.name.starts_with(b"leasehold:") && !key.name.starts_with(b"redisson_lock_");
         let ends = self.keys.iter().filter(is_lease).filter_map(|key| key.end.map(after));
         let name = lock().suffixed("timeout");

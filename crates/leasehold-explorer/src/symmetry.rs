@@ -6,10 +6,10 @@ use super::state::State;
 use super::world::{Places, World};
 
 /// Every client keeps its number.
-pub(super) const SAME: Order = [0, 1, 2, 3];
+pub(crate) const SAME: Order = [0, 1, 2, 3];
 
 /// Every order of the clients in which each keeps its script.
-pub(super) fn orders(classes: &[usize]) -> Vec<Order> {
+pub(crate) fn orders(classes: &[usize]) -> Vec<Order> {
     let mut orders = vec![SAME];
     // Every order is made of exchanges of two, one for each place.
     for place in 0..classes.len() {
@@ -28,7 +28,7 @@ pub(super) fn orders(classes: &[usize]) -> Vec<Order> {
 
 impl World {
     /// The state that stands for this one, and the number that each client has in it.
-    pub(super) fn representative(&mut self, state: &State) -> (State, Order) {
+    pub(crate) fn representative(&mut self, state: &State) -> (State, Order) {
         if self.orders.len() == 1 {
             return (*state, SAME);
         }
@@ -87,7 +87,7 @@ impl World {
     }
 
     /// The server's content, whichever client it is of.
-    pub(super) fn outcome(&mut self, state: &State) -> u128 {
+    pub(crate) fn outcome(&mut self, state: &State) -> u128 {
         let outcome = |world: &mut Self, order: Order| {
             let state = world.reordered(state, &order);
             world.server.data(state.server).hash()

@@ -12,7 +12,7 @@ const CALLS: [Wire; 2] = [Wire::Foreground, Wire::Lifeline];
 
 impl World {
     /// The choices for the next event. Nothing, where the world is at its end.
-    pub(super) fn choices(&mut self, state: &State) -> Vec<Choice> {
+    pub(crate) fn choices(&mut self, state: &State) -> Vec<Choice> {
         let mut choices = self.usual_choices(state);
         if self.options.reduced
             && let Some(enough) = self.enough(state, &choices)
@@ -85,7 +85,7 @@ impl World {
     }
 
     /// The events that are possible without a fault and without time passing.
-    pub(super) fn usual_choices(&self, state: &State) -> Vec<Choice> {
+    pub(crate) fn usual_choices(&self, state: &State) -> Vec<Choice> {
         let mut choices = Vec::new();
         for client in 0..self.classes.len() {
             let face = self.face(state, client);

@@ -28,7 +28,7 @@ const IDLE: [&str; 6] = ["rng:", "last_id:", "server_clock:", "started:", "acqui
 const FROM: [&str; 2] = ["not_before:Instant(", "until:Instant("];
 
 /// A hash of 128 bits of a client that is `text` in the pretty form of `Debug`.
-pub(super) fn sketch(text: &str, now: Instant) -> u128 {
+pub(crate) fn sketch(text: &str, now: Instant) -> u128 {
     let mut hash = Text::default();
     hash.write_str(&rewritten(text, now)).expect("text can be hashed");
     hash.finish()

@@ -19,7 +19,7 @@ const SOON: Duration = Duration::from_millis(8);
 impl World {
     /// The clients that can be held up while time passes, as sets, given those that have something to do. All that have something to do are
     /// among them, because time does not pass otherwise; and each that was not held up before is a disturbance.
-    pub(super) fn hold_ups(&self, state: &State, pending: u8) -> Vec<u8> {
+    pub(crate) fn hold_ups(&self, state: &State, pending: u8) -> Vec<u8> {
         let timers = self.living(state).filter(|(_, seen)| seen.due.is_some());
         let may_be = timers.fold(pending, |set, (client, _)| set | 1 << client);
         let is_one = |set: &u8| {
@@ -51,7 +51,7 @@ impl World {
     }
 
     /// Time passes to the end of a lease, or until a client that is not held up has something to do.
-    pub(super) fn hold_up(&mut self, state: &mut State, held_up: u8) {
+    pub(crate) fn hold_up(&mut self, state: &mut State, held_up: u8) {
         state.disturbances -= u8::try_from((held_up & !state.late).count_ones()).expect("there are few clients");
         state.late = held_up;
         let mut waited = Duration::ZERO;
@@ -85,7 +85,7 @@ impl World {
     }
 
     /// Time passes to the next timer, and on while nothing comes of it.
-    pub(super) fn rest(&mut self, state: &mut State) -> Result<(), String> {
+    pub(crate) fn rest(&mut self, state: &mut State) -> Result<(), String> {
         let calm = state.disturbances == self.options.disturbances && state.losses == self.options.losses;
         if calm && self.living(state).any(|(_, seen)| !seen.is_done) {
             let who = self.unfinished(state);

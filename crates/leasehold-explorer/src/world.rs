@@ -40,30 +40,30 @@ impl Options {
 }
 
 /// The waiters for a fair lock: clients, each with its hold as it calls it itself.
-pub(super) type Places = Vec<(usize, String)>;
+pub(crate) type Places = Vec<(usize, String)>;
 
 /// The parts of a small world, with all of their states that were met.
 #[derive(Debug)]
-pub(super) struct World {
-    pub(super) options: Options,
+pub(crate) struct World {
+    pub(crate) options: Options,
     /// Those with one script together.
-    pub(super) members: Vec<Members>,
+    pub(crate) members: Vec<Members>,
     /// For each client, the number of its script.
-    pub(super) classes: Vec<usize>,
+    pub(crate) classes: Vec<usize>,
     /// The orders of the clients in which each keeps its script.
-    pub(super) orders: Vec<Order>,
-    pub(super) server: Servers,
-    pub(super) requests: Pool<Request>,
-    pub(super) replies: Replies,
-    pub(super) places: Pool<Places>,
+    pub(crate) orders: Vec<Order>,
+    pub(crate) server: Servers,
+    pub(crate) requests: Pool<Request>,
+    pub(crate) replies: Replies,
+    pub(crate) places: Pool<Places>,
     /// The same places, where the clients have other numbers.
-    pub(super) reordered_places: HashMap<(u32, Order), u32, Quick>,
+    pub(crate) reordered_places: HashMap<(u32, Order), u32, Quick>,
     /// States of the server that were found to be in order for a client in a state.
-    pub(super) in_order: HashSet<(u32, u8, u32), Quick>,
+    pub(crate) in_order: HashSet<(u32, u8, u32), Quick>,
 }
 
 impl World {
-    pub(super) fn new(options: &Options, broken: Option<Broken>) -> Self {
+    pub(crate) fn new(options: &Options, broken: Option<Broken>) -> Self {
         assert!(options.clients <= CLIENTS, "there are at most {CLIENTS} clients");
         let (subject, requests) = (options.subject, Pool::default());
         let window = Subject::window(options.clients);
@@ -98,17 +98,17 @@ impl World {
     }
 
     /// A client and what is on the way from it and to it.
-    pub(super) fn face(&self, state: &State, client: usize) -> &Rc<Face> {
+    pub(crate) fn face(&self, state: &State, client: usize) -> &Rc<Face> {
         self.members[self.classes[client]].face(state.members[client])
     }
 
     /// The visible part of a client; `None` if it has crashed, or is at its end.
-    pub(super) fn seen<'a>(&'a self, state: &State, client: usize) -> Option<&'a Rc<Seen>> {
+    pub(crate) fn seen<'a>(&'a self, state: &State, client: usize) -> Option<&'a Rc<Seen>> {
         self.face(state, client).seen.as_ref()
     }
 
     /// The clients that live and are not at their end, with what can be seen of them.
-    pub(super) fn living<'a>(&'a self, state: &State) -> impl Iterator<Item = (usize, &'a Rc<Seen>)> {
+    pub(crate) fn living<'a>(&'a self, state: &State) -> impl Iterator<Item = (usize, &'a Rc<Seen>)> {
         let state = *state;
         (0..self.classes.len()).filter_map(move |client| Some((client, self.seen(&state, client)?)))
     }

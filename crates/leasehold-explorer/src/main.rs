@@ -3,7 +3,7 @@
 #![expect(clippy::print_stdout, reason = "a command line tool speaks on stdout")]
 
 use clap::Parser;
-use leasehold_simulation::explore::{Figures, Options, Subject, explore};
+use leasehold_explorer::{Figures, Options, Subject, explore};
 use std::process::ExitCode;
 
 /// Follows everything that can happen in small worlds of whole clients, and checks what must hold in every state.

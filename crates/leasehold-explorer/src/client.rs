@@ -26,10 +26,10 @@ use uuid::Uuid;
 
 /// The lease of every hold. The instants of renewals are multiples of its 192nd part, which is a millisecond: what a session does
 /// then depends on nothing of the clock but its place within the millisecond.
-pub(super) const LEASE: Duration = Duration::from_millis(192);
+pub(crate) const LEASE: Duration = Duration::from_millis(192);
 
 /// When a small world begins. It is far enough from the clock's zero that nothing is reckoned to be before that.
-pub(super) const START: Instant = Instant::from_nanos(1_000_000_000_000);
+pub(crate) const START: Instant = Instant::from_nanos(1_000_000_000_000);
 
 const fn ms(n: u64) -> Duration {
     Duration::from_millis(n)
@@ -56,22 +56,22 @@ fn settings(window: Duration) -> Settings {
 }
 
 /// The one lock of every small world.
-pub(super) fn lock() -> LockName {
+pub(crate) fn lock() -> LockName {
     LockName::new("", "lock").expect("the name is valid")
 }
 
 /// The number of the identity that every client has for itself: what clients with the same script do is the same but for that. On the
 /// way to the server and back the client's own takes its place.
-pub(super) const ANYBODY: usize = 15;
+pub(crate) const ANYBODY: usize = 15;
 
 /// The identity of the client with a number.
-pub(super) const fn identity(client: usize) -> ClientId {
+pub(crate) const fn identity(client: usize) -> ClientId {
     ClientId::new(Uuid::from_u128(0x6f0c_0000_0000_4000_8000_0000_0000_0000 | client as u128))
 }
 
 /// A connection of a client, on which things keep their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Wire {
+pub(crate) enum Wire {
     Foreground,
     Lifeline,
     /// For the commands that kill other connections.
@@ -81,7 +81,7 @@ pub(super) enum Wire {
 }
 
 impl Wire {
-    pub(super) const ALL: [Self; 4] = [Self::Foreground, Self::Lifeline, Self::Control, Self::Notices];
+    pub(crate) const ALL: [Self; 4] = [Self::Foreground, Self::Lifeline, Self::Control, Self::Notices];
 
     const fn of(plane: Plane) -> Self {
         match plane {
@@ -103,7 +103,7 @@ const SEED: u64 = 1;
 
 /// The messages of a client.
 #[derive(Clone, Debug)]
-pub(super) enum Request {
+pub(crate) enum Request {
     /// A call, with its number within the client.
     Call {
         key: u32,
@@ -124,7 +124,7 @@ pub(super) enum Request {
 
 /// The inputs and operations of a client.
 #[derive(Clone, Debug)]
-pub(super) enum Input {
+pub(crate) enum Input {
     /// The next operation of the script begins.
     Begin,
     /// A call was answered.
@@ -187,7 +187,7 @@ struct Guard {
 
 /// See the [module](self).
 #[derive(Debug)]
-pub(super) struct Client {
+pub(crate) struct Client {
     channel: Bytes,
     session: Session,
     owner: OwnerId,
@@ -208,50 +208,50 @@ pub(super) struct Client {
 
 /// The part of a client that others can see.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Seen {
+pub(crate) struct Seen {
     /// It can begin its next operation.
-    pub(super) begins: bool,
+    pub(crate) begins: bool,
     /// The number of its next operation.
-    pub(super) next: usize,
+    pub(crate) next: usize,
     /// It acquires nothing, and will not any more: notices are nothing to it.
-    pub(super) is_deaf: bool,
+    pub(crate) is_deaf: bool,
     /// Its script is over.
-    pub(super) is_done: bool,
+    pub(crate) is_done: bool,
     /// Its future was woken and has not been polled.
-    pub(super) is_woken: bool,
+    pub(crate) is_woken: bool,
     /// How long it takes until its timers run.
-    pub(super) due: Option<Duration>,
-    pub(super) beliefs: Vec<Belief>,
+    pub(crate) due: Option<Duration>,
+    pub(crate) beliefs: Vec<Belief>,
     /// It waits for no call and no settlement.
-    pub(super) is_idle: bool,
+    pub(crate) is_idle: bool,
     /// It has something to clean up.
-    pub(super) has_clean_up: bool,
+    pub(crate) has_clean_up: bool,
     /// The rest of it, if it stopped here.
-    pub(super) left: Option<ClientStats>,
+    pub(crate) left: Option<ClientStats>,
     /// The fault.
-    pub(super) wrong: Option<String>,
+    pub(crate) wrong: Option<String>,
 }
 
 /// A guard, seen from outside.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Belief {
-    pub(super) kind: Kind,
-    pub(super) permits: u32,
-    pub(super) field: String,
+pub(crate) struct Belief {
+    pub(crate) kind: Kind,
+    pub(crate) permits: u32,
+    pub(crate) field: String,
     /// For how long the guard still counts as held; `None` where its hold has ended.
-    pub(super) left: Option<Duration>,
-    pub(super) hold: HoldNumber,
+    pub(crate) left: Option<Duration>,
+    pub(crate) hold: HoldNumber,
 }
 
 impl Belief {
     /// Whether the client believes that it holds.
-    pub(super) fn holds(&self) -> bool {
+    pub(crate) fn holds(&self) -> bool {
         self.left.is_some_and(|left| !left.is_zero())
     }
 }
 
 impl Client {
-    pub(super) fn new(kind: Kind, window: Duration) -> Self {
+    pub(crate) fn new(kind: Kind, window: Duration) -> Self {
         let mut session = Session::new(identity(ANYBODY), settings(window), SEED);
         let owner = session.new_owner();
         Self {
@@ -271,7 +271,7 @@ impl Client {
     }
 
     /// Lets something happen to the client, and gives what it sends.
-    pub(super) fn handle(
+    pub(crate) fn handle(
         &mut self,
         now: Instant,
         input: &Input,
@@ -518,13 +518,13 @@ impl Client {
     }
 
     /// A hash of all of the client that has a bearing on what it does.
-    pub(super) fn hash(&self, now: Instant) -> u128 {
+    pub(crate) fn hash(&self, now: Instant) -> u128 {
         // The plain form leaves out what is in tables.
         sketch(&format!("{self:#?}"), now)
     }
 
     /// The part of the client that others can see.
-    pub(super) fn seen(&self, now: Instant, script: &[Operation]) -> Seen {
+    pub(crate) fn seen(&self, now: Instant, script: &[Operation]) -> Seen {
         let census = self.session.stats();
         let left = census != ClientStats::default() || !self.session.is_quiet() || self.session.has_clean_up();
         let belief = |guard: &Guard| Belief {
@@ -553,11 +553,11 @@ impl Client {
 }
 
 /// The channel on which a client hears of the one lock.
-pub(super) fn channel_of(kind: Kind, client: usize) -> Bytes {
+pub(crate) fn channel_of(kind: Kind, client: usize) -> Bytes {
     kind.verbs().keys(&lock(), &identity(client)).channel.expect("the kind has notices")
 }
 
 /// Bytes, for people.
-pub(super) fn text_of(bytes: &[u8]) -> String {
+pub(crate) fn text_of(bytes: &[u8]) -> String {
     bytes.escape_ascii().to_string()
 }

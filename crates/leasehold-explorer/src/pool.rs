@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 /// Things with numbers. Two things with the same text have the same number.
 #[derive(Debug)]
-pub(super) struct Pool<T> {
+pub(crate) struct Pool<T> {
     things: Vec<Rc<T>>,
     numbers: HashMap<String, u32>,
 }
@@ -20,7 +20,7 @@ impl<T> Default for Pool<T> {
 
 impl<T: fmt::Debug> Pool<T> {
     /// The number of a thing, which is `text`.
-    pub(super) fn number(&mut self, thing: T, text: String) -> u32 {
+    pub(crate) fn number(&mut self, thing: T, text: String) -> u32 {
         let things = &mut self.things;
         *self.numbers.entry(text).or_insert_with(|| {
             things.push(Rc::new(thing));
@@ -29,13 +29,13 @@ impl<T: fmt::Debug> Pool<T> {
     }
 
     /// The thing with a number.
-    pub(super) fn get(&self, number: u32) -> &Rc<T> {
+    pub(crate) fn get(&self, number: u32) -> &Rc<T> {
         &self.things[number as usize]
     }
 }
 
 /// A hash of 128 bits.
-pub(super) fn hash_of(thing: &impl Hash) -> u128 {
+pub(crate) fn hash_of(thing: &impl Hash) -> u128 {
     let half = |salt: u64| {
         let mut hasher = DefaultHasher::new();
         salt.hash(&mut hasher);
@@ -47,13 +47,13 @@ pub(super) fn hash_of(thing: &impl Hash) -> u128 {
 
 /// Hashes text as it is written.
 #[derive(Default)]
-pub(super) struct Text {
+pub(crate) struct Text {
     halves: [DefaultHasher; 2],
 }
 
 impl Text {
     /// A hash of 128 bits.
-    pub(super) fn finish(&self) -> u128 {
+    pub(crate) fn finish(&self) -> u128 {
         let [high, low] = &self.halves;
         let mut low = low.clone();
         low.write_u8(1);
@@ -69,11 +69,11 @@ impl fmt::Write for Text {
 }
 
 /// For tables by a few small numbers, which are not chosen in order to fill one bucket.
-pub(super) type Quick = BuildHasherDefault<Mix>;
+pub(crate) type Quick = BuildHasherDefault<Mix>;
 
 /// Multiplies and rotates.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Mix(u64);
+pub(crate) struct Mix(u64);
 
 impl Mix {
     const fn add(&mut self, word: u64) {

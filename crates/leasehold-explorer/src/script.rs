@@ -27,7 +27,7 @@ impl fmt::Display for Subject {
 
 /// One operation of a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Operation {
+pub(crate) enum Operation {
     /// Acquire, in the name of the client's one owner, and keep the guard.
     Acquire { kind: Kind, permits: u32, renewed: bool },
     /// Release the guard of that acquire of the script, counted from 0, if there is one.
@@ -35,14 +35,14 @@ pub(super) enum Operation {
 }
 
 /// How many permits a semaphore has.
-pub(super) const CAPACITY: u32 = 2;
+pub(crate) const CAPACITY: u32 = 2;
 
 impl Subject {
     /// Every subject.
     pub const ALL: [Self; 4] = [Self::Reentrant, Self::Fair, Self::ReadWrite, Self::Permits];
 
     /// The operations of a client, of so many. With three clients or more, leases are not renewed: that is followed with fewer.
-    pub(super) fn script(self, client: usize, clients: usize) -> Vec<Operation> {
+    pub(crate) fn script(self, client: usize, clients: usize) -> Vec<Operation> {
         use Operation::{Acquire, Release};
         let renewed = clients < 3;
         let take = |kind| Acquire { kind, permits: 1, renewed };
@@ -62,12 +62,12 @@ impl Subject {
 
     /// How long a client may be silent before its waiters lose their places in a queue. Three clients seldom say that they live: what a
     /// beat meets while something else is under way is followed with fewer.
-    pub(super) const fn window(clients: usize) -> Duration {
+    pub(crate) const fn window(clients: usize) -> Duration {
         if clients < 3 { Duration::from_secs(2) } else { Duration::from_secs(20) }
     }
 
     /// A kind whose keys and channel are those of the subject.
-    pub(super) const fn kind(self) -> Kind {
+    pub(crate) const fn kind(self) -> Kind {
         match self {
             Self::Reentrant => Kind::Lock,
             Self::Fair => Kind::Fair,

@@ -7,22 +7,22 @@ use std::hash::{BuildHasherDefault, Hasher};
 const SETS: usize = 1 << 12;
 
 /// Hashes of the states that were met. Each counts by 76 bits: that two of 300 million have the same is one chance in a million.
-pub(super) struct Known(Vec<HashSet<u64, BuildHasherDefault<AsItIs>>>);
+pub(crate) struct Known(Vec<HashSet<u64, BuildHasherDefault<AsItIs>>>);
 
 impl Known {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self((0..SETS).map(|_| HashSet::default()).collect())
     }
 
     /// Notes a state, and says whether it was not known.
-    pub(super) fn insert(&mut self, hash: u128) -> bool {
+    pub(crate) fn insert(&mut self, hash: u128) -> bool {
         self.0[(hash >> 64) as usize % SETS].insert(hash as u64)
     }
 }
 
 /// The members of a set are hashes already.
 #[derive(Default)]
-pub(super) struct AsItIs(u64);
+pub(crate) struct AsItIs(u64);
 
 impl Hasher for AsItIs {
     fn finish(&self) -> u64 {

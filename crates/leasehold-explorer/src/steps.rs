@@ -17,7 +17,7 @@ impl World {
     /// # Errors
     ///
     /// A state that must not be.
-    pub(super) fn take(&mut self, state: &mut State, choice: Choice) -> Result<(), String> {
+    pub(crate) fn take(&mut self, state: &mut State, choice: Choice) -> Result<(), String> {
         match choice {
             Choice::Begin(client)
             | Choice::Poll(client)
@@ -65,7 +65,7 @@ impl World {
     }
 
     /// A step that concerns one client alone.
-    pub(super) fn own_step(&mut self, state: &mut State, client: usize, choice: Choice) {
+    pub(crate) fn own_step(&mut self, state: &mut State, client: usize, choice: Choice) {
         let step = match choice {
             Choice::Begin(_) => Move::Tell(Told::Begin),
             Choice::Poll(_) => Move::Tell(Told::Poll),
@@ -88,7 +88,7 @@ impl World {
         self.step(state, client, step);
     }
 
-    pub(super) fn step(&mut self, state: &mut State, client: usize, step: Move) {
+    pub(crate) fn step(&mut self, state: &mut State, client: usize, step: Move) {
         let members = &mut self.members[self.classes[client]];
         state.members[client] = members.step(state.members[client], step, &self.replies, &mut self.requests);
     }

@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 /// Messages that come back to a client by a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Back {
+pub(crate) enum Back {
     Answer {
         key: u32,
         reply: u32,
@@ -24,18 +24,18 @@ pub(super) enum Back {
 
 /// One connection.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(super) struct Lane {
+pub(crate) struct Lane {
     /// Requests on the way, by their numbers.
-    pub(super) requests: Vec<u32>,
+    pub(crate) requests: Vec<u32>,
     /// Replies on the way.
-    pub(super) replies: Vec<Back>,
+    pub(crate) replies: Vec<Back>,
     /// Messages that are still on the way by earlier connections of the plane, which are lost.
-    pub(super) old: Vec<u32>,
+    pub(crate) old: Vec<u32>,
 }
 
 /// The state of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Local {
+pub(crate) enum Local {
     /// In the state with this number.
     At(u32),
     /// Its script is over, and its session has nothing and waits for nothing.
@@ -45,17 +45,17 @@ pub(super) enum Local {
 
 /// See the [module](self).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Member {
-    pub(super) local: Local,
-    pub(super) lanes: [Lane; 4],
-    pub(super) is_subscribed: bool,
+pub(crate) struct Member {
+    pub(crate) local: Local,
+    pub(crate) lanes: [Lane; 4],
+    pub(crate) is_subscribed: bool,
     /// Notices on the way.
-    pub(super) notices: u32,
+    pub(crate) notices: u32,
 }
 
 /// The events of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Move {
+pub(crate) enum Move {
     /// It is told something that is not on the way to it by a connection.
     Tell(Told),
     /// It gets a notice.
@@ -78,27 +78,27 @@ pub(super) enum Move {
 
 /// A member, and what follows from it alone.
 #[derive(Debug)]
-pub(super) struct Face {
-    pub(super) member: Member,
+pub(crate) struct Face {
+    pub(crate) member: Member,
     /// The visible part of the client; `None` if it has crashed, or is at its end.
-    pub(super) seen: Option<Rc<Seen>>,
+    pub(crate) seen: Option<Rc<Seen>>,
     /// Whether a request of it is on the way that others could see the server take.
-    pub(super) has_requests: bool,
+    pub(crate) has_requests: bool,
     /// How many calls are on the way by the foreground's and the lifeline's connection.
-    pub(super) calls: [u8; 2],
+    pub(crate) calls: [u8; 2],
 }
 
 /// All members with one script that were met. The first has the number 0.
 #[derive(Debug)]
-pub(super) struct Members {
-    pub(super) clients: Clients,
+pub(crate) struct Members {
+    pub(crate) clients: Clients,
     faces: Vec<Rc<Face>>,
     numbers: HashMap<Member, u32>,
     moves: HashMap<(u32, Move), u32, Quick>,
 }
 
 impl Members {
-    pub(super) fn new(clients: Clients, requests: &Pool<Request>) -> Self {
+    pub(crate) fn new(clients: Clients, requests: &Pool<Request>) -> Self {
         let lane = Lane::default;
         let first =
             Member { local: Local::At(0), lanes: [lane(), lane(), lane(), lane()], is_subscribed: false, notices: 0 };
@@ -108,16 +108,16 @@ impl Members {
     }
 
     /// How many there are.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.faces.len()
     }
 
-    pub(super) fn face(&self, number: u32) -> &Rc<Face> {
+    pub(crate) fn face(&self, number: u32) -> &Rc<Face> {
         &self.faces[number as usize]
     }
 
     /// The result of a step.
-    pub(super) fn step(&mut self, number: u32, step: Move, replies: &Replies, requests: &mut Pool<Request>) -> u32 {
+    pub(crate) fn step(&mut self, number: u32, step: Move, replies: &Replies, requests: &mut Pool<Request>) -> u32 {
         if let Some(known) = self.moves.get(&(number, step)) {
             return *known;
         }

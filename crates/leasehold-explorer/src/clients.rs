@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// The inputs of a client, with numbers for what is long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Told {
+pub(crate) enum Told {
     Begin,
     Answer {
         key: u32,
@@ -40,14 +40,14 @@ struct Node {
 }
 
 /// The result of an input: the state after it, and the messages.
-pub(super) type Turn = (u32, Rc<[(Wire, u32)]>);
+pub(crate) type Turn = (u32, Rc<[(Wire, u32)]>);
 
 /// Replies, with their numbers.
-pub(super) type Replies = Pool<Rc<Result<Reply, ServerError>>>;
+pub(crate) type Replies = Pool<Rc<Result<Reply, ServerError>>>;
 
 /// All states of the clients with one script that were met. The first has the number 0.
 #[derive(Debug)]
-pub(super) struct Clients {
+pub(crate) struct Clients {
     kind: Kind,
     window: Duration,
     script: Vec<Operation>,
@@ -60,7 +60,7 @@ pub(super) struct Clients {
 }
 
 impl Clients {
-    pub(super) fn new(subject: Subject, window: Duration, script: Vec<Operation>, late_polls: bool) -> Self {
+    pub(crate) fn new(subject: Subject, window: Duration, script: Vec<Operation>, late_polls: bool) -> Self {
         let kind = subject.kind();
         let first = Client::new(kind, window);
         let nodes = vec![Node { from: None, seen: Rc::new(first.seen(START, &script)) }];
@@ -69,20 +69,20 @@ impl Clients {
     }
 
     /// How many states there are.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.nodes.len()
     }
 
-    pub(super) fn seen(&self, state: u32) -> &Rc<Seen> {
+    pub(crate) fn seen(&self, state: u32) -> &Rc<Seen> {
         &self.nodes[state as usize].seen
     }
 
-    pub(super) fn script(&self) -> &[Operation] {
+    pub(crate) fn script(&self) -> &[Operation] {
         &self.script
     }
 
     /// Tells a client in a state something.
-    pub(super) fn tell(&mut self, state: u32, told: Told, replies: &Replies, requests: &mut Pool<Request>) -> Turn {
+    pub(crate) fn tell(&mut self, state: u32, told: Told, replies: &Replies, requests: &mut Pool<Request>) -> Turn {
         if let Some(known) = self.turns.get(&(state, told)) {
             return known.clone();
         }

@@ -4,25 +4,25 @@ use super::names::CLIENTS;
 
 /// See the [module](self). It has no clock: everything in it is told from the present.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct State {
-    pub(super) server: u32,
+pub(crate) struct State {
+    pub(crate) server: u32,
     /// Each among those of the clients with its script; 0 where there is no such client.
-    pub(super) members: [u32; CLIENTS],
+    pub(crate) members: [u32; CLIENTS],
     /// For a fair lock: the waiters, in the order in which the server took them in.
-    pub(super) places: u32,
+    pub(crate) places: u32,
     /// How many may still crash, or be held up.
-    pub(super) disturbances: u8,
+    pub(crate) disturbances: u8,
     /// How many connections may still be lost.
-    pub(super) losses: u8,
+    pub(crate) losses: u8,
     /// The clients that are held up, as a set; until one gets on, it is so for nothing.
-    pub(super) late: u8,
+    pub(crate) late: u8,
     /// How often time has passed with nothing else to happen since a client last got on.
-    pub(super) rests: u8,
+    pub(crate) rests: u8,
 }
 
 impl State {
     /// The beginning.
-    pub(super) const fn new(disturbances: u8, losses: u8) -> Self {
+    pub(crate) const fn new(disturbances: u8, losses: u8) -> Self {
         Self { server: 0, members: [0; CLIENTS], places: 0, disturbances, losses, late: 0, rests: 0 }
     }
 }

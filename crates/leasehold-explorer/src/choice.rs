@@ -9,7 +9,7 @@ use super::world::World;
 
 /// Something that can happen next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Choice {
+pub(crate) enum Choice {
     /// A client begins its next operation.
     Begin(usize),
     /// The first request on a connection reaches the server.
@@ -39,7 +39,7 @@ pub(super) enum Choice {
 
 impl Choice {
     /// Whom it is a step of.
-    pub(super) fn of(self) -> Option<usize> {
+    pub(crate) fn of(self) -> Option<usize> {
         match self {
             Self::Begin(of)
             | Self::Serve(of, _)
@@ -56,7 +56,7 @@ impl Choice {
     }
 
     /// Whether it does something to a client, and to no other.
-    pub(super) fn concerns(self, client: usize) -> bool {
+    pub(crate) fn concerns(self, client: usize) -> bool {
         match self {
             Self::Begin(of) | Self::Answer(of, _) | Self::Notice(of) | Self::Tick(of) | Self::Poll(of) => of == client,
             _ => false,
@@ -64,7 +64,7 @@ impl Choice {
     }
 
     /// The same, where each client has the number that it gets by this order.
-    pub(super) fn by(self, order: &Order) -> Self {
+    pub(crate) fn by(self, order: &Order) -> Self {
         let own = |moved: usize| order.iter().position(|to| usize::from(*to) == moved).unwrap_or(moved);
         match self {
             Self::Begin(of) => Self::Begin(own(of)),
@@ -83,7 +83,7 @@ impl Choice {
     }
 
     /// The name of a choice, for people.
-    pub(super) fn tell(self, world: &World, state: &State) -> String {
+    pub(crate) fn tell(self, world: &World, state: &State) -> String {
         let request = |number: u32| match &**world.requests.get(number) {
             Request::Call { call, .. } => {
                 let args = call.args().iter().take(4).map(|arg| text_of(arg));
@@ -128,11 +128,11 @@ impl Choice {
 }
 
 /// The clients that have something to do, as a set.
-pub(super) fn pending<'a>(choices: impl IntoIterator<Item = &'a Choice>) -> u8 {
+pub(crate) fn pending<'a>(choices: impl IntoIterator<Item = &'a Choice>) -> u8 {
     choices.into_iter().filter_map(|choice| choice.of()).fold(0, |all, client| all | 1 << client)
 }
 
 /// The clients of a set.
-pub(super) fn members_of(set: u8) -> impl Iterator<Item = usize> {
+pub(crate) fn members_of(set: u8) -> impl Iterator<Item = usize> {
     (0..CLIENTS).filter(move |client| set & 1 << client != 0)
 }

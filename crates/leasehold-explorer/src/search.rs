@@ -104,7 +104,7 @@ pub fn explore(options: &Options) -> Result<Figures, Box<Fault>> {
 }
 
 /// The same, with a script that is not what it should be.
-pub(super) fn explore_broken(options: &Options, broken: Option<Broken>) -> Result<Figures, Box<Fault>> {
+pub(crate) fn explore_broken(options: &Options, broken: Option<Broken>) -> Result<Figures, Box<Fault>> {
     let began = Instant::now();
     let mut world = World::new(options, broken);
     let first = State::new(options.disturbances, options.losses);

@@ -18,7 +18,7 @@ impl World {
     /// # Errors
     ///
     /// The rule that is broken.
-    pub(super) fn check(&mut self, state: &State) -> Result<(), String> {
+    pub(crate) fn check(&mut self, state: &State) -> Result<(), String> {
         for (client, seen) in self.living(state) {
             if let Some(wrong) = &seen.wrong {
                 return Err(format!("client {client}: {wrong}"));
@@ -119,7 +119,7 @@ impl World {
     /// # Errors
     ///
     /// The rule that is broken.
-    pub(super) fn check_end(&self, state: &State) -> Result<(), String> {
+    pub(crate) fn check_end(&self, state: &State) -> Result<(), String> {
         if self.living(state).any(|(_, seen)| !seen.is_done) {
             return Err(format!("somebody waits for ever: {}", self.unfinished(state)));
         }
@@ -152,7 +152,7 @@ impl World {
     }
 
     /// The client that has not come to the end of its script.
-    pub(super) fn unfinished(&self, state: &State) -> String {
+    pub(crate) fn unfinished(&self, state: &State) -> String {
         let waits = self.living(state).filter(|(_, seen)| !seen.is_done);
         let shown = waits.map(|(client, seen)| format!("client {client} at operation {}", seen.next));
         shown.collect::<Vec<_>>().join(", ")

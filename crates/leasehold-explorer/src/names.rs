@@ -9,7 +9,7 @@ use leasehold_core::owner::HoldNumber;
 use leasehold_core::reply::Reply;
 
 /// The most clients that there can be.
-pub(super) const CLIENTS: usize = 4;
+pub(crate) const CLIENTS: usize = 4;
 
 /// The highest number of a hold that a client of a small world comes to, with the permits of one hold.
 const HOLDS: usize = 12;
@@ -17,18 +17,18 @@ const PERMITS: u32 = 2;
 
 /// Everything by which the server knows a client, in the same order for each, and for the nameless one.
 #[derive(Debug)]
-pub(super) struct Names {
+pub(crate) struct Names {
     anybody: Vec<Vec<u8>>,
     clients: Vec<Vec<Vec<u8>>>,
 }
 
 impl Names {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { anybody: names_of(ANYBODY), clients: (0..CLIENTS).map(names_of).collect() }
     }
 
     /// A call as the server gets it from a client.
-    pub(super) fn of_client(&self, call: &Call, client: usize) -> Call {
+    pub(crate) fn of_client(&self, call: &Call, client: usize) -> Call {
         let renamed = |texts: &[Bytes]| -> Vec<Bytes> {
             texts.iter().map(|text| renamed(text, &self.anybody, &self.clients[client])).collect()
         };
@@ -36,12 +36,12 @@ impl Names {
     }
 
     /// A text about the nameless client as one about a client.
-    pub(super) fn text_of(&self, text: &str, client: usize) -> String {
+    pub(crate) fn text_of(&self, text: &str, client: usize) -> String {
         String::from_utf8_lossy(&renamed(text.as_bytes(), &self.anybody, &self.clients[client])).into_owned()
     }
 
     /// A reply to a client, as one to the nameless one. It names no other.
-    pub(super) fn for_anybody(&self, reply: Reply, client: usize) -> Reply {
+    pub(crate) fn for_anybody(&self, reply: Reply, client: usize) -> Reply {
         match reply {
             Reply::Bulk(text) => {
                 let bare = renamed(&text, &self.clients[client], &self.anybody);
