@@ -1,7 +1,175 @@
 //! What must hold in every world, a file for each rule.
+//!
+//! A rule is checked over the world as it is. What it must know of the past is its own, and grows by what the world tells it.
 
-pub(crate) mod fair_order;
-pub(crate) mod grants;
-pub(crate) mod latches;
-pub(crate) mod leaks;
-pub(crate) mod nothing_acquired;
+mod counts;
+mod exclusion;
+mod fair_order;
+mod grants;
+mod latches;
+mod leaks;
+pub(crate) mod losses;
+mod nothing_acquired;
+pub(crate) mod outcomes;
+pub(crate) mod permits;
+mod tokens;
+
+use crate::report::stats::Coverage;
+use crate::workload::family::LockFamily;
+use crate::world::World;
+use crate::world::client::{Guard, Outcome};
+use bytes::Bytes;
+use leasehold_core::call::Call;
+use leasehold_core::reply::Reply;
+use leasehold_core::session::Granted;
+use leasehold_core::settings::Settings;
+use leasehold_core::time::Instant;
+use std::time::Duration;
+
+/// What the invariants know of the world's past.
+#[derive(Debug, Default)]
+pub(crate) struct Invariants {
+    pub(crate) exclusion: exclusion::Exclusion,
+    pub(crate) fair_order: fair_order::FairOrder,
+    pub(crate) grants: grants::Grants,
+    pub(crate) latches: latches::Latches,
+    pub(crate) nothing_acquired: nothing_acquired::NothingAcquired,
+    pub(crate) tokens: tokens::Tokens,
+}
+
+impl World {
+    /// The checks of the world after every step.
+    pub(crate) fn check(&mut self) {
+        if self.plan.family == LockFamily::Permits {
+            permits::check_sum(self);
+        }
+        self.check_ends();
+    }
+
+    pub(crate) fn check_counts(&mut self, fault_free_for: Duration) {
+        if counts::check(self, fault_free_for) {
+            self.stats.reach(Coverage::CountsCompared);
+        }
+    }
+
+    pub(crate) fn check_strays(&mut self) {
+        if leaks::check_strays(self) {
+            self.stats.reach(Coverage::StraysSought);
+        }
+    }
+
+    pub(crate) fn check_left(&self, when: &str) {
+        leaks::check_left(self, when);
+    }
+
+    pub(crate) fn check_nothing_left(&self) {
+        leaks::check_nothing_left(self);
+    }
+
+    pub(crate) fn check_promptness(&mut self, guard: usize, removed: Instant) {
+        let reached = losses::check_promptness(self, guard, removed);
+        reached.into_iter().for_each(|what| self.stats.reach(what));
+    }
+
+    /// A caller is told of this.
+    pub(crate) fn check_outcome(&mut self, client: usize, task: usize, outcome: &Outcome) {
+        outcomes::check_release(self, client, task, outcome);
+        for id in self.invariants.nothing_acquired.check(self, client, task, outcome) {
+            self.stats.reach(Coverage::NothingThere);
+            if self.doubts.half_done.contains(&id) {
+                self.stats.reach(Coverage::HalfDone);
+            }
+            self.invariants.nothing_acquired.tell(id);
+        }
+        if *outcome == Outcome::Opened {
+            let reached = self.invariants.latches.check(self, client, task);
+            reached.into_iter().for_each(|what| self.stats.reach(what));
+        }
+    }
+
+    /// A client has a new guard.
+    pub(crate) fn check_exclusion(&self, guard: &Guard) {
+        self.invariants.exclusion.check_belief(self, guard);
+    }
+
+    /// A hold was begun on the server.
+    pub(crate) fn was_granted(&mut self, call: &Call, id: Bytes, count: u32, token: Option<i64>) {
+        let script = call.script().name();
+        let lock = call.keys()[0].clone();
+        self.invariants.nothing_acquired.check_grant(self, &id);
+        if count == 1 {
+            let reached = self.invariants.fair_order.check(self, script, &lock, &id);
+            reached.into_iter().flatten().for_each(|what| self.stats.reach(what));
+            if let Some(token) = token {
+                self.invariants.tokens.check(self, &lock, &id, token);
+                self.invariants.tokens.issue(lock.clone(), token);
+            }
+            if self.plan.family.excludes() && !script.starts_with("read") {
+                let client = self.client_of(&id);
+                let reached = self.invariants.grants.hand_over(lock.clone(), &id, client);
+                reached.into_iter().for_each(|what| self.stats.reach(what));
+            }
+        }
+        if self.plan.family.counts() {
+            permits::check_grant(self, call, &lock, &id);
+        } else {
+            self.invariants.exclusion.check_grant(self, script, &lock, &id);
+        }
+        self.invariants.fair_order.leave(&id);
+        self.invariants.grants.begin(lock, id, self.server.data_epoch, count > 1);
+    }
+
+    /// The server says to whom it has granted something how much of the lease is left.
+    pub(crate) fn was_promised(&mut self, id: &Bytes, left: Duration) {
+        let until = self.now + left - Settings::margin(left);
+        self.invariants.grants.promise(id, until, self.server.data_epoch);
+    }
+
+    /// In which epoch the promise was made that a client believes in once it is granted so much of a hold.
+    pub(crate) fn epoch_of_promise(&self, client: usize, id: &Bytes, granted: &Granted) -> u32 {
+        let deadline = granted.cell.deadline();
+        // A message on its way may still bring a promise that is older.
+        let is_new = granted.count > 1 && deadline < Instant::FAR_FUTURE && self.net.is_idle(client);
+        let until = is_new.then(|| self.clients[client].clock.when(deadline));
+        self.invariants.grants.epoch_of_promise(id, until)
+    }
+
+    /// A release was carried out on the server, which ended the hold or found none if no count was left.
+    pub(crate) fn was_released(&mut self, call: &Call, id: &Bytes, count: u32, code: i64) {
+        if count > 0 {
+            return;
+        }
+        if code == 1 {
+            let client = self.client_of(id);
+            self.invariants.grants.free(&call.keys()[0], id, client);
+        }
+        self.invariants.grants.release(id.clone());
+    }
+
+    /// A command is about to reach the server.
+    pub(crate) fn note_silence(&mut self, call: &Call) {
+        for id in self.invariants.fair_order.silent(self, call) {
+            self.invariants.fair_order.doubt_hold(id);
+        }
+    }
+
+    /// The server has answered, and has heard of a client, or given a place.
+    pub(crate) fn note_place(&mut self, call: &Call, result: &Reply) {
+        let Some((_, verb)) = call.script().name().split_once("fair/") else { return };
+        let code = result.array().ok().and_then(|parts| parts.first()?.int().ok());
+        let placed = verb == "acquire" && code == Some(4);
+        let limit = |text: &[u8]| std::str::from_utf8(text).ok().and_then(|text| text.parse::<i64>().ok());
+        // A command that comes too late, such as a copy, does not tell that its waiter lives.
+        let in_time = || limit(&call.args()[5]).is_none_or(|limit| limit <= 0 || self.server.wall_millis() <= limit);
+        // Nor does an entry to a hold that is there.
+        let first = verb == "acquire" && call.args()[1] == "1";
+        let waits = first && call.args()[3] == "1" && matches!(code, Some(1 | 4)) && in_time();
+        let lock = call.keys()[0].clone();
+        if let Some(client) = self.client_of(&call.args()[0]).filter(|_| waits || verb == "beat") {
+            self.invariants.fair_order.hear(lock.clone(), client, self.now);
+        }
+        if placed {
+            self.invariants.fair_order.join(lock, call.args()[0].clone());
+        }
+    }
+}

@@ -1,9 +1,10 @@
 //! Connections that are lost, or stall, and clients that cannot reach the server.
 
 use crate::report::stats::FaultKind;
-use crate::world::dispatch::next_event;
-use crate::world::event::{CallKey, WorldEvent};
+use crate::world::event::WorldEvent;
+use crate::world::message::{CallKey, Message};
 use crate::world::network::Connection;
+use crate::world::subscriptions::next_event;
 use crate::world::{World, ms, trace};
 use leasehold_core::link::{Epoch, LinkError, LinkEvent, Plane};
 use std::time::Duration;
@@ -18,6 +19,35 @@ fn out_of_reach() -> LinkEvent {
 }
 
 impl World {
+    /// A connection is lost by chance, or because of what was sent by it.
+    pub(crate) fn lose_connection(&mut self, client: usize, plane: Plane, lose: bool) {
+        self.note_fault_of(client, self.now);
+        self.stats.fault(FaultKind::Reset);
+        if self.net.connection(client, plane).up {
+            if lose {
+                let epoch = self.net.connection(client, plane).epoch;
+                self.net.kill(client, plane, epoch);
+            }
+            self.reset(client, plane);
+        }
+    }
+
+    /// The notice connection of a client is lost.
+    pub(crate) fn lose_notice_connection(&mut self, client: usize) {
+        self.note_fault_of(client, self.now);
+        self.stats.fault(FaultKind::NoticesReset);
+        self.reset_notices(client);
+        self.at(self.now, Message::Event { client, event: LinkEvent::NoticesReset });
+    }
+
+    /// A connection works again.
+    pub(crate) fn reconnected(&mut self, client: usize, plane: Plane) {
+        if self.net.wires[client].reachable && !self.net.connection(client, plane).up {
+            self.net.connection(client, plane).up = true;
+            self.event(client, LinkEvent::PlaneReset(plane));
+        }
+    }
+
     /// A connection is lost: what waits for a reply ends, and it comes back in a new epoch.
     pub(crate) fn reset(&mut self, client: usize, plane: Plane) {
         trace!(self, "client {client}: {plane:?} is lost");
@@ -41,11 +71,11 @@ impl World {
         for key in lost {
             self.at(
                 now,
-                WorldEvent::Answer { key, result: Err(LinkError::Unknown("the connection was lost".to_owned())) },
+                Message::Answer { key, result: Err(LinkError::Unknown("the connection was lost".to_owned())) },
             );
         }
         let pause = self.between(ms(0), ms(5));
-        self.after(pause, WorldEvent::Reconnected { client, plane });
+        self.after(pause, Message::Reconnected { client, plane });
     }
 
     pub(crate) fn reset_notices(&mut self, client: usize) {
@@ -64,19 +94,19 @@ impl World {
         if changes {
             let event =
                 if yes { out_of_reach() } else { LinkEvent::Connected { server: SERVER.to_owned(), again: true } };
-            self.after(ms(1), WorldEvent::Event { client, event });
+            self.after(ms(1), Message::Event { client, event });
         }
         for plane in [Plane::Foreground, Plane::Lifeline] {
             if yes && self.net.connection(client, plane).up {
                 self.reset(client, plane);
             } else if !yes {
-                self.after(ms(1), WorldEvent::Reconnected { client, plane });
+                self.after(ms(1), Message::Reconnected { client, plane });
             }
         }
         if yes {
             self.reset_notices(client);
         } else {
-            self.after(ms(1), WorldEvent::Event { client, event: LinkEvent::NoticesReset });
+            self.after(ms(1), Message::Event { client, event: LinkEvent::NoticesReset });
         }
     }
 
@@ -98,13 +128,8 @@ impl World {
         connection.frozen_until = until;
         connection.last_arrival = connection.last_arrival.max(until);
         let now = connection.epoch;
-        let is_on_it = |what: &WorldEvent| matches!(what, WorldEvent::Arrive { client: c, plane: p, epoch, .. } if (*c, *p, *epoch) == (client, plane, now));
-        let frozen: Vec<_> =
-            self.queue.iter().filter(|((at, _), what)| *at < until && is_on_it(what)).map(|(key, _)| *key).collect();
-        for key in frozen {
-            if let Some(what) = self.queue.remove(&key) {
-                self.queue.insert((until, key.1), what);
-            }
-        }
+        self.events.put_off_all(until, |what| {
+            matches!(what, WorldEvent::Message(Message::Arrive { client: c, plane: p, epoch, .. }) if (*c, *p, *epoch) == (client, plane, now))
+        });
     }
 }

@@ -1,61 +1,17 @@
 //! The disasters of a client as a whole: it crashes, it is paused, its clock goes wrong.
 
+use crate::faults::event::FaultEvent;
 use crate::report::stats::{Coverage, FaultKind};
-use crate::world::client::{Guard, Outcome};
+use crate::workload::event::UserEvent;
+use crate::world::client::Outcome;
 use crate::world::clock::Clock;
-use crate::world::event::WorldEvent;
 use crate::world::{World, ms, trace};
-use leasehold_core::time::Instant;
 use std::time::Duration;
 
 /// By how many millionths the rate of a client's clock may be wrong for the promises to hold: the margin is 1 %.
 pub(crate) const MARGIN_PPM: i64 = 9_000;
 
 impl World {
-    /// The time that a client's clock shows.
-    pub(crate) fn local(&self, client: usize) -> Instant {
-        self.clients[client].clock.shows(self.now)
-    }
-
-    /// Whether a holder believes, by its own clock, that it holds.
-    pub(crate) fn believes(&self, guard: &Guard) -> bool {
-        guard.cell.would_end(self.local(guard.client)).is_none()
-    }
-
-    /// Lets the session of a client see that time has passed.
-    pub(crate) fn let_time_pass(&mut self, client: usize) {
-        let now = self.local(client);
-        if self.clients[client].session.poll_timeout().is_some_and(|due| due <= now) {
-            self.clients[client].session.handle_timeout(now);
-            self.look_after(client);
-        }
-    }
-
-    /// Events within a client wait while it is paused, and happen no more once it is dead.
-    pub(crate) fn happen_unless_paused(&mut self, number: u64, what: WorldEvent) {
-        let within = what.within(self).map(|client| &self.clients[client]);
-        if within.is_some_and(|client| client.dead) {
-            if matches!(what, WorldEvent::Start { .. }) {
-                let client = self.somebody();
-                self.at(self.now, WorldEvent::Start { client });
-            }
-            return;
-        }
-        // A clock that stood still goes on before the client looks at it.
-        let wakes = what.within(self).filter(|client| {
-            let client = &self.clients[*client];
-            client.stands_since.is_some() && client.paused_until.is_some_and(|until| until <= self.now)
-        });
-        if let Some(client) = wakes {
-            self.resume(client);
-        }
-        let within = what.within(self).map(|client| &self.clients[client]);
-        match within.and_then(|client| client.paused_until).filter(|until| *until > self.now) {
-            Some(until) => drop(self.queue.insert((until, number), what)),
-            None => self.happen(what),
-        }
-    }
-
     /// A client that lives. There always is one: who crashes is followed by another.
     pub(crate) fn somebody(&mut self) -> usize {
         let living: Vec<_> = (0..self.clients.len()).filter(|client| !self.clients[*client].dead).collect();
@@ -70,7 +26,7 @@ impl World {
         trace!(self, "client {client} crashes");
         self.stats.fault(FaultKind::Crash);
         self.note_fault_of(client, self.now);
-        self.leftovers = true;
+        self.doubts.leftovers = true;
         let state = &mut self.clients[client];
         state.dead = true;
         state.paused_until = None;
@@ -96,7 +52,7 @@ impl World {
         self.clients[client].clock = Clock::default();
         for _ in 0..self.rng.usize(1..4) {
             let pause = self.between(ms(0), ms(600));
-            self.after(pause, WorldEvent::Start { client });
+            self.after(pause, UserEvent::Start { client });
         }
     }
 
@@ -115,7 +71,7 @@ impl World {
             self.clients[client].stands_since = Some(self.now);
             self.disown(client);
         }
-        self.at(until, WorldEvent::Resume { client });
+        self.at(until, FaultEvent::Resume { client });
     }
 
     pub(crate) fn resume(&mut self, client: usize) {

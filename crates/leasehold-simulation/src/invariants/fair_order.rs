@@ -50,87 +50,69 @@ impl FairOrder {
         self.unsure.extend(self.places.get(lock).into_iter().flatten().cloned());
     }
 
-    fn join(&mut self, lock: Bytes, id: Bytes) {
+    /// A hold has a place.
+    pub(crate) fn join(&mut self, lock: Bytes, id: Bytes) {
         let queue = self.places.entry(lock).or_default();
         if !queue.contains(&id) {
             queue.push(id);
         }
     }
-}
 
-impl World {
-    /// A command is about to reach a fair queue, and may find that a waiter has lost its place.
-    pub(crate) fn note_silence(&mut self, call: &Call) {
+    /// The server hears at a lock that a client lives.
+    pub(crate) fn hear(&mut self, lock: Bytes, client: usize, now: Instant) {
+        self.heard.insert((lock, client), now);
+    }
+
+    /// Those that may have lost their places when a command is about to reach a fair queue.
+    pub(crate) fn silent(&self, world: &World, call: &Call) -> Vec<Bytes> {
         if !call.script().name().contains("fair/") {
-            return;
+            return Vec::new();
         }
-        let fair = self.plan.settings.fair;
+        let fair = world.plan.settings.fair;
         let lock = call.keys()[0].clone();
+        let mut lost = Vec::new();
         let marks = format!("leasehold:1:fair:{{{}}}", String::from_utf8_lossy(&lock));
-        if let Ok(Reply::Array(offer)) = self.server.command(&[b"HMGET", marks.as_bytes(), b"o", b"ot"])
+        if let Ok(Reply::Array(offer)) = world.server.command(&[b"HMGET", marks.as_bytes(), b"o", b"ot"])
             && let [Reply::Bulk(id), Reply::Bulk(at)] = &offer[..]
         {
             let at: i64 = String::from_utf8_lossy(at).parse().unwrap_or_default();
-            let waited = Duration::from_millis(u64::try_from(self.server.wall_millis() - at).unwrap_or_default());
+            let waited = Duration::from_millis(u64::try_from(world.server.wall_millis() - at).unwrap_or_default());
             if waited + SLACK >= fair.claim {
-                self.queues.unsure.insert(id.clone());
+                lost.push(id.clone());
             }
         }
         let silent = |id: &&Bytes| {
-            let heard = self.client_of(id).and_then(|client| self.queues.heard.get(&(lock.clone(), client)));
-            heard.is_none_or(|at| self.now.since(*at) + SLACK >= fair.window)
+            let heard = world.client_of(id).and_then(|client| self.heard.get(&(lock.clone(), client)));
+            heard.is_none_or(|at| world.now.since(*at) + SLACK >= fair.window)
         };
-        let silent: Vec<_> = self.queues.places.get(&lock).into_iter().flatten().filter(silent).cloned().collect();
-        self.queues.unsure.extend(silent);
-    }
-
-    /// The server has answered, and has heard of a client, or given a place.
-    pub(crate) fn note_place(&mut self, call: &Call, result: &Reply) {
-        let Some((_, verb)) = call.script().name().split_once("fair/") else { return };
-        let code = result.array().ok().and_then(|parts| parts.first()?.int().ok());
-        let placed = verb == "acquire" && code == Some(4);
-        let limit = |text: &[u8]| std::str::from_utf8(text).ok().and_then(|text| text.parse::<i64>().ok());
-        // A command that comes too late, such as a copy, does not tell that its waiter lives.
-        let in_time = || limit(&call.args()[5]).is_none_or(|limit| limit <= 0 || self.server.wall_millis() <= limit);
-        // Nor does an entry to a hold that is there.
-        let first = verb == "acquire" && call.args()[1] == "1";
-        let waits = first && call.args()[3] == "1" && matches!(code, Some(1 | 4)) && in_time();
-        let lock = call.keys()[0].clone();
-        if let Some(client) = self.client_of(&call.args()[0]).filter(|_| waits || verb == "beat") {
-            self.queues.heard.insert((lock.clone(), client), self.now);
-        }
-        if placed {
-            self.queues.join(lock, call.args()[0].clone());
-        }
+        lost.extend(self.places.get(&lock).into_iter().flatten().filter(silent).cloned());
+        lost
     }
 
     /// The first living waiter in a queue is served.
-    pub(crate) fn check_order(&mut self, script: &str, lock: &Bytes, id: &Bytes) {
+    pub(crate) fn check(&self, world: &World, script: &str, lock: &Bytes, id: &Bytes) -> [Option<Coverage>; 2] {
         if !script.contains("fair/") {
-            return;
+            return [None; 2];
         }
-        let Some(queue) = self.queues.places.get(lock) else { return };
+        let Some(queue) = self.places.get(lock) else { return [None; 2] };
         let before: Vec<_> = queue.iter().take_while(|waiting| *waiting != id).collect();
-        if queue.first().is_some_and(|first| self.is_of_the_dead(first) && first != id) {
-            self.stats.reach(Coverage::DeadHeadSkipped);
-        }
-        let certain = |id: &Bytes| !self.queues.unsure.contains(id) && self.is_wanted(id);
-        let stands = self.plan.orderly && !self.is_of_the_dead(id);
+        let skips = queue.first().is_some_and(|first| world.is_of_the_dead(first) && first != id);
+        let certain = |id: &Bytes| !self.unsure.contains(id) && is_wanted(world, id);
+        let stands = world.plan.orderly && !world.is_of_the_dead(id);
         let overtaken = before.iter().find(|waiting| {
-            let lives = !self.is_of_the_dead(waiting);
-            let first = !self.broken && certain(waiting) && !self.queues.unsure.contains(id);
+            let lives = !world.is_of_the_dead(waiting);
+            let first = !world.doubts.broken && certain(waiting) && !self.unsure.contains(id);
             lives && (stands || first)
         });
         assert_eq!(overtaken, None, "{id:?} overtook one of {queue:?}");
         let behind = queue.iter().skip(before.len()).any(|waiting| waiting != id && certain(waiting));
-        if !self.broken && !self.plan.orderly && behind {
-            self.stats.reach(Coverage::OrderCompared);
-        }
+        let compared = !world.doubts.broken && !world.plan.orderly && behind;
+        [skips.then_some(Coverage::DeadHeadSkipped), compared.then_some(Coverage::OrderCompared)]
     }
+}
 
-    /// Whether a request waits for a hold.
-    fn is_wanted(&self, id: &Bytes) -> bool {
-        let tasks = self.clients.iter().filter(|client| !client.dead).flat_map(|client| &client.tasks);
-        tasks.filter(|task| task.outcome.is_none()).any(|task| task.asked.as_ref() == Some(id))
-    }
+/// Whether a request waits for a hold.
+fn is_wanted(world: &World, id: &Bytes) -> bool {
+    let tasks = world.clients.iter().filter(|client| !client.dead).flat_map(|client| &client.tasks);
+    tasks.filter(|task| task.outcome.is_none()).any(|task| task.asked.as_ref() == Some(id))
 }

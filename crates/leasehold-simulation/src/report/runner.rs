@@ -261,7 +261,7 @@ mod tests {
                     seed,
                     LockFamily::ALL[usize::try_from(seed / 12).expect("a small number")],
                 );
-                let outcome = (world.stats.clone(), world.next_number, world.rng.u64(..), world.server.keys());
+                let outcome = (world.stats.clone(), world.events.next_number, world.rng.u64(..), world.server.keys());
                 world.give_engines(&mut engines);
                 outcome
             });

@@ -4,6 +4,9 @@ mod callers;
 
 use super::driver::wish;
 use super::world;
+use crate::invariants::outcomes::check_reason;
+use crate::invariants::permits::check_sum;
+use crate::workload::event::UserEvent;
 use crate::workload::family::{CAPACITY, LockFamily};
 use crate::world::client::{Outcome, PollPolicy};
 use crate::world::event::WorldEvent;
@@ -102,9 +105,9 @@ fn a_writer_beside_a_reader_is_found() {
 #[test]
 fn a_permit_too_many_is_found() {
     let (world, _) = held(Kind::Permits, LockFamily::Permits);
-    world.check_capacity();
+    check_sum(&world);
     world.server.command(&[b"SET", b"lock0", CAPACITY.to_string().as_bytes()]).expect("a counter");
-    finds("available and held", || world.check_capacity());
+    finds("available and held", || check_sum(&world));
 }
 
 #[test]
@@ -139,7 +142,7 @@ fn a_release_that_released_nothing_is_found() {
     let (mut world, guard) = held(Kind::Lock, LockFamily::Lock);
     let task = world.release_polled(guard, PollPolicy::Never);
     finds("nobody released", || world.check_outcome(0, task, &Outcome::Released));
-    world.released.insert(world.guards[guard].wire_id.clone(), vec![0]);
+    world.invariants.grants.release(world.guards[guard].wire_id.clone());
     world.check_outcome(0, task, &Outcome::Released);
 }
 
@@ -151,11 +154,11 @@ fn trouble_that_there_was_not_is_found() {
     world.run(ms(50));
     let unreachable = AcquireError::Unreachable("?".to_owned());
     world.clients[0].tasks[task].outcome = Some(Outcome::NotAcquired(unreachable));
-    finds("nothing is wrong", || crate::workload::run::check_reason(&world, 0, task));
+    finds("nothing is wrong", || check_reason(&world, 0, task));
     world.plan.orderly = false;
-    crate::workload::run::check_reason(&world, 0, task);
+    check_reason(&world, 0, task);
     world.clients[0].tasks[task].outcome = Some(Outcome::NotAcquired(AcquireError::Closed));
-    finds("is told", || crate::workload::run::check_reason(&world, 0, task));
+    finds("is told", || check_reason(&world, 0, task));
 }
 
 #[test]
@@ -193,24 +196,25 @@ fn a_queue_out_of_order_is_found() {
     // A waiter that has been silent for too long may have lost its place.
     world.now = world.now + world.plan.settings.fair.window;
     world.note_silence(&call);
-    world.check_order("fair/acquire", &call.keys()[0], &Bytes::from_static(b"somebody else"));
+    world.invariants.fair_order.check(&world, "fair/acquire", &call.keys()[0], &Bytes::from_static(b"somebody else"));
 }
 
 #[test]
 fn a_fencing_token_that_does_not_grow_is_found() {
     let mut world = world(1);
     let [lock, id] = [Bytes::from_static(b"lock0"), Bytes::from_static(b"a hold")];
-    world.check_token(&lock, &id, Some(7));
-    world.check_token(&lock, &id, Some(8));
-    finds("got the token 8", || world.check_token(&lock, &id, Some(8)));
+    world.invariants.tokens.issue(lock.clone(), 7);
+    world.invariants.tokens.check(&world, &lock, &id, 8);
+    world.invariants.tokens.issue(lock.clone(), 8);
+    finds("got the token 8", || world.invariants.tokens.check(&world, &lock, &id, 8));
 }
 
 #[test]
 fn an_update_that_is_lost_behind_a_fence_is_found() {
     let (mut world, guard) = held(Kind::Fenced, LockFamily::Fenced);
     world.store_reads(guard);
-    let read = world.queue.values().find_map(|what| match what {
-        WorldEvent::Work { read, .. } => Some(*read),
+    let read = world.events.queue.values().find_map(|what| match what {
+        WorldEvent::User(UserEvent::Work { read, .. }) => Some(*read),
         _ => None,
     });
     let read = read.expect("the read is answered");

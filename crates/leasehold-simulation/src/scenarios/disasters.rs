@@ -4,9 +4,11 @@ use super::driver::wish;
 use super::{nothing_left, world};
 use crate::faults::rates::CallFault;
 use crate::report::stats::{Coverage, FaultKind};
+use crate::workload::event::UserEvent;
 use crate::workload::family::LockFamily;
 use crate::world::client::Outcome;
 use crate::world::event::WorldEvent;
+use crate::world::message::Message;
 use crate::world::{World, ms, name, settings};
 use leasehold_core::command::{Kind, latch};
 use leasehold_core::error::{HoldEnd, LossReason};
@@ -162,7 +164,7 @@ fn a_step_within_the_margin_is_covered_by_it() {
     world.step_server(1);
     world.change_clock(0, -9_000, ms(0));
     let other = world.granted(1, waiter);
-    assert!(!world.broken && world.guards[guard].over);
+    assert!(!world.doubts.broken && world.guards[guard].over);
     world.drop_guard(guard);
     world.give_back(other);
 }
@@ -184,7 +186,7 @@ fn a_script_that_was_flushed_costs_one_round_trip() {
 fn a_call_that_met_noscript_sends_nothing_once_it_is_settled() {
     let (mut world, guard) = held(Kind::Lock);
     world.flush_scripts();
-    world.rates.delay = (ms(30), ms(30));
+    world.faults.rates.delay = (ms(30), ms(30));
     // The reply takes so long that the lifeline settles before the text is sent.
     let task = world.release(guard);
     assert_eq!(world.outcome(0, task), Outcome::Released);
@@ -248,7 +250,7 @@ fn a_latch_counts_each_count_once_and_opens_for_all_who_wait() {
     for operation in 0..10_u8 {
         let call = latch::count_down(&name("lock0"), 1, &[operation], &publish);
         for _ in 0..2 {
-            world.happen(WorldEvent::CountDown { call: call.clone() });
+            world.apply(UserEvent::CountDown { call: call.clone() });
         }
     }
     for (client, task) in waiting {
@@ -261,7 +263,7 @@ fn a_latch_counts_each_count_once_and_opens_for_all_who_wait() {
 #[test]
 fn a_refusal_keeps_its_place_among_the_replies_of_a_connection() {
     let (mut world, guard) = held(Kind::Lock);
-    world.rates.delay = (ms(60), ms(60));
+    world.faults.rates.delay = (ms(60), ms(60));
     world.fault(0, "lock/release", CallFault::Refuse("LOADING Redis is loading"));
     let task = world.release(guard);
     world.run(ms(119));
@@ -282,14 +284,14 @@ fn late_copy_of_an_oom_refusal_keeps_no_permit() {
         world.give_back(guard);
         world.fault(0, "semaphore/acquire", CallFault::Refuse(refusal));
         let task = world.acquire(0, AcquireRequest { patience: Patience::Try, ..semaphore });
-        let call = world.queue.values().find_map(|what| match what {
-            WorldEvent::Arrive { call, .. } => Some(call.clone()),
+        let call = world.events.queue.values().find_map(|what| match what {
+            WorldEvent::Message(Message::Arrive { call, .. }) => Some(call.clone()),
             _ => None,
         });
         let call = call.expect("the acquire is under way");
         world.outcome(0, task);
         world.run(ms(20));
-        world.happen(WorldEvent::Copy { key: 0, call });
+        world.apply(Message::Copy { key: 0, call });
         world.run(ms(1_000));
         for guard in 0..world.guards.len() {
             if world.guards[guard].alive {

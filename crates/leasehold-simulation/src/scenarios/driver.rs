@@ -24,9 +24,9 @@ impl World {
 
     /// Runs until the task has a lock that excludes only those of its own client, or none at all.
     pub(crate) fn granted_beside(&mut self, client: usize, task: usize) -> usize {
-        self.excludes = false;
+        self.invariants.exclusion.is_waived = true;
         let guard = self.granted(client, task);
-        self.excludes = true;
+        self.invariants.exclusion.is_waived = false;
         guard
     }
 
@@ -64,6 +64,6 @@ impl World {
 
     /// The next call of a script by a client meets this.
     pub(crate) fn fault(&mut self, client: usize, script: &'static str, kind: CallFault) {
-        self.faults.push(PlannedFault { client, script, kind });
+        self.faults.planned.push(PlannedFault { client, script, kind });
     }
 }

@@ -67,7 +67,7 @@ fn gives_up_an_entry_beside_a_writer(settled: bool, dropped_after: u64) {
         let task = world.acquire(0, half(kind, 2_000));
         world.granted(0, task)
     });
-    world.rates.settle_fails = if settled { 0.0 } else { 1.0 };
+    world.faults.rates.settle_fails = if settled { 0.0 } else { 1.0 };
     world.fault(0, "read/acquire", CallFault::LoseReply);
     let entry = world.acquire(0, half(Kind::Read, 60_000));
     world.run(ms(1));
@@ -79,7 +79,7 @@ fn gives_up_an_entry_beside_a_writer(settled: bool, dropped_after: u64) {
     guards.into_iter().for_each(|guard| world.drop_guard(guard));
     world.run(ms(10_000 - dropped_after));
     assert!(!world.server.keys().is_empty(), "the server has both for a minute");
-    world.rates.settle_fails = 0.0;
+    world.faults.rates.settle_fails = 0.0;
     world.set_unreachable(0, false);
     world.run(ms(3_000));
     assert_eq!(world.server.keys(), Vec::<bytes::Bytes>::new());

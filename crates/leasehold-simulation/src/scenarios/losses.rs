@@ -3,8 +3,8 @@
 use super::driver::wish;
 use super::{nothing_left, world};
 use crate::faults::rates::CallFault;
+use crate::workload::event::UserEvent;
 use crate::world::client::Outcome;
-use crate::world::event::WorldEvent;
 use crate::world::ms;
 use leasehold_core::error::{HoldEnd, LossReason, ReleaseError};
 use leasehold_core::link::Plane;
@@ -178,7 +178,7 @@ fn a_release_that_waits_for_another_is_told_of_the_loss() {
     for task in tasks {
         assert!(matches!(world.outcome(0, task), Outcome::NotReleased(_)));
     }
-    world.after(ms(1_500), WorldEvent::GiveUp { guard: guards[2], how: 6 });
+    world.after(ms(1_500), UserEvent::GiveUp { guard: guards[2], how: 6 });
     world.run(ms(3_500));
     world.check_nothing_left();
 }

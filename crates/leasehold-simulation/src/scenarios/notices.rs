@@ -2,9 +2,9 @@
 
 use super::driver::wish;
 use super::{elapsed, nothing_left, world};
+use crate::faults::event::FaultEvent;
 use crate::faults::rates::CallFault;
 use crate::world::client::Outcome;
-use crate::world::event::WorldEvent;
 use crate::world::ms;
 use leasehold_core::error::AcquireError;
 use leasehold_core::link::{LinkEvent, Plane};
@@ -19,7 +19,7 @@ fn a_lost_notice_costs(lease: u64, most: u64) {
     let start = world.now;
     let waiter = world.acquire(1, wish("a"));
     world.run(ms(500));
-    world.rates.lose_notice = 1.0;
+    world.faults.rates.lose_notice = 1.0;
     world.give_back(guard);
     let guard = world.granted(1, waiter);
     assert!(elapsed(&world, start) < ms(most), "{:?}", elapsed(&world, start));
@@ -45,13 +45,13 @@ fn whoever_missed_notices_tries_again() {
         let guard = world.granted(0, task);
         let waiter = world.acquire(1, wish("a"));
         world.run(ms(100));
-        world.rates.lose_notice = 1.0;
+        world.faults.rates.lose_notice = 1.0;
         world.give_back(guard);
-        world.rates.lose_notice = 0.0;
+        world.faults.rates.lose_notice = 0.0;
         let start = world.now;
         match event {
             0 => world.event(1, LinkEvent::NoticesLagged),
-            1 => world.after(ms(0), WorldEvent::ResetNotices { client: 1 }),
+            1 => world.after(ms(0), FaultEvent::ResetNotices { client: 1 }),
             // The connection of the callers breaks, and perhaps the server with it.
             _ => world.reset(1, Plane::Foreground),
         }
@@ -67,7 +67,7 @@ fn without_a_subscription_a_waiter_asks_now_and_then() {
     let mut world = world(2);
     let task = world.acquire(0, wish("a"));
     let guard = world.granted(0, task);
-    world.rates.subscribe_fails = 1.0;
+    world.faults.rates.subscribe_fails = 1.0;
     let waiter = world.acquire(1, wish("a"));
     world.run(ms(5_000));
     assert!(world.events(1, |event| matches!(event, Event::SubscribeFailed { .. })) > 10);
@@ -76,7 +76,7 @@ fn without_a_subscription_a_waiter_asks_now_and_then() {
     world.give_back(guard);
     let guard = world.granted(1, waiter);
     assert!(elapsed(&world, start) < ms(550));
-    world.rates.subscribe_fails = 0.0;
+    world.faults.rates.subscribe_fails = 0.0;
     world.give_back(guard);
     nothing_left(&mut world);
 }
@@ -103,7 +103,7 @@ fn a_connection_lost_while_subscribing_is_subscribed_again() {
         let guard = world.granted(0, task);
         let waiter = world.acquire(1, wish("a"));
         let pause = std::time::Duration::from_micros(micros);
-        world.after(pause, WorldEvent::ResetNotices { client: 1 });
+        world.after(pause, FaultEvent::ResetNotices { client: 1 });
         world.run(ms(20));
         assert_eq!(world.server.subscriptions(), 1, "reset after {micros} us");
         let start = world.now;
@@ -118,7 +118,7 @@ fn a_connection_lost_while_subscribing_is_subscribed_again() {
 #[test]
 fn a_notice_that_overtakes_the_reply_before_it_is_not_lost() {
     let mut world = world(2);
-    world.rates.delay = (ms(0), ms(5));
+    world.faults.rates.delay = (ms(0), ms(5));
     for round in 0..200 {
         let task = world.acquire(0, wish("a"));
         let guard = world.granted(0, task);

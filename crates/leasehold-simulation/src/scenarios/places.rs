@@ -96,7 +96,7 @@ fn waiter_first_on_the_server_is_woken_first() {
     let first = world.server.command(&[b"LPOP", queue.as_bytes()]).expect("a queue");
     let first = first.text().expect("an entry");
     world.server.command(&[b"RPUSH", queue.as_bytes(), first.as_bytes()]).expect("a queue");
-    world.queues.forget();
+    world.invariants.fair_order.forget();
     world.clients[1].tasks[slow].polls = PollPolicy::Late(ms(900));
     let start = world.now;
     world.give_back(guard);

@@ -2,9 +2,9 @@
 
 use super::driver::wish;
 use super::{nothing_left, world};
+use crate::faults::event::FaultEvent;
 use crate::report::stats::Coverage;
 use crate::workload::family::LockFamily;
-use crate::world::event::WorldEvent;
 use crate::world::{World, ms};
 use leasehold_core::command::Kind;
 use leasehold_core::error::{HoldEnd, LossReason};
@@ -177,7 +177,7 @@ fn process_replacing_a_dead_one_is_another_client() {
     world.granted(0, task);
     world.crash(0);
     world.plan.over = true;
-    world.happen(WorldEvent::Join);
+    world.apply(FaultEvent::Join);
     let task = world.acquire(2, wish("a"));
     let guard = world.granted(2, task);
     assert!(world.now.as_nanos() >= 3_000_000_000, "it does not inherit what the dead one had");

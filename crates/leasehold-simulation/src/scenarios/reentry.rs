@@ -397,14 +397,14 @@ fn entry_behind_another_change_keeps_its_own_wait_limit() {
     world.set_unreachable(0, false);
     world.run(ms(50));
     world.freeze(0, Plane::Foreground, ms(900));
-    world.rates.settle_fails = 1.0;
+    world.faults.rates.settle_fails = 1.0;
     let second = world.acquire(0, owned(owner));
     let until = world.now + ms(100);
     let third = world.acquire(0, AcquireRequest { patience: Patience::Until(until), ..owned(owner) });
     let outcome = world.outcome(0, third);
     assert!(matches!(outcome, Outcome::NotAcquired(AcquireError::WaitElapsed)), "{outcome:?}");
     assert_eq!(world.now, until);
-    world.rates.settle_fails = 0.0;
+    world.faults.rates.settle_fails = 0.0;
     for task in [first, second] {
         let guard = world.granted(0, task);
         world.give_back(guard);

@@ -92,7 +92,7 @@ fn acquire_failing_at_any_command_leaves_nothing_when_told() {
                 other => panic!("{kind:?} {inside:?}: {other:?}"),
             }
             is_free(&mut world, kind, ms(2));
-            world.met
+            world.server.met
         });
         // The simple lock is one command.
         assert!(after_writing > 0 || kind == Kind::Simple, "{kind:?}");
@@ -119,7 +119,7 @@ fn an_acquire_of_a_lock_that_is_held_leaves_nothing_either() {
                 world.run(ms(2));
                 world.give_back(held);
                 is_free(&mut world, kind, ms(2));
-                world.met
+                world.server.met
             });
         }
     }
@@ -147,7 +147,7 @@ fn an_entry_that_fails_at_any_command_leaves_the_hold_as_it_was() {
             assert_eq!(world.guards[guard].cell.count(), 1);
             world.give_back(guard);
             is_free(&mut world, kind, ms(2));
-            world.met
+            world.server.met
         });
     }
 }
@@ -167,7 +167,7 @@ fn release_failing_at_any_command_is_repeated_to_the_end() {
             let lost = |event: &Event| matches!(event, Event::Lost { .. });
             is_free(&mut world, kind, ms(60));
             assert_eq!(world.events(0, lost), 0, "{kind:?} {inside:?}");
-            world.met
+            world.server.met
         });
     }
 }

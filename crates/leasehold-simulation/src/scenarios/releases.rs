@@ -3,8 +3,8 @@
 use super::driver::wish;
 use super::{elapsed, nothing_left, world};
 use crate::faults::rates::CallFault;
+use crate::workload::event::UserEvent;
 use crate::world::client::{Outcome, PollPolicy};
-use crate::world::event::WorldEvent;
 use crate::world::{World, ms};
 use leasehold_core::command::Kind;
 use leasehold_core::error::{HoldEnd, LossReason, ReleaseError};
@@ -70,7 +70,7 @@ fn a_release_may_be_dropped_at_any_point() {
         for twice in [false, true] {
             let (mut world, guards) = holding(twice);
             let task = world.release(guards[0]);
-            world.after(Duration::from_micros(micros), WorldEvent::Abandon { client: 0, task });
+            world.after(Duration::from_micros(micros), UserEvent::Abandon { client: 0, task });
             world.run(ms(5));
             world.check_counts(ms(0));
             if twice {

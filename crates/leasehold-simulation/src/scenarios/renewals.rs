@@ -169,7 +169,7 @@ fn at_most_one_batch_is_on_the_way() {
 fn no_renewal_names_more_than_a_thousand_permits() {
     let mut world = world(1);
     // There are more permits than the worlds' own semaphores have.
-    world.excludes = false;
+    world.invariants.exclusion.is_waived = true;
     world.server.command(&[b"SET", b"seats", b"10000"]).expect("the server works");
     let request = || AcquireRequest { permits: 400, kind: Kind::Permits, ..wish("seats") };
     let tasks: Vec<_> = (0..5).map(|_| world.acquire(0, request())).collect();
@@ -211,7 +211,7 @@ fn a_renewal_that_failed_is_repeated() {
 #[test]
 fn concurrent_renewal_and_release_are_no_loss() {
     let mut world = world(1);
-    world.rates.delay = (Duration::from_micros(50), Duration::from_micros(900));
+    world.faults.rates.delay = (Duration::from_micros(50), Duration::from_micros(900));
     let owner = Some(world.clients[0].session.new_owner());
     let outer = AcquireRequest { owner, ..wish("a") };
     let task = world.acquire(0, outer.clone());

@@ -77,7 +77,7 @@ fn request_kept_by_a_proxy_is_killed_before_the_release() {
 #[test]
 fn unproven_release_is_repeated_until_the_lease_has_ended() {
     let mut world = world(1);
-    world.rates.unproven = 1.0;
+    world.faults.rates.unproven = 1.0;
     world.freeze(0, Plane::Foreground, ms(700));
     let task = world.acquire(0, wish("a"));
     world.run(ms(1));
@@ -96,7 +96,7 @@ fn unproven_release_is_repeated_until_the_lease_has_ended() {
 fn late_copy_behind_a_busy_attempt_is_taken_back() {
     for kind in [Kind::Lock, Kind::Fenced, Kind::Simple] {
         let mut world = world(2);
-        world.rates.unproven = 1.0;
+        world.faults.rates.unproven = 1.0;
         world.plan.copies = true;
         let wish = || AcquireRequest::new(name("a"), kind, ms(3_000));
         let task = world.acquire(1, wish());
@@ -200,12 +200,12 @@ fn unanswered_call_is_given_up_after_the_command_timeout() {
     let mut world = world(1);
     // Neither the call nor what settles it gets through.
     world.fault(0, "lock/acquire", CallFault::Swallow);
-    world.rates.settle_fails = 1.0;
+    world.faults.rates.settle_fails = 1.0;
     let until = world.now + ms(300);
     let task = world.acquire(0, AcquireRequest { patience: Patience::Until(until), ..wish("a") });
     assert!(matches!(world.outcome(0, task), Outcome::NotAcquired(AcquireError::OutcomeUnknown(_))));
     assert!(world.now <= until + ms(250), "{:?}", world.now);
-    world.rates.settle_fails = 0.0;
+    world.faults.rates.settle_fails = 0.0;
     world.run(ms(2_000));
     world.check_nothing_left();
 }
@@ -265,7 +265,7 @@ fn call_held_up_by_a_settlement_goes_again_until_sent() {
 #[test]
 fn future_moved_to_another_task_is_told_of_a_lost_reply() {
     let mut world = world(1);
-    world.rates.settle_fails = 1.0;
+    world.faults.rates.settle_fails = 1.0;
     world.fault(0, "lock/acquire", CallFault::Swallow);
     let (start, patience) = (world.now, Patience::Until(world.now + ms(50)));
     let task = world.acquire(0, AcquireRequest { patience, ..wish("a") });
@@ -275,7 +275,7 @@ fn future_moved_to_another_task_is_told_of_a_lost_reply() {
     let outcome = world.outcome(0, task);
     assert!(matches!(outcome, Outcome::NotAcquired(AcquireError::OutcomeUnknown(_))), "{outcome:?}");
     assert!(elapsed(&world, start) < ms(300), "{:?}", elapsed(&world, start));
-    world.rates.settle_fails = 0.0;
+    world.faults.rates.settle_fails = 0.0;
     world.run(ms(3_000));
     nothing_left(&mut world);
 }

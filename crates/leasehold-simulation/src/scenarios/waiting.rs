@@ -2,9 +2,9 @@
 
 use super::driver::wish;
 use super::{elapsed, nothing_left, world};
+use crate::workload::event::UserEvent;
 use crate::workload::family::LockFamily;
 use crate::world::client::{Outcome, PollPolicy};
-use crate::world::event::WorldEvent;
 use crate::world::{World, ms, name};
 use leasehold_core::command::Kind;
 use leasehold_core::error::AcquireError;
@@ -174,7 +174,7 @@ fn the_last_attempt_may_succeed() {
     let until = world.now + ms(700);
     let task = world.acquire(1, AcquireRequest { patience: Patience::Until(until), ..wish("a") });
     world.run(ms(600));
-    world.rates.lose_notice = 1.0;
+    world.faults.rates.lose_notice = 1.0;
     world.give_back(guard);
     let guard = world.granted(1, task);
     assert!(world.now >= until);
@@ -432,7 +432,7 @@ fn a_future_dropped_at_any_point_of_an_acquire_leaves_nothing() {
     for micros in (0..1_200).step_by(50) {
         let mut world = world(1);
         let task = world.acquire(0, wish("a"));
-        world.after(std::time::Duration::from_micros(micros), WorldEvent::Abandon { client: 0, task });
+        world.after(std::time::Duration::from_micros(micros), UserEvent::Abandon { client: 0, task });
         if let Outcome::Granted(guard) = world.outcome(0, task) {
             world.drop_guard(guard);
         }

@@ -1,14 +1,10 @@
 //! The common part of the kinds of locks in a random world, and the checks of each.
 
-use crate::faults::server::OF_NO_EPOCH;
 use crate::workload::plan::FaultMix;
-use crate::world::client::Guard;
-use crate::world::{World, name};
 use bytes::Bytes;
 use leasehold_core::call::Call;
-use leasehold_core::command::{Give, HoldKey, Kind};
+use leasehold_core::command::Kind;
 use leasehold_core::name::LockName;
-use leasehold_core::reply::Reply;
 use leasehold_core::session::AcquireRequest;
 use std::fmt;
 use std::time::Duration;
@@ -134,89 +130,4 @@ pub(crate) fn hold_of(call: &Call) -> Option<(Bytes, u32)> {
         _ => (&call.args()[0], &call.args()[1]),
     };
     Some((id.clone(), std::str::from_utf8(count).ok()?.parse().ok()?))
-}
-
-impl World {
-    /// Gives the semaphores of the world their permits.
-    pub(crate) fn fill(&self) {
-        if self.plan.family.counts() {
-            self.server.deny_growth(false);
-            for lock in 0..self.plan.locks {
-                let key = format!("lock{lock}");
-                self.server.command(&[b"SET", key.as_bytes(), CAPACITY.to_string().as_bytes()]).expect("a counter");
-            }
-        }
-    }
-
-    /// The id that tells a guard's hold from all others in the calls of its kind.
-    pub(crate) fn wire_id(&self, client: usize, kind: Kind, name: &LockName, hold: &HoldKey) -> Bytes {
-        let session = &self.clients[client].session;
-        let keys = kind.verbs().keys(name, &session.client());
-        let settings = session.settings();
-        let give = Give { name, keys: &keys, hold, count: 0, granted: true, settings };
-        hold_of(&kind.verbs().release(&give)).expect("a release names its hold").0
-    }
-
-    /// The count that the server has of a guard's hold, where it keeps one.
-    pub(crate) fn count_on_server(&self, guard: &Guard) -> Option<u32> {
-        let field = &guard.field;
-        match guard.kind {
-            Kind::Lock | Kind::Fair | Kind::FencedFair | Kind::Fenced | Kind::Spin | Kind::Read => {
-                Some(self.count_of(&guard.name, field))
-            }
-            Kind::Write => Some(self.count_of(&guard.name, &[field.as_ref(), b":write"].concat().into())),
-            Kind::Simple | Kind::Semaphore | Kind::Permits | Kind::Latch => None,
-        }
-    }
-
-    /// Wants no other guard to believe that it has what was just granted, so far as the kind excludes it. Belief only ends between one
-    /// grant and the next.
-    pub(crate) fn check_exclusion(&self, guard: &Guard) {
-        let believers = self.guards.iter().filter(|other| {
-            other.alive
-                && other.name.key() == guard.name.key()
-                && (other.client, other.hold) != (guard.client, guard.hold)
-                && other.epoch_of_data == guard.epoch_of_data
-                && other.epoch_of_data != OF_NO_EPOCH
-                && self.believes(other)
-                && !self.clients[other.client].clock_is_wrong
-        });
-        if matches!(guard.kind, Kind::Semaphore | Kind::Permits) {
-            let taken: u32 = believers.map(|other| other.permits).sum::<u32>() + guard.permits;
-            assert!(taken <= CAPACITY || !self.excludes, "{taken} permits of {} are held", guard.name);
-            return;
-        }
-        if !self.excludes {
-            return;
-        }
-        if self.clients[guard.client].clock_is_wrong {
-            return;
-        }
-        let other = believers.map(|other| (other.client, other.hold, other.kind, other.owner)).find(|other| {
-            let both_read = guard.kind == Kind::Read && other.2 == Kind::Read;
-            let halves = guard.kind != other.2 && other.3 == guard.owner;
-            let one_owner = halves && guard.owner.is_some() && other.0 == guard.client;
-            !both_read && !one_owner
-        });
-        assert_eq!(other, None, "has {} beside {:?} of client {}", guard.name, guard.hold, guard.client);
-    }
-
-    /// Wants the permits of leased semaphores to add up, at any time.
-    pub(crate) fn check_capacity(&self) {
-        if self.plan.family != LockFamily::Permits {
-            return;
-        }
-        for lock in 0..self.plan.locks {
-            let lock = name(&format!("lock{lock}"));
-            let available = match self.server.command(&[b"GET", lock.key()]) {
-                Ok(Reply::Bulk(text)) => String::from_utf8_lossy(&text).parse::<i64>().expect("a number"),
-                other => panic!("{other:?}"),
-            };
-            let held = match self.server.command(&[b"ZCARD", &lock.suffixed("timeout")]) {
-                Ok(Reply::Int(held)) => held,
-                other => panic!("{other:?}"),
-            };
-            assert_eq!(available + held, i64::from(CAPACITY), "available and held permits of {lock}");
-        }
-    }
 }

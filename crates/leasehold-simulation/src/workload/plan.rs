@@ -1,9 +1,12 @@
 //! The users of a random world, and the faults that it meets. The seed says which mix of faults a world is of.
 
+use crate::faults::event::FaultEvent;
 use crate::faults::processes::MARGIN_PPM;
 use crate::faults::rates::FaultRates;
-use crate::workload::family::LockFamily;
+use crate::workload::event::UserEvent;
+use crate::workload::family::{CAPACITY, LockFamily};
 use crate::world::event::WorldEvent;
+use crate::world::message::Message;
 use crate::world::{World, ms, settings};
 use leasehold_core::link::{LinkEvent, Plane};
 use leasehold_core::owner::OwnerId;
@@ -109,6 +112,13 @@ pub(crate) struct Plan {
     pub(crate) ended: Instant,
 }
 
+impl Plan {
+    /// How long a message may still be on the way when the faults end.
+    pub(crate) fn under_way(&self) -> Duration {
+        ms(if self.copies || self.mix.has(FaultMix::Delays) { 3_500 } else { 1_500 })
+    }
+}
+
 /// Plans the world of a seed.
 pub(crate) fn plan(world: &mut World, seed: u64, family: LockFamily) {
     let mix = FaultMix::of_seed(seed);
@@ -152,7 +162,7 @@ pub(crate) fn plan(world: &mut World, seed: u64, family: LockFamily) {
     for _ in 0..12 + world.rng.usize(..34) {
         let pause = DISTURBED.mul_f64(world.rng.f64() * world.rng.f64());
         let client = world.rng.usize(..clients);
-        world.after(pause, WorldEvent::Start { client });
+        world.after(pause, UserEvent::Start { client });
     }
 }
 
@@ -173,7 +183,7 @@ fn disturb(world: &mut World, mix: FaultMix) {
         rates.swallow = 0.02;
         rates.not_sent = 0.02;
     }
-    if (mix.has(FaultMix::Losses) || mix.has(FaultMix::Unproven)) && world.insides.bool() {
+    if (mix.has(FaultMix::Losses) || mix.has(FaultMix::Unproven)) && world.faults.insides.bool() {
         rates.inside = 0.05;
     }
     if mix.has(FaultMix::Delays) {
@@ -195,7 +205,7 @@ fn disturb(world: &mut World, mix: FaultMix) {
     if mix.has(FaultMix::Processes) {
         rates.worst_instant = 0.05;
     }
-    world.rates = rates;
+    world.faults.rates = rates;
     connections(world, mix);
     server(world, mix);
     processes(world, mix);
@@ -220,11 +230,11 @@ fn connections(world: &mut World, mix: FaultMix) {
             let (client, at) = (world.somebody(), some_time(&mut world.rng));
             let plane = if world.rng.bool() { Plane::Foreground } else { Plane::Lifeline };
             let (lose, pause) = (world.rng.bool(), world.between(ms(1), ms(1_400)));
-            let what = match world.rng.u8(..5) {
-                0 | 1 => WorldEvent::Reset { client, plane, lose },
-                2 => WorldEvent::Freeze { client, plane, pause },
-                3 => WorldEvent::ResetNotices { client },
-                _ => WorldEvent::Event { client, event: LinkEvent::NoticesLagged },
+            let what: WorldEvent = match world.rng.u8(..5) {
+                0 | 1 => FaultEvent::Reset { client, plane, lose }.into(),
+                2 => FaultEvent::Freeze { client, plane, pause }.into(),
+                3 => FaultEvent::ResetNotices { client }.into(),
+                _ => Message::Event { client, event: LinkEvent::NoticesLagged }.into(),
             };
             world.after(at, what);
         }
@@ -233,8 +243,8 @@ fn connections(world: &mut World, mix: FaultMix) {
         for _ in 0..=world.rng.usize(..3) {
             let (client, at) = (world.somebody(), some_time(&mut world.rng));
             let pause = world.between(ms(1), ms(2_500));
-            world.after(at, WorldEvent::Unreachable { client, yes: true });
-            world.after(at + pause, WorldEvent::Unreachable { client, yes: false });
+            world.after(at, FaultEvent::Unreachable { client, yes: true });
+            world.after(at + pause, FaultEvent::Unreachable { client, yes: false });
         }
     }
 }
@@ -243,17 +253,17 @@ fn connections(world: &mut World, mix: FaultMix) {
 fn server(world: &mut World, mix: FaultMix) {
     if mix.has(FaultMix::Outages) && world.rng.bool() {
         let at = some_time(&mut world.rng);
-        world.after(at, WorldEvent::Restart);
+        world.after(at, FaultEvent::Restart);
     }
     if mix.has(FaultMix::Outages) && world.rng.u8(..4) == 0 || mix.has(FaultMix::Processes) && world.rng.bool() {
         let at = some_time(&mut world.rng);
-        world.after(at, WorldEvent::FlushScripts);
+        world.after(at, FaultEvent::FlushScripts);
     }
     if mix.has(FaultMix::Unproven) && world.rng.bool() {
         let at = some_time(&mut world.rng);
         let pause = world.between(ms(1), MEMORY_IS_FULL);
-        world.after(at, WorldEvent::DenyGrowth { deny: true });
-        world.after(at + pause, WorldEvent::DenyGrowth { deny: false });
+        world.after(at, FaultEvent::DenyGrowth { deny: true });
+        world.after(at + pause, FaultEvent::DenyGrowth { deny: false });
     }
 }
 
@@ -267,9 +277,9 @@ fn processes(world: &mut World, mix: FaultMix) {
     };
     for _ in 0..if leased { crashes } else { 0 } {
         let (client, at) = (world.somebody(), some_time(&mut world.rng));
-        world.after(at, WorldEvent::Crash { client });
+        world.after(at, FaultEvent::Crash { client });
         let pause = world.between(ms(1), ms(1_500));
-        world.after(at + pause, WorldEvent::Join);
+        world.after(at + pause, FaultEvent::Join);
     }
     if !mix.has(FaultMix::Processes) {
         return;
@@ -277,21 +287,21 @@ fn processes(world: &mut World, mix: FaultMix) {
     for _ in 0..world.rng.usize(..4) {
         let (client, at) = (world.somebody(), some_time(&mut world.rng));
         let pause = any_length(&mut world.rng, ms(10_000));
-        world.after(at, WorldEvent::Pause { client, pause, counts: true });
+        world.after(at, FaultEvent::Pause { client, pause, counts: true });
     }
     for client in 0..world.clients.len() {
         if world.rng.bool() {
             let ppm = world.rng.i64(-MARGIN_PPM..=MARGIN_PPM);
-            world.at(world.now, WorldEvent::Clock { client, ppm, jump: Duration::ZERO });
+            world.at(world.now, FaultEvent::Clock { client, ppm, jump: Duration::ZERO });
         }
         if world.rng.u8(..6) == 0 {
             let (at, jump) = (some_time(&mut world.rng), any_length(&mut world.rng, ms(3_600_000)));
-            world.after(at, WorldEvent::Clock { client, ppm: 0, jump });
+            world.after(at, FaultEvent::Clock { client, ppm: 0, jump });
         }
     }
     if world.rng.bool() {
         let (at, millis) = (some_time(&mut world.rng), world.rng.i64(-3..=1));
-        world.after(at, WorldEvent::StepServer { millis });
+        world.after(at, FaultEvent::StepServer { millis });
     }
 }
 
@@ -302,31 +312,31 @@ fn data(world: &mut World) {
     for _ in 0..1 + world.rng.usize(..4) {
         let (client, at) = (world.somebody(), some_time(&mut world.rng));
         match world.rng.u8(..8) {
-            0 if leased => world.after(at, WorldEvent::RestartEmpty),
+            0 if leased => world.after(at, FaultEvent::RestartEmpty),
             1 if leased => {
                 let lag = any_length(&mut world.rng, ms(1_500));
-                world.after(at.saturating_sub(lag), WorldEvent::Snapshot);
-                world.after(at, WorldEvent::Failover);
+                world.after(at.saturating_sub(lag), FaultEvent::Snapshot);
+                world.after(at, FaultEvent::Failover);
             }
             2 if leased => {
                 let all = world.rng.u8(..4) == 0;
-                world.after(at, WorldEvent::Evict { all });
+                world.after(at, FaultEvent::Evict { all });
             }
-            3 | 4 => world.after(at, WorldEvent::ForceRelease),
+            3 | 4 => world.after(at, FaultEvent::ForceRelease),
             5 if leased => {
                 let length = any_length(&mut world.rng, ms(3_600_000)).as_millis();
                 let length = i64::try_from(length).unwrap_or_default() + 2;
                 let millis = if world.rng.bool() { length } else { -length - 2 };
-                world.after(at, WorldEvent::StepServer { millis });
+                world.after(at, FaultEvent::StepServer { millis });
             }
             6 => {
                 let pause = any_length(&mut world.rng, ms(10_000));
-                world.after(at, WorldEvent::Pause { client, pause, counts: false });
+                world.after(at, FaultEvent::Pause { client, pause, counts: false });
             }
             _ => {
                 let wrong = world.rng.i64(MARGIN_PPM + 2_000..200_000);
                 let ppm = if world.rng.bool() { wrong } else { -wrong };
-                world.after(at, WorldEvent::Clock { client, ppm, jump: Duration::ZERO });
+                world.after(at, FaultEvent::Clock { client, ppm, jump: Duration::ZERO });
             }
         }
     }
@@ -344,7 +354,7 @@ fn hold_back(world: &mut World, seed: u64) {
     for _ in 0..1 + rng.usize(..8) {
         let (client, at) = (rng.usize(..world.clients.len()), some_time(rng));
         let pause = LEASE.mul_f64(rng.f64() * 0.8);
-        world.after(at, WorldEvent::Freeze { client, plane: Plane::Foreground, pause });
+        world.after(at, FaultEvent::Freeze { client, plane: Plane::Foreground, pause });
     }
 }
 
@@ -362,11 +372,24 @@ fn issue_twice(world: &mut World, seed: u64) {
     let mut at = ms(rng.u64(200..800));
     // Until the end of the disturbances the clock does not come up with the last token.
     let millis = -i64::try_from(DISTURBED.as_millis()).unwrap_or_default();
-    world.after(at, WorldEvent::StepServer { millis });
+    world.after(at, FaultEvent::StepServer { millis });
     for _ in 0..5 {
         at += ms(rng.u64(..100));
-        world.after(at, WorldEvent::Snapshot);
+        world.after(at, FaultEvent::Snapshot);
         at += ms(rng.u64(50..600));
-        world.after(at, WorldEvent::Failover);
+        world.after(at, FaultEvent::Failover);
+    }
+}
+
+impl World {
+    /// Gives the semaphores of the world their permits.
+    pub(crate) fn fill(&self) {
+        if self.plan.family.counts() {
+            self.server.deny_growth(false);
+            for lock in 0..self.plan.locks {
+                let key = format!("lock{lock}");
+                self.server.command(&[b"SET", key.as_bytes(), CAPACITY.to_string().as_bytes()]).expect("a counter");
+            }
+        }
     }
 }

@@ -3,12 +3,13 @@
 //! never loses an update, whatever goes wrong; of the others it is counted how often they do.
 
 use crate::report::stats::Coverage;
+use crate::workload::event::UserEvent;
 use crate::workload::family::LockFamily;
-use crate::workload::reference_store::Access;
-use crate::world::event::WorldEvent;
+use crate::workload::reference_store::{Access, ReferenceStore};
 use crate::world::{World, ms, trace};
 use bytes::Bytes;
 use leasehold_core::owner::HoldNumber;
+use leasehold_embedded::EmbeddedServer;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::time::Duration;
 
@@ -24,12 +25,20 @@ pub(crate) struct Versions {
     bare: Version,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Registers {
-    registers: FxHashMap<Bytes, Register>,
+    by_lock: FxHashMap<Bytes, Register>,
     /// Holds that are at work.
     at_work: FxHashSet<(usize, HoldNumber)>,
     writes: Version,
+    pub(crate) reference: ReferenceStore,
+}
+
+impl Registers {
+    /// A store whose reference goes on with the Lua state of this engine.
+    pub(crate) fn with_engine(engine: Option<EmbeddedServer>) -> Self {
+        Self { reference: ReferenceStore::with_engine(engine), ..Self::default() }
+    }
 }
 
 /// The store's content for one lock.
@@ -79,7 +88,7 @@ impl World {
         if self.plan.family.excludes() && !matches!(self.plan.family, LockFamily::ReadWrite | LockFamily::PreferWriters)
         {
             let pause = self.plan.hold.mul_f64(self.rng.f64());
-            self.after(pause, WorldEvent::Section { guard });
+            self.after(pause, UserEvent::Section { guard });
         }
     }
 
@@ -92,26 +101,26 @@ impl World {
     pub(crate) fn begin_section(&mut self, guard: usize) {
         let state = &self.guards[guard];
         let work = (state.client, state.hold);
-        if !state.alive || !self.believes(state) || !self.store.at_work.insert(work) {
+        if !state.alive || !self.believes(state) || !self.registers.at_work.insert(work) {
             return;
         }
         let way = self.way_to_the_store();
-        self.after(way, WorldEvent::StoreRead { guard });
+        self.after(way, UserEvent::StoreRead { guard });
     }
 
     /// Shows a guard's token to the register that checks every access, which is to be read, or to have a version written.
     fn shown(&mut self, guard: usize, write: Option<Version>) -> bool {
         let state = &self.guards[guard];
         let Some(token) = state.cell.token() else { return false };
-        let register = self.store.registers.entry(state.name.key().clone()).or_default();
+        let register = self.registers.by_lock.entry(state.name.key().clone()).or_default();
         let admission = register.fence.admit(token, &state.field);
         let access = write.map_or(Access::Read(register.fenced), Access::Write);
-        self.shop.check(&state.name, token, &state.field, access, admission);
+        self.registers.reference.check(&state.name, token, &state.field, access, admission);
         match admission {
             Admission::Admitted => return true,
             Admission::Stale => self.stats.reach(Coverage::StaleRefused),
             Admission::Twice => {
-                let may_be = self.lost_tokens && !self.put_back.is_zero();
+                let may_be = self.doubts.lost_tokens && !self.server.put_back.is_zero();
                 assert!(may_be, "the token {token} of {} was issued twice", state.name);
                 self.stats.reach(Coverage::TwiceRefused);
             }
@@ -122,24 +131,24 @@ impl World {
 
     pub(crate) fn store_reads(&mut self, guard: usize) {
         let admitted = self.shown(guard, None);
-        let register = self.store.registers.entry(self.guards[guard].name.key().clone()).or_default();
+        let register = self.registers.by_lock.entry(self.guards[guard].name.key().clone()).or_default();
         let fenced = admitted.then_some(register.fenced);
         let read = Versions { fenced, at_writes: register.at_writes, bare: register.bare };
         trace!(self, "{:?} of client {} reads {read:?}", self.guards[guard].hold, self.guards[guard].client);
         let way = self.way_to_the_store();
         let work = self.plan.hold.mul_f64(self.rng.f64() / 2.0);
-        self.after(way + work, WorldEvent::Work { guard, read });
+        self.after(way + work, UserEvent::Work { guard, read });
     }
 
     /// The work is done, and is written if the holder believes that it holds: between that look and the write any time may pass.
     pub(crate) fn section_works(&mut self, guard: usize, read: Versions) {
         let state = &self.guards[guard];
         if !state.alive || !self.believes(state) {
-            self.store.at_work.remove(&(state.client, state.hold));
+            self.registers.at_work.remove(&(state.client, state.hold));
             return;
         }
         let way = self.way_to_the_store();
-        self.after(way, WorldEvent::StoreWrite { guard, read });
+        self.after(way, UserEvent::StoreWrite { guard, read });
     }
 
     pub(crate) fn store_writes(&mut self, guard: usize, read: Versions) {
@@ -147,11 +156,11 @@ impl World {
         let (client, hold, token) = (state.client, state.hold, state.cell.token());
         trace!(self, "{hold:?} of client {client} writes with {token:?} what follows from {read:?}");
         let key = state.name.key().clone();
-        self.store.at_work.remove(&(client, hold));
-        self.store.writes += 1;
-        let new = self.store.writes;
+        self.registers.at_work.remove(&(client, hold));
+        self.registers.writes += 1;
+        let new = self.registers.writes;
         let admitted = read.fenced.is_some() && self.shown(guard, Some(new));
-        let register = self.store.registers.entry(key).or_default();
+        let register = self.registers.by_lock.entry(key).or_default();
         self.stats.sections[1] += 1;
         if register.bare != read.bare {
             self.stats.reach(Coverage::UnfencedLost);

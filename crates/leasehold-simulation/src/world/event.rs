@@ -1,267 +1,103 @@
-//! The events to come in the world.
+//! The events to come in the world, in the order in which they happen.
 
-use crate::workload::registers::Versions;
+use crate::faults::event::FaultEvent;
+use crate::workload::event::UserEvent;
 use crate::world::World;
-use bytes::Bytes;
-use leasehold_core::call::Call;
-use leasehold_core::link::{Epoch, LinkError, LinkEvent, Plane};
-use leasehold_core::reply::Reply;
-use leasehold_core::session::CallId;
+use crate::world::message::Message;
 use leasehold_core::time::Instant;
-use leasehold_embedded::Inside;
-use std::time::Duration;
-
-/// The number of a call in the world.
-pub(crate) type CallKey = u64;
-
-/// The purpose of a barrier.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ask {
-    /// Nothing that was sent before may be applied later.
-    Settle,
-    /// Has what was sent before been answered? It hinders nothing.
-    Probe,
-}
+use std::collections::BTreeMap;
 
 /// Something that is about to happen.
 #[derive(Debug)]
 pub(crate) enum WorldEvent {
-    /// A request comes to the server.
-    Arrive {
-        key: CallKey,
-        client: usize,
-        plane: Plane,
-        epoch: Epoch,
-        call: Call,
-        reply: ReplyFate,
-    },
-    /// A copy of a request comes to the server; its reply is not waited for.
-    Copy {
-        key: CallKey,
-        call: Call,
-    },
-    /// A reply, or its absence, comes to the client.
-    Answer {
-        key: CallKey,
-        result: Result<Reply, LinkError>,
-    },
-    /// A barrier comes to the server, behind all that was sent by its connection before, and is awaited until then.
-    Barrier {
-        client: usize,
-        plane: Plane,
-        epoch: Epoch,
-        id: CallId,
-        until: Instant,
-        ask: Ask,
-    },
-    /// A barrier on a connection was answered, or a control command was.
-    Settled {
-        client: usize,
-        plane: Plane,
-        epoch: Epoch,
-        id: CallId,
-        ask: Ask,
-    },
-    /// A probe was answered, or was not in time.
-    Probed {
-        client: usize,
-        id: CallId,
-        answered: bool,
-    },
-    /// The barrier is not awaited any longer: the connections are killed.
-    Kill {
-        client: usize,
-        plane: Plane,
-        epoch: Epoch,
-        id: CallId,
-    },
-    Killed {
-        client: usize,
-        plane: Plane,
-        epoch: Epoch,
-        id: CallId,
-        proven: bool,
-    },
-    SettleFailed {
-        client: usize,
-        id: CallId,
-    },
-    /// A subscription, or its end, comes to the server.
-    Subscription {
-        client: usize,
-        channel: Bytes,
-        wanted: bool,
-        life: u64,
-        fate: Result<(), LinkError>,
-    },
-    /// Its confirmation comes to the client.
-    SubscriptionAnswer {
-        client: usize,
-        channel: Bytes,
-        wanted: bool,
-        life: u64,
-        result: Result<(), LinkError>,
-    },
-    Notice {
-        client: usize,
-        channel: Bytes,
-        life: u64,
-    },
-    Event {
-        client: usize,
-        event: LinkEvent,
-    },
-    Reset {
-        client: usize,
-        plane: Plane,
-        lose: bool,
-    },
-    Reconnected {
-        client: usize,
-        plane: Plane,
-    },
-    ResetNotices {
-        client: usize,
-    },
-    Freeze {
-        client: usize,
-        plane: Plane,
-        pause: Duration,
-    },
-    Unreachable {
-        client: usize,
-        yes: bool,
-    },
-    RestartEmpty,
-    DenyGrowth {
-        deny: bool,
-    },
-    Poll {
-        client: usize,
-        task: usize,
-    },
-    Abandon {
-        client: usize,
-        task: usize,
-    },
-    Start {
-        client: usize,
-    },
-    GiveUp {
-        guard: usize,
-        how: u8,
-    },
-    /// The server did not know the script: the link sends its text.
-    NoScript {
-        key: CallKey,
-        client: usize,
-        plane: Plane,
-        call: Call,
-        reply: ReplyFate,
-    },
-    /// The process of a client ends, whatever it is doing.
-    Crash {
-        client: usize,
-    },
-    /// A new process begins.
-    Join,
-    /// A client does nothing at all for a while.
-    Pause {
-        client: usize,
-        pause: Duration,
-        /// Its clock goes on meanwhile.
-        counts: bool,
-    },
-    Resume {
-        client: usize,
-    },
-    /// From now on the clock of a client is too fast by so many millionths; and it jumps.
-    Clock {
-        client: usize,
-        ppm: i64,
-        jump: Duration,
-    },
-    /// The server's clock is stepped.
-    StepServer {
-        millis: i64,
-    },
-    /// The server restarts and has its data.
-    Restart,
-    /// A replica will have heard of the server's present content.
-    Snapshot,
-    /// That replica takes over.
-    Failover,
-    /// A key that has a time to live goes away, or any key.
-    Evict {
-        all: bool,
-    },
-    /// An operator ends the hold of another.
-    ForceRelease,
-    FlushScripts,
+    Message(Message),
+    Fault(FaultEvent),
+    User(UserEvent),
     /// The holder must have been told by now that its hold was removed.
     Promptness {
         guard: usize,
         removed: Instant,
     },
-    /// A count comes to a latch.
-    CountDown {
-        call: Call,
-    },
-    /// A holder begins to work on what the store has.
-    Section {
-        guard: usize,
-    },
-    /// Its read comes to the store.
-    StoreRead {
-        guard: usize,
-    },
-    /// The value that it read comes to the holder.
-    Work {
-        guard: usize,
-        read: Versions,
-    },
-    /// Its write comes to the store.
-    StoreWrite {
-        guard: usize,
-        read: Versions,
-    },
+}
+
+impl From<Message> for WorldEvent {
+    fn from(message: Message) -> Self {
+        Self::Message(message)
+    }
+}
+
+impl From<FaultEvent> for WorldEvent {
+    fn from(fault: FaultEvent) -> Self {
+        Self::Fault(fault)
+    }
+}
+
+impl From<UserEvent> for WorldEvent {
+    fn from(event: UserEvent) -> Self {
+        Self::User(event)
+    }
 }
 
 impl WorldEvent {
     /// Whether it happens within a client, and to which; otherwise it happens elsewhere, whatever clients do.
     pub(crate) fn within(&self, world: &World) -> Option<usize> {
         match self {
-            Self::Answer { key, .. } => world.net.waiting.get(key).map(|waiting| waiting.client),
-            Self::Settled { client, .. }
-            | Self::Kill { client, .. }
-            | Self::Killed { client, .. }
-            | Self::Probed { client, .. }
-            | Self::SettleFailed { client, .. }
-            | Self::SubscriptionAnswer { client, .. }
-            | Self::Notice { client, .. }
-            | Self::Event { client, .. }
-            | Self::Reconnected { client, .. }
-            | Self::Poll { client, .. }
-            | Self::Abandon { client, .. }
-            | Self::Start { client }
-            | Self::NoScript { client, .. } => Some(*client),
-            Self::GiveUp { guard, .. } | Self::Section { guard } | Self::Work { guard, .. } => {
-                Some(world.guards[*guard].client)
-            }
-            _ => None,
+            Self::Message(message) => message.within(world),
+            Self::User(event) => event.within(world),
+            Self::Fault(_) | Self::Promptness { .. } => None,
         }
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ReplyFate {
-    Comes,
-    /// The connection is lost after the call was applied.
-    Lost,
-    /// It never comes, and the connection looks alive.
-    Swallowed,
-    /// The server refuses the call with this error.
-    Refused(&'static str),
-    /// The script meets an error in its middle.
-    Inside(Inside),
+/// See the [module](self).
+#[derive(Debug, Default)]
+pub(crate) struct EventQueue {
+    pub(crate) queue: BTreeMap<(Instant, u64), WorldEvent>,
+    pub(crate) next_number: u64,
+    /// How many steps there were at the present instant.
+    standing: u64,
+}
+
+impl EventQueue {
+    /// A number that is given to nothing else in the world.
+    pub(crate) fn number(&mut self) -> u64 {
+        self.next_number += 1;
+        self.next_number
+    }
+
+    pub(crate) fn add(&mut self, at: Instant, event: WorldEvent) {
+        let number = self.number();
+        self.queue.insert((at, number), event);
+    }
+
+    /// An event that was taken happens later, before all that is added from now on.
+    pub(crate) fn put_off(&mut self, until: Instant, number: u64, event: WorldEvent) {
+        self.queue.insert((until, number), event);
+    }
+
+    /// Events of a sort that were to happen before then happen then, in the same order.
+    pub(crate) fn put_off_all(&mut self, until: Instant, is_one: impl Fn(&WorldEvent) -> bool) {
+        let early = self.queue.iter().filter(|((at, _), event)| *at < until && is_one(event));
+        for key in early.map(|(key, _)| *key).collect::<Vec<_>>() {
+            if let Some(event) = self.queue.remove(&key) {
+                self.queue.insert((until, key.1), event);
+            }
+        }
+    }
+
+    pub(crate) fn next_at(&self) -> Option<Instant> {
+        self.queue.first_key_value().map(|((at, _), _)| *at)
+    }
+
+    /// The next event, with its number, if it is due by now.
+    pub(crate) fn take_due(&mut self, now: Instant) -> Option<(u64, WorldEvent)> {
+        self.next_at().filter(|at| *at <= now)?;
+        self.queue.pop_first().map(|((_, number), event)| (number, event))
+    }
+
+    /// The world takes a step, at the same instant as the last one or later.
+    pub(crate) fn count_step(&mut self, at_the_same_instant: bool) {
+        self.standing = if at_the_same_instant { self.standing + 1 } else { 0 };
+        assert!(self.standing < 100_000, "the world stands still");
+    }
 }

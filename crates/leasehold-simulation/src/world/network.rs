@@ -1,17 +1,18 @@
 //! The network between clients and the server: order within a connection, and everything that can go wrong.
 
+use crate::faults::event::FaultEvent;
 use crate::faults::rates::CallFault;
 use crate::report::stats::FaultKind;
 use crate::workload::family::hold_of;
-use crate::world::event::{Ask, CallKey, ReplyFate, WorldEvent};
+use crate::world::message::{CallKey, Message, ReplyFate};
 use crate::world::{World, ms, trace};
 use bytes::Bytes;
 use leasehold_core::call::Call;
-use leasehold_core::link::{Epoch, LinkError, Plane, ServerError};
+use leasehold_core::link::{Epoch, LinkError, Plane};
 use leasehold_core::session::{CallId, FlightId, Via};
 use leasehold_core::time::Instant;
 use leasehold_embedded::Inside;
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -38,7 +39,7 @@ pub(crate) struct Wires {
     /// The latest request that has arrived.
     pub(crate) latest: CallKey,
     pub(crate) last_notice: Instant,
-    last_subscription: Instant,
+    pub(crate) last_subscription: Instant,
 }
 
 /// The one that waits for a call.
@@ -69,8 +70,10 @@ pub(crate) struct Network {
     pub(crate) epochs: u64,
     /// The number of subscriptions so far.
     pub(crate) subscribes: usize,
-    /// How often the server has lost data, or time.
-    pub(crate) restarts: u32,
+    /// When acquires were sent that have not arrived.
+    pub(crate) sent: FxHashMap<CallKey, Instant>,
+    /// Calls whose script the server did not know, and that come once more with its text.
+    pub(crate) unknown_script: FxHashSet<CallKey>,
 }
 
 impl Network {
@@ -121,11 +124,11 @@ impl World {
 
     /// How long a message of a client, or to it, is on the way.
     pub(crate) fn delay(&mut self, client: usize) -> Duration {
-        let (least, most) = self.rates.delay;
+        let (least, most) = self.faults.rates.delay;
         let delay = self.between(least, most);
-        if self.chance(self.rates.spike) {
+        if self.chance(self.faults.rates.spike) {
             self.stats.fault(FaultKind::Delay);
-            let spike = self.between(Duration::ZERO, self.rates.spike_of);
+            let spike = self.between(Duration::ZERO, self.faults.rates.spike_of);
             self.note_fault_of(client, self.now + delay + spike);
             return delay + spike;
         }
@@ -138,7 +141,7 @@ impl World {
     }
 
     pub(crate) fn send_by_task(&mut self, client: usize, task: usize, flight: FlightId, via: Via, call: Call) {
-        let key = self.number();
+        let key = self.events.number();
         let state = &mut self.clients[client].tasks[task];
         state.flight = Some((flight, key));
         state.reply = None;
@@ -154,7 +157,7 @@ impl World {
     }
 
     pub(crate) fn send_by_lifeline(&mut self, client: usize, id: CallId, call: Call) {
-        let key = self.number();
+        let key = self.events.number();
         trace!(self, "client {client} lifeline {id:?} sends {key}: {} {:?}", call.script().name(), call.args());
         self.send(key, client, Plane::Lifeline, Caller::Lifeline(id), call);
     }
@@ -163,7 +166,7 @@ impl World {
         let Connection { epoch, fence, .. } = *self.net.connection(client, plane);
         let hold = hold_of(&call).map(|(id, _)| id);
         if let Some(id) = &hold {
-            self.senders.entry(id.clone()).or_insert(client);
+            self.invariants.grants.sent_by(id, client);
         }
         let words = (call.script().name(), call.keys(), call.args());
         self.stats.digest.record((self.now, client, key, plane == Plane::Lifeline, words));
@@ -178,7 +181,7 @@ impl World {
         }
         if !up || matches!(fault, Some(CallFault::NotSent)) {
             let result = Err(LinkError::NotSent("no connection".to_owned()));
-            return self.at(self.now, WorldEvent::Answer { key, result });
+            return self.at(self.now, Message::Answer { key, result });
         }
         let more = match fault {
             #[cfg(test)]
@@ -189,7 +192,7 @@ impl World {
         if plane == Plane::Lifeline {
             let result = Err(LinkError::Unknown("timed out".to_owned()));
             let timeout = self.clients[client].session.settings().command_timeout;
-            self.after(timeout, WorldEvent::Answer { key, result });
+            self.after(timeout, Message::Answer { key, result });
         }
         let now = self.now;
         let connection = self.net.connection(client, plane);
@@ -198,10 +201,10 @@ impl World {
         self.net.connection(client, plane).last_arrival = at;
         if let Some(CallFault::CopyAfter(more)) = fault {
             // A copy never comes before what it is a copy of.
-            self.at(at + more, WorldEvent::Copy { key, call: call.clone() });
+            self.at(at + more, Message::Copy { key, call: call.clone() });
         }
         if matches!(fault, Some(CallFault::LoseRequest)) {
-            return self.at(at, WorldEvent::Reset { client, plane, lose: true });
+            return self.at(at, FaultEvent::Reset { client, plane, lose: true });
         }
         let reply = match fault {
             Some(CallFault::LoseReply) => ReplyFate::Lost,
@@ -211,18 +214,20 @@ impl World {
             _ => ReplyFate::Comes,
         };
         if call.script().name().ends_with("/acquire") {
-            self.sent.insert(key, now);
+            self.net.sent.insert(key, now);
         }
-        self.at(at, WorldEvent::Arrive { key, client, plane, epoch, call, reply });
+        self.at(at, Message::Arrive { key, client, plane, epoch, call, reply });
     }
 
     /// The fault that this call meets.
     fn fault_for(&mut self, client: usize, call: &Call) -> Option<CallFault> {
         let script = call.script().name();
-        if let Some(index) = self.faults.iter().position(|fault| fault.client == client && fault.script == script) {
-            return Some(self.faults.remove(index).kind);
+        if let Some(index) =
+            self.faults.planned.iter().position(|fault| fault.client == client && fault.script == script)
+        {
+            return Some(self.faults.planned.remove(index).kind);
         }
-        let rates = self.rates.clone();
+        let rates = self.faults.rates.clone();
         if self.chance(rates.lose_request) {
             return Some(CallFault::LoseRequest);
         }
@@ -239,9 +244,9 @@ impl World {
             let text = ["LOADING Redis is loading", "OOM command not allowed", "READONLY You can't write"];
             return Some(CallFault::Refuse(text[self.rng.usize(..3)]));
         }
-        if rates.inside > 0.0 && self.insides.f64() < rates.inside {
+        if rates.inside > 0.0 && self.faults.insides.f64() < rates.inside {
             // Few scripts use more than a dozen names of commands; what they come to last is the most interesting.
-            return Some(CallFault::Inside(Inside::Command(self.insides.u32(1..=12))));
+            return Some(CallFault::Inside(Inside::Command(self.faults.insides.u32(1..=12))));
         }
         // Only what a copy may come of later: a changed count of a hold that goes on is settled before it changes again.
         let change = hold_of(call);
@@ -251,91 +256,5 @@ impl World {
             return Some(CallFault::CopyAfter(self.between(Duration::ZERO, ms(2_000))));
         }
         None
-    }
-
-    pub(crate) fn settle(&mut self, client: usize, id: CallId, plane: Plane, epoch: Epoch) {
-        trace!(self, "client {client} settles {plane:?} up to {epoch:?} as {id:?}");
-        self.stats.digest.record((self.now, client, "settle", plane == Plane::Lifeline, epoch.0));
-        self.net.settling.insert((client, id));
-        if !self.net.wires[client].reachable || self.chance(self.rates.settle_fails) {
-            self.note_fault_of(client, self.now);
-            self.stats.fault(FaultKind::SettleFailed);
-            return self.after(ms(5), WorldEvent::SettleFailed { client, id });
-        }
-        let delay = self.delay(client);
-        let now = self.now;
-        let connection = self.net.connection(client, plane);
-        connection.fence += 1;
-        if connection.up && epoch >= connection.epoch {
-            let epoch = connection.epoch;
-            let at = (now + delay).max(connection.last_arrival).max(connection.frozen_until);
-            connection.last_arrival = at;
-            let until = now + self.clients[client].session.settings().command_timeout / 2;
-            if at <= until {
-                return self.at(at, WorldEvent::Barrier { client, plane, epoch, id, until, ask: Ask::Settle });
-            }
-            return self.at(until, WorldEvent::Kill { client, plane, epoch, id });
-        }
-        // A connection that is yet to come has carried nothing.
-        let last = if connection.up { connection.epoch } else { Epoch(connection.epoch.0 - 1) };
-        let epoch = epoch.min(last);
-        self.at(now, WorldEvent::Kill { client, plane, epoch, id });
-    }
-
-    /// Asks whether what was sent has been answered. On a connection that is lost it has: its outcome is unknown.
-    pub(crate) fn probe(&mut self, client: usize, id: CallId, plane: Plane, epoch: Epoch) {
-        trace!(self, "client {client} probes {plane:?} up to {epoch:?} as {id:?}");
-        self.stats.digest.record((self.now, client, "probe", plane == Plane::Lifeline, epoch.0));
-        self.net.settling.insert((client, id));
-        let delay = self.delay(client);
-        let now = self.now;
-        let connection = self.net.connection(client, plane);
-        if !connection.up || epoch < connection.epoch {
-            return self.at(now, WorldEvent::Probed { client, id, answered: true });
-        }
-        let epoch = connection.epoch;
-        let at = (now + delay).max(connection.last_arrival).max(connection.frozen_until);
-        connection.last_arrival = at;
-        let until = now + self.clients[client].session.settings().command_timeout;
-        if at <= until {
-            return self.at(at, WorldEvent::Barrier { client, plane, epoch, id, until, ask: Ask::Probe });
-        }
-        self.at(until, WorldEvent::Probed { client, id, answered: false });
-    }
-
-    pub(crate) fn change_subscription(&mut self, client: usize, channel: Bytes, wanted: bool) {
-        trace!(self, "client {client} wants notices of {channel:?}: {wanted}");
-        self.stats.digest.record((self.now, client, &channel, wanted));
-        self.net.subscribes += usize::from(wanted);
-        let wires = &self.net.wires[client];
-        let (life, reachable) = (wires.life, wires.reachable);
-        let delay = self.delay(client);
-        if !reachable {
-            let result = Err(LinkError::NotSent("no connection".to_owned()));
-            return self.after(ms(1), WorldEvent::SubscriptionAnswer { client, channel, wanted, life, result });
-        }
-        let fate = if self.chance(self.rates.subscribe_fails) {
-            self.note_fault_of(client, self.now);
-            self.stats.fault(FaultKind::SubscribeFailed);
-            Err(LinkError::Unknown("lost".to_owned()))
-        } else {
-            match self.fault_for_subscription(client, wanted) {
-                Some(text) => Err(LinkError::Refused(ServerError::new(text))),
-                None => Ok(()),
-            }
-        };
-        let wires = &mut self.net.wires[client];
-        let at = (self.now + delay).max(wires.last_subscription);
-        wires.last_subscription = at;
-        self.at(at, WorldEvent::Subscription { client, channel, wanted, life, fate });
-    }
-
-    fn fault_for_subscription(&mut self, client: usize, wanted: bool) -> Option<&'static str> {
-        let script = if wanted { "subscribe" } else { "unsubscribe" };
-        let index = self.faults.iter().position(|fault| fault.client == client && fault.script == script)?;
-        match self.faults.remove(index).kind {
-            CallFault::Refuse(text) => Some(text),
-            other => panic!("no fault of a subscription: {other:?}"),
-        }
     }
 }

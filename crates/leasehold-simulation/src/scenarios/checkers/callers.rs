@@ -1,10 +1,10 @@
 //! The checks of what callers are told, and of what they leave, can fail.
 
 use super::{ask, closed, finds, held};
+use crate::invariants::outcomes::check_patience;
 use crate::scenarios::driver::wish;
 use crate::scenarios::world;
 use crate::workload::family::LockFamily;
-use crate::workload::run::check_patience;
 use crate::world::client::{Outcome, PollPolicy};
 use crate::world::{World, ms, name};
 use bytes::Bytes;
@@ -86,7 +86,7 @@ fn a_release_that_was_carried_out_and_failed_is_found() {
     let lost = Outcome::NotReleased(ReleaseError::Lost(LossReason::NotRenewed));
     let unreachable = Outcome::NotReleased(ReleaseError::Unreachable("?".to_owned()));
     world.check_outcome(0, task, &lost);
-    world.released.insert(world.guards[guard].wire_id.clone(), vec![0]);
+    world.invariants.grants.release(world.guards[guard].wire_id.clone());
     finds("was carried out", || world.check_outcome(0, task, &lost));
     // A call that is polled late may have been repeated by then.
     world.check_outcome(0, task, &unreachable);
@@ -108,17 +108,17 @@ fn an_acquire_that_failed_and_has_the_lock_is_found() {
     // It is free, but for the server.
     world.guards.clear();
     for outcome in &nothing {
-        finds("and the server has", || world.check_nothing_acquired(client, 0, outcome));
+        finds("and the server has", || world.check_outcome(client, 0, outcome));
     }
     let unknown = Outcome::NotAcquired(AcquireError::OutcomeUnknown("?".to_owned()));
-    world.check_nothing_acquired(client, 0, &unknown);
+    world.check_outcome(client, 0, &unknown);
     world.clients[client].tasks[0].polls = PollPolicy::Late(ms(1));
-    world.check_nothing_acquired(client, 0, &nothing[0]);
+    world.check_outcome(client, 0, &nothing[0]);
     world.clients[client].tasks[0].polls = PollPolicy::AtOnce;
     world.server.command(&[b"DEL", b"lock0"]).expect("a key can be removed");
-    world.check_told(&id);
-    world.check_nothing_acquired(client, 0, &nothing[0]);
-    finds("is granted after its caller was told", || world.check_told(&id));
+    world.invariants.nothing_acquired.check_grant(&world, &id);
+    world.check_outcome(client, 0, &nothing[0]);
+    finds("is granted after its caller was told", || world.invariants.nothing_acquired.check_grant(&world, &id));
 }
 
 #[test]
@@ -129,9 +129,9 @@ fn place_left_behind_by_an_elapsed_wait_is_found() {
     world.run(ms(100));
     let elapsed = Outcome::NotAcquired(AcquireError::WaitElapsed);
     world.plan.orderly = false;
-    world.check_nothing_acquired(1, task, &elapsed);
+    world.check_outcome(1, task, &elapsed);
     world.plan.orderly = true;
-    finds("still waits", || world.check_nothing_acquired(1, task, &elapsed));
+    finds("still waits", || world.check_outcome(1, task, &elapsed));
 }
 
 #[test]
@@ -168,7 +168,7 @@ fn what_worlds_never_come_to_is_missing() {
     let call = ask(&world, Kind::Lock);
     let missing = |world: &World| world.stats.missing().contains(&"a copy came after the hold had ended");
     assert!(missing(&world));
-    world.released.insert(Bytes::copy_from_slice(&call.args()[0]), vec![0]);
-    world.happen(crate::world::event::WorldEvent::Copy { key: 0, call });
+    world.invariants.grants.release(Bytes::copy_from_slice(&call.args()[0]));
+    world.apply(crate::world::message::Message::Copy { key: 0, call });
     assert!(!missing(&world));
 }

@@ -1,0 +1,77 @@
+//! The users of latches: one closes each of them, and all count them down.
+
+use crate::report::stats::FaultKind;
+use crate::workload::event::UserEvent;
+use crate::workload::family::LockFamily;
+use crate::world::client::TaskKind;
+use crate::world::{World, ms, name, trace};
+use leasehold_core::call::Call;
+use leasehold_core::command::{Kind, latch};
+use leasehold_core::reply::Reply;
+
+impl World {
+    /// Closes the latches of the world.
+    pub(crate) fn close_latches(&mut self) {
+        if self.plan.family != LockFamily::Latch {
+            return;
+        }
+        for lock in 0..self.plan.locks {
+            let count = 1 + self.rng.u32(..6);
+            let lock = name(&format!("lock{lock}"));
+            let operation = self.clients[0].session.new_operation();
+            let call = latch::set(&lock, count, &operation, &self.plan.settings.publish);
+            self.server.execute(&call).expect("a latch can be set");
+            self.invariants.latches.set(lock.key().clone(), count.into());
+        }
+    }
+
+    /// A client counts a latch down; that is a call beside its session.
+    pub(crate) fn start_count(&mut self, client: usize) {
+        self.stats.operations += 1;
+        let lock = name(&format!("lock{}", self.rng.u64(..self.plan.locks)));
+        let operation = self.clients[client].session.new_operation();
+        let call = latch::count_down(&lock, 1, &operation, &self.plan.settings.publish);
+        trace!(self, "client {client} counts {lock} down");
+        if self.chance(self.faults.rates.lose_request) {
+            return self.stats.fault(FaultKind::LostRequest);
+        }
+        if self.chance(self.faults.rates.copy_late) {
+            self.stats.fault(FaultKind::LateCopy);
+            let pause = self.between(ms(10), ms(2_000));
+            self.after(pause, UserEvent::CountDown { call: call.clone() });
+        }
+        let delay = self.delay(client);
+        self.after(delay, UserEvent::CountDown { call });
+    }
+
+    /// A count arrives.
+    pub(crate) fn count_down(&mut self, call: &Call) {
+        let Ok(reply) = self.server.execute(call) else { return };
+        self.deliver_notices();
+        let (key, operation) = (&call.keys()[0], &call.keys()[1]);
+        let expected = self.invariants.latches.count_down(key, operation);
+        trace!(self, "{key:?} is counted down: {reply:?}");
+        if !self.doubts.broken {
+            assert_eq!(reply, Reply::Array(expected.map(Reply::Int).to_vec()), "the count of {key:?}");
+        }
+    }
+
+    /// Opens latches that are still closed, so that no waiter waits for ever.
+    pub(crate) fn open_latches(&mut self) {
+        if self.plan.family != LockFamily::Latch {
+            return;
+        }
+        for lock in 0..self.plan.locks {
+            let lock = name(&format!("lock{lock}"));
+            let operation = self.clients[0].session.new_operation();
+            let call = latch::count_down(&lock, 1_000, &operation, &self.plan.settings.publish);
+            self.server.execute(&call).expect("a latch can be opened");
+            self.deliver_notices();
+            self.invariants.latches.set(lock.key().clone(), 0);
+        }
+    }
+
+    pub(crate) fn is_latch(&self, client: usize, task: usize) -> bool {
+        matches!(&self.clients[client].tasks[task].kind, TaskKind::Acquire(wish) if wish.kind == Kind::Latch)
+    }
+}

@@ -1,0 +1,235 @@
+//! The arrival of calls at the server, and of replies at their clients.
+
+use crate::faults::event::FaultEvent;
+use crate::report::stats::{Coverage, FaultKind};
+use crate::workload::family::hold_of;
+use crate::world::message::{CallKey, Message, ReplyFate};
+use crate::world::network::{Caller, Waiting};
+use crate::world::{World, ms, trace};
+use leasehold_core::call::Call;
+use leasehold_core::link::{Epoch, LinkError, Plane, ServerError};
+use leasehold_core::reply::Reply;
+use leasehold_embedded::{Inside, Met};
+use std::time::Duration;
+
+impl World {
+    pub(crate) fn arrive(
+        &mut self,
+        key: CallKey,
+        client: usize,
+        plane: Plane,
+        epoch: Epoch,
+        call: Call,
+        reply: ReplyFate,
+    ) {
+        if epoch <= self.net.connection(client, plane).killed {
+            trace!(self, "call {key} dies with its connection");
+            return;
+        }
+        let wires = &mut self.net.wires[client];
+        if key < wires.latest {
+            self.stats.reach(Coverage::Overtaken);
+        }
+        wires.latest = wires.latest.max(key);
+        let script = call.script().name();
+        if self.net.unknown_script.remove(&key) {
+            // This time it is the text.
+            self.server.learn(script);
+        } else if !self.server.knows(script) {
+            self.net.unknown_script.insert(key);
+            let back = self.now + self.delay(client);
+            let connection = self.net.connection(client, plane);
+            let at = back.max(connection.last_reply);
+            connection.last_reply = at;
+            return self.at(at, Message::NoScript { key, client, plane, call, reply });
+        }
+        let now = self.now;
+        self.note_way(key, &call);
+        self.note_expiry(&call);
+        let result = match reply {
+            ReplyFate::Refused(text) => Err(ServerError::new(text)),
+            ReplyFate::Inside(inside) => self.execute_refused(&call, inside),
+            _ => self.execute(&call),
+        };
+        trace!(self, "call {key} arrives: {result:?}");
+        if !matches!(reply, ReplyFate::Refused(_) | ReplyFate::Inside(_)) && self.chance(self.faults.rates.copy_now) {
+            trace!(self, "call {key} arrives again");
+            self.stats.fault(FaultKind::Resent);
+            drop(self.execute(&call));
+        }
+        match reply {
+            ReplyFate::Comes | ReplyFate::Refused(_) | ReplyFate::Inside(_) => {
+                let delay = self.delay(client);
+                let connection = self.net.connection(client, plane);
+                let at = (now + delay).max(connection.last_reply);
+                connection.last_reply = at;
+                let result = result.map_err(LinkError::Refused);
+                self.at(at, Message::Answer { key, result });
+            }
+            ReplyFate::Lost => {
+                // Nothing that follows on this connection is answered before that is seen.
+                let delay = self.delay(client);
+                let connection = self.net.connection(client, plane);
+                let at = (now + delay).max(connection.last_reply);
+                connection.last_reply = at;
+                self.at(at, FaultEvent::Reset { client, plane, lose: false });
+            }
+            ReplyFate::Swallowed => {
+                // Nothing that is sent by this connection from here on is answered while it lasts.
+                self.freeze(client, plane, ms(1_500));
+            }
+        }
+    }
+
+    /// A copy of a call comes to the server.
+    pub(crate) fn arrive_again(&mut self, key: CallKey, call: Call) {
+        if self.net.unknown_script.contains(&key) && self.net.waiting.contains_key(&key) {
+            // The call that it is a copy of comes once more, as a text, and it never comes before that.
+            return self.after(ms(1), Message::Copy { key, call });
+        }
+        let script = call.script().name();
+        trace!(self, "a copy arrives: {script} {:?}", call.args());
+        if !self.server.knows(script) {
+            // It names its script, as what it is a copy of did.
+            return;
+        }
+        let released = hold_of(&call).is_some_and(|(id, _)| self.invariants.grants.is_released(&id));
+        if script.ends_with("/acquire") && released {
+            self.stats.reach(Coverage::LateDuplicate);
+        }
+        drop(self.execute(&call));
+    }
+
+    /// The link learns that the server does not know the script of a call, and sends its text, unless the call was settled meanwhile.
+    pub(crate) fn no_script(&mut self, key: CallKey, client: usize, plane: Plane, call: Call, reply: ReplyFate) {
+        let Some(waiting) = self.net.waiting.get(&key) else { return };
+        let (epoch, fence, who) = (waiting.epoch, waiting.fence, waiting.who);
+        let gone = match who {
+            Caller::Task(task) => self.clients[client].tasks[task].flight.is_none_or(|(_, known)| known != key),
+            Caller::Lifeline(_) => false,
+        };
+        let connection = self.net.connection(client, plane);
+        if gone || !connection.up || connection.epoch != epoch {
+            self.net.unknown_script.remove(&key);
+            return;
+        }
+        if connection.fence != fence {
+            self.net.unknown_script.remove(&key);
+            if call.script().name().ends_with("/release") {
+                self.doubts.refused_releases.extend(hold_of(&call).map(|(id, _)| id));
+            }
+            self.note_fault_of(client, self.now);
+            let refusal = ServerError::new("NOSCRIPT No matching script, and it was settled meanwhile");
+            let result = Err(LinkError::Refused(refusal));
+            return self.at(self.now, Message::Answer { key, result });
+        }
+        if let Caller::Task(task) = who {
+            let now = self.local(client);
+            let ticket = self.clients[client].tasks[task].ticket;
+            let flight = self.clients[client].tasks[task].flight.map(|(flight, _)| flight);
+            let may = flight.is_some_and(|flight| self.clients[client].session.may_resend(now, ticket, flight));
+            if !may {
+                self.net.unknown_script.remove(&key);
+                return;
+            }
+        }
+        self.stats.reach(Coverage::NoScript);
+        let delay = self.delay(client);
+        let now = self.now;
+        let connection = self.net.connection(client, plane);
+        let at = (now + delay).max(connection.last_arrival).max(connection.frozen_until);
+        connection.last_arrival = at;
+        self.at(at, Message::Arrive { key, client, plane, epoch, call, reply });
+    }
+
+    /// Notes where an acquire was on its way for longer than the lease that it asks for: its client reckons with it no more.
+    fn note_way(&mut self, key: CallKey, call: &Call) {
+        let Some(sent) = self.net.sent.remove(&key) else { return };
+        let lease = call.args().get(2).and_then(|lease| std::str::from_utf8(lease).ok()?.parse().ok());
+        if let (Some((id, _)), Some(lease)) = (hold_of(call), lease)
+            && self.now.since(sent) > Duration::from_millis(lease)
+        {
+            self.doubts.outlasted.insert(id);
+        }
+    }
+
+    /// Runs a script on the server, and sends the notices of it.
+    pub(crate) fn execute(&mut self, call: &Call) -> Result<Reply, ServerError> {
+        self.note_silence(call);
+        let result = self.server.execute(call);
+        self.note_result(call, &result);
+        result
+    }
+
+    /// The same, where the user lacks the right to a command of the script.
+    fn execute_refused(&mut self, call: &Call, inside: Inside) -> Result<Reply, ServerError> {
+        self.note_silence(call);
+        let denied = ServerError::new("ERR ACL failure in script: User app has no permissions to run a command");
+        let (result, met) = self.server.execute_refused(call, inside, denied);
+        self.server.met = met;
+        if let Some((id, _)) = hold_of(call).filter(|_| met == Met::AfterWriting) {
+            // A release that was refused may have been carried out.
+            self.doubts.doubtful.insert(id.clone());
+            // Nor do the replies tell whether it took its place before.
+            self.invariants.fair_order.doubt_hold(id.clone());
+            self.doubts.half_done.insert(id);
+        }
+        self.note_result(call, &result);
+        result
+    }
+
+    fn note_result(&mut self, call: &Call, result: &Result<Reply, ServerError>) {
+        match result {
+            Ok(reply) => self.note_place(call, reply),
+            // A script that was refused a command has done what comes before that.
+            Err(_) => self.invariants.fair_order.doubt(&call.keys()[0]),
+        }
+        if let Some((id, count)) = hold_of(call) {
+            match result {
+                Ok(Reply::Int(code @ 1..=4)) => {
+                    self.was_released(call, &id, count, *code);
+                }
+                Ok(Reply::Array(parts)) if parts[0] == Reply::Int(1) => {
+                    // The fourth number of a grant of permits is how many are held.
+                    let token = parts.get(3).filter(|_| !self.plan.family.counts());
+                    let token = token.and_then(|token| token.int().ok());
+                    let left = parts.get(1).and_then(|left| left.int().ok());
+                    self.was_granted(call, id.clone(), count, token);
+                    self.was_promised(&id, Duration::from_millis(left.map_or(0, i64::unsigned_abs)));
+                }
+                _ => {}
+            }
+            // A count that is lowered leaves a place in a queue where it is.
+            if result.is_ok() && count == 0 && call.script().name().ends_with("/release") {
+                self.invariants.fair_order.leave(&hold_of(call).map(|(id, _)| id).unwrap_or_default());
+            }
+        }
+        self.deliver_notices();
+    }
+
+    pub(crate) fn answer(&mut self, key: CallKey, result: Result<Reply, LinkError>) {
+        let Some(Waiting { client, who, epoch, hold, .. }) = self.net.waiting.remove(&key) else { return };
+        self.stats.digest.record((self.now, client, key, result.as_ref().ok()));
+        if matches!(result, Err(LinkError::Unknown(_))) {
+            self.doubts.doubtful.extend(hold);
+        }
+        match who {
+            Caller::Task(task) => {
+                let state = &mut self.clients[client].tasks[task];
+                if state.flight.is_some_and(|(_, known)| known == key) && state.outcome.is_none() {
+                    trace!(self, "call {key} is answered: {result:?}");
+                    let state = &mut self.clients[client].tasks[task];
+                    state.reply = Some(result);
+                    std::task::Wake::wake(state.flag.clone());
+                    self.plan_polls(client);
+                }
+            }
+            Caller::Lifeline(id) => {
+                trace!(self, "call {key} is answered: {result:?}");
+                let now = self.local(client);
+                self.clients[client].session.handle_called(now, id, epoch, result);
+                self.look_after(client);
+            }
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! What each side believes: a client of its holds by its own clock, and the server of those that it has.
+
+use crate::workload::family::hold_of;
+use crate::world::client::Guard;
+use crate::world::{World, trace};
+use bytes::Bytes;
+use leasehold_core::command::permits::ID_BYTES;
+use leasehold_core::command::{Give, HoldKey, Kind};
+use leasehold_core::name::LockName;
+use leasehold_core::owner::HoldNumber;
+use leasehold_core::reply::Reply;
+use leasehold_core::time::Instant;
+
+impl World {
+    /// The time that a client's clock shows.
+    pub(crate) fn local(&self, client: usize) -> Instant {
+        self.clients[client].clock.shows(self.now)
+    }
+
+    /// Whether a holder believes, by its own clock, that it holds.
+    pub(crate) fn believes(&self, guard: &Guard) -> bool {
+        guard.cell.would_end(self.local(guard.client)).is_none()
+    }
+
+    /// Whether a client believes to hold what it was promised and the server has not lost.
+    pub(crate) fn is_believed(&self, guard: &Guard) -> bool {
+        guard.epoch_of_data == self.server.data_epoch
+            && !self.clients[guard.client].clock_is_wrong
+            && self.believes(guard)
+    }
+
+    /// How many guards of a hold there are.
+    pub(crate) fn guards_of(&self, client: usize, hold: HoldNumber) -> usize {
+        self.guards.iter().filter(|guard| guard.client == client && guard.hold == hold && guard.alive).count()
+    }
+
+    /// How many guards of a hold were detached.
+    pub(crate) fn detached_of(&self, client: usize, hold: HoldNumber) -> usize {
+        self.guards.iter().filter(|guard| guard.client == client && guard.hold == hold && guard.detached).count()
+    }
+
+    /// The client that a field is of.
+    pub(crate) fn client_of(&self, field: &[u8]) -> Option<usize> {
+        let uuid = std::str::from_utf8(field.get(..36)?).ok()?;
+        let number = usize::from_str_radix(uuid.get(24..)?, 16).ok()?;
+        (number < self.clients.len()).then_some(number)
+    }
+
+    pub(crate) fn is_of_the_dead(&self, field: &[u8]) -> bool {
+        self.client_of(field).is_some_and(|client| self.clients[client].dead)
+    }
+
+    /// The id that tells a guard's hold from all others in the calls of its kind.
+    pub(crate) fn wire_id(&self, client: usize, kind: Kind, name: &LockName, hold: &HoldKey) -> Bytes {
+        let session = &self.clients[client].session;
+        let keys = kind.verbs().keys(name, &session.client());
+        let settings = session.settings();
+        let give = Give { name, keys: &keys, hold, count: 0, granted: true, settings };
+        hold_of(&kind.verbs().release(&give)).expect("a release names its hold").0
+    }
+
+    /// The count that the server has of a hold.
+    pub(crate) fn count_of(&self, name: &LockName, field: &Bytes) -> u32 {
+        match self.server.command(&[b"HGET", name.key(), field]) {
+            Ok(Reply::Bulk(text)) => std::str::from_utf8(&text).ok().and_then(|text| text.parse().ok()).unwrap_or(0),
+            _ => 0,
+        }
+    }
+
+    /// The count that the server has of a guard's hold, where it keeps one.
+    pub(crate) fn count_on_server(&self, guard: &Guard) -> Option<u32> {
+        let field = &guard.field;
+        match guard.kind {
+            Kind::Lock | Kind::Fair | Kind::FencedFair | Kind::Fenced | Kind::Spin | Kind::Read => {
+                Some(self.count_of(&guard.name, field))
+            }
+            Kind::Write => Some(self.count_of(&guard.name, &[field.as_ref(), b":write"].concat().into())),
+            Kind::Simple | Kind::Semaphore | Kind::Permits | Kind::Latch => None,
+        }
+    }
+
+    /// Whether the server has a guard's hold, so far as that can be seen.
+    pub(crate) fn is_on_server(&self, guard: &Guard) -> bool {
+        match guard.kind {
+            Kind::Simple => self.server.command(&[b"GET", guard.name.key()]) == Ok(Reply::Bulk(guard.field.clone())),
+            Kind::Permits => {
+                let deadlines = guard.name.suffixed("timeout");
+                let now = self.server.wall_millis();
+                guard.wire_id.chunks(ID_BYTES).all(|id| match self.server.command(&[b"ZSCORE", &deadlines, id]) {
+                    Ok(Reply::Bulk(end)) => String::from_utf8_lossy(&end).parse().is_ok_and(|end: i64| end > now),
+                    _ => false,
+                })
+            }
+            _ => self.count_on_server(guard).is_none_or(|count| count > 0),
+        }
+    }
+
+    /// Tells what each side believes at the end of a history.
+    pub(crate) fn tell_beliefs(&self) {
+        trace!(self, "what each side believes:");
+        for guard in self.guards.iter().filter(|guard| guard.alive) {
+            trace!(
+                self,
+                "client {}{}: {:?} of {} {:?} until {:?} by its clock, which shows {:?}: {}; the server counts {:?}",
+                guard.client,
+                if self.clients[guard.client].runs() { "" } else { " (paused)" },
+                guard.hold,
+                guard.name,
+                guard.kind,
+                guard.cell.deadline(),
+                self.local(guard.client),
+                guard
+                    .cell
+                    .would_end(self.local(guard.client))
+                    .map_or_else(|| "held".to_owned(), |end| format!("{end:?}")),
+                self.count_on_server(guard)
+            );
+        }
+        for key in self.server.keys() {
+            let say = |words: &[&[u8]]| self.server.command(words).ok();
+            let left = say(&[b"PTTL", &key]);
+            let value = [
+                say(&[b"GET", &key]),
+                say(&[b"HGETALL", &key]),
+                say(&[b"LRANGE", &key, b"0", b"-1"]),
+                say(&[b"ZRANGE", &key, b"0", b"-1"]),
+            ];
+            trace!(self, "the server has {key:?} for {left:?}: {:?}", value.into_iter().flatten().next());
+        }
+    }
+}

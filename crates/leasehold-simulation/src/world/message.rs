@@ -1,0 +1,157 @@
+//! What is on the way between clients and the server, in either direction.
+
+use crate::world::World;
+use bytes::Bytes;
+use leasehold_core::call::Call;
+use leasehold_core::link::{Epoch, LinkError, LinkEvent, Plane};
+use leasehold_core::reply::Reply;
+use leasehold_core::session::CallId;
+use leasehold_core::time::Instant;
+use leasehold_embedded::Inside;
+
+/// The number of a call in the world.
+pub(crate) type CallKey = u64;
+
+/// The purpose of a barrier.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ask {
+    /// Nothing that was sent before may be applied later.
+    Settle,
+    /// Has what was sent before been answered? It hinders nothing.
+    Probe,
+}
+
+/// A message that is about to come to the server or to a client, or the time at which it is not awaited any longer.
+#[derive(Debug)]
+pub(crate) enum Message {
+    /// A request comes to the server.
+    Arrive {
+        key: CallKey,
+        client: usize,
+        plane: Plane,
+        epoch: Epoch,
+        call: Call,
+        reply: ReplyFate,
+    },
+    /// A copy of a request comes to the server; its reply is not waited for.
+    Copy {
+        key: CallKey,
+        call: Call,
+    },
+    /// A reply, or its absence, comes to the client.
+    Answer {
+        key: CallKey,
+        result: Result<Reply, LinkError>,
+    },
+    /// A barrier comes to the server, behind all that was sent by its connection before, and is awaited until then.
+    Barrier {
+        client: usize,
+        plane: Plane,
+        epoch: Epoch,
+        id: CallId,
+        until: Instant,
+        ask: Ask,
+    },
+    /// A barrier on a connection was answered, or a control command was.
+    Settled {
+        client: usize,
+        plane: Plane,
+        epoch: Epoch,
+        id: CallId,
+        ask: Ask,
+    },
+    /// A probe was answered, or was not in time.
+    Probed {
+        client: usize,
+        id: CallId,
+        answered: bool,
+    },
+    /// The barrier is not awaited any longer: the connections are killed.
+    Kill {
+        client: usize,
+        plane: Plane,
+        epoch: Epoch,
+        id: CallId,
+    },
+    Killed {
+        client: usize,
+        plane: Plane,
+        epoch: Epoch,
+        id: CallId,
+        proven: bool,
+    },
+    SettleFailed {
+        client: usize,
+        id: CallId,
+    },
+    /// A subscription, or its end, comes to the server.
+    Subscription {
+        client: usize,
+        channel: Bytes,
+        wanted: bool,
+        life: u64,
+        fate: Result<(), LinkError>,
+    },
+    /// Its confirmation comes to the client.
+    SubscriptionAnswer {
+        client: usize,
+        channel: Bytes,
+        wanted: bool,
+        life: u64,
+        result: Result<(), LinkError>,
+    },
+    Notice {
+        client: usize,
+        channel: Bytes,
+        life: u64,
+    },
+    Event {
+        client: usize,
+        event: LinkEvent,
+    },
+    Reconnected {
+        client: usize,
+        plane: Plane,
+    },
+    /// The server did not know the script: the link sends its text.
+    NoScript {
+        key: CallKey,
+        client: usize,
+        plane: Plane,
+        call: Call,
+        reply: ReplyFate,
+    },
+}
+
+impl Message {
+    /// The client that it comes to; nothing, if it comes to the server.
+    pub(crate) fn within(&self, world: &World) -> Option<usize> {
+        match self {
+            Self::Answer { key, .. } => world.net.waiting.get(key).map(|waiting| waiting.client),
+            Self::Settled { client, .. }
+            | Self::Kill { client, .. }
+            | Self::Killed { client, .. }
+            | Self::Probed { client, .. }
+            | Self::SettleFailed { client, .. }
+            | Self::SubscriptionAnswer { client, .. }
+            | Self::Notice { client, .. }
+            | Self::Event { client, .. }
+            | Self::Reconnected { client, .. }
+            | Self::NoScript { client, .. } => Some(*client),
+            Self::Arrive { .. } | Self::Copy { .. } | Self::Barrier { .. } | Self::Subscription { .. } => None,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ReplyFate {
+    Comes,
+    /// The connection is lost after the call was applied.
+    Lost,
+    /// It never comes, and the connection looks alive.
+    Swallowed,
+    /// The server refuses the call with this error.
+    Refused(&'static str),
+    /// The script meets an error in its middle.
+    Inside(Inside),
+}

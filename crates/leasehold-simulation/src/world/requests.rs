@@ -1,0 +1,232 @@
+//! What users ask of a client, and what becomes of it: requests, their futures, and guards.
+
+use crate::report::stats::Coverage;
+use crate::workload::event::UserEvent;
+use crate::world::client::{Flag, Guard, Outcome, PollPolicy, TaskKind};
+use crate::world::{World, trace};
+use leasehold_core::command::HoldKey;
+use leasehold_core::error::{AcquireError, ReleaseError};
+use leasehold_core::hold_cell::EndWatch;
+use leasehold_core::session::{AcquireRequest, Granted, Step};
+use leasehold_core::time::Instant;
+use std::mem::discriminant;
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::Duration;
+
+impl World {
+    /// Starts an acquire whose future is polled as `polls` says; the first poll is at once.
+    pub(crate) fn acquire_polled(&mut self, client: usize, wish: AcquireRequest, polls: PollPolicy) -> usize {
+        self.stats.operations += 1;
+        let now = self.local(client);
+        let ticket = self.clients[client].session.acquire(now, wish.clone());
+        trace!(
+            self,
+            "client {client} acquires {} as {ticket:?} {:?} {polls:?} {:?}", wish.name, wish.patience, wish.owner
+        );
+        let task = self.clients[client].add_task(now, ticket, TaskKind::Acquire(Box::new(wish)), polls);
+        self.poll(client, task);
+        task
+    }
+
+    /// Starts the release of a guard.
+    pub(crate) fn release_polled(&mut self, guard: usize, polls: PollPolicy) -> usize {
+        let Guard { client, hold, renewed, ref cell, .. } = self.guards[guard];
+        self.stats.operations += 1;
+        let now = self.clients[client].clock.shows(self.now);
+        let held = cell.ended(now).is_none();
+        let deadline = cell.deadline();
+        self.guards[guard].alive = false;
+        let last = self.guards_of(client, hold) == 0;
+        let ticket = self.clients[client].session.release(now, hold, renewed);
+        trace!(self, "client {client} releases {hold:?} as {ticket:?} {polls:?}");
+        let kind = TaskKind::Release { guard, held, last, deadline };
+        let task = self.clients[client].add_task(now, ticket, kind, polls);
+        self.poll(client, task);
+        task
+    }
+
+    pub(crate) fn drop_guard(&mut self, guard: usize) {
+        let Guard { client, hold, renewed, .. } = self.guards[guard];
+        trace!(self, "client {client} drops a guard of {hold:?}");
+        self.guards[guard].alive = false;
+        self.stats.operations += 1;
+        let now = self.local(client);
+        self.clients[client].session.drop_guard(now, hold, renewed);
+        self.look_after(client);
+    }
+
+    pub(crate) fn detach(&mut self, guard: usize) {
+        let Guard { client, hold, renewed, .. } = self.guards[guard];
+        trace!(self, "client {client} detaches a guard of {hold:?}");
+        self.guards[guard].alive = false;
+        self.guards[guard].detached = true;
+        self.stats.operations += 1;
+        let now = self.local(client);
+        self.clients[client].session.detach(now, hold, renewed);
+        self.look_after(client);
+    }
+
+    /// The future of a task is dropped.
+    pub(crate) fn abandon(&mut self, client: usize, task: usize) {
+        let state = &mut self.clients[client].tasks[task];
+        if state.outcome.is_some() {
+            return;
+        }
+        state.outcome = Some(Outcome::Dropped);
+        state.flight = None;
+        let ticket = state.ticket;
+        let acquires = matches!(state.kind, TaskKind::Acquire(_));
+        trace!(self, "client {client} drops the future of {ticket:?}");
+        let now = self.local(client);
+        let session = &mut self.clients[client].session;
+        if acquires {
+            session.abandon_acquire(now, ticket);
+        } else {
+            session.abandon_release(now, ticket);
+        }
+        self.finished.push((client, task));
+        self.look_after(client);
+    }
+
+    /// Has every future that was woken polled in its own time.
+    pub(crate) fn plan_polls(&mut self, client: usize) {
+        for task in 0..self.clients[client].tasks.len() {
+            let state = &mut self.clients[client].tasks[task];
+            if state.outcome.is_some() || state.poll_planned || !state.flag.take() {
+                continue;
+            }
+            let pause = match state.polls {
+                PollPolicy::AtOnce => Duration::ZERO,
+                PollPolicy::Late(pause) => pause,
+                PollPolicy::Never => continue,
+            };
+            state.poll_planned = true;
+            self.after(pause, UserEvent::Poll { client, task });
+        }
+    }
+
+    /// Polls the future of a task, once, as the runtime's futures do it.
+    pub(crate) fn poll(&mut self, client: usize, task: usize) {
+        let state = &mut self.clients[client].tasks[task];
+        state.poll_planned = false;
+        if state.outcome.is_some() {
+            return;
+        }
+        let ticket = state.ticket;
+        if let Some((flight, _)) = state.flight {
+            let waker = Waker::from(state.flag.clone());
+            if !self.clients[client].session.is_current(ticket, flight, &waker) {
+                trace!(self, "client {client} {ticket:?} drops its call");
+                let state = &mut self.clients[client].tasks[task];
+                if let TaskKind::Release { guard, .. } = state.kind {
+                    self.doubts.doubtful.insert(self.guards[guard].wire_id.clone());
+                }
+                state.flight = None;
+                state.reply = None;
+            } else if let Some(result) = self.clients[client].tasks[task].reply.take() {
+                self.clients[client].tasks[task].flight = None;
+                let now = self.local(client);
+                self.clients[client].session.handle_reply(now, ticket, flight, result);
+                if self.clients[client].tasks[task].drop_at_reply {
+                    self.abandon(client, task);
+                    return;
+                }
+            }
+        }
+        if self.clients[client].tasks[task].flight.is_none() {
+            self.ask(client, task);
+        }
+        self.look_after(client);
+    }
+
+    /// Asks the session what a future does next.
+    fn ask(&mut self, client: usize, task: usize) {
+        let (via, now) = (self.via(client), self.local(client));
+        let state = &mut self.clients[client].tasks[task];
+        let (ticket, waker) = (state.ticket, Waker::from(state.flag.clone()));
+        let acquires = matches!(state.kind, TaskKind::Acquire(_));
+        let session = &mut self.clients[client].session;
+        let outcome = if acquires {
+            match session.poll_acquire(now, ticket, via, &waker) {
+                Step::Wait => return,
+                Step::Send(flight, call) => return self.send_by_task(client, task, flight, via, call),
+                Step::Done(Ok(Some(_))) if self.is_latch(client, task) => Outcome::Opened,
+                Step::Done(Ok(Some(granted))) => Outcome::Granted(self.add_guard(client, task, granted)),
+                Step::Done(Ok(None)) => Outcome::Nothing,
+                Step::Done(Err(error)) => Outcome::NotAcquired(error),
+            }
+        } else {
+            match session.poll_release(now, ticket, via, &waker) {
+                Step::Wait => return,
+                Step::Send(flight, call) => return self.send_by_task(client, task, flight, via, call),
+                Step::Done(Ok(())) => Outcome::Released,
+                Step::Done(Err(error)) => Outcome::NotReleased(error),
+            }
+        };
+        trace!(self, "client {client} {ticket:?} ends: {outcome:?}");
+        self.stats.digest.record((self.now, client, task, discriminant(&outcome)));
+        self.check_outcome(client, task, &outcome);
+        self.note_outcome(&outcome);
+        let state = &mut self.clients[client].tasks[task];
+        state.outcome = Some(outcome);
+        state.done = now;
+        self.finished.push((client, task));
+    }
+
+    fn add_guard(&mut self, client: usize, task: usize, granted: Granted) -> usize {
+        let TaskKind::Acquire(wish) = &self.clients[client].tasks[task].kind else { panic!("a release was granted") };
+        let now = self.local(client);
+        assert!(granted.cell.would_end(now).is_none(), "a grant was handed out that has ended");
+        assert_eq!(granted.renewed, wish.renewed);
+        let ended: Arc<Flag> = Arc::default();
+        let mut watch = EndWatch::new(granted.cell.clone());
+        watch.wake_at_end(&Waker::from(ended.clone()));
+        let field = self.clients[client].session.client().field(granted.hold);
+        let hold = HoldKey { field: field.clone(), permits: wish.permits };
+        let wire_id = self.wire_id(client, wish.kind, &wish.name, &hold);
+        let epoch_of_data = self.epoch_of_promise(client, &wire_id, &granted);
+        let others = self.guards_of(client, granted.hold) + self.detached_of(client, granted.hold) + 1;
+        assert_eq!(granted.count as usize, others, "the hold count of a grant");
+        let guard = Guard {
+            client,
+            hold: granted.hold,
+            cell: granted.cell,
+            renewed: granted.renewed,
+            name: wish.name.clone(),
+            kind: wish.kind,
+            owner: wish.owner,
+            permits: wish.permits,
+            limited: wish.max_hold.is_some(),
+            field,
+            wire_id,
+            alive: true,
+            detached: false,
+            ended,
+            _watch: watch,
+            over: false,
+            passed: false,
+            epoch_of_data,
+            until: Instant::default(),
+        };
+        self.check_exclusion(&guard);
+        if granted.count > 1 {
+            self.stats.reach(Coverage::Reentry);
+        }
+        if self.clients[client].lost.remove(guard.name.key()) {
+            self.stats.reach(Coverage::LostThenReacquired);
+        }
+        self.guards.push(guard);
+        self.guards.len() - 1
+    }
+
+    fn note_outcome(&mut self, outcome: &Outcome) {
+        match outcome {
+            Outcome::NotAcquired(AcquireError::WaitElapsed) => self.stats.reach(Coverage::WaitElapsed),
+            Outcome::NotAcquired(AcquireError::OutcomeUnknown(_))
+            | Outcome::NotReleased(ReleaseError::OutcomeUnknown(_)) => self.stats.reach(Coverage::OutcomeUnknown),
+            Outcome::NotAcquired(AcquireError::Unreachable(_)) => self.stats.reach(Coverage::Unreachable),
+            _ => {}
+        }
+    }
+}

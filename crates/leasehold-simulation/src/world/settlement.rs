@@ -1,0 +1,148 @@
+//! Barriers, probes and kills: how a client makes sure that nothing of what it sent is applied any more.
+
+use crate::report::stats::FaultKind;
+use crate::world::message::{Ask, Message};
+use crate::world::{World, ms, trace};
+use leasehold_core::link::{Epoch, LinkError, Plane, Settled};
+use leasehold_core::session::CallId;
+use leasehold_core::time::Instant;
+
+impl World {
+    pub(crate) fn settle(&mut self, client: usize, id: CallId, plane: Plane, epoch: Epoch) {
+        trace!(self, "client {client} settles {plane:?} up to {epoch:?} as {id:?}");
+        self.stats.digest.record((self.now, client, "settle", plane == Plane::Lifeline, epoch.0));
+        self.net.settling.insert((client, id));
+        if !self.net.wires[client].reachable || self.chance(self.faults.rates.settle_fails) {
+            self.note_fault_of(client, self.now);
+            self.stats.fault(FaultKind::SettleFailed);
+            return self.after(ms(5), Message::SettleFailed { client, id });
+        }
+        let delay = self.delay(client);
+        let now = self.now;
+        let connection = self.net.connection(client, plane);
+        connection.fence += 1;
+        if connection.up && epoch >= connection.epoch {
+            let epoch = connection.epoch;
+            let at = (now + delay).max(connection.last_arrival).max(connection.frozen_until);
+            connection.last_arrival = at;
+            let until = now + self.clients[client].session.settings().command_timeout / 2;
+            if at <= until {
+                return self.at(at, Message::Barrier { client, plane, epoch, id, until, ask: Ask::Settle });
+            }
+            return self.at(until, Message::Kill { client, plane, epoch, id });
+        }
+        // A connection that is yet to come has carried nothing.
+        let last = if connection.up { connection.epoch } else { Epoch(connection.epoch.0 - 1) };
+        let epoch = epoch.min(last);
+        self.at(now, Message::Kill { client, plane, epoch, id });
+    }
+
+    /// Asks whether what was sent has been answered. On a connection that is lost it has: its outcome is unknown.
+    pub(crate) fn probe(&mut self, client: usize, id: CallId, plane: Plane, epoch: Epoch) {
+        trace!(self, "client {client} probes {plane:?} up to {epoch:?} as {id:?}");
+        self.stats.digest.record((self.now, client, "probe", plane == Plane::Lifeline, epoch.0));
+        self.net.settling.insert((client, id));
+        let delay = self.delay(client);
+        let now = self.now;
+        let connection = self.net.connection(client, plane);
+        if !connection.up || epoch < connection.epoch {
+            return self.at(now, Message::Probed { client, id, answered: true });
+        }
+        let epoch = connection.epoch;
+        let at = (now + delay).max(connection.last_arrival).max(connection.frozen_until);
+        connection.last_arrival = at;
+        let until = now + self.clients[client].session.settings().command_timeout;
+        if at <= until {
+            return self.at(at, Message::Barrier { client, plane, epoch, id, until, ask: Ask::Probe });
+        }
+        self.at(until, Message::Probed { client, id, answered: false });
+    }
+
+    /// A barrier comes to the server.
+    pub(crate) fn barrier_arrives(
+        &mut self,
+        client: usize,
+        plane: Plane,
+        epoch: Epoch,
+        id: CallId,
+        until: Instant,
+        ask: Ask,
+    ) {
+        // Its reply comes behind those to what was sent before.
+        let back = self.now + self.delay(client);
+        let connection = self.net.connection(client, plane);
+        let back = back.max(connection.last_reply);
+        if connection.epoch != epoch || !connection.up || back > until {
+            let missed = match ask {
+                Ask::Settle => Message::Kill { client, plane, epoch, id },
+                Ask::Probe => Message::Probed { client, id, answered: false },
+            };
+            return self.at(until, missed);
+        }
+        connection.last_reply = back;
+        self.at(back, Message::Settled { client, plane, epoch, id, ask });
+    }
+
+    /// The reply to a barrier comes to its client.
+    pub(crate) fn barrier_answered(&mut self, client: usize, plane: Plane, epoch: Epoch, id: CallId, ask: Ask) {
+        let now = self.now;
+        let connection = self.net.connection(client, plane);
+        let answered = connection.epoch == epoch && connection.up && connection.frozen_until <= now;
+        match ask {
+            Ask::Probe => self.probed(client, id, answered),
+            Ask::Settle if answered => {
+                self.net.kill(client, plane, Epoch(epoch.0 - 1));
+                self.settled(client, id, Ok(Settled::Proven));
+            }
+            Ask::Settle => self.at(self.now, Message::Kill { client, plane, epoch, id }),
+        }
+    }
+
+    /// A client has its connections killed.
+    pub(crate) fn kill_arrives(&mut self, client: usize, plane: Plane, epoch: Epoch, id: CallId) {
+        let proven = !self.chance(self.faults.rates.unproven);
+        if !proven {
+            self.stats.fault(FaultKind::Unproven);
+        }
+        let delay = self.delay(client);
+        if self.net.wires[client].reachable {
+            self.after(delay, Message::Killed { client, plane, epoch, id, proven });
+        } else {
+            self.after(ms(5), Message::SettleFailed { client, id });
+        }
+    }
+
+    /// The connections of a client were killed, as far as that is proven.
+    pub(crate) fn kill_answered(&mut self, client: usize, plane: Plane, epoch: Epoch, id: CallId, proven: bool) {
+        if proven {
+            trace!(self, "client {client}: {plane:?} up to {epoch:?} is killed");
+            self.net.kill(client, plane, epoch);
+        }
+        if self.net.connection(client, plane).epoch <= epoch && self.net.connection(client, plane).up {
+            self.reset(client, plane);
+        }
+        let settled = if proven { Settled::Proven } else { Settled::Unproven };
+        self.settled(client, id, Ok(settled));
+    }
+
+    pub(crate) fn settled(&mut self, client: usize, id: CallId, result: Result<Settled, LinkError>) {
+        if !self.net.settling.remove(&(client, id)) {
+            return;
+        }
+        trace!(self, "client {client} {id:?} settled: {result:?}");
+        let now = self.local(client);
+        self.clients[client].session.handle_settled(now, id, result);
+        self.look_after(client);
+    }
+
+    pub(crate) fn probed(&mut self, client: usize, id: CallId, answered: bool) {
+        if !self.net.settling.remove(&(client, id)) {
+            return;
+        }
+        trace!(self, "client {client} {id:?} probed: {answered}");
+        let now = self.local(client);
+        let result = if answered { Ok(()) } else { Err(LinkError::Unknown("not answered".to_owned())) };
+        self.clients[client].session.handle_probed(now, id, result);
+        self.look_after(client);
+    }
+}
