@@ -12,7 +12,7 @@ use leasehold_core::name::LockName;
 use leasehold_core::owner::{ClientId, HoldNumber, OwnerId};
 use leasehold_core::reply::Reply;
 use leasehold_core::session::{
-    AcquireRequest, Action, CallId, ClientStats, Event, FlightId, Session, Step, Ticket, Via,
+    AcquireRequest, Action, CallId, ClientStats, Event, FlightId, Granted, Session, Step, Ticket, Via,
 };
 use leasehold_core::settings::{FairSettings, Settings};
 use leasehold_core::time::Instant;
@@ -452,56 +452,72 @@ impl Client {
         }
         let via = Via { plane: Plane::Foreground, epoch: Epoch(self.epochs[0]) };
         let (operation, held) = (task.operation, task.held);
-        let sends = match operation {
+        let step = match operation {
             Operation::Acquire { kind, permits, renewed } => {
-                match self.session.poll_acquire(now, ticket, via, &waker) {
-                    Step::Wait => None,
-                    Step::Send(flight, call) => Some((flight, call)),
-                    Step::Done(outcome) => {
-                        self.task = None;
-                        let granted = match outcome {
-                            Ok(Some(granted)) => Some(granted),
-                            // The hold that it was to enter once more had been lost.
-                            Err(AcquireError::Lost(_)) => None,
-                            other => {
-                                self.note(format!("an acquire ended with {other:?}"));
-                                None
-                            }
-                        };
-                        let guard = granted.map(|granted| {
-                            let field = self.field_of(kind, permits, granted.hold);
-                            Guard { hold: granted.hold, cell: granted.cell, kind, permits, renewed, field }
-                        });
-                        if guard.as_ref().is_some_and(|guard| guard.cell.ended(now).is_some()) {
-                            self.note("a grant was handed out that has ended".to_owned());
-                        }
-                        self.guards.push(guard);
-                        None
-                    }
-                }
+                let step = self.session.poll_acquire(now, ticket, via, &waker);
+                self.done(step, |client, outcome| client.acquired(now, kind, permits, renewed, outcome))
             }
-            Operation::Release(_) => match self.session.poll_release(now, ticket, via, &waker) {
-                Step::Wait => None,
-                Step::Send(flight, call) => Some((flight, call)),
-                Step::Done(outcome) => {
-                    self.task = None;
-                    match outcome {
-                        Ok(()) if held => {}
-                        Ok(()) => self.note("a hold that was lost was released".to_owned()),
-                        Err(ReleaseError::Lost(_) | ReleaseError::OutcomeUnknown(_)) => {}
-                        Err(other) => self.note(format!("a release ended with {other:?}")),
-                    }
-                    None
-                }
-            },
+            Operation::Release(_) => {
+                let step = self.session.poll_release(now, ticket, via, &waker);
+                self.done(step, |client, outcome| client.released(held, outcome))
+            }
         };
-        if let Some((flight, call)) = sends {
+        if let Some((flight, call)) = step {
             let key = self.key();
             self.waiting.insert(key, (Wire::Foreground, Caller::Task, via.epoch));
             if let Some(task) = &mut self.task {
                 task.flight = Some((flight, key));
             }
             sent.push((Wire::Foreground, Request::Call { key, call }));
+        }
+    }
+
+    /// The call that a step sends; or the operation is done, with an outcome.
+    fn done<T>(&mut self, step: Step<T>, end: impl FnOnce(&mut Self, T)) -> Option<(FlightId, Call)> {
+        match step {
+            Step::Wait => None,
+            Step::Send(flight, call) => Some((flight, call)),
+            Step::Done(outcome) => {
+                self.task = None;
+                end(self, outcome);
+                None
+            }
+        }
+    }
+
+    fn acquired(
+        &mut self,
+        now: Instant,
+        kind: Kind,
+        permits: u32,
+        renewed: bool,
+        outcome: Result<Option<Granted>, AcquireError>,
+    ) {
+        let granted = match outcome {
+            Ok(Some(granted)) => Some(granted),
+            // The hold that it was to enter once more had been lost.
+            Err(AcquireError::Lost(_)) => None,
+            other => {
+                self.note(format!("an acquire ended with {other:?}"));
+                None
+            }
+        };
+        let guard = granted.map(|granted| {
+            let field = self.field_of(kind, permits, granted.hold);
+            Guard { hold: granted.hold, cell: granted.cell, kind, permits, renewed, field }
+        });
+        if guard.as_ref().is_some_and(|guard| guard.cell.ended(now).is_some()) {
+            self.note("a grant was handed out that has ended".to_owned());
+        }
+        self.guards.push(guard);
+    }
+
+    fn released(&mut self, held: bool, outcome: Result<(), ReleaseError>) {
+        match outcome {
+            Ok(()) if held => {}
+            Ok(()) => self.note("a hold that was lost was released".to_owned()),
+            Err(ReleaseError::Lost(_) | ReleaseError::OutcomeUnknown(_)) => {}
+            Err(other) => self.note(format!("a release ended with {other:?}")),
         }
     }
 
