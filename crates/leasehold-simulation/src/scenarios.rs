@@ -30,6 +30,13 @@ fn world(clients: usize) -> World {
     world
 }
 
+/// The same, in which client 0 has the lock `a`.
+fn holding(clients: usize) -> (World, usize) {
+    let mut world = world(clients);
+    let guard = world.hold(0, driver::wish("a"));
+    (world, guard)
+}
+
 /// Waits until the clients have nothing to look after, and wants nothing to be left.
 fn nothing_left(world: &mut World) {
     world.run(ms(1_500));

@@ -34,8 +34,7 @@ fn held(kind: Kind, family: LockFamily) -> (World, usize) {
     world.plan.family = family;
     world.plan.locks = 1;
     world.fill();
-    let task = world.acquire(0, AcquireRequest { kind, ..wish("lock0") });
-    let guard = world.granted(0, task);
+    let guard = world.hold(0, AcquireRequest { kind, ..wish("lock0") });
     (world, guard)
 }
 
@@ -78,8 +77,7 @@ fn two_who_believe_to_hold_are_found() {
     // The check of the server's grant comes first; this is about belief.
     world.plan.family = LockFamily::Semaphore;
     finds("beside", || {
-        let task = world.acquire(1, wish("lock0"));
-        world.granted(1, task);
+        world.hold(1, wish("lock0"));
     });
     assert!(world.guards[guard].alive);
 }

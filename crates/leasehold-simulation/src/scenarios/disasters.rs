@@ -1,4 +1,4 @@
-//! The disasters of the server, and the times at which holders are told of them.
+//! The faults of the server, and the times at which holders are told of them.
 
 use super::driver::wish;
 use super::{nothing_left, world};
@@ -20,8 +20,7 @@ fn held(kind: Kind) -> (World, usize) {
     let mut world = world(2);
     world.plan.settings = settings();
     world.plan.family = LockFamily::Lock;
-    let task = world.acquire(0, AcquireRequest { kind, ..wish("a") });
-    let guard = world.granted(0, task);
+    let guard = world.hold(0, AcquireRequest { kind, ..wish("a") });
     world.run(ms(10));
     (world, guard)
 }
@@ -49,8 +48,7 @@ fn a_failover_that_loses_a_grant_is_told_within_a_reconnect() {
     let mut world = world(2);
     world.plan.settings = settings();
     world.take_snapshot();
-    let task = world.acquire(0, wish("a"));
-    let guard = world.granted(0, task);
+    let guard = world.hold(0, wish("a"));
     world.fail_over();
     world.run(ms(30));
     assert!(is_removed(&world, guard));
@@ -80,8 +78,7 @@ fn tokens_grow_although_a_failover_has_lost_the_last_one() {
     world.plan.settings = settings();
     let fenced = || AcquireRequest { kind: Kind::Fenced, ..wish("a") };
     world.take_snapshot();
-    let task = world.acquire(0, fenced());
-    let guard = world.granted(0, task);
+    let guard = world.hold(0, fenced());
     world.fail_over();
     let task = world.acquire(1, fenced());
     let other = world.granted_beside(1, task);
@@ -158,8 +155,7 @@ fn server_clock_stepped_back_lengthens_leases_of_the_dead() {
 #[test]
 fn a_step_within_the_margin_is_covered_by_it() {
     let mut world = world(2);
-    let task = world.acquire(0, AcquireRequest { lease: ms(100), renewed: false, ..wish("a") });
-    let guard = world.granted(0, task);
+    let guard = world.hold(0, AcquireRequest { lease: ms(100), renewed: false, ..wish("a") });
     let waiter = world.acquire(1, wish("a"));
     world.step_server(1);
     world.change_clock(0, -9_000, ms(0));
@@ -175,8 +171,7 @@ fn a_script_that_was_flushed_costs_one_round_trip() {
     world.flush_scripts();
     world.give_back(guard);
     assert_eq!(world.stats.reached(Coverage::NoScript), 1);
-    let task = world.acquire(1, wish("a"));
-    let other = world.granted(1, task);
+    let other = world.hold(1, wish("a"));
     world.give_back(other);
     assert_eq!(world.stats.reached(Coverage::NoScript), 2, "the release is known again by now");
     nothing_left(&mut world);
@@ -198,8 +193,7 @@ fn a_call_that_met_noscript_sends_nothing_once_it_is_settled() {
 fn renewal_at(nanos_before_the_end: i64) -> bool {
     let mut world = world(1);
     let start = world.now;
-    let task = world.acquire(0, wish("a"));
-    let guard = world.granted(0, task);
+    let guard = world.hold(0, wish("a"));
     let arrived = world.now;
     // Granted between two milliseconds of the server: it has the lease for whole ones.
     let granted = start.as_nanos() / 1_000_000;
@@ -279,8 +273,7 @@ fn late_copy_of_an_oom_refusal_keeps_no_permit() {
         world.server.command(&[b"SET", b"a", b"3"]).expect("a counter");
         let semaphore = AcquireRequest { kind: Kind::Semaphore, renewed: false, ..wish("a") };
         // The first call learns the server's time, and is no copy's original.
-        let task = world.acquire(0, semaphore.clone());
-        let guard = world.granted(0, task);
+        let guard = world.hold(0, semaphore.clone());
         world.give_back(guard);
         world.fault(0, "semaphore/acquire", CallFault::Refuse(refusal));
         let task = world.acquire(0, AcquireRequest { patience: Patience::Try, ..semaphore });

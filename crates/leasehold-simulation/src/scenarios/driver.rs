@@ -22,6 +22,12 @@ impl World {
         self.clients[client].tasks[task].outcome.clone().expect("it is done")
     }
 
+    /// Runs until a client has what it wishes.
+    pub(crate) fn hold(&mut self, client: usize, wish: AcquireRequest) -> usize {
+        let task = self.acquire(client, wish);
+        self.granted(client, task)
+    }
+
     /// Runs until the task has a lock that excludes only those of its own client, or none at all.
     pub(crate) fn granted_beside(&mut self, client: usize, task: usize) -> usize {
         self.invariants.exclusion.is_waived = true;

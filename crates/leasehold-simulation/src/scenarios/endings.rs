@@ -1,7 +1,7 @@
 //! The end of a client.
 
 use super::driver::wish;
-use super::{nothing_left, world};
+use super::{holding, nothing_left, world};
 use crate::world::client::{Outcome, PollPolicy};
 use crate::world::ms;
 use leasehold_core::error::{AcquireError, HoldEnd, LossReason, ReleaseError};
@@ -10,12 +10,8 @@ use leasehold_core::session::AcquireRequest;
 #[test]
 fn a_closed_client_grants_nothing_and_tells_those_who_wait() {
     let mut world = world(2);
-    let task = world.acquire(1, wish("a"));
-    let kept = world.granted(1, task);
-    let guard = {
-        let task = world.acquire(0, wish("b"));
-        world.granted(0, task)
-    };
+    let kept = world.hold(1, wish("a"));
+    let guard = { world.hold(0, wish("b")) };
     let waiters = [world.acquire(0, wish("a")), world.acquire(0, wish("a")), world.acquire(0, wish("c"))];
     world.run(std::time::Duration::from_micros(100));
     world.clients[0].session.close(world.now);
@@ -35,12 +31,7 @@ fn a_closed_client_grants_nothing_and_tells_those_who_wait() {
 fn a_shutdown_takes_every_hold_from_its_guards_and_releases_it() {
     let mut world = world(1);
     let owner = Some(world.clients[0].session.new_owner());
-    let mut guards: Vec<_> = (0..2)
-        .map(|_| {
-            let task = world.acquire(0, AcquireRequest { owner, ..wish("a") });
-            world.granted(0, task)
-        })
-        .collect();
+    let mut guards: Vec<_> = (0..2).map(|_| world.hold(0, AcquireRequest { owner, ..wish("a") })).collect();
     // One that was lost before, and one that is not polled for.
     let task = world.acquire(0, AcquireRequest { lease: ms(100), renewed: false, ..wish("b") });
     guards.push(world.granted(0, task));
@@ -70,9 +61,7 @@ fn a_shutdown_takes_every_hold_from_its_guards_and_releases_it() {
 
 #[test]
 fn a_shutdown_keeps_what_was_detached() {
-    let mut world = world(1);
-    let task = world.acquire(0, wish("a"));
-    let guard = world.granted(0, task);
+    let (mut world, guard) = holding(1);
     world.detach(guard);
     world.clients[0].session.close(world.now);
     world.clients[0].session.release_all(world.now);

@@ -76,8 +76,7 @@ fn two_tasks_never_hold_at_once_with_the_server_away_and_back() {
 fn a_degraded_hold_becomes_real_when_the_server_returns() {
     let mut world = world(2);
     world.set_unreachable(0, true);
-    let task = world.acquire(0, local("a"));
-    let guard = world.granted(0, task);
+    let guard = world.hold(0, local("a"));
     world.run(ms(5_000));
     assert!(world.guards[guard].cell.ended(world.now).is_none(), "nothing ends it");
     world.set_unreachable(0, false);
@@ -97,8 +96,7 @@ fn a_degraded_hold_becomes_real_when_the_server_returns() {
 fn restoration_without_reply_is_taken_back_with_its_guard() {
     let mut world = world(2);
     world.set_unreachable(0, true);
-    let task = world.acquire(0, local("a"));
-    let guard = world.granted(0, task);
+    let guard = world.hold(0, local("a"));
     world.fault(0, "lock/acquire", CallFault::LoseReply);
     world.set_unreachable(0, false);
     while count(&world, guard) == 0 {
@@ -122,8 +120,7 @@ fn restoration_without_reply_is_taken_back_with_its_guard() {
 #[test]
 fn a_degraded_hold_is_lost_where_somebody_else_has_the_lock() {
     let mut world = world(2);
-    let task = world.acquire(1, wish("a"));
-    let other = world.granted(1, task);
+    let other = world.hold(1, wish("a"));
     world.set_unreachable(0, true);
     let task = world.acquire(0, local("a"));
     let guard = world.granted_beside(0, task);
@@ -155,16 +152,13 @@ fn a_degraded_hold_is_entered_again_and_stays_one_hold() {
     let mut world = world(1);
     world.set_unreachable(0, true);
     let owner = Some(world.clients[0].session.new_owner());
-    let task = world.acquire(0, AcquireRequest { owner, ..local("a") });
-    let outer = world.granted(0, task);
-    let task = world.acquire(0, AcquireRequest { owner, ..local("a") });
-    let inner = world.granted(0, task);
+    let outer = world.hold(0, AcquireRequest { owner, ..local("a") });
+    let inner = world.hold(0, AcquireRequest { owner, ..local("a") });
     assert_eq!(world.guards[inner].cell.count(), 2);
     world.set_unreachable(0, false);
     world.run(ms(400));
     assert!(!is_degraded(&world, inner));
-    let task = world.acquire(0, AcquireRequest { owner, ..local("a") });
-    let third = world.granted(0, task);
+    let third = world.hold(0, AcquireRequest { owner, ..local("a") });
     for guard in [third, inner] {
         world.give_back(guard);
     }
@@ -179,8 +173,7 @@ fn degraded_hold_released_in_the_outage_leaves_nothing() {
     let mut world = world(1);
     world.set_unreachable(0, true);
     for how in 0..2 {
-        let task = world.acquire(0, local("a"));
-        let guard = world.granted(0, task);
+        let guard = world.hold(0, local("a"));
         if how == 0 { world.drop_guard(guard) } else { world.give_back(guard) }
     }
     world.set_unreachable(0, false);
@@ -193,8 +186,7 @@ fn local_readers_and_writers_exclude_each_other() {
     let mut world = world(1);
     world.set_unreachable(0, true);
     let half = |kind| AcquireRequest { kind, ..local("a") };
-    let task = world.acquire(0, half(Kind::Read));
-    let one = world.granted(0, task);
+    let one = world.hold(0, half(Kind::Read));
     let task = world.acquire(0, half(Kind::Read));
     let other = world.granted(0, task);
     let writer = world.acquire(0, half(Kind::Write));
@@ -218,8 +210,7 @@ fn a_hold_that_passes_through_excludes_nobody() {
     let mut world = world(1);
     world.set_unreachable(0, true);
     let through = || AcquireRequest { fallback: Fallback::PassThrough, ..wish("a") };
-    let task = world.acquire(0, through());
-    let one = world.granted(0, task);
+    let one = world.hold(0, through());
     let task = world.acquire(0, through());
     let other = world.granted_beside(0, task);
     assert!(is_degraded(&world, one) && is_degraded(&world, other));
@@ -254,8 +245,7 @@ fn who_falls_back_does_so_whoever_is_ahead_of_it() {
 fn a_half_that_fell_back_excludes_the_other_half_which_does_not() {
     let mut world = world(1);
     world.set_unreachable(0, true);
-    let task = world.acquire(0, AcquireRequest { kind: Kind::Read, ..local("a") });
-    let reading = world.granted(0, task);
+    let reading = world.hold(0, AcquireRequest { kind: Kind::Read, ..local("a") });
     world.set_unreachable(0, false);
     let patience = Patience::Try;
     let task = world.acquire(0, AcquireRequest { kind: Kind::Write, patience, ..wish("a") });
@@ -268,8 +258,7 @@ fn a_half_that_fell_back_excludes_the_other_half_which_does_not() {
 fn a_fixed_lease_is_not_lengthened_by_the_server_that_returns() {
     let mut world = world(1);
     world.set_unreachable(0, true);
-    let task = world.acquire(0, AcquireRequest { lease: ms(1_000), renewed: false, ..local("a") });
-    let guard = world.granted(0, task);
+    let guard = world.hold(0, AcquireRequest { lease: ms(1_000), renewed: false, ..local("a") });
     let end = world.guards[guard].cell.deadline();
     world.run(ms(600));
     world.set_unreachable(0, false);
@@ -284,8 +273,7 @@ fn a_fixed_lease_is_not_lengthened_by_the_server_that_returns() {
 fn restoration_read_after_the_deadline_restores_nothing() {
     let mut world = world(1);
     world.set_unreachable(0, true);
-    let task = world.acquire(0, AcquireRequest { lease: ms(1_000), renewed: false, ..local("a") });
-    let guard = world.granted(0, task);
+    let guard = world.hold(0, AcquireRequest { lease: ms(1_000), renewed: false, ..local("a") });
     let cell = world.guards[guard].cell.clone();
     let due = world.now + ms(300);
     // The process stands still while the server is asked: when it goes on, it reads the reply before it looks at its timers.

@@ -63,10 +63,7 @@ fn gives_up_an_entry_beside_a_writer(settled: bool, dropped_after: u64) {
         renewed: false,
         ..AcquireRequest::new(name("a"), kind, ms(lease))
     };
-    let guards = [Kind::Write, Kind::Read].map(|kind| {
-        let task = world.acquire(0, half(kind, 2_000));
-        world.granted(0, task)
-    });
+    let guards = [Kind::Write, Kind::Read].map(|kind| world.hold(0, half(kind, 2_000)));
     world.faults.rates.settle_fails = if settled { 0.0 } else { 1.0 };
     world.fault(0, "read/acquire", CallFault::LoseReply);
     let entry = world.acquire(0, half(Kind::Read, 60_000));

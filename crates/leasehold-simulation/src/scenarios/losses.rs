@@ -1,7 +1,7 @@
 //! Holds that are lost: when, why, and who is told.
 
 use super::driver::wish;
-use super::{nothing_left, world};
+use super::{holding, nothing_left, world};
 use crate::faults::rates::CallFault;
 use crate::workload::event::UserEvent;
 use crate::world::client::Outcome;
@@ -13,8 +13,7 @@ use leasehold_core::session::AcquireRequest;
 #[test]
 fn unrenewed_lease_is_lost_before_the_server_grants_again() {
     let mut world = world(2);
-    let task = world.acquire(0, AcquireRequest { lease: ms(1_000), renewed: false, ..wish("a") });
-    let guard = world.granted(0, task);
+    let guard = world.hold(0, AcquireRequest { lease: ms(1_000), renewed: false, ..wish("a") });
     let waiter = world.acquire(1, wish("a"));
     world.run(ms(980));
     assert!(!world.guards[guard].over);
@@ -28,9 +27,7 @@ fn unrenewed_lease_is_lost_before_the_server_grants_again() {
 
 #[test]
 fn failing_renewal_loses_the_hold_at_its_deadline_only() {
-    let mut world = world(1);
-    let task = world.acquire(0, wish("a"));
-    let guard = world.granted(0, task);
+    let (mut world, guard) = holding(1);
     let deadline = world.guards[guard].cell.deadline();
     world.set_unreachable(0, true);
     world.run_until(deadline - ms(1));
@@ -45,9 +42,7 @@ fn failing_renewal_loses_the_hold_at_its_deadline_only() {
 
 #[test]
 fn hold_survives_an_outage_shorter_than_its_deadline() {
-    let mut world = world(1);
-    let task = world.acquire(0, wish("a"));
-    let guard = world.granted(0, task);
+    let (mut world, guard) = holding(1);
     world.set_unreachable(0, true);
     world.run(ms(2_800));
     world.set_unreachable(0, false);
@@ -76,9 +71,7 @@ fn the_longest_hold_ends_the_hold_and_the_lease() {
 
 #[test]
 fn a_count_that_is_not_ours_loses_the_hold() {
-    let mut world = world(1);
-    let task = world.acquire(0, wish("a"));
-    let guard = world.granted(0, task);
+    let (mut world, guard) = holding(1);
     let field = world.clients[0].session.client().field(world.guards[guard].hold);
     world.server.command(&[b"HSET", b"a", &field, b"5"]).expect("the server works");
     world.run(ms(1_100));
@@ -117,8 +110,7 @@ fn a_server_that_comes_back_empty_loses_every_hold_soon() {
 fn a_fixed_lease_learns_of_an_empty_restart_as_well() {
     let mut world = world(1);
     let fixed = AcquireRequest { lease: ms(60_000), renewed: false, ..wish("a") };
-    let task = world.acquire(0, fixed);
-    let guard = world.granted(0, task);
+    let guard = world.hold(0, fixed);
     world.run(ms(100));
     world.restart_empty();
     world.run(ms(60));
@@ -131,8 +123,7 @@ fn a_fixed_lease_learns_of_an_empty_restart_as_well() {
 fn a_look_at_a_fixed_lease_does_not_extend_it() {
     let mut world = world(1);
     let fixed = AcquireRequest { lease: ms(500), renewed: false, ..wish("a") };
-    let task = world.acquire(0, fixed);
-    let guard = world.granted(0, task);
+    let guard = world.hold(0, fixed);
     let deadline = world.guards[guard].cell.deadline();
     world.run(ms(100));
     let now = world.now;
@@ -150,10 +141,8 @@ fn a_look_at_a_fixed_lease_does_not_extend_it() {
 fn a_lost_hold_with_a_lowering_to_do_waits_for_its_last_guard() {
     let mut world = world(1);
     let owner = Some(world.clients[0].session.new_owner());
-    let guards = [(), ()].map(|()| {
-        let task = world.acquire(0, AcquireRequest { owner, lease: ms(500), renewed: false, ..wish("a") });
-        world.granted(0, task)
-    });
+    let guards =
+        [(), ()].map(|()| world.hold(0, AcquireRequest { owner, lease: ms(500), renewed: false, ..wish("a") }));
     world.set_unreachable(0, true);
     world.drop_guard(guards[0]);
     world.run(ms(3_000));
@@ -187,8 +176,7 @@ fn a_release_that_waits_for_another_is_told_of_the_loss() {
 fn a_deadline_lies_a_margin_before_the_end_of_the_lease() {
     let mut world = world(1);
     let begun = world.now;
-    let task = world.acquire(0, AcquireRequest { lease: ms(1_000), renewed: false, ..wish("a") });
-    let guard = world.granted(0, task);
+    let guard = world.hold(0, AcquireRequest { lease: ms(1_000), renewed: false, ..wish("a") });
     // A hundredth of the lease, and two milliseconds.
     assert_eq!(world.guards[guard].cell.deadline(), begun + ms(988));
     world.give_back(guard);
@@ -197,9 +185,7 @@ fn a_deadline_lies_a_margin_before_the_end_of_the_lease() {
 
 #[test]
 fn nothing_is_left_of_a_hold_that_was_removed() {
-    let mut world = world(1);
-    let task = world.acquire(0, wish("a"));
-    let guard = world.granted(0, task);
+    let (mut world, guard) = holding(1);
     world.server.command(&[b"DEL", b"a"]).expect("the server works");
     world.run(ms(1_100));
     let cell = &world.guards[guard].cell;

@@ -1,7 +1,7 @@
 //! Subscriptions that fail, and notices that do not come.
 
 use super::driver::wish;
-use super::{elapsed, nothing_left, world};
+use super::{elapsed, holding, nothing_left, world};
 use crate::faults::event::FaultEvent;
 use crate::faults::rates::CallFault;
 use crate::world::client::Outcome;
@@ -14,8 +14,7 @@ use leasehold_core::session::{AcquireRequest, Event};
 #[track_caller]
 fn a_lost_notice_costs(lease: u64, most: u64) {
     let mut world = world(2);
-    let task = world.acquire(0, AcquireRequest { lease: ms(lease), renewed: false, ..wish("a") });
-    let guard = world.granted(0, task);
+    let guard = world.hold(0, AcquireRequest { lease: ms(lease), renewed: false, ..wish("a") });
     let start = world.now;
     let waiter = world.acquire(1, wish("a"));
     world.run(ms(500));
@@ -40,9 +39,7 @@ fn a_lost_notice_costs_at_most_the_time_of_a_recheck() {
 #[test]
 fn whoever_missed_notices_tries_again() {
     for event in 0..3 {
-        let mut world = world(2);
-        let task = world.acquire(0, wish("a"));
-        let guard = world.granted(0, task);
+        let (mut world, guard) = holding(2);
         let waiter = world.acquire(1, wish("a"));
         world.run(ms(100));
         world.faults.rates.lose_notice = 1.0;
@@ -64,9 +61,7 @@ fn whoever_missed_notices_tries_again() {
 
 #[test]
 fn without_a_subscription_a_waiter_asks_now_and_then() {
-    let mut world = world(2);
-    let task = world.acquire(0, wish("a"));
-    let guard = world.granted(0, task);
+    let (mut world, guard) = holding(2);
     world.faults.rates.subscribe_fails = 1.0;
     let waiter = world.acquire(1, wish("a"));
     world.run(ms(5_000));
@@ -83,9 +78,7 @@ fn without_a_subscription_a_waiter_asks_now_and_then() {
 
 #[test]
 fn a_subscription_that_is_forbidden_fails_those_who_wait() {
-    let mut world = world(2);
-    let task = world.acquire(0, wish("a"));
-    let guard = world.granted(0, task);
+    let (mut world, guard) = holding(2);
     world.fault(1, "subscribe", CallFault::Refuse("NOPERM no channel"));
     let waiters = [world.acquire(1, wish("a")), world.acquire(1, wish("a"))];
     for waiter in waiters {
@@ -98,9 +91,7 @@ fn a_subscription_that_is_forbidden_fails_those_who_wait() {
 #[test]
 fn a_connection_lost_while_subscribing_is_subscribed_again() {
     for micros in (0..1_500).step_by(100) {
-        let mut world = world(2);
-        let task = world.acquire(0, wish("a"));
-        let guard = world.granted(0, task);
+        let (mut world, guard) = holding(2);
         let waiter = world.acquire(1, wish("a"));
         let pause = std::time::Duration::from_micros(micros);
         world.after(pause, FaultEvent::ResetNotices { client: 1 });
@@ -120,8 +111,7 @@ fn a_notice_that_overtakes_the_reply_before_it_is_not_lost() {
     let mut world = world(2);
     world.faults.rates.delay = (ms(0), ms(5));
     for round in 0..200 {
-        let task = world.acquire(0, wish("a"));
-        let guard = world.granted(0, task);
+        let guard = world.hold(0, wish("a"));
         let waiter = world.acquire(1, wish("a"));
         let pause = world.between(ms(0), ms(30));
         world.run(pause);

@@ -42,8 +42,7 @@ fn waiters_on_a_busy_executor_keep_their_places() {
 #[test]
 fn unpolled_place_is_given_up_after_half_a_claim() {
     let mut world = world(3);
-    let task = world.acquire(0, fair());
-    let guard = world.granted(0, task);
+    let guard = world.hold(0, fair());
     let sleepy = world.acquire(1, fair());
     world.run(ms(100));
     let waiter = world.acquire(2, fair());
@@ -65,8 +64,7 @@ fn unpolled_place_is_given_up_after_half_a_claim() {
 #[test]
 fn a_front_that_is_not_polled_for_a_second_loses_its_turn() {
     let mut world = world(2);
-    let holder = world.acquire(0, fair());
-    let guard = world.granted(0, holder);
+    let guard = world.hold(0, fair());
     let front = world.acquire(1, fair());
     world.run(ms(20));
     let next = world.acquire(1, fair());
@@ -86,8 +84,7 @@ fn a_front_that_is_not_polled_for_a_second_loses_its_turn() {
 #[test]
 fn waiter_first_on_the_server_is_woken_first() {
     let mut world = world(2);
-    let task = world.acquire(0, fair());
-    let guard = world.granted(0, task);
+    let guard = world.hold(0, fair());
     let slow = world.acquire(1, fair());
     let quick = world.acquire(1, fair());
     world.run(ms(5_000));
@@ -113,8 +110,7 @@ fn waiter_first_on_the_server_is_woken_first() {
 #[test]
 fn parked_future_slows_no_other_when_the_queue_is_forgotten() {
     let mut world = world(2);
-    let task = world.acquire(0, fair());
-    let guard = world.granted(0, task);
+    let guard = world.hold(0, fair());
     let parked = world.acquire(1, fair());
     world.run(ms(20));
     world.clients[1].tasks[parked].polls = PollPolicy::Never;
@@ -137,8 +133,7 @@ fn parked_future_slows_no_other_when_the_queue_is_forgotten() {
 #[test]
 fn unread_place_is_given_up_after_a_long_outage() {
     let mut world = world(2);
-    let task = world.acquire(0, fair());
-    let guard = world.granted(0, task);
+    let guard = world.hold(0, fair());
     let short = AcquireRequest { lease: ms(300), renewed: false, ..fair() };
     let sleepy = world.acquire_polled(1, short, PollPolicy::Never);
     // By then it is known that the call was answered, and not yet that its future is not polled.
@@ -158,8 +153,7 @@ fn unread_place_is_given_up_after_a_long_outage() {
 #[test]
 fn wait_ending_before_a_new_place_is_taken_is_busy() {
     let mut world = world(2);
-    let task = world.acquire(0, fair());
-    let guard = world.granted(0, task);
+    let guard = world.hold(0, fair());
     let patience = Patience::Until(world.now + ms(700));
     let waiter = world.acquire(1, AcquireRequest { patience, ..fair() });
     world.run(ms(200));
@@ -177,8 +171,7 @@ fn wait_ending_before_a_new_place_is_taken_is_busy() {
 #[test]
 fn notices_in_quick_succession_do_not_make_as_many_beats() {
     let mut world = world(3);
-    let task = world.acquire(0, fair());
-    let guard = world.granted(0, task);
+    let guard = world.hold(0, fair());
     let first = world.acquire(1, fair());
     world.run(ms(20));
     let waiter = world.acquire(2, fair());

@@ -1,7 +1,7 @@
-//! The disasters of a client as a whole: crashes, pauses, clocks that are wrong.
+//! The faults of a client as a whole: crashes, pauses, clocks that are wrong.
 
 use super::driver::wish;
-use super::{nothing_left, world};
+use super::{holding, nothing_left, world};
 use crate::faults::event::FaultEvent;
 use crate::report::stats::Coverage;
 use crate::workload::family::LockFamily;
@@ -14,8 +14,7 @@ use std::time::Duration;
 /// A world in which client 0 has a fixed lease of a second, and client 1 waits.
 fn held_for_a_second() -> (World, usize, usize) {
     let mut world = world(2);
-    let task = world.acquire(0, AcquireRequest { lease: ms(1_000), renewed: false, ..wish("a") });
-    let guard = world.granted(0, task);
+    let guard = world.hold(0, AcquireRequest { lease: ms(1_000), renewed: false, ..wish("a") });
     let waiter = world.acquire(1, wish("a"));
     (world, guard, waiter)
 }
@@ -43,8 +42,7 @@ fn what_a_client_sent_before_it_crashed_is_carried_out_and_ends() {
     world.crash(0);
     world.run(ms(1));
     assert_eq!(world.server.keys(), ["a"], "the acquire was under way");
-    let waiter = world.acquire(1, wish("a"));
-    let guard = world.granted(1, waiter);
+    let guard = world.hold(1, wish("a"));
     world.give_back(guard);
     nothing_left(&mut world);
 }
@@ -53,8 +51,7 @@ fn what_a_client_sent_before_it_crashed_is_carried_out_and_ends() {
 fn a_dead_head_of_a_queue_is_skipped_within_the_window() {
     let mut world = world(3);
     let fair = || AcquireRequest { kind: Kind::Fair, ..wish("a") };
-    let task = world.acquire(0, fair());
-    let holder = world.granted(0, task);
+    let holder = world.hold(0, fair());
     world.acquire(1, fair());
     world.run(ms(50));
     let next = world.acquire(2, fair());
@@ -84,9 +81,7 @@ fn client_paused_beyond_its_lease_wakes_without_its_hold() {
 
 #[test]
 fn renewed_hold_survives_a_pause_shorter_than_its_lease() {
-    let mut world = world(1);
-    let task = world.acquire(0, wish("a"));
-    let guard = world.granted(0, task);
+    let (mut world, guard) = holding(1);
     world.run(ms(900));
     world.pause(0, ms(1_900), true);
     world.run(ms(6_000));
@@ -173,13 +168,11 @@ fn a_clock_that_does_not_count_a_suspend_goes_on_believing() {
 fn process_replacing_a_dead_one_is_another_client() {
     let mut world = world(2);
     world.plan.settings = crate::world::settings();
-    let task = world.acquire(0, wish("a"));
-    world.granted(0, task);
+    world.hold(0, wish("a"));
     world.crash(0);
     world.plan.over = true;
     world.apply(FaultEvent::Join);
-    let task = world.acquire(2, wish("a"));
-    let guard = world.granted(2, task);
+    let guard = world.hold(2, wish("a"));
     assert!(world.now.as_nanos() >= 3_000_000_000, "it does not inherit what the dead one had");
     world.give_back(guard);
 }

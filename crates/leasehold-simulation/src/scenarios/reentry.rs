@@ -20,12 +20,7 @@ fn owned(owner: OwnerId) -> AcquireRequest {
 fn nested(guards: usize) -> (World, OwnerId, Vec<usize>) {
     let mut world = world(1);
     let owner = world.clients[0].session.new_owner();
-    let guards = (0..guards)
-        .map(|_| {
-            let task = world.acquire(0, owned(owner));
-            world.granted(0, task)
-        })
-        .collect();
+    let guards = (0..guards).map(|_| world.hold(0, owned(owner))).collect();
     (world, owner, guards)
 }
 
@@ -91,8 +86,7 @@ fn an_entry_without_a_reply_is_taken_back_and_sent_again() {
     for kind in [CallFault::LoseReply, CallFault::LoseRequest, CallFault::Swallow] {
         let (mut world, owner, guards) = nested(1);
         world.fault(0, "lock/acquire", kind);
-        let task = world.acquire(0, owned(owner));
-        let guard = world.granted(0, task);
+        let guard = world.hold(0, owned(owner));
         world.run(ms(50));
         world.check_counts(ms(0));
         world.give_back(guard);
@@ -179,8 +173,7 @@ fn owner_of_a_lost_hold_is_told_until_its_guards_go() {
     let entry = world.acquire(0, owned(owner));
     assert!(matches!(world.outcome(0, entry), Outcome::NotAcquired(AcquireError::Lost(_))));
     world.drop_guard(guards[0]);
-    let task = world.acquire(0, owned(owner));
-    let guard = world.granted(0, task);
+    let guard = world.hold(0, owned(owner));
     world.give_back(guard);
     nothing_left(&mut world);
 }
@@ -215,8 +208,7 @@ fn wait_ended_during_an_entry_does_not_begin_anew() {
 fn a_shorter_entry_does_not_shorten_the_lease() {
     let (mut world, owner, guards) = nested(1);
     let deadline = world.guards[guards[0]].cell.deadline();
-    let task = world.acquire(0, fixed(owner, 100));
-    let guard = world.granted(0, task);
+    let guard = world.hold(0, fixed(owner, 100));
     assert!(world.guards[guard].cell.deadline() >= deadline);
     world.run(ms(5_000));
     world.check_counts(ms(0));
@@ -235,8 +227,7 @@ fn fixed(owner: OwnerId, lease: u64) -> AcquireRequest {
 fn held_while_the_server_steps(millis: i64) -> (World, OwnerId, usize, Instant) {
     let mut world = world(1);
     let owner = world.clients[0].session.new_owner();
-    let task = world.acquire(0, fixed(owner, 2_000));
-    let guard = world.granted(0, task);
+    let guard = world.hold(0, fixed(owner, 2_000));
     let deadline = world.guards[guard].cell.deadline();
     world.step_server(millis);
     (world, owner, guard, deadline)
@@ -246,13 +237,11 @@ fn held_while_the_server_steps(millis: i64) -> (World, OwnerId, usize, Instant) 
 fn entry_told_of_less_takes_the_promise_back() {
     let (mut world, owner, guard, promised) = held_while_the_server_steps(800);
     let other = world.add_client(settings());
-    let task = world.acquire(0, fixed(owner, 100));
-    let entry = world.granted(0, task);
+    let entry = world.hold(0, fixed(owner, 100));
     let deadline = world.guards[guard].cell.deadline();
     assert!(deadline < promised - ms(750), "the server has the hold for 1.2 seconds more");
     assert!(deadline > world.now + ms(1_150), "and for no less");
-    let task = world.acquire(other, wish("a"));
-    let follower = world.granted(other, task);
+    let follower = world.hold(other, wish("a"));
     assert!(world.guards[guard].over && world.guards[entry].over);
     for guard in [guard, entry, follower] {
         world.drop_guard(guard);
@@ -274,8 +263,7 @@ fn entry_withdrawing_an_ended_promise_is_not_granted() {
 fn an_entry_that_is_answered_late_takes_nothing_from_the_lease() {
     let (mut world, owner, guard, promised) = held_while_the_server_steps(0);
     world.fault(0, "lock/acquire", CallFault::Delay(ms(30)));
-    let task = world.acquire(0, fixed(owner, 100));
-    let entry = world.granted(0, task);
+    let entry = world.hold(0, fixed(owner, 100));
     assert_eq!(world.guards[guard].cell.deadline(), promised);
     world.give_back(entry);
     world.give_back(guard);
@@ -290,8 +278,7 @@ fn reply_to_an_earlier_call_takes_nothing_from_a_later() {
         world.net.connection(0, Plane::Lifeline).last_reply = world.now + ms(15);
         world.run(Duration::from_micros(50));
     }
-    let task = world.acquire(0, fixed(owner, 60_000));
-    let entry = world.granted(0, task);
+    let entry = world.hold(0, fixed(owner, 60_000));
     let promised = world.guards[entry].cell.deadline();
     assert!(promised > world.now + ms(59_000));
     assert_eq!(world.events(0, |event| matches!(event, Event::Renewed { .. })), 0);
@@ -336,8 +323,7 @@ fn withdrawn_promise_is_not_restored_by_older_calls() {
     world.run(ms(7));
     assert_eq!(world.server.calls("lock/renew"), 1);
     world.step_server(settings().lease.as_millis() as i64 - 500);
-    let task = world.acquire(0, fixed(owner, 100));
-    let entry = world.granted(0, task);
+    let entry = world.hold(0, fixed(owner, 100));
     let deadline = world.guards[guard].cell.deadline();
     assert!(deadline < world.now + ms(500), "the entry was told of the step");
     world.run(ms(15));
@@ -358,8 +344,7 @@ fn renewed_hold_with_a_withdrawn_promise_renews_at_once() {
     assert!(world.guards[guards[0]].cell.deadline() > world.now + ms(50_000), "a renewal has told of it");
     world.step_server(60_500);
     let renewals = world.server.calls("lock/renew");
-    let task = world.acquire(0, fixed(owner, 100));
-    let entry = world.granted(0, task);
+    let entry = world.hold(0, fixed(owner, 100));
     assert!(world.guards[guards[0]].cell.deadline() < world.now + ms(2_000));
     world.run(ms(10));
     assert_eq!(world.server.calls("lock/renew"), renewals + 1);
@@ -419,8 +404,7 @@ fn a_call_that_was_not_sent_is_sent_again_at_once_one_time() {
     let client = world.add_client(settings());
     world.fault(client, "lock/acquire", CallFault::NotSent);
     let begun = world.now;
-    let task = world.acquire(client, wish("a"));
-    let guard = world.granted(client, task);
+    let guard = world.hold(client, wish("a"));
     // A pause would be 5 ms at the least; a round trip is shorter.
     assert!(world.now < begun + ms(5), "{:?}", world.now.since(begun));
     world.give_back(guard);

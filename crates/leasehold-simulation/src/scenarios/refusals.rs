@@ -47,8 +47,7 @@ fn free(kind: Kind, family: LockFamily) -> World {
     world.plan.locks = 1;
     world.fill();
     for client in [0, 1] {
-        let task = world.acquire(client, all_of(kind));
-        let guard = world.granted(client, task);
+        let guard = world.hold(client, all_of(kind));
         world.give_back(guard);
     }
     world
@@ -57,8 +56,7 @@ fn free(kind: Kind, family: LockFamily) -> World {
 /// Another client gets all of the lock at once, and nothing is left when it is given back.
 fn is_free(world: &mut World, kind: Kind, within: Duration) {
     let start = world.now;
-    let task = world.acquire(1, all_of(kind));
-    let guard = world.granted(1, task);
+    let guard = world.hold(1, all_of(kind));
     assert!(elapsed(world, start) < within, "after {:?}", elapsed(world, start));
     world.give_back(guard);
     nothing_left(world);
@@ -106,8 +104,7 @@ fn an_acquire_of_a_lock_that_is_held_leaves_nothing_either() {
             let family = if prefers { LockFamily::PreferWriters } else { family };
             at_each_command(kind, |inside| {
                 let mut world = free(kind, family);
-                let task = world.acquire(1, all_of(if kind == Kind::Read { Kind::Write } else { kind }));
-                let held = world.granted(1, task);
+                let held = world.hold(1, all_of(if kind == Kind::Read { Kind::Write } else { kind }));
                 world.fault(0, script, CallFault::Inside(inside));
                 let patience = Patience::Until(world.now + ms(100));
                 let prefer_writers = prefers.then_some(ms(300));
@@ -134,8 +131,7 @@ fn an_entry_that_fails_at_any_command_leaves_the_hold_as_it_was() {
         at_each_command(kind, |inside| {
             let mut world = free(kind, family);
             let owner = Some(world.clients[0].session.new_owner());
-            let task = world.acquire(0, AcquireRequest { owner, ..all_of(kind) });
-            let guard = world.granted(0, task);
+            let guard = world.hold(0, AcquireRequest { owner, ..all_of(kind) });
             world.fault(0, script, CallFault::Inside(inside));
             let task = world.acquire(0, AcquireRequest { owner, ..all_of(kind) });
             match world.outcome(0, task) {
@@ -157,8 +153,7 @@ fn release_failing_at_any_command_is_repeated_to_the_end() {
     for (kind, family, _, script) in KINDS {
         at_each_command(kind, |inside| {
             let mut world = free(kind, family);
-            let task = world.acquire(0, all_of(kind));
-            let guard = world.granted(0, task);
+            let guard = world.hold(0, all_of(kind));
             world.fault(0, script, CallFault::Inside(inside));
             let task = world.release(guard);
             let outcome = world.outcome(0, task);

@@ -16,12 +16,7 @@ use std::time::Duration;
 fn holding(twice: bool) -> (World, Vec<usize>) {
     let mut world = world(1);
     let owner = Some(world.clients[0].session.new_owner());
-    let guards = (0..1 + usize::from(twice))
-        .map(|_| {
-            let task = world.acquire(0, AcquireRequest { owner, ..wish("a") });
-            world.granted(0, task)
-        })
-        .collect();
+    let guards = (0..1 + usize::from(twice)).map(|_| world.hold(0, AcquireRequest { owner, ..wish("a") })).collect();
     (world, guards)
 }
 
@@ -41,8 +36,7 @@ fn a_permit_that_others_prolonged_is_back_when_its_guard_is() {
         let mut world = world(1);
         world.server.command(&[b"SET", b"seats", b"1"]).expect("the server works");
         let request = AcquireRequest { kind: Kind::Permits, lease: ms(300), renewed: false, ..wish("seats") };
-        let task = world.acquire(0, request);
-        let guard = world.granted(0, task);
+        let guard = world.hold(0, request);
         let key = b"{seats}:timeout".as_slice();
         let Ok(Reply::Array(ids)) = world.server.command(&[b"ZRANGE", key, b"0", b"-1"]) else { panic!("a permit") };
         let Reply::Bulk(id) = &ids[0] else { panic!("{ids:?}") };
@@ -136,8 +130,7 @@ fn gone_hold_is_lost_despite_an_unknown_partial_release() {
 #[test]
 fn a_release_after_the_deadline_is_lost_at_once() {
     let mut world = world(1);
-    let task = world.acquire(0, AcquireRequest { lease: ms(100), renewed: false, ..wish("a") });
-    let guard = world.granted(0, task);
+    let guard = world.hold(0, AcquireRequest { lease: ms(100), renewed: false, ..wish("a") });
     world.run(ms(200));
     let task = world.release(guard);
     assert_eq!(world.task(0, task).outcome, Some(Outcome::NotReleased(ReleaseError::Lost(LossReason::LeaseExpired))));

@@ -122,15 +122,13 @@ fn renewal_answered_behind_a_later_one_is_no_mismatch() {
     world.add_client(Settings { renewals_in_flight: 2, ..settings() });
     let owner = world.clients[0].session.new_owner();
     let wish = AcquireRequest { owner: Some(owner), lease: ms(480), ..wish("a") };
-    let task = world.acquire(0, wish.clone());
-    let guard = world.granted(0, task);
+    let guard = world.hold(0, wish.clone());
     // The first renewal is executed, and its answer comes after the second was sent.
     while world.server.calls("lock/renew") == 0 {
         world.net.connection(0, Plane::Lifeline).last_reply = world.now + ms(180);
         world.run(Duration::from_micros(50));
     }
-    let task = world.acquire(0, wish);
-    let entry = world.granted(0, task);
+    let entry = world.hold(0, wish);
     world.run(ms(170));
     assert_eq!(world.events(0, |event| matches!(event, Event::Renewed { .. })), 0);
     assert_eq!(world.server.calls("lock/renew"), 2);
@@ -214,11 +212,9 @@ fn concurrent_renewal_and_release_are_no_loss() {
     world.faults.rates.delay = (Duration::from_micros(50), Duration::from_micros(900));
     let owner = Some(world.clients[0].session.new_owner());
     let outer = AcquireRequest { owner, ..wish("a") };
-    let task = world.acquire(0, outer.clone());
-    let kept = world.granted(0, task);
+    let kept = world.hold(0, outer.clone());
     for round in 0..10_000 {
-        let task = world.acquire(0, outer.clone());
-        let guard = world.granted(0, task);
+        let guard = world.hold(0, outer.clone());
         // Every renewal is made due again, so that one is on the way at any instant of the release.
         world.event(0, LinkEvent::PlaneReset(Plane::Lifeline));
         let pause = world.between(Duration::ZERO, Duration::from_micros(1_200));

@@ -1,7 +1,7 @@
 //! Commands whose outcome is not known, and copies that come late.
 
 use super::driver::wish;
-use super::{elapsed, nothing_left, world};
+use super::{elapsed, holding, nothing_left, world};
 use crate::faults::rates::CallFault;
 use crate::world::client::Outcome;
 use crate::world::{World, ms, name, settings};
@@ -38,11 +38,9 @@ fn a_call_that_was_sent_on_a_detour_is_sent_again_at_once() {
         world.fault(0, "lock/acquire", kind.clone());
         let start = world.now;
         let owner = world.clients[0].session.new_owner();
-        let task = world.acquire(0, AcquireRequest { owner: Some(owner), ..wish("a") });
-        let guard = world.granted(0, task);
+        let guard = world.hold(0, AcquireRequest { owner: Some(owner), ..wish("a") });
         world.fault(0, "lock/acquire", kind);
-        let task = world.acquire(0, AcquireRequest { owner: Some(owner), ..wish("a") });
-        let again = world.granted(0, task);
+        let again = world.hold(0, AcquireRequest { owner: Some(owner), ..wish("a") });
         assert!(elapsed(&world, start) < ms(4), "{:?}", elapsed(&world, start));
         world.give_back(again);
         world.give_back(guard);
@@ -99,8 +97,7 @@ fn late_copy_behind_a_busy_attempt_is_taken_back() {
         world.faults.rates.unproven = 1.0;
         world.plan.copies = true;
         let wish = || AcquireRequest::new(name("a"), kind, ms(3_000));
-        let task = world.acquire(1, wish());
-        let before = world.granted(1, task);
+        let before = world.hold(1, wish());
         let script = match kind {
             Kind::Fenced => "fenced/acquire",
             Kind::Simple => "simple/acquire",
@@ -140,9 +137,7 @@ fn acquire_refused_after_an_unknown_one_is_unknown() {
 
 #[test]
 fn release_refused_after_an_unknown_one_is_unknown() {
-    let mut world = world(1);
-    let task = world.acquire(0, wish("a"));
-    let guard = world.granted(0, task);
+    let (mut world, guard) = holding(1);
     world.fault(0, "lock/release", CallFault::LoseReply);
     world.fault(0, "lock/release", CallFault::Refuse("OOM no"));
     let task = world.release(guard);
@@ -153,9 +148,7 @@ fn release_refused_after_an_unknown_one_is_unknown() {
 #[test]
 fn a_release_without_a_reply_is_repeated_and_counts_as_released() {
     for kind in [CallFault::LoseReply, CallFault::LoseRequest, CallFault::Swallow] {
-        let mut world = world(1);
-        let task = world.acquire(0, wish("a"));
-        let guard = world.granted(0, task);
+        let (mut world, guard) = holding(1);
         world.fault(0, "lock/release", kind);
         world.give_back(guard);
         nothing_left(&mut world);
@@ -167,11 +160,9 @@ fn late_copies_of_an_old_hold_change_nothing_of_a_later_one() {
     let mut world = world(1);
     world.fault(0, "lock/acquire", CallFault::CopyAfter(ms(100)));
     world.fault(0, "lock/release", CallFault::CopyAfter(ms(100)));
-    let task = world.acquire(0, wish("a"));
-    let guard = world.granted(0, task);
+    let guard = world.hold(0, wish("a"));
     world.give_back(guard);
-    let task = world.acquire(0, wish("a"));
-    let guard = world.granted(0, task);
+    let guard = world.hold(0, wish("a"));
     world.run(ms(300));
     world.check_counts(ms(0));
     assert!(world.guards[guard].cell.ended(world.now).is_none());
@@ -236,8 +227,7 @@ fn first_grant_after_its_time_is_refused_where_asked() {
             if turn == 1 {
                 world.fault(0, "lock/acquire", CallFault::CopyAfter(ms(500)));
             }
-            let task = world.acquire(0, wish("a"));
-            let guard = world.granted(0, task);
+            let guard = world.hold(0, wish("a"));
             world.give_back(guard);
         }
         world.run(ms(600));
@@ -256,8 +246,7 @@ fn call_held_up_by_a_settlement_goes_again_until_sent() {
         world.fault(0, "lock/acquire", CallFault::NotSent);
     }
     let patience = Patience::Until(world.now + ms(2));
-    let task = world.acquire(0, AcquireRequest { patience, ..wish("y") });
-    let guard = world.granted(0, task);
+    let guard = world.hold(0, AcquireRequest { patience, ..wish("y") });
     world.give_back(guard);
     nothing_left(&mut world);
 }

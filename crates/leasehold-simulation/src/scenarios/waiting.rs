@@ -1,7 +1,7 @@
 //! The waiters, how long they wait, and whose turn it is.
 
 use super::driver::wish;
-use super::{elapsed, nothing_left, world};
+use super::{elapsed, holding, nothing_left, world};
 use crate::workload::event::UserEvent;
 use crate::workload::family::LockFamily;
 use crate::world::client::{Outcome, PollPolicy};
@@ -12,9 +12,7 @@ use leasehold_core::session::{AcquireRequest, Event, Patience};
 
 #[test]
 fn a_free_lock_costs_one_command_and_its_release_another() {
-    let mut world = world(1);
-    let task = world.acquire(0, wish("a"));
-    let guard = world.granted(0, task);
+    let (mut world, guard) = holding(1);
     world.check_counts(ms(0));
     world.give_back(guard);
     assert_eq!((world.server.calls("lock/acquire"), world.server.calls("lock/release")), (1, 1));
@@ -24,9 +22,7 @@ fn a_free_lock_costs_one_command_and_its_release_another() {
 
 #[test]
 fn waiter_subscribes_tries_again_sleeps_and_is_woken() {
-    let mut world = world(2);
-    let task = world.acquire(0, wish("a"));
-    let guard = world.granted(0, task);
+    let (mut world, guard) = holding(2);
     let waiter = world.acquire(1, wish("a"));
     world.run(ms(500));
     assert_eq!(world.server.calls("lock/acquire"), 3, "one, one that was busy, and one after the subscription");
@@ -45,8 +41,7 @@ fn waiter_subscribes_tries_again_sleeps_and_is_woken() {
 #[test]
 fn line_of_a_hundred_makes_one_attempt_a_release() {
     let mut world = world(2);
-    let task = world.acquire(0, wish("a"));
-    let mut guard = world.granted(0, task);
+    let mut guard = world.hold(0, wish("a"));
     let waiters: Vec<_> = (0..100).map(|_| world.acquire(1, wish("a"))).collect();
     world.run(ms(100));
     for waiter in waiters {
@@ -61,9 +56,7 @@ fn line_of_a_hundred_makes_one_attempt_a_release() {
 
 #[test]
 fn a_turn_that_is_not_used_passes_on_after_fifty_milliseconds() {
-    let mut world = world(2);
-    let task = world.acquire(0, wish("a"));
-    let guard = world.granted(0, task);
+    let (mut world, guard) = holding(2);
     let first = world.acquire(1, wish("a"));
     let second = world.acquire(1, wish("a"));
     world.run(ms(100));
@@ -88,8 +81,7 @@ fn unpolled_grant_is_taken_back_within_100_ms() {
     let sleepy = world.acquire_polled(0, wish("a"), PollPolicy::Never);
     let start = world.now;
     world.run(ms(1));
-    let waiter = world.acquire(1, wish("a"));
-    let guard = world.granted(1, waiter);
+    let guard = world.hold(1, wish("a"));
     assert!(elapsed(&world, start) < ms(100), "{:?}", elapsed(&world, start));
     world.clients[0].tasks[sleepy].polls = PollPolicy::AtOnce;
     world.poll(0, sleepy);
@@ -133,9 +125,7 @@ fn futures_all_polled_late_do_not_pass_the_turn_for_ever() {
 
 #[test]
 fn trying_does_not_wait() {
-    let mut world = world(2);
-    let task = world.acquire(0, wish("a"));
-    let guard = world.granted(0, task);
+    let (mut world, guard) = holding(2);
     let tries = AcquireRequest { patience: Patience::Try, ..wish("a") };
     let task = world.acquire(1, tries.clone());
     assert_eq!(world.outcome(1, task), Outcome::Nothing);
@@ -152,9 +142,7 @@ fn trying_does_not_wait() {
 
 #[test]
 fn a_wait_ends_in_time_after_a_last_attempt() {
-    let mut world = world(2);
-    let task = world.acquire(0, wish("a"));
-    let guard = world.granted(0, task);
+    let (mut world, guard) = holding(2);
     let until = world.now + ms(700);
     let task = world.acquire(1, AcquireRequest { patience: Patience::Until(until), ..wish("a") });
     world.run(ms(600));
@@ -168,9 +156,7 @@ fn a_wait_ends_in_time_after_a_last_attempt() {
 
 #[test]
 fn the_last_attempt_may_succeed() {
-    let mut world = world(2);
-    let task = world.acquire(0, wish("a"));
-    let guard = world.granted(0, task);
+    let (mut world, guard) = holding(2);
     let until = world.now + ms(700);
     let task = world.acquire(1, AcquireRequest { patience: Patience::Until(until), ..wish("a") });
     world.run(ms(600));
@@ -201,8 +187,7 @@ fn sleeping_waiter_learns_of_an_outage_with_the_others() {
     for kind in [Kind::Lock, Kind::Fenced, Kind::Fair, Kind::Spin, Kind::Read, Kind::Write] {
         let mut world = world(2);
         let half = if kind == Kind::Read { Kind::Write } else { kind };
-        let task = world.acquire(0, AcquireRequest { kind: half, ..wish("a") });
-        world.granted(0, task);
+        world.hold(0, AcquireRequest { kind: half, ..wish("a") });
         let waiters = [(); 3].map(|()| world.acquire(1, AcquireRequest { kind, ..wish("a") }));
         world.run(ms(100));
         world.set_unreachable(1, true);
@@ -219,9 +204,7 @@ fn sleeping_waiter_learns_of_an_outage_with_the_others() {
 
 #[test]
 fn a_short_outage_ends_no_wait_that_slept_through_it() {
-    let mut world = world(2);
-    let task = world.acquire(0, wish("a"));
-    let guard = world.granted(0, task);
+    let (mut world, guard) = holding(2);
     let waiter = world.acquire(1, wish("a"));
     world.run(ms(100));
     for _ in 0..5 {
@@ -239,10 +222,7 @@ fn a_short_outage_ends_no_wait_that_slept_through_it() {
 #[test]
 fn an_outage_is_said_with_what_is_at_stake() {
     let mut world = world(1);
-    let guards = ["a", "b", "c"].map(|name| {
-        let task = world.acquire(0, wish(name));
-        world.granted(0, task)
-    });
+    let guards = ["a", "b", "c"].map(|name| world.hold(0, wish(name)));
     world.set_unreachable(0, true);
     world.run(ms(500));
     world.set_unreachable(0, false);
@@ -302,8 +282,7 @@ fn wait_for_own_client_beyond_a_lease_raises_one_alarm() {
     ];
     for (held, waits) in kinds {
         let mut world = world(1);
-        let task = world.acquire(0, AcquireRequest { kind: held, ..wish("a") });
-        let guard = world.granted(0, task);
+        let guard = world.hold(0, AcquireRequest { kind: held, ..wish("a") });
         let waiters = [(); 3].map(|()| world.acquire(0, AcquireRequest { kind: waits, ..wish("a") }));
         world.run(ms(50));
         assert_eq!(alarms(&world).1, 0, "{held:?}, {waits:?}: it is contention so far");
@@ -325,8 +304,7 @@ fn a_task_that_takes_the_last_permit_twice_raises_one_alarm() {
     world.plan.locks = 1;
     world.fill();
     let all = || AcquireRequest { kind: Kind::Permits, permits: crate::workload::family::CAPACITY, ..wish("lock0") };
-    let task = world.acquire(0, all());
-    let guard = world.granted(0, task);
+    let guard = world.hold(0, all());
     let waiter = world.acquire(0, all());
     world.run(ms(50));
     assert_eq!(alarms(&world), (1, 0));
@@ -339,8 +317,7 @@ fn a_task_that_takes_the_last_permit_twice_raises_one_alarm() {
 #[test]
 fn two_thousand_contended_requests_of_one_client_raise_no_alarm() {
     let mut world = world(1);
-    let first = world.acquire(0, wish("a"));
-    let mut guard = world.granted(0, first);
+    let mut guard = world.hold(0, wish("a"));
     let tasks: Vec<usize> = (1..2_000).map(|_| world.acquire(0, wish("a"))).collect();
     for task in tasks {
         world.run(ms(5));
@@ -411,9 +388,7 @@ fn whoever_waits_for_a_semaphore_that_was_deleted_is_told_once() {
 
 #[test]
 fn a_waiter_that_goes_leaves_nothing_and_nobody_behind() {
-    let mut world = world(2);
-    let task = world.acquire(0, wish("a"));
-    let guard = world.granted(0, task);
+    let (mut world, guard) = holding(2);
     let waiters: Vec<_> = (0..4).map(|_| world.acquire(1, wish("a"))).collect();
     world.run(ms(50));
     // The contender and one of the line go.
@@ -444,9 +419,7 @@ fn a_future_dropped_at_any_point_of_an_acquire_leaves_nothing() {
 
 #[test]
 fn attempt_answered_after_the_wait_was_the_last() {
-    let mut world = world(2);
-    let task = world.acquire(0, wish("a"));
-    let guard = world.granted(0, task);
+    let (mut world, guard) = holding(2);
     world.fault(1, "lock/acquire", crate::faults::rates::CallFault::Delay(ms(80)));
     let until = world.now + ms(10);
     let task = world.acquire(1, AcquireRequest { patience: Patience::Until(until), ..wish("a") });

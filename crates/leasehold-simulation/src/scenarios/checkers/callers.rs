@@ -18,8 +18,7 @@ fn owned() -> (World, usize, AcquireRequest) {
     world.plan.family = LockFamily::Lock;
     let owner = world.clients[0].session.new_owner();
     let wish = AcquireRequest { owner: Some(owner), ..wish("lock0") };
-    let task = world.acquire(0, wish.clone());
-    let guard = world.granted(0, task);
+    let guard = world.hold(0, wish.clone());
     (world, guard, wish)
 }
 
@@ -36,8 +35,7 @@ fn a_deadline_that_is_put_earlier_is_found() {
 #[test]
 fn a_wrong_count_of_a_guard_is_found() {
     let (mut world, guard, wish) = owned();
-    let task = world.acquire(0, wish);
-    world.granted(0, task);
+    world.hold(0, wish);
     world.check_counts(ms(0));
     world.server.command(&[b"HSET", b"lock0", &world.guards[guard].field, b"1"]).expect("a hash");
     // The world forgets one of two guards, and the server has one, too: the client alone counts two.
@@ -50,8 +48,7 @@ fn a_grant_with_a_wrong_count_is_found() {
     let (mut world, guard, wish) = owned();
     world.guards[guard].alive = false;
     finds("the hold count of a grant", || {
-        let task = world.acquire(0, wish);
-        world.granted(0, task);
+        world.hold(0, wish);
     });
 }
 
