@@ -1,9 +1,11 @@
-//! What goes wrong in a world: with single calls by chance, with connections, with processes, and with the server.
+//! The faults of a world: of single calls by chance, of connections, of processes, and of the server.
 
 mod connections;
 pub(crate) mod event;
 mod expiry;
 pub(crate) mod last_faults;
+pub(crate) mod mix;
+pub(crate) mod plan;
 pub(crate) mod processes;
 pub(crate) mod rates;
 pub(crate) mod server;
@@ -32,7 +34,7 @@ impl Faults {
     }
 }
 
-/// What faults have left behind that invariants must allow for.
+/// The doubts that faults have left behind, for which invariants must allow.
 #[derive(Debug, Default)]
 pub(crate) struct Doubts {
     /// The server has lost data or time, so that what is promised of holds is not promised of those that it had.

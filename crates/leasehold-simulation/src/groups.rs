@@ -25,10 +25,10 @@ use leasehold::embedded::EmbeddedServer;
 pub(crate) fn run(
     seed: u64,
     family: LockFamily,
-    telling: bool,
+    tracing: bool,
     engines: Vec<EmbeddedServer>,
 ) -> (Stats, Vec<EmbeddedServer>) {
-    let mut world = world::World::new(seed, telling, engines);
+    let mut world = world::World::new(seed, tracing, engines);
     plan::run(&mut world, seed, family);
     world.end()
 }

@@ -1,6 +1,6 @@
-//! What must hold in every world, a file for each rule.
+//! The rules that every world keeps, a file for each.
 //!
-//! A rule is checked over the world as it is. What it must know of the past is its own, and grows by what the world tells it.
+//! A rule is checked over the world as it is. If it needs the past, it keeps a record of its own, which the world adds to.
 
 mod counts;
 mod exclusion;
@@ -26,7 +26,7 @@ use leasehold_core::settings::Settings;
 use leasehold_core::time::Instant;
 use std::time::Duration;
 
-/// What the invariants know of the world's past.
+/// The records of the rules that need the past.
 #[derive(Debug, Default)]
 pub(crate) struct Invariants {
     pub(crate) exclusion: exclusion::Exclusion,
@@ -47,15 +47,11 @@ impl World {
     }
 
     pub(crate) fn check_counts(&mut self, fault_free_for: Duration) {
-        if counts::check(self, fault_free_for) {
-            self.stats.reach(Coverage::CountsCompared);
-        }
+        self.stats.reach_all(counts::check(self, fault_free_for).then_some(Coverage::CountsCompared));
     }
 
     pub(crate) fn check_strays(&mut self) {
-        if leaks::check_strays(self) {
-            self.stats.reach(Coverage::StraysSought);
-        }
+        self.stats.reach_all(leaks::check_strays(self).then_some(Coverage::StraysSought));
     }
 
     pub(crate) fn check_left(&self, when: &str) {
@@ -67,8 +63,7 @@ impl World {
     }
 
     pub(crate) fn check_promptness(&mut self, guard: usize, removed: Instant) {
-        let reached = losses::check_promptness(self, guard, removed);
-        reached.into_iter().for_each(|what| self.stats.reach(what));
+        self.stats.reach_all(losses::check_promptness(self, guard, removed));
     }
 
     /// A caller is told of this.
@@ -82,8 +77,7 @@ impl World {
             self.invariants.nothing_acquired.tell(id);
         }
         if *outcome == Outcome::Opened {
-            let reached = self.invariants.latches.check(self, client, task);
-            reached.into_iter().for_each(|what| self.stats.reach(what));
+            self.stats.reach_all(self.invariants.latches.check(self, client, task));
         }
     }
 
@@ -99,15 +93,14 @@ impl World {
         self.invariants.nothing_acquired.check_grant(self, &id);
         if count == 1 {
             let reached = self.invariants.fair_order.check(self, script, &lock, &id);
-            reached.into_iter().flatten().for_each(|what| self.stats.reach(what));
+            self.stats.reach_all(reached.into_iter().flatten());
             if let Some(token) = token {
                 self.invariants.tokens.check(self, &lock, &id, token);
                 self.invariants.tokens.issue(lock.clone(), token);
             }
             if self.plan.family.excludes() && !script.starts_with("read") {
                 let client = self.client_of(&id);
-                let reached = self.invariants.grants.hand_over(lock.clone(), &id, client);
-                reached.into_iter().for_each(|what| self.stats.reach(what));
+                self.stats.reach_all(self.invariants.grants.hand_over(lock.clone(), &id, client));
             }
         }
         if self.plan.family.counts() {

@@ -1,4 +1,4 @@
-//! The users of a random world: what they lock, what they do with it, and what they plan.
+//! The locks of a random world and their users, who ask, hold, work on a store, and give back.
 
 pub(crate) mod event;
 pub(crate) mod family;

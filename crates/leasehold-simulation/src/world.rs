@@ -7,6 +7,7 @@ mod client_session;
 pub(crate) mod clock;
 mod dispatch;
 pub(crate) mod event;
+pub(crate) mod event_queue;
 pub(crate) mod message;
 pub(crate) mod network;
 mod requests;
@@ -20,7 +21,8 @@ use crate::report::stats::Stats;
 use crate::workload::plan::Plan;
 use crate::workload::registers::Registers;
 use crate::world::client::{Client, Guard};
-use crate::world::event::{EventQueue, WorldEvent};
+use crate::world::event::WorldEvent;
+use crate::world::event_queue::EventQueue;
 use crate::world::network::Network;
 use crate::world::server::Server;
 use leasehold_core::name::LockName;
@@ -35,7 +37,7 @@ use uuid::Uuid;
 /// Adds a line to the history of the world, where one is kept.
 macro_rules! trace {
     ($world:expr, $($arg:tt)*) => {
-        if $world.telling { eprintln!("{:>12.3} ms  {}", $world.now.as_nanos() as f64 / 1e6, format_args!($($arg)*)); }
+        if $world.tracing { eprintln!("{:>12.3} ms  {}", $world.now.as_nanos() as f64 / 1e6, format_args!($($arg)*)); }
     };
 }
 pub(crate) use trace;
@@ -54,7 +56,7 @@ pub(crate) struct World {
     pub(crate) guards: Vec<Guard>,
     /// Tasks that are done since the last look.
     pub(crate) finished: Vec<(usize, usize)>,
-    pub(crate) events: EventQueue,
+    pub(crate) events: EventQueue<WorldEvent>,
     pub(crate) plan: Plan,
     /// The store that holders of locks work on.
     pub(crate) registers: Registers,
@@ -62,7 +64,7 @@ pub(crate) struct World {
     pub(crate) doubts: Doubts,
     pub(crate) invariants: Invariants,
     pub(crate) stats: Stats,
-    pub(crate) telling: bool,
+    pub(crate) tracing: bool,
 }
 
 /// Servers that are not used any more. A new one is made of each of them in less time than from nothing.
@@ -97,7 +99,7 @@ impl World {
             doubts: Doubts::default(),
             invariants: Invariants::default(),
             stats: Stats::default(),
-            telling: std::env::var_os("LEASEHOLD_TELL").is_some(),
+            tracing: std::env::var_os("LEASEHOLD_TELL").is_some(),
         }
     }
 

@@ -1,4 +1,4 @@
-//! The disasters of a client as a whole: it crashes, it is paused, its clock goes wrong.
+//! The faults of a client as a whole: it crashes, it is paused, its clock goes wrong.
 
 use crate::faults::event::FaultEvent;
 use crate::report::stats::{Coverage, FaultKind};

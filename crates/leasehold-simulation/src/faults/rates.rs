@@ -1,6 +1,9 @@
 //! The faults in the world: those for single calls, and how likely each is.
 
 use crate::report::stats::FaultKind;
+use crate::workload::family::hold_of;
+use crate::world::{World, ms};
+use leasehold_core::call::Call;
 use leasehold_embedded::Inside;
 use std::time::Duration;
 
@@ -27,7 +30,7 @@ pub(crate) enum CallFault {
 }
 
 impl CallFault {
-    pub(crate) const fn sort(&self) -> FaultKind {
+    pub(crate) const fn kind(&self) -> FaultKind {
         match self {
             Self::LoseRequest => FaultKind::LostRequest,
             Self::LoseReply => FaultKind::LostReply,
@@ -85,5 +88,46 @@ impl Default for FaultRates {
             lose_notice: 0.0,
             worst_instant: 0.0,
         }
+    }
+}
+
+impl World {
+    /// The fault that this call meets.
+    pub(crate) fn fault_for(&mut self, client: usize, call: &Call) -> Option<CallFault> {
+        let script = call.script().name();
+        if let Some(index) =
+            self.faults.planned.iter().position(|fault| fault.client == client && fault.script == script)
+        {
+            return Some(self.faults.planned.remove(index).kind);
+        }
+        let rates = self.faults.rates.clone();
+        if self.chance(rates.lose_request) {
+            return Some(CallFault::LoseRequest);
+        }
+        if self.chance(rates.lose_reply) {
+            return Some(CallFault::LoseReply);
+        }
+        if self.chance(rates.swallow) {
+            return Some(CallFault::Swallow);
+        }
+        if self.chance(rates.not_sent) {
+            return Some(CallFault::NotSent);
+        }
+        if self.chance(rates.refuse) {
+            let text = ["LOADING Redis is loading", "OOM command not allowed", "READONLY You can't write"];
+            return Some(CallFault::Refuse(text[self.rng.usize(..3)]));
+        }
+        if rates.inside > 0.0 && self.faults.insides.f64() < rates.inside {
+            // Few scripts use more than a dozen names of commands; what they come to last is the most interesting.
+            return Some(CallFault::Inside(Inside::Command(self.faults.insides.u32(1..=12))));
+        }
+        // Only what a copy may come of later: a changed count of a hold that goes on is settled before it changes again.
+        let change = hold_of(call);
+        let changes_count = change.is_some();
+        let first_or_last = change.is_some_and(|(_, count)| count == u32::from(script.ends_with("/acquire")));
+        if self.chance(rates.copy_late) && (!changes_count || first_or_last) {
+            return Some(CallFault::CopyAfter(self.between(Duration::ZERO, ms(2_000))));
+        }
+        None
     }
 }

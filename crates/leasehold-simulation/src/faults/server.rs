@@ -1,8 +1,8 @@
-//! The disasters of the server: restarts, failovers, evictions, force releases, steps of its clock, and flushes of its scripts.
+//! The faults of the server: restarts, failovers, evictions, force releases, steps of its clock, and flushes of its scripts.
 
+use crate::faults::plan::MEMORY_IS_FULL;
 use crate::report::stats::FaultKind;
 use crate::workload::family::LockFamily;
-use crate::workload::plan::MEMORY_IS_FULL;
 use crate::world::client::Guard;
 use crate::world::message::Message;
 use crate::world::{World, ms, name, trace};

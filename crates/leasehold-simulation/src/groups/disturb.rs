@@ -2,9 +2,9 @@
 
 use super::event::WorldEvent;
 use super::world::World;
+use crate::faults::plan::any_length;
 use crate::faults::processes::MARGIN_PPM;
 use crate::report::stats::FaultKind;
-use crate::workload::plan::any_length;
 use crate::world::{ms, trace};
 use leasehold::embedded::{Fault, FaultTarget};
 use leasehold_core::link::Plane;
@@ -55,7 +55,10 @@ impl World {
             | WorldEvent::Failover { server }
             | WorldEvent::StepServer { server, .. }
             | WorldEvent::Evict { server }
-            | WorldEvent::MemoryFull { server, .. } => self.disturb_server(server, &what),
+            | WorldEvent::MemoryFull { server, .. } => {
+                let fault = self.disturb_server(server, &what);
+                fault.into_iter().for_each(|kind| self.stats.fault(kind));
+            }
         }
     }
 
@@ -78,7 +81,7 @@ impl World {
         {
             return;
         }
-        let sort = match what {
+        let kind = match what {
             WorldEvent::Arm { fault, .. } => return self.arm(process, server, fault),
             WorldEvent::Copy { .. } => {
                 let calls = self.processes[process].calls[server].calls().len();
@@ -116,7 +119,7 @@ impl World {
                 FaultKind::Unreachable
             }
         };
-        self.stats.fault(sort);
+        self.stats.fault(kind);
     }
 
     /// Lets a fault wait for the next call between the two. It counts when it has hit one.
@@ -125,7 +128,7 @@ impl World {
         self.count_hits();
         // One that has hit nothing makes room.
         link.clear_faults();
-        let sort = match fault {
+        let kind = match fault {
             Fault::LoseRequest => FaultKind::LostRequest,
             Fault::LoseReply => FaultKind::LostReply,
             Fault::Swallow => FaultKind::Swallowed,
@@ -151,20 +154,21 @@ impl World {
             }
         }
         link.inject(fault, target);
-        self.armed.insert((process, server), sort);
+        self.armed.insert((process, server), kind);
     }
 
     /// Counts the faults that have hit a call.
     fn count_hits(&mut self) {
         let waits = |(process, server): (usize, usize)| self.processes[process].links[server].faults() > 0;
-        let hit = self.armed.iter().filter(|(place, _)| !waits(**place)).map(|(_, sort)| *sort);
-        hit.for_each(|sort| self.stats.fault(sort));
+        let hit = self.armed.iter().filter(|(place, _)| !waits(**place)).map(|(_, kind)| *kind);
+        hit.for_each(|kind| self.stats.fault(kind));
         self.armed.retain(|place, _| waits(*place));
     }
 
-    fn disturb_server(&mut self, number: usize, what: &WorldEvent) {
+    /// Does to a server what is to happen to it. The fault that it is, if it is one.
+    fn disturb_server(&mut self, number: usize, what: &WorldEvent) -> Option<FaultKind> {
         let server = self.servers[number].clone();
-        let sort = match *what {
+        Some(match *what {
             WorldEvent::Down { pause, .. } => {
                 self.take_away(number, pause);
                 FaultKind::Restart
@@ -174,7 +178,7 @@ impl World {
                     server.set_down(false);
                     self.keep_the_dead_away();
                 }
-                return;
+                return None;
             }
             WorldEvent::EmptyForLong { .. } => {
                 self.take_away(number, LONG);
@@ -188,13 +192,13 @@ impl World {
             WorldEvent::MemoryFull { yes, .. } => {
                 server.deny_growth(yes);
                 if !yes {
-                    return;
+                    return None;
                 }
                 FaultKind::MemoryFull
             }
             WorldEvent::Snapshot { .. } => {
                 self.snapshots[number] = Some(server.snapshot());
-                return;
+                return None;
             }
             WorldEvent::RestartEmpty { .. } => {
                 self.doubt(number, None);
@@ -202,7 +206,7 @@ impl World {
                 FaultKind::RestartEmpty
             }
             WorldEvent::Failover { .. } => {
-                let Some(snapshot) = self.snapshots[number].take() else { return };
+                let snapshot = self.snapshots[number].take()?;
                 self.doubt(number, None);
                 server.restore(&snapshot);
                 FaultKind::Failover
@@ -216,18 +220,21 @@ impl World {
                 self.put_back[number] += Duration::from_millis(millis.min(0).unsigned_abs());
                 FaultKind::ServerStep
             }
-            _ => {
-                let keys = server.keys();
-                if keys.is_empty() {
-                    return;
-                }
-                let key = &keys[self.rng.usize(..keys.len())];
-                self.doubt(number, Some(key));
-                server.command(&[b"DEL", key]).expect("a reply");
-                FaultKind::Eviction
-            }
-        };
-        self.stats.fault(sort);
+            _ => return self.evict(number),
+        })
+    }
+
+    /// A key of a server goes away.
+    fn evict(&mut self, number: usize) -> Option<FaultKind> {
+        let server = self.servers[number].clone();
+        let keys = server.keys();
+        if keys.is_empty() {
+            return None;
+        }
+        let key = &keys[self.rng.usize(..keys.len())];
+        self.doubt(number, Some(key));
+        server.command(&[b"DEL", key]).expect("a reply");
+        Some(FaultKind::Eviction)
     }
 
     fn take_away(&mut self, server: usize, pause: Duration) {

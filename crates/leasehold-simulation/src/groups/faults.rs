@@ -2,8 +2,9 @@
 
 use super::event::WorldEvent;
 use super::world::World;
+use crate::faults::mix::FaultMix;
+use crate::faults::plan::{any_length, some_time};
 use crate::faults::processes::MARGIN_PPM;
-use crate::workload::plan::{FaultMix, any_length, some_time};
 use crate::world::ms;
 use leasehold::embedded::{Fault, Inside};
 use leasehold_core::link::{Plane, ServerError};

@@ -6,6 +6,7 @@ use super::process::Process;
 use super::user::{Hold, PollPolicy, Stage, Task, User};
 use super::wish::{Answer, Patience, Wish};
 use crate::report::stats::{Coverage, FaultKind, Stats};
+use crate::world::event_queue::EventQueue;
 use crate::world::trace;
 use leasehold::embedded::{EmbeddedLink, EmbeddedServer, ServerClock};
 use leasehold_core::time::Instant;
@@ -28,21 +29,18 @@ pub(super) struct World {
     /// By how much the clock of each server was put back.
     pub(super) put_back: Vec<Duration>,
     pub(super) processes: Vec<Process>,
-    queue: BTreeMap<(Instant, u64), WorldEvent>,
-    next_number: u64,
+    events: EventQueue<WorldEvent>,
     pub(super) plan: Plan,
     pub(super) stats: Stats,
-    pub(super) telling: bool,
+    pub(super) tracing: bool,
     /// Faults that wait for a call, by process and server.
     pub(super) armed: BTreeMap<(usize, usize), FaultKind>,
-    /// How many instants have passed without time.
-    stands: u32,
     /// Servers of an earlier world.
     engines: Vec<EmbeddedServer>,
 }
 
 impl World {
-    pub(super) fn new(seed: u64, telling: bool, engines: Vec<EmbeddedServer>) -> Self {
+    pub(super) fn new(seed: u64, tracing: bool, engines: Vec<EmbeddedServer>) -> Self {
         Self {
             now: Instant::from_nanos(0),
             time: Arc::new(AtomicU64::new(0)),
@@ -52,20 +50,18 @@ impl World {
             away: Vec::new(),
             put_back: Vec::new(),
             processes: Vec::new(),
-            queue: BTreeMap::new(),
-            next_number: 0,
+            events: EventQueue::default(),
             plan: Plan::default(),
             stats: Stats::default(),
-            telling,
+            tracing,
             armed: BTreeMap::new(),
-            stands: 0,
             engines,
         }
     }
 
     /// The statistics of the run, and servers for another world.
     pub(super) fn end(mut self) -> (Stats, Vec<EmbeddedServer>) {
-        self.stats.digest.record((self.next_number, self.rng.u64(..)));
+        self.stats.digest.record((self.events.next_number, self.rng.u64(..)));
         self.stats.virtual_time = self.now.since(Instant::from_nanos(0));
         self.engines.append(&mut self.servers);
         (self.stats, self.engines)
@@ -92,8 +88,7 @@ impl World {
     }
 
     pub(super) fn after(&mut self, pause: Duration, what: WorldEvent) {
-        self.next_number += 1;
-        self.queue.insert((self.now + pause, self.next_number), what);
+        self.events.add(self.now + pause, what);
     }
 
     pub(super) fn between(&mut self, least: Duration, most: Duration) -> Duration {
@@ -102,22 +97,18 @@ impl World {
 
     /// When something happens next.
     fn next(&self) -> Option<Instant> {
-        let queued = self.queue.first_key_value().map(|((at, _), _)| *at);
         let timers = self.processes.iter().filter_map(Process::next);
-        timers.chain(queued).min().map(|at| at.max(self.now))
+        timers.chain(self.events.next_at()).min().map(|at| at.max(self.now))
     }
 
     /// Lets the next thing happen, unless it lies after `until`.
     pub(super) fn step(&mut self, until: Instant) -> bool {
         let Some(at) = self.next().filter(|at| *at <= until) else { return false };
-        self.stands = if at == self.now { self.stands + 1 } else { 0 };
-        assert!(self.stands < 10_000, "the world stands still at {at:?}");
+        self.events.count_step(at == self.now);
         self.set_time(at);
         self.stats.steps += 1;
         self.stats.digest.record(at);
-        if self.queue.first_key_value().is_some_and(|((due, _), _)| *due <= at)
-            && let Some((_, what)) = self.queue.pop_first()
-        {
+        if let Some((_, what)) = self.events.take_due(at) {
             self.happen(what);
         }
         self.settle();

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use leasehold_core::time::Instant;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-/// What the server has granted and ended, and to whom.
+/// The holds that the server has granted and ended.
 #[derive(Debug, Default)]
 pub(crate) struct Grants {
     /// The server's grants to each hold.

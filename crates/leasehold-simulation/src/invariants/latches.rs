@@ -21,7 +21,7 @@ impl Latches {
         self.left.insert(lock, left);
     }
 
-    /// A count arrives: it changes what is left, unless it is a copy, or the latch is open. What the server must answer to that.
+    /// A count arrives: it changes what is left, unless it is a copy, or the latch is open. The server must answer this.
     pub(crate) fn count_down(&mut self, lock: &Bytes, operation: &Bytes) -> [i64; 2] {
         let left = self.left.entry(lock.clone()).or_default();
         let code = if self.counted.contains(operation) {

@@ -1,7 +1,8 @@
 //! The rest on the server of clients that have gone, and of holds without a holder.
 
+use crate::faults::mix::FaultMix;
 use crate::workload::family::{CAPACITY, LockFamily};
-use crate::workload::plan::{FaultMix, LEASE};
+use crate::workload::plan::LEASE;
 use crate::world::client::Guard;
 use crate::world::event::WorldEvent;
 use crate::world::message::Message;

@@ -150,18 +150,18 @@ pub fn replay(seed: u64, family: Option<LockFamily>) -> Result<(), Failure> {
 }
 
 /// Plays the world of a seed, with a family of locks that follows from it unless one is given.
-fn play(seed: u64, family: Option<LockFamily>, telling: bool, engines: &mut Engines) -> Result<Stats, Failure> {
+fn play(seed: u64, family: Option<LockFamily>, tracing: bool, engines: &mut Engines) -> Result<Stats, Failure> {
     let family = family.unwrap_or_else(|| LockFamily::of_seed(seed));
     if family.is_group() {
         let used = std::mem::take(&mut engines.of_group);
-        let (stats, used) = caught(seed, || groups::run(seed, family, telling, used))?;
+        let (stats, used) = caught(seed, || groups::run(seed, family, tracing, used))?;
         engines.of_group = used;
         return Ok(stats);
     }
     let mut world = World::with_engines(seed, engines);
-    world.telling |= telling;
+    world.tracing |= tracing;
     let played = caught(seed, || workload::run::run(&mut world, seed, family));
-    if played.is_err() && telling {
+    if played.is_err() && tracing {
         world.tell_beliefs();
     }
     played?;

@@ -1,4 +1,4 @@
-//! The statistics of a run: operations, faults by sort, and whether the worlds came to what they are for.
+//! The statistics of a run: operations, faults by kind, and whether the worlds came to what they are for.
 
 use crate::report::digest::Digest;
 use std::fmt;
@@ -22,7 +22,7 @@ macro_rules! counted {
 }
 
 counted! {
-    /// A sort of fault.
+    /// A kind of fault.
     FaultKind {
         Delay = "a message takes long",
         LostRequest = "a request is lost",
@@ -139,16 +139,20 @@ impl Default for Stats {
 }
 
 impl Stats {
-    pub(crate) fn fault(&mut self, sort: FaultKind) {
-        self.faults[sort as usize] += 1;
+    pub(crate) fn fault(&mut self, kind: FaultKind) {
+        self.faults[kind as usize] += 1;
     }
 
     pub(crate) fn reach(&mut self, what: Coverage) {
         self.reached[what as usize] += 1;
     }
 
-    pub(crate) fn faults(&self, sort: FaultKind) -> u64 {
-        self.faults[sort as usize]
+    pub(crate) fn reach_all(&mut self, what: impl IntoIterator<Item = Coverage>) {
+        what.into_iter().for_each(|what| self.reach(what));
+    }
+
+    pub(crate) fn faults(&self, kind: FaultKind) -> u64 {
+        self.faults[kind as usize]
     }
 
     pub(crate) fn reached(&self, what: Coverage) -> u64 {
@@ -179,7 +183,7 @@ impl Stats {
 
     /// The faults that were never injected, and the events that were never come to.
     pub(crate) fn missing(&self) -> Vec<&'static str> {
-        let faults = FaultKind::ALL.iter().filter(|sort| self.faults(**sort) == 0).map(|sort| sort.words());
+        let faults = FaultKind::ALL.iter().filter(|kind| self.faults(**kind) == 0).map(|kind| kind.words());
         let reached = Coverage::ALL.iter().filter(|what| self.reached(**what) == 0).map(|what| what.words());
         faults.chain(reached).collect()
     }
@@ -197,8 +201,8 @@ impl Stats {
             each(self.all_faults())
         )?;
         writeln!(f, "\nfaults")?;
-        for sort in FaultKind::ALL {
-            writeln!(f, "{:>12}  {}", self.faults(*sort), sort.words())?;
+        for kind in FaultKind::ALL {
+            writeln!(f, "{:>12}  {}", self.faults(*kind), kind.words())?;
         }
         writeln!(f, "\nreached")?;
         for what in Coverage::ALL {

@@ -1,4 +1,4 @@
-//! What users do next, and what comes of it.
+//! The next acts of users.
 
 use crate::workload::registers::Versions;
 use crate::world::World;

@@ -1,6 +1,6 @@
 //! The common part of the kinds of locks in a random world, and the checks of each.
 
-use crate::workload::plan::FaultMix;
+use crate::faults::mix::FaultMix;
 use bytes::Bytes;
 use leasehold_core::call::Call;
 use leasehold_core::command::Kind;

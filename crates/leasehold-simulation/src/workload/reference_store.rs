@@ -31,7 +31,7 @@ pub(crate) struct ReferenceStore {
 }
 
 impl ReferenceStore {
-    /// A shop whose server goes on with the Lua state of this one.
+    /// A reference whose server goes on with the Lua state of this one.
     pub(crate) fn with_engine(engine: Option<EmbeddedServer>) -> Self {
         Self { engine, ..Self::default() }
     }
@@ -99,26 +99,27 @@ mod tests {
 
     #[test]
     fn script_and_model_say_the_same_and_a_difference_is_found() {
-        let (mut shop, lock) = (ReferenceStore::default(), name("lock"));
+        let (mut store, lock) = (ReferenceStore::default(), name("lock"));
         let [one, other] = [Bytes::from_static(b"a"), Bytes::from_static(b"b")];
-        shop.check(&lock, 7, &one, Access::Read(0), Admission::Admitted);
-        shop.check(&lock, 7, &one, Access::Write(1), Admission::Admitted);
-        shop.check(&lock, 7, &other, Access::Read(1), Admission::Twice);
-        shop.check(&lock, 8, &other, Access::Read(1), Admission::Admitted);
-        shop.check(&lock, 7, &one, Access::Write(2), Admission::Stale);
+        store.check(&lock, 7, &one, Access::Read(0), Admission::Admitted);
+        store.check(&lock, 7, &one, Access::Write(1), Admission::Admitted);
+        store.check(&lock, 7, &other, Access::Read(1), Admission::Twice);
+        store.check(&lock, 8, &other, Access::Read(1), Admission::Admitted);
+        store.check(&lock, 7, &one, Access::Write(2), Admission::Stale);
         let differs =
-            std::panic::AssertUnwindSafe(|| shop.check(&lock, 7, &one, Access::Write(3), Admission::Admitted));
+            std::panic::AssertUnwindSafe(|| store.check(&lock, 7, &one, Access::Write(3), Admission::Admitted));
         assert!(std::panic::catch_unwind(differs).is_err());
     }
 
     #[test]
     fn a_write_that_counts_again_is_found() {
-        let (mut shop, lock) = (ReferenceStore::default(), name("lock"));
+        let (mut store, lock) = (ReferenceStore::default(), name("lock"));
         let owner = Bytes::from_static(b"a");
-        shop.check(&lock, 7, &owner, Access::Write(1), Admission::Admitted);
+        store.check(&lock, 7, &owner, Access::Write(1), Admission::Admitted);
         // The store forgets who has written.
-        shop.server = None;
-        let again = std::panic::AssertUnwindSafe(|| shop.check(&lock, 8, &owner, Access::Read(1), Admission::Admitted));
+        store.server = None;
+        let again =
+            std::panic::AssertUnwindSafe(|| store.check(&lock, 8, &owner, Access::Read(1), Admission::Admitted));
         let panic = std::panic::catch_unwind(again).expect_err("nothing was found");
         assert!(panic.downcast_ref::<String>().is_some_and(|text| text.contains("written twice")));
     }

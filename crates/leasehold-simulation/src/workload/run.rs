@@ -1,11 +1,12 @@
 //! Random worlds: everything that happens in one follows from its seed.
 
+use crate::faults::mix::FaultMix;
 use crate::faults::rates::FaultRates;
 use crate::invariants::outcomes;
 use crate::report::stats::Coverage;
 use crate::workload::event::UserEvent;
 use crate::workload::family::LockFamily;
-use crate::workload::plan::{DISTURBED, FaultMix, LEASE, plan};
+use crate::workload::plan::{DISTURBED, LEASE, plan};
 use crate::world::client::{Outcome, PollPolicy};
 use crate::world::{World, ms, name, trace};
 use leasehold_core::name::LockName;

@@ -9,6 +9,7 @@ use crate::world::{World, ms, trace};
 use leasehold_core::call::Call;
 use leasehold_core::link::{Epoch, LinkError, Plane, ServerError};
 use leasehold_core::reply::Reply;
+use leasehold_core::time::Instant;
 use leasehold_embedded::{Inside, Met};
 use std::time::Duration;
 
@@ -37,13 +38,9 @@ impl World {
             self.server.learn(script);
         } else if !self.server.knows(script) {
             self.net.unknown_script.insert(key);
-            let back = self.now + self.delay(client);
-            let connection = self.net.connection(client, plane);
-            let at = back.max(connection.last_reply);
-            connection.last_reply = at;
+            let at = self.reply_at(client, plane);
             return self.at(at, Message::NoScript { key, client, plane, call, reply });
         }
-        let now = self.now;
         self.note_way(key, &call);
         self.note_expiry(&call);
         let result = match reply {
@@ -59,26 +56,23 @@ impl World {
         }
         match reply {
             ReplyFate::Comes | ReplyFate::Refused(_) | ReplyFate::Inside(_) => {
-                let delay = self.delay(client);
-                let connection = self.net.connection(client, plane);
-                let at = (now + delay).max(connection.last_reply);
-                connection.last_reply = at;
-                let result = result.map_err(LinkError::Refused);
-                self.at(at, Message::Answer { key, result });
+                let at = self.reply_at(client, plane);
+                self.at(at, Message::Answer { key, result: result.map_err(LinkError::Refused) });
             }
             ReplyFate::Lost => {
                 // Nothing that follows on this connection is answered before that is seen.
-                let delay = self.delay(client);
-                let connection = self.net.connection(client, plane);
-                let at = (now + delay).max(connection.last_reply);
-                connection.last_reply = at;
+                let at = self.reply_at(client, plane);
                 self.at(at, FaultEvent::Reset { client, plane, lose: false });
             }
-            ReplyFate::Swallowed => {
-                // Nothing that is sent by this connection from here on is answered while it lasts.
-                self.freeze(client, plane, ms(1_500));
-            }
+            // Nothing that is sent by this connection from here on is answered while it lasts.
+            ReplyFate::Swallowed => self.freeze(client, plane, ms(1_500)),
         }
+    }
+
+    /// When a reply to what has just arrived comes to the client.
+    fn reply_at(&mut self, client: usize, plane: Plane) -> Instant {
+        let at = self.now + self.delay(client);
+        self.net.connection(client, plane).reply(at)
     }
 
     /// A copy of a call comes to the server.
@@ -135,10 +129,7 @@ impl World {
         }
         self.stats.reach(Coverage::NoScript);
         let delay = self.delay(client);
-        let now = self.now;
-        let connection = self.net.connection(client, plane);
-        let at = (now + delay).max(connection.last_arrival).max(connection.frozen_until);
-        connection.last_arrival = at;
+        let at = self.net.connection(client, plane).arrival(self.now + delay);
         self.at(at, Message::Arrive { key, client, plane, epoch, call, reply });
     }
 
@@ -186,9 +177,7 @@ impl World {
         }
         if let Some((id, count)) = hold_of(call) {
             match result {
-                Ok(Reply::Int(code @ 1..=4)) => {
-                    self.was_released(call, &id, count, *code);
-                }
+                Ok(Reply::Int(code @ 1..=4)) => self.was_released(call, &id, count, *code),
                 Ok(Reply::Array(parts)) if parts[0] == Reply::Int(1) => {
                     // The fourth number of a grant of permits is how many are held.
                     let token = parts.get(3).filter(|_| !self.plan.family.counts());
@@ -201,7 +190,7 @@ impl World {
             }
             // A count that is lowered leaves a place in a queue where it is.
             if result.is_ok() && count == 0 && call.script().name().ends_with("/release") {
-                self.invariants.fair_order.leave(&hold_of(call).map(|(id, _)| id).unwrap_or_default());
+                self.invariants.fair_order.leave(&id);
             }
         }
         self.deliver_notices();

@@ -1,4 +1,4 @@
-//! What each side believes: a client of its holds by its own clock, and the server of those that it has.
+//! The beliefs of each side: of a client by its own clock, and of the server by its keys.
 
 use crate::workload::family::hold_of;
 use crate::world::client::Guard;

@@ -1,4 +1,4 @@
-//! What happens next goes to those whom it is about, unless they are paused or dead.
+//! The way of an event to the folder that it is about. Events within a client wait while it is paused.
 
 use crate::faults;
 use crate::workload;
@@ -52,15 +52,11 @@ impl World {
             Message::Copy { key, call } => self.arrive_again(key, call),
             Message::NoScript { key, client, plane, call, reply } => self.no_script(key, client, plane, call, reply),
             Message::Answer { key, result } => self.answer(key, result),
-            Message::Barrier { client, plane, epoch, id, until, ask } => {
-                self.barrier_arrives(client, plane, epoch, id, until, ask);
-            }
-            Message::Settled { client, plane, epoch, id, ask } => self.barrier_answered(client, plane, epoch, id, ask),
+            Message::Barrier { of, until, ask } => self.barrier_arrives(of, until, ask),
+            Message::Settled { of, ask } => self.barrier_answered(of, ask),
             Message::Probed { client, id, answered } => self.probed(client, id, answered),
-            Message::Kill { client, plane, epoch, id } => self.kill_arrives(client, plane, epoch, id),
-            Message::Killed { client, plane, epoch, id, proven } => {
-                self.kill_answered(client, plane, epoch, id, proven);
-            }
+            Message::Kill { of } => self.kill_arrives(of),
+            Message::Killed { of, proven } => self.kill_answered(of, proven),
             Message::SettleFailed { client, id } => {
                 self.settled(client, id, Err(LinkError::NotSent("no connection".to_owned())));
             }

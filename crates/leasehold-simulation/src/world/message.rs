@@ -1,4 +1,4 @@
-//! What is on the way between clients and the server, in either direction.
+//! The messages between clients and the server, in either direction.
 
 use crate::world::World;
 use bytes::Bytes;
@@ -19,6 +19,16 @@ pub(crate) enum Ask {
     Settle,
     /// Has what was sent before been answered? It hinders nothing.
     Probe,
+}
+
+/// A client makes sure that nothing can be applied any more that it sent by a plane up to an epoch.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Settlement {
+    pub(crate) client: usize,
+    pub(crate) plane: Plane,
+    pub(crate) epoch: Epoch,
+    /// The client's name for it.
+    pub(crate) id: CallId,
 }
 
 /// A message that is about to come to the server or to a client, or the time at which it is not awaited any longer.
@@ -45,19 +55,13 @@ pub(crate) enum Message {
     },
     /// A barrier comes to the server, behind all that was sent by its connection before, and is awaited until then.
     Barrier {
-        client: usize,
-        plane: Plane,
-        epoch: Epoch,
-        id: CallId,
+        of: Settlement,
         until: Instant,
         ask: Ask,
     },
     /// A barrier on a connection was answered, or a control command was.
     Settled {
-        client: usize,
-        plane: Plane,
-        epoch: Epoch,
-        id: CallId,
+        of: Settlement,
         ask: Ask,
     },
     /// A probe was answered, or was not in time.
@@ -68,16 +72,10 @@ pub(crate) enum Message {
     },
     /// The barrier is not awaited any longer: the connections are killed.
     Kill {
-        client: usize,
-        plane: Plane,
-        epoch: Epoch,
-        id: CallId,
+        of: Settlement,
     },
     Killed {
-        client: usize,
-        plane: Plane,
-        epoch: Epoch,
-        id: CallId,
+        of: Settlement,
         proven: bool,
     },
     SettleFailed {
@@ -128,10 +126,8 @@ impl Message {
     pub(crate) fn within(&self, world: &World) -> Option<usize> {
         match self {
             Self::Answer { key, .. } => world.net.waiting.get(key).map(|waiting| waiting.client),
-            Self::Settled { client, .. }
-            | Self::Kill { client, .. }
-            | Self::Killed { client, .. }
-            | Self::Probed { client, .. }
+            Self::Settled { of, .. } | Self::Kill { of } | Self::Killed { of, .. } => Some(of.client),
+            Self::Probed { client, .. }
             | Self::SettleFailed { client, .. }
             | Self::SubscriptionAnswer { client, .. }
             | Self::Notice { client, .. }

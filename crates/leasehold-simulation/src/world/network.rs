@@ -5,13 +5,12 @@ use crate::faults::rates::CallFault;
 use crate::report::stats::FaultKind;
 use crate::workload::family::hold_of;
 use crate::world::message::{CallKey, Message, ReplyFate};
-use crate::world::{World, ms, trace};
+use crate::world::{World, trace};
 use bytes::Bytes;
 use leasehold_core::call::Call;
 use leasehold_core::link::{Epoch, LinkError, Plane};
 use leasehold_core::session::{CallId, FlightId, Via};
 use leasehold_core::time::Instant;
-use leasehold_embedded::Inside;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -28,6 +27,20 @@ pub(crate) struct Connection {
     pub(crate) frozen_until: Instant,
     /// How often it was settled.
     pub(crate) fence: u64,
+}
+
+impl Connection {
+    /// When a request arrives that would be there then: behind all that was sent before.
+    pub(crate) fn arrival(&mut self, at: Instant) -> Instant {
+        self.last_arrival = at.max(self.last_arrival).max(self.frozen_until);
+        self.last_arrival
+    }
+
+    /// The same of a reply.
+    pub(crate) fn reply(&mut self, at: Instant) -> Instant {
+        self.last_reply = at.max(self.last_reply);
+        self.last_reply
+    }
 }
 
 #[derive(Debug)]
@@ -174,7 +187,7 @@ impl World {
         let up = self.net.connection(client, plane).up;
         let fault = if up { self.fault_for(client, &call) } else { None };
         if let Some(fault) = &fault {
-            self.stats.fault(fault.sort());
+            self.stats.fault(fault.kind());
             if !matches!(fault, CallFault::CopyAfter(_)) {
                 self.note_fault_of(client, self.now);
             }
@@ -195,8 +208,7 @@ impl World {
             self.after(timeout, Message::Answer { key, result });
         }
         let now = self.now;
-        let connection = self.net.connection(client, plane);
-        let at = (now + delay).max(connection.last_arrival).max(connection.frozen_until);
+        let at = self.net.connection(client, plane).arrival(now + delay);
         let at = self.worst_instant(client, at, &call);
         self.net.connection(client, plane).last_arrival = at;
         if let Some(CallFault::CopyAfter(more)) = fault {
@@ -217,44 +229,5 @@ impl World {
             self.net.sent.insert(key, now);
         }
         self.at(at, Message::Arrive { key, client, plane, epoch, call, reply });
-    }
-
-    /// The fault that this call meets.
-    fn fault_for(&mut self, client: usize, call: &Call) -> Option<CallFault> {
-        let script = call.script().name();
-        if let Some(index) =
-            self.faults.planned.iter().position(|fault| fault.client == client && fault.script == script)
-        {
-            return Some(self.faults.planned.remove(index).kind);
-        }
-        let rates = self.faults.rates.clone();
-        if self.chance(rates.lose_request) {
-            return Some(CallFault::LoseRequest);
-        }
-        if self.chance(rates.lose_reply) {
-            return Some(CallFault::LoseReply);
-        }
-        if self.chance(rates.swallow) {
-            return Some(CallFault::Swallow);
-        }
-        if self.chance(rates.not_sent) {
-            return Some(CallFault::NotSent);
-        }
-        if self.chance(rates.refuse) {
-            let text = ["LOADING Redis is loading", "OOM command not allowed", "READONLY You can't write"];
-            return Some(CallFault::Refuse(text[self.rng.usize(..3)]));
-        }
-        if rates.inside > 0.0 && self.faults.insides.f64() < rates.inside {
-            // Few scripts use more than a dozen names of commands; what they come to last is the most interesting.
-            return Some(CallFault::Inside(Inside::Command(self.faults.insides.u32(1..=12))));
-        }
-        // Only what a copy may come of later: a changed count of a hold that goes on is settled before it changes again.
-        let change = hold_of(call);
-        let changes_count = change.is_some();
-        let first_or_last = change.is_some_and(|(_, count)| count == u32::from(script.ends_with("/acquire")));
-        if self.chance(rates.copy_late) && (!changes_count || first_or_last) {
-            return Some(CallFault::CopyAfter(self.between(Duration::ZERO, ms(2_000))));
-        }
-        None
     }
 }

@@ -1,4 +1,4 @@
-//! What users ask of a client, and what becomes of it: requests, their futures, and guards.
+//! The requests of users: their futures, and the guards that these give.
 
 use crate::report::stats::Coverage;
 use crate::workload::event::UserEvent;

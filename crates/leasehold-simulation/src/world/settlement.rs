@@ -1,7 +1,7 @@
 //! Barriers, probes and kills: how a client makes sure that nothing of what it sent is applied any more.
 
 use crate::report::stats::FaultKind;
-use crate::world::message::{Ask, Message};
+use crate::world::message::{Ask, Message, Settlement};
 use crate::world::{World, ms, trace};
 use leasehold_core::link::{Epoch, LinkError, Plane, Settled};
 use leasehold_core::session::CallId;
@@ -23,18 +23,18 @@ impl World {
         connection.fence += 1;
         if connection.up && epoch >= connection.epoch {
             let epoch = connection.epoch;
-            let at = (now + delay).max(connection.last_arrival).max(connection.frozen_until);
-            connection.last_arrival = at;
+            let at = connection.arrival(now + delay);
             let until = now + self.clients[client].session.settings().command_timeout / 2;
             if at <= until {
-                return self.at(at, Message::Barrier { client, plane, epoch, id, until, ask: Ask::Settle });
+                return self
+                    .at(at, Message::Barrier { of: Settlement { client, plane, epoch, id }, until, ask: Ask::Settle });
             }
-            return self.at(until, Message::Kill { client, plane, epoch, id });
+            return self.at(until, Message::Kill { of: Settlement { client, plane, epoch, id } });
         }
         // A connection that is yet to come has carried nothing.
         let last = if connection.up { connection.epoch } else { Epoch(connection.epoch.0 - 1) };
         let epoch = epoch.min(last);
-        self.at(now, Message::Kill { client, plane, epoch, id });
+        self.at(now, Message::Kill { of: Settlement { client, plane, epoch, id } });
     }
 
     /// Asks whether what was sent has been answered. On a connection that is lost it has: its outcome is unknown.
@@ -49,42 +49,36 @@ impl World {
             return self.at(now, Message::Probed { client, id, answered: true });
         }
         let epoch = connection.epoch;
-        let at = (now + delay).max(connection.last_arrival).max(connection.frozen_until);
-        connection.last_arrival = at;
+        let at = connection.arrival(now + delay);
         let until = now + self.clients[client].session.settings().command_timeout;
         if at <= until {
-            return self.at(at, Message::Barrier { client, plane, epoch, id, until, ask: Ask::Probe });
+            return self
+                .at(at, Message::Barrier { of: Settlement { client, plane, epoch, id }, until, ask: Ask::Probe });
         }
         self.at(until, Message::Probed { client, id, answered: false });
     }
 
     /// A barrier comes to the server.
-    pub(crate) fn barrier_arrives(
-        &mut self,
-        client: usize,
-        plane: Plane,
-        epoch: Epoch,
-        id: CallId,
-        until: Instant,
-        ask: Ask,
-    ) {
+    pub(crate) fn barrier_arrives(&mut self, of: Settlement, until: Instant, ask: Ask) {
+        let Settlement { client, plane, epoch, id } = of;
         // Its reply comes behind those to what was sent before.
         let back = self.now + self.delay(client);
         let connection = self.net.connection(client, plane);
         let back = back.max(connection.last_reply);
         if connection.epoch != epoch || !connection.up || back > until {
             let missed = match ask {
-                Ask::Settle => Message::Kill { client, plane, epoch, id },
+                Ask::Settle => Message::Kill { of },
                 Ask::Probe => Message::Probed { client, id, answered: false },
             };
             return self.at(until, missed);
         }
         connection.last_reply = back;
-        self.at(back, Message::Settled { client, plane, epoch, id, ask });
+        self.at(back, Message::Settled { of, ask });
     }
 
     /// The reply to a barrier comes to its client.
-    pub(crate) fn barrier_answered(&mut self, client: usize, plane: Plane, epoch: Epoch, id: CallId, ask: Ask) {
+    pub(crate) fn barrier_answered(&mut self, of: Settlement, ask: Ask) {
+        let Settlement { client, plane, epoch, id } = of;
         let now = self.now;
         let connection = self.net.connection(client, plane);
         let answered = connection.epoch == epoch && connection.up && connection.frozen_until <= now;
@@ -94,26 +88,28 @@ impl World {
                 self.net.kill(client, plane, Epoch(epoch.0 - 1));
                 self.settled(client, id, Ok(Settled::Proven));
             }
-            Ask::Settle => self.at(self.now, Message::Kill { client, plane, epoch, id }),
+            Ask::Settle => self.at(self.now, Message::Kill { of }),
         }
     }
 
     /// A client has its connections killed.
-    pub(crate) fn kill_arrives(&mut self, client: usize, plane: Plane, epoch: Epoch, id: CallId) {
+    pub(crate) fn kill_arrives(&mut self, of: Settlement) {
+        let client = of.client;
         let proven = !self.chance(self.faults.rates.unproven);
         if !proven {
             self.stats.fault(FaultKind::Unproven);
         }
         let delay = self.delay(client);
         if self.net.wires[client].reachable {
-            self.after(delay, Message::Killed { client, plane, epoch, id, proven });
+            self.after(delay, Message::Killed { of, proven });
         } else {
-            self.after(ms(5), Message::SettleFailed { client, id });
+            self.after(ms(5), Message::SettleFailed { client, id: of.id });
         }
     }
 
     /// The connections of a client were killed, as far as that is proven.
-    pub(crate) fn kill_answered(&mut self, client: usize, plane: Plane, epoch: Epoch, id: CallId, proven: bool) {
+    pub(crate) fn kill_answered(&mut self, of: Settlement, proven: bool) {
+        let Settlement { client, plane, epoch, id } = of;
         if proven {
             trace!(self, "client {client}: {plane:?} up to {epoch:?} is killed");
             self.net.kill(client, plane, epoch);

@@ -1,0 +1,237 @@
+//! The faults that a random world meets, by the mix that it is of.
+
+use crate::faults::event::FaultEvent;
+use crate::faults::mix::FaultMix;
+use crate::faults::processes::MARGIN_PPM;
+use crate::faults::rates::FaultRates;
+use crate::workload::family::LockFamily;
+use crate::workload::plan::{DISTURBED, LEASE};
+use crate::world::event::WorldEvent;
+use crate::world::message::Message;
+use crate::world::{World, ms};
+use leasehold_core::link::{LinkEvent, Plane};
+use std::time::Duration;
+
+/// For how long at most the server's memory is full.
+pub(crate) const MEMORY_IS_FULL: Duration = ms(800);
+
+/// Plans the faults of a mix.
+pub(crate) fn disturb(world: &mut World, mix: FaultMix, seed: u64) {
+    let mut rates = FaultRates::default();
+    if mix != FaultMix::Orderly {
+        world.plan.late = 0.25;
+        world.plan.never = 0.06;
+        world.plan.dropped = 0.15;
+    }
+    if world.rng.bool() {
+        rates.delay = (ms(1), ms(8));
+    }
+    if mix.has(FaultMix::Losses) {
+        rates.lose_request = 0.04;
+        rates.lose_reply = 0.06;
+        rates.swallow = 0.02;
+        rates.not_sent = 0.02;
+    }
+    if (mix.has(FaultMix::Losses) || mix.has(FaultMix::Unproven)) && world.faults.insides.bool() {
+        rates.inside = 0.05;
+    }
+    if mix.has(FaultMix::Delays) {
+        rates.spike = 0.08;
+        rates.spike_of = ms([60, 400, 1_500][world.rng.usize(..3)]);
+        rates.lose_notice = 0.2;
+    }
+    if mix.has(FaultMix::Copies) {
+        rates.copy_now = 0.2;
+        rates.copy_late = 0.1;
+    }
+    if mix.has(FaultMix::Unproven) {
+        rates.unproven = 0.3;
+        rates.settle_fails = 0.3;
+        rates.subscribe_fails = 0.2;
+        rates.refuse = 0.1;
+        rates.lose_reply = 0.06;
+    }
+    if mix.has(FaultMix::Processes) {
+        rates.worst_instant = 0.05;
+    }
+    world.faults.rates = rates;
+    connections(world, mix);
+    server(world, mix);
+    processes(world, mix);
+    if mix.has(FaultMix::Data) {
+        data(world);
+    }
+    if mix == FaultMix::Unproven {
+        hold_back(world, seed);
+    }
+    if mix == FaultMix::Data && matches!(world.plan.family, LockFamily::Fenced | LockFamily::FencedFair) {
+        issue_twice(world, seed);
+    }
+}
+
+/// A time at which a world is disturbed.
+pub(crate) fn some_time(rng: &mut fastrand::Rng) -> Duration {
+    DISTURBED.mul_f64(rng.f64())
+}
+
+/// A time of any order of magnitude between a millisecond and `most`.
+pub(crate) fn any_length(rng: &mut fastrand::Rng, most: Duration) -> Duration {
+    ms(1).mul_f64((most.as_secs_f64() * 1e3).powf(rng.f64()))
+}
+
+fn connections(world: &mut World, mix: FaultMix) {
+    if mix.has(FaultMix::Losses) || mix.has(FaultMix::Delays) {
+        for _ in 0..world.rng.usize(..6) {
+            let (client, at) = (world.somebody(), some_time(&mut world.rng));
+            let plane = if world.rng.bool() { Plane::Foreground } else { Plane::Lifeline };
+            let (lose, pause) = (world.rng.bool(), world.between(ms(1), ms(1_400)));
+            let what: WorldEvent = match world.rng.u8(..5) {
+                0 | 1 => FaultEvent::Reset { client, plane, lose }.into(),
+                2 => FaultEvent::Freeze { client, plane, pause }.into(),
+                3 => FaultEvent::ResetNotices { client }.into(),
+                _ => Message::Event { client, event: LinkEvent::NoticesLagged }.into(),
+            };
+            world.after(at, what);
+        }
+    }
+    if mix.has(FaultMix::Outages) {
+        for _ in 0..=world.rng.usize(..3) {
+            let (client, at) = (world.somebody(), some_time(&mut world.rng));
+            let pause = world.between(ms(1), ms(2_500));
+            world.after(at, FaultEvent::Unreachable { client, yes: true });
+            world.after(at + pause, FaultEvent::Unreachable { client, yes: false });
+        }
+    }
+}
+
+/// The acts of the server without a loss.
+fn server(world: &mut World, mix: FaultMix) {
+    if mix.has(FaultMix::Outages) && world.rng.bool() {
+        let at = some_time(&mut world.rng);
+        world.after(at, FaultEvent::Restart);
+    }
+    if mix.has(FaultMix::Outages) && world.rng.u8(..4) == 0 || mix.has(FaultMix::Processes) && world.rng.bool() {
+        let at = some_time(&mut world.rng);
+        world.after(at, FaultEvent::FlushScripts);
+    }
+    if mix.has(FaultMix::Unproven) && world.rng.bool() {
+        let at = some_time(&mut world.rng);
+        let pause = world.between(ms(1), MEMORY_IS_FULL);
+        world.after(at, FaultEvent::DenyGrowth { deny: true });
+        world.after(at + pause, FaultEvent::DenyGrowth { deny: false });
+    }
+}
+
+fn processes(world: &mut World, mix: FaultMix) {
+    // Permits of a bare semaphore that were given to a process that died never come back: they could not be waited for.
+    let leased = world.plan.family != LockFamily::Semaphore;
+    let crashes = match mix {
+        FaultMix::Orderly => world.rng.usize(..3),
+        _ if mix.has(FaultMix::Processes) => world.rng.usize(..4),
+        _ => 0,
+    };
+    for _ in 0..if leased { crashes } else { 0 } {
+        let (client, at) = (world.somebody(), some_time(&mut world.rng));
+        world.after(at, FaultEvent::Crash { client });
+        let pause = world.between(ms(1), ms(1_500));
+        world.after(at + pause, FaultEvent::Join);
+    }
+    if !mix.has(FaultMix::Processes) {
+        return;
+    }
+    for _ in 0..world.rng.usize(..4) {
+        let (client, at) = (world.somebody(), some_time(&mut world.rng));
+        let pause = any_length(&mut world.rng, ms(10_000));
+        world.after(at, FaultEvent::Pause { client, pause, counts: true });
+    }
+    for client in 0..world.clients.len() {
+        if world.rng.bool() {
+            let ppm = world.rng.i64(-MARGIN_PPM..=MARGIN_PPM);
+            world.at(world.now, FaultEvent::Clock { client, ppm, jump: Duration::ZERO });
+        }
+        if world.rng.u8(..6) == 0 {
+            let (at, jump) = (some_time(&mut world.rng), any_length(&mut world.rng, ms(3_600_000)));
+            world.after(at, FaultEvent::Clock { client, ppm: 0, jump });
+        }
+    }
+    if world.rng.bool() {
+        let (at, millis) = (some_time(&mut world.rng), world.rng.i64(-3..=1));
+        world.after(at, FaultEvent::StepServer { millis });
+    }
+}
+
+/// The server loses what it has, or its clock is stepped; clocks of clients are wrong.
+fn data(world: &mut World) {
+    // A bare semaphore that has lost its counter has lost its capacity, which could not be put right.
+    let leased = world.plan.family != LockFamily::Semaphore;
+    for _ in 0..1 + world.rng.usize(..4) {
+        let (client, at) = (world.somebody(), some_time(&mut world.rng));
+        match world.rng.u8(..8) {
+            0 if leased => world.after(at, FaultEvent::RestartEmpty),
+            1 if leased => {
+                let lag = any_length(&mut world.rng, ms(1_500));
+                world.after(at.saturating_sub(lag), FaultEvent::Snapshot);
+                world.after(at, FaultEvent::Failover);
+            }
+            2 if leased => {
+                let all = world.rng.u8(..4) == 0;
+                world.after(at, FaultEvent::Evict { all });
+            }
+            3 | 4 => world.after(at, FaultEvent::ForceRelease),
+            5 if leased => {
+                let length = any_length(&mut world.rng, ms(3_600_000)).as_millis();
+                let length = i64::try_from(length).unwrap_or_default() + 2;
+                let millis = if world.rng.bool() { length } else { -length - 2 };
+                world.after(at, FaultEvent::StepServer { millis });
+            }
+            6 => {
+                let pause = any_length(&mut world.rng, ms(10_000));
+                world.after(at, FaultEvent::Pause { client, pause, counts: false });
+            }
+            _ => {
+                let wrong = world.rng.i64(MARGIN_PPM + 2_000..200_000);
+                let ppm = if world.rng.bool() { wrong } else { -wrong };
+                world.after(at, FaultEvent::Clock { client, ppm, jump: Duration::ZERO });
+            }
+        }
+    }
+}
+
+/// Has commands held up on their way, in three worlds of four, for less than a lease: they arrive although they were settled, as far as
+/// that could be, and their senders have been answered otherwise since.
+///
+/// The choices are not those of the world, so that everything else in it is what it would be without this.
+fn hold_back(world: &mut World, seed: u64) {
+    let rng = &mut fastrand::Rng::with_seed(!seed);
+    if rng.u8(..4) == 0 {
+        return;
+    }
+    for _ in 0..1 + rng.usize(..8) {
+        let (client, at) = (rng.usize(..world.clients.len()), some_time(rng));
+        let pause = LEASE.mul_f64(rng.f64() * 0.8);
+        world.after(at, FaultEvent::Freeze { client, plane: Plane::Foreground, pause });
+    }
+}
+
+/// Has tokens issued twice, in three worlds of four. While the server's clock is behind the last token, the next one is greater by one, and
+/// a replica that has not heard of it gives it to another. That takes a step back, a copy, a grant and a failover in this order, to which
+/// worlds do not come by chance.
+///
+/// The choices are not those of the world, so that everything else in it is what it would be without this.
+fn issue_twice(world: &mut World, seed: u64) {
+    let rng = &mut fastrand::Rng::with_seed(!seed);
+    if rng.u8(..4) == 0 {
+        return;
+    }
+    // A holder must have a token before.
+    let mut at = ms(rng.u64(200..800));
+    // Until the end of the disturbances the clock does not come up with the last token.
+    let millis = -i64::try_from(DISTURBED.as_millis()).unwrap_or_default();
+    world.after(at, FaultEvent::StepServer { millis });
+    for _ in 0..5 {
+        at += ms(rng.u64(..100));
+        world.after(at, FaultEvent::Snapshot);
+        at += ms(rng.u64(50..600));
+        world.after(at, FaultEvent::Failover);
+    }
+}
