@@ -43,6 +43,12 @@ fn nothing_left(world: &mut World) {
     world.check_nothing_left();
 }
 
+/// The same, once this last guard is given back.
+fn nothing_left_after(world: &mut World, guard: usize) {
+    world.give_back(guard);
+    nothing_left(world);
+}
+
 /// How long after `since` it is in the world.
 fn elapsed(world: &World, since: leasehold_core::time::Instant) -> Duration {
     world.now.since(since)

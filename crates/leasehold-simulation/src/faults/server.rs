@@ -5,7 +5,7 @@ use crate::report::stats::FaultKind;
 use crate::workload::family::LockFamily;
 use crate::world::client::Guard;
 use crate::world::message::Message;
-use crate::world::{World, ms, name, trace};
+use crate::world::{World, ms, trace};
 use bytes::Bytes;
 use leasehold_core::call::Call;
 use leasehold_core::command::read_write::Mode;
@@ -119,7 +119,7 @@ impl World {
             trace!(self, "the server evicts {key:?}");
             self.doubts.forgot_processes |= key.starts_with(b"leasehold:1:fair:");
             self.doubts.lost_tokens |= key.starts_with(b"redisson_lock_token:");
-            let names = (0..self.plan.locks).map(|lock| name(&format!("lock{lock}")).key().clone());
+            let names = self.plan.lock_names().map(|lock| lock.key().clone());
             of = names.into_iter().find(|name| key.windows(name.len()).any(|part| part == name));
             drop(self.server.command(&[b"DEL", key]));
         }

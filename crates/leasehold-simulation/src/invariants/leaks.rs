@@ -3,10 +3,10 @@
 use crate::faults::mix::FaultMix;
 use crate::workload::family::{CAPACITY, LockFamily};
 use crate::workload::plan::LEASE;
+use crate::world::World;
 use crate::world::client::Guard;
 use crate::world::event::WorldEvent;
 use crate::world::message::Message;
-use crate::world::{World, name};
 use bytes::Bytes;
 use leasehold_core::error::HoldEnd;
 use leasehold_core::name::LockName;
@@ -26,8 +26,7 @@ pub(crate) fn check_strays(world: &World) -> bool {
         return false;
     }
     let mut sought = false;
-    for lock in 0..world.plan.locks {
-        let lock = name(&format!("lock{lock}"));
+    for lock in world.plan.lock_names() {
         let Ok(Reply::Array(fields)) = world.server.command(&[b"HKEYS", lock.key()]) else { continue };
         for field in fields {
             let Reply::Bulk(field) = field else { continue };
@@ -126,8 +125,7 @@ fn check_keys_left(world: &World, when: &str) {
         };
         let text = String::from_utf8_lossy(&key);
         let token = text.starts_with("redisson_lock_token:");
-        let counter =
-            world.plan.family.counts() && (0..world.plan.locks).any(|lock| *key == *name(&format!("lock{lock}")).key());
+        let counter = world.plan.family.counts() && world.plan.lock_names().any(|lock| key == *lock.key());
         if world.plan.family == LockFamily::Permits && text.ends_with(":timeout") {
             check_expired(world, &key, when);
             continue;

@@ -1,7 +1,7 @@
 //! The permits of semaphores: no more are held than there are.
 
 use crate::workload::family::{CAPACITY, LockFamily};
-use crate::world::{World, name};
+use crate::world::World;
 use bytes::Bytes;
 use leasehold_core::call::Call;
 use leasehold_core::command::permits::ID_BYTES;
@@ -9,8 +9,7 @@ use leasehold_core::reply::Reply;
 
 /// Wants the permits of leased semaphores to add up, at any time.
 pub(crate) fn check_sum(world: &World) {
-    for lock in 0..world.plan.locks {
-        let lock = name(&format!("lock{lock}"));
+    for lock in world.plan.lock_names() {
         let available = match world.server.command(&[b"GET", lock.key()]) {
             Ok(Reply::Bulk(text)) => String::from_utf8_lossy(&text).parse::<i64>().expect("a number"),
             other => panic!("{other:?}"),

@@ -1,7 +1,7 @@
 //! The faults of the server, and the times at which holders are told of them.
 
 use super::driver::wish;
-use super::{nothing_left, world};
+use super::{nothing_left, nothing_left_after, world};
 use crate::faults::rates::CallFault;
 use crate::report::stats::{Coverage, FaultKind};
 use crate::workload::event::UserEvent;
@@ -39,8 +39,7 @@ fn a_hold_survives_a_restart_with_data() {
     assert!(world.believes(&world.guards[guard]) && world.task(1, waiter).outcome.is_none());
     world.give_back(guard);
     let other = world.granted(1, waiter);
-    world.give_back(other);
-    nothing_left(&mut world);
+    nothing_left_after(&mut world, other);
 }
 
 #[test]
@@ -68,8 +67,7 @@ fn failover_losing_a_release_revives_the_lock_for_a_lease() {
     world.run(ms(2_900));
     assert!(world.task(1, task).outcome.is_none());
     let other = world.granted(1, task);
-    world.give_back(other);
-    nothing_left(&mut world);
+    nothing_left_after(&mut world, other);
 }
 
 #[test]
@@ -135,8 +133,7 @@ fn server_clock_stepped_forward_ends_leases_and_tells() {
     world.run(ms(1_020));
     assert!(is_removed(&world, guard));
     world.drop_guard(guard);
-    world.give_back(other);
-    nothing_left(&mut world);
+    nothing_left_after(&mut world, other);
 }
 
 #[test]
@@ -148,8 +145,7 @@ fn server_clock_stepped_back_lengthens_leases_of_the_dead() {
     world.run(ms(12_900));
     assert!(world.task(1, task).outcome.is_none());
     let other = world.granted(1, task);
-    world.give_back(other);
-    nothing_left(&mut world);
+    nothing_left_after(&mut world, other);
 }
 
 #[test]

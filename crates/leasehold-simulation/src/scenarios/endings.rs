@@ -1,7 +1,7 @@
 //! The end of a client.
 
 use super::driver::wish;
-use super::{holding, nothing_left, world};
+use super::{holding, nothing_left, nothing_left_after, world};
 use crate::world::client::{Outcome, PollPolicy};
 use crate::world::ms;
 use leasehold_core::error::{AcquireError, HoldEnd, LossReason, ReleaseError};
@@ -23,8 +23,7 @@ fn a_closed_client_grants_nothing_and_tells_those_who_wait() {
     assert_eq!(world.outcome(0, late), Outcome::NotAcquired(AcquireError::Closed));
     assert!(!world.guards[guard].over, "holds stay as they are");
     world.give_back(guard);
-    world.give_back(kept);
-    nothing_left(&mut world);
+    nothing_left_after(&mut world, kept);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The results for callers while the server is out of reach.
 
 use super::driver::wish;
-use super::{elapsed, nothing_left, world};
+use super::{elapsed, nothing_left, nothing_left_after, world};
 use crate::faults::rates::CallFault;
 use crate::world::client::Outcome;
 use crate::world::{World, ms, name};
@@ -68,8 +68,7 @@ fn two_tasks_never_hold_at_once_with_the_server_away_and_back() {
         world.give_back(guard);
         guard = world.granted(0, *task);
     }
-    world.give_back(guard);
-    nothing_left(&mut world);
+    nothing_left_after(&mut world, guard);
 }
 
 #[test]
@@ -88,8 +87,7 @@ fn a_degraded_hold_becomes_real_when_the_server_returns() {
     assert_eq!(world.outcome(1, other), Outcome::Nothing, "it excludes other clients from now on");
     world.run(ms(9_000));
     assert!(world.guards[guard].cell.ended(world.now).is_none(), "it is renewed");
-    world.give_back(guard);
-    nothing_left(&mut world);
+    nothing_left_after(&mut world, guard);
 }
 
 #[test]
@@ -129,8 +127,7 @@ fn a_degraded_hold_is_lost_where_somebody_else_has_the_lock() {
     let end = world.guards[guard].cell.ended(world.now);
     assert_eq!(end, Some(HoldEnd::Lost(LossReason::NotRestored)));
     world.drop_guard(guard);
-    world.give_back(other);
-    nothing_left(&mut world);
+    nothing_left_after(&mut world, other);
 }
 
 #[test]
@@ -164,8 +161,7 @@ fn a_degraded_hold_is_entered_again_and_stays_one_hold() {
     }
     world.run(ms(4_000));
     assert!(world.guards[outer].cell.ended(world.now).is_none(), "it is renewed for the sake of the last guard");
-    world.give_back(outer);
-    nothing_left(&mut world);
+    nothing_left_after(&mut world, outer);
 }
 
 #[test]
@@ -219,8 +215,7 @@ fn a_hold_that_passes_through_excludes_nobody() {
     assert!(is_degraded(&world, one), "the server is not asked for it");
     assert_eq!(world.count_of(&name("a"), &world.guards[one].field), 0);
     world.give_back(one);
-    world.give_back(other);
-    nothing_left(&mut world);
+    nothing_left_after(&mut world, other);
 }
 
 #[test]
@@ -250,8 +245,7 @@ fn a_half_that_fell_back_excludes_the_other_half_which_does_not() {
     let patience = Patience::Try;
     let task = world.acquire(0, AcquireRequest { kind: Kind::Write, patience, ..wish("a") });
     assert_eq!(world.outcome(0, task), Outcome::Nothing);
-    world.give_back(reading);
-    nothing_left(&mut world);
+    nothing_left_after(&mut world, reading);
 }
 
 #[test]

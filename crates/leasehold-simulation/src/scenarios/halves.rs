@@ -1,6 +1,6 @@
 //! The halves of a read-write lock, which lie under one key.
 
-use super::{elapsed, nothing_left, world};
+use super::{elapsed, nothing_left, nothing_left_after, world};
 use crate::faults::rates::CallFault;
 use crate::world::{ms, name};
 use leasehold_core::command::Kind;
@@ -24,8 +24,7 @@ fn ended_write_lease_beside_its_reader_admits_readers() {
     let other = world.granted(1, other);
     assert!(elapsed(&world, start) < ms(20));
     world.give_back(read);
-    world.give_back(other);
-    nothing_left(&mut world);
+    nothing_left_after(&mut world, other);
 }
 
 #[test]
@@ -49,8 +48,7 @@ fn reader_beside_a_forgotten_writer_waits_as_others_do() {
     world.run(ms(1_000));
     assert!(world.guards[write].over);
     world.drop_guard(write);
-    world.give_back(read);
-    nothing_left(&mut world);
+    nothing_left_after(&mut world, read);
 }
 
 /// An owner writes and reads for two seconds, and enters its read hold for a minute, without a reply, which is settled or not. Then the

@@ -1,7 +1,7 @@
 //! Holds that are lost: when, why, and who is told.
 
 use super::driver::wish;
-use super::{holding, nothing_left, world};
+use super::{holding, nothing_left, nothing_left_after, world};
 use crate::faults::rates::CallFault;
 use crate::workload::event::UserEvent;
 use crate::world::client::Outcome;
@@ -21,8 +21,7 @@ fn unrenewed_lease_is_lost_before_the_server_grants_again() {
     assert!(world.guards[guard].over);
     assert_eq!(world.guards[guard].cell.ended(world.now), Some(HoldEnd::Lost(LossReason::LeaseExpired)));
     world.drop_guard(guard);
-    world.give_back(other);
-    nothing_left(&mut world);
+    nothing_left_after(&mut world, other);
 }
 
 #[test]
@@ -48,8 +47,7 @@ fn hold_survives_an_outage_shorter_than_its_deadline() {
     world.set_unreachable(0, false);
     world.run(ms(5_000));
     world.check_counts(ms(0));
-    world.give_back(guard);
-    nothing_left(&mut world);
+    nothing_left_after(&mut world, guard);
 }
 
 #[test]
@@ -179,8 +177,7 @@ fn a_deadline_lies_a_margin_before_the_end_of_the_lease() {
     let guard = world.hold(0, AcquireRequest { lease: ms(1_000), renewed: false, ..wish("a") });
     // A hundredth of the lease, and two milliseconds.
     assert_eq!(world.guards[guard].cell.deadline(), begun + ms(988));
-    world.give_back(guard);
-    nothing_left(&mut world);
+    nothing_left_after(&mut world, guard);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Subscriptions that fail, and notices that do not come.
 
 use super::driver::wish;
-use super::{elapsed, holding, nothing_left, world};
+use super::{elapsed, holding, nothing_left, nothing_left_after, world};
 use crate::faults::event::FaultEvent;
 use crate::faults::rates::CallFault;
 use crate::world::client::Outcome;
@@ -22,8 +22,7 @@ fn a_lost_notice_costs(lease: u64, most: u64) {
     world.give_back(guard);
     let guard = world.granted(1, waiter);
     assert!(elapsed(&world, start) < ms(most), "{:?}", elapsed(&world, start));
-    world.give_back(guard);
-    nothing_left(&mut world);
+    nothing_left_after(&mut world, guard);
 }
 
 #[test]
@@ -54,8 +53,7 @@ fn whoever_missed_notices_tries_again() {
         }
         let guard = world.granted(1, waiter);
         assert!(elapsed(&world, start) < ms(60), "{event}: {:?}", elapsed(&world, start));
-        world.give_back(guard);
-        nothing_left(&mut world);
+        nothing_left_after(&mut world, guard);
     }
 }
 
@@ -72,8 +70,7 @@ fn without_a_subscription_a_waiter_asks_now_and_then() {
     let guard = world.granted(1, waiter);
     assert!(elapsed(&world, start) < ms(550));
     world.faults.rates.subscribe_fails = 0.0;
-    world.give_back(guard);
-    nothing_left(&mut world);
+    nothing_left_after(&mut world, guard);
 }
 
 #[test]
@@ -84,8 +81,7 @@ fn a_subscription_that_is_forbidden_fails_those_who_wait() {
     for waiter in waiters {
         assert!(matches!(world.outcome(1, waiter), Outcome::NotAcquired(AcquireError::Refused(_))));
     }
-    world.give_back(guard);
-    nothing_left(&mut world);
+    nothing_left_after(&mut world, guard);
 }
 
 #[test]
@@ -101,8 +97,7 @@ fn a_connection_lost_while_subscribing_is_subscribed_again() {
         world.give_back(guard);
         let guard = world.granted(1, waiter);
         assert!(elapsed(&world, start) < ms(5), "reset after {micros} us");
-        world.give_back(guard);
-        nothing_left(&mut world);
+        nothing_left_after(&mut world, guard);
     }
 }
 

@@ -1,7 +1,7 @@
 //! FairOrder on the server: who has a place, and what costs it.
 
 use super::driver::wish;
-use super::{elapsed, nothing_left, world};
+use super::{elapsed, nothing_left, nothing_left_after, world};
 use crate::faults::rates::CallFault;
 use crate::world::client::{Outcome, PollPolicy};
 use crate::world::{ms, name};
@@ -35,8 +35,7 @@ fn waiters_on_a_busy_executor_keep_their_places() {
         assert_eq!(world.events(client, |event| matches!(event, Event::TurnPassed { .. })), 0);
         assert_eq!(world.events(client, |event| matches!(event, Event::PlaceLost { .. })), 0);
     }
-    world.give_back(guard);
-    nothing_left(&mut world);
+    nothing_left_after(&mut world, guard);
 }
 
 #[test]
@@ -57,8 +56,7 @@ fn unpolled_place_is_given_up_after_half_a_claim() {
     world.clients[1].tasks[sleepy].polls = PollPolicy::AtOnce;
     world.poll(1, sleepy);
     let guard = world.granted(1, sleepy);
-    world.give_back(guard);
-    nothing_left(&mut world);
+    nothing_left_after(&mut world, guard);
 }
 
 #[test]
@@ -103,8 +101,7 @@ fn waiter_first_on_the_server_is_woken_first() {
     assert_eq!(world.events(1, |event| matches!(event, Event::TurnPassed { .. })), 0);
     world.give_back(guard);
     let guard = world.granted(1, slow);
-    world.give_back(guard);
-    nothing_left(&mut world);
+    nothing_left_after(&mut world, guard);
 }
 
 #[test]
@@ -146,8 +143,7 @@ fn unread_place_is_given_up_after_a_long_outage() {
     world.run(ms(3_000));
     assert_eq!(world.server.command(&queue), Ok(Reply::Int(0)));
     world.abandon(1, sleepy);
-    world.give_back(guard);
-    nothing_left(&mut world);
+    nothing_left_after(&mut world, guard);
 }
 
 #[test]
@@ -164,8 +160,7 @@ fn wait_ending_before_a_new_place_is_taken_is_busy() {
     }
     let outcome = world.outcome(1, waiter);
     assert_eq!(outcome, Outcome::NotAcquired(AcquireError::WaitElapsed));
-    world.give_back(guard);
-    nothing_left(&mut world);
+    nothing_left_after(&mut world, guard);
 }
 
 #[test]

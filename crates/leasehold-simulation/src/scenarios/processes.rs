@@ -1,7 +1,7 @@
 //! The faults of a client as a whole: crashes, pauses, clocks that are wrong.
 
 use super::driver::wish;
-use super::{holding, nothing_left, world};
+use super::{holding, nothing_left_after, world};
 use crate::faults::event::FaultEvent;
 use crate::report::stats::Coverage;
 use crate::workload::family::LockFamily;
@@ -31,8 +31,7 @@ fn crashed_client_keeps_its_lock_for_one_lease() {
     assert!(world.task(1, waiter).outcome.is_none());
     let guard = world.granted(1, waiter);
     assert!(world.now.as_nanos() < 3_050_000_000, "{:?}", world.now);
-    world.give_back(guard);
-    nothing_left(&mut world);
+    nothing_left_after(&mut world, guard);
 }
 
 #[test]
@@ -43,8 +42,7 @@ fn what_a_client_sent_before_it_crashed_is_carried_out_and_ends() {
     world.run(ms(1));
     assert_eq!(world.server.keys(), ["a"], "the acquire was under way");
     let guard = world.hold(1, wish("a"));
-    world.give_back(guard);
-    nothing_left(&mut world);
+    nothing_left_after(&mut world, guard);
 }
 
 #[test]
@@ -75,8 +73,7 @@ fn client_paused_beyond_its_lease_wakes_without_its_hold() {
     assert!(world.guards[guard].over, "it was told when it ran again");
     assert_eq!(world.stats.reached(Coverage::WokeLost), 1);
     world.drop_guard(guard);
-    world.give_back(other);
-    nothing_left(&mut world);
+    nothing_left_after(&mut world, other);
 }
 
 #[test]
@@ -87,8 +84,7 @@ fn renewed_hold_survives_a_pause_shorter_than_its_lease() {
     world.run(ms(6_000));
     assert!(world.believes(&world.guards[guard]));
     world.check_counts(ms(0));
-    world.give_back(guard);
-    nothing_left(&mut world);
+    nothing_left_after(&mut world, guard);
 }
 
 #[test]
@@ -104,8 +100,7 @@ fn a_notice_that_comes_during_a_pause_is_seen_after_it() {
     assert!(world.task(1, waiter).outcome.is_none());
     world.run(ms(101));
     let guard = world.granted(1, waiter);
-    world.give_back(guard);
-    nothing_left(&mut world);
+    nothing_left_after(&mut world, guard);
 }
 
 #[test]
@@ -118,8 +113,7 @@ fn a_rate_error_within_the_margin_is_covered_by_it() {
         let other = world.granted(1, waiter);
         assert!(world.guards[guard].over);
         world.drop_guard(guard);
-        world.give_back(other);
-        nothing_left(&mut world);
+        nothing_left_after(&mut world, other);
     }
 }
 
@@ -132,8 +126,7 @@ fn a_rate_error_beyond_the_margin_is_not_covered() {
     world.run(ms(60));
     assert!(world.guards[guard].over);
     world.drop_guard(guard);
-    world.give_back(other);
-    nothing_left(&mut world);
+    nothing_left_after(&mut world, other);
 }
 
 #[test]
@@ -146,8 +139,7 @@ fn a_clock_that_jumps_ahead_loses_holds_early() {
     assert!(world.guards[guard].over, "it was told at once");
     world.drop_guard(guard);
     let other = world.granted(1, waiter);
-    world.give_back(other);
-    nothing_left(&mut world);
+    nothing_left_after(&mut world, other);
 }
 
 #[test]
@@ -160,8 +152,7 @@ fn a_clock_that_does_not_count_a_suspend_goes_on_believing() {
     world.run(ms(1_000));
     assert!(world.guards[guard].over);
     world.drop_guard(guard);
-    world.give_back(other);
-    nothing_left(&mut world);
+    nothing_left_after(&mut world, other);
 }
 
 #[test]

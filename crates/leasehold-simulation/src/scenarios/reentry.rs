@@ -1,7 +1,7 @@
 //! Owners that come again, and hold counts.
 
 use super::driver::wish;
-use super::{nothing_left, world};
+use super::{nothing_left, nothing_left_after, world};
 use crate::faults::rates::CallFault;
 use crate::world::client::{Outcome, PollPolicy};
 use crate::world::{World, ms, settings};
@@ -77,8 +77,7 @@ fn another_owner_and_no_owner_are_others() {
         let task = world.acquire(0, AcquireRequest { owner, patience: Patience::Try, ..wish("a") });
         assert_eq!(world.outcome(0, task), Outcome::Nothing);
     }
-    world.give_back(guards[0]);
-    nothing_left(&mut world);
+    nothing_left_after(&mut world, guards[0]);
 }
 
 #[test]
@@ -91,8 +90,7 @@ fn an_entry_without_a_reply_is_taken_back_and_sent_again() {
         world.check_counts(ms(0));
         world.give_back(guard);
         world.check_counts(ms(0));
-        world.give_back(guards[0]);
-        nothing_left(&mut world);
+        nothing_left_after(&mut world, guards[0]);
     }
 }
 
@@ -130,8 +128,7 @@ fn entry_refused_as_a_guard_goes_keeps_the_count() {
     world.run(ms(100));
     world.check_counts(ms(0));
     world.give_back(guard);
-    world.give_back(guards[1]);
-    nothing_left(&mut world);
+    nothing_left_after(&mut world, guards[1]);
 }
 
 #[test]
@@ -143,8 +140,7 @@ fn entry_refused_for_good_as_a_guard_goes_keeps_the_count() {
     assert!(matches!(world.outcome(0, entry), Outcome::NotAcquired(AcquireError::Refused(_))));
     world.run(ms(100));
     world.check_counts(ms(0));
-    world.give_back(guards[1]);
-    nothing_left(&mut world);
+    nothing_left_after(&mut world, guards[1]);
 }
 
 #[test]
@@ -160,8 +156,7 @@ fn an_entry_waits_while_a_lowering_is_refused() {
     world.run(ms(100));
     world.check_counts(ms(0));
     world.give_back(guard);
-    world.give_back(guards[1]);
-    nothing_left(&mut world);
+    nothing_left_after(&mut world, guards[1]);
 }
 
 #[test]
@@ -174,8 +169,7 @@ fn owner_of_a_lost_hold_is_told_until_its_guards_go() {
     assert!(matches!(world.outcome(0, entry), Outcome::NotAcquired(AcquireError::Lost(_))));
     world.drop_guard(guards[0]);
     let guard = world.hold(0, owned(owner));
-    world.give_back(guard);
-    nothing_left(&mut world);
+    nothing_left_after(&mut world, guard);
 }
 
 #[test]
@@ -186,8 +180,7 @@ fn an_entry_whose_hold_ends_meanwhile_acquires_anew() {
     assert_eq!(world.outcome(0, release), Outcome::Released);
     let guard = world.granted(0, task);
     assert_ne!(world.guards[guard].hold, world.guards[guards[0]].hold);
-    world.give_back(guard);
-    nothing_left(&mut world);
+    nothing_left_after(&mut world, guard);
 }
 
 #[test]
@@ -214,8 +207,7 @@ fn a_shorter_entry_does_not_shorten_the_lease() {
     world.check_counts(ms(0));
     assert!(!world.guards[guard].over, "it was renewed for the sake of the other guard");
     world.give_back(guard);
-    world.give_back(guards[0]);
-    nothing_left(&mut world);
+    nothing_left_after(&mut world, guards[0]);
 }
 
 /// The wish of an owner that wants the hold for so long, and no renewals.
@@ -266,8 +258,7 @@ fn an_entry_that_is_answered_late_takes_nothing_from_the_lease() {
     let entry = world.hold(0, fixed(owner, 100));
     assert_eq!(world.guards[guard].cell.deadline(), promised);
     world.give_back(entry);
-    world.give_back(guard);
-    nothing_left(&mut world);
+    nothing_left_after(&mut world, guard);
 }
 
 #[test]
@@ -286,8 +277,7 @@ fn reply_to_an_earlier_call_takes_nothing_from_a_later() {
     assert_eq!(world.events(0, |event| matches!(event, Event::Renewed { .. })), 1);
     assert_eq!(world.guards[entry].cell.deadline(), promised);
     world.give_back(entry);
-    world.give_back(guards[0]);
-    nothing_left(&mut world);
+    nothing_left_after(&mut world, guards[0]);
 }
 
 /// A renewed hold and its owner, in the moment in which a renewal is on its way.
@@ -312,8 +302,7 @@ fn concurrent_renewal_and_entry_disprove_nothing() {
     assert_eq!(world.events(0, |event| matches!(event, Event::Renewed { .. })), 1);
     assert!(world.guards[guard].cell.deadline() > world.now + settings().lease - ms(60));
     world.give_back(entry);
-    world.give_back(guard);
-    nothing_left(&mut world);
+    nothing_left_after(&mut world, guard);
 }
 
 #[test]
@@ -332,8 +321,7 @@ fn withdrawn_promise_is_not_restored_by_older_calls() {
     world.run(ms(5_000));
     assert!(!world.guards[guard].over, "it was renewed in time");
     world.give_back(entry);
-    world.give_back(guard);
-    nothing_left(&mut world);
+    nothing_left_after(&mut world, guard);
 }
 
 #[test]
@@ -349,8 +337,7 @@ fn renewed_hold_with_a_withdrawn_promise_renews_at_once() {
     world.run(ms(10));
     assert_eq!(world.server.calls("lock/renew"), renewals + 1);
     world.give_back(entry);
-    world.give_back(guards[0]);
-    nothing_left(&mut world);
+    nothing_left_after(&mut world, guards[0]);
 }
 
 #[test]
@@ -394,8 +381,7 @@ fn entry_behind_another_change_keeps_its_own_wait_limit() {
         let guard = world.granted(0, task);
         world.give_back(guard);
     }
-    world.give_back(guards[0]);
-    nothing_left(&mut world);
+    nothing_left_after(&mut world, guards[0]);
 }
 
 #[test]
@@ -407,8 +393,7 @@ fn a_call_that_was_not_sent_is_sent_again_at_once_one_time() {
     let guard = world.hold(client, wish("a"));
     // A pause would be 5 ms at the least; a round trip is shorter.
     assert!(world.now < begun + ms(5), "{:?}", world.now.since(begun));
-    world.give_back(guard);
-    nothing_left(&mut world);
+    nothing_left_after(&mut world, guard);
 }
 
 #[test]
@@ -452,8 +437,7 @@ fn trouble_long_ago_does_not_end_a_wait_without_end() {
     assert_eq!(world.task(0, entry).outcome, None);
     world.give_back(kept);
     let guard = world.granted(0, entry);
-    world.give_back(guard);
-    nothing_left(&mut world);
+    nothing_left_after(&mut world, guard);
 }
 
 /// A world in which an entry to a hold that is not renewed has been answered, and that has not been read.

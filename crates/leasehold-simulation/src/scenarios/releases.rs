@@ -1,7 +1,7 @@
 //! Releases, dropped guards and detached ones.
 
 use super::driver::wish;
-use super::{elapsed, nothing_left, world};
+use super::{elapsed, nothing_left, nothing_left_after, world};
 use crate::faults::rates::CallFault;
 use crate::workload::event::UserEvent;
 use crate::world::client::{Outcome, PollPolicy};
@@ -98,8 +98,7 @@ fn a_partial_release_that_is_refused_is_reported_and_repeated() {
     world.server.deny_growth(false);
     world.run(ms(700));
     world.check_counts(ms(0));
-    world.give_back(guards[1]);
-    nothing_left(&mut world);
+    nothing_left_after(&mut world, guards[1]);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The watchdog: batches, failures, and its races with releases.
 
 use super::driver::wish;
-use super::{nothing_left, world};
+use super::{nothing_left, nothing_left_after, world};
 use crate::faults::rates::CallFault;
 use crate::world::{World, ms, settings};
 use leasehold_core::command::Kind;
@@ -47,8 +47,7 @@ fn time_of_a_renewal_under_way_counts_against_the_holder() {
     let deadline = world.guards[guard].cell.deadline();
     // The margin is 32 ms, and the server's clock is a millisecond coarse.
     assert!(deadline + ms(180) <= lease_ends, "{deadline:?}, and the lease ends at {lease_ends:?}");
-    world.give_back(guard);
-    nothing_left(&mut world);
+    nothing_left_after(&mut world, guard);
 }
 
 /// The answer to a renewal: the count of a hold, and its milliseconds that are left.
@@ -112,8 +111,7 @@ fn failed_renewal_repeats_soon_despite_a_clock_put_back() {
     // An eighth of the lease.
     world.run(ms(375));
     assert_eq!(world.server.calls("lock/renew"), renewals + 1);
-    world.give_back(guard);
-    nothing_left(&mut world);
+    nothing_left_after(&mut world, guard);
 }
 
 #[test]
@@ -135,8 +133,7 @@ fn renewal_answered_behind_a_later_one_is_no_mismatch() {
     world.run(ms(1_000));
     assert_eq!(world.guards[guard].cell.ended(world.now), None);
     world.give_back(entry);
-    world.give_back(guard);
-    nothing_left(&mut world);
+    nothing_left_after(&mut world, guard);
 }
 
 #[test]
@@ -201,8 +198,7 @@ fn a_renewal_that_failed_is_repeated() {
         world.run(ms(10_000));
         world.check_counts(ms(0));
         assert!(!world.guards[guards[0]].over);
-        world.give_back(guards[0]);
-        nothing_left(&mut world);
+        nothing_left_after(&mut world, guards[0]);
     }
 }
 
@@ -230,8 +226,7 @@ fn concurrent_renewal_and_release_are_no_loss() {
         world.clients[0].events.clear();
     }
     assert!(world.server.calls("lock/renew") > 5_000, "{}", world.server.calls("lock/renew"));
-    world.give_back(kept);
-    nothing_left(&mut world);
+    nothing_left_after(&mut world, kept);
 }
 
 #[test]
@@ -245,6 +240,5 @@ fn a_slow_server_does_not_make_the_next_renewal_too_late() {
     world.fault(0, "lock/renew", CallFault::Delay(ms(500)));
     world.run(ms(6_000));
     assert!(!world.guards[guards[0]].over);
-    world.give_back(guards[0]);
-    nothing_left(&mut world);
+    nothing_left_after(&mut world, guards[0]);
 }

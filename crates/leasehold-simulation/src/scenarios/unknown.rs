@@ -1,7 +1,7 @@
 //! Commands whose outcome is not known, and copies that come late.
 
 use super::driver::wish;
-use super::{elapsed, holding, nothing_left, world};
+use super::{elapsed, holding, nothing_left, nothing_left_after, world};
 use crate::faults::rates::CallFault;
 use crate::world::client::Outcome;
 use crate::world::{World, ms, name, settings};
@@ -25,8 +25,7 @@ fn an_acquire_without_a_reply_is_settled_and_sent_again() {
         assert!(world.task(0, task).sent >= 2);
         world.run(ms(100));
         world.check_counts(ms(0));
-        world.give_back(guard);
-        nothing_left(&mut world);
+        nothing_left_after(&mut world, guard);
     }
 }
 
@@ -43,8 +42,7 @@ fn a_call_that_was_sent_on_a_detour_is_sent_again_at_once() {
         let again = world.hold(0, AcquireRequest { owner: Some(owner), ..wish("a") });
         assert!(elapsed(&world, start) < ms(4), "{:?}", elapsed(&world, start));
         world.give_back(again);
-        world.give_back(guard);
-        nothing_left(&mut world);
+        nothing_left_after(&mut world, guard);
     }
 }
 
@@ -150,8 +148,7 @@ fn a_release_without_a_reply_is_repeated_and_counts_as_released() {
     for kind in [CallFault::LoseReply, CallFault::LoseRequest, CallFault::Swallow] {
         let (mut world, guard) = holding(1);
         world.fault(0, "lock/release", kind);
-        world.give_back(guard);
-        nothing_left(&mut world);
+        nothing_left_after(&mut world, guard);
     }
 }
 
@@ -166,8 +163,7 @@ fn late_copies_of_an_old_hold_change_nothing_of_a_later_one() {
     world.run(ms(300));
     world.check_counts(ms(0));
     assert!(world.guards[guard].cell.ended(world.now).is_none());
-    world.give_back(guard);
-    nothing_left(&mut world);
+    nothing_left_after(&mut world, guard);
 }
 
 #[test]
@@ -182,8 +178,7 @@ fn a_grant_that_is_older_than_its_lease_is_not_handed_out() {
     world.clients[0].tasks[task].polls = crate::world::client::PollPolicy::AtOnce;
     let guard = world.granted(0, task);
     assert_eq!(world.task(0, task).sent, 2);
-    world.give_back(guard);
-    nothing_left(&mut world);
+    nothing_left_after(&mut world, guard);
 }
 
 #[test]
@@ -213,8 +208,7 @@ fn settling_an_old_connection_proves_nothing_of_the_next() {
     let guard = world.granted(0, new);
     assert_eq!(world.task(0, new).sent, 1, "it was taken for answered");
     world.abandon(0, old);
-    world.give_back(guard);
-    nothing_left(&mut world);
+    nothing_left_after(&mut world, guard);
 }
 
 #[test]
@@ -247,8 +241,7 @@ fn call_held_up_by_a_settlement_goes_again_until_sent() {
     }
     let patience = Patience::Until(world.now + ms(2));
     let guard = world.hold(0, AcquireRequest { patience, ..wish("y") });
-    world.give_back(guard);
-    nothing_left(&mut world);
+    nothing_left_after(&mut world, guard);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The waiters, how long they wait, and whose turn it is.
 
 use super::driver::wish;
-use super::{elapsed, holding, nothing_left, world};
+use super::{elapsed, holding, nothing_left, nothing_left_after, world};
 use crate::workload::event::UserEvent;
 use crate::workload::family::LockFamily;
 use crate::world::client::{Outcome, PollPolicy};
@@ -34,8 +34,7 @@ fn waiter_subscribes_tries_again_sleeps_and_is_woken() {
     assert_eq!(world.server.calls("lock/acquire"), 4);
     world.run(ms(5));
     assert_eq!(world.server.subscriptions(), 0, "nobody waits any more");
-    world.give_back(guard);
-    nothing_left(&mut world);
+    nothing_left_after(&mut world, guard);
 }
 
 #[test]
@@ -71,8 +70,7 @@ fn a_turn_that_is_not_used_passes_on_after_fifty_milliseconds() {
     world.clients[1].tasks[first].polls = PollPolicy::AtOnce;
     world.poll(1, first);
     let guard = world.granted(1, first);
-    world.give_back(guard);
-    nothing_left(&mut world);
+    nothing_left_after(&mut world, guard);
 }
 
 #[test]
@@ -89,8 +87,7 @@ fn unpolled_grant_is_taken_back_within_100_ms() {
     assert_eq!(world.task(0, sleepy).outcome, None, "it was granted the lock that another has");
     world.give_back(guard);
     let guard = world.granted(0, sleepy);
-    world.give_back(guard);
-    nothing_left(&mut world);
+    nothing_left_after(&mut world, guard);
 }
 
 #[test]
@@ -100,8 +97,7 @@ fn future_always_polled_late_gets_in_as_its_time_doubles() {
     let guard = world.granted(0, late);
     let passed = world.events(0, |event| matches!(event, Event::TurnPassed { .. }));
     assert_eq!(passed, 3, "60, 100 and 180 ms are too short, 340 ms is not");
-    world.give_back(guard);
-    nothing_left(&mut world);
+    nothing_left_after(&mut world, guard);
 }
 
 #[test]
@@ -136,8 +132,7 @@ fn trying_does_not_wait() {
     assert_eq!(world.outcome(1, task), Outcome::Nothing);
     assert_eq!(world.server.calls("lock/acquire"), calls, "somebody of the same client waits already");
     world.abandon(1, waiter);
-    world.give_back(guard);
-    nothing_left(&mut world);
+    nothing_left_after(&mut world, guard);
 }
 
 #[test]
@@ -150,8 +145,7 @@ fn a_wait_ends_in_time_after_a_last_attempt() {
     assert_eq!(world.outcome(1, task), Outcome::NotAcquired(AcquireError::WaitElapsed));
     assert!(world.now >= until && world.now < until + ms(2));
     assert_eq!(world.server.calls("lock/acquire"), calls + 1);
-    world.give_back(guard);
-    nothing_left(&mut world);
+    nothing_left_after(&mut world, guard);
 }
 
 #[test]
@@ -164,8 +158,7 @@ fn the_last_attempt_may_succeed() {
     world.give_back(guard);
     let guard = world.granted(1, task);
     assert!(world.now >= until);
-    world.give_back(guard);
-    nothing_left(&mut world);
+    nothing_left_after(&mut world, guard);
 }
 
 #[test]
@@ -215,8 +208,7 @@ fn a_short_outage_ends_no_wait_that_slept_through_it() {
     }
     world.give_back(guard);
     let guard = world.granted(1, waiter);
-    world.give_back(guard);
-    nothing_left(&mut world);
+    nothing_left_after(&mut world, guard);
 }
 
 #[test]
@@ -246,8 +238,7 @@ fn a_server_that_comes_back_in_time_is_asked_again() {
     let start = world.now;
     let guard = world.granted(0, task);
     assert!(elapsed(&world, start) < ms(60));
-    world.give_back(guard);
-    nothing_left(&mut world);
+    nothing_left_after(&mut world, guard);
 }
 
 #[test]
@@ -292,8 +283,7 @@ fn wait_for_own_client_beyond_a_lease_raises_one_alarm() {
         for waiter in waiters {
             world.abandon(0, waiter);
         }
-        world.give_back(guard);
-        nothing_left(&mut world);
+        nothing_left_after(&mut world, guard);
     }
 }
 
@@ -425,6 +415,5 @@ fn attempt_answered_after_the_wait_was_the_last() {
     let task = world.acquire(1, AcquireRequest { patience: Patience::Until(until), ..wish("a") });
     assert_eq!(world.outcome(1, task), Outcome::NotAcquired(AcquireError::WaitElapsed));
     assert_eq!(world.task(1, task).sent, 1);
-    world.give_back(guard);
-    nothing_left(&mut world);
+    nothing_left_after(&mut world, guard);
 }

@@ -15,9 +15,8 @@ impl World {
         if self.plan.family != LockFamily::Latch {
             return;
         }
-        for lock in 0..self.plan.locks {
+        for lock in self.plan.lock_names() {
             let count = 1 + self.rng.u32(..6);
-            let lock = name(&format!("lock{lock}"));
             let operation = self.clients[0].session.new_operation();
             let call = latch::set(&lock, count, &operation, &self.plan.settings.publish);
             self.server.execute(&call).expect("a latch can be set");
@@ -61,8 +60,7 @@ impl World {
         if self.plan.family != LockFamily::Latch {
             return;
         }
-        for lock in 0..self.plan.locks {
-            let lock = name(&format!("lock{lock}"));
+        for lock in self.plan.lock_names() {
             let operation = self.clients[0].session.new_operation();
             let call = latch::count_down(&lock, 1_000, &operation, &self.plan.settings.publish);
             self.server.execute(&call).expect("a latch can be opened");

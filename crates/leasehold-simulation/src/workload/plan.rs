@@ -4,7 +4,8 @@ use crate::faults::mix::FaultMix;
 use crate::faults::plan::disturb;
 use crate::workload::event::UserEvent;
 use crate::workload::family::{CAPACITY, LockFamily};
-use crate::world::{World, ms, settings};
+use crate::world::{World, ms, name, settings};
+use leasehold_core::name::LockName;
 use leasehold_core::owner::OwnerId;
 use leasehold_core::settings::Settings;
 use leasehold_core::time::Instant;
@@ -44,6 +45,10 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
+    pub(crate) fn lock_names(&self) -> impl Iterator<Item = LockName> + use<> {
+        (0..self.locks).map(|lock| name(&format!("lock{lock}")))
+    }
+
     /// How long a message may still be on the way when the faults end.
     pub(crate) fn under_way(&self) -> Duration {
         ms(if self.copies || self.mix.has(FaultMix::Delays) { 3_500 } else { 1_500 })
@@ -96,9 +101,8 @@ impl World {
     pub(crate) fn fill(&self) {
         if self.plan.family.counts() {
             self.server.deny_growth(false);
-            for lock in 0..self.plan.locks {
-                let key = format!("lock{lock}");
-                self.server.command(&[b"SET", key.as_bytes(), CAPACITY.to_string().as_bytes()]).expect("a counter");
+            for lock in self.plan.lock_names() {
+                self.server.command(&[b"SET", lock.key(), CAPACITY.to_string().as_bytes()]).expect("a counter");
             }
         }
     }

@@ -8,7 +8,7 @@ use crate::workload::event::UserEvent;
 use crate::workload::family::LockFamily;
 use crate::workload::plan::{DISTURBED, LEASE, plan};
 use crate::world::client::{Outcome, PollPolicy};
-use crate::world::{World, ms, name, trace};
+use crate::world::{World, ms, trace};
 use leasehold_core::name::LockName;
 use leasehold_core::reply::Reply;
 use leasehold_core::session::{AcquireRequest, Patience};
@@ -58,7 +58,7 @@ fn come_next(world: &mut World) {
         let queue = format!("redisson_lock_queue:{{{lock}}}");
         world.server.command(&[b"PTTL", queue.as_bytes()]) == Ok(Reply::Int(-1))
     };
-    let left: Vec<_> = (0..world.plan.locks).map(|lock| name(&format!("lock{lock}"))).filter(is_left).collect();
+    let left: Vec<_> = world.plan.lock_names().filter(is_left).collect();
     if !world.doubts.leftovers || left.is_empty() {
         return;
     }
