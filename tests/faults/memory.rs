@@ -66,7 +66,7 @@ fn last_release_behind_a_dropped_entry_is_not_refused() {
                 let outer = held(&client, &name).await;
                 let inner = outer.reenter().await.expect("a re-entry");
                 server.command(&["CONFIG", "SET", "maxmemory", "1"]);
-                // The lifeline lowers the count, which a full server refuses; ending the hold it allows.
+                // The background lowers the count, which a full server refuses; ending the hold it allows.
                 drop(inner);
                 within("a release", TIMEOUT * 2, outer.release()).await.expect("a release");
                 assert_eq!(server.command(&["EXISTS", &name]).as_int(), Some(0));

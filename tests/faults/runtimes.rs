@@ -70,7 +70,7 @@ fn a_guard_outlives_the_runtime_of_its_client() {
             within("a release", TIMEOUT * 2, inner.release()).await.expect("a release");
             within("a release", TIMEOUT * 2, guard.release()).await.expect("a release");
             let next = within("an acquire", TIMEOUT * 2, client.lock("stock").acquire()).await.expect("the lock");
-            // One who waits is woken by the lifeline too.
+            // One who waits is woken by the background too.
             let lock = client.lock("stock");
             let waiter = tokio::spawn(async move { lock.acquire().await });
             until("somebody waits", || client.stats().requests == 1 && client.stats().subscriptions == 1).await;

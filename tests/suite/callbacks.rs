@@ -100,7 +100,7 @@ pub(crate) async fn a_waker_may_use_its_client(world: World) {
     held.release().await.expect("a release");
 }
 
-/// A client on a clock that is moved by hand: its lifeline runs in the thread that uses it.
+/// A client on a clock that is moved by hand: its background runs in the thread that uses it.
 fn inline() -> (ManualClock, Client) {
     let clock = ManualClock::new();
     let server = EmbeddedServer::with_clock(clock.clone());
@@ -108,7 +108,7 @@ fn inline() -> (ManualClock, Client) {
     (clock, client)
 }
 
-/// Acquires by the client, whose lifeline cleans up.
+/// Acquires by the client, whose background cleans up.
 fn use_both_ways(clock: &ManualClock, client: &Client, class: &'static str) {
     let lock = client.lock(class).class(class);
     let guard = lock.acquire().into_future().now_or_never().expect("at once").expect("the lock");

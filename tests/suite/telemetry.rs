@@ -1,4 +1,4 @@
-//! Metrics and spans, each once. The lifeline runs inline under a clock that is moved by hand, so that all happens on the
+//! Metrics and spans, each once. The background runs inline under a clock that is moved by hand, so that all happens on the
 //! thread whose recorder and subscriber are looked at.
 
 use crate::support::{World, ms, secs};

@@ -180,14 +180,14 @@ pub enum LinkEvent {
     NoticesLagged,
     /// The connections of a plane were lost and are back: what the server held may be gone.
     PlaneReset(Plane),
-    /// The lifeline's connection to a server stands.
+    /// The background's connection to a server stands.
     Connected {
         /// The server's address.
         server: String,
         /// Whether there was one before.
         again: bool,
     },
-    /// The lifeline's connection to a server is gone, and an attempt to make it anew has failed. It is told once for each kind of error, until it
+    /// The background's connection to a server is gone, and an attempt to make it anew has failed. It is told once for each kind of error, until it
     /// stands again.
     OutOfReach {
         /// The server's address.
@@ -234,7 +234,7 @@ pub trait Link: Clone + Send + Sync + 'static {
     fn server(&self) -> &ServerInfo;
 
     /// The plane by which the calls of the future that is being polled should go: [`Plane::Foreground`] where the runtime that this plane
-    /// is bound to is the one that polls, and its connection stands; [`Plane::Lifeline`] otherwise. A runtime that polls runs, so
+    /// is bound to is the one that polls, and its connection stands; [`Plane::Background`] otherwise. A runtime that polls runs, so
     /// what is sent by its connection is written.
     fn home(&self) -> Plane;
 
@@ -299,7 +299,7 @@ pub trait Link: Clone + Send + Sync + 'static {
     /// The server could not be reached; a connection that is lost has no subscriptions.
     fn unsubscribe(&self, channel: Bytes) -> impl Future<Output = Result<(), LinkError>> + Send;
 
-    /// The next event; `None` once the link has been closed. Only the lifeline asks.
+    /// The next event; `None` once the link has been closed. Only the background asks.
     ///
     /// # Cancel safety
     ///

@@ -8,8 +8,8 @@ use crate::call::Call;
 pub enum Plane {
     /// The caller's: bound to the runtime on which the client was built, and dead once that is gone.
     Foreground,
-    /// The lifeline's: alive as long as the client.
-    Lifeline,
+    /// The background's: alive as long as the client.
+    Background,
     /// The plane of calls which wait for replicas: the server blocks a connection that waits, so it is shared with no other call. Alive as
     /// long as the client.
     Durable,
@@ -17,7 +17,7 @@ pub enum Plane {
 
 impl Plane {
     /// Every plane.
-    pub const ALL: [Self; 3] = [Self::Foreground, Self::Lifeline, Self::Durable];
+    pub const ALL: [Self; 3] = [Self::Foreground, Self::Background, Self::Durable];
 
     /// The plane that `call` goes by, where those without replicas go by `usual`.
     pub const fn for_call(call: &Call, usual: Self) -> Self {

@@ -19,7 +19,7 @@
 //! 1. A hold exists in the session from the moment at which a command that could create it may leave the process until it
 //!    is certain that the server has nothing of it. So whatever may be on the server is known here, and cleaned up from here.
 //! 2. `on_server` of a hold's count is never lower than what the server has. `wanted` is what the server should have: the hold's guards, and
-//!    those that were detached. If `on_server` is greater, and no request is about to change that, the lifeline lowers it. Clean-up of every
+//!    those that were detached. If `on_server` is greater, and no request is about to change that, the background lowers it. Clean-up of every
 //!    sort is this one rule.
 //! 3. A hold has at most one change of its count on the way, and none is sent while an earlier one is unsettled.
 //! 4. A deadline is reckoned from the instant before its call was sent; a hold whose deadline has passed is lost, whatever
@@ -135,7 +135,7 @@ impl Session {
         self.checked(|parts| parts.poll_release(now, ticket, via, waker))
     }
 
-    /// The future of a release was dropped: the lifeline goes on.
+    /// The future of a release was dropped: the background goes on.
     pub fn abandon_release(&mut self, now: Instant, ticket: Ticket) {
         self.checked(|parts| parts.abandon_release(now, ticket));
     }
@@ -185,7 +185,7 @@ impl Session {
         self.checked(|parts| parts.close(now));
     }
 
-    /// Takes every hold from its guards, who are told, and has the lifeline release it.
+    /// Takes every hold from its guards, who are told, and has the background release it.
     pub fn release_all(&mut self, now: Instant) {
         self.checked(|parts| parts.release_all(now));
     }
@@ -209,7 +209,7 @@ impl Session {
 
     /// Takes the answer to [`Action::Call`].
     ///
-    /// `epoch` is that of the lifeline plane, read before the call was sent.
+    /// `epoch` is that of the background plane, read before the call was sent.
     pub fn handle_called(&mut self, now: Instant, id: CallId, epoch: Epoch, result: Result<Reply, LinkError>) {
         self.checked(|parts| parts.handle_called(now, id, epoch, result));
     }

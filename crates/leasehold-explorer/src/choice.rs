@@ -26,7 +26,7 @@ pub(crate) enum Choice {
     Late(usize, Wire),
     /// A connection is lost, with the replies that are on it, and with the requests but for so many of the first.
     Lose(usize, Wire, u8),
-    /// A process ends at once. So many of the first requests on the foreground's and the lifeline's connection still arrive.
+    /// A process ends at once. So many of the first requests on the foreground's and the background's connection still arrive.
     Crash(usize, [u8; 2]),
     /// A process has ended: nothing more is heard of it.
     Vanish(usize),

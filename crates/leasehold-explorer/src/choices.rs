@@ -8,7 +8,7 @@ use super::world::World;
 use std::rc::Rc;
 
 /// The connections that carry calls.
-const CALLS: [Wire; 2] = [Wire::Foreground, Wire::Lifeline];
+const CALLS: [Wire; 2] = [Wire::Foreground, Wire::Background];
 
 impl World {
     /// The choices for the next event. Nothing, where the world is at its end.

@@ -73,7 +73,7 @@ pub(crate) const fn identity(client: usize) -> ClientId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Wire {
     Foreground,
-    Lifeline,
+    Background,
     /// For the commands that kill other connections.
     Control,
     /// For subscriptions. Notices have a way of their own.
@@ -81,19 +81,19 @@ pub(crate) enum Wire {
 }
 
 impl Wire {
-    pub(crate) const ALL: [Self; 4] = [Self::Foreground, Self::Lifeline, Self::Control, Self::Notices];
+    pub(crate) const ALL: [Self; 4] = [Self::Foreground, Self::Background, Self::Control, Self::Notices];
 
     const fn of(plane: Plane) -> Self {
         match plane {
             Plane::Foreground => Self::Foreground,
-            Plane::Lifeline | Plane::Durable => Self::Lifeline,
+            Plane::Background | Plane::Durable => Self::Background,
         }
     }
 
     const fn plane(self) -> Plane {
         match self {
             Self::Foreground => Plane::Foreground,
-            Self::Lifeline | Self::Control | Self::Notices => Plane::Lifeline,
+            Self::Background | Self::Control | Self::Notices => Plane::Background,
         }
     }
 }
@@ -160,7 +160,7 @@ impl Wake for Flag {
 #[derive(Clone, Copy, Debug)]
 enum Caller {
     Task,
-    Lifeline(CallId),
+    Background(CallId),
 }
 
 /// The future of an operation.
@@ -321,7 +321,7 @@ impl Client {
     }
 
     fn epoch(&mut self, wire: Wire) -> &mut u64 {
-        &mut self.epochs[usize::from(wire == Wire::Lifeline)]
+        &mut self.epochs[usize::from(wire == Wire::Background)]
     }
 
     fn begin(&mut self, now: Instant, script: &[Operation], sent: &mut Vec<(Wire, Request)>) {
@@ -352,8 +352,8 @@ impl Client {
                 Action::Call { id, call } => {
                     let key = self.key();
                     let epoch = Epoch(self.epochs[1]);
-                    self.waiting.insert(key, (Wire::Lifeline, Caller::Lifeline(id), epoch));
-                    sent.push((Wire::Lifeline, Request::Call { key, call }));
+                    self.waiting.insert(key, (Wire::Background, Caller::Background(id), epoch));
+                    sent.push((Wire::Background, Request::Call { key, call }));
                 }
                 Action::Settle { id, plane, epoch, key: _ } => {
                     let (wire, key) = (Wire::of(plane), self.key());
@@ -399,7 +399,7 @@ impl Client {
     fn answer(&mut self, now: Instant, key: u32, result: Result<Reply, LinkError>, sent: &mut Vec<(Wire, Request)>) {
         let Some((caller, epoch)) = self.waiting.remove(&key).map(|(_, caller, epoch)| (caller, epoch)) else { return };
         match caller {
-            Caller::Lifeline(id) => self.session.handle_called(now, id, epoch, result),
+            Caller::Background(id) => self.session.handle_called(now, id, epoch, result),
             Caller::Task => {
                 let Some(task) = self.task.as_mut().filter(|task| task.flight.is_some_and(|known| known.1 == key))
                 else {

@@ -70,7 +70,7 @@ pub(crate) enum Move {
     Hear(u32),
     /// A connection is lost, with the requests on it but for so many.
     Lose(Wire, u8),
-    /// Its process ends. So many of the requests on the foreground's and the lifeline's connection still arrive.
+    /// Its process ends. So many of the requests on the foreground's and the background's connection still arrive.
     Crash(u8, u8),
     /// Its process ends, and nothing of it arrives any more.
     Vanish,
@@ -84,7 +84,7 @@ pub(crate) struct Face {
     pub(crate) seen: Option<Rc<Seen>>,
     /// Whether a request of it is on the way that others could see the server take.
     pub(crate) has_requests: bool,
-    /// How many calls are on the way by the foreground's and the lifeline's connection.
+    /// How many calls are on the way by the foreground's and the background's connection.
     pub(crate) calls: [u8; 2],
 }
 
@@ -167,7 +167,7 @@ impl Members {
             }
             Move::Crash(first, second) => {
                 cut(member, Wire::Foreground, usize::from(first), requests);
-                cut(member, Wire::Lifeline, usize::from(second), requests);
+                cut(member, Wire::Background, usize::from(second), requests);
                 for wire in [Wire::Control, Wire::Notices] {
                     member.lanes[wire as usize] = Lane::default();
                 }
@@ -219,7 +219,7 @@ impl Members {
             Local::At(local) => Some(Rc::clone(self.clients.seen(local))),
             Local::Done | Local::Crashed => None,
         };
-        let calls = [Wire::Foreground, Wire::Lifeline]
+        let calls = [Wire::Foreground, Wire::Background]
             .map(|wire| u8::try_from(calls_on(&member.lanes[wire as usize], requests)).expect("there are few calls"));
         self.faces.push(Rc::new(Face {
             has_requests: member.lanes.iter().any(|lane| {

@@ -1,7 +1,7 @@
 //! Random worlds of locks that are made of locks: the multi lock, the striped lock and the quorum lock.
 //!
 //! These kinds are no part of the core: the `leasehold` crate builds them of several locks, each with a client and a server of its own. So
-//! whole processes of that crate run here, with its futures, its guards and its lifelines, against one or several embedded servers. One
+//! whole processes of that crate run here, with its futures, its guards and its backgrounds, against one or several embedded servers. One
 //! virtual time is behind the clocks of all, and nothing has a thread or sleeps.
 
 mod checks;

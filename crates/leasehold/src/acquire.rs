@@ -30,7 +30,7 @@ use tracing::Instrument as _;
 /// # Cancel safety
 ///
 /// Dropping the future at any point leaves nothing behind: its place in the line is given up, its command under way is settled, and the
-/// lifeline releases a lock that it took, as soon as the server can be reached. A future that is neither polled again nor dropped
+/// background releases a lock that it took, as soon as the server can be reached. A future that is neither polled again nor dropped
 /// keeps its place and a subscription, and delays other waiters by no more than a moment.
 ///
 /// # Examples

@@ -92,7 +92,7 @@ impl Request for Releasing {
     }
 }
 
-/// A request that is under way. Its drop is the note to the lifeline: no await, no runtime, no I/O.
+/// A request that is under way. Its drop is the note to the background: no await, no runtime, no I/O.
 struct Attempt<'a, R: Request> {
     handle: &'a Arc<Handle>,
     /// There is none before the first poll, and none when the session has forgotten it.
@@ -188,7 +188,7 @@ impl<R: Request> Attempt<'_, R> {
         let mut polled = false;
         poll_fn(|cx| {
             let reply = calling.as_mut().poll(cx);
-            // The lifeline may have gone on in place of a future that is woken without a reply.
+            // The background may have gone on in place of a future that is woken without a reply.
             let again = std::mem::replace(&mut polled, true);
             let is_current = || self.handle.with(|session, _| session.is_current(ticket, flight, cx.waker()));
             if again && reply.is_pending() && !is_current() {

@@ -4,7 +4,7 @@
 //! setting of an asynchronous lock, such as a [class](crate::Lock::class), is described there:
 //! `blocking::Lock::from(client.as_async().fair_lock("till").fenced())`.
 //!
-//! Everything goes by the lifeline's connections; a thread that waits for a lock sleeps, and is woken by the release notice. A thread
+//! Everything goes by the background's connections; a thread that waits for a lock sleeps, and is woken by the release notice. A thread
 //! cannot be stopped when its lock is lost: work asks [`Guard::is_held`] where it matters.
 //!
 //! # Panics
@@ -75,7 +75,7 @@ macro_rules! mirrors {
 use mirrors;
 
 /// Polls a future on this thread, and parks it in between. The futures of this crate need no runtime: what they wait for is
-/// woken by the lifeline. No runtime of the application has part in it, so none needs to run.
+/// woken by the background. No runtime of the application has part in it, so none needs to run.
 fn park_on<T>(future: impl Future<Output = T>) -> T {
     if let Ok(runtime) = tokio::runtime::Handle::try_current() {
         // Panics in an async context, and not on a thread that the runtime keeps for blocking.

@@ -183,7 +183,7 @@ impl ClientBuilder {
         self
     }
 
-    /// Takes the time from a clock that a test moves by hand. The lifeline then has no thread: it runs whenever the clock moves or the
+    /// Takes the time from a clock that a test moves by hand. The background then has no thread: it runs whenever the clock moves or the
     /// client is used. This is only for [`ClientBuilder::embedded`], on an engine with the same clock.
     #[cfg(feature = "embedded")]
     pub fn manual_clock(mut self, clock: &ManualClock) -> Self {
@@ -191,7 +191,7 @@ impl ClientBuilder {
         self
     }
 
-    /// Takes the time from tokio's clock, which a test can pause, beginning at `zero`. The lifeline is then a task of the runtime
+    /// Takes the time from tokio's clock, which a test can pause, beginning at `zero`. The background is then a task of the runtime
     /// that builds the client; to build it elsewhere panics. This is only for [`ClientBuilder::embedded`], on an engine with
     /// the same clock.
     #[cfg(feature = "embedded")]

@@ -20,15 +20,15 @@ use std::sync::Arc;
 use std::time::Duration;
 use thiserror::Error;
 
-/// A connection to a server, and the lifeline that keeps the acquired locks.
+/// A connection to a server, and the background that keeps the acquired locks.
 ///
 /// A client is cheap to clone; all clones are the same client. A process needs one client for each server. A client has three connections
 /// to a server, or to each node of a cluster: one on the runtime that built the client, for the callers' commands, and two on the
-/// lifeline's own thread, for renewal and clean-up, and for release notices.
+/// background's own thread, for renewal and clean-up, and for release notices.
 ///
 /// # The end of a client
 ///
-/// The lifeline ends when the last clone, lock and guard is gone and everything is released. Under `#[tokio::main]`, **await
+/// The background ends when the last clone, lock and guard is gone and everything is released. Under `#[tokio::main]`, **await
 /// [`Client::shutdown`]** before `main` returns: otherwise the process ends before a release that is under way. Outside a
 /// runtime the drop of the last handle waits for these releases by itself, for at most 250 ms.
 ///
@@ -122,7 +122,7 @@ impl Client {
     #[cfg(feature = "embedded")]
     #[expect(clippy::expect_used, reason = "the defaults are valid, and a process without threads cannot go on")]
     pub fn embedded() -> Self {
-        Self::builder().embedded(&leasehold_embedded::EmbeddedServer::new()).expect("a thread for the lifeline")
+        Self::builder().embedded(&leasehold_embedded::EmbeddedServer::new()).expect("a thread for the background")
     }
 
     /// Begins a client with settings of its own: settings first, then a server.
@@ -238,7 +238,7 @@ impl Client {
             session.close(now);
             session.release_all(now);
         });
-        let locks = self.handle.lifeline.shut_down(deadline).await;
+        let locks = self.handle.background.shut_down(deadline).await;
         if locks.is_empty() { Ok(()) } else { Err(NotReleased { locks }) }
     }
 }

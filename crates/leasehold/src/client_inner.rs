@@ -1,9 +1,9 @@
-//! The state that the handles of a client, its guards, its futures and its lifeline share.
+//! The state that the handles of a client, its guards, its futures and its background share.
 
+use crate::background::Background;
 use crate::caller;
 use crate::clock::Clock;
 use crate::foreign::{self, Foreign};
-use crate::lifeline::Lifeline;
 use crate::link::AnyLink;
 use crate::settings::Settings;
 use crate::telemetry::Classes;
@@ -23,29 +23,35 @@ pub(crate) struct ClientInner {
     pub(crate) clock: Clock,
     pub(crate) settings: Settings,
     pub(crate) classes: Classes,
-    pub(crate) lifeline: Lifeline,
+    pub(crate) background: Background,
 }
 
 #[derive(Debug)]
 struct State {
     session: Session,
-    /// The instant until which the lifeline sleeps; `None` if it sleeps until it is woken.
+    /// The instant until which the background sleeps; `None` if it sleeps until it is woken.
     armed: Option<Instant>,
 }
 
 impl ClientInner {
-    pub(crate) fn new(session: Session, link: AnyLink, clock: Clock, settings: Settings, lifeline: Lifeline) -> Self {
+    pub(crate) fn new(
+        session: Session,
+        link: AnyLink,
+        clock: Clock,
+        settings: Settings,
+        background: Background,
+    ) -> Self {
         Self {
             state: Mutex::new(State { session, armed: None }),
             link,
             clock,
             settings,
             classes: Classes::new(),
-            lifeline,
+            background,
         }
     }
 
-    /// Does something with the session, wakes whom that concerns, and wakes the lifeline where it has something to do.
+    /// Does something with the session, wakes whom that concerns, and wakes the background where it has something to do.
     pub(crate) fn with<T>(&self, work: impl FnOnce(&mut Session, Instant) -> T) -> T {
         let mut state = self.state.lock();
         // The clock is read under the lock, so that the session never sees it go back.
@@ -57,14 +63,14 @@ impl ClientInner {
         drop(state);
         wake(woken);
         if must_wake {
-            self.lifeline.wake();
+            self.background.wake();
         } else {
-            self.lifeline.turn();
+            self.background.turn();
         }
         result
     }
 
-    /// As [`ClientInner::with`], for the lifeline itself, which then sleeps until the session's next timeout.
+    /// As [`ClientInner::with`], for the background itself, which then sleeps until the session's next timeout.
     pub(crate) fn drive<T>(&self, work: impl FnOnce(&mut Session, Instant) -> T) -> (T, Option<Instant>) {
         let mut state = self.state.lock();
         let result = work(&mut state.session, self.clock.now());
@@ -82,9 +88,9 @@ impl ClientInner {
         wait.map_or(Instant::FAR_FUTURE, |wait| self.clock.now() + wait)
     }
 
-    /// The plane of a caller's call at this moment. A thread's goes by the lifeline always, whatever its client's runtime does.
+    /// The plane of a caller's call at this moment. A thread's goes by the background always, whatever its client's runtime does.
     pub(crate) fn via(&self) -> Via {
-        let plane = if caller::is_thread() { Plane::Lifeline } else { self.link.home() };
+        let plane = if caller::is_thread() { Plane::Background } else { self.link.home() };
         Via { plane, epoch: self.link.epoch(plane) }
     }
 }
@@ -96,7 +102,7 @@ fn wake(woken: Vec<Waker>) {
     }
 }
 
-/// A value that keeps a client alive: the last one that is dropped ends its lifeline.
+/// A value that keeps a client alive: the last one that is dropped ends its background.
 #[derive(Debug)]
 pub(crate) struct Handle(Arc<ClientInner>);
 
@@ -126,6 +132,6 @@ impl std::ops::Deref for Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        self.0.lifeline.end();
+        self.0.background.end();
     }
 }

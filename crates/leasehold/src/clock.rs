@@ -6,7 +6,7 @@ use std::time::Duration;
 #[cfg(feature = "embedded")]
 use leasehold_embedded::ManualClock;
 
-/// The clock from which a client takes the present, and by which its lifeline sleeps.
+/// The clock from which a client takes the present, and by which its background sleeps.
 #[derive(Clone, Debug)]
 pub(crate) enum Clock {
     /// The machine's clock since it was started, suspension included (`CLOCK_BOOTTIME`).
@@ -19,7 +19,7 @@ pub(crate) enum Clock {
     Tokio(tokio::time::Instant),
 }
 
-/// The lifeline looks at the clock at least this often: a timer of the operating system stands still during a suspension,
+/// The background looks at the clock at least this often: a timer of the operating system stands still during a suspension,
 /// and so comes late after one.
 const LOOK: Duration = Duration::from_secs(1);
 

@@ -54,7 +54,7 @@ pub enum Error {
         reason: LossReason,
     },
     /// It is not known whether the operation took effect: a reply is missing, or the server refused a part of an acquire and also refuses to
-    /// take back the parts before. The lifeline cleans up after an acquire or a release that has begun: the lock is free after one lease
+    /// take back the parts before. The background cleans up after an acquire or a release that has begun: the lock is free after one lease
     /// at the latest.
     #[error("it is not known what became of the lock {lock:?}: {message}")]
     OutcomeUnknown {
@@ -64,7 +64,7 @@ pub enum Error {
         message: String,
     },
     /// The server could not be reached for the time of `unreachable_after`, or for the wait. An acquire certainly
-    /// did not take effect; the lifeline repeats a release.
+    /// did not take effect; the background repeats a release.
     #[error("the server could not be reached for the lock {lock:?}: {message}")]
     Unreachable {
         /// The lock.
@@ -84,7 +84,7 @@ pub enum Error {
         kind: String,
     },
     /// The server refused the command, or a part of its script, and will refuse it again until an operator changes something. An acquire
-    /// has left nothing on the server; the lifeline repeats a release.
+    /// has left nothing on the server; the background repeats a release.
     #[error("the server refused a command for the lock {lock:?}: {refusal}")]
     Refused {
         /// The lock.
@@ -211,7 +211,7 @@ impl Error {
         )
     }
 
-    /// Whether the operation may have taken effect, although this is an error. The lifeline gives a lock back that an acquire has taken; a
+    /// Whether the operation may have taken effect, although this is an error. The background gives a lock back that an acquire has taken; a
     /// write to a [`FencedValue`](crate::fence::FencedValue) may stand.
     pub const fn may_have_taken_effect(&self) -> bool {
         matches!(self, Self::OutcomeUnknown { .. })

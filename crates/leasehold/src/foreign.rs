@@ -1,6 +1,6 @@
 //! Calls of code that is not ours: wakers of futures, recorders of metrics, subscribers of traces.
 //!
-//! A panic of such code must not end the lifeline, because every hold of the client would be lost with it. The panic is caught,
+//! A panic of such code must not end the background, because every hold of the client would be lost with it. The panic is caught,
 //! counted and logged. The panic hook has reported it by then, with its place.
 
 use crate::telemetry::names::FOREIGN_PANIC_TOTAL;

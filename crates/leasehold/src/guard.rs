@@ -30,7 +30,7 @@ use tracing::Instrument as _;
 ///
 /// # Dropping it
 ///
-/// The lifeline releases a dropped guard at once, and its owner does not learn whether the lock had been lost. Prefer
+/// The background releases a dropped guard at once, and its owner does not learn whether the lock had been lost. Prefer
 /// [`Guard::release`]. If the process ends right after the drop, the release may not be sent: await
 /// [`Client::shutdown`](crate::Client::shutdown), or drop the last handle of the client outside a runtime, which waits a moment.
 #[must_use = "a guard that is dropped releases its lock at once"]
@@ -156,7 +156,7 @@ impl<K: LockKind> Guard<K> {
     ///
     /// [`Error::Lost`] where the lock had been lost before: others may have changed the protected data.
     /// [`Error::OutcomeUnknown`] where no reply came; [`Error::Unreachable`] where nothing could be sent;
-    /// [`Error::Refused`] where the server would not lower the count. After these three the lifeline repeats the release.
+    /// [`Error::Refused`] where the server would not lower the count. After these three the background repeats the release.
     ///
     /// # Cancel safety
     ///

@@ -61,6 +61,7 @@
 
 mod acquire;
 mod attempt;
+mod background;
 pub mod blocking;
 mod builder;
 mod caller;
@@ -76,7 +77,6 @@ mod ids;
 mod inspect;
 pub mod kind;
 mod kinds;
-mod lifeline;
 mod link;
 mod lock;
 mod lock_spec;

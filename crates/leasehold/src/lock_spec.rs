@@ -126,7 +126,7 @@ impl LockSpec {
         self.0.name.as_ref().map_err(Clone::clone)
     }
 
-    /// Sends a call by the lifeline's connection, which bounds the wait, and reads the reply. While that connection is being made anew,
+    /// Sends a call by the background's connection, which bounds the wait, and reads the reply. While that connection is being made anew,
     /// or the slot of the keys moves, the call waits for that, for a command timeout.
     pub(crate) async fn call_once<T>(
         &self,
@@ -137,7 +137,7 @@ impl LockSpec {
         let end = handle.clock.now() + handle.settings.command_timeout;
         let mut pause = Duration::from_millis(5);
         let reply = loop {
-            let reply = handle.link.call(Plane::Lifeline, call.clone()).await;
+            let reply = handle.link.call(Plane::Background, call.clone()).await;
             let is_over = || handle.clock.now() >= end || handle.with(|session, _| session.is_closed());
             let again = match &reply {
                 Err(LinkError::NotSent(_)) => true,
@@ -170,7 +170,7 @@ impl LockSpec {
         let mut pause = Duration::from_millis(10);
         let mut unknown = None;
         loop {
-            let reply = handle.link.call(Plane::Lifeline, call.clone()).await;
+            let reply = handle.link.call(Plane::Background, call.clone()).await;
             let outcome = reply.and_then(|reply| decode(&reply).map_err(|error| LinkError::Unknown(error.to_string())));
             let error = match outcome {
                 Ok(value) => return Ok(value),

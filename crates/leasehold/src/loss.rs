@@ -109,7 +109,7 @@ impl LossToken {
         self.cells.ended(self.clock.now())
     }
 
-    /// A plain token, for code that knows nothing of locks. The lifeline cancels it, and the token reads no clock: after a pause of the
+    /// A plain token, for code that knows nothing of locks. The background cancels it, and the token reads no clock: after a pause of the
     /// whole process it may be a moment late. To cancel it by hand changes neither the lock nor other tokens. A dropped token leaves nothing
     /// behind: a task that holds a lock for days may make one for each of its steps.
     pub fn token(&self) -> CancellationToken {

@@ -24,9 +24,9 @@
 //! | [`UNSET_TOTAL`] | counter | | semaphores that are not there and that a caller was found to wait for |
 //! | [`BUG_TOTAL`] | counter | | bugs of leasehold that a client has found in its own state: please report them |
 //! | [`FALLBACK_TOTAL`] | counter | `event` | locks that were granted without the server, and those that it granted later |
-//! | [`CLEAN_UP_TOTAL`] | counter | `outcome` | what the lifeline did for callers that were gone |
-//! | [`CONNECTED`] | gauge | `server` | clients whose lifeline is connected to the server |
-//! | [`RECONNECTS_TOTAL`] | counter | | connections of lifelines that were made anew |
+//! | [`CLEAN_UP_TOTAL`] | counter | `outcome` | what the background did for callers that were gone |
+//! | [`CONNECTED`] | gauge | `server` | clients whose background is connected to the server |
+//! | [`RECONNECTS_TOTAL`] | counter | | connections of backgrounds that were made anew |
 //! | [`EVICTION_TOTAL`] | counter | | clients that found an eviction policy that can evict a held lock |
 //! | [`FOREIGN_PANIC_TOTAL`] | counter | `code` | panics of the application's code that were caught |
 //!
@@ -145,11 +145,11 @@ macro_rules! at_level {
     };
 }
 
-/// The classes that a client has met, and what its lifeline reports.
+/// The classes that a client has met, and what its background reports.
 #[derive(Debug)]
 pub(crate) struct Classes {
     met: Mutex<HashMap<Arc<str>, Arc<Class>>>,
-    /// The servers that the lifeline is connected to, as the gauge has it.
+    /// The servers that the background is connected to, as the gauge has it.
     connected: Mutex<HashSet<String>>,
 }
 
@@ -284,7 +284,7 @@ impl Classes {
             }
             Event::CleanedUp { name } => {
                 counter!(CLEAN_UP_TOTAL, "outcome" => "done").increment(1);
-                tracing::debug!(lock = %name, "the lifeline released a lock that its caller had left");
+                tracing::debug!(lock = %name, "the background released a lock that its caller had left");
             }
             Event::CleanUpFailed { name, why, lasting } => {
                 counter!(CLEAN_UP_TOTAL, "outcome" => "failed").increment(1);

@@ -13,7 +13,7 @@ use std::time::Duration;
 #[derive(Debug)]
 #[expect(clippy::exhaustive_enums, reason = "a driver must handle every action")]
 pub enum Action {
-    /// Send the call on the lifeline plane, and answer with [`Session::handle_called`](super::Session::handle_called).
+    /// Send the call on the background plane, and answer with [`Session::handle_called`](super::Session::handle_called).
     Call {
         /// The name that the answer is to carry.
         id: CallId,
@@ -96,7 +96,7 @@ pub enum Event {
         /// Whether it does not pass by itself, as an outage does.
         lasting: bool,
     },
-    /// The lifeline's connection to a server stands.
+    /// The background's connection to a server stands.
     Connected {
         /// The server's address.
         server: String,
@@ -172,12 +172,12 @@ pub enum Event {
         /// Whether it does not pass by itself, as an outage does.
         lasting: bool,
     },
-    /// The lifeline ended, or lowered, a hold that no caller released.
+    /// The background ended, or lowered, a hold that no caller released.
     CleanedUp {
         /// The lock.
         name: LockName,
     },
-    /// The lifeline could not yet clean up after an outcome that is not known.
+    /// The background could not yet clean up after an outcome that is not known.
     CleanUpFailed {
         /// The lock.
         name: LockName,

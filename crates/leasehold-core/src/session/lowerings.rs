@@ -1,4 +1,4 @@
-//! Which count the lifeline lowers next, where it has as much under way as it may have.
+//! Which count the background lowers next, where it has as much under way as it may have.
 //!
 //! A program may drop a hundred thousand guards at once, of one lock or of as many locks. A guard that is dropped later does not wait for
 //! all of them: locks take turns, and of those that have had none the newest and the oldest do.
@@ -9,7 +9,7 @@ use std::collections::{HashMap, VecDeque};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-/// How many lowerings the lifeline has under way at most: the least and the greatest window. A server answers so many well within the command
+/// How many lowerings the background has under way at most: the least and the greatest window. A server answers so many well within the command
 /// timeout, and a hundred thousand guards that are dropped at once do not drown it. With a round trip of 100 ms the least window lets 640 through
 /// in a second, and the greatest 10 000. The window grows while replies take about as long as the quickest one, which is the round trip: beyond
 /// that, more under way only makes a longer queue in front of the server. TCP Vegas goes by the same sign.

@@ -41,7 +41,7 @@ pub(super) struct Parts {
     pub(super) renewals: Renewals,
     pub(super) settlements: Settlements,
     pub(super) stalled: StalledCalls,
-    /// The calls that the lifeline has under way.
+    /// The calls that the background has under way.
     pub(super) pending: Pending,
     /// The servers that are out of reach.
     pub(super) outages: Outages,

@@ -1,4 +1,4 @@
-//! The calls that the lifeline has under way, and what each of them is for.
+//! The calls that the background has under way, and what each of them is for.
 
 use crate::call::Replicas;
 use crate::command::Renewed;
@@ -9,7 +9,7 @@ use crate::session::{CallId, replicas};
 use crate::time::Instant;
 use std::collections::BTreeMap;
 
-/// The purpose of a call by the lifeline.
+/// The purpose of a call by the background.
 #[derive(Debug)]
 pub(super) enum Purpose {
     /// It renews holds.

@@ -1,7 +1,7 @@
 //! The watch over calls that callers have sent: a future that is never polled again must not keep a lock.
 //!
 //! A call that takes long is asked about by a *probe*, which hinders no call. When the probe is answered, every call that was sent before it
-//! has been answered too, and its future has some time left to be polled. After that the call is settled, and the lifeline goes on in its
+//! has been answered too, and its future has some time left to be polled. After that the call is settled, and the background goes on in its
 //! place.
 
 use crate::link::{Epoch, Plane};

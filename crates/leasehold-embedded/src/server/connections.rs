@@ -13,7 +13,7 @@ pub(crate) type LinkId = Listener;
 #[derive(Debug)]
 pub(crate) struct Connections {
     pub(crate) foreground: Epoch,
-    pub(crate) lifeline: Epoch,
+    pub(crate) background: Epoch,
     pub(crate) durable: Epoch,
     pub(crate) mode: PubSubMode,
     pub(crate) state: LinkState,
@@ -37,10 +37,10 @@ pub(crate) enum LinkState {
 }
 
 impl Connections {
-    pub(crate) fn new([foreground, lifeline, durable]: [Epoch; 3], mode: PubSubMode) -> Self {
+    pub(crate) fn new([foreground, background, durable]: [Epoch; 3], mode: PubSubMode) -> Self {
         Self {
             foreground,
-            lifeline,
+            background,
             durable,
             mode,
             state: LinkState::Up,
@@ -56,7 +56,7 @@ impl Connections {
     pub(crate) const fn epoch(&self, plane: Plane) -> Epoch {
         match plane {
             Plane::Foreground => self.foreground,
-            Plane::Lifeline => self.lifeline,
+            Plane::Background => self.background,
             Plane::Durable => self.durable,
         }
     }
@@ -64,7 +64,7 @@ impl Connections {
     pub(crate) const fn set_epoch(&mut self, plane: Plane, epoch: Epoch) {
         match plane {
             Plane::Foreground => self.foreground = epoch,
-            Plane::Lifeline => self.lifeline = epoch,
+            Plane::Background => self.background = epoch,
             Plane::Durable => self.durable = epoch,
         }
     }

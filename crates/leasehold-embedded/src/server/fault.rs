@@ -130,14 +130,14 @@ mod tests {
     #[test]
     fn a_fault_hits_what_it_is_aimed_at() {
         let mut faults = Faults::default();
-        faults.add(Fault::Hold, FaultTarget::next().script("a").plane(Plane::Lifeline).after(1));
+        faults.add(Fault::Hold, FaultTarget::next().script("a").plane(Plane::Background).after(1));
         faults.add(Fault::Duplicate, FaultTarget::next().script("b").times(2));
         assert_eq!(faults.take(Plane::Foreground, "a"), None);
-        assert_eq!(faults.take(Plane::Lifeline, "a"), None, "the first one passes");
-        assert_eq!(faults.take(Plane::Lifeline, "a"), Some(Fault::Hold));
-        assert_eq!(faults.take(Plane::Lifeline, "a"), None);
+        assert_eq!(faults.take(Plane::Background, "a"), None, "the first one passes");
+        assert_eq!(faults.take(Plane::Background, "a"), Some(Fault::Hold));
+        assert_eq!(faults.take(Plane::Background, "a"), None);
         assert_eq!(faults.take(Plane::Foreground, "b"), Some(Fault::Duplicate));
-        assert_eq!(faults.take(Plane::Lifeline, "b"), Some(Fault::Duplicate));
+        assert_eq!(faults.take(Plane::Background, "b"), Some(Fault::Duplicate));
         assert!(faults.0.is_empty());
         faults.add(Fault::LoseReply, FaultTarget::always());
         assert!((0..10).all(|_| faults.take(Plane::Foreground, "c") == Some(Fault::LoseReply)));

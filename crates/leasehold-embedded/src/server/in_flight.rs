@@ -33,7 +33,7 @@ pub(crate) struct Route {
 impl Wire {
     /// Every connection of a client.
     pub(crate) const ALL: [Self; 4] =
-        [Self::Plane(Plane::Foreground), Self::Plane(Plane::Lifeline), Self::Plane(Plane::Durable), Self::Notices];
+        [Self::Plane(Plane::Foreground), Self::Plane(Plane::Background), Self::Plane(Plane::Durable), Self::Notices];
 }
 
 impl Route {

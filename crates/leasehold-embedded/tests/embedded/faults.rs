@@ -44,12 +44,12 @@ fn a_lost_request_is_not_applied_and_a_lost_reply_is() {
     for (fault, stored) in [(Fault::LoseRequest, "nil"), (Fault::LoseReply, "\"1\"")] {
         let (server, _) = server();
         let link = server.link();
-        let (foreground, lifeline) = (link.epoch(FOREGROUND), link.epoch(Plane::Lifeline));
+        let (foreground, background) = (link.epoch(FOREGROUND), link.epoch(Plane::Background));
         link.inject(fault.clone(), FaultTarget::next());
         assert_eq!(send(&link, acquire()), "?");
         assert_eq!(count(&server), stored, "{fault:?}");
         assert!(link.epoch(FOREGROUND) > foreground);
-        assert_eq!(link.epoch(Plane::Lifeline), lifeline);
+        assert_eq!(link.epoch(Plane::Background), background);
         assert_eq!(event(&link), Some(LinkEvent::PlaneReset(FOREGROUND)));
         assert_eq!(event(&link), None);
         assert!(send(&link, acquire()).starts_with('['), "the next call is unharmed");
@@ -83,10 +83,10 @@ fn a_duplicate_shows_the_second_reply() {
 fn a_fault_meets_only_its_script_and_plane() {
     let (server, _) = server();
     let link = server.link();
-    link.inject(Fault::LoseReply, FaultTarget::next().script("lock/acquire").plane(Plane::Lifeline));
+    link.inject(Fault::LoseReply, FaultTarget::next().script("lock/acquire").plane(Plane::Background));
     assert_eq!(send(&link, acquire()), "[1, 1000, 0]");
-    assert_eq!(show_result(&now(link.call(Plane::Lifeline, call(&INSPECT, "k", "")))), "[1, 1000, \"me:1\", \"1\"]");
-    assert_eq!(show_result(&now(link.call(Plane::Lifeline, acquire()))), "?");
+    assert_eq!(show_result(&now(link.call(Plane::Background, call(&INSPECT, "k", "")))), "[1, 1000, \"me:1\", \"1\"]");
+    assert_eq!(show_result(&now(link.call(Plane::Background, acquire()))), "?");
 }
 
 #[test]
@@ -145,7 +145,7 @@ fn settling_kills_what_was_held_in_its_epoch_or_before() {
     let old = link.epoch(FOREGROUND);
     let mut future = pin!(link.call(FOREGROUND, acquire()));
     assert!(poll(future.as_mut()).is_pending());
-    assert_eq!(now(link.settle(Plane::Lifeline, link.epoch(Plane::Lifeline), "k".into())), Ok(Settled::Proven));
+    assert_eq!(now(link.settle(Plane::Background, link.epoch(Plane::Background), "k".into())), Ok(Settled::Proven));
     assert_eq!(link.held(), 1, "the other plane is none of its business");
     assert_eq!(now(link.settle(FOREGROUND, old, "k".into())), Ok(Settled::Proven));
     assert_eq!((link.held(), link.release_held()), (0, 0));

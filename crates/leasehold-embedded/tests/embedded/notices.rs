@@ -111,7 +111,7 @@ fn a_link_that_was_down_comes_back_bare() {
     let (server, _) = server();
     let (link, other) = (server.link(), server.link());
     subscribe(&link, "a");
-    let before = (link.epoch(Plane::Foreground), link.epoch(Plane::Lifeline));
+    let before = (link.epoch(Plane::Foreground), link.epoch(Plane::Background));
     link.set_down(true);
     assert_eq!(server.subscriptions(), 0);
     assert!(matches!(now(link.subscribe("a".into())), Err(LinkError::NotSent(_))));
@@ -122,11 +122,11 @@ fn a_link_that_was_down_comes_back_bare() {
     let resets = [
         LinkEvent::NoticesReset,
         LinkEvent::PlaneReset(Plane::Foreground),
-        LinkEvent::PlaneReset(Plane::Lifeline),
+        LinkEvent::PlaneReset(Plane::Background),
         LinkEvent::PlaneReset(Plane::Durable),
     ];
     assert_eq!(events(&link), resets);
-    assert!(link.epoch(Plane::Foreground) > before.0 && link.epoch(Plane::Lifeline) > before.1);
+    assert!(link.epoch(Plane::Foreground) > before.0 && link.epoch(Plane::Background) > before.1);
     assert_eq!(events(&other), []);
 }
 

@@ -83,7 +83,7 @@ fn connections(world: &mut World, mix: FaultMix) {
     if mix.has(FaultMix::Losses) || mix.has(FaultMix::Delays) {
         for _ in 0..world.rng.usize(..6) {
             let (client, at) = (world.somebody(), some_time(&mut world.rng));
-            let plane = if world.rng.bool() { Plane::Foreground } else { Plane::Lifeline };
+            let plane = if world.rng.bool() { Plane::Foreground } else { Plane::Background };
             let (lose, pause) = (world.rng.bool(), world.between(ms(1), ms(1_400)));
             let what: WorldEvent = match world.rng.u8(..5) {
                 0 | 1 => FaultEvent::Reset { client, plane, lose }.into(),

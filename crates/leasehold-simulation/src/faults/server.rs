@@ -53,7 +53,7 @@ impl World {
     /// Every connection is gone, and comes back.
     fn reset_all(&mut self) {
         for client in (0..self.clients.len()).filter(|client| !self.clients[*client].dead).collect::<Vec<_>>() {
-            for plane in [Plane::Foreground, Plane::Lifeline] {
+            for plane in [Plane::Foreground, Plane::Background] {
                 if self.net.connection(client, plane).up {
                     let epoch = self.net.connection(client, plane).epoch;
                     self.net.kill(client, plane, epoch);

@@ -146,10 +146,10 @@ impl World {
         }
         let mut target = FaultTarget::next();
         if matches!(fault, Fault::Hold | Fault::Swallow) {
-            // A caller looks after his call himself. For the lifeline's the connection does, and ends when it takes too long.
-            let plane = if self.rng.bool() { Plane::Foreground } else { Plane::Lifeline };
+            // A caller looks after his call himself. For the background's the connection does, and ends when it takes too long.
+            let plane = if self.rng.bool() { Plane::Foreground } else { Plane::Background };
             target = target.plane(plane);
-            if plane == Plane::Lifeline {
+            if plane == Plane::Background {
                 self.after(pause + ms(150), WorldEvent::Reset { process, server, plane });
             }
         }
@@ -307,7 +307,7 @@ impl World {
                 link.release_held();
                 if self.is_there(server) {
                     link.set_down(false);
-                    link.reset(Plane::Lifeline);
+                    link.reset(Plane::Background);
                 }
             }
         }

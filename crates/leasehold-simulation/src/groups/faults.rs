@@ -74,7 +74,7 @@ fn connections(world: &mut World, mix: FaultMix) {
     if mix.has(FaultMix::Losses) || mix.has(FaultMix::Delays) {
         for _ in 0..world.rng.usize(..8) {
             let ((process, server), at) = (somewhere(world), some_time(&mut world.rng));
-            let plane = if world.rng.bool() { Plane::Foreground } else { Plane::Lifeline };
+            let plane = if world.rng.bool() { Plane::Foreground } else { Plane::Background };
             let what = match world.rng.u8(..5) {
                 0 | 1 => WorldEvent::Reset { process, server, plane },
                 2 => WorldEvent::ResetNotices { process, server },

@@ -73,7 +73,7 @@ counted! {
         DeadHeadSkipped = "a dead head of a queue was skipped",
         PlaceLost = "a waiter lost its place",
         LateDuplicate = "a copy came after the hold had ended",
-        CleanedUp = "the lifeline completed a clean-up",
+        CleanedUp = "the background completed a clean-up",
         TurnPassed = "a turn passed on",
         WaitElapsed = "a patience ended",
         OutcomeUnknown = "an outcome was not known",

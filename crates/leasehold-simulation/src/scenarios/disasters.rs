@@ -178,7 +178,7 @@ fn a_call_that_met_noscript_sends_nothing_once_it_is_settled() {
     let (mut world, guard) = held(Kind::Lock);
     world.flush_scripts();
     world.faults.rates.delay = (ms(30), ms(30));
-    // The reply takes so long that the lifeline settles before the text is sent.
+    // The reply takes so long that the background settles before the text is sent.
     let task = world.release(guard);
     assert_eq!(world.outcome(0, task), Outcome::Released);
     assert_eq!(world.server.calls("lock/release"), 1);

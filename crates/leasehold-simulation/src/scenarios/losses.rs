@@ -160,7 +160,7 @@ fn a_release_that_waits_for_another_is_told_of_the_loss() {
         world.granted(0, task)
     });
     world.fault(0, "lock/release", CallFault::Swallow);
-    world.freeze(0, Plane::Lifeline, ms(900));
+    world.freeze(0, Plane::Background, ms(900));
     let tasks = [world.release(guards[0]), world.release(guards[1])];
     for task in tasks {
         assert!(matches!(world.outcome(0, task), Outcome::NotReleased(_)));

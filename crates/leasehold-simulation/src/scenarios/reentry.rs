@@ -266,7 +266,7 @@ fn reply_to_an_earlier_call_takes_nothing_from_a_later() {
     let (mut world, owner, guards) = nested(1);
     // The server executes the renewal, and its answer to that comes behind its answer to the entry.
     while world.server.calls("lock/renew") == 0 {
-        world.net.connection(0, Plane::Lifeline).last_reply = world.now + ms(15);
+        world.net.connection(0, Plane::Background).last_reply = world.now + ms(15);
         world.run(Duration::from_micros(50));
     }
     let entry = world.hold(0, fixed(owner, 60_000));
@@ -308,7 +308,7 @@ fn concurrent_renewal_and_entry_disprove_nothing() {
 #[test]
 fn withdrawn_promise_is_not_restored_by_older_calls() {
     let (mut world, owner, guard) = held_while_a_renewal_flies();
-    world.net.connection(0, Plane::Lifeline).last_reply = world.now + ms(17);
+    world.net.connection(0, Plane::Background).last_reply = world.now + ms(17);
     world.run(ms(7));
     assert_eq!(world.server.calls("lock/renew"), 1);
     world.step_server(settings().lease.as_millis() as i64 - 500);

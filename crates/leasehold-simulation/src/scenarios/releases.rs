@@ -21,7 +21,7 @@ fn holding(twice: bool) -> (World, Vec<usize>) {
 }
 
 #[test]
-fn a_dropped_guard_is_released_by_the_lifeline() {
+fn a_dropped_guard_is_released_by_the_background() {
     let (mut world, guards) = holding(false);
     world.drop_guard(guards[0]);
     world.run(ms(1));
@@ -77,7 +77,7 @@ fn a_release_may_be_dropped_at_any_point() {
 }
 
 #[test]
-fn a_release_whose_future_is_not_polled_is_done_by_the_lifeline() {
+fn a_release_whose_future_is_not_polled_is_done_by_the_background() {
     let (mut world, guards) = holding(false);
     world.fault(0, "lock/release", CallFault::Refuse("LOADING wait"));
     let task = world.release_polled(guards[0], PollPolicy::Never);

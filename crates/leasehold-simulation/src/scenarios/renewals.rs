@@ -123,7 +123,7 @@ fn renewal_answered_behind_a_later_one_is_no_mismatch() {
     let guard = world.hold(0, wish.clone());
     // The first renewal is executed, and its answer comes after the second was sent.
     while world.server.calls("lock/renew") == 0 {
-        world.net.connection(0, Plane::Lifeline).last_reply = world.now + ms(180);
+        world.net.connection(0, Plane::Background).last_reply = world.now + ms(180);
         world.run(Duration::from_micros(50));
     }
     let entry = world.hold(0, wish);
@@ -153,7 +153,7 @@ fn at_most_one_batch_is_on_the_way() {
     let mut world = World::new(7);
     world.add_client(Settings { renew_batch: 10, ..settings() });
     let guards = hold_many(&mut world, 95);
-    world.event(0, LinkEvent::PlaneReset(Plane::Lifeline));
+    world.event(0, LinkEvent::PlaneReset(Plane::Background));
     world.run(ms(100));
     assert!(world.server.calls("lock/renew") >= 10);
     guards.into_iter().for_each(|guard| world.drop_guard(guard));
@@ -169,7 +169,7 @@ fn no_renewal_names_more_than_a_thousand_permits() {
     let request = || AcquireRequest { permits: 400, kind: Kind::Permits, ..wish("seats") };
     let tasks: Vec<_> = (0..5).map(|_| world.acquire(0, request())).collect();
     let guards: Vec<_> = tasks.into_iter().map(|task| world.granted(0, task)).collect();
-    world.reset(0, Plane::Lifeline);
+    world.reset(0, Plane::Background);
     world.run(ms(20));
     assert_eq!(world.server.calls("permits/renew"), 3, "two holds of 400 permits, and two, and one");
     guards.into_iter().for_each(|guard| world.drop_guard(guard));
@@ -182,7 +182,7 @@ fn a_reconnect_has_everything_renewed_at_once() {
     let mut world = world(1);
     let guards = hold_many(&mut world, 10);
     world.server.command(&[b"DEL", b"a3"]).expect("the server works");
-    world.reset(0, Plane::Lifeline);
+    world.reset(0, Plane::Background);
     world.run(ms(20));
     assert!(world.guards[guards[3]].over, "the loss is seen at once, not after a third of the lease");
     guards.into_iter().for_each(|guard| world.drop_guard(guard));
@@ -212,7 +212,7 @@ fn concurrent_renewal_and_release_are_no_loss() {
     for round in 0..10_000 {
         let guard = world.hold(0, outer.clone());
         // Every renewal is made due again, so that one is on the way at any instant of the release.
-        world.event(0, LinkEvent::PlaneReset(Plane::Lifeline));
+        world.event(0, LinkEvent::PlaneReset(Plane::Background));
         let pause = world.between(Duration::ZERO, Duration::from_micros(1_200));
         world.run(pause);
         world.give_back(guard);

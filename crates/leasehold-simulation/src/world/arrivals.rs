@@ -100,7 +100,7 @@ impl World {
         let (epoch, fence, who) = (waiting.epoch, waiting.fence, waiting.who);
         let gone = match who {
             Caller::Task(task) => self.clients[client].tasks[task].flight.is_none_or(|(_, known)| known != key),
-            Caller::Lifeline(_) => false,
+            Caller::Background(_) => false,
         };
         let connection = self.net.connection(client, plane);
         if gone || !connection.up || connection.epoch != epoch {
@@ -213,7 +213,7 @@ impl World {
                     self.plan_polls(client);
                 }
             }
-            Caller::Lifeline(id) => {
+            Caller::Background(id) => {
                 trace!(self, "call {key} is answered: {result:?}");
                 let now = self.local(client);
                 self.clients[client].session.handle_called(now, id, epoch, result);

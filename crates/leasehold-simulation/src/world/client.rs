@@ -211,7 +211,7 @@ impl World {
     pub(crate) fn look_after(&mut self, client: usize) {
         while let Some(action) = self.clients[client].session.poll_action() {
             match action {
-                Action::Call { id, call } => self.send_by_lifeline(client, id, call),
+                Action::Call { id, call } => self.send_by_background(client, id, call),
                 Action::Settle { id, plane, epoch, key: _ } => self.settle(client, id, plane, epoch),
                 Action::Probe { id, plane, epoch, key: _ } => self.probe(client, id, plane, epoch),
                 Action::Subscribe { channel } => self.change_subscription(client, channel, true),

@@ -71,7 +71,7 @@ pub(crate) struct Waiting {
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Caller {
     Task(usize),
-    Lifeline(CallId),
+    Background(CallId),
 }
 
 #[derive(Debug, Default)]
@@ -111,7 +111,7 @@ impl Network {
     }
 
     pub(crate) fn connection(&mut self, client: usize, plane: Plane) -> &mut Connection {
-        &mut self.wires[client].planes[usize::from(plane == Plane::Lifeline)]
+        &mut self.wires[client].planes[usize::from(plane == Plane::Background)]
     }
 
     pub(crate) fn kill(&mut self, client: usize, plane: Plane, epoch: Epoch) {
@@ -169,10 +169,10 @@ impl World {
         self.send(key, client, via.plane, Caller::Task(task), call);
     }
 
-    pub(crate) fn send_by_lifeline(&mut self, client: usize, id: CallId, call: Call) {
+    pub(crate) fn send_by_background(&mut self, client: usize, id: CallId, call: Call) {
         let key = self.events.number();
-        trace!(self, "client {client} lifeline {id:?} sends {key}: {} {:?}", call.script().name(), call.args());
-        self.send(key, client, Plane::Lifeline, Caller::Lifeline(id), call);
+        trace!(self, "client {client} background {id:?} sends {key}: {} {:?}", call.script().name(), call.args());
+        self.send(key, client, Plane::Background, Caller::Background(id), call);
     }
 
     fn send(&mut self, key: CallKey, client: usize, plane: Plane, who: Caller, call: Call) {
@@ -182,7 +182,7 @@ impl World {
             self.invariants.grants.sent_by(id, client);
         }
         let words = (call.script().name(), call.keys(), call.args());
-        self.stats.digest.record((self.now, client, key, plane == Plane::Lifeline, words));
+        self.stats.digest.record((self.now, client, key, plane == Plane::Background, words));
         self.net.waiting.insert(key, Waiting { client, plane, epoch, who, fence, hold });
         let up = self.net.connection(client, plane).up;
         let fault = if up { self.fault_for(client, &call) } else { None };
@@ -202,7 +202,7 @@ impl World {
             _ => Duration::ZERO,
         };
         let delay = self.delay(client) + more;
-        if plane == Plane::Lifeline {
+        if plane == Plane::Background {
             let result = Err(LinkError::Unknown("timed out".to_owned()));
             let timeout = self.clients[client].session.settings().command_timeout;
             self.after(timeout, Message::Answer { key, result });

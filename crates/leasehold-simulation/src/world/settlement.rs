@@ -10,7 +10,7 @@ use leasehold_core::time::Instant;
 impl World {
     pub(crate) fn settle(&mut self, client: usize, id: CallId, plane: Plane, epoch: Epoch) {
         trace!(self, "client {client} settles {plane:?} up to {epoch:?} as {id:?}");
-        self.stats.digest.record((self.now, client, "settle", plane == Plane::Lifeline, epoch.0));
+        self.stats.digest.record((self.now, client, "settle", plane == Plane::Background, epoch.0));
         self.net.settling.insert((client, id));
         if !self.net.wires[client].reachable || self.chance(self.faults.rates.settle_fails) {
             self.note_fault_of(client, self.now);
@@ -40,7 +40,7 @@ impl World {
     /// Asks whether what was sent has been answered. On a connection that is lost it has: its outcome is unknown.
     pub(crate) fn probe(&mut self, client: usize, id: CallId, plane: Plane, epoch: Epoch) {
         trace!(self, "client {client} probes {plane:?} up to {epoch:?} as {id:?}");
-        self.stats.digest.record((self.now, client, "probe", plane == Plane::Lifeline, epoch.0));
+        self.stats.digest.record((self.now, client, "probe", plane == Plane::Background, epoch.0));
         self.net.settling.insert((client, id));
         let delay = self.delay(client);
         let now = self.now;

@@ -1,12 +1,12 @@
 //! Connecting: from settings and a server to a client.
 
 use super::{ClientBuilder, Publish};
+use crate::background::{self, Background};
 use crate::caller;
 use crate::client::Client;
 use crate::client_inner::{ClientInner, Handle};
 use crate::clock::Clock;
 use crate::error::{Cause, ConnectError, InvalidInput};
-use crate::lifeline::{self, Lifeline};
 use crate::link::AnyLink;
 use crate::link::fred::{self as fred_link, Connector, Foreground, FredLink, ServerTarget};
 use crate::record;
@@ -43,7 +43,7 @@ impl ClientBuilder {
     /// A parameter with another name is refused.
     ///
     /// The callers' connection lives on the tokio runtime that polls this future, and serves the futures on that runtime. All other callers
-    /// use the lifeline's connections: threads by [`blocking`](crate::blocking), futures on another runtime, and every caller while the
+    /// use the background's connections: threads by [`blocking`](crate::blocking), futures on another runtime, and every caller while the
     /// callers' connection is down.
     ///
     /// # Errors
@@ -96,12 +96,12 @@ impl ClientBuilder {
         let (builder, target) = url::read(self, url)?;
         let (connector, on_runtime) = builder.prepare(target)?;
         let foreground = on_runtime.then(|| Foreground::unconnected(&connector));
-        let lifeline = || fred_link::Lifeline::unconnected(&connector);
-        let (lifeline, hand_over) = lifeline::thread::start_at_once(lifeline).map_err(no_thread)?;
-        let link = FredLink::unmet(foreground, lifeline);
+        let background = || fred_link::BackgroundLinks::unconnected(&connector);
+        let (background, hand_over) = background::thread::start_at_once(background).map_err(no_thread)?;
+        let link = FredLink::unmet(foreground, background);
         let settings = builder.settings.clone();
         let inner =
-            builder.assemble(AnyLink::Fred(link.clone()), Clock::Machine, Lifeline::in_thread(), Chance::new())?;
+            builder.assemble(AnyLink::Fred(link.clone()), Clock::Machine, Background::in_thread(), Chance::new())?;
         let client = Arc::downgrade(&inner);
         link.meet(
             move |server| check_eviction(&settings, server).map_err(|error| error.to_string()),
@@ -209,21 +209,21 @@ impl ClientBuilder {
         let chance = self.seed.map_or_else(Chance::new, Chance::of_seed);
         match self.clock.clone() {
             None | Some(Clock::Machine) => {
-                let ((), hand_over) = lifeline::thread::start_at_once(|| ()).map_err(no_thread)?;
-                let client = self.assemble(link, Clock::Machine, Lifeline::in_thread(), chance)?;
+                let ((), hand_over) = background::thread::start_at_once(|| ()).map_err(no_thread)?;
+                let client = self.assemble(link, Clock::Machine, Background::in_thread(), chance)?;
                 // The thread waits for the client, so it is there to receive it.
                 let _ = hand_over.send(client.clone());
                 Ok(Client::from_handle(Handle::new(client)))
             }
             Some(Clock::Manual(clock)) => {
-                let lifeline = Lifeline::inline(clock.clone());
-                let inner = self.assemble(link, Clock::Manual(clock.clone()), lifeline, chance)?;
-                lifeline::inline::start(&inner, &clock);
+                let background = Background::inline(clock.clone());
+                let inner = self.assemble(link, Clock::Manual(clock.clone()), background, chance)?;
+                background::inline::start(&inner, &clock);
                 Ok(Client::from_handle(Handle::new(inner)))
             }
             Some(Clock::Tokio(zero)) => {
-                let inner = self.assemble(link, Clock::Tokio(zero), Lifeline::in_task(), chance)?;
-                drop(tokio::spawn(lifeline::run(inner.clone())));
+                let inner = self.assemble(link, Clock::Tokio(zero), Background::in_task(), chance)?;
+                drop(tokio::spawn(background::run(inner.clone())));
                 Ok(Client::from_handle(Handle::new(inner)))
             }
         }
@@ -245,22 +245,22 @@ impl ClientBuilder {
 
     async fn connect_to(self, target: ServerTarget) -> Result<Client, ConnectError> {
         let (connector, on_runtime) = self.prepare(target)?;
-        let for_lifeline = connector.clone();
-        let prepare = async move || fred_link::Lifeline::connect(&for_lifeline).await;
-        let (ready, hand_over) = lifeline::thread::start(prepare).map_err(no_thread)?;
-        let ended = |_| ConnectError::Unreachable { message: "the lifeline's thread ended".to_owned(), source: None };
+        let for_background = connector.clone();
+        let prepare = async move || fred_link::BackgroundLinks::connect(&for_background).await;
+        let (ready, hand_over) = background::thread::start(prepare).map_err(no_thread)?;
+        let ended = |_| ConnectError::Unreachable { message: "the background's thread ended".to_owned(), source: None };
         let prepared = async { ready.await.map_err(ended) };
         // Both at once: connecting takes as long as the slower of the two.
-        let (foreground, lifeline) = if on_runtime {
-            let (foreground, lifeline) = futures_util::join!(Foreground::connect(&connector), prepared);
-            (Some(foreground), lifeline)
+        let (foreground, background) = if on_runtime {
+            let (foreground, background) = futures_util::join!(Foreground::connect(&connector), prepared);
+            (Some(foreground), background)
         } else {
             (None, prepared.await)
         };
-        let (lifeline, server) = lifeline?.map_err(ConnectError::from)?;
+        let (background, server) = background?.map_err(ConnectError::from)?;
         let foreground = foreground.transpose().map_err(ConnectError::from)?;
-        let link = AnyLink::Fred(FredLink::new(foreground, lifeline, server));
-        let inner = self.assemble(link, Clock::Machine, Lifeline::in_thread(), Chance::new())?;
+        let link = AnyLink::Fred(FredLink::new(foreground, background, server));
+        let inner = self.assemble(link, Clock::Machine, Background::in_thread(), Chance::new())?;
         let _ = hand_over.send(inner.clone());
         Ok(Client::from_handle(Handle::new(inner)))
     }
@@ -283,7 +283,7 @@ impl ClientBuilder {
         self,
         link: AnyLink,
         clock: Clock,
-        lifeline: Lifeline,
+        background: Background,
         chance: Chance,
     ) -> Result<Arc<ClientInner>, ConnectError> {
         check_eviction(&self.settings, link.server())?;
@@ -292,7 +292,7 @@ impl ClientBuilder {
         if let Some(application) = self.settings.announce.clone() {
             session.announce(clock.now(), record::own(application), record::LIFETIME);
         }
-        Ok(Arc::new(ClientInner::new(session, link, clock, self.settings, lifeline)))
+        Ok(Arc::new(ClientInner::new(session, link, clock, self.settings, background)))
     }
 }
 
@@ -337,6 +337,6 @@ fn check_eviction(settings: &Settings, server: &ServerInfo) -> Result<(), Connec
 }
 
 fn no_thread(error: std::io::Error) -> ConnectError {
-    let message = format!("the lifeline has no thread to run on: {error}");
+    let message = format!("the background has no thread to run on: {error}");
     ConnectError::Unreachable { message, source: Some(Cause::new(error)) }
 }

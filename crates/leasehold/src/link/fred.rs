@@ -6,7 +6,7 @@
 //! - [`call`], [`durable`], [`probe`], [`settle`], [`notices`]: what the link is for; [`events`]: what it tells unasked.
 //! - [`connect`]: making all this; [`learn`]: what the server is; [`met`]: whether that is done; [`maintain`]: keeping it true; [`scripts`]: what servers must know; [`error`], [`absent`], [`mistaken`], [`words`] and [`frame`]: what came back.
 //!
-//! A link has three connections to each server: for the foreground's calls, for the lifeline's calls, and for notices. On a
+//! A link has three connections to each server: for the foreground's calls, for the background's calls, and for notices. On a
 //! cluster the third is there only where there are subscriptions. Calls that wait for replicas have up to five more, which are made
 //! when they are needed.
 
@@ -39,7 +39,7 @@ mod tests;
 mod tls;
 mod words;
 
-pub(crate) use connect::{Connector, Foreground, Lifeline};
+pub(crate) use connect::{BackgroundLinks, Connector, Foreground};
 pub(crate) use error::ConnectError;
 pub(crate) use settings::{LinkSettings, Publish};
 pub(crate) use target::ServerTarget;
@@ -65,24 +65,24 @@ pub(crate) struct FredLink {
 
 struct Parts {
     foreground: Option<Foreground>,
-    lifeline: Lifeline,
+    background: BackgroundLinks,
 }
 
 impl FredLink {
     /// Puts a link together. Both parts must come from clones of one [`Connector`]. Without a foreground all calls go by the
-    /// lifeline.
-    pub(crate) fn new(foreground: Option<Foreground>, lifeline: Lifeline, server: ServerInfo) -> Self {
-        let link = Self::unmet(foreground, lifeline);
+    /// background.
+    pub(crate) fn new(foreground: Option<Foreground>, background: BackgroundLinks, server: ServerInfo) -> Self {
+        let link = Self::unmet(foreground, background);
         link.shared().met.is(server);
         link
     }
 
     /// The same of parts that are not connected. It sends nothing until its server has been met.
-    pub(crate) fn unmet(foreground: Option<Foreground>, lifeline: Lifeline) -> Self {
-        Self { parts: Arc::new(Parts { foreground, lifeline }) }
+    pub(crate) fn unmet(foreground: Option<Foreground>, background: BackgroundLinks) -> Self {
+        Self { parts: Arc::new(Parts { foreground, background }) }
     }
 
-    /// Has the lifeline's runtime meet the server, however long that takes. `accept` may refuse the server, which is then asked again;
+    /// Has the background's runtime meet the server, however long that takes. `accept` may refuse the server, which is then asked again;
     /// `met` is called when it is known, and before anything is sent to it.
     pub(crate) fn meet(
         &self,
@@ -95,7 +95,7 @@ impl FredLink {
             let info = tokio::select! {
                 biased;
                 () = shared.closed.cancelled() => return,
-                info = link.parts.lifeline.meet(accept) => info,
+                info = link.parts.background.meet(accept) => info,
             };
             met(&info);
             shared.met.is(info);
@@ -105,25 +105,25 @@ impl FredLink {
                 nodes.into_iter().for_each(|node| drop(foreground.pool.to(node)));
             }
             // For those who have tried in vain.
-            shared.events.event(LinkEvent::PlaneReset(Plane::Lifeline));
+            shared.events.event(LinkEvent::PlaneReset(Plane::Background));
         };
         drop(self.runtime().spawn(meeting));
     }
 
     fn shared(&self) -> &shared::LinkShared {
-        &self.parts.lifeline.pool.shared
+        &self.parts.background.pool.shared
     }
 
     fn pool(&self, plane: Plane) -> &Arc<Pool> {
         match (plane, &self.parts.foreground) {
             (Plane::Foreground, Some(foreground)) => &foreground.pool,
             // Nothing but calls that wait for replicas goes by the durable plane, and these do not come here.
-            (Plane::Foreground | Plane::Lifeline | Plane::Durable, _) => &self.parts.lifeline.pool,
+            (Plane::Foreground | Plane::Background | Plane::Durable, _) => &self.parts.background.pool,
         }
     }
 
     fn runtime(&self) -> &Handle {
-        &self.parts.lifeline.pool.runtime
+        &self.parts.background.pool.runtime
     }
 }
 
@@ -135,7 +135,7 @@ impl Link for FredLink {
     fn home(&self) -> Plane {
         match &self.parts.foreground {
             Some(foreground) if foreground.pool.are_driven_here() && foreground.pool.stand() => Plane::Foreground,
-            _ => Plane::Lifeline,
+            _ => Plane::Background,
         }
     }
 
@@ -154,7 +154,7 @@ impl Link for FredLink {
         self.shared().met.check()?;
         if let Some(replicas) = call.replicas() {
             // Boxed, because it is rare, and would make the future of every call larger.
-            return Box::pin(durable::call(&self.parts.lifeline.durable, call, replicas)).await;
+            return Box::pin(durable::call(&self.parts.background.durable, call, replicas)).await;
         }
         let pool = self.pool(plane);
         // On the foreground it needs no timer, so it may be polled from any thread as it is.
@@ -172,7 +172,7 @@ impl Link for FredLink {
         self.shared().met.check()?;
         let asked = async {
             match plane {
-                Plane::Durable => self.parts.lifeline.durable.probe(epoch, &key).await,
+                Plane::Durable => self.parts.background.durable.probe(epoch, &key).await,
                 _ => probe::probe(&[self.pool(plane)], epoch, &key).await,
             }
         };
@@ -184,11 +184,11 @@ impl Link for FredLink {
             // Nothing has ever been sent.
             return Ok(Settled::Proven);
         }
-        let lifeline = &self.parts.lifeline;
+        let background = &self.parts.background;
         let settled = async {
             match plane {
-                Plane::Durable => lifeline.durable.settle(&lifeline.pool, epoch, &key).await,
-                _ => settle::settle(self.pool(plane), &lifeline.pool, epoch, &key).await,
+                Plane::Durable => background.durable.settle(&background.pool, epoch, &key).await,
+                _ => settle::settle(self.pool(plane), &background.pool, epoch, &key).await,
             }
         };
         within(self.runtime(), settled).await
@@ -196,12 +196,12 @@ impl Link for FredLink {
 
     async fn subscribe(&self, channel: Bytes) -> Result<(), LinkError> {
         self.shared().met.check()?;
-        within(self.runtime(), self.parts.lifeline.notices.subscribe(&channel)).await
+        within(self.runtime(), self.parts.background.notices.subscribe(&channel)).await
     }
 
     async fn unsubscribe(&self, channel: Bytes) -> Result<(), LinkError> {
         self.shared().met.check()?;
-        within(self.runtime(), self.parts.lifeline.notices.unsubscribe(&channel)).await
+        within(self.runtime(), self.parts.background.notices.unsubscribe(&channel)).await
     }
 
     async fn event(&self) -> Option<LinkEvent> {
@@ -216,9 +216,9 @@ impl Link for FredLink {
 impl Parts {
     /// Closes everything, from any thread. Sockets are closed by the tasks that own them, as soon as they are run.
     fn close(&self) {
-        let shared = &self.lifeline.pool.shared;
+        let shared = &self.background.pool.shared;
         shared.closed.cancel();
-        self.lifeline.pools.all().iter().for_each(|pool| pool.close());
+        self.background.pools.all().iter().for_each(|pool| pool.close());
         shared.events.close();
     }
 }

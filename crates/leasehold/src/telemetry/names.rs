@@ -37,12 +37,12 @@ pub const BUG_TOTAL: &str = "leasehold_bug_total";
 pub const UNSET_TOTAL: &str = "leasehold_unset_total";
 /// Counts by `event` locks that were granted without the server, `degraded`, and those that it granted later, `restored`.
 pub const FALLBACK_TOTAL: &str = "leasehold_fallback_total";
-/// Counts what the lifeline cleaned up, by `outcome`: `done` or `failed`, which is tried again.
+/// Counts what the background cleaned up, by `outcome`: `done` or `failed`, which is tried again.
 pub const CLEAN_UP_TOTAL: &str = "leasehold_clean_up_total";
-/// How many clients of this process have a lifeline that is connected to a server, by `server`: its address. At 0 it is out of reach of them,
+/// How many clients of this process have a background that is connected to a server, by `server`: its address. At 0 it is out of reach of them,
 /// or they have ended.
 pub const CONNECTED: &str = "leasehold_connected";
-/// Counts connections of lifelines that were lost and made anew.
+/// Counts connections of backgrounds that were lost and made anew.
 pub const RECONNECTS_TOTAL: &str = "leasehold_reconnects_total";
 /// Counts clients that found an eviction policy other than `noeviction`.
 pub const EVICTION_TOTAL: &str = "leasehold_eviction_policy_total";
@@ -109,7 +109,7 @@ pub(super) fn describe() {
         (FALLBACK_TOTAL, "Locks that were granted without the server, and those that it granted later"),
         (CLEAN_UP_TOTAL, "Locks that were released for callers that were gone"),
         (FOREIGN_PANIC_TOTAL, "Panics of the application's code that were caught"),
-        (RECONNECTS_TOTAL, "Connections of lifelines that were made anew"),
+        (RECONNECTS_TOTAL, "Connections of backgrounds that were made anew"),
         (EVICTION_TOTAL, "Clients that found an eviction policy that can evict a held lock"),
     ] {
         describe_counter!(name, Unit::Count, help);
@@ -123,6 +123,6 @@ pub(super) fn describe() {
     );
     describe_histogram!(RENEWAL_LEFT_SECONDS, Unit::Seconds, "How long before its deadline a hold was renewed");
     describe_gauge!(WAITING, Unit::Count, "Callers whose acquire is under way");
-    describe_gauge!(CONNECTED, Unit::Count, "Clients whose lifeline is connected to the server");
+    describe_gauge!(CONNECTED, Unit::Count, "Clients whose background is connected to the server");
     describe_gauge!(HELD, Unit::Count, "Guards that exist");
 }

@@ -17,14 +17,14 @@ impl Parts {
     /// See [`Session::retract`](crate::session::Session::retract).
     pub(crate) fn retract(&mut self) {
         if self.record.give_up() {
-            self.call_by_lifeline(record::remove(&self.client));
+            self.call_by_background(record::remove(&self.client));
         }
     }
 
     /// Writes the record if it is time to.
     pub(super) fn record_is_due(&mut self, now: Instant) {
         if let Some(call) = self.record.write(now, &self.client) {
-            let id = self.call_by_lifeline(call);
+            let id = self.call_by_background(call);
             self.pending.insert(id, Purpose::Record);
         }
     }

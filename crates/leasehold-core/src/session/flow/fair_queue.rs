@@ -138,7 +138,7 @@ impl Parts {
         let front = self.front(lock).and_then(|number| self.holds.get(number)).map(|hold| &hold.key().field);
         let state = &self.locks[lock];
         let call = fair::beat(state.name(), state.keys(), &self.client, front, &self.settings);
-        let id = self.call_by_lifeline(call);
+        let id = self.call_by_background(call);
         self.locks[lock].add_ref();
         self.pending.insert(id, Purpose::Beat(lock));
     }
@@ -155,7 +155,7 @@ impl Parts {
             settings: &self.settings,
         });
         // The answer is not waited for: the next beat tells whether it has to be repeated.
-        self.call_by_lifeline(call);
+        self.call_by_background(call);
     }
 
     /// The next beat, a little sooner or later than those of other clients.

@@ -1,7 +1,7 @@
 //! The results for callers while the server is out of reach: an error, the lock within this client, or a guard that excludes no other.
 //!
 //! A hold that is granted without the server is **degraded**. It has nothing on the server, so its count there is 0. If it excludes the
-//! other tasks of this client, the lifeline asks the server again and again, until it is granted there too, or refused: then it is lost. To
+//! other tasks of this client, the background asks the server again and again, until it is granted there too, or refused: then it is lost. To
 //! be sure that two tasks of this client never hold at once, every request for such a lock waits for the task that has it here, whether the
 //! server can be reached or not.
 

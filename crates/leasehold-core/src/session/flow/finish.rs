@@ -96,7 +96,7 @@ impl Parts {
         }
     }
 
-    /// The hold that an acquire had begun could not be taken back yet, and is left to the lifeline: its caller is told how it ended, and
+    /// The hold that an acquire had begun could not be taken back yet, and is left to the background: its caller is told how it ended, and
     /// that the server may still have it. A place is no hold, and need not be known.
     pub(super) fn undone_later(&mut self, now: Instant, ticket: Ticket, why: &str) {
         let taking_back = self.requests.acquire_mut(ticket).and_then(Acquire::stop_taking_back);

@@ -82,7 +82,7 @@ impl Parts {
             return;
         }
         if let Some(hold) = self.holds.known_mut(number) {
-            hold.leave_to_lifeline();
+            hold.leave_to_background();
         }
         self.attend(now, number);
         self.note_trouble(now, ticket, why, false);

@@ -18,7 +18,7 @@ impl Parts {
         let Some(hold) = self.holds.get_mut(number) else { return };
         hold.stop_waiting(ticket);
         if hold.stop_raising(ticket) {
-            hold.leave_to_lifeline();
+            hold.leave_to_background();
         }
         let sent_by_it = hold.has_change_by(ticket);
         if sent_by_it {
@@ -75,7 +75,7 @@ impl Parts {
     }
 
     /// The server has raised the count, and that does not count: it is lowered again, and then the caller is told why. The caller is
-    /// told after the command timeout at the latest; the lifeline goes on lowering.
+    /// told after the command timeout at the latest; the background goes on lowering.
     pub(super) fn undo(&mut self, now: Instant, ticket: Ticket, number: HoldNumber, error: AcquireError) {
         let until = now + self.settings.command_timeout;
         if let Some(Request::Acquire(acquire)) = self.requests.get_mut(&ticket) {
@@ -83,7 +83,7 @@ impl Parts {
         }
         if let Some(hold) = self.holds.known_mut(number) {
             hold.end_raising();
-            hold.leave_to_lifeline();
+            hold.leave_to_background();
             hold.wait(ticket);
         }
         self.set_request_timer(now, ticket);
@@ -179,7 +179,7 @@ mod tests {
         session.handle_reply(now, ticket, flight, Ok(reply));
     }
 
-    /// The withdrawal that the lifeline sends.
+    /// The withdrawal that the background sends.
     fn withdrawal(session: &mut Session) -> Option<CallId> {
         std::iter::from_fn(|| session.poll_action()).find_map(|action| match action {
             Action::Call { id, call } if call.script().name() == "fair/release" => Some(id),

@@ -25,7 +25,7 @@ impl Parts {
             }
             LinkEvent::NoticesLagged => self.all_try_again(now),
             LinkEvent::NoticesReset => self.subscriptions.reset(&mut self.out),
-            LinkEvent::PlaneReset(Plane::Lifeline) => {
+            LinkEvent::PlaneReset(Plane::Background) => {
                 self.renew_all(now);
                 self.all_try_again(now);
             }

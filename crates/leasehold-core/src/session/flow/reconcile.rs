@@ -94,13 +94,13 @@ impl Parts {
             NextStep::Nothing => {}
             NextStep::Forget => return self.forget(now, number),
             NextStep::GoOn => self.go_on(now, number),
-            NextStep::Lower => self.lower_by_lifeline(now, number),
+            NextStep::Lower => self.lower_by_background(now, number),
         }
         self.set_hold_timer(number);
     }
 
     /// Sends the lowering of a count that no caller lowers, as soon as there is room for it.
-    pub(super) fn lower_by_lifeline(&mut self, now: Instant, number: HoldNumber) {
+    pub(super) fn lower_by_background(&mut self, now: Instant, number: HoldNumber) {
         let Some(hold) = self.holds.known_mut(number) else { return };
         if !self.to_lower.has_room(self.pending.lowerings()) {
             hold.set_queued(true);
@@ -110,14 +110,14 @@ impl Parts {
         hold.note_repeat(now);
         let target = hold.wanted();
         let call = give(now, &self.locks[hold.lock()], hold, &self.settings);
-        self.begin_change(now, number, None, CountChange::LowerTo(target), Self::by_lifeline(), &call);
-        let id = self.call_by_lifeline(call);
+        self.begin_change(now, number, None, CountChange::LowerTo(target), Self::by_background(), &call);
+        let id = self.call_by_background(call);
         self.pending.insert(id, Purpose::Lowering(number));
     }
 
-    pub(super) fn clean_up_by_lifeline(&mut self, now: Instant, number: HoldNumber) {
+    pub(super) fn clean_up_by_background(&mut self, now: Instant, number: HoldNumber) {
         if let Some(hold) = self.holds.get_mut(number) {
-            hold.leave_to_lifeline();
+            hold.leave_to_background();
             self.attend(now, number);
         }
     }
@@ -134,7 +134,7 @@ impl Parts {
         }
     }
 
-    /// A lowering by the lifeline has come to an end, which says how many more the server stands.
+    /// A lowering by the background has come to an end, which says how many more the server stands.
     pub(super) fn note_lowered(&mut self, now: Instant, number: HoldNumber, answered: bool) {
         let sent_at = self.holds.get(number).and_then(|hold| hold.change()).map(|change| change.sent_at());
         match sent_at.filter(|_| answered) {

@@ -22,7 +22,7 @@ impl Parts {
             Some(HoldEnd::Released | HoldEnd::Detached) | None => None,
         };
         if outcome.is_some() {
-            self.clean_up_by_lifeline(now, number);
+            self.clean_up_by_background(now, number);
         }
         let release = Release::new(number, outcome);
         self.requests.insert(ticket, Request::Release(release));
@@ -61,8 +61,8 @@ impl Parts {
         }
         release.note_polled(waker);
         hold.wait_once(ticket);
-        // A release that has to wait leaves the rest to the lifeline, which does not depend on being polled.
-        hold.leave_to_lifeline();
+        // A release that has to wait leaves the rest to the background, which does not depend on being polled.
+        hold.leave_to_background();
         self.limit_wait(now, ticket, number);
         self.attend(now, number);
         Step::Wait
@@ -79,13 +79,13 @@ impl Parts {
                 self.unsettle(number);
             }
         }
-        self.clean_up_by_lifeline(now, number);
+        self.clean_up_by_background(now, number);
     }
 
     /// See [`Session::drop_guard`](crate::session::Session::drop_guard).
     pub(crate) fn drop_guard(&mut self, now: Instant, number: HoldNumber, renewed: bool) {
         self.take_guard(now, number, renewed);
-        self.clean_up_by_lifeline(now, number);
+        self.clean_up_by_background(now, number);
     }
 
     /// See [`Session::detach`](crate::session::Session::detach).

@@ -12,7 +12,7 @@ use crate::session::{Event, Ticket};
 use crate::time::Instant;
 
 impl Parts {
-    /// Takes the outcome of a lowering, of a caller or of the lifeline.
+    /// Takes the outcome of a lowering, of a caller or of the background.
     pub(super) fn handle_lowered(&mut self, now: Instant, number: HoldNumber, result: Result<Reply, LinkError>) {
         let verbs = self.verbs_of(number);
         let decode = |reply| verbs.released(&reply).map_err(|error| LinkError::Unknown(error.to_string()));
@@ -63,7 +63,7 @@ impl Parts {
         self.attend(now, number);
     }
 
-    /// A lowering failed: the lifeline repeats it.
+    /// A lowering failed: the background repeats it.
     fn not_lowered(&mut self, now: Instant, number: HoldNumber, error: &LinkError) {
         let Some(hold) = self.holds.known_mut(number) else { return };
         let by = hold.change().and_then(|change| change.by());

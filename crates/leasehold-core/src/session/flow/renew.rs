@@ -113,7 +113,7 @@ impl Parts {
             verbs.renew(&mut renewal, lock.name(), lock.keys(), hold.key(), lease);
         }
         let Some(script) = script else { return };
-        let id = self.call_by_lifeline(Call::new(script, renewal.keys, renewal.args).with_replicas(replicas));
+        let id = self.call_by_background(Call::new(script, renewal.keys, renewal.args).with_replicas(replicas));
         self.pending.insert(id, Purpose::Renewal(Batch::new(now, batch, replicas)));
     }
 

@@ -40,8 +40,8 @@ impl Parts {
             prefer_writers: None,
             settings: &self.settings,
         });
-        self.begin_change(now, number, None, CountChange::RaiseTo(1), Self::by_lifeline(), &call);
-        let id = self.call_by_lifeline(call);
+        self.begin_change(now, number, None, CountChange::RaiseTo(1), Self::by_background(), &call);
+        let id = self.call_by_background(call);
         self.pending.insert(id, Purpose::Restoration(number));
     }
 
@@ -74,7 +74,7 @@ impl Parts {
             }
             // It is not needed any more: it is lowered like every other count that is too high.
             Ok(Acquired::Held { .. }) => {
-                hold.leave_to_lifeline();
+                hold.leave_to_background();
                 hold.touch(now);
             }
             Ok(_) => {

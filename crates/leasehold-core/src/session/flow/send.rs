@@ -95,14 +95,14 @@ impl Parts {
         self.holds.get_mut(number)?.end_change()
     }
 
-    /// A route by the lifeline. Its epoch is not known here: the driver sends at once, and settling covers every epoch
+    /// A route by the background. Its epoch is not known here: the driver sends at once, and settling covers every epoch
     /// up to the present one.
-    pub(super) const fn by_lifeline() -> Via {
-        Via { plane: Plane::Lifeline, epoch: crate::link::Epoch(u64::MAX) }
+    pub(super) const fn by_background() -> Via {
+        Via { plane: Plane::Background, epoch: crate::link::Epoch(u64::MAX) }
     }
 
-    /// Sends a call on the lifeline.
-    pub(super) fn call_by_lifeline(&mut self, call: Call) -> CallId {
+    /// Sends a call on the background.
+    pub(super) fn call_by_background(&mut self, call: Call) -> CallId {
         let id = CallId(self.next_id());
         self.out.act(crate::session::Action::Call { id, call });
         id

@@ -1,4 +1,4 @@
-//! Calls whose outcome was not known, and that are settled or taken over by the lifeline.
+//! Calls whose outcome was not known, and that are settled or taken over by the background.
 
 use crate::command::Acquired;
 use crate::link::{LinkError, Settled};
@@ -25,7 +25,7 @@ impl Parts {
         self.attend(now, number);
     }
 
-    /// A future has not been polled although its call was answered: the lifeline goes on in its place. It settles the call first, because
+    /// A future has not been polled although its call was answered: the background goes on in its place. It settles the call first, because
     /// the future may be polled yet, and send the call once more.
     pub(super) fn take_over(&mut self, now: Instant, number: HoldNumber, flight: FlightId) {
         if !self.is_flying(number, flight) {
@@ -173,7 +173,7 @@ mod tests {
         // The callers do not poll. The first is known to have been answered; of the second nothing is known.
         let unpolled = Kind::Lock.verbs().wait_policy().unpolled(session.settings());
         session.handle_timeout(sent + unpolled + sent.since(later) * 2);
-        assert!(!session.is_current(first, first_flight, Waker::noop()), "the lifeline goes on in its place");
+        assert!(!session.is_current(first, first_flight, Waker::noop()), "the background goes on in its place");
         assert!(session.is_current(second, second_flight, Waker::noop()), "its reply may be under way");
     }
 

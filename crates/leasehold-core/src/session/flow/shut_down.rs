@@ -30,7 +30,7 @@ impl Parts {
             }
             let Some(hold) = self.holds.known_mut(number) else { continue };
             hold.remove_all_guards();
-            self.clean_up_by_lifeline(now, number);
+            self.clean_up_by_background(now, number);
         }
     }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(crate) struct Change {
     flight: FlightId,
-    /// The caller whose future sent it; `None` for the lifeline.
+    /// The caller whose future sent it; `None` for the background.
     by: Option<Ticket>,
     aim: CountChange,
     /// The most that the server may have had before.
@@ -50,7 +50,7 @@ impl CountChange {
 }
 
 impl Change {
-    /// A change that is sent now by the future of a caller, or by the lifeline.
+    /// A change that is sent now by the future of a caller, or by the background.
     pub(crate) const fn new(now: Instant, flight: FlightId, by: Option<Ticket>, aim: CountChange, via: Via) -> Self {
         Self {
             flight,
@@ -80,7 +80,7 @@ impl Change {
         self
     }
 
-    /// The caller whose future sent it; `None` for the lifeline.
+    /// The caller whose future sent it; `None` for the background.
     pub(crate) const fn by(&self) -> Option<Ticket> {
         self.by
     }
@@ -166,7 +166,7 @@ impl Hold {
         self.change.as_ref().is_some_and(|change| matches!(change.aim, CountChange::RaiseTo(_)))
     }
 
-    /// The lifeline knows in which epoch it sent the change.
+    /// The background knows in which epoch it sent the change.
     pub(crate) fn note_epoch(&mut self, epoch: Epoch) {
         if let Some(change) = &mut self.change {
             change.epoch = epoch;

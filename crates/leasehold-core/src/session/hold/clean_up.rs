@@ -10,11 +10,11 @@ use std::time::Duration;
 /// How far the lowering of a hold's count has come.
 #[derive(Debug)]
 pub(super) struct CleanUp {
-    /// Whether the lifeline lowers the count, and no caller does.
-    by_lifeline: bool,
-    /// The lifeline has as much to do as it may have under way: this one waits for room.
+    /// Whether the background lowers the count, and no caller does.
+    by_background: bool,
+    /// The background has as much to do as it may have under way: this one waits for room.
     is_queued: bool,
-    /// The lifeline does not try before.
+    /// The background does not try before.
     not_before: Instant,
     tries: u32,
     /// An earlier copy of the last release may have been applied.
@@ -58,7 +58,7 @@ pub(crate) enum NextStep {
     Forget,
     /// Its count is as wanted: requests that wait for that go on.
     GoOn,
-    /// The lifeline lowers its count.
+    /// The background lowers its count.
     Lower,
 }
 
@@ -68,7 +68,7 @@ pub(crate) enum NextStep {
 pub(crate) enum AfterSettling {
     /// The first acquire of this request is tried again.
     TryAgain(Ticket),
-    /// The lifeline takes back what may have been applied.
+    /// The background takes back what may have been applied.
     TakeBack,
 }
 
@@ -76,7 +76,7 @@ impl CleanUp {
     /// A clean-up of a hold that is begun now.
     pub(super) const fn new(now: Instant) -> Self {
         Self {
-            by_lifeline: false,
+            by_background: false,
             is_queued: false,
             not_before: now,
             tries: 0,
@@ -91,15 +91,15 @@ impl CleanUp {
 
 /// What is still to be done.
 impl Hold {
-    /// Whether the lifeline is to lower the count. A lost hold is left to its guards until they are gone: their work may not have stopped
+    /// Whether the background is to lower the count. A lost hold is left to its guards until they are gone: their work may not have stopped
     /// yet, and no other client shall get the lock before its lease has ended.
-    pub(crate) const fn is_for_lifeline(&self) -> bool {
-        self.is_high() && self.clean_up.by_lifeline && (self.state.end().is_none() || !self.count.has_guards())
+    pub(crate) const fn is_for_background(&self) -> bool {
+        self.is_high() && self.clean_up.by_background && (self.state.end().is_none() || !self.count.has_guards())
     }
 
     /// Whether a caller may send the release of the count that is too high.
     pub(crate) const fn is_for_caller(&self) -> bool {
-        self.change.is_none() && self.is_high() && !self.clean_up.by_lifeline
+        self.change.is_none() && self.is_high() && !self.clean_up.by_background
     }
 
     /// Whether its count is as wanted, and nothing is on its way.
@@ -119,17 +119,17 @@ impl Hold {
         let is_time = repeats || now >= self.clean_up.not_before;
         if !self.is_high() {
             NextStep::GoOn
-        } else if self.is_for_lifeline() && !self.clean_up.is_queued && is_time {
+        } else if self.is_for_background() && !self.clean_up.is_queued && is_time {
             NextStep::Lower
         } else {
             NextStep::Nothing
         }
     }
 
-    /// When the lifeline is to lower the count next.
+    /// When the background is to lower the count next.
     pub(super) fn lowering_at(&self) -> Option<Instant> {
         let is_idle = self.change.is_none() && !self.clean_up.is_queued;
-        (is_idle && self.is_for_lifeline()).then(|| {
+        (is_idle && self.is_for_background()).then(|| {
             let forgotten = if self.is_abandoned() { self.clean_up.until } else { Instant::FAR_FUTURE };
             self.clean_up.not_before.min(forgotten)
         })
@@ -188,9 +188,9 @@ impl Hold {
 
 /// What happens to it.
 impl Hold {
-    /// The lifeline lowers the count from here on.
-    pub(crate) const fn leave_to_lifeline(&mut self) {
-        self.clean_up.by_lifeline = true;
+    /// The background lowers the count from here on.
+    pub(crate) const fn leave_to_background(&mut self) {
+        self.clean_up.by_background = true;
     }
 
     /// The lowering waits for room, or does not any more.
@@ -198,7 +198,7 @@ impl Hold {
         self.clean_up.is_queued = is_queued;
     }
 
-    /// The lifeline sends the release.
+    /// The background sends the release.
     pub(crate) fn note_repeat(&mut self, now: Instant) {
         if self.owes_last_repeat(now) {
             self.clean_up.repeats = Repeats::Over;
@@ -210,7 +210,7 @@ impl Hold {
         let Some(change) = &self.change else { return };
         let CountChange::LowerTo(target) = change.aim() else { return };
         self.clean_up.is_perhaps_lowered = true;
-        self.clean_up.by_lifeline = true;
+        self.clean_up.by_background = true;
         if target == 0 {
             let sent_before_deadline = change.sent_at() < self.cell.deadline();
             self.clean_up.doubt.get_or_insert(ReleaseDoubt { sent_before_deadline, since: change.sent_at() });
@@ -220,7 +220,7 @@ impl Hold {
     /// A copy of an acquire may still come: the release is repeated until the lease that it could take has ended.
     pub(crate) fn expect_late_copies(&mut self, not_before: Instant) {
         self.count.set_on_server(1);
-        self.clean_up.by_lifeline = true;
+        self.clean_up.by_background = true;
         self.clean_up.repeats = Repeats::Until;
         self.clean_up.not_before = not_before;
         // If nothing has a lease, copies are known for what they are only while there is a record of the hold.
@@ -235,7 +235,7 @@ impl Hold {
         self.clean_up.doubt = None;
         self.clean_up.is_perhaps_lowered = false;
         let done = !self.count.is_high();
-        self.clean_up.by_lifeline &= !done;
+        self.clean_up.by_background &= !done;
         // Whatever there was is gone: what may still come is a copy, which is not waited for longer than a lease.
         if self.state.leave_place() || in_places || self.count.on_server() == 0 {
             self.clean_up.until = self.clean_up.until.min(now + self.lease);
@@ -243,14 +243,14 @@ impl Hold {
         done
     }
 
-    /// A lowering failed: the lifeline repeats it after a pause, because clean-up is in no hurry.
+    /// A lowering failed: the background repeats it after a pause, because clean-up is in no hurry.
     pub(crate) fn note_failed_lowering(&mut self, now: Instant) {
-        self.clean_up.by_lifeline = true;
+        self.clean_up.by_background = true;
         self.clean_up.tries += 1;
         self.clean_up.not_before = now + retry::pause_before(self.clean_up.tries + 1);
     }
 
-    /// The lifeline may lower the count at once.
+    /// The background may lower the count at once.
     pub(crate) const fn lower_at_once(&mut self, now: Instant) {
         self.clean_up.not_before = now;
     }
@@ -269,7 +269,7 @@ impl Hold {
             self.raising = None;
             self.waiting.push(ticket);
         }
-        self.clean_up.by_lifeline = true;
+        self.clean_up.by_background = true;
         AfterSettling::TakeBack
     }
 

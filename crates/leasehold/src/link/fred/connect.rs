@@ -92,7 +92,7 @@ impl Drop for Foreground {
 
 /// The connections that live as long as the link: one for calls, one for notices, and those for calls that wait for replicas, which are
 /// made when the first such call comes.
-pub(crate) struct Lifeline {
+pub(crate) struct BackgroundLinks {
     pub(super) pool: Arc<Pool>,
     pub(super) notices: Arc<Notices>,
     pub(super) durable: Arc<Durable>,
@@ -100,7 +100,7 @@ pub(crate) struct Lifeline {
     pub(super) pools: Arc<Pools>,
 }
 
-impl Lifeline {
+impl BackgroundLinks {
     /// Connects on the runtime in whose context this is polled, and learns what the server is. The runtime must live as long
     /// as the link.
     ///
@@ -114,28 +114,28 @@ impl Lifeline {
     pub(crate) async fn connect(connector: &Connector) -> Result<(Self, ServerInfo), ConnectError> {
         let shared = &connector.pools.shared;
         let limit = Limit::of(shared.settings.connect_deadline);
-        let lifeline = Self::unconnected(connector);
-        let connection_slot = connect(&lifeline.pool, limit).await?;
+        let background = Self::unconnected(connector);
+        let connection_slot = connect(&background.pool, limit).await?;
         let info = learn_within(limit, shared, &connection_slot).await?;
-        lifeline.notices.shard(info.sharded_notices);
+        background.notices.shard(info.sharded_notices);
         if shared.slots.is_none() {
-            connect(lifeline.notices.pool(), limit).await?;
+            connect(background.notices.pool(), limit).await?;
         }
-        lifeline.maintain();
-        Ok((lifeline, info))
+        background.maintain();
+        Ok((background, info))
     }
 
     /// Nothing is connected yet; the connections will live on the runtime in whose context this is called.
     pub(crate) fn unconnected(connector: &Connector) -> Self {
         let pools = Arc::clone(&connector.pools);
-        let pool = pools.add(Role::Calls(Plane::Lifeline));
+        let pool = pools.add(Role::Calls(Plane::Background));
         let notices = Arc::new(Notices::new(pools.add(Role::Notices)));
         let durable = Arc::new(Durable::new(&pools));
         Self { pools, pool, notices, durable }
     }
 
     /// Connects, however long that takes, and learns what the server is. `accept` may refuse it; it is then asked again. The reason why it
-    /// is not met yet is noted for those who call meanwhile. It runs on the lifeline's runtime, and once.
+    /// is not met yet is noted for those who call meanwhile. It runs on the background's runtime, and once.
     ///
     /// # Cancel safety
     ///
@@ -192,7 +192,7 @@ impl Lifeline {
     }
 }
 
-impl Drop for Lifeline {
+impl Drop for BackgroundLinks {
     fn drop(&mut self) {
         self.pool.close();
         self.notices.pool().close();

@@ -262,9 +262,9 @@ impl ConnectionSlot {
         target::label(&self.server)
     }
 
-    /// Tells the driver of this server, where it is to know: the lifeline's connection stands for all of them.
+    /// Tells the driver of this server, where it is to know: the background's connection stands for all of them.
     pub(super) fn tell(&self, event: impl FnOnce(String) -> LinkEvent) {
-        if self.role == Role::Calls(Plane::Lifeline) {
+        if self.role == Role::Calls(Plane::Background) {
             self.shared.events.event(event(self.label()));
         }
     }
@@ -278,7 +278,7 @@ impl ConnectionSlot {
 
     /// Gives a server that was just connected to the scripts that it lacks, and never returns.
     async fn give_scripts(&self, connection: &Connection) {
-        if self.role == Role::Calls(Plane::Lifeline) {
+        if self.role == Role::Calls(Plane::Background) {
             self.shared.scripts.give(connection, self.timeout()).await;
         }
         std::future::pending().await

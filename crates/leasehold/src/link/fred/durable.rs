@@ -5,7 +5,7 @@
 //! answered at once, with replicas that have nothing of the call.
 //!
 //! The server blocks a connection that waits, so these calls have connections of their own, and each takes its turn on one of them.
-//! Renewals have one for themselves: a lease must not run out in a queue of acquires. All of them live on the lifeline's runtime,
+//! Renewals have one for themselves: a lease must not run out in a queue of acquires. All of them live on the background's runtime,
 //! and a call is a task there, which keeps its turn to the end even where the caller has gone: the server waits on regardless.
 
 use super::call::{self, FOLLOWED};
@@ -68,10 +68,10 @@ impl Durable {
     }
 
     /// Settles the calls for the slot of `key`.
-    pub(super) async fn settle(&self, lifeline: &Pool, epoch: Epoch, key: &[u8]) -> Result<Settled, LinkError> {
+    pub(super) async fn settle(&self, background: &Pool, epoch: Epoch, key: &[u8]) -> Result<Settled, LinkError> {
         *self.send_barrier.write() += 1;
         let all: Vec<&Pool> = self.all().collect();
-        settle::settle_all(&all, lifeline, epoch, key).await
+        settle::settle_all(&all, background, epoch, key).await
     }
 
     /// Whether the calls for the slot of `key` have been answered.
@@ -189,7 +189,7 @@ enum To {
     Node(Node),
 }
 
-/// Sends a call, in a task of the lifeline's runtime.
+/// Sends a call, in a task of the background's runtime.
 pub(super) async fn call(durable: &Arc<Durable>, call: Call, replicas: Replicas) -> Result<Reply, LinkError> {
     let begun = *durable.send_barrier.read();
     durable.renewals.shared.scripts.note(call.script());

@@ -22,7 +22,7 @@ pub(super) struct Events {
 #[derive(Debug, Default)]
 struct Waiting {
     foreground_reset: bool,
-    lifeline_reset: bool,
+    background_reset: bool,
     durable_reset: bool,
     notices_reset: bool,
     lagged: bool,
@@ -56,7 +56,7 @@ impl Events {
             LinkEvent::NoticesReset => waiting.notices_reset = true,
             LinkEvent::NoticesLagged => waiting.lagged = true,
             LinkEvent::PlaneReset(Plane::Foreground) => waiting.foreground_reset = true,
-            LinkEvent::PlaneReset(Plane::Lifeline) => waiting.lifeline_reset = true,
+            LinkEvent::PlaneReset(Plane::Background) => waiting.background_reset = true,
             LinkEvent::PlaneReset(Plane::Durable) => waiting.durable_reset = true,
             LinkEvent::Connected { .. } | LinkEvent::OutOfReach { .. } | LinkEvent::Retired { .. } => {
                 waiting.servers.retain(|earlier| server_of(earlier) != server_of(&event));
@@ -116,8 +116,8 @@ impl Events {
             LinkEvent::NoticesReset
         } else if std::mem::take(&mut waiting.foreground_reset) {
             LinkEvent::PlaneReset(Plane::Foreground)
-        } else if std::mem::take(&mut waiting.lifeline_reset) {
-            LinkEvent::PlaneReset(Plane::Lifeline)
+        } else if std::mem::take(&mut waiting.background_reset) {
+            LinkEvent::PlaneReset(Plane::Background)
         } else if std::mem::take(&mut waiting.durable_reset) {
             LinkEvent::PlaneReset(Plane::Durable)
         } else if std::mem::take(&mut waiting.lagged) {

@@ -1,4 +1,4 @@
-//! The regular duties of a link, done by a task on the lifeline's runtime.
+//! The regular duties of a link, done by a task on the background's runtime.
 
 use super::connection::Connection;
 use super::error::ConnectError;
@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 /// However many calls doubt the slot map, it is not read more often than this.
 const REST: Duration = Duration::from_millis(100);
 
-/// Keeps the slot map and the sharded subscriptions true, and has the server forget connections that ended, until the lifeline
+/// Keeps the slot map and the sharded subscriptions true, and has the server forget connections that ended, until the background
 /// is closed.
 pub(super) async fn maintain(pools: Arc<Pools>, pool: Arc<Pool>, notices: Arc<Notices>) {
     let shared = Arc::clone(&pool.shared);
@@ -90,7 +90,7 @@ impl Search {
                 slots.forget_strangers();
                 // The connections are new ones, and cannot tell that there were others before.
                 shared.reset_notices();
-                for plane in [Plane::Foreground, Plane::Lifeline] {
+                for plane in [Plane::Foreground, Plane::Background] {
                     shared.events.event(LinkEvent::PlaneReset(plane));
                 }
                 *self = Self::default();

@@ -14,7 +14,7 @@ pub(super) const MESSAGES: usize = 4_096;
 ///   client of fred is told that it talks to a single server, and redirections are ours (`call.rs`).
 /// - No list of errors to reconnect on: we see them as replies, and decide ourselves.
 /// - No unresponsive check: it is refreshed by every write, so a connection that is written to often enough never counts as
-///   unresponsive. The lifeline's connections are pinged instead, and a foreground connection is asked when it is settled.
+///   unresponsive. The background's connections are pinged instead, and a foreground connection is asked when it is settled.
 /// - `nodelay`, because fred flushes after every script.
 /// - TCP keep-alive: what forgets connections on which nothing passes, a firewall or a balancer, sees something pass; and a foreground
 ///   connection that was dropped in silence is found out while no call waits for it.

@@ -18,7 +18,7 @@ pub(crate) enum Publish {
 /// The timing of a link.
 #[derive(Clone, Debug)]
 pub(crate) struct LinkSettings {
-    /// How long the lifeline waits for a reply, and how long nothing may be heard from its connections. At least 10 ms.
+    /// How long the background waits for a reply, and how long nothing may be heard from its connections. At least 10 ms.
     pub(crate) command_timeout: Duration,
     /// How long a client tries to connect before it gives up for good, when it is built.
     pub(crate) connect_deadline: Duration,

@@ -11,11 +11,11 @@
 //!    and a server answers it in order, so once the answer is here, whatever kind of answer it is, all that
 //!    was queued earlier has been applied or refused.
 //! 3. **A connection that has ended**, or does not answer the `PING` within the command timeout, is given up, and the server is told to
-//!    kill it by id, over the lifeline. "Killed" and "no such client" both mean that the server reads nothing from it any more.
+//!    kill it by id, over the background. "Killed" and "no such client" both mean that the server reads nothing from it any more.
 //!    Commands that fred may still hold in its queue have no other way to the server. This needs nothing of the runtime on which the
 //!    connection lives, so a starved executor does not delay it.
-//! 4. **The right server.** Ids are counted by each server process for itself. So the process on the lifeline must have the run id of the
-//!    one that the connection spoke to. If it has another, that process must have been found, by the lifeline or by the plane itself,
+//! 4. **The right server.** Ids are counted by each server process for itself. So the process on the background must have the run id of the
+//!    one that the connection spoke to. If it has another, that process must have been found, by the background or by the plane itself,
 //!    *after* the connection ended: then the address leads elsewhere, the server having been restarted, or replaced in a failover, and
 //!    calls that the old process may still apply are not part of the data that we and others see.
 //!
@@ -45,15 +45,20 @@ use std::time::Duration;
 
 /// Settles the calls on `pool` for the slot of `key`. It takes at most two command timeouts: one for an answer that does not
 /// come, and one for the kill; and what replicas are given, where the server waits for them. It must be polled where tokio's timers are at hand.
-pub(super) async fn settle(pool: &Pool, lifeline: &Pool, epoch: Epoch, key: &[u8]) -> Result<Settled, LinkError> {
+pub(super) async fn settle(pool: &Pool, background: &Pool, epoch: Epoch, key: &[u8]) -> Result<Settled, LinkError> {
     *pool.send_barrier.write() += 1;
-    settle_all(&[pool], lifeline, epoch, key).await
+    settle_all(&[pool], background, epoch, key).await
 }
 
 /// The same for several connections to each node, whose common send barrier has been raised.
-pub(super) async fn settle_all(all: &[&Pool], lifeline: &Pool, epoch: Epoch, key: &[u8]) -> Result<Settled, LinkError> {
+pub(super) async fn settle_all(
+    all: &[&Pool],
+    background: &Pool,
+    epoch: Epoch,
+    key: &[u8],
+) -> Result<Settled, LinkError> {
     let slot = fred::util::redis_keyslot(key);
-    let shared = &lifeline.shared;
+    let shared = &background.shared;
     let nodes = match &shared.slots {
         None => vec![0],
         // A node that owns no slot any more cannot change the data that others see, see above.
@@ -62,10 +67,10 @@ pub(super) async fn settle_all(all: &[&Pool], lifeline: &Pool, epoch: Epoch, key
     tracing::debug!(?epoch, slot, carriers = nodes.len(), "settling");
     let each = nodes
         .into_iter()
-        .flat_map(|node| all.iter().filter_map(move |pool| Some((pool.known(node)?, lifeline.to(node)?))));
+        .flat_map(|node| all.iter().filter_map(move |pool| Some((pool.known(node)?, background.to(node)?))));
     let each = each.map(|(connection_slot, by)| async move { settle_connection_slot(&connection_slot, &by).await });
     let mut settled = futures_util::future::join_all(each).await;
-    let owner = shared.slots.as_ref().and_then(|slots| slots.owner(slot)).and_then(|owner| lifeline.to(owner));
+    let owner = shared.slots.as_ref().and_then(|slots| slots.owner(slot)).and_then(|owner| background.to(owner));
     for pool in all {
         let (retired, forgot) = pool.retired();
         settled.push(Ok(if forgot { Settled::Unproven } else { Settled::Proven }));

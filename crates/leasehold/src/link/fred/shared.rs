@@ -26,7 +26,7 @@ impl Role {
     pub(super) const fn index(self) -> usize {
         match self {
             Self::Calls(Plane::Foreground) => 0,
-            Self::Calls(Plane::Lifeline) => 1,
+            Self::Calls(Plane::Background) => 1,
             Self::Calls(Plane::Durable) => 2,
             Self::Notices => 3,
         }

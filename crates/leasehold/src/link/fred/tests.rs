@@ -10,7 +10,7 @@ mod notices;
 mod scripts;
 mod settling;
 
-use super::{ConnectError, Connector, Foreground, FredLink, Lifeline, LinkSettings, ServerTarget};
+use super::{BackgroundLinks, ConnectError, Connector, Foreground, FredLink, LinkSettings, ServerTarget};
 use bytes::Bytes;
 use leasehold_core::call::Call;
 use leasehold_core::link::{Epoch, Link, LinkError, LinkEvent, Plane, Settled};
@@ -24,7 +24,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
 
-const PLANES: [Plane; 2] = [Plane::Foreground, Plane::Lifeline];
+const PLANES: [Plane; 2] = [Plane::Foreground, Plane::Background];
 
 /// The command timeout of all tests: short enough to wait for, long enough for a busy machine.
 const TIMEOUT: Duration = Duration::from_millis(500);
@@ -65,7 +65,7 @@ struct World {
     link: FredLink,
     home: Option<Runtime>,
     test: Runtime,
-    _lifeline: LifelineThread,
+    _background: BackgroundThread,
 }
 
 impl World {
@@ -86,10 +86,10 @@ impl World {
     fn try_new(target: ServerTarget, settings: LinkSettings, home: Runtime) -> Result<Self, ConnectError> {
         let connector = Connector::new(target, settings)?;
         let foreground = home.block_on(Foreground::connect(&connector))?;
-        let (lifeline, info, thread) = LifelineThread::start(connector)?;
-        let link = FredLink::new(Some(foreground), lifeline, info);
+        let (background, info, thread) = BackgroundThread::start(connector)?;
+        let link = FredLink::new(Some(foreground), background, info);
         let test = Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
-        Ok(Self { link, home: Some(home), test, _lifeline: thread })
+        Ok(Self { link, home: Some(home), test, _background: thread })
     }
 
     fn block_on<T>(&self, work: impl Future<Output = T>) -> T {
@@ -181,36 +181,37 @@ impl Drop for World {
     }
 }
 
-/// A thread with the lifeline's runtime.
-struct LifelineThread {
+/// A thread with the background's runtime.
+struct BackgroundThread {
     stop: Option<tokio::sync::oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
-type Made = Result<(Lifeline, leasehold_core::link::ServerInfo), ConnectError>;
+type Made = Result<(BackgroundLinks, leasehold_core::link::ServerInfo), ConnectError>;
 
-impl LifelineThread {
-    fn start(connector: Connector) -> Result<(Lifeline, leasehold_core::link::ServerInfo, Self), ConnectError> {
+impl BackgroundThread {
+    fn start(connector: Connector) -> Result<(BackgroundLinks, leasehold_core::link::ServerInfo, Self), ConnectError> {
         let (made, making) = mpsc::channel::<Made>();
         let (stop, stopped) = tokio::sync::oneshot::channel();
         let thread = std::thread::spawn(move || {
             let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
             runtime.block_on(async move {
-                made.send(Lifeline::connect(&connector).await).unwrap_or_else(|_| unreachable!("the test waits"));
+                made.send(BackgroundLinks::connect(&connector).await)
+                    .unwrap_or_else(|_| unreachable!("the test waits"));
                 drop(connector);
                 let _ = stopped.await;
             });
         });
-        let (lifeline, info) = making.recv().expect("an outcome")?;
-        Ok((lifeline, info, Self { stop: Some(stop), thread: Some(thread) }))
+        let (background, info) = making.recv().expect("an outcome")?;
+        Ok((background, info, Self { stop: Some(stop), thread: Some(thread) }))
     }
 }
 
-impl Drop for LifelineThread {
+impl Drop for BackgroundThread {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            thread.join().expect("the lifeline did not panic");
+            thread.join().expect("the background did not panic");
         }
     }
 }

@@ -19,8 +19,8 @@ fn calls_are_answered_on_both_planes() {
         assert!(!info.cluster && !info.sharded_notices);
         let home = world.home.as_ref().expect("the runtime of the foreground");
         assert_eq!(home.block_on(async { world.link.home() }), Plane::Foreground);
-        assert_eq!(world.block_on(async { world.link.home() }), Plane::Lifeline, "on another runtime");
-        assert_eq!(world.link.home(), Plane::Lifeline, "on none");
+        assert_eq!(world.block_on(async { world.link.home() }), Plane::Background, "on another runtime");
+        assert_eq!(world.link.home(), Plane::Background, "on none");
     });
 }
 
@@ -41,14 +41,14 @@ fn three_connections_to_a_server() {
 }
 
 #[test]
-fn without_a_foreground_all_goes_by_the_lifeline() {
+fn without_a_foreground_all_goes_by_the_background() {
     on_each(|binary| {
         let server = Server::builder().binary(binary).start();
         let connector =
             Connector::new(ServerTarget::parse(&server.url()).expect("a target"), settings()).expect("a connector");
-        let (lifeline, info, _thread) = LifelineThread::start(connector).expect("a link");
-        let link = FredLink::new(None, lifeline, info);
-        assert_eq!(link.home(), Plane::Lifeline);
+        let (background, info, _thread) = BackgroundThread::start(connector).expect("a link");
+        let link = FredLink::new(None, background, info);
+        assert_eq!(link.home(), Plane::Background);
         // Neither this executor nor this thread knows of tokio.
         let reply = std::thread::scope(|scope| {
             scope.spawn(|| block_on_bare(link.call(Plane::Foreground, acquire("a")))).join().expect("no panic")
@@ -63,10 +63,10 @@ fn fr2_the_timeout_of_a_call_is_honoured() {
     on_each(|binary| {
         let server = Server::builder().binary(binary).start();
         let world = World::new(&server.url());
-        world.call(Plane::Lifeline, acquire("a")).expect("a reply");
+        world.call(Plane::Background, acquire("a")).expect("a reply");
         server.stop();
         let began = Instant::now();
-        let answer = world.call(Plane::Lifeline, acquire("a"));
+        let answer = world.call(Plane::Background, acquire("a"));
         let took = began.elapsed();
         server.resume();
         assert!(matches!(answer, Err(LinkError::Unknown(_))), "{answer:?}");
@@ -111,16 +111,16 @@ fn fr9_a_connection_that_went_silent_is_noticed_and_made_anew() {
         let server = Server::builder().binary(binary).start();
         let proxy = Proxy::to(&server);
         let world = World::new(&proxy.url());
-        world.call(Plane::Lifeline, inspect("a")).expect("a reply");
-        let before = world.link.epoch(Plane::Lifeline);
+        world.call(Plane::Background, inspect("a")).expect("a reply");
+        let before = world.link.epoch(Plane::Background);
         proxy.freeze(leasehold_test_support::Way::Both);
-        until("the lifeline is given up", || {
-            matches!(world.call(Plane::Lifeline, inspect("a")), Err(LinkError::NotSent(_)))
+        until("the background is given up", || {
+            matches!(world.call(Plane::Background, inspect("a")), Err(LinkError::NotSent(_)))
         });
         proxy.thaw(leasehold_test_support::Way::Both);
-        world.wait_for(&LinkEvent::PlaneReset(Plane::Lifeline));
-        assert_eq!(world.call_until_answered(Plane::Lifeline, &inspect("a")), nobody());
-        assert!(world.link.epoch(Plane::Lifeline) > before);
+        world.wait_for(&LinkEvent::PlaneReset(Plane::Background));
+        assert_eq!(world.call_until_answered(Plane::Background, &inspect("a")), nobody());
+        assert!(world.link.epoch(Plane::Background) > before);
     });
 }
 
@@ -202,7 +202,7 @@ fn fr16_a_replica_that_cannot_be_left_causes_no_storm() {
         let end = Instant::now() + Duration::from_secs(2);
         let mut refused = 0;
         while Instant::now() < end {
-            match world.call(Plane::Lifeline, acquire("a")) {
+            match world.call(Plane::Background, acquire("a")) {
                 Err(LinkError::Refused(error)) => {
                     assert!(error.is_transient(), "{error}");
                     refused += 1;

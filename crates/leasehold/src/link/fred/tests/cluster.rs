@@ -63,7 +63,7 @@ fn cluster_with_new_addresses_is_found_by_the_url() {
             let settled = world.block_on(world.settled(plane, world.link.epoch(plane), &lock));
             assert_eq!(settled, Ok(Settled::Proven));
         }
-        world.wait_for_all(vec![LinkEvent::NoticesReset, LinkEvent::PlaneReset(Plane::Lifeline)]);
+        world.wait_for_all(vec![LinkEvent::NoticesReset, LinkEvent::PlaneReset(Plane::Background)]);
         world.block_on(world.link.subscribe(key(&lock))).expect("a subscription");
     });
 }
@@ -122,7 +122,7 @@ fn fr11_a_frozen_node_does_not_stall_the_others() {
             cluster.node_of(&frozen).stop();
             let mut ended = 0;
             let slowest = slowest_of(&world, [&healthy, &other], || {
-                let mut call = pin!(world.link.call(Plane::Lifeline, inspect(&frozen)));
+                let mut call = pin!(world.link.call(Plane::Background, inspect(&frozen)));
                 ended += u32::from(call.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready());
                 std::thread::sleep(Duration::from_millis(5));
             });
@@ -146,7 +146,7 @@ fn fr11_a_dead_node_does_not_stall_the_others() {
             let cluster = Cluster::builder().binary(binary).arg("cluster-require-full-coverage", "no").start();
             let world = World::new(&cluster.url());
             let [dead, healthy, other] = locks(&cluster);
-            world.call(Plane::Lifeline, acquire(&dead)).expect("a reply");
+            world.call(Plane::Background, acquire(&dead)).expect("a reply");
             cluster.node_of(&dead).kill();
             let slowest = slowest_of(&world, [&healthy, &other], || {
                 for plane in PLANES {
@@ -432,7 +432,7 @@ fn durable_call_in_a_migration_loads_both_its_scripts() {
         let to = another(&cluster, &lock);
         cluster.begin_migration(cluster.slot_of(&lock), to);
         let replicas = Replicas { at_least: 1, within: Duration::from_secs(10) };
-        let reply = world.call(Plane::Lifeline, acquire(&lock).with_replicas(Some(replicas))).expect("a reply");
+        let reply = world.call(Plane::Background, acquire(&lock).with_replicas(Some(replicas))).expect("a reply");
         let acknowledged = reply.array().expect("an array of two")[1].int();
         assert_eq!(acknowledged, Ok(1), "the mark was written at the new node as well: {reply:?}");
     });
@@ -568,7 +568,7 @@ fn fr16_a_cluster_that_is_down_comes_back() {
         let cluster = Cluster::builder().binary(binary).start();
         let world = World::new(&cluster.url());
         let [dead, healthy, _] = locks(&cluster);
-        world.call(Plane::Lifeline, inspect(&healthy)).expect("a reply");
+        world.call(Plane::Background, inspect(&healthy)).expect("a reply");
         let (down, up) = (cluster.node_of(&dead), cluster.node_of(&healthy));
         down.kill();
         let is_down = || up.command(&["GET", &healthy]).as_str().is_some_and(|text| text.starts_with("CLUSTERDOWN"));

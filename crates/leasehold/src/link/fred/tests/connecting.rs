@@ -16,7 +16,7 @@ fn failure(target: ServerTarget) -> ConnectError {
     let settings = LinkSettings { connect_deadline: Duration::from_millis(700), ..settings() };
     let connector = Connector::new(target, settings).expect("a connector");
     let began = Instant::now();
-    let outcome = runtime().block_on(Lifeline::connect(&connector));
+    let outcome = runtime().block_on(BackgroundLinks::connect(&connector));
     assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
     outcome.err().expect("no link")
 }
@@ -168,7 +168,7 @@ fn failure_at_once(url: &str) -> ConnectError {
     let settings = LinkSettings { connect_deadline: Duration::from_secs(60), ..settings() };
     let connector = Connector::new(ServerTarget::parse(url).expect("a target"), settings).expect("a connector");
     let began = Instant::now();
-    let outcome = runtime().block_on(Lifeline::connect(&connector));
+    let outcome = runtime().block_on(BackgroundLinks::connect(&connector));
     assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
     outcome.err().expect("no link")
 }
@@ -453,9 +453,9 @@ fn what_was_not_finished_is_closed() {
             Connector::new(ServerTarget::parse(&server.url()).expect("a target"), settings()).expect("a connector");
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
         let foreground = runtime.block_on(Foreground::connect(&connector)).expect("a foreground");
-        let (lifeline, _) = runtime.block_on(Lifeline::connect(&connector)).expect("a lifeline");
+        let (background, _) = runtime.block_on(BackgroundLinks::connect(&connector)).expect("a background");
         assert_eq!(server.client_list().len(), before + 3);
-        drop((foreground, lifeline));
+        drop((foreground, background));
         until("the connections are gone", || server.client_list().len() == before);
     });
 }

@@ -46,7 +46,7 @@ fn fr14_script_and_wait_are_one_pipeline_on_one_connection() {
         let reply = world.call(Plane::Foreground, durable(acquire("a"), 300)).expect("a reply");
         assert_eq!(answer(&reply), (1, 1));
         proxy.clear_requests();
-        let reply = world.call(Plane::Lifeline, durable(acquire("b"), 300)).expect("a reply");
+        let reply = world.call(Plane::Background, durable(acquire("b"), 300)).expect("a reply");
         assert_eq!(answer(&reply), (1, 1));
         let sent = proxy.requests();
         let connection = sent.iter().find(|request| request.contains(HOLD)).expect("the script").connection;
@@ -62,7 +62,7 @@ fn fr14_copy_on_a_new_connection_asks_about_the_first_write() {
     on_each(|binary| {
         let (primary, replica) = pair(binary);
         let world = World::new(&primary.url());
-        let reply = world.call(Plane::Lifeline, durable(acquire("warm"), 300)).expect("a reply");
+        let reply = world.call(Plane::Background, durable(acquire("warm"), 300)).expect("a reply");
         assert_eq!(answer(&reply), (1, 1));
         replica.stop();
         primary.command(&["HSET", "a", HOLD, "1"]);
@@ -70,11 +70,11 @@ fn fr14_copy_on_a_new_connection_asks_about_the_first_write() {
         let before = world.link.epoch(Plane::Durable);
         primary.command(&["CLIENT", "KILL", "TYPE", "normal"]);
         until("it is connected again", || world.link.epoch(Plane::Durable) > before);
-        let reply = world.call_until_answered(Plane::Lifeline, &durable(acquire("a"), 300));
+        let reply = world.call_until_answered(Plane::Background, &durable(acquire("a"), 300));
         assert_eq!(answer(&reply), (2, 0), "the copy wrote nothing, and the replica has nothing");
         replica.resume();
         until("the replica has read it", || {
-            answer(&world.call_until_answered(Plane::Lifeline, &durable(acquire("a"), 300))) == (2, 1)
+            answer(&world.call_until_answered(Plane::Background, &durable(acquire("a"), 300))) == (2, 1)
         });
     });
 }
@@ -84,9 +84,9 @@ fn a_script_that_the_server_has_forgotten_is_sent_again() {
     on_each(|binary| {
         let (primary, _replica) = pair(binary);
         let world = World::new(&primary.url());
-        world.call(Plane::Lifeline, durable(acquire("warm"), 300)).expect("a reply");
+        world.call(Plane::Background, durable(acquire("warm"), 300)).expect("a reply");
         primary.command(&["SCRIPT", "FLUSH"]);
-        let reply = world.call(Plane::Lifeline, durable(acquire("a"), 300)).expect("a reply");
+        let reply = world.call(Plane::Background, durable(acquire("a"), 300)).expect("a reply");
         assert_eq!(answer(&reply), (1, 1));
     });
 }
@@ -96,7 +96,7 @@ fn nobody_else_waits_for_the_replicas() {
     on_each(|binary| {
         let (primary, replica) = pair(binary);
         let world = World::new(&primary.url());
-        world.call(Plane::Lifeline, durable(acquire("warm"), 300)).expect("a reply");
+        world.call(Plane::Background, durable(acquire("warm"), 300)).expect("a reply");
         replica.stop();
         let pause = TIMEOUT * 4;
         let mut call = pin!(world.link.call(Plane::Foreground, durable(acquire("a"), 2_000)));
@@ -168,9 +168,9 @@ fn replicas_are_not_believed_where_nothing_could_be_marked() {
     on_each(|binary| {
         let (primary, _replica) = pair(binary);
         let world = World::new(&primary.url());
-        let reply = world.call(Plane::Lifeline, durable(acquire("warm"), 300)).expect("a reply");
+        let reply = world.call(Plane::Background, durable(acquire("warm"), 300)).expect("a reply");
         assert_eq!(answer(&reply), (1, 1));
-        let reply = world.call(Plane::Lifeline, durable(inspect("a"), 300)).expect("a reply");
+        let reply = world.call(Plane::Background, durable(inspect("a"), 300)).expect("a reply");
         assert_eq!(answer(&reply), (0, 0), "there is no such key");
     });
 }
@@ -182,14 +182,14 @@ fn renewal_does_not_wait_behind_durable_acquires() {
         let world = World::new(&primary.url());
         let renew = || Call::new(&RENEW, vec![key("warm")], ["hold:1", "60000"].map(key).to_vec());
         world.call(Plane::Foreground, durable(acquire("warm"), 100)).expect("a reply");
-        world.call(Plane::Lifeline, durable(renew(), 100)).expect("a reply");
+        world.call(Plane::Background, durable(renew(), 100)).expect("a reply");
         replica.stop();
         let names = ["a", "b", "c", "d"];
         let mut blocking =
             names.map(|name| Box::pin(world.link.call(Plane::Foreground, durable(acquire(name), 5_000))));
         blocking.iter_mut().for_each(|call| begin(call.as_mut()));
         until("all connections for acquires are blocked", || blocked(&primary).as_deref() == Some("4"));
-        let renewed = world.call(Plane::Lifeline, durable(renew(), 100));
+        let renewed = world.call(Plane::Background, durable(renew(), 100));
         let still = blocked(&primary);
         replica.resume();
         assert!(renewed.is_ok(), "{renewed:?}");

@@ -107,7 +107,7 @@ fn a_user_who_may_not_load_scripts_reconnects_all_the_same() {
         world.call(Plane::Foreground, acquire("a")).expect("a reply");
         proxy.delay(Way::ToServer, Duration::from_millis(1));
         proxy.cut();
-        world.wait_for(&LinkEvent::PlaneReset(Plane::Lifeline));
+        world.wait_for(&LinkEvent::PlaneReset(Plane::Background));
         server.command(&["SCRIPT", "FLUSH"]);
         for plane in PLANES {
             world.call_until_answered(plane, &acquire("a"));

@@ -1,4 +1,4 @@
-//! The rules of settling. The lifeline and the foreground go through one proxy, which holds back one connection only.
+//! The rules of settling. The background and the foreground go through one proxy, which holds back one connection only.
 
 use super::*;
 use leasehold_test_support::{Proxy, Server, Way, until};
@@ -173,7 +173,7 @@ fn fr18_a_home_runtime_that_is_dropped_with_a_call_under_way() {
         world.home.take().expect("a home").shutdown_background();
         let answer = world.block_on(call);
         assert!(matches!(answer, Err(LinkError::Unknown(_))), "{answer:?}");
-        until("the home is known to be gone", || world.link.home() == Plane::Lifeline);
+        until("the home is known to be gone", || world.link.home() == Plane::Background);
         assert_eq!(settle(&world, Plane::Foreground), Ok(Settled::Proven));
         assert_eq!(proxy.deliver_held(), [None]);
         let answer = world.call(Plane::Foreground, acquire("a"));
@@ -281,13 +281,13 @@ fn a_connection_to_another_process_is_not_taken_for_dead() {
         for plane in PLANES {
             world.call(plane, acquire("warm")).expect("a reply");
         }
-        // From here on the address leads to another process, and the lifeline is there before the foreground has lost anything.
+        // From here on the address leads to another process, and the background is there before the foreground has lost anything.
         proxy.retarget(other.addr());
         let trap = proxy.cut_before("EVALSHA");
-        let lost = world.call(Plane::Lifeline, inspect("a"));
+        let lost = world.call(Plane::Background, inspect("a"));
         assert!(lost.is_err(), "{lost:?}");
         trap.wait();
-        world.wait_for(&LinkEvent::PlaneReset(Plane::Lifeline));
+        world.wait_for(&LinkEvent::PlaneReset(Plane::Background));
         let trap = proxy.hold_request(HOLD);
         {
             let mut call = pin!(world.link.call(Plane::Foreground, acquire("a")));
@@ -385,10 +385,10 @@ fn fallen_foreground_is_not_called_until_it_stands() {
         let home = world.home.as_ref().expect("a home");
         let there = || home.block_on(async { world.link.home() });
         assert_eq!(there(), Plane::Foreground);
-        assert_eq!(world.link.home(), Plane::Lifeline, "nothing says here that the home runs");
+        assert_eq!(world.link.home(), Plane::Background, "nothing says here that the home runs");
         proxy.refuse(true);
         proxy.cut();
-        until("the connection is known to be lost", || there() == Plane::Lifeline);
+        until("the connection is known to be lost", || there() == Plane::Background);
         proxy.refuse(false);
         until("the connection stands again", || there() == Plane::Foreground);
     });

@@ -1,4 +1,4 @@
-//! The lifeline: it renews, listens, watches deadlines and cleans up, whatever becomes of the callers' runtime.
+//! The background: it renews, listens, watches deadlines and cleans up, whatever becomes of the callers' runtime.
 //!
 //! On a server, and on the embedded engine by the machine's clock, it is a thread of its own with a runtime of its own. Under
 //! a clock that a test moves by hand it runs inline, in the thread that moves the clock or uses the client; under tokio's
@@ -22,9 +22,9 @@ use leasehold_embedded::ManualClock;
 /// How long the last handle that is dropped outside a runtime waits for what is still to be released.
 const FLUSH: Duration = Duration::from_millis(250);
 
-/// The callers' side of the lifeline.
+/// The callers' side of the background.
 #[derive(Debug)]
-pub(crate) struct Lifeline {
+pub(crate) struct Background {
     place: Place,
     wakeup: Notify,
     over: Arc<Over>,
@@ -42,7 +42,7 @@ enum Place {
     Task,
 }
 
-/// Whether the lifeline is to end, and whether it has.
+/// Whether the background is to end, and whether it has.
 #[derive(Debug, Default)]
 struct Over {
     state: Mutex<OverState>,
@@ -69,7 +69,7 @@ enum Stage {
     Ended,
 }
 
-impl Lifeline {
+impl Background {
     pub(crate) fn in_thread() -> Self {
         Self::new(Place::Thread)
     }
@@ -94,7 +94,7 @@ impl Lifeline {
         self.turn();
     }
 
-    /// Lets inline lifelines run, this client's and those of others on the same clock: a release of one is a notice to another.
+    /// Lets inline backgrounds run, this client's and those of others on the same clock: a release of one is a notice to another.
     pub(crate) fn turn(&self) {
         match &self.place {
             #[cfg(feature = "embedded")]
@@ -113,7 +113,7 @@ impl Lifeline {
         self.over.state.lock().deadline
     }
 
-    /// Ends the lifeline once nothing is left to be cleaned up, or at `deadline`; names the locks of which something was left.
+    /// Ends the background once nothing is left to be cleaned up, or at `deadline`; names the locks of which something was left.
     pub(crate) async fn shut_down(&self, deadline: leasehold_core::time::Instant) -> Vec<String> {
         {
             let mut state = self.over.state.lock();
@@ -137,7 +137,7 @@ impl Lifeline {
         }
     }
 
-    /// Ends the lifeline once nothing is left to be cleaned up. Outside an async context it waits for that, but not long.
+    /// Ends the background once nothing is left to be cleaned up. Outside an async context it waits for that, but not long.
     pub(crate) fn end(&self) {
         let mut state = self.over.state.lock();
         if state.stage == Stage::Running {
@@ -153,7 +153,7 @@ impl Lifeline {
         }
     }
 
-    /// The lifeline has ended, and could not release these locks.
+    /// The background has ended, and could not release these locks.
     fn ended(&self, unreleased: Vec<String>) {
         let mut state = self.over.state.lock();
         state.stage = Stage::Ended;

@@ -13,7 +13,7 @@ use leasehold_core::time::Instant;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a lifeline without handles goes on trying to clean up, at the least; one lease at the most.
+/// How long a background without handles goes on trying to clean up, at the least; one lease at the most.
 const LAST_EFFORT: Duration = Duration::from_secs(2);
 
 /// How many events are taken before the session's timers are looked at again.
@@ -39,7 +39,7 @@ pub(crate) async fn run(inner: Arc<ClientInner>) {
         let ((actions, events, ending, released), due) = inner.drive(|session, now| {
             session.handle_timeout(now);
             // In the same step as the look at the holds: a shutdown takes these from their guards before it begins the end.
-            let ending = inner.lifeline.is_ending();
+            let ending = inner.background.is_ending();
             if ending {
                 session.retract();
             }
@@ -59,7 +59,7 @@ pub(crate) async fn run(inner: Arc<ClientInner>) {
             let now = inner.clock.now();
             let since = *ending_since.get_or_insert(now);
             let effort = inner.settings.lease.max(LAST_EFFORT);
-            let end = inner.lifeline.deadline().unwrap_or_else(|| since + effort);
+            let end = inner.background.deadline().unwrap_or_else(|| since + effort);
             if (released && calls == 0) || now >= end {
                 break;
             }
@@ -77,14 +77,14 @@ pub(crate) async fn run(inner: Arc<ClientInner>) {
                     calls -= take_outcome(&inner, outcome);
                 }
             }
-            () = inner.lifeline.wakeup.notified() => {}
+            () = inner.background.wakeup.notified() => {}
             () = inner.clock.sleep_until(until) => {}
         }
     }
     inner.link.close().await;
 }
 
-/// Says that the lifeline has ended, even where its future is dropped with the runtime that it ran on.
+/// Says that the background has ended, even where its future is dropped with the runtime that it ran on.
 struct Last<'a>(&'a ClientInner);
 
 impl Drop for Last<'_> {
@@ -96,7 +96,7 @@ impl Drop for Last<'_> {
             session.release_all(now);
             unreleased
         });
-        self.0.lifeline.ended(unreleased.iter().map(|name| name.as_str().to_owned()).collect());
+        self.0.background.ended(unreleased.iter().map(|name| name.as_str().to_owned()).collect());
     }
 }
 
@@ -131,7 +131,7 @@ fn perform(inner: &ClientInner, action: Action) -> impl Future<Output = Outcome>
     async move {
         match action {
             Action::Call { id, call } => {
-                let plane = Plane::for_call(&call, Plane::Lifeline);
+                let plane = Plane::for_call(&call, Plane::Background);
                 let epoch = link.epoch(plane);
                 Outcome::Called(id, epoch, link.call(plane, call).await)
             }

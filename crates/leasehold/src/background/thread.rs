@@ -1,4 +1,4 @@
-//! The thread that a lifeline usually lives in.
+//! The thread that a background usually lives in.
 
 use crate::client_inner::ClientInner;
 use std::io;
@@ -7,7 +7,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 
 /// Starts a thread with a runtime of its own. `prepare` runs on it, and what it returns is handed out; then the thread
-/// waits for the client that is made of it, and is its lifeline. A client that is never made ends the thread.
+/// waits for the client that is made of it, and is its background. A client that is never made ends the thread.
 pub(crate) fn start<T, F>(prepare: F) -> io::Result<(oneshot::Receiver<T>, oneshot::Sender<Arc<ClientInner>>)>
 where
     T: Send + 'static,
@@ -47,7 +47,7 @@ fn runtime() -> io::Result<Runtime> {
 }
 
 fn spawn<F: AsyncFnOnce() + Send + 'static>(runtime: Runtime, work: F) -> io::Result<()> {
-    let thread = std::thread::Builder::new().name("leasehold-lifeline".to_owned());
+    let thread = std::thread::Builder::new().name("leasehold-background".to_owned());
     let started = thread.spawn(move || {
         runtime.block_on(work());
         // fred's tasks end with their connections; whatever does not end by itself must not keep the process.
@@ -56,7 +56,7 @@ fn spawn<F: AsyncFnOnce() + Send + 'static>(runtime: Runtime, work: F) -> io::Re
     started.map(drop)
 }
 
-/// Is the lifeline of the client that is handed over.
+/// Is the background of the client that is handed over.
 async fn drive(client: oneshot::Receiver<Arc<ClientInner>>) {
     if let Ok(inner) = client.await {
         super::run(inner).await;
@@ -69,13 +69,13 @@ mod tests {
     use std::time::Duration;
 
     #[tokio::test]
-    async fn a_lifeline_that_prepares_nothing_waits_for_its_client() {
+    async fn a_background_that_prepares_nothing_waits_for_its_client() {
         for _ in 0..20 {
             let client = Client::embedded();
             drop(client.lock("left").acquire().await.expect("the lock"));
-            // It is the lifeline that ends a shutdown.
+            // It is the background that ends a shutdown.
             let ended = tokio::time::timeout(Duration::from_secs(20), client.shutdown(Duration::from_secs(5))).await;
-            ended.expect("a lifeline").expect("nothing is left");
+            ended.expect("a background").expect("nothing is left");
         }
     }
 }
