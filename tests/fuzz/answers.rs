@@ -83,7 +83,7 @@ pub(crate) fn promised(call: &Call, sent: Instant, kinds: &[Kind], reply: &Reply
 }
 
 fn granted(kind: Kind, script: &Reply) -> Option<Duration> {
-    match kind.verbs().acquired(script) {
+    match kind.protocol().acquired(script) {
         Ok(Acquired::Held { left, .. }) => Some(left),
         _ => None,
     }

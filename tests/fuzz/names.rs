@@ -2,7 +2,9 @@
 
 use crate::source::Source;
 use leasehold_core::command::permits::PermitId;
-use leasehold_core::command::{Ask, Give, HoldKey, Kind, Renewal, fenced, latch, permits, record, semaphore, store};
+use leasehold_core::command::{
+    AcquireArgs, HoldKey, Kind, ReleaseArgs, Renewal, fenced, latch, permits, record, semaphore, store,
+};
 use leasehold_core::name::{LockName, MAX_NAME_BYTES, NameError};
 use leasehold_core::owner::ClientId;
 use leasehold_core::settings::Settings;
@@ -63,7 +65,7 @@ fn check_name(prefix: &str, given: &str) {
     assert_eq!(name.key(), &[prefix, given].concat());
     check_reserved(&name, &client);
     for kind in Kind::ALL {
-        let keys = kind.verbs().keys(&name, &client);
+        let keys = kind.protocol().keys(&name, &client);
         for derived in keys.keys.iter().chain(&keys.channel) {
             assert!(contains(derived, name.key()), "{derived:?} does not tell that it belongs to {given:?}");
         }
@@ -84,13 +86,13 @@ fn check_reserved(name: &LockName, client: &ClientId) {
     let hold = HoldKey { field: HOLD.into(), permits: 1 };
     let mut all = vec![name.channel().clone(), record::key(client), store::fence_key(name)];
     for kind in Kind::ALL {
-        let verbs = kind.verbs();
-        let keys = verbs.keys(name, client);
+        let protocol = kind.protocol();
+        let keys = protocol.keys(name, client);
         all.extend(keys.keys.iter().chain(&keys.channel).cloned());
         let mut renewal = Renewal::default();
-        verbs.renew(&mut renewal, name, &keys, &hold, Duration::from_secs(30));
+        protocol.renew(&mut renewal, name, &keys, &hold, Duration::from_secs(30));
         all.extend(renewal.keys);
-        let ask = Ask {
+        let ask = AcquireArgs {
             settings: &settings,
             name,
             lease: Duration::from_secs(30),
@@ -103,9 +105,9 @@ fn check_reserved(name: &LockName, client: &ClientId) {
             count: 1,
             not_after: None,
         };
-        all.extend_from_slice(verbs.acquire(&ask).keys());
-        let give = Give { name, keys: &keys, hold: &hold, count: 0, granted: true, settings: &settings };
-        all.extend_from_slice(verbs.release(&give).keys());
+        all.extend_from_slice(protocol.acquire(&ask).keys());
+        let give = ReleaseArgs { name, keys: &keys, hold: &hold, count: 0, granted: true, settings: &settings };
+        all.extend_from_slice(protocol.release(&give).keys());
     }
     let (operation, publish) = (HOLD.as_bytes(), &settings.publish);
     all.extend_from_slice(fenced::token(name).keys());

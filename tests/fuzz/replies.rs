@@ -51,8 +51,10 @@ pub(crate) fn decode(script: &Script, reply: &Reply) -> Result<String, DecodeErr
     fn told<T: Debug>(result: Result<T, DecodeError>) -> Result<String, DecodeError> {
         result.map(|value| format!("{value:?}"))
     }
-    let acquired = |kind: Kind| told(kind.verbs().acquired(reply).inspect(|acquired| check_acquired(reply, acquired)));
-    let released = |kind: Kind| told(kind.verbs().released(reply).inspect(|released| check_released(reply, *released)));
+    let acquired =
+        |kind: Kind| told(kind.protocol().acquired(reply).inspect(|acquired| check_acquired(reply, acquired)));
+    let released =
+        |kind: Kind| told(kind.protocol().released(reply).inspect(|released| check_released(reply, *released)));
     match script.name() {
         "lock/acquire" => acquired(Kind::Lock),
         "fenced/acquire" => acquired(Kind::Fenced),

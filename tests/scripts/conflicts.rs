@@ -94,9 +94,9 @@ fn one_hold_count_that_is_no_number_spoils_no_renewal_of_others() {
             assert!(good.gets(&kept) && bad.gets(&lost));
             bench.command(&[b"HSET", bad.name.key(), &lost.field, value.as_bytes()]);
             let mut renewal = Renewal::default();
-            Kind::Lock.verbs().renew(&mut renewal, &bad.name, &bad.keys, &lost, LEASE);
-            Kind::Lock.verbs().renew(&mut renewal, &good.name, &good.keys, &kept, LEASE);
-            let script = Kind::Lock.verbs().renewal().expect("holds have a lease");
+            Kind::Lock.protocol().renew(&mut renewal, &bad.name, &bad.keys, &lost, LEASE);
+            Kind::Lock.protocol().renew(&mut renewal, &good.name, &good.keys, &kept, LEASE);
+            let script = Kind::Lock.protocol().renewal().expect("holds have a lease");
             let reply = bench.run(&Call::new(script, renewal.keys, renewal.args));
             let renewed = Renewed::decode(&reply, 2).expect("an answer for each");
             assert_eq!(renewed[0], Renewed::Gone, "{value:?}");

@@ -60,7 +60,7 @@ fn tokens_grow_over_release_expiry_and_force_release() {
     world.advance(30_001);
     tokens.push(world.token(FENCED, "me:3", 1));
     let force = lock::force_release(&world.name, "me:3", &"PUBLISH".into());
-    assert_eq!(lock::forced(&world.run(&force)), Ok(lock::Forced::Ended));
+    assert_eq!(lock::forced(&world.run(&force)), Ok(lock::ForceReleased::Ended));
     assert_eq!(last(&world), LastToken::Issued(tokens[2]), "the token outlives the lock");
     tokens.push(world.token(FENCED, "me:4", 1));
     assert!(tokens.is_sorted_by(|a, b| a < b), "{tokens:?}");

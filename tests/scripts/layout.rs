@@ -94,7 +94,7 @@ fn contend(desk: &Desk<'_>) -> BTreeSet<String> {
         let client = ClientId::new(Uuid::nil());
         desk.bench.run(&fair::beat(&desk.name, &desk.keys, &client, Some(&second.field), &desk.settings));
     }
-    if desk.kind.verbs().renewal().is_some() {
+    if desk.kind.protocol().renewal().is_some() {
         desk.renew(&first, LEASE);
     }
     let held = left(desk);

@@ -2,7 +2,7 @@
 
 use crate::support::{Wish, World, each};
 use leasehold_core::command::Kind;
-use leasehold_core::command::lock::{self, Forced, Inspected};
+use leasehold_core::command::lock::{self, ForceReleased, Inspected};
 use leasehold_core::reply::Reply;
 
 const LOCK: Kind = Kind::Lock;
@@ -20,7 +20,7 @@ fn inspected(world: &World) -> Inspected {
     lock::inspected(&world.run(&lock::inspect(&world.name))).expect("a reply of an inspection")
 }
 
-fn forced(world: &World, holder: &str) -> Forced {
+fn forced(world: &World, holder: &str) -> ForceReleased {
     let reply: Reply = world.run(&lock::force_release(&world.name, holder, &world.settings.publish));
     lock::forced(&reply).expect("a code")
 }
@@ -82,15 +82,15 @@ fn a_renewal_prolongs_and_never_shortens_nor_creates() {
 fn an_operator_sees_the_holder_and_frees_it_by_name() {
     each("lock-force", |world| {
         assert_eq!(inspected(world), Inspected::Free);
-        assert_eq!(forced(world, "me:1"), Forced::Absent);
+        assert_eq!(forced(world, "me:1"), ForceReleased::Absent);
         world.acquire(LOCK, "me:1", 1, wish(60_000));
         world.acquire(LOCK, "me:1", 2, wish(60_000));
         let Inspected::Held { holder, count, left } = inspected(world) else { panic!("it is held") };
         assert_eq!((holder.as_str(), count), ("me:1", 2));
         assert!(left.is_some());
         let mut listener = world.listen_to(LOCK);
-        assert_eq!(forced(world, "you:1"), Forced::Other);
-        assert_eq!(forced(world, "me:1"), Forced::Ended);
+        assert_eq!(forced(world, "you:1"), ForceReleased::Other);
+        assert_eq!(forced(world, "me:1"), ForceReleased::Ended);
         listener.hears(&["0"]);
         world.check("EXISTS {} => 0");
     });
@@ -105,7 +105,7 @@ fn other_data_is_told_and_left_alone() {
         assert_eq!(world.renew(LOCK, &[("me:1", 60_000)]), "[-4, 0]");
         world.check("GET {} => \"text\"\nDEL {} => 1\nHSET {} mode write you:1:write 1 => 2");
         assert_eq!(world.acquire(LOCK, "me:1", 1, wish(60_000)), "[-4, \"read-write lock\"]");
-        assert_eq!(forced(world, "you:1:write"), Forced::Kind, "a writer is no holder of this lock");
+        assert_eq!(forced(world, "you:1:write"), ForceReleased::Kind, "a writer is no holder of this lock");
         world.check("HLEN {} => 2\nDEL {} => 1");
     });
 }

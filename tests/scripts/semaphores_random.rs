@@ -48,7 +48,7 @@ fn permits_of_a_semaphore_are_neither_lost_nor_made() {
                     };
                     let fits = number(&desk) >= i64::from(wish.permits);
                     let reply = perhaps_twice(&bench, rng, &desk.ask(&wish, 1, ms(1_000), None));
-                    match desk.kind.verbs().acquired(&reply).expect("the reply is understood") {
+                    match desk.kind.protocol().acquired(&reply).expect("the reply is understood") {
                         Acquired::Held { .. } if fits => holders.push(wish),
                         Acquired::Busy { .. } if !fits => waiters.push(wish),
                         other => panic!("step {step}: {other:?}"),
@@ -58,7 +58,7 @@ fn permits_of_a_semaphore_are_neither_lost_nor_made() {
                     let hold = holders.swap_remove(rng.usize(..holders.len()));
                     let granted = rng.bool();
                     let reply = perhaps_twice(&bench, rng, &desk.give(&hold, 0, granted));
-                    assert!(desk.kind.verbs().released(&reply).is_ok());
+                    assert!(desk.kind.protocol().released(&reply).is_ok());
                     gone.push(hold);
                 }
                 5 if !waiters.is_empty() => {
@@ -167,7 +167,7 @@ fn permits_with_leases_are_neither_lost_nor_made() {
                     }
                     let available = model.capacity - model.alive();
                     let reply = perhaps_twice(&bench, rng, &desk.ask(&wish, 1, ms(lease), None));
-                    match desk.kind.verbs().acquired(&reply).expect("the reply is understood") {
+                    match desk.kind.protocol().acquired(&reply).expect("the reply is understood") {
                         Acquired::Held { left, .. } => {
                             assert!(has == wish.permits || available >= wish.permits.into(), "over-admission: {at}");
                             model.extend(&wish, lease);

@@ -83,11 +83,11 @@ fn it_is_inspected_and_forced_by_the_id_that_was_seen() {
         let inspect = || show(&world.run(&simple::inspect(&world.name)));
         let force = |holder| lock::forced(&world.run(&simple::force_release(&world.name, holder)));
         assert_eq!(inspect(), "[0]");
-        assert_eq!(force("me"), Ok(lock::Forced::Absent));
+        assert_eq!(force("me"), Ok(lock::ForceReleased::Absent));
         world.command("SET {} me");
         assert_eq!(inspect(), "[1, -1, \"me\", 1]");
-        assert_eq!(force("you"), Ok(lock::Forced::Other));
-        assert_eq!(force("me"), Ok(lock::Forced::Ended));
+        assert_eq!(force("you"), Ok(lock::ForceReleased::Other));
+        assert_eq!(force("me"), Ok(lock::ForceReleased::Ended));
         assert_eq!(inspect(), "[0]");
     });
 }

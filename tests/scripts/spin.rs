@@ -18,7 +18,7 @@ fn its_releases_are_announced_to_nobody() {
         world.check("EXISTS {} => 0");
         world.acquire(SPIN, "me:2", 1, Wish::default());
         let forced = world.run(&spin::force_release(&world.name, "me:2"));
-        assert_eq!(lock::forced(&forced), Ok(lock::Forced::Ended));
+        assert_eq!(lock::forced(&forced), Ok(lock::ForceReleased::Ended));
         world.check("EXISTS {} => 0");
         listener.hears(&[]);
         // The lock's release is heard where the spin lock's is not.

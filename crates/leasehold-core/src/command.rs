@@ -1,6 +1,6 @@
 //! The calls of each kind of lock, and the meaning of their replies.
 //!
-//! A file has one kind, or a few that are alike. [`Verbs`] is what the session asks of a kind; [`Kind`] is the table of them. How a kind is
+//! A file has one kind, or a few that are alike. [`KindProtocol`] is what the session asks of a kind; [`Kind`] is the table of them. How a kind is
 //! added stands in `docs/architecture.md`, "How to add a kind of lock".
 
 mod code;
@@ -13,16 +13,16 @@ pub mod lock;
 pub mod operation;
 pub mod outcome;
 pub mod permits;
+pub mod protocol;
 pub mod read_write;
 pub mod record;
 pub mod semaphore;
 pub mod simple;
 pub mod spin;
 pub mod store;
-pub mod verbs;
 
 pub use outcome::{Acquired, Released, Renewed};
-pub use verbs::{Ask, Give, HoldKey, Keys, Renewal, Verbs, WaitPolicy};
+pub use protocol::{AcquireArgs, HoldKey, Keys, KindProtocol, ReleaseArgs, Renewal, WaitPolicy};
 
 /// A kind of lock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -84,7 +84,7 @@ impl Kind {
     }
 
     /// The protocol of the kind on the wire.
-    pub fn verbs(self) -> &'static dyn Verbs {
+    pub fn protocol(self) -> &'static dyn KindProtocol {
         match self {
             Self::Lock => &lock::Lock,
             Self::Fair => &fair::Fair,
@@ -129,7 +129,7 @@ mod tests {
                     Kind::Simple => true,
                     _ => all_but_latches,
                 };
-                let checked = kind.verbs().keys(&name, &ClientId::new(uuid::Uuid::nil())).check_cluster(&name);
+                let checked = kind.protocol().keys(&name, &ClientId::new(uuid::Uuid::nil())).check_cluster(&name);
                 assert_eq!(checked.is_ok(), placeable, "{raw} as {kind:?}");
             }
         }

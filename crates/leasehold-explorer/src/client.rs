@@ -4,7 +4,7 @@ use super::script::Operation;
 use super::sketch::sketch;
 use bytes::Bytes;
 use leasehold_core::call::Call;
-use leasehold_core::command::{Give, HoldKey, Kind};
+use leasehold_core::command::{HoldKey, Kind, ReleaseArgs};
 use leasehold_core::error::{AcquireError, ReleaseError};
 use leasehold_core::hold_cell::HoldCell;
 use leasehold_core::link::{Epoch, LinkError, LinkEvent, Plane, ServerError, Settled};
@@ -525,11 +525,17 @@ impl Client {
     fn field_of(&self, kind: Kind, permits: u32, hold: HoldNumber) -> String {
         let client = self.session.client();
         let name = lock();
-        let keys = kind.verbs().keys(&name, &client);
+        let keys = kind.protocol().keys(&name, &client);
         let hold = HoldKey { field: client.field(hold), permits };
-        let give =
-            Give { name: &name, keys: &keys, hold: &hold, count: 0, granted: true, settings: self.session.settings() };
-        let call = kind.verbs().release(&give);
+        let give = ReleaseArgs {
+            name: &name,
+            keys: &keys,
+            hold: &hold,
+            count: 0,
+            granted: true,
+            settings: self.session.settings(),
+        };
+        let call = kind.protocol().release(&give);
         text_of(&call.args()[0])
     }
 
@@ -570,7 +576,7 @@ impl Client {
 
 /// The channel on which a client hears of the one lock.
 pub(crate) fn channel_of(kind: Kind, client: usize) -> Bytes {
-    kind.verbs().keys(&lock(), &identity(client)).channel.expect("the kind has notices")
+    kind.protocol().keys(&lock(), &identity(client)).channel.expect("the kind has notices")
 }
 
 /// Bytes, for people.

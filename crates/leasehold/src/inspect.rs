@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::kind::{Fair, FencedFair, Inspectable, Owned, Simple};
 use crate::lock::Lock;
 use leasehold_core::command::lock as command;
-use leasehold_core::command::lock::Forced;
+use leasehold_core::command::lock::ForceReleased;
 use leasehold_core::command::read_write::{self as commands, Mode};
 use leasehold_core::command::{Kind, fair, simple};
 
@@ -57,14 +57,14 @@ impl<K: Owned> Lock<K> {
             _ => command::force_release(name, id, &spec.publish()),
         };
         match spec.call_once(call, command::forced).await? {
-            Forced::Ended => {
+            ForceReleased::Ended => {
                 // Guards of this very client need not wait for their next renewal.
                 spec.handle().with(|session, now| session.look_again(now, spec.name()));
                 tracing::warn!(lock = spec.name(), holder = id, "the lock was force-released");
                 Ok(true)
             }
-            Forced::Absent | Forced::Other => Ok(false),
-            Forced::Kind => Err(spec.conflict("key of another kind".to_owned())),
+            ForceReleased::Absent | ForceReleased::Other => Ok(false),
+            ForceReleased::Kind => Err(spec.conflict("key of another kind".to_owned())),
         }
     }
 }

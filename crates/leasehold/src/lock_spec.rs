@@ -61,7 +61,7 @@ impl LockSpec {
         let name = LockName::new(&handle.settings.prefix, given).and_then(|name| {
             if handle.link.server().cluster {
                 let client = handle.with(|session, _| session.client());
-                kind.verbs().keys(&name, &client).check_cluster(&name)?;
+                kind.protocol().keys(&name, &client).check_cluster(&name)?;
             }
             Ok(name)
         });
@@ -106,7 +106,7 @@ impl LockSpec {
     }
 
     pub(crate) fn kind_word(&self) -> &'static str {
-        self.0.kind.verbs().word()
+        self.0.kind.protocol().word()
     }
 
     pub(crate) fn options(&self) -> &LockOptions {

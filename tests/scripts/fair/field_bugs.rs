@@ -3,7 +3,7 @@
 use super::jvm::Jvm;
 use super::world::{Process, World, is_held, is_placed};
 use leasehold_core::command::fair::Beat;
-use leasehold_core::command::lock::Forced;
+use leasehold_core::command::lock::ForceReleased;
 
 fn live(world: &World, millis: u64, processes: &[Process]) {
     for _ in 0..millis / 500 {
@@ -101,7 +101,7 @@ fn f6_no_script_fails_where_list_and_scores_disagree() {
                 &|| drop(world.inspect()),
                 &|| drop(world.beat(ours, Some(&ours.hold(1)))),
                 &|| drop(world.acquire(&ours.hold(2))),
-                &|| assert_eq!(world.force_release(&holder.hold(1)), Forced::Ended),
+                &|| assert_eq!(world.force_release(&holder.hold(1)), ForceReleased::Ended),
                 &|| assert!(world.release(&ours.hold(2), 0) < 1),
             ];
             for step in steps {

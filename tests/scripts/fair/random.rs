@@ -282,7 +282,7 @@ impl<'a> History<'a> {
             (ask.lease, ask.waits, ask.placed) = (ms(lease), waits, placed && known);
         });
         let reply = self.twice(&call);
-        let acquired = self.world.kind.verbs().acquired(&reply).expect("a reply of an acquire");
+        let acquired = self.world.kind.protocol().acquired(&reply).expect("a reply of an acquire");
         self.check(&before, Some(entry), false);
         match acquired {
             Acquired::Held { left, .. } => {
@@ -356,7 +356,7 @@ impl<'a> History<'a> {
             let before = self.before();
             let call = self.world.acquire_call(entry, |ask| (ask.count, ask.lease) = (2, ms(500)));
             let reply = self.twice(&call);
-            let again = self.world.kind.verbs().acquired(&reply).expect("a reply");
+            let again = self.world.kind.protocol().acquired(&reply).expect("a reply");
             self.check(&before, Some(entry), false);
             match again {
                 Acquired::Held { .. } => assert_eq!(self.release(entry, 1), 2),

@@ -4,7 +4,7 @@ use super::jvm::Jvm;
 use super::world::{World, int, is_held, is_placed};
 use crate::support::ms;
 use leasehold_core::call::Call;
-use leasehold_core::command::lock::Forced;
+use leasehold_core::command::lock::ForceReleased;
 use leasehold_core::command::{Acquired, HoldKey, Renewal};
 use leasehold_core::reply::Reply;
 use std::time::Duration;
@@ -97,9 +97,9 @@ fn a_renewal_renews_what_is_there_and_creates_nothing() {
     let renew = |number: u64| {
         let mut renewal = Renewal::default();
         let hold = HoldKey { field: process.hold(number).into(), permits: 1 };
-        let verbs = world.kind.verbs();
-        verbs.renew(&mut renewal, &world.name, &world.keys_of(process), &hold, Duration::from_secs(40));
-        let reply = world.run(&Call::new(verbs.renewal().expect("a lease"), renewal.keys, renewal.args));
+        let protocol = world.kind.protocol();
+        protocol.renew(&mut renewal, &world.name, &world.keys_of(process), &hold, Duration::from_secs(40));
+        let reply = world.run(&Call::new(protocol.renewal().expect("a lease"), renewal.keys, renewal.args));
         reply.array().expect("an array").iter().map(int).collect::<Vec<_>>()
     };
     assert_eq!(renew(1), [0, 0]);
@@ -153,12 +153,12 @@ fn a_key_of_another_kind_is_told_and_left_alone() {
     world.command(&["HSET", "stock", "mode", "read", "b:1", "1"]);
     everything("read-write lock");
     assert_eq!(world.release(&a, 0), -1);
-    assert_eq!(world.force_release("b:1"), Forced::Kind);
+    assert_eq!(world.force_release("b:1"), ForceReleased::Kind);
     world.command(&["DEL", "stock"]);
     world.command(&["SET", "stock", "text"]);
     everything("string");
     assert_eq!(world.release(&a, 0), -4);
-    assert_eq!(world.force_release("b:1"), Forced::Kind);
+    assert_eq!(world.force_release("b:1"), ForceReleased::Kind);
     assert!(matches!(world.beat(process, Some(&a)), leasehold_core::command::fair::Beat::Kind(_)));
     assert!(matches!(world.inspect(), leasehold_core::command::fair::Inspected::Kind(_)));
     world.command(&["DEL", "stock"]);
@@ -187,20 +187,20 @@ fn place_is_given_up_although_the_lock_changed_its_kind() {
 fn a_force_release_ends_the_named_hold_and_no_other() {
     let world = World::embedded();
     let (p, q) = (world.process(), world.process());
-    assert_eq!(world.force_release(&p.hold(1)), Forced::Absent);
+    assert_eq!(world.force_release(&p.hold(1)), ForceReleased::Absent);
     world.acquire(&p.hold(1));
     world.acquire(&q.hold(1));
-    assert_eq!(world.force_release(&q.hold(1)), Forced::Other);
-    assert_eq!(world.force_release(&p.hold(1)), Forced::Ended);
+    assert_eq!(world.force_release(&q.hold(1)), ForceReleased::Other);
+    assert_eq!(world.force_release(&p.hold(1)), ForceReleased::Ended);
     assert_eq!(world.heard(&q.id()), [q.hold(1)]);
-    assert_eq!(world.force_release(&p.hold(1)), Forced::Absent, "a copy");
+    assert_eq!(world.force_release(&p.hold(1)), ForceReleased::Absent, "a copy");
     assert!(is_held(&world.acquire(&q.hold(1))));
-    assert_eq!(world.force_release(&p.hold(1)), Forced::Other, "a late copy");
+    assert_eq!(world.force_release(&p.hold(1)), ForceReleased::Other, "a late copy");
     let jvm = Jvm::new(1, 5_000);
     world.release(&q.hold(1), 0);
     assert_eq!(jvm.acquire(&world, 30_000), None);
-    assert_eq!(world.force_release(&jvm.entry), Forced::Ended);
+    assert_eq!(world.force_release(&jvm.entry), ForceReleased::Ended);
     world.command(&["HSET", "stock", "mode", "write", "you:1:write", "1"]);
-    assert_eq!(world.force_release("you:1:write"), Forced::Kind, "a writer is no holder of this lock");
+    assert_eq!(world.force_release("you:1:write"), ForceReleased::Kind, "a writer is no holder of this lock");
     assert_eq!(world.command(&["HLEN", "stock"]), Reply::Int(2));
 }

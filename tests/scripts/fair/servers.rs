@@ -5,7 +5,7 @@ use super::world::{World, is_held, is_placed};
 use crate::eval::eval;
 use crate::support::Bench;
 use leasehold_core::command::fair::{Beat, Inspected};
-use leasehold_core::command::lock::Forced;
+use leasehold_core::command::lock::ForceReleased;
 use leasehold_core::command::{Acquired, Kind};
 use leasehold_test_support::{Connection, Resp};
 use std::time::Duration;
@@ -41,7 +41,7 @@ fn a_queue_of_ours_goes_from_hand_to_hand() {
             world.assert_consistent();
             last = next;
         }
-        assert_eq!(world.force_release(&last.hold(1)), Forced::Ended);
+        assert_eq!(world.force_release(&last.hold(1)), ForceReleased::Ended);
         assert!(matches!(world.inspect(), Inspected::Seen { holder: None, waiters } if waiters.is_empty()));
         assert!(world.ttl("marks") > 0);
     });

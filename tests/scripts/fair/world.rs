@@ -4,8 +4,8 @@ use crate::support::{Bench, Lock, named};
 use bytes::Bytes;
 use leasehold_core::call::Call;
 use leasehold_core::command::fair::{self, Beat, Inspected};
-use leasehold_core::command::lock::Forced;
-use leasehold_core::command::{Acquired, Ask, Keys, Kind};
+use leasehold_core::command::lock::ForceReleased;
+use leasehold_core::command::{AcquireArgs, Acquired, Keys, Kind};
 use leasehold_core::name::LockName;
 use leasehold_core::owner::ClientId;
 use leasehold_core::reply::Reply;
@@ -85,17 +85,17 @@ impl World {
     }
 
     pub(super) fn keys_of(&self, process: Process) -> Keys {
-        self.kind.verbs().keys(&self.name, &process.0)
+        self.kind.protocol().keys(&self.name, &process.0)
     }
 
     /// Sends an acquire: it waits, has a lease of 30 s, and is changed by `change`.
-    pub(super) fn ask(&self, entry: &str, change: impl FnOnce(&mut Ask<'_>)) -> Acquired {
+    pub(super) fn ask(&self, entry: &str, change: impl FnOnce(&mut AcquireArgs<'_>)) -> Acquired {
         let call = self.acquire_call(entry, change);
         let reply = self.run(&call);
-        self.kind.verbs().acquired(&reply).unwrap_or_else(|error| panic!("{error}"))
+        self.kind.protocol().acquired(&reply).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    pub(super) fn acquire_call(&self, entry: &str, change: impl FnOnce(&mut Ask<'_>)) -> Call {
+    pub(super) fn acquire_call(&self, entry: &str, change: impl FnOnce(&mut AcquireArgs<'_>)) -> Call {
         self.call(entry, |lock| lock.ask(&named(entry), change))
     }
 
@@ -132,7 +132,7 @@ impl World {
         fair::beat(&self.name, &self.keys_of(process), &process.0, front.as_ref(), &self.settings)
     }
 
-    pub(super) fn force_release(&self, holder: &str) -> Forced {
+    pub(super) fn force_release(&self, holder: &str) -> ForceReleased {
         fair::forced(&self.run(&fair::force_release(&self.name, holder, &self.settings))).expect("a code")
     }
 

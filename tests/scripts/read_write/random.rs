@@ -183,10 +183,10 @@ impl History {
     fn acquire(&mut self, kind: Kind, field: &str, count: u32, wish: Wish<'_>) -> Acquired {
         let call = self.world.acquire_call(kind, field, count, wish);
         let (reply, copy) = self.send(&call);
-        let outcome = kind.verbs().acquired(&reply).expect("it is understood");
+        let outcome = kind.protocol().acquired(&reply).expect("it is understood");
         self.tell(format_args!("{kind:?} acquire {field} {count} {} ms -> {outcome:?}", wish.lease));
         if let Some(copy) = copy {
-            let second = kind.verbs().acquired(&copy).expect("it is understood");
+            let second = kind.protocol().acquired(&copy).expect("it is understood");
             assert_eq!(std::mem::discriminant(&outcome), std::mem::discriminant(&second), "a copy of {kind:?} {field}");
             assert_ne!(copy.array().expect("an array")[0], Reply::Int(1), "nothing is granted twice");
         }

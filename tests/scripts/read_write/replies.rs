@@ -336,17 +336,17 @@ fn force_release_ends_the_named_hold_only() {
             lock::forced(&world.run(&read_write::force_release(&world.name, mode, holder, &"PUBLISH".into())))
         };
         let mut listener = world.listen_to(READ);
-        assert_eq!(force(Mode::Read, "me:1"), Ok(lock::Forced::Absent));
+        assert_eq!(force(Mode::Read, "me:1"), Ok(lock::ForceReleased::Absent));
         world.acquire(READ, "me:1", 1, wish(60_000));
         world.acquire(READ, "me:2", 1, wish(60_000));
-        assert_eq!(force(Mode::Read, "me:3"), Ok(lock::Forced::Other));
-        assert_eq!(force(Mode::Write, "me:1"), Ok(lock::Forced::Other), "the halves are two");
-        assert_eq!(force(Mode::Read, "me:1"), Ok(lock::Forced::Ended));
+        assert_eq!(force(Mode::Read, "me:3"), Ok(lock::ForceReleased::Other));
+        assert_eq!(force(Mode::Write, "me:1"), Ok(lock::ForceReleased::Other), "the halves are two");
+        assert_eq!(force(Mode::Read, "me:1"), Ok(lock::ForceReleased::Ended));
         listener.hears(&[]);
-        assert_eq!(force(Mode::Read, "me:2"), Ok(lock::Forced::Ended));
+        assert_eq!(force(Mode::Read, "me:2"), Ok(lock::ForceReleased::Ended));
         listener.hears(&["0"]);
         world.acquire(WRITE, "me:4", 1, wish(60_000));
-        assert_eq!(force(Mode::Write, "me:4"), Ok(lock::Forced::Ended));
+        assert_eq!(force(Mode::Write, "me:4"), Ok(lock::ForceReleased::Ended));
         listener.hears(&["1"]);
         world.check("EXISTS {} => 0");
     });

@@ -19,7 +19,7 @@ pub(crate) struct Desk<'a> {
 
 impl<'a> Desk<'a> {
     pub(crate) fn new(bench: &'a Bench, kind: Kind, name: LockName, settings: Settings) -> Self {
-        let keys = kind.verbs().keys(&name, &ClientId::new(uuid::Uuid::nil()));
+        let keys = kind.protocol().keys(&name, &ClientId::new(uuid::Uuid::nil()));
         Self { bench, kind, name, keys, settings }
     }
 
@@ -37,7 +37,7 @@ impl<'a> Desk<'a> {
 
     #[track_caller]
     pub(crate) fn acquired(&self, call: &Call) -> Acquired {
-        self.kind.verbs().acquired(&self.bench.run(call)).expect("the reply is understood")
+        self.kind.protocol().acquired(&self.bench.run(call)).expect("the reply is understood")
     }
 
     #[track_caller]
@@ -63,7 +63,7 @@ impl<'a> Desk<'a> {
 
     #[track_caller]
     pub(crate) fn released(&self, call: &Call) -> Released {
-        self.kind.verbs().released(&self.bench.run(call)).expect("the reply is understood")
+        self.kind.protocol().released(&self.bench.run(call)).expect("the reply is understood")
     }
 
     #[track_caller]

@@ -11,7 +11,7 @@ pub(crate) use world::{Wish, World, each};
 
 use bytes::Bytes;
 use leasehold_core::call::Call;
-use leasehold_core::command::{Ask, Give, HoldKey, Keys, Kind, Renewal};
+use leasehold_core::command::{AcquireArgs, HoldKey, Keys, Kind, ReleaseArgs, Renewal};
 use leasehold_core::name::LockName;
 use leasehold_core::reply::Reply;
 use leasehold_core::settings::Settings;
@@ -63,8 +63,8 @@ pub(crate) struct Lock<'a> {
 
 impl Lock<'_> {
     /// An acquire: it waits, has the lease of the tests, and is changed by `change`.
-    pub(crate) fn ask<'a>(&'a self, hold: &'a HoldKey, change: impl FnOnce(&mut Ask<'a>)) -> Call {
-        let mut ask = Ask {
+    pub(crate) fn ask<'a>(&'a self, hold: &'a HoldKey, change: impl FnOnce(&mut AcquireArgs<'a>)) -> Call {
+        let mut ask = AcquireArgs {
             name: self.name,
             keys: self.keys,
             hold,
@@ -78,21 +78,21 @@ impl Lock<'_> {
             settings: self.settings,
         };
         change(&mut ask);
-        self.kind.verbs().acquire(&ask)
+        self.kind.protocol().acquire(&ask)
     }
 
     pub(crate) fn give(&self, hold: &HoldKey, count: u32, granted: bool) -> Call {
-        let give = Give { name: self.name, keys: self.keys, hold, count, granted, settings: self.settings };
-        self.kind.verbs().release(&give)
+        let give = ReleaseArgs { name: self.name, keys: self.keys, hold, count, granted, settings: self.settings };
+        self.kind.protocol().release(&give)
     }
 
     /// Renews, each hold by its own lease.
     pub(crate) fn renewal(&self, holds: impl IntoIterator<Item = (HoldKey, Duration)>) -> Call {
         let mut renewal = Renewal { publish: self.settings.publish.clone(), ..Renewal::default() };
         for (hold, lease) in holds {
-            self.kind.verbs().renew(&mut renewal, self.name, self.keys, &hold, lease);
+            self.kind.protocol().renew(&mut renewal, self.name, self.keys, &hold, lease);
         }
-        Call::new(self.kind.verbs().renewal().expect("this kind is renewed"), renewal.keys, renewal.args)
+        Call::new(self.kind.protocol().renewal().expect("this kind is renewed"), renewal.keys, renewal.args)
     }
 }
 

@@ -80,7 +80,7 @@ impl World {
     }
 
     pub(crate) fn keys(&self, kind: Kind) -> Keys {
-        kind.verbs().keys(&self.name, &ClientId::new(uuid::Uuid::nil()))
+        kind.protocol().keys(&self.name, &ClientId::new(uuid::Uuid::nil()))
     }
 
     fn call(&self, kind: Kind, build: impl FnOnce(Lock<'_>) -> Call) -> Call {
@@ -101,7 +101,7 @@ impl World {
     #[track_caller]
     pub(crate) fn acquire(&self, kind: Kind, field: &str, count: u32, wish: Wish<'_>) -> String {
         let reply = self.run(&self.acquire_call(kind, field, count, wish));
-        kind.verbs().acquired(&reply).unwrap_or_else(|error| panic!("{error}"));
+        kind.protocol().acquired(&reply).unwrap_or_else(|error| panic!("{error}"));
         let Reply::Array(mut parts) = reply else { panic!("an acquire answers with an array") };
         if parts.len() > 2 {
             parts.remove(2);
@@ -113,7 +113,7 @@ impl World {
     #[track_caller]
     pub(crate) fn acquired(&self, kind: Kind, field: &str, count: u32, wish: Wish<'_>) -> Acquired {
         let reply = self.run(&self.acquire_call(kind, field, count, wish));
-        kind.verbs().acquired(&reply).unwrap_or_else(|error| panic!("{error}"))
+        kind.protocol().acquired(&reply).unwrap_or_else(|error| panic!("{error}"))
     }
 
     /// The outcome of a first acquire or a re-entry with a lease, with its token.
@@ -133,7 +133,7 @@ impl World {
     #[track_caller]
     pub(crate) fn release(&self, kind: Kind, field: &str, count: u32) -> i64 {
         let reply = self.run(&self.release_call(kind, field, count));
-        kind.verbs().released(&reply).unwrap_or_else(|error| panic!("{error}"));
+        kind.protocol().released(&reply).unwrap_or_else(|error| panic!("{error}"));
         reply.int().expect("a release answers with an integer")
     }
 

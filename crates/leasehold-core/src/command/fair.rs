@@ -7,9 +7,11 @@ mod inspect;
 
 pub use inspect::{Holder, Inspected, Waiter, inspect, inspected};
 
-use super::lock::Forced;
+use super::lock::ForceReleased;
 use super::outcome::{Acquired, Released};
-use super::verbs::{Ask, Give, HoldKey, Keys, Renewal, Verbs, WaitPolicy, decimal, limit, millis};
+use super::protocol::{
+    AcquireArgs, HoldKey, Keys, KindProtocol, ReleaseArgs, Renewal, WaitPolicy, decimal, limit, millis,
+};
 use crate::call::Call;
 use crate::name::LockName;
 use crate::owner::ClientId;
@@ -63,7 +65,7 @@ pub struct Standing {
     pub foreign: bool,
 }
 
-impl Verbs for Fair {
+impl KindProtocol for Fair {
     fn word(&self) -> &'static str {
         "fair lock"
     }
@@ -76,7 +78,7 @@ impl Verbs for Fair {
         Keys { keys: keys(name).into(), channel: Some(channel(name, &client.to_string())) }
     }
 
-    fn acquire(&self, ask: &Ask<'_>) -> Call {
+    fn acquire(&self, ask: &AcquireArgs<'_>) -> Call {
         Call::new(&script::FAIR_ACQUIRE, ask.keys.keys.to_vec(), acquire_args(ask))
     }
 
@@ -84,7 +86,7 @@ impl Verbs for Fair {
         acquired(reply)
     }
 
-    fn release(&self, give: &Give<'_>) -> Call {
+    fn release(&self, give: &ReleaseArgs<'_>) -> Call {
         let settings = give.settings;
         let args =
             vec![give.hold.field.clone(), decimal(give.count.into()), settings.fair.packed(), settings.publish.clone()];
@@ -106,7 +108,7 @@ impl Verbs for Fair {
     }
 }
 
-impl Verbs for FencedFair {
+impl KindProtocol for FencedFair {
     fn word(&self) -> &'static str {
         "fenced fair lock"
     }
@@ -121,7 +123,7 @@ impl Verbs for FencedFair {
         Keys { keys: all.into(), ..Fair.keys(name, client) }
     }
 
-    fn acquire(&self, ask: &Ask<'_>) -> Call {
+    fn acquire(&self, ask: &AcquireArgs<'_>) -> Call {
         Call::new(&script::FENCED_FAIR_ACQUIRE, ask.keys.keys.to_vec(), acquire_args(ask))
     }
 
@@ -132,7 +134,7 @@ impl Verbs for FencedFair {
         }
     }
 
-    fn release(&self, give: &Give<'_>) -> Call {
+    fn release(&self, give: &ReleaseArgs<'_>) -> Call {
         Fair.release(give)
     }
 
@@ -208,7 +210,7 @@ pub fn force_release(name: &LockName, holder: &str, settings: &Settings) -> Call
 /// # Errors
 ///
 /// The reply is not what the script promises.
-pub fn forced(reply: &Reply) -> Result<Forced, DecodeError> {
+pub fn forced(reply: &Reply) -> Result<ForceReleased, DecodeError> {
     super::lock::forced(reply)
 }
 
@@ -236,7 +238,7 @@ fn channel(name: &LockName, listener: &str) -> Bytes {
     front_channel(name, &Bytes::copy_from_slice(listener.as_bytes()))
 }
 
-fn acquire_args(ask: &Ask<'_>) -> Vec<Bytes> {
+fn acquire_args(ask: &AcquireArgs<'_>) -> Vec<Bytes> {
     vec![
         ask.hold.field.clone(),
         decimal(ask.count.into()),

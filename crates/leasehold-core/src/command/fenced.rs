@@ -2,7 +2,9 @@
 
 use super::lock::Lock;
 use super::outcome::{Acquired, Released};
-use super::verbs::{Ask, Give, HoldKey, Keys, Renewal, Verbs, WaitPolicy, decimal, limit, millis};
+use super::protocol::{
+    AcquireArgs, HoldKey, Keys, KindProtocol, ReleaseArgs, Renewal, WaitPolicy, decimal, limit, millis,
+};
 use crate::call::Call;
 use crate::name::LockName;
 use crate::owner::ClientId;
@@ -28,7 +30,7 @@ pub enum LastToken {
     Kind(String),
 }
 
-impl Verbs for Fenced {
+impl KindProtocol for Fenced {
     fn word(&self) -> &'static str {
         "fenced lock"
     }
@@ -41,7 +43,7 @@ impl Verbs for Fenced {
         Keys { keys: Box::new([name.key().clone(), token_key(name)]), channel: Some(name.channel().clone()) }
     }
 
-    fn acquire(&self, ask: &Ask<'_>) -> Call {
+    fn acquire(&self, ask: &AcquireArgs<'_>) -> Call {
         let args = vec![ask.hold.field.clone(), decimal(ask.count.into()), millis(ask.lease), limit(ask.not_after)];
         Call::new(&script::FENCED_ACQUIRE, ask.keys.keys.to_vec(), args)
     }
@@ -53,7 +55,7 @@ impl Verbs for Fenced {
         }
     }
 
-    fn release(&self, give: &Give<'_>) -> Call {
+    fn release(&self, give: &ReleaseArgs<'_>) -> Call {
         Lock.release(give)
     }
 

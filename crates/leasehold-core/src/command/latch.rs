@@ -3,8 +3,10 @@
 use super::code::{array_code, int_code};
 use super::operation::{Done, MEMORY, braced_record_key};
 use super::outcome::{Acquired, Released};
+use super::protocol::{
+    AcquireArgs, HoldKey, Keys, KindProtocol, ReleaseArgs, Renewal, WaitPolicy, decimal, limit, millis,
+};
 use super::semaphore::decode_done;
-use super::verbs::{Ask, Give, HoldKey, Keys, Renewal, Verbs, WaitPolicy, decimal, limit, millis};
 use crate::call::Call;
 use crate::name::LockName;
 use crate::owner::ClientId;
@@ -45,7 +47,7 @@ pub enum Deleted {
     Kind,
 }
 
-impl Verbs for Latch {
+impl KindProtocol for Latch {
     fn word(&self) -> &'static str {
         "count-down latch"
     }
@@ -62,7 +64,7 @@ impl Verbs for Latch {
         Keys { keys: Box::new([name.key().clone()]), channel: Some(channel(name)) }
     }
 
-    fn acquire(&self, ask: &Ask<'_>) -> Call {
+    fn acquire(&self, ask: &AcquireArgs<'_>) -> Call {
         Call::new(&script::LATCH_ACQUIRE, vec![ask.name.key().clone()], vec![limit(ask.not_after)])
     }
 
@@ -72,7 +74,7 @@ impl Verbs for Latch {
     }
 
     /// A latch has no holder, so there is nothing to release: this is an inspection, whatever is asked.
-    fn release(&self, give: &Give<'_>) -> Call {
+    fn release(&self, give: &ReleaseArgs<'_>) -> Call {
         inspect(give.name)
     }
 

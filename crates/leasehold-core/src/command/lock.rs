@@ -2,7 +2,9 @@
 
 use super::entry::Entry;
 use super::outcome::{Acquired, Released};
-use super::verbs::{Ask, Give, HoldKey, Keys, Renewal, Verbs, WaitPolicy, decimal, limit, millis};
+use super::protocol::{
+    AcquireArgs, HoldKey, Keys, KindProtocol, ReleaseArgs, Renewal, WaitPolicy, decimal, limit, millis,
+};
 use crate::call::Call;
 use crate::name::LockName;
 use crate::owner::ClientId;
@@ -14,7 +16,7 @@ use std::time::Duration;
 /// The result of a force release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "a caller must handle every outcome")]
-pub enum Forced {
+pub enum ForceReleased {
     /// The named hold has ended.
     Ended,
     /// The lock is free.
@@ -49,7 +51,7 @@ pub enum Inspected {
 #[expect(clippy::exhaustive_structs, reason = "it has no state")]
 pub struct Lock;
 
-impl Verbs for Lock {
+impl KindProtocol for Lock {
     fn word(&self) -> &'static str {
         "lock"
     }
@@ -62,7 +64,7 @@ impl Verbs for Lock {
         Keys { keys: Box::new([name.key().clone()]), channel: Some(name.channel().clone()) }
     }
 
-    fn acquire(&self, ask: &Ask<'_>) -> Call {
+    fn acquire(&self, ask: &AcquireArgs<'_>) -> Call {
         let args = vec![ask.hold.field.clone(), decimal(ask.count.into()), millis(ask.lease), limit(ask.not_after)];
         Call::new(&script::ACQUIRE, vec![ask.name.key().clone()], args)
     }
@@ -71,7 +73,7 @@ impl Verbs for Lock {
         Acquired::decode(reply)
     }
 
-    fn release(&self, give: &Give<'_>) -> Call {
+    fn release(&self, give: &ReleaseArgs<'_>) -> Call {
         let keys = vec![give.name.key().clone(), give.name.channel().clone()];
         let args = vec![give.hold.field.clone(), decimal(give.count.into()), give.settings.publish.clone()];
         Call::new(&script::RELEASE, keys, args)
@@ -106,12 +108,12 @@ pub fn force_release(lock: &LockName, holder: &str, publish: &Bytes) -> Call {
 /// # Errors
 ///
 /// The reply is not what the script promises.
-pub fn forced(reply: &Reply) -> Result<Forced, DecodeError> {
+pub fn forced(reply: &Reply) -> Result<ForceReleased, DecodeError> {
     Ok(match reply.int()? {
-        1 => Forced::Ended,
-        0 => Forced::Absent,
-        -1 => Forced::Other,
-        -4 => Forced::Kind,
+        1 => ForceReleased::Ended,
+        0 => ForceReleased::Absent,
+        -1 => ForceReleased::Other,
+        -4 => ForceReleased::Kind,
         _ => return Err(DecodeError::new("a code of lock/force_release", reply)),
     })
 }

@@ -7,8 +7,10 @@ pub use id::{ID_BYTES, InvalidPermitId, PermitId};
 use super::code::{array_code, int_code};
 use super::operation::{Done, MEMORY, record_key};
 use super::outcome::{Acquired, Released};
+use super::protocol::{
+    AcquireArgs, HoldKey, Keys, KindProtocol, ReleaseArgs, Renewal, WaitPolicy, decimal, limit, millis,
+};
 use super::semaphore::{channel, decode_done};
-use super::verbs::{Ask, Give, HoldKey, Keys, Renewal, Verbs, WaitPolicy, decimal, limit, millis};
 use crate::call::Call;
 use crate::name::LockName;
 use crate::owner::ClientId;
@@ -83,7 +85,7 @@ pub enum Given {
     Kind(String),
 }
 
-impl Verbs for Permits {
+impl KindProtocol for Permits {
     fn word(&self) -> &'static str {
         "leased semaphore"
     }
@@ -100,7 +102,7 @@ impl Verbs for Permits {
         Keys { keys: Box::new([name.key().clone(), deadlines(name)]), channel: Some(channel(name)) }
     }
 
-    fn acquire(&self, ask: &Ask<'_>) -> Call {
+    fn acquire(&self, ask: &AcquireArgs<'_>) -> Call {
         let args = vec![
             PermitId::blob(PermitId::of_hold(ask.hold)),
             decimal(ask.count.into()),
@@ -124,7 +126,7 @@ impl Verbs for Permits {
         }
     }
 
-    fn release(&self, give: &Give<'_>) -> Call {
+    fn release(&self, give: &ReleaseArgs<'_>) -> Call {
         let ids = PermitId::blob(PermitId::of_hold(give.hold));
         let args = vec![ids, decimal(give.count.into()), give.settings.publish.clone()];
         Call::new(&script::PERMITS_RELEASE, all_keys(give.name), args)

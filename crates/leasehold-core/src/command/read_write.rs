@@ -5,7 +5,9 @@
 
 use super::entry::{Entry, unlike};
 use super::outcome::{Acquired, Released};
-use super::verbs::{Ask, Give, HoldKey, Keys, Renewal, Verbs, WaitPolicy, decimal, limit, millis};
+use super::protocol::{
+    AcquireArgs, HoldKey, Keys, KindProtocol, ReleaseArgs, Renewal, WaitPolicy, decimal, limit, millis,
+};
 use crate::call::Call;
 use crate::name::LockName;
 use crate::owner::ClientId;
@@ -68,7 +70,7 @@ pub enum Inspected {
     Kind(String),
 }
 
-impl Verbs for Read {
+impl KindProtocol for Read {
     fn word(&self) -> &'static str {
         "read-write lock"
     }
@@ -85,7 +87,7 @@ impl Verbs for Read {
         keys(name)
     }
 
-    fn acquire(&self, ask: &Ask<'_>) -> Call {
+    fn acquire(&self, ask: &AcquireArgs<'_>) -> Call {
         let args = vec![
             ask.hold.field.clone(),
             decimal(ask.count.into()),
@@ -105,7 +107,7 @@ impl Verbs for Read {
         }
     }
 
-    fn release(&self, give: &Give<'_>) -> Call {
+    fn release(&self, give: &ReleaseArgs<'_>) -> Call {
         release_read(give.name, give.keys, &give.hold.field, give.count, &give.settings.publish)
     }
 
@@ -125,7 +127,7 @@ impl Verbs for Read {
     }
 }
 
-impl Verbs for Write {
+impl KindProtocol for Write {
     fn word(&self) -> &'static str {
         "read-write lock"
     }
@@ -138,7 +140,7 @@ impl Verbs for Write {
         keys(name)
     }
 
-    fn acquire(&self, ask: &Ask<'_>) -> Call {
+    fn acquire(&self, ask: &AcquireArgs<'_>) -> Call {
         let args = vec![
             writing(&ask.hold.field),
             decimal(ask.count.into()),
@@ -158,7 +160,7 @@ impl Verbs for Write {
         }
     }
 
-    fn release(&self, give: &Give<'_>) -> Call {
+    fn release(&self, give: &ReleaseArgs<'_>) -> Call {
         release_write(give.keys, &give.hold.field, give.count, &give.settings.publish)
     }
 

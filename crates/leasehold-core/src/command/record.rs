@@ -1,7 +1,7 @@
 //! The record of a client: who it is, for people who look at a server. A hold's field names the client by its UUID only.
 
 use super::code::{array_code, int_code};
-use super::verbs::{decimal, millis};
+use super::protocol::{decimal, millis};
 use crate::call::Call;
 use crate::owner::ClientId;
 use crate::reply::{DecodeError, Reply};

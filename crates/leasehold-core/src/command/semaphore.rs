@@ -6,7 +6,9 @@
 use super::code::{array_code, int_code};
 use super::operation::{Done, MEMORY, record_key};
 use super::outcome::{Acquired, Released};
-use super::verbs::{Ask, Give, HoldKey, Keys, Renewal, Verbs, WaitPolicy, decimal, limit, millis};
+use super::protocol::{
+    AcquireArgs, HoldKey, Keys, KindProtocol, ReleaseArgs, Renewal, WaitPolicy, decimal, limit, millis,
+};
 use crate::call::Call;
 use crate::name::LockName;
 use crate::owner::ClientId;
@@ -37,7 +39,7 @@ pub enum Inspected {
     Kind(String),
 }
 
-impl Verbs for Semaphore {
+impl KindProtocol for Semaphore {
     fn word(&self) -> &'static str {
         "semaphore"
     }
@@ -54,7 +56,7 @@ impl Verbs for Semaphore {
         Keys { keys: Box::new([name.key().clone()]), channel: Some(channel(name)) }
     }
 
-    fn acquire(&self, ask: &Ask<'_>) -> Call {
+    fn acquire(&self, ask: &AcquireArgs<'_>) -> Call {
         let keys = vec![ask.name.key().clone(), record_key(ask.name, &ask.hold.field)];
         let permits = decimal(ask.hold.permits.into());
         let args = vec![decimal(ask.count.into()), permits, limit(ask.not_after), millis(MEMORY)];
@@ -68,7 +70,7 @@ impl Verbs for Semaphore {
         }
     }
 
-    fn release(&self, give: &Give<'_>) -> Call {
+    fn release(&self, give: &ReleaseArgs<'_>) -> Call {
         let keys = vec![give.name.key().clone(), record_key(give.name, &give.hold.field), channel(give.name)];
         let permits = decimal(give.hold.permits.into());
         let granted = decimal(give.granted.into());

@@ -1,7 +1,9 @@
 //! The commands of the simple lock, a string under the plain name whose value is the caller's id, as go-zero's `RedisLock` has it.
 
 use super::outcome::{Acquired, Released};
-use super::verbs::{Ask, Give, HoldKey, Keys, Renewal, Verbs, WaitPolicy, decimal, limit, millis};
+use super::protocol::{
+    AcquireArgs, HoldKey, Keys, KindProtocol, ReleaseArgs, Renewal, WaitPolicy, decimal, limit, millis,
+};
 use crate::call::Call;
 use crate::name::LockName;
 use crate::owner::ClientId;
@@ -15,7 +17,7 @@ use std::time::Duration;
 #[expect(clippy::exhaustive_structs, reason = "it has no state")]
 pub struct Simple;
 
-impl Verbs for Simple {
+impl KindProtocol for Simple {
     fn word(&self) -> &'static str {
         "simple lock"
     }
@@ -28,7 +30,7 @@ impl Verbs for Simple {
         Keys { keys: Box::new([name.key().clone()]), channel: None }
     }
 
-    fn acquire(&self, ask: &Ask<'_>) -> Call {
+    fn acquire(&self, ask: &AcquireArgs<'_>) -> Call {
         let args = vec![ask.hold.field.clone(), decimal(ask.count.into()), millis(ask.lease), limit(ask.not_after)];
         Call::new(&script::SIMPLE_ACQUIRE, vec![ask.name.key().clone()], args)
     }
@@ -41,7 +43,7 @@ impl Verbs for Simple {
         }
     }
 
-    fn release(&self, give: &Give<'_>) -> Call {
+    fn release(&self, give: &ReleaseArgs<'_>) -> Call {
         release(give.name, &give.hold.field, give.count)
     }
 

@@ -2,7 +2,7 @@
 
 use super::lock::{self, Lock};
 use super::outcome::{Acquired, Released};
-use super::verbs::{Ask, Give, HoldKey, Keys, Renewal, Verbs, WaitPolicy, decimal};
+use super::protocol::{AcquireArgs, HoldKey, Keys, KindProtocol, ReleaseArgs, Renewal, WaitPolicy, decimal};
 use crate::call::Call;
 use crate::name::LockName;
 use crate::owner::ClientId;
@@ -19,7 +19,7 @@ const SILENT: Bytes = Bytes::from_static(b"SILENT");
 #[expect(clippy::exhaustive_structs, reason = "it has no state")]
 pub struct Spin;
 
-impl Verbs for Spin {
+impl KindProtocol for Spin {
     fn word(&self) -> &'static str {
         "spin lock"
     }
@@ -34,7 +34,7 @@ impl Verbs for Spin {
         Keys { keys, channel: None }
     }
 
-    fn acquire(&self, ask: &Ask<'_>) -> Call {
+    fn acquire(&self, ask: &AcquireArgs<'_>) -> Call {
         Lock.acquire(ask)
     }
 
@@ -42,7 +42,7 @@ impl Verbs for Spin {
         Lock.acquired(reply)
     }
 
-    fn release(&self, give: &Give<'_>) -> Call {
+    fn release(&self, give: &ReleaseArgs<'_>) -> Call {
         let keys = vec![give.name.key().clone(), give.name.channel().clone()];
         Call::new(&script::RELEASE, keys, vec![give.hold.field.clone(), decimal(give.count.into()), SILENT])
     }

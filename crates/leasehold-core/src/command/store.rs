@@ -4,7 +4,7 @@
 //! every write: checked at writes alone, an older holder that has read before a newer one wrote still loses the newer write.
 
 use super::code::array_code;
-use super::verbs::{decimal, millis};
+use super::protocol::{decimal, millis};
 use crate::call::Call;
 use crate::name::LockName;
 use crate::reply::{DecodeError, Reply};

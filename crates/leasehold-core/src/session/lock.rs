@@ -1,6 +1,6 @@
 //! The state that a client keeps about a lock: its waiters, its turn, and what the client holds of it.
 
-use crate::command::{Keys, Kind, Verbs, WaitPolicy};
+use crate::command::{Keys, Kind, KindProtocol, WaitPolicy};
 use crate::name::LockName;
 use crate::owner::{ClientId, HoldNumber};
 use crate::session::ids::LockId;
@@ -62,7 +62,7 @@ pub(super) enum Anomaly {
 impl Lock {
     pub(super) fn new(name: LockName, kind: Kind, client: &ClientId) -> Self {
         Self {
-            keys: kind.verbs().keys(&name, client),
+            keys: kind.protocol().keys(&name, client),
             kind,
             name,
             refs: 0,
@@ -92,13 +92,13 @@ impl Lock {
     }
 
     /// The protocol of its kind.
-    pub(super) fn verbs(&self) -> &'static dyn Verbs {
-        self.kind.verbs()
+    pub(super) fn protocol(&self) -> &'static dyn KindProtocol {
+        self.kind.protocol()
     }
 
     /// How its waiters stand to each other.
     pub(super) fn wait_policy(&self) -> WaitPolicy {
-        self.verbs().wait_policy()
+        self.protocol().wait_policy()
     }
 
     /// Its keys and its channel.

@@ -52,9 +52,9 @@ fn ask(world: &World, kind: Kind) -> Call {
     let lock = name("lock0");
     let client = world.clients[1].session.client();
     let hold = HoldKey { field: client.field(HoldNumber::ZERO.next()), permits: 1 };
-    let keys = kind.verbs().keys(&lock, &client);
+    let keys = kind.protocol().keys(&lock, &client);
     let settings = world.clients[1].session.settings();
-    let ask = leasehold_core::command::Ask {
+    let ask = leasehold_core::command::AcquireArgs {
         name: &lock,
         keys: &keys,
         hold: &hold,
@@ -67,7 +67,7 @@ fn ask(world: &World, kind: Kind) -> Call {
         prefer_writers: None,
         settings,
     };
-    kind.verbs().acquire(&ask)
+    kind.protocol().acquire(&ask)
 }
 
 #[test]

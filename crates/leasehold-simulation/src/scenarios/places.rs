@@ -177,7 +177,7 @@ fn notices_in_quick_succession_do_not_make_as_many_beats() {
     let before = world.server.calls("fair/beat");
     world.give_back(guard);
     let client = world.clients[2].session.client();
-    let channel = Kind::Fair.verbs().keys(&name("a"), &client).channel.expect("a fair lock has notices");
+    let channel = Kind::Fair.protocol().keys(&name("a"), &client).channel.expect("a fair lock has notices");
     for _ in 0..12 {
         world.server.command(&[b"PUBLISH", &channel, b"0"]).expect("a notice");
         world.clients[2].session.handle_event(world.now, LinkEvent::Notice { channel: channel.clone() });

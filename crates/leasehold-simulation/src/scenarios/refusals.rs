@@ -125,7 +125,7 @@ fn an_acquire_of_a_lock_that_is_held_leaves_nothing_either() {
 #[test]
 fn an_entry_that_fails_at_any_command_leaves_the_hold_as_it_was() {
     for (kind, family, script, _) in KINDS {
-        if !kind.verbs().reenters() {
+        if !kind.protocol().reenters() {
             continue;
         }
         at_each_command(kind, |inside| {

@@ -5,7 +5,7 @@ use crate::world::client::Guard;
 use crate::world::{World, trace};
 use bytes::Bytes;
 use leasehold_core::command::permits::ID_BYTES;
-use leasehold_core::command::{Give, HoldKey, Kind};
+use leasehold_core::command::{HoldKey, Kind, ReleaseArgs};
 use leasehold_core::name::LockName;
 use leasehold_core::owner::HoldNumber;
 use leasehold_core::reply::Reply;
@@ -53,10 +53,10 @@ impl World {
     /// The id that tells a guard's hold from all others in the calls of its kind.
     pub(crate) fn wire_id(&self, client: usize, kind: Kind, name: &LockName, hold: &HoldKey) -> Bytes {
         let session = &self.clients[client].session;
-        let keys = kind.verbs().keys(name, &session.client());
+        let keys = kind.protocol().keys(name, &session.client());
         let settings = session.settings();
-        let give = Give { name, keys: &keys, hold, count: 0, granted: true, settings };
-        hold_of(&kind.verbs().release(&give)).expect("a release names its hold").0
+        let give = ReleaseArgs { name, keys: &keys, hold, count: 0, granted: true, settings };
+        hold_of(&kind.protocol().release(&give)).expect("a release names its hold").0
     }
 
     /// The count that the server has of a hold.

@@ -6,7 +6,7 @@ use crate::kind::Simple;
 use crate::lock::Lock;
 use crate::settings;
 use bytes::Bytes;
-use leasehold_core::command::{Give, HoldKey, Released};
+use leasehold_core::command::{HoldKey, ReleaseArgs, Released};
 
 /// A lock that is one string with a lease: go-zero's `RedisLock`.
 ///
@@ -63,17 +63,17 @@ impl SimpleLock {
     pub async fn release(&self) -> Result<bool, Error> {
         let spec = self.spec();
         let Some(field) = spec.options().field.clone() else { return Ok(false) };
-        let (name, verbs) = (spec.checked_name()?, spec.kind().verbs());
+        let (name, protocol) = (spec.checked_name()?, spec.kind().protocol());
         if let Some(lease) = spec.options().lease {
             settings::check_lease(lease)?;
         }
         let call = spec.handle().with(|session, _| {
-            let keys = verbs.keys(name, &session.client());
+            let keys = protocol.keys(name, &session.client());
             let hold = HoldKey { field, permits: 1 };
             let settings = session.settings();
-            verbs.release(&Give { name, keys: &keys, hold: &hold, count: 0, granted: true, settings })
+            protocol.release(&ReleaseArgs { name, keys: &keys, hold: &hold, count: 0, granted: true, settings })
         });
-        let released = spec.call_once(call, |reply| verbs.released(reply)).await?;
+        let released = spec.call_once(call, |reply| protocol.released(reply)).await?;
         spec.handle().with(|session, now| session.look_again(now, self.name()));
         Ok(released == Released::Ended)
     }

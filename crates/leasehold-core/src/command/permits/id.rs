@@ -1,6 +1,6 @@
 //! The id of a permit.
 
-use crate::command::verbs::HoldKey;
+use crate::command::protocol::HoldKey;
 use bytes::Bytes;
 use sha1_smol::Sha1;
 use std::fmt;

@@ -15,7 +15,7 @@ use std::task::Waker;
 impl Parts {
     /// See [`Session::acquire`](crate::session::Session::acquire).
     pub(crate) fn acquire(&mut self, now: Instant, mut wish: AcquireRequest) -> Ticket {
-        if !wish.kind.verbs().reenters() {
+        if !wish.kind.protocol().reenters() {
             wish.owner = None;
             wish.reenter = None;
         }
@@ -191,7 +191,7 @@ impl Parts {
         let lease = hold.limit_lease(now, hold.lease());
         // A copy of an acquire without a lease would take for good if it came when no request waits for it any more. So it always has a
         // limit; a client that does not know the server's time is told it by a refusal.
-        let leased = self.verbs_of(number).renewal().is_some();
+        let leased = self.protocol_of(number).renewal().is_some();
         let limit = if leased {
             self.settings.not_after.then(|| self.not_after(now))
         } else {

@@ -5,7 +5,7 @@
 //! however many there are.
 
 use crate::command::fair::{Beat, Standing};
-use crate::command::{Give, HoldKey, WaitPolicy, fair};
+use crate::command::{HoldKey, ReleaseArgs, WaitPolicy, fair};
 use crate::error::AcquireError;
 use crate::link::LinkError;
 use crate::owner::HoldNumber;
@@ -146,7 +146,7 @@ impl Parts {
     /// Gives up the place of an entry that no hold stands for.
     fn leave_behind(&mut self, lock: LockId, entry: &Bytes) {
         let state = &self.locks[lock];
-        let call = state.verbs().release(&Give {
+        let call = state.protocol().release(&ReleaseArgs {
             name: state.name(),
             keys: state.keys(),
             hold: &HoldKey { field: entry.clone(), permits: 1 },

@@ -163,7 +163,7 @@ impl Parts {
                 (Kind::Read, Kind::Write) if own.is_some() => return Err(AcquireError::UpgradeNotSupported),
                 (Kind::Read, Kind::Write) => {}
                 (kind, _) if other.is_held() || other.line().contender().is_some() => {
-                    return Err(AcquireError::KeyConflict(kind.verbs().word().to_owned()));
+                    return Err(AcquireError::KeyConflict(kind.protocol().word().to_owned()));
                 }
                 _ => {}
             }

@@ -125,9 +125,9 @@ impl Parts {
     /// The server refused the call for the moment, and left no record of that. A copy that comes when it refuses no longer would take for
     /// good what has no lease, so such a hold is given up as if it had been granted.
     pub(super) fn forget_refused(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
-        let verbs = self.verbs_of(number);
+        let protocol = self.protocol_of(number);
         let unsure = self.requests.acquire(ticket).is_some_and(|acquire| acquire.trouble().is_unsure());
-        if unsure || verbs.renewal().is_some() || verbs.wait_policy() == WaitPolicy::Broadcast {
+        if unsure || protocol.renewal().is_some() || protocol.wait_policy() == WaitPolicy::Broadcast {
             self.forget_first(now, ticket, number);
             return;
         }

@@ -106,7 +106,7 @@ impl Parts {
             return hold.end();
         }
         self.guard_ends(now, number, HoldEnd::Released);
-        if self.verbs_of(number).may_be_prolonged() {
+        if self.protocol_of(number).may_be_prolonged() {
             // Time alone does not tell that the server has nothing of it.
             self.touch(now, number);
         }

@@ -14,8 +14,8 @@ use crate::time::Instant;
 impl Parts {
     /// Takes the outcome of a lowering, of a caller or of the background.
     pub(super) fn handle_lowered(&mut self, now: Instant, number: HoldNumber, result: Result<Reply, LinkError>) {
-        let verbs = self.verbs_of(number);
-        let decode = |reply| verbs.released(&reply).map_err(|error| LinkError::Unknown(error.to_string()));
+        let protocol = self.protocol_of(number);
+        let decode = |reply| protocol.released(&reply).map_err(|error| LinkError::Unknown(error.to_string()));
         let released = match result.and_then(decode) {
             Ok(released) => released,
             Err(error) => return self.not_lowered(now, number, &error),
@@ -43,7 +43,7 @@ impl Parts {
         let (live, repeated) = (hold.is_live(), hold.is_repeated());
         let lost = hold.lost(now, name.clone(), LossReason::Removed);
         // A hold without a lease leaves a record, which refuses late copies of its acquire.
-        let leased = self.locks[hold.lock()].verbs().renewal().is_some();
+        let leased = self.locks[hold.lock()].protocol().renewal().is_some();
         if leased && hold.may_come_back(now) {
             hold.expect_late_copies(now + self.settings.command_timeout * 2);
         }

@@ -31,7 +31,7 @@ impl Parts {
         let Some(hold) = self.holds.known(number) else { return };
         let mut period = hold.lease() / 3;
         // A reader of a JVM sets the key's time to live when it renews, and may die after that.
-        let shares = self.locks[hold.lock()].verbs().shares_key();
+        let shares = self.locks[hold.lock()].protocol().shares_key();
         let reasserts = shares && period * 3 > self.settings.jvm_watchdog / 3;
         if shares {
             period = period.min(self.settings.jvm_watchdog / 3);
@@ -73,7 +73,7 @@ impl Parts {
             return;
         }
         let slot = if self.settings.cluster { name::slot(self.locks[hold.lock()].name().key()) } else { 0 };
-        let Some(script) = self.locks[hold.lock()].verbs().renewal() else { return };
+        let Some(script) = self.locks[hold.lock()].protocol().renewal() else { return };
         let replicas = hold.replicas_of_renewal();
         self.renewals.push((script.name(), slot, replicas), number);
     }
@@ -108,9 +108,9 @@ impl Parts {
             let Some(hold) = self.holds.known(*number) else { continue };
             let lock = &self.locks[hold.lock()];
             let lease = hold.lease_of_renewal(now);
-            let verbs = lock.verbs();
-            script = script.or_else(|| verbs.renewal());
-            verbs.renew(&mut renewal, lock.name(), lock.keys(), hold.key(), lease);
+            let protocol = lock.protocol();
+            script = script.or_else(|| protocol.renewal());
+            protocol.renew(&mut renewal, lock.name(), lock.keys(), hold.key(), lease);
         }
         let Some(script) = script else { return };
         let id = self.call_by_background(Call::new(script, renewal.keys, renewal.args).with_replicas(replicas));
@@ -152,7 +152,7 @@ impl Parts {
         outcome: Renewed,
         acknowledged: Option<u32>,
     ) -> Next {
-        let counts = self.verbs_of(number).counts();
+        let counts = self.protocol_of(number).counts();
         self.touch(now, number);
         let Some(hold) = self.holds.get_mut(number) else { return Next::AsPlanned };
         let window = hold.end_renewal(outcome != Renewed::Refused).filter(|_| counts);

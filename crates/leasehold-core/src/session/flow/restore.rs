@@ -1,6 +1,6 @@
 //! Asking the server for a hold that was granted without it.
 
-use crate::command::{Acquired, Ask};
+use crate::command::{AcquireArgs, Acquired};
 use crate::error::LossReason;
 use crate::link::LinkError;
 use crate::owner::HoldNumber;
@@ -26,7 +26,7 @@ impl Parts {
             return;
         }
         let lock = &self.locks[hold.lock()];
-        let call = lock.verbs().acquire(&Ask {
+        let call = lock.protocol().acquire(&AcquireArgs {
             name: lock.name(),
             keys: lock.keys(),
             hold: hold.key(),
@@ -47,9 +47,9 @@ impl Parts {
 
     /// Takes what the server says to that.
     pub(super) fn handle_restored(&mut self, now: Instant, number: HoldNumber, result: Result<Reply, LinkError>) {
-        let verbs = self.verbs_of(number);
+        let protocol = self.protocol_of(number);
         let outcome = match result {
-            Ok(reply) => verbs.acquired(&reply).map_err(|error| LinkError::Unknown(error.to_string())),
+            Ok(reply) => protocol.acquired(&reply).map_err(|error| LinkError::Unknown(error.to_string())),
             Err(error) => Err(error),
         };
         let again = now + RESTORE / 2 + self.jitter(RESTORE / 2);

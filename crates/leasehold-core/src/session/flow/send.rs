@@ -1,7 +1,7 @@
 //! Calls: how they are put together from what the session knows of a hold, and how they are noted as sent.
 
 use crate::call::{Call, Replicas};
-use crate::command::{Acquired, Ask, Give, HoldKey, Verbs, WaitPolicy};
+use crate::command::{AcquireArgs, Acquired, HoldKey, KindProtocol, ReleaseArgs, WaitPolicy};
 use crate::link::Plane;
 use crate::owner::HoldNumber;
 use crate::reply::{DecodeError, Reply};
@@ -18,7 +18,7 @@ use std::time::Duration;
 
 /// The call that lowers a hold's count to the number of its guards.
 pub(super) fn give(now: Instant, lock: &Lock, hold: &Hold, settings: &Settings) -> Call {
-    lock.verbs().release(&Give {
+    lock.protocol().release(&ReleaseArgs {
         name: lock.name(),
         keys: lock.keys(),
         hold: hold.key(),
@@ -30,9 +30,9 @@ pub(super) fn give(now: Instant, lock: &Lock, hold: &Hold, settings: &Settings) 
 
 impl Parts {
     /// The protocol of the kind of a hold's lock.
-    pub(super) fn verbs_of(&self, number: HoldNumber) -> &'static dyn Verbs {
+    pub(super) fn protocol_of(&self, number: HoldNumber) -> &'static dyn KindProtocol {
         let kind = self.holds.get(number).map(|hold| self.locks[hold.lock()].kind());
-        kind.unwrap_or_default().verbs()
+        kind.unwrap_or_default().protocol()
     }
 
     /// The call that raises a hold's count to `count` for a request.
@@ -47,7 +47,7 @@ impl Parts {
         let hold = self.holds.get(number)?;
         let acquire = self.requests.acquire(ticket)?;
         let lock = &self.locks[hold.lock()];
-        let call = lock.verbs().acquire(&Ask {
+        let call = lock.protocol().acquire(&AcquireArgs {
             name: lock.name(),
             keys: lock.keys(),
             hold: hold.key(),
@@ -112,7 +112,7 @@ impl Parts {
     /// is used.
     pub(super) fn outlast_place(&mut self, now: Instant, number: HoldNumber) {
         let idle = self.settings.fair.idle;
-        let in_places = self.verbs_of(number).wait_policy() == WaitPolicy::ServerQueue;
+        let in_places = self.protocol_of(number).wait_policy() == WaitPolicy::ServerQueue;
         if let Some(hold) = self.holds.get_mut(number).filter(|hold| hold.is_queued() || in_places) {
             hold.keep_until(now + idle);
         }
@@ -120,12 +120,12 @@ impl Parts {
 
     /// Decodes the reply to an acquire, and notes how many replicas acknowledged it.
     pub(super) fn raised(&mut self, number: HoldNumber, reply: &Reply) -> Result<Acquired, DecodeError> {
-        let verbs = self.verbs_of(number);
+        let protocol = self.protocol_of(number);
         let durable = |hold: &&mut Hold| hold.change().is_some_and(|change| change.replicas().is_some());
-        let Some(hold) = self.holds.get_mut(number).filter(durable) else { return verbs.acquired(reply) };
+        let Some(hold) = self.holds.get_mut(number).filter(durable) else { return protocol.acquired(reply) };
         let (reply, acknowledged) = replicas::split(reply)?;
         hold.note_replicas(acknowledged);
-        verbs.acquired(reply)
+        protocol.acquired(reply)
     }
 
     /// The server time after which a first grant that is sent now may refuse itself; 0 while the server's clock is unknown.

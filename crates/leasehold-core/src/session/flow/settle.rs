@@ -61,7 +61,7 @@ impl Parts {
             let Some(last_sent) = self.last_sent(number, flight) else { continue };
             let covered = sent_at.max(last_sent) <= probe.begun() && self.is_under(number, &probe);
             if covered {
-                let unpolled = self.verbs_of(number).wait_policy().unpolled(&self.settings);
+                let unpolled = self.protocol_of(number).wait_policy().unpolled(&self.settings);
                 let patience = (unpolled + late) * (1 << self.times_overtaken(number).min(8));
                 self.stalled.note_answered(now + patience, number, flight, probe.begun());
             } else {

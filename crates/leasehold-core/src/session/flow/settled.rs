@@ -155,7 +155,7 @@ mod tests {
         let probes = probes(&mut session);
         session.handle_probed(later, probes[0], Ok(()));
         assert!(session.may_resend(later + Duration::from_millis(1), ticket, flight), "the script was not known");
-        session.handle_timeout(later + Kind::Lock.verbs().wait_policy().unpolled(session.settings()));
+        session.handle_timeout(later + Kind::Lock.protocol().wait_policy().unpolled(session.settings()));
         assert!(session.is_current(ticket, flight, Waker::noop()), "the reply to its text may be under way");
     }
 
@@ -171,7 +171,7 @@ mod tests {
         let (second, second_flight) = asks(&mut session, sent, "b");
         session.handle_probed(sent, probes[0], Ok(()));
         // The callers do not poll. The first is known to have been answered; of the second nothing is known.
-        let unpolled = Kind::Lock.verbs().wait_policy().unpolled(session.settings());
+        let unpolled = Kind::Lock.protocol().wait_policy().unpolled(session.settings());
         session.handle_timeout(sent + unpolled + sent.since(later) * 2);
         assert!(!session.is_current(first, first_flight, Waker::noop()), "the background goes on in its place");
         assert!(session.is_current(second, second_flight, Waker::noop()), "its reply may be under way");

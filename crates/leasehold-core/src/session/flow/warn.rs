@@ -21,7 +21,7 @@ impl Parts {
     pub(super) fn note_own_client(&mut self, now: Instant, ticket: Ticket) {
         let Some(acquire) = self.requests.known_acquire(ticket) else { return };
         let (lock, alarm, started) = (acquire.lock(), acquire.alarm(), acquire.started());
-        let leased = self.locks[lock].verbs().renewal().is_some();
+        let leased = self.locks[lock].protocol().renewal().is_some();
         let long = now >= started + if leased { acquire.wish().lease } else { PAUSE };
         let waits = acquire.place() == Place::Line && acquire.wish().patience != Patience::Try;
         if !waits || alarm == Alarm::Raised || (alarm == Alarm::Noted && !long) {
@@ -68,8 +68,8 @@ impl Parts {
     /// lock behind. A kind without a lease, or one that says otherwise how long it lasts, is not meant.
     pub(super) fn note_endless(&mut self, ticket: Ticket, left: Option<Duration>) {
         let Some(acquire) = self.requests.known_acquire(ticket) else { return };
-        let verbs = self.locks[acquire.lock()].verbs();
-        let has_lease = verbs.wait_policy() == WaitPolicy::Exclusive || verbs.shares_key();
+        let protocol = self.locks[acquire.lock()].protocol();
+        let has_lease = protocol.wait_policy() == WaitPolicy::Exclusive || protocol.shares_key();
         self.note_anomaly(ticket, (has_lease && left.is_none()).then_some(Anomaly::Endless));
     }
 }

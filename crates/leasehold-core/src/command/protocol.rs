@@ -11,7 +11,7 @@ use bytes::Bytes;
 use std::time::Duration;
 
 /// A kind of lock on the wire. It has no state: everything is an argument.
-pub trait Verbs: Sync {
+pub trait KindProtocol: Sync {
     /// The name of the kind in errors and documents, such as `read-write lock`.
     fn word(&self) -> &'static str;
 
@@ -28,9 +28,9 @@ pub trait Verbs: Sync {
     fn keys(&self, name: &LockName, client: &ClientId) -> Keys;
 
     /// Asks for the hold count `ask.count`, which only begins a hold when it is 1.
-    fn acquire(&self, ask: &Ask<'_>) -> Call;
+    fn acquire(&self, ask: &AcquireArgs<'_>) -> Call;
 
-    /// Decodes the reply to [`Verbs::acquire`].
+    /// Decodes the reply to [`KindProtocol::acquire`].
     ///
     /// # Errors
     ///
@@ -38,9 +38,9 @@ pub trait Verbs: Sync {
     fn acquired(&self, reply: &Reply) -> Result<Acquired, DecodeError>;
 
     /// Asks that the hold count `give.count` remain; 0 ends the hold, and gives up whatever place in a queue it has.
-    fn release(&self, give: &Give<'_>) -> Call;
+    fn release(&self, give: &ReleaseArgs<'_>) -> Call;
 
-    /// Decodes the reply to [`Verbs::release`].
+    /// Decodes the reply to [`KindProtocol::release`].
     ///
     /// # Errors
     ///
@@ -141,7 +141,7 @@ pub struct HoldKey {
 /// A wish for a hold count.
 #[derive(Clone, Copy, Debug)]
 #[expect(clippy::exhaustive_structs, reason = "the session builds it, and must decide on every field")]
-pub struct Ask<'a> {
+pub struct AcquireArgs<'a> {
     /// The lock.
     pub name: &'a LockName,
     /// Its keys.
@@ -170,7 +170,7 @@ pub struct Ask<'a> {
 /// A wish to lower a hold count.
 #[derive(Clone, Copy, Debug)]
 #[expect(clippy::exhaustive_structs, reason = "the session builds it, and must decide on every field")]
-pub struct Give<'a> {
+pub struct ReleaseArgs<'a> {
     /// The lock.
     pub name: &'a LockName,
     /// Its keys.
