@@ -9,7 +9,7 @@ const SESSION: &str = "crates/leasehold-core/src/session";
 const MOST_LINES_OF_A_FUNCTION: usize = 60;
 
 /// What every component may use: names of things, values without a state that others share, and the way out.
-const COMMON: [&str; 8] = ["ids", "missing", "out", "replicas", "retry", "timers", "trouble", "wish"];
+const COMMON: [&str; 8] = ["failures", "ids", "missing", "out", "replicas", "retry", "timers", "wish"];
 
 /// The one file of components with fields that flows name: it has the components side by side.
 const SIDE_BY_SIDE: &str = "parts.rs";

@@ -34,6 +34,7 @@
 
 mod api;
 mod client_record;
+mod failures;
 mod flow;
 mod hold;
 mod ids;
@@ -54,7 +55,6 @@ mod settlements;
 mod stalled_calls;
 mod subscriptions;
 mod timers;
-mod trouble;
 mod wish;
 
 pub use api::{Action, CallId, ClientStats, Event, FlightId};

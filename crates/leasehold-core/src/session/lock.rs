@@ -3,11 +3,11 @@
 use crate::command::{Keys, Kind, KindProtocol, WaitPolicy};
 use crate::name::LockName;
 use crate::owner::{ClientId, HoldNumber};
+use crate::session::failures::Failures;
 use crate::session::ids::LockId;
 use crate::session::lock::heartbeat::Heartbeat;
 use crate::session::lock::invitations::Invitations;
 use crate::session::lock::line::Line;
-use crate::session::trouble::Trouble;
 use crate::time::Instant;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -34,7 +34,7 @@ pub(super) struct Lock {
     line: Line,
     /// The waiters that may ask beside the contender, if several may hold the lock.
     invitations: Invitations,
-    trouble: Trouble,
+    failures: Failures,
     heartbeat: Heartbeat,
     /// Every request takes the lock within this client first.
     is_local: bool,
@@ -70,7 +70,7 @@ impl Lock {
             permits: 0,
             line: Line::default(),
             invitations: Invitations::new(),
-            trouble: Trouble::default(),
+            failures: Failures::default(),
             heartbeat: Heartbeat::default(),
             is_local: false,
             sibling: None,
@@ -142,24 +142,24 @@ impl Lock {
     }
 
     /// The failures that its line has met.
-    pub(super) const fn trouble(&self) -> &Trouble {
-        &self.trouble
+    pub(super) const fn failures(&self) -> &Failures {
+        &self.failures
     }
 
     /// The same, to be changed.
-    pub(super) const fn trouble_mut(&mut self) -> &mut Trouble {
-        &mut self.trouble
+    pub(super) const fn failures_mut(&mut self) -> &mut Failures {
+        &mut self.failures
     }
 
     /// The server does its part.
-    pub(super) fn forget_trouble(&mut self) {
-        self.trouble = Trouble::default();
+    pub(super) fn forget_failures(&mut self) {
+        self.failures = Failures::default();
     }
 
     /// No request waits any more.
     pub(super) fn end_line(&mut self) {
         self.line.end();
-        self.forget_trouble();
+        self.forget_failures();
         self.heartbeat.end();
     }
 }

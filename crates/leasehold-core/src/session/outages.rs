@@ -31,7 +31,7 @@ impl Outage {
         self.slots.as_ref().is_none_or(|slots| slots.binary_search(&name::slot(key)).is_ok())
     }
 
-    /// Adds the outage to what else is known of the trouble with a server.
+    /// Adds the outage to what else is known of the failures of a server.
     pub(super) fn added_to(&self, since: Option<Instant>, in_words: String) -> String {
         let told = LinkError::NotSent(format!("not connected to {}: {}", self.server, self.why)).to_string();
         match since {

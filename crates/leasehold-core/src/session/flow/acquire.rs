@@ -7,7 +7,7 @@ use crate::session::ids::LockId;
 use crate::session::lock::line::End;
 use crate::session::parts::Parts;
 use crate::session::request::Request;
-use crate::session::request::acquire::{Acquire, Place};
+use crate::session::request::acquire::{Acquire, LocalPlace};
 use crate::session::{AcquireRequest, Fallback, Granted, Patience, Step, Ticket, Via, replicas};
 use crate::time::Instant;
 use std::task::Waker;
@@ -60,7 +60,7 @@ impl Parts {
             } else if acquire.wish().patience != Patience::Try {
                 acquire.stand_in_line();
                 state.line_mut().push(ticket, End::Back);
-            } else if self.trouble_since(lock).is_none() && !self.tries_beside(lock) {
+            } else if self.failing_since(lock).is_none() && !self.tries_beside(lock) {
                 // A waiter of this client is ahead and has asked, so the lock is as good as taken; unless no server can say so.
                 acquire.end(Ok(None));
             }
@@ -99,7 +99,7 @@ impl Parts {
         if acquire.rests() {
             return Step::Wait;
         }
-        if let Place::Entering(number) = acquire.place() {
+        if let LocalPlace::Entering(number) = acquire.place() {
             self.check_entry(now, ticket, number);
             let Some(acquire) = self.requests.known_acquire(ticket) else {
                 return Step::Done(Err(AcquireError::Closed));
@@ -127,17 +127,17 @@ impl Parts {
         let acquire = self.requests.acquire(ticket)?;
         let may_retry = acquire.may_try(now);
         match acquire.place() {
-            Place::Line => {
+            LocalPlace::Line => {
                 let lock = acquire.lock();
                 self.poll_in_line(now, ticket, lock, missed, may_retry, via)
             }
-            Place::Aside if may_retry => self.send_first(now, ticket, via),
-            Place::Aside => None,
-            Place::Entering(number) if self.holds.get(number).is_some_and(|hold| hold.is_counted_by_client()) => {
+            LocalPlace::Aside if may_retry => self.send_first(now, ticket, via),
+            LocalPlace::Aside => None,
+            LocalPlace::Entering(number) if self.holds.get(number).is_some_and(|hold| hold.is_counted_by_client()) => {
                 self.enter_by_itself(now, ticket, number);
                 Some(self.poll_acquire_at_gate(ticket))
             }
-            Place::Entering(number) => self.send_entry(now, ticket, number, via),
+            LocalPlace::Entering(number) => self.send_entry(now, ticket, number, via),
         }
     }
 
@@ -253,7 +253,7 @@ impl Parts {
         }
         self.leave_line(now, ticket, lock);
         if let Some(number) = hold.or(entering) {
-            self.forsake(now, ticket, number);
+            self.abandon_hold(now, ticket, number);
         }
         self.remove_request(ticket);
     }

@@ -27,7 +27,7 @@ impl Parts {
         self.leave_line(now, ticket, lock);
         let Some(acquire) = self.requests.known_acquire_mut(ticket) else { return };
         if let Some(begun) = acquire.enter(number) {
-            self.forsake(now, ticket, begun);
+            self.abandon_hold(now, ticket, begun);
         }
         self.wake(ticket);
     }

@@ -8,7 +8,7 @@ use crate::session::hold::change::Change;
 use crate::session::ids::LockId;
 use crate::session::parts::Parts;
 use crate::session::request::Request;
-use crate::session::request::acquire::Place;
+use crate::session::request::acquire::LocalPlace;
 use crate::session::{Patience, Ticket};
 use crate::time::Instant;
 use std::time::Duration;
@@ -20,7 +20,7 @@ impl Parts {
         let (lock, last, patience, place) =
             (acquire.lock(), acquire.is_final_attempt(), acquire.wish().patience, acquire.place());
         let acquire_owner = acquire.wish().owner;
-        if place == Place::Aside {
+        if place == LocalPlace::Aside {
             if acquire.refuse_beside() {
                 // The other half was lost meanwhile, whether that is known already or not.
                 self.join_line(now, ticket);
@@ -30,7 +30,7 @@ impl Parts {
             return;
         }
         if let Some(number) = acquire_owner.and_then(|owner| self.owners.hold(lock, owner)) {
-            self.locks[lock].forget_trouble();
+            self.locks[lock].forget_failures();
             self.enter_instead(now, ticket, lock, number);
             return;
         }
@@ -47,7 +47,7 @@ impl Parts {
             .acquire(ticket)
             .is_some_and(|acquire| acquire.end_of_wish(self.settings.command_timeout) <= now);
         let mut goes = patience == Patience::Try || last || ended;
-        self.locks[lock].forget_trouble();
+        self.locks[lock].forget_failures();
         let mut left = left;
         if self.locks[lock].is_polled() {
             let pause = self.next_poll(ticket);
@@ -70,15 +70,15 @@ impl Parts {
 
     /// Leaves the server in peace for a while.
     pub(super) fn back_off(&mut self, now: Instant, ticket: Ticket) {
-        let Some(trouble) = self.trouble_of(ticket) else { return };
-        let pause = trouble.pause();
+        let Some(failures) = self.failures_of(ticket) else { return };
+        let pause = failures.pause();
         let until = now + pause / 2 + self.jitter(pause / 2);
         let Some(acquire) = self.requests.known_acquire_mut(ticket) else { return };
         let (lock, place, last) = (acquire.lock(), acquire.place(), acquire.is_final_attempt());
         let contends = self.locks[lock].line().is_contender(ticket);
         if last || self.falls_back(now, ticket) {
             self.end_unreachable(now, ticket);
-        } else if place == Place::Line && contends {
+        } else if place == LocalPlace::Line && contends {
             self.locks[lock].line_mut().back_off(until);
             self.set_lock_timer(lock);
             self.begin_to_wait(now, ticket);
@@ -91,14 +91,14 @@ impl Parts {
     }
 
     /// Fails all requests of the line when the server has been out of reach for too long.
-    pub(super) fn trouble_is_over(&mut self, now: Instant, lock: LockId) -> bool {
-        let Some(since) = self.trouble_since(lock) else { return false };
+    pub(super) fn give_up_on_server(&mut self, now: Instant, lock: LockId) -> bool {
+        let Some(since) = self.failing_since(lock) else { return false };
         if now < since + self.settings.unreachable_after {
             return false;
         }
-        let error = AcquireError::Unreachable(self.trouble_in_words(lock));
+        let error = AcquireError::Unreachable(self.failures_in_words(lock));
         if let Some(contender) = self.locks[lock].line().contender()
-            && !self.is_unsure(contender)
+            && !self.is_outcome_unknown(contender)
             && self.falls_back(now, contender)
         {
             self.degrade(now, contender);
@@ -132,7 +132,7 @@ impl Parts {
     /// Whether a call that was to be sent at `since`, and was not, may be sent again at once. A request may do so a few times, so that a
     /// server that is out of reach is still found to be so; and more often while something else is being settled, as it is all the time
     /// where many futures are dropped: the server is not to blame for that, nor is the caller told that it is out of reach.
-    pub(super) fn may_go_again(&mut self, ticket: Ticket, since: Instant) -> bool {
+    pub(super) fn may_resend_now(&mut self, ticket: Ticket, since: Instant) -> bool {
         let most = if self.settlements.at_work_since(since) { 32 } else { 3 };
         let Some(acquire) = self.requests.known_acquire_mut(ticket) else { return false };
         acquire.note_resend() <= most
@@ -140,16 +140,16 @@ impl Parts {
 
     /// A call of the request was certainly not applied: it is sent again after a pause. A try ends where that is of no use, because a new
     /// connection has led to a replica again.
-    pub(super) fn failed_for_now(&mut self, now: Instant, ticket: Ticket, change: &Change, error: &LinkError) {
+    pub(super) fn retry_later(&mut self, now: Instant, ticket: Ticket, change: &Change, error: &LinkError) {
         let why = error.to_string();
-        self.note_trouble(now, ticket, &why, false);
+        self.record_failure(now, ticket, &why, false);
         let Some(Request::Acquire(acquire)) = self.requests.get_mut(&ticket) else { return };
-        let trouble = match acquire.place() {
-            Place::Line => self.locks[acquire.lock()].trouble_mut(),
-            Place::Aside | Place::Entering(_) => acquire.trouble_mut(),
+        let failures = match acquire.place() {
+            LocalPlace::Line => self.locks[acquire.lock()].failures_mut(),
+            LocalPlace::Aside | LocalPlace::Entering(_) => acquire.failures_mut(),
         };
         let of_a_replica = matches!(error, LinkError::Refused(refusal) if refusal.is_of_a_replica());
-        let found_again = of_a_replica && trouble.note_demotion(&why, change.route());
+        let found_again = of_a_replica && failures.note_demotion(&why, change.route());
         if found_again && acquire.wish().patience == Patience::Try {
             self.end_unreachable(now, ticket);
         } else {

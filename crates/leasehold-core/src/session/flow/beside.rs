@@ -4,7 +4,7 @@ use crate::command::WaitPolicy;
 use crate::session::Ticket;
 use crate::session::ids::LockId;
 use crate::session::parts::Parts;
-use crate::session::request::acquire::Place;
+use crate::session::request::acquire::LocalPlace;
 
 impl Parts {
     /// A waiter of a shared lock was granted: others are likely to get in beside it.
@@ -32,7 +32,7 @@ impl Parts {
     pub(super) fn may_ask_beside(&self, ticket: Ticket) -> bool {
         let Some(acquire) = self.requests.known_acquire(ticket) else { return false };
         let lock = &self.locks[acquire.lock()];
-        let waits = acquire.place() == Place::Line && !lock.line().is_contender(ticket);
+        let waits = acquire.place() == LocalPlace::Line && !lock.line().is_contender(ticket);
         let may_ask = match acquire.hold().and_then(|number| self.holds.get(number)) {
             Some(begun) => acquire.is_final_attempt() || !begun.has_change(),
             None => acquire.is_final_attempt() || acquire.is_invited(lock.invitations().round()),

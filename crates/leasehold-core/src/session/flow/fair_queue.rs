@@ -14,7 +14,7 @@ use crate::session::ids::LockId;
 use crate::session::lock::line::{End, Phase};
 use crate::session::parts::Parts;
 use crate::session::pending::Purpose;
-use crate::session::request::acquire::Place;
+use crate::session::request::acquire::LocalPlace;
 use crate::session::{Event, Ticket};
 use crate::time::Instant;
 use bytes::Bytes;
@@ -30,7 +30,7 @@ impl Parts {
         if let Some(hold) = self.holds.known_mut(number) {
             fresh |= hold.take_place();
         }
-        self.locks[lock].forget_trouble();
+        self.locks[lock].forget_failures();
         if lost_place {
             let name = self.locks[lock].name().clone();
             self.out.tell(Event::PlaceLost { name });
@@ -40,9 +40,9 @@ impl Parts {
             .acquire(ticket)
             .is_some_and(|acquire| acquire.end_of_wish(self.settings.command_timeout) <= now);
         // A request that does not stand in the line did not ask for a place, and does not wait for its turn.
-        if last || ended || place != Place::Line {
+        if last || ended || place != LocalPlace::Line {
             // Behind the contender of this client it is not next, whatever else is given up.
-            if place != Place::Line
+            if place != LocalPlace::Line
                 || !self.locks[lock].line().is_contender(ticket)
                 || !self.await_given_up(now, ticket)
             {
@@ -85,7 +85,7 @@ impl Parts {
         let waits = !self.locks[lock].line().is_empty();
         match beat {
             Ok(beat) => {
-                self.locks[lock].forget_trouble();
+                self.locks[lock].forget_failures();
                 match beat {
                     Beat::Calm(standing) => self.front_stands(now, lock, standing),
                     Beat::Yours { entry, .. } => self.turn_of_entry(now, lock, &entry),
@@ -95,7 +95,7 @@ impl Parts {
             }
             Err((why, lasting)) if waits => {
                 let name = self.locks[lock].name().clone();
-                self.locks[lock].trouble_mut().note(now, &why);
+                self.locks[lock].failures_mut().note(now, &why);
                 self.out.tell(Event::BeatFailed { name, why, lasting });
             }
             Err(_) => {}
@@ -126,7 +126,7 @@ impl Parts {
     }
 
     /// Tells the server that the waiters of a lock live, if it is time to.
-    pub(super) fn beat_is_due(&mut self, now: Instant, lock: LockId) {
+    pub(super) fn heartbeat_is_due(&mut self, now: Instant, lock: LockId) {
         let state = &mut self.locks[lock];
         if !state.heartbeat_mut().take_due(now) || state.line().is_empty() {
             return;
@@ -144,7 +144,7 @@ impl Parts {
     }
 
     /// Gives up the place of an entry that no hold stands for.
-    fn leave_behind(&mut self, lock: LockId, entry: &Bytes) {
+    fn release_orphaned_entry(&mut self, lock: LockId, entry: &Bytes) {
         let state = &self.locks[lock];
         let call = state.protocol().release(&ReleaseArgs {
             name: state.name(),
@@ -197,7 +197,7 @@ impl Parts {
         let line = self.locks[lock].line_mut();
         if line.is_contender(ticket) {
             line.step_back(ticket, End::Back);
-            self.due(now, lock);
+            self.begin_turn(now, lock);
         } else {
             line.push(ticket, End::Back);
         }
@@ -208,11 +208,11 @@ impl Parts {
         let known = self.client.number_in(entry).filter(|number| self.holds.contains(*number));
         let Some(number) = known else {
             // The entry is of a hold that this client has forgotten: it must not keep the others waiting.
-            self.leave_behind(lock, entry);
+            self.release_orphaned_entry(lock, entry);
             return;
         };
         let Some(ticket) = self.holds.get(number).and_then(|hold| hold.raising()) else { return };
-        if self.requests.acquire(ticket).is_none_or(|acquire| acquire.place() != Place::Line) {
+        if self.requests.acquire(ticket).is_none_or(|acquire| acquire.place() != LocalPlace::Line) {
             return;
         }
         let line = self.locks[lock].line();
@@ -223,25 +223,25 @@ impl Parts {
                 return;
             }
             // A request without a place is not next: a future that is not polled would be in the way of all others.
-            let has_place = line.contender().is_some_and(|contender| self.place_of(contender).is_some());
+            let has_place = line.contender().is_some_and(|contender| self.queued_hold_of(contender).is_some());
             let end = if has_place { End::Front } else { End::Back };
             self.locks[lock].line_mut().replace_contender(ticket, end);
         }
         match self.locks[lock].line().phase() {
-            Phase::Sleeping(_) | Phase::Subscribing | Phase::Idle => self.due(now, lock),
+            Phase::Sleeping(_) | Phase::Subscribing | Phase::Idle => self.begin_turn(now, lock),
             // It was the turn of another, which was woken: this one has not been woken, and its time begins now.
-            Phase::Due(_) if !contends => self.due(now, lock),
+            Phase::Due(_) if !contends => self.begin_turn(now, lock),
             Phase::Due(_) | Phase::Trying | Phase::BackingOff(_) | Phase::Gated => {}
         }
     }
 
     /// The hold of the first of this client that has a place.
     fn front(&self, lock: LockId) -> Option<HoldNumber> {
-        self.locks[lock].line().members().find_map(|ticket| self.place_of(ticket))
+        self.locks[lock].line().members().find_map(|ticket| self.queued_hold_of(ticket))
     }
 
     /// The hold of a request that has a place in the queue on the server.
-    fn place_of(&self, ticket: Ticket) -> Option<HoldNumber> {
+    fn queued_hold_of(&self, ticket: Ticket) -> Option<HoldNumber> {
         let number = self.requests.acquire(ticket)?.hold()?;
         self.holds.get(number).filter(|hold| hold.is_queued()).map(|_| number)
     }

@@ -11,7 +11,7 @@ use crate::owner::HoldNumber;
 use crate::session::flow::restore::RESTORE;
 use crate::session::parts::Parts;
 use crate::session::request::Request;
-use crate::session::request::acquire::Place;
+use crate::session::request::acquire::LocalPlace;
 use crate::session::{Event, Fallback, Ticket};
 use crate::time::Instant;
 use std::time::Duration;
@@ -30,7 +30,7 @@ impl Parts {
         acquire.wish().fallback != Fallback::Fail
             && first
             && nothing_there
-            && !acquire.trouble().is_unsure()
+            && !acquire.failures().is_outcome_unknown()
             && now >= since + self.settings.unreachable_after
     }
 
@@ -53,9 +53,9 @@ impl Parts {
             self.owners.add_hold(lock, owner, number);
             self.admit_owner(now, lock, owner, number);
         }
-        if place == Place::Line {
-            self.locks[lock].forget_trouble();
-            self.contender_got_in(now, ticket, lock, Duration::ZERO);
+        if place == LocalPlace::Line {
+            self.locks[lock].forget_failures();
+            self.contender_granted(now, ticket, lock, Duration::ZERO);
         }
         self.wake(ticket);
     }
@@ -63,7 +63,7 @@ impl Parts {
     /// Ends an acquire that cannot reach the server: by what it falls back to, where that is so and nothing was sent that may have been
     /// applied, and otherwise by an error.
     pub(super) fn end_unreachable(&mut self, now: Instant, ticket: Ticket) {
-        let error = self.trouble_error(ticket);
+        let error = self.failure_error(ticket);
         if matches!(error, AcquireError::Unreachable(_)) && self.falls_back(now, ticket) {
             self.degrade(now, ticket);
         } else {

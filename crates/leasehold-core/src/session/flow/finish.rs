@@ -6,7 +6,7 @@ use crate::owner::HoldNumber;
 use crate::session::ids::LockId;
 use crate::session::parts::Parts;
 use crate::session::request::Request;
-use crate::session::request::acquire::{Acquire, Place};
+use crate::session::request::acquire::{Acquire, LocalPlace};
 use crate::session::{AcquireRequest, Granted, Ticket};
 use crate::time::Instant;
 use bytes::Bytes;
@@ -24,7 +24,7 @@ impl Parts {
             return;
         }
         let (lock, place) = (acquire.lock(), acquire.place());
-        if place == Place::Line {
+        if place == LocalPlace::Line {
             self.leave_line(now, ticket, lock);
         }
         self.wake(ticket);
@@ -42,7 +42,7 @@ impl Parts {
         let Some(acquire) = self.requests.known_acquire_mut(ticket) else { return };
         acquire.stand_beside(Some(beside));
         let lock = acquire.lock();
-        self.locks[lock].forget_trouble();
+        self.locks[lock].forget_failures();
         self.leave_line(now, ticket, lock);
         self.wake(ticket);
     }
@@ -52,7 +52,7 @@ impl Parts {
             acquire.stop_awaiting();
         }
         self.set_request_timer(now, ticket);
-        self.go_again(now, ticket);
+        self.resend_now(now, ticket);
     }
 
     /// A request has found the lock busy, and would be told so. If this client was giving up something of the lock when it asked, that may
@@ -85,7 +85,7 @@ impl Parts {
     }
 
     /// The hold that an acquire had begun is gone: its caller is told how it ended. Requests that waited for it to be gone ask again.
-    pub(super) fn undone(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
+    pub(super) fn note_taken_back(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
         let Some(acquire) = self.requests.acquire_mut(ticket) else { return };
         if acquire.is_taking_back() {
             if let Some(outcome) = acquire.note_taken_back(number) {
@@ -98,7 +98,7 @@ impl Parts {
 
     /// The hold that an acquire had begun could not be taken back yet, and is left to the background: its caller is told how it ended, and
     /// that the server may still have it. A place is no hold, and need not be known.
-    pub(super) fn undone_later(&mut self, now: Instant, ticket: Ticket, why: &str) {
+    pub(super) fn stop_taking_back(&mut self, now: Instant, ticket: Ticket, why: &str) {
         let taking_back = self.requests.acquire_mut(ticket).and_then(Acquire::stop_taking_back);
         let Some(taking_back) = taking_back else { return };
         let is_place = |number: &HoldNumber| self.holds.get(*number).is_none_or(|hold| hold.is_queued());

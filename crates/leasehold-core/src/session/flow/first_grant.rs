@@ -8,14 +8,14 @@ use crate::session::hold::change::Change;
 use crate::session::ids::LockId;
 use crate::session::parts::Parts;
 use crate::session::request::Request;
-use crate::session::request::acquire::Place;
+use crate::session::request::acquire::LocalPlace;
 use crate::time::Instant;
 use std::time::Duration;
 
 impl Parts {
     /// The server has granted the hold. What that excludes is lost.
     #[expect(clippy::too_many_arguments, reason = "what the reply says, and what it is about")]
-    pub(super) fn first_held(
+    pub(super) fn handle_first_grant(
         &mut self,
         now: Instant,
         ticket: Ticket,
@@ -28,7 +28,7 @@ impl Parts {
         let Some(hold) = self.holds.known_mut(number) else { return };
         hold.note_grant(token);
         if let Some(error) = change.shortfall() {
-            self.undo(now, ticket, number, error);
+            self.take_back(now, ticket, number, error);
             return;
         }
         hold.confirm_grant(now, change, left);
@@ -66,9 +66,9 @@ impl Parts {
             self.admit_owner(now, lock, owner, number);
             self.admit_readers(now, lock, owner);
         }
-        if place == Place::Line {
-            self.locks[lock].forget_trouble();
-            self.contender_got_in(now, ticket, lock, left);
+        if place == LocalPlace::Line {
+            self.locks[lock].forget_failures();
+            self.contender_granted(now, ticket, lock, left);
         }
     }
 
@@ -78,14 +78,14 @@ impl Parts {
         if self.requests.acquire(ticket).is_some_and(|acquire| {
             acquire.is_final_attempt() || acquire.end_of_wish(self.settings.command_timeout) <= now
         }) {
-            self.undo(now, ticket, number, AcquireError::Unreachable(why.to_owned()));
+            self.take_back(now, ticket, number, AcquireError::Unreachable(why.to_owned()));
             return;
         }
         if let Some(hold) = self.holds.known_mut(number) {
             hold.leave_to_background();
         }
-        self.attend(now, number);
-        self.note_trouble(now, ticket, why, false);
+        self.reconcile(now, number);
+        self.record_failure(now, ticket, why, false);
         self.back_off(now, ticket);
     }
 
@@ -95,15 +95,15 @@ impl Parts {
         if let Some(hold) = self.holds.known_mut(number) {
             hold.forget_grant();
         }
-        self.attend(now, number);
+        self.reconcile(now, number);
         let waiting: Vec<Ticket> = self.locks[lock].line().queue().iter().collect();
         if let Some(granted) = granted {
             for other in waiting {
                 self.finish_acquire(now, other, granted.clone());
             }
         }
-        self.locks[lock].forget_trouble();
+        self.locks[lock].forget_failures();
         self.leave_queue(ticket, lock);
-        self.contender_got_in(now, ticket, lock, Duration::ZERO);
+        self.contender_granted(now, ticket, lock, Duration::ZERO);
     }
 }

@@ -21,7 +21,7 @@ impl Parts {
         number: HoldNumber,
         result: Result<Reply, LinkError>,
     ) {
-        let Some((change, outcome)) = self.raise_ends(now, ticket, number, result) else { return };
+        let Some((change, outcome)) = self.end_raise(now, ticket, number, result) else { return };
         let acquired = match outcome {
             Ok(acquired) => acquired,
             Err(error) => return self.first_failed(now, ticket, number, &change, error),
@@ -29,22 +29,22 @@ impl Parts {
         self.note_time(change.sent_at(), acquired.time());
         match acquired {
             Acquired::Held { left, token, in_all, .. } => {
-                self.first_held(now, ticket, number, &change, left, token, in_all);
+                self.handle_first_grant(now, ticket, number, &change, left, token, in_all);
             }
             Acquired::Busy { left, .. } => {
-                self.nothing_begun(now, ticket, number);
+                self.forget_begun(now, ticket, number);
                 self.note_endless(ticket, left);
                 self.busy(now, ticket, left);
             }
             Acquired::Unset { .. } => {
-                self.nothing_begun(now, ticket, number);
+                self.forget_begun(now, ticket, number);
                 self.note_anomaly(ticket, Some(Anomaly::Unset));
                 self.busy(now, ticket, None);
             }
             Acquired::TooLate { .. } => {
-                self.nothing_begun(now, ticket, number);
-                if self.may_go_again(ticket, change.sent_at()) {
-                    self.go_again(now, ticket);
+                self.forget_begun(now, ticket, number);
+                if self.may_resend_now(ticket, change.sent_at()) {
+                    self.resend_now(now, ticket);
                     return;
                 }
                 self.try_later(now, ticket, "the server received the command too late");
@@ -53,19 +53,19 @@ impl Parts {
                 self.placed(now, ticket, number, moved, Standing { left, time, head, foreign });
             }
             Acquired::Withdrawn => {
-                self.nothing_begun(now, ticket, number);
+                self.forget_begun(now, ticket, number);
                 self.try_later(now, ticket, "the server had a withdrawal of this hold");
             }
             Acquired::Kind(kind) => {
-                self.nothing_begun(now, ticket, number);
+                self.forget_begun(now, ticket, number);
                 self.fail_acquire(now, ticket, AcquireError::KeyConflict(kind));
             }
             Acquired::UpgradeNotSupported => {
-                self.nothing_begun(now, ticket, number);
+                self.forget_begun(now, ticket, number);
                 self.fail_acquire(now, ticket, AcquireError::UpgradeNotSupported);
             }
             Acquired::ExceedsCapacity { capacity } => {
-                self.nothing_begun(now, ticket, number);
+                self.forget_begun(now, ticket, number);
                 self.fail_acquire(now, ticket, AcquireError::ExceedsCapacity { capacity });
             }
             // Neither can answer a first acquire of a hold that was never granted: the server is not what we think it is.
@@ -77,7 +77,7 @@ impl Parts {
 
     /// The server did not do its part, and has nothing of the request: it asks again after a pause.
     fn try_later(&mut self, now: Instant, ticket: Ticket, why: &str) {
-        self.note_trouble(now, ticket, why, false);
+        self.record_failure(now, ticket, why, false);
         self.back_off(now, ticket);
     }
 
@@ -87,10 +87,11 @@ impl Parts {
             LinkError::Refused(error) if !error.proves_nothing_done() || !error.is_transient() => {
                 let text = error.text().to_owned();
                 // The refusal speaks for this copy only.
-                let unsure = self.requests.acquire(ticket).is_some_and(|acquire| acquire.trouble().is_unsure());
+                let unsure =
+                    self.requests.acquire(ticket).is_some_and(|acquire| acquire.failures().is_outcome_unknown());
                 let told = if unsure { AcquireError::OutcomeUnknown(text) } else { AcquireError::Refused(text) };
                 if !error.proves_nothing_done() {
-                    self.undo_refused(now, ticket, number, told);
+                    self.take_back_refused(now, ticket, number, told);
                     return;
                 }
                 if error.is_out_of_memory() {
@@ -106,11 +107,11 @@ impl Parts {
                 } else {
                     self.forget_first(now, ticket, number);
                 }
-                if error.is_worth_going_again() && self.may_go_again(ticket, change.sent_at()) {
-                    self.go_again(now, ticket);
+                if error.is_worth_going_again() && self.may_resend_now(ticket, change.sent_at()) {
+                    self.resend_now(now, ticket);
                     return;
                 }
-                self.failed_for_now(now, ticket, change, &error);
+                self.retry_later(now, ticket, change, &error);
             }
         }
     }

@@ -13,7 +13,7 @@ use crate::time::Instant;
 
 impl Parts {
     /// The count that the request was raising is not wanted any more. Its calls are settled and taken back.
-    pub(super) fn forsake(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
+    pub(super) fn abandon_hold(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
         self.outlast_place(now, number);
         let Some(hold) = self.holds.get_mut(number) else { return };
         hold.stop_waiting(ticket);
@@ -22,9 +22,9 @@ impl Parts {
         }
         let sent_by_it = hold.has_change_by(ticket);
         if sent_by_it {
-            self.unsettle(number);
+            self.begin_settling(number);
         }
-        self.attend(now, number);
+        self.reconcile(now, number);
     }
 
     /// Ends an acquire that found others in its way until its patience ended. If the server may still have something that it began, such as
@@ -42,7 +42,7 @@ impl Parts {
             acquire.stand_aside();
         }
         if let Some(number) = begun {
-            self.forsake(now, ticket, number);
+            self.abandon_hold(now, ticket, number);
         }
         let own = |number: &HoldNumber| self.holds.get(*number).is_some_and(|hold| hold.was_begun_by(ticket));
         let holds: Vec<HoldNumber> = self.locks[lock].given_up().filter(own).collect();
@@ -59,7 +59,7 @@ impl Parts {
             acquire.take_back(outcome, holds, until);
         }
         if until <= now {
-            self.undone_later(now, ticket, "there was no time left");
+            self.stop_taking_back(now, ticket, "there was no time left");
         }
         self.set_request_timer(now, ticket);
     }
@@ -70,13 +70,13 @@ impl Parts {
         let begun = acquire.forget_hold().or_else(|| acquire.entering());
         self.finish_acquire(now, ticket, Err(error));
         if let Some(number) = begun {
-            self.forsake(now, ticket, number);
+            self.abandon_hold(now, ticket, number);
         }
     }
 
     /// The server has raised the count, and that does not count: it is lowered again, and then the caller is told why. The caller is
     /// told after the command timeout at the latest; the background goes on lowering.
-    pub(super) fn undo(&mut self, now: Instant, ticket: Ticket, number: HoldNumber, error: AcquireError) {
+    pub(super) fn take_back(&mut self, now: Instant, ticket: Ticket, number: HoldNumber, error: AcquireError) {
         let until = now + self.settings.command_timeout;
         if let Some(Request::Acquire(acquire)) = self.requests.get_mut(&ticket) {
             acquire.take_back(Err(error), vec![number], until);
@@ -87,20 +87,20 @@ impl Parts {
             hold.wait(ticket);
         }
         self.set_request_timer(now, ticket);
-        self.attend(now, number);
+        self.reconcile(now, number);
     }
 
     /// The script of an acquire has failed, perhaps in its middle: what it has begun is taken back like a grant that does not count.
-    pub(super) fn undo_refused(&mut self, now: Instant, ticket: Ticket, number: HoldNumber, error: AcquireError) {
+    pub(super) fn take_back_refused(&mut self, now: Instant, ticket: Ticket, number: HoldNumber, error: AcquireError) {
         self.outlast_place(now, number);
-        self.undo(now, ticket, number, error);
+        self.take_back(now, ticket, number, error);
     }
 
     /// Nothing of the request's hold is on the server.
-    pub(super) fn nothing_begun(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
+    pub(super) fn forget_begun(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
         if let Some(acquire) = self.requests.acquire_mut(ticket) {
             acquire.forget_hold();
-            acquire.trouble_mut().set_unsure(false);
+            acquire.failures_mut().set_outcome_unknown(false);
         }
         let pause = self.settings.command_timeout * 2;
         if let Some(hold) = self.holds.known_mut(number) {
@@ -110,15 +110,15 @@ impl Parts {
                 hold.expect_late_copies(now + pause);
             }
         }
-        self.attend(now, number);
+        self.reconcile(now, number);
     }
 
     /// The call was not applied; an earlier copy of it may have been, or an earlier call may have left a place.
     pub(super) fn forget_first(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
-        let unsure = self.requests.acquire(ticket).is_some_and(|acquire| acquire.trouble().is_unsure());
+        let unsure = self.requests.acquire(ticket).is_some_and(|acquire| acquire.failures().is_outcome_unknown());
         let placed = self.holds.get(number).is_some_and(|hold| hold.is_queued());
         if !unsure && !placed {
-            self.nothing_begun(now, ticket, number);
+            self.forget_begun(now, ticket, number);
         }
     }
 
@@ -126,7 +126,7 @@ impl Parts {
     /// good what has no lease, so such a hold is given up as if it had been granted.
     pub(super) fn forget_refused(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
         let protocol = self.protocol_of(number);
-        let unsure = self.requests.acquire(ticket).is_some_and(|acquire| acquire.trouble().is_unsure());
+        let unsure = self.requests.acquire(ticket).is_some_and(|acquire| acquire.failures().is_outcome_unknown());
         if unsure || protocol.renewal().is_some() || protocol.wait_policy() == WaitPolicy::Broadcast {
             self.forget_first(now, ticket, number);
             return;
@@ -138,7 +138,7 @@ impl Parts {
             hold.end_raising();
             hold.expect_late_copies(now);
         }
-        self.attend(now, number);
+        self.reconcile(now, number);
     }
 }
 

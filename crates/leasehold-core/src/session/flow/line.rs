@@ -6,7 +6,7 @@ use crate::session::ids::LockId;
 use crate::session::lock::line::{End, Phase};
 use crate::session::lock::wait_queue::WaitQueue;
 use crate::session::parts::Parts;
-use crate::session::request::acquire::{Acquire, Place};
+use crate::session::request::acquire::{Acquire, LocalPlace};
 use crate::session::{Fallback, Ticket};
 use crate::time::Instant;
 use std::time::Duration;
@@ -15,7 +15,7 @@ impl Parts {
     /// Puts a request that was to re-enter a hold into the line, because the hold has ended.
     pub(super) fn join_line(&mut self, now: Instant, ticket: Ticket) {
         let Some(acquire) = self.requests.known_acquire_mut(ticket) else { return };
-        if acquire.place() == Place::Line || acquire.has_ended() {
+        if acquire.place() == LocalPlace::Line || acquire.has_ended() {
             return;
         }
         if self.requests.acquire(ticket).is_some_and(|acquire| {
@@ -32,7 +32,7 @@ impl Parts {
         line.push(ticket, End::Back);
         // If it is the turn of none but futures that are not polled, it is this one's.
         if line.contender().is_none() && matches!(line.phase(), Phase::Idle | Phase::Due(_)) {
-            self.due(now, lock);
+            self.begin_turn(now, lock);
         }
         self.begin_to_wait(now, ticket);
     }
@@ -52,15 +52,16 @@ impl Parts {
         if let Some(contender) = self.locks[lock].line().contender() {
             if self.requests.acquire(contender).is_some_and(|acquire| acquire.is_taking_back()) {
                 // It has failed before, and what it has begun is being taken back.
-                self.undone_later(now, contender, &error.to_string());
+                self.stop_taking_back(now, contender, &error.to_string());
             } else {
-                let error = if self.is_unsure(contender) { self.trouble_error(contender) } else { error.clone() };
+                let error =
+                    if self.is_outcome_unknown(contender) { self.failure_error(contender) } else { error.clone() };
                 self.fail_acquire(now, contender, error);
             }
         }
         for ticket in fail {
             // If every waiter has a place on the server, others than the contender ask for one, too.
-            let unsure = self.is_unsure(ticket);
+            let unsure = self.is_outcome_unknown(ticket);
             let error = if unsure { AcquireError::OutcomeUnknown(error.to_string()) } else { error.clone() };
             if let Some(acquire) = self.requests.acquire_mut(ticket) {
                 acquire.stand_aside();
@@ -73,8 +74,8 @@ impl Parts {
         }
         let state = &mut self.locks[lock];
         state.line_mut().put_queue(stay);
-        state.forget_trouble();
-        self.due(now, lock);
+        state.forget_failures();
+        self.begin_turn(now, lock);
     }
 
     /// See [`Session::handle_backoff`](crate::session::Session::handle_backoff).
@@ -97,10 +98,10 @@ impl Parts {
         let (lock, last) = (acquire.lock(), acquire.is_final_attempt());
         let begun = acquire.note_unpolled();
         if let Some(number) = begun {
-            self.forsake(now, ticket, number);
+            self.abandon_hold(now, ticket, number);
         }
         let Some(acquire) = self.requests.known_acquire(ticket) else { return };
-        if acquire.place() != Place::Line || !self.locks[lock].line().is_contender(ticket) {
+        if acquire.place() != LocalPlace::Line || !self.locks[lock].line().is_contender(ticket) {
             return;
         }
         if last {
@@ -112,18 +113,18 @@ impl Parts {
         let in_places = state.wait_policy() == WaitPolicy::ServerQueue;
         state.line_mut().step_back(ticket, if in_places { End::Back } else { End::Front });
         self.begin_to_wait(now, ticket);
-        self.due(now, lock);
+        self.begin_turn(now, lock);
     }
 
     /// The settled call of a request is to be sent again.
-    pub(super) fn try_again(&mut self, now: Instant, ticket: Ticket) {
+    pub(super) fn retry_after_settlement(&mut self, now: Instant, ticket: Ticket) {
         let Some(acquire) = self.requests.known_acquire(ticket) else { return };
         let (lock, place, last) = (acquire.lock(), acquire.place(), acquire.is_final_attempt());
         if last {
-            let error = self.trouble_error(ticket);
+            let error = self.failure_error(ticket);
             self.fail_acquire(now, ticket, error);
-        } else if place == Place::Line && self.locks[lock].line().is_contender(ticket) {
-            self.due(now, lock);
+        } else if place == LocalPlace::Line && self.locks[lock].line().is_contender(ticket) {
+            self.begin_turn(now, lock);
         } else {
             self.wake(ticket);
         }

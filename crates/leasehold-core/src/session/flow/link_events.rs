@@ -48,7 +48,7 @@ impl Parts {
                 for lock in locks {
                     let waits = self.locks[lock].line().listens();
                     if waits && self.subscriptions.is_confirmed(lock) {
-                        self.due(now, lock);
+                        self.begin_turn(now, lock);
                     }
                 }
             }

@@ -85,7 +85,7 @@ impl Parts {
             self.holds.iter().filter(|(other, hold)| is_excluded(other, hold)).map(|(other, _)| other).collect();
         for other in lost {
             self.lose(now, other, LossReason::Removed);
-            self.attend(now, other);
+            self.reconcile(now, other);
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::session::Ticket;
 use crate::session::ids::LockId;
 use crate::session::lock::line::{AfterLeaving, Phase};
 use crate::session::parts::Parts;
-use crate::session::request::acquire::Place;
+use crate::session::request::acquire::LocalPlace;
 use crate::time::Instant;
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ impl Parts {
     }
 
     /// It is the contender's turn.
-    pub(super) fn due(&mut self, now: Instant, lock: LockId) {
+    pub(super) fn begin_turn(&mut self, now: Instant, lock: LockId) {
         let state = &mut self.locks[lock];
         let until = now + state.wait_policy().turn(&self.settings);
         state.line_mut().set_due(until);
@@ -65,21 +65,22 @@ impl Parts {
 
     /// Takes a request out of the line; the next one goes on where it stood.
     pub(super) fn leave_line(&mut self, now: Instant, ticket: Ticket, lock: LockId) {
-        let Some(acquire) = self.requests.acquire_mut(ticket).filter(|acquire| acquire.place() == Place::Line) else {
+        let Some(acquire) = self.requests.acquire_mut(ticket).filter(|acquire| acquire.place() == LocalPlace::Line)
+        else {
             return;
         };
         acquire.stand_aside();
         match self.locks[lock].line_mut().leave(now, ticket) {
             AfterLeaving::Empty => return self.line_is_empty(lock),
             AfterLeaving::Unchanged => return,
-            AfterLeaving::TurnIsOpen => self.due(now, lock),
+            AfterLeaving::TurnIsOpen => self.begin_turn(now, lock),
             AfterLeaving::NextWaits => self.pick_contender(lock),
         }
         self.set_lock_timer(lock);
     }
 
     /// The contender has the lock: who comes next sleeps until it is released, and need not try now.
-    pub(super) fn contender_got_in(&mut self, now: Instant, ticket: Ticket, lock: LockId, left: Duration) {
+    pub(super) fn contender_granted(&mut self, now: Instant, ticket: Ticket, lock: LockId, left: Duration) {
         if !self.locks[lock].line().is_contender(ticket) {
             if let Some(acquire) = self.requests.acquire_mut(ticket) {
                 acquire.stand_aside();
@@ -106,7 +107,7 @@ impl Parts {
             return;
         }
         if self.locks[lock].wait_policy() == WaitPolicy::Shared {
-            self.due(now, lock);
+            self.begin_turn(now, lock);
             self.invite(lock);
             return;
         }
@@ -127,7 +128,7 @@ impl Parts {
         let due_until = now + state.wait_policy().turn(&self.settings);
         state.line_mut().wait(confirmed, due_until, until);
         if state.line().is_due() {
-            self.due(now, lock);
+            self.begin_turn(now, lock);
         }
         self.set_lock_timer(lock);
     }
@@ -141,11 +142,11 @@ impl Parts {
     }
 
     /// Sends the request's call again at once.
-    pub(super) fn go_again(&mut self, now: Instant, ticket: Ticket) {
+    pub(super) fn resend_now(&mut self, now: Instant, ticket: Ticket) {
         let Some(acquire) = self.requests.known_acquire(ticket) else { return };
         let lock = acquire.lock();
-        if acquire.place() == Place::Line && self.locks[lock].line().is_contender(ticket) {
-            self.due(now, lock);
+        if acquire.place() == LocalPlace::Line && self.locks[lock].line().is_contender(ticket) {
+            self.begin_turn(now, lock);
         } else {
             self.wake(ticket);
         }
@@ -156,7 +157,7 @@ impl Parts {
         let same: Vec<LockId> = self.locks.same_name(lock).collect();
         for at in same {
             if self.locks[at].line().phase() == Phase::Gated && !self.is_gated(at) {
-                self.due(now, at);
+                self.begin_turn(now, at);
             }
         }
     }
@@ -164,7 +165,7 @@ impl Parts {
     /// The lock may be free.
     pub(super) fn handle_notice(&mut self, now: Instant, lock: LockId) {
         if self.locks[lock].line_mut().note_notice() {
-            self.due(now, lock);
+            self.begin_turn(now, lock);
         }
     }
 
@@ -175,6 +176,6 @@ impl Parts {
         let placed = acquire.hold().and_then(|number| self.holds.get(number)).is_some_and(|hold| hold.is_queued());
         // When the contender asks is a matter of its turn.
         let contends = state.line().is_contender(ticket) && !state.line().listens();
-        state.wait_policy() == WaitPolicy::ServerQueue && acquire.place() == Place::Line && !placed && !contends
+        state.wait_policy() == WaitPolicy::ServerQueue && acquire.place() == LocalPlace::Line && !placed && !contends
     }
 }

@@ -17,9 +17,9 @@ impl Parts {
     ///
     /// A reader's lease also keeps what the server has of the writer beside whom it reads, because both lie under one key: a write hold
     /// that is lost here lives on there, and is not left to its own lease to end.
-    pub(super) fn touch(&mut self, now: Instant, number: HoldNumber) {
+    pub(super) fn extend_clean_up(&mut self, now: Instant, number: HoldNumber) {
         let Some(hold) = self.holds.get_mut(number) else { return };
-        hold.touch(now);
+        hold.extend_clean_up(now);
         let until = hold.kept_until();
         let Some(write) = self.other_half(number, Kind::Read, Kind::Write) else { return };
         let lock = &self.locks[write];
@@ -62,7 +62,7 @@ impl Parts {
         for ticket in hold.take_waiting() {
             let unknown = || ReleaseError::OutcomeUnknown("no reply came while the lease lasted".to_owned());
             self.finish_release(ticket, if gone { Ok(()) } else { Err(unknown()) });
-            self.undone(now, ticket, number);
+            self.note_taken_back(now, ticket, number);
             self.wake(ticket);
         }
         self.locks[hold.lock()].note_given_up(number, false);
@@ -73,27 +73,27 @@ impl Parts {
     }
 
     /// Nothing stands in the way of those who wait for the hold's count any more: entries are sent, releases are done.
-    fn go_on(&mut self, now: Instant, number: HoldNumber) {
+    fn resume_waiting(&mut self, now: Instant, number: HoldNumber) {
         let Some(hold) = self.holds.known_mut(number) else { return };
         for ticket in hold.take_waiting() {
             self.finish_release(ticket, Ok(()));
-            self.undone(now, ticket, number);
+            self.note_taken_back(now, ticket, number);
             self.wake(ticket);
         }
     }
 
     /// Looks after a hold whose state has changed: lowers its count, lets requests go on, or forgets it.
-    pub(super) fn attend(&mut self, now: Instant, number: HoldNumber) {
+    pub(super) fn reconcile(&mut self, now: Instant, number: HoldNumber) {
         let Some(hold) = self.holds.get(number) else { return };
         if hold.is_over(now) && self.is_kept_by_reader(number) {
-            self.touch(now, number);
+            self.extend_clean_up(now, number);
         }
         self.note_given_up(number);
         let Some(hold) = self.holds.known(number) else { return };
         match hold.next_step(now) {
             NextStep::Nothing => {}
             NextStep::Forget => return self.forget(now, number),
-            NextStep::GoOn => self.go_on(now, number),
+            NextStep::GoOn => self.resume_waiting(now, number),
             NextStep::Lower => self.lower_by_background(now, number),
         }
         self.set_hold_timer(number);
@@ -118,7 +118,7 @@ impl Parts {
     pub(super) fn clean_up_by_background(&mut self, now: Instant, number: HoldNumber) {
         if let Some(hold) = self.holds.get_mut(number) {
             hold.leave_to_background();
-            self.attend(now, number);
+            self.reconcile(now, number);
         }
     }
 
@@ -129,7 +129,7 @@ impl Parts {
         {
             if let Some(hold) = self.holds.known_mut(number) {
                 hold.set_queued(false);
-                self.attend(now, number);
+                self.reconcile(now, number);
             }
         }
     }

@@ -22,7 +22,7 @@ impl Parts {
         match self.holds.get(number).and_then(|hold| hold.end()) {
             Some(HoldEnd::Lost(reason)) => self.fail_acquire(now, ticket, AcquireError::Lost(reason)),
             Some(HoldEnd::Released | HoldEnd::Detached) => {
-                self.forsake(now, ticket, number);
+                self.abandon_hold(now, ticket, number);
                 self.join_line(now, ticket);
             }
             None => {}
@@ -47,14 +47,14 @@ impl Parts {
             hold.wait_once(ticket);
             // It is not the server that it waits for: if that is out of reach, the hold is lost in the end.
             if let Some(Request::Acquire(acquire)) = self.requests.get_mut(&ticket) {
-                acquire.trouble_mut().forget_since();
+                acquire.failures_mut().forget_since();
             }
             return None;
         }
         let target = hold.begin_entry(ticket);
         if let Some(Request::Acquire(acquire)) = self.requests.get_mut(&ticket) {
             // Whatever it sent before has been taken back.
-            acquire.trouble_mut().set_unsure(false);
+            acquire.failures_mut().set_outcome_unknown(false);
         }
         let lease = hold.limit_lease(now, lease);
         let call = self.ask(number, ticket, target, lease, None)?;
@@ -69,7 +69,7 @@ impl Parts {
         number: HoldNumber,
         result: Result<Reply, LinkError>,
     ) {
-        let Some((change, outcome)) = self.raise_ends(now, ticket, number, result) else { return };
+        let Some((change, outcome)) = self.end_raise(now, ticket, number, result) else { return };
         let Some(hold) = self.holds.known_mut(number) else { return };
         match outcome {
             Ok(Acquired::Held { left, .. }) if hold.end().is_none() => {
@@ -77,7 +77,7 @@ impl Parts {
                 if !hold.observe_reply(now, change.sent_at(), left) {
                     self.lose_by_deadline(now, number);
                 } else if let Some(error) = change.shortfall() {
-                    self.undo(now, ticket, number, error);
+                    self.take_back(now, ticket, number, error);
                 } else if hold.extend(change.sent_at(), left) {
                     hold.note_acknowledged(change.acknowledged());
                     hold.require_replicas(change.replicas());
@@ -99,25 +99,25 @@ impl Parts {
                 | Acquired::ExceedsCapacity { .. },
             ) => {}
             Err(LinkError::Refused(error)) if !error.proves_nothing_done() => {
-                self.undo_refused(now, ticket, number, AcquireError::Refused(error.text().to_owned()));
+                self.take_back_refused(now, ticket, number, AcquireError::Refused(error.text().to_owned()));
             }
             Err(LinkError::Refused(error)) if !error.is_transient() => {
                 self.not_raised(number, &change);
                 self.fail_acquire(now, ticket, AcquireError::Refused(error.text().to_owned()));
             }
-            Err(error) if error.is_worth_going_again() && self.may_go_again(ticket, change.sent_at()) => {
+            Err(error) if error.is_worth_going_again() && self.may_resend_now(ticket, change.sent_at()) => {
                 self.not_raised(number, &change);
-                self.go_again(now, ticket);
+                self.resend_now(now, ticket);
             }
             Err(error) => {
                 self.not_raised(number, &change);
-                self.failed_for_now(now, ticket, &change, &error);
+                self.retry_later(now, ticket, &change, &error);
             }
         }
         if self.requests.acquire(ticket).is_some_and(|acquire| acquire.is_open()) {
             self.check_entry(now, ticket, number);
         }
-        self.attend(now, number);
+        self.reconcile(now, number);
     }
 
     /// The entry was not applied: the server has what it had before.

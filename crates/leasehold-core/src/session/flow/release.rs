@@ -47,7 +47,7 @@ impl Parts {
         };
         if hold.is_settled() {
             self.remove_request(ticket);
-            self.attend(now, number);
+            self.reconcile(now, number);
             return Step::Done(Ok(()));
         }
         if hold.is_for_caller() {
@@ -64,7 +64,7 @@ impl Parts {
         // A release that has to wait leaves the rest to the background, which does not depend on being polled.
         hold.leave_to_background();
         self.limit_wait(now, ticket, number);
-        self.attend(now, number);
+        self.reconcile(now, number);
         Step::Wait
     }
 
@@ -76,7 +76,7 @@ impl Parts {
         if let Some(hold) = self.holds.get_mut(number) {
             hold.stop_waiting(ticket);
             if hold.has_change_by(ticket) {
-                self.unsettle(number);
+                self.begin_settling(number);
             }
         }
         self.clean_up_by_background(now, number);
@@ -93,7 +93,7 @@ impl Parts {
         self.lose_if_passed(now, number);
         if self.holds.get_mut(number).is_some_and(|hold| hold.detach_guard(renewed)) {
             self.guard_ends(now, number, HoldEnd::Detached);
-            self.attend(now, number);
+            self.reconcile(now, number);
         }
     }
 
@@ -108,7 +108,7 @@ impl Parts {
         self.guard_ends(now, number, HoldEnd::Released);
         if self.protocol_of(number).may_be_prolonged() {
             // Time alone does not tell that the server has nothing of it.
-            self.touch(now, number);
+            self.extend_clean_up(now, number);
         }
         self.holds.get(number)?.end()
     }
@@ -117,12 +117,12 @@ impl Parts {
     fn guard_ends(&mut self, now: Instant, number: HoldNumber, end: HoldEnd) {
         let Some(hold) = self.holds.known_mut(number) else { return };
         if hold.end_guard(end, self.out.woken()) {
-            self.retire(now, number);
+            self.end_live_hold(now, number);
         }
     }
 
     /// The last guard of a hold is gone: the hold is not entered again. Requests that were about to enter it acquire anew.
-    pub(super) fn retire(&mut self, now: Instant, number: HoldNumber) {
+    pub(super) fn end_live_hold(&mut self, now: Instant, number: HoldNumber) {
         let Some(hold) = self.holds.known_mut(number) else { return };
         hold.stop_renewals();
         let (lock, owner, granted, permits) = (hold.lock(), hold.owner(), hold.is_granted(), hold.permits());

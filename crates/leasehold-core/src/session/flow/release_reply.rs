@@ -57,10 +57,10 @@ impl Parts {
         }
         for ticket in change.by().into_iter().chain(waiting) {
             self.finish_release(ticket, outcome.clone());
-            self.undone(now, ticket, number);
+            self.note_taken_back(now, ticket, number);
             self.wake(ticket);
         }
-        self.attend(now, number);
+        self.reconcile(now, number);
     }
 
     /// A lowering failed: the background repeats it.
@@ -79,7 +79,7 @@ impl Parts {
             hold.wait_once(ticket);
         }
         match error {
-            LinkError::Unknown(_) => self.unsettle(number),
+            LinkError::Unknown(_) => self.begin_settling(number),
             LinkError::Refused(refusal) if !refusal.is_transient() => {
                 if superseded {
                     hold.lower_at_once(now);
@@ -99,7 +99,7 @@ impl Parts {
         for ticket in waiting {
             self.limit_wait(now, ticket, number);
         }
-        self.attend(now, number);
+        self.reconcile(now, number);
     }
 
     /// The server will refuse the lowering again until an operator changes something: releases that wait for it are told so.
@@ -117,7 +117,7 @@ impl Parts {
         let (undoing, others) = hold.take_waiting().into_iter().partition::<Vec<_>, _>(is_undoing);
         others.into_iter().filter(|ticket| !releases.contains(ticket)).for_each(|ticket| hold.wait(ticket));
         for ticket in undoing {
-            self.undone_later(now, ticket, refusal.text());
+            self.stop_taking_back(now, ticket, refusal.text());
         }
         for ticket in releases {
             self.finish_release(*ticket, Err(refused.clone()));

@@ -42,7 +42,7 @@ impl Parts {
         }
     }
 
-    fn look_at_hold(&mut self, number: HoldNumber, at: Instant) {
+    fn verify_hold(&mut self, number: HoldNumber, at: Instant) {
         let Some(hold) = self.holds.known_mut(number) else { return };
         hold.look_by(at);
         self.set_hold_timer(number);
@@ -126,7 +126,7 @@ impl Parts {
         let most = Duration::from_secs(1);
         for (index, batch_of) in (0_u32..).zip(live.chunks(self.settings.renew_batch.max(1))) {
             let at = now + Duration::from_micros(50).saturating_mul(batch.saturating_mul(index)).min(most);
-            batch_of.iter().for_each(|number| self.look_at_hold(*number, at));
+            batch_of.iter().for_each(|number| self.verify_hold(*number, at));
         }
     }
 
@@ -140,7 +140,7 @@ impl Parts {
             .collect();
         live.sort_unstable();
         for number in live {
-            self.look_at_hold(number, now);
+            self.verify_hold(number, now);
         }
     }
 
@@ -153,7 +153,7 @@ impl Parts {
         acknowledged: Option<u32>,
     ) -> Next {
         let counts = self.protocol_of(number).counts();
-        self.touch(now, number);
+        self.extend_clean_up(now, number);
         let Some(hold) = self.holds.get_mut(number) else { return Next::AsPlanned };
         let window = hold.end_renewal(outcome != Renewed::Refused).filter(|_| counts);
         if !hold.is_live() {
@@ -223,7 +223,7 @@ impl Parts {
                         hold.end_renewal(false);
                     }
                     // The server may have applied it just now.
-                    self.touch(now, *number);
+                    self.extend_clean_up(now, *number);
                 }
                 self.retry_renewals(now, batch.holds());
             }

@@ -57,7 +57,7 @@ impl Parts {
             hold.restore_at(again);
         }
         if let Err(LinkError::Unknown(_)) = &outcome {
-            self.unsettle(number);
+            self.begin_settling(number);
             self.set_hold_timer(number);
             return;
         }
@@ -75,7 +75,7 @@ impl Parts {
             // It is not needed any more: it is lowered like every other count that is too high.
             Ok(Acquired::Held { .. }) => {
                 hold.leave_to_background();
-                hold.touch(now);
+                hold.extend_clean_up(now);
             }
             Ok(_) => {
                 hold.note_absent();
@@ -83,10 +83,10 @@ impl Parts {
                 self.lose(now, number, LossReason::NotRestored);
             }
             // A script that failed in its middle may have granted it: it is asked for again, or taken back with its guard.
-            Err(LinkError::Refused(refusal)) if !refusal.proves_nothing_done() => hold.touch(now),
+            Err(LinkError::Refused(refusal)) if !refusal.proves_nothing_done() => hold.extend_clean_up(now),
             // An earlier attempt may have been carried out, although its reply did not come.
             Err(_) => hold.undo_restoration(&change),
         }
-        self.attend(now, number);
+        self.reconcile(now, number);
     }
 }

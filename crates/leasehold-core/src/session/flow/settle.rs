@@ -35,7 +35,7 @@ impl Parts {
     }
 
     /// No reply will come, or no request waits for it: nothing is sent for this hold until it is settled.
-    pub(super) fn unsettle(&mut self, number: HoldNumber) {
+    pub(super) fn begin_settling(&mut self, number: HoldNumber) {
         let Some(hold) = self.holds.known_mut(number) else { return };
         let Some((plane, epoch)) = hold.begin_settling() else { return };
         let key = self.locks[hold.lock()].name().key().clone();

@@ -16,18 +16,18 @@ impl Parts {
     /// No copy of the hold's change can be applied any more, as far as that can be known.
     pub(super) fn change_settled(&mut self, now: Instant, number: HoldNumber, proven: bool) {
         // It may have been applied until now.
-        self.touch(now, number);
+        self.extend_clean_up(now, number);
         let Some(hold) = self.holds.known_mut(number) else { return };
         match hold.note_settled(now, proven) {
-            AfterSettling::TryAgain(ticket) => self.try_again(now, ticket),
+            AfterSettling::TryAgain(ticket) => self.retry_after_settlement(now, ticket),
             AfterSettling::TakeBack => {}
         }
-        self.attend(now, number);
+        self.reconcile(now, number);
     }
 
     /// A future has not been polled although its call was answered: the background goes on in its place. It settles the call first, because
     /// the future may be polled yet, and send the call once more.
-    pub(super) fn take_over(&mut self, now: Instant, number: HoldNumber, flight: FlightId) {
+    pub(super) fn take_call_over(&mut self, now: Instant, number: HoldNumber, flight: FlightId) {
         if !self.is_flying(number, flight) {
             return;
         }
@@ -46,7 +46,7 @@ impl Parts {
             Some(Request::Release(_)) => hold.wait(ticket),
             Some(Request::Pause(_)) | None => {}
         }
-        self.unsettle(number);
+        self.begin_settling(number);
         self.note_given_up(number);
         if self.requests.acquire(ticket).is_some_and(|acquire| acquire.is_final_attempt()) {
             self.end_busy(now, ticket);
@@ -80,7 +80,7 @@ impl Parts {
 
     /// Takes the outcome of an acquire. `None` where it is not known: the call is settled first, and a request that has no
     /// more time for that is told so.
-    pub(super) fn raise_ends(
+    pub(super) fn end_raise(
         &mut self,
         now: Instant,
         ticket: Ticket,
@@ -92,10 +92,10 @@ impl Parts {
             Err(error) => Err(error),
         };
         if let Err(LinkError::Unknown(why)) = &outcome {
-            self.note_trouble(now, ticket, why, true);
-            self.unsettle(number);
+            self.record_failure(now, ticket, why, true);
+            self.begin_settling(number);
             if self.requests.acquire(ticket).is_some_and(|acquire| acquire.is_final_attempt()) {
-                let error = self.trouble_error(ticket);
+                let error = self.failure_error(ticket);
                 self.fail_acquire(now, ticket, error);
             }
             return None;
@@ -103,11 +103,11 @@ impl Parts {
         if outcome.is_ok() {
             self.outages.note_answer();
             // What the change asked for counts, and not only what the hold asks for without it.
-            self.touch(now, number);
+            self.extend_clean_up(now, number);
             return Some((self.end_change(number)?, outcome));
         }
         let change = self.end_change(number)?;
-        self.touch(now, number);
+        self.extend_clean_up(now, number);
         Some((change, outcome))
     }
 }

@@ -26,7 +26,7 @@ impl Parts {
             let Some(hold) = self.holds.known_mut(number) else { continue };
             if hold.is_granted() && hold.has_guards() {
                 self.lose(now, number, LossReason::ShutDown);
-                self.retire(now, number);
+                self.end_live_hold(now, number);
             }
             let Some(hold) = self.holds.known_mut(number) else { continue };
             hold.remove_all_guards();

@@ -8,7 +8,7 @@ use crate::session::ids::LockId;
 use crate::session::lock::line::Phase;
 use crate::session::parts::Parts;
 use crate::session::request::Request;
-use crate::session::request::acquire::Place;
+use crate::session::request::acquire::LocalPlace;
 use crate::session::request::acquire::ending::Due;
 use crate::session::timers::Timer;
 use crate::session::{Event, FlightId, Ticket};
@@ -16,7 +16,7 @@ use crate::time::Instant;
 
 impl Parts {
     /// A request's timer: it may try again, or its patience has ended.
-    pub(super) fn patience_ends(&mut self, now: Instant, ticket: Ticket) {
+    pub(super) fn request_is_due(&mut self, now: Instant, ticket: Ticket) {
         let Some(request) = self.requests.get_mut(&ticket) else { return };
         *request.timer() = None;
         let acquire = match request {
@@ -35,7 +35,7 @@ impl Parts {
             Due::Nothing => return,
             Due::Later => return self.set_request_timer(now, ticket),
             Due::TakenBackTooLate => {
-                return self.undone_later(now, ticket, "no reply came within the command timeout");
+                return self.stop_taking_back(now, ticket, "no reply came within the command timeout");
             }
             Due::AwaitedTooLong => {
                 acquire.stop_awaiting();
@@ -51,10 +51,10 @@ impl Parts {
             self.set_request_timer(now, ticket);
             return;
         }
-        self.end_patience(now, ticket);
+        self.end_wait(now, ticket);
     }
 
-    fn end_patience(&mut self, now: Instant, ticket: Ticket) {
+    fn end_wait(&mut self, now: Instant, ticket: Ticket) {
         let Some(acquire) = self.requests.known_acquire(ticket) else { return };
         let (lock, place, begun) = (
             acquire.lock(),
@@ -69,7 +69,7 @@ impl Parts {
         if !wish_ended && self.is_under_way(ticket) {
             // The server has been out of reach for too long, but may be about to answer after all.
             if let Some(acquire) = self.requests.acquire_mut(ticket) {
-                acquire.trouble_mut().postpone(more);
+                acquire.failures_mut().postpone(more);
             }
             self.set_request_timer(now, ticket);
             return;
@@ -77,21 +77,21 @@ impl Parts {
         if let Some(acquire) = self.requests.acquire_mut(ticket) {
             acquire.make_final();
         }
-        let contends = place == Place::Line && self.locks[lock].line().is_contender(ticket);
-        let Some(trouble) = self.trouble_of(ticket) else { return };
-        let own = self.requests.acquire(ticket).and_then(|acquire| acquire.trouble().since());
-        let begun_at = [trouble.since(), own].into_iter().flatten().min();
+        let contends = place == LocalPlace::Line && self.locks[lock].line().is_contender(ticket);
+        let Some(failures) = self.failures_of(ticket) else { return };
+        let own = self.requests.acquire(ticket).and_then(|acquire| acquire.failures().since());
+        let begun_at = [failures.since(), own].into_iter().flatten().min();
         let too_long = begun_at.is_some_and(|since| now >= since + self.settings.unreachable_after);
         // One failure in the line is no outage: it is about to be repeated, and the contender's last attempt will tell.
         let out_of_reach =
-            too_long || if place == Place::Line { trouble.tries() > 1 && !contends } else { own.is_some() };
+            too_long || if place == LocalPlace::Line { failures.tries() > 1 && !contends } else { own.is_some() };
         let flying = self.is_under_way(ticket);
         if flying {
             // The command that is under way is the last attempt; it takes no longer than the command timeout.
-        } else if out_of_reach || (begun && (begun_at.is_some() || self.is_unsure(ticket))) {
+        } else if out_of_reach || (begun && (begun_at.is_some() || self.is_outcome_unknown(ticket))) {
             self.end_unreachable(now, ticket);
         } else if contends && self.locks[lock].line().phase() != Phase::Gated {
-            self.due(now, lock);
+            self.begin_turn(now, lock);
         } else if self.may_ask_beside(ticket) {
             self.wake(ticket);
         } else {
@@ -110,7 +110,7 @@ impl Parts {
         } else if self.holds.get(number).and_then(Hold::renew_at).is_some_and(|at| at <= now) {
             self.restore(now, number);
         }
-        self.attend(now, number);
+        self.reconcile(now, number);
     }
 
     /// A lock's timer: a turn lapses, a sleep or a pause ends, or the server has been out of reach for too long.
@@ -119,8 +119,8 @@ impl Parts {
             return;
         }
         *self.locks[lock].timer_slot() = None;
-        self.beat_is_due(now, lock);
-        if self.trouble_is_over(now, lock) {
+        self.heartbeat_is_due(now, lock);
+        if self.give_up_on_server(now, lock) {
             return;
         }
         match self.locks[lock].line().phase() {
@@ -131,19 +131,19 @@ impl Parts {
                     self.turn_missed(now, contender);
                 }
             }
-            Phase::Sleeping(until) | Phase::BackingOff(until) if until <= now => self.due(now, lock),
+            Phase::Sleeping(until) | Phase::BackingOff(until) if until <= now => self.begin_turn(now, lock),
             _ => {}
         }
         self.set_lock_timer(lock);
     }
 
     /// Asks the server about calls that take long, and takes over those that were answered and not polled.
-    pub(super) fn look_after_flights(&mut self, now: Instant) {
+    pub(super) fn watch_stalled_calls(&mut self, now: Instant) {
         while let Some(answered) = self.stalled.pop_unpolled(now) {
             let (number, flight) = answered.call();
             match self.last_sent(number, flight) {
                 Some(last_sent) if answered.was_resent(last_sent) => self.stalled.watch(last_sent, number, flight),
-                Some(_) => self.take_over(now, number, flight),
+                Some(_) => self.take_call_over(now, number, flight),
                 None => {}
             }
         }
@@ -161,7 +161,7 @@ impl Parts {
                 break;
             }
             self.stalled.drop_first();
-            self.give_up_flight(now, number, flight);
+            self.give_up_call(now, number, flight);
         }
         if let Some(number) = self.stalled.to_probe(now) {
             self.send_probe(now, number);
@@ -176,17 +176,17 @@ impl Parts {
                 Timer::Lock(lock) => self.lock_is_due(now, lock),
                 Timer::Hold(number) => self.hold_is_due(now, number),
                 Timer::Channel(id) => self.subscriptions.is_due(id, &mut self.out),
-                Timer::Request(ticket) => self.patience_ends(now, ticket),
+                Timer::Request(ticket) => self.request_is_due(now, ticket),
             }
         }
-        self.look_after_flights(now);
+        self.watch_stalled_calls(now);
         self.retry_settlements(now);
         self.record_is_due(now);
         self.send_renewals(now);
     }
 
     /// The server has left a caller's call without a reply for the whole command timeout.
-    pub(super) fn give_up_flight(&mut self, now: Instant, number: HoldNumber, flight: FlightId) {
+    pub(super) fn give_up_call(&mut self, now: Instant, number: HoldNumber, flight: FlightId) {
         let by = self.holds.get(number).and_then(Hold::change).and_then(Change::by);
         let Some(ticket) = by.filter(|_| self.is_flying(number, flight)) else { return };
         let why = "no reply came within the command timeout".to_owned();

@@ -3,13 +3,13 @@
 use crate::error::AcquireError;
 use crate::owner::HoldNumber;
 use crate::session::Ticket;
+use crate::session::failures::Failures;
 use crate::session::ids::LockId;
 use crate::session::outages::Outage;
 use crate::session::parts::Parts;
-use crate::session::request::acquire::{Acquire, Place};
+use crate::session::request::acquire::{Acquire, LocalPlace};
 use crate::session::request::{Pause, Request};
 use crate::session::timers::Timer;
-use crate::session::trouble::Trouble;
 use crate::time::Instant;
 use std::task::Waker;
 use std::time::Duration;
@@ -18,9 +18,9 @@ impl Parts {
     /// When the request ends without the lock, whatever happens until then.
     pub(super) fn end_of_patience(&self, acquire: &Acquire) -> Instant {
         let patience = acquire.end_of_wish(self.settings.command_timeout);
-        let trouble =
-            acquire.trouble().since().map_or(Instant::FAR_FUTURE, |since| since + self.settings.unreachable_after);
-        patience.min(trouble)
+        let failures =
+            acquire.failures().since().map_or(Instant::FAR_FUTURE, |since| since + self.settings.unreachable_after);
+        patience.min(failures)
     }
 
     pub(super) fn set_request_timer(&mut self, now: Instant, ticket: Ticket) {
@@ -45,30 +45,35 @@ impl Parts {
     }
 
     /// Whether a call of the request has been, or may yet be, applied without a reply.
-    pub(super) fn is_unsure(&self, ticket: Ticket) -> bool {
-        self.is_under_way(ticket) || self.requests.acquire(ticket).is_some_and(|acquire| acquire.trouble().is_unsure())
+    pub(super) fn is_outcome_unknown(&self, ticket: Ticket) -> bool {
+        self.is_under_way(ticket)
+            || self.requests.acquire(ticket).is_some_and(|acquire| acquire.failures().is_outcome_unknown())
     }
 
-    pub(super) fn trouble_of(&self, ticket: Ticket) -> Option<&Trouble> {
+    pub(super) fn failures_of(&self, ticket: Ticket) -> Option<&Failures> {
         let acquire = self.requests.acquire(ticket)?;
-        Some(if acquire.place() == Place::Line { self.locks[acquire.lock()].trouble() } else { acquire.trouble() })
+        Some(if acquire.place() == LocalPlace::Line {
+            self.locks[acquire.lock()].failures()
+        } else {
+            acquire.failures()
+        })
     }
 
     /// The error for a caller whose server does not do its part.
-    pub(super) fn trouble_error(&self, ticket: Ticket) -> AcquireError {
+    pub(super) fn failure_error(&self, ticket: Ticket) -> AcquireError {
         let lock = self.requests.acquire(ticket).map(|acquire| acquire.lock());
         let why = lock
-            .zip(self.trouble_of(ticket))
-            .map(|(lock, trouble)| self.with_outage(lock, trouble))
+            .zip(self.failures_of(ticket))
+            .map(|(lock, failures)| self.with_outage(lock, failures))
             .unwrap_or_default();
-        if self.is_unsure(ticket) { AcquireError::OutcomeUnknown(why) } else { AcquireError::Unreachable(why) }
+        if self.is_outcome_unknown(ticket) { AcquireError::OutcomeUnknown(why) } else { AcquireError::Unreachable(why) }
     }
 
-    /// The trouble in words. A waiter may have met a reply that was lost first: why the server is not connected to since then is told too.
-    pub(super) fn with_outage(&self, lock: LockId, trouble: &Trouble) -> String {
+    /// The failures in words. A waiter may have met a reply that was lost first: why the server is not connected to since then is told too.
+    pub(super) fn with_outage(&self, lock: LockId, failures: &Failures) -> String {
         match self.outage_of(lock) {
-            None => trouble.in_words(),
-            Some(outage) => outage.added_to(trouble.since(), trouble.in_words()),
+            None => failures.in_words(),
+            Some(outage) => outage.added_to(failures.since(), failures.in_words()),
         }
     }
 
@@ -80,19 +85,19 @@ impl Parts {
 
     /// Since when the server has not done its part for those who wait for a lock: as their attempts have shown, and while they sleep as the
     /// link says.
-    pub(super) fn trouble_since(&self, lock: LockId) -> Option<Instant> {
+    pub(super) fn failing_since(&self, lock: LockId) -> Option<Instant> {
         let state = self.locks.get(lock)?;
         let told = if state.line().listens() { self.outage_of(lock).map(Outage::since) } else { None };
-        [state.trouble().since(), told].into_iter().flatten().min()
+        [state.failures().since(), told].into_iter().flatten().min()
     }
 
     /// The same in words.
-    pub(super) fn trouble_in_words(&self, lock: LockId) -> String {
-        self.with_outage(lock, self.locks[lock].trouble())
+    pub(super) fn failures_in_words(&self, lock: LockId) -> String {
+        self.with_outage(lock, self.locks[lock].failures())
     }
 
     /// The server does not do its part. `unsure` says that a call of this request may have been applied.
-    pub(super) fn note_trouble(&mut self, now: Instant, ticket: Ticket, why: &str, unsure: bool) {
+    pub(super) fn record_failure(&mut self, now: Instant, ticket: Ticket, why: &str, unsure: bool) {
         let Some((lock, started)) = self.requests.acquire(ticket).map(|acquire| (acquire.lock(), acquire.started()))
         else {
             return;
@@ -102,22 +107,22 @@ impl Parts {
             self.outage_of(lock).map_or(now, |outage| if started <= outage.since() { outage.since() } else { now });
         let Some(Request::Acquire(acquire)) = self.requests.get_mut(&ticket) else { return };
         if unsure {
-            acquire.trouble_mut().set_unsure(true);
+            acquire.failures_mut().set_outcome_unknown(true);
         }
-        if acquire.place() == Place::Line {
-            self.locks[lock].trouble_mut().note(since, why);
+        if acquire.place() == LocalPlace::Line {
+            self.locks[lock].failures_mut().note(since, why);
             self.set_lock_timer(lock);
         } else {
-            acquire.trouble_mut().note(since, why);
+            acquire.failures_mut().note(since, why);
         }
         self.set_request_timer(now, ticket);
     }
 
     pub(super) fn set_lock_timer(&mut self, lock: LockId) {
-        let trouble = self.trouble_since(lock);
+        let failures = self.failing_since(lock);
         let Some(state) = self.locks.get_mut(lock) else { return };
-        let trouble = trouble.map(|since| since + self.settings.unreachable_after);
-        let next = [state.line().timeout(), trouble, state.heartbeat().next()].into_iter().flatten().min();
+        let failures = failures.map(|since| since + self.settings.unreachable_after);
+        let next = [state.line().timeout(), failures, state.heartbeat().next()].into_iter().flatten().min();
         self.timers.set(Timer::Lock(lock), state.timer_slot(), next);
     }
 

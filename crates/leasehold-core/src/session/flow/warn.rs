@@ -8,7 +8,7 @@ use crate::command::WaitPolicy;
 use crate::session::ids::LockId;
 use crate::session::lock::Anomaly;
 use crate::session::parts::Parts;
-use crate::session::request::acquire::{Alarm, Place};
+use crate::session::request::acquire::{Alarm, LocalPlace};
 use crate::session::{Event, Patience, Ticket};
 use crate::time::Instant;
 use std::time::Duration;
@@ -23,7 +23,7 @@ impl Parts {
         let (lock, alarm, started) = (acquire.lock(), acquire.alarm(), acquire.started());
         let leased = self.locks[lock].protocol().renewal().is_some();
         let long = now >= started + if leased { acquire.wish().lease } else { PAUSE };
-        let waits = acquire.place() == Place::Line && acquire.wish().patience != Patience::Try;
+        let waits = acquire.place() == LocalPlace::Line && acquire.wish().patience != Patience::Try;
         if !waits || alarm == Alarm::Raised || (alarm == Alarm::Noted && !long) {
             return;
         }

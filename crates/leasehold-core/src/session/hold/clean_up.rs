@@ -274,7 +274,7 @@ impl Hold {
     }
 
     /// The server may have given the hold, until now, what it or its change on the way asks for.
-    pub(crate) fn touch(&mut self, now: Instant) {
+    pub(crate) fn extend_clean_up(&mut self, now: Instant) {
         let lease = self.lease_at_stake();
         self.keep_until(now + lease);
     }

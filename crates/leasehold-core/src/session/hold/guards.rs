@@ -61,7 +61,7 @@ impl Hold {
         self.raising = None;
         self.count.add_guard(renewed);
         self.lease = self.lease.max(lease);
-        self.touch(now);
+        self.extend_clean_up(now);
         self.cell.set_count(self.count.wanted());
         self.cell.set_renewed(self.count.renewing());
     }

@@ -56,7 +56,7 @@ impl Hold {
         self.deadline.note_reply(now);
         self.cell.set_degraded(false);
         self.cell.set_deadline(Deadline::from_reply(change.sent_at(), left).min(self.cell.deadline()));
-        self.touch(now);
+        self.extend_clean_up(now);
     }
 
     /// When it is renewed next, or asked for again where the server does not have it.

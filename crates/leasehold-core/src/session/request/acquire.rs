@@ -2,9 +2,9 @@
 
 use crate::error::AcquireError;
 use crate::owner::HoldNumber;
+use crate::session::failures::Failures;
 use crate::session::ids::LockId;
 use crate::session::request::acquire::ending::{GivenUp, Stage};
-use crate::session::trouble::Trouble;
 use crate::session::{AcquireRequest, Granted, Patience};
 use crate::time::Instant;
 use bytes::Bytes;
@@ -24,7 +24,7 @@ pub(crate) struct Acquire {
     wish: AcquireRequest,
     started: Instant,
     stage: Stage,
-    place: Place,
+    place: LocalPlace,
     /// The hold of the other half of a read-write lock beside which this one is taken.
     beside: Option<Bytes>,
     /// The hold of the other half beside which the server did not let it in: that one is lost, and its loss will be told.
@@ -44,7 +44,7 @@ pub(crate) struct Acquire {
     /// The patience has ended, or the request asks once more only: a busy answer ends it.
     is_final_attempt: bool,
     /// Since when the server has been out of reach for this request, where it does not stand in the line.
-    trouble: Trouble,
+    failures: Failures,
     /// How often its call was answered and its future not polled, so that the background took the call over.
     takeovers: u32,
     /// The round in which it was invited to ask beside the contender.
@@ -61,7 +61,7 @@ pub(crate) struct Acquire {
 
 /// The place of an acquire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum LocalPlace {
     /// In the local line of its lock.
     Line,
     /// Not there: it has not joined it, or has left it; or it stands beside it, because its owner holds the other half, or because it tries
@@ -92,7 +92,7 @@ impl Acquire {
             wish,
             started: now,
             stage: Stage::Open,
-            place: Place::Aside,
+            place: LocalPlace::Aside,
             beside: None,
             not_beside: None,
             had_place: false,
@@ -102,7 +102,7 @@ impl Acquire {
             hold: None,
             unpolled: false,
             is_final_attempt: false,
-            trouble: Trouble::default(),
+            failures: Failures::default(),
             takeovers: 0,
             invited: None,
             alarm: Alarm::default(),
@@ -130,7 +130,7 @@ impl Acquire {
     }
 
     /// Where it stands.
-    pub(crate) const fn place(&self) -> Place {
+    pub(crate) const fn place(&self) -> LocalPlace {
         self.place
     }
 
@@ -142,8 +142,8 @@ impl Acquire {
     /// The hold of its own owner that it re-enters.
     pub(crate) const fn entering(&self) -> Option<HoldNumber> {
         match self.place {
-            Place::Entering(number) => Some(number),
-            Place::Line | Place::Aside => None,
+            LocalPlace::Entering(number) => Some(number),
+            LocalPlace::Line | LocalPlace::Aside => None,
         }
     }
 
@@ -187,13 +187,13 @@ impl Acquire {
     }
 
     /// The failures that it has met while it did not stand in the line.
-    pub(crate) const fn trouble(&self) -> &Trouble {
-        &self.trouble
+    pub(crate) const fn failures(&self) -> &Failures {
+        &self.failures
     }
 
     /// The same, to be changed.
-    pub(crate) const fn trouble_mut(&mut self) -> &mut Trouble {
-        &mut self.trouble
+    pub(crate) const fn failures_mut(&mut self) -> &mut Failures {
+        &mut self.failures
     }
 }
 
@@ -201,24 +201,24 @@ impl Acquire {
 impl Acquire {
     /// It stands in the line of its lock.
     pub(crate) const fn stand_in_line(&mut self) {
-        self.place = Place::Line;
+        self.place = LocalPlace::Line;
     }
 
     /// It stands nowhere.
     pub(crate) const fn stand_aside(&mut self) {
-        self.place = Place::Aside;
+        self.place = LocalPlace::Aside;
     }
 
     /// It joins the line, which knows from here on whether the server does its part.
     pub(crate) fn join_line(&mut self) {
-        self.place = Place::Line;
-        self.trouble.forget_failures();
+        self.place = LocalPlace::Line;
+        self.failures.forget_failures();
         self.retry_at = None;
     }
 
     /// It re-enters a hold of its own owner. Gives the hold that it had begun.
     pub(crate) const fn enter(&mut self, number: HoldNumber) -> Option<HoldNumber> {
-        self.place = Place::Entering(number);
+        self.place = LocalPlace::Entering(number);
         self.hold.take()
     }
 
@@ -252,7 +252,7 @@ impl Acquire {
     pub(crate) const fn note_place(&mut self, moved: bool) -> bool {
         let lost = self.had_place && moved;
         self.had_place = true;
-        self.trouble.set_unsure(false);
+        self.failures.set_outcome_unknown(false);
         lost
     }
 

@@ -1,7 +1,7 @@
 //! The end of an acquire: its outcome, what is taken back before its caller is told, and what it waits for before it asks once more.
 
 use crate::owner::HoldNumber;
-use crate::session::request::acquire::{Acquire, AcquireOutcome, Place};
+use crate::session::request::acquire::{Acquire, AcquireOutcome, LocalPlace};
 use crate::session::{Granted, Patience};
 use crate::time::Instant;
 
@@ -84,7 +84,7 @@ impl Acquire {
 
     /// Whether it stands in the line and has not ended.
     pub(crate) fn waits_in_line(&self) -> bool {
-        self.place == Place::Line && !self.has_ended()
+        self.place == LocalPlace::Line && !self.has_ended()
     }
 
     /// Whether it sends nothing, because something that was begun is being taken back.

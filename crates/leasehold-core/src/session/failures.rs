@@ -7,7 +7,7 @@ use std::time::Duration;
 
 /// A server that does not do its part.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Trouble {
+pub(super) struct Failures {
     since: Option<Instant>,
     tries: u32,
     why: String,
@@ -26,7 +26,7 @@ struct Demotion {
     met: Vec<(Plane, Epoch)>,
 }
 
-impl Trouble {
+impl Failures {
     /// Since when the server has failed.
     pub(super) const fn since(&self) -> Option<Instant> {
         self.since
@@ -38,12 +38,12 @@ impl Trouble {
     }
 
     /// Whether a call of the request has been applied, or not: its outcome is not known.
-    pub(super) const fn is_unsure(&self) -> bool {
+    pub(super) const fn is_outcome_unknown(&self) -> bool {
         self.unsure
     }
 
     /// Notes whether a call of the request has an outcome that is not known.
-    pub(super) const fn set_unsure(&mut self, unsure: bool) {
+    pub(super) const fn set_outcome_unknown(&mut self, unsure: bool) {
         self.unsure = unsure;
     }
 
