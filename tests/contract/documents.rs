@@ -302,3 +302,13 @@ fn no_name_of_a_test_is_too_long() {
         }
     }
 }
+
+/// The most words that a reader has to learn before the code can be read.
+const MOST_WORDS: usize = 20;
+
+#[test]
+fn the_glossary_stays_short() {
+    let text = files::read("docs/glossary.md");
+    let words = text.lines().filter(|line| line.starts_with("| **")).count();
+    assert!((1..=MOST_WORDS).contains(&words), "{words} words: use a word of the field instead");
+}

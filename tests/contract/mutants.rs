@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 #[path = "../../crates/xtask/src/mutate/mutant.rs"]
 mod mutant;
 
-use mutant::{Catcher, Mutant};
+use mutant::{Detector, Mutant};
 
 fn mutants() -> Vec<Mutant> {
     let place = |file: &File| {
@@ -31,9 +31,9 @@ fn every_mutant_applies() {
         let broken = mutant.apply(text).unwrap_or_else(|why| panic!("{place} is stale: {why}"));
         assert_ne!(broken, *text, "{place} changes nothing");
         assert!(mutant.breaks.ends_with('.'), "{place} says what it breaks in a sentence");
-        for catcher in &mutant.catchers {
-            let Catcher::Test(build, filters) = catcher else { continue };
-            assert!(build.len() > 2 && !filters.is_empty(), "{place} asks more tests than it needs: {catcher}");
+        for detector in &mutant.detectors {
+            let Detector::Test(build, filters) = detector else { continue };
+            assert!(build.len() > 2 && !filters.is_empty(), "{place} asks more tests than it needs: {detector}");
         }
     }
 }

@@ -108,7 +108,7 @@ pub(crate) async fn every_metric_is_counted_under_its_name(_: World) {
     for name in [telemetry::RENEWAL_LEFT_SECONDS, telemetry::OLDEST_HOLD_SECONDS] {
         assert!(value(name) >= 1.0, "{name}");
     }
-    assert!(value(telemetry::TURN_PASSED_TOTAL) >= 1.0);
+    assert!(value(telemetry::UNPOLLED_TURNS_TOTAL) >= 1.0);
     assert!(value(&format!("{} outcome=done", telemetry::CLEAN_UP_TOTAL)) >= 1.0);
     assert!(value(&format!("{} outcome=failed", telemetry::CLEAN_UP_TOTAL)) >= 1.0);
     assert_eq!(value(telemetry::EVICTION_TOTAL), 1.0);
@@ -153,8 +153,8 @@ pub(crate) async fn every_series_is_there_before_its_first_event(_: World) {
     }
     for name in [
         telemetry::RENEWED_HOLDS_TOTAL,
-        telemetry::TURN_PASSED_TOTAL,
-        telemetry::PLACE_LOST_TOTAL,
+        telemetry::UNPOLLED_TURNS_TOTAL,
+        telemetry::QUEUE_POSITIONS_LOST_TOTAL,
         telemetry::ENDLESS_TOTAL,
         telemetry::BUG_TOTAL,
         telemetry::UNSET_TOTAL,

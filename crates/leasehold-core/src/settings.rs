@@ -38,15 +38,15 @@ pub struct Settings {
 #[expect(clippy::exhaustive_structs, reason = "the runtime builds it, and must decide on every field")]
 pub struct FairSettings {
     /// How long a process may be silent before its waiters lose their places.
-    pub window: Duration,
-    /// How often a process that waits says that it lives; at most a quarter of the window.
-    pub beat: Duration,
+    pub liveness_timeout: Duration,
+    /// How often a process that waits says that it lives; at most a quarter of the liveness timeout.
+    pub heartbeat_interval: Duration,
     /// How far the clock of a JVM may be from the server's.
-    pub skew: Duration,
+    pub clock_skew: Duration,
     /// The longest wait of any JVM: its `fairLockWaitTimeout`, and its longest `tryLock`.
-    pub cap: Duration,
+    pub max_wait: Duration,
     /// How long a free lock is offered to a process that lives and does not take it.
-    pub claim: Duration,
+    pub offer_timeout: Duration,
     /// How long a JVM whose deadline passed during a long hold may take to come, once it is told.
     pub grace: Duration,
     /// The shortest time between two passes over a queue in which JVMs wait.
@@ -58,8 +58,9 @@ pub struct FairSettings {
 impl FairSettings {
     /// All of it as one argument: milliseconds, in the order of the fields.
     pub fn packed(&self) -> Bytes {
-        let Self { window, beat, skew, cap, claim, grace, walk, idle } = *self;
-        let parts = [window, beat, skew, cap, claim, grace, walk, idle];
+        let Self { liveness_timeout, heartbeat_interval, clock_skew, max_wait, offer_timeout, grace, walk, idle } =
+            *self;
+        let parts = [liveness_timeout, heartbeat_interval, clock_skew, max_wait, offer_timeout, grace, walk, idle];
         Bytes::from(parts.map(|part| part.as_millis().to_string()).join(","))
     }
 }
@@ -67,11 +68,11 @@ impl FairSettings {
 impl Default for FairSettings {
     fn default() -> Self {
         Self {
-            window: Duration::from_secs(2),
-            beat: Duration::from_millis(500),
-            skew: Duration::from_secs(1),
-            cap: Duration::from_secs(300),
-            claim: Duration::from_secs(2),
+            liveness_timeout: Duration::from_secs(2),
+            heartbeat_interval: Duration::from_millis(500),
+            clock_skew: Duration::from_secs(1),
+            max_wait: Duration::from_secs(300),
+            offer_timeout: Duration::from_secs(2),
             grace: Duration::from_secs(2),
             walk: Duration::from_millis(250),
             idle: Duration::from_secs(600),

@@ -38,9 +38,9 @@ const fn ms(n: u64) -> Duration {
 /// `window` is how long a client may be silent before its waiters lose their places; it says five times as often that it lives.
 fn settings(window: Duration) -> Settings {
     let fair = FairSettings {
-        window,
-        beat: window / 5,
-        claim: ms(1_000),
+        liveness_timeout: window,
+        heartbeat_interval: window / 5,
+        offer_timeout: ms(1_000),
         grace: ms(1_000),
         idle: ms(60_000),
         ..FairSettings::default()
@@ -385,7 +385,7 @@ impl Client {
         }
         while let Some(event) = self.session.poll_event() {
             // A grant that comes too late is given back, and its place with it. Before time passes there is no such thing.
-            if now == START && matches!(event, Event::PlaceLost { .. } | Event::TurnPassed { .. }) {
+            if now == START && matches!(event, Event::QueuePositionLost { .. } | Event::UnpolledTurn { .. }) {
                 self.note(format!("{event:?}"));
             }
         }

@@ -61,7 +61,7 @@ impl Subject {
     }
 
     /// How long a client may be silent before its waiters lose their places in a queue. Three clients seldom say that they live: what a
-    /// beat meets while something else is under way is followed with fewer.
+    /// heartbeat meets while something else is under way is followed with fewer.
     pub(crate) const fn window(clients: usize) -> Duration {
         if clients < 3 { Duration::from_secs(2) } else { Duration::from_secs(20) }
     }

@@ -37,7 +37,7 @@ impl FairSettings {
 
     /// How long a process may be silent before its waiters lose their places. From 200 ms to an hour. Default: 2 s.
     pub const fn liveness_timeout(mut self, timeout: Duration) -> Self {
-        self.times.window = timeout;
+        self.times.liveness_timeout = timeout;
         self
     }
 
@@ -51,21 +51,21 @@ impl FairSettings {
     /// How long a free lock is offered to the next waiter of the queue, whose process lives and does not take the lock. From 100 ms to an
     /// hour. Default: 2 s.
     pub const fn offer_timeout(mut self, timeout: Duration) -> Self {
-        self.times.claim = timeout;
+        self.times.offer_timeout = timeout;
         self
     }
 
     /// The JVMs that wait in the same queues: the longest wait of any of them, which is its `fairLockWaitTimeout` or its longest `tryLock`;
     /// and how far their clocks may be from the server's. A JVM that waits longer is dropped from the queue. Default: 300 s and 1 s.
     pub const fn redisson(mut self, max_wait: Duration, clock_skew: Duration) -> Self {
-        self.times.cap = max_wait;
-        self.times.skew = clock_skew;
+        self.times.max_wait = max_wait;
+        self.times.clock_skew = clock_skew;
         self
     }
 
     /// The same, as the scripts take it.
     pub(crate) fn to_wire(self) -> Wire {
-        Wire { beat: self.heartbeat_interval.unwrap_or(self.times.window / 4), ..self.times }
+        Wire { heartbeat_interval: self.heartbeat_interval.unwrap_or(self.times.liveness_timeout / 4), ..self.times }
     }
 }
 
@@ -83,6 +83,6 @@ mod tests {
         let [timeout, interval] = [4_000, 300].map(Duration::from_millis);
         let one = FairSettings::new().liveness_timeout(timeout).heartbeat_interval(interval);
         assert_eq!(one, FairSettings::new().heartbeat_interval(interval).liveness_timeout(timeout));
-        assert_eq!((one.to_wire().window, one.to_wire().beat), (timeout, interval));
+        assert_eq!((one.to_wire().liveness_timeout, one.to_wire().heartbeat_interval), (timeout, interval));
     }
 }

@@ -76,11 +76,16 @@ impl Settings {
             within("default wait", wait, short, Duration::MAX)?;
         }
         let (hour, fair) = (Duration::from_secs(60 * 60), &self.fair);
-        within("liveness timeout of fair locks", fair.window, Duration::from_millis(200), hour)?;
-        within("heartbeat interval of fair locks", fair.beat, Duration::from_millis(10), fair.window / 4)?;
-        within("offer timeout of fair locks", fair.claim, Duration::from_millis(100), hour)?;
-        within("longest wait of a JVM for a fair lock", fair.cap, Duration::from_secs(1), day)?;
-        within("difference between the clocks of JVMs and the server", fair.skew, Duration::ZERO, hour)?;
+        within("liveness timeout of fair locks", fair.liveness_timeout, Duration::from_millis(200), hour)?;
+        within(
+            "heartbeat interval of fair locks",
+            fair.heartbeat_interval,
+            Duration::from_millis(10),
+            fair.liveness_timeout / 4,
+        )?;
+        within("offer timeout of fair locks", fair.offer_timeout, Duration::from_millis(100), hour)?;
+        within("longest wait of a JVM for a fair lock", fair.max_wait, Duration::from_secs(1), day)?;
+        within("difference between the clocks of JVMs and the server", fair.clock_skew, Duration::ZERO, hour)?;
         if self.prefix.len() >= leasehold_core::name::MAX_NAME_BYTES {
             return Err(leasehold_core::name::NameError::TooLong { bytes: self.prefix.len() }.into());
         }
@@ -172,12 +177,12 @@ mod tests {
         assert!(refused(Settings { default_wait: Some(Duration::ZERO), ..Settings::default() }).contains("wait"));
         let fair = Settings::default().fair;
         let of_fair = |fair| refused(Settings { fair, ..Settings::default() });
-        assert!(of_fair(FairSettings { window: Duration::ZERO, ..fair }).contains("liveness"));
-        assert!(of_fair(FairSettings { beat: fair.window / 3, ..fair }).contains("heartbeat"));
-        assert!(of_fair(FairSettings { beat: Duration::ZERO, ..fair }).contains("heartbeat"));
-        assert!(of_fair(FairSettings { claim: Duration::MAX, ..fair }).contains("offer"));
-        assert!(of_fair(FairSettings { cap: Duration::ZERO, ..fair }).contains("JVM"));
-        assert!(of_fair(FairSettings { skew: Duration::MAX, ..fair }).contains("clocks"));
+        assert!(of_fair(FairSettings { liveness_timeout: Duration::ZERO, ..fair }).contains("liveness"));
+        assert!(of_fair(FairSettings { heartbeat_interval: fair.liveness_timeout / 3, ..fair }).contains("heartbeat"));
+        assert!(of_fair(FairSettings { heartbeat_interval: Duration::ZERO, ..fair }).contains("heartbeat"));
+        assert!(of_fair(FairSettings { offer_timeout: Duration::MAX, ..fair }).contains("offer"));
+        assert!(of_fair(FairSettings { max_wait: Duration::ZERO, ..fair }).contains("JVM"));
+        assert!(of_fair(FairSettings { clock_skew: Duration::MAX, ..fair }).contains("clocks"));
         assert!(refused(Settings { command_timeout: Duration::ZERO, ..Settings::default() }).contains("command"));
     }
 }

@@ -18,8 +18,8 @@
 //! | [`RENEWED_HOLDS_TOTAL`] | counter | | holds in renewals that were answered |
 //! | [`RENEWAL_LEFT_SECONDS`] | histogram | | how long before its deadline a hold was renewed; of each batch the one with the least time left |
 //! | [`OLDEST_HOLD_SECONDS`] | histogram | | for how long a hold has been held that is renewed; of each batch the oldest |
-//! | [`TURN_PASSED_TOTAL`] | counter | | waiters that were not polled in time |
-//! | [`PLACE_LOST_TOTAL`] | counter | | waiters of fair locks that lost their place and went on at the tail |
+//! | [`UNPOLLED_TURNS_TOTAL`] | counter | | waiters that were not polled in time |
+//! | [`QUEUE_POSITIONS_LOST_TOTAL`] | counter | | waiters of fair locks that lost their place and went on at the tail |
 //! | [`ENDLESS_TOTAL`] | counter | | locks without a time to live that a caller was found to wait for |
 //! | [`UNSET_TOTAL`] | counter | | semaphores that are not there and that a caller was found to wait for |
 //! | [`BUG_TOTAL`] | counter | | bugs of leasehold that a client has found in its own state: please report them |
@@ -244,8 +244,8 @@ impl Classes {
                 }
                 self.set_connected(server, false);
             }
-            Event::TurnPassed { name } => {
-                counter!(TURN_PASSED_TOTAL).increment(1);
+            Event::UnpolledTurn { name } => {
+                counter!(UNPOLLED_TURNS_TOTAL).increment(1);
                 tracing::debug!(lock = %name, "a waiter's future was not polled when its turn had come");
             }
             Event::QueuesBehindOwnClient { name } => {
@@ -298,11 +298,11 @@ impl Classes {
                 counter!(FALLBACK_TOTAL, "event" => "restored").increment(1);
                 tracing::info!(lock = %name, "the server granted a lock that had been granted without it");
             }
-            Event::PlaceLost { name } => {
-                counter!(PLACE_LOST_TOTAL).increment(1);
+            Event::QueuePositionLost { name } => {
+                counter!(QUEUE_POSITIONS_LOST_TOTAL).increment(1);
                 tracing::warn!(lock = %name, "a waiter lost its place in the queue and goes on at the tail");
             }
-            Event::BeatFailed { name, why, lasting } => {
+            Event::HeartbeatFailed { name, why, lasting } => {
                 at_level!(lasting, lock = %name, why, "the server could not be told that waiters of the lock live");
             }
             Event::SubscribeFailed { name, why, lasting } => {

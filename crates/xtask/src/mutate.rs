@@ -1,17 +1,17 @@
 //! `cargo xtask mutate`: breaks the code on purpose, one place at a time, and wants that to be noticed.
 
 mod mutant;
+mod run;
 mod tree;
-mod trial;
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use self::mutant::{Catcher, Mutant};
+use self::mutant::{Detector, Mutant};
+use self::run::{Run, Verdict};
 use self::tree::Tree;
-use self::trial::{Trial, Verdict};
 use crate::Outcome;
 
 /// Which mutants are tried, and how.
@@ -36,7 +36,7 @@ pub(crate) struct Options {
 
 /// The result of a mutant.
 enum Fate {
-    Caught { by: Catcher, after: Duration, words: String },
+    Caught { by: Detector, after: Duration, finding: String },
     Survived,
     Invalid(String),
 }
@@ -60,13 +60,13 @@ pub(crate) fn run(options: &Options) -> Outcome {
     }
     let folder = workspace.join(&options.folder);
     let tree = Tree::of(&workspace, &folder)?;
-    let trial = Trial { tree: &tree.root, folder: &folder, limit: Duration::from_secs(options.limit) };
+    let detection = Run { tree: &tree.root, folder: &folder, limit: Duration::from_secs(options.limit) };
     if !options.skip_unbroken {
-        unbroken(&trial, &mutants)?;
+        unbroken(&detection, &mutants)?;
     }
     let mut fates = Vec::new();
     for mutant in &mutants {
-        let fate = fate_of(&tree, &trial, mutant)?;
+        let fate = fate_of(&tree, &detection, mutant)?;
         println!("{}", row(mutant, &fate));
         fates.push(fate);
     }
@@ -108,33 +108,35 @@ fn list(mutants: &[Mutant]) {
     println!("{} mutants", mutants.len());
 }
 
-/// Wants every catcher to be green while nothing is broken: otherwise its red means nothing.
-fn unbroken(trial: &Trial<'_>, mutants: &[Mutant]) -> Outcome {
-    let mut catchers: Vec<_> = mutants.iter().flat_map(|mutant| &mutant.catchers).collect();
-    catchers.sort();
-    catchers.dedup();
-    println!("without a mutant: {} catchers", catchers.len());
-    for catcher in catchers {
-        match trial.run(catcher)? {
-            Verdict::Green => {}
-            Verdict::Red { words, .. } => return Err(format!("`{catcher}` is red without any mutant: {words}")),
-            Verdict::NotBuilt(words) => return Err(format!("`{catcher}` cannot be built: {words}")),
+/// Wants every detector to be green while nothing is broken: otherwise its red means nothing.
+fn unbroken(detection: &Run<'_>, mutants: &[Mutant]) -> Outcome {
+    let mut detectors: Vec<_> = mutants.iter().flat_map(|mutant| &mutant.detectors).collect();
+    detectors.sort();
+    detectors.dedup();
+    println!("without a mutant: {} detectors", detectors.len());
+    for detector in detectors {
+        match detection.run(detector)? {
+            Verdict::Passed => {}
+            Verdict::Failed { finding, .. } => {
+                return Err(format!("`{detector}` is red without any mutant: {finding}"));
+            }
+            Verdict::NotBuilt(output) => return Err(format!("`{detector}` cannot be built: {output}")),
         }
     }
     Ok(())
 }
 
-/// Asks one catcher after the other, until one has found it.
-fn fate_of(tree: &Tree, trial: &Trial<'_>, mutant: &Mutant) -> Result<Fate, String> {
+/// Asks one detector after the other, until one has found it.
+fn fate_of(tree: &Tree, detection: &Run<'_>, mutant: &Mutant) -> Result<Fate, String> {
     let _applied = match tree.with(mutant) {
         Ok(applied) => applied,
         Err(why) => return Ok(Fate::Invalid(why)),
     };
-    for catcher in &mutant.catchers {
-        match trial.run(catcher)? {
-            Verdict::Green => {}
-            Verdict::Red { after, words } => return Ok(Fate::Caught { by: catcher.clone(), after, words }),
-            Verdict::NotBuilt(words) => return Ok(Fate::Invalid(words)),
+    for detector in &mutant.detectors {
+        match detection.run(detector)? {
+            Verdict::Passed => {}
+            Verdict::Failed { after, finding } => return Ok(Fate::Caught { by: detector.clone(), after, finding }),
+            Verdict::NotBuilt(output) => return Ok(Fate::Invalid(output)),
         }
     }
     Ok(Fate::Survived)
@@ -143,9 +145,9 @@ fn fate_of(tree: &Tree, trial: &Trial<'_>, mutant: &Mutant) -> Result<Fate, Stri
 fn row(mutant: &Mutant, fate: &Fate) -> String {
     let Mutant { promise, name, breaks, .. } = mutant;
     let what = match fate {
-        Fate::Caught { by, after, words } => {
-            let words: String = words.chars().take(150).collect();
-            format!("{:>6.1} s  {by}\n        {words}", after.as_secs_f64())
+        Fate::Caught { by, after, finding } => {
+            let finding: String = finding.chars().take(150).collect();
+            format!("{:>6.1} s  {by}\n        {finding}", after.as_secs_f64())
         }
         Fate::Survived => format!("SURVIVED  {breaks}"),
         Fate::Invalid(why) => format!("INVALID   {why}"),

@@ -3,7 +3,7 @@
 use super::world::{World, is_held, is_placed};
 use crate::support::ms;
 use leasehold_core::command::Acquired;
-use leasehold_core::command::fair::{Beat, Inspected, Waiter};
+use leasehold_core::command::fair::{Heartbeat, Inspected, Waiter};
 
 /// A lock that is held, and the holds that wait for it, each of a process of its own.
 fn queued(world: &World, waiters: usize) -> (String, Vec<super::world::Process>) {
@@ -152,7 +152,7 @@ fn a_beat_keeps_the_places_of_all_holds_of_its_process() {
     world.acquire(&process.hold(3));
     for _ in 0..20 {
         world.advance(500);
-        let Beat::Calm(standing) = world.beat(process, Some(&process.hold(1))) else { panic!("nothing happened") };
+        let Heartbeat::Calm(standing) = world.beat(process, Some(&process.hold(1))) else { panic!("nothing happened") };
         assert!(standing.head && !standing.foreign);
     }
     assert_eq!(world.queue(), [process.hold(1), process.hold(2), process.hold(3)]);
@@ -171,7 +171,7 @@ fn a_process_that_was_silent_has_lost_its_places_and_is_told() {
         world.beat(living, Some(&living.hold(1)));
     }
     assert_eq!(world.queue()[0], living.hold(1), "the head was silent for longer than the window");
-    assert!(matches!(world.beat(silent, Some(&silent.hold(1))), Beat::Gone(standing) if !standing.head));
+    assert!(matches!(world.beat(silent, Some(&silent.hold(1))), Heartbeat::Gone(standing) if !standing.head));
     // All of its waiters acquire again, in their order.
     for number in [1, 2] {
         let again = world.ask(&silent.hold(number), |ask| ask.placed = true);
@@ -186,7 +186,7 @@ fn a_process_that_comes_back_within_the_window_keeps_its_place() {
     let (_, waiters) = queued(&world, 2);
     world.advance(1_900);
     world.beat(waiters[1], Some(&waiters[1].hold(1)));
-    assert!(matches!(world.beat(waiters[0], Some(&waiters[0].hold(1))), Beat::Calm(standing) if standing.head));
+    assert!(matches!(world.beat(waiters[0], Some(&waiters[0].hold(1))), Heartbeat::Calm(standing) if standing.head));
     assert_eq!(world.queue(), first(&waiters));
 }
 
@@ -199,11 +199,11 @@ fn a_free_lock_is_offered_for_the_time_of_a_claim() {
         world.advance(500);
         world.beat(waiters[1], Some(&waiters[1].hold(1)));
         // The first lives and knows that it is its turn, and does not take the lock.
-        assert!(matches!(world.beat(waiters[0], None), Beat::Yours { entry, .. } if entry == waiters[0].hold(1)));
+        assert!(matches!(world.beat(waiters[0], None), Heartbeat::Yours { entry, .. } if entry == waiters[0].hold(1)));
     }
     world.heard(&waiters[1].id());
     world.advance(1);
-    let Beat::Yours { entry, standing } = world.beat(waiters[1], Some(&waiters[1].hold(1))) else {
+    let Heartbeat::Yours { entry, standing } = world.beat(waiters[1], Some(&waiters[1].hold(1))) else {
         panic!("it is the next one's turn")
     };
     assert_eq!((entry, standing.head, standing.left), (waiters[1].hold(1).into(), true, None));
@@ -218,15 +218,18 @@ fn claim_begins_when_a_beat_tells_the_front_of_its_turn() {
     let (_, waiters) = queued(&world, 2);
     // No waiter is told that the lock is free.
     world.command(&["DEL", "stock"]);
-    assert!(matches!(world.beat(waiters[0], None), Beat::Yours { .. }));
+    assert!(matches!(world.beat(waiters[0], None), Heartbeat::Yours { .. }));
     for _ in 0..4 {
         world.advance(500);
-        assert!(matches!(world.beat(waiters[0], None), Beat::Yours { .. }), "it lives, and does not take the lock");
+        assert!(
+            matches!(world.beat(waiters[0], None), Heartbeat::Yours { .. }),
+            "it lives, and does not take the lock"
+        );
         world.beat(waiters[1], Some(&waiters[1].hold(1)));
     }
     world.advance(1);
     let beat = world.beat(waiters[1], Some(&waiters[1].hold(1)));
-    assert!(matches!(&beat, Beat::Yours { entry, .. } if *entry == waiters[1].hold(1)), "{beat:?}");
+    assert!(matches!(&beat, Heartbeat::Yours { entry, .. } if *entry == waiters[1].hold(1)), "{beat:?}");
 }
 
 #[test]
@@ -250,7 +253,7 @@ fn a_process_that_does_not_know_the_hold_leaves_for_it() {
     let world = World::embedded();
     let (holder, waiters) = queued(&world, 2);
     world.release(&holder, 0);
-    let Beat::Yours { entry, .. } = world.beat(waiters[0], None) else { panic!("it is the first one's turn") };
+    let Heartbeat::Yours { entry, .. } = world.beat(waiters[0], None) else { panic!("it is the first one's turn") };
     world.heard(&waiters[1].id());
     assert_eq!(world.release(std::str::from_utf8(&entry).expect("text"), 0), 0);
     assert_eq!(world.heard(&waiters[1].id()), [waiters[1].hold(1)], "at once");
@@ -333,5 +336,5 @@ fn holder_is_foreign_unless_our_command_granted_it() {
     world.command(&["DEL", "stock"]);
     world.command(&["HSET", "stock", "0a0b:21", "1"]);
     assert!(foreign(&q.hold(1)));
-    assert!(matches!(world.beat(q, None), Beat::Calm(standing) if standing.foreign));
+    assert!(matches!(world.beat(q, None), Heartbeat::Calm(standing) if standing.foreign));
 }

@@ -2,7 +2,7 @@
 
 use super::jvm::Jvm;
 use super::world::{Process, World, is_held, is_placed};
-use leasehold_core::command::fair::Beat;
+use leasehold_core::command::fair::Heartbeat;
 
 fn queued(world: &World) -> (String, [Process; 3]) {
     let holder = world.process().hold(1);
@@ -16,7 +16,7 @@ fn queued(world: &World) -> (String, [Process; 3]) {
 #[track_caller]
 fn everybody_gets_in(world: &World, holder: &str, waiters: &[Process]) -> Vec<String> {
     for waiter in waiters {
-        if matches!(world.beat(*waiter, Some(&waiter.hold(1))), Beat::Gone(_)) {
+        if matches!(world.beat(*waiter, Some(&waiter.hold(1))), Heartbeat::Gone(_)) {
             world.ask(&waiter.hold(1), |ask| ask.placed = true);
         }
     }
@@ -85,7 +85,7 @@ fn everything_deleted_is_a_loss_of_places_and_nothing_worse() {
     for key in ["queue", "deadlines", "marks", "lock"] {
         world.command(&["DEL", &world.key(key)]);
     }
-    assert!(matches!(world.beat(waiters[0], Some(&waiters[0].hold(1))), Beat::Gone(_)));
+    assert!(matches!(world.beat(waiters[0], Some(&waiters[0].hold(1))), Heartbeat::Gone(_)));
     assert!(is_held(&world.ask(&waiters[0].hold(1), |ask| ask.placed = true)), "it is free, and nobody is in front");
     assert_eq!(world.release(&holder, 0), -1);
     everybody_gets_in(&world, &waiters[0].hold(1), &waiters[1..]);

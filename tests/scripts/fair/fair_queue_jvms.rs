@@ -3,7 +3,7 @@
 use super::jvm::Jvm;
 use super::world::{Process, World, is_held, is_placed};
 use leasehold_core::command::Acquired;
-use leasehold_core::command::fair::{Beat, Inspected};
+use leasehold_core::command::fair::{Heartbeat, Inspected};
 
 /// A lock held by one of ours for 30 s.
 fn held() -> (World, String) {
@@ -361,6 +361,6 @@ fn a_front_that_a_jvm_evicted_is_gone() {
     world.advance(10_000);
     // There was no beat for ten seconds, and a JVM came by.
     Jvm::new(1, 5_000).acquire(&world, 30_000);
-    let Beat::Gone(standing) = world.beat(ours, Some(&ours.hold(1))) else { panic!("its place is gone") };
+    let Heartbeat::Gone(standing) = world.beat(ours, Some(&ours.hold(1))) else { panic!("its place is gone") };
     assert!(standing.foreign && !standing.head);
 }

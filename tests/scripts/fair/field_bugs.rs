@@ -2,7 +2,7 @@
 
 use super::jvm::Jvm;
 use super::world::{Process, World, is_held, is_placed};
-use leasehold_core::command::fair::Beat;
+use leasehold_core::command::fair::Heartbeat;
 use leasehold_core::command::lock::ForceReleased;
 
 fn live(world: &World, millis: u64, processes: &[Process]) {
@@ -39,7 +39,7 @@ fn f2_a_crashed_holder_costs_its_lease() {
         world.acquire(&ours.hold(1));
         if by_hand {
             world.command(&["DEL", "stock"]);
-            assert!(matches!(world.beat(ours, Some(&ours.hold(1))), Beat::Yours { .. }), "a beat finds out");
+            assert!(matches!(world.beat(ours, Some(&ours.hold(1))), Heartbeat::Yours { .. }), "a beat finds out");
         } else {
             // The timer of the head's own process.
             world.advance(2_001);
@@ -79,7 +79,7 @@ fn f5_a_waiter_that_left_is_not_waited_for() {
     world.acquire(&c.hold(1));
     // The command by which it leaves is lost, and its process lives on and knows nothing of it.
     world.release(&holder.hold(1), 0);
-    let Beat::Yours { entry, .. } = world.beat(b, None) else { panic!("it is told what it does not know") };
+    let Heartbeat::Yours { entry, .. } = world.beat(b, None) else { panic!("it is told what it does not know") };
     world.release(std::str::from_utf8(&entry).expect("text"), 0);
     assert!(is_held(&world.acquire(&c.hold(1))));
 }

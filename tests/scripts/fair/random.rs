@@ -8,7 +8,7 @@ use super::world::{Process, World};
 use crate::histories::each_seed;
 use crate::support::ms;
 use leasehold_core::command::Acquired;
-use leasehold_core::command::fair::{Beat, Inspected};
+use leasehold_core::command::fair::{Heartbeat, Inspected};
 use std::collections::{BTreeMap, BTreeSet};
 
 const WINDOW: i64 = 2_000;
@@ -32,7 +32,7 @@ enum Event {
     Begin(usize),
     /// A process tries for its front.
     Try(usize),
-    Beat(usize),
+    Heartbeat(usize),
     GiveUp(usize, String),
     Release(usize, String),
     Die(usize),
@@ -109,7 +109,7 @@ impl<'a> History<'a> {
     fn new(seed: u64, tally: &'a mut Tally) -> Self {
         let mut random = fastrand::Rng::with_seed(seed);
         let mut world = World::embedded();
-        world.settings.fair.cap = ms(CAP);
+        world.settings.fair.max_wait = ms(CAP);
         let ours = (0..random.usize(1..=3)).map(|_| Ours {
             process: world.process(),
             lives: true,
@@ -194,7 +194,7 @@ impl<'a> History<'a> {
                     self.acquire(process, &front, true);
                 }
             }
-            Event::Beat(process) => self.beat(process),
+            Event::Heartbeat(process) => self.beat(process),
             Event::GiveUp(process, entry) => {
                 if self.living(process).is_some_and(|ours| ours.waiters.contains(&entry)) {
                     self.ours[process].waiters.retain(|waiter| *waiter != entry);
@@ -260,7 +260,7 @@ impl<'a> History<'a> {
             }
             if !self.ours[process].beats {
                 self.ours[process].beats = true;
-                self.after(BEAT, Event::Beat(process));
+                self.after(BEAT, Event::Heartbeat(process));
             }
         }
         if !self.acquire(process, &entry, waits) && !waits {
@@ -318,7 +318,7 @@ impl<'a> History<'a> {
         };
         // A beat now and then comes late, within the window.
         let delay = if self.random.u8(..) < 8 { self.random.u64(BEAT..1_900) } else { BEAT };
-        self.after(delay, Event::Beat(process));
+        self.after(delay, Event::Heartbeat(process));
         let now = self.world.now();
         self.ours[process].last_sign = now;
         let before = self.before();
@@ -326,13 +326,13 @@ impl<'a> History<'a> {
         let reply = self.twice(&call);
         self.check(&before, None, false);
         match leasehold_core::command::fair::beaten(&reply).expect("a reply of a beat") {
-            Beat::Calm(standing) => {
+            Heartbeat::Calm(standing) => {
                 self.ours[process].foreign = standing.foreign;
                 if let Some(left) = standing.left.filter(|_| standing.head) {
                     self.after(left.as_millis() as u64 + 1, Event::Try(process));
                 }
             }
-            Beat::Yours { entry, standing } => {
+            Heartbeat::Yours { entry, standing } => {
                 self.ours[process].foreign = standing.foreign;
                 let entry = std::str::from_utf8(&entry).expect("text").to_owned();
                 if entry == front {

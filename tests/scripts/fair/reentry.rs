@@ -159,7 +159,7 @@ fn a_key_of_another_kind_is_told_and_left_alone() {
     everything("string");
     assert_eq!(world.release(&a, 0), -4);
     assert_eq!(world.force_release("b:1"), ForceReleased::Kind);
-    assert!(matches!(world.beat(process, Some(&a)), leasehold_core::command::fair::Beat::Kind(_)));
+    assert!(matches!(world.beat(process, Some(&a)), leasehold_core::command::fair::Heartbeat::Kind(_)));
     assert!(matches!(world.inspect(), leasehold_core::command::fair::Inspected::Kind(_)));
     world.command(&["DEL", "stock"]);
     for key in ["queue", "deadlines", "marks"] {

@@ -4,7 +4,7 @@ use super::jvm::Jvm;
 use super::world::{World, is_held, is_placed};
 use crate::eval::eval;
 use crate::support::Bench;
-use leasehold_core::command::fair::{Beat, Inspected};
+use leasehold_core::command::fair::{Heartbeat, Inspected};
 use leasehold_core::command::lock::ForceReleased;
 use leasehold_core::command::{Acquired, Kind};
 use leasehold_test_support::{Connection, Resp};
@@ -15,8 +15,8 @@ fn on_each(test: impl Fn(World)) {
     for bench in Bench::started() {
         let mut world = World::on(bench);
         // The machine may be busy: nothing here is to depend on a window.
-        world.settings.fair.window = Duration::from_secs(60);
-        world.settings.fair.claim = Duration::from_secs(60);
+        world.settings.fair.liveness_timeout = Duration::from_secs(60);
+        world.settings.fair.offer_timeout = Duration::from_secs(60);
         test(world);
     }
 }
@@ -36,7 +36,7 @@ fn a_queue_of_ours_goes_from_hand_to_hand() {
         for next in [waiters[1], waiters[3], waiters[4]] {
             assert_eq!(world.release(&last.hold(1), 0), 1);
             assert_eq!(world.heard(&next.id()), [next.hold(1)]);
-            assert!(matches!(world.beat(next, Some(&next.hold(1))), Beat::Yours { .. }));
+            assert!(matches!(world.beat(next, Some(&next.hold(1))), Heartbeat::Yours { .. }));
             assert!(is_held(&world.acquire(&next.hold(1))));
             world.assert_consistent();
             last = next;
@@ -58,7 +58,7 @@ fn jvms_and_ours_share_a_queue() {
         assert_eq!(world.release(&holder.hold(1), 0), 1);
         assert_eq!(world.heard(&jvm.entry), ["0"]);
         assert_eq!(jvm.acquire(&world, 30_000), None);
-        assert!(matches!(world.beat(ours, Some(&ours.hold(1))), Beat::Calm(standing) if standing.foreign));
+        assert!(matches!(world.beat(ours, Some(&ours.hold(1))), Heartbeat::Calm(standing) if standing.foreign));
         assert!(jvm.unlock(&world, 30_000));
         assert!(is_held(&world.acquire(&ours.hold(1))));
     });

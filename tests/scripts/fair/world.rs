@@ -3,7 +3,7 @@
 use crate::support::{Bench, Lock, named};
 use bytes::Bytes;
 use leasehold_core::call::Call;
-use leasehold_core::command::fair::{self, Beat, Inspected};
+use leasehold_core::command::fair::{self, Heartbeat, Inspected};
 use leasehold_core::command::lock::ForceReleased;
 use leasehold_core::command::{AcquireArgs, Acquired, Keys, Kind};
 use leasehold_core::name::LockName;
@@ -123,13 +123,13 @@ impl World {
         self.call(entry, |lock| lock.give(&named(entry), count, true))
     }
 
-    pub(super) fn beat(&self, process: Process, front: Option<&str>) -> Beat {
+    pub(super) fn beat(&self, process: Process, front: Option<&str>) -> Heartbeat {
         fair::beaten(&self.run(&self.beat_call(process, front))).expect("a reply of a beat")
     }
 
     pub(super) fn beat_call(&self, process: Process, front: Option<&str>) -> Call {
         let front = front.map(|front| Bytes::copy_from_slice(front.as_bytes()));
-        fair::beat(&self.name, &self.keys_of(process), &process.0, front.as_ref(), &self.settings)
+        fair::heartbeat(&self.name, &self.keys_of(process), &process.0, front.as_ref(), &self.settings)
     }
 
     pub(super) fn force_release(&self, holder: &str) -> ForceReleased {

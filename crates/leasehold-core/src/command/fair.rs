@@ -1,7 +1,7 @@
 //! The commands of the fair lock, with and without fencing tokens.
 //!
 //! Every hold that waits has a place in a queue on the server, and a process says for all of its holds at once that it lives:
-//! [`beat`]. Renewal is the reentrant lock's, whose hash looks the same.
+//! [`heartbeat`]. Renewal is the reentrant lock's, whose hash looks the same.
 
 mod inspect;
 
@@ -34,7 +34,7 @@ pub struct FencedFair;
 /// The answer of the server to a process that waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "a state machine must handle every outcome")]
-pub enum Beat {
+pub enum Heartbeat {
     /// The front has its place, or the lock.
     Calm(Standing),
     /// The lock is free, and a hold of this process is next. A process that does not know the hold must release it.
@@ -160,7 +160,7 @@ pub fn front_channel(name: &LockName, entry: &Bytes) -> Bytes {
 }
 
 /// Says that `client` lives, and asks how it stands; `front` is the hold of its that waits longest.
-pub fn beat(name: &LockName, keys: &Keys, client: &ClientId, front: Option<&Bytes>, settings: &Settings) -> Call {
+pub fn heartbeat(name: &LockName, keys: &Keys, client: &ClientId, front: Option<&Bytes>, settings: &Settings) -> Call {
     debug_assert_eq!(keys.keys[0], name.key(), "the keys are the lock's");
     let args = vec![
         Bytes::from(client.to_string()),
@@ -171,12 +171,12 @@ pub fn beat(name: &LockName, keys: &Keys, client: &ClientId, front: Option<&Byte
     Call::new(&script::FAIR_BEAT, five(keys), args)
 }
 
-/// Decodes the reply to [`beat`].
+/// Decodes the reply to [`heartbeat`].
 ///
 /// # Errors
 ///
 /// The reply is not what the script promises.
-pub fn beaten(reply: &Reply) -> Result<Beat, DecodeError> {
+pub fn beaten(reply: &Reply) -> Result<Heartbeat, DecodeError> {
     let standing = |lease: &Reply, time: &Reply, head: &Reply, foreign: &Reply| {
         Ok(Standing {
             left: lease.left()?,
@@ -187,14 +187,14 @@ pub fn beaten(reply: &Reply) -> Result<Beat, DecodeError> {
     };
     match reply.array()? {
         [code, lease, time, head, foreign] => match code.int()? {
-            0 => Ok(Beat::Gone(standing(lease, time, head, foreign)?)),
-            1 => Ok(Beat::Calm(standing(lease, time, head, foreign)?)),
+            0 => Ok(Heartbeat::Gone(standing(lease, time, head, foreign)?)),
+            1 => Ok(Heartbeat::Calm(standing(lease, time, head, foreign)?)),
             _ => Err(DecodeError::new("a code of fair/beat", reply)),
         },
         [code, lease, time, head, foreign, Reply::Bulk(entry)] if code.int()? == 2 => {
-            Ok(Beat::Yours { entry: entry.clone(), standing: standing(lease, time, head, foreign)? })
+            Ok(Heartbeat::Yours { entry: entry.clone(), standing: standing(lease, time, head, foreign)? })
         }
-        [code, kind] if code.int()? == -4 => Ok(Beat::Kind(kind.text()?.to_owned())),
+        [code, kind] if code.int()? == -4 => Ok(Heartbeat::Kind(kind.text()?.to_owned())),
         _ => Err(DecodeError::new("a reply of fair/beat", reply)),
     }
 }

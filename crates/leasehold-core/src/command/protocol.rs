@@ -92,7 +92,7 @@ impl WaitPolicy {
     /// How long a contender may leave its future unpolled when its turn has come. In a queue on the server that costs it its place,
     /// and an executor is easily late by some milliseconds; so it gets half the time for which the server offers it the free lock.
     pub(crate) fn turn(self, settings: &Settings) -> Duration {
-        if self == Self::ServerQueue { settings.turn.max(settings.fair.claim / 2) } else { settings.turn }
+        if self == Self::ServerQueue { settings.turn.max(settings.fair.offer_timeout / 2) } else { settings.turn }
     }
 
     /// How long the future of an answered call may stay unpolled: in a queue, as long as that of a contender.

@@ -124,7 +124,7 @@ pub enum Event {
         out_for: Option<Duration>,
     },
     /// A waiter did not poll its future in time, and its turn passed on.
-    TurnPassed {
+    UnpolledTurn {
         /// The lock.
         name: LockName,
     },
@@ -159,12 +159,12 @@ pub enum Event {
         name: LockName,
     },
     /// A waiter lost its place in a queue on the server, and stands at the tail.
-    PlaceLost {
+    QueuePositionLost {
         /// The lock.
         name: LockName,
     },
     /// The server could not be told that the waiters of a lock live.
-    BeatFailed {
+    HeartbeatFailed {
         /// The lock.
         name: LockName,
         /// The words of the link.

@@ -19,7 +19,7 @@ pub(super) enum Purpose {
     /// It asks the server for a hold that was granted without it.
     Restoration(HoldNumber),
     /// It tells the server that the waiters of a fair lock live.
-    Beat(LockId),
+    Heartbeat(LockId),
     /// It writes the client's record.
     Record,
 }
@@ -113,7 +113,7 @@ impl Pending {
             Purpose::Renewal(batch) if batch.is_durable() => Some(&mut self.durable_renewals),
             Purpose::Renewal(_) => Some(&mut self.renewals),
             Purpose::Lowering(_) => Some(&mut self.lowerings),
-            Purpose::Restoration(_) | Purpose::Beat(_) | Purpose::Record => None,
+            Purpose::Restoration(_) | Purpose::Heartbeat(_) | Purpose::Record => None,
         }
     }
 }

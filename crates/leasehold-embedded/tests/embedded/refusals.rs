@@ -14,7 +14,7 @@ type Story = (&'static str, &'static str, &'static str, &'static str);
 
 const FAIR: &str = "s queue timeout chan marks";
 const RW: &str = "s chan readers writers";
-/// The settings of a fair lock: window, beat and so on.
+/// The settings of a fair lock: window, heartbeat and so on.
 const NOW: &str = "1800000000000";
 
 /// Held; free; waited for.

@@ -77,13 +77,13 @@ impl FairOrder {
         {
             let at: i64 = String::from_utf8_lossy(at).parse().unwrap_or_default();
             let waited = Duration::from_millis(u64::try_from(world.server.wall_millis() - at).unwrap_or_default());
-            if waited + SLACK >= fair.claim {
+            if waited + SLACK >= fair.offer_timeout {
                 lost.push(id.clone());
             }
         }
         let silent = |id: &&Bytes| {
             let heard = world.client_of(id).and_then(|client| self.heard.get(&(lock.clone(), client)));
-            heard.is_none_or(|at| world.now.since(*at) + SLACK >= fair.window)
+            heard.is_none_or(|at| world.now.since(*at) + SLACK >= fair.liveness_timeout)
         };
         lost.extend(self.places.get(&lock).into_iter().flatten().filter(silent).cloned());
         lost

@@ -192,7 +192,7 @@ fn a_queue_out_of_order_is_found() {
         finds("overtook", || world.was_granted(&call, Bytes::from_static(b"somebody else"), 1, None));
     }
     // A waiter that has been silent for too long may have lost its place.
-    world.now = world.now + world.plan.settings.fair.window;
+    world.now = world.now + world.plan.settings.fair.liveness_timeout;
     world.note_silence(&call);
     world.invariants.fair_order.check(&world, "fair/acquire", &call.keys()[0], &Bytes::from_static(b"somebody else"));
 }

@@ -32,8 +32,8 @@ fn waiters_on_a_busy_executor_keep_their_places() {
         guard = world.granted(client, task);
     }
     for client in 1..3 {
-        assert_eq!(world.events(client, |event| matches!(event, Event::TurnPassed { .. })), 0);
-        assert_eq!(world.events(client, |event| matches!(event, Event::PlaceLost { .. })), 0);
+        assert_eq!(world.events(client, |event| matches!(event, Event::UnpolledTurn { .. })), 0);
+        assert_eq!(world.events(client, |event| matches!(event, Event::QueuePositionLost { .. })), 0);
     }
     nothing_left_after(&mut world, guard);
 }
@@ -95,10 +95,10 @@ fn waiter_first_on_the_server_is_woken_first() {
     world.clients[1].tasks[slow].polls = PollPolicy::Late(ms(900));
     let start = world.now;
     world.give_back(guard);
-    // It is the turn of the first one, who is not polled; then a beat says whose turn it is.
+    // It is the turn of the first one, who is not polled; then a heartbeat says whose turn it is.
     let guard = world.granted(1, quick);
     assert!(elapsed(&world, start) < ms(700), "{:?}", elapsed(&world, start));
-    assert_eq!(world.events(1, |event| matches!(event, Event::TurnPassed { .. })), 0);
+    assert_eq!(world.events(1, |event| matches!(event, Event::UnpolledTurn { .. })), 0);
     world.give_back(guard);
     let guard = world.granted(1, slow);
     nothing_left_after(&mut world, guard);
@@ -154,7 +154,7 @@ fn wait_ending_before_a_new_place_is_taken_is_busy() {
     let waiter = world.acquire(1, AcquireRequest { patience, ..fair() });
     world.run(ms(200));
     world.clients[1].tasks[waiter].polls = PollPolicy::Late(ms(400));
-    // The next beat finds that there is no queue any more, and the future is polled after the end of its wait.
+    // The next heartbeat finds that there is no queue any more, and the future is polled after the end of its wait.
     for key in ["leasehold:1:fair:{a}", "redisson_lock_queue:{a}", "redisson_lock_timeout:{a}"] {
         world.server.command(&[b"DEL", key.as_bytes()]).expect("a key that can be deleted");
     }
@@ -185,8 +185,8 @@ fn notices_in_quick_succession_do_not_make_as_many_beats() {
     }
     world.run(ms(100));
     // The one that was late, one more for all that has come up since, and those that are sent from time to time.
-    let beats = world.server.calls("fair/beat") - before;
-    assert!((2..=4).contains(&beats), "{beats} beats");
+    let heartbeats = world.server.calls("fair/beat") - before;
+    assert!((2..=4).contains(&heartbeats), "{heartbeats} heartbeats");
     let guard = world.granted(2, waiter);
     world.abandon(1, first);
     world.give_back(guard);

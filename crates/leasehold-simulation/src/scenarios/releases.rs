@@ -77,7 +77,7 @@ fn a_release_may_be_dropped_at_any_point() {
 }
 
 #[test]
-fn a_release_whose_future_is_not_polled_is_done_by_the_background() {
+fn unpolled_release_is_done_by_the_background() {
     let (mut world, guards) = holding(false);
     world.fault(0, "lock/release", CallFault::Refuse("LOADING wait"));
     let task = world.release_polled(guards[0], PollPolicy::Never);

@@ -64,7 +64,7 @@ fn a_turn_that_is_not_used_passes_on_after_fifty_milliseconds() {
     world.give_back(guard);
     let guard = world.granted(1, second);
     assert!(elapsed(&world, start) > ms(50) && elapsed(&world, start) < ms(53));
-    assert_eq!(world.events(1, |event| matches!(event, Event::TurnPassed { .. })), 1);
+    assert_eq!(world.events(1, |event| matches!(event, Event::UnpolledTurn { .. })), 1);
     world.give_back(guard);
     // The first one comes at once when it is polled after all.
     world.clients[1].tasks[first].polls = PollPolicy::AtOnce;
@@ -95,7 +95,7 @@ fn future_always_polled_late_gets_in_as_its_time_doubles() {
     let mut world = world(1);
     let late = world.acquire_polled(0, wish("a"), PollPolicy::Late(ms(250)));
     let guard = world.granted(0, late);
-    let passed = world.events(0, |event| matches!(event, Event::TurnPassed { .. }));
+    let passed = world.events(0, |event| matches!(event, Event::UnpolledTurn { .. }));
     assert_eq!(passed, 3, "60, 100 and 180 ms are too short, 340 ms is not");
     nothing_left_after(&mut world, guard);
 }

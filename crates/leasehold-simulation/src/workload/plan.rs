@@ -70,9 +70,9 @@ pub(crate) fn plan(world: &mut World, seed: u64, family: LockFamily) {
     settings.recheck = ms(if mix.has(FaultMix::Data) { 20_000 } else { 1_000 });
     settings.command_timeout = ms(150);
     settings.unreachable_after = ms(1_500);
-    settings.fair.window = ms(600);
-    settings.fair.beat = ms(120);
-    settings.fair.claim = ms(600);
+    settings.fair.liveness_timeout = ms(600);
+    settings.fair.heartbeat_interval = ms(120);
+    settings.fair.offer_timeout = ms(600);
     settings.fair.idle = ms(8_000);
     settings.renew_batch = 1 + world.rng.usize(..4);
     settings.not_after = world.rng.bool();

@@ -63,7 +63,7 @@ fn come_next(world: &mut World) {
         return;
     }
     let settings = world.plan.settings.clone();
-    world.run(settings.fair.cap + settings.fair.skew);
+    world.run(settings.fair.max_wait + settings.fair.clock_skew);
     let client = world.add_client(settings);
     for lock in left {
         let wish = world.plan.family.wish(lock, LEASE, &mut world.rng);
@@ -101,7 +101,12 @@ fn patience_of_the_living(world: &World) -> Duration {
     let turns = u32::try_from(unfinished(world).len()).unwrap_or(u32::MAX);
     let forgotten = world.doubts.forgot_processes && world.doubts.leftovers;
     let left_behind = left_behind + if forgotten { places_of_strangers(world) } else { Duration::ZERO };
-    world.plan.under_way() + left_behind + fair.window + fair.claim + settings.recheck + (hold * 2 + ms(400)) * turns
+    world.plan.under_way()
+        + left_behind
+        + fair.liveness_timeout
+        + fair.offer_timeout
+        + settings.recheck
+        + (hold * 2 + ms(400)) * turns
 }
 
 /// How long the dead who are taken for waiters of a JVM keep their places in the queues of fair locks, one after the other: for as long as a
@@ -119,7 +124,7 @@ fn places_of_strangers(world: &World) -> Duration {
         let Reply::Bulk(score) = score else { panic!("{score:?} is no score") };
         let score: f64 = std::str::from_utf8(&score).ok().and_then(|score| score.parse().ok()).expect("a number");
         let left = Duration::try_from_secs_f64((score / 1_000.0) - (world.server.wall_millis() as f64 / 1_000.0));
-        left.unwrap_or_default().max(fair.cap + fair.skew)
+        left.unwrap_or_default().max(fair.max_wait + fair.clock_skew)
     });
     keeps.sum()
 }

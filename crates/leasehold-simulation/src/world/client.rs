@@ -240,8 +240,8 @@ impl World {
     fn note_event(&mut self, event: &Event) {
         match event {
             Event::CleanedUp { .. } => self.stats.reach(Coverage::CleanedUp),
-            Event::TurnPassed { .. } => self.stats.reach(Coverage::TurnPassed),
-            Event::PlaceLost { .. } => self.stats.reach(Coverage::PlaceLost),
+            Event::UnpolledTurn { .. } => self.stats.reach(Coverage::UnpolledTurn),
+            Event::QueuePositionLost { .. } => self.stats.reach(Coverage::QueuePositionLost),
             _ => {}
         }
     }

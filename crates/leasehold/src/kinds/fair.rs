@@ -13,8 +13,8 @@ use leasehold_core::command::Kind;
 /// waiting task costs a command of its own, and a process that waits says every half second that it lives.
 ///
 /// A waiter that was silent for longer than the window, because its machine was suspended or its server out of reach, has lost its
-/// place and goes on at the tail; `leasehold_places_lost_total` counts it. So does one whose future is not polled when its turn has
-/// come, which `leasehold_turn_passed_total` counts: it keeps all others waiting for half a
+/// place and goes on at the tail; `leasehold_queue_positions_lost_total` counts it. So does one whose future is not polled when its turn has
+/// come, which `leasehold_unpolled_turns_total` counts: it keeps all others waiting for half a
 /// [offer timeout](crate::FairSettings::offer_timeout), which is a second, and no longer. On the server the lock is Redisson's `RFairLock`.
 ///
 /// # Examples

@@ -26,9 +26,9 @@ pub const RENEWAL_LEFT_SECONDS: &str = "leasehold_renewal_left_seconds";
 /// Seconds for which the oldest hold of a renewed batch has been held, once for each batch.
 pub const OLDEST_HOLD_SECONDS: &str = "leasehold_oldest_hold_seconds";
 /// Counts waiters whose future was not polled in time when its turn had come.
-pub const TURN_PASSED_TOTAL: &str = "leasehold_turn_passed_total";
+pub const UNPOLLED_TURNS_TOTAL: &str = "leasehold_unpolled_turns_total";
 /// Counts waiters of fair locks that lost their place in the queue and went on at the tail.
-pub const PLACE_LOST_TOTAL: &str = "leasehold_places_lost_total";
+pub const QUEUE_POSITIONS_LOST_TOTAL: &str = "leasehold_queue_positions_lost_total";
 /// Counts locks without a time to live that a caller was found to wait for: no lease ends them.
 pub const ENDLESS_TOTAL: &str = "leasehold_endless_total";
 /// Counts bugs of leasehold itself that a client has found in its own state, and has left one request unserved for.
@@ -81,8 +81,8 @@ pub(super) fn register() {
     }
     for name in [
         RENEWED_HOLDS_TOTAL,
-        TURN_PASSED_TOTAL,
-        PLACE_LOST_TOTAL,
+        UNPOLLED_TURNS_TOTAL,
+        QUEUE_POSITIONS_LOST_TOTAL,
         ENDLESS_TOTAL,
         UNSET_TOTAL,
         BUG_TOTAL,
@@ -101,8 +101,8 @@ pub(super) fn describe() {
         (LOST_TOTAL, "Holds that were lost"),
         (RENEW_TOTAL, "Renewals, one for each batch"),
         (RENEWED_HOLDS_TOTAL, "Holds in renewals that were answered"),
-        (TURN_PASSED_TOTAL, "Waiters that were not polled in time when their turn had come"),
-        (PLACE_LOST_TOTAL, "Waiters of fair locks that lost their place in the queue"),
+        (UNPOLLED_TURNS_TOTAL, "Waiters that were not polled in time when their turn had come"),
+        (QUEUE_POSITIONS_LOST_TOTAL, "Waiters of fair locks that lost their place in the queue"),
         (ENDLESS_TOTAL, "Locks without a time to live that a caller was found to wait for"),
         (UNSET_TOTAL, "Semaphores that are not there and that a caller was found to wait for"),
         (BUG_TOTAL, "Bugs of leasehold that a client has found in its own state"),

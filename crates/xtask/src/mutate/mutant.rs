@@ -18,12 +18,12 @@ pub(crate) struct Mutant {
     /// The text that stands there instead.
     pub(crate) replace: String,
     /// The checks that should notice, in the order in which they are asked.
-    pub(crate) catchers: Vec<Catcher>,
+    pub(crate) detectors: Vec<Detector>,
 }
 
 /// Something that is run, and that fails where it finds the breakage.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Catcher {
+pub(crate) enum Detector {
     /// Random worlds, with the arguments of `cargo xtask simulate`.
     Simulation(Vec<String>),
     /// Tests: what `cargo test` gets, and what the test program gets.
@@ -42,13 +42,13 @@ impl Mutant {
             file: String::new(),
             find: find.to_owned(),
             replace: replace.to_owned(),
-            catchers: Vec::new(),
+            detectors: Vec::new(),
         };
         for line in head.lines().filter(|line| !line.is_empty()) {
             match line.split_once(": ").ok_or_else(|| format!("`{line}` is no `word: value`"))? {
                 ("breaks", what) => what.clone_into(&mut mutant.breaks),
                 ("file", path) => path.clone_into(&mut mutant.file),
-                ("caught by", catcher) => mutant.catchers.push(Catcher::parse(catcher)?),
+                ("caught by", detector) => mutant.detectors.push(Detector::parse(detector)?),
                 (word, _) => return Err(format!("`{word}` is not a word of a mutant")),
             }
         }
@@ -56,7 +56,7 @@ impl Mutant {
         if let Some((_, word)) = lacks.iter().find(|(lacks, _)| *lacks) {
             return Err(format!("it has no line `{word}`"));
         }
-        if mutant.catchers.is_empty() {
+        if mutant.detectors.is_empty() {
             return Err("nobody is said to catch it".to_owned());
         }
         Ok(mutant)
@@ -71,13 +71,13 @@ impl Mutant {
     }
 }
 
-impl Catcher {
+impl Detector {
     fn parse(line: &str) -> Result<Self, String> {
-        let mut words = line.split_whitespace().map(str::to_owned);
-        match words.next().as_deref() {
-            Some("simulate") => Ok(Self::Simulation(words.collect())),
+        let mut output = line.split_whitespace().map(str::to_owned);
+        match output.next().as_deref() {
+            Some("simulate") => Ok(Self::Simulation(output.collect())),
             Some("test") => {
-                let all: Vec<_> = words.collect();
+                let all: Vec<_> = output.collect();
                 let split = all.iter().position(|word| word == "--").unwrap_or(all.len());
                 Ok(Self::Test(all[..split].to_vec(), all.iter().skip(split + 1).cloned().collect()))
             }
@@ -86,7 +86,7 @@ impl Catcher {
     }
 }
 
-impl std::fmt::Display for Catcher {
+impl std::fmt::Display for Detector {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Simulation(args) => write!(f, "simulate {}", args.join(" ")),

@@ -1,10 +1,10 @@
 //! Queues on the server, in which every waiter of every client has a place of its own: the fair lock.
 //!
 //! Every waiter takes its place at once, in the order in which it came. From then on only the first of this client, the contender of the
-//! line, asks again: no waiter behind it can be granted the lock before. One beat for each lock and client proves that its waiters live,
+//! line, asks again: no waiter behind it can be granted the lock before. One heartbeat for each lock and client proves that its waiters live,
 //! however many there are.
 
-use crate::command::fair::{Beat, Standing};
+use crate::command::fair::{Heartbeat, Standing};
 use crate::command::{HoldKey, ReleaseArgs, WaitPolicy, fair};
 use crate::error::AcquireError;
 use crate::link::LinkError;
@@ -33,7 +33,7 @@ impl Parts {
         self.locks[lock].forget_failures();
         if lost_place {
             let name = self.locks[lock].name().clone();
-            self.out.tell(Event::PlaceLost { name });
+            self.out.tell(Event::QueuePositionLost { name });
         }
         let ended = self
             .requests
@@ -58,7 +58,7 @@ impl Parts {
         if self.locks[lock].line().is_contender(ticket) {
             self.hear_for_front(lock, number, standing.foreign);
             if in_places && !standing.head && standing.left.is_none() {
-                // The lock is free and another waiter is first, perhaps one of this client: the beat tells.
+                // The lock is free and another waiter is first, perhaps one of this client: the heartbeat tells.
                 self.locks[lock].line_mut().forget_notice();
                 self.locks[lock].heartbeat_mut().plan(now);
             }
@@ -72,31 +72,31 @@ impl Parts {
             self.pick_contender(lock);
         }
         if in_places && !self.locks[lock].heartbeat().goes_on() {
-            self.plan_beat(now, lock);
+            self.plan_heartbeat(now, lock);
         }
     }
 
-    /// Takes the answer to a beat.
-    pub(super) fn handle_beaten(&mut self, now: Instant, lock: LockId, result: Result<Reply, LinkError>) {
-        let beat = match result {
+    /// Takes the answer to a heartbeat.
+    pub(super) fn handle_heartbeat(&mut self, now: Instant, lock: LockId, result: Result<Reply, LinkError>) {
+        let heartbeat = match result {
             Ok(reply) => fair::beaten(&reply).map_err(|error| (error.to_string(), true)),
             Err(error) => Err((error.to_string(), error.is_lasting())),
         };
         let waits = !self.locks[lock].line().is_empty();
-        match beat {
-            Ok(beat) => {
+        match heartbeat {
+            Ok(heartbeat) => {
                 self.locks[lock].forget_failures();
-                match beat {
-                    Beat::Calm(standing) => self.front_stands(now, lock, standing),
-                    Beat::Yours { entry, .. } => self.turn_of_entry(now, lock, &entry),
-                    Beat::Gone(_) => self.places_are_gone(lock),
-                    Beat::Kind(kind) => self.fail_line(now, lock, &AcquireError::KeyConflict(kind)),
+                match heartbeat {
+                    Heartbeat::Calm(standing) => self.front_stands(now, lock, standing),
+                    Heartbeat::Yours { entry, .. } => self.turn_of_entry(now, lock, &entry),
+                    Heartbeat::Gone(_) => self.places_are_gone(lock),
+                    Heartbeat::Kind(kind) => self.fail_line(now, lock, &AcquireError::KeyConflict(kind)),
                 }
             }
             Err((why, lasting)) if waits => {
                 let name = self.locks[lock].name().clone();
                 self.locks[lock].failures_mut().note(now, &why);
-                self.out.tell(Event::BeatFailed { name, why, lasting });
+                self.out.tell(Event::HeartbeatFailed { name, why, lasting });
             }
             Err(_) => {}
         }
@@ -106,7 +106,7 @@ impl Parts {
             self.locks[lock].heartbeat_mut().plan(now);
             self.set_lock_timer(lock);
         } else if waits && self.locks[lock].heartbeat().next().is_none() {
-            self.plan_beat(now, lock);
+            self.plan_heartbeat(now, lock);
         }
         self.locks.unref(lock, &mut self.timers);
     }
@@ -132,15 +132,15 @@ impl Parts {
             return;
         }
         if !state.heartbeat_mut().begin() {
-            // Notices in quick succession do not make as many beats: the answer to one more tells what has come up until then.
+            // Notices in quick succession do not make as many heartbeats: the answer to one more tells what has come up until then.
             return;
         }
         let front = self.front(lock).and_then(|number| self.holds.get(number)).map(|hold| &hold.key().field);
         let state = &self.locks[lock];
-        let call = fair::beat(state.name(), state.keys(), &self.client, front, &self.settings);
+        let call = fair::heartbeat(state.name(), state.keys(), &self.client, front, &self.settings);
         let id = self.call_by_background(call);
         self.locks[lock].add_ref();
-        self.pending.insert(id, Purpose::Beat(lock));
+        self.pending.insert(id, Purpose::Heartbeat(lock));
     }
 
     /// Gives up the place of an entry that no hold stands for.
@@ -154,14 +154,14 @@ impl Parts {
             granted: false,
             settings: &self.settings,
         });
-        // The answer is not waited for: the next beat tells whether it has to be repeated.
+        // The answer is not waited for: the next heartbeat tells whether it has to be repeated.
         self.call_by_background(call);
     }
 
-    /// The next beat, a little sooner or later than those of other clients.
-    fn plan_beat(&mut self, now: Instant, lock: LockId) {
-        let beat = self.settings.fair.beat;
-        let at = now + beat - self.jitter(beat / 8);
+    /// The next heartbeat, a little sooner or later than those of other clients.
+    fn plan_heartbeat(&mut self, now: Instant, lock: LockId) {
+        let heartbeat = self.settings.fair.heartbeat_interval;
+        let at = now + heartbeat - self.jitter(heartbeat / 8);
         self.locks[lock].heartbeat_mut().plan(at);
         self.set_lock_timer(lock);
     }
@@ -219,7 +219,7 @@ impl Parts {
         let contends = line.is_contender(ticket);
         if !contends {
             if line.phase() == Phase::Trying {
-                // The contender is being answered; the next beat comes back to this.
+                // The contender is being answered; the next heartbeat comes back to this.
                 return;
             }
             // A request without a place is not next: a future that is not polled would be in the way of all others.

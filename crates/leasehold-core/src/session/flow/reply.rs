@@ -44,7 +44,7 @@ impl Parts {
                 self.handle_lowered(now, number, result);
                 self.lower_more(now);
             }
-            Purpose::Beat(lock) => self.handle_beaten(now, lock, result),
+            Purpose::Heartbeat(lock) => self.handle_heartbeat(now, lock, result),
             Purpose::Record => self.handle_recorded(now, &result),
         }
     }

@@ -40,7 +40,7 @@ impl Parts {
             Some(Request::Acquire(acquire)) => {
                 acquire.note_takeover();
                 let name = self.locks[hold.lock()].name().clone();
-                self.out.tell(Event::TurnPassed { name });
+                self.out.tell(Event::UnpolledTurn { name });
                 self.turn_missed(now, ticket);
             }
             Some(Request::Release(_)) => hold.wait(ticket),

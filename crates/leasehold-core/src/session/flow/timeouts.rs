@@ -127,7 +127,7 @@ impl Parts {
             Phase::Due(until) if until <= now => {
                 if let Some(contender) = self.locks[lock].line().contender() {
                     let name = self.locks[lock].name().clone();
-                    self.out.tell(Event::TurnPassed { name });
+                    self.out.tell(Event::UnpolledTurn { name });
                     self.turn_missed(now, contender);
                 }
             }

@@ -1,4 +1,4 @@
-//! Running a catcher: its build, and then its programs, each with a limit of time.
+//! Running a detector: its build, and then its programs, each with a limit of time.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -7,15 +7,15 @@ use std::time::{Duration, Instant};
 
 use leasehold_test_support::binaries;
 
-use super::mutant::Catcher;
+use super::mutant::Detector;
 use crate::{cargo, shown};
 
-/// The words of a catcher.
+/// How a detector ended.
 pub(super) enum Verdict {
     /// It found nothing.
-    Green,
-    /// It failed, after so long and with these words.
-    Red { after: Duration, words: String },
+    Passed,
+    /// It failed, after so long and with this finding.
+    Failed { after: Duration, finding: String },
     /// It could not be built.
     NotBuilt(String),
 }
@@ -23,14 +23,14 @@ pub(super) enum Verdict {
 /// How a program ended.
 #[derive(Clone, Copy)]
 enum End {
-    Green,
-    Red,
+    Passed,
+    Failed,
     /// Not by itself, within its time.
     Hung,
 }
 
-/// The folder in which catchers are run.
-pub(super) struct Trial<'a> {
+/// The folder in which detectors are run.
+pub(super) struct Run<'a> {
     /// The copy of the workspace.
     pub(super) tree: &'a Path,
     /// Its target directory, and the output of what is run.
@@ -39,52 +39,55 @@ pub(super) struct Trial<'a> {
     pub(super) limit: Duration,
 }
 
-impl Trial<'_> {
-    /// Builds and runs a catcher.
-    pub(super) fn run(&self, catcher: &Catcher) -> Result<Verdict, String> {
-        let programs = match self.build(catcher)? {
+impl Run<'_> {
+    /// Builds and runs a detector.
+    pub(super) fn run(&self, detector: &Detector) -> Result<Verdict, String> {
+        let programs = match self.build(detector)? {
             Ok(programs) => programs,
-            Err(words) => return Ok(Verdict::NotBuilt(words)),
+            Err(output) => return Ok(Verdict::NotBuilt(output)),
         };
         let began = Instant::now();
         let mut tests = 0;
         for (program, package) in &programs {
             let mut command = Command::new(program);
-            match catcher {
-                Catcher::Simulation(args) => command.args(args),
-                Catcher::Test(_, args) => command.args(args),
+            match detector {
+                Detector::Simulation(args) => command.args(args),
+                Detector::Test(_, args) => command.args(args),
             };
             command.current_dir(package);
             let (end, output) = self.finish(command)?;
-            let words = match end {
-                End::Green => None,
-                End::Red => {
-                    // A catcher that fails for another reason than what it looks for, such as arguments that it does not know, has caught
+            let finding = match end {
+                End::Passed => None,
+                End::Failed => {
+                    // A detector that fails for another reason than what it looks for, such as arguments that it does not know, has caught
                     // nothing.
                     let last = output.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default();
-                    Some(words_of(&output).ok_or_else(|| format!("`{catcher}` failed and has found nothing: {last}"))?)
+                    Some(
+                        first_finding(&output)
+                            .ok_or_else(|| format!("`{detector}` failed and has found nothing: {last}"))?,
+                    )
                 }
                 End::Hung => Some(format!("no end within {} s", self.limit.as_secs())),
             };
-            if let Some(words) = words {
-                return Ok(Verdict::Red { after: began.elapsed(), words });
+            if let Some(finding) = finding {
+                return Ok(Verdict::Failed { after: began.elapsed(), finding });
             }
             tests += passed(&output);
         }
-        if matches!(catcher, Catcher::Test(..)) && tests == 0 {
-            return Err(format!("`{catcher}` runs no test"));
+        if matches!(detector, Detector::Test(..)) && tests == 0 {
+            return Err(format!("`{detector}` runs no test"));
         }
-        Ok(Verdict::Green)
+        Ok(Verdict::Passed)
     }
 
-    /// The programs of a catcher, each with the folder of its package; or what the compiler said.
-    fn build(&self, catcher: &Catcher) -> Result<Result<Vec<(PathBuf, PathBuf)>, String>, String> {
-        let mut command = match catcher {
-            Catcher::Simulation(_) => {
+    /// The programs of a detector, each with the folder of its package; or what the compiler said.
+    fn build(&self, detector: &Detector) -> Result<Result<Vec<(PathBuf, PathBuf)>, String>, String> {
+        let mut command = match detector {
+            Detector::Simulation(_) => {
                 let package = "leasehold-simulation";
                 cargo(&["build", "--profile", "mutate", "--package", package, "--bin", package])
             }
-            Catcher::Test(args, _) => {
+            Detector::Test(args, _) => {
                 let mut command = cargo(&["test", "--no-run"]);
                 command.args(args);
                 command
@@ -97,11 +100,11 @@ impl Trial<'_> {
             .env("CARGO_INCREMENTAL", "1");
         let output = command.output().map_err(|error| format!("`{}` cannot be run: {error}", shown(&command)))?;
         if !output.status.success() {
-            let words = String::from_utf8_lossy(&output.stderr);
-            let first = words.lines().find(|line| line.starts_with("error")).unwrap_or("cargo failed");
+            let output = String::from_utf8_lossy(&output.stderr);
+            let first = output.lines().find(|line| line.starts_with("error")).unwrap_or("cargo failed");
             return Ok(Err(first.to_owned()));
         }
-        let is_test = matches!(catcher, Catcher::Test(..));
+        let is_test = matches!(detector, Detector::Test(..));
         let lines = String::from_utf8_lossy(&output.stdout);
         let programs: Vec<_> = lines
             .lines()
@@ -111,7 +114,7 @@ impl Trial<'_> {
                 Some((PathBuf::from(text_of(line, "executable")?), manifest.parent()?.to_owned()))
             })
             .collect();
-        if programs.is_empty() { Err(format!("`{catcher}` builds no program")) } else { Ok(Ok(programs)) }
+        if programs.is_empty() { Err(format!("`{detector}` builds no program")) } else { Ok(Ok(programs)) }
     }
 
     /// Runs a program to its end, or to the end of its time.
@@ -130,7 +133,7 @@ impl Trial<'_> {
         let until = Instant::now() + self.limit;
         let end = loop {
             if let Some(status) = child.try_wait().map_err(failed)? {
-                break if status.success() { End::Green } else { End::Red };
+                break if status.success() { End::Passed } else { End::Failed };
             }
             if Instant::now() >= until {
                 // It may have ended just now.
@@ -157,9 +160,9 @@ fn passed(output: &str) -> u64 {
     output.lines().filter_map(count).sum()
 }
 
-/// The first words of a failure: the world that failed, or the first panic with the test that it happened in. `None` where it names
+/// The first finding of a failure: the world that failed, or the first panic with the test that it happened in. `None` where it names
 /// neither.
-fn words_of(output: &str) -> Option<String> {
+fn first_finding(output: &str) -> Option<String> {
     let mut lines = output.lines();
     let world = output.lines().find_map(|line| line.strip_prefix("the world of "));
     if let Some(world) = world {
@@ -188,16 +191,16 @@ mod tests {
     fn the_first_failure_is_told() {
         let output = "running 2 tests\ntest a::b ... FAILED\n\nfailures:\n\n---- a::b stdout ----\n\n\
                       thread 'a::b' (7) panicked at tests/x.rs:1:1:\nassertion failed: held\nnote: run\n";
-        assert_eq!(words_of(output).as_deref(), Some("a::b: assertion failed: held"));
+        assert_eq!(first_finding(output).as_deref(), Some("a::b: assertion failed: held"));
         let output =
             "thread '<unnamed>' panicked at x.rs:1:1:\nboom\nthe world of seed 3 fails: boom\nits history: x\n";
-        assert_eq!(words_of(output).as_deref(), Some("seed 3 fails: boom"));
+        assert_eq!(first_finding(output).as_deref(), Some("seed 3 fails: boom"));
     }
 
     #[test]
     fn program_with_unknown_arguments_has_found_nothing() {
         let output = "error: unexpected argument '--seeds' found\n\nFor more information, try '--help'.\n";
-        assert_eq!(words_of(output), None);
+        assert_eq!(first_finding(output), None);
     }
 
     #[test]
