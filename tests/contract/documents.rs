@@ -312,3 +312,12 @@ fn the_glossary_stays_short() {
     let words = text.lines().filter(|line| line.starts_with("| **")).count();
     assert!((1..=MOST_WORDS).contains(&words), "{words} words: use a word of the field instead");
 }
+
+#[test]
+fn every_page_says_first_what_it_is_for_and_for_whom() {
+    for file in files::tracked().into_iter().filter(|file| file.path.starts_with("docs/")) {
+        let Some(first) = file.text.split("\n\n").nth(1).filter(|_| file.has_ending(".md")) else { continue };
+        let says = first.starts_with("This ") && first.contains(" for ");
+        assert!(says, "{}: the first paragraph says what the page is for, and for whom: {first}", file.path);
+    }
+}
