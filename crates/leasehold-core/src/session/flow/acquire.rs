@@ -7,8 +7,8 @@ use crate::session::ids::LockId;
 use crate::session::lock::line::End;
 use crate::session::parts::Parts;
 use crate::session::request::Request;
-use crate::session::request::acquire::{Acquire, LocalPlace};
-use crate::session::{AcquireRequest, Fallback, Granted, Patience, Step, Ticket, Via, replicas};
+use crate::session::request::acquire::{Acquire, AcquireOutcome, LocalPlace};
+use crate::session::{AcquireRequest, Fallback, Patience, Step, Ticket, Via, replicas};
 use crate::time::Instant;
 use std::task::Waker;
 
@@ -87,7 +87,7 @@ impl Parts {
         ticket: Ticket,
         via: Via,
         waker: &Waker,
-    ) -> Step<Result<Option<Granted>, AcquireError>> {
+    ) -> Step<AcquireOutcome> {
         let Some(acquire) = self.requests.known_acquire_mut(ticket) else {
             return Step::Done(Err(AcquireError::Closed));
         };
@@ -117,13 +117,7 @@ impl Parts {
     }
 
     /// The next step of a request that is not done; `None` where it waits.
-    fn next_step(
-        &mut self,
-        now: Instant,
-        ticket: Ticket,
-        missed: bool,
-        via: Via,
-    ) -> Option<Step<Result<Option<Granted>, AcquireError>>> {
+    fn next_step(&mut self, now: Instant, ticket: Ticket, missed: bool, via: Via) -> Option<Step<AcquireOutcome>> {
         let acquire = self.requests.acquire(ticket)?;
         let may_retry = acquire.may_try(now);
         match acquire.place() {
@@ -150,7 +144,7 @@ impl Parts {
         missed: bool,
         may_retry: bool,
         via: Via,
-    ) -> Option<Step<Result<Option<Granted>, AcquireError>>> {
+    ) -> Option<Step<AcquireOutcome>> {
         if !self.locks[lock].line().is_turn_of(ticket) {
             self.take_turn(ticket, lock, missed);
         }
@@ -168,12 +162,7 @@ impl Parts {
     }
 
     /// Sends a first acquire, unless one is still being settled.
-    fn send_first(
-        &mut self,
-        now: Instant,
-        ticket: Ticket,
-        via: Via,
-    ) -> Option<Step<Result<Option<Granted>, AcquireError>>> {
+    fn send_first(&mut self, now: Instant, ticket: Ticket, via: Via) -> Option<Step<AcquireOutcome>> {
         let acquire = self.requests.acquire_mut(ticket)?;
         let may_end_busy = acquire.wish().patience != Patience::Forever;
         let begun = acquire.begin_attempt();
@@ -217,7 +206,7 @@ impl Parts {
     }
 
     /// The outcome of a request that came to the gate.
-    fn poll_acquire_at_gate(&mut self, ticket: Ticket) -> Step<Result<Option<Granted>, AcquireError>> {
+    fn poll_acquire_at_gate(&mut self, ticket: Ticket) -> Step<AcquireOutcome> {
         let outcome = self.requests.acquire_mut(ticket).and_then(|acquire| acquire.take_outcome());
         match outcome {
             Some(outcome) => {

@@ -6,19 +6,14 @@ use crate::owner::HoldNumber;
 use crate::session::ids::LockId;
 use crate::session::parts::Parts;
 use crate::session::request::Request;
-use crate::session::request::acquire::{Acquire, LocalPlace};
-use crate::session::{AcquireRequest, Granted, Ticket};
+use crate::session::request::acquire::{Acquire, AcquireOutcome, LocalPlace};
+use crate::session::{AcquireRequest, Ticket};
 use crate::time::Instant;
 use bytes::Bytes;
 
 impl Parts {
     /// Ends an acquire that has nothing on the server, or that has been granted.
-    pub(super) fn finish_acquire(
-        &mut self,
-        now: Instant,
-        ticket: Ticket,
-        outcome: Result<Option<Granted>, AcquireError>,
-    ) {
+    pub(super) fn finish_acquire(&mut self, now: Instant, ticket: Ticket, outcome: AcquireOutcome) {
         let Some(acquire) = self.requests.known_acquire_mut(ticket) else { return };
         if !acquire.end(outcome) {
             return;

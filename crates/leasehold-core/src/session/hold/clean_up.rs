@@ -293,3 +293,6 @@ impl Hold {
         self.change.as_ref().map_or(self.lease, |change| change.lease().max(self.lease))
     }
 }
+
+#[cfg(test)]
+mod tests;
