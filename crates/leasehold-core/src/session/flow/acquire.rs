@@ -37,7 +37,7 @@ impl Parts {
             self.check_entry(now, ticket, number);
             return ticket;
         }
-        match self.look_at_siblings(lock, &acquire.wish()) {
+        match self.look_at_siblings(lock, acquire.wish()) {
             Ok(beside) => acquire.stand_beside(beside),
             Err(error) => {
                 acquire.end(Err(error));

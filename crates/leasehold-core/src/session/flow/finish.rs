@@ -139,7 +139,7 @@ impl Parts {
 
     /// The hold of the other half of a read-write lock beside which a request that waits may come in by now.
     pub(super) fn own_other_half(&self, acquire: &Acquire) -> Option<Bytes> {
-        let beside = self.look_at_siblings(acquire.lock(), &acquire.wish()).ok().flatten();
+        let beside = self.look_at_siblings(acquire.lock(), acquire.wish()).ok().flatten();
         beside.filter(|beside| !acquire.was_refused_beside(beside))
     }
 

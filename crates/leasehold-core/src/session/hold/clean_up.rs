@@ -213,7 +213,7 @@ impl Hold {
         self.clean_up.by_background = true;
         if target == 0 {
             let sent_before_deadline = change.sent_at() < self.cell.deadline();
-            self.clean_up.doubt.get_or_insert(ReleaseDoubt { sent_before_deadline, since: change.sent_at() });
+            self.clean_up.doubt.get_or_insert_with(|| ReleaseDoubt { sent_before_deadline, since: change.sent_at() });
         }
     }
 
