@@ -285,7 +285,7 @@ fn every_room_of_the_session_is_on_its_map() {
     let rooms = files::tracked().into_iter().filter_map(|file| {
         file.path.strip_prefix("crates/leasehold-core/src/session/").map(|room| format!("`{room}`"))
     });
-    let missing: Vec<_> = rooms.filter(|room| !map.contains(room.as_str())).collect();
+    let missing: Vec<_> = rooms.filter(|room| !room.ends_with("tests.rs`") && !map.contains(room.as_str())).collect();
     assert!(missing.is_empty(), "{missing:?}");
 }
 

@@ -80,7 +80,18 @@ impl Kind {
 
     /// Whether a hold of the kind ends by itself. The permits of a bare counter are no more than its number, and a latch is held by no client.
     pub const fn has_lease(self) -> bool {
-        !matches!(self, Self::Semaphore | Self::Latch)
+        match self {
+            Self::Semaphore | Self::Latch => false,
+            Self::Lock
+            | Self::Fair
+            | Self::FencedFair
+            | Self::Fenced
+            | Self::Spin
+            | Self::Simple
+            | Self::Read
+            | Self::Write
+            | Self::Permits => true,
+        }
     }
 
     /// The protocol of the kind on the wire.

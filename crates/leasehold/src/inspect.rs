@@ -54,7 +54,9 @@ impl<K: Owned> Lock<K> {
             Kind::Simple => simple::force_release(name, id),
             Kind::Read => commands::force_release(name, Mode::Read, id, &spec.publish()),
             Kind::Write => commands::force_release(name, Mode::Write, id, &spec.publish()),
-            _ => command::force_release(name, id, &spec.publish()),
+            Kind::Lock | Kind::Fenced | Kind::Spin | Kind::Semaphore | Kind::Permits | Kind::Latch => {
+                command::force_release(name, id, &spec.publish())
+            }
         };
         match spec.call_once(call, command::forced).await? {
             ForceReleased::Ended => {

@@ -86,7 +86,8 @@ pub enum WaitPolicy {
 }
 
 impl WaitPolicy {
-    /// How long the future of an answered call may stay unpolled before its grant is taken back.
+    /// How long the future of an answered call may stay unpolled before the background goes on in its
+    /// place. Callers cannot set it.
     const UNPOLLED: Duration = Duration::from_millis(40);
 
     /// How long a contender may leave its future unpolled when its turn has come. In a queue on the server that costs it its place,

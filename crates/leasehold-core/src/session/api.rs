@@ -123,7 +123,7 @@ pub enum Event {
         /// For how long the server was out of reach, if it was.
         out_for: Option<Duration>,
     },
-    /// A waiter did not poll its future in time, and its turn passed on.
+    /// A future was not polled in time: its turn passed on, or the background has taken its answered call over.
     UnpolledTurn {
         /// The lock.
         name: LockName,

@@ -234,6 +234,9 @@ impl Parts {
     }
 
     /// See [`Session::abandon_acquire`](crate::session::Session::abandon_acquire).
+    ///
+    /// A grant that no future has taken is dropped like a guard. The turn passes on. A call that is on its way is settled, and what it may
+    /// have done is taken back.
     pub(crate) fn abandon_acquire(&mut self, now: Instant, ticket: Ticket) {
         let Some(acquire) = self.requests.known_acquire_mut(ticket) else { return };
         let (lock, hold, entering) = (acquire.lock(), acquire.hold(), acquire.entering());

@@ -1,17 +1,19 @@
 //! What a loss does, and which holds a grant proves lost.
 //!
-//! Several flows find that a hold is lost, and all of them call [`Parts::lose`]:
+//! Several flows find that a hold is lost, and all of them call [`Parts::lose`], which calls `Hold::lose`:
 //!
 //! | found by | reason |
 //! |---|---|
-//! | the deadline, which the session (`timeouts`), a guard (`HoldCell`), or a reply that comes after it sees pass | that of the deadline |
+//! | the deadline: the hold's timer (`hold_is_due`), a guard that goes (`take_guard`, `detach`), a re-entry (`check_entry`), or a reply that comes after it (`renew`, `reenter`, `restore`) | that of the deadline |
 //! | a renewal (`renew`), a re-entry (`reenter`) or a release (`release_reply`) whose reply says that the hold is gone | `Removed` |
 //! | a renewal or a re-entry whose reply has another count | `CountMismatch` |
 //! | a grant to another hold that this one would exclude (`lose_what_a_grant_excludes`) | `Removed` |
 //! | a refusal of what was granted without the server (`restore`) | `NotRestored` |
 //! | the end of the client (`shut_down`) | `ShutDown` |
 //!
-//! A release that finds its hold gone tells its caller so by itself: there is no guard left that could be told.
+//! A guard that sees the deadline pass marks its `HoldCell` and stops its work at once; the session loses the hold when its timer comes. A
+//! release that finds its hold gone tells its caller so by itself: there is no guard left that could be told. A guard of several locks or
+//! servers counts the ended cells of its members (`Cells::ended` in `crates/leasehold/src/loss.rs`).
 
 use crate::command::{Kind, WaitPolicy};
 use crate::error::{AcquireError, LossReason, ReleaseError};

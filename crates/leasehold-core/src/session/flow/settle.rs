@@ -50,6 +50,9 @@ impl Parts {
     }
 
     /// See [`Session::handle_probed`](crate::session::Session::handle_probed).
+    ///
+    /// From now on the future of an answered call has `(WaitPolicy::unpolled + late) * 2^takeovers`, with at most eight doublings. `late` is
+    /// twice the time that the probe took, and at most [`Settings::LATE_AT_MOST`].
     pub(crate) fn handle_probed(&mut self, now: Instant, id: CallId, result: Result<(), LinkError>) {
         let Some(probe) = self.stalled.end_probe(id) else { return };
         if result.is_err() {
@@ -62,7 +65,7 @@ impl Parts {
             let covered = sent_at.max(last_sent) <= probe.begun() && self.is_under(number, &probe);
             if covered {
                 let unpolled = self.protocol_of(number).wait_policy().unpolled(&self.settings);
-                let patience = (unpolled + late) * (1 << self.times_overtaken(number).min(8));
+                let patience = (unpolled + late) * (1 << self.takeovers_of(number).min(8));
                 self.stalled.note_answered(now + patience, number, flight, probe.begun());
             } else {
                 self.stalled.watch(sent_at, number, flight);
@@ -87,9 +90,9 @@ impl Parts {
         })
     }
 
-    /// How often the request behind a hold's change has been overtaken: each time it is left more time to be polled, so
+    /// How often the background has taken a call of the request behind a hold's change over: each time it is left more time to be polled, so
     /// that a caller on a slow executor gets through in the end.
-    fn times_overtaken(&self, number: HoldNumber) -> u32 {
+    fn takeovers_of(&self, number: HoldNumber) -> u32 {
         let by = self.holds.get(number).and_then(Hold::change).and_then(Change::by);
         by.and_then(|ticket| self.requests.acquire(ticket)).map_or(0, |acquire| acquire.takeovers())
     }

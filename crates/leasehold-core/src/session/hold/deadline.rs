@@ -1,7 +1,8 @@
 //! The deadline of a hold: until when this client may believe in it.
 //!
-//! The instant itself stands in the [`HoldCell`], where guards read it. This is what decides about it: which replies make it later, and
-//! which make it earlier. It is the heart of invariant 4.
+//! The instant itself stands in the [`HoldCell`], where guards read it, and which caps it by the longest time for which the lock is to be
+//! held. This is what decides about it: which replies make it later, and which make it earlier. It is the heart of invariant 4. A hold that is
+//! granted without the server has another one (`Hold::grant_locally`, `Hold::restore`). The margin is [`Settings::margin`].
 
 use crate::hold_cell::HoldCell;
 use crate::settings::Settings;
