@@ -58,11 +58,6 @@ pub enum Action {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
-    /// The session has found a bug of its own: an entry that must be there is not. What it was about to do for one request is left out.
-    Bug {
-        /// The place in the source.
-        place: &'static Location<'static>,
-    },
     /// A hold was lost while guards of it existed.
     Lost {
         /// The lock.
@@ -194,6 +189,11 @@ pub enum Event {
         why: String,
         /// Whether it does not pass by itself, as an outage does.
         lasting: bool,
+    },
+    /// The session has found a bug of its own: an entry that must be there is not. What it was about to do for one request is left out.
+    Bug {
+        /// The place in the source.
+        place: &'static Location<'static>,
     },
 }
 
