@@ -20,6 +20,12 @@ pub(crate) struct Options {
     /// Only mutants whose promise, name or file has this in it; it can be given several times
     #[arg(long)]
     only: Vec<String>,
+    /// Only so many of these, drawn by chance
+    #[arg(long)]
+    sample: Option<usize>,
+    /// Draw the same ones as the run that printed this seed
+    #[arg(long, requires = "sample")]
+    seed: Option<u64>,
     /// Show the mutants, and try none
     #[arg(long)]
     list: bool,
@@ -53,6 +59,11 @@ pub(crate) fn run(options: &Options) -> Outcome {
     mutants.retain(wanted);
     if mutants.is_empty() {
         return Err("there is no such mutant".to_owned());
+    }
+    if let Some(most) = options.sample {
+        let seed = options.seed.unwrap_or_else(|| fastrand::u64(..));
+        draw(&mut mutants, most, seed);
+        println!("a sample of {}: --sample {most} --seed {seed} draws it again", mutants.len());
     }
     if options.list {
         list(&mutants);
@@ -99,6 +110,15 @@ fn read(folder: &Path) -> Result<Vec<Mutant>, String> {
         }
     }
     Ok(found.into_values().collect())
+}
+
+/// Leaves so many mutants, drawn by chance, in the order in which they were.
+fn draw(mutants: &mut Vec<Mutant>, most: usize, seed: u64) {
+    let mut drawn: Vec<usize> = (0..mutants.len()).collect();
+    fastrand::Rng::with_seed(seed).shuffle(&mut drawn);
+    drawn.truncate(most);
+    let mut at = 0..mutants.len();
+    mutants.retain(|_| at.next().is_some_and(|at| drawn.contains(&at)));
 }
 
 fn list(mutants: &[Mutant]) {
@@ -153,4 +173,24 @@ fn row(mutant: &Mutant, fate: &Fate) -> String {
         Fate::Invalid(why) => format!("INVALID   {why}"),
     };
     format!("{promise:<16} {name:<40} {what}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(seed: u64, most: usize) -> Vec<String> {
+        let text = "breaks: It.\nfile: a\ncaught by: simulate\n--- find\na\n--- replace\nb\n";
+        let one = |name: u32| Mutant::parse("hints", &name.to_string(), text).expect("a mutant");
+        let mut mutants: Vec<Mutant> = (0..50).map(one).collect();
+        draw(&mut mutants, most, seed);
+        mutants.into_iter().map(|mutant| mutant.name).collect()
+    }
+
+    #[test]
+    fn sample_is_drawn_anew_and_again_by_its_seed() {
+        assert_eq!(names(1, 12), names(1, 12));
+        assert_ne!(names(1, 12), names(2, 12));
+        assert_eq!((names(1, 12).len(), names(1, 80).len()), (12, 50));
+    }
 }
