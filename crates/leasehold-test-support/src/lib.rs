@@ -49,7 +49,7 @@ pub use cluster::{Cluster, ClusterBuilder};
 pub use connection::Connection;
 pub use install::{Installed, install};
 pub use namespace::{Divide, Side};
-pub use proxy::{After, Proxy, Request, Trap, Way};
+pub use proxy::{After, Proxy, Request, Trap, Watch, Way};
 pub use resp::Resp;
 pub use rounds::Rounds;
 pub use sentinel::Sentinel;

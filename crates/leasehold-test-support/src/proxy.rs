@@ -13,6 +13,7 @@ mod link;
 mod listener;
 mod state;
 mod trap;
+pub(crate) mod watch;
 
 use std::{
     fmt,
@@ -25,6 +26,7 @@ use self::{listener::Listener, state::Shared, trap::Kind};
 pub use self::{
     state::{Request, Way},
     trap::{After, Trap},
+    watch::Watch,
 };
 use crate::{Connection, Resp, Server, eventually, port};
 
@@ -44,10 +46,25 @@ impl Proxy {
     /// When the address does not resolve.
     #[must_use]
     pub fn start(target: impl ToSocketAddrs) -> Self {
+        Self::start_with(target, None)
+    }
+
+    /// A proxy whose replies are watched. It asks each connection for the name of the server process before it passes anything on, and
+    /// keeps no records of requests.
+    ///
+    /// # Panics
+    ///
+    /// When the address does not resolve.
+    #[must_use]
+    pub fn watched(target: impl ToSocketAddrs, watch: Arc<dyn Watch>) -> Self {
+        Self::start_with(target, Some(watch))
+    }
+
+    fn start_with(target: impl ToSocketAddrs, watch: Option<Arc<dyn Watch>>) -> Self {
         let target = target.to_socket_addrs().ok().and_then(|mut all| all.next()).expect("the address of a server");
         let listener = port::listen();
         let addr = listener.local_addr().expect("a bound listener has an address");
-        let shared = Arc::new(Shared::new(target));
+        let shared = Arc::new(Shared::new(target, watch));
         let listener = Mutex::new(Some(Listener::start(listener, Arc::clone(&shared))));
         Self { addr, url: format!("redis://{addr}"), shared, listener }
     }

@@ -79,6 +79,31 @@ impl Resp {
     pub fn is_nil(&self) -> bool {
         matches!(self, Self::Nil)
     }
+
+    /// Its bytes on the wire. Null is that of RESP2, which clients of RESP3 understand as well.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        let mut many = |kind: char, len: usize, all: &mut dyn Iterator<Item = &Self>| {
+            out.extend_from_slice(format!("{kind}{len}\r\n").as_bytes());
+            all.for_each(|one| one.encode(out));
+        };
+        match self {
+            Self::Array(all) => many('*', all.len(), &mut all.iter()),
+            Self::Set(all) => many('~', all.len(), &mut all.iter()),
+            Self::Push(all) => many('>', all.len(), &mut all.iter()),
+            Self::Map(all) => many('%', all.len(), &mut all.iter().flat_map(|(key, value)| [key, value])),
+            Self::Bulk(bytes) => {
+                out.extend_from_slice(format!("${}\r\n", bytes.len()).as_bytes());
+                out.extend_from_slice(bytes);
+                out.extend_from_slice(b"\r\n");
+            }
+            Self::Simple(text) => out.extend_from_slice(format!("+{text}\r\n").as_bytes()),
+            Self::Error(text) => out.extend_from_slice(format!("-{text}\r\n").as_bytes()),
+            Self::Int(int) => out.extend_from_slice(format!(":{int}\r\n").as_bytes()),
+            Self::Double(double) => out.extend_from_slice(format!(",{double}\r\n").as_bytes()),
+            Self::Bool(truth) => out.extend_from_slice(if *truth { b"#t\r\n" } else { b"#f\r\n" }),
+            Self::Nil => out.extend_from_slice(b"$-1\r\n"),
+        }
+    }
 }
 
 impl fmt::Debug for Resp {
@@ -196,6 +221,15 @@ fn number(line: &str) -> Result<i64, Malformed> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_frame_that_was_parsed_is_written_as_it_came() {
+        let wire = b"*8\r\n$2\r\nab\r\n:7\r\n%1\r\n+k\r\n>1\r\n#t\r\n$-1\r\n-ERR no\r\n~1\r\n#f\r\n,1.5\r\n*0\r\n";
+        let (frame, used) = parse_reply(wire).expect("it is well formed").expect("it is whole");
+        let mut written = Vec::new();
+        frame.encode(&mut written);
+        assert_eq!((used, String::from_utf8_lossy(&written)), (wire.len(), String::from_utf8_lossy(wire)));
+    }
 
     #[test]
     fn a_frame_is_whole_only_with_its_last_byte() {

@@ -20,6 +20,7 @@ pub use self::builder::ServerBuilder;
 use crate::{
     Binary, Connection, Resp, Side,
     port::loopback,
+    proxy::watch::name_in,
     reaper::{self, ScratchDir},
     tls::Ca,
     until,
@@ -189,6 +190,12 @@ impl Server {
     #[track_caller]
     pub fn info(&self, field: &str) -> Option<String> {
         self.info_of("all", field)
+    }
+
+    /// The name of its process: the beginning of its run id, and its port. `None` where it does not answer. A [`Watch`](crate::Watch) is
+    /// told the same name.
+    pub fn process(&self) -> Option<String> {
+        name_in(self.try_command(&["INFO", "server"]).ok()?.as_str()?)
     }
 
     /// How often a command was called since the start or `CONFIG RESETSTAT`, calls from within scripts included. The name is

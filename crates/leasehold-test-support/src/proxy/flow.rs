@@ -12,22 +12,32 @@ use super::{
     link::{Link, What},
     state::{Shared, State, TO_CLIENT, TO_SERVER},
     trap::{After, Armed, Kind},
+    watch::name_of,
 };
 use crate::resp::{Malformed, parse_reply, parse_request};
 
 /// Serves one client, on threads that end with the connection.
 pub(super) fn serve(shared: &Arc<Shared>, client: TcpStream) -> io::Result<()> {
-    let target = shared.lock().target;
-    let sockets = [TcpStream::connect(target)?, client];
+    let (target, watch) = {
+        let state = shared.lock();
+        (state.target, state.watch.clone())
+    };
+    let refused = |_: &io::Error| {
+        if let Some(watch) = &watch {
+            watch.refused(target);
+        }
+    };
+    let sockets = [TcpStream::connect(target).inspect_err(refused)?, client];
     for socket in &sockets {
         socket.set_nodelay(true)?;
     }
+    let name = if watch.is_some() { name_of(&sockets[TO_SERVER])? } else { String::new() };
     let [server, client] = [sockets[TO_SERVER].try_clone()?, sockets[TO_CLIENT].try_clone()?];
     let ends = [(TO_SERVER, client.try_clone()?, server.try_clone()?), (TO_CLIENT, server, client)];
     let id = shared.change(|state| {
         let id = state.accepted;
         state.accepted += 1;
-        state.links.insert(id, Link::new(sockets));
+        state.links.insert(id, Link::new(sockets, name.into()));
         id
     });
     for (way, from, to) in ends {
@@ -111,8 +121,9 @@ fn requests(state: &mut State, id: u64, bytes: &[u8]) -> Result<usize, Malformed
 /// Judges the frames in `bytes`; returns how many bytes they took.
 fn replies(state: &mut State, id: u64, bytes: &[u8]) -> Result<usize, Malformed> {
     let mut used = 0;
+    let watch = state.watch.clone();
     while let Some((frame, len)) = parse_reply(&bytes[used..])? {
-        let raw = bytes[used..used + len].to_vec();
+        let mut raw = bytes[used..used + len].to_vec();
         used += len;
         let Some(link) = state.links.get_mut(&id) else { break };
         let mut passes = !link.hung;
@@ -131,7 +142,13 @@ fn replies(state: &mut State, id: u64, bytes: &[u8]) -> Result<usize, Malformed>
             if answered.held {
                 state.replies.insert(answered.number, frame.clone());
             }
-            if let Some(request) = state.requests.get_mut(&answered.number) {
+            if let Some(watch) = &watch {
+                let request = state.requests.remove(&answered.number);
+                if let Some(other) = request.and_then(|request| watch.answered(&link.server, &request, &frame)) {
+                    raw.clear();
+                    other.encode(&mut raw);
+                }
+            } else if let Some(request) = state.requests.get_mut(&answered.number) {
                 request.reply = Some(frame);
             }
         }

@@ -3,6 +3,7 @@
 use std::{
     collections::VecDeque,
     net::{Shutdown, TcpStream},
+    sync::Arc,
     time::Instant,
 };
 
@@ -13,6 +14,8 @@ use super::{
 use crate::Resp;
 
 pub(super) struct Link {
+    /// The name of the server process, where the proxy is watched.
+    pub(super) server: Arc<str>,
     /// Indexed, as all pairs here, by the direction: the server's, then the client's.
     sockets: [TcpStream; 2],
     queues: [VecDeque<Item>; 2],
@@ -61,8 +64,9 @@ pub(super) struct Answered {
 }
 
 impl Link {
-    pub(super) fn new(sockets: [TcpStream; 2]) -> Self {
+    pub(super) fn new(sockets: [TcpStream; 2], server: Arc<str>) -> Self {
         Self {
+            server,
             sockets,
             queues: Default::default(),
             writing: [false; 2],

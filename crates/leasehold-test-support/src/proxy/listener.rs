@@ -29,7 +29,14 @@ impl Listener {
                     break;
                 }
                 // A server that does not accept is told to the client by a closed connection.
-                let _ = client.and_then(|client| serve(&shared, client));
+                let Ok(client) = client else { continue };
+                if shared.lock().watch.is_some() {
+                    // A server that does not say its name must not keep others waiting.
+                    let shared = Arc::clone(&shared);
+                    thread::spawn(move || drop(serve(&shared, client)));
+                } else {
+                    let _ = serve(&shared, client);
+                }
             }
         });
         Self { addr, ends, thread: Some(thread) }

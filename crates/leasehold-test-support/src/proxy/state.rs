@@ -3,13 +3,14 @@
 use std::{
     collections::BTreeMap,
     net::SocketAddr,
-    sync::{Condvar, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
 use super::{
     link::Link,
     trap::{Armed, Kind, Trap},
+    watch::Watch,
 };
 use crate::resp::{Resp, encode};
 
@@ -75,6 +76,8 @@ pub(super) struct Shared {
 }
 
 pub(super) struct State {
+    /// With a watcher no request is kept after its reply.
+    pub(super) watch: Option<Arc<dyn Watch>>,
     pub(super) target: SocketAddr,
     pub(super) delay: [Duration; 2],
     pub(super) frozen: [bool; 2],
@@ -92,8 +95,9 @@ pub(super) struct State {
 }
 
 impl Shared {
-    pub(super) fn new(target: SocketAddr) -> Self {
+    pub(super) fn new(target: SocketAddr, watch: Option<Arc<dyn Watch>>) -> Self {
         let state = State {
+            watch,
             target,
             delay: [Duration::ZERO; 2],
             frozen: [false; 2],
@@ -177,6 +181,9 @@ impl State {
         if let Some(mut link) = self.links.remove(&id) {
             link.close();
             self.void.extend(link.unhold());
+            if self.watch.is_some() {
+                self.requests.retain(|_, request| request.connection != id);
+            }
         }
     }
 

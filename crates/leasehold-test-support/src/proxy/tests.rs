@@ -328,3 +328,42 @@ fn what_is_not_resp_passes() {
     );
     assert!(proxy.requests().is_empty());
 }
+
+/// Notes who answered what, and sends one answer instead of another.
+#[derive(Default)]
+struct Notes(Mutex<Vec<(String, String)>>);
+
+impl Watch for Notes {
+    fn answered(&self, server: &str, request: &Request, reply: &Resp) -> Option<Resp> {
+        self.0.lock().expect("no test panics with it").push((server.to_owned(), request.command()));
+        (reply.as_str() == Some("PONG")).then(|| Resp::Array(vec![Resp::Int(7), Resp::Nil]))
+    }
+
+    fn refused(&self, target: SocketAddr) {
+        self.0.lock().expect("no test panics with it").push((target.port().to_string(), "refused".to_owned()));
+    }
+}
+
+#[test]
+fn a_watcher_knows_the_process_behind_each_reply() {
+    let server = Server::start();
+    let notes = Arc::new(Notes::default());
+    let proxy = Proxy::watched(server.addr(), notes.clone());
+    let first = server.process().expect("a server that answers");
+    let mut client = Connection::connect(proxy.addr()).expect("the proxy");
+    assert_eq!(client.command(&["PING"]).expect("an answer"), Resp::Array(vec![Resp::Int(7), Resp::Nil]));
+    assert_eq!(client.command(&["ECHO", "a"]).expect("an answer"), Resp::Bulk(b"a".to_vec()));
+    server.kill();
+    let mut client = Connection::connect(proxy.addr()).expect("the proxy");
+    assert!(client.command(&["PING"]).is_err(), "no server is there");
+    server.restart();
+    let second = server.process().expect("a server that answers");
+    assert_ne!(first, second);
+    let mut client = Connection::connect(proxy.addr()).expect("the proxy");
+    client.command(&["GET", "a"]).expect("an answer");
+    let port = server.port().to_string();
+    let expected = [(&first, "PING"), (&first, "ECHO"), (&port, "refused"), (&second, "GET")];
+    let expected: Vec<_> = expected.iter().map(|(who, what)| ((*who).clone(), (*what).to_owned())).collect();
+    assert_eq!(*notes.0.lock().expect("no test panics with it"), expected);
+    assert_eq!(proxy.requests().len(), 0, "no request is kept");
+}
