@@ -12,7 +12,7 @@ use std::{
 
 use crate::reaper::ScratchDir;
 
-/// A wall clock that stands still until it is set, for servers that are built [with it](crate::ServerBuilder::clock). A lease of a
+/// A wall clock that stands still until it is set, or one that runs and is stepped, for servers that are built [with it](crate::ServerBuilder::clock). A lease of a
 /// minute then ends in microseconds, and exactly where the test says.
 ///
 /// A small library in C is compiled and preloaded for that, so it needs Linux, a C compiler (`cc`, or what the environment variable
@@ -20,6 +20,8 @@ use crate::reaper::ScratchDir;
 #[derive(Debug)]
 pub struct WallClock {
     file: File,
+    /// The variable by which a server finds the file.
+    variable: &'static str,
     dir: ScratchDir,
 }
 
@@ -32,11 +34,38 @@ impl WallClock {
     #[must_use]
     #[track_caller]
     pub fn at_micros(micros: i64) -> Self {
+        Self::make("LEASEHOLD_CLOCK", micros)
+    }
+
+    /// A clock that runs as that of the machine does, until it is stepped.
+    ///
+    /// # Panics
+    ///
+    /// When its file cannot be made.
+    #[must_use]
+    #[track_caller]
+    pub fn running() -> Self {
+        Self::make("LEASEHOLD_CLOCK_STEP", 0)
+    }
+
+    #[track_caller]
+    fn make(variable: &'static str, micros: i64) -> Self {
         let dir = ScratchDir::new();
         let file = File::create_new(dir.path().join("clock")).expect("a file for the clock");
-        let clock = Self { file, dir };
-        clock.set_micros(micros);
+        let clock = Self { file, variable, dir };
+        clock.write(micros);
         clock
+    }
+
+    /// Steps a running clock, so that it is so many microseconds ahead of the machine's; less than 0 is behind it. The monotonic clocks of
+    /// its servers stay as they are.
+    ///
+    /// # Panics
+    ///
+    /// When its file cannot be written.
+    #[track_caller]
+    pub fn step_micros(&self, ahead: i64) {
+        self.write(ahead);
     }
 
     /// Sets it, forward or back. Every command that is sent from now on is run at this time.
@@ -46,12 +75,17 @@ impl WallClock {
     /// When its file cannot be written.
     #[track_caller]
     pub fn set_micros(&self, micros: i64) {
+        self.write(micros);
+    }
+
+    #[track_caller]
+    fn write(&self, micros: i64) {
         self.file.write_all_at(&micros.to_ne_bytes(), 0).expect("the file of the clock can be written");
     }
 
     /// The variables in the environment of a server that make it go by this clock.
     pub(crate) fn environment(&self) -> io::Result<[(&'static str, PathBuf); 2]> {
-        Ok([("LD_PRELOAD", library()?.to_owned()), ("LEASEHOLD_CLOCK", self.dir.path().join("clock"))])
+        Ok([("LD_PRELOAD", library()?.to_owned()), (self.variable, self.dir.path().join("clock"))])
     }
 }
 

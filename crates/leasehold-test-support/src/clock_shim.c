@@ -1,6 +1,7 @@
 // The clock of a server, read from a file: preloaded, so that a server of any build shows the wall time that a test has set.
 //
-// The file has eight bytes, the microseconds since the epoch. The monotonic clocks show the latest of these: Valkey adds to the wall
+// The file has eight bytes, the microseconds since the epoch; or those by which the wall clock of the machine is moved, where the name of
+// the file comes by LEASEHOLD_CLOCK_STEP: then the clocks run, and only the wall clock is another. The monotonic clocks show the latest of these: Valkey adds to the wall
 // time what they have gone on since. It would take the processor's own counter for that, which nothing can hold, if it could read
 // what processor this is; so it cannot. System calls are made raw: an allocator may ask for the time before this library is set up,
 // and must not come back to itself.
@@ -21,9 +22,14 @@
 
 static volatile const int64_t *wall;
 static volatile int64_t latest;
+static int runs;
 
 __attribute__((constructor)) static void map_clock(void) {
   const char *path = getenv("LEASEHOLD_CLOCK");
+  if (path == NULL) {
+    path = getenv("LEASEHOLD_CLOCK_STEP");
+    runs = path != NULL;
+  }
   int file = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
   if (file < 0) return;
   void *page = mmap(NULL, sizeof *wall, PROT_READ, MAP_SHARED, file, 0);
@@ -36,6 +42,14 @@ int clock_gettime(clockid_t id, struct timespec *out) {
   int is_monotonic = id == CLOCK_MONOTONIC || id == CLOCK_MONOTONIC_COARSE || id == CLOCK_MONOTONIC_RAW;
   if (wall == NULL || !(is_wall || is_monotonic)) return (int)syscall(SYS_clock_gettime, id, out);
   int64_t micros = *wall;
+  if (runs) {
+    int failed = (int)syscall(SYS_clock_gettime, id, out);
+    if (failed || !is_wall) return failed;
+    micros += (int64_t)out->tv_sec * 1000000 + out->tv_nsec / 1000;
+    out->tv_sec = micros / 1000000;
+    out->tv_nsec = micros % 1000000 * 1000;
+    return 0;
+  }
   if (is_monotonic) {
     if (micros > latest) latest = micros;
     micros = latest;

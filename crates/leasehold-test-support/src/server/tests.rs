@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::*;
-use crate::{Version, WallClock, binaries};
+use crate::{Version, WallClock, binaries, eventually};
 
 #[test]
 fn every_binary_answers_and_dies_with_its_handle() {
@@ -155,4 +155,25 @@ fn the_clock_of_every_server_is_moved_by_hand() {
             assert_eq!(server.command(&["PTTL", "a"]), Resp::Int(left), "{server:?} after {at} ms");
         }
     }
+}
+
+#[test]
+fn a_running_clock_is_stepped_under_a_server() {
+    let binary = Binary::with_sharded_notices().expect("a server program");
+    let clock = Arc::new(WallClock::running());
+    let server = Server::builder().binary(&binary).clock(&clock).start();
+    let ahead = || {
+        let time = server.command(&["TIME"]);
+        let part = |at: usize| time.elements()[at].as_str().and_then(|text| text.parse::<i64>().ok());
+        let here = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a time after 1970");
+        part(0).expect("seconds") - i64::try_from(here.as_secs()).expect("a time of this age")
+    };
+    server.command(&["SET", "a", "1", "PX", "60000"]);
+    assert!((-1..=1).contains(&ahead()), "it runs with the machine");
+    clock.step_micros(-20_000_000);
+    eventually("the server is behind", || (-21..=-19).contains(&ahead()).then_some(()));
+    assert!(server.command(&["PTTL", "a"]).as_int() > Some(75_000), "what it holds lives longer");
+    clock.step_micros(61_000_000);
+    eventually("the server is ahead", || (60..=62).contains(&ahead()).then_some(()));
+    assert_eq!(server.command(&["GET", "a"]), Resp::Nil, "what it held has expired");
 }
