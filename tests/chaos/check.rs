@@ -1,23 +1,10 @@
 //! The rules that a history must keep. Everything here is a function of the history alone.
 
 use crate::history::{Op, Rule, SEVERAL};
-use crate::moment::MILLISECOND;
-use std::collections::{BTreeMap, BTreeSet};
+use crate::lineage::{Event, Executed, excuse, excuse_since};
+use crate::moment::{MILLISECOND, SECOND};
+use std::collections::BTreeMap;
 use std::time::Duration;
-
-/// A time in which holders may be doubled: a failover or a restart has lost data. From its beginning until the holder before it knows that.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Window {
-    pub(crate) from: u64,
-    pub(crate) to: u64,
-}
-
-impl Window {
-    /// Whether two holders at once are explained by it, the later of whom came at an instant: what was lost later did not let him in.
-    const fn explains(self, at: u64) -> bool {
-        self.from <= at && at <= self.to
-    }
-}
 
 /// Two or more that held at once what they must not.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,12 +14,80 @@ pub(crate) struct Overlap {
     pub(crate) later: String,
     pub(crate) from: u64,
     pub(crate) to: u64,
+    /// The grants of both; several where it is not known which of them is the one.
+    pub(crate) grants: [Vec<Executed>; 2],
+    /// Whether each was told of its loss.
+    pub(crate) told: [bool; 2],
+    /// How many permits each has, if they are permits.
+    pub(crate) permits: Option<[u32; 2]>,
+}
+
+/// Why two holders at once are no failure.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Excuse {
+    /// By what the first grant was lost.
+    pub(crate) lost: String,
+    /// The server processes of the earlier and of the later grant.
+    pub(crate) processes: [String; 2],
 }
 
 impl Overlap {
-    pub(crate) fn is_explained(&self, windows: &[Window]) -> bool {
-        windows.iter().any(|window| window.explains(self.from))
+    /// Two holders at once are excused by their grants alone: whichever of the possible ones these are, the second was made where the first
+    /// had been lost. A bare semaphore is a counter that stays wrong for good, so that any loss since it was made excuses them.
+    pub(crate) fn excuse(&self, events: &[Event]) -> Option<Excuse> {
+        let made = self.lock.strip_prefix(BARE).map(|generation| generation.parse::<u64>().unwrap_or(u64::MAX));
+        let [earlier, later] = &self.grants;
+        let mut found = None;
+        for (one, other) in earlier.iter().flat_map(|one| later.iter().map(move |other| (one, other))) {
+            let lost = match made {
+                Some(generation) => {
+                    let lost = excuse_since(events, generation.saturating_mul(GENERATION), other)?;
+                    format!("bare semaphore, wrong since: {lost}")
+                }
+                None => excuse(events, one, other)?.to_owned(),
+            };
+            found = Some(Excuse { lost, processes: [one.server.clone(), other.server.clone()] });
+        }
+        found
     }
+}
+
+/// Tells pairs that have an excuse from failures. A server that grants permits knows of those holders beside whom there is no excuse: where
+/// these and the new one have no more than there are, the others alone are too many.
+pub(crate) fn judge<'a>(
+    pairs: &'a [Overlap],
+    events: &[Event],
+    capacity: u32,
+) -> (Vec<(Excuse, &'a Overlap)>, Vec<&'a Overlap>) {
+    let (mut excused, mut failures) = (Vec::new(), Vec::new());
+    let mut known: BTreeMap<(&str, &str), u32> = BTreeMap::new();
+    for pair in pairs {
+        match pair.excuse(events) {
+            Some(excuse) => excused.push((excuse, pair)),
+            None => {
+                failures.push(pair);
+                let [earlier, later] = pair.permits.unwrap_or([0, 0]);
+                *known.entry((&pair.lock, &pair.later)).or_insert(later) += earlier;
+            }
+        }
+    }
+    failures.retain(|pair| pair.permits.is_none() || known[&(&*pair.lock, &*pair.later)] > capacity);
+    (excused, failures)
+}
+
+/// What the names of bare semaphores begin with. The number of their generation follows.
+pub(crate) const BARE: &str = "bare:";
+
+/// How long a bare semaphore is taken permits of, in nanoseconds, before the next one takes its place.
+pub(crate) const GENERATION: u64 = 4 * SECOND;
+
+/// Guards of which it is not known which server process granted them: none, while all connections go by way of relays. Of a group that is
+/// the case where it is unknown for one of its locks.
+pub(crate) fn unwitnessed(ops: &[Op]) -> Vec<String> {
+    // One reply may open a latch for several tasks.
+    let held = ops.iter().filter(|op| op.granted.is_some() && op.wish.rule != Rule::Open);
+    let unknown = held.filter(|op| op.executed.values().any(Vec::is_empty));
+    unknown.map(|op| format!("{}: it is not known who granted it to {}", op.wish.lock, op.who)).collect()
 }
 
 /// Every holder that believed to hold a lock beside another that it excludes. `capacity` is that of the semaphores.
@@ -53,14 +108,17 @@ pub(crate) fn overlaps(ops: &[Op], capacity: u32) -> Vec<Overlap> {
             let taken: u32 = holders.iter().map(|(_, other)| other.wish.share).sum();
             for (end, other) in &holders {
                 let excluded = match (other.wish.rule, op.wish.rule) {
-                    (Rule::Read, Rule::Read) => false,
+                    (Rule::Read, Rule::Read) | (Rule::Open, _) | (_, Rule::Open) => false,
                     (Rule::Permits, Rule::Permits) => taken + op.wish.share > capacity,
                     _ => true,
                 };
                 let to = to.min(*end);
                 if excluded && to > from {
                     let (earlier, later) = (other.who.clone(), op.who.clone());
-                    found.push(Overlap { lock: lock.to_owned(), earlier, later, from, to });
+                    let grants = [*other, op].map(|op| op.executed.get(lock).cloned().unwrap_or_default());
+                    let told = [*other, op].map(|op| op.lost.is_some());
+                    let permits = (op.wish.rule == Rule::Permits).then_some([other.wish.share, op.wish.share]);
+                    found.push(Overlap { lock: lock.to_owned(), earlier, later, from, to, grants, told, permits });
                 }
             }
             holders.push((to, op));
@@ -70,37 +128,45 @@ pub(crate) fn overlaps(ops: &[Op], capacity: u32) -> Vec<Overlap> {
 }
 
 /// Fencing tokens that were given twice, or that are not greater than one that was handed out before their acquire began. Two primaries on
-/// both sides of a network that is cut in two draw tokens from the same microsecond now and then: that is explained by a window in which
-/// both were handed out. The store knows the owners apart.
-pub(crate) fn tokens(ops: &[Op], windows: &[Window]) -> Vec<String> {
-    let mut grants: BTreeMap<&str, Vec<(u64, u64, u64, &str)>> = BTreeMap::new();
+/// both sides of a network that is cut in two draw tokens from the same microsecond now and then: that is excused as two holders at once are.
+/// The store knows the owners apart.
+pub(crate) fn tokens(ops: &[Op], events: &[Event]) -> Vec<String> {
+    let mut grants: BTreeMap<&str, Vec<(u64, u64, u64, &Op)>> = BTreeMap::new();
     for op in ops {
         if let Some(granted) = op.granted.filter(|granted| granted.token > 0) {
-            grants.entry(&op.wish.lock).or_default().push((op.invoked, granted.at, granted.token, &op.who));
+            grants.entry(&op.wish.lock).or_default().push((op.invoked, granted.at, granted.token, op));
         }
     }
     let mut found = Vec::new();
-    for (lock, grants) in grants {
-        let mut by_token = grants.clone();
-        by_token.sort_by_key(|(.., token, _)| *token);
-        let is_explained = |one: u64, other: u64| {
-            windows.iter().any(|window| window.from <= one.min(other) && one.max(other) <= window.to)
+    for (lock, mut grants) in grants {
+        grants.sort_by_key(|(.., token, _)| *token);
+        let is_excused = |one: &Op, other: &Op| {
+            let of = |op: &Op| op.executed.get(lock).cloned().unwrap_or_default();
+            let (one, other) = (of(one), of(other));
+            let two = one.first().zip(other.first());
+            two.is_some_and(|(one, other)| one.server != other.server && excuse(events, one, other).is_some())
         };
-        let twice = by_token.windows(2).filter(|pair| pair[0].2 == pair[1].2);
-        for pair in twice.filter(|pair| !is_explained(pair[0].1, pair[1].1)) {
-            found.push(format!("{lock}: the token {} was given to {} and to {}", pair[0].2, pair[0].3, pair[1].3));
+        let twice = grants.windows(2).filter(|pair| pair[0].2 == pair[1].2);
+        for pair in twice.filter(|pair| !is_excused(pair[0].3, pair[1].3)) {
+            found.push(format!(
+                "{lock}: the token {} was given to {} and to {}",
+                pair[0].2, pair[0].3.who, pair[1].3.who
+            ));
         }
-        let (mut by_invoked, mut by_granted) = (grants.clone(), grants);
-        by_invoked.sort_by_key(|(invoked, ..)| *invoked);
-        by_granted.sort_by_key(|(_, granted, ..)| *granted);
-        let mut handed_out = by_granted.into_iter().peekable();
+        let mut handed_out = grants.clone();
+        grants.sort_by_key(|(invoked, ..)| *invoked);
+        handed_out.sort_by_key(|(_, granted, ..)| *granted);
+        let mut handed_out = handed_out.into_iter().peekable();
         let mut greatest = (0, "");
-        for (invoked, _, token, who) in by_invoked {
-            while let Some((_, _, token, who)) = handed_out.next_if(|(_, granted, ..)| *granted < invoked) {
-                greatest = greatest.max((token, who));
+        for (invoked, _, token, op) in grants {
+            while let Some((_, _, token, op)) = handed_out.next_if(|(_, granted, ..)| *granted < invoked) {
+                greatest = greatest.max((token, &op.who));
             }
             if token <= greatest.0 {
-                found.push(format!("{lock}: {who} got the token {token} after {} had got {}", greatest.1, greatest.0));
+                found.push(format!(
+                    "{lock}: {} got the token {token} after {} had got {}",
+                    op.who, greatest.1, greatest.0
+                ));
             }
         }
     }
@@ -129,14 +195,6 @@ pub(crate) fn confused(ops: &[Op]) -> Vec<String> {
         .filter(|(_, word)| words.contains(&word.as_str()))
         .map(|(op, word)| format!("{}: {} was told: {word}", op.wish.lock, op.who))
         .collect()
-}
-
-/// How many of these pairs were both released as if they had been alone.
-pub(crate) fn untold(ops: &[Op], pairs: &[&Overlap]) -> u64 {
-    let ok = |op: &&Op| op.ended.as_ref().is_some_and(|(_, how)| how == "ok");
-    let alone: BTreeSet<_> = ops.iter().filter(ok).map(|op| op.who.as_str()).collect();
-    let both = pairs.iter().filter(|two| alone.contains(&*two.earlier) && alone.contains(&*two.later));
-    both.count() as u64
 }
 
 /// How long parts of an operation may take.

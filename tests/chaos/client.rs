@@ -1,11 +1,13 @@
 //! A client process: this program, started again, with a client for each server that it is given. It does what its orders say, writes its history, and can be killed and stopped.
 //!
-//! Orders are lines on its standard input: `round path workload seed` begins to work, with a history in a new file; `rest` ends that. It says
-//! by lines on its standard output that it is `ready`, that it `began`, and, when nothing is under way any more, that it is `quiet`, with
+//! Orders are lines on its standard input: `round path workload seed` begins to work, with a history in a new file; `rest` ends that; `link`
+//! with a port and an order breaks or mends the way to a server; `stall` holds up the background for some milliseconds. It says by lines on its standard output that it is `ready`, that it `began`, and, when nothing is under way any more, that it is `quiet`, with
 //! what is left. It ends with its input.
 
 use crate::history::Journal;
 use crate::moment;
+use crate::relay::Relays;
+use crate::stall::Brake;
 use crate::work::{self, Bench};
 use leasehold::{Client, ClientBuilder};
 use std::io::Write as _;
@@ -31,6 +33,9 @@ pub(crate) const TIMEOUT: Duration = Duration::from_millis(500);
 /// For how long a client may need to come to rest, when all servers are well.
 pub(crate) const REST: Duration = Duration::from_secs(25);
 
+/// The work that is under way in this process.
+pub(crate) type Current = Arc<Mutex<Option<Arc<Bench>>>>;
+
 fn settings() -> ClientBuilder {
     // A waiter that missed a notice tries again after the lease at the latest, because a sleep is no longer than that.
     Client::builder().lease(LEASE).unreachable_after(UNREACHABLE).command_timeout(TIMEOUT).announce("chaos")
@@ -43,8 +48,10 @@ pub(crate) fn obey(runtime: &Runtime, servers: &str) {
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
         .expect("a wish to the system");
     let store = std::env::var(STORE).expect("the address of the store").parse().expect("an address");
-    let clients: Vec<_> = servers.split(' ').map(|server| connect(runtime, server)).collect();
-    let current: Arc<Mutex<Option<Arc<Bench>>>> = Arc::default();
+    let current = Current::default();
+    let brake = Brake::new(current.clone());
+    let relays = Relays::new(current.clone());
+    let clients: Vec<_> = servers.split(' ').map(|server| connect(runtime, &relays.url(server))).collect();
     let watched = current.clone();
     std::thread::spawn(move || {
         moment::watch_for_stalls(|from, to| {
@@ -62,13 +69,16 @@ pub(crate) fn obey(runtime: &Runtime, servers: &str) {
             ["round", path, workload, seed] => {
                 let journal = Journal::create(Path::new(path));
                 let seed = seed.parse().expect("a number");
-                let bench = Arc::new(Bench::new(clients.clone(), store, journal));
+                let bench = Arc::new(Bench::new(clients.clone(), store, journal, brake.clone()));
                 let tasks = runtime.block_on(async { work::start(&bench, workload, seed) });
                 *current.lock().expect("nobody panics with it") = Some(bench.clone());
                 work = Some((bench, tasks));
                 say("began");
             }
+            ["link", port, ref order @ ..] => relays.order(port.parse().expect("a port"), &order.join(" ")),
+            ["stall", millis] => brake.apply(millis.parse().expect("a number")),
             ["rest"] => {
+                brake.apply(0);
                 if let Some((bench, mut tasks)) = work.take() {
                     bench.rest();
                     let ended = runtime.block_on(async {

@@ -1,7 +1,10 @@
 //! The faults, made on purpose.
 
+mod server;
+
 use crate::client::LEASE;
 use crate::fleet::Fleet;
+use crate::lineage::Cause;
 use crate::place::{Place, PlaceName, is_replica_in_step, role_of, within};
 use crate::work::naive;
 use fastrand::Rng;
@@ -38,13 +41,21 @@ pub(crate) enum Fault {
     SlotMoved,
     ReplicaPromoted,
     NetworkCut,
+    ClockStepped,
+    Evicted,
+    FileTorn,
+    PathDelayed,
+    PathSilent,
+    PathCut,
+    BackgroundStalled,
 }
 
 use Fault::{
-    ClientKilled, ClientPause, ClientPauseWrite, ClientStopped, ClientsStopped, ConnectionsKilled, DebugSleep,
-    FailoverPlanned, LinkCut, LinkDelayed, LinkFrozen, LinkRefused, MemoryFull, NetworkCut, PrimaryKilledCutOff,
-    PrimaryStopped, ReplicaPromoted, ReplicasWanting, ReplySwallowed, RequestLate, ScriptFlush, ServerEmptied,
-    ServerEmptiedAway, ServerRestarted, ServerStopped, SlotMoved, SubscribersKilled,
+    BackgroundStalled, ClientKilled, ClientPause, ClientPauseWrite, ClientStopped, ClientsStopped, ClockStepped,
+    ConnectionsKilled, DebugSleep, Evicted, FailoverPlanned, FileTorn, LinkCut, LinkDelayed, LinkFrozen, LinkRefused,
+    MemoryFull, NetworkCut, PathCut, PathDelayed, PathSilent, PrimaryKilledCutOff, PrimaryStopped, ReplicaPromoted,
+    ReplicasWanting, ReplySwallowed, RequestLate, ScriptFlush, ServerEmptied, ServerEmptiedAway, ServerRestarted,
+    ServerStopped, SlotMoved, SubscribersKilled,
 };
 
 /// The locks whose slots are moved.
@@ -96,17 +107,34 @@ impl Fault {
             SlotMoved => "slot migration",
             ReplicaPromoted => "CLUSTER FAILOVER",
             NetworkCut => "network cut in two",
+            ClockStepped => "server: clock stepped and put back",
+            Evicted => "server: keys evicted, FLUSHALL",
+            FileTorn => "server: SIGKILL, back with a torn file (everysec)",
+            PathDelayed => "client to a server: delay",
+            PathSilent => "client to a server: silence",
+            PathCut => "client to a server: connections cut",
+            BackgroundStalled => "client: background thread held up",
         }
     }
 
-    /// Whether a server may forget by it what it has confirmed.
-    pub(crate) const fn may_lose_data(self) -> bool {
-        matches!(self, ServerEmptied | FailoverPlanned | PrimaryKilledCutOff | PrimaryStopped | NetworkCut)
+    /// What it does to the data of the servers.
+    pub(crate) const fn cause(self) -> Cause {
+        match self {
+            ServerEmptied | FailoverPlanned | PrimaryKilledCutOff | PrimaryStopped | NetworkCut | FileTorn => {
+                Cause::Replaces(self.word())
+            }
+            ClockStepped | Evicted => Cause::LosesInPlace(self.word()),
+            SlotMoved => Cause::Moves,
+            _ => Cause::Keeps,
+        }
     }
 
-    /// Whether it changes who serves what without losing anything.
-    pub(crate) const fn moves_data(self) -> bool {
-        matches!(self, ReplicaPromoted | SlotMoved)
+    /// Why it cannot be done at a place, if so.
+    pub(crate) fn cannot(self, place: &Place) -> Option<&str> {
+        match place {
+            Place::Standalone { clock: Err(why), .. } if self == ClockStepped => Some(why),
+            _ => None,
+        }
     }
 
     /// The faults of a place; one that is there more than once is more frequent.
@@ -126,12 +154,19 @@ impl Fault {
             ScriptFlush,
             MemoryFull,
             ReplicasWanting,
+            BackgroundStalled,
         ];
+        if place != PlaceName::Standalone {
+            all.extend([PathDelayed, PathSilent, PathCut]);
+        }
         all.extend_from_slice(match place {
             PlaceName::Standalone => &[
                 ServerRestarted,
                 ServerRestarted,
                 ServerEmptied,
+                ClockStepped,
+                Evicted,
+                FileTorn,
                 LinkDelayed,
                 LinkFrozen,
                 LinkFrozen,
@@ -161,11 +196,11 @@ impl Fault {
         all
     }
 
-    /// Does it, and takes it back. When this returns, the servers may still be healing.
-    pub(crate) fn inflict(self, place: &Place, fleet: &mut Fleet, rng: &mut Rng) {
+    /// Does it, and takes it back. When this returns, the servers may still be healing. Whether it could be done.
+    pub(crate) fn inflict(self, place: &Place, fleet: &mut Fleet, rng: &mut Rng) -> bool {
         let millis = |rng: &mut Rng, range: std::ops::Range<u64>| Duration::from_millis(rng.u64(range));
         let primaries: Vec<_> = place.primaries().into_iter().collect();
-        let Some(&port) = rng.choice(&primaries) else { return };
+        let Some(&port) = rng.choice(&primaries) else { return false };
         let node = place.node(port);
         // Short enough for the server not to be called dead, on a machine that is not too busy.
         let short = match place {
@@ -227,8 +262,34 @@ impl Fault {
                 std::thread::sleep(LEASE);
                 node.restart_empty(&[]);
             }
+            PathDelayed | PathSilent | PathCut => self.inflict_on_paths(fleet, port, rng),
+            BackgroundStalled => {
+                // It takes hold when the background wakes a waiter next.
+                let time = millis(rng, 300..4_500);
+                fleet.stall(client, time);
+                std::thread::sleep(LEASE / 2 + time);
+            }
+            ClockStepped => return place.clock().is_some_and(|clock| server::step(clock, rng)),
+            Evicted => return server::evict(node, rng),
+            FileTorn => return server::tear(node, rng),
             _ => self.inflict_by_place(place, port, rng),
         }
+        true
+    }
+
+    /// Breaks the ways of one client or of all to one server.
+    fn inflict_on_paths(self, fleet: &mut Fleet, port: u16, rng: &mut Rng) {
+        let all: Vec<_> = (0..fleet.len()).collect();
+        let some = if rng.bool() { all } else { vec![rng.usize(0..fleet.len())] };
+        let direction = ["requests", "replies", "both"][rng.usize(0..3)];
+        let time = Duration::from_millis(rng.u64(100..3_000));
+        match self {
+            PathDelayed => fleet.link(&some, port, "delay 120"),
+            PathSilent => fleet.link(&some, port, &format!("silence {direction}")),
+            _ => return fleet.link(&some, port, "cut"),
+        }
+        std::thread::sleep(time);
+        fleet.link(&some, port, "heal");
     }
 
     fn inflict_by_place(self, place: &Place, port: u16, rng: &mut Rng) {
@@ -370,6 +431,3 @@ fn migrate(cluster: &Cluster, place: &Place, name: &str, rng: &mut Rng) {
     cluster.move_keys(slot, to);
     cluster.finish_migration(slot, to);
 }
-
-/// How long a holder may go on believing in what a server has forgotten.
-pub(crate) const AFTERMATH: Duration = LEASE;

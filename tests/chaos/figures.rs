@@ -1,10 +1,33 @@
 //! The counts of a run, and the table at its end.
 
+use crate::check::{Excuse, Overlap};
 use crate::fault::Fault;
 use crate::place::PlaceName;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
+
+/// Pairs of holders at once that have an excuse.
+#[derive(Default)]
+pub(crate) struct Excused {
+    /// By reason and by the processes that granted.
+    by_excuse: BTreeMap<Excuse, u64>,
+    longest: Duration,
+    /// By whether the earlier holder was told of its loss, and whether the later one was.
+    told: BTreeMap<[bool; 2], u64>,
+}
+
+impl Excused {
+    pub(crate) fn add(&mut self, excuse: Excuse, pair: &Overlap) {
+        *self.by_excuse.entry(excuse).or_default() += 1;
+        *self.told.entry(pair.told).or_default() += 1;
+        self.longest = self.longest.max(Duration::from_nanos(pair.to - pair.from));
+    }
+
+    fn told(&self, told: [bool; 2]) -> u64 {
+        self.told.get(&told).copied().unwrap_or_default()
+    }
+}
 
 /// The figures of a run.
 #[derive(Default)]
@@ -24,10 +47,12 @@ pub(crate) struct Figures {
     pub(crate) ends: BTreeMap<String, u64>,
     pub(crate) losses: BTreeMap<String, u64>,
     pub(crate) doubled: u64,
-    pub(crate) doubled_explained: u64,
-    pub(crate) doubled_longest: Duration,
-    /// The explained ones of those: neither holder was told.
-    pub(crate) doubled_untold: u64,
+    /// Those that have an excuse.
+    pub(crate) excused: Excused,
+    /// Guards of which it is not known who granted them.
+    pub(crate) unwitnessed: u64,
+    /// Backgrounds that were held up.
+    pub(crate) stuck: u64,
     pub(crate) stale: u64,
     pub(crate) unreported: u64,
     pub(crate) hangs: u64,
@@ -123,6 +148,7 @@ impl fmt::Display for Figures {
         for (fault, times) in &self.faults {
             row(f, &format!("  {}", fault.word()), times)?;
         }
+        row(f, "  backgrounds that were held up", &self.stuck)?;
         row(f, "  primaries replaced that nobody had touched", &self.unwanted)?;
         for skipped in &self.skipped {
             writeln!(f, "  skipped: {skipped}")?;
@@ -132,10 +158,30 @@ impl fmt::Display for Figures {
             row(f, &format!("  {reason}"), times)?;
         }
         row(f, "lost locks not reported (0)", &self.unreported)?;
-        row(f, "double holders outside lost data (0)", &self.doubled)?;
-        let explained = format!("{}, for at most {:.0?}", self.doubled_explained, self.doubled_longest);
-        row(f, "double holders when a server lost data", &explained)?;
-        row(f, "  of which neither was told", &self.doubled_untold)?;
+        row(f, "grants by a process that is not known (0)", &self.unwitnessed)?;
+        row(f, "double holders without an excuse (0)", &self.doubled)?;
+        let excused = &self.excused;
+        let sum: u64 = excused.by_excuse.values().sum();
+        row(f, "double holders with an excuse", &format!("{sum}, for at most {:.0?}", excused.longest))?;
+        for (told, words) in [
+            ([false, false], "neither was told"),
+            ([true, false], "the earlier alone was told"),
+            ([false, true], "the later alone was told"),
+            ([true, true], "both were told"),
+        ] {
+            row(f, &format!("  {words}"), &excused.told(told))?;
+        }
+        let mut reason = "";
+        for (excuse, times) in &excused.by_excuse {
+            if excuse.lost != reason {
+                reason = &excuse.lost;
+                let of_it = excused.by_excuse.iter().filter(|(other, _)| other.lost == *reason);
+                row(f, &format!("  {reason}"), &of_it.map(|(_, times)| times).sum::<u64>())?;
+            }
+            let [earlier, later] = &excuse.processes;
+            let whom = if earlier == later { format!("{earlier} twice") } else { format!("{earlier}, {later}") };
+            row(f, &format!("    {whom}"), times)?;
+        }
         row(f, "stale writes accepted by the fenced store (0)", &self.stale)?;
         row(f, "hangs (0)", &self.hangs)?;
         row(f, "clients that did not clean up (0)", &self.unclean)?;

@@ -42,8 +42,15 @@ struct Round {
     members: Vec<(String, Option<u64>)>,
 }
 
-/// When each process did not run.
-pub(crate) type Stalls = BTreeMap<String, Vec<(u64, u64)>>;
+/// The facts that the histories of a round tell.
+#[derive(Debug, Default)]
+pub(crate) struct Told {
+    pub(crate) ops: Vec<Op>,
+    /// When each process did not run.
+    pub(crate) stalls: BTreeMap<String, Vec<(u64, u64)>>,
+    /// How often a background was held up.
+    pub(crate) stuck: u64,
+}
 
 /// How a client came to rest.
 #[derive(Clone, Debug)]
@@ -102,6 +109,16 @@ impl Fleet {
         self.signal(index, Signal::CONT);
     }
 
+    /// Breaks or mends the way of some clients to the server at a port.
+    pub(crate) fn link(&mut self, indices: &[usize], port: u16, order: &str) {
+        indices.iter().for_each(|&index| self.processes[index].order(&format!("link {port} {order}")));
+    }
+
+    /// Holds up the background of a client.
+    pub(crate) fn stall(&mut self, index: usize, time: Duration) {
+        self.processes[index].order(&format!("stall {}", time.as_millis()));
+    }
+
     /// Kills a client (SIGKILL), and has another take its place.
     pub(crate) fn replace(&mut self, index: usize) {
         let alive = now();
@@ -128,18 +145,19 @@ impl Fleet {
         self.processes.iter().map(|process| Rest::parse(process, &process.hear("quiet", patience))).collect()
     }
 
-    /// The operations of the round, which ends with this, and when each process did not run.
-    pub(crate) fn history(&mut self) -> Result<(Vec<Op>, Stalls), String> {
+    /// The facts of the round, which ends with this.
+    pub(crate) fn history(&mut self) -> Result<Told, String> {
         let round = self.round.take().expect("a round");
-        let (mut ops, mut stalls) = (Vec::new(), BTreeMap::new());
+        let mut told = Told::default();
         for (name, died) in round.members {
             let path = history_of(&round.dir, &name);
             let text = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
             let history = history::read(&name, &text, died)?;
-            ops.extend(history.ops);
-            stalls.insert(name, history.stalls);
+            told.ops.extend(history.ops);
+            told.stuck += history.stuck.len() as u64;
+            told.stalls.insert(name, history.stalls);
         }
-        Ok((ops, stalls))
+        Ok(told)
     }
 
     fn order_round(&mut self, index: usize) {

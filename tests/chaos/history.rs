@@ -3,8 +3,11 @@
 //! A line is an instant, the number of an operation, a word, and what belongs to the word. Lines survive the process that wrote them,
 //! because each is one `write`. An operation begins with an acquire and ends with the end of what was acquired.
 
+use crate::lineage::Executed;
 use crate::moment::now;
-use std::collections::BTreeMap;
+use leasehold_core::command::HoldKey;
+use leasehold_core::command::permits::PermitId;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::Write as _;
 use std::path::Path;
@@ -23,11 +26,18 @@ pub(crate) enum Rule {
     Write,
     /// Some of a number of permits.
     Permits,
+    /// Nothing is held: it is open for all.
+    Open,
 }
 
 impl Rule {
-    const ALL: [(Self, &str); 4] =
-        [(Self::Alone, "alone"), (Self::Read, "read"), (Self::Write, "write"), (Self::Permits, "permits")];
+    const ALL: [(Self, &str); 5] = [
+        (Self::Alone, "alone"),
+        (Self::Read, "read"),
+        (Self::Write, "write"),
+        (Self::Permits, "permits"),
+        (Self::Open, "open"),
+    ];
 
     fn word(self) -> &'static str {
         Self::ALL.iter().find(|(rule, _)| *rule == self).map_or("", |(_, word)| word)
@@ -73,9 +83,15 @@ impl Journal {
         op
     }
 
-    /// The acquire has given a guard, which knows a deadline. The fencing token is 0 where there is none.
-    pub(crate) fn granted(&self, op: u64, until: u64, token: u64) {
-        self.write(now(), op, &format!("granted {until} {token}"));
+    /// The acquire has given a guard, which knows a deadline. The fencing token is 0 where there is none, and the [`label`] of the hold is
+    /// `-` where the guard does not tell it.
+    pub(crate) fn granted(&self, op: u64, until: u64, token: u64, hold: &str) {
+        self.write(now(), op, &format!("granted {until} {token} {hold}"));
+    }
+
+    /// A server process has granted a lock to a hold, and the client is about to hear of it.
+    pub(crate) fn executed(&self, asked: u64, server: &str, hold: &str, lock: &str) {
+        self.write(now(), 0, &format!("executed {asked} {server} {hold} {lock}"));
     }
 
     /// The acquire has ended without a guard.
@@ -113,11 +129,35 @@ impl Journal {
         self.write(to, 0, &format!("stalled {from}"));
     }
 
+    /// A hold of a single lock was given back, as far as its client had it.
+    pub(crate) fn gone(&self, hold: &str) {
+        self.write(now(), 0, &format!("gone {hold}"));
+    }
+
+    /// The background of the process did not run from an instant on, and does again.
+    pub(crate) fn stuck(&self, from: u64) {
+        self.write(now(), 0, &format!("stuck {from}"));
+    }
+
     fn write(&self, at: u64, op: u64, what: &str) {
         let line = format!("{at} {op} {what}\n");
         let mut file = self.file.lock().expect("no writer panics");
         file.write_all(line.as_bytes()).expect("a history that can be written");
     }
+}
+
+/// A hold in one word, from its name: the beginning of the ids that its permits would have, for that is all that the server is told of a hold
+/// of permits.
+pub(crate) fn label(hold: &str) -> String {
+    // The server knows a writer by its name and a word.
+    let field = hold.strip_suffix(":write").unwrap_or(hold).as_bytes().to_vec();
+    let id = PermitId::of_hold(&HoldKey { field: field.into(), permits: 1 }).next();
+    id.map(|id| label_of_permits(id.as_bytes())).unwrap_or_default()
+}
+
+/// The same, from the ids of its permits.
+pub(crate) fn label_of_permits(ids: &[u8]) -> String {
+    ids.iter().take(12).map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// An operation, as far as its history tells.
@@ -128,6 +168,10 @@ pub(crate) struct Op {
     pub(crate) wish: Wish,
     pub(crate) invoked: u64,
     pub(crate) granted: Option<Granted>,
+    /// The [`label`] of its hold, if its guard has told it.
+    pub(crate) hold: Option<String>,
+    /// For each lock the grants that may be its own, with one server mostly one.
+    pub(crate) executed: BTreeMap<String, Vec<Executed>>,
     pub(crate) refused: Option<(u64, String)>,
     pub(crate) lost: Option<(u64, String)>,
     /// When its end began, and how long the guard was certain of the lock then.
@@ -177,27 +221,83 @@ pub(crate) struct History {
     pub(crate) ops: Vec<Op>,
     /// When the process did not run.
     pub(crate) stalls: Vec<(u64, u64)>,
+    /// When its background did not.
+    pub(crate) stuck: Vec<(u64, u64)>,
+}
+
+/// A grant to a hold in this process.
+struct Grant {
+    lock: String,
+    hold: String,
+    executed: Executed,
 }
 
 /// Reads the history of a process. A last line that was cut off by the end of its process is left out.
 pub(crate) fn read(process: &str, text: &str, died: Option<u64>) -> Result<History, String> {
     let mut ops: BTreeMap<u64, Op> = BTreeMap::new();
-    let mut stalls = Vec::new();
+    let (mut stalls, mut stuck, mut grants) = (Vec::new(), Vec::new(), Vec::new());
+    let mut gone = BTreeMap::new();
     let whole = text.rfind('\n').map_or("", |end| &text[..end]);
     for line in whole.lines() {
-        let stall = stall(line);
-        stalls.extend(stall);
-        if stall.is_some() {
-            continue;
-        }
-        apply(process, line, died, &mut ops).ok_or_else(|| format!("the history of {process} has a line {line:?}"))?;
+        let known = if let Some((at, what)) = of_the_process(line) {
+            match what.split_once(' ') {
+                Some(("stalled", from)) => span(from, at).map(|span| stalls.push(span)),
+                Some(("stuck", from)) => span(from, at).map(|span| stuck.push(span)),
+                Some(("executed", what)) => grant(at, what).map(|grant| grants.push(grant)),
+                Some(("gone", hold)) => at.parse::<u64>().ok().map(|at| {
+                    gone.entry(hold).or_insert(at);
+                }),
+                _ => None,
+            }
+        } else {
+            apply(process, line, died, &mut ops)
+        };
+        known.ok_or_else(|| format!("the history of {process} has a line {line:?}"))?;
     }
-    Ok(History { ops: ops.into_values().collect(), stalls })
+    let mut ops: Vec<_> = ops.into_values().collect();
+    assign(&mut ops, &grants, &gone);
+    Ok(History { ops, stalls, stuck })
 }
 
-fn stall(line: &str) -> Option<(u64, u64)> {
-    let (to, from) = line.split_once(" 0 stalled ")?;
+/// The instant and the words of a line that belongs to no operation.
+fn of_the_process(line: &str) -> Option<(&str, &str)> {
+    let (at, rest) = line.split_once(' ')?;
+    Some((at, rest.strip_prefix("0 ")?))
+}
+
+fn span(from: &str, to: &str) -> Option<(u64, u64)> {
     Some((from.parse().ok()?, to.parse().ok()?))
+}
+
+fn grant(at: &str, what: &str) -> Option<Grant> {
+    let mut words = what.splitn(4, ' ');
+    let asked = words.next()?.parse().ok()?;
+    let server = words.next()?.to_owned();
+    let (hold, lock) = (words.next()?.to_owned(), words.next()?.to_owned());
+    Some(Grant { lock, hold, executed: Executed { server, asked, at: at.parse().ok()? } })
+}
+
+/// Finds the grants of each operation: those of its hold, or, where its guard does not tell the hold, those of its lock while it was asked
+/// for, but for those that another operation claims, and those that were given back by then.
+fn assign(ops: &mut [Op], grants: &[Grant], gone: &BTreeMap<&str, u64>) {
+    let claimed: BTreeSet<_> = ops.iter().filter_map(|op| op.hold.clone()).collect();
+    for op in ops {
+        let Some(granted) = op.granted else { continue };
+        for lock in op.wish.lock.split(SEVERAL) {
+            let in_time = |grant: &&Grant| {
+                grant.lock == lock && op.invoked <= grant.executed.asked && grant.executed.at <= granted.at
+            };
+            let own = |grant: &&Grant| match &op.hold {
+                Some(hold) => grant.hold == *hold,
+                None => {
+                    let gone = gone.get(grant.hold.as_str());
+                    !claimed.contains(&grant.hold) && gone.is_none_or(|gone| *gone > granted.at)
+                }
+            };
+            let found = grants.iter().filter(in_time).filter(own).map(|grant| grant.executed.clone());
+            op.executed.insert(lock.to_owned(), found.collect());
+        }
+    }
 }
 
 fn apply(process: &str, line: &str, died: Option<u64>, ops: &mut BTreeMap<u64, Op>) -> Option<()> {
@@ -216,7 +316,8 @@ fn apply(process: &str, line: &str, died: Option<u64>, ops: &mut BTreeMap<u64, O
         let wish = Wish { lock, rule, share, bound };
         let who = format!("{process}#{number}");
         let (granted, refused, lost, ending, ended) = (None, None, None, None, None);
-        let op = Op { who, wish, invoked: at, granted, refused, lost, ending, ended, stored: 0, died };
+        let (hold, executed) = (None, BTreeMap::new());
+        let op = Op { who, wish, invoked: at, granted, hold, executed, refused, lost, ending, ended, stored: 0, died };
         return ops.insert(number, op).is_none().then_some(());
     }
     let op = ops.get_mut(&number)?;
@@ -224,6 +325,7 @@ fn apply(process: &str, line: &str, died: Option<u64>, ops: &mut BTreeMap<u64, O
         "granted" => {
             let (until, token) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
             op.granted = Some(Granted { at, until, token });
+            op.hold = words.next().filter(|hold| *hold != "-").map(str::to_owned);
         }
         "refused" => op.refused = Some((at, words.next()?.to_owned())),
         "seen" => {

@@ -8,10 +8,13 @@ mod fault;
 mod figures;
 mod fleet;
 mod history;
+mod lineage;
 mod moment;
 mod options;
 mod place;
+mod relay;
 mod round;
+mod stall;
 mod store;
 mod work;
 
@@ -66,7 +69,13 @@ fn run(options: &Options) -> ExitCode {
     let mut sites = Vec::new();
     for &name in &options.places {
         match open(name, &binary, options.clients, &store) {
-            Ok(site) => sites.push(site),
+            Ok(site) => {
+                for fault in fault::Fault::of(name) {
+                    let why = fault.cannot(&site.place).map(|why| format!("{}, {} ({why})", name.word(), fault.word()));
+                    figures.skipped.extend(why);
+                }
+                sites.push(site);
+            }
             Err(why) => figures.skipped.push(format!("{} ({why})", name.word())),
         }
     }

@@ -1,15 +1,18 @@
 //! The servers of a run: one alone, a primary with a replica under Sentinel, a cluster, and some that know nothing of each other.
 
 use crate::client::LEASE;
+use crate::lineage::Shard;
 use crate::work::naive::LONG;
-use leasehold_test_support::{Binary, Cluster, Divide, Proxy, Resp, Sentinel, Server, Side};
+use leasehold_test_support::{Binary, Cluster, Divide, Proxy, Resp, Sentinel, Server, ServerBuilder, Side, WallClock};
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Servers of this run's own.
 pub(crate) enum Place {
     /// One server that keeps what it has confirmed, and a proxy that most clients go through.
-    Standalone { server: Box<Server>, proxy: Proxy },
+    /// Its clock can be stepped, where the machine can do that.
+    Standalone { server: Box<Server>, proxy: Proxy, clock: Result<Arc<WallClock>, String> },
     /// A primary, its replica, and a sentinel; perhaps on two sides of a link that can be cut.
     Sentinel { sentinel: Box<Sentinel>, divide: Option<Divide> },
     /// Three primaries, each with a replica.
@@ -59,13 +62,18 @@ impl Place {
     pub(crate) fn start(name: PlaceName, binary: &Binary) -> Result<Self, String> {
         Ok(match name {
             PlaceName::Standalone => {
-                let server = steadfast(binary);
+                let clock = Arc::new(WallClock::running());
+                let stepped = steadfast(binary).clock(&clock).try_start().map_err(|error| error.to_string());
+                let (server, clock) = match stepped {
+                    Ok(server) => (server, Ok(clock)),
+                    Err(why) => (steadfast(binary).start(), Err(why)),
+                };
                 let proxy = Proxy::to(&server);
-                Self::Standalone { server: Box::new(server), proxy }
+                Self::Standalone { server: Box::new(server), proxy, clock }
             }
             PlaceName::Sentinel => Self::Sentinel { sentinel: Box::new(Sentinel::start_with(binary)), divide: None },
             PlaceName::Cluster => Self::Cluster(Box::new(Cluster::builder().binary(binary).replicas().start())),
-            PlaceName::Quorum => Self::Quorum((0..MEMBERS).map(|_| steadfast(binary)).collect()),
+            PlaceName::Quorum => Self::Quorum((0..MEMBERS).map(|_| steadfast(binary).start()).collect()),
             PlaceName::Divided => {
                 let divide = Divide::make()?;
                 let sentinel = Box::new(Sentinel::start_across(binary, &divide));
@@ -107,6 +115,32 @@ impl Place {
             _ => role_of(node).as_deref() == Some("master"),
         };
         self.nodes().into_iter().filter(is_primary).map(Server::port).collect()
+    }
+
+    /// The clock of its server, if it can be stepped.
+    pub(crate) fn clock(&self) -> Option<&WallClock> {
+        match self {
+            Self::Standalone { clock, .. } => clock.as_deref().ok(),
+            _ => None,
+        }
+    }
+
+    /// The processes that have data, as they are now.
+    pub(crate) fn shards(&self) -> Vec<Shard> {
+        let (nodes, primaries) = (self.nodes(), self.primaries());
+        // A connection that is kept may have been cut.
+        let process = |node: &Server| node.process().or_else(|| node.process()).unwrap_or_default();
+        let shard = |nodes: &[&Server]| Shard {
+            processes: nodes.iter().map(|node| process(node)).collect(),
+            primary: nodes.iter().find(|node| primaries.contains(&node.port())).map(|node| process(node)),
+        };
+        match self {
+            Self::Standalone { .. } | Self::Quorum(_) => nodes.iter().map(|node| shard(&[*node])).collect(),
+            Self::Sentinel { .. } | Self::Cluster(_) => {
+                let (first, second) = nodes.split_at(nodes.len() / 2);
+                first.iter().zip(second).map(|(one, other)| shard(&[*one, *other])).collect()
+            }
+        }
     }
 
     /// A number that changes when a primary is replaced, and when slots move.
@@ -214,8 +248,8 @@ impl Place {
 }
 
 /// A server that has written down what it confirms, so that it comes back with it when it was killed.
-fn steadfast(binary: &Binary) -> Server {
-    Server::builder().binary(binary).arg("appendonly", "yes").arg("appendfsync", "always").start()
+fn steadfast(binary: &Binary) -> ServerBuilder {
+    Server::builder().binary(binary).arg("appendonly", "yes").arg("appendfsync", "always")
 }
 
 /// The reply of a server, on a new connection if the one that is kept has been cut.
@@ -224,9 +258,10 @@ fn ask(node: &Server, argv: &[&str]) -> Option<Resp> {
     (!reply.is_error()).then_some(reply)
 }
 
-/// Tokens, registers of tokens, and the capacity of the semaphore.
+/// Tokens, registers of tokens, the capacity of the semaphore, and what is a bare counter.
 fn stays_for_ever(key: &str) -> bool {
-    key == "permits:0" || ["redisson_lock_token:", "leasehold:1:fence:"].iter().any(|prefix| key.starts_with(prefix))
+    let prefixes = ["redisson_lock_token:", "leasehold:1:fence:", "bare:", "latch:"];
+    key == "permits:0" || prefixes.iter().any(|prefix| key.starts_with(prefix))
 }
 
 /// The records of operations and of clients, the marks of the queues of fair locks, and the index of readers that were killed. All of them

@@ -1,11 +1,12 @@
 //! A round: clients work at a place while things go wrong, come to rest, and are judged by their histories.
 
-use crate::check::{self, Bounds, Window};
+use crate::check::{self, Bounds};
 use crate::client::{TIMEOUT, UNREACHABLE};
-use crate::fault::{self, AFTERMATH, Fault};
+use crate::fault::{self, Fault};
 use crate::figures::Figures;
-use crate::fleet::Fleet;
+use crate::fleet::{Fleet, Told};
 use crate::history::Op;
+use crate::lineage::{Cause, Event, Shard};
 use crate::moment::now;
 use crate::place::{Place, PlaceName};
 use crate::store::{Store, Totals};
@@ -40,6 +41,7 @@ impl Site {
     fn draw(&mut self, rng: &mut Rng) -> Fault {
         if self.deck.is_empty() {
             self.deck = Fault::of(self.name);
+            self.deck.retain(|fault| fault.cannot(&self.place).is_none());
             rng.shuffle(&mut self.deck);
         }
         self.deck.pop().unwrap_or(Fault::ClientStopped)
@@ -70,6 +72,57 @@ impl Workload {
     }
 }
 
+/// An account of what becomes of the servers' data.
+struct Chronicle {
+    events: Vec<Event>,
+    /// The servers at the last look, their epoch, and its instant.
+    shards: Vec<Shard>,
+    epoch: u64,
+    at: u64,
+}
+
+impl Chronicle {
+    fn begin(place: &Place) -> Self {
+        Self { events: Vec::new(), shards: place.shards(), epoch: place.epoch(), at: now() }
+    }
+
+    /// Writes down what has happened since the last look, by a fault or without any. Whether a primary was replaced that no fault wanted to be.
+    fn look(&mut self, place: &Place, fault: Option<Fault>) -> bool {
+        let cause = fault.map_or(Cause::Keeps, Fault::cause);
+        let later = Self::begin(place);
+        let replaced = self.shards.iter().zip(&later.shards).filter(|(before, after)| before.primary != after.primary);
+        let wanted = match (fault, cause) {
+            (_, Cause::Replaces(_)) => usize::MAX,
+            // One restarts, or one gives way to its replica in agreement with it.
+            (Some(Fault::ServerRestarted | Fault::ServerEmptiedAway | Fault::ReplicaPromoted), _) => 1,
+            _ => 0,
+        };
+        let replaced = replaced.count();
+        let moved = self.epoch != later.epoch;
+        let epoch_stays = !matches!(fault, Some(Fault::SlotMoved | Fault::ReplicaPromoted));
+        let unwanted = replaced > wanted || (replaced == 0 && moved && epoch_stays && wanted == 0);
+        let mut record = |cause| {
+            let unseen = replaced == 0 && moved;
+            let event = Event::new((self.at, later.at), &self.shards, &later.shards, cause, unseen);
+            if !event.steps.is_empty() {
+                self.events.push(event);
+            }
+        };
+        if unwanted {
+            record(Cause::Replaces("a primary was replaced, and no fault wanted that"));
+        }
+        if cause != Cause::Keeps || (fault.is_some() && !unwanted) {
+            record(cause);
+        }
+        (self.shards, self.epoch, self.at) = (later.shards, later.epoch, later.at);
+        unwanted
+    }
+
+    fn loses(&self) -> bool {
+        self.events.iter().any(Event::loses)
+    }
+}
+
 /// Runs a round, and judges it. `machine` tells when this process did not run.
 pub(crate) fn run(
     site: &mut Site,
@@ -84,18 +137,8 @@ pub(crate) fn run(
     site.fleet.begin(dir, workload.word(), rng.u64(..));
     let began = Instant::now();
     let mut notes = Vec::new();
-    let (mut windows, mut healed) = (Vec::new(), true);
-    let mut known = (site.place.epoch(), now());
-    // Primaries that were replaced although no fault wanted them to be have lost data, too.
-    let mut look = |place: &Place, wanted: bool, windows: &mut Vec<Window>| {
-        let later = (place.epoch(), now());
-        let unwanted = later.0 != known.0 && !wanted;
-        if unwanted {
-            windows.push(Window { from: known.1, to: later.1 + nanos(AFTERMATH) });
-        }
-        known = later;
-        unwanted
-    };
+    let mut healed = site.place.heals();
+    let mut chronicle = Chronicle::begin(&site.place);
     let faults = |figures: &Figures| figures.faults.values().sum::<u64>();
     let faults_before = faults(figures);
     let silence = if workload == Workload::Failover { 500 } else { 1_500 };
@@ -105,27 +148,22 @@ pub(crate) fn run(
             Workload::Mixed | Workload::Majority => {
                 std::thread::sleep(Duration::from_millis(rng.u64(200..1_200)));
                 let fault = site.draw(rng);
-                look(&site.place, false, &mut windows);
-                let before = now();
-                notes.push(format!("{before} {}", fault.word()));
+                chronicle.look(&site.place, None);
+                notes.push(format!("{} {}", now(), fault.word()));
                 // Now and then a task sleeps through it all.
                 let sleeper = (rng.u32(0..4) == 0).then(|| rng.usize(0..site.fleet.len()));
                 if let Some(sleeper) = sleeper {
                     site.fleet.stop(sleeper);
                     *figures.faults.entry(Fault::ClientStopped).or_default() += 1;
                 }
-                fault.inflict(&site.place, &mut site.fleet, rng);
+                let done = fault.inflict(&site.place, &mut site.fleet, rng);
                 if let Some(sleeper) = sleeper {
                     site.fleet.resume(sleeper);
                 }
-                *figures.faults.entry(fault).or_default() += 1;
+                *figures.faults.entry(fault).or_default() += u64::from(done);
                 healed = site.place.heals();
-                if fault.may_lose_data() {
-                    windows.push(Window { from: before, to: now() + nanos(AFTERMATH) });
-                    notes.push(format!("{} data may be lost", now()));
-                }
-                if look(&site.place, fault.may_lose_data() || fault.moves_data(), &mut windows) {
-                    notes.push(format!("{} a primary was replaced, and nobody wanted that", now()));
+                if chronicle.look(&site.place, Some(fault)) {
+                    notes.push(format!("{} a primary was replaced, and no fault wanted that", now()));
                     figures.unwanted += 1;
                 }
             }
@@ -143,33 +181,37 @@ pub(crate) fn run(
         }
     }
     let rests = site.fleet.rest();
-    look(&site.place, false, &mut windows);
+    chronicle.look(&site.place, None);
+    notes.extend(chronicle.events.iter().map(|event| format!("{event:?}")));
     let history = site.fleet.history();
     figures.rounds += 1;
     let _ = std::fs::write(dir.join("faults"), notes.join("\n") + "\n");
     figures
         .check(&format!("{title}: the servers healed"), &if healed { vec![] } else { vec!["they did not".to_owned()] });
-    let (ops, stalls) = match history {
-        Ok(history) => history,
+    let Told { ops, stalls, stuck } = match history {
+        Ok(told) => told,
         Err(error) => return figures.check(&format!("{title}: the history can be read"), &[error]),
     };
     count(&ops, figures);
+    figures.stuck += stuck;
+    let unwitnessed = check::unwitnessed(&ops);
+    figures.unwitnessed += unwitnessed.len() as u64;
+    figures.check(&format!("{title}: the server process of every grant is known"), &unwitnessed);
+    // A majority of servers outlives each of them: nothing excuses two holders there.
+    let events = if workload == Workload::Majority { &[][..] } else { &chronicle.events };
     let overlaps = check::overlaps(&ops, CAPACITY);
     match workload {
         Workload::Failover => tell_failover(&ops, &overlaps, figures),
         _ => {
-            let (explained, outside): (Vec<_>, Vec<_>) = overlaps.iter().partition(|two| two.is_explained(&windows));
+            let (excused, failures) = check::judge(&overlaps, events, CAPACITY);
+            excused.into_iter().for_each(|(excuse, pair)| figures.excused.add(excuse, pair));
+            let outside: Vec<_> = failures.iter().map(|pair| format!("{pair:?}")).collect();
             figures.doubled += outside.len() as u64;
-            figures.doubled_explained += explained.len() as u64;
-            figures.doubled_untold += check::untold(&ops, &explained);
-            let longest = explained.iter().map(|two| Duration::from_nanos(two.to - two.from)).max();
-            figures.doubled_longest = figures.doubled_longest.max(longest.unwrap_or_default());
-            let outside: Vec<_> = outside.iter().map(|two| format!("{two:?}")).collect();
             figures.check(&format!("{title}: nobody holds beside another"), &outside);
         }
     }
     // A place with one server has no two primaries.
-    let divided: &[Window] = if matches!(site.place, Place::Standalone { .. }) { &[] } else { &windows };
+    let divided = if matches!(site.place, Place::Standalone { .. }) { &[] } else { events };
     figures.check(&format!("{title}: fencing tokens grow"), &check::tokens(&ops, divided));
     figures.check(&format!("{title}: nobody is told of what is not so"), &check::confused(&ops));
     let unreported = check::unreported(&ops);
@@ -187,7 +229,7 @@ pub(crate) fn run(
         rests.iter().filter(|rest| !(rest.clean && rest.ended)).map(|rest| rest.to_string()).collect();
     figures.unclean += unclean.len() as u64;
     figures.check(&format!("{title}: the clients clean up"), &unclean);
-    let lost_data = !windows.is_empty() || matches!(workload, Workload::Failover);
+    let lost_data = chronicle.loses() || matches!(workload, Workload::Failover);
     let (keys, subscriptions) = site.place.clears(lost_data);
     figures.left_keys += keys.len() as u64;
     figures.left_subscriptions += subscriptions as u64;
@@ -285,8 +327,4 @@ fn tell_failover(ops: &[Op], overlaps: &[check::Overlap], figures: &mut Figures)
         let doubled = overlaps.iter().filter(|two| two.lock.starts_with(prefix)).count() as u64;
         *figures.doubled_by_failover.entry(what).or_default() += doubled;
     }
-}
-
-fn nanos(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

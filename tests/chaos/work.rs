@@ -7,6 +7,7 @@ pub(crate) mod naive;
 mod plain;
 
 use crate::history::Journal;
+use crate::stall::Brake;
 use crate::store::Fence;
 use fastrand::Rng;
 use held::{acquire, end, hold, nanos};
@@ -45,15 +46,16 @@ pub(crate) struct Bench {
     /// One for each server that knows nothing of the others.
     pub(crate) clients: Vec<Client>,
     pub(crate) journal: Journal,
+    pub(crate) brake: Arc<Brake>,
     store: SocketAddr,
     resting: AtomicBool,
     rest: Notify,
 }
 
 impl Bench {
-    pub(crate) fn new(clients: Vec<Client>, store: SocketAddr, journal: Journal) -> Self {
+    pub(crate) fn new(clients: Vec<Client>, store: SocketAddr, journal: Journal, brake: Arc<Brake>) -> Self {
         let client = clients.first().expect("a client for each server").clone();
-        Self { client, clients, journal, store, resting: AtomicBool::new(false), rest: Notify::new() }
+        Self { client, clients, journal, brake, store, resting: AtomicBool::new(false), rest: Notify::new() }
     }
 
     /// Nothing new is begun any more.

@@ -1,7 +1,7 @@
 //! How a task asks for a lock, works under its guard, and gives it back, with a note of everything that comes of it.
 
 use super::{Bench, Manner};
-use crate::history::{Rule, Wish};
+use crate::history::{Rule, Wish, label};
 use crate::moment::now;
 use fastrand::Rng;
 use leasehold::kind::{GroupRule, LockKind};
@@ -12,15 +12,21 @@ use std::time::Duration;
 /// The common part of a guard of one lock and a guard of several.
 pub(super) trait Held: Sized + Send {
     fn remaining(&self) -> Duration;
+    /// The label of its hold; `-` where it has several.
+    fn hold(&self) -> String;
     fn run<T: Send>(&self, work: impl Future<Output = T> + Send) -> impl Future<Output = Result<T, Lost>> + Send;
     fn release(self) -> impl Future<Output = Result<(), Error>> + Send;
 }
 
 macro_rules! held {
-    ($($guard:ident of $rule:ident),+) => {$(
+    ($($guard:ident of $rule:ident by $hold:expr),+) => {$(
         impl<R: $rule> Held for $guard<R> {
             fn remaining(&self) -> Duration {
                 self.remaining()
+            }
+
+            fn hold(&self) -> String {
+                $hold(self)
             }
 
             fn run<T: Send>(&self, work: impl Future<Output = T> + Send) -> impl Future<Output = Result<T, Lost>> + Send {
@@ -34,7 +40,10 @@ macro_rules! held {
     )+};
 }
 
-held!(Guard of LockKind, GroupGuard of GroupRule);
+held!(
+    Guard of LockKind by |guard: &Self| label(guard.holder_id().as_str()),
+    GroupGuard of GroupRule by |_: &Self| "-".to_owned()
+);
 
 /// Asks for a lock, and notes what comes of it: the number of the operation, and the guard.
 pub(super) async fn acquire<K: LockKind>(
@@ -66,11 +75,12 @@ pub(super) async fn ask<G: Held, F: Future<Output = Result<G, Error>> + Send>(
     token: impl FnOnce(&G) -> u64,
 ) -> Option<(u64, G)> {
     let op = bench.journal.invoked(wish);
+    let braked = |asked: F| bench.brake.clone().on(asked);
     let answer = match manner {
-        Manner::Wait(wait) => asked(Some(*wait)).await.map(Some),
-        Manner::Patient => asked(Some(Duration::MAX)).await.map(Some),
-        Manner::Try => asked(Some(Duration::ZERO)).await.map(Some),
-        Manner::GoesAway(after) => match tokio::time::timeout(*after, asked(None)).await {
+        Manner::Wait(wait) => braked(asked(Some(*wait))).await.map(Some),
+        Manner::Patient => braked(asked(Some(Duration::MAX))).await.map(Some),
+        Manner::Try => braked(asked(Some(Duration::ZERO))).await.map(Some),
+        Manner::GoesAway(after) => match tokio::time::timeout(*after, braked(asked(None))).await {
             Ok(answer) => answer.map(Some),
             Err(_) => Ok(None),
         },
@@ -79,7 +89,7 @@ pub(super) async fn ask<G: Held, F: Future<Output = Result<G, Error>> + Send>(
         Ok(Some(guard)) => {
             // The clock first: what is certain from then on was certain then.
             let at = now();
-            bench.journal.granted(op, at + nanos(guard.remaining()), token(&guard));
+            bench.journal.granted(op, at + nanos(guard.remaining()), token(&guard), &guard.hold());
             Some((op, guard))
         }
         Ok(None) => {
@@ -158,7 +168,7 @@ pub(super) fn nanos(time: Duration) -> u64 {
 }
 
 /// An error in one word.
-fn word(error: &Error) -> &'static str {
+pub(super) fn word(error: &Error) -> &'static str {
     match error {
         Error::WaitElapsed { .. } => "elapsed",
         Error::Lost { .. } => "lost",

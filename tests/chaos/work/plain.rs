@@ -1,6 +1,6 @@
 //! Locks that guard nothing but their own exclusion: whose holders believe what, and when.
 
-use super::held::no_token;
+use super::held::{Held as _, no_token, word};
 use super::{Bench, CAPACITY, Manner, acquire, end, hold, nanos};
 use crate::client::LEASE;
 use crate::history::{Rule, Wish};
@@ -77,14 +77,24 @@ pub(super) async fn halves(bench: Arc<Bench>, mut rng: Rng) {
             let write = acquire(&bench, (Rule::Write, 1), &lock.write(), |asked| asked, &manner, no_token).await;
             if let Some((op, guard)) = write {
                 hold(&bench, op, &guard, tokio::time::sleep(Duration::from_millis(rng.u64(0..30)))).await;
-                let reading = if rng.u32(0..4) == 0 { guard.read().await.ok() } else { None };
+                let wish = Wish { lock: lock.read().name().to_owned(), rule: Rule::Read, share: 1, bound: None };
+                let reading = if rng.u32(0..4) == 0 {
+                    let read = bench.journal.invoked(&wish);
+                    match guard.read().await {
+                        Ok(guard) => Some((read, guard)),
+                        Err(error) => {
+                            bench.journal.refused(read, word(&error));
+                            None
+                        }
+                    }
+                } else {
+                    None
+                };
                 end(&bench, op, guard, &mut rng).await;
-                if let Some(guard) = reading {
+                if let Some((op, guard)) = reading {
                     // From here on there is no writer, and others may read.
-                    let wish = Wish { lock: lock.read().name().to_owned(), rule: Rule::Read, share: 1, bound: None };
-                    let op = bench.journal.invoked(&wish);
                     let at = now();
-                    bench.journal.granted(op, at + nanos(guard.remaining()), no_token(&guard));
+                    bench.journal.granted(op, at + nanos(guard.remaining()), no_token(&guard), &guard.hold());
                     hold(&bench, op, &guard, tokio::time::sleep(Duration::from_millis(rng.u64(0..30)))).await;
                     end(&bench, op, guard, &mut rng).await;
                 }

@@ -1,0 +1,174 @@
+//! The way of a client's connections: each goes through a relay in the client's own process, which knows the server process at its end.
+//!
+//! A relay asks a new connection for the run id and the port of its server, and passes nothing on before the answer. So the reply that grants
+//! a lock is known to come from that process, whatever the servers think of each other meanwhile. The library tells nothing of that, a marker
+//! key would be replicated, and a second connection could reach another process. A role need not be asked: a replica refuses scripts that write.
+//!
+//! The addresses that servers name in their replies (of a primary, of a slot) become those of relays, so that no connection goes past them.
+//! A relay ends with its process, stands still with it, and breaks on order.
+
+use crate::client::Current;
+use crate::history::{label, label_of_permits};
+use crate::moment::now;
+use leasehold_core::script;
+use leasehold_test_support::{Proxy, Request, Resp, Watch, Way};
+use std::collections::BTreeMap;
+use std::net::{SocketAddr, TcpStream};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+/// The relays of a client process, one for each address that it knows of.
+pub(crate) struct Relays {
+    proxies: Mutex<BTreeMap<SocketAddr, Arc<Proxy>>>,
+    current: Current,
+    this: Weak<Self>,
+}
+
+impl Relays {
+    pub(crate) fn new(current: Current) -> Arc<Self> {
+        Arc::new_cyclic(|this| Self { proxies: Mutex::default(), current, this: this.clone() })
+    }
+
+    /// A URL whose servers are reached by way of relays.
+    pub(crate) fn url(&self, url: &str) -> String {
+        let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
+        let (first, query) = rest.split_once('?').map_or((rest, None), |(first, query)| (first, Some(query)));
+        let relayed = |text: &str| text.parse().map_or_else(|_| text.to_owned(), |addr| self.before(addr).to_string());
+        let part = |part: &str| match part.strip_prefix("node=") {
+            Some(node) => format!("node={}", relayed(node)),
+            None => part.to_owned(),
+        };
+        let query = query.map(|query| query.split('&').map(part).collect::<Vec<_>>().join("&"));
+        let query = query.map(|query| format!("?{query}")).unwrap_or_default();
+        format!("{scheme}://{}{query}", relayed(first))
+    }
+
+    /// Obeys an order about the link to the server at a port: `delay` with milliseconds, `silence` with a direction, `cut`, or `heal`.
+    pub(crate) fn order(&self, port: u16, order: &str) {
+        let proxies = self.proxies.lock().expect("no relay panics with it").clone();
+        for proxy in proxies.into_iter().filter(|(target, _)| target.port() == port).map(|(_, proxy)| proxy) {
+            match order.split_once(' ').unwrap_or((order, "")) {
+                ("delay", millis) => {
+                    let delay = Duration::from_millis(millis.parse().expect("a number of milliseconds"));
+                    proxy.delay(Way::Both, delay);
+                }
+                ("silence", "requests") => proxy.freeze(Way::ToServer),
+                ("silence", "replies") => proxy.freeze(Way::ToClient),
+                ("silence", _) => proxy.freeze(Way::Both),
+                ("cut", _) => proxy.cut(),
+                _ => {
+                    proxy.delay(Way::Both, Duration::ZERO);
+                    proxy.thaw(Way::Both);
+                }
+            }
+        }
+    }
+
+    /// The address of the relay before a server.
+    fn before(&self, target: SocketAddr) -> SocketAddr {
+        let mut proxies = self.proxies.lock().expect("no relay panics with it");
+        let watch = || self.this.upgrade().expect("the relays of this process stay");
+        proxies.entry(target).or_insert_with(|| Arc::new(Proxy::watched(target, watch()))).addr()
+    }
+
+    /// The relay before a server that a reply names.
+    fn before_named(&self, host: &Resp, port: &str) -> Option<SocketAddr> {
+        Some(self.before(format!("{}:{port}", host.as_str()?).parse().ok()?))
+    }
+
+    /// The words of a server that says where a slot is: `MOVED 12 127.0.0.1:11000`.
+    fn redirection(&self, text: &str) -> Option<Resp> {
+        let (words, addr) = text.rsplit_once(' ')?;
+        let redirects = ["MOVED ", "ASK "].iter().any(|prefix| text.starts_with(prefix));
+        let addr = addr.parse().ok().filter(|_| redirects)?;
+        Some(Resp::Error(format!("{words} {}", self.before(addr))))
+    }
+
+    /// The answer to `CLUSTER SLOTS`: of each range the servers begin with host and port.
+    fn slots(&self, ranges: &Resp) -> Resp {
+        let server = |server: &Resp| {
+            let mut fields = server.elements().to_vec();
+            let port = fields.get(1).and_then(Resp::as_int).unwrap_or_default().to_string();
+            if let Some(addr) = fields.first().and_then(|host| self.before_named(host, &port)) {
+                fields[0] = Resp::Bulk(addr.ip().to_string().into_bytes());
+                fields[1] = Resp::Int(addr.port().into());
+            }
+            Resp::Array(fields)
+        };
+        let range = |range: &Resp| {
+            let fields = range.elements();
+            let (bounds, servers) = fields.split_at(fields.len().min(2));
+            Resp::Array(bounds.iter().cloned().chain(servers.iter().map(server)).collect())
+        };
+        Resp::Array(ranges.elements().iter().map(range).collect())
+    }
+
+    /// Notes a grant and the end of a hold, if the reply is one.
+    fn note(&self, server: &str, request: &Request, reply: &Resp) {
+        let Some(script) = script_of(request) else { return };
+        let word = |at: usize| String::from_utf8_lossy(request.argv.get(at).map_or(&[], Vec::as_slice)).into_owned();
+        let keys: usize = word(2).parse().unwrap_or_default();
+        let lock = word(3);
+        let hold = match script.name() {
+            // Its hold has no slot of its own, and is the end of the key of its record.
+            "semaphore/acquire" => label(word(4).rsplit_once("}:").map_or("", |(_, hold)| hold)),
+            "permits/acquire" => label_of_permits(request.argv.get(3 + keys).map_or(&[], Vec::as_slice)),
+            _ => label(&word(3 + keys)),
+        };
+        let current = self.current.lock().expect("nobody panics with it");
+        let Some(bench) = &*current else { return };
+        if script.name() == "lock/release" {
+            bench.journal.gone(&hold);
+        } else if script.name().ends_with("/acquire")
+            && matches!(reply.elements().first().and_then(Resp::as_int), Some(1..=3))
+        {
+            let asked = now().saturating_sub(u64::try_from(request.at.elapsed().as_nanos()).unwrap_or_default());
+            bench.journal.executed(asked, server, &hold, &lock);
+        }
+    }
+}
+
+impl Watch for Relays {
+    fn answered(&self, server: &str, request: &Request, reply: &Resp) -> Option<Resp> {
+        let is =
+            |at: usize, word: &str| request.argv.get(at).is_some_and(|arg| arg.eq_ignore_ascii_case(word.as_bytes()));
+        match reply {
+            Resp::Error(text) => self.redirection(text),
+            Resp::Array(_) if is(0, "CLUSTER") && is(1, "SLOTS") => Some(self.slots(reply)),
+            Resp::Array(fields) if is(0, "SENTINEL") && is(1, "GET-MASTER-ADDR-BY-NAME") => {
+                let addr = self.before_named(fields.first()?, fields.get(1)?.as_str()?)?;
+                let fields = [addr.ip().to_string(), addr.port().to_string()];
+                Some(Resp::Array(fields.map(|field| Resp::Bulk(field.into_bytes())).into()))
+            }
+            _ => {
+                self.note(server, request, reply);
+                None
+            }
+        }
+    }
+
+    /// A relay refuses connections for as long as its server does.
+    fn refused(&self, target: SocketAddr) {
+        let proxy = self.proxies.lock().expect("no relay panics with it").get(&target).cloned();
+        let Some(proxy) = proxy else { return };
+        std::thread::spawn(move || {
+            proxy.refuse(true);
+            while TcpStream::connect(target).is_err() {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            proxy.refuse(false);
+        });
+    }
+}
+
+/// The script that a request runs, by its hash or by its text.
+fn script_of(request: &Request) -> Option<&'static script::Script> {
+    let text = request.argv.get(1)?.as_slice();
+    let command = request.command();
+    let runs = |known: &&&'static script::Script| match command.as_str() {
+        "EVALSHA" => known.sha1().as_bytes() == text,
+        "EVAL" => known.source().as_bytes() == text,
+        _ => false,
+    };
+    script::ALL.iter().find(runs).copied()
+}
