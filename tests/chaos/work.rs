@@ -1,6 +1,7 @@
 //! The work of a client process: the tasks of a workload, and their common part.
 
 mod bank;
+mod counted;
 mod groups;
 mod held;
 pub(crate) mod naive;
@@ -92,6 +93,10 @@ pub(crate) fn start(bench: &Arc<Bench>, workload: &str, seed: u64) -> JoinSet<()
                 tasks.spawn(groups::several(bench.clone(), rng.fork()));
             }
             tasks.spawn(plain::others(bench.clone(), rng.fork()));
+            for _ in 0..2 {
+                tasks.spawn(counted::counters(bench.clone(), rng.fork()));
+                tasks.spawn(counted::latches(bench.clone(), rng.fork()));
+            }
         }
         "majority" => {
             for _ in 0..4 {
