@@ -193,7 +193,7 @@ fn a_process_that_took_over_with_all_data_is_no_excuse() {
 }
 
 #[test]
-fn a_loss_between_the_grants_excuses_and_one_before_both_does_not() {
+fn a_loss_between_the_grants_excuses_and_one_before_does_not() {
     let flushed =
         |from, to| [Event::new((from, to), &shard("A", "B"), &shard("A", "B"), Cause::LosesInPlace("flushed"), false)];
     assert!(pair("A", "A").excuse(&flushed(15, 25)).is_some());
