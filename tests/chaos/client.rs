@@ -70,8 +70,9 @@ pub(crate) fn obey(runtime: &Runtime, servers: &str) {
                 let journal = Journal::create(Path::new(path));
                 let seed = seed.parse().expect("a number");
                 let bench = Arc::new(Bench::new(clients.clone(), store, journal, brake.clone()));
-                let tasks = runtime.block_on(async { work::start(&bench, workload, seed) });
+                // The relays know where to write before the first task asks for anything.
                 *current.lock().expect("nobody panics with it") = Some(bench.clone());
+                let tasks = runtime.block_on(async { work::start(&bench, workload, seed) });
                 work = Some((bench, tasks));
                 say("began");
             }
