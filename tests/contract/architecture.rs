@@ -44,12 +44,15 @@ fn arrows_between_crates_point_one_way() {
         assert_eq!(of_ours(path, "dependencies"), expected, "{path}");
         assert_eq!(of_ours(path, "build-dependencies"), [""; 0], "{path}");
     }
+    // The model stands apart from the code.
+    assert_eq!(of_ours("crates/leasehold-model/Cargo.toml", "dependencies"), [""; 0]);
     let optional = &manifest("crates/leasehold/Cargo.toml")["dependencies"]["leasehold-embedded"];
     assert!(optional.contains("optional = true"), "the engine is a feature");
     for tool in [
         "Cargo.toml",
         "benches/Cargo.toml",
         "crates/leasehold-explorer/Cargo.toml",
+        "crates/leasehold-model/Cargo.toml",
         "crates/leasehold-simulation/Cargo.toml",
         "crates/leasehold-test-support/Cargo.toml",
         "crates/xtask/Cargo.toml",

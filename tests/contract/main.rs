@@ -7,6 +7,7 @@ mod files;
 mod header;
 mod lua;
 mod lua_code;
+mod model;
 mod mutants;
 mod pages;
 mod prose;
