@@ -4,7 +4,7 @@ use rustc_hash::{FxHashMap, FxHasher};
 use std::fmt::Debug;
 use std::hash::{Hash, Hasher};
 
-/// What can be checked: the states, what can happen in each, and what must hold in all.
+/// A model that can be checked: the states, what can happen in each, and what must hold in all.
 pub trait Checkable {
     /// Everything that has a bearing on what can happen next.
     type State: Clone + Debug + Hash;
@@ -15,15 +15,15 @@ pub trait Checkable {
     fn first(&self) -> Self::State;
     /// All that can happen in a state, each with the state that follows.
     fn next(&self, state: &Self::State) -> Vec<(Self::Action, Self::State)>;
-    /// What must hold in every state.
+    /// The properties that every state has.
     fn properties(&self) -> Vec<Property<Self::State>>;
 }
 
-/// What must hold in every state.
+/// A property that every state has.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Property<S> {
-    /// What is promised, in words.
+    /// The promise, in words.
     pub name: &'static str,
     /// Whether it holds in a state.
     pub holds: fn(&S) -> bool,
@@ -45,7 +45,7 @@ pub struct Figures {
 pub struct Counterexample {
     /// The property that is broken.
     pub property: &'static str,
-    /// What happens, each with the state that follows, in words.
+    /// The actions, each with the state that follows, in words.
     pub steps: Vec<String>,
 }
 
@@ -59,7 +59,7 @@ fn hash<S: Hash>(state: &S) -> u64 {
     hasher.finish()
 }
 
-/// Visits every state. Of the properties it checks those whose names contain `only`: all of them, if that is empty.
+/// Visits every state. It checks the properties whose names contain `only`: all of them, if that is empty.
 pub fn check<M: Checkable>(model: &M, only: &str) -> Result<Figures, Box<Counterexample>> {
     let properties: Vec<_> = model.properties().into_iter().filter(|one| one.name.contains(only)).collect();
     let first = model.first();

@@ -93,7 +93,7 @@ impl Model {
         of_clients.chain((0..world.network.len()).flat_map(of_message)).chain([Action::Tick(None)]).collect()
     }
 
-    /// What follows, if the action can happen.
+    /// The world that follows, if the action can happen.
     pub fn after(&self, world: &World, action: Action) -> Option<World> {
         let of = |client: u8| world.clients[usize::from(client)];
         let next = match action {

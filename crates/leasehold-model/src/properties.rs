@@ -1,4 +1,4 @@
-//! What must hold in every state.
+//! The properties that every state has.
 
 use crate::checker::{Checkable, Property};
 use crate::model::{Action, LEASE, Model, PASSES};

@@ -1,4 +1,4 @@
-//! What a client makes of a reply.
+//! The client reads a reply.
 
 use crate::fault::Fault;
 use crate::model::Model;

@@ -1,4 +1,4 @@
-//! What the server does with a call: the scripts, in a few lines.
+//! The server executes a call: the scripts, in a few lines.
 
 use crate::fault::Fault;
 use crate::model::{LEASE, Model};

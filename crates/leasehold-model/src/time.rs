@@ -1,4 +1,4 @@
-//! What happens while time passes: leases end on the server's clock, deadlines on the clients'.
+//! Time passes: leases end on the server's clock, deadlines on the clients'.
 
 use crate::fault::Fault;
 use crate::model::{LEASE, Model, PASSING};

@@ -3,14 +3,14 @@
 //! No state knows the present: a lease is told by what is left of it on the server's clock, a deadline by what is left of it on the client's,
 //! and a call by its age on the client's clock.
 
-/// What the server has.
+/// The record of a hold on the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Lock {
     /// The client of the hold, and 0 if it is the client's present hold; see [`Message::past`].
     pub holder: (u8, u8),
     /// The hold count.
     pub count: u8,
-    /// What is left of the lease.
+    /// The ticks left of the lease.
     pub left: u8,
     /// Whether a late copy has raised the count.
     pub by_copy: bool,
@@ -27,14 +27,14 @@ pub struct Change {
     pub settling: bool,
 }
 
-/// What one client knows.
+/// The knowledge of one client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Client {
     /// The guards that exist.
     pub wanted: u8,
     /// The most that the server may have.
     pub on_server: u8,
-    /// What is left until the deadline.
+    /// The ticks left until the deadline.
     pub belief: u8,
     /// The deadline has passed, or the server has said that the hold is gone.
     pub lost: bool,
@@ -94,7 +94,7 @@ impl Client {
     }
 }
 
-/// What a message asks for.
+/// The request of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Verb {
     /// Takes the lock, or raises the count of a hold.
@@ -132,7 +132,7 @@ pub struct Message {
     /// 0 for the client's present hold. Past holds of which something is left count upwards from the latest, so that the numbers of holds
     /// grow for ever in a world of finitely many states.
     pub past: u8,
-    /// What it asks for.
+    /// Its request.
     pub verb: Verb,
     /// The hold count that it asks for.
     pub count: u8,
@@ -194,7 +194,7 @@ impl World {
         }
     }
 
-    /// What is not settled may come as a late copy.
+    /// Calls that are not settled may come as late copies.
     pub fn give_up_settling(&mut self, client: u8) {
         for message in self.network.iter_mut().filter(|message| message.client == client && message.leg == Leg::Lost) {
             message.leg = Leg::Copy;
