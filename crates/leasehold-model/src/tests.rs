@@ -54,7 +54,7 @@ fn three_clients_keep_all_properties() {
 
 #[test]
 fn hand_over_keeps_all_properties() {
-    keeps_all(Model { hand_over: true, ..QUIET }, 184_622);
+    keeps_all(Model { hand_over: true, drift: true, ..QUIET }, 720_204);
 }
 
 #[test]
