@@ -10,6 +10,7 @@ pub(crate) mod processes;
 pub(crate) mod rates;
 pub(crate) mod server;
 
+use crate::world::draws::Draws;
 use bytes::Bytes;
 use last_faults::LastFaults;
 use rates::{FaultRates, PlannedFault};
@@ -23,13 +24,13 @@ pub(crate) struct Faults {
     pub(crate) planned: Vec<PlannedFault>,
     /// By which scripts are refused something in their middle. It is not that of the world, so that everything else in that is what it
     /// would be without.
-    pub(crate) insides: fastrand::Rng,
+    pub(crate) insides: Draws,
     pub(crate) last: LastFaults,
 }
 
 impl Faults {
     pub(crate) fn new(seed: u64) -> Self {
-        let insides = fastrand::Rng::with_seed(seed);
+        let insides = Draws::with_seed(seed);
         Self { rates: FaultRates::default(), planned: Vec::new(), insides, last: LastFaults::default() }
     }
 }

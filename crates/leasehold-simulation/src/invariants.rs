@@ -44,6 +44,10 @@ impl World {
             permits::check_sum(self);
         }
         self.check_ends();
+        #[cfg(test)]
+        if let Some(rule) = self.parts.rule {
+            rule(self);
+        }
     }
 
     pub(crate) fn check_counts(&mut self, fault_free_for: Duration) {

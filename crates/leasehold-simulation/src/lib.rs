@@ -12,5 +12,7 @@ mod scenarios;
 mod workload;
 mod world;
 
+pub use report::mask::Mask;
 pub use report::runner::{Failure, Options, Report, replay, run};
+pub use report::shrink::{Shrunk, replay_without, shrink};
 pub use workload::family::LockFamily;

@@ -4,7 +4,7 @@
 
 use clap::Parser;
 use clap::ValueEnum;
-use leasehold_simulation::{Failure, LockFamily, Options, replay, run};
+use leasehold_simulation::{Failure, LockFamily, Mask, Options, Shrunk, replay, replay_without, run, shrink};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -25,6 +25,16 @@ struct Arguments {
     /// Run the world of this seed alone, and tell its history on standard error
     #[arg(long)]
     seed: Option<u64>,
+    /// Make the world of `seed` small: leave out what it fails without. Worlds of groups (multi, striped, quorum) are told as they are
+    #[arg(long, requires = "seed", conflicts_with = "without")]
+    shrink: bool,
+    /// Run the world of `seed` without some of its parts, as `o3,o7-12,f2,c1,rates:lose_notice`: operations and what gives back
+    /// (o, g), planned faults (f), clients (c), locks (l), and chances of faults. Not for worlds of groups
+    #[arg(long, requires = "seed")]
+    without: Option<Mask>,
+    /// Tell the world that failed as it is; otherwise it is made small, which takes up to a minute
+    #[arg(long)]
+    no_shrink: bool,
     /// Only locks of this family
     #[arg(long, value_enum)]
     kind: Option<LockFamily>,
@@ -53,6 +63,13 @@ fn first_seed(text: &str) -> Result<u64, String> {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     if let Some(seed) = arguments.seed {
+        let family = arguments.kind.unwrap_or_else(|| LockFamily::of_seed(seed));
+        if arguments.shrink {
+            return shrink_seed(seed, family);
+        }
+        if let Some(mask) = arguments.without {
+            return without(seed, family, mask);
+        }
         return match replay(seed, arguments.kind) {
             Ok(()) => {
                 println!("the world of seed {seed} ends well");
@@ -85,20 +102,80 @@ fn main() -> ExitCode {
             }
             ExitCode::SUCCESS
         }
-        Err(failure) => show(&failure, arguments.kind),
+        Err(failure) => show(&failure, arguments.kind, !arguments.no_shrink),
     }
 }
 
-/// Tells of a world that failed, and its history.
-fn show(failure: &Failure, family: Option<LockFamily>) -> ExitCode {
+/// Making a world small takes no longer than this.
+const SHRINKING: Duration = Duration::from_secs(60);
+
+/// Tells of a world that failed, and its history: that of a smaller one, if it is to be made small.
+fn show(failure: &Failure, family: Option<LockFamily>, small: bool) -> ExitCode {
     let kind = family.map(|family| format!(" --kind {family}")).unwrap_or_default();
     println!("the world of seed {} fails: {}", failure.seed, failure.what);
-    println!(
-        "to see it again: cargo xtask simulate --seed {}{kind}\nits history follows on standard error",
-        failure.seed
-    );
-    drop(replay(failure.seed, family));
+    println!("to see it again: cargo xtask simulate --seed {}{kind}", failure.seed);
+    let of_seed = family.unwrap_or_else(|| LockFamily::of_seed(failure.seed));
+    match small.then(|| shrink(failure.seed, of_seed, SHRINKING)).flatten() {
+        Some(shrunk) => show_small(failure.seed, of_seed, shrunk),
+        None => {
+            println!("its history follows on standard error");
+            drop(replay(failure.seed, family));
+        }
+    }
     ExitCode::FAILURE
+}
+
+/// Tells what is left of a world, and the history of that.
+fn show_small(seed: u64, family: LockFamily, shrunk: Shrunk) {
+    let (before, after) = shrunk.steps;
+    println!(
+        "of {before} operations and faults before the failure {after} are left, after {} worlds in {:.1} s",
+        shrunk.tries,
+        shrunk.took.as_secs_f64()
+    );
+    if !shrunk.is_least {
+        println!("the time was over before nothing more could be left out");
+    }
+    println!("the small world fails: {}", shrunk.what);
+    println!("to see it again: cargo xtask simulate --seed {seed} --kind {family} --without {}", shrunk.mask);
+    println!("its history follows on standard error");
+    drop(replay_without(seed, family, shrunk.mask));
+}
+
+/// Makes the world of a seed small.
+fn shrink_seed(seed: u64, family: LockFamily) -> ExitCode {
+    if family.is_group() {
+        println!("worlds of groups are not made small: `--seed` alone tells the history");
+        return ExitCode::FAILURE;
+    }
+    match shrink(seed, family, SHRINKING) {
+        Some(shrunk) => {
+            show_small(seed, family, shrunk);
+            ExitCode::FAILURE
+        }
+        None => {
+            println!("the world of seed {seed} ends well");
+            ExitCode::SUCCESS
+        }
+    }
+}
+
+/// Runs the world of a seed without some of its parts.
+fn without(seed: u64, family: LockFamily, mask: Mask) -> ExitCode {
+    if family.is_group() {
+        println!("nothing can be left out of worlds of groups");
+        return ExitCode::FAILURE;
+    }
+    match replay_without(seed, family, mask) {
+        Some(what) => {
+            println!("the world of seed {seed} fails: {what}");
+            ExitCode::FAILURE
+        }
+        None => {
+            println!("the world of seed {seed} ends well");
+            ExitCode::SUCCESS
+        }
+    }
 }
 
 /// Runs the worlds of each family, and tells their digests.
@@ -119,7 +196,7 @@ fn digest(options: &Options) -> ExitCode {
                     report.digest()
                 );
             }
-            Err(failure) => return show(&failure, Some(*family)),
+            Err(failure) => return show(&failure, Some(*family), false),
         }
     }
     ExitCode::SUCCESS

@@ -6,10 +6,12 @@ pub(crate) mod client;
 mod client_session;
 pub(crate) mod clock;
 mod dispatch;
+pub(crate) mod draws;
 pub(crate) mod event;
 pub(crate) mod event_queue;
 pub(crate) mod message;
 pub(crate) mod network;
+pub(crate) mod parts;
 mod requests;
 pub(crate) mod server;
 mod settlement;
@@ -21,9 +23,11 @@ use crate::report::stats::Stats;
 use crate::workload::plan::Plan;
 use crate::workload::registers::Registers;
 use crate::world::client::{Client, Guard};
+use crate::world::draws::Draws;
 use crate::world::event::WorldEvent;
 use crate::world::event_queue::EventQueue;
 use crate::world::network::Network;
+use crate::world::parts::Parts;
 use crate::world::server::Server;
 use leasehold_core::name::LockName;
 use leasehold_core::owner::ClientId;
@@ -49,7 +53,7 @@ pub(crate) const fn ms(n: u64) -> Duration {
 /// See the [module](self).
 pub(crate) struct World {
     pub(crate) now: Instant,
-    pub(crate) rng: fastrand::Rng,
+    pub(crate) rng: Draws,
     pub(crate) server: Server,
     pub(crate) net: Network,
     pub(crate) clients: Vec<Client>,
@@ -64,6 +68,7 @@ pub(crate) struct World {
     pub(crate) doubts: Doubts,
     pub(crate) invariants: Invariants,
     pub(crate) stats: Stats,
+    pub(crate) parts: Parts,
     pub(crate) tracing: bool,
 }
 
@@ -86,7 +91,7 @@ impl World {
     pub(crate) fn with_engines(seed: u64, engines: &mut Engines) -> Self {
         Self {
             now: Instant::from_nanos(0),
-            rng: fastrand::Rng::with_seed(seed),
+            rng: Draws::with_seed(seed),
             server: Server::new(engines.server.take()),
             net: Network::default(),
             clients: Vec::new(),
@@ -99,6 +104,7 @@ impl World {
             doubts: Doubts::default(),
             invariants: Invariants::default(),
             stats: Stats::default(),
+            parts: Parts::default(),
             tracing: std::env::var_os("LEASEHOLD_TELL").is_some(),
         }
     }
@@ -121,7 +127,9 @@ impl World {
     }
 
     pub(crate) fn at(&mut self, at: Instant, what: impl Into<WorldEvent>) {
-        self.events.add(at.max(self.now), what.into());
+        let what = what.into();
+        self.parts.plan_fault(self.events.next_number + 1, &what);
+        self.events.add(at.max(self.now), what);
     }
 
     pub(crate) fn after(&mut self, pause: Duration, what: impl Into<WorldEvent>) {

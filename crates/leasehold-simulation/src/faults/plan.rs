@@ -55,6 +55,8 @@ pub(crate) fn disturb(world: &mut World, mix: FaultMix, seed: u64) {
         rates.worst_instant = 0.05;
     }
     world.faults.rates = rates;
+    world.leave_out_chances();
+    world.parts.plans_faults = true;
     connections(world, mix);
     server(world, mix);
     processes(world, mix);
@@ -67,6 +69,7 @@ pub(crate) fn disturb(world: &mut World, mix: FaultMix, seed: u64) {
     if mix == FaultMix::Data && matches!(world.plan.family, LockFamily::Fenced | LockFamily::FencedFair) {
         issue_twice(world, seed);
     }
+    world.parts.plans_faults = false;
 }
 
 /// A time at which a world is disturbed.

@@ -50,9 +50,11 @@ impl World {
         let owners = (0..2).map(|_| self.clients[client].session.new_owner()).collect();
         self.plan.owners.push(owners);
         self.clients[client].clock = Clock::default();
-        for _ in 0..self.rng.usize(1..4) {
+        let joined = self.plan.owners.len() - self.plan.clients - 1;
+        for place in 0..self.rng.usize(1..4) {
             let pause = self.between(ms(0), ms(600));
-            self.after(pause, UserEvent::Start { client });
+            let number = self.parts.plan_operation_of_joined(joined, place);
+            self.after(pause, UserEvent::Start { client, number });
         }
     }
 

@@ -176,7 +176,7 @@ fn caught<T>(seed: u64, play: impl FnOnce() -> T) -> Result<T, Failure> {
 }
 
 /// The words of a panic.
-fn text_of(panic: &(dyn Any + Send)) -> String {
+pub(crate) fn text_of(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().cloned();
     text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned())).unwrap_or_default()
 }

@@ -17,6 +17,8 @@ pub(crate) enum UserEvent {
     },
     Start {
         client: usize,
+        /// The number of the operation in the world.
+        number: u32,
     },
     GiveUp {
         guard: usize,
@@ -50,7 +52,7 @@ impl UserEvent {
     /// The client that it happens within; nothing, if it happens at a latch or a store.
     pub(crate) fn within(&self, world: &World) -> Option<usize> {
         match self {
-            Self::Poll { client, .. } | Self::Abandon { client, .. } | Self::Start { client } => Some(*client),
+            Self::Poll { client, .. } | Self::Abandon { client, .. } | Self::Start { client, .. } => Some(*client),
             Self::GiveUp { guard, .. } | Self::Section { guard } | Self::Work { guard, .. } => {
                 Some(world.guards[*guard].client)
             }
@@ -64,7 +66,7 @@ pub(crate) fn apply(world: &mut World, event: UserEvent) {
     match event {
         UserEvent::Poll { client, task } => world.poll(client, task),
         UserEvent::Abandon { client, task } => world.abandon(client, task),
-        UserEvent::Start { client } => world.start_one(client),
+        UserEvent::Start { client, number } => world.start_one(client, number),
         UserEvent::GiveUp { guard, how } => world.give_up(guard, how),
         UserEvent::CountDown { call } => world.count_down(&call),
         UserEvent::Section { guard } => world.begin_section(guard),

@@ -78,13 +78,13 @@ impl LockFamily {
     }
 
     /// The family of a world whose seed says which: after each round of all mixes of faults the next one.
-    pub(crate) fn of_seed(seed: u64) -> Self {
+    pub fn of_seed(seed: u64) -> Self {
         let round = seed / FaultMix::ALL.len() as u64;
         Self::ALL[usize::try_from(round % Self::ALL.len() as u64).unwrap_or_default()]
     }
 
     /// Whether it is made of several locks, of which the core knows nothing: its worlds are those of [`groups`](crate::groups).
-    pub(crate) const fn is_group(self) -> bool {
+    pub const fn is_group(self) -> bool {
         matches!(self, Self::Multi | Self::Striped | Self::Quorum)
     }
 

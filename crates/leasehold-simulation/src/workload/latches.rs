@@ -26,8 +26,11 @@ impl World {
 
     /// A client counts a latch down; that is a call beside its session.
     pub(crate) fn start_count(&mut self, client: usize) {
-        self.stats.operations += 1;
         let lock = name(&format!("lock{}", self.rng.u64(..self.plan.locks)));
+        if self.parts.leave_out_operation(client, lock.key()) {
+            return;
+        }
+        self.stats.operations += 1;
         let operation = self.clients[client].session.new_operation();
         let call = latch::count_down(&lock, 1, &operation, &self.plan.settings.publish);
         trace!(self, "client {client} counts {lock} down");

@@ -23,6 +23,8 @@ pub(crate) struct Plan {
     pub(crate) mix: FaultMix,
     pub(crate) settings: Settings,
     pub(crate) locks: u64,
+    /// How many clients there are from the beginning.
+    pub(crate) clients: usize,
     /// No user is late and nothing goes wrong, so that a fair queue is served in the order in which it came to be.
     pub(crate) orderly: bool,
     /// Nothing goes wrong but that clients crash, and that users are late or drop what they asked for.
@@ -79,6 +81,7 @@ pub(crate) fn plan(world: &mut World, seed: u64, family: LockFamily) {
     settings.cluster = world.rng.u8(..4) == 0;
     world.plan.settings = settings.clone();
     let clients = 2 + world.rng.usize(..6);
+    world.plan.clients = clients;
     for _ in 0..clients {
         let client = world.add_client(settings.clone());
         let owners = (0..2).map(|_| world.clients[client].session.new_owner()).collect();
@@ -89,10 +92,11 @@ pub(crate) fn plan(world: &mut World, seed: u64, family: LockFamily) {
     world.close_latches();
     world.plan.hold = ms([1, 20, 200, 1_500][world.rng.usize(..4)]);
     disturb(world, mix, seed);
-    for _ in 0..12 + world.rng.usize(..34) {
+    for number in (0..).take(12 + world.rng.usize(..34)) {
         let pause = DISTURBED.mul_f64(world.rng.f64() * world.rng.f64());
         let client = world.rng.usize(..clients);
-        world.after(pause, UserEvent::Start { client });
+        let number = world.parts.plan_operation(number);
+        world.after(pause, UserEvent::Start { client, number });
     }
 }
 

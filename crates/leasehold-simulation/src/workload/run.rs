@@ -147,6 +147,7 @@ fn calm(world: &mut World) {
         }
     }
     for guard in 0..world.guards.len() {
+        world.draw_for(("calm", world.guards[guard].number));
         let pause = world.between(ms(0), ms(500));
         world.after(pause, UserEvent::GiveUp { guard, how: 0 });
     }
@@ -171,6 +172,7 @@ fn react(world: &mut World) {
         outcomes::check_patience(world, client, task);
         outcomes::check_reason(world, client, task);
         if let Some(Outcome::Granted(guard)) = world.clients[client].tasks[task].outcome.clone() {
+            world.draw_for(("react", world.guards[guard].number));
             world.plan_section(guard);
             let pause = world.plan.hold.mul_f64(world.rng.f64() * 2.0);
             let how = world.rng.u8(..12);

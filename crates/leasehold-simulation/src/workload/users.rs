@@ -1,10 +1,12 @@
 //! The users of a random world: what they ask for, how they poll, and how they give back.
 
+use crate::report::mask::Part;
 use crate::report::stats::FaultKind;
 use crate::workload::event::UserEvent;
 use crate::workload::family::LockFamily;
 use crate::workload::plan::LEASE;
 use crate::world::client::PollPolicy;
+use crate::world::parts::ENTRY;
 use crate::world::{World, ms, name};
 use leasehold_core::session::{AcquireRequest, Patience};
 use std::time::Duration;
@@ -38,10 +40,11 @@ impl World {
     }
 
     /// A user wants a lock.
-    pub(crate) fn start_one(&mut self, client: usize) {
+    pub(crate) fn start_one(&mut self, client: usize, number: u32) {
         if self.plan.over {
             return;
         }
+        self.parts.acting = number;
         if self.plan.family == LockFamily::Latch && self.rng.bool() {
             return self.start_count(client);
         }
@@ -71,6 +74,9 @@ impl World {
     }
 
     fn start(&mut self, client: usize, wish: AcquireRequest) {
+        if self.parts.leave_out_operation(client, wish.name.key()) {
+            return;
+        }
         // A user that polls later than its lease lasts never gets in.
         let least = wish.max_hold.unwrap_or(wish.lease).min(wish.lease);
         let polls = match self.some_polls() {
@@ -87,7 +93,11 @@ impl World {
         if !state.alive {
             return;
         }
-        let client = state.client;
+        let (client, number) = (state.client, state.number);
+        let gives_back = !matches!(how, 8 | 9 | 11);
+        if !self.plan.over && gives_back && self.parts.leave_out(Part::GiveBack(number)) {
+            return;
+        }
         match how {
             9 if !self.plan.over => {
                 // It is kept until the end.
@@ -98,6 +108,7 @@ impl World {
             8 | 11 if !self.plan.over => {
                 // The same owner comes again, for a shorter or longer time.
                 let lock = state.name.clone();
+                self.parts.acting = number + ENTRY;
                 let owner = Some(self.plan.owners[client][self.rng.usize(..2)]);
                 let lease = self.between(ms(100), LEASE);
                 let renewed = self.rng.bool();

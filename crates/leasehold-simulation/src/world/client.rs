@@ -87,6 +87,8 @@ pub(crate) enum TaskKind {
 pub(crate) struct Task {
     pub(crate) ticket: Ticket,
     pub(crate) kind: TaskKind,
+    /// The number of its operation, or of that which acquired what it releases.
+    pub(crate) number: u32,
     pub(crate) polls: PollPolicy,
     pub(crate) flag: Arc<Flag>,
     pub(crate) poll_planned: bool,
@@ -106,11 +108,19 @@ pub(crate) struct Task {
     pub(crate) all_asked: Vec<Bytes>,
 }
 
+impl Task {
+    pub(crate) const fn acquires(&self) -> bool {
+        matches!(self.kind, TaskKind::Acquire(_))
+    }
+}
+
 /// A guard of a hold.
 #[derive(Debug)]
 pub(crate) struct Guard {
     pub(crate) client: usize,
     pub(crate) hold: HoldNumber,
+    /// The number of the operation that acquired it.
+    pub(crate) number: u32,
     pub(crate) cell: Arc<HoldCell>,
     pub(crate) renewed: bool,
     pub(crate) name: LockName,
@@ -189,6 +199,7 @@ impl Client {
         self.tasks.push(Task {
             ticket,
             kind,
+            number: 0,
             polls,
             flag: Arc::default(),
             poll_planned: false,
@@ -209,6 +220,7 @@ impl Client {
 impl World {
     /// Takes what the session wants done, and has woken futures polled.
     pub(crate) fn look_after(&mut self, client: usize) {
+        let outer = self.draw_for(("background", client));
         while let Some(action) = self.clients[client].session.poll_action() {
             match action {
                 Action::Call { id, call } => self.send_by_background(client, id, call),
@@ -226,6 +238,7 @@ impl World {
         }
         self.clients[client].session.take_woken().into_iter().for_each(Waker::wake);
         self.plan_polls(client);
+        self.draw_as(outer);
     }
 
     /// Lets the session of a client see that time has passed.

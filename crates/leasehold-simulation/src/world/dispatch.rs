@@ -11,11 +11,15 @@ use leasehold_core::link::{LinkError, LinkEvent};
 impl World {
     /// Events within a client wait while it is paused, and happen no more once it is dead.
     pub(crate) fn apply_unless_paused(&mut self, number: u64, what: WorldEvent) {
+        if self.parts.leave_out_event(number) {
+            return;
+        }
+        self.draw_for_event(number, &what);
         let within = what.within(self).map(|client| &self.clients[client]);
         if within.is_some_and(|client| client.dead) {
-            if matches!(what, WorldEvent::User(UserEvent::Start { .. })) {
+            if let WorldEvent::User(UserEvent::Start { number, .. }) = what {
                 let client = self.somebody();
-                self.at(self.now, UserEvent::Start { client });
+                self.at(self.now, UserEvent::Start { client, number });
             }
             return;
         }

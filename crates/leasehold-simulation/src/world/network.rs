@@ -87,6 +87,8 @@ pub(crate) struct Network {
     pub(crate) sent: FxHashMap<CallKey, Instant>,
     /// Calls whose script the server did not know, and that come once more with its text.
     pub(crate) unknown_script: FxHashSet<CallKey>,
+    /// The parts of the world that calls are drawn for, where draws are recorded.
+    pub(crate) parts: FxHashMap<CallKey, u64>,
 }
 
 impl Network {
@@ -127,10 +129,12 @@ impl Network {
 }
 
 impl World {
+    #[track_caller]
     pub(crate) fn chance(&mut self, likely: f64) -> bool {
         likely > 0.0 && self.rng.f64() < likely
     }
 
+    #[track_caller]
     pub(crate) fn between(&mut self, least: Duration, most: Duration) -> Duration {
         least + (most - least).mul_f64(self.rng.f64())
     }
@@ -176,6 +180,12 @@ impl World {
     }
 
     fn send(&mut self, key: CallKey, client: usize, plane: Plane, who: Caller, call: Call) {
+        let outer = self.draw_for_call(key, client, who, &call);
+        self.send_drawn(key, client, plane, who, call);
+        self.draw_as(outer);
+    }
+
+    fn send_drawn(&mut self, key: CallKey, client: usize, plane: Plane, who: Caller, call: Call) {
         let Connection { epoch, fence, .. } = *self.net.connection(client, plane);
         let hold = hold_of(&call).map(|(id, _)| id);
         if let Some(id) = &hold {

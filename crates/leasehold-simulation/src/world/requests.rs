@@ -22,9 +22,14 @@ impl World {
         let ticket = self.clients[client].session.acquire(now, wish.clone());
         trace!(
             self,
-            "client {client} acquires {} as {ticket:?} {:?} {polls:?} {:?}", wish.name, wish.patience, wish.owner
+            "o{}: client {client} acquires {} as {ticket:?} {:?} {polls:?} {:?}",
+            self.parts.acting,
+            wish.name,
+            wish.patience,
+            wish.owner
         );
         let task = self.clients[client].add_task(now, ticket, TaskKind::Acquire(Box::new(wish)), polls);
+        self.clients[client].tasks[task].number = self.parts.acting;
         self.poll(client, task);
         task
     }
@@ -39,16 +44,17 @@ impl World {
         self.guards[guard].alive = false;
         let last = self.guards_of(client, hold) == 0;
         let ticket = self.clients[client].session.release(now, hold, renewed);
-        trace!(self, "client {client} releases {hold:?} as {ticket:?} {polls:?}");
+        trace!(self, "g{}: client {client} releases {hold:?} as {ticket:?} {polls:?}", self.guards[guard].number);
         let kind = TaskKind::Release { guard, held, last, deadline };
         let task = self.clients[client].add_task(now, ticket, kind, polls);
+        self.clients[client].tasks[task].number = self.guards[guard].number;
         self.poll(client, task);
         task
     }
 
     pub(crate) fn drop_guard(&mut self, guard: usize) {
         let Guard { client, hold, renewed, .. } = self.guards[guard];
-        trace!(self, "client {client} drops a guard of {hold:?}");
+        trace!(self, "g{}: client {client} drops a guard of {hold:?}", self.guards[guard].number);
         self.guards[guard].alive = false;
         self.stats.operations += 1;
         let now = self.local(client);
@@ -58,7 +64,7 @@ impl World {
 
     pub(crate) fn detach(&mut self, guard: usize) {
         let Guard { client, hold, renewed, .. } = self.guards[guard];
-        trace!(self, "client {client} detaches a guard of {hold:?}");
+        trace!(self, "g{}: client {client} detaches a guard of {hold:?}", self.guards[guard].number);
         self.guards[guard].alive = false;
         self.guards[guard].detached = true;
         self.stats.operations += 1;
@@ -175,6 +181,7 @@ impl World {
     }
 
     fn add_guard(&mut self, client: usize, task: usize, granted: Granted) -> usize {
+        let number = self.clients[client].tasks[task].number;
         let TaskKind::Acquire(wish) = &self.clients[client].tasks[task].kind else { panic!("a release was granted") };
         let now = self.local(client);
         assert!(granted.cell.would_end(now).is_none(), "a grant was handed out that has ended");
@@ -191,6 +198,7 @@ impl World {
         let guard = Guard {
             client,
             hold: granted.hold,
+            number,
             cell: granted.cell,
             renewed: granted.renewed,
             name: wish.name.clone(),

@@ -95,7 +95,9 @@ impl World {
 
     /// Sends the notices that the server has published to those who listen.
     pub(crate) fn deliver_notices(&mut self) {
+        let outer = self.draw_for("notices");
         for client in 0..self.clients.len() {
+            self.draw_for(("notices", outer, client));
             while let Some(event) = next_event(&self.clients[client]) {
                 if self.chance(self.faults.rates.lose_notice) {
                     self.stats.fault(FaultKind::LostNotice);
@@ -114,6 +116,7 @@ impl World {
                 }
             }
         }
+        self.draw_as(outer);
     }
 
     pub(crate) fn event(&mut self, client: usize, event: LinkEvent) {

@@ -51,7 +51,8 @@ impl Run<'_> {
         for (program, package) in &programs {
             let mut command = Command::new(program);
             match detector {
-                Detector::Simulation(args) => command.args(args),
+                // The finding is all that counts, and a world need not be made small for that.
+                Detector::Simulation(args) => command.args(args).arg("--no-shrink"),
                 Detector::Test(_, args) => command.args(args),
             };
             command.current_dir(package);

@@ -1,0 +1,173 @@
+//! Random draws that stay the same when parts of a world are left out.
+//!
+//! A world draws from one generator, so that a draw depends on all draws before it. When a part is left out, its draws are missing, and
+//! everything after it would be another world. So a world may be recorded: each draw is noted under the part that it is for and the line
+//! of code that draws. A world that is replayed without some of the parts takes its draws from there, and those that the recorded world
+//! never made follow from the seed.
+
+use crate::faults::event::FaultEvent;
+use crate::workload::event::UserEvent;
+use crate::world::World;
+use crate::world::event::WorldEvent;
+use crate::world::message::{CallKey, Message};
+use crate::world::network::Caller;
+use leasehold_core::call::Call;
+use leasehold_core::link::Plane;
+use rustc_hash::{FxHashMap, FxHasher};
+use std::hash::{Hash, Hasher};
+use std::ops::{Deref, DerefMut};
+use std::panic::Location;
+use std::sync::Arc;
+
+/// The states of a generator before its draws, by what they were for.
+pub(crate) type Record = FxHashMap<u64, Vec<u64>>;
+
+/// Where the draws of a world come from, beside its generator.
+#[derive(Debug)]
+enum Book {
+    Written(Record),
+    Read { record: Arc<Record>, seed: u64, read: FxHashMap<u64, usize> },
+}
+
+/// A generator, and perhaps the record of its draws.
+#[derive(Debug)]
+pub(crate) struct Draws {
+    rng: fastrand::Rng,
+    /// The draws are for this part of the world.
+    part: u64,
+    book: Option<Box<Book>>,
+}
+
+impl Draws {
+    pub(crate) fn with_seed(seed: u64) -> Self {
+        Self { rng: fastrand::Rng::with_seed(seed), part: 0, book: None }
+    }
+
+    /// From here on the draws are recorded.
+    pub(crate) fn record(&mut self) {
+        self.book = Some(Box::new(Book::Written(Record::default())));
+    }
+
+    /// The draws that were recorded.
+    pub(crate) fn into_record(self) -> Arc<Record> {
+        match self.book.map(|book| *book) {
+            Some(Book::Written(record)) => Arc::new(record),
+            Some(Book::Read { record, .. }) => record,
+            None => Arc::default(),
+        }
+    }
+
+    /// From here on the draws are those of a record, as far as it has them.
+    pub(crate) fn replay(&mut self, record: Arc<Record>, seed: u64) {
+        self.book = Some(Box::new(Book::Read { record, seed, read: FxHashMap::default() }));
+    }
+}
+
+impl Deref for Draws {
+    type Target = fastrand::Rng;
+
+    fn deref(&self) -> &fastrand::Rng {
+        &self.rng
+    }
+}
+
+/// Every draw changes the generator, and so comes by here.
+impl DerefMut for Draws {
+    #[track_caller]
+    fn deref_mut(&mut self) -> &mut fastrand::Rng {
+        if let Some(book) = &mut self.book {
+            let place = Location::caller();
+            let stream = hash((self.part, place.file(), place.line(), place.column()));
+            match &mut **book {
+                Book::Written(record) => record.entry(stream).or_default().push(self.rng.get_seed()),
+                Book::Read { record, seed, read } => {
+                    let next = read.entry(stream).or_default();
+                    let known = record.get(&stream).and_then(|states| states.get(*next)).copied();
+                    self.rng.seed(known.unwrap_or_else(|| hash((*seed, stream, *next))));
+                    *next += 1;
+                }
+            }
+        }
+        &mut self.rng
+    }
+}
+
+fn hash(what: impl Hash) -> u64 {
+    let mut hasher = FxHasher::default();
+    what.hash(&mut hasher);
+    hasher.finish()
+}
+
+impl World {
+    /// What follows is drawn for this part of the world. Gives the part that was drawn for before.
+    pub(crate) fn draw_for(&mut self, part: impl Hash) -> u64 {
+        // A world that is not recorded saves the time.
+        if self.rng.book.is_none() {
+            return 0;
+        }
+        self.draw_as(hash(part))
+    }
+
+    /// As [`draw_for`](Self::draw_for), with a part that it gave.
+    pub(crate) fn draw_as(&mut self, part: u64) -> u64 {
+        self.faults.insides.part = part;
+        std::mem::replace(&mut self.rng.part, part)
+    }
+
+    /// What follows is drawn for an event, in words that do not depend on which parts are left out.
+    pub(crate) fn draw_for_event(&mut self, number: u64, event: &WorldEvent) {
+        if self.rng.book.is_some() {
+            let part = self.part_of(number, event);
+            self.draw_as(part);
+        }
+    }
+
+    /// What follows is drawn for a call.
+    pub(crate) fn draw_for_call(&mut self, key: CallKey, client: usize, who: Caller, call: &Call) -> u64 {
+        if self.rng.book.is_none() {
+            return 0;
+        }
+        let part = match who {
+            Caller::Task(task) => self.part_of_task("call", client, task),
+            Caller::Background(_) => hash(("background", client, call.script().name(), call.keys().first())),
+        };
+        self.net.parts.insert(key, part);
+        self.draw_as(part)
+    }
+
+    fn part_of_task(&self, what: &str, client: usize, task: usize) -> u64 {
+        let task = &self.clients[client].tasks[task];
+        hash((what, task.number, task.acquires()))
+    }
+
+    fn part_of(&self, number: u64, event: &WorldEvent) -> u64 {
+        match event {
+            WorldEvent::User(event) => match event {
+                UserEvent::Start { number, .. } => hash(("start", number)),
+                UserEvent::Poll { client, task } | UserEvent::Abandon { client, task } => {
+                    self.part_of_task("poll", *client, *task)
+                }
+                UserEvent::GiveUp { guard, .. } => hash(("give up", self.guards[*guard].number)),
+                UserEvent::Section { guard }
+                | UserEvent::StoreRead { guard }
+                | UserEvent::Work { guard, .. }
+                | UserEvent::StoreWrite { guard, .. } => hash(("section", self.guards[*guard].number)),
+                UserEvent::CountDown { call } => hash(("count", call.keys().first())),
+            },
+            WorldEvent::Message(message) => match message {
+                Message::Arrive { key, .. }
+                | Message::Copy { key, .. }
+                | Message::Answer { key, .. }
+                | Message::NoScript { key, .. } => hash(("message", self.net.parts.get(key))),
+                Message::Subscription { client, channel, .. } => hash(("subscription", client, channel)),
+                other => hash(("client", other.within(self))),
+            },
+            // It follows from a call, and its event has another number in each world.
+            WorldEvent::Fault(FaultEvent::Reset { client, plane, .. }) => {
+                hash(("reset", client, *plane == Plane::Background))
+            }
+            WorldEvent::Fault(_) => hash(("fault", number)),
+            WorldEvent::Promptness { .. } => 0,
+        }
+    }
+}
