@@ -1,4 +1,4 @@
-//! Delta debugging: what is left of many parts when everything is left out that is not needed.
+//! Delta debugging: the few parts of many that are needed.
 
 use std::time::Instant;
 
@@ -28,7 +28,7 @@ pub(crate) fn reduce<T: Clone>(
                 from = to;
             }
         }
-        // What could not be left out before may be now.
+        // A part that could not be left out before may be now.
         if size > 1 || !smaller {
             size /= 2;
         }

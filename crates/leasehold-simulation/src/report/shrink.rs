@@ -10,7 +10,7 @@ use crate::world::draws::Record;
 use crate::world::{Engines, World};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 use std::sync::{Arc, Once};
 use std::time::{Duration, Instant};
 
@@ -120,20 +120,25 @@ impl Recorded {
     }
 }
 
+/// The rule that is checked at a place. Exclusion is checked at the server's grant and where a client comes to believe in it, and is one rule.
+fn rule_of(place: &Location<'_>) -> String {
+    if place.file().ends_with("exclusion.rs") { place.file().to_owned() } else { place.to_string() }
+}
+
 thread_local! {
-    /// The place of the last panic of this thread.
+    /// The rule that the last panic of this thread is of.
     static PLACE: RefCell<String> = const { RefCell::new(String::new()) };
     /// Whether panics of this thread are said nothing of.
     static QUIET: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The place and the words of the rule that `play` breaks. The place tells rules apart: their words name holds and times.
+/// The rule that `play` breaks, and its words. The place in the code tells rules apart: their words name holds and times.
 fn rule_broken(quiet: bool, play: impl FnOnce()) -> Option<(String, String)> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
         let others = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
-            let place = panic.location().map(ToString::to_string).unwrap_or_default();
+            let place = panic.location().map(rule_of).unwrap_or_default();
             PLACE.with_borrow_mut(|last| *last = place);
             if !QUIET.get() {
                 others(panic);
@@ -171,7 +176,7 @@ pub(crate) fn shrink_recorded(world: &Recorded, whole: Ending, began: Instant, a
     let until = began + at_most;
     let mut engines = Engines::default();
     let mut tries = 0;
-    // Nothing happens behind the failure.
+    // Parts behind the failure did not happen.
     let unreached: Vec<Part> = whole.planned.difference(&whole.happened).copied().collect();
     let (mut mask, mut best) = (Mask::default(), whole);
     let mut is_least = false;
@@ -199,7 +204,7 @@ pub(crate) fn shrink_recorded(world: &Recorded, whole: Ending, began: Instant, a
             });
             is_least = ended;
         }
-        // What began to happen only when another part was gone is left out in the next round.
+        // A part that began to happen only when another one was gone is left out in the next round.
         is_least &= mask == before;
     }
     let steps = (steps_before, best.steps());

@@ -19,10 +19,10 @@ use std::ops::{Deref, DerefMut};
 use std::panic::Location;
 use std::sync::Arc;
 
-/// The states of a generator before its draws, by what they were for.
+/// The states of a generator before its draws, by the part of the world and the line of code that draws.
 pub(crate) type Record = FxHashMap<u64, Vec<u64>>;
 
-/// Where the draws of a world come from, beside its generator.
+/// The source of the draws of a world, beside its generator.
 #[derive(Debug)]
 enum Book {
     Written(Record),
@@ -99,7 +99,7 @@ fn hash(what: impl Hash) -> u64 {
 }
 
 impl World {
-    /// What follows is drawn for this part of the world. Gives the part that was drawn for before.
+    /// The next draws are for this part of the world. Gives the part of the draws before.
     pub(crate) fn draw_for(&mut self, part: impl Hash) -> u64 {
         // A world that is not recorded saves the time.
         if self.rng.book.is_none() {
@@ -114,7 +114,7 @@ impl World {
         std::mem::replace(&mut self.rng.part, part)
     }
 
-    /// What follows is drawn for an event, in words that do not depend on which parts are left out.
+    /// The next draws are for an event, whose name does not depend on which parts are left out.
     pub(crate) fn draw_for_event(&mut self, number: u64, event: &WorldEvent) {
         if self.rng.book.is_some() {
             let part = self.part_of(number, event);
@@ -122,7 +122,7 @@ impl World {
         }
     }
 
-    /// What follows is drawn for a call.
+    /// The next draws are for a call.
     pub(crate) fn draw_for_call(&mut self, key: CallKey, client: usize, who: Caller, call: &Call) -> u64 {
         if self.rng.book.is_none() {
             return 0;
@@ -162,7 +162,7 @@ impl World {
                 Message::Subscription { client, channel, .. } => hash(("subscription", client, channel)),
                 other => hash(("client", other.within(self))),
             },
-            // It follows from a call, and its event has another number in each world.
+            // A reset follows from a call, and its event has another number in each world.
             WorldEvent::Fault(FaultEvent::Reset { client, plane, .. }) => {
                 hash(("reset", client, *plane == Plane::Background))
             }

@@ -102,7 +102,7 @@ impl Parts {
 }
 
 impl World {
-    /// Takes the chances of the world away that are left out. Where something is drawn by chance it still is, and never comes true.
+    /// Takes the chances of the world away that are left out. The draw is still made, and never comes true.
     pub(crate) fn leave_out_chances(&mut self) {
         for name in CHANCES {
             let (plan, rates) = (&mut self.plan, &mut self.faults.rates);
