@@ -120,7 +120,8 @@ impl FromStr for Mask {
                 Some('g') => Part::GiveBack,
                 _ => return Err(wrong()),
             };
-            let (first, last) = word[1..].split_once('-').unwrap_or((&word[1..], &word[1..]));
+            let numbers = &word[1..];
+            let (first, last) = numbers.split_once('-').unwrap_or((numbers, numbers));
             let (Ok(first), Ok(last)) = (first.parse::<u32>(), last.parse::<u32>()) else { return Err(wrong()) };
             if last < first || last - first > LONGEST {
                 return Err(wrong());
