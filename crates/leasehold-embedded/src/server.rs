@@ -172,7 +172,7 @@ impl EmbeddedServer {
         self.with(|state| state.mode = if sharded { PubSubMode::Sharded } else { PubSubMode::Plain });
     }
 
-    /// Cuts off all links, those made later included, or lets them connect again. See [`EmbeddedLink::set_down`].
+    /// Cuts off all links, those made later included, or lets them connect again. See [`EmbeddedLink::set_down`](crate::EmbeddedLink::set_down).
     pub fn set_down(&self, down: bool) {
         self.with(|state| {
             state.down = down;
@@ -202,7 +202,7 @@ impl EmbeddedServer {
         self.with(|state| state.transit.set_round_trip(round_trip));
     }
 
-    /// Makes every operation of the links that exist wait before and after it takes effect. See [`EmbeddedLink::stepped`].
+    /// Makes every operation of the links that exist wait before and after it takes effect. See [`EmbeddedLink::stepped`](crate::EmbeddedLink::stepped).
     pub fn stepped(&self, stepped: bool) {
         self.with(|state| state.links.values_mut().for_each(|connections| connections.stepped = stepped));
     }

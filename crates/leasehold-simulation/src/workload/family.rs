@@ -83,7 +83,7 @@ impl LockFamily {
         Self::ALL[usize::try_from(round % Self::ALL.len() as u64).unwrap_or_default()]
     }
 
-    /// Whether it is made of several locks, of which the core knows nothing: its worlds are those of [`groups`](crate::groups).
+    /// Whether it is made of several locks, of which the core knows nothing: its worlds are those of `groups`.
     pub const fn is_group(self) -> bool {
         matches!(self, Self::Multi | Self::Striped | Self::Quorum)
     }
