@@ -3,6 +3,7 @@
 //! A rule is checked over the world as it is. If it needs the past, it keeps a record of its own, which the world adds to.
 
 mod counts;
+mod degraded;
 mod exclusion;
 mod fair_order;
 mod grants;
@@ -29,6 +30,7 @@ use std::time::Duration;
 /// The records of the rules that need the past.
 #[derive(Debug, Default)]
 pub(crate) struct Invariants {
+    pub(crate) degraded: degraded::Degraded,
     pub(crate) exclusion: exclusion::Exclusion,
     pub(crate) fair_order: fair_order::FairOrder,
     pub(crate) grants: grants::Grants,
@@ -44,6 +46,7 @@ impl World {
             permits::check_sum(self);
         }
         self.check_ends();
+        self.check_degraded();
         #[cfg(test)]
         if let Some(rule) = self.parts.rule {
             rule(self);
@@ -95,6 +98,7 @@ impl World {
         let script = call.script().name();
         let lock = call.keys()[0].clone();
         self.invariants.nothing_acquired.check_grant(self, &id);
+        self.check_not_passing_through(&id);
         if count == 1 {
             let reached = self.invariants.fair_order.check(self, script, &lock, &id);
             self.stats.reach_all(reached.into_iter().flatten());

@@ -1,6 +1,7 @@
 //! The locks of a random world and their users, who ask, hold, work on a store, and give back.
 
 pub(crate) mod event;
+pub(crate) mod fallbacks;
 pub(crate) mod family;
 mod latches;
 pub(crate) mod plan;

@@ -46,8 +46,10 @@ impl World {
         let Guard { client, ref name, alive, .. } = self.guards[guard];
         if alive {
             self.clients[client].lost.insert(name.key().clone());
-            if matches!(reason, LossReason::NotRenewed | LossReason::LeaseExpired) {
-                self.stats.reach(Coverage::DeadlineTold);
+            match reason {
+                LossReason::NotRenewed | LossReason::LeaseExpired => self.stats.reach(Coverage::DeadlineTold),
+                LossReason::NotRestored => self.stats.reach(Coverage::NotRestored),
+                _ => {}
             }
         }
     }
@@ -56,7 +58,8 @@ impl World {
     pub(crate) fn note_removals(&mut self, within: Duration) {
         for guard in 0..self.guards.len() {
             let state = &self.guards[guard];
-            if state.alive && state.renewed && self.believes(state) && !self.is_on_server(state) {
+            let is_gone = !state.cell.is_degraded() && !self.is_on_server(state);
+            if state.alive && state.renewed && self.believes(state) && is_gone {
                 let beside = self.guards.iter().filter(|other| other.client == state.client && other.alive).count();
                 let slack = ms(60) + ms(20) * u32::try_from(beside).unwrap_or(u32::MAX);
                 self.after(within + slack, WorldEvent::Promptness { guard, removed: self.now });
@@ -78,7 +81,11 @@ impl Guard {
 
 /// If no data is lost, no hold is lost that nothing has gone wrong with for a lease.
 fn check_loss(world: &World, guard: usize, reason: LossReason) {
-    let Guard { client, alive, renewed, hold, .. } = world.guards[guard];
+    let Guard { client, alive, renewed, hold, fell_back, passes_through, .. } = world.guards[guard];
+    if reason == LossReason::NotRestored {
+        assert!(fell_back && !passes_through, "{hold:?} of client {client} was granted by the server");
+        return;
+    }
     // At the end of the longest time the leases are short.
     let limited = world.guards.iter().any(|guard| guard.client == client && guard.hold == hold && guard.limited);
     let fault_free = world.plan.fault_free || world.plan.keeps_data && world.has_been_fault_free(client, LEASE);

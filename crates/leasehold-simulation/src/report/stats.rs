@@ -103,6 +103,10 @@ counted! {
         QuorumOfSome = "a quorum stood without all of its servers",
         HalfDone = "an acquire that had begun to write was refused, and taken back before its caller was told",
         NothingThere = "whoever was told that nothing was acquired was believed only after a look at the server",
+        Degraded = "a lock was granted within a client, without the server",
+        Restored = "the server granted what a client had without it",
+        NotRestored = "a hold without the server was lost, because another has the lock there",
+        PassedThrough = "a guard passed through, without the server",
         WriteFencedLost = "a register that is fenced at writes alone lost an update",
     }
 }

@@ -88,6 +88,11 @@ impl LockFamily {
         matches!(self, Self::Multi | Self::Striped | Self::Quorum)
     }
 
+    /// Whether its locks can be granted within a client while the server is out of reach.
+    pub(crate) const fn supports_fallback(self) -> bool {
+        matches!(self, Self::Lock | Self::Spin | Self::Simple | Self::ReadWrite | Self::PreferWriters)
+    }
+
     pub(crate) const fn counts(self) -> bool {
         matches!(self, Self::Semaphore | Self::Permits)
     }

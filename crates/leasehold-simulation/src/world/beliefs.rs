@@ -22,9 +22,10 @@ impl World {
         guard.cell.would_end(self.local(guard.client)).is_none()
     }
 
-    /// Whether a client believes to hold what it was promised and the server has not lost.
+    /// Whether a client believes to hold what the server promised it and has not lost.
     pub(crate) fn is_believed(&self, guard: &Guard) -> bool {
-        guard.epoch_of_data == self.server.data_epoch
+        !guard.cell.is_degraded()
+            && guard.epoch_of_data == self.server.data_epoch
             && !self.clients[guard.client].clock_is_wrong
             && self.believes(guard)
     }

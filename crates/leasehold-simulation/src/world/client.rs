@@ -143,6 +143,10 @@ pub(crate) struct Guard {
     pub(crate) over: bool,
     /// Its client's clock has come to its end.
     pub(crate) passed: bool,
+    /// It was granted without the server,
+    pub(crate) fell_back: bool,
+    /// and excludes no other.
+    pub(crate) passes_through: bool,
     /// How often the server had lost its data.
     pub(crate) epoch_of_data: u32,
     /// The deadline, as it was last seen.

@@ -7,7 +7,7 @@ use crate::world::{World, trace};
 use leasehold_core::command::HoldKey;
 use leasehold_core::error::{AcquireError, ReleaseError};
 use leasehold_core::hold_cell::EndWatch;
-use leasehold_core::session::{AcquireRequest, Granted, Step};
+use leasehold_core::session::{AcquireRequest, Fallback, Granted, Step};
 use leasehold_core::time::Instant;
 use std::mem::discriminant;
 use std::sync::Arc;
@@ -22,11 +22,12 @@ impl World {
         let ticket = self.clients[client].session.acquire(now, wish.clone());
         trace!(
             self,
-            "o{}: client {client} acquires {} as {ticket:?} {:?} {polls:?} {:?}",
+            "o{}: client {client} acquires {} as {ticket:?} {:?} {polls:?} {:?} {:?}",
             self.parts.acting,
             wish.name,
             wish.patience,
-            wish.owner
+            wish.owner,
+            wish.fallback
         );
         let task = self.clients[client].add_task(now, ticket, TaskKind::Acquire(Box::new(wish)), polls);
         self.clients[client].tasks[task].number = self.parts.acting;
@@ -195,6 +196,10 @@ impl World {
         let epoch_of_data = self.epoch_of_promise(client, &wire_id, &granted);
         let others = self.guards_of(client, granted.hold) + self.detached_of(client, granted.hold) + 1;
         assert_eq!(granted.count as usize, others, "the hold count of a grant");
+        let known = self.guards.iter().rfind(|guard| (guard.client, guard.hold) == (client, granted.hold));
+        let fell_back = known.map_or_else(|| granted.cell.is_degraded(), |guard| guard.fell_back);
+        let passes_through =
+            known.map_or(fell_back && wish.fallback == Fallback::PassThrough, |guard| guard.passes_through);
         let guard = Guard {
             client,
             hold: granted.hold,
@@ -214,6 +219,8 @@ impl World {
             _watch: watch,
             over: false,
             passed: false,
+            fell_back,
+            passes_through,
             epoch_of_data,
             until: Instant::default(),
         };
@@ -225,7 +232,9 @@ impl World {
             self.stats.reach(Coverage::LostThenReacquired);
         }
         self.guards.push(guard);
-        self.guards.len() - 1
+        let guard = self.guards.len() - 1;
+        self.note_degraded(guard);
+        guard
     }
 
     fn note_outcome(&mut self, outcome: &Outcome) {

@@ -1,0 +1,53 @@
+//! The requests of a world that go on without the server, and the outages that are long enough for that.
+
+use crate::faults::event::FaultEvent;
+use crate::faults::mix::FaultMix;
+use crate::workload::plan::DISTURBED;
+use crate::world::{World, ms};
+use leasehold_core::command::Kind;
+use leasehold_core::session::{AcquireRequest, Fallback, Patience};
+
+/// By which choices about fallbacks differ from all others of a seed.
+const SOURCE: u64 = 0xfa11_bacc << 32;
+
+/// Has requests of a world fall back, in half of the worlds in which clients are cut off and whose kind of lock can be granted without the
+/// server.
+///
+/// The choices are not those of the world, so that everything else in it is what it would be without this.
+pub(crate) fn plan(world: &mut World, seed: u64) {
+    let mut rng = fastrand::Rng::with_seed(seed ^ SOURCE);
+    if !world.plan.family.supports_fallback() || !world.plan.mix.has(FaultMix::Outages) || rng.bool() {
+        return;
+    }
+    let least = world.plan.settings.unreachable_after;
+    for _ in 0..1 + rng.usize(..3) {
+        let client = rng.usize(..world.clients.len());
+        let at = DISTURBED.mul_f64(rng.f64() / 2.0);
+        let pause = least + ms(rng.u64(50..2_000));
+        world.after(at, FaultEvent::Unreachable { client, yes: true });
+        world.after(at + pause, FaultEvent::Unreachable { client, yes: false });
+    }
+    world.plan.fallbacks = Some(rng);
+}
+
+impl World {
+    /// The same wish, which perhaps goes on without the server.
+    ///
+    /// Worlds leave out what is known to go wrong in the session, until it is mended. After a reconnect it asks the server for a lease that is
+    /// not renewed and passes through (`verify_hold`), and perhaps counts it as lost. And a request that falls back does not look at the gate
+    /// (`falls_back`): a try beside the line, or the other half of a read-write lock, takes what another task of its client has.
+    pub(crate) fn perhaps_without_the_server(&mut self, client: usize, wish: AcquireRequest) -> AcquireRequest {
+        let now = self.local(client);
+        let Some(rng) = &mut self.plan.fallbacks else { return wish };
+        let patience = match wish.patience {
+            Patience::Try => Patience::Until(now + ms(rng.u64(..300))),
+            patience => patience,
+        };
+        let halves = matches!(wish.kind, Kind::Read | Kind::Write);
+        match rng.u8(..8) {
+            0..=3 if !halves => AcquireRequest { fallback: Fallback::Local, patience, ..wish },
+            4 => AcquireRequest { fallback: Fallback::PassThrough, patience, renewed: true, owner: None, ..wish },
+            _ => AcquireRequest { patience, ..wish },
+        }
+    }
+}
