@@ -4,6 +4,7 @@ pub(crate) mod event;
 pub(crate) mod fallbacks;
 pub(crate) mod family;
 mod latches;
+pub(crate) mod leases;
 pub(crate) mod plan;
 pub(crate) mod reference_store;
 pub(crate) mod registers;

@@ -107,6 +107,7 @@ counted! {
         Restored = "the server granted what a client had without it",
         NotRestored = "a hold without the server was lost, because another has the lock there",
         PassedThrough = "a guard passed through, without the server",
+        SeveralLeases = "a client renewed several leases of different lengths",
         WriteFencedLost = "a register that is fenced at writes alone lost an update",
     }
 }

@@ -5,6 +5,7 @@ use crate::faults::plan::disturb;
 use crate::workload::event::UserEvent;
 use crate::workload::fallbacks;
 use crate::workload::family::{CAPACITY, LockFamily};
+use crate::workload::leases::{self, Leases};
 use crate::world::{World, ms, name, settings};
 use leasehold_core::name::LockName;
 use leasehold_core::owner::OwnerId;
@@ -37,6 +38,8 @@ pub(crate) struct Plan {
     pub(crate) owners: Vec<Vec<OwnerId>>,
     /// By which requests are chosen that go on without the server, if any do.
     pub(crate) fallbacks: Option<fastrand::Rng>,
+    /// The leases that requests choose from, where there are several.
+    pub(crate) leases: Option<Leases>,
     /// How long a guard is kept.
     pub(crate) hold: Duration,
     /// How likely it is that a future is polled late, or never, or is dropped.
@@ -96,6 +99,7 @@ pub(crate) fn plan(world: &mut World, seed: u64, family: LockFamily) {
     world.plan.hold = ms([1, 20, 200, 1_500][world.rng.usize(..4)]);
     disturb(world, mix, seed);
     fallbacks::plan(world, seed);
+    leases::plan(world, seed);
     for number in (0..).take(12 + world.rng.usize(..34)) {
         let pause = DISTURBED.mul_f64(world.rng.f64() * world.rng.f64());
         let client = world.rng.usize(..clients);

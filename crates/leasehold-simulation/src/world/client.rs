@@ -123,6 +123,7 @@ pub(crate) struct Guard {
     pub(crate) number: u32,
     pub(crate) cell: Arc<HoldCell>,
     pub(crate) renewed: bool,
+    pub(crate) lease: Duration,
     pub(crate) name: LockName,
     pub(crate) kind: Kind,
     pub(crate) owner: Option<OwnerId>,
