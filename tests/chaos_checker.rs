@@ -18,7 +18,7 @@ use check::{
 use history::Op;
 use lineage::{Cause, Event, Shard};
 use moment::MILLISECOND;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 fn only(text: &str, died: Option<u64>) -> Op {
     let mut ops = history::read("c0", text, died).expect("a history").ops;
@@ -399,4 +399,15 @@ fn who_was_told_is_known_of_both() {
     assert_eq!(overlaps(&ops, 1)[0].told, [false, false]);
     ops[1].lost = Some((50, "removed".to_owned()));
     assert_eq!(overlaps(&ops, 1)[0].told, [false, true]);
+}
+
+#[test]
+fn an_instant_that_is_read_between_two_moments_lies_between_them() {
+    // The two clocks are paired to some microseconds.
+    let slack = MILLISECOND / 50;
+    for _ in 0..1_000 {
+        let (before, instant, after) = (moment::now(), Instant::now(), moment::now());
+        let at = moment::of(instant);
+        assert!(before <= at + slack && at <= after + slack, "{before} {at} {after}");
+    }
 }

@@ -87,7 +87,7 @@ pub(crate) fn unwitnessed(ops: &[Op]) -> Vec<String> {
     // One reply may open a latch for several tasks.
     let held = ops.iter().filter(|op| op.granted.is_some() && op.wish.rule != Rule::Open);
     let unknown = held.filter(|op| op.executed.values().any(Vec::is_empty));
-    unknown.map(|op| format!("{}: it is not known who granted it to {}", op.wish.lock, op.who)).collect()
+    unknown.map(|op| format!("{}: it is not known who granted it to {}: {op:?}", op.wish.lock, op.who)).collect()
 }
 
 /// Every holder that believed to hold a lock beside another that it excludes. `capacity` is that of the semaphores.

@@ -9,7 +9,7 @@
 
 use crate::client::Current;
 use crate::history::{label, label_of_permits};
-use crate::moment::now;
+use crate::moment;
 use leasehold_core::script;
 use leasehold_test_support::{Proxy, Request, Resp, Watch, Way};
 use std::collections::BTreeMap;
@@ -122,8 +122,7 @@ impl Relays {
         } else if script.name().ends_with("/acquire")
             && matches!(reply.elements().first().and_then(Resp::as_int), Some(1..=3))
         {
-            let asked = now().saturating_sub(u64::try_from(request.at.elapsed().as_nanos()).unwrap_or_default());
-            bench.journal.executed(asked, server, &hold, &lock);
+            bench.journal.executed(moment::of(request.at), server, &hold, &lock);
         }
     }
 }
