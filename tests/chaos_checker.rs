@@ -402,7 +402,7 @@ fn who_was_told_is_known_of_both() {
 }
 
 #[test]
-fn an_instant_that_is_read_between_two_moments_lies_between_them() {
+fn an_instant_lies_between_the_moments_around_it() {
     // The two clocks are paired to some microseconds.
     let slack = MILLISECOND / 50;
     for _ in 0..1_000 {

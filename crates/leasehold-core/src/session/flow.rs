@@ -29,4 +29,5 @@ mod settled;
 mod shut_down;
 mod timeouts;
 mod wait;
+mod wait_at_gate;
 mod warn;

@@ -185,6 +185,11 @@ impl Hold {
         self.state.is_degraded()
     }
 
+    /// Whether it was granted without the server, keeps out the other tasks of this client, and is still to be asked for.
+    pub(super) fn is_restorable(&self) -> bool {
+        self.state.is_restorable() && self.is_live()
+    }
+
     /// Whether it was granted without the server, which does not count its guards since then.
     pub(super) fn is_counted_by_client(&self) -> bool {
         self.state.is_counted_by_client()

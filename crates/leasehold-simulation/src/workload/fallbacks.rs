@@ -4,8 +4,7 @@ use crate::faults::event::FaultEvent;
 use crate::faults::mix::FaultMix;
 use crate::workload::plan::DISTURBED;
 use crate::world::{World, ms};
-use leasehold_core::command::Kind;
-use leasehold_core::session::{AcquireRequest, Fallback, Patience};
+use leasehold_core::session::{AcquireRequest, Fallback};
 
 /// By which choices about fallbacks differ from all others of a seed.
 const SOURCE: u64 = 0xfa11_bacc << 32;
@@ -31,23 +30,14 @@ pub(crate) fn plan(world: &mut World, seed: u64) {
 }
 
 impl World {
-    /// The same wish, which perhaps goes on without the server.
-    ///
-    /// Worlds leave out what is known to go wrong in the session, until it is mended. After a reconnect it asks the server for a lease that is
-    /// not renewed and passes through (`verify_hold`), and perhaps counts it as lost. And a request that falls back does not look at the gate
-    /// (`falls_back`): a try beside the line, or the other half of a read-write lock, takes what another task of its client has.
-    pub(crate) fn perhaps_without_the_server(&mut self, client: usize, wish: AcquireRequest) -> AcquireRequest {
-        let now = self.local(client);
+    /// The same wish, which perhaps goes on without the server. One that may pass through has no owner: of two requests of one owner the guard
+    /// that is read first does not tell whose fallback was granted.
+    pub(crate) fn perhaps_without_the_server(&mut self, wish: AcquireRequest) -> AcquireRequest {
         let Some(rng) = &mut self.plan.fallbacks else { return wish };
-        let patience = match wish.patience {
-            Patience::Try => Patience::Until(now + ms(rng.u64(..300))),
-            patience => patience,
-        };
-        let halves = matches!(wish.kind, Kind::Read | Kind::Write);
         match rng.u8(..8) {
-            0..=3 if !halves => AcquireRequest { fallback: Fallback::Local, patience, ..wish },
-            4 => AcquireRequest { fallback: Fallback::PassThrough, patience, renewed: true, owner: None, ..wish },
-            _ => AcquireRequest { patience, ..wish },
+            0..=3 => AcquireRequest { fallback: Fallback::Local, ..wish },
+            4 => AcquireRequest { fallback: Fallback::PassThrough, owner: None, ..wish },
+            _ => wish,
         }
     }
 }

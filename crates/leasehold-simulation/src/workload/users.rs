@@ -60,7 +60,7 @@ impl World {
         let max_hold = (self.rng.u8(..10) == 0).then(|| self.between(ms(50), ms(1_500)));
         let wish = self.plan.family.wish(lock, lease, &mut self.rng);
         let wish = self.without_lease(AcquireRequest { owner, lease, renewed, max_hold, patience, ..wish });
-        let wish = self.perhaps_without_the_server(client, wish);
+        let wish = self.perhaps_without_the_server(wish);
         let wish = self.with_some_lease(client, wish);
         self.start(client, wish);
     }
@@ -117,7 +117,7 @@ impl World {
                 let patience = Patience::Forever;
                 let wish = self.plan.family.wish(lock, lease, &mut self.rng);
                 let wish = self.without_lease(AcquireRequest { owner, renewed, patience, ..wish });
-                let wish = self.perhaps_without_the_server(client, wish);
+                let wish = self.perhaps_without_the_server(wish);
                 let wish = self.with_some_lease(client, wish);
                 self.start(client, wish);
                 let pause = self.plan.hold.mul_f64(self.rng.f64());

@@ -125,6 +125,10 @@ impl Parts {
                 let lock = acquire.lock();
                 self.poll_in_line(now, ticket, lock, missed, may_retry, via)
             }
+            LocalPlace::Aside if may_retry && acquire.beside().is_none() && self.is_gated(acquire.lock()) => {
+                self.stand_at_gate(now, ticket);
+                Some(self.poll_acquire_at_gate(ticket))
+            }
             LocalPlace::Aside if may_retry => self.send_first(now, ticket, via),
             LocalPlace::Aside => None,
             LocalPlace::Entering(number) if self.holds.get(number).is_some_and(|hold| hold.is_counted_by_client()) => {
@@ -153,7 +157,7 @@ impl Parts {
             return if may_ask { self.send_first(now, ticket, via) } else { None };
         }
         if self.is_gated(lock) {
-            self.stand_at_gate(now, ticket, lock);
+            self.stand_at_gate(now, ticket);
             return Some(self.poll_acquire_at_gate(ticket));
         }
         self.locks[lock].line_mut().begin_attempt();
@@ -188,21 +192,6 @@ impl Parts {
         };
         let call = self.ask(number, ticket, 1, lease, limit)?;
         Some(Step::Send(self.begin_change(now, number, Some(ticket), CountChange::RaiseTo(1), via, &call), call))
-    }
-
-    /// Another task of this client has the lock: it is waited for here, and the server is left out of it.
-    fn stand_at_gate(&mut self, now: Instant, ticket: Ticket, lock: LockId) {
-        self.locks[lock].line_mut().gate();
-        self.set_lock_timer(lock);
-        let Some(acquire) = self.requests.known_acquire(ticket) else { return };
-        if acquire.wish().patience == Patience::Try
-            || acquire.is_final_attempt()
-            || acquire.end_of_wish(self.settings.command_timeout) <= now
-        {
-            self.end_busy(now, ticket);
-        } else {
-            self.begin_to_wait(now, ticket);
-        }
     }
 
     /// The outcome of a request that came to the gate.

@@ -90,11 +90,14 @@ impl Parts {
         }
     }
 
-    /// Fails all requests of the line when the server has been out of reach for too long.
+    /// Fails all requests of the line when the server has been out of reach for too long, unless they wait for a task of this client.
     pub(super) fn give_up_on_server(&mut self, now: Instant, lock: LockId) -> bool {
         let Some(since) = self.failing_since(lock) else { return false };
         if now < since + self.settings.unreachable_after {
             return false;
+        }
+        if self.waits_at_gate(now, lock) {
+            return true;
         }
         let error = AcquireError::Unreachable(self.failures_in_words(lock));
         if let Some(contender) = self.locks[lock].line().contender()

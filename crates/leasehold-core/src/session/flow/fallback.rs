@@ -61,11 +61,15 @@ impl Parts {
     }
 
     /// Ends an acquire that cannot reach the server: by what it falls back to, where that is so and nothing was sent that may have been
-    /// applied, and otherwise by an error.
+    /// applied, and otherwise by an error. Where it would fall back to what another task of this client has, it waits for that one.
     pub(super) fn end_unreachable(&mut self, now: Instant, ticket: Ticket) {
         let error = self.failure_error(ticket);
         if matches!(error, AcquireError::Unreachable(_)) && self.falls_back(now, ticket) {
-            self.degrade(now, ticket);
+            if self.requests.known_acquire(ticket).is_some_and(|acquire| self.is_gated(acquire.lock())) {
+                self.stand_at_gate(now, ticket);
+            } else {
+                self.degrade(now, ticket);
+            }
         } else {
             self.fail_acquire(now, ticket, error);
         }

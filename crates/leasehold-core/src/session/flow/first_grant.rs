@@ -31,6 +31,13 @@ impl Parts {
             self.take_back(now, ticket, number, error);
             return;
         }
+        if self.is_held_without_server(number)
+            && self.requests.acquire(ticket).is_some_and(|acquire| acquire.beside().is_none())
+        {
+            self.give_grant_back(now, ticket, number);
+            return;
+        }
+        let Some(hold) = self.holds.known_mut(number) else { return };
         hold.confirm_grant(now, change, left);
         let beside = self.requests.acquire(ticket).and_then(|acquire| acquire.beside().cloned());
         self.first_grant(now, ticket, number, left);

@@ -1,4 +1,6 @@
 //! The lock within this client: whether a task of the client keeps the others from asking the server.
+//!
+//! The gate of a lock is shut while a task has it, if any request for it has chosen `Fallback::Local`.
 
 use crate::command::Kind;
 use crate::session::ids::LockId;

@@ -92,7 +92,7 @@ impl Parts {
     pub(crate) fn detach(&mut self, now: Instant, number: HoldNumber, renewed: bool) {
         self.lose_if_passed(now, number);
         if self.holds.get_mut(number).is_some_and(|hold| hold.detach_guard(renewed)) {
-            self.guard_ends(now, number, HoldEnd::Detached);
+            self.guard_ends(now, number, renewed, HoldEnd::Detached);
             self.reconcile(now, number);
         }
     }
@@ -105,7 +105,7 @@ impl Parts {
             // The guards were taken from their owners by a shutdown.
             return hold.end();
         }
-        self.guard_ends(now, number, HoldEnd::Released);
+        self.guard_ends(now, number, renewed, HoldEnd::Released);
         if self.protocol_of(number).may_be_prolonged() {
             // Time alone does not tell that the server has nothing of it.
             self.extend_clean_up(now, number);
@@ -114,9 +114,9 @@ impl Parts {
     }
 
     /// A guard does not want the hold to be renewed any more. The last one ends the hold, if nothing else has.
-    fn guard_ends(&mut self, now: Instant, number: HoldNumber, end: HoldEnd) {
+    fn guard_ends(&mut self, now: Instant, number: HoldNumber, renewed: bool, end: HoldEnd) {
         let Some(hold) = self.holds.known_mut(number) else { return };
-        if hold.end_guard(end, self.out.woken()) {
+        if hold.end_guard(now, renewed, end, self.out.woken()) {
             self.end_live_hold(now, number);
         }
     }

@@ -67,6 +67,12 @@ impl Parts {
         match outcome {
             Ok(Acquired::Held { left, .. }) if hold.is_live() => {
                 hold.restore(now, &change, left);
+                if hold.has_passed(now) {
+                    // The reply took longer than what was left of the lease.
+                    self.lose_by_deadline(now, number);
+                    self.reconcile(now, number);
+                    return;
+                }
                 let name = self.locks[hold.lock()].name().clone();
                 self.out.tell(Event::Restored { name });
                 self.outages.note_answer();
@@ -88,5 +94,88 @@ impl Parts {
             Err(_) => hold.undo_restoration(&change),
         }
         self.reconcile(now, number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::Kind;
+    use crate::error::HoldEnd;
+    use crate::link::{Epoch, Plane};
+    use crate::name::LockName;
+    use crate::owner::ClientId;
+    use crate::session::{AcquireRequest, Action, CallId, Fallback, Granted, Session, Step, Via};
+    use crate::settings::Settings;
+    use std::task::Waker;
+
+    const NOW: Instant = Instant::from_nanos(1_000_000_000);
+    const LEASE: Duration = Duration::from_secs(4);
+
+    fn session() -> Session {
+        let settings = Settings { unreachable_after: Duration::ZERO, ..Settings::default() };
+        Session::new(ClientId::new(uuid::Uuid::nil()), settings, 1)
+    }
+
+    fn wish(renewed: bool) -> AcquireRequest {
+        let wish = AcquireRequest::new(LockName::new("", "stock").expect("a name"), Kind::Lock, LEASE);
+        AcquireRequest { fallback: Fallback::Local, renewed, ..wish }
+    }
+
+    /// Acquires without the server.
+    fn granted(session: &mut Session, wish: AcquireRequest) -> Granted {
+        let ticket = session.acquire(NOW, wish);
+        let via = Via { plane: Plane::Foreground, epoch: Epoch(1) };
+        loop {
+            match session.poll_acquire(NOW, ticket, via, Waker::noop()) {
+                Step::Send(flight, _) => {
+                    session.handle_reply(NOW, ticket, flight, Err(LinkError::NotSent("not connected".to_owned())));
+                }
+                Step::Done(Ok(Some(guard))) => return guard,
+                _ => panic!("it falls back"),
+            }
+        }
+    }
+
+    /// The call by which the server is asked for a hold.
+    fn asked(session: &mut Session) -> Option<CallId> {
+        std::iter::from_fn(|| session.poll_action()).find_map(|action| match action {
+            Action::Call { id, .. } => Some(id),
+            _ => None,
+        })
+    }
+
+    #[test]
+    fn grant_that_comes_after_the_lease_loses_the_hold_at_once() {
+        let mut session = session();
+        let guard = granted(&mut session, wish(false));
+        let later = NOW + LEASE.mul_f64(0.9);
+        session.handle_timeout(later);
+        let call = asked(&mut session).expect("the server is asked");
+        // What is left of the lease is over, but for the margin that a deadline keeps from the server's.
+        let answered = guard.cell.deadline() - Duration::from_nanos(1);
+        let left = i64::try_from(guard.cell.deadline().since(later).as_millis()).expect("a lease");
+        session.handle_called(answered, call, Epoch(1), Ok(Reply::Array([1, left, 0].map(Reply::Int).to_vec())));
+        assert!(matches!(guard.cell.ended(answered), Some(HoldEnd::Lost(_))));
+        let told: Vec<_> = std::iter::from_fn(|| session.poll_event()).collect();
+        assert!(told.iter().any(|event| matches!(event, Event::Lost { .. })), "{told:?}");
+    }
+
+    #[test]
+    fn degraded_hold_lasts_as_long_as_a_renewing_guard_of_it() {
+        let mut session = session();
+        let owner = Some(session.new_owner());
+        let fixed = granted(&mut session, AcquireRequest { owner, ..wish(false) });
+        assert_eq!(fixed.cell.deadline(), NOW + LEASE);
+        let renewing = granted(&mut session, AcquireRequest { owner, ..wish(true) });
+        let later = NOW + LEASE * 10;
+        session.handle_timeout(later);
+        assert_eq!(fixed.cell.ended(later), None);
+        let call = asked(&mut session).expect("the server is asked");
+        session.handle_called(later, call, Epoch(1), Err(LinkError::NotSent("not connected".to_owned())));
+        session.drop_guard(later, renewing.hold, renewing.renewed);
+        assert_eq!(fixed.cell.deadline(), later + LEASE, "what is left of a lease that was renewed until now");
+        session.handle_timeout(later + RESTORE);
+        assert!(asked(&mut session).is_some(), "the server is still asked");
     }
 }

@@ -104,7 +104,7 @@ impl Parts {
         let Some(hold) = self.holds.known_mut(number) else { return };
         *hold.timer_slot() = None;
         self.lose_if_passed(now, number);
-        let restores = self.holds.get(number).is_some_and(|hold| hold.is_degraded() && hold.is_live());
+        let restores = self.holds.get(number).is_some_and(|hold| hold.is_restorable());
         if !restores {
             self.queue_renewal(now, number);
         } else if self.holds.get(number).and_then(Hold::renew_at).is_some_and(|at| at <= now) {

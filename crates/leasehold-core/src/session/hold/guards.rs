@@ -41,12 +41,22 @@ impl Hold {
     }
 
     /// The same without the server. Nothing renews it, and nothing needs to: it lasts as long as its guard, unless a fixed time was asked for.
+    ///
+    /// The server is asked for it at `restore_at`; without an instant it is never asked.
     pub(crate) fn grant_locally(&mut self, now: Instant, renewed: bool, restore_at: Option<Instant>) {
         self.raising = None;
-        self.add_first_guard(CountedBy::ClientAlone, renewed);
+        let by = if restore_at.is_some() { CountedBy::ClientAlone } else { CountedBy::PassedThrough };
+        self.add_first_guard(by, renewed);
         self.cell.set_degraded(true);
-        self.cell.set_deadline(if renewed { Instant::FAR_FUTURE } else { now + self.lease });
+        self.reckon_locally(now);
         self.renew_at = restore_at;
+    }
+
+    /// Without the server a hold lasts for as long as a renewing guard of it does, and for one lease from now where there is none.
+    fn reckon_locally(&self, now: Instant) {
+        if self.state.is_degraded() {
+            self.cell.set_deadline(if self.count.is_renewed() { Instant::FAR_FUTURE } else { now + self.lease });
+        }
     }
 
     fn add_first_guard(&mut self, by: CountedBy, renewed: bool) {
@@ -62,6 +72,7 @@ impl Hold {
         self.count.add_guard(renewed);
         self.lease = self.lease.max(lease);
         self.extend_clean_up(now);
+        self.reckon_locally(now);
         self.cell.set_count(self.count.wanted());
         self.cell.set_renewed(self.count.renewing());
     }
@@ -90,10 +101,15 @@ impl Hold {
     }
 
     /// A guard does not want it to be renewed any more. The last one ends it, if nothing else has: says whether this was the last.
-    pub(crate) fn end_guard(&mut self, end: HoldEnd, woken: &mut Vec<Waker>) -> bool {
+    pub(crate) fn end_guard(&mut self, now: Instant, renewed: bool, end: HoldEnd, woken: &mut Vec<Waker>) -> bool {
         self.cell.set_renewed(self.count.renewing());
         if !self.count.is_renewed() {
-            self.renew_at = None;
+            if renewed {
+                self.reckon_locally(now);
+            }
+            if !self.is_restorable() {
+                self.renew_at = None;
+            }
         }
         let is_last = !self.count.has_guards();
         if is_last && self.state.finish(end) {

@@ -64,9 +64,9 @@ impl Hold {
         self.renew_at
     }
 
-    /// It is asked for again at this instant, while it is degraded.
+    /// It is asked for again at this instant, while the server does not have it.
     pub(crate) fn restore_at(&mut self, at: Instant) {
-        self.renew_at = (self.is_degraded() && self.is_live()).then_some(at);
+        self.renew_at = self.is_restorable().then_some(at);
     }
 
     /// Whether a renewal is to be sent, were it only to see whether the hold is still there.

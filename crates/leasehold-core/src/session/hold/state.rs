@@ -23,8 +23,10 @@ pub(crate) enum CountedBy {
     Server,
     /// The client, because it was granted without the server, which has it since.
     ClientSince,
-    /// The client, and the server does not have it: the hold is degraded.
+    /// The client, and the server does not have it yet: the hold is degraded, and keeps out the other tasks of this client alone.
     ClientAlone,
+    /// The client, and the server is never to have it: the hold is degraded, and keeps out no other.
+    PassedThrough,
 }
 
 impl HoldState {
@@ -40,7 +42,12 @@ impl HoldState {
 
     /// Whether it was granted without the server, which does not have it yet.
     pub(crate) fn is_degraded(self) -> bool {
-        self.counted_by() == Some(CountedBy::ClientAlone)
+        matches!(self.counted_by(), Some(CountedBy::ClientAlone | CountedBy::PassedThrough))
+    }
+
+    /// Whether the server is asked for it again and again, because it was granted without it.
+    pub(crate) fn is_restorable(self) -> bool {
+        self == Self::Held(CountedBy::ClientAlone)
     }
 
     /// Whether it was granted without the server, which does not count its guards since then.
@@ -84,7 +91,7 @@ impl HoldState {
 
     /// The server has what was granted without it.
     pub(crate) fn restore(&mut self) {
-        debug_assert!(self.is_degraded() && self.end().is_none(), "only a degraded hold is restored");
+        debug_assert!(self.is_restorable(), "only a hold that the server is asked for is restored");
         *self = Self::Held(CountedBy::ClientSince);
     }
 
@@ -123,10 +130,12 @@ mod tests {
 
     #[test]
     fn first_end_counts_and_keeps_who_counted() {
-        for by in [CountedBy::Server, CountedBy::ClientSince, CountedBy::ClientAlone] {
+        for by in [CountedBy::Server, CountedBy::ClientSince, CountedBy::ClientAlone, CountedBy::PassedThrough] {
             let mut state = HoldState::Queued;
             state.grant(by);
-            let (degraded, by_client) = (by == CountedBy::ClientAlone, by != CountedBy::Server);
+            let degraded = matches!(by, CountedBy::ClientAlone | CountedBy::PassedThrough);
+            let by_client = by != CountedBy::Server;
+            assert_eq!(state.is_restorable(), by == CountedBy::ClientAlone);
             assert_eq!((state.is_degraded(), state.is_counted_by_client()), (degraded, by_client));
             assert_eq!(state.end(), None);
             assert!(state.finish(LOST) && !state.finish(HoldEnd::Released));
