@@ -8,5 +8,6 @@ pub(crate) mod leases;
 pub(crate) mod plan;
 pub(crate) mod reference_store;
 pub(crate) mod registers;
+pub(crate) mod replicas;
 pub(crate) mod run;
 mod users;

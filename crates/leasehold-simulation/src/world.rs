@@ -12,6 +12,7 @@ pub(crate) mod event_queue;
 pub(crate) mod message;
 pub(crate) mod network;
 pub(crate) mod parts;
+pub(crate) mod replica;
 mod requests;
 pub(crate) mod server;
 mod settlement;

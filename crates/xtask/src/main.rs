@@ -9,6 +9,7 @@ mod licenses;
 mod lint;
 mod mutate;
 mod package;
+mod record;
 mod servers;
 mod test;
 
@@ -53,6 +54,12 @@ enum Task {
     /// Follow everything that can happen in small worlds of whole clients; --help says more
     #[command(disable_help_flag = true)]
     Explore(forward::Words),
+    /// Run an instrument, and write its figures into docs/figures
+    Record {
+        instrument: record::Instrument,
+        #[command(flatten)]
+        words: forward::Words,
+    },
     /// Write the pages that repeat the headers of the scripts: docs/scripts.md, and the table of lua/README.md
     Docs {
         /// Write nothing, and fail where a page is not what would be written
@@ -89,6 +96,7 @@ fn main() -> ExitCode {
         Task::Chaos(words) => forward::run(forward::CHAOS, &words.forwarded),
         Task::Mutate(options) => mutate::run(&options),
         Task::Explore(words) => forward::run(forward::EXPLORE, &words.forwarded),
+        Task::Record { instrument, words } => record::run(instrument, &words.forwarded),
         Task::Docs { check } => docs::run(check),
         Task::Lint => lint::run(),
         Task::Package { allow_dirty } => package::run(allow_dirty),

@@ -96,7 +96,7 @@ impl World {
                 if yes { out_of_reach() } else { LinkEvent::Connected { server: SERVER.to_owned(), again: true } };
             self.after(ms(1), Message::Event { client, event });
         }
-        for plane in [Plane::Foreground, Plane::Background] {
+        for plane in self.net.planes() {
             if yes && self.net.connection(client, plane).up {
                 self.reset(client, plane);
             } else if !yes {

@@ -61,6 +61,8 @@ pub(crate) enum FaultEvent {
     Snapshot,
     /// That replica takes over.
     Failover,
+    /// The replica takes over on whose acknowledgements the clients rely.
+    TakeOver,
     /// A key that has a time to live goes away, or any key.
     Evict {
         all: bool,
@@ -91,6 +93,7 @@ pub(crate) fn apply(world: &mut World, fault: FaultEvent) {
         FaultEvent::Restart => world.restart(),
         FaultEvent::Snapshot => world.take_snapshot(),
         FaultEvent::Failover => world.fail_over(),
+        FaultEvent::TakeOver => world.take_over(),
         FaultEvent::Evict { all } => world.evict(all),
         FaultEvent::ForceRelease => world.force_release(),
         FaultEvent::FlushScripts => world.flush_scripts(),

@@ -6,6 +6,7 @@ use crate::faults::processes::MARGIN_PPM;
 use crate::faults::rates::FaultRates;
 use crate::workload::family::LockFamily;
 use crate::workload::plan::{DISTURBED, LEASE};
+use crate::workload::replicas;
 use crate::world::event::WorldEvent;
 use crate::world::message::Message;
 use crate::world::{World, ms};
@@ -60,13 +61,16 @@ pub(crate) fn disturb(world: &mut World, mix: FaultMix, seed: u64) {
     connections(world, mix);
     server(world, mix);
     processes(world, mix);
-    if mix.has(FaultMix::Data) {
+    if mix.has(FaultMix::Data) && !replicas::disturb(world) {
         data(world);
     }
     if mix == FaultMix::Unproven {
         hold_back(world, seed);
     }
-    if mix == FaultMix::Data && matches!(world.plan.family, LockFamily::Fenced | LockFamily::FencedFair) {
+    if mix == FaultMix::Data
+        && world.plan.replicas.is_none()
+        && matches!(world.plan.family, LockFamily::Fenced | LockFamily::FencedFair)
+    {
         issue_twice(world, seed);
     }
     world.parts.plans_faults = false;

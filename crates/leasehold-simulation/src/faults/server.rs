@@ -10,7 +10,7 @@ use bytes::Bytes;
 use leasehold_core::call::Call;
 use leasehold_core::command::read_write::Mode;
 use leasehold_core::command::{Kind, fair, lock, read_write, simple, spin};
-use leasehold_core::link::{LinkEvent, Plane};
+use leasehold_core::link::LinkEvent;
 use leasehold_core::reply::Reply;
 use std::time::Duration;
 
@@ -53,7 +53,7 @@ impl World {
     /// Every connection is gone, and comes back.
     fn reset_all(&mut self) {
         for client in (0..self.clients.len()).filter(|client| !self.clients[*client].dead).collect::<Vec<_>>() {
-            for plane in [Plane::Foreground, Plane::Background] {
+            for plane in self.net.planes() {
                 if self.net.connection(client, plane).up {
                     let epoch = self.net.connection(client, plane).epoch;
                     self.net.kill(client, plane, epoch);
@@ -99,6 +99,16 @@ impl World {
         self.void_guarantees();
         self.reset_all();
         self.note_removals(ms(20));
+    }
+
+    /// Writes that no replica has acknowledged are gone, and with them nothing that a client relies on: what it holds is there, and a lock
+    /// that it has given back may be held again until its lease is over.
+    pub(crate) fn lose_what_is_not_acknowledged(&mut self) {
+        self.doubts.leftovers = true;
+        self.doubts.restored = true;
+        self.invariants.grants.forget_holders();
+        self.void_what_is_timed();
+        self.reset_all();
     }
 
     /// A key goes away, because memory is scarce.

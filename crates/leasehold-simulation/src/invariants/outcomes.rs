@@ -101,6 +101,9 @@ pub(crate) fn check_reason(world: &World, client: usize, task: usize) {
         Outcome::NotAcquired(AcquireError::KeyConflict(_) | AcquireError::ExceedsCapacity { .. }) => {
             assert!(world.doubts.broken, "client {client} is told: {outcome:?}");
         }
+        Outcome::NotAcquired(AcquireError::NotReplicated { .. }) => {
+            assert!(world.plan.replicas.is_some(), "client {client} is told: {outcome:?}");
+        }
         Outcome::NotAcquired(AcquireError::WaitElapsed | AcquireError::Lost(_) | AcquireError::UpgradeNotSupported)
         | Outcome::NotReleased(ReleaseError::Lost(_)) => {}
         Outcome::NotAcquired(_) | Outcome::NotReleased(_) => panic!("client {client} is told: {outcome:?}"),

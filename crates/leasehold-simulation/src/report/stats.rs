@@ -60,6 +60,8 @@ counted! {
         LatePoll = "a future is polled late",
         Unpolled = "a future is never polled",
         Dropped = "a future is dropped",
+        LaggingReplica = "a replica does not acknowledge in time",
+        TakeOver = "a replica takes over with what it acknowledged",
     }
 }
 
@@ -109,6 +111,9 @@ counted! {
         PassedThrough = "a guard passed through, without the server",
         SeveralLeases = "a client renewed several leases of different lengths",
         WriteFencedLost = "a register that is fenced at writes alone lost an update",
+        Acknowledged = "a call was acknowledged by a replica",
+        NotReplicated = "a caller was told that too few replicas have its lock",
+        SurvivedTakeOver = "a hold was believed in when a replica took over",
     }
 }
 

@@ -6,6 +6,7 @@ use crate::workload::event::UserEvent;
 use crate::workload::fallbacks;
 use crate::workload::family::{CAPACITY, LockFamily};
 use crate::workload::leases::{self, Leases};
+use crate::workload::replicas;
 use crate::world::{World, ms, name, settings};
 use leasehold_core::name::LockName;
 use leasehold_core::owner::OwnerId;
@@ -40,6 +41,8 @@ pub(crate) struct Plan {
     pub(crate) fallbacks: Option<fastrand::Rng>,
     /// The leases that requests choose from, where there are several.
     pub(crate) leases: Option<Leases>,
+    /// By which choices requests wait for a replica, if they do.
+    pub(crate) replicas: Option<fastrand::Rng>,
     /// How long a guard is kept.
     pub(crate) hold: Duration,
     /// How likely it is that a future is polled late, or never, or is dropped.
@@ -86,6 +89,7 @@ pub(crate) fn plan(world: &mut World, seed: u64, family: LockFamily) {
     settings.not_after = world.rng.bool();
     settings.cluster = world.rng.u8(..4) == 0;
     world.plan.settings = settings.clone();
+    replicas::choose(world, seed);
     let clients = 2 + world.rng.usize(..6);
     world.plan.clients = clients;
     for _ in 0..clients {

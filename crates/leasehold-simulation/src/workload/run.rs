@@ -137,6 +137,9 @@ fn calm(world: &mut World) {
     world.faults.rates = FaultRates::default();
     world.faults.planned.clear();
     world.server.deny_growth(false);
+    if let Some(replica) = &mut world.server.replica {
+        replica.calm();
+    }
     world.open_latches();
     for client in (0..world.clients.len()).filter(|client| !world.clients[*client].dead).collect::<Vec<_>>() {
         world.thaw(client);

@@ -62,6 +62,7 @@ impl World {
         let wish = self.without_lease(AcquireRequest { owner, lease, renewed, max_hold, patience, ..wish });
         let wish = self.perhaps_without_the_server(wish);
         let wish = self.with_some_lease(client, wish);
+        let wish = self.durably(wish);
         self.start(client, wish);
     }
 
@@ -119,6 +120,7 @@ impl World {
                 let wish = self.without_lease(AcquireRequest { owner, renewed, patience, ..wish });
                 let wish = self.perhaps_without_the_server(wish);
                 let wish = self.with_some_lease(client, wish);
+                let wish = self.durably(wish);
                 self.start(client, wish);
                 let pause = self.plan.hold.mul_f64(self.rng.f64());
                 self.after(pause, UserEvent::GiveUp { guard, how: 0 });

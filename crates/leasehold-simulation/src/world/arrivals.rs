@@ -5,6 +5,7 @@ use crate::report::stats::{Coverage, FaultKind};
 use crate::workload::family::hold_of;
 use crate::world::message::{CallKey, Message, ReplyFate};
 use crate::world::network::{Caller, Waiting};
+use crate::world::replica::{acknowledged, of_script};
 use crate::world::{World, ms, trace};
 use leasehold_core::call::Call;
 use leasehold_core::link::{Epoch, LinkError, Plane, ServerError};
@@ -56,7 +57,9 @@ impl World {
         }
         match reply {
             ReplyFate::Comes | ReplyFate::Refused(_) | ReplyFate::Inside(_) => {
-                let at = self.reply_at(client, plane);
+                let (result, waited) = self.acknowledge(&call, result);
+                let at = self.reply_at(client, plane) + waited;
+                let at = self.net.connection(client, plane).reply(at);
                 self.at(at, Message::Answer { key, result: result.map_err(LinkError::Refused) });
             }
             ReplyFate::Lost => {
@@ -66,6 +69,21 @@ impl World {
             }
             // Nothing that is sent by this connection from here on is answered while it lasts.
             ReplyFate::Swallowed => self.freeze(client, plane, ms(1_500)),
+        }
+    }
+
+    /// The reply to a call that has just been executed, and for how long it waits for a replica first.
+    fn acknowledge(
+        &mut self,
+        call: &Call,
+        result: Result<Reply, ServerError>,
+    ) -> (Result<Reply, ServerError>, Duration) {
+        match (call.replicas(), result) {
+            (Some(wanted), Ok(reply)) => {
+                let (by, waited) = self.wait_for_replica(wanted);
+                (Ok(acknowledged(reply, by)), waited)
+            }
+            (_, result) => (result, Duration::ZERO),
         }
     }
 
@@ -147,7 +165,7 @@ impl World {
     /// Runs a script on the server, and sends the notices of it.
     pub(crate) fn execute(&mut self, call: &Call) -> Result<Reply, ServerError> {
         self.note_silence(call);
-        let result = self.server.execute(call);
+        let result = self.server.execute(call).map(|reply| of_script(call, reply));
         self.note_result(call, &result);
         result
     }
@@ -158,6 +176,7 @@ impl World {
         let denied = ServerError::new("ERR ACL failure in script: User app has no permissions to run a command");
         let (result, met) = self.server.execute_refused(call, inside, denied);
         self.server.met = met;
+        let result = result.map(|reply| of_script(call, reply));
         if let Some((id, _)) = hold_of(call).filter(|_| met == Met::AfterWriting) {
             // A release that was refused may have been carried out.
             self.doubts.doubtful.insert(id.clone());

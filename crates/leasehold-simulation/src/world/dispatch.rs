@@ -77,6 +77,7 @@ impl World {
             }
             Message::Event { client, event } => self.event(client, event),
             Message::Reconnected { client, plane } => self.reconnected(client, plane),
+            Message::Replicated { reign, content } => self.replicated(reign, content),
         }
     }
 }

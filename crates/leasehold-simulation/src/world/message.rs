@@ -7,7 +7,7 @@ use leasehold_core::link::{Epoch, LinkError, LinkEvent, Plane};
 use leasehold_core::reply::Reply;
 use leasehold_core::session::CallId;
 use leasehold_core::time::Instant;
-use leasehold_embedded::Inside;
+use leasehold_embedded::{Inside, Snapshot};
 
 /// The number of a call in the world.
 pub(crate) type CallKey = u64;
@@ -111,6 +111,11 @@ pub(crate) enum Message {
         client: usize,
         plane: Plane,
     },
+    /// The replica of a server has heard of all that it had.
+    Replicated {
+        reign: u32,
+        content: Snapshot,
+    },
     /// The server did not know the script: the link sends its text.
     NoScript {
         key: CallKey,
@@ -134,7 +139,11 @@ impl Message {
             | Self::Event { client, .. }
             | Self::Reconnected { client, .. }
             | Self::NoScript { client, .. } => Some(*client),
-            Self::Arrive { .. } | Self::Copy { .. } | Self::Barrier { .. } | Self::Subscription { .. } => None,
+            Self::Arrive { .. }
+            | Self::Copy { .. }
+            | Self::Barrier { .. }
+            | Self::Subscription { .. }
+            | Self::Replicated { .. } => None,
         }
     }
 }

@@ -45,7 +45,7 @@ impl Connection {
 
 #[derive(Debug)]
 pub(crate) struct Wires {
-    planes: [Connection; 2],
+    planes: [Connection; 3],
     /// The life of the notice connection.
     pub(crate) life: u64,
     pub(crate) reachable: bool,
@@ -81,6 +81,8 @@ pub(crate) struct Network {
     /// Barriers and kills under way.
     pub(crate) settling: FxHashSet<(usize, CallId)>,
     pub(crate) epochs: u64,
+    /// Calls wait for a replica, by a plane of their own.
+    pub(crate) durable: bool,
     /// The number of subscriptions so far.
     pub(crate) subscribes: usize,
     /// When acquires were sent that have not arrived.
@@ -93,8 +95,9 @@ pub(crate) struct Network {
 
 impl Network {
     pub(crate) fn add_client(&mut self) {
-        let mut connection = || {
-            self.epochs += 1;
+        let durable = self.durable;
+        let mut connection = |plane| {
+            self.epochs += u64::from(durable || plane != Plane::Durable);
             let start = Instant::from_nanos(0);
             Connection {
                 epoch: Epoch(self.epochs),
@@ -106,14 +109,24 @@ impl Network {
                 fence: 0,
             }
         };
-        let planes = [connection(), connection()];
+        let planes = [Plane::Foreground, Plane::Background, Plane::Durable].map(&mut connection);
         let start = Instant::from_nanos(0);
         let (last_notice, last_subscription) = (start, start);
         self.wires.push(Wires { planes, life: 0, reachable: true, latest: 0, last_notice, last_subscription });
     }
 
     pub(crate) fn connection(&mut self, client: usize, plane: Plane) -> &mut Connection {
-        &mut self.wires[client].planes[usize::from(plane == Plane::Background)]
+        let index = match plane {
+            Plane::Foreground => 0,
+            Plane::Background => 1,
+            Plane::Durable => 2,
+        };
+        &mut self.wires[client].planes[index]
+    }
+
+    /// The planes of every client.
+    pub(crate) fn planes(&self) -> impl Iterator<Item = Plane> + use<> {
+        [Plane::Foreground, Plane::Background].into_iter().chain(self.durable.then_some(Plane::Durable))
     }
 
     pub(crate) fn kill(&mut self, client: usize, plane: Plane, epoch: Epoch) {
@@ -170,13 +183,13 @@ impl World {
         state.asked = asked;
         let ticket = state.ticket;
         trace!(self, "client {client} {ticket:?} sends {key}: {} {:?}", call.script().name(), call.args());
-        self.send(key, client, via.plane, Caller::Task(task), call);
+        self.send(key, client, Plane::for_call(&call, via.plane), Caller::Task(task), call);
     }
 
     pub(crate) fn send_by_background(&mut self, client: usize, id: CallId, call: Call) {
         let key = self.events.number();
         trace!(self, "client {client} background {id:?} sends {key}: {} {:?}", call.script().name(), call.args());
-        self.send(key, client, Plane::Background, Caller::Background(id), call);
+        self.send(key, client, Plane::for_call(&call, Plane::Background), Caller::Background(id), call);
     }
 
     fn send(&mut self, key: CallKey, client: usize, plane: Plane, who: Caller, call: Call) {
@@ -212,9 +225,10 @@ impl World {
             _ => Duration::ZERO,
         };
         let delay = self.delay(client) + more;
-        if plane == Plane::Background {
+        if let Caller::Background(_) = self.net.waiting[&key].who {
             let result = Err(LinkError::Unknown("timed out".to_owned()));
-            let timeout = self.clients[client].session.settings().command_timeout;
+            let within = call.replicas().map_or(Duration::ZERO, |replicas| replicas.within);
+            let timeout = self.clients[client].session.settings().command_timeout + within;
             self.after(timeout, Message::Answer { key, result });
         }
         let now = self.now;

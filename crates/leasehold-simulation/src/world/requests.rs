@@ -259,6 +259,7 @@ impl World {
             Outcome::NotAcquired(AcquireError::OutcomeUnknown(_))
             | Outcome::NotReleased(ReleaseError::OutcomeUnknown(_)) => self.stats.reach(Coverage::OutcomeUnknown),
             Outcome::NotAcquired(AcquireError::Unreachable(_)) => self.stats.reach(Coverage::Unreachable),
+            Outcome::NotAcquired(AcquireError::NotReplicated { .. }) => self.stats.reach(Coverage::NotReplicated),
             _ => {}
         }
     }

@@ -1,5 +1,6 @@
 //! The server of a world: the embedded engine, its clock, its script cache, and the replica that may take over.
 
+use crate::world::replica::Replica;
 use bytes::Bytes;
 use leasehold_core::time::Instant;
 use leasehold_embedded::{EmbeddedServer, Met, ServerClock, Snapshot};
@@ -20,6 +21,8 @@ pub(crate) struct Server {
     /// The scripts in its cache, once that was flushed; until then it has them all.
     cache: Option<FxHashSet<&'static str>>,
     pub(crate) snapshot: Option<Snapshot>,
+    /// The replica of a world whose requests wait for it.
+    pub(crate) replica: Option<Replica>,
     /// Whether the last script that was to be refused something came as far.
     pub(crate) met: Met,
     /// When keys end that a command was aimed at.
@@ -43,6 +46,7 @@ impl Server {
             data_epoch: 0,
             cache: None,
             snapshot: None,
+            replica: None,
             met: Met::Nothing,
             ends: FxHashMap::default(),
         }
