@@ -82,14 +82,30 @@ fn may_differ(user: &User, now: Instant) -> bool {
     }
 }
 
-/// The locked things on a server, and their holders. The mode of a read-write lock is a field of its hash, too, but of no holder.
+/// The locked things on a server, and their holders. The mode of a read-write lock is a field of its hash, too, but of no holder. A reader
+/// whose time is over counts for nothing; its field stays until a script comes that looks.
 fn holds_on(server: &EmbeddedServer) -> Holds {
     let fields = |key: Bytes| match server.command(&[b"HKEYS", &key]) {
-        Ok(Reply::Array(fields)) => Some((key, fields.into_iter().filter_map(text).collect())),
+        Ok(Reply::Array(fields)) => {
+            let fields: Vec<Bytes> =
+                fields.into_iter().filter_map(text).filter(|field| !is_over(server, &key, field)).collect();
+            Some((key, fields))
+        }
         // The counter of fencing tokens.
         _ => None,
     };
     server.keys().into_iter().filter_map(fields).collect()
+}
+
+/// Whether a field is that of a reader whose deadline has passed.
+fn is_over(server: &EmbeddedServer, key: &[u8], field: &[u8]) -> bool {
+    let readers = [b"leasehold:1:rw_readers:{", key, b"}"].concat();
+    match server.command(&[b"ZSCORE", &readers, field]) {
+        Ok(Reply::Bulk(deadline)) => {
+            String::from_utf8_lossy(&deadline).parse().is_ok_and(|deadline: i64| deadline <= server.wall_millis())
+        }
+        _ => false,
+    }
 }
 
 fn text(reply: Reply) -> Option<Bytes> {
