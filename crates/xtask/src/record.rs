@@ -66,7 +66,11 @@ pub(crate) fn run(instrument: Instrument, words: &[String]) -> Outcome {
         ("command", format!("`{command}`")),
         (
             "version",
-            format!("{}, commit {}", env!("CARGO_PKG_VERSION"), said_by("git", &["rev-parse", "--short", "HEAD"])),
+            format!(
+                "{}, commit {}",
+                env!("CARGO_PKG_VERSION"),
+                said_by("git", &["describe", "--always", "--dirty", "--exclude=*"])
+            ),
         ),
         ("date", said_by("date", &["-u", "+%Y-%m-%d %H:%M UTC"])),
         ("machine", before),
