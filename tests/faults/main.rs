@@ -13,6 +13,7 @@ mod commands;
 mod connecting;
 mod demotion;
 mod durability;
+mod fallback;
 mod latency;
 mod lazy;
 mod memory;
