@@ -5,6 +5,7 @@ pub(crate) mod fallbacks;
 pub(crate) mod family;
 mod latches;
 pub(crate) mod leases;
+mod mixture;
 pub(crate) mod plan;
 pub(crate) mod reference_store;
 pub(crate) mod registers;

@@ -113,6 +113,7 @@ counted! {
         WriteFencedLost = "a register that is fenced at writes alone lost an update",
         Acknowledged = "a call was acknowledged by a replica",
         NotReplicated = "a caller was told that too few replicas have its lock",
+        SeveralFamilies = "a client had locks of two families",
         SurvivedTakeOver = "a hold was believed in when a replica took over",
     }
 }

@@ -33,7 +33,7 @@ impl World {
     /// The same wish, which perhaps goes on without the server. One that may pass through has no owner: of two requests of one owner the guard
     /// that is read first does not tell whose fallback was granted.
     pub(crate) fn perhaps_without_the_server(&mut self, wish: AcquireRequest) -> AcquireRequest {
-        let Some(rng) = &mut self.plan.fallbacks else { return wish };
+        let Some(rng) = self.plan.fallbacks.as_mut().filter(|_| wish.kind.supports_fallback()) else { return wish };
         match rng.u8(..8) {
             0..=3 => AcquireRequest { fallback: Fallback::Local, ..wish },
             4 => AcquireRequest { fallback: Fallback::PassThrough, owner: None, ..wish },

@@ -6,6 +6,7 @@ use crate::workload::event::UserEvent;
 use crate::workload::fallbacks;
 use crate::workload::family::{CAPACITY, LockFamily};
 use crate::workload::leases::{self, Leases};
+use crate::workload::mixture;
 use crate::workload::replicas;
 use crate::world::{World, ms, name, settings};
 use leasehold_core::name::LockName;
@@ -26,6 +27,8 @@ pub(crate) struct Plan {
     pub(crate) mix: FaultMix,
     pub(crate) settings: Settings,
     pub(crate) locks: u64,
+    /// The families of all locks but the first, where they are not that of the world.
+    pub(crate) others: Vec<LockFamily>,
     /// How many clients there are from the beginning.
     pub(crate) clients: usize,
     /// No user is late and nothing goes wrong, so that a fair queue is served in the order in which it came to be.
@@ -98,6 +101,7 @@ pub(crate) fn plan(world: &mut World, seed: u64, family: LockFamily) {
         world.plan.owners.push(owners);
     }
     world.plan.locks = 1 + world.rng.u64(..3);
+    mixture::choose(world, seed);
     world.fill();
     world.close_latches();
     world.plan.hold = ms([1, 20, 200, 1_500][world.rng.usize(..4)]);

@@ -66,7 +66,7 @@ fn come_next(world: &mut World) {
     world.run(settings.fair.max_wait + settings.fair.clock_skew);
     let client = world.add_client(settings);
     for lock in left {
-        let wish = world.plan.family.wish(lock, LEASE, &mut world.rng);
+        let wish = world.some_wish(lock, LEASE);
         world.acquire_polled(client, AcquireRequest { patience: Patience::Forever, ..wish }, PollPolicy::AtOnce);
     }
     let limit = world.now + patience_of_the_living(world);

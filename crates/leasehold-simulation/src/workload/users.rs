@@ -58,7 +58,7 @@ impl World {
         };
         let owner = (self.rng.u8(..3) == 0).then(|| self.plan.owners[client][self.rng.usize(..2)]);
         let max_hold = (self.rng.u8(..10) == 0).then(|| self.between(ms(50), ms(1_500)));
-        let wish = self.plan.family.wish(lock, lease, &mut self.rng);
+        let wish = self.some_wish(lock, lease);
         let wish = self.without_lease(AcquireRequest { owner, lease, renewed, max_hold, patience, ..wish });
         let wish = self.perhaps_without_the_server(wish);
         let wish = self.with_some_lease(client, wish);
@@ -116,7 +116,7 @@ impl World {
                 let lease = self.between(ms(100), LEASE);
                 let renewed = self.rng.bool();
                 let patience = Patience::Forever;
-                let wish = self.plan.family.wish(lock, lease, &mut self.rng);
+                let wish = self.some_wish(lock, lease);
                 let wish = self.without_lease(AcquireRequest { owner, renewed, patience, ..wish });
                 let wish = self.perhaps_without_the_server(wish);
                 let wish = self.with_some_lease(client, wish);

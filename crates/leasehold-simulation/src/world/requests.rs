@@ -4,7 +4,7 @@ use crate::report::stats::Coverage;
 use crate::workload::event::UserEvent;
 use crate::world::client::{Flag, Guard, Outcome, PollPolicy, TaskKind};
 use crate::world::{World, trace};
-use leasehold_core::command::HoldKey;
+use leasehold_core::command::{HoldKey, Kind};
 use leasehold_core::error::{AcquireError, HoldEnd, LossReason, ReleaseError};
 use leasehold_core::hold_cell::EndWatch;
 use leasehold_core::session::{AcquireRequest, Fallback, Granted, Step};
@@ -240,6 +240,13 @@ impl World {
         };
         if guard.renewed && self.guards.iter().any(is_beside) {
             self.stats.reach(Coverage::SeveralLeases);
+        }
+        let is_of_another = |other: &Guard| {
+            let halves = matches!(guard.kind, Kind::Read | Kind::Write);
+            !halves && other.client == client && other.alive && other.kind != guard.kind && self.believes(other)
+        };
+        if self.guards.iter().any(is_of_another) {
+            self.stats.reach(Coverage::SeveralFamilies);
         }
         if granted.count > 1 {
             self.stats.reach(Coverage::Reentry);

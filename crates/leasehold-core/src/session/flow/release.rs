@@ -119,6 +119,8 @@ impl Parts {
         if hold.end_guard(now, renewed, end, self.out.woken()) {
             self.end_live_hold(now, number);
         }
+        // Without a renewing guard, a hold that the server does not have ends one lease from now.
+        self.set_hold_timer(number);
     }
 
     /// The last guard of a hold is gone: the hold is not entered again. Requests that were about to enter it acquire anew.

@@ -163,19 +163,28 @@ mod tests {
 
     #[test]
     fn degraded_hold_lasts_as_long_as_a_renewing_guard_of_it() {
-        let mut session = session();
-        let owner = Some(session.new_owner());
-        let fixed = granted(&mut session, AcquireRequest { owner, ..wish(false) });
-        assert_eq!(fixed.cell.deadline(), NOW + LEASE);
-        let renewing = granted(&mut session, AcquireRequest { owner, ..wish(true) });
-        let later = NOW + LEASE * 10;
-        session.handle_timeout(later);
-        assert_eq!(fixed.cell.ended(later), None);
-        let call = asked(&mut session).expect("the server is asked");
-        session.handle_called(later, call, Epoch(1), Err(LinkError::NotSent("not connected".to_owned())));
-        session.drop_guard(later, renewing.hold, renewing.renewed);
-        assert_eq!(fixed.cell.deadline(), later + LEASE, "what is left of a lease that was renewed until now");
-        session.handle_timeout(later + RESTORE);
-        assert!(asked(&mut session).is_some(), "the server is still asked");
+        for is_answered in [true, false] {
+            let mut session = session();
+            let owner = Some(session.new_owner());
+            let fixed = granted(&mut session, AcquireRequest { owner, ..wish(false) });
+            assert_eq!(fixed.cell.deadline(), NOW + LEASE);
+            let renewing = granted(&mut session, AcquireRequest { owner, ..wish(true) });
+            let later = NOW + LEASE * 10;
+            session.handle_timeout(later);
+            assert_eq!(fixed.cell.ended(later), None);
+            let call = asked(&mut session).expect("the server is asked");
+            let not_sent = || Err(LinkError::NotSent("not connected".to_owned()));
+            if is_answered {
+                session.handle_called(later, call, Epoch(1), not_sent());
+            }
+            // A session checks after every call that something watches each deadline.
+            session.release(later, renewing.hold, renewing.renewed);
+            assert_eq!(fixed.cell.deadline(), later + LEASE, "what is left of a lease that was renewed until now");
+            if !is_answered {
+                session.handle_called(later, call, Epoch(1), not_sent());
+            }
+            session.handle_timeout(later + RESTORE);
+            assert!(asked(&mut session).is_some(), "the server is still asked");
+        }
     }
 }
