@@ -60,6 +60,11 @@ counted! {
         LatePoll = "a future is polled late",
         Unpolled = "a future is never polled",
         Dropped = "a future is dropped",
+        JvmCrash = "a JVM crashes",
+        JvmPause = "a JVM is paused",
+        JvmSlow = "a thread of a JVM is slow",
+        JvmNoticeLost = "a notice to a JVM is lost",
+        JvmInterrupted = "a thread of a JVM is interrupted, and leaves its place where it is",
     }
 }
 
@@ -109,6 +114,12 @@ counted! {
         PassedThrough = "a guard passed through, without the server",
         SeveralLeases = "a client renewed several leases of different lengths",
         WriteFencedLost = "a register that is fenced at writes alone lost an update",
+        JvmAfterNative = "a JVM was granted a lock behind a client of ours",
+        NativeAfterJvm = "a client of ours was granted a lock behind a JVM",
+        DeadJvmSkipped = "a dead JVM in a queue was skipped",
+        JvmGaveUp = "a JVM gave up waiting",
+        JvmCameAnew = "a JVM lost its place and came anew",
+        MixedOrderCompared = "a grant was compared with a queue of both sides",
     }
 }
 
