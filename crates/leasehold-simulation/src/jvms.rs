@@ -8,6 +8,7 @@ mod asks;
 mod commands;
 pub(crate) mod event;
 mod holds;
+mod keys;
 mod notices;
 pub(crate) mod plan;
 mod thread;
@@ -20,7 +21,7 @@ use leasehold_embedded::EmbeddedLink;
 use rustc_hash::FxHashMap;
 use std::time::Duration;
 
-pub(crate) use commands::FairKeys;
+pub(crate) use keys::FairKeys;
 pub(crate) use thread::{Phase, Thread};
 
 /// By which the holds of JVMs differ from those of clients, whose last digits are small numbers.

@@ -1,7 +1,8 @@
 //! A thread of a JVM that asks for a lock: it asks, listens, asks again, sleeps for as long as it is told or until its notice comes, and
 //! asks again. If its patience ends, it takes its place back. If it is interrupted, it does not.
 
-use crate::jvms::commands::{Asked, FairKeys};
+use crate::jvms::commands::Asked;
+use crate::jvms::keys::FairKeys;
 use crate::jvms::thread::{Phase, Wish};
 use crate::report::stats::{Coverage, FaultKind};
 use crate::workload::plan::LEASE;
@@ -11,6 +12,9 @@ use std::time::Duration;
 /// A JVM that is told to sleep for no time at all asks at once, and again. The ones here take this long.
 const SPIN: u64 = 10;
 
+/// Every deadline that is so many milliseconds ago is that of an entry of ours that was given up.
+const GIVEN_UP: i64 = 1_000_000_000_000;
+
 impl World {
     /// A thread wants a lock.
     pub(super) fn jvm_begins(&mut self, thread: usize) {
@@ -18,7 +22,7 @@ impl World {
             return;
         }
         self.stats.operations += 1;
-        let (now, fair_wait) = (self.now, self.jvms.fair_wait());
+        let (now, fair_wait) = (self.now, self.jvms.fair_wait);
         let state = &mut self.jvms.threads[thread];
         state.left -= 1;
         let lock = name(&format!("lock{}", state.rng.u64(..self.plan.locks)));
@@ -62,7 +66,7 @@ impl World {
         wish.has_asked = true;
         let keys = FairKeys::of(&wish.lock);
         self.note_silence_at(&keys.lock);
-        let caller = self.jvms.caller(self, thread, &keys, wish.wait.unwrap_or(self.jvms.fair_wait()), wish.lease);
+        let caller = self.jvms.caller(self, thread, &keys, wish.wait.unwrap_or(self.jvms.fair_wait), wish.lease);
         let gone = caller.drop_stale();
         let asked = if wish.wait.is_some() { Some(caller.acquire()) } else { caller.try_acquire() };
         trace!(self, "JVM thread {thread} has asked for {}: {asked:?}, and {gone:?} went", wish.lock);
@@ -72,6 +76,12 @@ impl World {
             Some(Asked::Entered) => self.jvm_is_granted(thread, &wish, false),
             Some(Asked::Sleeps { millis, joined }) => {
                 if joined {
+                    // The deadline of an entry that was given up is long ago, and whoever comes behind it would have the same.
+                    assert!(
+                        millis > -GIVEN_UP,
+                        "JVM thread {thread} stands behind an entry of {} that was given up",
+                        wish.lock
+                    );
                     let entry = self.jvms.threads[thread].entry.clone();
                     self.invariants.fair_order.join_anew(&keys.lock, &entry);
                     self.stats.reach_all(wish.placed.then_some(Coverage::JvmCameAnew));
@@ -96,7 +106,7 @@ impl World {
     /// Its patience has ended. A thread that waits by a future takes the longest wait off those behind it, whatever its own was.
     fn jvm_gives_up(&mut self, thread: usize, wish: &Wish) {
         let by_a_future = self.jvms.threads[thread].rng.u8(..6) == 0;
-        let wait = wish.wait.filter(|_| !by_a_future).unwrap_or(self.jvms.fair_wait());
+        let wait = wish.wait.filter(|_| !by_a_future).unwrap_or(self.jvms.fair_wait);
         let keys = FairKeys::of(&wish.lock);
         if self.jvms.memory_is_full {
             return self.jvm_walks_away(thread, wish, "cannot give up its place");

@@ -1,18 +1,9 @@
 //! The commands of a JVM's fair lock: what each does to the keys, from the facts in the documents.
 
+use crate::jvms::keys::{FairKeys, run, text, texts};
 use bytes::Bytes;
-use leasehold_core::name::LockName;
 use leasehold_core::reply::Reply;
 use leasehold_embedded::EmbeddedServer;
-
-/// The names of a fair lock's keys, as both sides know them.
-#[derive(Clone, Debug)]
-pub(crate) struct FairKeys {
-    pub(crate) lock: Bytes,
-    pub(crate) queue: Bytes,
-    pub(crate) deadlines: Bytes,
-    channel: String,
-}
 
 /// What came of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,40 +38,6 @@ pub(crate) struct Caller<'a> {
     /// The wait that it gives with its command.
     pub(crate) wait: i64,
     pub(crate) lease: i64,
-}
-
-impl FairKeys {
-    pub(crate) fn of(lock: &LockName) -> Self {
-        Self {
-            lock: lock.key().clone(),
-            queue: lock.prefixed("redisson_lock_queue"),
-            deadlines: lock.prefixed("redisson_lock_timeout"),
-            channel: String::from_utf8_lossy(&lock.prefixed("redisson_lock__channel")).into_owned(),
-        }
-    }
-
-    /// Where the waiter of an entry listens.
-    pub(crate) fn channel_of(&self, entry: &Bytes) -> Bytes {
-        format!("{}:{}", self.channel, String::from_utf8_lossy(entry)).into()
-    }
-
-    /// The queue, the next one first.
-    pub(crate) fn entries(&self, server: &EmbeddedServer) -> Vec<Bytes> {
-        texts(run(server, &[b"LRANGE", &self.queue, b"0", b"-1"]))
-    }
-
-    pub(crate) fn head(&self, server: &EmbeddedServer) -> Option<Bytes> {
-        text(run(server, &[b"LINDEX", &self.queue, b"0"]))
-    }
-
-    pub(crate) fn score(&self, server: &EmbeddedServer, entry: &Bytes) -> Option<i64> {
-        let score = text(run(server, &[b"ZSCORE", &self.deadlines, entry]))?;
-        std::str::from_utf8(&score).ok()?.parse::<f64>().ok().map(|score| score as i64)
-    }
-
-    pub(crate) fn is_held(&self, server: &EmbeddedServer) -> bool {
-        run(server, &[b"EXISTS", &self.lock]) == Reply::Int(1)
-    }
 }
 
 impl Caller<'_> {
@@ -193,20 +150,59 @@ impl Caller<'_> {
     }
 }
 
-fn run(server: &EmbeddedServer, words: &[&[u8]]) -> Reply {
-    server.command(words).unwrap_or_else(|error| panic!("a JVM's command is refused: {error:?}"))
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::world::name;
 
-fn text(reply: Reply) -> Option<Bytes> {
-    match reply {
-        Reply::Bulk(text) => Some(text),
-        _ => None,
+    const WAIT: i64 = 5_000;
+
+    /// What a thread does at the present time of the server.
+    fn by<T>(server: &EmbeddedServer, entry: &'static str, act: impl FnOnce(&Caller<'_>) -> T) -> T {
+        let (keys, entry) = (FairKeys::of(&name("stock")), Bytes::from_static(entry.as_bytes()));
+        let now = server.wall_millis();
+        act(&Caller { server, keys: &keys, entry: &entry, now, wait: WAIT, lease: 30_000 })
     }
-}
 
-fn texts(reply: Reply) -> Vec<Bytes> {
-    match reply {
-        Reply::Array(parts) => parts.into_iter().filter_map(text).collect(),
-        _ => Vec::new(),
+    fn left(server: &EmbeddedServer, entry: &'static str) -> Option<i64> {
+        by(server, entry, |caller| Some(caller.keys.score(server, caller.entry)? - caller.now))
+    }
+
+    fn sleeps(millis: i64, joined: bool) -> Asked {
+        Asked::Sleeps { millis, joined }
+    }
+
+    #[test]
+    fn a_jvm_reckons_deadlines_as_redisson_does() {
+        let server = EmbeddedServer::with_clock(leasehold_embedded::ManualClock::new());
+        assert_eq!(by(&server, "a:1", |jvm| jvm.acquire()), Asked::Granted);
+        assert_eq!(by(&server, "b:1", |jvm| jvm.acquire()), sleeps(30_000, true));
+        assert_eq!(by(&server, "c:1", |jvm| jvm.acquire()), sleeps(35_000, true));
+        assert_eq!(by(&server, "d:1", |jvm| jvm.acquire()), sleeps(40_000, true));
+        assert_eq!(by(&server, "b:1", |jvm| jvm.acquire()), sleeps(30_000, false));
+        assert_eq!(left(&server, "d:1"), Some(45_000));
+        by(&server, "c:1", |jvm| jvm.give_up());
+        assert_eq!(left(&server, "d:1"), Some(40_000));
+        assert_eq!(by(&server, "d:1", |jvm| jvm.try_acquire()), None);
+        assert_eq!(by(&server, "b:1", |jvm| jvm.unlock()), Unlocked::NotMine);
+        assert_eq!(by(&server, "a:1", |jvm| jvm.unlock()), Unlocked::Released);
+        assert_eq!(by(&server, "c:1", |jvm| jvm.unlock()), Unlocked::Absent);
+        assert_eq!(by(&server, "d:1", |jvm| jvm.acquire()), sleeps(0, false));
+        assert_eq!(by(&server, "b:1", |jvm| jvm.acquire()), Asked::Granted);
+        assert_eq!(left(&server, "d:1"), Some(35_000));
+        assert_eq!(by(&server, "b:1", |jvm| jvm.acquire()), Asked::Entered);
+        assert_eq!(by(&server, "b:1", |jvm| jvm.unlock()), Unlocked::Lowered);
+    }
+
+    #[test]
+    fn a_jvm_takes_out_heads_whose_deadlines_have_passed() {
+        let server = EmbeddedServer::with_clock(leasehold_embedded::ManualClock::new());
+        for entry in ["a:1", "b:1", "c:1"] {
+            by(&server, entry, |jvm| jvm.acquire());
+        }
+        let later = |caller: &Caller<'_>, after: i64| Caller { now: caller.now + after, ..*caller }.drop_stale();
+        assert_eq!(by(&server, "c:1", |caller| later(caller, 34_999)), [""; 0]);
+        assert_eq!(by(&server, "c:1", |caller| later(caller, 35_000)), ["b:1"]);
+        assert_eq!(by(&server, "c:1", |caller| later(caller, 40_000)), ["c:1"]);
     }
 }

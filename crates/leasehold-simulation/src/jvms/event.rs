@@ -76,9 +76,10 @@ impl World {
         self.jvms.processes.iter_mut().for_each(|process| process.paused_until = None);
         for thread in 0..self.jvms.threads.len() {
             let state = &mut self.jvms.threads[thread];
-            match state.phase {
+            match &mut state.phase {
                 Phase::Idle => {}
-                Phase::Asks(_) => {
+                Phase::Asks(wish) => {
+                    wish.interrupted = None;
                     let pause = state.next_at.since(self.now);
                     self.plan_jvm(thread, pause);
                 }

@@ -1,7 +1,8 @@
 //! A thread of a JVM that has a lock: its watchdog lengthens the lease, and it unlocks as often as it has locked.
 
-use crate::jvms::commands::{Asked, FairKeys, Unlocked};
+use crate::jvms::commands::{Asked, Unlocked};
 use crate::jvms::event::JvmEvent;
+use crate::jvms::keys::FairKeys;
 use crate::jvms::thread::{Hold, Phase, Wish};
 use crate::report::stats::Coverage;
 use crate::world::{World, ms, trace};
@@ -28,7 +29,7 @@ impl World {
         let mut hold =
             Hold { lock: wish.lock.clone(), lease: wish.lease, renewed: wish.renewed, locked: 1, until, number };
         if locks_again {
-            let again = self.jvms.caller(self, thread, &keys, self.jvms.fair_wait(), wish.lease).acquire();
+            let again = self.jvms.caller(self, thread, &keys, self.jvms.fair_wait, wish.lease).acquire();
             assert_eq!(again, Asked::Entered, "a JVM that has {} enters", wish.lock);
             hold.locked = 2;
         }

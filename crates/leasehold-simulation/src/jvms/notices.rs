@@ -1,7 +1,7 @@
 //! The notices to threads of JVMs, each of which listens on a channel of its own.
 
 use crate::jvms::Phase;
-use crate::jvms::commands::FairKeys;
+use crate::jvms::keys::FairKeys;
 use crate::jvms::thread::Wish;
 use crate::report::stats::FaultKind;
 use crate::world::subscriptions::{at_once, next_event_of};

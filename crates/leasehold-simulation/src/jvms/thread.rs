@@ -1,8 +1,9 @@
 //! A thread of a JVM: what it is at, and when it acts next.
 
 use crate::jvms::Jvms;
-use crate::jvms::commands::{Caller, FairKeys};
+use crate::jvms::commands::Caller;
 use crate::jvms::event::JvmEvent;
+use crate::jvms::keys::FairKeys;
 use crate::report::mask::Part;
 use crate::report::stats::FaultKind;
 use crate::world::{World, ms};
