@@ -120,16 +120,17 @@ fn ours_behind_a_jvm_that_came_back_survives_its_grant() {
     world.settings.fair.max_wait = ms(5_000);
     let (back, other) = (Jvm::new(1, 5_000), Jvm::new(2, 5_000));
     let [first, last] = [(); 2].map(|()| world.process());
-    back.acquire(&world, 30_000);
     world.acquire(&first.hold(1));
-    world.release(&holder, 0);
-    assert_eq!(back.acquire(&world, 30_000), None);
-    assert!(back.unlock(&world, 30_000));
+    back.acquire(&world, 30_000);
+    world.beat(first, None);
+    assert!(world.marks().contains_key(&format!("w:{}", back.entry)));
+    back.give_up(&world, 5_000);
     // What was noted of it is of the place that it had before, and the next walk is not due yet.
     other.acquire(&world, 30_000);
     back.acquire(&world, 30_000);
-    assert!(is_held(&world.acquire(&first.hold(1))));
     assert!(is_placed(&world.acquire(&last.hold(1))));
+    world.release(&holder, 0);
+    assert!(is_held(&world.acquire(&first.hold(1))));
     world.release(&first.hold(1), 0);
     for jvm in [&other, &back] {
         assert_eq!(jvm.acquire(&world, 30_000), None);
