@@ -3,12 +3,19 @@
 -- `ask` has what the prelude of holds wants of it, and whether the hold `waits`, and was `placed` before. `token` is the fencing token,
 -- or nil.
 
+-- Whether a JVM's entry does not stand as the last walk has seen it: it is new, or it has left and come back, or one in front of
+-- it was granted the lock. The guard that is known from that walk may be too small then for the next entry.
+local function is_unseen(fair, entry)
+  local seen = string.match(redis.call('HGET', fair.marks, mark_of('w', entry)) or '', ' (%d+)$')
+  return tonumber(seen) ~= score_of(fair, entry)
+end
+
 -- Puts the hold behind all others. Answers with whether the whole queue has to be walked.
 local function join_queue(fair, entry)
   local tail = redis.call('LINDEX', fair.queue, -1)
   local unseen = false
   if tail and is_foreign(fair, tail) then
-    unseen = redis.call('HEXISTS', fair.marks, mark_of('w', tail)) == 0
+    unseen = is_unseen(fair, tail)
     if not fair.mixed then
       -- From here on it stands in the middle, where nothing else would show that it is there.
       redis.call('HSET', fair.marks, 'f', 1)

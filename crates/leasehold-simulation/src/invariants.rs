@@ -6,6 +6,7 @@ mod counts;
 mod degraded;
 mod exclusion;
 mod fair_order;
+mod foreign;
 mod grants;
 mod latches;
 mod leaks;
@@ -99,6 +100,7 @@ impl World {
         let lock = call.keys()[0].clone();
         self.invariants.nothing_acquired.check_grant(self, &id);
         self.check_not_passing_through(&id);
+        self.check_grant_beside_jvms(&lock, &id);
         if count == 1 {
             let reached = self.invariants.fair_order.check(self, script, &lock, &id);
             self.stats.reach_all(reached.into_iter().flatten());
@@ -149,7 +151,14 @@ impl World {
 
     /// A command is about to reach the server.
     pub(crate) fn note_silence(&mut self, call: &Call) {
-        for id in self.invariants.fair_order.silent(self, call) {
+        if call.script().name().contains("fair/") {
+            self.note_silence_at(&call.keys()[0]);
+        }
+    }
+
+    /// A command is about to reach the queue of a lock.
+    pub(crate) fn note_silence_at(&mut self, lock: &Bytes) {
+        for id in self.invariants.fair_order.silent(self, lock) {
             self.invariants.fair_order.doubt_hold(id);
         }
     }

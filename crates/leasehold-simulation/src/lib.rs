@@ -6,6 +6,7 @@
 mod faults;
 mod groups;
 mod invariants;
+mod jvms;
 mod report;
 #[cfg(test)]
 mod scenarios;

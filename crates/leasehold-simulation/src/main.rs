@@ -29,7 +29,7 @@ struct Arguments {
     #[arg(long, requires = "seed", conflicts_with = "without")]
     shrink: bool,
     /// Run the world of `seed` without some of its parts, as `o3,o7-12,f2,c1,rates:lose_notice`: operations and what gives back
-    /// (o, g), planned faults (f), clients (c), locks (l), and chances of faults. Not for worlds of groups
+    /// (o, g), planned faults (f), clients (c), locks (l), threads of JVMs (j), and chances of faults. Not for worlds of groups
     #[arg(long, requires = "seed")]
     without: Option<Mask>,
     /// Tell the world that failed as it is; otherwise it is made small, which takes up to a minute

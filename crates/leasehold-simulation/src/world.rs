@@ -20,6 +20,7 @@ pub(crate) mod subscriptions;
 
 use crate::faults::{Doubts, Faults};
 use crate::invariants::Invariants;
+use crate::jvms::Jvms;
 use crate::report::stats::Stats;
 use crate::workload::plan::Plan;
 use crate::workload::registers::Registers;
@@ -58,6 +59,7 @@ pub(crate) struct World {
     pub(crate) server: Server,
     pub(crate) net: Network,
     pub(crate) clients: Vec<Client>,
+    pub(crate) jvms: Jvms,
     pub(crate) guards: Vec<Guard>,
     /// Tasks that are done since the last look.
     pub(crate) finished: Vec<(usize, usize)>,
@@ -96,6 +98,7 @@ impl World {
             server: Server::new(engines.server.take()),
             net: Network::default(),
             clients: Vec::new(),
+            jvms: Jvms::default(),
             guards: Vec::new(),
             finished: Vec::new(),
             events: EventQueue::default(),

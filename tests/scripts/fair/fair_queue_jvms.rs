@@ -2,6 +2,7 @@
 
 use super::jvm::Jvm;
 use super::world::{Process, World, is_held, is_placed};
+use crate::support::ms;
 use leasehold_core::command::Acquired;
 use leasehold_core::command::fair::{Heartbeat, Inspected};
 
@@ -111,6 +112,31 @@ fn ours_behind_a_jvm_survives_its_farewell_with_another_wait() {
     jvm.give_up(&world, 300_000);
     other.acquire(&world, 30_000);
     assert_eq!(world.queue()[0], ours.hold(1));
+}
+
+#[test]
+fn ours_behind_a_jvm_that_came_back_survives_its_grant() {
+    let (mut world, holder) = held();
+    world.settings.fair.max_wait = ms(5_000);
+    let (back, other) = (Jvm::new(1, 5_000), Jvm::new(2, 5_000));
+    let [first, last] = [(); 2].map(|()| world.process());
+    world.acquire(&first.hold(1));
+    back.acquire(&world, 30_000);
+    world.beat(first, None);
+    assert!(world.marks().contains_key(&format!("w:{}", back.entry)));
+    back.give_up(&world, 5_000);
+    // What was noted of it is of the place that it had before, and the next walk is not due yet.
+    other.acquire(&world, 30_000);
+    back.acquire(&world, 30_000);
+    assert!(is_placed(&world.acquire(&last.hold(1))));
+    world.release(&holder, 0);
+    assert!(is_held(&world.acquire(&first.hold(1))));
+    world.release(&first.hold(1), 0);
+    for jvm in [&other, &back] {
+        assert_eq!(jvm.acquire(&world, 30_000), None);
+        assert!(jvm.unlock(&world, 30_000));
+    }
+    assert_eq!(world.queue(), [last.hold(1)]);
 }
 
 #[test]

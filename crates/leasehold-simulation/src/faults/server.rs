@@ -210,6 +210,7 @@ impl World {
             self.note_fault(self.now + MEMORY_IS_FULL);
         }
         self.server.deny_growth(deny);
+        self.deny_growth_to_jvms(deny);
     }
 
     pub(crate) fn flush_scripts(&mut self) {

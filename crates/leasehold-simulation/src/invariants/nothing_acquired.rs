@@ -71,7 +71,10 @@ impl NothingAcquired {
     }
 }
 
-/// Whether the server has a place of a waiter, or its mark. A score of a place that was given up is small.
+/// Every real deadline is later. That of a place that was given up is 1, and less where JVMs have been granted the lock since.
+const FIRST_DEADLINE: f64 = 1e12;
+
+/// Whether the server has a place of a waiter, or its mark.
 fn waits_on_server(world: &World, kind: Kind, lock: &LockName, id: &Bytes) -> bool {
     let key = match kind {
         Kind::Fair | Kind::FencedFair => lock.prefixed("redisson_lock_timeout"),
@@ -79,7 +82,8 @@ fn waits_on_server(world: &World, kind: Kind, lock: &LockName, id: &Bytes) -> bo
         _ => return false,
     };
     let Ok(Reply::Bulk(score)) = world.server.command(&[b"ZSCORE", &key, id]) else { return false };
-    score.len() > 1
+    let score = String::from_utf8_lossy(&score).parse::<f64>();
+    score.is_ok_and(|score| score >= FIRST_DEADLINE)
 }
 
 /// Whether the server has a hold, or a part of it.

@@ -43,6 +43,8 @@ pub(crate) enum Part {
     Operation(u32),
     /// The release, drop or detachment of what that operation acquired, while the world is disturbed.
     GiveBack(u32),
+    /// All that a thread of a JVM does.
+    Jvm(u32),
 }
 
 impl Part {
@@ -55,6 +57,7 @@ impl Part {
             Self::Fault(number) => Some(('f', number)),
             Self::Operation(number) => Some(('o', number)),
             Self::GiveBack(number) => Some(('g', number)),
+            Self::Jvm(number) => Some(('j', number)),
         }
     }
 }
@@ -118,6 +121,7 @@ impl FromStr for Mask {
                 Some('f') => Part::Fault,
                 Some('o') => Part::Operation,
                 Some('g') => Part::GiveBack,
+                Some('j') => Part::Jvm,
                 _ => return Err(wrong()),
             };
             let numbers = &word[1..];

@@ -164,7 +164,7 @@ pub fn shrink(seed: u64, family: LockFamily, at_most: Duration) -> Option<Shrunk
 
 /// The sorts of parts, in the order in which they are left out: what takes much along comes first.
 const SORTS: [fn(&Part) -> bool; 4] = [
-    |part| matches!(part, Part::Client(_)),
+    |part| matches!(part, Part::Client(_) | Part::Jvm(_)),
     |part| matches!(part, Part::Lock(_) | Part::Chance(_)),
     |part| matches!(part, Part::Operation(_) | Part::Fault(_) | Part::GiveBack(_)),
     |_| true,

@@ -62,6 +62,11 @@ counted! {
         Dropped = "a future is dropped",
         LaggingReplica = "a replica does not acknowledge in time",
         TakeOver = "a replica takes over with what it acknowledged",
+        JvmCrash = "a JVM crashes",
+        JvmPause = "a JVM is paused",
+        JvmSlow = "a thread of a JVM is slow",
+        JvmNoticeLost = "a notice to a JVM is lost",
+        JvmInterrupted = "a thread of a JVM is interrupted, and leaves its place where it is",
     }
 }
 
@@ -115,6 +120,12 @@ counted! {
         NotReplicated = "a caller was told that too few replicas have its lock",
         SeveralFamilies = "a client had locks of two families",
         SurvivedTakeOver = "a hold was believed in when a replica took over",
+        JvmAfterNative = "a JVM was granted a lock behind a client of ours",
+        NativeAfterJvm = "a client of ours was granted a lock behind a JVM",
+        DeadJvmSkipped = "a dead JVM in a queue was skipped",
+        JvmGaveUp = "a JVM gave up waiting",
+        JvmCameAnew = "a JVM lost its place and came anew",
+        MixedOrderCompared = "a grant was compared with a queue of both sides",
     }
 }
 

@@ -18,7 +18,9 @@ const MIXABLE: [LockFamily; 5] =
 /// The choices are not those of the world, so that every other world is what it would be without this.
 pub(crate) fn choose(world: &mut World, seed: u64) {
     let mut rng = fastrand::Rng::with_seed(seed ^ SOURCE);
-    if !MIXABLE.contains(&world.plan.family) || world.plan.locks < 2 || rng.u8(..4) > 0 {
+    // A JVM in a queue means a fair lock.
+    let is_alone = world.jvms.threads.is_empty();
+    if !is_alone || !MIXABLE.contains(&world.plan.family) || world.plan.locks < 2 || rng.u8(..4) > 0 {
         return;
     }
     world.plan.others = (1..world.plan.locks).map(|_| MIXABLE[rng.usize(..MIXABLE.len())]).collect();

@@ -2,6 +2,7 @@
 
 use crate::faults::mix::FaultMix;
 use crate::faults::plan::disturb;
+use crate::jvms;
 use crate::workload::event::UserEvent;
 use crate::workload::fallbacks;
 use crate::workload::family::{CAPACITY, LockFamily};
@@ -91,6 +92,7 @@ pub(crate) fn plan(world: &mut World, seed: u64, family: LockFamily) {
     settings.renew_batch = 1 + world.rng.usize(..4);
     settings.not_after = world.rng.bool();
     settings.cluster = world.rng.u8(..4) == 0;
+    jvms::plan::choose(world, seed, &mut settings);
     world.plan.settings = settings.clone();
     replicas::choose(world, seed);
     let clients = 2 + world.rng.usize(..6);

@@ -59,7 +59,7 @@ fn come_next(world: &mut World) {
         world.server.command(&[b"PTTL", queue.as_bytes()]) == Ok(Reply::Int(-1))
     };
     let left: Vec<_> = world.plan.lock_names().filter(is_left).collect();
-    if !world.doubts.leftovers || left.is_empty() {
+    if !world.doubts.leftovers && world.jvms.is_empty() || left.is_empty() {
         return;
     }
     let settings = world.plan.settings.clone();
@@ -107,6 +107,7 @@ fn patience_of_the_living(world: &World) -> Duration {
         + fair.offer_timeout
         + settings.recheck
         + (hold * 2 + ms(400)) * turns
+        + world.patience_with_jvms()
 }
 
 /// How long the dead who are taken for waiters of a JVM keep their places in the queues of fair locks, one after the other: for as long as a
@@ -141,6 +142,7 @@ fn calm(world: &mut World) {
         replica.calm();
     }
     world.open_latches();
+    world.calm_jvms();
     for client in (0..world.clients.len()).filter(|client| !world.clients[*client].dead).collect::<Vec<_>>() {
         world.thaw(client);
         for task in 0..world.clients[client].tasks.len() {
@@ -158,6 +160,7 @@ fn calm(world: &mut World) {
 
 fn everything_ended(world: &World) -> bool {
     world.guards.iter().all(|guard| !guard.alive)
+        && world.jvms.busy().next().is_none()
         && world.clients.iter().all(|client| client.tasks.iter().all(|task| task.outcome.is_some()))
 }
 
@@ -166,7 +169,8 @@ fn unfinished(world: &World) -> Vec<String> {
         client.tasks.iter().filter(|task| task.outcome.is_none()).map(move |task| format!("{number} {task:?}"))
     });
     let guards = world.guards.iter().filter(|guard| guard.alive).map(|guard| format!("{guard:?}"));
-    tasks.chain(guards).collect()
+    let jvms = world.jvms.busy().map(|thread| format!("{thread:?}"));
+    tasks.chain(guards).chain(jvms).collect()
 }
 
 /// The reaction of users when something of theirs has ended.

@@ -165,7 +165,9 @@ impl World {
     /// Runs a script on the server, and sends the notices of it.
     pub(crate) fn execute(&mut self, call: &Call) -> Result<Reply, ServerError> {
         self.note_silence(call);
+        let foreign = self.note_foreign(call);
         let result = self.server.execute(call).map(|reply| of_script(call, reply));
+        self.check_foreign(call, foreign, &result);
         self.note_result(call, &result);
         result
     }
@@ -173,10 +175,12 @@ impl World {
     /// The same, where the user lacks the right to a command of the script.
     fn execute_refused(&mut self, call: &Call, inside: Inside) -> Result<Reply, ServerError> {
         self.note_silence(call);
+        let foreign = self.note_foreign(call);
         let denied = ServerError::new("ERR ACL failure in script: User app has no permissions to run a command");
         let (result, met) = self.server.execute_refused(call, inside, denied);
         self.server.met = met;
         let result = result.map(|reply| of_script(call, reply));
+        self.check_foreign(call, foreign, &result);
         if let Some((id, _)) = hold_of(call).filter(|_| met == Met::AfterWriting) {
             // A release that was refused may have been carried out.
             self.doubts.doubtful.insert(id.clone());

@@ -1,6 +1,7 @@
 //! The way of an event to the folder that it is about. Events within a client wait while it is paused.
 
 use crate::faults;
+use crate::jvms;
 use crate::workload;
 use crate::workload::event::UserEvent;
 use crate::world::World;
@@ -43,6 +44,7 @@ impl World {
         match event.into() {
             WorldEvent::Message(message) => self.apply_message(message),
             WorldEvent::Fault(fault) => faults::event::apply(self, fault),
+            WorldEvent::Jvm(event) => jvms::event::apply(self, event),
             WorldEvent::User(event) => workload::event::apply(self, event),
             WorldEvent::Promptness { guard, removed } => self.check_promptness(guard, removed),
         }

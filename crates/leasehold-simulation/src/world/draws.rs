@@ -167,6 +167,8 @@ impl World {
                 hash(("reset", client, *plane == Plane::Background))
             }
             WorldEvent::Fault(_) => hash(("fault", number)),
+            // JVMs draw from sources of their own; what is drawn here is for the notices that they send.
+            WorldEvent::Jvm(_) => hash("jvm"),
             WorldEvent::Promptness { .. } => 0,
         }
     }

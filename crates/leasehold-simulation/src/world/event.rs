@@ -1,6 +1,7 @@
 //! The events of a world.
 
 use crate::faults::event::FaultEvent;
+use crate::jvms::event::JvmEvent;
 use crate::workload::event::UserEvent;
 use crate::world::World;
 use crate::world::message::Message;
@@ -12,6 +13,7 @@ pub(crate) enum WorldEvent {
     Message(Message),
     Fault(FaultEvent),
     User(UserEvent),
+    Jvm(JvmEvent),
     /// The holder must have been told by now that its hold was removed.
     Promptness {
         guard: usize,
@@ -37,13 +39,19 @@ impl From<UserEvent> for WorldEvent {
     }
 }
 
+impl From<JvmEvent> for WorldEvent {
+    fn from(event: JvmEvent) -> Self {
+        Self::Jvm(event)
+    }
+}
+
 impl WorldEvent {
     /// Whether it happens within a client, and to which; otherwise it happens elsewhere, whatever clients do.
     pub(crate) fn within(&self, world: &World) -> Option<usize> {
         match self {
             Self::Message(message) => message.within(world),
             Self::User(event) => event.within(world),
-            Self::Fault(_) | Self::Promptness { .. } => None,
+            Self::Fault(_) | Self::Jvm(_) | Self::Promptness { .. } => None,
         }
     }
 }

@@ -7,6 +7,7 @@ use crate::world::message::Message;
 use crate::world::{World, ms, trace};
 use bytes::Bytes;
 use leasehold_core::link::{Link, LinkError, LinkEvent, ServerError};
+use leasehold_embedded::EmbeddedLink;
 use std::mem::discriminant;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
@@ -132,13 +133,17 @@ impl World {
 }
 
 pub(crate) fn next_event(client: &Client) -> Option<LinkEvent> {
-    match pin!(client.notices.event()).poll(&mut Context::from_waker(Waker::noop())) {
+    next_event_of(&client.notices)
+}
+
+pub(crate) fn next_event_of(link: &EmbeddedLink) -> Option<LinkEvent> {
+    match pin!(link.event()).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(event) => event,
         Poll::Pending => None,
     }
 }
 
-fn at_once<T>(future: impl Future<Output = T>) -> T {
+pub(crate) fn at_once<T>(future: impl Future<Output = T>) -> T {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(value) => value,
         Poll::Pending => panic!("an embedded link does not wait"),
