@@ -1,0 +1,109 @@
+//! What a trace must show of subscriptions, and of the lives of the planes.
+
+use super::trace::{Event, Line};
+use bytes::Bytes;
+use leasehold_core::link::{LinkEvent, Plane};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What the trace shows against the rules; it may only be that an event has not been told yet.
+pub(super) fn violations(lines: &[Line]) -> Vec<String> {
+    let mut found = confirmed(lines);
+    found.extend(delivered(lines));
+    found.extend(epochs(lines));
+    found
+}
+
+/// A subscription that is confirmed has been on a server since it was asked for.
+fn confirmed(lines: &[Line]) -> Vec<String> {
+    let mut asked: BTreeMap<&Bytes, usize> = BTreeMap::new();
+    let mut listens: BTreeMap<&Bytes, usize> = BTreeMap::new();
+    let mut found = Vec::new();
+    for (place, line) in lines.iter().enumerate() {
+        match &line.event {
+            Event::Subscribing { channel } => drop(asked.insert(channel, place)),
+            Event::Listens { channel, .. } => drop(listens.insert(channel, place)),
+            Event::Subscribed { channel, result: Ok(()) } => {
+                if listens.get(channel) < asked.get(channel) {
+                    found.push(format!(
+                        "the subscription to {channel:?} was confirmed at {place}, and no server has it"
+                    ));
+                }
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+/// A message that is published while a subscription is confirmed is told, or it is told that some were missed.
+fn delivered(lines: &[Line]) -> Vec<String> {
+    let mut confirmed: BTreeSet<&Bytes> = BTreeSet::new();
+    // Subscriptions under way: a reset in between makes their answer stale, as it does for a session.
+    let mut asked: BTreeSet<&Bytes> = BTreeSet::new();
+    let mut awaited: Vec<(usize, &Bytes)> = Vec::new();
+    for (place, line) in lines.iter().enumerate() {
+        match &line.event {
+            Event::Subscribing { channel } => _ = asked.insert(channel),
+            Event::Subscribed { channel, result } => {
+                if asked.remove(channel) && result.is_ok() {
+                    confirmed.insert(channel);
+                }
+            }
+            Event::Unsubscribing { channel } => _ = confirmed.remove(channel),
+            Event::Published { channel, .. } if confirmed.contains(channel) => awaited.push((place, channel)),
+            Event::Told(LinkEvent::NoticesReset) => {
+                confirmed.clear();
+                asked.clear();
+                awaited.clear();
+            }
+            Event::Told(LinkEvent::NoticesLagged) => awaited.clear(),
+            Event::Told(LinkEvent::Notice { channel }) => {
+                if let Some(at) = awaited.iter().position(|(_, other)| *other == channel) {
+                    awaited.remove(at);
+                }
+            }
+            _ => {}
+        }
+    }
+    awaited
+        .into_iter()
+        .map(|(place, channel)| {
+            format!("the message of {place} on {channel:?} was neither delivered nor told to be missed")
+        })
+        .collect()
+}
+
+/// Epochs only grow, and whoever has read one is told that it is over.
+fn epochs(lines: &[Line]) -> Vec<String> {
+    let mut found = Vec::new();
+    for plane in [Plane::Foreground, Plane::Background, Plane::Durable] {
+        let mut last = None;
+        // Where an epoch was read that is over, and no reset has been told since.
+        let mut untold = None;
+        for (place, line) in lines.iter().enumerate() {
+            match &line.event {
+                Event::EpochIs { plane: of, epoch } if *of == plane => {
+                    if let Some((before, at)) = last {
+                        if *epoch < before {
+                            found.push(format!("the epoch of {plane:?} fell from {before:?} to {epoch:?} at {place}"));
+                        }
+                        // A reset may have been told between the change and this look at it.
+                        let told =
+                            |line: &Line| matches!(&line.event, Event::Told(LinkEvent::PlaneReset(of)) if *of == plane);
+                        if *epoch > before && !lines[at..place].iter().any(told) {
+                            untold = Some(place);
+                        }
+                    }
+                    last = Some((*epoch, place));
+                }
+                Event::Told(LinkEvent::PlaneReset(of)) if *of == plane => untold = None,
+                _ => {}
+            }
+        }
+        // The connections of calls that wait for replicas are made when they are needed, which is no reset.
+        if let Some(place) = untold.filter(|_| plane != Plane::Durable) {
+            found.push(format!("the change of the epoch of {plane:?} seen at {place} was not told"));
+        }
+    }
+    found
+}
