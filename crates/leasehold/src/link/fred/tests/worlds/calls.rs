@@ -20,6 +20,8 @@ struct Story {
     arrived: Vec<(usize, i64)>,
     executed: Vec<usize>,
     refused: Vec<String>,
+    /// The mark behind it was refused.
+    unmarked: bool,
 }
 
 fn stories(lines: &[Line]) -> BTreeMap<Number, Story> {
@@ -40,6 +42,12 @@ fn stories(lines: &[Line]) -> BTreeMap<Number, Story> {
                 all.entry(of(call)).or_default().arrived.push((place, *connection));
             }
             Event::Executed { call, .. } => all.entry(of(call)).or_default().executed.push(place),
+            Event::MarkRefused { connection } => {
+                let before = |story: &&mut Story| {
+                    story.end.is_none() && story.arrived.last().is_some_and(|(_, by)| by == connection)
+                };
+                all.values_mut().filter(before).for_each(|story| story.unmarked = true);
+            }
             Event::Refused { call, code } => all.entry(of(call)).or_default().refused.push(code.clone()),
             _ => {}
         }
@@ -72,7 +80,9 @@ fn fate(call: Number, story: &Story) -> Option<String> {
     }
     let (place, at, end) = story.end.as_ref()?;
     let own = Reply::Int(i64::try_from(call).unwrap_or_default());
-    let wanted = if story.plane == Some(Plane::Durable) { Reply::Array(vec![own.clone(), own]) } else { own };
+    // The server counts as replicas the number of the connection's last call: so it is seen whose `WAIT` is answered.
+    let counted = if story.unmarked { Reply::Int(0) } else { own.clone() };
+    let wanted = if story.plane == Some(Plane::Durable) { Reply::Array(vec![own, counted]) } else { own };
     let wrong = match end {
         End::Answered(Ok(reply)) if *reply != wanted => Some(format!("it has the reply {reply:?} of another")),
         End::Answered(Ok(_)) if times != 1 => Some("it has a reply, and was never executed".to_owned()),

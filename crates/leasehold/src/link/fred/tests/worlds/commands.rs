@@ -163,6 +163,8 @@ impl State {
             if let (Some(call), Some(text)) = (call, refusal.as_str()) {
                 let code = text.split(' ').next().unwrap_or_default().to_owned();
                 self.trace.say(Event::Refused { call, code });
+            } else {
+                self.trace.say(Event::MarkRefused { connection });
             }
             return refusal;
         }

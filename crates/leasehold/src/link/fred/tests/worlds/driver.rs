@@ -80,6 +80,9 @@ impl Caller {
         self.trace.say(Event::Begun { call: number, plane, epoch, slot: slot(&key) });
         let queued = || self.trace.say(Event::Queued { call: number });
         let end = treat(&self, self.link.call(plane, call), manner, queued).await;
+        if matches!(end, Some(Ok(_))) {
+            self.tally.lock().note(Happened::CallAnswered);
+        }
         self.trace.say(Event::Ended { call: number, end: end.map_or(End::Dropped, End::Answered) });
     }
 
@@ -87,8 +90,9 @@ impl Caller {
         let epoch = self.link.epoch(plane);
         self.trace.say(Event::Settling { number, plane, epoch, slot: slot(&key) });
         let result = self.link.settle(plane, epoch, key).await;
-        if result == Ok(Settled::Unproven) {
-            self.tally.lock().note(Happened::Unproven);
+        if let Ok(settled) = result {
+            let proven = settled == Settled::Proven;
+            self.tally.lock().note(if proven { Happened::SettlingProven } else { Happened::Unproven });
         }
         self.trace.say(Event::Settled { number, result: result.clone() });
         result
@@ -144,6 +148,9 @@ pub(super) fn play(plan: &Plan, servers: &Servers, trace: &Trace) -> (Tally, Vec
     let listening = Arc::clone(&caller);
     drop(world.test.spawn(async move {
         while let Some(event) = listening.link.event().await {
+            if matches!(event, LinkEvent::Notice { .. }) {
+                listening.tally.lock().note(Happened::NoticeTold);
+            }
             listening.trace.say(Event::Told(event));
         }
     }));

@@ -25,6 +25,8 @@ pub(super) struct Peer {
     /// Requests arrive from here on, and replies leave.
     pub(super) requests_from: Instant,
     pub(super) replies_from: Instant,
+    /// Its client loses it then.
+    pub(super) cut_from: Option<Instant>,
     /// How many requests are on their way.
     pub(super) under_way: usize,
     pub(super) asking: bool,
@@ -47,6 +49,7 @@ impl Peer {
             cut: CancellationToken::new(),
             requests_from: now,
             replies_from: now,
+            cut_from: None,
             under_way: 0,
             asking: false,
             channels: HashSet::new(),

@@ -24,8 +24,11 @@ pub(super) enum Disturbance {
     HoldRequests(u64),
     /// Its replies do not.
     HoldReplies(u64),
-    /// The client loses a connection, and what it sent still arrives, late by so many milliseconds.
-    Cut(u64),
+    /// The client loses a connection after so many milliseconds. What it sends from now on still arrives, after so many more.
+    Cut {
+        after: u64,
+        held: u64,
+    },
     /// No connection is accepted, or all are again.
     Refuse(bool),
     Restart(usize),
@@ -115,7 +118,7 @@ fn trouble(rng: &mut Rng) -> Disturbance {
     match rng.u8(..12) {
         0..3 => Disturbance::HoldRequests(rng.u64(5..250)),
         3..5 => Disturbance::HoldReplies(rng.u64(5..150)),
-        5..8 => Disturbance::Cut(rng.u64(1..250)),
+        5..8 => Disturbance::Cut { after: rng.u64(..20), held: rng.u64(1..250) },
         8 => Disturbance::Refuse(rng.bool()),
         9 => Disturbance::Restart(rng.usize(..2)),
         _ => Disturbance::Block(rng.u64(2..80)),

@@ -117,10 +117,10 @@ impl State {
                 peer.replies_from = until(millis);
                 Some(Happened::ReplyHeld)
             }
-            Disturbance::Cut(millis) => {
+            Disturbance::Cut { after, held } => {
                 let Some(peer) = self.any_peer() else { return };
-                peer.requests_from = until(millis);
-                peer.cut.cancel();
+                peer.requests_from = until(after + held);
+                peer.cut_from = Some(until(after));
                 Some(Happened::ConnectionCut)
             }
             Disturbance::Refuse(refuses) => {
@@ -191,7 +191,10 @@ impl Servers {
                 for (node, listener) in listeners.into_iter().enumerate() {
                     drop(tokio::spawn(listen(Arc::clone(&shared), node, listener)));
                 }
-                stopped.cancelled().await;
+                tokio::select! {
+                    () = stopped.cancelled() => {}
+                    () = cut_in_time(&shared) => {}
+                }
             });
         });
         Self { state, ports, stop, thread: Some(thread) }
@@ -227,6 +230,19 @@ impl Drop for Servers {
         self.stop.cancel();
         if let Some(thread) = self.thread.take() {
             thread.join().expect("the servers did not panic");
+        }
+    }
+}
+
+/// Has clients lose their connections when that is due.
+async fn cut_in_time(state: &Mutex<State>) {
+    loop {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        let now = Instant::now();
+        let mut state = state.lock();
+        for peer in state.peers.values_mut().filter(|peer| peer.cut_from.is_some_and(|from| from <= now)) {
+            peer.cut_from = None;
+            peer.cut.cancel();
         }
     }
 }

@@ -2,9 +2,12 @@
 
 use std::collections::BTreeMap;
 
-/// The disturbances, by what really happened and not by what was planned.
+/// The disturbances, and what must succeed beside them, by what really happened and not by what was planned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Happened {
+    CallAnswered,
+    SettlingProven,
+    NoticeTold,
     RequestHeld,
     ReplyHeld,
     ConnectionCut,
@@ -29,8 +32,11 @@ pub(super) enum Happened {
     ShardedSubscriptionDropped,
 }
 
-/// The disturbances of a world of one server.
-pub(super) const OF_ONE: [Happened; 16] = [
+/// What happens in worlds of one server.
+pub(super) const OF_ONE: [Happened; 19] = [
+    Happened::CallAnswered,
+    Happened::SettlingProven,
+    Happened::NoticeTold,
     Happened::RequestHeld,
     Happened::ReplyHeld,
     Happened::ConnectionCut,

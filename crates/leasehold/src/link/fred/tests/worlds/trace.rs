@@ -90,6 +90,10 @@ pub(super) enum Event {
         call: Number,
         code: String,
     },
+    /// The mark between a call and its `WAIT` was refused: what the server says of replicas does not count.
+    MarkRefused {
+        connection: i64,
+    },
     /// The server has the subscription.
     Listens {
         node: usize,
