@@ -10,6 +10,7 @@
 mod calls;
 mod commands;
 mod driver;
+mod found;
 mod notices;
 mod peer;
 mod plan;

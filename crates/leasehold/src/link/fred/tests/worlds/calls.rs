@@ -2,7 +2,7 @@
 
 use super::driver::{SLACK, TIMEOUT};
 use super::trace::{End, Event, Line, Number};
-use leasehold_core::link::{LinkError, Plane, Settled};
+use leasehold_core::link::{Epoch, LinkError, Plane, Settled};
 use leasehold_core::reply::Reply;
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -11,6 +11,7 @@ use std::time::Instant;
 #[derive(Default)]
 struct Story {
     plane: Option<Plane>,
+    epoch: Option<Epoch>,
     slot: u16,
     begun: usize,
     began: Option<Instant>,
@@ -27,28 +28,31 @@ struct Story {
 fn stories(lines: &[Line]) -> BTreeMap<Number, Story> {
     let mut all: BTreeMap<Number, Story> = BTreeMap::new();
     for (place, line) in lines.iter().enumerate() {
-        let of = |call: &Number| *call;
         match &line.event {
-            Event::Begun { call, plane, slot, .. } => {
-                let story = all.entry(of(call)).or_default();
-                (story.plane, story.slot) = (Some(*plane), *slot);
+            Event::Begun { call, plane, epoch, slot } => {
+                let story = all.entry(*call).or_default();
+                (story.plane, story.epoch, story.slot) = (Some(*plane), Some(*epoch), *slot);
                 (story.begun, story.began) = (place, Some(line.at));
             }
-            Event::Queued { call } => all.entry(of(call)).or_default().queued = Some(place),
+            Event::Queued { call } => all.entry(*call).or_default().queued = Some(place),
             Event::Ended { call, end } => {
-                all.entry(of(call)).or_default().end = Some((place, line.at, end.clone()));
+                all.entry(*call).or_default().end = Some((place, line.at, end.clone()));
             }
             Event::Arrived { call, connection, .. } => {
-                all.entry(of(call)).or_default().arrived.push((place, *connection));
+                let story = all.entry(*call).or_default();
+                story.arrived.push((place, *connection));
+                story.unmarked = false;
             }
-            Event::Executed { call, .. } => all.entry(of(call)).or_default().executed.push(place),
+            Event::Executed { call, .. } => all.entry(*call).or_default().executed.push(place),
             Event::MarkRefused { connection } => {
-                let before = |story: &&mut Story| {
-                    story.end.is_none() && story.arrived.last().is_some_and(|(_, by)| by == connection)
-                };
-                all.values_mut().filter(before).for_each(|story| story.unmarked = true);
+                // The mark of the last call that came by the connection.
+                let by =
+                    |story: &Story| story.arrived.last().filter(|(_, by)| by == connection).map(|(place, _)| *place);
+                if let Some(story) = all.values_mut().max_by_key(|story| by(story)) {
+                    story.unmarked = true;
+                }
             }
-            Event::Refused { call, code } => all.entry(of(call)).or_default().refused.push(code.clone()),
+            Event::Refused { call, code } => all.entry(*call).or_default().refused.push(code.clone()),
             _ => {}
         }
     }
@@ -117,9 +121,11 @@ fn settled(lines: &[Line], stories: &BTreeMap<Number, Story>) -> Vec<String> {
     let mut found = Vec::new();
     for (place, line) in lines.iter().enumerate() {
         match &line.event {
-            Event::Settling { number, plane, slot, .. } => drop(begun.insert(*number, (place, line.at, *plane, *slot))),
+            Event::Settling { number, plane, epoch, slot } => {
+                begun.insert(*number, (place, line.at, (*plane, *slot), *epoch));
+            }
             Event::Settled { number, result } => {
-                let Some((from, at, plane, slot)) = begun.remove(number) else { continue };
+                let Some((from, at, of, epoch)) = begun.remove(number) else { continue };
                 let took = line.at.saturating_duration_since(at);
                 if took > TIMEOUT * 3 + SLACK {
                     found.push(format!("settling {number} took {took:?}"));
@@ -128,7 +134,8 @@ fn settled(lines: &[Line], stories: &BTreeMap<Number, Story>) -> Vec<String> {
                     continue;
                 }
                 let concerned = stories.iter().filter(|(_, story)| {
-                    story.plane == Some(plane) && story.slot == slot && story.queued.is_some_and(|queued| queued < from)
+                    let is_earlier = story.queued.is_some_and(|queued| queued < from) && story.epoch <= Some(epoch);
+                    is_earlier && story.plane.is_some_and(|plane| (plane, story.slot) == of)
                 });
                 for (call, story) in concerned {
                     if let Some(executed) = story.executed.iter().find(|executed| **executed > place) {

@@ -1,5 +1,6 @@
 //! The caller of a link in a world: it does the steps of the plan, and notes what the link tells.
 
+use super::super::super::Publish;
 use super::super::*;
 use super::commands::CALL;
 use super::notices;
@@ -128,17 +129,25 @@ impl Caller {
     }
 }
 
-/// Plays a plan to its end. What did not end is told.
-pub(super) fn play(plan: &Plan, servers: &Servers, trace: &Trace) -> (Tally, Vec<String>) {
-    let publish = if plan.sharded { super::super::super::Publish::Auto } else { super::super::super::Publish::Classic };
-    let publish = if plan.sharded && !plan.cluster { super::super::super::Publish::Sharded } else { publish };
+/// A link to the servers.
+pub(super) fn world(plan: &Plan, servers: &Servers) -> World {
+    let publish = match (plan.sharded, plan.cluster) {
+        (true, true) => Publish::Auto,
+        (true, false) => Publish::Sharded,
+        (false, _) => Publish::Classic,
+    };
     let settings = LinkSettings {
         command_timeout: TIMEOUT,
         connect_deadline: SLACK,
         audit_interval: Duration::from_millis(100),
         publish,
     };
-    let world = World::with(&servers.url(), settings);
+    World::with(&servers.url(), settings)
+}
+
+/// Plays a plan to its end. What did not end is told.
+pub(super) fn play(plan: &Plan, servers: &Servers, trace: &Trace) -> (Tally, Vec<String>) {
+    let world = world(plan, servers);
     let caller = Arc::new(Caller {
         link: world.link.clone(),
         trace: trace.clone(),

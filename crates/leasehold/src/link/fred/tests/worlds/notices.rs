@@ -1,5 +1,6 @@
 //! What a trace must show of subscriptions, and of the lives of the planes.
 
+use super::driver::{SLACK, TIMEOUT};
 use super::trace::{Event, Line};
 use bytes::Bytes;
 use leasehold_core::link::{LinkEvent, Plane};
@@ -10,6 +11,34 @@ pub(super) fn violations(lines: &[Line]) -> Vec<String> {
     let mut found = confirmed(lines);
     found.extend(delivered(lines));
     found.extend(epochs(lines));
+    found.extend(late(lines));
+    found
+}
+
+/// Probes and subscriptions end in time, also where a server is silent. A subscription may be led on to other nodes, and waits for its turn.
+fn late(lines: &[Line]) -> Vec<String> {
+    let mut probes = BTreeMap::new();
+    let mut channels = BTreeMap::new();
+    let mut found = Vec::new();
+    for (place, line) in lines.iter().enumerate() {
+        let began = match &line.event {
+            Event::Probing { number, .. } => {
+                probes.insert(*number, line.at);
+                None
+            }
+            Event::Subscribing { channel } | Event::Unsubscribing { channel } => {
+                channels.insert(channel, line.at);
+                None
+            }
+            Event::Probed { number, .. } => probes.remove(number),
+            Event::Subscribed { channel, .. } | Event::Unsubscribed { channel, .. } => channels.remove(channel),
+            _ => None,
+        };
+        let took = began.map(|began| line.at.saturating_duration_since(began));
+        if let Some(took) = took.filter(|took| *took > TIMEOUT * 8 + SLACK) {
+            found.push(format!("what ended at {place} took {took:?}"));
+        }
+    }
     found
 }
 

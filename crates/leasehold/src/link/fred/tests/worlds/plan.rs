@@ -81,17 +81,51 @@ impl Plan {
         // Some worlds have a favourite plane and lock, so that more meets on one connection.
         let favourite = rng.bool().then(|| (plane(&mut rng), rng.usize(..LOCKS)));
         let mut steps = Vec::new();
-        for _ in 0..rng.usize(60..110) {
+        for _ in 0..rng.usize(60..100) {
             let deed = deed(&mut rng, cluster, steady, favourite);
-            let pause = match rng.u8(..10) {
-                0..5 => 0,
-                5..9 => rng.u64(1..5),
-                _ => rng.u64(5..25),
-            };
-            steps.push(Step { deed, pause });
+            steps.push(Step { deed, pause: pause(&mut rng) });
+            if let Deed::Disturb(Disturbance::Cut { .. } | Disturbance::HoldRequests(_)) = deed {
+                steps.extend(calls_in_trouble(&mut rng, favourite));
+            }
+            if cluster && rng.u8(..40) == 0 {
+                steps.extend(subscription_that_moves(&mut rng));
+            }
         }
         Self { seed, cluster, sharded, kill_forbidden, steps }
     }
+}
+
+fn pause(rng: &mut Rng) -> u64 {
+    match rng.u8(..10) {
+        0..5 => 0,
+        5..9 => rng.u64(1..5),
+        _ => rng.u64(5..25),
+    }
+}
+
+/// Calls that are on their way when a connection is silent or lost, and a settling that must make sure of them.
+fn calls_in_trouble(rng: &mut Rng, favourite: Option<(Plane, usize)>) -> Vec<Step> {
+    let (plane, lock) = favourite.unwrap_or_else(|| (plane(rng), rng.usize(..LOCKS)));
+    let mut steps = Vec::new();
+    for _ in 0..rng.usize(1..4) {
+        let deed = Deed::Call { plane, lock, script: rng.usize(..3), manner: manner(rng), at_home: rng.bool() };
+        steps.push(Step { deed, pause: 0 });
+    }
+    let pause_before = rng.u64(..40);
+    steps.last_mut().into_iter().for_each(|step| step.pause = pause_before);
+    steps.push(Step { deed: Deed::Settle { plane, lock }, pause: pause(rng) });
+    steps
+}
+
+/// A subscription is under way while its slot moves, and calls for the slot learn of that.
+fn subscription_that_moves(rng: &mut Rng) -> Vec<Step> {
+    let number = rng.usize(..CHANNELS);
+    let mut deeds = vec![Deed::Subscribe { channel: number, manner: manner(rng) }];
+    deeds.extend([Deed::Disturb(Disturbance::MoveSlot(number)); 3]);
+    let plane = plane(rng);
+    deeds.push(Deed::Call { plane, lock: number, script: 0, manner: Manner::Awaits, at_home: rng.bool() });
+    deeds.push(Deed::Publish { channel: number });
+    deeds.into_iter().map(|deed| Step { deed, pause: if rng.bool() { 0 } else { rng.u64(1..12) } }).collect()
 }
 
 fn deed(rng: &mut Rng, cluster: bool, steady: bool, favourite: Option<(Plane, usize)>) -> Deed {

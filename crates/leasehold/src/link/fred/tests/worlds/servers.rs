@@ -81,11 +81,14 @@ impl State {
         Some(id)
     }
 
-    /// One of the connections that still have their client.
+    /// One of the connections that still have their client; often that of the latest call.
     fn any_peer(&mut self) -> Option<&mut Peer> {
         let mut connected: Vec<_> = self.peers.values_mut().filter(|peer| peer.is_of_use()).collect();
         if connected.is_empty() {
             return None;
+        }
+        if self.rng.bool() {
+            return connected.into_iter().max_by_key(|peer| peer.last_call);
         }
         let at = self.rng.usize(..connected.len());
         Some(connected.swap_remove(at))

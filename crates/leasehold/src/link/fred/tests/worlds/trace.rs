@@ -20,6 +20,7 @@ pub(super) enum End {
 
 /// One line of the trace. The first half is said by the caller of the link, the second half by the servers.
 #[derive(Clone, Debug)]
+#[expect(dead_code, reason = "some fields are there to be read by a person")]
 pub(super) enum Event {
     Begun {
         call: Number,
