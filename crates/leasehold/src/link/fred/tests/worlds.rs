@@ -91,10 +91,10 @@ fn worlds(usual: u64, cluster: bool, wanted: &[Happened]) {
 
 #[test]
 fn the_link_keeps_its_contract_in_worlds_of_one_server() {
-    worlds(40, false, &tally::OF_ONE);
+    worlds(80, false, &tally::OF_ONE);
 }
 
 #[test]
 fn the_link_keeps_its_contract_in_worlds_of_two_nodes() {
-    worlds(40, true, &tally::OF_A_CLUSTER);
+    worlds(80, true, &tally::OF_A_CLUSTER);
 }

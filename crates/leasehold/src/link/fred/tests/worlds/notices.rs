@@ -51,12 +51,8 @@ fn confirmed(lines: &[Line]) -> Vec<String> {
         match &line.event {
             Event::Subscribing { channel } => drop(asked.insert(channel, place)),
             Event::Listens { channel, .. } => drop(listens.insert(channel, place)),
-            Event::Subscribed { channel, result: Ok(()) } => {
-                if listens.get(channel) < asked.get(channel) {
-                    found.push(format!(
-                        "the subscription to {channel:?} was confirmed at {place}, and no server has it"
-                    ));
-                }
+            Event::Subscribed { channel, result: Ok(()) } if listens.get(channel) < asked.get(channel) => {
+                found.push(format!("the subscription to {channel:?} was confirmed at {place}, and no server has it"));
             }
             _ => {}
         }
@@ -74,7 +70,8 @@ fn delivered(lines: &[Line]) -> Vec<String> {
         match &line.event {
             Event::Subscribing { channel } => _ = asked.insert(channel),
             Event::Subscribed { channel, result } => {
-                if asked.remove(channel) && result.is_ok() {
+                let is_of_now = asked.remove(channel);
+                if is_of_now && result.is_ok() {
                     confirmed.insert(channel);
                 }
             }

@@ -25,7 +25,7 @@ impl Slots {
     }
 
     pub(super) fn owner(&self, slot: u16) -> usize {
-        self.owners.get(&slot).copied().unwrap_or(usize::from(slot >= 8_192))
+        self.owners.get(&slot).copied().unwrap_or_else(|| usize::from(slot >= 8_192))
     }
 
     pub(super) fn place(&self, slot: u16, node: usize, asking: bool) -> Place {
