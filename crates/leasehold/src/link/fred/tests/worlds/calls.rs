@@ -1,4 +1,4 @@
-//! What a trace must show of calls: what became of each, in which order they were executed, and that a settled one stays settled.
+//! The rules for calls in a trace: the fate of each, their order, and that a settled one stays settled.
 
 use super::driver::{SLACK, TIMEOUT};
 use super::trace::{End, Event, Line, Number};
@@ -17,7 +17,7 @@ struct Story {
     began: Option<Instant>,
     queued: Option<usize>,
     end: Option<(usize, Instant, End)>,
-    /// Where it came to a server, by which connection.
+    /// The places at which it came to a server, and by which connection.
     arrived: Vec<(usize, i64)>,
     executed: Vec<usize>,
     refused: Vec<String>,
@@ -59,7 +59,7 @@ fn stories(lines: &[Line]) -> BTreeMap<Number, Story> {
     all
 }
 
-/// What the trace shows against the rules.
+/// The breaches of the rules in the trace.
 pub(super) fn violations(lines: &[Line]) -> Vec<String> {
     let stories = stories(lines);
     let mut found: Vec<String> = stories
@@ -152,7 +152,7 @@ fn settled(lines: &[Line], stories: &BTreeMap<Number, Story>) -> Vec<String> {
     found
 }
 
-/// The first copies of calls come by a connection in the order in which the calls were begun. What is sent once more comes later than it
+/// The first copies of calls come by a connection in the order in which the calls were begun. A copy that is sent once more comes later than it
 /// was begun, and calls that wait for replicas stand in line for several connections: for neither is an order promised.
 fn order(stories: &BTreeMap<Number, Story>) -> Vec<String> {
     let mut by_connection: BTreeMap<i64, Vec<(usize, Number)>> = BTreeMap::new();

@@ -36,7 +36,7 @@ fn slot(lock: &[u8]) -> u16 {
     fred::util::redis_keyslot(lock)
 }
 
-/// What the tasks of a world share.
+/// The parts that the tasks of a world share.
 struct Caller {
     link: FredLink,
     trace: Trace,
@@ -145,7 +145,7 @@ pub(super) fn world(plan: &Plan, servers: &Servers) -> World {
     World::with(&servers.url(), settings)
 }
 
-/// Plays a plan to its end. What did not end is told.
+/// Plays a plan to its end, and tells what did not end.
 pub(super) fn play(plan: &Plan, servers: &Servers, trace: &Trace) -> (Tally, Vec<String>) {
     let world = world(plan, servers);
     let caller = Arc::new(Caller {
@@ -250,7 +250,7 @@ async fn end(
         servers.state.lock().publish(&String::from_utf8_lossy(&channel(number)));
     }
     caller.note_epochs();
-    // What is to be told may still be on its way.
+    // An event may still be on its way.
     while !notices::violations(&caller.trace.lines()).is_empty() && tokio::time::Instant::now() < end {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }

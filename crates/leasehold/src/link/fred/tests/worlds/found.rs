@@ -1,4 +1,4 @@
-//! What the worlds have found, each step by step.
+//! The findings of the worlds, each step by step.
 
 use super::super::*;
 use super::driver;

@@ -1,4 +1,4 @@
-//! What a trace must show of subscriptions, and of the lives of the planes.
+//! The rules for subscriptions in a trace, and for the lives of the planes.
 
 use super::driver::{SLACK, TIMEOUT};
 use super::trace::{Event, Line};
@@ -6,7 +6,7 @@ use bytes::Bytes;
 use leasehold_core::link::{LinkEvent, Plane};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What the trace shows against the rules; it may only be that an event has not been told yet.
+/// The breaches of the rules in the trace. Some only mean that an event has not been told yet.
 pub(super) fn violations(lines: &[Line]) -> Vec<String> {
     let mut found = confirmed(lines);
     found.extend(delivered(lines));
@@ -99,12 +99,12 @@ fn delivered(lines: &[Line]) -> Vec<String> {
         .collect()
 }
 
-/// Epochs only grow, and whoever has read one is told that it is over.
+/// Epochs only grow, and a caller that has read one is told that it is over.
 fn epochs(lines: &[Line]) -> Vec<String> {
     let mut found = Vec::new();
     for plane in [Plane::Foreground, Plane::Background, Plane::Durable] {
         let mut last = None;
-        // Where an epoch was read that is over, and no reset has been told since.
+        // The place at which an epoch was seen to be over, while no reset has been told since.
         let mut untold = None;
         for (place, line) in lines.iter().enumerate() {
             match &line.event {

@@ -1,4 +1,4 @@
-//! What happens in a world, step by step. It follows from the seed alone; how the steps interleave with threads does not.
+//! The plan of a world, step by step. It follows from the seed alone; how the steps interleave with threads does not.
 
 use fastrand::Rng;
 use leasehold_core::link::Plane;
@@ -24,7 +24,7 @@ pub(super) enum Disturbance {
     HoldRequests(u64),
     /// Its replies do not.
     HoldReplies(u64),
-    /// The client loses a connection after so many milliseconds. What it sends from now on still arrives, after so many more.
+    /// The client loses a connection after so many milliseconds. Its requests from now on still arrive, after so many more.
     Cut {
         after: u64,
         held: u64,

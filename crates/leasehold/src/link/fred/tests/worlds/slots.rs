@@ -9,9 +9,11 @@ pub(super) struct Slots {
     owners: BTreeMap<u16, usize>,
     /// Slots that move, and whether their keys are on the other node already.
     moving: BTreeMap<u16, bool>,
+    /// A slot may move back.
+    come_back: bool,
 }
 
-/// What a node does with a call for a slot.
+/// The place that a node names for a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     Here,
@@ -20,8 +22,8 @@ pub(super) enum Place {
 }
 
 impl Slots {
-    pub(super) fn new() -> Self {
-        Self { owners: BTreeMap::new(), moving: BTreeMap::new() }
+    pub(super) fn new(come_back: bool) -> Self {
+        Self { owners: BTreeMap::new(), moving: BTreeMap::new(), come_back }
     }
 
     pub(super) fn owner(&self, slot: u16) -> usize {
@@ -47,6 +49,7 @@ impl Slots {
     pub(super) fn step(&mut self, lock: usize) -> Option<(u16, usize)> {
         let slot = fred::util::redis_keyslot(&driver::lock(lock % LOCKS));
         match self.moving.get(&slot) {
+            None if !self.come_back && self.owners.contains_key(&slot) => {}
             None => drop(self.moving.insert(slot, false)),
             Some(false) => drop(self.moving.insert(slot, true)),
             Some(true) => {

@@ -32,7 +32,7 @@ pub(super) enum Happened {
     ShardedSubscriptionDropped,
 }
 
-/// What happens in worlds of one server.
+/// The entries that worlds of one server must have.
 pub(super) const OF_ONE: [Happened; 19] = [
     Happened::CallAnswered,
     Happened::SettlingProven,
