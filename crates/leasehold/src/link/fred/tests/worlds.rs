@@ -8,6 +8,7 @@
 //! follows from its seed; how its threads interleave does not, so a rare finding may take a few runs to come back.
 
 mod calls;
+mod channels;
 mod commands;
 mod driver;
 mod found;
@@ -30,34 +31,33 @@ use trace::Trace;
 /// Worlds that are played side by side: they wait most of the time.
 const SIDE_BY_SIDE: u64 = 4;
 
-/// A world that breaks a rule.
-struct Finding {
-    violations: Vec<String>,
-    trace: String,
+/// A world that was played.
+struct Played {
+    tally: Tally,
+    /// The breaches of the contract.
+    breaches: Vec<String>,
+    trace: Trace,
 }
 
-/// Plays a world, and says what happened in it.
-fn play(seed: u64, cluster: bool) -> (Tally, Option<Finding>) {
+fn play(seed: u64, cluster: bool) -> Played {
     let plan = Plan::new(seed, cluster);
     let trace = Trace::new();
     let servers = Servers::start(&plan, &trace);
-    let (mut tally, mut violations) = driver::play(&plan, &servers, &trace);
+    let (mut tally, mut breaches) = driver::play(&plan, &servers, &trace);
     let lines = trace.lines();
-    violations.extend(calls::violations(&lines));
-    violations.extend(notices::violations(&lines));
+    breaches.extend(calls::violations(&lines));
+    breaches.extend(notices::violations(&lines));
     tally.add(&servers.state.lock().tally);
-    let finding = (!violations.is_empty()).then(|| Finding { violations, trace: trace.told() });
-    (tally, finding)
+    Played { tally, breaches, trace }
 }
 
 /// Plays the worlds of many seeds, or of the one that is asked for.
 fn worlds(usual: u64, cluster: bool, wanted: &[Happened]) {
     let of_environment = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     if let Some(seed) = of_environment("LEASEHOLD_SEED") {
-        let (tally, finding) = play(seed, cluster);
-        let finding = finding.unwrap_or_else(|| Finding { violations: Vec::new(), trace: String::new() });
-        eprintln!("{}\n{tally:?}", finding.trace);
-        assert!(finding.violations.is_empty(), "seed {seed}:\n{}", finding.violations.join("\n"));
+        let played = play(seed, cluster);
+        eprintln!("{}\n{:?}", played.trace.told(), played.tally.0);
+        assert!(played.breaches.is_empty(), "seed {seed}:\n{}", played.breaches.join("\n"));
         return;
     }
     let count = of_environment("LEASEHOLD_SEEDS").unwrap_or(usual);
@@ -71,17 +71,17 @@ fn worlds(usual: u64, cluster: bool, wanted: &[Happened]) {
                     if seed >= count || found.lock().is_some() {
                         return;
                     }
-                    let (tally, finding) = play(seed, cluster);
-                    sum.lock().add(&tally);
-                    if let Some(finding) = finding {
-                        found.lock().get_or_insert((seed, finding));
+                    let played = play(seed, cluster);
+                    sum.lock().add(&played.tally);
+                    if !played.breaches.is_empty() {
+                        found.lock().get_or_insert((seed, played));
                     }
                 }
             });
         }
     });
-    if let Some((seed, finding)) = found.into_inner() {
-        panic!("seed {seed}:\n{}\n\n{}", finding.violations.join("\n"), finding.trace);
+    if let Some((seed, played)) = found.into_inner() {
+        panic!("seed {seed}:\n{}\n\n{}", played.breaches.join("\n"), played.trace.told());
     }
     let sum = sum.into_inner();
     eprintln!("{count} worlds in {:?}: {:?}", began.elapsed(), sum.0);

@@ -90,6 +90,9 @@ impl Plan {
             if cluster && rng.u8(..40) == 0 {
                 steps.extend(subscription_that_moves(&mut rng));
             }
+            if cluster && !sharded && rng.u8(..25) == 0 {
+                steps.extend(calls_of_a_slot_that_comes_back(&mut rng));
+            }
         }
         Self { seed, cluster, sharded, kill_forbidden, steps }
     }
@@ -126,6 +129,24 @@ fn subscription_that_moves(rng: &mut Rng) -> Vec<Step> {
     deeds.push(Deed::Call { plane, lock: number, script: 0, manner: Manner::Awaits, at_home: rng.bool() });
     deeds.push(Deed::Publish { channel: number });
     deeds.into_iter().map(|deed| Step { deed, pause: if rng.bool() { 0 } else { rng.u64(1..12) } }).collect()
+}
+
+/// A call is held up while its slot moves away and back, and the link has seen the one move and not the other.
+fn calls_of_a_slot_that_comes_back(rng: &mut Rng) -> Vec<Step> {
+    let lock = rng.usize(..LOCKS);
+    let planes = [Plane::Foreground, Plane::Background];
+    let [held, other] = if rng.bool() { planes } else { [planes[1], planes[0]] };
+    let call =
+        |plane, manner, pause| Step { deed: Deed::Call { plane, lock, script: 0, manner, at_home: false }, pause };
+    let disturb = |disturbance| Step { deed: Deed::Disturb(disturbance), pause: 0 };
+    let moves = [disturb(Disturbance::MoveSlot(lock)); 3];
+    let mut steps = vec![call(held, Manner::Awaits, 4), disturb(Disturbance::HoldRequests(rng.u64(30..100)))];
+    steps.extend([call(held, manner(rng), rng.u64(..3)), call(held, Manner::Awaits, 0)]);
+    steps.extend(moves);
+    steps.push(call(other, Manner::Awaits, rng.u64(2..12)));
+    steps.extend(moves);
+    steps.push(Step { deed: Deed::Settle { plane: held, lock }, pause: rng.u64(20..60) });
+    steps
 }
 
 fn deed(rng: &mut Rng, cluster: bool, steady: bool, favourite: Option<(Plane, usize)>) -> Deed {
