@@ -50,7 +50,7 @@ pub use connection::Connection;
 pub use install::{Installed, install};
 pub use namespace::{Divide, Side};
 pub use proxy::{After, Proxy, Request, Trap, Watch, Way};
-pub use resp::Resp;
+pub use resp::{Resp, take_request};
 pub use rounds::Rounds;
 pub use sentinel::Sentinel;
 pub use server::{Server, ServerBuilder};

@@ -80,6 +80,14 @@ impl Resp {
         matches!(self, Self::Nil)
     }
 
+    /// Its bytes on the wire, for a server that a test writes itself.
+    #[must_use]
+    pub fn to_wire(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        self.encode(&mut out);
+        out
+    }
+
     /// Its bytes on the wire. Null is that of RESP2, which clients of RESP3 understand as well.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         let mut many = |kind: char, len: usize, all: &mut dyn Iterator<Item = &Self>| {
@@ -134,6 +142,17 @@ pub(crate) fn encode<A: AsRef<[u8]>>(argv: &[A]) -> Vec<u8> {
         out.extend_from_slice(b"\r\n");
     }
     out
+}
+
+/// Takes the first request out of `buf`, once it is whole.
+///
+/// # Panics
+///
+/// The bytes are no request.
+pub fn take_request(buf: &mut Vec<u8>) -> Option<Vec<Vec<u8>>> {
+    let (argv, used) = parse_request(buf).expect("a client sends requests")?;
+    buf.drain(..used);
+    Some(argv)
 }
 
 /// The first request in `buf`: an array of strings, or an inline command.

@@ -116,9 +116,15 @@ impl Notices {
             let connection = connection_slot.ready().await?;
             match self.ssubscribe(&connection_slot, &connection, channel, || true).await? {
                 Ok(()) => {
-                    let mut subscribed = self.pool.shared.subscribed.lock();
-                    subscribed.entry(slot).or_default().insert(channel.clone());
-                    return Ok(());
+                    self.pool.shared.subscribed.lock().entry(slot).or_default().insert(channel.clone());
+                    // The slot may have moved while the answer was on its way. The node has dropped the subscription then, and the move
+                    // has reset nothing, because there was nothing in the list. From here on a move finds it there.
+                    let owner = super::call::connection_slot_of(&self.pool, slot)?;
+                    if Arc::ptr_eq(&owner, &connection_slot) {
+                        return Ok(());
+                    }
+                    connection_slot = owner;
+                    continue;
                 }
                 Err(error) => refusal = error,
             }

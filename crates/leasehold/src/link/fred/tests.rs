@@ -9,6 +9,7 @@ mod fred_itself;
 mod notices;
 mod scripts;
 mod settling;
+mod worlds;
 
 use super::{BackgroundLinks, ConnectError, Connector, Foreground, FredLink, LinkSettings, ServerTarget};
 use bytes::Bytes;

@@ -1,0 +1,177 @@
+//! The rules for calls in a trace: the fate of each, their order, and that a settled one stays settled.
+
+use super::driver::{SLACK, TIMEOUT};
+use super::trace::{End, Event, Line, Number};
+use leasehold_core::link::{Epoch, LinkError, Plane, Settled};
+use leasehold_core::reply::Reply;
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+/// The lines of one call, by their places.
+#[derive(Default)]
+struct Story {
+    plane: Option<Plane>,
+    epoch: Option<Epoch>,
+    slot: u16,
+    begun: usize,
+    began: Option<Instant>,
+    queued: Option<usize>,
+    end: Option<(usize, Instant, End)>,
+    /// The places at which it came to a server, and by which connection.
+    arrived: Vec<(usize, i64)>,
+    executed: Vec<usize>,
+    refused: Vec<String>,
+    /// The mark behind it was refused.
+    unmarked: bool,
+}
+
+fn stories(lines: &[Line]) -> BTreeMap<Number, Story> {
+    let mut all: BTreeMap<Number, Story> = BTreeMap::new();
+    for (place, line) in lines.iter().enumerate() {
+        match &line.event {
+            Event::Begun { call, plane, epoch, slot } => {
+                let story = all.entry(*call).or_default();
+                (story.plane, story.epoch, story.slot) = (Some(*plane), Some(*epoch), *slot);
+                (story.begun, story.began) = (place, Some(line.at));
+            }
+            Event::Queued { call } => all.entry(*call).or_default().queued = Some(place),
+            Event::Ended { call, end } => {
+                all.entry(*call).or_default().end = Some((place, line.at, end.clone()));
+            }
+            Event::Arrived { call, connection, .. } => {
+                let story = all.entry(*call).or_default();
+                story.arrived.push((place, *connection));
+                story.unmarked = false;
+            }
+            Event::Executed { call, .. } => all.entry(*call).or_default().executed.push(place),
+            Event::MarkRefused { connection } => {
+                // The mark of the last call that came by the connection.
+                let by =
+                    |story: &Story| story.arrived.last().filter(|(_, by)| by == connection).map(|(place, _)| *place);
+                if let Some(story) = all.values_mut().max_by_key(|story| by(story)) {
+                    story.unmarked = true;
+                }
+            }
+            Event::Refused { call, code } => all.entry(*call).or_default().refused.push(code.clone()),
+            _ => {}
+        }
+    }
+    all
+}
+
+/// The breaches of the rules in the trace.
+pub(super) fn violations(lines: &[Line]) -> Vec<String> {
+    let stories = stories(lines);
+    let mut found: Vec<String> = stories
+        .iter()
+        .filter_map(|(call, story)| fate(*call, story).map(|text| format!("call {call}: {text}")))
+        .collect();
+    found.extend(settled(lines, &stories));
+    found.extend(order(&stories));
+    found
+}
+
+/// Each end says what the servers have done.
+fn fate(call: Number, story: &Story) -> Option<String> {
+    let (times, arrivals) = (story.executed.len(), story.arrived.len());
+    if times > 1 {
+        return Some(format!("it was executed {times} times"));
+    }
+    // A server sends a call on, or asks for its text: each such word is one copy more, and nothing else is.
+    let detours = story.refused.iter().filter(|code| ["NOSCRIPT", "MOVED", "ASK"].contains(&code.as_str())).count();
+    if arrivals > detours + 1 {
+        return Some(format!("it was sent {arrivals} times after {detours} detours"));
+    }
+    let (place, at, end) = story.end.as_ref()?;
+    let own = Reply::Int(i64::try_from(call).unwrap_or_default());
+    // The server counts as replicas the number of the connection's last call: so it is seen whose `WAIT` is answered.
+    let counted = if story.unmarked { Reply::Int(0) } else { own.clone() };
+    let wanted = if story.plane == Some(Plane::Durable) { Reply::Array(vec![own, counted]) } else { own };
+    let wrong = match end {
+        End::Answered(Ok(reply)) if *reply != wanted => Some(format!("it has the reply {reply:?} of another")),
+        End::Answered(Ok(_)) if times != 1 => Some("it has a reply, and was never executed".to_owned()),
+        End::Answered(Err(LinkError::NotSent(why))) if arrivals > 0 => {
+            Some(format!("it was sent, and was told not to be: {why}"))
+        }
+        End::Answered(Err(LinkError::Refused(error))) => {
+            let in_its_middle = error.code() == "ERR";
+            if in_its_middle && !error.text().contains(&format!("call {call} ")) {
+                Some(format!("it has the error of another: {error}"))
+            } else if times != usize::from(in_its_middle) {
+                Some(format!("it was executed {times} times, and refused with {error}"))
+            } else {
+                story
+                    .arrived
+                    .last()
+                    .filter(|(arrived, _)| arrived > place)
+                    .map(|_| "a copy came after the refusal".to_owned())
+            }
+        }
+        _ => None,
+    };
+    // On the foreground nothing bounds a call but a settling, which the session begins.
+    let bound = TIMEOUT * u32::try_from(2 + arrivals).unwrap_or(u32::MAX) + SLACK;
+    let took = at.saturating_duration_since(story.began?);
+    wrong.or_else(|| (took > bound).then(|| format!("it took {took:?}")))
+}
+
+/// Nothing that was begun before a settling is executed after its proof.
+fn settled(lines: &[Line], stories: &BTreeMap<Number, Story>) -> Vec<String> {
+    let mut begun = BTreeMap::new();
+    let mut found = Vec::new();
+    for (place, line) in lines.iter().enumerate() {
+        match &line.event {
+            Event::Settling { number, plane, epoch, slot } => {
+                begun.insert(*number, (place, line.at, (*plane, *slot), *epoch));
+            }
+            Event::Settled { number, result } => {
+                let Some((from, at, of, epoch)) = begun.remove(number) else { continue };
+                let took = line.at.saturating_duration_since(at);
+                if took > TIMEOUT * 3 + SLACK {
+                    found.push(format!("settling {number} took {took:?}"));
+                }
+                if *result != Ok(Settled::Proven) {
+                    continue;
+                }
+                let concerned = stories.iter().filter(|(_, story)| {
+                    let is_earlier = story.queued.is_some_and(|queued| queued < from) && story.epoch <= Some(epoch);
+                    is_earlier && story.plane.is_some_and(|plane| (plane, story.slot) == of)
+                });
+                for (call, story) in concerned {
+                    if let Some(executed) = story.executed.iter().find(|executed| **executed > place) {
+                        found.push(format!(
+                            "call {call}, begun at {}, was executed at {executed}, after settling {number} was proven at {place}",
+                            story.begun
+                        ));
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+/// The first copies of calls come by a connection in the order in which the calls were begun. A copy that is sent once more comes later than it
+/// was begun, and calls that wait for replicas stand in line for several connections: for neither is an order promised.
+fn order(stories: &BTreeMap<Number, Story>) -> Vec<String> {
+    let mut by_connection: BTreeMap<i64, Vec<(usize, Number)>> = BTreeMap::new();
+    for (call, story) in stories.iter().filter(|(_, story)| story.plane != Some(Plane::Durable)) {
+        if let Some((place, connection)) = story.arrived.first() {
+            by_connection.entry(*connection).or_default().push((*place, *call));
+        }
+    }
+    let mut found = Vec::new();
+    for (connection, mut all) in by_connection {
+        all.sort_unstable();
+        for (at, (_, earlier)) in all.iter().enumerate() {
+            for (_, later) in &all[at + 1..] {
+                let (earlier_story, later_story) = (&stories[earlier], &stories[later]);
+                if later_story.queued.is_some_and(|queued| queued < earlier_story.begun) {
+                    found.push(format!("call {earlier} came before call {later} by connection {connection}"));
+                }
+            }
+        }
+    }
+    found
+}

@@ -1,0 +1,68 @@
+//! The subscriptions of a server's connections, and the messages for them.
+
+use super::commands::{error, text};
+use super::servers::State;
+use super::tally::Happened;
+use super::trace::Event;
+use bytes::Bytes;
+use leasehold_test_support::Resp;
+use std::time::Instant;
+
+impl State {
+    /// Takes a command of the subscription family for one channel.
+    pub(super) fn subscribe(&mut self, connection: i64, node: usize, verb: &str, channel: &str) -> Resp {
+        let is_sharded = matches!(verb, "SSUBSCRIBE" | "SUNSUBSCRIBE");
+        if is_sharded && let Some(elsewhere) = self.elsewhere_sharded(node, channel) {
+            return elsewhere;
+        }
+        let Some(peer) = self.peers.get_mut(&connection) else { return Resp::Nil };
+        let entry = (is_sharded, channel.as_bytes().to_vec());
+        if verb.contains("UNSUB") {
+            peer.channels.remove(&entry);
+        } else {
+            peer.channels.insert(entry);
+            let channel = Bytes::copy_from_slice(channel.as_bytes());
+            self.trace.say(Event::Listens { node, connection, channel });
+        }
+        let count = self.peers.get(&connection).map_or(0, |peer| peer.channels.len());
+        Resp::Push(vec![text(verb.to_lowercase()), text(channel), Resp::Int(i64::try_from(count).unwrap_or_default())])
+    }
+
+    /// A sharded channel is where its slot is, whether that moves or not.
+    fn elsewhere_sharded(&mut self, node: usize, channel: &str) -> Option<Resp> {
+        let slots = self.slots.as_ref()?;
+        let slot = fred::util::redis_keyslot(channel.as_bytes());
+        let owner = slots.owner(slot);
+        (owner != node).then(|| error(format!("MOVED {slot} 127.0.0.1:{}", self.nodes[owner].port)))
+    }
+
+    /// A message goes to all that listen.
+    pub(super) fn publish(&mut self, channel: &str) {
+        let entry = (self.sharded, channel.as_bytes().to_vec());
+        let kind = if self.sharded { "smessage" } else { "message" };
+        let message = Resp::Push(vec![text(kind), text(channel), text("0")]).to_wire();
+        let at = Instant::now() + self.delay();
+        let mut receivers = 0;
+        for peer in self.peers.values_mut().filter(|peer| peer.channels.contains(&entry)) {
+            receivers += 1;
+            peer.reply(at, message.clone());
+        }
+        self.trace.say(Event::Published { channel: Bytes::copy_from_slice(channel.as_bytes()), receivers });
+    }
+
+    /// A slot has left a node: what listens there hears nothing any more.
+    pub(super) fn drop_sharded(&mut self, slot: u16, node: usize) {
+        let now = Instant::now();
+        for peer in self.peers.values_mut().filter(|peer| peer.node == node) {
+            let gone: Vec<_> = peer
+                .channels
+                .extract_if(|(sharded, channel)| *sharded && fred::util::redis_keyslot(channel) == slot)
+                .collect();
+            for (_, channel) in gone {
+                self.tally.note(Happened::ShardedSubscriptionDropped);
+                let told = Resp::Push(vec![text("sunsubscribe"), Resp::Bulk(channel), Resp::Int(0)]);
+                peer.reply(now, told.to_wire());
+            }
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! The commands of a server, as far as the link and fred use them.
+
+use super::servers::State;
+use super::slots::Place;
+use super::tally::Happened;
+use super::trace::Event;
+use leasehold_core::script::{self, Script};
+use leasehold_test_support::Resp;
+use std::time::{Duration, Instant};
+
+/// The words before the number of a call in its arguments.
+pub(super) const CALL: &str = "call:";
+
+pub(super) fn text(text: impl Into<String>) -> Resp {
+    Resp::Bulk(text.into().into_bytes())
+}
+
+pub(super) fn error(text: impl Into<String>) -> Resp {
+    Resp::Error(text.into())
+}
+
+fn ok() -> Resp {
+    Resp::Simple("OK".to_owned())
+}
+
+fn words(request: &[Vec<u8>]) -> Vec<String> {
+    request.iter().map(|word| String::from_utf8_lossy(word).into_owned()).collect()
+}
+
+impl State {
+    /// Does what a request says, and sends the reply.
+    pub(super) fn perform(&mut self, connection: i64, request: &[Vec<u8>]) {
+        let words = words(request);
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let mut at = Instant::now() + self.delay();
+        let Some(peer) = self.peers.get_mut(&connection) else { return };
+        let (node, asking) = (peer.node, std::mem::take(&mut peer.asking));
+        let reply = match words.as_slice() {
+            ["HELLO", ..] => self.hello(connection),
+            ["CLIENT", "ID"] => Resp::Int(connection),
+            ["CLIENT", "KILL", "ID", id] => self.killed(id),
+            ["CLIENT", ..] => ok(),
+            ["INFO", what, ..] => text(self.info(node, what)),
+            ["PING"] => Resp::Simple("PONG".to_owned()),
+            ["PING", payload] => {
+                peer.introduced = true;
+                text(*payload)
+            }
+            ["CONFIG", ..] => Resp::Array(Vec::new()),
+            ["PUBSUB", ..] if !self.sharded => error("ERR unknown subcommand"),
+            ["PUBSUB", ..] => Resp::Array(Vec::new()),
+            ["CLUSTER", "SLOTS"] => self.cluster_slots(),
+            ["ASKING"] => {
+                peer.asking = true;
+                ok()
+            }
+            ["SCRIPT", "EXISTS", hashes @ ..] => {
+                let known = &self.nodes[node].scripts;
+                Resp::Array(hashes.iter().map(|hash| Resp::Int(i64::from(known.contains(hash)))).collect())
+            }
+            ["SCRIPT", "LOAD", source] => match by_source(source) {
+                Some(script) => {
+                    self.nodes[node].scripts.insert(script.sha1());
+                    text(script.sha1())
+                }
+                None => error("ERR an unknown script"),
+            },
+            ["EVALSHA" | "EVAL", ..] => self.run(connection, node, asking, &words),
+            ["WAIT", _, limit] => {
+                let limit = limit.parse().unwrap_or(1).min(15);
+                let last = Resp::Int(peer.last_call);
+                at = at.max(Instant::now() + Duration::from_millis(self.rng.u64(..=limit)));
+                // The server reads nothing from a connection that waits.
+                if let Some(peer) = self.peers.get_mut(&connection) {
+                    peer.requests_from = peer.requests_from.max(at);
+                }
+                last
+            }
+            [verb @ ("SUBSCRIBE" | "UNSUBSCRIBE" | "SSUBSCRIBE" | "SUNSUBSCRIBE"), channels @ ..] => {
+                for channel in channels {
+                    let reply = self.subscribe(connection, node, verb, channel);
+                    self.send(connection, at, &reply);
+                }
+                return;
+            }
+            other => error(format!("ERR unknown command {other:?}")),
+        };
+        self.send(connection, at, &reply);
+    }
+
+    fn send(&mut self, connection: i64, at: Instant, reply: &Resp) {
+        if let Some(peer) = self.peers.get_mut(&connection) {
+            peer.reply(at, reply.to_wire());
+        }
+    }
+
+    fn hello(&self, connection: i64) -> Resp {
+        let pairs = [
+            ("server", text("redis")),
+            ("version", text("7.2.0")),
+            ("proto", Resp::Int(3)),
+            ("id", Resp::Int(connection)),
+            ("mode", text(if self.slots.is_some() { "cluster" } else { "standalone" })),
+            ("role", text("master")),
+            ("modules", Resp::Array(Vec::new())),
+        ];
+        Resp::Map(pairs.into_iter().map(|(name, value)| (text(name), value)).collect())
+    }
+
+    fn info(&self, node: usize, what: &str) -> String {
+        match what {
+            "server" => {
+                let mode = if self.slots.is_some() { "cluster" } else { "standalone" };
+                let run = format!("{node}:{}", self.nodes[node].process);
+                format!("# Server\r\nredis_version:7.2.0\r\nredis_mode:{mode}\r\nrun_id:{run}\r\n")
+            }
+            "replication" => "# Replication\r\nrole:master\r\n".to_owned(),
+            _ => "# Memory\r\nmaxmemory_policy:noeviction\r\n".to_owned(),
+        }
+    }
+
+    fn killed(&mut self, id: &str) -> Resp {
+        if self.kill_forbidden {
+            self.tally.note(Happened::KillForbidden);
+            return error("NOPERM User default has no permissions to run the 'client|kill' command");
+        }
+        let id = id.parse().unwrap_or_default();
+        Resp::Int(i64::from(self.kill(id)))
+    }
+
+    fn cluster_slots(&self) -> Resp {
+        let Some(slots) = &self.slots else { return error("ERR This instance has cluster support disabled") };
+        let range = |(first, last, node): (u16, u16, usize)| {
+            let address = vec![text("127.0.0.1"), Resp::Int(self.nodes[node].port.into()), text(format!("node{node}"))];
+            Resp::Array(vec![Resp::Int(first.into()), Resp::Int(last.into()), Resp::Array(address)])
+        };
+        Resp::Array(slots.ranges().into_iter().map(range).collect())
+    }
+
+    /// Why this node does not take a command for the key.
+    fn elsewhere(&mut self, node: usize, key: &[u8], asking: bool) -> Option<Resp> {
+        let slots = self.slots.as_ref()?;
+        let slot = fred::util::redis_keyslot(key);
+        let (what, word, to) = match slots.place(slot, node, asking) {
+            Place::Here => return None,
+            Place::Moved(to) => (Happened::Moved, "MOVED", to),
+            Place::Ask(to) => (Happened::Asked, "ASK", to),
+        };
+        self.tally.note(what);
+        Some(error(format!("{word} {slot} 127.0.0.1:{}", self.nodes[to].port)))
+    }
+
+    fn run(&mut self, connection: i64, node: usize, asking: bool, words: &[&str]) -> Resp {
+        let [command, script, _, key, ..] = words else { return error("ERR too few arguments") };
+        let call = words.last().and_then(|word| word.strip_prefix(CALL)?.parse().ok());
+        if let Some(call) = call {
+            let command = (*command).to_owned();
+            self.trace.say(Event::Arrived { call, node, connection, command });
+        }
+        let refusal = self.refusal(node, asking, command, script, key, call.is_some());
+        if let Some(refusal) = refusal {
+            if let (Some(call), Some(text)) = (call, refusal.as_str()) {
+                let code = text.split(' ').next().unwrap_or_default().to_owned();
+                self.trace.say(Event::Refused { call, code });
+            } else {
+                self.trace.say(Event::MarkRefused { connection });
+            }
+            return refusal;
+        }
+        let Some(call) = call else { return Resp::Int(1) };
+        self.trace.say(Event::Executed { call, node });
+        let number = i64::try_from(call).unwrap_or_default();
+        if let Some(peer) = self.peers.get_mut(&connection) {
+            peer.last_call = number;
+            if peer.cut.is_cancelled() {
+                self.tally.note(Happened::CallOfLostConnection);
+            }
+        }
+        if self.fails == Some(Happened::ScriptFailed) {
+            self.fails = None;
+            self.tally.note(Happened::ScriptFailed);
+            return error(format!("ERR the script of call {call} failed in its middle"));
+        }
+        Resp::Int(number)
+    }
+
+    /// Why a script is not run here, and now.
+    fn refusal(
+        &mut self,
+        node: usize,
+        asking: bool,
+        command: &str,
+        script: &str,
+        key: &str,
+        is_call: bool,
+    ) -> Option<Resp> {
+        if let Some(elsewhere) = self.elsewhere(node, key.as_bytes(), asking) {
+            return Some(elsewhere);
+        }
+        let slot = fred::util::redis_keyslot(key.as_bytes());
+        if is_call && self.slots.as_ref().is_some_and(|slots| slots.is_moving(slot)) && self.rng.u8(..8) == 0 {
+            self.tally.note(Happened::TriedAgain);
+            return Some(error("TRYAGAIN Multiple keys request during rehashing of slot"));
+        }
+        let known = &mut self.nodes[node].scripts;
+        if command == "EVALSHA" {
+            if !known.contains(script) {
+                self.tally.note(Happened::ScriptUnknown);
+                return Some(error("NOSCRIPT No matching script. Please use EVAL."));
+            }
+        } else {
+            known.extend(by_source(script).map(Script::sha1));
+        }
+        if is_call && self.fails == Some(Happened::OutOfMemory) {
+            self.fails = None;
+            self.tally.note(Happened::OutOfMemory);
+            return Some(error("OOM command not allowed when used memory > 'maxmemory'."));
+        }
+        None
+    }
+}
+
+fn by_source(source: &str) -> Option<&'static Script> {
+    script::ALL.iter().copied().find(|script| script.source() == source)
+}

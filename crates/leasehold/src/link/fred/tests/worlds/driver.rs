@@ -1,0 +1,258 @@
+//! The caller of a link in a world: it does the steps of the plan, and notes what the link tells.
+
+use super::super::super::Publish;
+use super::super::*;
+use super::commands::CALL;
+use super::notices;
+use super::plan::{CHANNELS, Deed, Disturbance, LOCKS, Manner, Plan};
+use super::servers::Servers;
+use super::tally::{Happened, Tally};
+use super::trace::{End, Event, Number, Trace};
+use leasehold_core::call::Replicas;
+use leasehold_core::script::Script;
+use std::sync::Arc;
+use std::task::Poll;
+use tokio::task::JoinHandle as Task;
+
+/// The command timeout of the worlds.
+pub(super) const TIMEOUT: Duration = Duration::from_millis(60);
+/// A machine that is held up gets so much more, wherever something must end.
+pub(super) const SLACK: Duration = Duration::from_secs(5);
+
+pub(super) const ALL: [Plane; 3] = [Plane::Foreground, Plane::Background, Plane::Durable];
+
+/// The name of a lock. Two of them are in each half of the slots.
+pub(super) fn lock(number: usize) -> Bytes {
+    const NAMES: [&str; LOCKS] = ["a", "b", "c", "d"];
+    Bytes::from_static_str(NAMES[number])
+}
+
+/// The name of a channel, which is in the slot of a lock.
+pub(super) fn channel(number: usize) -> Bytes {
+    Bytes::from(format!("c:{{{}}}", String::from_utf8_lossy(&lock(number % LOCKS))))
+}
+
+fn slot(lock: &[u8]) -> u16 {
+    fred::util::redis_keyslot(lock)
+}
+
+/// The parts that the tasks of a world share.
+struct Caller {
+    link: FredLink,
+    trace: Trace,
+    /// One command for a channel at a time, as a session has it.
+    channels: [tokio::sync::Mutex<()>; CHANNELS],
+    tally: parking_lot::Mutex<Tally>,
+}
+
+/// Polls once, so that what is begun has left, and then does with the future as the manner says; `None` if it is dropped.
+async fn treat<T>(caller: &Caller, work: impl Future<Output = T>, manner: Manner, queued: impl FnOnce()) -> Option<T> {
+    let mut work = Box::pin(work);
+    let first = std::future::poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx))).await;
+    queued();
+    if let Poll::Ready(done) = first {
+        return Some(done);
+    }
+    match manner {
+        Manner::Awaits => {}
+        Manner::Drops(millis) => {
+            let limit = tokio::time::timeout(Duration::from_millis(millis), work);
+            let end = limit.await.ok();
+            if end.is_none() {
+                caller.tally.lock().note(Happened::FutureDropped);
+            }
+            return end;
+        }
+        Manner::LeavesAlone(millis) => {
+            caller.tally.lock().note(Happened::FutureLeftAlone);
+            tokio::time::sleep(Duration::from_millis(millis)).await;
+        }
+    }
+    Some(work.await)
+}
+
+impl Caller {
+    async fn call(self: Arc<Self>, number: Number, plane: Plane, key: Bytes, script: &'static Script, manner: Manner) {
+        let mut call = Call::new(script, vec![key.clone()], vec![Bytes::from(format!("{CALL}{number}"))]);
+        if plane == Plane::Durable {
+            call = call.with_replicas(Some(Replicas { at_least: 1, within: Duration::from_millis(10) }));
+        }
+        let epoch = self.link.epoch(plane);
+        self.trace.say(Event::Begun { call: number, plane, epoch, slot: slot(&key) });
+        let queued = || self.trace.say(Event::Queued { call: number });
+        let end = treat(&self, self.link.call(plane, call), manner, queued).await;
+        if matches!(end, Some(Ok(_))) {
+            self.tally.lock().note(Happened::CallAnswered);
+        }
+        self.trace.say(Event::Ended { call: number, end: end.map_or(End::Dropped, End::Answered) });
+    }
+
+    async fn settle(&self, number: Number, plane: Plane, key: Bytes) -> Result<Settled, LinkError> {
+        let epoch = self.link.epoch(plane);
+        self.trace.say(Event::Settling { number, plane, epoch, slot: slot(&key) });
+        let result = self.link.settle(plane, epoch, key).await;
+        if let Ok(settled) = result {
+            let proven = settled == Settled::Proven;
+            self.tally.lock().note(if proven { Happened::SettlingProven } else { Happened::Unproven });
+        }
+        self.trace.say(Event::Settled { number, result: result.clone() });
+        result
+    }
+
+    async fn probe(&self, number: Number, plane: Plane, key: Bytes) {
+        self.trace.say(Event::Probing { number, plane, slot: slot(&key) });
+        let result = self.link.probe(plane, self.link.epoch(plane), key).await;
+        self.trace.say(Event::Probed { number, result });
+    }
+
+    async fn subscribe(&self, number: usize, manner: Manner) -> Option<Result<(), LinkError>> {
+        let _turn = self.channels[number].lock().await;
+        let channel = channel(number);
+        self.trace.say(Event::Subscribing { channel: channel.clone() });
+        let result = treat(self, self.link.subscribe(channel.clone()), manner, || {}).await?;
+        self.trace.say(Event::Subscribed { channel, result: result.clone() });
+        Some(result)
+    }
+
+    async fn unsubscribe(&self, number: usize) {
+        let _turn = self.channels[number].lock().await;
+        let channel = channel(number);
+        self.trace.say(Event::Unsubscribing { channel: channel.clone() });
+        let result = self.link.unsubscribe(channel.clone()).await;
+        self.trace.say(Event::Unsubscribed { channel, result });
+    }
+
+    fn note_epochs(&self) {
+        for plane in ALL {
+            self.trace.say(Event::EpochIs { plane, epoch: self.link.epoch(plane) });
+        }
+    }
+}
+
+/// A link to the servers.
+pub(super) fn world(plan: &Plan, servers: &Servers) -> World {
+    let publish = match (plan.sharded, plan.cluster) {
+        (true, true) => Publish::Auto,
+        (true, false) => Publish::Sharded,
+        (false, _) => Publish::Classic,
+    };
+    let settings = LinkSettings {
+        command_timeout: TIMEOUT,
+        connect_deadline: SLACK,
+        audit_interval: Duration::from_millis(100),
+        publish,
+    };
+    World::with(&servers.url(), settings)
+}
+
+/// Plays a plan to its end, and tells what did not end.
+pub(super) fn play(plan: &Plan, servers: &Servers, trace: &Trace) -> (Tally, Vec<String>) {
+    let world = world(plan, servers);
+    let caller = Arc::new(Caller {
+        link: world.link.clone(),
+        trace: trace.clone(),
+        channels: Default::default(),
+        tally: parking_lot::Mutex::default(),
+    });
+    let listening = Arc::clone(&caller);
+    drop(world.test.spawn(async move {
+        while let Some(event) = listening.link.event().await {
+            if matches!(event, LinkEvent::Notice { .. }) {
+                listening.tally.lock().note(Happened::NoticeTold);
+            }
+            listening.trace.say(Event::Told(event));
+        }
+    }));
+    let unended = world.block_on(async {
+        caller.note_epochs();
+        servers.set_calm(false);
+        let mut tasks = Vec::new();
+        for (number, step) in plan.steps.iter().enumerate() {
+            tasks.extend(do_step(&world, &caller, servers, number, step.deed).map(|task| (number, step.deed, task)));
+            if step.pause > 0 {
+                tokio::time::sleep(Duration::from_millis(step.pause)).await;
+                caller.note_epochs();
+            }
+        }
+        end(&caller, servers, plan.steps.len(), tasks).await
+    });
+    let tally = caller.tally.lock().clone();
+    (tally, unended)
+}
+
+fn do_step(world: &World, caller: &Arc<Caller>, servers: &Servers, number: Number, deed: Deed) -> Option<Task<()>> {
+    const SCRIPTS: [&Script; 3] = [&ACQUIRE, &RENEW, &INSPECT];
+    let own = Arc::clone(caller);
+    let test = tokio::runtime::Handle::current();
+    let home = world.home.as_ref().expect("a home").handle();
+    Some(match deed {
+        Deed::Call { plane, lock: at, script, manner, at_home } => {
+            let on = if plane == Plane::Foreground && at_home { home } else { &test };
+            on.spawn(own.call(number, plane, lock(at), SCRIPTS[script], manner))
+        }
+        Deed::Settle { plane, lock: at } => test.spawn(async move { drop(own.settle(number, plane, lock(at)).await) }),
+        Deed::Probe { plane, lock: at } => test.spawn(async move { own.probe(number, plane, lock(at)).await }),
+        Deed::Subscribe { channel, manner } => test.spawn(async move { drop(own.subscribe(channel, manner).await) }),
+        Deed::Unsubscribe { channel } => test.spawn(async move { own.unsubscribe(channel).await }),
+        Deed::Publish { channel: at } => {
+            servers.state.lock().publish(&String::from_utf8_lossy(&channel(at)));
+            return None;
+        }
+        Deed::Disturb(disturbance) => {
+            servers.disturb(disturbance);
+            if let Disturbance::Block(millis) = disturbance {
+                own.tally.lock().note(Happened::ExecutorBlocked);
+                // The executor of the application is busy, and polls nothing meanwhile.
+                drop(home.spawn(async move { std::thread::sleep(Duration::from_millis(millis)) }));
+            }
+            return None;
+        }
+    })
+}
+
+/// From here on nothing is disturbed: all that is under way must come to an end, and a message must come through on each channel.
+async fn end(
+    caller: &Arc<Caller>,
+    servers: &Servers,
+    first: Number,
+    tasks: Vec<(Number, Deed, Task<()>)>,
+) -> Vec<String> {
+    servers.set_calm(true);
+    caller.trace.say(Event::Disturbed("calm".to_owned()));
+    let end = tokio::time::Instant::now() + SLACK;
+    let mut unended = Vec::new();
+    let mut numbers = first..;
+    for (plane, at) in ALL.into_iter().flat_map(|plane| (0..LOCKS).map(move |at| (plane, at))) {
+        let settled = async {
+            while caller.settle(numbers.next().expect("a number"), plane, lock(at)).await.is_err() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        if tokio::time::timeout_at(end, settled).await.is_err() {
+            unended.push(format!("{plane:?} cannot be settled at the end"));
+        }
+    }
+    for (number, deed, task) in tasks {
+        match tokio::time::timeout_at(end, task).await {
+            Ok(done) => done.expect("no task of the world panics"),
+            Err(_) => unended.push(format!("step {number} never ends: {deed:?}")),
+        }
+    }
+    for number in 0..CHANNELS {
+        let subscribed = async {
+            while caller.subscribe(number, Manner::Awaits).await != Some(Ok(())) {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        if tokio::time::timeout_at(end, subscribed).await.is_err() {
+            unended.push(format!("channel {number} cannot be subscribed to at the end"));
+        }
+        servers.state.lock().publish(&String::from_utf8_lossy(&channel(number)));
+    }
+    caller.note_epochs();
+    // An event may still be on its way.
+    while !notices::violations(&caller.trace.lines()).is_empty() && tokio::time::Instant::now() < end {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    unended
+}

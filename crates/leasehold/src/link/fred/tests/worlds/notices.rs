@@ -1,0 +1,135 @@
+//! The rules for subscriptions in a trace, and for the lives of the planes.
+
+use super::driver::{SLACK, TIMEOUT};
+use super::trace::{Event, Line};
+use bytes::Bytes;
+use leasehold_core::link::{LinkEvent, Plane};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The breaches of the rules in the trace. Some only mean that an event has not been told yet.
+pub(super) fn violations(lines: &[Line]) -> Vec<String> {
+    let mut found = confirmed(lines);
+    found.extend(delivered(lines));
+    found.extend(epochs(lines));
+    found.extend(late(lines));
+    found
+}
+
+/// Probes and subscriptions end in time, also where a server is silent. A subscription may be led on to other nodes, and waits for its turn.
+fn late(lines: &[Line]) -> Vec<String> {
+    let mut probes = BTreeMap::new();
+    let mut channels = BTreeMap::new();
+    let mut found = Vec::new();
+    for (place, line) in lines.iter().enumerate() {
+        let began = match &line.event {
+            Event::Probing { number, .. } => {
+                probes.insert(*number, line.at);
+                None
+            }
+            Event::Subscribing { channel } | Event::Unsubscribing { channel } => {
+                channels.insert(channel, line.at);
+                None
+            }
+            Event::Probed { number, .. } => probes.remove(number),
+            Event::Subscribed { channel, .. } | Event::Unsubscribed { channel, .. } => channels.remove(channel),
+            _ => None,
+        };
+        let took = began.map(|began| line.at.saturating_duration_since(began));
+        if let Some(took) = took.filter(|took| *took > TIMEOUT * 8 + SLACK) {
+            found.push(format!("what ended at {place} took {took:?}"));
+        }
+    }
+    found
+}
+
+/// A subscription that is confirmed has been on a server since it was asked for.
+fn confirmed(lines: &[Line]) -> Vec<String> {
+    let mut asked: BTreeMap<&Bytes, usize> = BTreeMap::new();
+    let mut listens: BTreeMap<&Bytes, usize> = BTreeMap::new();
+    let mut found = Vec::new();
+    for (place, line) in lines.iter().enumerate() {
+        match &line.event {
+            Event::Subscribing { channel } => drop(asked.insert(channel, place)),
+            Event::Listens { channel, .. } => drop(listens.insert(channel, place)),
+            Event::Subscribed { channel, result: Ok(()) } if listens.get(channel) < asked.get(channel) => {
+                found.push(format!("the subscription to {channel:?} was confirmed at {place}, and no server has it"));
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+/// A message that is published while a subscription is confirmed is told, or it is told that some were missed.
+fn delivered(lines: &[Line]) -> Vec<String> {
+    let mut confirmed: BTreeSet<&Bytes> = BTreeSet::new();
+    // Subscriptions under way: a reset in between makes their answer stale, as it does for a session.
+    let mut asked: BTreeSet<&Bytes> = BTreeSet::new();
+    let mut awaited: Vec<(usize, &Bytes)> = Vec::new();
+    for (place, line) in lines.iter().enumerate() {
+        match &line.event {
+            Event::Subscribing { channel } => _ = asked.insert(channel),
+            Event::Subscribed { channel, result } => {
+                let is_of_now = asked.remove(channel);
+                if is_of_now && result.is_ok() {
+                    confirmed.insert(channel);
+                }
+            }
+            Event::Unsubscribing { channel } => _ = confirmed.remove(channel),
+            Event::Published { channel, .. } if confirmed.contains(channel) => awaited.push((place, channel)),
+            Event::Told(LinkEvent::NoticesReset) => {
+                confirmed.clear();
+                asked.clear();
+                awaited.clear();
+            }
+            Event::Told(LinkEvent::NoticesLagged) => awaited.clear(),
+            Event::Told(LinkEvent::Notice { channel }) => {
+                if let Some(at) = awaited.iter().position(|(_, other)| *other == channel) {
+                    awaited.remove(at);
+                }
+            }
+            _ => {}
+        }
+    }
+    awaited
+        .into_iter()
+        .map(|(place, channel)| {
+            format!("the message of {place} on {channel:?} was neither delivered nor told to be missed")
+        })
+        .collect()
+}
+
+/// Epochs only grow, and a caller that has read one is told that it is over.
+fn epochs(lines: &[Line]) -> Vec<String> {
+    let mut found = Vec::new();
+    for plane in [Plane::Foreground, Plane::Background, Plane::Durable] {
+        let mut last = None;
+        // The place at which an epoch was seen to be over, while no reset has been told since.
+        let mut untold = None;
+        for (place, line) in lines.iter().enumerate() {
+            match &line.event {
+                Event::EpochIs { plane: of, epoch } if *of == plane => {
+                    if let Some((before, at)) = last {
+                        if *epoch < before {
+                            found.push(format!("the epoch of {plane:?} fell from {before:?} to {epoch:?} at {place}"));
+                        }
+                        // A reset may have been told between the change and this look at it.
+                        let told =
+                            |line: &Line| matches!(&line.event, Event::Told(LinkEvent::PlaneReset(of)) if *of == plane);
+                        if *epoch > before && !lines[at..place].iter().any(told) {
+                            untold = Some(place);
+                        }
+                    }
+                    last = Some((*epoch, place));
+                }
+                Event::Told(LinkEvent::PlaneReset(of)) if *of == plane => untold = None,
+                _ => {}
+            }
+        }
+        // The connections of calls that wait for replicas are made when they are needed, which is no reset.
+        if let Some(place) = untold.filter(|_| plane != Plane::Durable) {
+            found.push(format!("the change of the epoch of {plane:?} seen at {place} was not told"));
+        }
+    }
+    found
+}

@@ -1,0 +1,197 @@
+//! The plan of a world, step by step. It follows from the seed alone; how the steps interleave with threads does not.
+
+use fastrand::Rng;
+use leasehold_core::link::Plane;
+
+/// The locks of a world, and its channels.
+pub(super) const LOCKS: usize = 4;
+pub(super) const CHANNELS: usize = 4;
+
+/// How a caller treats the future of a call.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Manner {
+    Awaits,
+    /// It is dropped after so many milliseconds.
+    Drops(u64),
+    /// It is not polled for so many milliseconds.
+    LeavesAlone(u64),
+}
+
+/// Something that goes wrong.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Disturbance {
+    /// The requests of one connection do not arrive for so many milliseconds.
+    HoldRequests(u64),
+    /// Its replies do not.
+    HoldReplies(u64),
+    /// The client loses a connection after so many milliseconds. Its requests from now on still arrive, after so many more.
+    Cut {
+        after: u64,
+        held: u64,
+    },
+    /// No connection is accepted, or all are again.
+    Refuse(bool),
+    Restart(usize),
+    FlushScripts,
+    /// The executor of the foreground does nothing for so many milliseconds.
+    Block(u64),
+    /// A slot begins to move, has its keys on the other node, or has moved.
+    MoveSlot(usize),
+    /// The next call finds no memory, or fails in its middle.
+    FailNext(bool),
+}
+
+/// One step.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Deed {
+    Call { plane: Plane, lock: usize, script: usize, manner: Manner, at_home: bool },
+    Settle { plane: Plane, lock: usize },
+    Probe { plane: Plane, lock: usize },
+    Subscribe { channel: usize, manner: Manner },
+    Unsubscribe { channel: usize },
+    Publish { channel: usize },
+    Disturb(Disturbance),
+}
+
+/// A step, and the milliseconds before the next one.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Step {
+    pub(super) deed: Deed,
+    pub(super) pause: u64,
+}
+
+/// All that follows from the seed.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    pub(super) seed: u64,
+    pub(super) cluster: bool,
+    pub(super) sharded: bool,
+    /// The servers kill no connection.
+    pub(super) kill_forbidden: bool,
+    pub(super) steps: Vec<Step>,
+}
+
+impl Plan {
+    pub(super) fn new(seed: u64, cluster: bool) -> Self {
+        let mut rng = Rng::with_seed(seed);
+        let sharded = rng.bool();
+        let kill_forbidden = rng.u8(..8) == 0;
+        // A third of the worlds loses no connection: there nothing excuses a notice that is not told.
+        let steady = rng.u8(..3) == 0;
+        // Some worlds have a favourite plane and lock, so that more meets on one connection.
+        let favourite = rng.bool().then(|| (plane(&mut rng), rng.usize(..LOCKS)));
+        let mut steps = Vec::new();
+        for _ in 0..rng.usize(60..100) {
+            let deed = deed(&mut rng, cluster, steady, favourite);
+            steps.push(Step { deed, pause: pause(&mut rng) });
+            if let Deed::Disturb(Disturbance::Cut { .. } | Disturbance::HoldRequests(_)) = deed {
+                steps.extend(calls_in_trouble(&mut rng, favourite));
+            }
+            if cluster && rng.u8(..40) == 0 {
+                steps.extend(subscription_that_moves(&mut rng));
+            }
+            if cluster && !sharded && rng.u8(..25) == 0 {
+                steps.extend(calls_of_a_slot_that_comes_back(&mut rng));
+            }
+        }
+        Self { seed, cluster, sharded, kill_forbidden, steps }
+    }
+}
+
+fn pause(rng: &mut Rng) -> u64 {
+    match rng.u8(..10) {
+        0..5 => 0,
+        5..9 => rng.u64(1..5),
+        _ => rng.u64(5..25),
+    }
+}
+
+/// Calls that are on their way when a connection is silent or lost, and a settling that must make sure of them.
+fn calls_in_trouble(rng: &mut Rng, favourite: Option<(Plane, usize)>) -> Vec<Step> {
+    let (plane, lock) = favourite.unwrap_or_else(|| (plane(rng), rng.usize(..LOCKS)));
+    let mut steps = Vec::new();
+    for _ in 0..rng.usize(1..4) {
+        let deed = Deed::Call { plane, lock, script: rng.usize(..3), manner: manner(rng), at_home: rng.bool() };
+        steps.push(Step { deed, pause: 0 });
+    }
+    let pause_before = rng.u64(..40);
+    steps.last_mut().into_iter().for_each(|step| step.pause = pause_before);
+    steps.push(Step { deed: Deed::Settle { plane, lock }, pause: pause(rng) });
+    steps
+}
+
+/// A subscription is under way while its slot moves, and calls for the slot learn of that.
+fn subscription_that_moves(rng: &mut Rng) -> Vec<Step> {
+    let number = rng.usize(..CHANNELS);
+    let mut deeds = vec![Deed::Subscribe { channel: number, manner: manner(rng) }];
+    deeds.extend([Deed::Disturb(Disturbance::MoveSlot(number)); 3]);
+    let plane = plane(rng);
+    deeds.push(Deed::Call { plane, lock: number, script: 0, manner: Manner::Awaits, at_home: rng.bool() });
+    deeds.push(Deed::Publish { channel: number });
+    deeds.into_iter().map(|deed| Step { deed, pause: if rng.bool() { 0 } else { rng.u64(1..12) } }).collect()
+}
+
+/// A call is held up while its slot moves away and back, and the link has seen the one move and not the other.
+fn calls_of_a_slot_that_comes_back(rng: &mut Rng) -> Vec<Step> {
+    let lock = rng.usize(..LOCKS);
+    let planes = [Plane::Foreground, Plane::Background];
+    let [held, other] = if rng.bool() { planes } else { [planes[1], planes[0]] };
+    let call =
+        |plane, manner, pause| Step { deed: Deed::Call { plane, lock, script: 0, manner, at_home: false }, pause };
+    let disturb = |disturbance| Step { deed: Deed::Disturb(disturbance), pause: 0 };
+    let moves = [disturb(Disturbance::MoveSlot(lock)); 3];
+    let mut steps = vec![call(held, Manner::Awaits, 4), disturb(Disturbance::HoldRequests(rng.u64(30..100)))];
+    steps.extend([call(held, manner(rng), rng.u64(..3)), call(held, Manner::Awaits, 0)]);
+    steps.extend(moves);
+    steps.push(call(other, Manner::Awaits, rng.u64(2..12)));
+    steps.extend(moves);
+    steps.push(Step { deed: Deed::Settle { plane: held, lock }, pause: rng.u64(20..60) });
+    steps
+}
+
+fn deed(rng: &mut Rng, cluster: bool, steady: bool, favourite: Option<(Plane, usize)>) -> Deed {
+    let (plane, lock) = match favourite {
+        Some(favourite) if rng.u8(..3) > 0 => favourite,
+        _ => (plane(rng), rng.usize(..LOCKS)),
+    };
+    match rng.u8(..100) {
+        0..38 => Deed::Call { plane, lock, script: rng.usize(..3), manner: manner(rng), at_home: rng.u8(..4) > 0 },
+        38..55 => Deed::Settle { plane, lock },
+        55..58 => Deed::Probe { plane, lock },
+        58..64 => Deed::Subscribe { channel: rng.usize(..CHANNELS), manner: manner(rng) },
+        64..66 => Deed::Unsubscribe { channel: rng.usize(..CHANNELS) },
+        66..74 => Deed::Publish { channel: rng.usize(..CHANNELS) },
+        74..82 => Deed::Disturb(Disturbance::FlushScripts),
+        82..85 => Deed::Disturb(Disturbance::FailNext(rng.bool())),
+        85..92 if cluster => Deed::Disturb(Disturbance::MoveSlot(lock)),
+        _ if steady => Deed::Publish { channel: rng.usize(..CHANNELS) },
+        _ => Deed::Disturb(trouble(rng)),
+    }
+}
+
+fn trouble(rng: &mut Rng) -> Disturbance {
+    match rng.u8(..12) {
+        0..3 => Disturbance::HoldRequests(rng.u64(5..250)),
+        3..5 => Disturbance::HoldReplies(rng.u64(5..150)),
+        5..8 => Disturbance::Cut { after: rng.u64(..20), held: rng.u64(1..250) },
+        8 => Disturbance::Refuse(rng.bool()),
+        9 => Disturbance::Restart(rng.usize(..2)),
+        _ => Disturbance::Block(rng.u64(2..80)),
+    }
+}
+
+fn plane(rng: &mut Rng) -> Plane {
+    match rng.u8(..10) {
+        0..5 => Plane::Foreground,
+        5..9 => Plane::Background,
+        _ => Plane::Durable,
+    }
+}
+
+fn manner(rng: &mut Rng) -> Manner {
+    match rng.u8(..10) {
+        0..5 => Manner::Awaits,
+        5..7 => Manner::Drops(rng.u64(..30)),
+        _ => Manner::LeavesAlone(rng.u64(1..60)),
+    }
+}

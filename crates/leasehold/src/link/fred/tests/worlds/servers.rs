@@ -1,0 +1,266 @@
+//! The servers of a world: one or two nodes inside the process, which keep a record of what they do.
+//!
+//! They run on a thread of their own. All that they know is behind one lock, so that each command is done at one instant, and the lines of
+//! the trace are in the order of what happened.
+
+use super::peer::{self, Peer};
+use super::plan::{Disturbance, Plan};
+use super::slots::Slots;
+use super::tally::{Happened, Tally};
+use super::trace::{Event, Trace};
+use fastrand::Rng;
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, HashSet};
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use tokio::runtime::Builder;
+use tokio_util::sync::CancellationToken;
+
+/// A server process.
+pub(super) struct Node {
+    pub(super) port: u16,
+    pub(super) process: u64,
+    /// The hashes of the scripts that it knows.
+    pub(super) scripts: HashSet<&'static str>,
+}
+
+/// All that the servers know.
+pub(super) struct State {
+    pub(super) trace: Trace,
+    pub(super) tally: Tally,
+    pub(super) rng: Rng,
+    pub(super) nodes: Vec<Node>,
+    pub(super) peers: BTreeMap<i64, Peer>,
+    pub(super) slots: Option<Slots>,
+    pub(super) kill_forbidden: bool,
+    pub(super) sharded: bool,
+    /// The next call meets this, once.
+    pub(super) fails: Option<Happened>,
+    refuses: bool,
+    /// Nothing is delayed.
+    calm: bool,
+    connections: i64,
+}
+
+impl State {
+    /// How long the next request or reply is on its way. Most take no time, and a few some milliseconds.
+    pub(super) fn delay(&mut self) -> Duration {
+        if self.calm {
+            return Duration::ZERO;
+        }
+        Duration::from_micros(match self.rng.u8(..10) {
+            0..6 => 0,
+            6..9 => self.rng.u64(100..3_000),
+            _ => self.rng.u64(3_000..20_000),
+        })
+    }
+
+    /// Nothing of the connection is executed from here on, and its client is told in time.
+    pub(super) fn kill(&mut self, connection: i64) -> bool {
+        let Some(peer) = self.peers.remove(&connection) else { return false };
+        peer.cut.cancel();
+        self.tally.note(Happened::ConnectionKilled);
+        if peer.under_way > 0 {
+            self.tally.note(Happened::RequestsKilled);
+        }
+        self.trace.say(Event::Killed { node: peer.node, connection });
+        true
+    }
+
+    /// A client has connected, unless it is refused.
+    fn accept(&mut self, peer: Peer) -> Option<i64> {
+        if self.refuses {
+            self.tally.note(Happened::ConnectionRefused);
+            return None;
+        }
+        self.connections += 1;
+        let id = self.connections;
+        self.peers.insert(id, peer);
+        Some(id)
+    }
+
+    /// One of the connections that still have their client; often that of the latest call.
+    fn any_peer(&mut self) -> Option<&mut Peer> {
+        let mut connected: Vec<_> = self.peers.values_mut().filter(|peer| peer.is_of_use()).collect();
+        if connected.is_empty() {
+            return None;
+        }
+        if self.rng.bool() {
+            return connected.into_iter().max_by_key(|peer| peer.last_call);
+        }
+        let at = self.rng.usize(..connected.len());
+        Some(connected.swap_remove(at))
+    }
+
+    fn restart(&mut self, node: usize) {
+        let of_node: Vec<_> = self.peers.iter().filter(|(_, peer)| peer.node == node).map(|(id, _)| *id).collect();
+        for id in of_node {
+            if let Some(peer) = self.peers.remove(&id) {
+                peer.cut.cancel();
+            }
+        }
+        if let Some(node) = self.nodes.get_mut(node) {
+            node.process += 1;
+            node.scripts.clear();
+        }
+    }
+
+    fn disturb(&mut self, disturbance: Disturbance) {
+        let until = |millis| Instant::now() + Duration::from_millis(millis);
+        let what = match disturbance {
+            Disturbance::HoldRequests(millis) => {
+                let Some(peer) = self.any_peer() else { return };
+                peer.requests_from = until(millis);
+                Some(Happened::RequestHeld)
+            }
+            Disturbance::HoldReplies(millis) => {
+                let Some(peer) = self.any_peer() else { return };
+                peer.replies_from = until(millis);
+                Some(Happened::ReplyHeld)
+            }
+            Disturbance::Cut { after, held } => {
+                let Some(peer) = self.any_peer() else { return };
+                peer.requests_from = until(after + held);
+                peer.cut_from = Some(until(after));
+                Some(Happened::ConnectionCut)
+            }
+            Disturbance::Refuse(refuses) => {
+                self.refuses = refuses;
+                None
+            }
+            Disturbance::Restart(node) => {
+                self.restart(node % self.nodes.len());
+                Some(Happened::ServerRestarted)
+            }
+            Disturbance::FlushScripts => {
+                self.nodes.iter_mut().for_each(|node| node.scripts.clear());
+                None
+            }
+            Disturbance::MoveSlot(lock) => {
+                let dropped = self.slots.as_mut().map(|slots| slots.step(lock));
+                if let Some(Some((slot, from))) = dropped {
+                    self.drop_sharded(slot, from);
+                }
+                None
+            }
+            Disturbance::FailNext(midway) => {
+                self.fails = Some(if midway { Happened::ScriptFailed } else { Happened::OutOfMemory });
+                None
+            }
+            Disturbance::Block(_) => None,
+        };
+        what.into_iter().for_each(|what| self.tally.note(what));
+    }
+}
+
+/// The nodes, which end with the handle.
+pub(super) struct Servers {
+    pub(super) state: Arc<Mutex<State>>,
+    ports: Vec<u16>,
+    stop: CancellationToken,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Servers {
+    /// They listen, and disturb nothing yet.
+    pub(super) fn start(plan: &Plan, trace: &Trace) -> Self {
+        let listeners: Vec<_> = (0..if plan.cluster { 2 } else { 1 })
+            .map(|_| TcpListener::bind("127.0.0.1:0").expect("a free port on loopback"))
+            .collect();
+        let ports: Vec<_> =
+            listeners.iter().map(|listener| listener.local_addr().expect("an address").port()).collect();
+        let node = |port: &u16| Node { port: *port, process: 1, scripts: HashSet::new() };
+        let state = Arc::new(Mutex::new(State {
+            trace: trace.clone(),
+            tally: Tally::default(),
+            rng: Rng::with_seed(plan.seed),
+            nodes: ports.iter().map(node).collect(),
+            peers: BTreeMap::new(),
+            // A slot moves once if notices are sharded. If it is back before the link has looked, its node has dropped the subscription
+            // and takes it again, and the link sees no difference: messages in between are missed, and that is not told.
+            slots: plan.cluster.then(|| Slots::new(!plan.sharded)),
+            kill_forbidden: plan.kill_forbidden,
+            sharded: plan.sharded,
+            fails: None,
+            refuses: false,
+            calm: true,
+            connections: 0,
+        }));
+        let stop = CancellationToken::new();
+        let (stopped, shared) = (stop.clone(), Arc::clone(&state));
+        let thread = std::thread::spawn(move || {
+            let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
+            runtime.block_on(async {
+                for (node, listener) in listeners.into_iter().enumerate() {
+                    drop(tokio::spawn(listen(Arc::clone(&shared), node, listener)));
+                }
+                tokio::select! {
+                    () = stopped.cancelled() => {}
+                    () = cut_in_time(&shared) => {}
+                }
+            });
+        });
+        Self { state, ports, stop, thread: Some(thread) }
+    }
+
+    pub(super) fn url(&self) -> String {
+        let scheme = if self.ports.len() > 1 { "redis-cluster" } else { "redis" };
+        format!("{scheme}://127.0.0.1:{}", self.ports.first().expect("a node"))
+    }
+
+    pub(super) fn disturb(&self, disturbance: Disturbance) {
+        let mut state = self.state.lock();
+        state.trace.say(Event::Disturbed(format!("{disturbance:?}")));
+        state.disturb(disturbance);
+    }
+
+    /// From here on there are delays; or none any more, and every connection is accepted.
+    pub(super) fn set_calm(&self, calm: bool) {
+        let mut state = self.state.lock();
+        state.calm = calm;
+        state.refuses = false;
+        state.fails = None;
+        let now = Instant::now();
+        for peer in state.peers.values_mut() {
+            peer.requests_from = peer.requests_from.min(now);
+            peer.replies_from = peer.replies_from.min(now);
+        }
+    }
+}
+
+impl Drop for Servers {
+    fn drop(&mut self) {
+        self.stop.cancel();
+        if let Some(thread) = self.thread.take() {
+            thread.join().expect("the servers did not panic");
+        }
+    }
+}
+
+/// Has clients lose their connections when that is due.
+async fn cut_in_time(state: &Mutex<State>) {
+    loop {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        let now = Instant::now();
+        let mut state = state.lock();
+        for peer in state.peers.values_mut().filter(|peer| peer.cut_from.is_some_and(|from| from <= now)) {
+            peer.cut_from = None;
+            peer.cut.cancel();
+        }
+    }
+}
+
+async fn listen(state: Arc<Mutex<State>>, node: usize, listener: TcpListener) {
+    listener.set_nonblocking(true).expect("a listener of the runtime");
+    let listener = tokio::net::TcpListener::from_std(listener).expect("a listener of the runtime");
+    while let Ok((socket, _)) = listener.accept().await {
+        let (peer, replies) = Peer::new(node);
+        let cut = peer.cut.clone();
+        let accepted = state.lock().accept(peer);
+        if let Some(connection) = accepted {
+            peer::serve(&state, connection, socket, cut, replies);
+        }
+    }
+}

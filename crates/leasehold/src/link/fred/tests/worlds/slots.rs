@@ -1,0 +1,77 @@
+//! The hash slots of a cluster of two nodes, and how those of the locks move between them.
+
+use super::driver;
+use super::plan::LOCKS;
+use std::collections::BTreeMap;
+
+/// The slots; where none says otherwise, the first half is the first node's.
+pub(super) struct Slots {
+    owners: BTreeMap<u16, usize>,
+    /// Slots that move, and whether their keys are on the other node already.
+    moving: BTreeMap<u16, bool>,
+    /// A slot may move back.
+    come_back: bool,
+}
+
+/// The place that a node names for a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    Here,
+    Moved(usize),
+    Ask(usize),
+}
+
+impl Slots {
+    pub(super) fn new(come_back: bool) -> Self {
+        Self { owners: BTreeMap::new(), moving: BTreeMap::new(), come_back }
+    }
+
+    pub(super) fn owner(&self, slot: u16) -> usize {
+        self.owners.get(&slot).copied().unwrap_or_else(|| usize::from(slot >= 8_192))
+    }
+
+    pub(super) fn place(&self, slot: u16, node: usize, asking: bool) -> Place {
+        let owner = self.owner(slot);
+        match self.moving.get(&slot) {
+            Some(true) if owner == node => Place::Ask(1 - node),
+            Some(_) if owner != node && asking => Place::Here,
+            _ if owner == node => Place::Here,
+            _ => Place::Moved(owner),
+        }
+    }
+
+    /// Whether some keys of the slot may be on the one node and some on the other.
+    pub(super) fn is_moving(&self, slot: u16) -> bool {
+        self.moving.contains_key(&slot)
+    }
+
+    /// The slot of a lock begins to move, has its keys on the other node, or has moved; then it is said from where.
+    pub(super) fn step(&mut self, lock: usize) -> Option<(u16, usize)> {
+        let slot = fred::util::redis_keyslot(&driver::lock(lock % LOCKS));
+        match self.moving.get(&slot) {
+            None if !self.come_back && self.owners.contains_key(&slot) => {}
+            None => drop(self.moving.insert(slot, false)),
+            Some(false) => drop(self.moving.insert(slot, true)),
+            Some(true) => {
+                self.moving.remove(&slot);
+                let from = self.owner(slot);
+                self.owners.insert(slot, 1 - from);
+                return Some((slot, from));
+            }
+        }
+        None
+    }
+
+    /// The ranges of slots with one owner.
+    pub(super) fn ranges(&self) -> Vec<(u16, u16, usize)> {
+        let mut ranges: Vec<(u16, u16, usize)> = Vec::new();
+        for slot in 0..16_384 {
+            let owner = self.owner(slot);
+            match ranges.last_mut() {
+                Some((_, last, of)) if *of == owner => *last = slot,
+                _ => ranges.push((slot, slot, owner)),
+            }
+        }
+        ranges
+    }
+}

@@ -1,0 +1,157 @@
+//! The trace of a world: what the link told its caller, and what the servers really did, in one order.
+
+use bytes::Bytes;
+use leasehold_core::link::{Epoch, LinkError, LinkEvent, Plane, Settled};
+use leasehold_core::reply::Reply;
+use parking_lot::Mutex;
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// The number of a call, or of a settling or probe.
+pub(super) type Number = usize;
+
+/// The end of a call, as its caller sees it.
+#[derive(Clone, Debug)]
+pub(super) enum End {
+    Answered(Result<Reply, LinkError>),
+    Dropped,
+}
+
+/// One line of the trace. The first half is said by the caller of the link, the second half by the servers.
+#[derive(Clone, Debug)]
+#[expect(dead_code, reason = "some fields are there to be read by a person")]
+pub(super) enum Event {
+    Begun {
+        call: Number,
+        plane: Plane,
+        epoch: Epoch,
+        slot: u16,
+    },
+    /// The first poll has returned: the call has left as far as it can.
+    Queued {
+        call: Number,
+    },
+    Ended {
+        call: Number,
+        end: End,
+    },
+    Settling {
+        number: Number,
+        plane: Plane,
+        epoch: Epoch,
+        slot: u16,
+    },
+    Settled {
+        number: Number,
+        result: Result<Settled, LinkError>,
+    },
+    Probing {
+        number: Number,
+        plane: Plane,
+        slot: u16,
+    },
+    Probed {
+        number: Number,
+        result: Result<(), LinkError>,
+    },
+    Subscribing {
+        channel: Bytes,
+    },
+    Subscribed {
+        channel: Bytes,
+        result: Result<(), LinkError>,
+    },
+    Unsubscribing {
+        channel: Bytes,
+    },
+    Unsubscribed {
+        channel: Bytes,
+        result: Result<(), LinkError>,
+    },
+    Told(LinkEvent),
+    EpochIs {
+        plane: Plane,
+        epoch: Epoch,
+    },
+    /// A server begins with the first copy of a call, or with a later one.
+    Arrived {
+        call: Number,
+        node: usize,
+        connection: i64,
+        command: String,
+    },
+    /// The server has done what the script says.
+    Executed {
+        call: Number,
+        node: usize,
+    },
+    /// The server has refused the call with this code.
+    Refused {
+        call: Number,
+        code: String,
+    },
+    /// The mark between a call and its `WAIT` was refused: what the server says of replicas does not count.
+    MarkRefused {
+        connection: i64,
+    },
+    /// The server has the subscription.
+    Listens {
+        node: usize,
+        connection: i64,
+        channel: Bytes,
+    },
+    Published {
+        channel: Bytes,
+        receivers: usize,
+    },
+    /// Nothing of the connection is executed from here on.
+    Killed {
+        node: usize,
+        connection: i64,
+    },
+    Disturbed(String),
+}
+
+/// An event, and when it was noted.
+#[derive(Clone, Debug)]
+pub(super) struct Line {
+    pub(super) at: Instant,
+    pub(super) event: Event,
+}
+
+/// A trace that many threads write. The place of a line in it says what came first; the clock only tells how long things took.
+#[derive(Clone)]
+pub(super) struct Trace {
+    began: Instant,
+    lines: Arc<Mutex<Vec<Line>>>,
+}
+
+impl Trace {
+    pub(super) fn new() -> Self {
+        Self { began: Instant::now(), lines: Arc::default() }
+    }
+
+    pub(super) fn say(&self, event: Event) {
+        let mut lines = self.lines.lock();
+        lines.push(Line { at: Instant::now(), event });
+    }
+
+    pub(super) fn lines(&self) -> Vec<Line> {
+        self.lines.lock().clone()
+    }
+
+    /// The trace to read, one event a line.
+    pub(super) fn told(&self) -> String {
+        let mut text = String::new();
+        for (place, line) in self.lines().iter().enumerate() {
+            let since = line.at.saturating_duration_since(self.began);
+            writeln!(text, "{place:5} {:9.3} ms  {:?}", millis(since), line.event).expect("a string takes it");
+        }
+        text
+    }
+}
+
+fn millis(time: Duration) -> f64 {
+    time.as_secs_f64() * 1000.0
+}
