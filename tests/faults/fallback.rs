@@ -109,9 +109,11 @@ fn tasks_of_one_client_never_both_hold_in_outages() {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
             runtime.block_on(async {
                 let busy = tokio::spawn(async move {
-                    while is_busy {
-                        std::thread::sleep(Duration::from_millis(20));
-                        tokio::task::yield_now().await;
+                    if is_busy {
+                        loop {
+                            std::thread::sleep(Duration::from_millis(20));
+                            tokio::task::yield_now().await;
+                        }
                     }
                 });
                 storm(&proxy, &server).await;
