@@ -48,7 +48,7 @@ pub enum Fallback {
     Fail,
     /// It takes the lock within this client: other tasks of the client are excluded, other processes are not. When the server is back, the
     /// guard becomes one that the server knows, or is lost. With this, every acquire takes the lock within the client first, whether the
-    /// server is in reach or not.
+    /// server is in reach or not: where another task of the client has it, a try ends without the lock, and a wait goes on.
     Local,
     /// It gets a guard that excludes no other.
     PassThrough,
