@@ -51,7 +51,7 @@ impl World {
         });
     }
 
-    /// A deadline gets later by what the server has just promised, and by nothing else, whichever others hold the same.
+    /// A deadline that rests on the server gets later by what that has just promised, and by nothing else, whichever others hold the same.
     pub(super) fn look_at_guards(&mut self) {
         let heard = self.heard.take();
         for guard in &mut self.guards {
@@ -62,7 +62,8 @@ impl World {
                 "{kind:?} was granted by the server, and counts as granted without it"
             );
             let restored = guard.degraded && !degraded;
-            if restored || deadline > guard.deadline {
+            // Of a hold without the server its own guards decide: an entry makes it last longer.
+            if restored || deadline > guard.deadline && !degraded {
                 let until = heard.unwrap_or_else(|| panic!("{kind:?} is held for longer, and nobody said so"));
                 assert!(deadline <= until, "{kind:?} is held beyond {until:?}: {deadline:?}");
             }
