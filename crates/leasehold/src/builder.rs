@@ -2,7 +2,6 @@
 
 mod connecting;
 
-use crate::clock::Clock;
 use crate::error::ConnectError;
 use crate::fair_settings::FairSettings;
 use crate::link::fred::Certificates;
@@ -10,6 +9,8 @@ use crate::settings::Settings;
 use crate::telemetry;
 use std::time::Duration;
 
+#[cfg(feature = "embedded")]
+use crate::clock::Clock;
 #[cfg(feature = "embedded")]
 use leasehold_embedded::ManualClock;
 
