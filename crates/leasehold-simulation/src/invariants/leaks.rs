@@ -42,7 +42,7 @@ pub(crate) fn check_strays(world: &World) -> bool {
                 world.guards.iter().any(is_of)
                     || may_still_arrive(world, client)
                     || is_of_a_reader_whose_lease_is_over(world, &lock, &field)
-                    || is_about_to_end(world, &lock)
+                    || is_about_to_end(world, &lock, &field)
                     || world.doubts.outlasted.contains(&field)
                     || leaves_to_leases(world, client),
                 "{lock} is held by {field:?}, of which client {client} knows nothing"
@@ -79,12 +79,15 @@ fn leaves_to_leases(world: &World, client: usize) -> bool {
 
 /// Whether the lease of a lock is in its last moments. A client that is out of reach takes back what it can for one lease, by a clock
 /// that may be faster than the server's.
-fn is_about_to_end(world: &World, lock: &LockName) -> bool {
+fn is_about_to_end(world: &World, lock: &LockName, field: &Bytes) -> bool {
     let early = if world.plan.keeps_data { Settings::margin(LEASE) } else { LEASE / 4 };
-    match world.server.command(&[b"PTTL", lock.key()]) {
+    // Other readers keep the key of a lock; a reader's own lease is a key of its own.
+    let own = [b"{", &lock.key()[..], b"}:", field, b":rwlock_timeout:1"].concat();
+    let ends = |key: &[u8]| match world.server.command(&[b"PTTL", key]) {
         Ok(Reply::Int(left @ 0..)) => Duration::from_millis(left.unsigned_abs()) <= early,
         _ => false,
-    }
+    };
+    ends(lock.key()) || ends(&own)
 }
 
 /// Whether a command of a client is on its way to the server.
