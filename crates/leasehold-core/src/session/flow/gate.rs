@@ -9,16 +9,17 @@ use crate::session::parts::Parts;
 impl Parts {
     /// A task of this client has the lock, and every request for it falls back to the lock within this client: it waits here.
     pub(super) fn is_gated(&self, lock: LockId) -> bool {
-        let state = &self.locks[lock];
-        if !self.is_local(lock) {
-            return false;
-        }
-        let held_as = |kind: Kind| self.locks.sibling(lock, kind).is_some_and(|at| self.locks[at].is_held());
-        match state.kind() {
-            Kind::Read => held_as(Kind::Write),
-            Kind::Write => state.is_held() || held_as(Kind::Read),
-            _ => state.is_held(),
-        }
+        self.is_local(lock) && self.excluders(lock).any(|at| self.locks[at].is_held())
+    }
+
+    /// The locks whose holders keep a hold of this one out: itself, and the other half of a read-write lock. Readers keep no reader out.
+    pub(super) fn excluders(&self, lock: LockId) -> impl Iterator<Item = LockId> {
+        let (itself, other_half) = match self.locks[lock].kind() {
+            Kind::Read => (None, self.locks.sibling(lock, Kind::Write)),
+            Kind::Write => (Some(lock), self.locks.sibling(lock, Kind::Read)),
+            _ => (Some(lock), None),
+        };
+        itself.into_iter().chain(other_half)
     }
 
     /// Whether any request takes the lock, or the other half of it, within this client first.

@@ -3,9 +3,9 @@
 //! A request looks at the gate before it asks the server, before it goes on without it, and when a call that went out before the gate was shut
 //! is granted.
 
-use crate::command::Kind;
 use crate::owner::HoldNumber;
 use crate::session::flow::restore::RESTORE;
+use crate::session::hold::Hold;
 use crate::session::ids::LockId;
 use crate::session::lock::line::Phase;
 use crate::session::parts::Parts;
@@ -76,10 +76,7 @@ impl Parts {
     /// Whether a hold that the server grants is one that a task of this client has without the server, and keeps for itself.
     pub(super) fn is_held_without_server(&self, number: HoldNumber) -> bool {
         let Some(lock) = self.holds.get(number).map(|hold| hold.lock()) else { return false };
-        if !self.is_gated(lock) {
-            return false;
-        }
-        self.keepers(lock).next().is_some()
+        self.is_gated(lock) && self.keepers(lock).next().is_some()
     }
 
     /// The server has granted what a task of this client has without it: the grant is given back, and the request waits for that task.
@@ -108,18 +105,15 @@ impl Parts {
 
     /// The holds that shut the gate of a lock, and are not on the server yet.
     fn keepers(&self, lock: LockId) -> impl Iterator<Item = HoldNumber> {
-        let reads = self.locks[lock].kind() == Kind::Read;
-        let excludes = move |at: LockId| !(reads && at == lock);
-        let same: Vec<LockId> = self.locks.same_name(lock).filter(|at| excludes(*at)).collect();
-        let keeps = move |at: LockId| same.contains(&at);
-        let holds = self.holds.iter().filter(move |(_, hold)| hold.is_restorable() && keeps(hold.lock()));
-        holds.map(|(number, _)| number)
+        let keeps = move |hold: &Hold| hold.is_restorable() && self.excluders(lock).any(|at| at == hold.lock());
+        self.holds.iter().filter(move |(_, hold)| keeps(hold)).map(|(number, _)| number)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::command::Kind;
     use crate::link::{Epoch, LinkError, LinkEvent, Plane};
     use crate::name::LockName;
     use crate::owner::ClientId;
@@ -264,6 +258,27 @@ mod tests {
             session.handle_timeout(now + RESTORE);
             assert_eq!((scripts(&mut session), guard.cell.ended(now)), (vec!["read/acquire"], None));
         }
+    }
+
+    #[test]
+    fn request_at_the_gate_enters_what_its_own_owner_has() {
+        let mut session = session();
+        let owner = Some(session.new_owner());
+        let of_owner = |patience| AcquireRequest { owner, patience, ..wish(Kind::Lock, Fallback::Local) };
+        let (first, flight) = asks(&mut session, NOW, of_owner(Patience::Forever));
+        fails(&mut session, NOW, first, flight);
+        let soon = NOW + UNREACHABLE / 2;
+        let (second, asked) = asks(&mut session, soon, of_owner(Patience::Try));
+        fails(&mut session, soon, second, asked);
+        session.handle_timeout(soon);
+        let Step::Send(under_way, _) = poll(&mut session, soon, first) else { panic!("it asks again") };
+        let now = NOW + UNREACHABLE;
+        let Step::Send(asked, _) = poll(&mut session, now, second) else { panic!("it asks again") };
+        let Step::Done(Ok(Some(guard))) = fails(&mut session, now, second, asked) else { panic!("it falls back") };
+        let Step::Done(Ok(Some(entered))) = fails(&mut session, now, first, under_way) else {
+            panic!("it does not wait for its own owner")
+        };
+        assert_eq!((entered.hold, guard.cell.count()), (guard.hold, 2));
     }
 
     #[test]
