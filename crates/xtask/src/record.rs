@@ -10,6 +10,8 @@ use std::{
     process::{Command, Stdio},
 };
 
+use clap::ValueEnum as _;
+
 use crate::Outcome;
 
 /// The instruments whose figures the documentation gives.
@@ -27,21 +29,10 @@ pub(crate) enum Instrument {
     Bench,
 }
 
-impl Instrument {
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Simulate => "simulate",
-            Self::Chaos => "chaos",
-            Self::Explore => "explore",
-            Self::Mutate => "mutate",
-            Self::Bench => "bench",
-        }
-    }
-}
-
 /// Runs the instrument with these words, shows what it prints, and writes the page. A run that fails is written down as such.
 pub(crate) fn run(instrument: Instrument, words: &[String]) -> Outcome {
-    let name = instrument.name();
+    let value = instrument.to_possible_value().ok_or("the instrument has no name")?;
+    let name = value.get_name();
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let root = root.canonicalize().map_err(|error| format!("the workspace is not there: {error}"))?;
     let program = std::env::current_exe().map_err(|error| format!("this program is not found: {error}"))?;

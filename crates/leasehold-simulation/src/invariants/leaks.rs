@@ -67,8 +67,11 @@ fn is_of_a_reader_whose_lease_is_over(world: &World, lock: &LockName, field: &By
     if !matches!(world.plan.family, LockFamily::ReadWrite | LockFamily::PreferWriters) || field.ends_with(b":write") {
         return false;
     }
-    let lease = [b"{", &lock.key()[..], b"}:", field, b":rwlock_timeout:1"].concat();
-    world.server.command(&[b"EXISTS", &lease]) == Ok(Reply::Int(0))
+    world.server.command(&[b"EXISTS", &lease_of_reader(lock, field)]) == Ok(Reply::Int(0))
+}
+
+fn lease_of_reader(lock: &LockName, field: &Bytes) -> Vec<u8> {
+    [b"{", &lock.key()[..], b"}:", field, b":rwlock_timeout:1"].concat()
 }
 
 /// Whether a client believes that what it could not take back has ended with its lease, because its clock jumped ahead.
@@ -82,12 +85,11 @@ fn leaves_to_leases(world: &World, client: usize) -> bool {
 fn is_about_to_end(world: &World, lock: &LockName, field: &Bytes) -> bool {
     let early = if world.plan.keeps_data { Settings::margin(LEASE) } else { LEASE / 4 };
     // Other readers keep the key of a lock; a reader's own lease is a key of its own.
-    let own = [b"{", &lock.key()[..], b"}:", field, b":rwlock_timeout:1"].concat();
     let ends = |key: &[u8]| match world.server.command(&[b"PTTL", key]) {
         Ok(Reply::Int(left @ 0..)) => Duration::from_millis(left.unsigned_abs()) <= early,
         _ => false,
     };
-    ends(lock.key()) || ends(&own)
+    ends(lock.key()) || ends(&lease_of_reader(lock, field))
 }
 
 /// Whether a command of a client is on its way to the server.
