@@ -40,6 +40,7 @@ impl Parts {
             prefer_writers: None,
             settings: &self.settings,
         });
+        let call = call.with_replicas(hold.replicas());
         self.begin_change(now, number, None, CountChange::RaiseTo(1), Self::by_background(), &call);
         let id = self.call_by_background(call);
         self.pending.insert(id, Purpose::Restoration(number));
@@ -47,9 +48,8 @@ impl Parts {
 
     /// Takes what the server says to that.
     pub(super) fn handle_restored(&mut self, now: Instant, number: HoldNumber, result: Result<Reply, LinkError>) {
-        let protocol = self.protocol_of(number);
         let outcome = match result {
-            Ok(reply) => protocol.acquired(&reply).map_err(|error| LinkError::Unknown(error.to_string())),
+            Ok(reply) => self.raised(number, &reply).map_err(|error| LinkError::Unknown(error.to_string())),
             Err(error) => Err(error),
         };
         let again = now + RESTORE / 2 + self.jitter(RESTORE / 2);
@@ -65,6 +65,8 @@ impl Parts {
         self.lose_if_passed(now, number);
         let Some(hold) = self.holds.known_mut(number) else { return };
         match outcome {
+            // A failover could undo it: it is asked for again, or taken back with its guard.
+            Ok(Acquired::Held { .. }) if hold.is_live() && change.shortfall().is_some() => hold.extend_clean_up(now),
             Ok(Acquired::Held { left, .. }) if hold.is_live() => {
                 hold.restore(now, &change, left);
                 if hold.has_passed(now) {
@@ -100,6 +102,7 @@ impl Parts {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::call::Replicas;
     use crate::command::Kind;
     use crate::error::HoldEnd;
     use crate::link::{Epoch, Plane};
@@ -159,6 +162,26 @@ mod tests {
         assert!(matches!(guard.cell.ended(answered), Some(HoldEnd::Lost(_))));
         let told: Vec<_> = std::iter::from_fn(|| session.poll_event()).collect();
         assert!(told.iter().any(|event| matches!(event, Event::Lost { .. })), "{told:?}");
+    }
+
+    #[test]
+    fn restoration_counts_once_its_replicas_have_it() {
+        let mut session = session();
+        let replicas = Some(Replicas { at_least: 1, within: Duration::from_millis(10) });
+        let guard = granted(&mut session, AcquireRequest { replicas, ..wish(true) });
+        for (acknowledged, later) in [(0, NOW + RESTORE), (1, NOW + RESTORE * 3)] {
+            session.handle_timeout(later);
+            let asked = std::iter::from_fn(|| session.poll_action()).find_map(|action| match action {
+                Action::Call { id, call } => Some((id, call.replicas())),
+                _ => None,
+            });
+            let (call, asked) = asked.expect("the server is asked, and asked again");
+            assert_eq!(asked, replicas);
+            let script = Reply::Array([1, 4_000, 0].map(Reply::Int).to_vec());
+            session.handle_called(later, call, Epoch(1), Ok(Reply::Array(vec![script, Reply::Int(acknowledged)])));
+            assert_eq!(guard.cell.is_degraded(), acknowledged == 0);
+        }
+        assert_eq!(guard.cell.acknowledged(), Some(1));
     }
 
     #[test]

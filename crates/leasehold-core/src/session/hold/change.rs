@@ -166,9 +166,9 @@ impl Hold {
         self.change.as_ref().is_some_and(|change| matches!(change.aim, CountChange::RaiseTo(_)))
     }
 
-    /// The background knows in which epoch it sent the change.
+    /// The background knows in which epoch it sent the change, where that is its own.
     pub(crate) fn note_epoch(&mut self, epoch: Epoch) {
-        if let Some(change) = &mut self.change {
+        if let Some(change) = self.change.as_mut().filter(|change| change.route().0 == Plane::Background) {
             change.epoch = epoch;
         }
     }

@@ -55,6 +55,7 @@ impl Hold {
         self.state.restore();
         self.deadline.note_reply(now);
         self.cell.set_degraded(false);
+        self.cell.set_acknowledged(change.acknowledged());
         self.cell.set_deadline(Deadline::from_reply(change.sent_at(), left).min(self.cell.deadline()));
         self.extend_clean_up(now);
     }
