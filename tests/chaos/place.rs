@@ -210,6 +210,9 @@ impl Place {
             let node = self.node(*port);
             let life = |key: &str| ask(node, &["PTTL", key]).and_then(|left| left.as_int());
             for key in ask(node, &["KEYS", "*"])?.elements().iter().filter_map(Resp::as_str) {
+                if key == DEADLINES && nobody_has_a_permit(node)? {
+                    continue;
+                }
                 let for_a_time = stays_for_a_time(key) || (lost_data && is_of_a_queue(key));
                 let stays = stays_for_ever(key) || (for_a_time && life(key) != Some(-1));
                 if !stays {
@@ -256,6 +259,20 @@ fn steadfast(binary: &Binary) -> ServerBuilder {
 fn ask(node: &Server, argv: &[&str]) -> Option<Resp> {
     let reply = node.try_command(argv).or_else(|_| node.try_command(argv)).ok()?;
     (!reply.is_error()).then_some(reply)
+}
+
+/// The deadlines of the permits that are held.
+const DEADLINES: &str = "{permits:0}:timeout";
+
+/// Whether every permit has expired, by the server's clock. Permits of a killed process come back when the next caller looks at the
+/// semaphore, as in Redisson. If nobody comes any more, they stay in the key of the deadlines, as the number of permits stays in its own.
+/// `None` if the server does not answer.
+fn nobody_has_a_permit(node: &Server) -> Option<bool> {
+    let time = ask(node, &["TIME"])?;
+    let seconds: u64 = time.elements().first()?.as_str()?.parse().ok()?;
+    // The end of the second.
+    let now = format!("({}", (seconds + 1) * 1_000);
+    Some(ask(node, &["ZCOUNT", DEADLINES, &now, "+inf"])?.as_int()? == 0)
 }
 
 /// Tokens, registers of tokens, the capacity of the semaphore, and what is a bare counter.
