@@ -4,6 +4,7 @@ use crate::world::client::{Outcome, PollPolicy, Task, TaskKind};
 use crate::world::{World, ms};
 use leasehold_core::error::{AcquireError, ReleaseError};
 use leasehold_core::session::Patience;
+use std::time::Duration;
 
 /// Whether a release's outcome is true to table 1.4.
 pub(crate) fn check_release(world: &World, client: usize, task: usize, outcome: &Outcome) {
@@ -53,9 +54,11 @@ pub(crate) fn check_patience(world: &World, client: usize, task: usize) {
     match wish.patience {
         Patience::Until(until) => {
             let takes_back = matches!(outcome, Outcome::NotAcquired(error) if *error != AcquireError::WaitElapsed);
-            // The holds that its client has given up of the same lock may be awaited for half as long as a command.
+            // The holds that its client has given up of the same lock may be awaited for half as long as a command. Then the server is asked
+            // once more, and may wait for replicas once more.
             let half = world.clients[client].session.settings().command_timeout / 2;
-            let slack = if takes_back { slack * 2 } else { slack + half };
+            let replicas = wish.replicas.map_or(Duration::ZERO, |replicas| replicas.within);
+            let slack = if takes_back { slack * 2 } else { slack + half + replicas };
             assert!(state.done <= until + slack, "waited until {:?}, not {until:?}: {outcome:?}", state.done);
             if *outcome == Outcome::NotAcquired(AcquireError::WaitElapsed) {
                 assert!(state.done >= until, "gave up at {:?}, before {until:?}", state.done);
