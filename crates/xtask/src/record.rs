@@ -37,6 +37,8 @@ pub(crate) fn run(instrument: Instrument, words: &[String]) -> Outcome {
     let root = root.canonicalize().map_err(|error| format!("the workspace is not there: {error}"))?;
     let program = std::env::current_exe().map_err(|error| format!("this program is not found: {error}"))?;
     let before = machine();
+    // A commit that is made during a run is not what ran.
+    let commit = said_by("git", &["describe", "--always", "--dirty", "--exclude=*"]);
     let mut child = Command::new(program)
         .arg(name)
         .args(words)
@@ -55,14 +57,7 @@ pub(crate) fn run(instrument: Instrument, words: &[String]) -> Outcome {
     let command = [&["cargo", "xtask", name].map(str::to_owned), words].concat().join(" ");
     let facts = [
         ("command", format!("`{command}`")),
-        (
-            "version",
-            format!(
-                "{}, commit {}",
-                env!("CARGO_PKG_VERSION"),
-                said_by("git", &["describe", "--always", "--dirty", "--exclude=*"])
-            ),
-        ),
+        ("version", format!("{}, commit {commit}", env!("CARGO_PKG_VERSION"))),
         ("date", said_by("date", &["-u", "+%Y-%m-%d %H:%M UTC"])),
         ("machine", before),
         ("outcome", if status.success() { "it succeeded".to_owned() } else { format!("it failed ({status})") }),
