@@ -1,7 +1,7 @@
 //! The beliefs of each side: of a client by its own clock, and of the server by its keys.
 
 use crate::workload::family::hold_of;
-use crate::world::client::Guard;
+use crate::world::client::{Guard, Task, TaskKind};
 use crate::world::{World, trace};
 use bytes::Bytes;
 use leasehold_core::command::permits::ID_BYTES;
@@ -33,6 +33,16 @@ impl World {
     /// How many guards of a hold there are.
     pub(crate) fn guards_of(&self, client: usize, hold: HoldNumber) -> usize {
         self.guards.iter().filter(|guard| guard.client == client && guard.hold == hold && guard.alive).count()
+    }
+
+    /// Whether a hold that was granted without the server may have a guard that no future has read yet: the session counts it, and the world
+    /// does not know it.
+    pub(crate) fn may_have_unread_guard(&self, guard: &Guard) -> bool {
+        let is_open = |task: &Task| {
+            let TaskKind::Acquire(wish) = &task.kind else { return false };
+            task.outcome.is_none() && wish.name == guard.name && wish.kind == guard.kind && wish.owner == guard.owner
+        };
+        guard.fell_back && guard.owner.is_some() && self.clients[guard.client].tasks.iter().any(is_open)
     }
 
     /// How many guards of a hold were detached.

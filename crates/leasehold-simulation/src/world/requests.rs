@@ -43,7 +43,7 @@ impl World {
         let held = cell.ended(now).is_none();
         let deadline = cell.deadline();
         self.guards[guard].alive = false;
-        let last = self.guards_of(client, hold) == 0;
+        let last = self.guards_of(client, hold) == 0 && !self.may_have_unread_guard(&self.guards[guard]);
         let ticket = self.clients[client].session.release(now, hold, renewed);
         trace!(self, "g{}: client {client} releases {hold:?} as {ticket:?} {polls:?}", self.guards[guard].number);
         let kind = TaskKind::Release { guard, held, last, deadline };
