@@ -33,6 +33,33 @@ macro_rules! fair_change {
     };
 }
 
+/// The code that several scripts share. Each of them begins with some of these, and ends with its own file.
+pub const PRELUDES: &[&str] = &[
+    include_str!("shared/clock.lua"),
+    include_str!("shared/deadline.lua"),
+    include_str!("shared/fair_acquire.lua"),
+    include_str!("shared/fair_entries.lua"),
+    include_str!("shared/fair_leave.lua"),
+    include_str!("shared/fair_open.lua"),
+    include_str!("shared/fair_queue.lua"),
+    include_str!("shared/fair_upkeep.lua"),
+    include_str!("shared/fair_walk.lua"),
+    include_str!("shared/fence.lua"),
+    include_str!("shared/free.lua"),
+    include_str!("shared/hold.lua"),
+    include_str!("shared/ids.lua"),
+    include_str!("shared/kind.lua"),
+    include_str!("shared/lease.lua"),
+    include_str!("shared/once.lua"),
+    include_str!("shared/permits.lua"),
+    include_str!("shared/readers.lua"),
+    include_str!("shared/token.lua"),
+    include_str!("shared/whole.lua"),
+];
+
+/// The loop of a batch, which runs functions made of other scripts.
+pub const BATCH: &str = include_str!("batch/run.lua");
+
 /// The reentrant lock.
 pub mod lock {
     /// Takes the lock, or raises a hold count.

@@ -70,7 +70,9 @@ fn functions(prelude: &str) -> Vec<(String, Vec<String>)> {
 #[test]
 fn every_file_is_in_the_table_and_every_entry_has_a_file() {
     let files: BTreeSet<_> = lua_files().into_keys().filter(|name| !name.starts_with("shared/")).collect();
-    let table: BTreeSet<_> = script::ALL.iter().map(|script| script.name().to_owned()).collect();
+    let table = script::ALL.iter().map(|script| script.name().to_owned());
+    // The loop of a batch is put behind other scripts, and is none by itself.
+    let table: BTreeSet<_> = table.chain(["batch/run".to_owned()]).collect();
     assert_eq!(files, table, "files below lua/, and leasehold_core::script::ALL");
 }
 

@@ -7,6 +7,7 @@
 //! It is internal to leasehold and has no stability promise of its own. Use the crate `leasehold`.
 
 pub mod backoff;
+pub mod batch;
 pub mod call;
 pub mod command;
 pub mod error;

@@ -50,6 +50,26 @@ impl Script {
     pub fn repeats(&self) -> bool {
         self.is_renewal()
     }
+
+    /// How long a server takes for it, as a multiple of the time that it takes for the reentrant lock. `None` where it is never part of a
+    /// batch: callers wait for acquires and releases, and a renewal is a batch by itself.
+    pub fn weight(&self) -> Option<u32> {
+        let (kind, verb) = self.name.split_once('/')?;
+        if !matches!(verb, "acquire" | "release") {
+            return None;
+        }
+        Some(match kind {
+            "fair" | "fenced_fair" => 16,
+            "permits" => 4,
+            "read" | "write" => 2,
+            _ => 1,
+        })
+    }
+
+    /// The script of a [batch](crate::batch), whose keys and arguments are those of the calls in it. It is not among [`ALL`].
+    pub(crate) fn of_batch(text: String) -> Self {
+        Self { name: "batch/run", source: String::leak(text), sha1: OnceLock::new(), keys: &["keys"], args: &["calls"] }
+    }
 }
 
 /// A row is a static and its text in `leasehold_lua`, its file below `lua/`, and the words of its `KEYS` and of its `ARGV`.

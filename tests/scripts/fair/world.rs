@@ -57,7 +57,7 @@ impl World {
     pub(super) fn now(&self) -> i64 {
         match &self.bench {
             Bench::Embedded(server, _) => server.wall_millis(),
-            Bench::Real(_) => {
+            Bench::Real(_) | Bench::Batching(_) => {
                 let Reply::Array(parts) = self.command(&["TIME"]) else { panic!("the time has two parts") };
                 int(&parts[0]) * 1000 + int(&parts[1]) / 1000
             }

@@ -3,14 +3,16 @@
 use super::{Desk, ms, unused};
 use crate::eval::{eval, reply};
 use bytes::Bytes;
+use leasehold_core::batch::BatchScript;
 use leasehold_core::call::Call;
 use leasehold_core::command::Kind;
 use leasehold_core::link::{Link, LinkEvent};
 use leasehold_core::name::LockName;
 use leasehold_core::reply::Reply;
+use leasehold_core::script;
 use leasehold_core::settings::Settings;
 use leasehold_embedded::{EmbeddedLink, EmbeddedServer, ManualClock, ServerClock};
-use leasehold_test_support::{Connection, Server, binaries};
+use leasehold_test_support::{Connection, Resp, Server, binaries};
 use std::future::Future;
 use std::pin::pin;
 use std::sync::{Arc, OnceLock};
@@ -20,6 +22,8 @@ use std::task::{Context, Poll, Waker};
 pub(crate) enum Bench {
     Embedded(EmbeddedServer, ManualClock),
     Real(Arc<Server>),
+    /// A server that gets each call in a batch, between two others.
+    Batching(Arc<Server>),
 }
 
 impl Bench {
@@ -43,13 +47,25 @@ impl Bench {
     pub(crate) fn everywhere(test: impl Fn(&Self)) {
         static SERVERS: OnceLock<Vec<Bench>> = OnceLock::new();
         test(&Self::embedded());
-        SERVERS.get_or_init(Self::started).iter().for_each(test);
+        for bench in SERVERS.get_or_init(Self::started) {
+            test(bench);
+            test(&bench.batching());
+        }
     }
 
     /// As [`Bench::everywhere`], on servers that no other test uses.
     pub(crate) fn apart(test: impl Fn(&Self)) {
         test(&Self::embedded());
-        Self::started().iter().for_each(test);
+        Self::started().iter().for_each(&test);
+        Self::started().iter().for_each(|bench| test(&bench.batching()));
+    }
+
+    /// The same server, which gets each call in a batch.
+    fn batching(&self) -> Self {
+        match self {
+            Self::Real(server) => Self::Batching(Arc::clone(server)),
+            other => other.clone(),
+        }
     }
 
     /// The embedded engine.
@@ -68,7 +84,7 @@ impl Bench {
     pub(crate) fn set_full(&self, full: bool) {
         match self {
             Self::Embedded(server, _) => server.deny_growth(full),
-            Self::Real(server) => {
+            Self::Real(server) | Self::Batching(server) => {
                 let set = server.command(&["CONFIG", "SET", "maxmemory", if full { "1" } else { "0" }]);
                 assert_eq!(set.as_str(), Some("OK"));
             }
@@ -79,7 +95,16 @@ impl Bench {
     pub(crate) fn try_run(&self, call: &Call) -> Result<Reply, String> {
         match self {
             Self::Embedded(server, _) => server.execute(call).map_err(|error| error.text().to_owned()),
-            Self::Real(server) => reply(server.command(&eval(call.script().source(), call.keys(), call.args()))),
+            Self::Real(server) => reply(eval_on(server, call)),
+            Self::Batching(server) => {
+                let key = call.keys().first().expect("a call has a key").clone();
+                let other = Call::new(&script::INSPECT, vec![key], Vec::new());
+                let batch = eval_on(server, &BatchScript::default().call(&[&other, call, &other]));
+                match batch.elements() {
+                    [_, own, _] => reply(own.clone()),
+                    _ => reply(batch),
+                }
+            }
         }
     }
 
@@ -93,7 +118,7 @@ impl Bench {
     pub(crate) fn command(&self, words: &[&[u8]]) -> Reply {
         let answer = match self {
             Self::Embedded(server, _) => server.command(words).map_err(|error| error.text().to_owned()),
-            Self::Real(server) => reply(server.command(words)),
+            Self::Real(server) | Self::Batching(server) => reply(server.command(words)),
         };
         answer.unwrap_or_else(|error| panic!("{error}"))
     }
@@ -138,7 +163,7 @@ impl Bench {
                 assert!(matches!(subscribed, Poll::Ready(Ok(()))), "the link is up");
                 Ear::Embedded(link)
             }
-            Self::Real(server) => {
+            Self::Real(server) | Self::Batching(server) => {
                 let mut connection = server.connect().expect("the server is up");
                 connection.command(&[b"SUBSCRIBE".as_slice(), channel]).expect("a subscription");
                 Ear::Real(connection)
@@ -191,6 +216,10 @@ impl Ear {
         }
         heard
     }
+}
+
+fn eval_on(server: &Server, call: &Call) -> Resp {
+    server.command(&eval(call.script().source(), call.keys(), call.args()))
 }
 
 fn polled<F: Future>(future: F) -> Poll<F::Output> {

@@ -1,0 +1,134 @@
+//! Several calls as one: a script that runs other scripts, one after the other.
+//!
+//! The text of a batch is made of the same files as the scripts in it. The code that they share stands in front once, and each script's
+//! own file becomes a function with `KEYS` and `ARGV` of its own. A server runs a script to its end, so the calls of a batch take effect in
+//! their order, and nothing comes between them. A call that fails answers for itself alone.
+
+use crate::call::Call;
+use crate::script::Script;
+use bytes::Bytes;
+use leasehold_lua as lua;
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+/// How much the calls of a batch may weigh together, see [`Script::weight`]. A server does nothing else while it runs a script, so this
+/// bounds how long others wait for it: about 0.3 ms.
+pub const MOST: u32 = 64;
+
+/// The batches that were made, by the names of the scripts in them. They are kept for ever, and there are few: a link has one more for each
+/// script that it puts into a batch for the first time, and all links share them.
+static MADE: Mutex<BTreeMap<Vec<&'static str>, &'static Script>> = Mutex::new(BTreeMap::new());
+
+/// The script of a link's batches. It can run each script that was in one of them, so a server need not know many.
+#[derive(Debug, Default)]
+pub struct BatchScript {
+    /// In the order of their names, so that the order in which a link came to use them makes no other text.
+    scripts: Vec<&'static Script>,
+    made: Option<&'static Script>,
+}
+
+impl BatchScript {
+    /// The one call that stands for all of these, which take effect in this order. All keys must lie in one hash slot. The reply is an array
+    /// with the reply of each, or the error that it met.
+    pub fn call(&mut self, calls: &[&Call]) -> Call {
+        calls.iter().for_each(|call| self.add(call.script()));
+        let mut keys = Vec::with_capacity(calls.iter().map(|call| call.keys().len()).sum());
+        let mut args = Vec::with_capacity(calls.iter().map(|call| 3 + call.args().len()).sum());
+        for call in calls {
+            args.extend([self.place(call.script()) + 1, call.keys().len(), call.args().len()].map(decimal));
+            args.extend_from_slice(call.args());
+            keys.extend_from_slice(call.keys());
+        }
+        Call::new(self.made(), keys, args)
+    }
+
+    fn add(&mut self, script: &'static Script) {
+        let place = self.place(script);
+        if self.scripts.get(place).is_none_or(|other| other.name() != script.name()) {
+            self.scripts.insert(place, script);
+            self.made = None;
+        }
+    }
+
+    /// The place at which the script is, or would be.
+    fn place(&self, script: &'static Script) -> usize {
+        self.scripts.partition_point(|other| other.name() < script.name())
+    }
+
+    fn made(&mut self) -> &'static Script {
+        self.made.get_or_insert_with(|| {
+            let names = self.scripts.iter().map(|script| script.name()).collect();
+            // A panic cannot leave half an entry behind.
+            let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
+            made.entry(names).or_insert_with(|| Box::leak(Box::new(Script::of_batch(text(&self.scripts)))))
+        })
+    }
+}
+
+/// The text that runs these scripts.
+fn text(scripts: &[&'static Script]) -> String {
+    let (mut preludes, mut functions): (Vec<&str>, String) = (Vec::new(), String::new());
+    for script in scripts {
+        let mut own = script.source();
+        while let Some(prelude) = lua::PRELUDES.iter().find(|prelude| own.starts_with(**prelude)) {
+            // Each stands behind those that it uses, as it does in every script.
+            if !preludes.contains(prelude) {
+                preludes.push(prelude);
+            }
+            own = &own[prelude.len()..];
+        }
+        functions.extend(["function(KEYS, ARGV)\n", own, "\nend,\n"]);
+    }
+    format!("{}\nlocal scripts = {{\n{functions}}}\n{}", preludes.concat(), lua::BATCH)
+}
+
+fn decimal(number: usize) -> Bytes {
+    const SMALL: [&str; 16] = ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12", "13", "14", "15"];
+    match SMALL.get(number) {
+        Some(text) => Bytes::from_static(text.as_bytes()),
+        None => Bytes::from(number.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::script;
+
+    fn call(script: &'static Script) -> Call {
+        let values = |words: &[&'static str]| words.iter().map(|word| Bytes::from_static(word.as_bytes())).collect();
+        Call::new(script, values(script.keys()), values(script.args()))
+    }
+
+    #[test]
+    fn a_batch_has_all_keys_and_tells_where_each_call_begins() {
+        let calls = [call(&script::RELEASE), call(&script::ACQUIRE)];
+        let batch = BatchScript::default().call(&calls.each_ref());
+        assert_eq!(batch.keys(), ["lock", "channel", "lock"].map(Bytes::from));
+        // The scripts are in the order of their names.
+        let first = ["2", "2", "3", "hold", "count", "publish"];
+        let second = ["1", "1", "4", "hold", "count", "lease", "not_after"];
+        assert_eq!(batch.args(), first.iter().chain(&second).map(|word| Bytes::from(*word)).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn links_that_batch_the_same_scripts_share_the_text() {
+        let (acquire, release) = (call(&script::ACQUIRE), call(&script::RELEASE));
+        let (mut one, mut other) = (BatchScript::default(), BatchScript::default());
+        one.call(&[&acquire]);
+        let one = one.call(&[&release]);
+        let other = other.call(&[&release, &acquire, &release]);
+        assert!(std::ptr::eq(one.script(), other.script()));
+    }
+
+    #[test]
+    fn code_that_scripts_share_stands_in_a_batch_once() {
+        let mut batch = BatchScript::default();
+        let all: Vec<_> = script::ALL.iter().map(|script| call(script)).collect();
+        let batch = batch.call(&all.iter().collect::<Vec<_>>());
+        for prelude in lua::PRELUDES {
+            assert!(batch.script().source().matches(prelude).count() <= 1, "{prelude}");
+        }
+        assert_eq!(batch.script().source().matches("function(KEYS, ARGV)").count(), script::ALL.len());
+    }
+}
