@@ -15,23 +15,29 @@ use std::time::{Duration, Instant};
 const ROUNDS: usize = 15;
 const PAIRS: usize = 2_000;
 const SLICE: Duration = Duration::from_millis(600);
-const TASKS: usize = 64;
+/// How many tasks there are, each with a lock of its own.
+const TASKS: [usize; 3] = [16, 64, 256];
 
 pub(crate) async fn run(server: &Server) {
     let variants = [
         Variant::Floor(Floor::connect(&server.url()).await),
         Variant::Leasehold(Client::connect(&server.url()).await.expect("a client")),
+        Variant::Batches(Client::builder().batch_calls(true).connect(&server.url()).await.expect("a client")),
         Variant::Rslock(Arc::new(LockManager::new(vec![server.url()]))),
         Variant::Rlock(RLock::new(server.url()).await.expect("a client")),
     ];
     one_task(&variants).await;
-    many_tasks(&variants).await;
+    for tasks in TASKS {
+        many_tasks(&variants, tasks).await;
+    }
 }
 
 #[derive(Clone)]
 enum Variant {
     Floor(Floor),
     Leasehold(Client),
+    /// leasehold with group commit.
+    Batches(Client),
     Rslock(Arc<LockManager>),
     Rlock(RLock),
 }
@@ -41,6 +47,7 @@ impl Variant {
         match self {
             Self::Floor(_) => "bare fred",
             Self::Leasehold(_) => "leasehold",
+            Self::Batches(_) => "leasehold in batches",
             Self::Rslock(_) => "rslock",
             Self::Rlock(_) => "rlock",
         }
@@ -65,7 +72,7 @@ impl Variant {
                     }
                 }
             }
-            Self::Leasehold(client) => {
+            Self::Leasehold(client) | Self::Batches(client) => {
                 let lock = client.lock(name);
                 loop {
                     let begun = Instant::now();
@@ -122,44 +129,51 @@ async fn one_task(variants: &[Variant]) {
     }
 }
 
-async fn many_tasks(variants: &[Variant]) {
+async fn many_tasks(variants: &[Variant], count: usize) {
     let mut rates = vec![Vec::new(); variants.len()];
     let mut costs = vec![Vec::new(); variants.len()];
+    let mut tails = vec![Vec::new(); variants.len()];
     for round in 0..=ROUNDS {
         for (index, variant) in variants.iter().enumerate() {
             let pairs = Arc::new(AtomicU64::new(0));
             let used = processor_time();
             let begun = Instant::now();
             let mut tasks = Vec::new();
-            for task in 0..TASKS {
+            for task in 0..count {
                 let (variant, pairs) = (variant.clone(), pairs.clone());
                 tasks.push(tokio::spawn(async move {
                     let name = format!("bench:many:{}:{task}", variant.name());
+                    let mut times = Vec::new();
                     variant
-                        .repeat(&name, |_| {
+                        .repeat(&name, |time| {
+                            times.push(time);
                             pairs.fetch_add(1, Ordering::Relaxed);
                             begun.elapsed() < SLICE
                         })
                         .await;
+                    times
                 }));
             }
+            let mut times = Vec::new();
             for task in tasks {
-                task.await.expect("a task");
+                times.extend(task.await.expect("a task"));
             }
             if round > 0 {
                 #[expect(clippy::cast_precision_loss, reason = "a rate")]
                 let pairs = pairs.load(Ordering::Relaxed) as f64;
                 rates[index].push(pairs / begun.elapsed().as_secs_f64());
                 costs[index].push((processor_time() - used).as_secs_f64() / pairs);
+                tails[index].push(quantile(&mut times, 0.99).as_secs_f64());
             }
         }
     }
     for (index, variant) in variants.iter().enumerate().skip(1) {
-        println!("{TASKS} tasks, throughput, {} : bare fred = {}", variant.name(), Ratio::of(&rates[index], &rates[0]));
-        println!(
-            "{TASKS} tasks, client CPU a pair, {} : bare fred = {}",
-            variant.name(),
-            Ratio::of(&costs[index], &costs[0])
-        );
+        for (what, figures) in [("throughput", &rates), ("p99 of a pair", &tails), ("client CPU a pair", &costs)] {
+            println!(
+                "{count} tasks, {what}, {} : bare fred = {}",
+                variant.name(),
+                Ratio::of(&figures[index], &figures[0])
+            );
+        }
     }
 }

@@ -1,9 +1,11 @@
 //! Slow links: what is free is had within its wait, by all who may have it at the same time.
 
-use crate::support::{SLACK, connect, on_one_of_each, runtime};
+use crate::support::{SLACK, connect, on_one_of_each, runtime, settings};
 use futures_util::future::join_all;
+use leasehold::Client;
 use leasehold_test_support::{Proxy, Server, Way};
 use std::time::{Duration, Instant};
+use tokio::runtime::Builder;
 
 const READERS: usize = 100;
 
@@ -39,5 +41,54 @@ fn hundred_impatient_readers_all_read_over_a_slow_link() {
                 assert!(took < round_trip * 12 + SLACK, "{took:?}");
             }
         });
+    });
+}
+
+/// How many tasks lock at the same time, each a name of its own.
+const TASKS: usize = 200;
+
+/// All tasks lock, and unlock again.
+async fn lock_all(client: &Client, round: usize) -> Duration {
+    let begun = Instant::now();
+    let tasks = (0..TASKS).map(|task| {
+        let lock = client.lock(format!("own:{round}:{task}"));
+        tokio::spawn(async move { lock.acquire().await.expect("a free lock").release().await.expect("a release") })
+    });
+    assert!(join_all(tasks).await.iter().all(Result::is_ok), "no task panics");
+    begun.elapsed()
+}
+
+#[test]
+fn calls_in_batches_are_few_over_a_slow_link() {
+    on_one_of_each(|binary| {
+        let server = Server::builder().binary(binary).start();
+        let proxy = Proxy::to(&server);
+        for (millis, is_busy) in [(0, true), (5, false), (5, true), (100, false)] {
+            let round_trip = Duration::from_millis(millis);
+            let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
+            runtime.block_on(async {
+                proxy.delay(Way::Both, Duration::ZERO);
+                let client = settings().batch_calls(true).connect(&proxy.url()).await.expect("a client");
+                // Batches are answered soon until now.
+                for round in 0..3 {
+                    lock_all(&client, round).await;
+                }
+                proxy.delay(Way::Both, round_trip / 2);
+                let busy = tokio::spawn(async move {
+                    while is_busy {
+                        std::thread::sleep(Duration::from_millis(20));
+                        tokio::task::yield_now().await;
+                    }
+                });
+                let before = server.commandstats("evalsha");
+                let took = lock_all(&client, 3).await;
+                let sent = server.commandstats("evalsha") - before;
+                busy.abort();
+                eprintln!("round trip {round_trip:?}, on a busy thread: {is_busy}: {took:?}, {sent} commands");
+                assert!(took < round_trip * 12 + SLACK, "{took:?} for {round_trip:?}");
+                assert!(sent < 2 * TASKS as u64, "{sent} commands for {TASKS} pairs");
+                client.shutdown(SLACK).await.expect("a shutdown");
+            });
+        }
     });
 }

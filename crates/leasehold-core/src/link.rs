@@ -243,8 +243,8 @@ pub trait Link: Clone + Send + Sync + 'static {
 
     /// Sends `call` once, and never again by itself, and waits for its reply.
     ///
-    /// It leaves the process when the future is first polled. On the foreground plane nothing bounds the wait but the
-    /// connection's end: the driver watches over it, and asks [`Link::settle`] when it takes too long.
+    /// It leaves the process when the future is first polled, or a little later together with others. On the foreground plane nothing bounds
+    /// the wait but the connection's end: the driver watches over it, and asks [`Link::settle`] when it takes too long.
     ///
     /// A call [with replicas](Call::with_replicas) goes by [`Plane::Durable`], whichever plane is named, and only such calls do. Script and
     /// `WAIT` are one pipeline on one connection, which is never sent again. The reply is an array of two: the script's reply, and how many

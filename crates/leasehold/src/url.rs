@@ -10,7 +10,7 @@ use std::time::Duration;
 const VARIABLES: [&str; 2] = ["LEASEHOLD_URL", "REDIS_URL"];
 
 /// The settings that a URL may carry. Each is named as the method of the builder that it stands for.
-const SETTINGS: [&str; 10] = [
+const SETTINGS: [&str; 11] = [
     "prefix",
     "announce",
     "lease",
@@ -21,6 +21,7 @@ const SETTINGS: [&str; 10] = [
     "connect_deadline",
     "require_noeviction",
     "publish",
+    "batch_calls",
 ];
 
 /// The URL that the environment names, and the variable that has it. A variable that is empty counts as not set.
@@ -78,6 +79,11 @@ fn parse(url: &str) -> Result<ServerTarget, ConnectError> {
 ///
 /// Says what the value may be.
 fn set(builder: ClientBuilder, name: &str, value: &str) -> Result<ClientBuilder, &'static str> {
+    let choice = || match value {
+        "true" => Ok(true),
+        "false" => Ok(false),
+        _ => Err("true or false"),
+    };
     let time = || duration(value).ok_or("a time: a whole number, then ms, s, m or h, such as 500ms");
     Ok(match name {
         "prefix" => builder.prefix(value),
@@ -88,17 +94,14 @@ fn set(builder: ClientBuilder, name: &str, value: &str) -> Result<ClientBuilder,
         "unreachable_after" => builder.unreachable_after(time()?),
         "command_timeout" => builder.command_timeout(time()?),
         "connect_deadline" => builder.connect_deadline(time()?),
-        "require_noeviction" => match value {
-            "true" => builder.require_noeviction(true),
-            "false" => builder.require_noeviction(false),
-            _ => return Err("true or false"),
-        },
+        "require_noeviction" => builder.require_noeviction(choice()?),
         "publish" => builder.publish(match value {
             "auto" => Publish::Auto,
             "classic" => Publish::Classic,
             "sharded" => Publish::Sharded,
             _ => return Err("auto, classic or sharded"),
         }),
+        "batch_calls" => builder.batch_calls(choice()?),
         _ => return Err("no setting"),
     })
 }
@@ -154,7 +157,7 @@ mod tests {
     #[test]
     fn every_query_setting_does_what_its_method_does() {
         let query = "prefix=a%26b%3A&announce=the+orders&lease=20s&default_wait=2m&recheck=1h&unreachable_after=900ms\
-                     &command_timeout=250ms&connect_deadline=3s&require_noeviction=true&publish=classic";
+                     &command_timeout=250ms&connect_deadline=3s&require_noeviction=true&publish=classic&batch_calls=true";
         let told = Client::builder()
             .prefix("a&b:")
             .announce("the orders")
@@ -165,7 +168,8 @@ mod tests {
             .command_timeout(Duration::from_millis(250))
             .connect_deadline(Duration::from_secs(3))
             .require_noeviction(true)
-            .publish(Publish::Classic);
+            .publish(Publish::Classic)
+            .batch_calls(true);
         assert_eq!(settings(&format!("redis://host?{query}")), format!("{told:?}"));
         let names: Vec<_> = query.split('&').filter_map(|part| Some(part.split_once('=')?.0)).collect();
         assert_eq!(names, SETTINGS, "each setting is tried here");

@@ -3,7 +3,7 @@
 //! - [`target`]: which server; [`settings`]: how long to wait; [`tls`]: by which certificates; [`profile`]: how fred is set up.
 //! - [`connection`]: one connection, from its making to its end, and what is certain about it. Everything else rests on it.
 //! - [`connection_slot`]: a connection that is kept; [`pool`]: one to each server; [`pools`]: all pools; [`slots`]: which server of a cluster; [`shared`]: what they share.
-//! - [`call`], [`durable`], [`probe`], [`settle`], [`notices`]: what the link is for; [`events`]: what it tells unasked.
+//! - [`call`], [`durable`], [`probe`], [`settle`], [`notices`]: what the link is for; [`route`]: the way there; [`batches`] and [`driver`]: several calls as one; [`events`]: what it tells unasked.
 //! - [`connect`]: making all this; [`learn`]: what the server is; [`met`]: whether that is done; [`maintain`]: keeping it true; [`scripts`]: what servers must know; [`error`], [`absent`], [`mistaken`], [`words`] and [`frame`]: what came back.
 //!
 //! A link has three connections to each server: for the foreground's calls, for the background's calls, and for notices. On a
@@ -11,10 +11,12 @@
 //! when they are needed.
 
 mod absent;
+mod batches;
 mod call;
 mod connect;
 mod connection;
 mod connection_slot;
+mod driver;
 mod durable;
 mod error;
 mod events;
@@ -28,6 +30,7 @@ mod pool;
 mod pools;
 mod probe;
 mod profile;
+mod route;
 mod scripts;
 mod settings;
 mod settle;
@@ -41,7 +44,7 @@ mod words;
 
 pub(crate) use connect::{BackgroundLinks, Connector, Foreground};
 pub(crate) use error::ConnectError;
-pub(crate) use settings::{LinkSettings, Publish};
+pub(crate) use settings::{Batching, LinkSettings, Publish};
 pub(crate) use target::ServerTarget;
 pub(crate) use tls::Certificates;
 

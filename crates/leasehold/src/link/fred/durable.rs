@@ -8,7 +8,7 @@
 //! Renewals have one for themselves: a lease must not run out in a queue of acquires. All of them live on the background's runtime,
 //! and a call is a task there, which keeps its turn to the end even where the caller has gone: the server waits on regardless.
 
-use super::call::{self, FOLLOWED};
+use super::call::FOLLOWED;
 use super::connection::Connection;
 use super::connection_slot::ConnectionSlot;
 use super::error::{self, Redirect};
@@ -16,6 +16,7 @@ use super::frame;
 use super::pool::Pool;
 use super::pools::Pools;
 use super::probe;
+use super::route;
 use super::settle;
 use super::shared::Role;
 use super::slots::{Node, Slots};
@@ -89,7 +90,7 @@ impl Durable {
         let mut busy = Vec::with_capacity(lanes.len());
         for pool in lanes {
             let connection_slot = match to {
-                To::Slot(slot) => call::connection_slot_of(pool, slot)?,
+                To::Slot(slot) => route::connection_slot_of(pool, slot)?,
                 To::Node(node) => pool.to(node).ok_or_else(|| LinkError::NotSent("no way to the node".to_owned()))?,
             };
             match Arc::clone(&connection_slot.turn).try_lock_owned() {
@@ -125,7 +126,7 @@ impl Durable {
             let (turn, connection) = prepared.map_err(unsent)?;
             turn.connection_slot.blocks_for(replicas.within);
             let sent = pipeline(&connection, call, command, script, replicas, asking, turn.connection_slot.patience());
-            let answers = Box::pin(call::unless_settled(&self.send_barrier, begun, sent)).await.map_err(unsent)?;
+            let answers = Box::pin(route::unless_settled(&self.send_barrier, begun, sent)).await.map_err(unsent)?;
             let refusal = match frame::reply(answers.script) {
                 Ok(reply) => {
                     let acknowledged = acknowledged(&turn.connection_slot, answers.mark, &answers.wait)?;
@@ -140,7 +141,7 @@ impl Durable {
                     to = To::Node(redirected(&turn, slots, redirect)?);
                     (command, script) = ("EVALSHA", call.script().sha1());
                 }
-                _ => return Err(call::refused(&turn.connection_slot, refusal)),
+                _ => return Err(route::refused(&turn.connection_slot, refusal)),
             }
             refused = Some(refusal);
         }
@@ -223,10 +224,10 @@ async fn pipeline(
     };
     let (_, script, _, mark, wait) = futures_util::join!(
         ask(),
-        connection.send(command, call::arguments(call, script), timeout),
+        connection.send(command, route::arguments(call, script), timeout),
         ask(),
         // By its text, because a script that the server has forgotten would mark nothing.
-        connection.send("EVAL", call::arguments(&mark, mark.script().source()), timeout),
+        connection.send("EVAL", route::arguments(&mark, mark.script().source()), timeout),
         connection.send("WAIT", wait, timeout),
     );
     let script = script?;
@@ -252,7 +253,7 @@ fn acknowledged(connection_slot: &ConnectionSlot, mark: Resp3Frame, wait: &Resp3
 /// The node to which a redirection leads; the slot map learns of it.
 fn redirected(turn: &Turn, slots: &Slots, redirect: Redirect) -> Result<Node, LinkError> {
     let (Redirect::Moved(_, address) | Redirect::Ask(_, address)) = &redirect;
-    let node = slots.node(&call::named(address, &turn.connection_slot));
-    call::follow(&turn.pool, slots, &turn.connection_slot, redirect)?;
+    let node = slots.node(&route::named(address, &turn.connection_slot));
+    route::follow(&turn.pool, slots, &turn.connection_slot, redirect)?;
     Ok(node)
 }

@@ -43,6 +43,14 @@ pub(super) fn parts(frame: &Resp3Frame) -> Option<&[Resp3Frame]> {
     }
 }
 
+/// The parts of an array frame, for good.
+pub(super) fn into_parts(frame: Resp3Frame) -> Option<Vec<Resp3Frame>> {
+    match frame {
+        Resp3Frame::Array { data, .. } => Some(data),
+        _ => None,
+    }
+}
+
 /// The integer of an integer frame.
 pub(super) const fn int(frame: &Resp3Frame) -> Option<i64> {
     match frame {

@@ -72,7 +72,7 @@ impl Notices {
         }
         let slot = fred::util::redis_keyslot(channel);
         self.forget(slot, channel);
-        let connection_slot = super::call::connection_slot_of(&self.pool, slot)?;
+        let connection_slot = super::route::connection_slot_of(&self.pool, slot)?;
         let connection = connection_slot.current()?;
         let _turn = connection_slot.turn.lock().await;
         self.confirmed(&connection, Family::Sunsubscribe, text).await
@@ -85,7 +85,7 @@ impl Notices {
         let channels: Vec<_> = self.pool.shared.subscribed.lock().values().flatten().cloned().collect();
         for channel in channels {
             let slot = fred::util::redis_keyslot(&channel);
-            let Ok(connection_slot) = super::call::connection_slot_of(&self.pool, slot) else { continue };
+            let Ok(connection_slot) = super::route::connection_slot_of(&self.pool, slot) else { continue };
             // A connection that is being made anew tells of it by itself.
             let Ok(connection) = connection_slot.current() else { continue };
             // A task that unsubscribes strikes the channel off first, and then waits for its turn: seen under that, a channel that is
@@ -110,7 +110,7 @@ impl Notices {
 
     async fn subscribe_sharded(&self, channel: &Bytes) -> Result<(), LinkError> {
         let slot = fred::util::redis_keyslot(channel);
-        let mut connection_slot = super::call::connection_slot_of(&self.pool, slot)?;
+        let mut connection_slot = super::route::connection_slot_of(&self.pool, slot)?;
         let mut refusal = ServerError::new("TRYAGAIN too many redirections");
         for _ in 0..3 {
             let connection = connection_slot.ready().await?;
@@ -119,7 +119,7 @@ impl Notices {
                     self.pool.shared.subscribed.lock().entry(slot).or_default().insert(channel.clone());
                     // The slot may have moved while the answer was on its way. The node has dropped the subscription then, and the move
                     // has reset nothing, because there was nothing in the list. From here on a move finds it there.
-                    let owner = super::call::connection_slot_of(&self.pool, slot)?;
+                    let owner = super::route::connection_slot_of(&self.pool, slot)?;
                     if Arc::ptr_eq(&owner, &connection_slot) {
                         return Ok(());
                     }
@@ -172,7 +172,7 @@ impl Notices {
     ) -> Option<Arc<ConnectionSlot>> {
         let slots = self.pool.shared.slots.as_ref()?;
         let (Redirect::Moved(_, address) | Redirect::Ask(_, address)) = error::redirect(refusal)?;
-        let node = slots.node(&super::call::named(&address, connection_slot));
+        let node = slots.node(&super::route::named(&address, connection_slot));
         if matches!(error::redirect(refusal), Some(Redirect::Moved(..))) && slots.moved(slot, node) {
             self.pool.shared.slot_moved(slot);
         }

@@ -1,13 +1,15 @@
 //! A pool: the connection slots for one purpose, one to each server.
 
+use super::batches::Batches;
 use super::connection_slot::{ConnectionSlot, Gone};
 use super::shared::{LinkShared, Role};
 use super::slots::{self, Node, Slots};
 use fred::types::config::{Server, ServerConfig};
-use leasehold_core::link::LinkEvent;
+use leasehold_core::link::{LinkEvent, Plane};
 use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
@@ -25,6 +27,8 @@ pub(super) struct Pool {
     pub(super) closed: CancellationToken,
     /// Raised by every settling. A call that was begun before sends nothing any more.
     pub(super) send_barrier: RwLock<u64>,
+    /// The calls that are sent as one.
+    pub(super) batches: Batches,
 }
 
 /// Closed connection slots that are remembered until it is certain that nothing is on its way on them.
@@ -60,7 +64,18 @@ impl Pool {
             gone,
             closed: closed_with,
             send_barrier: RwLock::default(),
+            batches: Batches::new(shared.settings.batching, role),
         })
+    }
+
+    /// How long a call may take. On the foreground it is not bounded: the driver watches over it.
+    pub(super) fn call_timeout(&self) -> Option<Duration> {
+        (self.role != Role::Calls(Plane::Foreground)).then_some(self.shared.settings.command_timeout)
+    }
+
+    /// Nothing that was begun for this hash slot is sent from now on, unless it is on a connection already.
+    pub(super) fn raise_send_barrier(&self, slot: u16) {
+        self.batches.settle(slot, || *self.send_barrier.write() += 1);
     }
 
     /// A connection slot to a server. It is in the pool from when it is [adopted](Self::adopt), and is closed together with the pool.

@@ -4,6 +4,8 @@
 //! and gives no connection up. So an answer to it does not say that nothing follows. The server may have refused a call with `NOSCRIPT`
 //! or a redirection, and its future, once it is polled, sends it once more. The session asks for a [settlement](super::settle) before
 //! it does anything in place of such a call.
+//!
+//! A call that waits for its [batch](super::batches) is on no connection yet. The probe stands in line behind it.
 
 use super::pool::Pool;
 use super::settle;
@@ -11,12 +13,17 @@ use super::slots::Slots;
 use leasehold_core::link::{Epoch, LinkError};
 
 /// Whether the calls for the slot of `key` have been answered. Those on a connection that ended are: their outcome is unknown. It takes at
-/// most one command timeout, and what replicas are given. It must be polled where tokio's timers are at hand.
+/// most one command timeout, and one more where calls are queued, and what replicas are given. It must be polled where tokio's timers are at hand.
 pub(super) async fn probe(all: &[&Pool], epoch: Epoch, key: &[u8]) -> Result<(), LinkError> {
     let slot = fred::util::redis_keyslot(key);
     let Some(first) = all.first() else { return Ok(()) };
     let nodes = first.shared.slots.as_ref().map_or_else(|| vec![0], |slots: &Slots| slots.carriers(slot));
     tracing::debug!(?epoch, slot, carriers = nodes.len(), "probing");
+    let queued = futures_util::future::join_all(all.iter().map(|pool| pool.batches.passed(slot)));
+    let patience = first.shared.settings.command_timeout;
+    if tokio::time::timeout(patience, queued).await.is_err() {
+        return Err(LinkError::Unknown("calls are still queued".to_owned()));
+    }
     let pool = nodes.into_iter().flat_map(|node| all.iter().filter_map(move |pool| pool.known(node)));
     let each = pool.map(|connection_slot| async move {
         match connection_slot.current() {

@@ -26,6 +26,25 @@ pub(crate) struct LinkSettings {
     pub(crate) publish: Publish,
     /// How often sharded subscriptions are made sure of. A server forgets them in silence when their slot moves away.
     pub(crate) audit_interval: Duration,
+    /// How calls are sent as one; `None` where all go by themselves.
+    pub(crate) batching: Option<Batching>,
+}
+
+/// The choices of group commit.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Batching {
+    /// How many calls go out by themselves. With fewer, callers that are few would wait for others although there is room on the
+    /// connection; with more, those that are many would gain less.
+    pub(crate) direct: usize,
+    /// Calls wait for batches that are answered within this time, to be more in the next one. A server that has nothing but batches to do, and
+    /// a client on the same machine, take less, and a server some hundred kilometres away takes more.
+    pub(crate) quick: Duration,
+}
+
+impl Default for Batching {
+    fn default() -> Self {
+        Self { direct: 4, quick: Duration::from_millis(3) }
+    }
 }
 
 impl Default for LinkSettings {
@@ -35,6 +54,7 @@ impl Default for LinkSettings {
             connect_deadline: Duration::from_secs(10),
             publish: Publish::Auto,
             audit_interval: Duration::from_secs(5),
+            batching: None,
         }
     }
 }

@@ -6,7 +6,8 @@
 //!    slot's *carriers*: the nodes that owned the slot since the link was made, and those to which an `ASK` led. Without a
 //!    cluster there is one carrier. A call that is still being polled sends at most one more command, after `NOSCRIPT` or a
 //!    redirection; the send barrier is raised first, so either it finds that raised and sends nothing, or its command is queued
-//!    before the steps below.
+//!    before the steps below. The same holds for a call that waits for its [batch](super::batches): it is taken out of the line in the step
+//!    that raises the barrier, or the batch that has it finds the barrier raised, or is queued on the connection.
 //! 2. **A connection that stands** is asked: a `PING`, queued behind all of that. A connection has one queue,
 //!    and a server answers it in order, so once the answer is here, whatever kind of answer it is, all that
 //!    was queued earlier has been applied or refused.
@@ -46,7 +47,7 @@ use std::time::Duration;
 /// Settles the calls on `pool` for the slot of `key`. It takes at most two command timeouts: one for an answer that does not
 /// come, and one for the kill; and what replicas are given, where the server waits for them. It must be polled where tokio's timers are at hand.
 pub(super) async fn settle(pool: &Pool, background: &Pool, epoch: Epoch, key: &[u8]) -> Result<Settled, LinkError> {
-    *pool.send_barrier.write() += 1;
+    pool.raise_send_barrier(fred::util::redis_keyslot(key));
     settle_all(&[pool], background, epoch, key).await
 }
 

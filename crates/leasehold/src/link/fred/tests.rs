@@ -1,6 +1,7 @@
 //! The link against real servers and a proxy that breaks what lies between. A test is named after the hazard of fred, or the
 //! rule of settling, that it holds off. Each runs on every server program that there is.
 
+mod batches;
 mod calls;
 mod cluster;
 mod connecting;
@@ -43,7 +44,7 @@ fn on_each(test: impl Fn(&Binary)) {
 }
 
 /// Polls once, so that the call is begun.
-fn begin<T>(call: Pin<&mut impl Future<Output = T>>) {
+fn begin<T>(call: Pin<&mut (impl Future<Output = T> + ?Sized)>) {
     assert!(call.poll(&mut Context::from_waker(Waker::noop())).is_pending());
 }
 

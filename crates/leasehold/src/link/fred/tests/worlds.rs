@@ -7,6 +7,7 @@
 //! `LEASEHOLD_SEEDS=n` runs that many worlds instead of the usual slice, and `LEASEHOLD_SEED=s` one, with its trace. The plan of a world
 //! follows from its seed; how its threads interleave does not, so a rare finding may take a few runs to come back.
 
+mod batch;
 mod calls;
 mod channels;
 mod commands;

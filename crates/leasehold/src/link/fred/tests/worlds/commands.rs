@@ -1,9 +1,10 @@
 //! The commands of a server, as far as the link and fred use them.
 
+use super::batch;
 use super::servers::State;
 use super::slots::Place;
 use super::tally::Happened;
-use super::trace::Event;
+use super::trace::{Event, Number};
 use leasehold_core::script::{self, Script};
 use leasehold_test_support::Resp;
 use std::time::{Duration, Instant};
@@ -62,6 +63,10 @@ impl State {
                 Some(script) => {
                     self.nodes[node].scripts.insert(script.sha1());
                     text(script.sha1())
+                }
+                None if source.contains("local scripts = {") => {
+                    self.nodes[node].batches = true;
+                    text("the hash of a batch")
                 }
                 None => error("ERR an unknown script"),
             },
@@ -152,22 +157,61 @@ impl State {
 
     fn run(&mut self, connection: i64, node: usize, asking: bool, words: &[&str]) -> Resp {
         let [command, script, _, key, ..] = words else { return error("ERR too few arguments") };
+        if let Some(calls) = batch::calls(words) {
+            return self.run_batch(connection, (node, asking), script, &calls);
+        }
         let call = words.last().and_then(|word| word.strip_prefix(CALL)?.parse().ok());
         if let Some(call) = call {
             let command = (*command).to_owned();
             self.trace.say(Event::Arrived { call, node, connection, command });
         }
-        let refusal = self.refusal(node, asking, command, script, key, call.is_some());
-        if let Some(refusal) = refusal {
-            if let (Some(call), Some(text)) = (call, refusal.as_str()) {
-                let code = text.split(' ').next().unwrap_or_default().to_owned();
-                self.trace.say(Event::Refused { call, code });
-            } else {
+        let refusal = self.elsewhere_or_moving(node, asking, key, call.is_some());
+        let refusal = refusal.or_else(|| self.unknown(node, command, script));
+        let refusal = refusal.or_else(|| self.out_of_memory().filter(|_| call.is_some()));
+        match (call, refusal) {
+            (Some(call), Some(refusal)) => self.refused(call, refusal),
+            (None, Some(refusal)) => {
                 self.trace.say(Event::MarkRefused { connection });
+                refusal
             }
+            (None, None) => Resp::Int(1),
+            (Some(call), None) => self.executed(connection, node, call),
+        }
+    }
+
+    /// Runs the calls of a batch, or refuses all of them.
+    fn run_batch(
+        &mut self,
+        connection: i64,
+        (node, asking): (usize, bool),
+        script: &str,
+        calls: &[(Number, &str)],
+    ) -> Resp {
+        for (call, _) in calls {
+            self.trace.say(Event::Arrived { call: *call, node, connection, command: "EVALSHA".to_owned() });
+        }
+        let refusal = calls.first().and_then(|(_, key)| self.elsewhere_or_moving(node, asking, key, true));
+        let refusal = refusal.or_else(|| self.unknown(node, "EVALSHA", script));
+        if let Some(refusal) = refusal {
+            self.tally.note(Happened::BatchRefused);
+            calls.iter().for_each(|(call, _)| drop(self.refused(*call, refusal.clone())));
             return refusal;
         }
-        let Some(call) = call else { return Resp::Int(1) };
+        self.tally.note(Happened::BatchExecuted);
+        let replies = calls.iter().map(|(call, _)| match self.out_of_memory() {
+            Some(refusal) => self.refused(*call, refusal),
+            None => self.executed(connection, node, *call),
+        });
+        Resp::Array(replies.collect())
+    }
+
+    fn refused(&self, call: Number, refusal: Resp) -> Resp {
+        let code = refusal.as_str().and_then(|text| text.split(' ').next()).unwrap_or_default().to_owned();
+        self.trace.say(Event::Refused { call, code });
+        refusal
+    }
+
+    fn executed(&mut self, connection: i64, node: usize, call: Number) -> Resp {
         self.trace.say(Event::Executed { call, node });
         let number = i64::try_from(call).unwrap_or_default();
         if let Some(peer) = self.peers.get_mut(&connection) {
@@ -184,16 +228,8 @@ impl State {
         Resp::Int(number)
     }
 
-    /// Why a script is not run here, and now.
-    fn refusal(
-        &mut self,
-        node: usize,
-        asking: bool,
-        command: &str,
-        script: &str,
-        key: &str,
-        is_call: bool,
-    ) -> Option<Resp> {
+    /// Why the slot of the key is not served here, and now.
+    fn elsewhere_or_moving(&mut self, node: usize, asking: bool, key: &str, is_call: bool) -> Option<Resp> {
         if let Some(elsewhere) = self.elsewhere(node, key.as_bytes(), asking) {
             return Some(elsewhere);
         }
@@ -202,21 +238,29 @@ impl State {
             self.tally.note(Happened::TriedAgain);
             return Some(error("TRYAGAIN Multiple keys request during rehashing of slot"));
         }
-        let known = &mut self.nodes[node].scripts;
-        if command == "EVALSHA" {
-            if !known.contains(script) {
-                self.tally.note(Happened::ScriptUnknown);
-                return Some(error("NOSCRIPT No matching script. Please use EVAL."));
-            }
-        } else {
-            known.extend(by_source(script).map(Script::sha1));
-        }
-        if is_call && self.fails == Some(Happened::OutOfMemory) {
-            self.fails = None;
-            self.tally.note(Happened::OutOfMemory);
-            return Some(error("OOM command not allowed when used memory > 'maxmemory'."));
-        }
         None
+    }
+
+    /// The refusal of a script that is not known by its hash. A script that comes with its text is known from then on.
+    fn unknown(&mut self, node: usize, command: &str, script: &str) -> Option<Resp> {
+        let node = &mut self.nodes[node];
+        if command == "EVAL" {
+            node.scripts.extend(by_source(script).map(Script::sha1));
+            return None;
+        }
+        let is_of_a_batch = script::ALL.iter().all(|other| other.sha1() != script);
+        if node.scripts.contains(script) || (is_of_a_batch && node.batches) {
+            return None;
+        }
+        self.tally.note(Happened::ScriptUnknown);
+        Some(error("NOSCRIPT No matching script. Please use EVAL."))
+    }
+
+    /// The refusal of a call for which there is no memory.
+    fn out_of_memory(&mut self) -> Option<Resp> {
+        self.fails.take_if(|fails| *fails == Happened::OutOfMemory)?;
+        self.tally.note(Happened::OutOfMemory);
+        Some(error("OOM command not allowed when used memory > 'maxmemory'."))
     }
 }
 

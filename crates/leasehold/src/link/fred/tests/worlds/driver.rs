@@ -42,6 +42,7 @@ struct Caller {
     trace: Trace,
     /// One command for a channel at a time, as a session has it.
     channels: [tokio::sync::Mutex<()>; CHANNELS],
+    plan: Plan,
     tally: parking_lot::Mutex<Tally>,
 }
 
@@ -78,7 +79,8 @@ impl Caller {
             call = call.with_replicas(Some(Replicas { at_least: 1, within: Duration::from_millis(10) }));
         }
         let epoch = self.link.epoch(plane);
-        self.trace.say(Event::Begun { call: number, plane, epoch, slot: slot(&key) });
+        let line = if script.weight().is_some() { self.line_of(&key) } else { 0 };
+        self.trace.say(Event::Begun { call: number, plane, epoch, slot: slot(&key), line });
         let queued = || self.trace.say(Event::Queued { call: number });
         let end = treat(&self, self.link.call(plane, call), manner, queued).await;
         if matches!(end, Some(Ok(_))) {
@@ -122,6 +124,15 @@ impl Caller {
         self.trace.say(Event::Unsubscribed { channel, result });
     }
 
+    /// The line of acquires and releases. Where there are batches, other calls are in none, and pass by.
+    fn line_of(&self, key: &[u8]) -> u32 {
+        match (self.plan.batching, self.plan.cluster) {
+            (None, _) => 0,
+            (Some(_), false) => 1,
+            (Some(_), true) => 1 + u32::from(slot(key)),
+        }
+    }
+
     fn note_epochs(&self) {
         for plane in ALL {
             self.trace.say(Event::EpochIs { plane, epoch: self.link.epoch(plane) });
@@ -141,6 +152,7 @@ pub(super) fn world(plan: &Plan, servers: &Servers) -> World {
         connect_deadline: SLACK,
         audit_interval: Duration::from_millis(100),
         publish,
+        batching: plan.batching,
     };
     World::with(&servers.url(), settings)
 }
@@ -152,6 +164,7 @@ pub(super) fn play(plan: &Plan, servers: &Servers, trace: &Trace) -> (Tally, Vec
         link: world.link.clone(),
         trace: trace.clone(),
         channels: Default::default(),
+        plan: plan.clone(),
         tally: parking_lot::Mutex::default(),
     });
     let listening = Arc::clone(&caller);
@@ -181,7 +194,7 @@ pub(super) fn play(plan: &Plan, servers: &Servers, trace: &Trace) -> (Tally, Vec
 }
 
 fn do_step(world: &World, caller: &Arc<Caller>, servers: &Servers, number: Number, deed: Deed) -> Option<Task<()>> {
-    const SCRIPTS: [&Script; 3] = [&ACQUIRE, &RENEW, &INSPECT];
+    const SCRIPTS: [&Script; 4] = [&ACQUIRE, &RELEASE, &RENEW, &INSPECT];
     let own = Arc::clone(caller);
     let test = tokio::runtime::Handle::current();
     let home = world.home.as_ref().expect("a home").handle();

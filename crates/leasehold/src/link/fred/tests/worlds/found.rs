@@ -15,7 +15,7 @@ fn subscriptions(trace: &Trace) -> usize {
 #[test]
 fn subscription_follows_a_slot_that_moves_meanwhile() {
     const LOCK: usize = 3;
-    let plan = Plan { steps: Vec::new(), cluster: true, sharded: true, kill_forbidden: false, seed: 0 };
+    let plan = Plan { steps: Vec::new(), cluster: true, sharded: true, kill_forbidden: false, batching: None, seed: 0 };
     let trace = Trace::new();
     let servers = Servers::start(&plan, &trace);
     let world = driver::world(&plan, &servers);

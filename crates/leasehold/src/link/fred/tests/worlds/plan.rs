@@ -1,7 +1,10 @@
 //! The plan of a world, step by step. It follows from the seed alone; how the steps interleave with threads does not.
 
+use super::driver::TIMEOUT;
+use crate::link::fred::Batching;
 use fastrand::Rng;
 use leasehold_core::link::Plane;
+use std::time::Duration;
 
 /// The locks of a world, and its channels.
 pub(super) const LOCKS: usize = 4;
@@ -68,6 +71,7 @@ pub(super) struct Plan {
     pub(super) sharded: bool,
     /// The servers kill no connection.
     pub(super) kill_forbidden: bool,
+    pub(super) batching: Option<Batching>,
     pub(super) steps: Vec<Step>,
 }
 
@@ -76,6 +80,9 @@ impl Plan {
         let mut rng = Rng::with_seed(seed);
         let sharded = rng.bool();
         let kill_forbidden = rng.u8(..8) == 0;
+        let quick = if rng.bool() { TIMEOUT } else { Duration::from_millis(1) };
+        let direct = [None, Some(0), Some(0), Some(1)][rng.usize(..4)];
+        let batching = direct.map(|direct| Batching { direct, quick });
         // A third of the worlds loses no connection: there nothing excuses a notice that is not told.
         let steady = rng.u8(..3) == 0;
         // Some worlds have a favourite plane and lock, so that more meets on one connection.
@@ -94,7 +101,7 @@ impl Plan {
                 steps.extend(calls_of_a_slot_that_comes_back(&mut rng));
             }
         }
-        Self { seed, cluster, sharded, kill_forbidden, steps }
+        Self { seed, cluster, sharded, kill_forbidden, batching, steps }
     }
 }
 
@@ -111,7 +118,7 @@ fn calls_in_trouble(rng: &mut Rng, favourite: Option<(Plane, usize)>) -> Vec<Ste
     let (plane, lock) = favourite.unwrap_or_else(|| (plane(rng), rng.usize(..LOCKS)));
     let mut steps = Vec::new();
     for _ in 0..rng.usize(1..4) {
-        let deed = Deed::Call { plane, lock, script: rng.usize(..3), manner: manner(rng), at_home: rng.bool() };
+        let deed = Deed::Call { plane, lock, script: rng.usize(..4), manner: manner(rng), at_home: rng.bool() };
         steps.push(Step { deed, pause: 0 });
     }
     let pause_before = rng.u64(..40);
@@ -155,7 +162,7 @@ fn deed(rng: &mut Rng, cluster: bool, steady: bool, favourite: Option<(Plane, us
         _ => (plane(rng), rng.usize(..LOCKS)),
     };
     match rng.u8(..100) {
-        0..38 => Deed::Call { plane, lock, script: rng.usize(..3), manner: manner(rng), at_home: rng.u8(..4) > 0 },
+        0..38 => Deed::Call { plane, lock, script: rng.usize(..4), manner: manner(rng), at_home: rng.u8(..4) > 0 },
         38..55 => Deed::Settle { plane, lock },
         55..58 => Deed::Probe { plane, lock },
         58..64 => Deed::Subscribe { channel: rng.usize(..CHANNELS), manner: manner(rng) },

@@ -24,6 +24,15 @@ pub(super) struct Node {
     pub(super) process: u64,
     /// The hashes of the scripts that it knows.
     pub(super) scripts: HashSet<&'static str>,
+    /// It knows the scripts of batches.
+    pub(super) batches: bool,
+}
+
+impl Node {
+    fn forget_scripts(&mut self) {
+        self.scripts.clear();
+        self.batches = false;
+    }
 }
 
 /// All that the servers know.
@@ -103,7 +112,7 @@ impl State {
         }
         if let Some(node) = self.nodes.get_mut(node) {
             node.process += 1;
-            node.scripts.clear();
+            node.forget_scripts();
         }
     }
 
@@ -135,7 +144,7 @@ impl State {
                 Some(Happened::ServerRestarted)
             }
             Disturbance::FlushScripts => {
-                self.nodes.iter_mut().for_each(|node| node.scripts.clear());
+                self.nodes.iter_mut().for_each(Node::forget_scripts);
                 None
             }
             Disturbance::MoveSlot(lock) => {
@@ -171,7 +180,7 @@ impl Servers {
             .collect();
         let ports: Vec<_> =
             listeners.iter().map(|listener| listener.local_addr().expect("an address").port()).collect();
-        let node = |port: &u16| Node { port: *port, process: 1, scripts: HashSet::new() };
+        let node = |port: &u16| Node { port: *port, process: 1, scripts: HashSet::new(), batches: false };
         let state = Arc::new(Mutex::new(State {
             trace: trace.clone(),
             tally: Tally::default(),

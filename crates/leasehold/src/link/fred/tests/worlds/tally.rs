@@ -30,10 +30,13 @@ pub(super) enum Happened {
     Asked,
     TriedAgain,
     ShardedSubscriptionDropped,
+    BatchExecuted,
+    /// The whole of a batch was refused.
+    BatchRefused,
 }
 
 /// The entries that worlds of one server must have.
-pub(super) const OF_ONE: [Happened; 19] = [
+pub(super) const OF_ONE: [Happened; 21] = [
     Happened::CallAnswered,
     Happened::SettlingProven,
     Happened::NoticeTold,
@@ -53,11 +56,19 @@ pub(super) const OF_ONE: [Happened; 19] = [
     Happened::FutureDropped,
     Happened::FutureLeftAlone,
     Happened::Unproven,
+    Happened::BatchExecuted,
+    Happened::BatchRefused,
 ];
 
 /// Those that only a cluster has.
-pub(super) const OF_A_CLUSTER: [Happened; 4] =
-    [Happened::Moved, Happened::Asked, Happened::TriedAgain, Happened::ShardedSubscriptionDropped];
+pub(super) const OF_A_CLUSTER: [Happened; 6] = [
+    Happened::Moved,
+    Happened::Asked,
+    Happened::TriedAgain,
+    Happened::ShardedSubscriptionDropped,
+    Happened::BatchExecuted,
+    Happened::BatchRefused,
+];
 
 /// How often each has happened.
 #[derive(Clone, Debug, Default)]

@@ -27,6 +27,8 @@ pub(super) enum Event {
         plane: Plane,
         epoch: Epoch,
         slot: u16,
+        /// The calls with the same number keep their order.
+        line: u32,
     },
     /// The first poll has returned: the call has left as far as it can.
     Queued {

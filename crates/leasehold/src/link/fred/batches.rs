@@ -1,0 +1,273 @@
+//! Group commit: calls that would stand in line at a connection are sent as one.
+//!
+//! A few calls at a time go out by themselves, from their own callers. A further one is queued, and a task of the connection's runtime, the
+//! [driver](super::driver), takes what is queued, sends it as one [batch](leasehold_core::batch), hands out the replies, and takes what has been queued
+//! meanwhile. Nobody overtakes the queue. On a cluster each hash slot has a line of its own, because the keys of one script must lie in one.
+//!
+//! What a caller may rely on stays as it is without batches:
+//!
+//! - **A call is sent once.** A batch that a server has refused as a whole has done nothing, and each of its calls goes on
+//!   [by itself](super::call), as its own caller decides. A batch without a reply leaves the outcome of all its calls unknown.
+//! - **Settling** takes the queued calls of its slot out of the line: they have not been sent, and never are. A batch that is not written yet
+//!   when the send barrier is raised is not written any more.
+//! - **A probe** stands in line behind the calls that it asks about.
+//! - **A dropped future** leaves the line, or the reply to its call is thrown away, and the session settles it.
+
+mod line;
+
+use super::error::{self, Redirect};
+use super::settings::Batching;
+use super::shared::Role;
+use leasehold_core::batch::BatchScript;
+use leasehold_core::call::Call;
+use leasehold_core::link::{LinkError, Plane, ServerError};
+use leasehold_core::reply::Reply;
+use line::Line;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+use tokio::sync::oneshot;
+
+/// How many drivers a line has where batches are answered soon. One prepares a batch while the server works on the other's. Where they are
+/// answered late, calls do not wait for that, and a driver is started whenever something is queued.
+const DRIVERS: usize = 2;
+
+/// How long no batch is sent after a server has refused one for a missing right: one of the keys in it is none of the user's.
+const PAUSE: Duration = Duration::from_secs(10);
+
+/// The calls of a pool that are queued, or out by themselves.
+#[derive(Debug)]
+pub(super) struct Batches {
+    /// `None` where all calls go out by themselves.
+    batching: Option<Batching>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// By hash slot on a cluster; one elsewhere. Lines in which nothing happens are dropped.
+    lines: HashMap<u16, Line>,
+    script: BatchScript,
+    pace: Pace,
+    paused_until: Option<Instant>,
+}
+
+/// A call in the line.
+#[derive(Debug)]
+pub(super) struct Queued {
+    pub(super) call: Call,
+    pub(super) weight: u32,
+    pub(super) slot: u16,
+    pub(super) answer: oneshot::Sender<Answer>,
+}
+
+/// The calls that a driver sends as one.
+#[derive(Debug, Default)]
+pub(super) struct Taken {
+    pub(super) calls: Vec<Queued>,
+    /// They wait until this batch is answered, and are told by being dropped.
+    pub(super) probes: Vec<oneshot::Sender<()>>,
+}
+
+/// How soon the last batch was answered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Pace {
+    /// So soon that calls may wait for it, to be more in the next one.
+    Quick,
+    /// So late that waiting for it costs more than it saves. It is assumed until there was one.
+    #[default]
+    Slow,
+}
+
+/// The way of a call to the server.
+pub(super) enum Way<'a> {
+    /// Its caller sends it.
+    Direct(Call, Option<Out<'a>>),
+    /// A driver sends it, and answers.
+    Queued {
+        answered: oneshot::Receiver<Answer>,
+        /// In this line, which wants another driver: the caller starts it.
+        wants_driver: Option<LineId>,
+    },
+}
+
+/// What became of a call in a line.
+#[derive(Debug)]
+pub(super) enum Answer {
+    /// The reply, or why there is none.
+    Done(Result<Reply, LinkError>),
+    /// The server has refused the command that the call was in, which has done nothing. The caller may send the call by itself.
+    Refused(Call, Refusal),
+}
+
+/// A refusal of the server, which has done nothing.
+#[derive(Clone, Debug)]
+pub(super) enum Refusal {
+    /// Of the call.
+    OfCall(ServerError),
+    /// Of the batch that it was in.
+    OfBatch(ServerError),
+}
+
+impl Queued {
+    /// Whether its caller has gone.
+    pub(super) fn is_given_up(&self) -> bool {
+        self.answer.is_closed()
+    }
+
+    /// Answers with what became of it.
+    pub(super) fn done(self, result: Result<Reply, LinkError>) {
+        // A caller that has gone has had its call settled, or has it settled soon.
+        let _ = self.answer.send(Answer::Done(result));
+    }
+
+    /// Answers with an error.
+    pub(super) fn fail(self, error: LinkError) {
+        self.done(Err(error));
+    }
+
+    /// Gives the call back to its caller, who may send it by itself.
+    pub(super) fn refuse(self, refusal: Refusal) {
+        let _ = self.answer.send(Answer::Refused(self.call, refusal));
+    }
+}
+
+impl Pace {
+    /// How many drivers a line may have.
+    const fn drivers(self) -> usize {
+        match self {
+            Self::Quick => DRIVERS,
+            Self::Slow => usize::MAX,
+        }
+    }
+}
+
+impl Refusal {
+    /// What the server said.
+    pub(super) fn into_inner(self) -> ServerError {
+        let (Self::OfCall(refusal) | Self::OfBatch(refusal)) = self;
+        refusal
+    }
+
+    /// The redirection that it is, if it is one.
+    pub(super) fn redirect(&self) -> Option<Redirect> {
+        let (Self::OfCall(refusal) | Self::OfBatch(refusal)) = self;
+        error::redirect(refusal)
+    }
+}
+
+/// A call that is out by itself, for as long as this lives.
+pub(super) struct Out<'a> {
+    batches: &'a Batches,
+    line: LineId,
+}
+
+/// A line: the hash slot of its calls on a cluster, and 0 elsewhere.
+pub(super) type LineId = u16;
+
+impl Drop for Out<'_> {
+    fn drop(&mut self) {
+        self.batches.with_line(self.line, Line::come_back);
+    }
+}
+
+impl Batches {
+    /// No calls yet. Those of a purpose that has no batches all go by themselves.
+    pub(super) fn new(batching: Option<Batching>, role: Role) -> Self {
+        let has_batches = matches!(role, Role::Calls(Plane::Foreground | Plane::Background));
+        Self { batching: batching.filter(|_| has_batches), state: Mutex::default() }
+    }
+
+    /// Decides the way of a call for this hash slot, and queues it where that is its way.
+    pub(super) fn way(&self, id: LineId, slot: u16, call: Call) -> Way<'_> {
+        let (Some(batching), Some(weight)) = (self.batching, call.script().weight()) else {
+            return Way::Direct(call, None);
+        };
+        let mut state = self.state.lock();
+        if state.paused_until.is_some_and(|until| Instant::now() < until) {
+            return Way::Direct(call, None);
+        }
+        let most = state.pace.drivers();
+        let line = state.lines.entry(id).or_default();
+        if line.has_room(batching.direct) {
+            line.go_out();
+            return Way::Direct(call, Some(Out { batches: self, line: id }));
+        }
+        let (answer, answered) = oneshot::channel();
+        line.push(Queued { call, weight, slot, answer });
+        let wants_driver = line.wants_driver(most).then_some(id);
+        Way::Queued { answered, wants_driver }
+    }
+
+    /// Takes the queued calls of a slot out of their line, in one step with `raise`, which raises the send barrier.
+    pub(super) fn settle(&self, slot: u16, raise: impl FnOnce()) {
+        let mut state = self.state.lock();
+        raise();
+        let settled: Vec<_> = state.lines.values_mut().flat_map(|line| line.take_of_slot(slot)).collect();
+        drop(state);
+        for queued in settled {
+            queued.fail(LinkError::NotSent("it was settled meanwhile".to_owned()));
+        }
+    }
+
+    /// Waits until the calls of this slot that are queued now have left the line.
+    pub(super) async fn passed(&self, slot: u16) {
+        let probes: Vec<_> = {
+            let mut state = self.state.lock();
+            state.lines.values_mut().filter_map(|line| line.probe(slot)).collect()
+        };
+        for probe in probes {
+            // The line drops the other end when it is the probe's turn.
+            let _ = probe.await;
+        }
+    }
+
+    /// The next calls of a line, with what `look` sees in the same step. If there are none, the driver that asks has come to its end.
+    pub(super) fn take<T>(&self, id: LineId, look: impl FnOnce() -> T) -> Option<(T, Taken)> {
+        let (seen, taken) = self.with_line(id, |line| (look(), line.take()))?;
+        Some((seen, taken?))
+    }
+
+    /// Whether the line wants another driver, now that what was taken from it is on the connection.
+    pub(super) fn wrote(&self, id: LineId) -> bool {
+        let most = self.state.lock().pace.drivers();
+        let wants_driver = |line: &mut Line| {
+            line.wrote();
+            line.wants_driver(most)
+        };
+        self.with_line(id, wants_driver) == Some(true)
+    }
+
+    /// A batch was answered after this time.
+    pub(super) fn answered_after(&self, took: Duration) {
+        let is_quick = self.batching.is_some_and(|batching| took < batching.quick);
+        self.state.lock().pace = if is_quick { Pace::Quick } else { Pace::Slow };
+    }
+
+    /// A driver has ended before its time, with its runtime: nobody sends what is in the line.
+    pub(super) fn abandon(&self, id: LineId) {
+        for queued in self.with_line(id, Line::take_all).into_iter().flatten() {
+            queued.fail(LinkError::NotSent("the runtime of the connection is gone".to_owned()));
+        }
+    }
+
+    /// The one call that stands for these.
+    pub(super) fn call_for(&self, calls: &[Queued]) -> Call {
+        self.state.lock().script.call(&calls.iter().map(|queued| &queued.call).collect::<Vec<_>>())
+    }
+
+    /// Sends no batches for a while.
+    pub(super) fn pause(&self) {
+        self.state.lock().paused_until = Some(Instant::now() + PAUSE);
+    }
+
+    fn with_line<T>(&self, id: LineId, change: impl FnOnce(&mut Line) -> T) -> Option<T> {
+        let mut state = self.state.lock();
+        let line = state.lines.get_mut(&id)?;
+        let changed = change(line);
+        if line.is_idle() {
+            state.lines.remove(&id);
+        }
+        Some(changed)
+    }
+}

@@ -1,0 +1,131 @@
+//! The line at a connection: the calls that are queued, and how many are out by themselves.
+
+use super::{Queued, Taken};
+use leasehold_core::batch::MOST;
+use std::collections::VecDeque;
+use tokio::sync::oneshot;
+
+/// The calls that want one connection.
+#[derive(Debug, Default)]
+pub(super) struct Line {
+    queue: VecDeque<Entry>,
+    /// How many calls are out by themselves.
+    out: usize,
+    drivers: usize,
+    /// A driver is on its way to the queue.
+    collecting: bool,
+    /// A driver has taken calls that are not on the connection yet. Until they are, nothing may follow them.
+    unwritten: bool,
+}
+
+#[derive(Debug)]
+enum Entry {
+    Call(Queued),
+    Probe(oneshot::Sender<()>),
+}
+
+impl Line {
+    /// Whether a call may go out by itself: it overtakes none, and few are out.
+    pub(super) fn has_room(&self, direct: usize) -> bool {
+        self.queue.is_empty() && !self.unwritten && self.out < direct
+    }
+
+    /// A call goes out by itself.
+    pub(super) const fn go_out(&mut self) {
+        self.out += 1;
+    }
+
+    /// A call that was out by itself is back.
+    pub(super) const fn come_back(&mut self) {
+        self.out -= 1;
+    }
+
+    /// Puts a call at the end.
+    pub(super) fn push(&mut self, queued: Queued) {
+        self.queue.push_back(Entry::Call(queued));
+    }
+
+    /// Whether another driver is to be started, of so many at most. It counts from now on.
+    pub(super) fn wants_driver(&mut self, most: usize) -> bool {
+        let wants = self.drivers < most && !self.queue.is_empty() && !self.collecting && !self.unwritten;
+        if wants {
+            self.drivers += 1;
+            self.collecting = true;
+        }
+        wants
+    }
+
+    /// Takes the next calls to be sent as one. If there is none, or another driver is about to write, the driver that asks has come to its
+    /// end. The other one takes what is left.
+    pub(super) fn take(&mut self) -> Option<Taken> {
+        self.collecting = false;
+        if self.queue.is_empty() || self.unwritten {
+            self.drivers -= 1;
+            return None;
+        }
+        let mut taken = Taken::default();
+        let mut room = MOST;
+        while let Some(entry) = self.queue.front() {
+            if let Entry::Call(queued) = entry {
+                match room.checked_sub(queued.weight) {
+                    Some(left) => room = left,
+                    None => break,
+                }
+            }
+            match self.queue.pop_front() {
+                Some(Entry::Call(queued)) => taken.calls.push(queued),
+                Some(Entry::Probe(probe)) => taken.probes.push(probe),
+                None => break,
+            }
+        }
+        self.unwritten = true;
+        Some(taken)
+    }
+
+    /// The calls that were taken last are on the connection, or never will be.
+    pub(super) const fn wrote(&mut self) {
+        self.unwritten = false;
+    }
+
+    /// Takes everything, because a driver has ended before its time: the runtime has.
+    pub(super) fn take_all(&mut self) -> Vec<Queued> {
+        self.drivers -= 1;
+        (self.collecting, self.unwritten) = (false, false);
+        self.queue.drain(..).filter_map(Entry::call).collect()
+    }
+
+    /// Takes the calls of a slot.
+    pub(super) fn take_of_slot(&mut self, slot: u16) -> Vec<Queued> {
+        let is_of_slot = |entry: &Entry| matches!(entry, Entry::Call(queued) if queued.slot == slot);
+        if !self.queue.iter().any(is_of_slot) {
+            return Vec::new();
+        }
+        let (of_slot, others): (VecDeque<_>, VecDeque<_>) = self.queue.drain(..).partition(is_of_slot);
+        self.queue = others;
+        of_slot.into_iter().filter_map(Entry::call).collect()
+    }
+
+    /// Puts a probe behind the calls of a slot. What it gives ends when they have been answered; `None` where there are none.
+    pub(super) fn probe(&mut self, slot: u16) -> Option<oneshot::Receiver<()>> {
+        let is_of_slot = |entry: &Entry| matches!(entry, Entry::Call(queued) if queued.slot == slot);
+        self.queue.iter().any(is_of_slot).then(|| {
+            let (probe, probed) = oneshot::channel();
+            self.queue.push_back(Entry::Probe(probe));
+            probed
+        })
+    }
+
+    /// Whether nothing happens here.
+    pub(super) fn is_idle(&self) -> bool {
+        self.queue.is_empty() && self.out == 0 && self.drivers == 0
+    }
+}
+
+impl Entry {
+    fn call(self) -> Option<Queued> {
+        match self {
+            Self::Call(queued) => Some(queued),
+            Self::Probe(_) => None,
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! The driver of a line: it sends what is queued, and hands out the replies.
+
+use super::batches::{LineId, Queued, Refusal, Taken};
+use super::connection_slot::ConnectionSlot;
+use super::frame;
+use super::pool::Pool;
+use super::route;
+use fred::interfaces::Resp3Frame;
+use leasehold_core::link::LinkError;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// The end of a driver that did not come to its own end tells the line.
+struct Driver {
+    pool: Arc<Pool>,
+    line: LineId,
+    /// The line was empty, and knows that this driver has ended.
+    ended: bool,
+}
+
+/// Starts a driver on the runtime of the connections. The line has counted it.
+pub(super) fn start(pool: &Arc<Pool>, line: LineId) {
+    // A runtime that has ended drops the task at once.
+    drop(pool.runtime.spawn(drive(Driver { pool: Arc::clone(pool), line, ended: false })));
+}
+
+/// Sends batch after batch, until nothing is queued.
+async fn drive(mut driver: Driver) {
+    let pool = Arc::clone(&driver.pool);
+    // Tasks that are ready to run may have calls as well.
+    tokio::task::yield_now().await;
+    // In one step: a settling either finds the calls in the line, or raises the barrier in front of them.
+    while let Some((begun, taken)) = pool.batches.take(driver.line, || *pool.send_barrier.read()) {
+        let written = Instant::now();
+        let mut sent = pin!(send(&pool, begun, taken));
+        let first = futures_util::poll!(sent.as_mut());
+        // The first poll has queued the command on the connection, if there is one.
+        if pool.batches.wrote(driver.line) {
+            start(&pool, driver.line);
+        }
+        if first.is_pending() {
+            sent.await;
+        }
+        pool.batches.answered_after(written.elapsed());
+    }
+    driver.ended = true;
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.pool.batches.abandon(self.line);
+        }
+    }
+}
+
+/// Sends these calls as one command, and answers each of them.
+async fn send(pool: &Arc<Pool>, begun: u64, taken: Taken) {
+    let Taken { mut calls, probes } = taken;
+    calls.retain(|queued| !queued.is_given_up());
+    let Some(first) = calls.first() else { return };
+    match attempt(pool, begun, first.slot, &calls).await {
+        Ok((connection_slot, answer)) => answer_each(pool, &connection_slot, calls, answer),
+        Err(error) => calls.into_iter().for_each(|queued| queued.fail(error.clone())),
+    }
+    drop(probes);
+}
+
+/// The command went to this server, which has answered so.
+async fn attempt(
+    pool: &Arc<Pool>,
+    begun: u64,
+    slot: u16,
+    calls: &[Queued],
+) -> Result<(Arc<ConnectionSlot>, Resp3Frame), LinkError> {
+    let timeout = pool.call_timeout();
+    let connection_slot = route::connection_slot_of(pool, slot)?;
+    let connection = route::ready(&connection_slot, timeout).await?;
+    let call = match calls {
+        [queued] => queued.call.clone(),
+        _ => pool.batches.call_for(calls),
+    };
+    pool.shared.scripts.note(call.script());
+    let sent = connection.send("EVALSHA", route::arguments(&call, call.script().sha1()), timeout);
+    let answer = route::unless_settled(&pool.send_barrier, begun, sent).await?;
+    if calls.len() > 1 && frame::refusal(&answer).is_some_and(|refusal| refusal.code() == "NOSCRIPT") {
+        route::give(&connection, call.script().source(), timeout);
+    }
+    Ok((connection_slot, answer))
+}
+
+/// Hands out the answer to a command that these calls were in.
+fn answer_each(pool: &Pool, connection_slot: &ConnectionSlot, mut calls: Vec<Queued>, answer: Resp3Frame) {
+    if calls.len() == 1 {
+        if let Some(queued) = calls.pop() {
+            match frame::reply(answer) {
+                Ok(reply) => queued.done(Ok(reply)),
+                Err(refusal) => queued.refuse(Refusal::OfCall(refusal)),
+            }
+        }
+        return;
+    }
+    if let Some(refusal) = frame::refusal(&answer) {
+        let lacks_a_right = refusal.code() == "NOPERM" && refusal.proves_nothing_done();
+        if lacks_a_right {
+            pool.batches.pause();
+        }
+        for queued in calls {
+            if lacks_a_right || refusal.is_detour() {
+                queued.refuse(Refusal::OfBatch(refusal.clone()));
+            } else {
+                queued.fail(route::refused(connection_slot, refusal.clone()));
+            }
+        }
+        return;
+    }
+    match frame::into_parts(answer) {
+        Some(replies) if replies.len() == calls.len() => {
+            for (queued, reply) in calls.into_iter().zip(replies) {
+                queued.done(frame::reply(reply).map_err(|refusal| route::refused(connection_slot, refusal)));
+            }
+        }
+        _ => {
+            let error = LinkError::Unknown("the reply to a batch does not fit its calls".to_owned());
+            calls.into_iter().for_each(|queued| queued.fail(error.clone()));
+        }
+    }
+}

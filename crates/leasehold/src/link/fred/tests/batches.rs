@@ -1,0 +1,338 @@
+//! Calls that are sent as one. Where a test fills a line, no call goes out by itself, and both drivers wait for a reply that the proxy
+//! keeps back: so whatever is called then is queued.
+
+use super::*;
+use crate::link::fred::Batching;
+use leasehold_test_support::{After, Cluster, Proxy, Server, Way, until};
+
+type Pending<'a> = Pin<Box<dyn Future<Output = Result<Reply, LinkError>> + 'a>>;
+
+/// However late an answer is, calls wait for it.
+const ALWAYS_QUICK: Duration = Duration::MAX;
+
+fn batched(direct: usize, quick: Duration) -> LinkSettings {
+    let batching = Batching { direct, quick };
+    LinkSettings { batching: Some(batching), ..patient() }
+}
+
+/// Begins a call.
+fn begun(world: &World, plane: Plane, call: Call) -> Pending<'_> {
+    let mut call: Pending<'_> = Box::pin(world.link.call(plane, call));
+    begin(call.as_mut());
+    call
+}
+
+/// A link on which every call is queued, and its server.
+struct Scene {
+    server: Server,
+    proxy: Proxy,
+    world: World,
+}
+
+impl Scene {
+    fn new(binary: &Binary) -> Self {
+        let server = Server::builder().binary(binary).start();
+        let proxy = Proxy::to(&server);
+        let world = World::with(&proxy.url(), batched(0, ALWAYS_QUICK));
+        let scene = Self { server, proxy, world };
+        // The server knows the scripts, and that of a batch.
+        for plane in PLANES {
+            for _ in 0..2 {
+                let full = scene.fill(plane);
+                let calls: Vec<_> = ["x", "y"]
+                    .iter()
+                    .flat_map(|lock| [acquire(lock), release(lock)])
+                    .map(|call| begun(&scene.world, plane, call))
+                    .collect();
+                scene.answer_all(full);
+                scene.answer_all(calls);
+            }
+        }
+        scene.proxy.clear_requests();
+        scene
+    }
+
+    /// Has both drivers wait for a reply.
+    fn fill(&self, plane: Plane) -> Vec<Pending<'_>> {
+        self.proxy.freeze(Way::ToClient);
+        let each = ["plug:1", "plug:2"].map(|lock| {
+            self.proxy.clear_requests();
+            let call = begun(&self.world, plane, release(lock));
+            self.proxy.wait_for_request(lock);
+            call
+        });
+        each.into()
+    }
+
+    /// Lets all replies through.
+    fn answer_all(&self, calls: Vec<Pending<'_>>) -> Vec<Result<Reply, LinkError>> {
+        self.proxy.thaw(Way::ToClient);
+        self.world.block_on(futures_util::future::join_all(calls))
+    }
+
+    fn exists(&self, lock: &str) -> bool {
+        self.server.command(&["EXISTS", lock]).as_int() == Some(1)
+    }
+}
+
+/// Runs a test on each server and each plane.
+fn on_each_plane(test: impl Fn(&Scene, Plane)) {
+    on_each(|binary| {
+        let scene = Scene::new(binary);
+        for plane in PLANES {
+            test(&scene, plane);
+        }
+    });
+}
+
+#[test]
+fn queued_calls_are_one_command_with_a_reply_each() {
+    on_each_plane(|scene, plane| {
+        let full = scene.fill(plane);
+        let before = scene.server.commandstats("evalsha");
+        let calls = (0..20).map(|at| begun(&scene.world, plane, acquire(&format!("{plane:?}:{at}")))).collect();
+        scene.answer_all(full);
+        for reply in scene.answer_all(calls) {
+            assert!(is_granted(&reply.expect("a reply")));
+        }
+        assert!(scene.server.commandstats("evalsha") <= before + 2, "one command, or two where both drivers were free");
+    });
+}
+
+#[test]
+fn calls_of_a_batch_take_effect_in_their_order() {
+    on_each_plane(|scene, plane| {
+        let full = scene.fill(plane);
+        let calls = [acquire("o"), release("o"), acquire("o"), release("o")];
+        let calls = calls.into_iter().map(|call| begun(&scene.world, plane, call)).collect();
+        scene.answer_all(full);
+        let replies = scene.answer_all(calls).into_iter().map(|reply| reply.expect("a reply")).collect::<Vec<_>>();
+        assert!(is_granted(&replies[0]) && is_granted(&replies[2]), "{replies:?}");
+        assert_eq!([&replies[1], &replies[3]], [&Reply::Int(1); 2]);
+    });
+}
+
+#[test]
+fn call_that_fails_in_a_batch_hinders_no_other() {
+    on_each_plane(|scene, plane| {
+        let lock = format!("bad:{plane:?}");
+        let wrong = [HOLD, "1", "no number", "-1"].map(Bytes::from_static_str).to_vec();
+        let wrong = Call::new(&ACQUIRE, vec![key(&lock)], wrong);
+        let alone = scene.world.call(plane, wrong.clone()).expect_err("the argument is wrong");
+        let full = scene.fill(plane);
+        let calls = [acquire(&format!("1:{plane:?}")), wrong, acquire(&format!("2:{plane:?}"))];
+        let calls = calls.into_iter().map(|call| begun(&scene.world, plane, call)).collect();
+        scene.answer_all(full);
+        let replies = scene.answer_all(calls);
+        assert!([0, 2].iter().all(|at| replies[*at].as_ref().is_ok_and(is_granted)), "{replies:?}");
+        assert!(matches!(&replies[1], Err(LinkError::Refused(error)) if !error.proves_nothing_done()), "{replies:?}");
+        assert!(matches!(alone, LinkError::Refused(_)), "and so it is by itself: {alone}");
+    });
+}
+
+#[test]
+fn calls_go_by_themselves_where_the_batch_is_unknown() {
+    on_each_plane(|scene, plane| {
+        let full = scene.fill(plane);
+        scene.server.command(&["SCRIPT", "FLUSH"]);
+        let calls = ["s", "t"].map(|lock| acquire(&format!("{lock}:{plane:?}")));
+        let calls = calls.into_iter().map(|call| begun(&scene.world, plane, call)).collect();
+        scene.answer_all(full);
+        assert!(scene.answer_all(calls).iter().all(|reply| reply.as_ref().is_ok_and(is_granted)));
+        // The next batch finds its script.
+        let full = scene.fill(plane);
+        let before = scene.server.commandstats("evalsha");
+        let calls = ["u", "v"].map(|lock| acquire(&format!("{lock}:{plane:?}")));
+        let calls = calls.into_iter().map(|call| begun(&scene.world, plane, call)).collect();
+        scene.answer_all(full);
+        assert!(scene.answer_all(calls).iter().all(|reply| reply.as_ref().is_ok_and(is_granted)));
+        assert_eq!(scene.server.commandstats("evalsha"), before + 1);
+    });
+}
+
+#[test]
+fn calls_go_by_themselves_where_one_key_is_forbidden() {
+    on_each(|binary| {
+        let rule = "app on >secret ~mine:* ~plug* ~c:* &* +@all";
+        let server = Server::builder().binary(binary).user(rule).start();
+        let proxy = Proxy::to(&server);
+        let world = World::with(&format!("redis://app:secret@{}", proxy.addr()), batched(0, ALWAYS_QUICK));
+        let scene = Scene { server, proxy, world };
+        for plane in PLANES {
+            let full = scene.fill(plane);
+            let calls = ["mine:1", "other", "mine:2"].map(|lock| format!("{lock}:{plane:?}"));
+            let calls = calls.iter().map(|lock| begun(&scene.world, plane, acquire(lock))).collect();
+            scene.answer_all(full);
+            let replies = scene.answer_all(calls);
+            assert!([0, 2].iter().all(|at| replies[*at].as_ref().is_ok_and(is_granted)), "{replies:?}");
+            assert!(matches!(&replies[1], Err(LinkError::Refused(error)) if error.code() == "NOPERM"), "{replies:?}");
+        }
+    });
+}
+
+#[test]
+fn queued_call_that_is_dropped_is_never_sent() {
+    on_each_plane(|scene, plane| {
+        let full = scene.fill(plane);
+        let dropped = begun(&scene.world, plane, acquire("d"));
+        let kept = begun(&scene.world, plane, acquire(&format!("kept:{plane:?}")));
+        drop(dropped);
+        scene.answer_all(full);
+        assert!(scene.answer_all(vec![kept])[0].as_ref().is_ok_and(is_granted));
+        assert!(!scene.exists("d"));
+    });
+}
+
+#[test]
+fn queued_call_that_is_settled_is_never_sent_and_others_are() {
+    on_each_plane(|scene, plane| {
+        let full = scene.fill(plane);
+        let settled = begun(&scene.world, plane, acquire("e"));
+        let other = begun(&scene.world, plane, acquire(&format!("f:{plane:?}")));
+        let settling = scene.world.link.settle(plane, scene.world.link.epoch(plane), key("e"));
+        let (outcome, answer) = scene.world.block_on(async {
+            let mut settling = pin!(settling);
+            let _ = futures_util::poll!(settling.as_mut());
+            scene.proxy.thaw(Way::ToClient);
+            futures_util::join!(settling, settled)
+        });
+        assert_eq!(outcome, Ok(Settled::Proven));
+        assert!(matches!(answer, Err(LinkError::NotSent(_))), "{answer:?}");
+        scene.answer_all(full);
+        assert!(scene.answer_all(vec![other])[0].as_ref().is_ok_and(is_granted));
+        assert!(!scene.exists("e"));
+    });
+}
+
+#[test]
+fn probe_is_not_answered_before_queued_calls() {
+    on_each_plane(|scene, plane| {
+        let full = scene.fill(plane);
+        let lock = format!("p:{plane:?}");
+        let call = begun(&scene.world, plane, acquire(&lock));
+        let probe = scene.world.link.probe(plane, scene.world.link.epoch(plane), key(&lock));
+        scene.world.block_on(async {
+            let mut probe = pin!(probe);
+            assert!(futures_util::poll!(probe.as_mut()).is_pending());
+            scene.proxy.thaw(Way::ToClient);
+            assert_eq!(probe.await, Ok(()));
+        });
+        assert!(scene.exists(&lock), "the call came before the probe");
+        scene.answer_all(full);
+        assert!(scene.answer_all(vec![call])[0].as_ref().is_ok_and(is_granted));
+    });
+}
+
+#[test]
+fn batch_without_a_reply_leaves_all_outcomes_unknown() {
+    on_each(|binary| {
+        for plane in PLANES {
+            let scene = Scene::new(binary);
+            let full = scene.fill(plane);
+            let locks = ["g", "h"];
+            let calls = locks.map(|lock| begun(&scene.world, plane, acquire(lock))).into();
+            let trap = scene.proxy.swallow_reply_to("\r\ng\r\n", After::Close);
+            scene.answer_all(full);
+            for reply in scene.answer_all(calls) {
+                assert!(matches!(reply, Err(LinkError::Unknown(_))), "{reply:?}");
+            }
+            trap.wait();
+            assert!(locks.iter().all(|lock| scene.exists(lock)), "they were carried out");
+            assert_eq!(scene.proxy.requests_with("\r\ng\r\n").len(), 1, "and sent once");
+        }
+    });
+}
+
+#[test]
+fn queued_calls_end_with_their_runtime() {
+    on_each(|binary| {
+        let mut scene = Scene::new(binary);
+        let home = scene.world.home.take();
+        let full = scene.fill(Plane::Foreground);
+        let call = begun(&scene.world, Plane::Foreground, acquire("r"));
+        home.into_iter().for_each(Runtime::shutdown_background);
+        let answers = scene.answer_all(vec![call]);
+        assert!(matches!(&answers[..], [Err(LinkError::NotSent(_))]), "{answers:?}");
+        for answer in scene.answer_all(full) {
+            assert!(matches!(answer, Err(LinkError::Unknown(_))), "{answer:?}");
+        }
+        assert!(!scene.exists("r"));
+    });
+}
+
+#[test]
+fn only_calls_of_one_slot_share_a_batch_on_a_cluster() {
+    on_each(|binary| {
+        let cluster = Cluster::builder().binary(binary).start();
+        let world = World::with(&cluster.url(), batched(0, ALWAYS_QUICK));
+        for plane in PLANES {
+            for _ in 0..2 {
+                let names = (0..30).map(|at| format!("{{tag:{}}}:{plane:?}:{at}", at % 3));
+                // The channel is in the slot of the lock.
+                let release = |lock: &str| {
+                    let keys = vec![key(lock), Bytes::from(format!("{lock}:channel"))];
+                    Call::new(&RELEASE, keys, [HOLD, "0", "PUBLISH"].map(Bytes::from_static_str).to_vec())
+                };
+                let calls: Vec<_> = names.flat_map(|lock| [acquire(&lock), release(&lock)]).collect();
+                let calls = calls.into_iter().map(|call| begun(&world, plane, call)).collect::<Vec<_>>();
+                for reply in world.block_on(futures_util::future::join_all(calls)) {
+                    reply.expect("no call meets another slot");
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn few_calls_go_by_themselves() {
+    on_each(|binary| {
+        let server = Server::builder().binary(binary).start();
+        let proxy = Proxy::to(&server);
+        let world = World::with(&proxy.url(), batched(2, ALWAYS_QUICK));
+        for plane in PLANES {
+            for lock in ["i", "j"] {
+                world.call(plane, acquire(lock)).expect("a reply");
+            }
+            proxy.freeze(Way::ToClient);
+            proxy.clear_requests();
+            // They leave at the first poll, from the thread that polls, and no other task has to run.
+            let calls: Vec<_> = ["i", "j"].map(|lock| begun(&world, plane, acquire(lock))).into();
+            let third = begun(&world, plane, acquire("k"));
+            until("three calls have come", || proxy.requests_with("EVALSHA").len() == 3);
+            proxy.thaw(Way::ToClient);
+            for reply in world.block_on(futures_util::future::join_all(calls)) {
+                assert!(reply.is_ok(), "{reply:?}");
+            }
+            world.block_on(third).expect("a reply");
+            world.call(plane, release("k")).expect("a reply");
+        }
+    });
+}
+
+#[test]
+fn calls_wait_for_no_batch_that_is_answered_late() {
+    on_each(|binary| {
+        let server = Server::builder().binary(binary).start();
+        let proxy = Proxy::to(&server);
+        // However soon an answer is, it is late.
+        let world = World::with(&proxy.url(), batched(0, Duration::ZERO));
+        for plane in PLANES {
+            for lock in ["l", "m"] {
+                world.call(plane, acquire(lock)).expect("a reply");
+            }
+            proxy.freeze(Way::ToClient);
+            let locks = (0..6).map(|at| format!("late:{plane:?}:{at}"));
+            let calls: Vec<_> = locks
+                .map(|lock| {
+                    let call = begun(&world, plane, acquire(&lock));
+                    proxy.wait_for_request(&lock);
+                    call
+                })
+                .collect();
+            proxy.thaw(Way::ToClient);
+            for reply in world.block_on(futures_util::future::join_all(calls)) {
+                assert!(is_granted(&reply.expect("a reply")));
+            }
+        }
+    });
+}
