@@ -70,6 +70,8 @@ mod steps;
 mod symmetry;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod view;
 mod world;
 
 pub use script::Subject;

@@ -105,6 +105,15 @@ pub fn explore(options: &Options) -> Result<Figures, Box<Fault>> {
 
 /// The same, with a script that is not what it should be.
 pub(crate) fn explore_broken(options: &Options, broken: Option<Broken>) -> Result<Figures, Box<Fault>> {
+    explore_and_show(options, broken, |_, _| {})
+}
+
+/// The same, and shows every state.
+pub(crate) fn explore_and_show(
+    options: &Options,
+    broken: Option<Broken>,
+    mut show: impl FnMut(&World, &State),
+) -> Result<Figures, Box<Fault>> {
     let began = Instant::now();
     let mut world = World::new(options, broken);
     let first = State::new(options.disturbances, options.losses);
@@ -116,6 +125,7 @@ pub(crate) fn explore_broken(options: &Options, broken: Option<Broken>) -> Resul
     while !layer.is_empty() {
         let mut next_layer = Vec::new();
         for (number, state) in layer {
+            show(&world, &state);
             let choices = world.choices(&state);
             if choices.is_empty() {
                 figures.ends += 1;

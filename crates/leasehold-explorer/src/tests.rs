@@ -3,7 +3,7 @@ use super::search::{Fault, Figures, explore_broken};
 use super::server::Broken;
 use super::{Options, explore};
 
-fn small(subject: Subject, clients: usize, disturbances: u8, losses: u8) -> Options {
+pub(super) fn small(subject: Subject, clients: usize, disturbances: u8, losses: u8) -> Options {
     Options { clients, disturbances, losses, ..Options::new(subject) }
 }
 

@@ -61,6 +61,15 @@ fn hash<S: Hash>(state: &S) -> u64 {
 
 /// Visits every state. It checks the properties whose names contain `only`: all of them, if that is empty.
 pub fn check<M: Checkable>(model: &M, only: &str) -> Result<Figures, Box<Counterexample>> {
+    check_and_show(model, only, |_| {})
+}
+
+/// The same, and shows every state.
+pub fn check_and_show<M: Checkable>(
+    model: &M,
+    only: &str,
+    mut show: impl FnMut(&M::State),
+) -> Result<Figures, Box<Counterexample>> {
     let properties: Vec<_> = model.properties().into_iter().filter(|one| one.name.contains(only)).collect();
     let first = model.first();
     let mut seen = Seen::default();
@@ -70,6 +79,7 @@ pub fn check<M: Checkable>(model: &M, only: &str) -> Result<Figures, Box<Counter
     while !frontier.is_empty() {
         let mut following = Vec::new();
         for state in frontier {
+            show(&state);
             if let Some(broken) = properties.iter().find(|property| !(property.holds)(&state)) {
                 let steps = way_to(model, &seen, hash(&state));
                 return Err(Box::new(Counterexample { property: broken.name, steps }));
