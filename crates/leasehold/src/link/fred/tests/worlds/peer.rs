@@ -14,6 +14,9 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio_util::sync::CancellationToken;
 
+/// The first byte of a greeting of TLS.
+const TLS_HANDSHAKE: u8 = 0x16;
+
 type Request = (Instant, Vec<Vec<u8>>);
 type Reply = (Instant, Vec<u8>);
 
@@ -99,6 +102,10 @@ async fn read(
     let mut buf = Vec::new();
     let mut last = Instant::now();
     loop {
+        // A client that could not connect asks whether the server speaks TLS.
+        if buf.first() == Some(&TLS_HANDSHAKE) {
+            break;
+        }
         while let Some(request) = leasehold_test_support::take_request(&mut buf) {
             let mut state = state.lock();
             let delay = state.delay();
