@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::link::fred::Batching;
-use leasehold_test_support::{After, Cluster, Proxy, Server, Way, until};
+use leasehold_test_support::{After, Cluster, Proxy, Request, Server, Way, until};
 
 type Pending<'a> = Pin<Box<dyn Future<Output = Result<Reply, LinkError>> + 'a>>;
 
@@ -116,7 +116,8 @@ fn calls_of_a_batch_take_effect_in_their_order() {
 fn call_that_fails_in_a_batch_hinders_no_other() {
     on_each_plane(|scene, plane| {
         let lock = format!("bad:{plane:?}");
-        let wrong = [HOLD, "1", "no number", "-1"].map(Bytes::from_static_str).to_vec();
+        // The script fails by a comparison, and not in a command that answers with an error.
+        let wrong = [HOLD, "1", "60000", "no number"].map(Bytes::from_static_str).to_vec();
         let wrong = Call::new(&ACQUIRE, vec![key(&lock)], wrong);
         let alone = scene.world.call(plane, wrong.clone()).expect_err("the argument is wrong");
         let full = scene.fill(plane);
@@ -217,7 +218,11 @@ fn probe_is_not_answered_before_queued_calls() {
             scene.proxy.thaw(Way::ToClient);
             assert_eq!(probe.await, Ok(()));
         });
-        assert!(scene.exists(&lock), "the call came before the probe");
+        let requests = scene.proxy.requests();
+        let place = |is_it: &dyn Fn(&Request) -> bool| requests.iter().position(is_it).expect("it has been sent");
+        let call_at = place(&|request| request.argv.iter().any(|word| *word == lock.as_bytes()));
+        let probe_at = place(&|request| request.argv == [b"PING"]);
+        assert!(call_at < probe_at, "the probe is behind the call");
         scene.answer_all(full);
         assert!(scene.answer_all(vec![call])[0].as_ref().is_ok_and(is_granted));
     });
