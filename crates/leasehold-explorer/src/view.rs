@@ -86,9 +86,9 @@ impl View {
 /// The views of a small world, and those of them that the model never comes to.
 fn beyond_the_model(options: &Options, of: Model) -> (BTreeSet<View>, BTreeSet<View>) {
     let (mut met, mut known) = (BTreeSet::new(), BTreeSet::new());
-    explore_and_show(options, None, |world, state| drop(met.insert(View::of_small_world(world, state))))
+    explore_and_show(options, None, |world, state| met.extend([View::of_small_world(world, state)]))
         .unwrap_or_else(|fault| panic!("{options:?}: {fault}"));
-    check_and_show(&of, "", |world| drop(known.insert(View::of_model(world))))
+    check_and_show(&of, "", |world| known.extend([View::of_model(world)]))
         .unwrap_or_else(|found| panic!("{} is broken", found.property));
     eprintln!("{} views of the small world, {} of the model", met.len(), known.len());
     let beyond = met.difference(&known).cloned().collect();
