@@ -75,9 +75,11 @@ fn calls_in_batches_are_few_over_a_slow_link() {
                 }
                 proxy.delay(Way::Both, round_trip / 2);
                 let busy = tokio::spawn(async move {
-                    while is_busy {
-                        std::thread::sleep(Duration::from_millis(20));
-                        tokio::task::yield_now().await;
+                    if is_busy {
+                        loop {
+                            std::thread::sleep(Duration::from_millis(20));
+                            tokio::task::yield_now().await;
+                        }
                     }
                 });
                 let before = server.commandstats("evalsha");
