@@ -88,7 +88,8 @@ fn calls_in_batches_are_few_over_a_slow_link() {
                 busy.abort();
                 eprintln!("round trip {round_trip:?}, on a busy thread: {is_busy}: {took:?}, {sent} commands");
                 assert!(took < round_trip * 12 + SLACK, "{took:?} for {round_trip:?}");
-                assert!(sent < 2 * TASKS as u64, "{sent} commands for {TASKS} pairs");
+                // A batch has up to 64 calls. Calls that are settled because their futures are late would be sent again, one by one.
+                assert!(sent < TASKS as u64 / 4, "{sent} commands for {TASKS} pairs");
                 client.shutdown(SLACK).await.expect("a shutdown");
             });
         }

@@ -267,7 +267,8 @@ pub trait Link: Clone + Send + Sync + 'static {
     ) -> impl Future<Output = Result<Reply, LinkError>> + Send;
 
     /// Asks whether the calls for the slot of `key` that were sent on `plane` in `epoch` or before have been answered: a later command on
-    /// the same connection is. It hinders no call. A call that was answered may still be sent once more, see [`Link::call_watched`].
+    /// the same connection is. It hinders no call. A call that was answered may still be sent once more, see [`Link::call_watched`]. Outside of
+    /// a cluster all keys are of one slot.
     ///
     /// # Errors
     ///
@@ -276,7 +277,8 @@ pub trait Link: Clone + Send + Sync + 'static {
 
     /// Makes sure that no call for the slot of `key` that was begun on `plane` in `epoch` or before can be applied from now on.
     ///
-    /// A later command on the same connection is answered, or the server is told to kill the old connection.
+    /// A later command on the same connection is answered, or the server is told to kill the old connection. Outside of a cluster all keys are
+    /// of one slot.
     ///
     /// # Errors
     ///

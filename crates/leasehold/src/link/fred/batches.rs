@@ -8,9 +8,10 @@
 //!
 //! - **A call is sent once.** A batch that a server has refused as a whole has done nothing, and each of its calls goes on
 //!   [by itself](super::call), as its own caller decides. A batch without a reply leaves the outcome of all its calls unknown.
-//! - **Settling** takes the queued calls of its slot out of the line: they have not been sent, and never are. A batch that is not written yet
-//!   when the send barrier is raised is not written any more.
-//! - **A probe** stands in line behind the calls that it asks about.
+//! - **Settling** takes all calls out of its line: they have not been sent, and never are. A batch that is not written yet when the send barrier
+//!   is raised is not written any more. Outside of a cluster all keys are of one line, and are settled together.
+//! - **A probe** stands in line behind the calls that it asks about, and waits until their replies have been handed out: a busy executor
+//!   needs its time for that, and whoever asks takes it for the time that the callers' futures need.
 //! - **A dropped future** leaves the line, or the reply to its call is thrown away, and the session settles it.
 
 mod line;
@@ -27,6 +28,7 @@ use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
+use tokio_util::sync::DropGuard;
 
 /// How many drivers a line has where batches are answered soon. One prepares a batch while the server works on the other's. Where they are
 /// answered late, calls do not wait for that, and a driver is started whenever something is queued.
@@ -57,7 +59,6 @@ struct State {
 pub(super) struct Queued {
     pub(super) call: Call,
     pub(super) weight: u32,
-    pub(super) slot: u16,
     pub(super) answer: oneshot::Sender<Answer>,
 }
 
@@ -65,8 +66,10 @@ pub(super) struct Queued {
 #[derive(Debug, Default)]
 pub(super) struct Taken {
     pub(super) calls: Vec<Queued>,
-    /// They wait until this batch is answered, and are told by being dropped.
+    /// They wait until the replies have been handed out, and are told by being dropped.
     pub(super) probes: Vec<oneshot::Sender<()>>,
+    /// To be dropped at that moment.
+    pub(super) landed: Option<DropGuard>,
 }
 
 /// How soon the last batch was answered.
@@ -178,8 +181,8 @@ impl Batches {
         Self { batching: batching.filter(|_| has_batches), state: Mutex::default() }
     }
 
-    /// Decides the way of a call for this hash slot, and queues it where that is its way.
-    pub(super) fn way(&self, id: LineId, slot: u16, call: Call) -> Way<'_> {
+    /// Decides the way of a call, and queues it in this line where that is its way.
+    pub(super) fn way(&self, id: LineId, call: Call) -> Way<'_> {
         let (Some(batching), Some(weight)) = (self.batching, call.script().weight()) else {
             return Way::Direct(call, None);
         };
@@ -194,31 +197,32 @@ impl Batches {
             return Way::Direct(call, Some(Out { batches: self, line: id }));
         }
         let (answer, answered) = oneshot::channel();
-        line.push(Queued { call, weight, slot, answer });
+        line.push(Queued { call, weight, answer });
         let wants_driver = line.wants_driver(most).then_some(id);
         Way::Queued { answered, wants_driver }
     }
 
-    /// Takes the queued calls of a slot out of their line, in one step with `raise`, which raises the send barrier.
-    pub(super) fn settle(&self, slot: u16, raise: impl FnOnce()) {
+    /// Takes all calls out of a line, in one step with `raise`, which raises the send barrier.
+    pub(super) fn settle(&self, id: LineId, raise: impl FnOnce()) {
         let mut state = self.state.lock();
         raise();
-        let settled: Vec<_> = state.lines.values_mut().flat_map(|line| line.take_of_slot(slot)).collect();
+        let settled = state.lines.get_mut(&id).map(Line::take_queued);
         drop(state);
-        for queued in settled {
+        for queued in settled.into_iter().flatten() {
             queued.fail(LinkError::NotSent("it was settled meanwhile".to_owned()));
         }
     }
 
-    /// Waits until the calls of this slot that are queued now have left the line.
-    pub(super) async fn passed(&self, slot: u16) {
-        let probes: Vec<_> = {
-            let mut state = self.state.lock();
-            state.lines.values_mut().filter_map(|line| line.probe(slot)).collect()
-        };
-        for probe in probes {
-            // The line drops the other end when it is the probe's turn.
-            let _ = probe.await;
+    /// Waits until the calls that are in a line or in a batch of it now have been answered, and the replies have been handed out.
+    pub(super) async fn passed(&self, id: LineId) {
+        let now = self.with_line(id, |line| (line.flying(), line.probe()));
+        let Some((flying, queued)) = now else { return };
+        for landed in flying {
+            landed.cancelled().await;
+        }
+        if let Some(queued) = queued {
+            // The driver drops the other end.
+            let _ = queued.await;
         }
     }
 
@@ -246,7 +250,7 @@ impl Batches {
 
     /// A driver has ended before its time, with its runtime: nobody sends what is in the line.
     pub(super) fn abandon(&self, id: LineId) {
-        for queued in self.with_line(id, Line::take_all).into_iter().flatten() {
+        for queued in self.with_line(id, Line::abandon).into_iter().flatten() {
             queued.fail(LinkError::NotSent("the runtime of the connection is gone".to_owned()));
         }
     }

@@ -28,8 +28,7 @@ pub(super) async fn call(
     let timeout = pool.call_timeout();
     let begun = *pool.send_barrier.read();
     let slot = call.keys().first().map_or(0, |key| fred::util::redis_keyslot(key));
-    let line = if pool.shared.slots.is_some() { slot } else { 0 };
-    let (call, connection_slot, refusal) = match pool.batches.way(line, slot, call) {
+    let (call, connection_slot, refusal) = match pool.batches.way(pool.line_of(slot), call) {
         Way::Direct(call, _out) => {
             let connection_slot = route::connection_slot_of(pool, slot)?;
             pool.shared.scripts.note(call.script());

@@ -33,7 +33,7 @@ async fn drive(mut driver: Driver) {
     // In one step: a settling either finds the calls in the line, or raises the barrier in front of them.
     while let Some((begun, taken)) = pool.batches.take(driver.line, || *pool.send_barrier.read()) {
         let written = Instant::now();
-        let mut sent = pin!(send(&pool, begun, taken));
+        let mut sent = pin!(send(&pool, driver.line, begun, taken));
         let first = futures_util::poll!(sent.as_mut());
         // The first poll has queued the command on the connection, if there is one.
         if pool.batches.wrote(driver.line) {
@@ -56,26 +56,28 @@ impl Drop for Driver {
 }
 
 /// Sends these calls as one command, and answers each of them.
-async fn send(pool: &Arc<Pool>, begun: u64, taken: Taken) {
-    let Taken { mut calls, probes } = taken;
+async fn send(pool: &Arc<Pool>, line: LineId, begun: u64, taken: Taken) {
+    let Taken { mut calls, probes, landed } = taken;
     calls.retain(|queued| !queued.is_given_up());
-    let Some(first) = calls.first() else { return };
-    match attempt(pool, begun, first.slot, &calls).await {
+    if calls.is_empty() {
+        return;
+    }
+    match attempt(pool, line, begun, &calls).await {
         Ok((connection_slot, answer)) => answer_each(pool, &connection_slot, calls, answer),
         Err(error) => calls.into_iter().for_each(|queued| queued.fail(error.clone())),
     }
-    drop(probes);
+    drop((probes, landed));
 }
 
 /// The command went to this server, which has answered so.
 async fn attempt(
     pool: &Arc<Pool>,
+    line: LineId,
     begun: u64,
-    slot: u16,
     calls: &[Queued],
 ) -> Result<(Arc<ConnectionSlot>, Resp3Frame), LinkError> {
     let timeout = pool.call_timeout();
-    let connection_slot = route::connection_slot_of(pool, slot)?;
+    let connection_slot = route::connection_slot_of(pool, line)?;
     let connection = route::ready(&connection_slot, timeout).await?;
     let call = match calls {
         [queued] => queued.call.clone(),

@@ -1,6 +1,6 @@
 //! A pool: the connection slots for one purpose, one to each server.
 
-use super::batches::Batches;
+use super::batches::{Batches, LineId};
 use super::connection_slot::{ConnectionSlot, Gone};
 use super::shared::{LinkShared, Role};
 use super::slots::{self, Node, Slots};
@@ -75,7 +75,12 @@ impl Pool {
 
     /// Nothing that was begun for this hash slot is sent from now on, unless it is on a connection already.
     pub(super) fn raise_send_barrier(&self, slot: u16) {
-        self.batches.settle(slot, || *self.send_barrier.write() += 1);
+        self.batches.settle(self.line_of(slot), || *self.send_barrier.write() += 1);
+    }
+
+    /// The line of the calls for this hash slot.
+    pub(super) fn line_of(&self, slot: u16) -> LineId {
+        if self.shared.slots.is_some() { slot } else { 0 }
     }
 
     /// A connection slot to a server. It is in the pool from when it is [adopted](Self::adopt), and is closed together with the pool.

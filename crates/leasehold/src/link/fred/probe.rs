@@ -5,7 +5,7 @@
 //! or a redirection, and its future, once it is polled, sends it once more. The session asks for a [settlement](super::settle) before
 //! it does anything in place of such a call.
 //!
-//! A call that waits for its [batch](super::batches) is on no connection yet. The probe stands in line behind it.
+//! A call that waits for its [batch](super::batches) is on no connection yet. The probe stands in line behind it, and waits for a batch under way.
 
 use super::pool::Pool;
 use super::settle;
@@ -19,17 +19,12 @@ pub(super) async fn probe(all: &[&Pool], epoch: Epoch, key: &[u8]) -> Result<(),
     let Some(first) = all.first() else { return Ok(()) };
     let nodes = first.shared.slots.as_ref().map_or_else(|| vec![0], |slots: &Slots| slots.carriers(slot));
     tracing::debug!(?epoch, slot, carriers = nodes.len(), "probing");
-    let queued = futures_util::future::join_all(all.iter().map(|pool| pool.batches.passed(slot)));
     let patience = first.shared.settings.command_timeout;
-    if tokio::time::timeout(patience, queued).await.is_err() {
-        return Err(LinkError::Unknown("calls are still queued".to_owned()));
-    }
-    let pool = nodes.into_iter().flat_map(|node| all.iter().filter_map(move |pool| pool.known(node)));
-    let each = pool.map(|connection_slot| async move {
-        match connection_slot.current() {
-            Ok(connection) => settle::answers(&connection, connection_slot.patience()).await,
-            Err(_) => true,
-        }
+    let pool = nodes.into_iter().flat_map(|node| all.iter().filter_map(move |pool| Some((*pool, pool.known(node)?))));
+    let each = pool.map(|(pool, connection_slot)| async move {
+        let Ok(connection) = connection_slot.current() else { return true };
+        let passed = tokio::time::timeout(patience, pool.batches.passed(pool.line_of(slot))).await;
+        passed.is_ok() && settle::answers(&connection, connection_slot.patience()).await
     });
     if futures_util::future::join_all(each).await.into_iter().all(|answered| answered) {
         Ok(())

@@ -4,6 +4,7 @@ use super::{Queued, Taken};
 use leasehold_core::batch::MOST;
 use std::collections::VecDeque;
 use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
 
 /// The calls that want one connection.
 #[derive(Debug, Default)]
@@ -16,6 +17,8 @@ pub(super) struct Line {
     collecting: bool,
     /// A driver has taken calls that are not on the connection yet. Until they are, nothing may follow them.
     unwritten: bool,
+    /// The batches whose replies have not been handed out.
+    flying: Vec<CancellationToken>,
 }
 
 #[derive(Debug)]
@@ -79,6 +82,10 @@ impl Line {
             }
         }
         self.unwritten = true;
+        let landed = CancellationToken::new();
+        self.flying.retain(|flying| !flying.is_cancelled());
+        self.flying.push(landed.clone());
+        taken.landed = Some(landed.drop_guard());
         Some(taken)
     }
 
@@ -88,31 +95,29 @@ impl Line {
     }
 
     /// Takes everything, because a driver has ended before its time: the runtime has.
-    pub(super) fn take_all(&mut self) -> Vec<Queued> {
+    pub(super) fn abandon(&mut self) -> Vec<Queued> {
         self.drivers -= 1;
         (self.collecting, self.unwritten) = (false, false);
+        self.take_queued()
+    }
+
+    /// Takes the calls that are queued. Probes behind them have nothing to wait for.
+    pub(super) fn take_queued(&mut self) -> Vec<Queued> {
         self.queue.drain(..).filter_map(Entry::call).collect()
     }
 
-    /// Takes the calls of a slot.
-    pub(super) fn take_of_slot(&mut self, slot: u16) -> Vec<Queued> {
-        let is_of_slot = |entry: &Entry| matches!(entry, Entry::Call(queued) if queued.slot == slot);
-        if !self.queue.iter().any(is_of_slot) {
-            return Vec::new();
-        }
-        let (of_slot, others): (VecDeque<_>, VecDeque<_>) = self.queue.drain(..).partition(is_of_slot);
-        self.queue = others;
-        of_slot.into_iter().filter_map(Entry::call).collect()
-    }
-
-    /// Puts a probe behind the calls of a slot. What it gives ends when they have been answered; `None` where there are none.
-    pub(super) fn probe(&mut self, slot: u16) -> Option<oneshot::Receiver<()>> {
-        let is_of_slot = |entry: &Entry| matches!(entry, Entry::Call(queued) if queued.slot == slot);
-        self.queue.iter().any(is_of_slot).then(|| {
+    /// Puts a probe behind the calls that are queued. What it gives ends when their replies have been handed out; `None` where there are none.
+    pub(super) fn probe(&mut self) -> Option<oneshot::Receiver<()>> {
+        (!self.queue.is_empty()).then(|| {
             let (probe, probed) = oneshot::channel();
             self.queue.push_back(Entry::Probe(probe));
             probed
         })
+    }
+
+    /// The batches whose replies have not been handed out.
+    pub(super) fn flying(&self) -> Vec<CancellationToken> {
+        self.flying.clone()
     }
 
     /// Whether nothing happens here.

@@ -95,7 +95,7 @@ fn queued_calls_are_one_command_with_a_reply_each() {
         for reply in scene.answer_all(calls) {
             assert!(is_granted(&reply.expect("a reply")));
         }
-        assert!(scene.server.commandstats("evalsha") <= before + 2, "one command, or two where both drivers were free");
+        assert!(scene.server.commandstats("evalsha") <= before + 2, "one command, and the second plug");
     });
 }
 
@@ -147,7 +147,8 @@ fn calls_go_by_themselves_where_the_batch_is_unknown() {
         let calls = calls.into_iter().map(|call| begun(&scene.world, plane, call)).collect();
         scene.answer_all(full);
         assert!(scene.answer_all(calls).iter().all(|reply| reply.as_ref().is_ok_and(is_granted)));
-        assert_eq!(scene.server.commandstats("evalsha"), before + 1);
+        // One command, and the second plug, which the server may not have counted. By themselves they would be two more.
+        assert!(scene.server.commandstats("evalsha") <= before + 2);
     });
 }
 
@@ -185,23 +186,24 @@ fn queued_call_that_is_dropped_is_never_sent() {
 }
 
 #[test]
-fn queued_call_that_is_settled_is_never_sent_and_others_are() {
+fn queued_calls_of_all_keys_are_settled_with_one() {
     on_each_plane(|scene, plane| {
         let full = scene.fill(plane);
-        let settled = begun(&scene.world, plane, acquire("e"));
-        let other = begun(&scene.world, plane, acquire(&format!("f:{plane:?}")));
+        // Outside of a cluster all keys are of one slot, and a session has one settlement for all of them.
+        let queued = futures_util::future::join_all(["e", "f"].map(|lock| begun(&scene.world, plane, acquire(lock))));
         let settling = scene.world.link.settle(plane, scene.world.link.epoch(plane), key("e"));
-        let (outcome, answer) = scene.world.block_on(async {
+        let (outcome, answers) = scene.world.block_on(async {
             let mut settling = pin!(settling);
             let _ = futures_util::poll!(settling.as_mut());
             scene.proxy.thaw(Way::ToClient);
-            futures_util::join!(settling, settled)
+            futures_util::join!(settling, queued)
         });
         assert_eq!(outcome, Ok(Settled::Proven));
-        assert!(matches!(answer, Err(LinkError::NotSent(_))), "{answer:?}");
+        assert!(answers.iter().all(|answer| matches!(answer, Err(LinkError::NotSent(_)))), "{answers:?}");
         scene.answer_all(full);
-        assert!(scene.answer_all(vec![other])[0].as_ref().is_ok_and(is_granted));
-        assert!(!scene.exists("e"));
+        let later = scene.world.call(plane, acquire(&format!("later:{plane:?}")));
+        assert!(is_granted(&later.expect("a reply")));
+        assert!(!scene.exists("e") && !scene.exists("f"));
     });
 }
 
@@ -211,7 +213,8 @@ fn probe_is_not_answered_before_queued_calls() {
         let full = scene.fill(plane);
         let lock = format!("p:{plane:?}");
         let call = begun(&scene.world, plane, acquire(&lock));
-        let probe = scene.world.link.probe(plane, scene.world.link.epoch(plane), key(&lock));
+        // Outside of a cluster a probe asks about the calls of all keys.
+        let probe = scene.world.link.probe(plane, scene.world.link.epoch(plane), key("another"));
         scene.world.block_on(async {
             let mut probe = pin!(probe);
             assert!(futures_util::poll!(probe.as_mut()).is_pending());
@@ -279,7 +282,7 @@ fn only_calls_of_one_slot_share_a_batch_on_a_cluster() {
                     Call::new(&RELEASE, keys, [HOLD, "0", "PUBLISH"].map(Bytes::from_static_str).to_vec())
                 };
                 let calls: Vec<_> = names.flat_map(|lock| [acquire(&lock), release(&lock)]).collect();
-                let calls = calls.into_iter().map(|call| begun(&world, plane, call)).collect::<Vec<_>>();
+                let calls = calls.into_iter().map(|call| world.link.call(plane, call));
                 for reply in world.block_on(futures_util::future::join_all(calls)) {
                     reply.expect("no call meets another slot");
                 }

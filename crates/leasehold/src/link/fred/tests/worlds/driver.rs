@@ -80,7 +80,7 @@ impl Caller {
         }
         let epoch = self.link.epoch(plane);
         let line = if script.weight().is_some() { self.line_of(&key) } else { 0 };
-        self.trace.say(Event::Begun { call: number, plane, epoch, slot: slot(&key), line });
+        self.trace.say(Event::Begun { call: number, plane, epoch, slot: self.slot(&key), line });
         let queued = || self.trace.say(Event::Queued { call: number });
         let end = treat(&self, self.link.call(plane, call), manner, queued).await;
         if matches!(end, Some(Ok(_))) {
@@ -91,7 +91,7 @@ impl Caller {
 
     async fn settle(&self, number: Number, plane: Plane, key: Bytes) -> Result<Settled, LinkError> {
         let epoch = self.link.epoch(plane);
-        self.trace.say(Event::Settling { number, plane, epoch, slot: slot(&key) });
+        self.trace.say(Event::Settling { number, plane, epoch, slot: self.slot(&key) });
         let result = self.link.settle(plane, epoch, key).await;
         if let Ok(settled) = result {
             let proven = settled == Settled::Proven;
@@ -102,7 +102,7 @@ impl Caller {
     }
 
     async fn probe(&self, number: Number, plane: Plane, key: Bytes) {
-        self.trace.say(Event::Probing { number, plane, slot: slot(&key) });
+        self.trace.say(Event::Probing { number, plane, slot: self.slot(&key) });
         let result = self.link.probe(plane, self.link.epoch(plane), key).await;
         self.trace.say(Event::Probed { number, result });
     }
@@ -122,6 +122,11 @@ impl Caller {
         self.trace.say(Event::Unsubscribing { channel: channel.clone() });
         let result = self.link.unsubscribe(channel.clone()).await;
         self.trace.say(Event::Unsubscribed { channel, result });
+    }
+
+    /// The slot of a key. Outside of a cluster all keys are of one, and are settled together.
+    fn slot(&self, key: &[u8]) -> u16 {
+        if self.plan.cluster { slot(key) } else { 0 }
     }
 
     /// The line of acquires and releases. Where there are batches, other calls are in none, and pass by.
