@@ -17,7 +17,8 @@
 //! # Invariants
 //!
 //! 1. A hold exists in the session from the moment at which a command that could create it may leave the process until it
-//!    is certain that the server has nothing of it. So whatever may be on the server is known here, and cleaned up from here.
+//!    is certain that the server has nothing of it. So whatever may be on the server is known here, and cleaned up from here. A hold that is
+//!    handed on within the client is never absent in between.
 //! 2. `on_server` of a hold's count is never lower than what the server has. `wanted` is what the server should have: the hold's guards, and
 //!    those that were detached. If `on_server` is greater, and no request is about to change that, the background lowers it. Clean-up of every
 //!    sort is this one rule.
@@ -27,7 +28,9 @@
 //!    where a hold that was granted without the server is restored.
 //! 5. A lock has at most one waiter, the contender, that may send a first acquire. Four others may: a waiter that takes a place in a queue on the
 //!    server; a waiter of a shared lock that a grant has invited, or whose wait ends; a try of a shared lock; and a try if no request has
-//!    asked yet, or the server is out of reach.
+//!    asked yet, or the server is out of reach. A contender to which a hold is handed on has nothing on its way, and sends nothing.
+//! 6. A hold number stands for one holder, and is never used again. A hold that is handed on keeps its name on the server and takes a new
+//!    number, so that whatever knows the old one finds nothing: a late re-entry, release or reply does not touch the new holder.
 //!
 //! From 1 and 2 follows that nothing leaks: what a dropped future, a dropped guard or a lost reply leaves behind is a
 //! hold whose count is too high.
@@ -319,6 +322,11 @@ impl Session {
     /// in has one source of differences less.
     pub fn reseed(&mut self, seed: u64) {
         self.parts.rng = fastrand::Rng::with_seed(seed);
+    }
+
+    /// How often a hold was handed on among the tasks of this client, without a word to the server.
+    pub const fn hand_overs(&self) -> u64 {
+        self.parts.hand_overs
     }
 
     /// The open things.

@@ -31,6 +31,24 @@ pub struct Settings {
     pub fair: FairSettings,
     /// The shortest `lockWatchdogTimeout` of the JVMs that share locks: their renewals *set* the time to live of a read lock to it.
     pub jvm_watchdog: Duration,
+    /// How far a hold is handed on among the tasks of this client, without a word to the server; `None` where it never is.
+    pub hand_over: Option<HandOver>,
+}
+
+/// How far a hold is handed on among the tasks of one client before other clients are let in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "the runtime builds it, and must decide on every field")]
+pub struct HandOver {
+    /// How often at most.
+    pub most: u32,
+    /// For how long at most, from when the server's grant was received.
+    pub within: Duration,
+}
+
+impl Default for HandOver {
+    fn default() -> Self {
+        Self { most: 128, within: Duration::from_millis(10) }
+    }
 }
 
 /// The times that the queue of a fair lock goes by. All processes of a fleet must be told the same.
@@ -112,6 +130,7 @@ impl Default for Settings {
             publish: Bytes::from_static(b"PUBLISH"),
             fair: FairSettings::default(),
             jvm_watchdog: Duration::from_secs(30),
+            hand_over: None,
         }
     }
 }

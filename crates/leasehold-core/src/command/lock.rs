@@ -83,6 +83,10 @@ impl KindProtocol for Lock {
         Released::decode(reply)
     }
 
+    fn may_be_handed_on(&self) -> bool {
+        true
+    }
+
     fn renewal(&self) -> Option<&'static Script> {
         Some(&script::RENEW)
     }

@@ -58,6 +58,14 @@ pub trait KindProtocol: Sync {
         false
     }
 
+    /// Whether a hold may be handed on from one task of a client to another, without a word to the server.
+    ///
+    /// A kind may not whose grants each have a token of their own, whose waiters the server keeps in order, whose holds do not exclude each
+    /// other, or whose releases are not announced: other clients would hardly meet the moment in which they are let in.
+    fn may_be_handed_on(&self) -> bool {
+        false
+    }
+
     /// Whether the server knows how often a hold was entered, so that a renewal can tell that it disagrees.
     fn counts(&self) -> bool {
         true

@@ -1,7 +1,8 @@
 //! A hold: what the server may have of it, what it should have, and the one change that is on the way.
 //!
 //! This file has the record and what it tells. Its folder has what changes it: [`guards`] the grant, the guards and the end, [`change`] the
-//! change that is on its way, [`renewal`] the deadline and the renewals, [`clean_up`] what is still to be taken back.
+//! change that is on its way, [`renewal`] the deadline and the renewals, [`clean_up`] what is still to be taken back, and [`hand_over`] what
+//! passes it on to another task.
 
 use crate::call::Replicas;
 use crate::command::HoldKey;
@@ -13,6 +14,7 @@ use crate::session::hold::change::Change;
 use crate::session::hold::clean_up::CleanUp;
 use crate::session::hold::count::Count;
 use crate::session::hold::deadline::Deadline;
+use crate::session::hold::hand_over::Tenure;
 use crate::session::hold::state::HoldState;
 use crate::session::ids::LockId;
 use crate::session::{AcquireRequest, Event, Granted, Ticket};
@@ -25,6 +27,7 @@ pub(super) mod clean_up;
 mod count;
 mod deadline;
 mod guards;
+mod hand_over;
 pub(super) mod holds;
 mod renewal;
 mod state;
@@ -53,6 +56,7 @@ pub(super) struct Hold {
     /// Something may have happened to the hold on the server: it is looked at, although its lease is not renewed.
     look: bool,
     clean_up: CleanUp,
+    tenure: Tenure,
     timer: Option<Instant>,
 }
 
@@ -77,6 +81,7 @@ impl Hold {
             renew_at: None,
             look: false,
             clean_up: CleanUp::new(now),
+            tenure: Tenure::default(),
             timer: None,
         }
     }
@@ -207,7 +212,8 @@ impl Hold {
 
     /// The grant that a caller is given of it.
     pub(super) fn granted(&self, number: HoldNumber, renewed: bool) -> Granted {
-        Granted { hold: number, cell: self.cell.clone(), count: self.count.wanted(), renewed }
+        let handed_on = self.was_handed_on() && self.count.wanted() == 1;
+        Granted { hold: number, cell: self.cell.clone(), count: self.count.wanted(), renewed, handed_on }
     }
 
     /// The event of its loss. `name` is that of its lock.

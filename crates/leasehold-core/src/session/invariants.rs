@@ -8,6 +8,7 @@ use crate::number_map::NumberMap;
 use crate::session::Event;
 use crate::session::ids::LockId;
 use crate::session::parts::Parts;
+use std::collections::HashSet;
 
 /// A session with more than this in its tables is not checked: that would take longer than what the session does.
 const AT_MOST: usize = 256;
@@ -25,9 +26,14 @@ fn ensure(holds: bool, what: impl FnOnce() -> String) -> Result<(), String> {
 }
 
 impl Parts {
-    /// The counts of a hold (invariant 2), and that its deadline is watched (invariant 4).
+    /// The counts of a hold (invariant 2), that its deadline is watched (invariant 4), and that no two holds which may be handed on have one
+    /// name on the server (invariant 6).
     fn check_holds(&self) -> Result<(), String> {
+        let mut names = HashSet::new();
         for (number, hold) in self.holds.iter() {
+            let lock = self.locks.get(hold.lock());
+            let is_named = lock.is_some_and(|lock| lock.protocol().may_be_handed_on());
+            ensure(!is_named || names.insert(&hold.key().field), || format!("{number:?} is there twice"))?;
             ensure(self.locks.contains(hold.lock()), || format!("{number:?} is of a lock that is not there"))?;
             hold.check().map_err(|found| format!("{number:?}: {found}"))?;
         }
@@ -66,12 +72,20 @@ impl Parts {
         Ok(())
     }
 
-    /// The hold that a request has begun is known (invariant 1), and a request stands in the line of its lock exactly while it waits there.
+    /// The hold that a request has begun, or was handed, is known (invariant 1), and a request stands in the line of its lock exactly while it waits there.
     fn check_requests(&self) -> Result<(), String> {
         for (ticket, acquire) in self.requests.acquires() {
             let begun = acquire.hold().map(|number| (number, self.holds.get(number)));
             ensure(begun.is_none_or(|(_, hold)| hold.is_some_and(|hold| hold.lock() == acquire.lock())), || {
                 format!("{ticket:?} has begun {begun:?}, which is no hold of its lock")
+            })?;
+            let unread = acquire.unread().map(|granted| (granted, self.holds.get(granted.hold)));
+            ensure(
+                unread.is_none_or(|(_, hold)| hold.map_or(self.closed, |hold| hold.lock() == acquire.lock())),
+                || format!("{ticket:?} was handed {unread:?}, which is no hold of its lock"),
+            )?;
+            ensure(unread.is_none() || acquire.timer().is_some(), || {
+                format!("nothing watches whether the future of {ticket:?} reads its grant")
             })?;
             ensure(self.locks.contains(acquire.lock()), || format!("{ticket:?} asks for a lock that is not there"))?;
             let lock = &self.locks[acquire.lock()];

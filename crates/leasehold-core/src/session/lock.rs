@@ -42,6 +42,8 @@ pub(super) struct Lock {
     sibling: Option<LockId>,
     /// Holds that were given up before they were granted, and that the server may still have.
     given_up: BTreeSet<HoldNumber>,
+    /// The hold of this client that was granted last. It may have ended.
+    last_granted: Option<HoldNumber>,
     /// When it was last said that a task of this client may wait for itself.
     alarmed_at: Option<Instant>,
     /// The reason that a waiter was told why it waits in vain.
@@ -75,6 +77,7 @@ impl Lock {
             is_local: false,
             sibling: None,
             given_up: BTreeSet::new(),
+            last_granted: None,
             alarmed_at: None,
             anomaly: None,
             timer: None,
@@ -201,6 +204,16 @@ impl Lock {
     /// How many permits its holds have together.
     pub(super) const fn permits(&self) -> u64 {
         self.permits
+    }
+
+    /// A hold of this client is granted.
+    pub(super) const fn note_granted(&mut self, number: HoldNumber) {
+        self.last_granted = Some(number);
+    }
+
+    /// The hold of this client that was granted last. It may have ended.
+    pub(super) const fn last_granted(&self) -> Option<HoldNumber> {
+        self.last_granted
     }
 
     /// From here on every request takes it within this client first.

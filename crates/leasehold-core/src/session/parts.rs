@@ -49,6 +49,8 @@ pub(super) struct Parts {
     pub(super) to_lower: ToLower,
     pub(super) server_clock: Option<(u64, Instant)>,
     pub(super) record: ClientRecord,
+    /// How often a hold was handed on among the tasks of this client.
+    pub(super) hand_overs: u64,
     pub(super) out: Out,
 }
 
@@ -76,6 +78,7 @@ impl Parts {
             to_lower: ToLower::default(),
             server_clock: None,
             record: ClientRecord::default(),
+            hand_overs: 0,
             out: Out::default(),
         }
     }

@@ -161,4 +161,6 @@ pub struct Granted {
     pub count: u32,
     /// Whether the guard wants the hold to be renewed.
     pub renewed: bool,
+    /// Whether another task of this client handed the hold on, and the server was not asked.
+    pub handed_on: bool,
 }

@@ -53,10 +53,8 @@ impl Parts {
         if acquire.beside().is_none() {
             let state = &mut self.locks[lock];
             if state.line().is_empty() {
-                contends = true;
                 acquire.stand_in_line();
-                let until = now + state.wait_policy().turn(&self.settings);
-                state.line_mut().begin(ticket, until);
+                contends = self.begin_line(now, ticket, lock, acquire.wish().patience);
             } else if acquire.wish().patience != Patience::Try {
                 acquire.stand_in_line();
                 state.line_mut().push(ticket, End::Back);
@@ -71,6 +69,19 @@ impl Parts {
             self.begin_to_wait(now, ticket);
         }
         ticket
+    }
+
+    /// A request comes to an empty line, and contends. Says whether it asks at once: it does not where another task of this client has the lock,
+    /// and is about to hand it on. Then it asks when the server has confirmed its subscription, or when it is told of a release.
+    fn begin_line(&mut self, now: Instant, ticket: Ticket, lock: LockId, patience: Patience) -> bool {
+        let until = now + self.locks[lock].wait_policy().turn(&self.settings);
+        self.locks[lock].line_mut().begin(ticket, until);
+        let asks = patience == Patience::Try || !self.expects_hand_over(now, lock) || self.want_notices(lock);
+        if !asks {
+            self.locks[lock].line_mut().wait_for_release(false, until);
+            self.set_lock_timer(lock);
+        }
+        asks
     }
 
     fn begin_request(&mut self, ticket: Ticket, acquire: Acquire) {
@@ -88,6 +99,7 @@ impl Parts {
         via: Via,
         waker: &Waker,
     ) -> Step<AcquireOutcome> {
+        self.check_unread(now, ticket);
         let Some(acquire) = self.requests.known_acquire_mut(ticket) else {
             return Step::Done(Err(AcquireError::Closed));
         };

@@ -64,6 +64,7 @@ impl Parts {
             return;
         }
         self.locks[lock].add_held(permits);
+        self.locks[lock].note_granted(number);
         self.locks[lock].note_anomaly(None, true);
         self.leave_queue(ticket, lock);
         self.schedule_renewal(now, number);

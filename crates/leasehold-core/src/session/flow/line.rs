@@ -14,6 +14,11 @@ use std::time::Duration;
 impl Parts {
     /// Puts a request that was to re-enter a hold into the line, because the hold has ended.
     pub(super) fn join_line(&mut self, now: Instant, ticket: Ticket) {
+        self.join_line_at(now, ticket, End::Back);
+    }
+
+    /// Puts a request that stands elsewhere into the line.
+    pub(super) fn join_line_at(&mut self, now: Instant, ticket: Ticket, end: End) {
         let Some(acquire) = self.requests.known_acquire_mut(ticket) else { return };
         if acquire.place() == LocalPlace::Line || acquire.has_ended() {
             return;
@@ -21,7 +26,7 @@ impl Parts {
         if self.requests.acquire(ticket).is_some_and(|acquire| {
             acquire.is_final_attempt() || acquire.end_of_wish(self.settings.command_timeout) <= now
         }) {
-            // Its patience ended while it was about to re-enter: it does not begin to wait anew.
+            // Its patience ended while it stood there: it does not begin to wait anew.
             self.end_busy(now, ticket);
             return;
         }
@@ -29,7 +34,7 @@ impl Parts {
         acquire.join_line();
         let lock = acquire.lock();
         let line = self.locks[lock].line_mut();
-        line.push(ticket, End::Back);
+        line.push(ticket, end);
         // If it is the turn of none but futures that are not polled, it is this one's.
         if line.contender().is_none() && matches!(line.phase(), Phase::Idle | Phase::Due(_)) {
             self.begin_turn(now, lock);

@@ -14,6 +14,15 @@ impl Parts {
     /// See [`Session::release`](crate::session::Session::release).
     pub(crate) fn release(&mut self, now: Instant, number: HoldNumber, renewed: bool) -> Ticket {
         let ticket = Ticket::new(self.next_id());
+        let outcome =
+            if self.hand_over(now, number, renewed) { Some(Ok(())) } else { self.give_back(now, number, renewed) };
+        let release = Release::new(number, outcome);
+        self.requests.insert(ticket, Request::Release(release));
+        ticket
+    }
+
+    /// Takes a guard that is released. Gives the outcome that its caller is told at once, if there is one.
+    fn give_back(&mut self, now: Instant, number: HoldNumber, renewed: bool) -> Option<Result<(), ReleaseError>> {
         // A hold that is gone while a guard of it exists was taken from its guards, and released.
         let gone = !self.holds.contains(number);
         let outcome = match self.take_guard(now, number, renewed) {
@@ -24,9 +33,7 @@ impl Parts {
         if outcome.is_some() {
             self.clean_up_by_background(now, number);
         }
-        let release = Release::new(number, outcome);
-        self.requests.insert(ticket, Request::Release(release));
-        ticket
+        outcome
     }
 
     /// See [`Session::poll_release`](crate::session::Session::poll_release).
@@ -84,8 +91,10 @@ impl Parts {
 
     /// See [`Session::drop_guard`](crate::session::Session::drop_guard).
     pub(crate) fn drop_guard(&mut self, now: Instant, number: HoldNumber, renewed: bool) {
-        self.take_guard(now, number, renewed);
-        self.clean_up_by_background(now, number);
+        if !self.hand_over(now, number, renewed) {
+            self.take_guard(now, number, renewed);
+            self.clean_up_by_background(now, number);
+        }
     }
 
     /// See [`Session::detach`](crate::session::Session::detach).

@@ -34,6 +34,7 @@ impl Parts {
         match acquire.due(now) {
             Due::Nothing => return,
             Due::Later => return self.set_request_timer(now, ticket),
+            Due::Unread => return self.unread_too_long(now, ticket),
             Due::TakenBackTooLate => {
                 return self.stop_taking_back(now, ticket, "no reply came within the command timeout");
             }

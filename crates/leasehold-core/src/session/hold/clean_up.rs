@@ -87,6 +87,18 @@ impl CleanUp {
             until: now,
         }
     }
+
+    /// A clean-up of a hold that is begun now in the place of another one, which the server has had.
+    pub(super) const fn after(now: Instant, other: &Self) -> Self {
+        Self { until: other.until, ..Self::new(now) }
+    }
+
+    /// Whether there is nothing to be taken back, and no copy of a call is expected that might have to be.
+    pub(super) fn is_at_rest(&self) -> bool {
+        let Self { by_background, is_queued, doubt, is_perhaps_lowered, is_unproven, repeats, .. } = self;
+        let is_doubted = doubt.is_some() || *is_perhaps_lowered || *is_unproven || *repeats != Repeats::No;
+        !by_background && !is_queued && !is_doubted
+    }
 }
 
 /// What is still to be done.

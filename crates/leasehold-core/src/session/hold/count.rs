@@ -62,6 +62,11 @@ impl Count {
         self.renewing > 0
     }
 
+    /// Whether there is one guard, which the server counts, and which wants the lease renewed; and no renewal is under way.
+    pub(crate) const fn is_one_at_rest(&self) -> bool {
+        self.on_server == 1 && self.wanted == 1 && self.renewing == 1 && self.detached == 0 && self.range.is_none()
+    }
+
     /// Whether the server may have more than is wanted.
     pub(crate) const fn is_high(&self) -> bool {
         self.on_server > self.wanted

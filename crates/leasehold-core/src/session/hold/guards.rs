@@ -33,6 +33,7 @@ impl Hold {
         self.cell.set_acknowledged(change.acknowledged());
         self.extend(change.sent_at(), left);
         self.deadline.note_reply(now);
+        self.begin_tenure(change.sent_at(), now);
     }
 
     /// It has its first guard, whom the server counts.

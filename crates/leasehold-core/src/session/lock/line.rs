@@ -98,6 +98,11 @@ impl Line {
         matches!(self.phase, Phase::Sleeping(_) | Phase::Subscribing)
     }
 
+    /// Whether the contender has nothing on its way, and nothing has failed for it: it waits for a release, or is about to ask.
+    pub(crate) const fn is_at_rest(&self) -> bool {
+        self.listens() || self.is_due()
+    }
+
     /// The requests behind the contender, in order.
     pub(crate) const fn queue(&self) -> &WaitQueue {
         &self.queue

@@ -12,6 +12,8 @@ pub(super) enum Stage {
     Open,
     /// It has ended without the lock, and its caller is told once the server has nothing of it any more.
     TakingBack(TakingBack),
+    /// A hold was handed on to it. Its future has until then to be polled.
+    HandedOn(AcquireOutcome, Instant),
     /// Its caller is to be told this.
     Ended(AcquireOutcome),
 }
@@ -56,6 +58,8 @@ pub(super) enum GivenUp {
 pub(crate) enum Due {
     /// Nothing: the request has ended.
     Nothing,
+    /// Its future has not been polled since a hold was handed on to it.
+    Unread,
     /// The timer is to be set again.
     Later,
     /// What it began is not taken back in time: its caller is told so now.
@@ -69,7 +73,7 @@ pub(crate) enum Due {
 impl Acquire {
     /// Whether its caller is to be told how it ended.
     pub(crate) const fn has_ended(&self) -> bool {
-        matches!(self.stage, Stage::Ended(_))
+        matches!(self.stage, Stage::Ended(_) | Stage::HandedOn(..))
     }
 
     /// Whether it has ended, and what it began is being taken back.
@@ -107,10 +111,29 @@ impl Acquire {
         self.stage = Stage::Ended(Ok(Some(granted)));
     }
 
+    /// A task of its client has handed a hold on to it. Its future has until then to be polled.
+    pub(crate) fn hand_on(&mut self, granted: Granted, until: Instant) {
+        self.stage = Stage::HandedOn(Ok(Some(granted)), until);
+    }
+
+    /// The grant of a hold that was handed on to it, and that its future has not read.
+    pub(crate) const fn unread(&self) -> Option<&Granted> {
+        match &self.stage {
+            Stage::HandedOn(Ok(granted), _) => granted.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// Takes that grant away from it: it asks, or waits, as before.
+    pub(crate) fn take_unread(&mut self) -> Option<Granted> {
+        self.unread()?;
+        self.take_outcome().and_then(Result::ok).flatten()
+    }
+
     /// How it ended, if it has.
     pub(crate) const fn outcome(&self) -> Option<&AcquireOutcome> {
         match &self.stage {
-            Stage::Ended(outcome) => Some(outcome),
+            Stage::Ended(outcome) | Stage::HandedOn(outcome, _) => Some(outcome),
             Stage::Open | Stage::TakingBack(_) => None,
         }
     }
@@ -121,7 +144,7 @@ impl Acquire {
             return None;
         }
         match std::mem::replace(&mut self.stage, Stage::Open) {
-            Stage::Ended(outcome) => Some(outcome),
+            Stage::Ended(outcome) | Stage::HandedOn(outcome, _) => Some(outcome),
             Stage::Open | Stage::TakingBack(_) => None,
         }
     }
@@ -139,7 +162,7 @@ impl Acquire {
         }
         match std::mem::replace(&mut self.stage, Stage::Open) {
             Stage::TakingBack(taking_back) => Some(taking_back),
-            Stage::Open | Stage::Ended(_) => None,
+            Stage::Open | Stage::HandedOn(..) | Stage::Ended(_) => None,
         }
     }
 
@@ -192,6 +215,7 @@ impl Acquire {
         match (&self.stage, &self.given_up) {
             // It tries nothing again, whatever it was about to do before.
             (Stage::TakingBack(taking_back), _) => taking_back.until,
+            (Stage::HandedOn(_, until), _) => *until,
             (_, GivenUp::Awaited(_, until)) => *until,
             _ => {
                 // A patience that has ended was acted upon: only the last attempt is still awaited.
@@ -205,6 +229,13 @@ impl Acquire {
     pub(crate) fn due(&self, now: Instant) -> Due {
         match (&self.stage, &self.given_up) {
             (Stage::Ended(_), _) => Due::Nothing,
+            (Stage::HandedOn(_, until), _) => {
+                if *until <= now {
+                    Due::Unread
+                } else {
+                    Due::Later
+                }
+            }
             (Stage::TakingBack(taking_back), _) if taking_back.until <= now => Due::TakenBackTooLate,
             (Stage::Open, GivenUp::Awaited(_, until)) if *until <= now => Due::AwaitedTooLong,
             (Stage::TakingBack(_), _) | (Stage::Open, GivenUp::Awaited(..)) => Due::Later,

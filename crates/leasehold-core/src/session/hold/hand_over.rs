@@ -1,0 +1,113 @@
+//! Handing a hold on: another task of the client has it from then on, and the server is not told.
+//!
+//! The server goes on to have one hold, with one field and one count. The client has another one, with a number and a cell of its own: the old
+//! number names nothing any more, so that nothing that knows it touches the new holder.
+
+use crate::error::HoldEnd;
+use crate::hold_cell::HoldCell;
+use crate::session::hold::Hold;
+use crate::session::hold::clean_up::CleanUp;
+use crate::session::hold::count::Count;
+use crate::session::hold::state::{CountedBy, HoldState};
+use crate::session::{AcquireRequest, Ticket};
+use crate::settings::HandOver;
+use crate::time::Instant;
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::Duration;
+
+/// For how long a client has had a hold from the server, and how often it has handed it on.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Tenure {
+    /// When the server was asked.
+    asked_at: Instant,
+    /// When its grant was received.
+    since: Instant,
+    handed_on: u32,
+}
+
+/// The least head start: a client that listens needs about as long to be woken and to ask.
+const LEAST_HEAD_START: Duration = Duration::from_millis(1);
+
+/// The most: the waiters of this client do not pay for a server that took long.
+const MOST_HEAD_START: Duration = Duration::from_millis(20);
+
+impl Hold {
+    /// The server has granted it.
+    pub(super) fn begin_tenure(&mut self, asked_at: Instant, now: Instant) {
+        self.tenure = Tenure { asked_at, since: now, handed_on: 0 };
+    }
+
+    /// Whether another task of the client handed it on.
+    pub(super) const fn was_handed_on(&self) -> bool {
+        self.tenure.handed_on > 0
+    }
+
+    /// Whether its one guard is all that the server has of it, nothing of it is on the way or due, and more than a third of its lease is left.
+    pub(crate) fn may_be_handed_on(&self, now: Instant) -> bool {
+        let is_at_rest = self.change.is_none() && self.raising.is_none() && self.waiting.is_empty();
+        let is_planned = self.renew_at.is_some_and(|at| at > now);
+        self.state == HoldState::Held(CountedBy::Server)
+            && self.count.is_one_at_rest()
+            && is_at_rest
+            && is_planned
+            && self.clean_up.is_at_rest()
+            && self.replicas.is_none()
+            && self.cell.deadline().since(now) > self.lease / 3
+    }
+
+    /// Whether it is what a request wishes for. A longest time to be held that is shorter than the lease is not: the server has the hold for a
+    /// lease, whatever becomes of its guard.
+    pub(crate) fn is_what_is_wished(&self, wish: &AcquireRequest) -> bool {
+        wish.renewed
+            && wish.lease == self.lease
+            && wish.replicas.is_none()
+            && wish.field.is_none()
+            && wish.permits == self.cell.key().permits
+            && wish.max_hold.is_none_or(|most| most >= self.lease)
+    }
+
+    /// Whether it may be handed on once more before other clients are let in.
+    pub(crate) fn has_tenure_left(&self, now: Instant, limits: HandOver) -> bool {
+        self.tenure.handed_on < limits.most && now.since(self.tenure.since) < limits.within
+    }
+
+    /// For how long this client does not ask again once it has released the hold to the server: twice the time in which the server granted
+    /// it. `None` where its guard is not the last one, or it was never handed on.
+    pub(crate) fn head_start(&self) -> Option<Duration> {
+        let round_trip = self.tenure.since.since(self.tenure.asked_at);
+        let is_last = self.count.wanted() == 1 && self.is_live();
+        (is_last && self.was_handed_on()).then(|| (round_trip * 2).clamp(LEAST_HEAD_START, MOST_HEAD_START))
+    }
+
+    /// Ends for its guard, and begins anew for the guard of a request. The server has it under the same name, and its lease goes on.
+    pub(crate) fn hand_on(
+        mut self,
+        now: Instant,
+        ticket: Ticket,
+        wish: &AcquireRequest,
+        woken: &mut Vec<Waker>,
+    ) -> Self {
+        self.cell.end(HoldEnd::Released, woken);
+        let latest = wish.max_hold.map_or(Instant::FAR_FUTURE, |most| now + most);
+        let cell = HoldCell::new(self.cell.key().clone(), now, latest);
+        cell.set_deadline(self.cell.deadline());
+        let mut count = Count::default();
+        count.set_on_server(self.count.on_server());
+        self.tenure.handed_on += 1;
+        let mut next = Self {
+            owner: wish.owner,
+            class: wish.class.clone(),
+            cell: Arc::new(cell),
+            count,
+            begun_by: ticket,
+            deadline: self.deadline.passed_on(latest),
+            state: HoldState::default(),
+            clean_up: CleanUp::after(now, &self.clean_up),
+            timer: None,
+            ..self
+        };
+        next.grant(wish.renewed);
+        next
+    }
+}
