@@ -172,6 +172,9 @@ impl<K: LockKind> Acquire<K> {
                 Ok(Some(granted)) => {
                     class.acquire_seconds.record(waited.as_secs_f64());
                     class.held.increment(1.0);
+                    if granted.handed_on {
+                        class.handed_on.increment(1);
+                    }
                     telemetry::record_hold(&recorded, &granted.cell);
                     Ok(Some(Guard::new(self.spec.clone(), granted)))
                 }

@@ -138,6 +138,44 @@ impl ClientBuilder {
         self
     }
 
+    /// Sets whether a [`lock`](crate::Client::lock) that a task releases is handed on to the next waiting task of this client, without a word
+    /// to the server. Default: no.
+    ///
+    /// This is for a hot name that many tasks of one process want at once: a grant then costs a wake-up instead of two commands. The server
+    /// goes on to have one hold, which is renewed as before. Each task has a guard of its own, with its own
+    /// [`held_for`](crate::Guard::held_for), its own `max_hold` and its own loss, and only the [`holder_id`](crate::Guard::holder_id) is the
+    /// same. Waiting tasks are served in the order in which they came, and a release that hands on is `Ok` at once.
+    ///
+    /// Other clients get in: after 128 grants, or 10 ms after the server's grant, whichever is first, the lock is released to the server, and
+    /// this client leaves the others at least a millisecond to ask before it asks again. A client that waits for the lock may therefore wait
+    /// longer than without this setting. The server has no queue for these locks; one that needs a guarantee takes a
+    /// [`fair_lock`](crate::Client::fair_lock).
+    ///
+    /// A lock is handed on only if both acquires renew the same lease, the hold has one guard, and more than a third of its lease is left. All
+    /// else is released as before: fair, fenced, read-write, spin and simple locks, semaphores, fixed leases,
+    /// [`durable`](crate::Acquire::durable) acquires, a `max_hold` that is shorter than the lease, and locks with
+    /// [`Fallback::Local`](crate::Fallback::Local).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// # use leasehold::{Client, embedded::EmbeddedServer};
+    /// # let server = EmbeddedServer::new();
+    /// let client = Client::builder().hand_over(true).embedded(&server)?;
+    /// let guard = client.lock("stock").acquire().await?;
+    /// let holder = guard.holder_id();
+    /// let next = tokio::spawn(client.lock("stock").acquire().into_future());
+    /// tokio::task::yield_now().await;
+    /// guard.release().await?;
+    /// assert_eq!(next.await??.holder_id(), holder);
+    /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+    /// ```
+    pub const fn hand_over(mut self, hand_over: bool) -> Self {
+        self.settings.hand_over = hand_over;
+        self
+    }
+
     /// Leaves a record of this client on the server while the client lives: host, process, application, and start time. So
     /// [`Client::who_is`](crate::Client::who_is) can tell an operator which process a holder is. The key of the record is
     /// `leasehold:1:client:` and the [id](crate::Client::id) of the client. The client writes it three times a minute and removes it at the

@@ -7,6 +7,7 @@ use leasehold_core::call::Replicas;
 use leasehold_core::command::Kind;
 use leasehold_core::command::permits::MAX_AT_ONCE;
 use leasehold_core::link::ServerInfo;
+use leasehold_core::settings::HandOver;
 use std::time::Duration;
 
 /// The shortest lease. Below it the margin, the renewal and a round trip leave no room for work.
@@ -37,6 +38,7 @@ pub(crate) struct Settings {
     pub(crate) fair: leasehold_core::settings::FairSettings,
     pub(crate) fallback: leasehold_core::session::Fallback,
     pub(crate) jvm_watchdog: Duration,
+    pub(crate) hand_over: bool,
     pub(crate) spans: Spans,
 }
 
@@ -56,6 +58,7 @@ impl Default for Settings {
             fair: leasehold_core::settings::FairSettings::default(),
             fallback: leasehold_core::session::Fallback::Fail,
             jvm_watchdog: Duration::from_secs(30),
+            hand_over: false,
             spans: Spans::default(),
         }
     }
@@ -105,6 +108,7 @@ impl Settings {
             cluster: server.cluster,
             fair: self.fair,
             jvm_watchdog: self.jvm_watchdog,
+            hand_over: self.hand_over.then(HandOver::default),
             publish: publish(server),
         }
     }

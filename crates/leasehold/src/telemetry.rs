@@ -9,6 +9,7 @@
 //! |---|---|---|---|
 //! | [`ACQUIRE_TOTAL`] | counter | `class`, `outcome` | acquires that came to an end |
 //! | [`ACQUIRE_SECONDS`] | histogram | `class` | from the first poll to the guard, waiting included |
+//! | [`HANDED_ON_TOTAL`] | counter | `class` | acquires whose lock another task of the client handed on, without a word to the server |
 //! | [`WAITING`] | gauge | `class` | callers whose acquire is under way |
 //! | [`HELD`] | gauge | `class` | guards that exist |
 //! | [`HOLD_SECONDS`] | histogram | `class` | from grant to the guard's end |
@@ -91,6 +92,7 @@ pub(crate) struct Class {
     pub(crate) cancelled: Outcome,
     pub(crate) failed: Outcome,
     pub(crate) acquire_seconds: Histogram,
+    pub(crate) handed_on: Counter,
     pub(crate) waiting: Gauge,
     pub(crate) held: Gauge,
     pub(crate) hold_seconds: Histogram,
@@ -122,6 +124,7 @@ impl Class {
             cancelled: acquire("cancelled"),
             failed: acquire("failed"),
             acquire_seconds: histogram!(ACQUIRE_SECONDS, "class" => class()),
+            handed_on: counter!(HANDED_ON_TOTAL, "class" => class()),
             waiting: gauge!(WAITING, "class" => class()),
             held: gauge!(HELD, "class" => class()),
             hold_seconds: histogram!(HOLD_SECONDS, "class" => class()),

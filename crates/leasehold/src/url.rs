@@ -10,7 +10,7 @@ use std::time::Duration;
 const VARIABLES: [&str; 2] = ["LEASEHOLD_URL", "REDIS_URL"];
 
 /// The settings that a URL may carry. Each is named as the method of the builder that it stands for.
-const SETTINGS: [&str; 11] = [
+const SETTINGS: [&str; 12] = [
     "prefix",
     "announce",
     "lease",
@@ -20,6 +20,7 @@ const SETTINGS: [&str; 11] = [
     "command_timeout",
     "connect_deadline",
     "require_noeviction",
+    "hand_over",
     "publish",
     "batch_calls",
 ];
@@ -79,12 +80,8 @@ fn parse(url: &str) -> Result<ServerTarget, ConnectError> {
 ///
 /// Says what the value may be.
 fn set(builder: ClientBuilder, name: &str, value: &str) -> Result<ClientBuilder, &'static str> {
-    let choice = || match value {
-        "true" => Ok(true),
-        "false" => Ok(false),
-        _ => Err("true or false"),
-    };
     let time = || duration(value).ok_or("a time: a whole number, then ms, s, m or h, such as 500ms");
+    let switch = || value.parse::<bool>().map_err(|_| "true or false");
     Ok(match name {
         "prefix" => builder.prefix(value),
         "announce" => builder.announce(value),
@@ -94,14 +91,15 @@ fn set(builder: ClientBuilder, name: &str, value: &str) -> Result<ClientBuilder,
         "unreachable_after" => builder.unreachable_after(time()?),
         "command_timeout" => builder.command_timeout(time()?),
         "connect_deadline" => builder.connect_deadline(time()?),
-        "require_noeviction" => builder.require_noeviction(choice()?),
+        "require_noeviction" => builder.require_noeviction(switch()?),
+        "hand_over" => builder.hand_over(switch()?),
         "publish" => builder.publish(match value {
             "auto" => Publish::Auto,
             "classic" => Publish::Classic,
             "sharded" => Publish::Sharded,
             _ => return Err("auto, classic or sharded"),
         }),
-        "batch_calls" => builder.batch_calls(choice()?),
+        "batch_calls" => builder.batch_calls(switch()?),
         _ => return Err("no setting"),
     })
 }
@@ -157,7 +155,8 @@ mod tests {
     #[test]
     fn every_query_setting_does_what_its_method_does() {
         let query = "prefix=a%26b%3A&announce=the+orders&lease=20s&default_wait=2m&recheck=1h&unreachable_after=900ms\
-                     &command_timeout=250ms&connect_deadline=3s&require_noeviction=true&publish=classic&batch_calls=true";
+                     &command_timeout=250ms&connect_deadline=3s&require_noeviction=true&hand_over=true&publish=classic\
+                     &batch_calls=true";
         let told = Client::builder()
             .prefix("a&b:")
             .announce("the orders")
@@ -168,6 +167,7 @@ mod tests {
             .command_timeout(Duration::from_millis(250))
             .connect_deadline(Duration::from_secs(3))
             .require_noeviction(true)
+            .hand_over(true)
             .publish(Publish::Classic)
             .batch_calls(true);
         assert_eq!(settings(&format!("redis://host?{query}")), format!("{told:?}"));
@@ -204,6 +204,7 @@ mod tests {
         assert!(refusal("redis://host?lease=99999999999999999999h").contains("a time"));
         assert!(refusal("redis://host?publish=loud").contains("auto, classic or sharded"));
         assert!(refusal("redis://host?require_noeviction=yes").contains("true or false"));
+        assert!(refusal("redis://host?hand_over=on").contains("true or false"));
     }
 
     #[test]

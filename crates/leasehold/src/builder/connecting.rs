@@ -38,7 +38,7 @@ impl ClientBuilder {
     ///
     /// The query may also carry `protocol=resp2`, for a proxy that does not know `HELLO`, and these settings, each named as its method:
     /// `prefix`, `announce`, `lease`, `default_wait`, `recheck`, `unreachable_after`, `command_timeout`,
-    /// `connect_deadline`, `require_noeviction`, `publish` and `batch_calls`. Times are a whole number and `ms`, `s`, `m` or `h`:
+    /// `connect_deadline`, `require_noeviction`, `hand_over`, `publish` and `batch_calls`. Times are a whole number and `ms`, `s`, `m` or `h`:
     /// `redis://host:6379?prefix=shop:&lease=20s&command_timeout=500ms`. A setting in the URL wins over the same setting of the builder.
     /// A parameter with another name is refused.
     ///

@@ -6,6 +6,8 @@ use metrics::{Unit, counter, describe_counter, describe_gauge, describe_histogra
 pub const ACQUIRE_TOTAL: &str = "leasehold_acquire_total";
 /// Seconds from the first poll of an acquire to its guard, by `class`.
 pub const ACQUIRE_SECONDS: &str = "leasehold_acquire_seconds";
+/// Counts acquires whose lock another task of the client handed on, by `class`. [`ACQUIRE_TOTAL`] counts them too, as `acquired`.
+pub const HANDED_ON_TOTAL: &str = "leasehold_handed_on_total";
 /// How many acquires are under way, by `class`.
 pub const WAITING: &str = "leasehold_waiting";
 /// How many guards exist, by `class`.
@@ -97,6 +99,7 @@ pub(super) fn register() {
 pub(super) fn describe() {
     for (name, help) in [
         (ACQUIRE_TOTAL, "Acquires that came to an end"),
+        (HANDED_ON_TOTAL, "Acquires whose lock another task of the client handed on"),
         (RELEASE_TOTAL, "Releases that came to an end, and guards that were dropped or detached"),
         (LOST_TOTAL, "Holds that were lost"),
         (RENEW_TOTAL, "Renewals, one for each batch"),
