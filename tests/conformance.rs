@@ -108,6 +108,10 @@ suite! {
             a_place_is_gone_when_its_wait_has_run_out,
             a_dropped_acquire_does_not_refuse_the_next_try_of_its_client,
             a_writer_that_gave_up_keeps_no_reader_out;
+        waiting_handed_on:
+            release_hands_the_field_on_to_the_next_task,
+            a_crowd_costs_less_than_one_command_each,
+            another_client_gets_in_between_hand_overs;
         read_write:
             readers_and_writers_exclude_each_other,
             rw4_an_owner_leaves_the_halves_in_any_order,

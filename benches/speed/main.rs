@@ -13,6 +13,7 @@
 mod fair;
 mod floor;
 mod go;
+mod hot;
 mod line;
 mod measure;
 mod readers;
@@ -53,6 +54,9 @@ fn main() {
         }
         if runs("line") {
             line::run(&server).await;
+        }
+        if runs("hot") {
+            hot::run(&server).await;
         }
         if runs("readers") {
             readers::run(&server).await;

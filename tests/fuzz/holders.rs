@@ -23,12 +23,16 @@ impl World {
         let by_itself = known.map_or(degraded, |guard| guard.by_itself);
         // A re-entry may be polled before the first guard is handed out.
         let first = granted.count == 1;
-        let begun = caller.sent.filter(|_| !degraded).unwrap_or(self.now);
+        let begun = caller.sent.filter(|_| !degraded && !granted.handed_on).unwrap_or(self.now);
         let wanted = caller.wish.max_hold.filter(|_| first).map_or(Instant::FAR_FUTURE, |most| begun + most);
         let most = known.map_or(wanted, |guard| guard.most);
         if by_itself {
             let needed = first && caller.wish.fallback == Fallback::Fail;
             assert!(!needed, "{kind:?} was granted without the server to somebody who needs it");
+        } else if granted.handed_on {
+            let beside = self.guards.iter().find(|guard| guard.cell.key().field == cell.key().field);
+            assert!(beside.is_none_or(|guard| guard.hold == granted.hold), "{kind:?} was handed on beside a guard");
+            assert!(kind == Kind::Lock && deadline <= self.latest, "{kind:?} is held beyond what the server said");
         } else {
             let promised = caller.promised.unwrap_or_else(|| panic!("{kind:?} was granted by nobody"));
             let latest = known.map_or(promised, |guard| guard.deadline.max(promised));
@@ -54,6 +58,7 @@ impl World {
     /// A deadline that rests on the server gets later by what that has just promised, and by nothing else, whichever others hold the same.
     pub(super) fn look_at_guards(&mut self) {
         let heard = self.heard.take();
+        self.latest = heard.map_or(self.latest, |heard| heard.max(self.latest));
         for guard in &mut self.guards {
             let (deadline, degraded) = (guard.cell.deadline(), guard.cell.is_degraded());
             let kind = guard.kind;

@@ -1,5 +1,6 @@
 //! A session whose server says whatever it likes: notices on any channel, any reply to any call, late, twice or never. Owners re-enter
-//! what they hold, holds are under replicas or end by themselves, and some callers do without a server that is out of reach.
+//! what they hold, holds are under replicas or end by themselves, and some callers do without a server that is out of reach. Half of the
+//! sessions hand holds on among their callers.
 
 #[path = "answers.rs"]
 mod answers;
@@ -18,7 +19,7 @@ use leasehold_core::link::{Epoch, LinkEvent, Plane, Settled};
 use leasehold_core::name::LockName;
 use leasehold_core::owner::{ClientId, HoldNumber, OwnerId};
 use leasehold_core::session::{AcquireRequest, Action, CallId, FlightId, Session, Step, Ticket, Via};
-use leasehold_core::settings::Settings;
+use leasehold_core::settings::{HandOver, Settings};
 use leasehold_core::time::Instant;
 use std::sync::Arc;
 use std::task::Waker;
@@ -78,11 +79,15 @@ struct World {
     channels: Vec<Bytes>,
     /// The promise of the reply that was read in this step.
     heard: Option<Instant>,
+    /// The latest of all promises.
+    latest: Instant,
 }
 
 pub(crate) fn check(data: &[u8]) {
     let mut source = Source::new(data);
-    let mut session = Session::new(ClientId::new(Uuid::from_u128(7)), Settings::default(), 1);
+    let hand_over = source.one_of(&[None, Some(HandOver { most: 3, within: Duration::from_secs(2) })]);
+    let settings = Settings { hand_over, ..Settings::default() };
+    let mut session = Session::new(ClientId::new(Uuid::from_u128(7)), settings, 1);
     let owners = [session.new_owner(), session.new_owner()];
     let mut world = World {
         session,
@@ -98,6 +103,7 @@ pub(crate) fn check(data: &[u8]) {
         probes: Vec::new(),
         channels: vec![Bytes::from_static(b"nobody listens here")],
         heard: None,
+        latest: Instant::default(),
     };
     for _ in 0..120 {
         if source.is_empty() {

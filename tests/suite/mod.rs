@@ -32,4 +32,5 @@ pub(crate) mod unknown_outcome;
 pub(crate) mod unknown_outcome_copies;
 pub(crate) mod waiting;
 pub(crate) mod waiting_given_up;
+pub(crate) mod waiting_handed_on;
 pub(crate) mod waiting_unpolled;

@@ -150,10 +150,12 @@ async fn many_tasks_on_few_names(world: World, kind: Kind) {
     let worlds: Vec<World> = (0..kind.servers()).map(|_| World::on(world.engine).own()).collect();
     let total = steps_of(kind, world.engine);
     let mut processes: Vec<Vec<Client>> = Vec::new();
-    for _ in 0..CLIENTS {
+    for process in 0..CLIENTS {
         let mut clients = Vec::new();
         for world in &worlds {
-            clients.push(world.client_with(|builder| builder.lease(secs(10))).await);
+            // Some hand on among their tasks what they may, and others never do.
+            let hand_over = process.is_multiple_of(2);
+            clients.push(world.client_with(|builder| builder.lease(secs(10)).hand_over(hand_over)).await);
         }
         processes.push(clients);
     }

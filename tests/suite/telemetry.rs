@@ -77,6 +77,20 @@ fn play(clock: &ManualClock, server: &EmbeddedServer, client: &Client) {
     clock.advance(secs(1));
 }
 
+/// A lock under the class `hot` that one task hands on to another.
+fn hand_on(clock: &ManualClock, server: &EmbeddedServer) {
+    let client = Client::builder().manual_clock(clock).hand_over(true).embedded(server).expect("a client");
+    let lock = client.lock("handed on").class("hot");
+    let guard = now(lock.acquire()).expect("the lock");
+    let mut next = Box::pin(lock.acquire().into_future());
+    assert!((&mut next).now_or_never().is_none());
+    let calls = server.calls("lock/acquire") + server.calls("lock/release");
+    now(guard.release()).expect("a release");
+    let next = next.now_or_never().expect("an answer at once").expect("the lock");
+    assert_eq!(server.calls("lock/acquire") + server.calls("lock/release"), calls, "the server is not asked");
+    now(next.release()).expect("a release");
+}
+
 pub(crate) async fn every_metric_is_counted_under_its_name(_: World) {
     let recorder = DebuggingRecorder::new();
     let snapshotter = recorder.snapshotter();
@@ -86,6 +100,7 @@ pub(crate) async fn every_metric_is_counted_under_its_name(_: World) {
         play(&clock, &server, &client);
         server.set_eviction_policy("allkeys-lru");
         drop(Client::builder().manual_clock(&clock).embedded(&server).expect("a client"));
+        hand_on(&clock, &server);
     });
     let seen = values(&snapshotter);
     let value = |key: &str| *seen.get(key).unwrap_or_else(|| panic!("{key} is not among {:#?}", seen.keys()));
@@ -108,6 +123,9 @@ pub(crate) async fn every_metric_is_counted_under_its_name(_: World) {
     for name in [telemetry::RENEWAL_LEFT_SECONDS, telemetry::OLDEST_HOLD_SECONDS] {
         assert!(value(name) >= 1.0, "{name}");
     }
+    assert_eq!(value(&format!("{} class=hot", telemetry::HANDED_ON_TOTAL)), 1.0);
+    assert_eq!(value(&format!("{} class=orders", telemetry::HANDED_ON_TOTAL)), 0.0, "these are granted by the server");
+    assert_eq!(value(&format!("{acquire} class=hot outcome=acquired")), 2.0);
     assert!(value(telemetry::UNPOLLED_TURNS_TOTAL) >= 1.0);
     assert!(value(&format!("{} outcome=done", telemetry::CLEAN_UP_TOTAL)) >= 1.0);
     assert!(value(&format!("{} outcome=failed", telemetry::CLEAN_UP_TOTAL)) >= 1.0);

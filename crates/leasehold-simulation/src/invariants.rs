@@ -110,7 +110,8 @@ impl World {
             }
             if self.plan.family.excludes() && !script.starts_with("read") {
                 let client = self.client_of(&id);
-                self.stats.reach_all(self.invariants.grants.hand_over(lock.clone(), &id, client));
+                let reached = self.invariants.grants.hand_over(lock.clone(), &id, client);
+                self.stats.reach_all(reached.into_iter().flatten());
             }
         }
         if self.plan.family.counts() {

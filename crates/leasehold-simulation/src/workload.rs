@@ -3,6 +3,7 @@
 pub(crate) mod event;
 pub(crate) mod fallbacks;
 pub(crate) mod family;
+mod hand_overs;
 mod latches;
 pub(crate) mod leases;
 mod mixture;

@@ -17,6 +17,8 @@ pub(crate) struct Grants {
     holders: FxHashMap<Bytes, Holder>,
     /// Holds that the server has ended by a release.
     released: FxHashSet<Bytes>,
+    /// Holds that were handed on among the tasks of a client.
+    handed_on: FxHashSet<Bytes>,
 }
 
 /// The holder of a lock on the server, so far as it was granted.
@@ -24,8 +26,10 @@ pub(crate) struct Grants {
 struct Holder {
     /// The last hold that was granted, unless it was released.
     hold: Option<Bytes>,
-    /// The client that released it last, unless another got it since.
+    /// The client that released it last, unless another got it since,
     released_by: Option<usize>,
+    /// and whether that client had handed it on before.
+    was_handed_on: bool,
 }
 
 /// The server's grant to a hold.
@@ -78,12 +82,19 @@ impl Grants {
     }
 
     /// A lock that excludes others has a new holder.
-    pub(crate) fn hand_over(&mut self, lock: Bytes, id: &Bytes, client: Option<usize>) -> Option<Coverage> {
-        match self.holders.insert(lock, Holder { hold: Some(id.clone()), released_by: None }) {
-            Some(Holder { hold: Some(other), .. }) if other != id => Some(Coverage::TakeOver),
-            Some(Holder { released_by: Some(other), .. }) if Some(other) != client => Some(Coverage::HandOver),
-            _ => None,
+    pub(crate) fn hand_over(&mut self, lock: Bytes, id: &Bytes, client: Option<usize>) -> [Option<Coverage>; 2] {
+        match self.holders.insert(lock, Holder { hold: Some(id.clone()), ..Holder::default() }) {
+            Some(Holder { hold: Some(other), .. }) if other != id => [Some(Coverage::TakeOver), None],
+            Some(Holder { released_by: Some(other), was_handed_on, .. }) if Some(other) != client => {
+                [Some(Coverage::HandOver), was_handed_on.then_some(Coverage::LetIn)]
+            }
+            _ => [None, None],
         }
+    }
+
+    /// A hold was handed on among the tasks of its client.
+    pub(crate) fn note_handed_on(&mut self, id: Bytes) {
+        self.handed_on.insert(id);
     }
 
     /// The holder of a lock has released it.
@@ -91,7 +102,7 @@ impl Grants {
         if let Some(holder) = self.holders.get_mut(lock)
             && holder.hold.as_ref() == Some(id)
         {
-            *holder = Holder { hold: None, released_by: client };
+            *holder = Holder { hold: None, released_by: client, was_handed_on: self.handed_on.contains(id) };
         }
     }
 

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 /// Whether a release's outcome is true to table 1.4.
 pub(crate) fn check_release(world: &World, client: usize, task: usize, outcome: &Outcome) {
-    let TaskKind::Release { guard, held, last: true, deadline } = world.clients[client].tasks[task].kind else {
+    let TaskKind::Release { guard, held, last: true, deadline, handed_on } = world.clients[client].tasks[task].kind
+    else {
         return;
     };
     let now = world.local(client);
@@ -23,7 +24,8 @@ pub(crate) fn check_release(world: &World, client: usize, task: usize, outcome: 
             assert!(held, "a hold that was lost was released");
             // If guards were detached, something is left of the hold. If the outcome of a call is not known, it may have been that one
             // after which there is no hold any more. A hold that was granted without the server is not there.
-            let is_left = world.detached_of(client, guard.hold) > 0 || guard.cell.is_degraded();
+            // The server is not told of a hold that another task has from here on.
+            let is_left = world.detached_of(client, guard.hold) > 0 || guard.cell.is_degraded() || handed_on;
             assert!(ended || is_left || world.doubts.doubtful.contains(&guard.wire_id), "nobody released {field:?}");
         }
         Outcome::NotReleased(ReleaseError::Lost(_)) => {

@@ -75,6 +75,8 @@ counted! {
     Coverage {
         Reentry = "an owner re-entered",
         HandOver = "a release handed over to another client",
+        HandedOn = "a client handed a lock on to another of its tasks",
+        LetIn = "a client was granted a lock that another had handed on among its tasks",
         TakeOver = "a lease ended and another hold took over",
         LostThenReacquired = "a client lost a lock and got it again",
         DeadHeadSkipped = "a dead head of a queue was skipped",

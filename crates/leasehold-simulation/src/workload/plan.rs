@@ -6,6 +6,7 @@ use crate::jvms;
 use crate::workload::event::UserEvent;
 use crate::workload::fallbacks;
 use crate::workload::family::{CAPACITY, LockFamily};
+use crate::workload::hand_overs;
 use crate::workload::leases::{self, Leases};
 use crate::workload::mixture;
 use crate::workload::replicas;
@@ -93,9 +94,10 @@ pub(crate) fn plan(world: &mut World, seed: u64, family: LockFamily) {
     settings.not_after = world.rng.bool();
     settings.cluster = world.rng.u8(..4) == 0;
     jvms::plan::choose(world, seed, &mut settings);
+    let is_crowded = hand_overs::choose(seed, family, &mut settings);
     world.plan.settings = settings.clone();
     replicas::choose(world, seed);
-    let clients = 2 + world.rng.usize(..6);
+    let clients = if is_crowded { 2 } else { 2 + world.rng.usize(..6) };
     world.plan.clients = clients;
     for _ in 0..clients {
         let client = world.add_client(settings.clone());

@@ -37,12 +37,18 @@ impl World {
 
     /// Whether a hold that was granted without the server may have a guard that no future has read yet: the session counts it, and the world
     /// does not know it.
-    pub(crate) fn may_have_unread_guard(&self, guard: &Guard) -> bool {
+    pub(crate) fn may_have_unread_without_server(&self, guard: &Guard) -> bool {
         let is_open = |task: &Task| {
             let TaskKind::Acquire(wish) = &task.kind else { return false };
             task.outcome.is_none() && wish.name == guard.name && wish.kind == guard.kind && wish.owner == guard.owner
         };
         guard.fell_back && guard.owner.is_some() && self.clients[guard.client].tasks.iter().any(is_open)
+    }
+
+    /// Whether a hold may have a guard that no caller has read: one that was handed on, and that its owner has entered since.
+    pub(crate) fn may_have_unread(&self, client: usize, hold: HoldNumber) -> bool {
+        let hands_on = self.clients[client].session.settings().hand_over.is_some();
+        hands_on && !self.guards.iter().any(|guard| (guard.client, guard.hold, guard.is_first) == (client, hold, true))
     }
 
     /// How many guards of a hold were detached.

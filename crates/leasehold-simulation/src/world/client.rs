@@ -77,8 +77,10 @@ pub(crate) enum TaskKind {
         held: bool,
         /// was the last one of its hold,
         last: bool,
-        /// and had this deadline.
+        /// had this deadline,
         deadline: Instant,
+        /// and its hold was handed on to another task.
+        handed_on: bool,
     },
 }
 
@@ -134,6 +136,8 @@ pub(crate) struct Guard {
     pub(crate) field: Bytes,
     /// The id that tells its hold from all others in the calls of its kind.
     pub(crate) wire_id: Bytes,
+    /// It was the first of its hold.
+    pub(crate) is_first: bool,
     /// It has been neither released nor dropped nor detached.
     pub(crate) alive: bool,
     pub(crate) detached: bool,

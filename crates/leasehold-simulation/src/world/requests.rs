@@ -43,10 +43,13 @@ impl World {
         let held = cell.ended(now).is_none();
         let deadline = cell.deadline();
         self.guards[guard].alive = false;
-        let last = self.guards_of(client, hold) == 0 && !self.may_have_unread_guard(&self.guards[guard]);
+        let unread = self.may_have_unread(client, hold) || self.may_have_unread_without_server(&self.guards[guard]);
+        let last = self.guards_of(client, hold) == 0 && !unread;
+        let before = self.clients[client].session.hand_overs();
         let ticket = self.clients[client].session.release(now, hold, renewed);
+        let handed_on = self.clients[client].session.hand_overs() > before;
         trace!(self, "g{}: client {client} releases {hold:?} as {ticket:?} {polls:?}", self.guards[guard].number);
-        let kind = TaskKind::Release { guard, held, last, deadline };
+        let kind = TaskKind::Release { guard, held, last, deadline, handed_on };
         let task = self.clients[client].add_task(now, ticket, kind, polls);
         self.clients[client].tasks[task].number = self.guards[guard].number;
         self.poll(client, task);
@@ -198,7 +201,8 @@ impl World {
         if !watch.wake_at_end(&Waker::from(ended.clone())) {
             Waker::from(ended.clone()).wake();
         }
-        let field = self.clients[client].session.client().field(granted.hold);
+        // A hold that was handed on has the field of the first of its holders.
+        let field = granted.cell.key().field.clone();
         let hold = HoldKey { field: field.clone(), permits: wish.permits };
         let wire_id = self.wire_id(client, wish.kind, &wish.name, &hold);
         let epoch_of_data = self.epoch_of_promise(client, &wire_id, &granted);
@@ -206,7 +210,10 @@ impl World {
         let known = self.guards.iter().rfind(|guard| (guard.client, guard.hold) == (client, granted.hold));
         // An entry to a hold that the server had not heard of may be read before the grant that it enters, and after the hold was restored.
         let fell_back = known.is_some_and(|guard| guard.fell_back);
-        let in_order = granted.count as usize == others || granted.cell.is_degraded() || fell_back || refused;
+        let may_be_late = granted.cell.is_degraded() || fell_back || refused || granted.handed_on;
+        // So may an entry to a hold that was handed on.
+        let unread = usize::from(granted.count > 1 && self.may_have_unread(client, granted.hold));
+        let in_order = granted.count as usize == others + unread || may_be_late;
         assert!(in_order, "the hold count of a grant is {}, and not {others}", granted.count);
         let fell_back = known.map_or_else(|| granted.cell.is_degraded(), |guard| guard.fell_back);
         let passes_through =
@@ -225,6 +232,7 @@ impl World {
             limited: wish.max_hold.is_some(),
             field,
             wire_id,
+            is_first: granted.count == 1,
             alive: true,
             detached: false,
             ended,
@@ -254,6 +262,10 @@ impl World {
         }
         if granted.count > 1 {
             self.stats.reach(Coverage::Reentry);
+        }
+        if granted.handed_on {
+            self.stats.reach(Coverage::HandedOn);
+            self.invariants.grants.note_handed_on(guard.wire_id.clone());
         }
         if self.clients[client].lost.remove(guard.name.key()) {
             self.stats.reach(Coverage::LostThenReacquired);
