@@ -13,7 +13,9 @@
 //! | one of both leases is not renewed, or they differ; or replicas are asked for | a release |
 //! | the kind is another one than the reentrant lock, or every request takes the lock within the client first | a release |
 //! | the server is known to be out of reach, or the client is closed | a release |
-//! | the hold was handed on often enough, or for long enough | a release, and a head start for others |
+//! | the hold was handed on often enough, or for long enough | a release |
+//!
+//! The release of a hold that was handed on before, for whatever reason, gives other clients a head start.
 
 use crate::owner::HoldNumber;
 use crate::session::Ticket;

@@ -186,7 +186,7 @@ fn dropped_guards_and_dropped_futures_hand_on_in_order() {
     assert_eq!((world.calls().len(), world.session.hand_overs()), (0, 2));
 }
 
-/// What stands in the way of handing a hold on: the holder's wish, the waiter's, and what happens before the release.
+/// An obstacle to handing a hold on: its name, a change of the holder's wish and of the waiter's, and an event before the release.
 type Row = (&'static str, fn(&mut AcquireRequest), fn(&mut AcquireRequest), fn(&mut World));
 
 const ROWS: &[Row] = &[
