@@ -98,9 +98,9 @@ pub(crate) async fn every_metric_is_counted_under_its_name(_: World) {
         let clock = ManualClock::new();
         let (server, client) = client(&clock);
         play(&clock, &server, &client);
+        hand_on(&clock, &server);
         server.set_eviction_policy("allkeys-lru");
         drop(Client::builder().manual_clock(&clock).embedded(&server).expect("a client"));
-        hand_on(&clock, &server);
     });
     let seen = values(&snapshotter);
     let value = |key: &str| *seen.get(key).unwrap_or_else(|| panic!("{key} is not among {:#?}", seen.keys()));
