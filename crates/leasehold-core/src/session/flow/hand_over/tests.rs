@@ -281,8 +281,9 @@ fn others_get_a_head_start_after_the_last_of_the_grants() {
     }
     assert_eq!((world.releases(&guard), world.session.hand_overs()), (None, 2), "others are let in");
     world.is_told();
+    world.pass(MS / 2);
     assert!(matches!(world.poll(waiters[2]), Step::Wait), "it leaves others the time to ask");
-    world.pass(MS);
+    world.pass(MS / 2);
     assert!(matches!(world.poll(waiters[2]), Step::Send(..)), "and asks then, notice or not");
 }
 
