@@ -54,15 +54,17 @@ pub(crate) async fn run(server: &Server) {
         }
     }
     println!(
-        "| one hot name, {TASKS} tasks | grants, to tokio::sync::Mutex | grants/s | most : least of a task | commands a grant |"
+        "| one hot name, {TASKS} tasks | grants, to the lock's | tokio's grants, to these | grants/s | most : least of a task \
+         | commands a grant |"
     );
-    println!("|---|---|---|---|---|");
+    println!("|---|---|---|---|---|---|");
     let names =
         ["tokio::sync::Mutex", "lock", "lock, handed on", "lock, handed on, half of the tasks in another client"];
     for (variant, name) in names.into_iter().enumerate() {
         println!(
-            "| {name} | {} | {:.0} | {:.2} | {:.3} |",
-            Ratio::of(&rates[variant], &rates[0]),
+            "| {name} | {} | {} | {:.0} | {:.2} | {:.3} |",
+            Ratio::of(&rates[variant], &rates[1]),
+            Ratio::of(&rates[0], &rates[variant]),
             middle(&rates[variant]),
             middle(&spreads[variant]),
             middle(&commands[variant]),
