@@ -1,19 +1,22 @@
 //! The Lua scripts of leasehold, as text.
 //!
 //! A folder is a kind of lock, a file is a verb. Each file opens with its contract: purpose, `KEYS`, `ARGV`, returns and an
-//! example. Code that several scripts share stands in `shared/` and is put in front of the scripts that use it.
+//! example. Code that several scripts share stands in `shared/` and is put in front of the scripts that use it. Some scripts begin with
+//! a short way, which stands in `short/`: it deals with what happens most, in few commands, and returns before the rest is built.
 //!
 //! This crate only includes the files; what they mean is known to `leasehold-core`, and a test holds the two together.
 //! It is internal to leasehold and has no stability promise of its own.
 
 #![no_std]
 
-/// A script of the fair lock that reads: what all of them begin with, and its own files.
+/// A script of the fair lock: what comes in front, what all of them have, and the rest.
 macro_rules! fair {
-    ($($file:literal),+ $(,)?) => {
+    ([$($front:literal),* $(,)?] $($file:literal),+ $(,)?) => {
         concat!(
-            include_str!("shared/kind.lua"),
             include_str!("shared/clock.lua"),
+            include_str!("shared/fair_names.lua"),
+            $(include_str!($front),)*
+            include_str!("shared/kind.lua"),
             include_str!("shared/fair_entries.lua"),
             include_str!("shared/fair_open.lua"),
             $(include_str!($file),)+
@@ -23,8 +26,9 @@ macro_rules! fair {
 
 /// A script of the fair lock that may change the queue.
 macro_rules! fair_change {
-    ($($file:literal),+ $(,)?) => {
+    ([$($front:literal),* $(,)?] $($file:literal),+ $(,)?) => {
         fair!(
+            [$($front),*]
             "shared/fair_queue.lua",
             "shared/fair_walk.lua",
             "shared/fair_upkeep.lua",
@@ -69,6 +73,7 @@ pub mod lock {
         include_str!("shared/lease.lua"),
         include_str!("shared/clock.lua"),
         include_str!("shared/hold.lua"),
+        include_str!("shared/grant.lua"),
         include_str!("shared/free.lua"),
         include_str!("lock/acquire.lua"),
     );
@@ -92,30 +97,42 @@ pub mod lock {
 pub mod fair {
     /// Takes the lock, raises a hold count, or takes a place in the queue.
     pub const ACQUIRE: &str = fair_change!(
+        ["shared/fair_plain.lua", "shared/fair_short.lua", "shared/grant.lua", "short/fair_acquire.lua"]
         "shared/whole.lua",
         "shared/lease.lua",
         "shared/hold.lua",
         "shared/fair_acquire.lua",
-        "fair/acquire.lua"
+        "fair/acquire.lua",
     );
     /// Lowers a hold count, or ends a hold and its place.
-    pub const RELEASE: &str = fair_change!("shared/whole.lua", "shared/fair_leave.lua", "fair/release.lua");
+    pub const RELEASE: &str = fair_change!(
+        ["shared/fair_plain.lua", "short/fair_release.lua"]
+        "shared/whole.lua",
+        "shared/fair_leave.lua",
+        "fair/release.lua",
+    );
     /// Says that a process lives, and asks whether it is its turn.
-    pub const BEAT: &str = fair_change!("fair/beat.lua");
+    pub const BEAT: &str = fair_change!(["shared/fair_plain.lua", "short/fair_beat.lua"] "fair/beat.lua");
     /// Ends the hold of a named holder.
-    pub const FORCE_RELEASE: &str = fair_change!("fair/force_release.lua");
+    pub const FORCE_RELEASE: &str = fair_change!([] "fair/force_release.lua");
     /// Tells who holds the lock, and who waits.
-    pub const INSPECT: &str = fair!("fair/inspect.lua");
+    pub const INSPECT: &str = fair!([] "fair/inspect.lua");
 }
 
 /// The fair lock with fencing tokens. The other verbs are those of [`fair`].
 pub mod fenced_fair {
     /// Takes the lock with a token, raises a hold count, or takes a place in the queue.
     pub const ACQUIRE: &str = fair_change!(
+        [
+            "shared/fair_plain.lua",
+            "shared/fair_short.lua",
+            "shared/grant.lua",
+            "shared/token.lua",
+            "short/fenced_fair_acquire.lua",
+        ]
         "shared/whole.lua",
         "shared/lease.lua",
         "shared/hold.lua",
-        "shared/token.lua",
         "shared/fair_acquire.lua",
         "fenced_fair/acquire.lua",
     );
@@ -130,6 +147,7 @@ pub mod fenced {
         include_str!("shared/lease.lua"),
         include_str!("shared/clock.lua"),
         include_str!("shared/hold.lua"),
+        include_str!("shared/grant.lua"),
         include_str!("shared/free.lua"),
         include_str!("shared/token.lua"),
         include_str!("fenced/acquire.lua"),

@@ -4,20 +4,6 @@
 -- command `publish`, and the time `now`; `open_fair` adds the rest. An entry is `process:number`. Its process is
 -- native where the marks have a heartbeat of it, and foreign (a JVM) where they have none.
 
--- The name of a field of the marks: `p:` heartbeat of a process, `a:` arrival, `w:` wait and score, `c:` second chance.
-local function mark_of(sort, whose)
-  return sort .. ':' .. whose
-end
-
--- Where somebody is told of its turn: a process of ours on one channel for all its waiters, a JVM's waiter on its own.
-local function channel_of(fair, listener)
-  return fair.channel .. ':' .. listener
-end
-
-local function process_of(entry)
-  return string.match(entry, '^(.*):') or entry
-end
-
 -- When the process of an entry last gave a sign of life, or false where it never did. A process is read once in a script,
 -- however many entries it has.
 local function beat_of(fair, process)

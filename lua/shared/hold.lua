@@ -16,26 +16,3 @@ local function raise_hold(key, ask, stored)
   redis.call('HSET', key, ask.hold, ask.count)
   return {1, left}
 end
-
--- Gives a free lock to the hold. It is the last step of a grant, so that no error before it leaves a hold behind.
-local function grant_hold(key, ask)
-  redis.call('HSET', key, ask.hold, 1)
-  local set = redis.pcall('PEXPIRE', key, ask.lease)
-  if type(set) == 'table' then
-    -- A user who may not set a time to live must not leave a lock without one.
-    redis.call('DEL', key)
-    return set
-  end
-  return {1, ask.lease}
-end
-
--- Adds to a reply the server's time, and to one that tells of a hold its fencing token, where it has one.
-local function complete(reply, time, token)
-  if not reply.err then
-    reply[3] = time
-    if reply[1] > 0 then
-      reply[4] = token
-    end
-  end
-  return reply
-end

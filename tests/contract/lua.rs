@@ -24,6 +24,16 @@ pub(crate) fn preludes() -> BTreeMap<String, File> {
     lua_files().into_iter().filter(|(name, _)| name.starts_with("shared/")).collect()
 }
 
+/// The short ways, with which some scripts begin.
+pub(crate) fn short_ways() -> BTreeMap<String, File> {
+    lua_files().into_iter().filter(|(name, _)| name.starts_with("short/")).collect()
+}
+
+/// The name of the short way that a script has, if it has one.
+fn short_way_of(script: &Script) -> String {
+    format!("short/{}", script.name().replace('/', "_"))
+}
+
 /// Every script of the table, with its own file and its header.
 pub(crate) fn scripts() -> Vec<(&'static Script, File, Header)> {
     let files = lua_files();
@@ -38,13 +48,15 @@ pub(crate) fn scripts() -> Vec<(&'static Script, File, Header)> {
         .collect()
 }
 
-/// The names of the preludes that stand in front of a script's own file, in order.
+/// The names of the preludes, and of the short way, that stand in front of a script's own file, in order.
 pub(crate) fn included(script: &Script, file: &File, preludes: &BTreeMap<String, File>) -> Vec<String> {
     let mut rest = script.source().strip_suffix(file.text.as_str()).expect("the file comes last");
     let mut included = Vec::new();
+    let short_ways = short_ways();
     while !rest.is_empty() {
         let (name, prelude) = preludes
             .iter()
+            .chain(&short_ways)
             .find(|(_, prelude)| rest.starts_with(&prelude.text))
             .unwrap_or_else(|| panic!("{}: what stands in front of the file is no prelude:\n{rest}", file.path));
         rest = &rest[prelude.text.len()..];
@@ -69,7 +81,8 @@ fn functions(prelude: &str) -> Vec<(String, Vec<String>)> {
 
 #[test]
 fn every_file_is_in_the_table_and_every_entry_has_a_file() {
-    let files: BTreeSet<_> = lua_files().into_keys().filter(|name| !name.starts_with("shared/")).collect();
+    let is_script = |name: &String| !name.starts_with("shared/") && !name.starts_with("short/");
+    let files: BTreeSet<_> = lua_files().into_keys().filter(is_script).collect();
     let table = script::ALL.iter().map(|script| script.name().to_owned());
     // The loop of a batch is put behind other scripts, and is none by itself.
     let table: BTreeSet<_> = table.chain(["batch/run".to_owned()]).collect();
@@ -78,9 +91,10 @@ fn every_file_is_in_the_table_and_every_entry_has_a_file() {
 
 #[test]
 fn the_text_of_a_script_is_its_preludes_and_its_file() {
-    let preludes = preludes();
+    let (preludes, short_ways) = (preludes(), short_ways());
     for (script, file, _) in scripts() {
-        let body: Vec<_> = lua_code::words(&file.text);
+        let short = short_ways.get(&short_way_of(script)).map(|short| short.text.as_str());
+        let body: Vec<_> = [short.unwrap_or_default(), &file.text].into_iter().flat_map(lua_code::words).collect();
         // A function is used where it is called: a local variable may have the name of another prelude's function.
         let uses = |text: &str, words: &[Word]| {
             let is_call = |pair: &[Word], name: &str| pair[0].name() == Some(name) && pair[1].is("(");
@@ -89,10 +103,47 @@ fn the_text_of_a_script_is_its_preludes_and_its_file() {
         let included = included(script, &file, &preludes);
         for (name, prelude) in &preludes {
             // A prelude may use those that stand in front of it.
-            let by_prelude = included.iter().filter(|other| *other != name);
+            let by_prelude = included.iter().filter(|other| *other != name && preludes.contains_key(*other));
             let is_used = uses(&prelude.text, &body)
                 || by_prelude.clone().any(|other| uses(&prelude.text, &lua_code::words(&preludes[other].text)));
             assert_eq!(included.contains(name), is_used, "{} includes {name} exactly if it uses it", file.path);
+        }
+        let own: Vec<_> = included.iter().filter(|name| short_ways.contains_key(*name)).collect();
+        let wanted: Vec<_> = short.map(|_| short_way_of(script)).into_iter().collect();
+        assert!(own.iter().copied().eq(&wanted), "{} begins with {own:?}", file.path);
+    }
+}
+
+#[test]
+fn a_short_way_returns_before_the_long_way_is_built() {
+    let (preludes, short_ways) = (preludes(), short_ways());
+    assert!(!short_ways.is_empty(), "there are short ways");
+    for (name, short) in &short_ways {
+        assert!(short.text.starts_with("-- Short way of `"), "{name} says whose it is");
+        let (script, file, header) = scripts()
+            .into_iter()
+            .find(|(script, ..)| short_way_of(script) == *name)
+            .unwrap_or_else(|| panic!("{name} is the short way of no script"));
+        let included = included(script, &file, &preludes);
+        let at = included.iter().position(|other| other == name).expect("the script has it");
+        // Each function that stands in front of it is built in every run.
+        let used = |text: &str| -> BTreeSet<String> {
+            lua_code::words(text).iter().filter_map(Word::name).map(str::to_owned).collect()
+        };
+        let mut needed = used(&short.text);
+        for prelude in included[..at].iter().rev().map(|prelude| &preludes[prelude].text) {
+            assert!(functions(prelude).iter().any(|(function, _)| needed.contains(function)), "{name} needs {prelude}");
+            needed.extend(used(prelude));
+        }
+        for (table, slots) in [("KEYS", &header.keys), ("ARGV", &header.args)] {
+            let words = lua_code::words(&short.text);
+            for at in (0..words.len()).filter(|at| words[*at].is(table) && words[at + 1].is("[")) {
+                let Word::Number(slot) = &words[at + 2] else { panic!("{name}: {table} has no number") };
+                assert!(
+                    slots.iter().any(|declared| declared.index == *slot),
+                    "{name}: {table}[{slot}] is not declared"
+                );
+            }
         }
     }
 }
@@ -204,6 +255,7 @@ fn no_script_makes_up_a_key() {
             assert!(!prelude.text.contains(&format!("fair.{slot} = ")), "{name}: fair.{slot} stays what it was");
         }
     }
+    assert_keys_stay(&preludes);
     let takes_key: BTreeMap<_, Vec<_>> = preludes
         .values()
         .flat_map(|prelude| functions(&prelude.text))
@@ -230,12 +282,39 @@ fn no_script_makes_up_a_key() {
     }
 }
 
+/// A function that takes all keys of a script calls them `keys`, and gets nothing else.
+fn assert_keys_stay(preludes: &BTreeMap<String, File>) {
+    let short_ways = short_ways();
+    let texts: Vec<_> = preludes.values().chain(short_ways.values()).collect();
+    let taking: Vec<_> = texts
+        .iter()
+        .flat_map(|file| functions(&file.text))
+        .filter(|(_, parameters)| parameters.iter().any(|parameter| parameter == "keys"))
+        .collect();
+    assert!(!taking.is_empty(), "there are such functions");
+    for file in &texts {
+        let words = lua_code::words(&file.text);
+        let changed = words.windows(2).any(|pair| pair[0].is("keys") && pair[1].is("="));
+        assert!(!changed && !file.text.contains("local keys"), "{}: keys stay what they were", file.path);
+        for (function, parameters) in &taking {
+            assert_eq!(parameters[0], "keys", "{function}");
+            for arguments in lua_code::calls(&words, &[function]) {
+                let [keys] = &arguments[0][..] else { panic!("{}: {function} gets {arguments:?}", file.path) };
+                assert!(keys.is("KEYS") || keys.is("keys"), "{}: {function} gets {arguments:?}", file.path);
+            }
+        }
+    }
+    for (_, short) in &short_ways {
+        assert_keys(&short.path, &short.text, &[], &BTreeMap::new());
+    }
+}
+
 /// The fields by which the preludes of the fair lock know its keys.
 const SLOTS_OF_FAIR: [&str; 5] = ["lock", "queue", "deadlines", "channel", "marks"];
 
 /// The one file that puts texts together: fields of the marks, and the channels of waiters, which Redisson makes of the
 /// lock's channel and a hold.
-const PUTS_TOGETHER: &str = "lua/shared/fair_entries.lua";
+const PUTS_TOGETHER: &str = "lua/shared/fair_names.lua";
 
 /// The one function that may put a key together: Redisson has keys that no caller can name before it has read the lock.
 const PUTS_KEYS_TOGETHER: &str = "hold_key_of";
@@ -258,7 +337,8 @@ fn assert_keys(path: &str, text: &str, bound: &[String], takes_key: &BTreeMap<St
         [fair, dot, slot] if fair.is("fair") && dot.is(".") => SLOTS_OF_FAIR.iter().any(|known| slot.is(known)),
         [name] => name.name().is_some_and(|name| bound.iter().any(|bound| bound == name)),
         [name, ..] if name.is(PUTS_KEYS_TOGETHER) => true,
-        [keys, open, ..] => keys.is("KEYS") && open.is("["),
+        // A function that is given all KEYS calls them `keys`.
+        [keys, open, ..] => (keys.is("KEYS") || keys.is("keys")) && open.is("["),
         [] => false,
     };
     for how in ["call", "pcall"] {

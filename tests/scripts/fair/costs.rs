@@ -91,5 +91,5 @@ fn f12_among_jvms_a_walk_is_made_once_in_its_gap() {
     assert!(parts > 1_800, "the whole queue is read: {parts}");
     assert!(calls < 40, "in few commands: {calls}");
     let [_, parts, _] = cost(&world, &world.beat_call(ours, None));
-    assert!(parts < 20, "and not again at once: {parts}");
+    assert!(parts < 30, "and not again at once: {parts}");
 }

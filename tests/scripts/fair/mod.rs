@@ -5,6 +5,7 @@ mod costs;
 mod fair_queue;
 mod fair_queue_damage;
 mod fair_queue_jvms;
+mod fair_queue_short_way;
 mod fenced;
 mod field_bugs;
 mod jvm;

@@ -1,0 +1,121 @@
+-- Prelude: a fair queue as it mostly is, read and kept by few commands. The short ways of the fair scripts use it.
+--
+-- A queue is plain if the marks tell of no JVM, if list and scores have as many entries, if first and last entry are of living processes
+-- of ours and no tombstones, if few entries are tombstones, and if no score is later than that of a waiter that comes now. An empty queue
+-- is plain too. Another queue is left to the long way, which has the rules for all of them; so a short way ends before its first write if
+-- a queue is not plain. `keys` are the KEYS of the script.
+
+-- The marks of a queue, or nil if they tell that it is not plain. A process that is known to be alive, or that has been asked for, is not
+-- looked up again.
+local function read_marks(keys, plain, living, oldest)
+  local process, second, last = process_of(plain.head), process_of(plain.second), process_of(plain.tail)
+  local knows_first = process == living
+  local knows_second, knows_last = second == living or second == process, last == living or last == process
+  local marks
+  if knows_first and knows_second and knows_last then
+    marks = redis.pcall('HMGET', keys[5], 'h', 'f', 'o')
+  elseif knows_second and knows_last then
+    marks = redis.pcall('HMGET', keys[5], 'h', 'f', 'o', mark_of('p', process))
+  else
+    marks = redis.pcall('HMGET', keys[5], 'h', 'f', 'o',
+      mark_of('p', process), mark_of('p', second), mark_of('p', last))
+  end
+  if marks.err or not marks[1] or marks[2]
+    or not knows_first and (tonumber(marks[4]) or 0) < oldest
+    or not knows_second and (tonumber(marks[5]) or 0) < oldest
+    or not knows_last and (tonumber(marks[6]) or 0) < oldest then
+    return nil
+  end
+  return marks
+end
+
+-- Whether tombstones are in the way of a queue: there are so many that they are to be cleared away, or one is the first, the second or the
+-- last entry.
+local function has_tombstones(keys, plain)
+  local tombstones = redis.call('ZCOUNT', keys[3], '-inf', '(1000000000000')
+  if tombstones == 0 then
+    return false
+  end
+  for _, entry in ipairs({plain.head, plain.second, plain.tail}) do
+    if (tonumber(redis.call('ZSCORE', keys[3], entry)) or 0) < 1000000000000 then
+      return true
+    end
+  end
+  return tombstones > 64 and tombstones * 2 >= plain.length
+end
+
+-- Reads the queue and its marks. The answer is nil if the queue is not plain, or if a key is of another kind. `living` is the process
+-- that sends the command, if the command is a sign of its life. `left` is what is left of the lease; if the lock is free, the second
+-- entry may be the head from now on, and is looked at too.
+local function read_plain(keys, settings, living, left)
+  local length = redis.pcall('LLEN', keys[2])
+  -- An error equals no other value, so that this finds errors too.
+  if length ~= redis.pcall('ZCARD', keys[3]) then
+    return nil
+  end
+  local window, skew, claim, idle = string.match(settings, '^(%d+),%d+,(%d+),%d+,(%d+),.*,(%d+)$')
+  local now = server_time()
+  local oldest, fresh = now - window, now + window + skew
+  local later = string.format('(%.0f', fresh)
+  -- All of its fields are here, because a table that grows is made anew.
+  local plain = {
+    length = length, head = false, second = false, tail = false, offer = false, holder = false, sweeps = false, living = living,
+    left = left, now = now, oldest = oldest, claim = claim, idle = idle, time = string.format('%.0f', now),
+    fresh = string.sub(later, 2), ends = string.format('%.0f', fresh + idle),
+  }
+  if length == 0 then
+    local marks = redis.pcall('HMGET', keys[5], 'h', 'f', 'o', 's', 'k')
+    if marks.err or marks[2] then
+      return nil
+    end
+    plain.holder, plain.offer, plain.sweeps = marks[1], marks[3], marks[5] or (tonumber(marks[4]) or 0) <= oldest
+    return plain
+  end
+
+  if length > 1 and left == -2 then
+    local first = redis.call('LRANGE', keys[2], 0, 1)
+    plain.head, plain.second = first[1], first[2]
+  else
+    plain.head = redis.call('LINDEX', keys[2], 0)
+    plain.second = plain.head
+  end
+  plain.tail = length > 1 and redis.call('LINDEX', keys[2], -1) or plain.head
+  local marks = read_marks(keys, plain, living, oldest)
+  if not marks or has_tombstones(keys, plain) or redis.call('ZCOUNT', keys[3], later, '+inf') > 0 then
+    return nil
+  end
+  plain.holder, plain.offer = marks[1], marks[3]
+  return plain
+end
+
+-- Whether the head has been offered the free lock for long, and did not take it.
+local function has_missed(keys, plain)
+  if not plain.offer or plain.offer ~= plain.head then
+    return false
+  end
+  local since = tonumber(redis.call('HGET', keys[5], 'ot')) or 0
+  return plain.now - since > tonumber(plain.claim)
+end
+
+-- Makes the scores of head and tail fresh, and sets the end of the keys. The answer is how many of the two had no score: list and
+-- scores do not name the same entries then.
+local function keep_plain(keys, plain, head, tail)
+  local unscored
+  if head == tail then
+    unscored = redis.call('ZADD', keys[3], plain.fresh, tail)
+  else
+    unscored = redis.call('ZADD', keys[3], plain.fresh, tail, plain.fresh, head)
+  end
+  redis.call('PEXPIREAT', keys[2], plain.ends)
+  redis.call('PEXPIREAT', keys[3], plain.ends)
+  redis.call('PEXPIRE', keys[5], plain.idle)
+  return unscored
+end
+
+-- Tells the head of a free lock that it is its turn.
+local function wake_plain(keys, plain, publish)
+  if plain.offer ~= plain.head then
+    redis.call('HSET', keys[5], 'o', plain.head, 'ot', plain.time)
+  end
+  redis.call(publish, channel_of({channel = keys[4]}, process_of(plain.head)), plain.head)
+end

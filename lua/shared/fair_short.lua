@@ -1,0 +1,122 @@
+-- Prelude: the short way of the acquire of the fair lock, with or without a fencing token.
+
+-- Takes the hold out of the queue of a free lock, where it is the head, or where no other waits. The answer is the server's time if the
+-- lock is to be granted now, and nil if the long way has to be taken.
+local function leave_for_grant(keys, entry, plain)
+  local length = plain.length
+  if length == 1 then
+    local swept = redis.call('HMGET', keys[5], 's', 'k')
+    plain.sweeps = swept[2] or (tonumber(swept[1]) or 0) <= plain.oldest
+  end
+  if plain.sweeps or has_missed(keys, plain) then
+    return nil
+  end
+  -- This write needs memory, so that a full server refuses it before anything has changed.
+  if plain.living then
+    redis.call('HSET', keys[5], mark_of('p', plain.living), plain.time, 'h', entry)
+  else
+    redis.call('HSET', keys[5], 'h', entry)
+  end
+  if length < 2 then
+    redis.call('PEXPIRE', keys[5], plain.idle)
+  elseif keep_plain(keys, plain, plain.second, plain.tail) > 0 then
+    return nil
+  end
+  if length > 0 then
+    if redis.call('ZREM', keys[3], entry) == 0 then
+      return nil
+    end
+    redis.call('LPOP', keys[2])
+    if plain.offer then
+      redis.call('HDEL', keys[5], mark_of('a', entry), mark_of('w', entry), mark_of('c', entry), 'o', 'ot')
+    else
+      redis.call('HDEL', keys[5], mark_of('a', entry), mark_of('w', entry), mark_of('c', entry))
+    end
+  elseif plain.offer then
+    redis.call('HDEL', keys[5], 'o', 'ot')
+  end
+  return plain.now
+end
+
+-- Puts the hold behind all others. The answer is whether that was done.
+local function join_plain(keys, entry, plain)
+  redis.call('HSET', keys[5], mark_of('p', plain.living), plain.time, mark_of('a', entry), plain.time)
+  if plain.length > 0 then
+    if keep_plain(keys, plain, plain.head, entry) > 1 then
+      redis.call('ZREM', keys[3], plain.head, entry)
+      return false
+    end
+    redis.call('RPUSH', keys[2], entry)
+    return true
+  end
+  -- Each key has an end as soon as it is there.
+  redis.call('PEXPIRE', keys[5], plain.idle)
+  redis.call('ZADD', keys[3], plain.fresh, entry)
+  redis.call('PEXPIRE', keys[3], plain.idle)
+  redis.call('RPUSH', keys[2], entry)
+  redis.call('PEXPIRE', keys[2], plain.idle)
+  redis.call('PEXPIREAT', keys[2], plain.ends)
+  redis.call('PEXPIREAT', keys[3], plain.ends)
+  return true
+end
+
+-- Asks for a lock that is not to be had. The answer is the reply, or nil if the long way has to be taken.
+local function wait_shortly(keys, args, plain)
+  local entry, length, is_held, foreign = args[1], plain.length, plain.left > -2, 0
+  if is_held then
+    local lock = redis.pcall('HMGET', keys[1], entry, 'mode', plain.holder or entry)
+    if lock.err or lock[1] or lock[2] then
+      return nil
+    elseif not lock[3] then
+      foreign = 1
+    end
+  end
+  local own = length > 0 and tonumber(redis.call('ZSCORE', keys[3], entry))
+  local joins = plain.living and not own
+  if own and own < 1000000000000 or not own and plain.head == entry
+    or length == 0 and not joins and plain.sweeps or not is_held and has_missed(keys, plain) then
+    return nil
+  end
+  if joins then
+    if not join_plain(keys, entry, plain) then
+      return nil
+    end
+  else
+    if plain.living then
+      redis.call('HSET', keys[5], mark_of('p', plain.living), plain.time)
+    end
+    if length == 0 then
+      redis.call('PEXPIRE', keys[5], plain.idle)
+    elseif keep_plain(keys, plain, plain.head, plain.tail) > 0 then
+      return nil
+    end
+  end
+  if not is_held then
+    wake_plain(keys, plain, args[8])
+  elseif plain.offer then
+    -- The time to take the lock begins anew when it is free again.
+    redis.call('HDEL', keys[5], 'o', 'ot')
+  end
+  if not own and not joins then
+    return {0, math.max(plain.left, -1), plain.now}
+  end
+  local moved = joins and args[5] == '1' and 1 or 0
+  local is_head = (length == 0 or plain.head == entry) and 1 or 0
+  return {4, math.max(plain.left, -1), plain.now, moved, is_head, foreign}
+end
+
+-- Asks for the lock, for a hold that has no count yet. The answer is the reply; or nil and the server's time if the lock is to be
+-- granted now; or nil if the long way has to be taken.
+local function acquire_shortly(keys, args)
+  if args[2] ~= '1' then
+    return nil
+  end
+  local left, not_after = redis.call('PTTL', keys[1]), tonumber(args[6])
+  local plain = read_plain(keys, args[7], args[4] == '1' and process_of(args[1]), left)
+  if not plain or not_after > 0 and plain.now > not_after then
+    return nil
+  elseif left == -2 and (plain.length == 0 or plain.head == args[1]) then
+    return nil, leave_for_grant(keys, args[1], plain)
+  end
+  return wait_shortly(keys, args, plain)
+end
