@@ -11,6 +11,9 @@ use tokio::task::JoinSet;
 /// How long the waits are that run out.
 const SHORT: Duration = Duration::from_millis(400);
 
+/// Redisson counts its waits in whole milliseconds, from a clock that shows no fractions: a wait may end by so much too early.
+const JVM_CLOCK: Duration = Duration::from_millis(2);
+
 pub(super) fn add(cases: &mut Cases) {
     for place in PlaceName::ALL {
         for kind in Kind::ALL {
@@ -47,7 +50,7 @@ async fn rust_keeps_jvm_out(world: World, kind: Kind) {
     let short = SHORT.as_millis().to_string();
     let (got, took) = timed(jvm.yes("tryLock", &[&object, &short])).await;
     assert!(!got, "Rust holds it");
-    assert!((SHORT..SHORT + SLACK).contains(&took), "{took:?}");
+    assert!((SHORT - JVM_CLOCK..SHORT + SLACK).contains(&took), "{took:?}");
     guard.release().await.expect("a release");
     assert!(jvm.yes("tryLock", &[&object]).await, "it is free");
     assert!(lock.try_acquire().await.expect("an answer").is_none(), "the JVM holds it");
