@@ -258,6 +258,19 @@ fn a_group_is_granted_by_holds_that_no_other_claims() {
 }
 
 #[test]
+fn a_hold_that_is_handed_on_keeps_the_process_that_granted_it() {
+    let text = "0 1 invoked alone x 1 -\n3 0 executed 2 A h1 x\n4 1 granted 90 0 h1\n5 2 invoked alone x 1 -\n6 1 ending 9\n\
+                7 2 granted 90 0 h1\n8 3 invoked alone x+y 1 -\n9 2 ending 9\n10 0 executed 9 B h2 y\n11 3 granted 90 0 -\n\
+                12 0 gone h1\n13 4 invoked alone x+y 1 -\n14 4 granted 90 0 -\n15 0 batched 3\n";
+    let history = history::read("a", text, None).expect("a history");
+    let server = |op: usize| history.ops[op].executed["x"].iter().map(|one| one.server.clone()).collect::<String>();
+    // The last one is granted when the hold is gone.
+    assert_eq!([0, 1, 2, 3].map(server), ["A", "A", "A", ""]);
+    assert_eq!([0, 1, 2].map(|op: usize| history.ops[op].was_handed_on()), [false, true, true]);
+    assert_eq!(history.batches, [3]);
+}
+
+#[test]
 fn a_bare_counter_that_was_wrong_once_stays_so() {
     let lock = format!("{BARE}0");
     let ops = all([granted_by("a", &lock, "B", [30, 32], 0), granted_by("b", &lock, "B", [40, 42], 0)]);

@@ -21,6 +21,9 @@ use tokio::task::JoinSet;
 pub(crate) const SERVERS: &str = "LEASEHOLD_CHAOS_SERVERS";
 pub(crate) const STORE: &str = "LEASEHOLD_CHAOS_STORE";
 
+/// Set in a client process: what it does beyond what clients do by default, see [`habits`].
+pub(crate) const HABITS: &str = "LEASEHOLD_CHAOS_HABITS";
+
 /// The lease of whatever says nothing else: what a lost message, a killed process or a stopped one costs at most.
 pub(crate) const LEASE: Duration = Duration::from_secs(2);
 
@@ -36,9 +39,17 @@ pub(crate) const REST: Duration = Duration::from_secs(25);
 /// The work that is under way in this process.
 pub(crate) type Current = Arc<Mutex<Option<Arc<Bench>>>>;
 
+/// What the client on a seat does beyond what clients do by default: so every place has clients with each of both, with both, and with none.
+pub(crate) const fn habits(seat: usize) -> &'static str {
+    ["", "batch", "hand-over", "batch hand-over"][seat % 4]
+}
+
 fn settings() -> ClientBuilder {
+    let habits = std::env::var(HABITS).expect("the habits of this client");
+    let has = |habit| habits.split(' ').any(|word| word == habit);
     // A waiter that missed a notice tries again after the lease at the latest, because a sleep is no longer than that.
-    Client::builder().lease(LEASE).unreachable_after(UNREACHABLE).command_timeout(TIMEOUT).announce("chaos")
+    let usual = Client::builder().lease(LEASE).unreachable_after(UNREACHABLE).command_timeout(TIMEOUT);
+    usual.announce("chaos").batch_calls(has("batch")).hand_over(has("hand-over"))
 }
 
 /// Obeys orders until there are no more.

@@ -36,6 +36,11 @@ pub(crate) struct Figures {
     pub(crate) rounds: u64,
     pub(crate) operations: u64,
     pub(crate) grants: u64,
+    /// Of these, the grants of a hold that another task of the process had.
+    pub(crate) handed_on: u64,
+    /// Commands that several calls shared, and how many calls these were.
+    pub(crate) batches: u64,
+    pub(crate) batched: u64,
     pub(crate) stored: u64,
     pub(crate) refused_by_store: u64,
     /// The changes that clients know the store to have accepted, by group.
@@ -139,11 +144,13 @@ impl fmt::Display for Figures {
         row(f, "rounds", &self.rounds)?;
         row(f, "operations", &self.operations)?;
         row(f, "  grants", &self.grants)?;
+        row(f, "    of a hold that another task handed on", &self.handed_on)?;
         for (how, times) in &self.ends {
             row(f, &format!("  {how}"), times)?;
         }
         row(f, "  changes that the store accepted", &self.stored)?;
         row(f, "  requests that the fenced store refused", &self.refused_by_store)?;
+        row(f, "calls that went with others, in so many batches", &format!("{}, in {}", self.batched, self.batches))?;
         row(f, "faults", &self.faults.values().sum::<u64>())?;
         for (fault, times) in &self.faults {
             row(f, &format!("  {}", fault.word()), times)?;

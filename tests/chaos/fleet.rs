@@ -1,6 +1,6 @@
 //! The client processes of a place: started, given work, stopped, killed and replaced.
 
-use crate::client::{REST, SERVERS, STORE};
+use crate::client::{self, HABITS, REST, SERVERS, STORE};
 use crate::history::{self, Op};
 use crate::moment::now;
 use crate::place::Seat;
@@ -50,6 +50,8 @@ pub(crate) struct Told {
     pub(crate) stalls: BTreeMap<String, Vec<(u64, u64)>>,
     /// How often a background was held up.
     pub(crate) stuck: u64,
+    /// How many calls went to a server as one, each time.
+    pub(crate) batches: Vec<u64>,
 }
 
 /// How a client came to rest.
@@ -155,6 +157,7 @@ impl Fleet {
             let history = history::read(&name, &text, died)?;
             told.ops.extend(history.ops);
             told.stuck += history.stuck.len() as u64;
+            told.batches.extend(history.batches);
             told.stalls.insert(name, history.stalls);
         }
         Ok(told)
@@ -176,7 +179,7 @@ impl Fleet {
         self.started += 1;
         let (seat, store) = &self.seats[index];
         let mut command = Command::new(std::env::current_exe().expect("this program"));
-        command.env(SERVERS, seat.urls.join(" ")).env(STORE, store.to_string());
+        command.env(SERVERS, seat.urls.join(" ")).env(STORE, store.to_string()).env(HABITS, client::habits(index));
         if let Some(side) = &seat.side {
             command = side.run(&command);
         }

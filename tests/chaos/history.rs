@@ -134,6 +134,11 @@ impl Journal {
         self.write(now(), 0, &format!("gone {hold}"));
     }
 
+    /// So many calls went to a server as one.
+    pub(crate) fn batched(&self, calls: usize) {
+        self.write(now(), 0, &format!("batched {calls}"));
+    }
+
     /// The background of the process did not run from an instant on, and does again.
     pub(crate) fn stuck(&self, from: u64) {
         self.write(now(), 0, &format!("stuck {from}"));
@@ -208,6 +213,11 @@ impl Op {
         Some((granted.at, end.max(granted.at)))
     }
 
+    /// Whether another task of the process has handed the hold on: the server had granted it before it was asked for.
+    pub(crate) fn was_handed_on(&self) -> bool {
+        self.executed.values().any(|grants| !grants.is_empty() && grants.iter().all(|grant| grant.asked < self.invoked))
+    }
+
     /// The acquire's end; `None` where it has none.
     pub(crate) fn answered(&self) -> Option<u64> {
         self.granted.map(|granted| granted.at).or_else(|| self.refused.as_ref().map(|(at, _)| *at))
@@ -223,6 +233,8 @@ pub(crate) struct History {
     pub(crate) stalls: Vec<(u64, u64)>,
     /// When its background did not.
     pub(crate) stuck: Vec<(u64, u64)>,
+    /// How many calls went to a server as one, each time.
+    pub(crate) batches: Vec<u64>,
 }
 
 /// A grant to a hold in this process.
@@ -235,7 +247,7 @@ struct Grant {
 /// Reads the history of a process. A last line that was cut off by the end of its process is left out.
 pub(crate) fn read(process: &str, text: &str, died: Option<u64>) -> Result<History, String> {
     let mut ops: BTreeMap<u64, Op> = BTreeMap::new();
-    let (mut stalls, mut stuck, mut grants) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut stalls, mut stuck, mut batches, mut grants) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let mut gone = BTreeMap::new();
     let whole = text.rfind('\n').map_or("", |end| &text[..end]);
     for line in whole.lines() {
@@ -243,6 +255,7 @@ pub(crate) fn read(process: &str, text: &str, died: Option<u64>) -> Result<Histo
             match what.split_once(' ') {
                 Some(("stalled", from)) => span(from, at).map(|span| stalls.push(span)),
                 Some(("stuck", from)) => span(from, at).map(|span| stuck.push(span)),
+                Some(("batched", calls)) => calls.parse().ok().map(|calls| batches.push(calls)),
                 Some(("executed", what)) => grant(at, what).map(|grant| grants.push(grant)),
                 Some(("gone", hold)) => at.parse::<u64>().ok().map(|at| {
                     gone.entry(hold).or_insert(at);
@@ -256,7 +269,7 @@ pub(crate) fn read(process: &str, text: &str, died: Option<u64>) -> Result<Histo
     }
     let mut ops: Vec<_> = ops.into_values().collect();
     assign(&mut ops, &grants, &gone);
-    Ok(History { ops, stalls, stuck })
+    Ok(History { ops, stalls, stuck, batches })
 }
 
 /// The instant and the words of a line that belongs to no operation.
@@ -278,24 +291,25 @@ fn grant(at: &str, what: &str) -> Option<Grant> {
 }
 
 /// Finds the grants of each operation: those of its hold, or, where its guard does not tell the hold, those of its lock while it was asked
-/// for, but for those that another operation claims, and those that were given back by then.
+/// for, but for those that another operation claims, and those that were given back by then. Where there is none of these, another task of the
+/// process has handed the hold on, and its grant is the last one from before.
 fn assign(ops: &mut [Op], grants: &[Grant], gone: &BTreeMap<&str, u64>) {
     let claimed: BTreeSet<_> = ops.iter().filter_map(|op| op.hold.clone()).collect();
     for op in ops {
         let Some(granted) = op.granted else { continue };
         for lock in op.wish.lock.split(SEVERAL) {
-            let in_time = |grant: &&Grant| {
-                grant.lock == lock && op.invoked <= grant.executed.asked && grant.executed.at <= granted.at
-            };
-            let own = |grant: &&Grant| match &op.hold {
-                Some(hold) => grant.hold == *hold,
+            let by_then = grants.iter().filter(|grant| grant.lock == lock && grant.executed.at <= granted.at);
+            let found: Vec<_> = match &op.hold {
+                Some(hold) => by_then.filter(|grant| grant.hold == *hold).collect(),
                 None => {
-                    let gone = gone.get(grant.hold.as_str());
-                    !claimed.contains(&grant.hold) && gone.is_none_or(|gone| *gone > granted.at)
+                    let is_kept = |grant: &&Grant| gone.get(&*grant.hold).is_none_or(|gone| *gone > granted.at);
+                    let (asked, before): (Vec<_>, Vec<_>) =
+                        by_then.filter(is_kept).partition(|grant| op.invoked <= grant.executed.asked);
+                    let own = asked.into_iter().filter(|grant| !claimed.contains(&grant.hold)).collect::<Vec<_>>();
+                    if own.is_empty() { before.into_iter().next_back().into_iter().collect() } else { own }
                 }
             };
-            let found = grants.iter().filter(in_time).filter(own).map(|grant| grant.executed.clone());
-            op.executed.insert(lock.to_owned(), found.collect());
+            op.executed.insert(lock.to_owned(), found.into_iter().map(|grant| grant.executed.clone()).collect());
         }
     }
 }

@@ -10,7 +10,8 @@
 use crate::client::Current;
 use crate::history::{label, label_of_permits};
 use crate::moment;
-use leasehold_core::script;
+use leasehold_core::batch;
+use leasehold_core::script::{self, Script};
 use leasehold_test_support::{Proxy, Request, Resp, Watch, Way};
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpStream};
@@ -103,26 +104,31 @@ impl Relays {
         Resp::Array(ranges.elements().iter().map(range).collect())
     }
 
-    /// Notes a grant and the end of a hold, if the reply is one.
+    /// Notes the grants and the ends of holds that a reply tells of.
     fn note(&self, server: &str, request: &Request, reply: &Resp) {
-        let Some(script) = script_of(request) else { return };
-        let word = |at: usize| String::from_utf8_lossy(request.argv.get(at).map_or(&[], Vec::as_slice)).into_owned();
-        let keys: usize = word(2).parse().unwrap_or_default();
-        let lock = word(3);
-        let hold = match script.name() {
-            // Its hold has no slot of its own, and is the end of the key of its record.
-            "semaphore/acquire" => label(word(4).rsplit_once("}:").map_or("", |(_, hold)| hold)),
-            "permits/acquire" => label_of_permits(request.argv.get(3 + keys).map_or(&[], Vec::as_slice)),
-            _ => label(&word(3 + keys)),
-        };
+        let runs = runs(request, reply);
         let current = self.current.lock().expect("nobody panics with it");
         let Some(bench) = &*current else { return };
-        if script.name() == "lock/release" {
-            bench.journal.gone(&hold);
-        } else if script.name().ends_with("/acquire")
-            && matches!(reply.elements().first().and_then(Resp::as_int), Some(1..=3))
-        {
-            bench.journal.executed(moment::of(request.at), server, &hold, &lock);
+        if runs.len() > 1 {
+            bench.journal.batched(runs.len());
+        }
+        for Run { script, keys, args, reply } in runs {
+            let word = |words: &[Vec<u8>], at: usize| {
+                String::from_utf8_lossy(words.get(at).map_or(&[], Vec::as_slice)).into_owned()
+            };
+            let hold = match script.name() {
+                // Its hold has no slot of its own, and is the end of the key of its record.
+                "semaphore/acquire" => label(word(keys, 1).rsplit_once("}:").map_or("", |(_, hold)| hold)),
+                "permits/acquire" => label_of_permits(args.first().map_or(&[], Vec::as_slice)),
+                _ => label(&word(args, 0)),
+            };
+            if script.name() == "lock/release" {
+                bench.journal.gone(&hold);
+            } else if script.name().ends_with("/acquire")
+                && matches!(reply.elements().first().and_then(Resp::as_int), Some(1..=3))
+            {
+                bench.journal.executed(moment::of(request.at), server, &hold, &word(keys, 0));
+            }
         }
     }
 }
@@ -160,14 +166,47 @@ impl Watch for Relays {
     }
 }
 
-/// The script that a request runs, by its hash or by its text.
-fn script_of(request: &Request) -> Option<&'static script::Script> {
-    let text = request.argv.get(1)?.as_slice();
-    let command = request.command();
-    let runs = |known: &&&'static script::Script| match command.as_str() {
-        "EVALSHA" => known.sha1().as_bytes() == text,
-        "EVAL" => known.source().as_bytes() == text,
-        _ => false,
-    };
-    script::ALL.iter().find(runs).copied()
+/// A script that a request runs, and what is answered to it.
+struct Run<'a> {
+    script: &'static Script,
+    keys: &'a [Vec<u8>],
+    args: &'a [Vec<u8>],
+    reply: &'a Resp,
+}
+
+/// The scripts that a request runs: none, one, or those of a batch.
+fn runs<'a>(request: &'a Request, reply: &'a Resp) -> Vec<Run<'a>> {
+    let [_, text, count, rest @ ..] = request.argv.as_slice() else { return Vec::new() };
+    if !matches!(request.command().as_str(), "EVALSHA" | "EVAL") {
+        return Vec::new();
+    }
+    let Some((keys, args)) = number(count).and_then(|count| rest.split_at_checked(count)) else { return Vec::new() };
+    let is = |known: &&&'static Script| [known.sha1(), known.source()].iter().any(|word| word.as_bytes() == text);
+    if let Some(script) = script::ALL.iter().find(is).copied() {
+        return vec![Run { script, keys, args, reply }];
+    }
+    batch::scripts_of(text).and_then(|scripts| parts(&scripts, keys, args, reply.elements())).unwrap_or_default()
+}
+
+/// The parts of a batch, whose arguments say how many keys and arguments each has.
+fn parts<'a>(
+    scripts: &[&'static Script],
+    mut keys: &'a [Vec<u8>],
+    mut args: &'a [Vec<u8>],
+    replies: &'a [Resp],
+) -> Option<Vec<Run<'a>>> {
+    let mut runs = Vec::new();
+    for reply in replies {
+        let [script, key_count, arg_count, rest @ ..] = args else { return None };
+        let script = scripts.get(number(script)?.checked_sub(1)?)?;
+        let (own_keys, other_keys) = keys.split_at_checked(number(key_count)?)?;
+        let (own_args, other_args) = rest.split_at_checked(number(arg_count)?)?;
+        runs.push(Run { script, keys: own_keys, args: own_args, reply });
+        (keys, args) = (other_keys, other_args);
+    }
+    Some(runs)
+}
+
+fn number(word: &[u8]) -> Option<usize> {
+    std::str::from_utf8(word).ok()?.parse().ok()
 }

@@ -188,12 +188,14 @@ pub(crate) fn run(
     let _ = std::fs::write(dir.join("faults"), notes.join("\n") + "\n");
     figures
         .check(&format!("{title}: the servers healed"), &if healed { vec![] } else { vec!["they did not".to_owned()] });
-    let Told { ops, stalls, stuck } = match history {
+    let Told { ops, stalls, stuck, batches } = match history {
         Ok(told) => told,
         Err(error) => return figures.check(&format!("{title}: the history can be read"), &[error]),
     };
     count(&ops, figures);
     figures.stuck += stuck;
+    figures.batches += batches.len() as u64;
+    figures.batched += batches.iter().sum::<u64>();
     let unwitnessed = check::unwitnessed(&ops);
     figures.unwitnessed += unwitnessed.len() as u64;
     figures.check(&format!("{title}: the server process of every grant is known"), &unwitnessed);
@@ -262,6 +264,7 @@ fn count(ops: &[Op], figures: &mut Figures) {
             (None, None, _) => end("died waiting".to_owned()),
         }
         figures.grants += u64::from(op.granted.is_some());
+        figures.handed_on += u64::from(op.was_handed_on());
         if let Some((_, reason)) = &op.lost {
             *figures.losses.entry(reason.clone()).or_default() += 1;
         }

@@ -5,7 +5,7 @@
 //! their order, and nothing comes between them. A call that fails answers for itself alone.
 
 use crate::call::Call;
-use crate::script::Script;
+use crate::script::{self, Script};
 use bytes::Bytes;
 use leasehold_lua as lua;
 use std::collections::BTreeMap;
@@ -65,6 +65,15 @@ impl BatchScript {
     }
 }
 
+/// The scripts of a batch, in the order in which its calls number them, from 1 on. `batch` is its hash, or its text. For those who look at
+/// what the links of this process send; `None` where none of them has made such a batch.
+pub fn scripts_of(batch: &[u8]) -> Option<Vec<&'static Script>> {
+    let made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
+    let is = |made: &'static Script| [made.sha1(), made.source()].iter().any(|word| word.as_bytes() == batch);
+    let (names, _) = made.iter().find(|(_, made)| is(made))?;
+    names.iter().map(|name| script::ALL.iter().find(|script| script.name() == *name).copied()).collect()
+}
+
 /// The text that runs these scripts.
 fn text(scripts: &[&'static Script]) -> String {
     let (mut preludes, mut functions): (Vec<&str>, String) = (Vec::new(), String::new());
@@ -94,7 +103,6 @@ fn decimal(number: usize) -> Bytes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::script;
 
     fn call(script: &'static Script) -> Call {
         let values = |words: &[&'static str]| words.iter().map(|word| Bytes::from_static(word.as_bytes())).collect();
@@ -120,6 +128,17 @@ mod tests {
         let one = one.call(&[&release]);
         let other = other.call(&[&release, &acquire, &release]);
         assert!(std::ptr::eq(one.script(), other.script()));
+    }
+
+    #[test]
+    fn a_batch_is_known_by_its_hash_and_by_its_text() {
+        let calls = [call(&script::RELEASE), call(&script::ACQUIRE)];
+        let batch = BatchScript::default().call(&calls.each_ref());
+        let names = |scripts: Vec<&'static Script>| scripts.iter().map(|script| script.name()).collect::<Vec<_>>();
+        for word in [batch.script().sha1(), batch.script().source()] {
+            assert_eq!(scripts_of(word.as_bytes()).map(names), Some(vec!["lock/acquire", "lock/release"]));
+        }
+        assert!(scripts_of(script::ACQUIRE.sha1().as_bytes()).is_none());
     }
 
     #[test]
