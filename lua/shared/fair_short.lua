@@ -10,6 +10,8 @@ local function leave_for_grant(keys, entry, plain)
   end
   if plain.sweeps or has_missed(keys, plain) then
     return nil
+  elseif length > 0 and not redis.call('ZSCORE', keys[3], entry) then
+    return nil
   end
   -- This write needs memory, so that a full server refuses it before anything has changed.
   if plain.living then
@@ -23,10 +25,9 @@ local function leave_for_grant(keys, entry, plain)
     return nil
   end
   if length > 0 then
-    if redis.call('ZREM', keys[3], entry) == 0 then
-      return nil
-    end
+    -- The list first: an entry without a score would be taken for a waiter's, if the script were refused what follows.
     redis.call('LPOP', keys[2])
+    redis.call('ZREM', keys[3], entry)
     if plain.offer then
       redis.call('HDEL', keys[5], mark_of('a', entry), mark_of('w', entry), mark_of('c', entry), 'o', 'ot')
     else

@@ -9,7 +9,9 @@ use crate::histories::each_seed;
 use crate::support::ms;
 use leasehold_core::call::Call;
 use leasehold_core::command::Kind;
+use leasehold_core::link::ServerError;
 use leasehold_core::reply::Reply;
+use leasehold_embedded::{Inside, Met};
 use std::collections::BTreeMap;
 
 /// The scripts that have a short way, with its text.
@@ -256,6 +258,34 @@ fn what_happens_most_takes_the_short_way() {
         for (what, call) in story {
             assert!(pair.run(&call), "{what} takes the long way");
             pair.both(|world| world.advance(1));
+        }
+    }
+}
+
+#[test]
+fn a_refusal_within_a_grant_leaves_no_place_behind() {
+    for (kind, others) in [(Kind::Fair, 0), (Kind::Fair, 2), (Kind::FencedFair, 0), (Kind::FencedFair, 2)] {
+        for at in 1.. {
+            let world = World { kind, ..World::embedded() };
+            let process = world.process();
+            let [holder, head] = [1, 2].map(|number| process.hold(number));
+            assert_eq!(world.release(&holder, 0), 0, "the marks are there");
+            drop((world.acquire(&holder), world.acquire(&head)));
+            let rest: Vec<_> = (3..3 + others).map(|number| process.hold(number)).collect();
+            rest.iter().for_each(|hold| drop(world.acquire(hold)));
+            assert_eq!(world.release(&holder, 0), 1);
+            let denied = ServerError::new("ERR ACL failure in script: User app has no permissions to run a command");
+            let (_, met) = world.server().execute_refused(&world.acquire_call(&head, |_| {}), Inside::Call(at), denied);
+            // The hold goes, as the client has it go if it does not know what became of its request.
+            world.release(&head, 0);
+            let queue = world.command(&["LRANGE", &world.key("queue"), "0", "-1"]);
+            let scores = world.command(&["ZRANGE", &world.key("deadlines"), "0", "-1"]);
+            let left = Reply::Array(rest.iter().map(|hold| Reply::Bulk(hold.clone().into())).collect());
+            assert_eq!((&queue, &scores), (&left, &left), "{kind:?}, {others} others, refused at {at}: {met:?}");
+            assert_eq!(int(&world.command(&["EXISTS", "stock"])), 0);
+            if met == Met::Nothing {
+                break;
+            }
         }
     }
 }
