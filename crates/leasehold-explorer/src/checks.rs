@@ -46,6 +46,10 @@ impl World {
         for (one, mine) in believers() {
             for (other, theirs) in believers() {
                 let both_read = mine.kind == Kind::Read && theirs.kind == Kind::Read;
+                let two_holds = one == other && mine.hold != theirs.hold && [mine.kind, theirs.kind] == [Kind::Lock; 2];
+                if two_holds {
+                    return Err(format!("client {one} believes that it holds twice: {mine:?}, {theirs:?}"));
+                }
                 if one < other && !both_read {
                     return Err(format!("clients {one} and {other} believe that they hold: {mine:?}, {theirs:?}"));
                 }

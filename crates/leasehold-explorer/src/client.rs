@@ -1,10 +1,10 @@
 //! One client of a small world: a real session, and the future of the operation that its script has come to.
 
-use super::script::Operation;
+use super::script::{Operation, Subject};
 use super::sketch::sketch;
 use bytes::Bytes;
 use leasehold_core::call::Call;
-use leasehold_core::command::{HoldKey, Kind, ReleaseArgs};
+use leasehold_core::command::{Kind, ReleaseArgs};
 use leasehold_core::error::{AcquireError, ReleaseError};
 use leasehold_core::hold_cell::HoldCell;
 use leasehold_core::link::{Epoch, LinkError, LinkEvent, Plane, ServerError, Settled};
@@ -14,7 +14,7 @@ use leasehold_core::reply::Reply;
 use leasehold_core::session::{
     AcquireRequest, Action, CallId, ClientStats, Event, FlightId, Granted, Session, Step, Ticket, Via,
 };
-use leasehold_core::settings::{FairSettings, Settings};
+use leasehold_core::settings::{FairSettings, HandOver, Settings};
 use leasehold_core::time::Instant;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -36,7 +36,7 @@ const fn ms(n: u64) -> Duration {
 }
 
 /// `window` is how long a client may be silent before its waiters lose their places; it says five times as often that it lives.
-fn settings(window: Duration) -> Settings {
+fn settings(window: Duration, hand_over: Option<HandOver>) -> Settings {
     let fair = FairSettings {
         liveness_timeout: window,
         heartbeat_interval: window / 5,
@@ -51,6 +51,7 @@ fn settings(window: Duration) -> Settings {
         command_timeout: ms(96),
         unreachable_after: ms(10_000),
         fair,
+        hand_over,
         ..Settings::default()
     }
 }
@@ -163,13 +164,22 @@ enum Caller {
     Background(CallId),
 }
 
+/// The work of a task.
+#[derive(Clone, Copy, Debug)]
+enum Work {
+    /// The acquire of the script with this number, counted from 0. Whether the script goes on meanwhile.
+    Acquire { index: usize, kind: Kind, permits: u32, renewed: bool, beside: bool },
+    /// Whether the guard was held when the release began.
+    Release { held: bool },
+}
+
 /// The future of an operation.
 #[derive(Debug)]
 struct Task {
     ticket: Ticket,
-    operation: Operation,
-    /// For a release: whether the guard was held when it began.
-    held: bool,
+    work: Work,
+    /// The waker of the task, and whether it was woken.
+    flag: Arc<Flag>,
     flight: Option<(FlightId, u32)>,
     reply: Option<Result<Reply, LinkError>>,
 }
@@ -193,9 +203,9 @@ pub(crate) struct Client {
     owner: OwnerId,
     /// The next operation.
     next: usize,
-    task: Option<Task>,
-    flag: Arc<Flag>,
-    /// By the acquires of the script.
+    /// Those that are under way, in the order of the script.
+    tasks: Vec<Task>,
+    /// By the acquires of the script that have begun.
     guards: Vec<Option<Guard>>,
     /// The one that waits for a call, and the epoch in which that was sent.
     waiting: BTreeMap<u32, (Wire, Caller, Epoch)>,
@@ -217,7 +227,7 @@ pub(crate) struct Seen {
     pub(crate) is_deaf: bool,
     /// Its script is over.
     pub(crate) is_done: bool,
-    /// Its future was woken and has not been polled.
+    /// A future of it was woken and has not been polled.
     pub(crate) is_woken: bool,
     /// How long it takes until its timers run.
     pub(crate) due: Option<Duration>,
@@ -250,17 +260,22 @@ impl Belief {
     }
 }
 
+impl Task {
+    fn is_woken(&self) -> bool {
+        self.flag.0.load(Ordering::Relaxed)
+    }
+}
+
 impl Client {
-    pub(crate) fn new(kind: Kind, window: Duration) -> Self {
-        let mut session = Session::new(identity(ANYBODY), settings(window), SEED);
+    pub(crate) fn new(subject: Subject, window: Duration) -> Self {
+        let mut session = Session::new(identity(ANYBODY), settings(window, subject.hand_over()), SEED);
         let owner = session.new_owner();
         Self {
-            channel: channel_of(kind, ANYBODY),
+            channel: channel_of(subject.kind(), ANYBODY),
             session,
             owner,
             next: 0,
-            task: None,
-            flag: Arc::default(),
+            tasks: Vec::new(),
             guards: Vec::new(),
             waiting: BTreeMap::new(),
             settling: BTreeMap::new(),
@@ -298,18 +313,34 @@ impl Client {
             Input::Notice => self.session.handle_event(now, LinkEvent::Notice { channel: self.channel.clone() }),
             Input::Tick => self.session.handle_timeout(now),
             Input::Reset(wire) => self.reset(now, *wire, &mut sent),
-            Input::Poll => self.poll(now, &mut sent),
+            Input::Poll => self.poll_woken(now, &mut sent),
         }
         self.look_after(now, &mut sent);
         while !late_polls && self.is_woken() {
-            self.poll(now, &mut sent);
+            self.poll_woken(now, &mut sent);
             self.look_after(now, &mut sent);
         }
         sent
     }
 
     fn is_woken(&self) -> bool {
-        self.task.is_some() && self.flag.0.load(Ordering::Relaxed)
+        self.tasks.iter().any(Task::is_woken)
+    }
+
+    /// Polls the first of the futures that were woken.
+    fn poll_woken(&mut self, now: Instant, sent: &mut Vec<(Wire, Request)>) {
+        if let Some(at) = self.tasks.iter().position(Task::is_woken) {
+            self.poll(now, at, sent);
+        }
+    }
+
+    /// Whether the script can go on.
+    fn begins(&self, script: &[Operation]) -> bool {
+        let blocks = |task: &Task| match task.work {
+            Work::Acquire { index, beside, .. } => !beside || script.get(self.next) == Some(&Operation::Release(index)),
+            Work::Release { .. } => true,
+        };
+        self.next < script.len() && !self.tasks.iter().any(blocks)
     }
 
     /// The lowest number that no call and no settlement has of which an answer is awaited.
@@ -327,22 +358,25 @@ impl Client {
     fn begin(&mut self, now: Instant, script: &[Operation], sent: &mut Vec<(Wire, Request)>) {
         let operation = script[self.next];
         self.next += 1;
-        let (ticket, held) = match operation {
-            Operation::Acquire { kind, permits, renewed } => {
-                let mut wish = AcquireRequest::new(lock(), kind, LEASE);
-                wish.owner = Some(self.owner);
-                wish.permits = permits;
-                wish.renewed = renewed;
-                (self.session.acquire(now, wish), false)
-            }
+        let mut acquire = |kind, permits, renewed, owner: Option<OwnerId>| {
+            let beside = owner.is_none();
+            let mut wish = AcquireRequest::new(lock(), kind, LEASE);
+            (wish.owner, wish.permits, wish.renewed) = (owner, permits, renewed);
+            self.guards.push(None);
+            let index = self.guards.len() - 1;
+            (self.session.acquire(now, wish), Work::Acquire { index, kind, permits, renewed, beside })
+        };
+        let (ticket, work) = match operation {
+            Operation::Acquire { kind, permits, renewed } => acquire(kind, permits, renewed, Some(self.owner)),
+            Operation::AcquireBeside { kind, renewed } => acquire(kind, 1, renewed, None),
             Operation::Release(index) => {
                 let Some(guard) = self.guards.get_mut(index).and_then(Option::take) else { return };
                 let held = guard.cell.ended(now).is_none();
-                (self.session.release(now, guard.hold, guard.renewed), held)
+                (self.session.release(now, guard.hold, guard.renewed), Work::Release { held })
             }
         };
-        self.task = Some(Task { ticket, operation, held, flight: None, reply: None });
-        self.poll(now, sent);
+        self.tasks.push(Task { ticket, work, flag: Arc::default(), flight: None, reply: None });
+        self.poll(now, self.tasks.len() - 1, sent);
     }
 
     /// Takes what the session wants done, and wakes whom it wakes.
@@ -401,12 +435,10 @@ impl Client {
         match caller {
             Caller::Background(id) => self.session.handle_called(now, id, epoch, result),
             Caller::Task => {
-                let Some(task) = self.task.as_mut().filter(|task| task.flight.is_some_and(|known| known.1 == key))
-                else {
-                    return;
-                };
-                task.reply = Some(result);
-                self.poll(now, sent);
+                let waits = |task: &Task| task.flight.is_some_and(|known| known.1 == key);
+                let Some(at) = self.tasks.iter().position(waits) else { return };
+                self.tasks[at].reply = Some(result);
+                self.poll(now, at, sent);
             }
         }
     }
@@ -433,12 +465,12 @@ impl Client {
         self.session.handle_event(now, LinkEvent::PlaneReset(wire.plane()));
     }
 
-    /// Polls the future of the operation, once, as the runtime's futures do it.
-    fn poll(&mut self, now: Instant, sent: &mut Vec<(Wire, Request)>) {
-        self.flag.0.store(false, Ordering::Relaxed);
-        let Some(task) = &mut self.task else { return };
-        let ticket = task.ticket;
-        let waker = Waker::from(self.flag.clone());
+    /// Polls the future of an operation, once, as the runtime's futures do it.
+    fn poll(&mut self, now: Instant, at: usize, sent: &mut Vec<(Wire, Request)>) {
+        let task = &mut self.tasks[at];
+        task.flag.0.store(false, Ordering::Relaxed);
+        let (ticket, work) = (task.ticket, task.work);
+        let waker = Waker::from(task.flag.clone());
         if let Some((flight, _)) = task.flight {
             if !self.session.is_current(ticket, flight, &waker) {
                 task.flight = None;
@@ -451,48 +483,39 @@ impl Client {
             }
         }
         let via = Via { plane: Plane::Foreground, epoch: Epoch(self.epochs[0]) };
-        let (operation, held) = (task.operation, task.held);
-        let step = match operation {
-            Operation::Acquire { kind, permits, renewed } => {
+        let step = match work {
+            Work::Acquire { .. } => {
                 let step = self.session.poll_acquire(now, ticket, via, &waker);
-                self.done(step, |client, outcome| client.acquired(now, kind, permits, renewed, outcome))
+                self.done(at, step, |client, outcome| client.acquired(now, work, outcome))
             }
-            Operation::Release(_) => {
+            Work::Release { held } => {
                 let step = self.session.poll_release(now, ticket, via, &waker);
-                self.done(step, |client, outcome| client.released(held, outcome))
+                self.done(at, step, |client, outcome| client.released(held, outcome))
             }
         };
         if let Some((flight, call)) = step {
             let key = self.key();
             self.waiting.insert(key, (Wire::Foreground, Caller::Task, via.epoch));
-            if let Some(task) = &mut self.task {
-                task.flight = Some((flight, key));
-            }
+            self.tasks[at].flight = Some((flight, key));
             sent.push((Wire::Foreground, Request::Call { key, call }));
         }
     }
 
     /// The call that a step sends; or the operation is done, with an outcome.
-    fn done<T>(&mut self, step: Step<T>, end: impl FnOnce(&mut Self, T)) -> Option<(FlightId, Call)> {
+    fn done<T>(&mut self, at: usize, step: Step<T>, end: impl FnOnce(&mut Self, T)) -> Option<(FlightId, Call)> {
         match step {
             Step::Wait => None,
             Step::Send(flight, call) => Some((flight, call)),
             Step::Done(outcome) => {
-                self.task = None;
+                self.tasks.remove(at);
                 end(self, outcome);
                 None
             }
         }
     }
 
-    fn acquired(
-        &mut self,
-        now: Instant,
-        kind: Kind,
-        permits: u32,
-        renewed: bool,
-        outcome: Result<Option<Granted>, AcquireError>,
-    ) {
+    fn acquired(&mut self, now: Instant, work: Work, outcome: Result<Option<Granted>, AcquireError>) {
+        let Work::Acquire { index, kind, permits, renewed, .. } = work else { return };
         let granted = match outcome {
             Ok(Some(granted)) => Some(granted),
             // The hold that it was to enter once more had been lost.
@@ -503,13 +526,13 @@ impl Client {
             }
         };
         let guard = granted.map(|granted| {
-            let field = self.field_of(kind, permits, granted.hold);
+            let field = self.field_of(kind, &granted.cell);
             Guard { hold: granted.hold, cell: granted.cell, kind, permits, renewed, field }
         });
         if guard.as_ref().is_some_and(|guard| guard.cell.ended(now).is_some()) {
             self.note("a grant was handed out that has ended".to_owned());
         }
-        self.guards.push(guard);
+        self.guards[index] = guard;
     }
 
     fn released(&mut self, held: bool, outcome: Result<(), ReleaseError>) {
@@ -522,15 +545,14 @@ impl Client {
     }
 
     /// The name of the hold in the calls of its kind.
-    fn field_of(&self, kind: Kind, permits: u32, hold: HoldNumber) -> String {
+    fn field_of(&self, kind: Kind, cell: &HoldCell) -> String {
         let client = self.session.client();
         let name = lock();
         let keys = kind.protocol().keys(&name, &client);
-        let hold = HoldKey { field: client.field(hold), permits };
         let give = ReleaseArgs {
             name: &name,
             keys: &keys,
-            hold: &hold,
+            hold: cell.key(),
             count: 0,
             granted: true,
             settings: self.session.settings(),
@@ -556,13 +578,13 @@ impl Client {
             left: guard.cell.would_end(START).is_none().then(|| guard.cell.deadline().since(now)),
             hold: guard.hold,
         };
-        let is_acquire = |operation: &Operation| matches!(operation, Operation::Acquire { .. });
+        let is_acquire = |operation: &Operation| !matches!(operation, Operation::Release(_));
+        let acquires = |task: &Task| matches!(task.work, Work::Acquire { .. });
         Seen {
-            begins: self.task.is_none() && self.next < script.len(),
+            begins: self.begins(script),
             next: self.next,
-            is_deaf: self.task.as_ref().is_none_or(|task| !is_acquire(&task.operation))
-                && !script[self.next..].iter().any(is_acquire),
-            is_done: self.task.is_none() && self.next == script.len(),
+            is_deaf: !self.tasks.iter().any(acquires) && !script[self.next..].iter().any(is_acquire),
+            is_done: self.tasks.is_empty() && self.next == script.len(),
             is_woken: self.is_woken(),
             due: self.session.poll_timeout().map(|due| due.since(now)),
             beliefs: self.guards.iter().flatten().map(belief).collect(),

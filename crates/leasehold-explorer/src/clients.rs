@@ -3,7 +3,6 @@
 use super::client::{Client, Input, Request, START, Seen, Wire};
 use super::pool::{Pool, Quick};
 use super::script::{Operation, Subject};
-use leasehold_core::command::Kind;
 use leasehold_core::link::ServerError;
 use leasehold_core::reply::Reply;
 use leasehold_core::time::Instant;
@@ -48,7 +47,7 @@ pub(crate) type Replies = Pool<Rc<Result<Reply, ServerError>>>;
 /// All states of the clients with one script that were met. The first has the number 0.
 #[derive(Debug)]
 pub(crate) struct Clients {
-    kind: Kind,
+    subject: Subject,
     window: Duration,
     script: Vec<Operation>,
     late_polls: bool,
@@ -61,11 +60,10 @@ pub(crate) struct Clients {
 
 impl Clients {
     pub(crate) fn new(subject: Subject, window: Duration, script: Vec<Operation>, late_polls: bool) -> Self {
-        let kind = subject.kind();
-        let first = Client::new(kind, window);
+        let first = Client::new(subject, window);
         let nodes = vec![Node { from: None, seen: Rc::new(first.seen(START, &script)) }];
         let by_hash = HashMap::from_iter([(first.hash(START), 0)]);
-        Self { kind, window, script, late_polls, nodes, by_hash, turns: HashMap::default(), live: None }
+        Self { subject, window, script, late_polls, nodes, by_hash, turns: HashMap::default(), live: None }
     }
 
     /// How many states there are.
@@ -145,7 +143,7 @@ impl Clients {
             way.push(told);
             at = before;
         }
-        let (mut client, mut now) = (Client::new(self.kind, self.window), START);
+        let (mut client, mut now) = (Client::new(self.subject, self.window), START);
         for told in way.into_iter().rev() {
             let _sent = self.carry_out(&mut client, &mut now, told, replies);
         }

@@ -1,6 +1,7 @@
 //! The operations of the clients of a small world, one after the other.
 
 use leasehold_core::command::Kind;
+use leasehold_core::settings::HandOver;
 use std::fmt;
 use std::time::Duration;
 
@@ -10,6 +11,8 @@ use std::time::Duration;
 pub enum Subject {
     /// A reentrant lock, which every client takes twice.
     Reentrant,
+    /// A reentrant lock that two tasks of the first client want: one hands its hold on to the other.
+    HandOver,
     /// A fair lock.
     Fair,
     /// A read-write lock, with a writer that becomes a reader.
@@ -30,7 +33,9 @@ impl fmt::Display for Subject {
 pub(crate) enum Operation {
     /// Acquire, in the name of the client's one owner, and keep the guard.
     Acquire { kind: Kind, permits: u32, renewed: bool },
-    /// Release the guard of that acquire of the script, counted from 0, if there is one.
+    /// Acquire in another task, without an owner, while the script goes on.
+    AcquireBeside { kind: Kind, renewed: bool },
+    /// Release the guard of that acquire of the script, counted from 0, when the acquire is over, if there is one.
     Release(usize),
 }
 
@@ -39,16 +44,21 @@ pub(crate) const CAPACITY: u32 = 2;
 
 impl Subject {
     /// Every subject.
-    pub const ALL: [Self; 4] = [Self::Reentrant, Self::Fair, Self::ReadWrite, Self::Permits];
+    pub const ALL: [Self; 5] = [Self::Reentrant, Self::HandOver, Self::Fair, Self::ReadWrite, Self::Permits];
 
     /// The operations of a client, of so many. With three clients or more, leases are not renewed: that is followed with fewer.
     pub(crate) fn script(self, client: usize, clients: usize) -> Vec<Operation> {
-        use Operation::{Acquire, Release};
+        use Operation::{Acquire, AcquireBeside, Release};
         let renewed = clients < 3;
         let take = |kind| Acquire { kind, permits: 1, renewed };
         match (self, client) {
             (Self::Reentrant, 1..) if clients > 2 => vec![take(Kind::Lock), Release(0)],
             (Self::Reentrant, _) => vec![take(Kind::Lock), take(Kind::Lock), Release(1), Release(0)],
+            (Self::HandOver, 0) => {
+                let beside = AcquireBeside { kind: Kind::Lock, renewed };
+                vec![take(Kind::Lock), beside, Release(0), Release(1)]
+            }
+            (Self::HandOver, _) => vec![take(Kind::Lock), Release(0)],
             (Self::Fair, _) => vec![take(Kind::Fair), Release(0)],
             (Self::ReadWrite, 0) if clients > 2 => vec![take(Kind::Write), Release(0)],
             (Self::ReadWrite, _) if clients > 2 => vec![take(Kind::Read), Release(0)],
@@ -66,10 +76,18 @@ impl Subject {
         if clients < 3 { Duration::from_secs(2) } else { Duration::from_secs(20) }
     }
 
+    /// How the clients hand holds on to their own tasks.
+    pub(crate) const fn hand_over(self) -> Option<HandOver> {
+        match self {
+            Self::HandOver => Some(HandOver { most: 1, within: Duration::from_secs(1) }),
+            _ => None,
+        }
+    }
+
     /// A kind whose keys and channel are those of the subject.
     pub(crate) const fn kind(self) -> Kind {
         match self {
-            Self::Reentrant => Kind::Lock,
+            Self::Reentrant | Self::HandOver => Kind::Lock,
             Self::Fair => Kind::Fair,
             Self::ReadWrite => Kind::Write,
             Self::Permits => Kind::Permits,

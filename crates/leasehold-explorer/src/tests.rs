@@ -1,5 +1,6 @@
+use super::client::{ANYBODY, Belief, identity};
 use super::script::Subject;
-use super::search::{Fault, Figures, explore_broken};
+use super::search::{Fault, Figures, explore_and_show, explore_broken};
 use super::server::Broken;
 use super::{Options, explore};
 
@@ -61,6 +62,21 @@ fn fair_waiter_hears_its_turn_despite_an_older_beat() {
 fn two_clients_of_which_one_crashes_or_is_late() {
     nothing_found(&small(Subject::Permits, 2, 1, 0));
     nothing_found(&small(Subject::Reentrant, 2, 1, 0));
+}
+
+#[test]
+fn a_hold_that_is_handed_on_is_in_nobodys_way() {
+    for (clients, disturbances, losses) in [(1, 0, 1), (2, 0, 0)] {
+        let mut handed_on = 0;
+        let options = small(Subject::HandOver, clients, disturbances, losses);
+        let figures = explore_and_show(&options, None, |world, state| {
+            // The server still knows it by the number that it had first.
+            let is_handed_on = |belief: &Belief| belief.field.as_bytes() != identity(ANYBODY).field(belief.hold);
+            handed_on += world.living(state).filter(|(_, seen)| seen.beliefs.iter().any(is_handed_on)).count();
+        });
+        let figures = figures.unwrap_or_else(|fault| panic!("{options:?}: {fault}"));
+        assert!(handed_on > 0, "{figures}");
+    }
 }
 
 #[test]

@@ -108,6 +108,13 @@ fn the_model_comes_to_all_that_two_clients_come_to() {
 }
 
 #[test]
+fn the_model_comes_to_all_that_a_hand_over_comes_to() {
+    let (met, beyond) = beyond_the_model(&small(Subject::HandOver, 2, 0, 0), Model { hand_over: true, ..TWO });
+    assert_eq!(met.len(), 9, "{met:#?}");
+    assert_eq!(beyond, BTreeSet::new());
+}
+
+#[test]
 fn the_model_comes_to_all_that_one_client_comes_to_in_trouble() {
     for (disturbances, losses, views) in [(1, 0, 10), (0, 1, 7)] {
         let (met, beyond) = beyond_the_model(&small(Subject::Reentrant, 1, disturbances, losses), ONE);
