@@ -64,10 +64,3 @@ pub(crate) fn scripts(server: &Server) -> (u64, u64) {
     };
     (field("calls"), field("usec"))
 }
-
-/// Bytes of memory that this process has in use.
-pub(crate) fn resident() -> usize {
-    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let pages: usize = statm.split(' ').nth(1).and_then(|pages| pages.parse().ok()).unwrap_or_default();
-    pages * 4096
-}

@@ -25,9 +25,6 @@ pub(crate) const EXPLORE: Program =
 /// Client processes on real servers, while things go wrong. One build with everything else builds no dependency twice, with other features.
 pub(crate) const CHAOS: Program = &["test", "--workspace", "--all-features", "--test", "chaos", "--"];
 
-/// The benchmarks of the workspace, which take a part of a name to filter by.
-pub(crate) const BENCH: Program = &["bench", "--package", "leasehold-benches", "--benches", "--"];
-
 /// Builds the program, and hands it the words.
 pub(crate) fn run(program: Program, words: &[String]) -> Outcome {
     crate::run(cargo(program).args(words))

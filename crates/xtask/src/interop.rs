@@ -14,25 +14,33 @@ const OLDEST_JAVA: u32 = 17;
 
 /// Builds the agent where its sources have changed, and runs the cases; what is forwarded filters them by a part of their names.
 pub(crate) fn run(forwarded: &[String]) -> Outcome {
-    let missing = [java(), tool("javac"), tool("mvn")].into_iter().filter_map(Result::err).collect::<Vec<_>>();
-    if !missing.is_empty() {
-        return Err(format!(
-            "{}. A JDK of Java {OLDEST_JAVA} or later and Maven are needed. Install them (on Debian: apt-get install \
-             default-jdk-headless maven; with Homebrew: brew install openjdk maven) and run this again",
-            missing.join("; ")
-        ));
-    }
+    tools().map_err(|missing| {
+        format!(
+            "{missing}. A JDK of Java {OLDEST_JAVA} or later and Maven are needed. Install them (on Debian: apt-get install \
+             default-jdk-headless maven; with Homebrew: brew install openjdk maven) and run this again"
+        )
+    })?;
     let classes = target().join("interop");
-    build(&classes)?;
+    build(&classes, &project().join("agent"))?;
     // In one build with everything else, so that no dependency is built twice, with other features.
     let mut cases = cargo(&["test", "--workspace", "--all-features", "--test", "interop", "--"]);
     crate::run(cases.args(forwarded).env("LEASEHOLD_INTEROP_CLASSES", &classes))
 }
 
-/// Has Maven compile the agent and fetch its libraries, unless that was done for these very sources.
-fn build(classes: &Path) -> Outcome {
-    let project = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/interop");
-    let sources = fingerprint(&project)?;
+/// The tools that are missing, or too old, if any.
+pub(crate) fn tools() -> Outcome {
+    let missing = [java(), tool("javac"), tool("mvn")].into_iter().filter_map(Result::err).collect::<Vec<_>>();
+    if missing.is_empty() { Ok(()) } else { Err(missing.join("; ")) }
+}
+
+fn project() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/interop")
+}
+
+/// Has Maven compile what is below `folder` and fetch Redisson, unless that was done for these very sources.
+pub(crate) fn build(classes: &Path, folder: &Path) -> Outcome {
+    let folder = folder.canonicalize().map_err(|error| format!("{} is not there: {error}", folder.display()))?;
+    let sources = fingerprint(&folder)?;
     let stamp = classes.join("built-from");
     let is_there = ["classes", "lib"].iter().all(|part| classes.join(part).is_dir());
     if is_there && fs::read_to_string(&stamp).is_ok_and(|built| built == sources) {
@@ -41,16 +49,17 @@ fn build(classes: &Path) -> Outcome {
     // A library of another version must not stay beside the one that replaces it.
     let _ = fs::remove_dir_all(classes);
     let mut maven = Command::new("mvn");
-    maven.args(["--quiet", "--batch-mode", "process-classes"]).current_dir(&project);
+    maven.args(["--quiet", "--batch-mode", "process-classes"]).current_dir(project());
     maven.arg(format!("-Dagent.directory={}", classes.display()));
+    maven.arg(format!("-Dagent.sources={}", folder.display()));
     crate::run(&mut maven)?;
     fs::write(&stamp, sources).map_err(|error| format!("{} cannot be written: {error}", stamp.display()))
 }
 
-/// The sources of the agent, as one number.
-fn fingerprint(project: &Path) -> Result<String, String> {
-    let mut files = vec![project.join("pom.xml")];
-    let mut folders = vec![project.join("agent")];
+/// The sources below a folder, as one number.
+fn fingerprint(folder: &Path) -> Result<String, String> {
+    let mut files = vec![project().join("pom.xml")];
+    let mut folders = vec![folder.to_owned()];
     while let Some(folder) = folders.pop() {
         let entries =
             fs::read_dir(&folder).map_err(|error| format!("{} cannot be listed: {error}", folder.display()))?;
@@ -90,7 +99,7 @@ fn tool(name: &str) -> Result<(), String> {
 }
 
 /// The target directory, which cargo marks, wherever the user told it to be.
-fn target() -> PathBuf {
+pub(crate) fn target() -> PathBuf {
     let exe = env::current_exe().ok();
     let marked = exe.iter().flat_map(|exe| exe.ancestors()).find(|dir| dir.join("CACHEDIR.TAG").is_file());
     marked.map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target"), Path::to_owned)

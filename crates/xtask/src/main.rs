@@ -2,6 +2,7 @@
 
 #![expect(clippy::print_stdout, reason = "a command line tool speaks on stdout")]
 
+mod bench;
 mod docs;
 mod forward;
 mod interop;
@@ -76,12 +77,8 @@ enum Task {
     },
     /// Check that the licence of every dependency is one of those that we accept
     Licenses,
-    /// Run the benchmarks
-    Bench {
-        /// Words for the benchmarks: a part of a name to filter by, or their options
-        #[arg(last = true)]
-        forwarded: Vec<String>,
-    },
+    /// Measure leasehold beside a floor and beside its peers, and write tables and pictures of it
+    Bench(bench::Options),
 }
 
 /// Why a task failed, as far as the command that it ran has not said so already.
@@ -101,7 +98,7 @@ fn main() -> ExitCode {
         Task::Lint => lint::run(),
         Task::Package { allow_dirty } => package::run(allow_dirty),
         Task::Licenses => licenses::run(),
-        Task::Bench { forwarded } => forward::run(forward::BENCH, &forwarded),
+        Task::Bench(options) => bench::run(&options),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -36,15 +36,15 @@ pub(crate) fn run(instrument: Instrument, words: &[String]) -> Outcome {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let root = root.canonicalize().map_err(|error| format!("the workspace is not there: {error}"))?;
     let program = std::env::current_exe().map_err(|error| format!("this program is not found: {error}"))?;
-    let before = machine();
-    // A commit that is made during a run is not what ran.
-    let commit = said_by("git", &["describe", "--always", "--dirty", "--exclude=*"]);
-    let mut child = Command::new(program)
-        .arg(name)
-        .args(words)
-        .stdout(Stdio::piped())
-        .spawn()
-        .map_err(|error| format!("{name} cannot be run: {error}"))?;
+    let mut command = Command::new(program);
+    command.arg(name).args(words);
+    let folder = root.join("docs/figures");
+    if matches!(instrument, Instrument::Bench) {
+        // It makes tables and pictures of its figures, and writes its page by itself.
+        return crate::run(command.arg("--into").arg(folder));
+    }
+    let about = Run::begin(&[&["cargo", "xtask", name].map(str::to_owned), words].concat().join(" "));
+    let mut child = command.stdout(Stdio::piped()).spawn().map_err(|error| format!("{name} cannot be run: {error}"))?;
     let mut printed = String::new();
     for line in child.stdout.take().into_iter().flat_map(|out| BufReader::new(out).lines()) {
         let line = line.map_err(|error| format!("{name} prints what cannot be read: {error}"))?;
@@ -54,15 +54,8 @@ pub(crate) fn run(instrument: Instrument, words: &[String]) -> Outcome {
         writeln!(printed, "{}", line.trim_end()).map_err(|error| error.to_string())?;
     }
     let status = child.wait().map_err(|error| format!("{name} cannot be waited for: {error}"))?;
-    let command = [&["cargo", "xtask", name].map(str::to_owned), words].concat().join(" ");
-    let facts = [
-        ("command", format!("`{command}`")),
-        ("version", format!("{}, commit {commit}", env!("CARGO_PKG_VERSION"))),
-        ("date", said_by("date", &["-u", "+%Y-%m-%d %H:%M UTC"])),
-        ("machine", before),
-        ("outcome", if status.success() { "it succeeded".to_owned() } else { format!("it failed ({status})") }),
-    ];
-    let folder = root.join("docs/figures");
+    let facts =
+        about.facts(&if status.success() { "it succeeded".to_owned() } else { format!("it failed ({status})") });
     let path = folder.join(format!("{name}.md"));
     fs::create_dir_all(&folder)
         .and_then(|()| fs::write(&path, page(name, &facts, printed.trim_end())))
@@ -70,21 +63,56 @@ pub(crate) fn run(instrument: Instrument, words: &[String]) -> Outcome {
     if status.success() { Ok(()) } else { Err(format!("{name} failed ({status})")) }
 }
 
+/// What is known of a run when it begins.
+pub(crate) struct Run {
+    command: String,
+    commit: String,
+    machine: String,
+}
+
+impl Run {
+    pub(crate) fn begin(command: &str) -> Self {
+        // A commit that is made during a run is not what ran.
+        let commit = said_by("git", &["describe", "--always", "--dirty", "--exclude=*"]);
+        Self { command: command.to_owned(), commit, machine: machine() }
+    }
+
+    /// The facts that every page has.
+    pub(crate) fn facts(self, outcome: &str) -> Vec<(&'static str, String)> {
+        vec![
+            ("command", format!("`{}`", self.command)),
+            ("version", format!("{}, commit {}", env!("CARGO_PKG_VERSION"), self.commit)),
+            ("date", said_by("date", &["-u", "+%Y-%m-%d %H:%M UTC"])),
+            ("machine", format!("{}, {} at the end", self.machine, load())),
+            ("outcome", outcome.to_owned()),
+        ]
+    }
+}
+
+/// The facts as a table.
+pub(crate) fn table(facts: &[(&str, String)]) -> String {
+    let rows: String = facts.iter().map(|(fact, value)| format!("| {fact} | {value} |\n")).collect();
+    format!("| | |\n|---|---|\n{rows}")
+}
+
 /// The page of a run.
 fn page(name: &str, facts: &[(&str, String)], printed: &str) -> String {
-    let rows: String = facts.iter().map(|(fact, value)| format!("| {fact} | {value} |\n")).collect();
     format!(
         "# Figures of `cargo xtask {name}`\n\nFor readers of [safety](../safety.md) and [testing](../testing.md) who want the figures of the \
-         last recorded run.\n`cargo xtask record {name}` wrote this page.\n\n| | |\n|---|---|\n{rows}\n```text\n{printed}\n```\n"
+         last recorded run.\n`cargo xtask record {name}` wrote this page.\n\n{}\n```text\n{printed}\n```\n",
+        table(facts)
     )
 }
 
 /// The processors of this machine, and how busy it is.
 fn machine() -> String {
     let cores = std::thread::available_parallelism().map_or(0, std::num::NonZero::get);
+    format!("{cores} cores, load {} at the start", load())
+}
+
+fn load() -> String {
     let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    let load = load.split(' ').next().filter(|load| !load.is_empty()).unwrap_or("unknown").to_owned();
-    format!("{cores} cores, load {load} at the start")
+    load.split(' ').next().filter(|load| !load.is_empty()).unwrap_or("unknown").to_owned()
 }
 
 /// The words that a program prints; a word that says so where it does not.

@@ -1,0 +1,67 @@
+//! leasehold, with each of the settings that are measured.
+
+use crate::library::Library;
+use leasehold::kind::LockKind;
+use leasehold::{Client, Guard, Lock};
+use std::sync::Arc;
+
+/// The setting of the client in which a variant differs from the defaults.
+#[derive(Clone, Copy)]
+pub(crate) enum Settings {
+    Usual,
+    BatchCalls,
+    HandOver,
+}
+
+pub(crate) struct Leasehold<K: LockKind> {
+    client: Client,
+    url: String,
+    settings: Settings,
+    make: Arc<dyn Fn(&Client, &str) -> Lock<K> + Send + Sync>,
+}
+
+impl<K: LockKind> Clone for Leasehold<K> {
+    fn clone(&self) -> Self {
+        Self { client: self.client.clone(), url: self.url.clone(), settings: self.settings, make: self.make.clone() }
+    }
+}
+
+impl<K: LockKind> Leasehold<K> {
+    pub(crate) async fn connect(
+        url: &str,
+        settings: Settings,
+        make: impl Fn(&Client, &str) -> Lock<K> + Send + Sync + 'static,
+    ) -> Self {
+        Self { client: client(url, settings).await, url: url.to_owned(), settings, make: Arc::new(make) }
+    }
+}
+
+async fn client(url: &str, settings: Settings) -> Client {
+    let builder = match settings {
+        Settings::Usual => Client::builder(),
+        Settings::BatchCalls => Client::builder().batch_calls(true),
+        Settings::HandOver => Client::builder().hand_over(true),
+    };
+    builder.connect(url).await.expect("a client")
+}
+
+impl<K: LockKind> Library for Leasehold<K> {
+    type Lock = Lock<K>;
+    type Held = Guard<K>;
+
+    async fn another(&self) -> Self {
+        Self { client: client(&self.url, self.settings).await, ..self.clone() }
+    }
+
+    fn lock(&self, name: &str) -> Lock<K> {
+        (self.make)(&self.client, name)
+    }
+
+    async fn acquire(lock: &Lock<K>) -> Guard<K> {
+        lock.acquire().await.expect("the lock")
+    }
+
+    async fn release(held: Guard<K>) {
+        held.release().await.expect("released");
+    }
+}

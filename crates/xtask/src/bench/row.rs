@@ -1,0 +1,193 @@
+//! The rows of the table: what each measures, and how it is shown.
+
+use super::chart::Scale;
+
+/// A sort of work that every library does that can.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, clap::ValueEnum)]
+pub(crate) enum Row {
+    /// 1, 64 and 256 tasks, each with a lock of its own
+    Pairs,
+    /// From the release in one client to the grant in another
+    Wake,
+    /// 64 tasks of one process want one name
+    Hot,
+    /// 16 tasks of each of four processes want one name
+    Contended,
+    /// A grant where up to 10 000 wait in the queue of a fair lock
+    Queue,
+    /// Up to 100 000 held locks that are renewed
+    Held,
+    /// The memory of up to 100 000 waiters
+    Waiters,
+}
+
+/// A kind of figure.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Metric {
+    pub(crate) name: &'static str,
+    pub(crate) unit: &'static str,
+    pub(crate) shown: Shown,
+}
+
+/// The form in which a figure is claimed.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Shown {
+    /// As a ratio to that of the row's base, round by round.
+    ToBase,
+    /// As it is, because it is a ratio or a size that does not depend on the load.
+    AsItIs,
+}
+
+const fn to_base(name: &'static str, unit: &'static str) -> Metric {
+    Metric { name, unit, shown: Shown::ToBase }
+}
+
+const fn as_it_is(name: &'static str, unit: &'static str) -> Metric {
+    Metric { name, unit, shown: Shown::AsItIs }
+}
+
+pub(crate) const THROUGHPUT: Metric = to_base("throughput", "pairs/s");
+pub(crate) const P50: Metric = to_base("p50", "µs");
+pub(crate) const P99: Metric = to_base("p99", "µs");
+pub(crate) const CLIENT: Metric = to_base("client's processor time", "µs");
+pub(crate) const SCRIPTS: Metric = to_base("server's time in commands", "µs");
+pub(crate) const SERVER: Metric = to_base("server's processor time", "µs");
+pub(crate) const GRANTS: Metric = to_base("grants", "grants/s");
+pub(crate) const SHARES: Metric = as_it_is("greatest share : least", "");
+pub(crate) const GAP: Metric = to_base("longest wait of a process", "ms");
+pub(crate) const COMMANDS: Metric = as_it_is("commands a grant", "");
+pub(crate) const GROWTH: Metric = as_it_is("server's time, to that of the shortest line", "");
+pub(crate) const SHARE: Metric = as_it_is("server's time in renewals, %", "%");
+pub(crate) const STALL: Metric = as_it_is("p99 of others' PING, to an idle server", "");
+pub(crate) const BYTES: Metric = as_it_is("bytes each", "bytes");
+pub(crate) const KEPT: Metric = as_it_is("still held, %", "%");
+
+/// One picture of a row.
+pub(crate) struct Picture {
+    pub(crate) metric: &'static Metric,
+    pub(crate) scale: Scale,
+    pub(crate) file: &'static str,
+    pub(crate) title: &'static str,
+}
+
+impl Row {
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            Self::Pairs => "A lock that no other task wants",
+            Self::Wake => "Wake-up between two clients",
+            Self::Hot => "One hot name, 64 tasks of one process",
+            Self::Contended => "One hot name, 16 tasks of each of four processes",
+            Self::Queue => "The queue of a fair lock",
+            Self::Held => "Held locks that are renewed",
+            Self::Waiters => "Many waiters for one name",
+        }
+    }
+
+    /// The sentences above the tables.
+    pub(crate) fn about(self) -> &'static str {
+        match self {
+            Self::Pairs => {
+                "Each task acquires and releases a lock of its own, again and again. The server's time in commands is that of `INFO commandstats`; \
+                 its processor time, of `INFO cpu`, has reading and writing as well."
+            }
+            Self::Wake => {
+                "From the release in one client to the grant in another of the same process. rslock, rlock, redsync and bsm/redislock poll. \
+                 The floor is one release script, its message, and one acquire script."
+            }
+            Self::Hot => {
+                "A task that is granted the lock releases it at once and asks again. The mutex of tokio knows no other process."
+            }
+            Self::Contended => {
+                "As before, with four processes at the same time. The longest wait is the longest time in which one of them was granted nothing."
+            }
+            Self::Queue => {
+                "A task that is granted the lock releases it and stands in line again, so that the line keeps its length."
+            }
+            Self::Held => {
+                "One client holds the locks for longer than a period of renewal. Bytes are those of the client: what a process in Rust takes \
+                 from the system, and what is in use in Go and in a JVM after a collection."
+            }
+            Self::Waiters => {
+                "Tasks of one client wait for one name, which another client holds. Redisson's waiters are calls of `lockAsync`, and no threads."
+            }
+        }
+    }
+
+    /// The peer to whose figures those of the others are ratios.
+    pub(crate) fn base(self) -> &'static str {
+        match self {
+            Self::Pairs | Self::Wake => "bare fred",
+            Self::Queue => "leasehold, fair lock",
+            Self::Hot | Self::Contended | Self::Held | Self::Waiters => "leasehold",
+        }
+    }
+
+    pub(crate) fn metrics(self) -> &'static [&'static Metric] {
+        match self {
+            Self::Pairs => &[&THROUGHPUT, &P50, &P99, &CLIENT, &SCRIPTS, &SERVER],
+            Self::Wake => &[&P50, &P99],
+            Self::Hot => &[&GRANTS, &SHARES, &COMMANDS, &CLIENT],
+            Self::Contended => &[&GRANTS, &SHARES, &GAP, &COMMANDS, &CLIENT],
+            Self::Queue => &[&GRANTS, &SCRIPTS, &GROWTH, &CLIENT],
+            Self::Held => &[&SHARE, &STALL, &BYTES, &KEPT],
+            Self::Waiters => &[&BYTES],
+        }
+    }
+
+    pub(crate) fn pictures(self) -> &'static [Picture] {
+        const fn picture(metric: &'static Metric, scale: Scale, file: &'static str, title: &'static str) -> Picture {
+            Picture { metric, scale, file, title }
+        }
+        static PAIRS: [Picture; 3] = [
+            picture(&THROUGHPUT, Scale::Linear, "throughput", "Throughput on own names, to bare fred: more is better"),
+            picture(&P50, Scale::Linear, "pair-p50", "p50 of a pair on own names, to bare fred: less is better"),
+            picture(
+                &CLIENT,
+                Scale::Linear,
+                "pair-client",
+                "Client's processor time of a pair, to bare fred: less is better",
+            ),
+        ];
+        static WAKE: [Picture; 1] =
+            [picture(&P50, Scale::Logarithmic, "wake-up", "p50 of a wake-up, to bare fred: less is better")];
+        static HOT: [Picture; 1] = [picture(
+            &GRANTS,
+            Scale::Logarithmic,
+            "hot",
+            "Grants of one hot name in one process, to leasehold: more is better",
+        )];
+        static CONTENDED: [Picture; 2] = [
+            picture(
+                &GRANTS,
+                Scale::Logarithmic,
+                "contended",
+                "Grants of one hot name in four processes, to leasehold: more is better",
+            ),
+            picture(
+                &GAP,
+                Scale::Logarithmic,
+                "contended-wait",
+                "Longest wait of a process, to leasehold: less is better",
+            ),
+        ];
+        static QUEUE: [Picture; 1] = [picture(
+            &SCRIPTS,
+            Scale::Linear,
+            "queue",
+            "Server's time of a grant in a long line, to the fair lock: less is better",
+        )];
+        static HELD: [Picture; 1] =
+            [picture(&BYTES, Scale::Logarithmic, "held", "Bytes of a held lock: less is better")];
+        static WAITERS: [Picture; 1] =
+            [picture(&BYTES, Scale::Logarithmic, "waiters", "Bytes of a waiter: less is better")];
+        match self {
+            Self::Pairs => &PAIRS,
+            Self::Wake => &WAKE,
+            Self::Hot => &HOT,
+            Self::Contended => &CONTENDED,
+            Self::Queue => &QUEUE,
+            Self::Held => &HELD,
+            Self::Waiters => &WAITERS,
+        }
+    }
+}
