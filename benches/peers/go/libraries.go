@@ -40,11 +40,11 @@ func byRedsync(client *redis.Client) locker {
 		// It gives up after 32 tries.
 		var taken *redsync.ErrTaken
 		err := mutex.LockContext(ctx)
-		for errors.Is(err, redsync.ErrFailed) || errors.As(err, &taken) {
+		for ctx.Err() == nil && (errors.Is(err, redsync.ErrFailed) || errors.As(err, &taken)) {
 			err = mutex.LockContext(ctx)
 		}
 		return func() error {
-			_, err := mutex.UnlockContext(ctx)
+			_, err := mutex.UnlockContext(context.Background())
 			return err
 		}, err
 	}
@@ -56,10 +56,10 @@ func byRedislock(client *redis.Client) locker {
 	return func(ctx context.Context, name string) (func() error, error) {
 		// It gives up after the time of the lease.
 		lock, err := locks.Obtain(ctx, name, lease, options)
-		for errors.Is(err, redislock.ErrNotObtained) {
+		for ctx.Err() == nil && errors.Is(err, redislock.ErrNotObtained) {
 			lock, err = locks.Obtain(ctx, name, lease, options)
 		}
-		return func() error { return lock.Release(ctx) }, err
+		return func() error { return lock.Release(context.Background()) }, err
 	}
 }
 
@@ -68,6 +68,9 @@ func byRueidislock(address string) locker {
 		ClientOption:   rueidis.ClientOption{InitAddress: []string{address}},
 		KeyMajority:    1,
 		NoLoopTracking: true,
+		// An attempt that takes longer is given up, by default after 20 ms, and then waits for a message. On a busy machine none comes,
+		// because the key is deleted by this client itself.
+		TryNextAfter: 10 * time.Second,
 	})
 	if err != nil {
 		log.Fatal(err)

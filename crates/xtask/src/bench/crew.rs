@@ -69,11 +69,20 @@ impl<'r> Crew<'r> {
 
     /// One more process of a peer.
     pub(crate) fn start(&self, peer: &'static Peer) -> Result<Worker, String> {
-        let mut worker = Worker::start(&mut self.programs.command(peer, &self.server.url())?)?;
+        self.start_several(peer, 1)?.pop().ok_or_else(|| "it is not there".to_owned())
+    }
+
+    /// More processes of a peer, which warm up at the same time.
+    pub(crate) fn start_several(&self, peer: &'static Peer, count: usize) -> Result<Vec<Worker>, String> {
+        let mut command = self.programs.command(peer, &self.server.url())?;
+        let mut workers = (0..count).map(|_| Worker::start(&mut command)).collect::<Result<Vec<_>, _>>()?;
         if peer.language == Language::Java {
-            worker.ask(&format!("pairs bench:warm-up 16 {}", self.plan.warm_up.as_millis()))?;
+            for (number, worker) in workers.iter_mut().enumerate() {
+                worker.tell(&format!("pairs bench:warm-up:{number} 16 {}", self.plan.warm_up.as_millis()))?;
+            }
+            workers.iter_mut().try_for_each(|worker| worker.answer().map(drop))?;
         }
-        Ok(worker)
+        Ok(workers)
     }
 
     /// Ends all processes, so that they do not take time from others.

@@ -75,10 +75,8 @@ impl Page<'_> {
 
     /// A line for each peer, a column for each metric.
     fn table(&self, row: Row, case: &str) -> String {
-        let title = |metric: &&Metric| match metric.shown {
-            Shown::ToBase => format!("{}, to {}", metric.name, row.base()),
-            Shown::AsItIs => metric.name.to_owned(),
-        };
+        let has_base = row.metrics().iter().any(|metric| metric.shown == Shown::ToBase);
+        let case_and_base = if has_base { format!("{case}, to {}", row.base()) } else { case.to_owned() };
         let peers = self.figures.peers(row, case);
         let cell = |peer: &str, metric: &Metric| match metric.shown {
             Shown::ToBase if peer == row.base() => "1".to_owned(),
@@ -86,7 +84,7 @@ impl Page<'_> {
         };
         let mut table = Table::new();
         table.load_style(ASCII_MARKDOWN);
-        table.set_header([case.to_owned()].into_iter().chain(row.metrics().iter().map(title)));
+        table.set_header([case_and_base].into_iter().chain(row.metrics().iter().map(|metric| metric.name.to_owned())));
         for peer in peers {
             let cells = row.metrics().iter().map(|metric| cell(peer, metric));
             table.add_row([peer.to_owned()].into_iter().chain(cells));
@@ -120,9 +118,12 @@ mod tests {
         let facts = [("machine", "2 cores".to_owned())];
         let page = Page { facts: &facts, rows: &[Row::Wake, Row::Hot], figures: &figures, left_out: &left_out };
         let text = page.text();
-        for part in
-            ["| machine | 2 cores |", "- redsync: there is no Go here", "](bench/wake-up.svg)", "p50, to bare fred"]
-        {
+        for part in [
+            "| machine | 2 cores |",
+            "- redsync: there is no Go here",
+            "](bench/wake-up.svg)",
+            "one waiter, to bare fred",
+        ] {
             assert!(text.contains(part), "{part} in {text}");
         }
         assert!(text.contains("It was not measured."), "a row without figures says so: {text}");

@@ -45,7 +45,11 @@ pub(crate) static PEERS: [Peer; 14] = [
     rust("leasehold, simple lock", "leasehold-simple", &[Pairs]),
     rust("leasehold, fair lock", "leasehold-fair", &[Wake, Hot, Contended, Queue, Waiters]),
     Peer { sends: SET_AND_SCRIPTS, waits: Waits::Polling, ..rust("rslock", "rslock", &[Pairs, Wake, Hot, Contended]) },
-    Peer { waits: Waits::Polling, ..rust("rlock", "rlock", &[Pairs, Wake, Hot, Contended, Held]) },
+    Peer {
+        sends: SET_AND_SCRIPTS,
+        waits: Waits::Polling,
+        ..rust("rlock", "rlock", &[Pairs, Wake, Hot, Contended, Held])
+    },
     Peer {
         language: Language::Go,
         sends: SET_AND_SCRIPTS,

@@ -18,9 +18,17 @@ pub(crate) struct Plan {
     pub(crate) polled_wake_ups: usize,
     pub(crate) lines: &'static [usize],
     pub(crate) held: &'static [usize],
-    /// The time until the renewals are spread, which are bunched after many acquires at once.
-    pub(crate) settle: Duration,
+    pub(crate) renewals: Renewals,
     pub(crate) waiters: &'static [usize],
+}
+
+/// Whether the renewal of held locks is looked at, which takes long.
+#[derive(Clone, Copy)]
+pub(crate) enum Renewals {
+    /// Only the memory of the locks is measured.
+    LeftOut,
+    /// For a period, after a time in which renewals spread that are bunched after many acquires at once.
+    Watched { settle: Duration, period: Duration },
 }
 
 #[derive(Clone, Copy)]
@@ -46,23 +54,24 @@ impl Plan {
         polled_wake_ups: 20,
         lines: &[10, 1_000, 10_000],
         held: &[10_000, 100_000],
-        settle: Duration::from_secs(10),
+        // A third of the default lease of leasehold and of Redisson, which is their period of renewal.
+        renewals: Renewals::Watched { settle: Duration::from_secs(10), period: Duration::from_secs(10) },
         waiters: &[100_000],
     };
 
     pub(crate) const QUICK: Self = Self {
         warm_up: Duration::from_secs(2),
-        pairs: rounds(2, 200),
-        hot: rounds(2, 300),
-        contended: rounds(2, 500),
-        queue: rounds(2, 700),
-        wake_rounds: 2,
-        wake_ups: 30,
+        pairs: rounds(3, 150),
+        hot: rounds(3, 200),
+        contended: rounds(3, 300),
+        queue: rounds(3, 500),
+        wake_rounds: 3,
+        wake_ups: 15,
         polled_rounds: 1,
         polled_wake_ups: 6,
         lines: &[10, 1_000],
-        held: &[1_000],
-        settle: Duration::ZERO,
+        held: &[10_000],
+        renewals: Renewals::LeftOut,
         waiters: &[10_000],
     };
 }

@@ -176,10 +176,8 @@ impl Row {
             "queue",
             "Server's time of a grant in a long line, to the fair lock: less is better",
         )];
-        static HELD: [Picture; 1] =
-            [picture(&BYTES, Scale::Logarithmic, "held", "Bytes of a held lock: less is better")];
-        static WAITERS: [Picture; 1] =
-            [picture(&BYTES, Scale::Logarithmic, "waiters", "Bytes of a waiter: less is better")];
+        static HELD: [Picture; 1] = [picture(&BYTES, Scale::Linear, "held", "Bytes of a held lock: less is better")];
+        static WAITERS: [Picture; 1] = [picture(&BYTES, Scale::Linear, "waiters", "Bytes of a waiter: less is better")];
         match self {
             Self::Pairs => &PAIRS,
             Self::Wake => &WAKE,

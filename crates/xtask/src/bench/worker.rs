@@ -9,14 +9,17 @@ use std::{
     time::Duration,
 };
 
-/// The longest time for one task, beyond the window that it is given.
-const PATIENCE: Duration = Duration::from_secs(180);
+/// The longest time for a task whose window is some seconds.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// The longest time for a task that takes or waits for many locks.
+const PATIENCE_WITH_MANY: Duration = Duration::from_secs(300);
 
 /// A process that runs. It is ended with its handle.
 pub(crate) struct Worker {
     process: Child,
     tasks: ChildStdin,
     answers: Receiver<String>,
+    patience: Duration,
 }
 
 /// The figures of an answer, by their names.
@@ -39,7 +42,7 @@ impl Worker {
                 }
             }
         });
-        let mut worker = Self { process, tasks, answers };
+        let mut worker = Self { process, tasks, answers, patience: PATIENCE };
         match worker.line()?.as_str() {
             "ready" => Ok(worker),
             other => Err(format!("it is not ready, but says {other:?}")),
@@ -54,6 +57,8 @@ impl Worker {
 
     /// Has it begin a task.
     pub(crate) fn tell(&mut self, task: &str) -> Result<(), String> {
+        let takes_many = ["hold ", "wait ", "queue "].iter().any(|verb| task.starts_with(verb));
+        self.patience = if takes_many { PATIENCE_WITH_MANY } else { PATIENCE };
         writeln!(self.tasks, "{task}").map_err(|error| format!("it reads no more ({error})"))
     }
 
@@ -63,8 +68,8 @@ impl Worker {
     }
 
     fn line(&mut self) -> Result<String, String> {
-        self.answers.recv_timeout(PATIENCE).map_err(|error| match error {
-            RecvTimeoutError::Timeout => format!("it did not answer within {} s", PATIENCE.as_secs()),
+        self.answers.recv_timeout(self.patience).map_err(|error| match error {
+            RecvTimeoutError::Timeout => format!("it did not answer within {} s", self.patience.as_secs()),
             RecvTimeoutError::Disconnected => "it ended".to_owned(),
         })
     }

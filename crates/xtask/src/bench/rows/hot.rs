@@ -20,7 +20,7 @@ pub(crate) fn in_one_process(crew: &mut Crew<'_>, figures: &mut Figures) {
             crew.with(Row::Hot, peer, |crew| {
                 crew.worker(peer)?;
                 let before = crew.server.reading();
-                let task = format!("hot bench:hot:{} 64 {} {}", peer.library, soon()?, window.as_millis());
+                let task = format!("hot bench:hot:{}:{round} 64 {} {}", peer.library, soon()?, window.as_millis());
                 let answer = crew.worker(peer)?.ask(&task)?;
                 let done = crew.server.reading().since(&before, peer.sends);
                 let seen = Seen::of(&[answer], &done)?;
@@ -39,13 +39,11 @@ pub(crate) fn in_four_processes(crew: &mut Crew<'_>, figures: &mut Figures) {
     let Rounds { rounds, window } = crew.plan.contended;
     for peer in crew.of(Row::Contended) {
         crew.with(Row::Contended, peer, |crew| {
-            let mut workers = Vec::new();
-            for _ in 0..PROCESSES {
-                workers.push(crew.start(peer)?);
-            }
+            let mut workers = crew.start_several(peer, PROCESSES)?;
             for round in 0..=rounds {
                 let before = crew.server.reading();
-                let task = format!("hot bench:contended:{} 16 {} {}", peer.library, soon()?, window.as_millis());
+                let task =
+                    format!("hot bench:contended:{}:{round} 16 {} {}", peer.library, soon()?, window.as_millis());
                 workers.iter_mut().try_for_each(|worker| worker.tell(&task))?;
                 let answers: Vec<_> = workers.iter_mut().map(Worker::answer).collect::<Result<_, _>>()?;
                 let done = crew.server.reading().since(&before, peer.sends);

@@ -4,6 +4,7 @@ use crate::bench::{
     crew::Crew,
     figures::{Figures, number},
     peer::Peer,
+    plan::Renewals,
     row::{BYTES, CLIENT, GRANTS, GROWTH, KEPT, Row, SCRIPTS, SHARE, STALL},
     server::Reading,
     worker::{Answer, Worker, figure},
@@ -13,8 +14,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A third of the default lease of leasehold and of Redisson, which is their period of renewal.
-const PERIOD: Duration = Duration::from_secs(10);
 /// The longest time that a line has to form in.
 const LINED_UP: Duration = Duration::from_secs(90);
 
@@ -94,19 +93,19 @@ pub(crate) fn held(crew: &mut Crew<'_>, figures: &mut Figures) {
 
 fn hold(crew: &Crew<'_>, peer: &'static Peer, locks: usize, figures: &mut Figures) -> Result<(), String> {
     let mut worker = crew.start(peer)?;
+    let case = format!("{} locks", number_of(locks));
     let idle = crew.server.ping(Duration::from_secs(1))?;
     let answer = worker.ask(&format!("hold bench:held:{} {locks}", peer.library))?;
-    thread::sleep(crew.plan.settle);
+    figures.add(Row::Held, &case, peer.name, &BYTES, figure(&answer, "bytes")? / count(locks));
+    let Renewals::Watched { settle, period } = crew.plan.renewals else { return Ok(()) };
+    thread::sleep(settle);
     let before = crew.server.reading();
-    let stalled = crew.server.ping(PERIOD)?;
+    let stalled = crew.server.ping(period)?;
     let done = crew.server.reading().since(&before, peer.sends);
-    let number = count(locks);
-    let case = format!("{} locks", number_of(locks));
     let each = [
-        (&SHARE, done.micros / 1e4 / PERIOD.as_secs_f64()),
+        (&SHARE, done.micros / 1e4 / period.as_secs_f64()),
         (&STALL, stalled / idle),
-        (&BYTES, figure(&answer, "bytes")? / number),
-        (&KEPT, (crew.server.keys() / number * 100.0).min(100.0)),
+        (&KEPT, (crew.server.keys() / count(locks) * 100.0).min(100.0)),
     ];
     for (metric, value) in each {
         figures.add(Row::Held, &case, peer.name, metric, value);
