@@ -125,9 +125,14 @@ impl std::fmt::Display for Claim {
     }
 }
 
-/// Two digits behind the point where they say something.
+/// As many digits behind the point as say something.
 pub(crate) fn number(figure: f64) -> String {
-    if figure.abs() >= 100.0 { grouped(&format!("{figure:.0}")) } else { format!("{figure:.2}") }
+    match figure.abs() {
+        0.0 => "0".to_owned(),
+        small if small < 0.095 => format!("{figure:.3}"),
+        middle if middle < 100.0 => format!("{figure:.2}"),
+        _ => grouped(&format!("{figure:.0}")),
+    }
 }
 
 /// `12345678` as `12 345 678`.
@@ -181,7 +186,7 @@ mod tests {
         let claim = figures.claim(Row::Held, "10 000 locks", "leasehold", &BYTES).expect("a claim");
         assert_eq!(claim.to_string(), "1650");
         assert_eq!(number(123_456.7), "123 457");
-        assert_eq!(number(99.994), "99.99");
+        assert_eq!([99.994, 0.51, 0.0042, 0.0].map(number), ["99.99", "0.51", "0.004", "0"]);
     }
 
     #[test]

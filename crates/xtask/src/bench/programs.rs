@@ -83,7 +83,7 @@ fn executable(messages: &str, target: &str) -> Option<PathBuf> {
         let is_it = message["target"]["name"] == target;
         message["executable"].as_str().filter(|_| is_it).map(PathBuf::from)
     };
-    messages.filter_map(of_target).last()
+    messages.filter_map(of_target).next_back()
 }
 
 fn go() -> Program {
