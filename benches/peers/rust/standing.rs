@@ -13,7 +13,7 @@ const FILLERS: usize = 64;
 /// The longest time that waiters have until they are taken to wait.
 const SETTLED: Duration = Duration::from_secs(20);
 
-/// Whatever stands, until the process is ended.
+/// The locks and waiters that stand until the process is ended.
 pub(crate) struct Standing<'l, L: Library> {
     library: &'l L,
     held: Vec<L::Held>,

@@ -16,7 +16,8 @@ mod server;
 mod worker;
 
 use self::{
-    crew::Crew, figures::Figures, page::Page, peer::PEERS, plan::Plan, programs::Programs, row::Row, server::Bench,
+    crew::Crew, figures::Figures, page::Page, peer::PEERS, plan::Plan, programs::Programs, row::Row,
+    server::BenchServer,
 };
 use crate::{Outcome, interop::target, record};
 use clap::{Args, ValueEnum as _};
@@ -40,7 +41,7 @@ pub(crate) fn run(options: &Options) -> Outcome {
     let plan = if options.quick { Plan::QUICK } else { Plan::FULL };
     let folder = options.into.clone().unwrap_or_else(|| target().join("bench"));
     let rows = if options.rows.is_empty() { Row::value_variants() } else { &options.rows[..] };
-    let server = Bench::start()?;
+    let server = BenchServer::start()?;
     let wanted: Vec<_> = PEERS.iter().filter(|peer| rows.iter().any(|row| peer.rows.contains(row))).collect();
     let programs = Programs::build(wanted.iter().map(|peer| peer.language))?;
     let begun = Instant::now();

@@ -63,7 +63,7 @@ pub(crate) fn run(instrument: Instrument, words: &[String]) -> Outcome {
     if status.success() { Ok(()) } else { Err(format!("{name} failed ({status})")) }
 }
 
-/// What is known of a run when it begins.
+/// The facts that are known when a run begins.
 pub(crate) struct Run {
     command: String,
     commit: String,

@@ -5,7 +5,7 @@ use super::{
     plan::Plan,
     programs::Programs,
     row::Row,
-    server::Bench,
+    server::BenchServer,
     worker::Worker,
 };
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 /// The peers of a run.
 pub(crate) struct Crew<'r> {
     programs: &'r Programs,
-    pub(crate) server: &'r Bench,
+    pub(crate) server: &'r BenchServer,
     pub(crate) plan: Plan,
     workers: BTreeMap<&'static str, Worker>,
     absent: BTreeMap<&'static str, Absence>,
@@ -28,7 +28,7 @@ enum Absence {
 }
 
 impl<'r> Crew<'r> {
-    pub(crate) fn new(programs: &'r Programs, server: &'r Bench, plan: Plan) -> Self {
+    pub(crate) fn new(programs: &'r Programs, server: &'r BenchServer, plan: Plan) -> Self {
         Self { programs, server, plan, workers: BTreeMap::new(), absent: BTreeMap::new() }
     }
 

@@ -46,7 +46,7 @@ impl Figures {
         found.map(|series| &series.rounds[..])
     }
 
-    /// What is claimed: a ratio to the row's base, or the figure itself. `None` where it was not measured, or its base was not.
+    /// The claim: a ratio to the row's base, or the figure itself. `None` where it was not measured, or its base was not.
     pub(crate) fn claim(&self, row: Row, case: &str, peer: &str, metric: &Metric) -> Option<Claim> {
         let figures = self.rounds(row, case, peer, metric)?;
         match metric.shown {

@@ -68,7 +68,7 @@ fn rust() -> Result<PathBuf, String> {
     let bench = ["bench", "--package", "leasehold-benches", "--bench", "peer", "--no-run"];
     println!("$ cargo {}", bench.join(" "));
     let mut command = cargo(&bench);
-    // What cargo tells a person goes to stderr, which is left to it.
+    // Cargo tells a person on stderr how it gets on.
     let output =
         command.arg("--message-format=json-render-diagnostics").stderr(std::process::Stdio::inherit()).output();
     let output = output.map_err(|error| format!("cargo cannot be run: {error}"))?;

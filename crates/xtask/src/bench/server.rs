@@ -8,11 +8,11 @@ use std::{
 };
 
 /// The one server of a run.
-pub(crate) struct Bench {
+pub(crate) struct BenchServer {
     server: Server,
 }
 
-/// What the server has done so far.
+/// The work of the server so far.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Reading {
     /// Calls and microseconds of each command.
@@ -21,7 +21,7 @@ pub(crate) struct Reading {
     processor: f64,
 }
 
-/// What the server has done between two readings.
+/// The work of the server between two readings.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Done {
     pub(crate) calls: f64,
@@ -29,7 +29,7 @@ pub(crate) struct Done {
     pub(crate) processor: f64,
 }
 
-impl Bench {
+impl BenchServer {
     pub(crate) fn start() -> Result<Self, String> {
         let binary = Binary::redis().map_err(|_| format!("there is no Redis: {}", crate::servers::ADVICE))?;
         Ok(Self { server: Server::builder().binary(&binary).start() })
@@ -102,7 +102,7 @@ impl Reading {
         }
     }
 
-    /// What was done since an earlier reading; of the commands, these alone.
+    /// The work since an earlier reading; of the commands, these alone count.
     pub(crate) fn since(&self, before: &Self, commands: &[&str]) -> Done {
         let sum = |reading: &Self| {
             let of = commands.iter().filter_map(|command| reading.commands.get(*command));

@@ -63,7 +63,7 @@ fn soon() -> Result<u128, String> {
     Ok(now.as_millis() + 30)
 }
 
-/// What one round was like.
+/// The figures of one round.
 #[derive(Debug, PartialEq)]
 struct Seen {
     grants: f64,
