@@ -64,6 +64,11 @@ impl Engine {
         }
     }
 
+    /// Whether clients send calls in batches, if a test does not say it: so every test of servers runs with batches and without.
+    pub(crate) const fn batches(self) -> bool {
+        matches!(self, Self::Valkey | Self::OldestRedis)
+    }
+
     /// A server that no other test uses.
     pub(crate) fn own(self) -> Backend {
         if self.is_inside() {

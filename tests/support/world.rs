@@ -60,7 +60,7 @@ impl World {
         &self,
         settings: impl FnOnce(ClientBuilder) -> ClientBuilder,
     ) -> Result<Client, ConnectError> {
-        let builder = settings(Client::builder());
+        let builder = settings(Client::builder().batch_calls(self.engine.batches()));
         match self.url() {
             Some(url) => builder.connect(&url).await,
             None => builder.embedded(self.embedded().expect("an engine")),
