@@ -261,11 +261,13 @@ fn a_group_is_granted_by_holds_that_no_other_claims() {
 fn a_hold_that_is_handed_on_keeps_the_process_that_granted_it() {
     let text = "0 1 invoked alone x 1 -\n3 0 executed 2 A h1 x\n4 1 granted 90 0 h1\n5 2 invoked alone x 1 -\n6 1 ending 9\n\
                 7 2 granted 90 0 h1\n8 3 invoked alone x+y 1 -\n9 2 ending 9\n10 0 executed 9 B h2 y\n11 3 granted 90 0 -\n\
-                12 0 gone h1\n13 4 invoked alone x+y 1 -\n14 4 granted 90 0 -\n15 0 batched 3\n";
+                12 0 gone h1\n13 4 invoked alone x+y 1 -\n14 4 granted 90 0 -\n15 0 batched 3\n\
+                20 5 invoked alone x 1 -\n20 6 invoked alone x+y 1 -\n22 0 executed 21 C h3 x\n23 5 granted 90 0 h3\n24 5 ending 9\n\
+                25 6 granted 90 0 -\n";
     let history = history::read("a", text, None).expect("a history");
     let server = |op: usize| history.ops[op].executed["x"].iter().map(|one| one.server.clone()).collect::<String>();
-    // The last one is granted when the hold is gone.
-    assert_eq!([0, 1, 2, 3].map(server), ["A", "A", "A", ""]);
+    // The fourth is granted when the hold is gone; the last asked before the hold that it is handed was granted.
+    assert_eq!([0, 1, 2, 3, 5].map(server), ["A", "A", "A", "", "C"]);
     assert_eq!([0, 1, 2].map(|op: usize| history.ops[op].was_handed_on()), [false, true, true]);
     assert_eq!(history.batches, [3]);
 }

@@ -292,7 +292,7 @@ fn grant(at: &str, what: &str) -> Option<Grant> {
 
 /// Finds the grants of each operation: those of its hold, or, where its guard does not tell the hold, those of its lock while it was asked
 /// for, but for those that another operation claims, and those that were given back by then. Where there is none of these, another task of the
-/// process has handed the hold on, and its grant is the last one from before.
+/// process has handed the hold on, and its grant is the last one.
 fn assign(ops: &mut [Op], grants: &[Grant], gone: &BTreeMap<&str, u64>) {
     let claimed: BTreeSet<_> = ops.iter().filter_map(|op| op.hold.clone()).collect();
     for op in ops {
@@ -303,10 +303,11 @@ fn assign(ops: &mut [Op], grants: &[Grant], gone: &BTreeMap<&str, u64>) {
                 Some(hold) => by_then.filter(|grant| grant.hold == *hold).collect(),
                 None => {
                     let is_kept = |grant: &&Grant| gone.get(&*grant.hold).is_none_or(|gone| *gone > granted.at);
-                    let (asked, before): (Vec<_>, Vec<_>) =
-                        by_then.filter(is_kept).partition(|grant| op.invoked <= grant.executed.asked);
-                    let own = asked.into_iter().filter(|grant| !claimed.contains(&grant.hold)).collect::<Vec<_>>();
-                    if own.is_empty() { before.into_iter().next_back().into_iter().collect() } else { own }
+                    let kept: Vec<_> = by_then.filter(is_kept).collect();
+                    let is_own =
+                        |grant: &&Grant| op.invoked <= grant.executed.asked && !claimed.contains(&grant.hold);
+                    let own: Vec<_> = kept.iter().copied().filter(is_own).collect();
+                    if own.is_empty() { kept.last().copied().into_iter().collect() } else { own }
                 }
             };
             op.executed.insert(lock.to_owned(), found.into_iter().map(|grant| grant.executed.clone()).collect());
