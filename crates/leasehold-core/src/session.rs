@@ -88,8 +88,10 @@ impl Session {
         Self { parts: Parts::new(client, settings, seed) }
     }
 
-    /// Begins to acquire. The first [`Session::poll_acquire`] must follow at once.
-    pub fn acquire(&mut self, now: Instant, wish: AcquireRequest) -> Ticket {
+    /// Begins to acquire. The first [`Session::poll_acquire`] must follow at once. The wish is kept in its box for as long as the request
+    /// waits.
+    pub fn acquire(&mut self, now: Instant, wish: impl Into<Box<AcquireRequest>>) -> Ticket {
+        let wish = wish.into();
         self.checked(|parts| parts.acquire(now, wish))
     }
 

@@ -13,14 +13,13 @@ use leasehold_core::backoff::Backoff;
 use leasehold_core::call::Replicas;
 use leasehold_core::error::AcquireError;
 use leasehold_core::owner::HoldNumber;
-use leasehold_core::session::{AcquireRequest, Fallback, Patience};
-use std::future::IntoFuture;
+use leasehold_core::session::{AcquireRequest, Fallback, Granted, Patience};
+use std::future::{IntoFuture, poll_fn};
 use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
-use tracing::Instrument as _;
 
 /// A builder for an acquire. Awaiting it acquires the lock.
 ///
@@ -150,44 +149,23 @@ impl<K: LockKind> Acquire<K> {
 
     /// Acquires, or says that the lock is busy.
     pub(crate) async fn run(&self, patience: Option<Patience>) -> Result<Option<Guard<K>>, Error> {
-        let class = self.spec.metrics().clone();
-        let span = telemetry::span_of_acquire(&self.spec);
-        let recorded = span.clone();
-        async move {
-            let begun = self.spec.handle().clock.now();
-            let wish = self.wish(patience)?;
-            class.waiting.increment(1.0);
-            let mut watch = Watch { class: &class, outcome: &class.cancelled, span: &recorded };
-            let result = attempt::acquire(self.spec.handle(), wish).await;
-            let waited = self.spec.handle().clock.now().since(begun);
-            watch.outcome = match &result {
-                Ok(Some(_)) => &class.acquired,
-                Ok(None) => &class.busy,
-                Err(AcquireError::WaitElapsed) => &class.wait_elapsed,
-                Err(_) => &class.failed,
-            };
-            recorded.record("waited_ms", telemetry::millis(waited));
-            drop(watch);
-            match result {
-                Ok(Some(granted)) => {
-                    class.acquire_seconds.record(waited.as_secs_f64());
-                    class.held.increment(1.0);
-                    if granted.handed_on {
-                        class.handed_on.increment(1);
-                    }
-                    telemetry::record_hold(&recorded, &granted.cell);
-                    Ok(Some(Guard::new(self.spec.clone(), granted)))
-                }
-                Ok(None) => Ok(None),
-                Err(error) => Err(Error::from_acquire(self.spec.name(), waited, error)),
-            }
+        let mut watch = Watch::new(&self.spec);
+        let begun = self.spec.handle().clock.now();
+        let wish = self.wish(patience)?;
+        watch.begin();
+        let mut acquiring = attempt::acquire(self.spec.handle(), wish);
+        // The span is entered by hand: one future within another would have a second copy of it.
+        let result = poll_fn(|cx| watch.span.in_scope(|| Pin::new(&mut acquiring).poll(cx))).await;
+        let waited = self.spec.handle().clock.now().since(begun);
+        match watch.end(waited, result) {
+            Ok(Some(granted)) => Ok(Some(Guard::new(self.spec.clone(), granted))),
+            Ok(None) => Ok(None),
+            Err(error) => Err(Error::from_acquire(self.spec.name(), waited, error)),
         }
-        .instrument(span)
-        .await
     }
 
     /// Checks the request before anything is sent.
-    fn wish(&self, patience: Option<Patience>) -> Result<AcquireRequest, Error> {
+    fn wish(&self, patience: Option<Patience>) -> Result<Box<AcquireRequest>, Error> {
         let handle = self.spec.handle();
         let options = self.spec.options();
         let fixed = self.lease.or(options.lease);
@@ -208,11 +186,11 @@ impl<K: LockKind> Acquire<K> {
         } else {
             (settings::NO_LEASE, false)
         };
-        let mut wish = AcquireRequest::new(
+        let mut wish = Box::new(AcquireRequest::new(
             self.spec.checked_name()?.clone(),
             self.spec.kind(),
             Duration::from_millis(u64::try_from(lease.as_millis()).unwrap_or(u64::MAX)),
-        );
+        ));
         wish.class = self.spec.metrics().name.clone();
         wish.owner = owner.or(options.owner);
         wish.reenter = self.reenter;
@@ -339,7 +317,8 @@ impl<K: LockKind> IntoFuture for Acquire<K> {
             // Only a try is told that the lock is busy, and this is none.
             match self.run(None).await.and_then(|guard| guard.ok_or_else(elapsed)) {
                 Err(Error::WaitElapsed { lock, waited, .. }) => {
-                    Err(Error::WaitElapsed { lock, waited, holder: seen::holder(&self.spec).await })
+                    // Boxed, because it is rare, and a caller that waits has no room for it before.
+                    Err(Error::WaitElapsed { lock, waited, holder: Box::pin(seen::holder(&self.spec)).await })
                 }
                 result => result,
             }
@@ -377,17 +356,56 @@ impl<K: LockKind> std::fmt::Debug for Acquire<K> {
     }
 }
 
-/// Counts an acquire when it ends, or is dropped, and records how.
+/// The outcome of an acquire that was under way.
+type Attempted = Result<Option<Granted>, AcquireError>;
+
+/// Counts an acquire that is under way, and when it ends, or is dropped, records how.
 struct Watch<'a> {
     class: &'a telemetry::Class,
-    outcome: &'a telemetry::Outcome,
-    span: &'a tracing::Span,
+    /// `None` where nothing has begun.
+    outcome: Option<&'a telemetry::Outcome>,
+    span: tracing::Span,
+}
+
+impl<'a> Watch<'a> {
+    /// An acquire that has not begun.
+    fn new(spec: &'a LockSpec) -> Self {
+        Self { class: spec.metrics(), outcome: None, span: telemetry::span_of_acquire(spec) }
+    }
+
+    /// It begins.
+    fn begin(&mut self) {
+        self.class.waiting.increment(1.0);
+        self.outcome = Some(&self.class.cancelled);
+    }
+
+    /// It has ended so.
+    fn end(mut self, waited: Duration, result: Attempted) -> Attempted {
+        self.outcome = Some(match &result {
+            Ok(Some(_)) => &self.class.acquired,
+            Ok(None) => &self.class.busy,
+            Err(AcquireError::WaitElapsed) => &self.class.wait_elapsed,
+            Err(_) => &self.class.failed,
+        });
+        self.span.record("waited_ms", telemetry::millis(waited));
+        if let Ok(Some(granted)) = &result {
+            self.class.acquire_seconds.record(waited.as_secs_f64());
+            self.class.held.increment(1.0);
+            if granted.handed_on {
+                self.class.handed_on.increment(1);
+            }
+            telemetry::record_hold(&self.span, &granted.cell);
+        }
+        result
+    }
 }
 
 impl Drop for Watch<'_> {
     fn drop(&mut self) {
-        self.class.waiting.decrement(1.0);
-        self.outcome.count();
-        self.span.record("outcome", self.outcome.word);
+        if let Some(outcome) = self.outcome {
+            self.class.waiting.decrement(1.0);
+            outcome.count();
+            self.span.record("outcome", outcome.word);
+        }
     }
 }

@@ -1,7 +1,8 @@
 //! The futures of requests: they ask the session what to do next, send what it says, and hand in what came of it.
 
 use crate::client_inner::Handle;
-use crate::relay::Relay;
+use crate::relay::Relayed;
+use futures_util::future::BoxFuture;
 use leasehold_core::backoff::Backoff;
 use leasehold_core::call::Call;
 use leasehold_core::error::{AcquireError, ReleaseError};
@@ -10,44 +11,41 @@ use leasehold_core::owner::HoldNumber;
 use leasehold_core::reply::Reply;
 use leasehold_core::session::{AcquireRequest, FlightId, Granted, Session, Step, Ticket, Via};
 use leasehold_core::time::Instant;
-use std::future::poll_fn;
-use std::marker::PhantomData;
-use std::pin::pin;
+use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 /// Acquires, and abandons what it has begun when it is dropped.
-pub(crate) async fn acquire(handle: &Arc<Handle>, wish: AcquireRequest) -> Result<Option<Granted>, AcquireError> {
+///
+/// The wish is boxed, because the session keeps it for as long as the request waits: it moves as one pointer from the caller into the session.
+pub(crate) fn acquire(handle: &Arc<Handle>, wish: Box<AcquireRequest>) -> Relayed<Attempt<'_, Acquiring>> {
     let backoff = wish.backoff.clone();
-    let relay = Relay::new();
-    let begin = |session: &mut Session, now| session.acquire(now, wish);
-    let attempt = pin!(Attempt::<Acquiring>::new(handle, backoff).run(Some(begin)));
-    relay.run(attempt).await
+    Relayed::new(Attempt::new(handle, wish, backoff))
 }
 
 /// Releases one guard's worth of a hold. Once it has been polled, the release goes on even if it is dropped.
-pub(crate) async fn release(handle: &Arc<Handle>, hold: HoldNumber, renewed: bool) -> Result<(), ReleaseError> {
-    let relay = Relay::new();
-    let begin = |session: &mut Session, now| session.release(now, hold, renewed);
-    let attempt = Attempt::<Releasing>::new(handle, None).run(Some(begin));
-    relay.run(pin!(attempt)).await
+pub(crate) fn release(handle: &Arc<Handle>, hold: HoldNumber, renewed: bool) -> Relayed<Attempt<'_, Releasing>> {
+    Relayed::new(Attempt::new(handle, GivenBack { hold, renewed }, None))
 }
 
 /// Waits for `pause` to pass, on the client's own clock and without a timer of the caller's runtime.
 pub(crate) async fn pause(handle: &Arc<Handle>, pause: Duration) {
-    let relay = Relay::new();
-    let pausing = Pausing { handle, ticket: handle.with(|session, now| session.pause(now, pause)) };
-    let over = pin!(poll_fn(|cx| {
-        let over = pausing.handle.with(|session, now| session.poll_pause(now, pausing.ticket, cx.waker()));
-        if over { Poll::Ready(()) } else { Poll::Pending }
-    }));
-    relay.run(over).await;
+    Relayed::new(Pausing { handle, ticket: handle.with(|session, now| session.pause(now, pause)) }).await;
 }
 
 struct Pausing<'a> {
     handle: &'a Arc<Handle>,
     ticket: Ticket,
+}
+
+impl Future for Pausing<'_> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let over = self.handle.with(|session, now| session.poll_pause(now, self.ticket, cx.waker()));
+        if over { Poll::Ready(()) } else { Poll::Pending }
+    }
 }
 
 impl Drop for Pausing<'_> {
@@ -57,17 +55,25 @@ impl Drop for Pausing<'_> {
 }
 
 /// The two sorts of requests.
-trait Request {
+pub(crate) trait Request {
+    /// What it is begun with.
+    type Wish: Unpin;
     type Outcome;
 
+    fn begin(session: &mut Session, now: Instant, wish: Self::Wish) -> Ticket;
     fn poll(session: &mut Session, now: Instant, ticket: Ticket, via: Via, waker: &Waker) -> Step<Self::Outcome>;
     fn abandon(session: &mut Session, now: Instant, ticket: Ticket);
 }
 
-struct Acquiring;
+pub(crate) struct Acquiring;
 
 impl Request for Acquiring {
+    type Wish = Box<AcquireRequest>;
     type Outcome = Result<Option<Granted>, AcquireError>;
+
+    fn begin(session: &mut Session, now: Instant, wish: Box<AcquireRequest>) -> Ticket {
+        session.acquire(now, wish)
+    }
 
     fn poll(session: &mut Session, now: Instant, ticket: Ticket, via: Via, waker: &Waker) -> Step<Self::Outcome> {
         session.poll_acquire(now, ticket, via, waker)
@@ -78,10 +84,21 @@ impl Request for Acquiring {
     }
 }
 
-struct Releasing;
+pub(crate) struct Releasing;
+
+/// A guard that is given back.
+pub(crate) struct GivenBack {
+    hold: HoldNumber,
+    renewed: bool,
+}
 
 impl Request for Releasing {
+    type Wish = GivenBack;
     type Outcome = Result<(), ReleaseError>;
+
+    fn begin(session: &mut Session, now: Instant, guard: GivenBack) -> Ticket {
+        session.release(now, guard.hold, guard.renewed)
+    }
 
     fn poll(session: &mut Session, now: Instant, ticket: Ticket, via: Via, waker: &Waker) -> Step<Self::Outcome> {
         session.poll_release(now, ticket, via, waker)
@@ -93,79 +110,92 @@ impl Request for Releasing {
 }
 
 /// A request that is under way. Its drop is the note to the background: no await, no runtime, no I/O.
-struct Attempt<'a, R: Request> {
+///
+/// It is a future written by hand: a hundred thousand of them may wait at a time, and one that the compiler makes has room for every value
+/// on the way, most of them twice.
+pub(crate) struct Attempt<'a, R: Request> {
     handle: &'a Arc<Handle>,
+    /// The wish, until the first poll, which begins the request and asks in the same step what to do.
+    wish: Option<R::Wish>,
     /// There is none before the first poll, and none when the session has forgotten it.
     ticket: Option<Ticket>,
     /// The caller's back-off, which may be foreign code. The session's is another reference to it: its end is here, where no lock is held.
     backoff: Option<Arc<Backoff>>,
-    sort: PhantomData<R>,
+    sent: Option<Sent<'a>>,
+}
+
+/// A call on its way. Its future is boxed, because most requests that wait have none: they wait for others.
+struct Sent<'a> {
+    flight: FlightId,
+    reply: BoxFuture<'a, Result<Reply, LinkError>>,
+    polled: bool,
 }
 
 impl<'a, R: Request> Attempt<'a, R> {
-    const fn new(handle: &'a Arc<Handle>, backoff: Option<Arc<Backoff>>) -> Self {
-        Self { handle, ticket: None, backoff, sort: PhantomData }
+    const fn new(handle: &'a Arc<Handle>, wish: R::Wish, backoff: Option<Arc<Backoff>>) -> Self {
+        Self { handle, wish: Some(wish), ticket: None, backoff, sent: None }
     }
 }
 
 impl<R: Request> Drop for Attempt<'_, R> {
     fn drop(&mut self) {
+        // The call first: the session settles what may still come of it.
+        self.sent = None;
         if let Some(ticket) = self.ticket {
             self.handle.with(|session, now| R::abandon(session, now, ticket));
         }
     }
 }
 
-impl<R: Request> Attempt<'_, R> {
-    /// Begins the request by `begin`, which is taken in the same step in which it first asks what to do.
-    async fn run(mut self, mut begin: Option<impl FnOnce(&mut Session, Instant) -> Ticket>) -> R::Outcome {
-        let mut reply = None;
+impl<R: Request> Future for Attempt<'_, R> {
+    type Output = R::Outcome;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<R::Outcome> {
+        let this = self.get_mut();
         loop {
-            match self.next_step(&mut begin, &mut reply).await {
-                Next::Send(via, ticket, flight, call) => {
-                    reply = self.send(via.plane, ticket, flight, call).await.map(|result| (flight, result));
-                }
+            let reply = ready!(this.poll_sent(cx));
+            match ready!(this.next_step(reply, cx)) {
+                Next::Send(via, ticket, flight, call) => this.sent = Some(this.send(via.plane, ticket, flight, call)),
                 Next::Done(outcome) => {
-                    self.ticket = None;
-                    return outcome;
+                    this.ticket = None;
+                    return Poll::Ready(outcome);
                 }
             }
         }
     }
+}
 
+impl<'a, R: Request> Attempt<'a, R> {
     /// Hands in the reply to the last call, if there is one, and waits until the session knows what comes next.
-    async fn next_step(
+    fn next_step(
         &mut self,
-        begin: &mut Option<impl FnOnce(&mut Session, Instant) -> Ticket>,
-        reply: &mut Option<(FlightId, Result<Reply, LinkError>)>,
-    ) -> Next<R::Outcome> {
-        poll_fn(|cx| {
-            loop {
-                let via = self.handle.via();
-                let known = &mut self.ticket;
-                let step = self.handle.with(|session, now| {
-                    if let Some(begin) = begin.take() {
-                        *known = Some(begin(session, now));
-                    }
-                    let ticket = (*known)?;
-                    if let Some((flight, result)) = reply.take() {
-                        session.handle_reply(now, ticket, flight, result);
-                    }
-                    let step = R::poll(session, now, ticket, via, cx.waker());
-                    Some((ticket, step, session.poll_backoff(ticket)))
-                });
-                return match step {
-                    Some((ticket, Step::Send(flight, call), _)) => Poll::Ready(Next::Send(via, ticket, flight, call)),
-                    Some((_, Step::Done(outcome), _)) => Poll::Ready(Next::Done(outcome)),
-                    Some((ticket, Step::Wait, Some(failures))) => {
-                        self.ask_backoff(ticket, failures);
-                        continue;
-                    }
-                    Some((_, Step::Wait, None)) | None => Poll::Pending,
-                };
-            }
-        })
-        .await
+        mut reply: Option<(FlightId, Result<Reply, LinkError>)>,
+        cx: &Context<'_>,
+    ) -> Poll<Next<R::Outcome>> {
+        loop {
+            let via = self.handle.via();
+            let (known, wish) = (&mut self.ticket, &mut self.wish);
+            let step = self.handle.with(|session, now| {
+                if let Some(wish) = wish.take() {
+                    *known = Some(R::begin(session, now, wish));
+                }
+                let ticket = (*known)?;
+                if let Some((flight, result)) = reply.take() {
+                    session.handle_reply(now, ticket, flight, result);
+                }
+                let step = R::poll(session, now, ticket, via, cx.waker());
+                Some((ticket, step, session.poll_backoff(ticket)))
+            });
+            return match step {
+                Some((ticket, Step::Send(flight, call), _)) => Poll::Ready(Next::Send(via, ticket, flight, call)),
+                Some((_, Step::Done(outcome), _)) => Poll::Ready(Next::Done(outcome)),
+                Some((ticket, Step::Wait, Some(failures))) => {
+                    self.ask_backoff(ticket, failures);
+                    continue;
+                }
+                Some((_, Step::Wait, None)) | None => Poll::Pending,
+            };
+        }
     }
 
     /// Asks the caller's own back-off, without the session's lock: it may look at the client.
@@ -174,29 +204,30 @@ impl<R: Request> Attempt<'_, R> {
         self.handle.with(|session, now| session.handle_backoff(now, ticket, pause));
     }
 
-    /// Sends the call and waits for its reply; `None` where the session has given the call up meanwhile.
-    async fn send(
-        &self,
-        plane: Plane,
-        ticket: Ticket,
-        flight: FlightId,
-        call: Call,
-    ) -> Option<Result<Reply, LinkError>> {
+    /// Sends the call.
+    fn send(&self, plane: Plane, ticket: Ticket, flight: FlightId, call: Call) -> Sent<'a> {
         let plane = Plane::for_call(&call, plane);
-        let resend = || self.handle.with(|session, now| session.may_resend(now, ticket, flight));
-        let mut calling = pin!(self.handle.link.call_watched(plane, call, resend));
-        let mut polled = false;
-        poll_fn(|cx| {
-            let reply = calling.as_mut().poll(cx);
-            // The background may have gone on in place of a future that is woken without a reply.
-            let again = std::mem::replace(&mut polled, true);
-            let is_current = || self.handle.with(|session, _| session.is_current(ticket, flight, cx.waker()));
-            if again && reply.is_pending() && !is_current() {
-                return Poll::Ready(None);
-            }
-            reply.map(Some)
+        let handle = self.handle;
+        let resend = move || handle.with(|session, now| session.may_resend(now, ticket, flight));
+        Sent { flight, reply: Box::pin(handle.link.call_watched(plane, call, resend)), polled: false }
+    }
+
+    /// Waits for the reply to the call that is on its way. There is none if no call is, or if the session has given it up meanwhile.
+    fn poll_sent(&mut self, cx: &mut Context<'_>) -> Poll<Option<(FlightId, Result<Reply, LinkError>)>> {
+        let (Some(sent), Some(ticket)) = (&mut self.sent, self.ticket) else { return Poll::Ready(None) };
+        let flight = sent.flight;
+        let reply = sent.reply.as_mut().poll(cx);
+        // The background may have gone on in place of a future that is woken without a reply.
+        let again = std::mem::replace(&mut sent.polled, true);
+        let is_current = || self.handle.with(|session, _| session.is_current(ticket, flight, cx.waker()));
+        if reply.is_pending() && (!again || is_current()) {
+            return Poll::Pending;
+        }
+        self.sent = None;
+        Poll::Ready(match reply {
+            Poll::Ready(result) => Some((flight, result)),
+            Poll::Pending => None,
         })
-        .await
     }
 }
 

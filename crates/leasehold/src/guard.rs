@@ -16,7 +16,7 @@ use leasehold_core::owner::HoldNumber;
 use leasehold_core::session::Granted;
 use std::fmt;
 use std::future::poll_fn;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
@@ -163,23 +163,20 @@ impl<K: LockKind> Guard<K> {
     /// Once the future has been polled, the release is carried out even if the future is dropped; only the answer is lost.
     /// A future that is never polled releases as a dropped guard does.
     pub async fn release(mut self) -> Result<(), Error> {
-        let class = self.lock.spec().metrics().clone();
-        let span = telemetry::span_of_release(self.lock.spec(), &self.cell);
-        let recorded = span.clone();
         self.spent = true;
-        let mut end = GuardEnd { class: &class, how: &class.dropped, held_for: self.held_for() };
-        async {
-            let result = attempt::release(self.lock.spec().handle(), self.hold, self.renewed).await;
-            end.how = match &result {
-                Ok(()) => &class.released,
-                Err(ReleaseError::Lost(_)) => &class.release_lost,
-                Err(_) => &class.release_failed,
-            };
-            recorded.record("outcome", end.how.word);
-            result.map_err(|error| Error::from_release(self.lock.name(), error))
-        }
-        .instrument(span)
-        .await
+        let span = telemetry::span_of_release(self.lock.spec(), &self.cell);
+        let class = self.lock.spec().metrics();
+        let mut end = GuardEnd { class, how: &class.dropped, held_for: self.held_for() };
+        let mut releasing = attempt::release(self.lock.spec().handle(), self.hold, self.renewed);
+        // The span is entered by hand: one future within another would have a second copy of it.
+        let result = poll_fn(|cx| span.in_scope(|| Pin::new(&mut releasing).poll(cx))).await;
+        end.how = match &result {
+            Ok(()) => &class.released,
+            Err(ReleaseError::Lost(_)) => &class.release_lost,
+            Err(_) => &class.release_failed,
+        };
+        span.record("outcome", end.how.word);
+        result.map_err(|error| Error::from_release(self.lock.name(), error))
     }
 
     /// Gives the guard up without a release: the client no longer renews the lock for this guard, and the lease runs out by itself.

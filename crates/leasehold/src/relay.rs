@@ -1,35 +1,37 @@
 //! A waker of our own between a task and the session.
 
 use futures_util::task::AtomicWaker;
-use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Wake, Waker};
+use std::task::{Context, Poll, Wake, Waker};
 
-/// Gives futures a waker that hands on to that of their task.
+/// A future that is polled with a waker of ours, which hands on to that of its task.
 ///
 /// A task's waker is foreign code: its clone or drop may run an executor's code, and drop a task with guards in it, which take the lock of
-/// their session. So no session ever has one. It has clones of ours, the last of which is dropped here: **a relay is dropped after the
-/// future that it runs**, which takes back what it left in the session.
-pub(crate) struct Relay {
+/// their session. So no session ever has one. It has clones of ours, the last of which is dropped here, **after the future**, which takes back
+/// what it left in the session.
+pub(crate) struct Relayed<F> {
+    // The order matters: fields are dropped from the first to the last.
+    work: F,
     task: Arc<Task>,
     waker: Waker,
 }
 
-impl Relay {
-    pub(crate) fn new() -> Self {
+impl<F> Relayed<F> {
+    pub(crate) fn new(work: F) -> Self {
         let task = Arc::new(Task(AtomicWaker::new()));
         let waker = Waker::from(task.clone());
-        Self { task, waker }
+        Self { work, task, waker }
     }
+}
 
-    /// Polls `work` with the waker of this relay. It is borrowed, so that no future has it twice.
-    pub(crate) async fn run<T>(&self, mut work: Pin<&mut impl Future<Output = T>>) -> T {
-        poll_fn(|cx| {
-            self.task.0.register(cx.waker());
-            work.as_mut().poll(&mut Context::from_waker(&self.waker))
-        })
-        .await
+impl<F: Future + Unpin> Future for Relayed<F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        let this = self.get_mut();
+        this.task.0.register(cx.waker());
+        Pin::new(&mut this.work).poll(&mut Context::from_waker(&this.waker))
     }
 }
 

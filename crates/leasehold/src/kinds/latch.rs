@@ -183,7 +183,7 @@ impl LatchWait {
         let handle = self.spec.handle();
         let begun = handle.clock.now();
         let name = self.spec.checked_name()?.clone();
-        let mut wish = AcquireRequest::new(name, self.spec.kind(), settings::NO_LEASE);
+        let mut wish = Box::new(AcquireRequest::new(name, self.spec.kind(), settings::NO_LEASE));
         wish.renewed = false;
         wish.class = self.spec.metrics().name.clone();
         wish.patience = Patience::Until(handle.end_of_wait(self.at_most));

@@ -14,7 +14,7 @@ use std::task::Waker;
 
 impl Parts {
     /// See [`Session::acquire`](crate::session::Session::acquire).
-    pub(crate) fn acquire(&mut self, now: Instant, mut wish: AcquireRequest) -> Ticket {
+    pub(crate) fn acquire(&mut self, now: Instant, mut wish: Box<AcquireRequest>) -> Ticket {
         if !wish.kind.protocol().reenters() {
             wish.owner = None;
             wish.reenter = None;

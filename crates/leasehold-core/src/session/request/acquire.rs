@@ -21,7 +21,7 @@ pub(crate) type AcquireOutcome = Result<Option<Granted>, AcquireError>;
 #[derive(Debug)]
 pub(crate) struct Acquire {
     lock: LockId,
-    wish: AcquireRequest,
+    wish: Box<AcquireRequest>,
     started: Instant,
     stage: Stage,
     place: LocalPlace,
@@ -86,7 +86,7 @@ pub(crate) enum Alarm {
 /// The record as it is begun, and what it says of itself.
 impl Acquire {
     /// A request that is made now, and stands nowhere yet.
-    pub(crate) fn new(now: Instant, lock: LockId, wish: AcquireRequest) -> Self {
+    pub(crate) fn new(now: Instant, lock: LockId, wish: Box<AcquireRequest>) -> Self {
         Self {
             lock,
             wish,
@@ -120,7 +120,7 @@ impl Acquire {
     }
 
     /// The words of its caller.
-    pub(crate) const fn wish(&self) -> &AcquireRequest {
+    pub(crate) fn wish(&self) -> &AcquireRequest {
         &self.wish
     }
 
@@ -234,7 +234,7 @@ impl Acquire {
     }
 
     /// More replicas must acknowledge it.
-    pub(crate) const fn require_replicas(&mut self, replicas: Option<crate::call::Replicas>) {
+    pub(crate) fn require_replicas(&mut self, replicas: Option<crate::call::Replicas>) {
         self.wish.replicas = replicas;
     }
 

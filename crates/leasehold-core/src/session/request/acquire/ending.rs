@@ -260,7 +260,7 @@ mod tests {
     fn acquire(patience: Patience) -> Acquire {
         let name = LockName::new("", "stock").expect("a name");
         let wish = AcquireRequest { patience, ..AcquireRequest::new(name, Kind::Lock, Duration::from_secs(4)) };
-        Acquire::new(NOW, crate::session::ids::Id::new(0), wish)
+        Acquire::new(NOW, crate::session::ids::Id::new(0), Box::new(wish))
     }
 
     fn holds() -> [HoldNumber; 2] {
