@@ -304,8 +304,7 @@ fn assign(ops: &mut [Op], grants: &[Grant], gone: &BTreeMap<&str, u64>) {
                 None => {
                     let is_kept = |grant: &&Grant| gone.get(&*grant.hold).is_none_or(|gone| *gone > granted.at);
                     let kept: Vec<_> = by_then.filter(is_kept).collect();
-                    let is_own =
-                        |grant: &&Grant| op.invoked <= grant.executed.asked && !claimed.contains(&grant.hold);
+                    let is_own = |grant: &&Grant| op.invoked <= grant.executed.asked && !claimed.contains(&grant.hold);
                     let own: Vec<_> = kept.iter().copied().filter(is_own).collect();
                     if own.is_empty() { kept.last().copied().into_iter().collect() } else { own }
                 }

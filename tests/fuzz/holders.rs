@@ -30,7 +30,7 @@ impl World {
             let needed = first && caller.wish.fallback == Fallback::Fail;
             assert!(!needed, "{kind:?} was granted without the server to somebody who needs it");
         } else if granted.handed_on {
-            let beside = self.guards.iter().find(|guard| guard.cell.key().field == cell.key().field);
+            let beside = self.guards.iter().find(|guard| guard.cell.field() == cell.field());
             assert!(beside.is_none_or(|guard| guard.hold == granted.hold), "{kind:?} was handed on beside a guard");
             assert!(kind == Kind::Lock && deadline <= self.latest, "{kind:?} is held beyond what the server said");
         } else {

@@ -62,7 +62,7 @@ fn check_name(prefix: &str, given: &str) {
     assert!(!given.is_empty() && !long, "{given:?} cannot be a name");
     assert_eq!(name.as_str(), given);
     assert_eq!(name.to_string(), given);
-    assert_eq!(name.key(), &[prefix, given].concat());
+    assert_eq!(name.key(), [prefix, given].concat().as_bytes());
     check_reserved(&name, &client);
     for kind in Kind::ALL {
         let keys = kind.protocol().keys(&name, &client);
@@ -84,7 +84,7 @@ fn check_name(prefix: &str, given: &str) {
 fn check_reserved(name: &LockName, client: &ClientId) {
     let settings = Settings::default();
     let hold = HoldKey { field: HOLD.into(), permits: 1 };
-    let mut all = vec![name.channel().clone(), record::key(client), store::fence_key(name)];
+    let mut all = vec![name.channel(), record::key(client), store::fence_key(name)];
     for kind in Kind::ALL {
         let protocol = kind.protocol();
         let keys = protocol.keys(name, client);

@@ -49,14 +49,14 @@ impl Floor {
     }
 
     async fn send_acquire(&self, name: &LockName, hold: &Bytes) {
-        let keys = vec![name.key().clone()];
+        let keys = vec![name.to_key()];
         let args = vec![hold.clone(), "1".into(), "30000".into(), "-1".into()];
         let reply = self.call(Call::new(&script::ACQUIRE, keys, args)).await;
         assert!(matches!(reply, Value::Array(parts) if parts.first() == Some(&Value::Integer(1))), "granted");
     }
 
     async fn send_release(&self, name: &LockName, hold: &Bytes) {
-        let keys = vec![name.key().clone(), name.channel().clone()];
+        let keys = vec![name.to_key(), name.channel()];
         let args = vec![hold.clone(), "0".into(), "PUBLISH".into()];
         let reply = self.call(Call::new(&script::RELEASE, keys, args)).await;
         assert_eq!(reply, Value::Integer(1), "released");
@@ -108,7 +108,7 @@ impl Library for Floor {
         let listener = Builder::from_config(config).build_subscriber_client().expect("a client");
         listener.init().await.expect("a connection");
         let mut messages = listener.message_rx();
-        listener.subscribe(std::str::from_utf8(name.channel()).expect("text")).await.expect("subscribed");
+        listener.subscribe(std::str::from_utf8(&name.channel()).expect("text")).await.expect("subscribed");
         let _: Value = listener.ping(None).await.expect("confirmed");
         let mut times = Vec::with_capacity(count);
         for number in 0..count {

@@ -2,7 +2,9 @@
 
 use crate::command::HoldKey;
 use crate::error::{HoldEnd, LossReason};
+use crate::owner::HoldName;
 use crate::time::Instant;
+use bytes::Bytes;
 use slab::Slab;
 use std::any::Any;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -16,13 +18,15 @@ use std::time::Duration;
 /// they have seen the deadline pass.
 #[derive(Debug)]
 pub struct HoldCell {
-    key: HoldKey,
+    name: HoldName,
+    permits: u32,
     acquired_at: Instant,
     /// In nanoseconds, with [`SEEN`] once a guard has seen it pass.
     deadline: AtomicU64,
     count: AtomicU32,
     end: OnceLock<HoldEnd>,
-    watches: Mutex<Slab<Waker>>,
+    /// There are none until the first one comes, because most holds have none.
+    watches: Mutex<Option<Box<Slab<Waker>>>>,
     /// Whether the deadline is one that a renewal was to move.
     renewed: AtomicU32,
     max_hold_at: Instant,
@@ -32,8 +36,13 @@ pub struct HoldCell {
     token: AtomicU64,
     /// One more than the replicas that acknowledged; 0 if none were asked.
     acknowledged: AtomicU32,
-    attachment: OnceLock<Box<dyn Any + Send + Sync>>,
+    /// Boxed, because most holds have none.
+    attachment: OnceLock<Box<Attachment>>,
 }
+
+/// What the runtime keeps with a hold.
+#[derive(Debug)]
+struct Attachment(Box<dyn Any + Send + Sync>);
 
 /// Of a deadline: a guard has been told that it has passed, so that it must not be moved any more.
 const SEEN: u64 = 1 << 63;
@@ -42,14 +51,15 @@ const SEEN: u64 = 1 << 63;
 const NEVER: u64 = SEEN - 1;
 
 impl HoldCell {
-    pub(crate) fn new(key: HoldKey, acquired_at: Instant, max_hold_at: Instant) -> Self {
+    pub(crate) fn new(name: HoldName, permits: u32, acquired_at: Instant, max_hold_at: Instant) -> Self {
         Self {
-            key,
+            name,
+            permits,
             acquired_at,
             deadline: AtomicU64::new(0),
             count: AtomicU32::new(0),
             end: OnceLock::new(),
-            watches: Mutex::new(Slab::new()),
+            watches: Mutex::new(None),
             renewed: AtomicU32::new(0),
             max_hold_at,
             degraded: AtomicBool::new(false),
@@ -62,12 +72,27 @@ impl HoldCell {
     /// The value that the runtime keeps with the hold, once, however many guards and tokens there are: `make` makes it for the first that
     /// asks. `None` where it keeps something of another type.
     pub fn attachment<T: Send + Sync + 'static>(&self, make: impl FnOnce() -> T) -> Option<&T> {
-        self.attachment.get_or_init(|| Box::new(make())).downcast_ref()
+        self.attachment.get_or_init(|| Box::new(Attachment(Box::new(make())))).0.downcast_ref()
     }
 
-    /// The name of the hold on the server, and the number of its permits.
-    pub const fn key(&self) -> &HoldKey {
-        &self.key
+    /// The name of the hold on the server, to be sent, and the number of its permits.
+    pub fn key(&self) -> HoldKey {
+        HoldKey { field: self.field(), permits: self.permits }
+    }
+
+    /// The name of the hold on the server.
+    pub fn field(&self) -> Bytes {
+        self.name.field()
+    }
+
+    /// How many permits it takes; 1 for locks.
+    pub const fn permits(&self) -> u32 {
+        self.permits
+    }
+
+    /// What names the hold on the server, for another cell of it.
+    pub(crate) const fn name(&self) -> &HoldName {
+        &self.name
     }
 
     /// When the first grant was received.
@@ -95,7 +120,7 @@ impl HoldCell {
 
     /// How many are woken when it ends.
     pub fn watchers(&self) -> usize {
-        self.watches().len()
+        self.watches().as_ref().map_or(0, |watches| watches.len())
     }
 
     pub(crate) fn set_degraded(&self, degraded: bool) {
@@ -183,11 +208,13 @@ impl HoldCell {
     /// Ends the hold, once; the wakers are given to the caller, who wakes them outside the session's lock.
     pub(crate) fn end(&self, end: HoldEnd, woken: &mut Vec<Waker>) {
         if self.end.set(end).is_ok() {
-            woken.extend(self.watches().drain());
+            woken.extend(
+                self.watches().take().into_iter().flat_map(|watches| watches.into_iter().map(|(_, waker)| waker)),
+            );
         }
     }
 
-    fn watches(&self) -> MutexGuard<'_, Slab<Waker>> {
+    fn watches(&self) -> MutexGuard<'_, Option<Box<Slab<Waker>>>> {
         self.watches.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -218,11 +245,12 @@ impl EndWatch {
         let mut watches = self.cell.watches();
         // Looked at under the lock, under which the wakers are taken when it has ended: nothing is left behind with an ended hold.
         let ended = self.cell.end.get().is_some();
-        let unused = match self.place.and_then(|place| watches.get_mut(place)) {
+        let known = watches.as_mut().zip(self.place).and_then(|(watches, place)| watches.get_mut(place));
+        let unused = match known {
             _ if ended => Some(waker),
             Some(known) => Some(std::mem::replace(known, waker)),
             None => {
-                self.place = Some(watches.insert(waker));
+                self.place = Some(watches.get_or_insert_default().insert(waker));
                 None
             }
         };
@@ -233,7 +261,8 @@ impl EndWatch {
 
     fn is_known(&self, waker: &Waker) -> bool {
         let watches = self.cell.watches();
-        self.place.and_then(|place| watches.get(place)).is_some_and(|known| known.will_wake(waker))
+        let known = watches.as_ref().zip(self.place).and_then(|(watches, place)| watches.get(place));
+        known.is_some_and(|known| known.will_wake(waker))
     }
 
     /// Leaves the waker with the hold until that ends.
@@ -245,7 +274,8 @@ impl EndWatch {
 impl Drop for EndWatch {
     fn drop(&mut self) {
         // After the end the places are void, and a watch that has one by then sees the end by itself.
-        let waker = self.place.and_then(|place| self.cell.watches().try_remove(place));
+        let take = |place| self.cell.watches().as_mut().and_then(|watches| watches.try_remove(place));
+        let waker = self.place.and_then(take);
         drop(waker);
     }
 }
@@ -253,10 +283,11 @@ impl Drop for EndWatch {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::owner::{ClientId, HoldNumber};
 
     fn cell_until(max_hold_at: Instant) -> HoldCell {
-        let key = HoldKey { field: "6f0c0000-0000-4000-8000-000000000000:1".into(), permits: 1 };
-        HoldCell::new(key, Instant::from_nanos(0), max_hold_at)
+        let name = HoldName::new(ClientId::new(uuid::Uuid::nil()), HoldNumber::FIRST, None);
+        HoldCell::new(name, 1, Instant::from_nanos(0), max_hold_at)
     }
 
     fn cell() -> HoldCell {

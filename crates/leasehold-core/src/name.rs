@@ -4,24 +4,28 @@ mod reserved;
 
 use bytes::Bytes;
 use std::fmt;
+use std::sync::Arc;
 use thiserror::Error;
 
 /// The longest name, prefix included, in bytes.
 pub const MAX_NAME_BYTES: usize = 1024;
 
-/// A name that has been checked once, with the key and the channel that belong to it.
+/// A name that has been checked once, from which the key and the channel follow that belong to it.
+///
+/// It has the text once, and all who name the lock share that: what follows from it is made when it is sent.
 ///
 /// The layout is Redisson's: the lock's key is the name itself, and its channel is `redisson_lock__channel:{name}`. A name
 /// that has an opening brace anywhere is its own hash tag and gets no second pair of braces.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct LockName {
-    key: Bytes,
-    channel: Bytes,
-    prefix: usize,
+    /// The prefix and the name.
+    raw: Arc<str>,
+    /// The length of the prefix, which is less than [`MAX_NAME_BYTES`].
+    prefix: u16,
 }
 
 impl LockName {
-    /// Checks `name`, puts `prefix` in front of it, and derives key and channel.
+    /// Checks `name`, and puts `prefix` in front of it.
     ///
     /// # Errors
     ///
@@ -38,8 +42,8 @@ impl LockName {
         if let Some(form) = reserved::form(&raw) {
             return Err(NameError::Reserved { name: name.to_owned(), form });
         }
-        let channel = tagged("redisson_lock__channel", &raw);
-        Ok(Self { key: Bytes::from(raw), channel: Bytes::from(channel), prefix: prefix.len() })
+        let prefix = u16::try_from(prefix.len()).map_err(|_| NameError::TooLong { bytes })?;
+        Ok(Self { raw: raw.into(), prefix })
     }
 
     /// Refuses a name whose key and channel a Redis Cluster would put into different slots, so that no script could use both.
@@ -48,7 +52,7 @@ impl LockName {
     ///
     /// [`NameError::Unplaceable`].
     pub fn check_cluster(&self) -> Result<(), NameError> {
-        if slot(&self.key) == slot(&self.channel) {
+        if slot(self.key()) == slot(&self.channel()) {
             Ok(())
         } else {
             Err(NameError::Unplaceable { name: self.as_str().to_owned() })
@@ -57,42 +61,46 @@ impl LockName {
 
     /// The name as the caller gave it, without the prefix.
     pub fn as_str(&self) -> &str {
-        // Key bytes come from two `str`s and are cut where those met, so they are UTF-8; the fallback is never seen.
-        std::str::from_utf8(&self.key[self.prefix..]).unwrap_or_default()
+        &self.raw[usize::from(self.prefix)..]
     }
 
     /// The key of the lock: prefix and name.
-    pub fn key(&self) -> &Bytes {
-        &self.key
+    pub fn key(&self) -> &[u8] {
+        self.raw.as_bytes()
+    }
+
+    /// The same, to be sent.
+    pub fn to_key(&self) -> Bytes {
+        Bytes::copy_from_slice(self.key())
     }
 
     /// The name of something that belongs to the lock: `prefix:{name}`, or `prefix:name` where the name has an opening brace of its
     /// own (Redisson's rule).
     pub fn prefixed(&self, prefix: &str) -> Bytes {
-        Bytes::from(tagged(prefix, self.raw()))
+        Bytes::from(tagged(prefix, &self.raw))
     }
 
     /// The name of something that belongs to the lock: `{name}:suffix`, or `name:suffix` where the name has an opening brace of its
     /// own (Redisson's rule).
     pub fn suffixed(&self, suffix: &str) -> Bytes {
-        let raw = self.raw();
+        let raw = &self.raw;
         Bytes::from(if raw.contains('{') { format!("{raw}:{suffix}") } else { format!("{{{raw}}}:{suffix}") })
     }
 
     /// The name of something that belongs to the lock and has its braces always: `prefix{name}`, even where the name has braces of
     /// its own (Redisson's rule for the channel of a count-down latch).
     pub fn braced(&self, prefix: &str) -> Bytes {
-        Bytes::from(format!("{prefix}{{{}}}", self.raw()))
-    }
-
-    fn raw(&self) -> &str {
-        // Key bytes come from two `str`s, so they are UTF-8; the fallback is never seen.
-        std::str::from_utf8(&self.key).unwrap_or_default()
+        Bytes::from(format!("{prefix}{{{}}}", self.raw))
     }
 
     /// The channel on which releases of the lock are announced.
-    pub fn channel(&self) -> &Bytes {
-        &self.channel
+    pub fn channel(&self) -> Bytes {
+        self.prefixed("redisson_lock__channel")
+    }
+
+    /// Prefix and name, as those who look a lock up by its name share it.
+    pub(crate) const fn shared(&self) -> &Arc<str> {
+        &self.raw
     }
 }
 
@@ -161,7 +169,8 @@ pub fn slot(key: &[u8]) -> u16 {
 
 /// Redisson's rule for derived names: `prefix:{name}`, or `prefix:name` where the name has an opening brace of its own.
 fn tagged(prefix: &str, name: &str) -> String {
-    if name.contains('{') { format!("{prefix}:{name}") } else { format!("{prefix}:{{{name}}}") }
+    // Every release has a channel, so this does without the machinery of `format!`.
+    if name.contains('{') { [prefix, ":", name].concat() } else { [prefix, ":{", name, "}"].concat() }
 }
 
 /// CRC-16/XMODEM, polynomial 0x1021.
@@ -189,7 +198,7 @@ mod tests {
         assert_eq!(name("stock").channel(), "redisson_lock__channel:{stock}");
         assert_eq!(name("{shop}:stock").channel(), "redisson_lock__channel:{shop}:stock");
         let prefixed = LockName::new("app:", "stock").expect("the name is valid");
-        assert_eq!(prefixed.key(), "app:stock");
+        assert_eq!(prefixed.to_key(), "app:stock");
         assert_eq!(prefixed.as_str(), "stock");
         assert_eq!(prefixed.prefixed("redisson_lock_queue"), "redisson_lock_queue:{app:stock}");
         assert_eq!(prefixed.suffixed("timeout"), "{app:stock}:timeout");

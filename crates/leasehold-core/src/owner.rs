@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use std::fmt;
+use std::num::NonZeroU64;
 use uuid::Uuid;
 
 /// The identity of a client: a random UUID, new for every client that is built, as Redisson's is for every instance.
@@ -21,7 +22,7 @@ impl ClientId {
         self.0.hyphenated().encode_lower(&mut text);
         text[36] = b':';
         let mut start = text.len();
-        let mut rest = number.0;
+        let mut rest = number.0.get();
         loop {
             start -= 1;
             text[start] = b'0' + (rest % 10) as u8;
@@ -55,27 +56,49 @@ impl fmt::Display for ClientId {
 /// The number of a hold within its client, used once and never again, so that a late copy of an old hold's command
 /// cannot touch a new one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct HoldNumber(u64);
+pub struct HoldNumber(NonZeroU64);
 
 impl HoldNumber {
-    /// The number before the first.
-    pub const ZERO: Self = Self(0);
+    /// The first number. None is 0, so that an optional number is no larger than a number.
+    pub const FIRST: Self = Self(NonZeroU64::MIN);
 
     /// The number after this one.
     #[must_use]
     pub const fn next(self) -> Self {
-        Self(self.0 + 1)
+        Self(self.0.saturating_add(1))
+    }
+}
+
+/// The name of a hold on the server, as the client keeps it for as long as the hold is there: the text is made when it is sent.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct HoldName {
+    client: ClientId,
+    number: HoldNumber,
+    /// The name that the caller has chosen, which is rare.
+    chosen: Option<Box<Bytes>>,
+}
+
+impl HoldName {
+    /// The name of the hold of a client with this number, unless the caller has chosen one.
+    pub(crate) fn new(client: ClientId, number: HoldNumber, chosen: Option<&Bytes>) -> Self {
+        Self { client, number, chosen: chosen.map(|chosen| Box::new(chosen.clone())) }
+    }
+
+    /// Its text.
+    pub(crate) fn field(&self) -> Bytes {
+        self.chosen.as_ref().map_or_else(|| self.client.field(self.number), |chosen| Bytes::clone(chosen))
     }
 }
 
 /// The identity by which a hold may be re-entered, within one client. It has no text form: Redis sees only the holds of an owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct OwnerId(u64);
+pub struct OwnerId(NonZeroU64);
 
 impl OwnerId {
-    /// The owner with this number, which the client must not have given out before.
-    pub const fn new(number: u64) -> Self {
-        Self(number)
+    /// The owner with this number, which is not 0, and which the client must not have given out before.
+    pub(crate) fn new(number: u64) -> Self {
+        debug_assert!(number > 0, "numbers begin at 1");
+        Self(NonZeroU64::new(number).unwrap_or(NonZeroU64::MIN))
     }
 }
 
@@ -83,25 +106,29 @@ impl OwnerId {
 mod tests {
     use super::*;
 
+    fn number(number: u64) -> HoldNumber {
+        HoldNumber(NonZeroU64::new(number).expect("no number is 0"))
+    }
+
     #[test]
     fn a_hold_is_written_as_uuid_and_number() {
         let client = ClientId::new(Uuid::from_u128(0x6f0c_0000_0000_4000_8000_0000_0000_0001));
-        let number = HoldNumber::ZERO.next().next();
-        assert_eq!(client.field(number), "6f0c0000-0000-4000-8000-000000000001:2");
-        assert_eq!(client.field(HoldNumber(1_234_567_890)), "6f0c0000-0000-4000-8000-000000000001:1234567890");
-        let last = client.field(HoldNumber(u64::MAX));
+        assert_eq!(client.field(HoldNumber::FIRST.next()), "6f0c0000-0000-4000-8000-000000000001:2");
+        assert_eq!(client.field(number(1_234_567_890)), "6f0c0000-0000-4000-8000-000000000001:1234567890");
+        let last = client.field(number(u64::MAX));
         assert_eq!(last, "6f0c0000-0000-4000-8000-000000000001:18446744073709551615");
     }
 
     #[test]
     fn only_what_a_client_writes_is_read_as_its_own() {
         let client = ClientId::new(Uuid::from_u128(0x6f0c_0000_0000_4000_8000_0000_0000_0001));
-        for number in [HoldNumber(0), HoldNumber(7), HoldNumber(u64::MAX)] {
+        for number in [HoldNumber::FIRST, number(7), number(u64::MAX)] {
             assert_eq!(client.number_in(&client.field(number)), Some(number));
         }
         for field in [
             "6f0c0000-0000-4000-8000-000000000001:+7",
             "6f0c0000-0000-4000-8000-000000000001:07",
+            "6f0c0000-0000-4000-8000-000000000001:0",
             "6F0C0000-0000-4000-8000-000000000001:7",
             "{6f0c0000-0000-4000-8000-000000000001}:7",
             "6f0c0000-0000-4000-8000-000000000002:7",

@@ -306,8 +306,8 @@ impl Session {
 
     /// The id of an operation, such as the setting of a counter, that was never given out before. It is none of a hold's either.
     pub fn new_operation(&mut self) -> Bytes {
-        self.parts.last_hold = self.parts.last_hold.next();
-        self.parts.client.field(self.parts.last_hold)
+        let number = self.parts.new_hold();
+        self.parts.client.field(number)
     }
 
     /// A number that is greater than all before it.

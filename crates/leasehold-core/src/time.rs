@@ -1,31 +1,56 @@
 //! The instant that the state machines reckon with.
 
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::num::NonZeroU64;
 use std::ops::{Add, Sub};
 use std::time::Duration;
 
 /// A point on a clock that never goes back and that also counts while the machine is suspended.
 ///
 /// Core never reads a clock: the driver of a state machine passes the present in. The driver chooses where zero lies.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Instant(u64);
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Instant {
+    /// One more than the nanoseconds, so that an optional instant is no larger than an instant: holds and requests have many.
+    after_zero: NonZeroU64,
+}
 
 impl Instant {
     /// The last instant there is, 584 years after zero: "never".
-    pub const FAR_FUTURE: Self = Self(u64::MAX);
+    pub const FAR_FUTURE: Self = Self { after_zero: NonZeroU64::MAX };
 
     /// The instant that lies `nanos` nanoseconds after the clock's zero.
     pub const fn from_nanos(nanos: u64) -> Self {
-        Self(nanos)
+        Self { after_zero: NonZeroU64::MIN.saturating_add(nanos) }
     }
 
     /// Nanoseconds since the clock's zero.
     pub const fn as_nanos(self) -> u64 {
-        self.0
+        self.after_zero.get() - 1
     }
 
     /// The time from `earlier` to this instant; zero where `earlier` is later.
     pub const fn since(self, earlier: Self) -> Duration {
-        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+        Duration::from_nanos(self.as_nanos().saturating_sub(earlier.as_nanos()))
+    }
+}
+
+impl Default for Instant {
+    /// The clock's zero.
+    fn default() -> Self {
+        Self::from_nanos(0)
+    }
+}
+
+impl Hash for Instant {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.as_nanos().hash(state);
+    }
+}
+
+impl fmt::Debug for Instant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Instant").field(&self.as_nanos()).finish()
     }
 }
 
@@ -34,7 +59,7 @@ impl Add<Duration> for Instant {
 
     /// Saturates at [`Instant::FAR_FUTURE`], so that a wait of `Duration::MAX` is a wait without end.
     fn add(self, duration: Duration) -> Self {
-        Self(self.0.saturating_add(nanos(duration)))
+        Self::from_nanos(self.as_nanos().saturating_add(nanos(duration)))
     }
 }
 
@@ -43,7 +68,7 @@ impl Sub<Duration> for Instant {
 
     /// Saturates at the clock's zero.
     fn sub(self, duration: Duration) -> Self {
-        Self(self.0.saturating_sub(nanos(duration)))
+        Self::from_nanos(self.as_nanos().saturating_sub(nanos(duration)))
     }
 }
 
@@ -54,6 +79,13 @@ fn nanos(duration: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn optional_instant_is_no_larger() {
+        assert_eq!(size_of::<Option<Instant>>(), size_of::<u64>());
+        assert_eq!((Instant::default().as_nanos(), Instant::from_nanos(7).as_nanos()), (0, 7));
+        assert_eq!(Instant::from_nanos(u64::MAX), Instant::FAR_FUTURE);
+    }
 
     #[test]
     fn arithmetic_saturates() {

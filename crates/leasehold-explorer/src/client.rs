@@ -552,7 +552,7 @@ impl Client {
         let give = ReleaseArgs {
             name: &name,
             keys: &keys,
-            hold: cell.key(),
+            hold: &cell.key(),
             count: 0,
             granted: true,
             settings: self.session.settings(),

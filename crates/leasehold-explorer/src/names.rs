@@ -59,7 +59,7 @@ impl Names {
 fn names_of(client: usize) -> Vec<Vec<u8>> {
     let client = identity(client);
     let mut names = vec![client.to_string().into_bytes()];
-    let holds = std::iter::successors(Some(HoldNumber::ZERO), |number| Some(number.next())).take(HOLDS);
+    let holds = std::iter::successors(Some(HoldNumber::FIRST), |number| Some(number.next())).take(HOLDS);
     for hold in holds {
         let hold = HoldKey { field: client.field(hold), permits: PERMITS };
         names.extend(PermitId::of_hold(&hold).map(|id| id.as_bytes().to_vec()));

@@ -371,7 +371,7 @@ impl Data {
     }
 
     /// A key.
-    pub(crate) fn key(&self, name: &Bytes) -> Option<&Key> {
+    pub(crate) fn key(&self, name: &[u8]) -> Option<&Key> {
         self.keys.iter().find(|key| key.name == *name)
     }
 

@@ -75,7 +75,7 @@ impl Jvms {
     }
 
     /// Whether a thread waits for a lock and would take it.
-    pub(crate) fn waits(&self, thread: usize, lock: &Bytes) -> bool {
+    pub(crate) fn waits(&self, thread: usize, lock: &[u8]) -> bool {
         let wish = match &self.threads[thread].phase {
             Phase::Asks(wish) => Some(wish),
             Phase::Idle | Phase::Holds(_) => None,

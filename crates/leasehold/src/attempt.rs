@@ -235,3 +235,19 @@ enum Next<T> {
     Send(Via, Ticket, FlightId, Call),
     Done(T),
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_that_wait_have_no_room_for_calls() {
+        let sizes = [
+            ("an acquire", size_of::<Relayed<Attempt<'_, Acquiring>>>()),
+            ("a release", size_of::<Relayed<Attempt<'_, Releasing>>>()),
+        ];
+        for (what, size) in sizes {
+            assert!(size <= 104, "the future of {what} has {size} bytes");
+        }
+    }
+}

@@ -82,7 +82,7 @@ impl<K: LockKind> Guard<K> {
 
     /// The holder's name on the server: `uuid:number`, as [`Holder::id`](crate::Holder::id) shows it to others.
     pub fn holder_id(&self) -> HolderId {
-        String::from_utf8_lossy(&self.cell.key().field).into_owned().into()
+        String::from_utf8_lossy(&self.cell.field()).into_owned().into()
     }
 
     /// Completes when the lock is lost, and gives the reason. The future never completes otherwise.
@@ -233,7 +233,7 @@ impl<K: Owned> Guard<K> {
 impl<K: Counted> Guard<K> {
     /// How many permits are held.
     pub fn permits(&self) -> u32 {
-        self.cell.key().permits
+        self.cell.permits()
     }
 }
 
@@ -281,5 +281,24 @@ impl<K: LockKind> fmt::Debug for Guard<K> {
             .field("hold_count", &self.hold_count())
             .field("remaining", &self.remaining())
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(test, feature = "embedded"))]
+mod tests {
+    use crate::Client;
+
+    #[tokio::test]
+    async fn callers_have_little_room_for_a_lock() {
+        let client = Client::embedded();
+        let lock = client.lock("stock");
+        let acquire = lock.acquire();
+        let acquiring = acquire.run(None);
+        assert!(size_of_val(&acquiring) <= 256, "an acquire has {} bytes", size_of_val(&acquiring));
+        let guard = acquiring.await.expect("an answer").expect("the lock");
+        assert!(size_of_val(&guard) <= 32, "a guard has {} bytes", size_of_val(&guard));
+        let releasing = guard.release();
+        assert!(size_of_val(&releasing) <= 288, "a release has {} bytes", size_of_val(&releasing));
+        releasing.await.expect("a release");
     }
 }

@@ -24,11 +24,17 @@ pub(crate) struct LockSpec(Arc<Inner>);
 struct Inner {
     handle: Arc<Handle>,
     kind: Kind,
-    /// The name as it was given.
-    given: Arc<str>,
-    name: Result<LockName, InvalidInput>,
+    name: Result<LockName, Box<RefusedName>>,
     class: Arc<Class>,
-    options: LockOptions,
+    /// Boxed, because most locks have none.
+    options: Option<Box<LockOptions>>,
+}
+
+/// A name that cannot be used, as it was given, and why.
+#[derive(Clone)]
+struct RefusedName {
+    given: String,
+    why: InvalidInput,
 }
 
 /// The result of an operation on a counter, with the number that the server told.
@@ -42,7 +48,7 @@ pub(crate) enum Outcome {
 }
 
 /// How a lock is asked for, where the caller's acquire does not say otherwise.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct LockOptions {
     /// A fixed lease, not renewed unless the acquire says so.
     pub(crate) lease: Option<Duration>,
@@ -56,6 +62,10 @@ pub(crate) struct LockOptions {
     pub(crate) prefer_writers: Option<Duration>,
 }
 
+/// The options of a lock that has none.
+static NO_OPTIONS: LockOptions =
+    LockOptions { lease: None, field: None, owner: None, fallback: None, prefer_writers: None };
+
 impl LockSpec {
     pub(crate) fn new(handle: Arc<Handle>, kind: Kind, given: &str) -> Self {
         let name = LockName::new(&handle.settings.prefix, given).and_then(|name| {
@@ -65,9 +75,9 @@ impl LockSpec {
             }
             Ok(name)
         });
-        let name = name.map_err(|error| error.into());
+        let name = name.map_err(|error| Box::new(RefusedName { given: given.to_owned(), why: error.into() }));
         let class = handle.classes.get(DEFAULT_CLASS);
-        Self(Arc::new(Inner { handle, kind, given: given.into(), name, class, options: LockOptions::default() }))
+        Self(Arc::new(Inner { handle, kind, name, class, options: None }))
     }
 
     pub(crate) fn with_class(&self, class: &str) -> Self {
@@ -76,9 +86,9 @@ impl LockSpec {
     }
 
     pub(crate) fn with_options(&self, change: impl FnOnce(&mut LockOptions)) -> Self {
-        let mut inner = Inner::clone(&self.0);
-        change(&mut inner.options);
-        Self(Arc::new(inner))
+        let mut options = self.options().clone();
+        change(&mut options);
+        Self(Arc::new(Inner { options: Some(Box::new(options)), ..Inner::clone(&self.0) }))
     }
 
     /// The same name as another kind.
@@ -88,17 +98,21 @@ impl LockSpec {
 
     /// The same, to be refused whenever it is used.
     pub(crate) fn refused(&self, why: InvalidInput) -> Self {
-        Self(Arc::new(Inner { name: Err(why), ..Inner::clone(&self.0) }))
+        let name = Err(Box::new(RefusedName { given: self.name().to_owned(), why }));
+        Self(Arc::new(Inner { name, ..Inner::clone(&self.0) }))
     }
 
     /// The behaviour of an acquire while the server is out of reach.
     pub(crate) fn fallback(&self) -> Fallback {
-        let said = self.0.options.fallback.unwrap_or(self.0.handle.settings.fallback);
+        let said = self.options().fallback.unwrap_or(self.0.handle.settings.fallback);
         if self.0.kind.supports_fallback() { said } else { Fallback::Fail }
     }
 
     pub(crate) fn name(&self) -> &str {
-        &self.0.given
+        match &self.0.name {
+            Ok(name) => name.as_str(),
+            Err(refused) => &refused.given,
+        }
     }
 
     pub(crate) fn kind(&self) -> Kind {
@@ -110,7 +124,7 @@ impl LockSpec {
     }
 
     pub(crate) fn options(&self) -> &LockOptions {
-        &self.0.options
+        self.0.options.as_deref().unwrap_or(&NO_OPTIONS)
     }
 
     pub(crate) fn handle(&self) -> &Arc<Handle> {
@@ -123,7 +137,7 @@ impl LockSpec {
 
     /// The name, where it can be used.
     pub(crate) fn checked_name(&self) -> Result<&LockName, InvalidInput> {
-        self.0.name.as_ref().map_err(Clone::clone)
+        self.0.name.as_ref().map_err(|refused| refused.why.clone())
     }
 
     /// Sends a call by the background's connection, which bounds the wait, and reads the reply. While that connection is being made anew,

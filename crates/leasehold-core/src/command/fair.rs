@@ -102,7 +102,7 @@ impl KindProtocol for Fair {
     }
 
     fn renew(&self, into: &mut Renewal, name: &LockName, _keys: &Keys, hold: &HoldKey, lease: Duration) {
-        into.keys.push(name.key().clone());
+        into.keys.push(name.to_key());
         into.args.push(hold.field.clone());
         into.args.push(millis(lease));
     }
@@ -217,10 +217,10 @@ pub fn forced(reply: &Reply) -> Result<ForceReleased, DecodeError> {
 /// Lock, queue, deadlines, channel and marks.
 fn parts(name: &LockName) -> [Bytes; 5] {
     [
-        name.key().clone(),
+        name.to_key(),
         name.prefixed("redisson_lock_queue"),
         name.prefixed("redisson_lock_timeout"),
-        name.channel().clone(),
+        name.channel(),
         name.prefixed("leasehold:1:fair"),
     ]
 }

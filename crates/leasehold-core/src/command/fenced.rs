@@ -40,7 +40,7 @@ impl KindProtocol for Fenced {
     }
 
     fn keys(&self, name: &LockName, _client: &ClientId) -> Keys {
-        Keys { keys: Box::new([name.key().clone(), token_key(name)]), channel: Some(name.channel().clone()) }
+        Keys { keys: Box::new([name.to_key(), token_key(name)]), channel: Some(name.channel()) }
     }
 
     fn acquire(&self, ask: &AcquireArgs<'_>) -> Call {

@@ -61,11 +61,11 @@ impl KindProtocol for Latch {
     }
 
     fn keys(&self, name: &LockName, _client: &ClientId) -> Keys {
-        Keys { keys: Box::new([name.key().clone()]), channel: Some(channel(name)) }
+        Keys { keys: Box::new([name.to_key()]), channel: Some(channel(name)) }
     }
 
     fn acquire(&self, ask: &AcquireArgs<'_>) -> Call {
-        Call::new(&script::LATCH_ACQUIRE, vec![ask.name.key().clone()], vec![limit(ask.not_after)])
+        Call::new(&script::LATCH_ACQUIRE, vec![ask.name.to_key()], vec![limit(ask.not_after)])
     }
 
     fn acquired(&self, reply: &Reply) -> Result<Acquired, DecodeError> {
@@ -120,7 +120,7 @@ pub fn counted_down(reply: &Reply) -> Result<Done, DecodeError> {
 
 /// Asks for the count.
 pub fn inspect(name: &LockName) -> Call {
-    Call::new(&script::LATCH_INSPECT, vec![name.key().clone()], Vec::new())
+    Call::new(&script::LATCH_INSPECT, vec![name.to_key()], Vec::new())
 }
 
 /// Decodes the reply to [`inspect`].
@@ -161,7 +161,7 @@ fn channel(name: &LockName) -> Bytes {
 }
 
 fn keys_of_change(name: &LockName, operation: &[u8]) -> Vec<Bytes> {
-    vec![name.key().clone(), braced_record_key(name, operation), channel(name)]
+    vec![name.to_key(), braced_record_key(name, operation), channel(name)]
 }
 
 fn args_of_change(count: u32, publish: &Bytes) -> Vec<Bytes> {

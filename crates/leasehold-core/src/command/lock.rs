@@ -61,12 +61,16 @@ impl KindProtocol for Lock {
     }
 
     fn keys(&self, name: &LockName, _client: &ClientId) -> Keys {
-        Keys { keys: Box::new([name.key().clone()]), channel: Some(name.channel().clone()) }
+        Keys { keys: Box::new([name.to_key()]), channel: Some(name.channel()) }
+    }
+
+    fn has_keys(&self) -> bool {
+        false
     }
 
     fn acquire(&self, ask: &AcquireArgs<'_>) -> Call {
         let args = vec![ask.hold.field.clone(), decimal(ask.count.into()), millis(ask.lease), limit(ask.not_after)];
-        Call::new(&script::ACQUIRE, vec![ask.name.key().clone()], args)
+        Call::new(&script::ACQUIRE, vec![ask.name.to_key()], args)
     }
 
     fn acquired(&self, reply: &Reply) -> Result<Acquired, DecodeError> {
@@ -74,7 +78,7 @@ impl KindProtocol for Lock {
     }
 
     fn release(&self, give: &ReleaseArgs<'_>) -> Call {
-        let keys = vec![give.name.key().clone(), give.name.channel().clone()];
+        let keys = vec![give.name.to_key(), give.name.channel()];
         let args = vec![give.hold.field.clone(), decimal(give.count.into()), give.settings.publish.clone()];
         Call::new(&script::RELEASE, keys, args)
     }
@@ -92,7 +96,7 @@ impl KindProtocol for Lock {
     }
 
     fn renew(&self, into: &mut Renewal, name: &LockName, _keys: &Keys, hold: &HoldKey, lease: Duration) {
-        into.keys.push(name.key().clone());
+        into.keys.push(name.to_key());
         into.args.push(hold.field.clone());
         into.args.push(millis(lease));
     }
@@ -102,7 +106,7 @@ impl KindProtocol for Lock {
 pub fn force_release(lock: &LockName, holder: &str, publish: &Bytes) -> Call {
     Call::new(
         &script::FORCE_RELEASE,
-        vec![lock.key().clone(), lock.channel().clone()],
+        vec![lock.to_key(), lock.channel()],
         vec![Bytes::copy_from_slice(holder.as_bytes()), publish.clone()],
     )
 }
@@ -124,7 +128,7 @@ pub fn forced(reply: &Reply) -> Result<ForceReleased, DecodeError> {
 
 /// Asks who holds the lock.
 pub fn inspect(lock: &LockName) -> Call {
-    Call::new(&script::INSPECT, vec![lock.key().clone()], Vec::new())
+    Call::new(&script::INSPECT, vec![lock.to_key()], Vec::new())
 }
 
 /// Decodes the reply to [`inspect`].

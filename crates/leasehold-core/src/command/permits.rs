@@ -99,7 +99,7 @@ impl KindProtocol for Permits {
     }
 
     fn keys(&self, name: &LockName, _client: &ClientId) -> Keys {
-        Keys { keys: Box::new([name.key().clone(), deadlines(name)]), channel: Some(channel(name)) }
+        Keys { keys: Box::new([name.to_key(), deadlines(name)]), channel: Some(channel(name)) }
     }
 
     fn acquire(&self, ask: &AcquireArgs<'_>) -> Call {
@@ -205,7 +205,7 @@ pub fn resized(reply: &Reply) -> Result<Done, DecodeError> {
 
 /// Asks how many permits are available and held.
 pub fn inspect(name: &LockName) -> Call {
-    Call::new(&script::PERMITS_INSPECT, vec![name.key().clone(), deadlines(name)], Vec::new())
+    Call::new(&script::PERMITS_INSPECT, vec![name.to_key(), deadlines(name)], Vec::new())
 }
 
 /// Decodes the reply to [`inspect`].
@@ -262,11 +262,11 @@ fn deadlines(name: &LockName) -> Bytes {
 }
 
 fn all_keys(name: &LockName) -> Vec<Bytes> {
-    vec![name.key().clone(), deadlines(name), channel(name)]
+    vec![name.to_key(), deadlines(name), channel(name)]
 }
 
 fn keys_of_change(name: &LockName, operation: &[u8]) -> Vec<Bytes> {
-    vec![name.key().clone(), deadlines(name), record_key(name, operation), channel(name)]
+    vec![name.to_key(), deadlines(name), record_key(name, operation), channel(name)]
 }
 
 fn args_of_change(capacity: u32, publish: &Bytes) -> Vec<Bytes> {

@@ -27,6 +27,11 @@ pub trait KindProtocol: Sync {
     /// The keys of the server under `name`, and the channel on which `client` listens for releases.
     fn keys(&self, name: &LockName, client: &ClientId) -> Keys;
 
+    /// Whether the calls about a hold need keys. Those of a kind that does not need no more than the name: key and channel follow from it.
+    fn has_keys(&self) -> bool {
+        true
+    }
+
     /// Asks for the hold count `ask.count`, which only begins a hold when it is 1.
     fn acquire(&self, ask: &AcquireArgs<'_>) -> Call;
 

@@ -174,7 +174,7 @@ impl KindProtocol for Write {
     }
 
     fn renew(&self, into: &mut Renewal, name: &LockName, _keys: &Keys, hold: &HoldKey, lease: Duration) {
-        into.keys.push(name.key().clone());
+        into.keys.push(name.to_key());
         into.args.extend([writing(&hold.field), millis(lease)]);
     }
 }
@@ -191,7 +191,7 @@ pub fn force_release(lock: &LockName, mode: Mode, holder: &str, publish: &Bytes)
 
 /// Asks who holds the lock.
 pub fn inspect(lock: &LockName) -> Call {
-    Call::new(&script::READ_WRITE_INSPECT, vec![lock.key().clone(), readers_key(lock)], Vec::new())
+    Call::new(&script::READ_WRITE_INSPECT, vec![lock.to_key(), readers_key(lock)], Vec::new())
 }
 
 /// Decodes the reply to [`inspect`].
@@ -244,7 +244,7 @@ fn release_write(keys: &Keys, field: &Bytes, count: u32, publish: &Bytes) -> Cal
 fn keys(name: &LockName) -> Keys {
     let channel = name.prefixed("redisson_rwlock");
     let writers = name.prefixed("leasehold:1:rw_writers");
-    Keys { keys: Box::new([name.key().clone(), channel.clone(), readers_key(name), writers]), channel: Some(channel) }
+    Keys { keys: Box::new([name.to_key(), channel.clone(), readers_key(name), writers]), channel: Some(channel) }
 }
 
 /// The index of native readers.

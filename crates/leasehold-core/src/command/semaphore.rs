@@ -53,11 +53,11 @@ impl KindProtocol for Semaphore {
     }
 
     fn keys(&self, name: &LockName, _client: &ClientId) -> Keys {
-        Keys { keys: Box::new([name.key().clone()]), channel: Some(channel(name)) }
+        Keys { keys: Box::new([name.to_key()]), channel: Some(channel(name)) }
     }
 
     fn acquire(&self, ask: &AcquireArgs<'_>) -> Call {
-        let keys = vec![ask.name.key().clone(), record_key(ask.name, &ask.hold.field)];
+        let keys = vec![ask.name.to_key(), record_key(ask.name, &ask.hold.field)];
         let permits = decimal(ask.hold.permits.into());
         let args = vec![decimal(ask.count.into()), permits, limit(ask.not_after), millis(MEMORY)];
         Call::new(&script::SEMAPHORE_ACQUIRE, keys, args)
@@ -71,7 +71,7 @@ impl KindProtocol for Semaphore {
     }
 
     fn release(&self, give: &ReleaseArgs<'_>) -> Call {
-        let keys = vec![give.name.key().clone(), record_key(give.name, &give.hold.field), channel(give.name)];
+        let keys = vec![give.name.to_key(), record_key(give.name, &give.hold.field), channel(give.name)];
         let permits = decimal(give.hold.permits.into());
         let granted = decimal(give.granted.into());
         let args = vec![decimal(give.count.into()), permits, granted, millis(MEMORY), give.settings.publish.clone()];
@@ -133,7 +133,7 @@ pub fn added(reply: &Reply) -> Result<Done, DecodeError> {
 
 /// Takes all available permits, for no hold. `operation` is an id that is used once.
 pub fn drain(name: &LockName, operation: &[u8]) -> Call {
-    let keys = vec![name.key().clone(), record_key(name, operation)];
+    let keys = vec![name.to_key(), record_key(name, operation)];
     Call::new(&script::SEMAPHORE_DRAIN, keys, vec![millis(MEMORY)])
 }
 
@@ -148,7 +148,7 @@ pub fn drained(reply: &Reply) -> Result<Done, DecodeError> {
 
 /// Asks how many permits are available.
 pub fn inspect(name: &LockName) -> Call {
-    Call::new(&script::SEMAPHORE_INSPECT, vec![name.key().clone()], Vec::new())
+    Call::new(&script::SEMAPHORE_INSPECT, vec![name.to_key()], Vec::new())
 }
 
 /// Decodes the reply to [`inspect`].
@@ -167,7 +167,7 @@ pub fn inspected(reply: &Reply) -> Result<Inspected, DecodeError> {
 }
 
 fn keys_of_change(name: &LockName, operation: &[u8]) -> Vec<Bytes> {
-    vec![name.key().clone(), record_key(name, operation), channel(name)]
+    vec![name.to_key(), record_key(name, operation), channel(name)]
 }
 
 /// Decodes `{1, number}` done, `{2, number}` done before, `{0, number}` refused, `{-8, number}` overflow and `{-4, kind}`, as far

@@ -27,12 +27,12 @@ impl KindProtocol for Simple {
     }
 
     fn keys(&self, name: &LockName, _client: &ClientId) -> Keys {
-        Keys { keys: Box::new([name.key().clone()]), channel: None }
+        Keys { keys: Box::new([name.to_key()]), channel: None }
     }
 
     fn acquire(&self, ask: &AcquireArgs<'_>) -> Call {
         let args = vec![ask.hold.field.clone(), decimal(ask.count.into()), millis(ask.lease), limit(ask.not_after)];
-        Call::new(&script::SIMPLE_ACQUIRE, vec![ask.name.key().clone()], args)
+        Call::new(&script::SIMPLE_ACQUIRE, vec![ask.name.to_key()], args)
     }
 
     fn acquired(&self, reply: &Reply) -> Result<Acquired, DecodeError> {
@@ -63,7 +63,7 @@ impl KindProtocol for Simple {
     }
 
     fn renew(&self, into: &mut Renewal, name: &LockName, _keys: &Keys, hold: &HoldKey, lease: Duration) {
-        into.keys.push(name.key().clone());
+        into.keys.push(name.to_key());
         into.args.push(hold.field.clone());
         into.args.push(millis(lease));
     }
@@ -76,11 +76,11 @@ pub fn force_release(lock: &LockName, holder: &str) -> Call {
 
 /// Asks who holds the lock. [`lock::inspected`](super::lock::inspected) decodes the reply.
 pub fn inspect(lock: &LockName) -> Call {
-    Call::new(&script::SIMPLE_INSPECT, vec![lock.key().clone()], Vec::new())
+    Call::new(&script::SIMPLE_INSPECT, vec![lock.to_key()], Vec::new())
 }
 
 fn release(lock: &LockName, field: &Bytes, count: u32) -> Call {
-    Call::new(&script::SIMPLE_RELEASE, vec![lock.key().clone()], vec![field.clone(), decimal(count.into())])
+    Call::new(&script::SIMPLE_RELEASE, vec![lock.to_key()], vec![field.clone(), decimal(count.into())])
 }
 
 #[cfg(test)]

@@ -30,7 +30,7 @@ impl KindProtocol for Spin {
 
     fn keys(&self, name: &LockName, _client: &ClientId) -> Keys {
         // No client listens to the channel, but the scripts of the lock are given it.
-        let keys = Box::new([name.key().clone(), name.channel().clone()]);
+        let keys = Box::new([name.to_key(), name.channel()]);
         Keys { keys, channel: None }
     }
 
@@ -43,7 +43,7 @@ impl KindProtocol for Spin {
     }
 
     fn release(&self, give: &ReleaseArgs<'_>) -> Call {
-        let keys = vec![give.name.key().clone(), give.name.channel().clone()];
+        let keys = vec![give.name.to_key(), give.name.channel()];
         Call::new(&script::RELEASE, keys, vec![give.hold.field.clone(), decimal(give.count.into()), SILENT])
     }
 

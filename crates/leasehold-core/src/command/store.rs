@@ -125,7 +125,7 @@ impl Claim<'_> {
 }
 
 fn keys(data: &LockName) -> Vec<Bytes> {
-    vec![data.key().clone(), fence_key(data)]
+    vec![data.to_key(), fence_key(data)]
 }
 
 fn optional(duration: Option<Duration>) -> Bytes {

@@ -9,7 +9,7 @@ use crate::command::HoldKey;
 use crate::error::{HoldEnd, LossReason};
 use crate::hold_cell::HoldCell;
 use crate::name::LockName;
-use crate::owner::{HoldNumber, OwnerId};
+use crate::owner::{HoldName, HoldNumber, OwnerId};
 use crate::session::hold::change::Change;
 use crate::session::hold::clean_up::CleanUp;
 use crate::session::hold::count::Count;
@@ -19,6 +19,7 @@ use crate::session::hold::state::HoldState;
 use crate::session::ids::LockId;
 use crate::session::{AcquireRequest, Event, Granted, Ticket};
 use crate::time::Instant;
+use bytes::Bytes;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -44,12 +45,13 @@ pub(super) struct Hold {
     begun_by: Ticket,
     /// The request that raises, or has raised, the count above what is wanted.
     raising: Option<Ticket>,
-    change: Option<Change>,
-    /// Requests that wait for the change to be over.
-    waiting: Vec<Ticket>,
+    /// Boxed, because a hold mostly has none.
+    change: Option<Box<Change>>,
+    /// Requests that wait for the change to be over. Boxed, because a hold mostly has none.
+    waiting: Option<Box<Waiting>>,
     lease: Duration,
     /// The replicas that must acknowledge its changes and its renewals.
-    replicas: Option<Replicas>,
+    replicas: Option<Box<Replicas>>,
     deadline: Deadline,
     state: HoldState,
     renew_at: Option<Instant>,
@@ -60,22 +62,26 @@ pub(super) struct Hold {
     timer: Option<Instant>,
 }
 
+/// The requests that wait for a change of a hold to be over.
+#[derive(Debug, Default)]
+struct Waiting(Vec<Ticket>);
+
 impl Hold {
     /// A hold that is asked for now, for the first acquire of a request.
-    pub(super) fn new(now: Instant, lock: LockId, ticket: Ticket, key: HoldKey, wish: &AcquireRequest) -> Self {
+    pub(super) fn new(now: Instant, lock: LockId, ticket: Ticket, name: HoldName, wish: &AcquireRequest) -> Self {
         let latest = wish.max_hold.map_or(Instant::FAR_FUTURE, |most| now + most);
         Self {
             lock,
             owner: wish.owner,
             class: wish.class.clone(),
-            cell: Arc::new(HoldCell::new(key, now, latest)),
+            cell: Arc::new(HoldCell::new(name, wish.permits, now, latest)),
             count: Count::default(),
             begun_by: ticket,
             raising: Some(ticket),
             change: None,
-            waiting: Vec::new(),
+            waiting: None,
             lease: wish.lease,
-            replicas: wish.replicas,
+            replicas: wish.replicas.map(Box::new),
             deadline: Deadline::until(latest),
             state: HoldState::default(),
             renew_at: None,
@@ -91,7 +97,7 @@ impl Hold {
         if self.state.is_queued() && self.change.is_none() {
             let latest = max_hold.map_or(Instant::FAR_FUTURE, |most| now + most);
             self.deadline = Deadline::until(latest);
-            self.cell = Arc::new(HoldCell::new(self.cell.key().clone(), now, latest));
+            self.cell = Arc::new(HoldCell::new(self.cell.name().clone(), self.cell.permits(), now, latest));
         }
     }
 
@@ -110,9 +116,14 @@ impl Hold {
         &self.cell
     }
 
-    /// Its name on the server.
-    pub(super) fn key(&self) -> &HoldKey {
+    /// Its name on the server, to be sent.
+    pub(super) fn key(&self) -> HoldKey {
         self.cell.key()
+    }
+
+    /// The text of that.
+    pub(super) fn field(&self) -> Bytes {
+        self.cell.field()
     }
 
     /// The request whose first acquire it was begun for.
@@ -136,8 +147,8 @@ impl Hold {
     }
 
     /// The replicas that must acknowledge its changes and its renewals.
-    pub(super) const fn replicas(&self) -> Option<Replicas> {
-        self.replicas
+    pub(super) fn replicas(&self) -> Option<Replicas> {
+        self.replicas.as_deref().copied()
     }
 
     /// The count that the server should have.
@@ -207,7 +218,7 @@ impl Hold {
 
     /// The permits that its guards have of the lock, while the hold counts among those that are held.
     pub(super) fn permits(&self) -> u64 {
-        u64::from(self.cell.key().permits)
+        u64::from(self.cell.permits())
     }
 
     /// The grant that a caller is given of it.
@@ -222,7 +233,7 @@ impl Hold {
             name,
             class: self.class.clone(),
             reason,
-            holder: self.cell.key().field.clone(),
+            holder: self.cell.field(),
             token: self.cell.token(),
             held: now.since(self.cell.acquired_at()),
         }
@@ -230,29 +241,35 @@ impl Hold {
 
     /// A request waits for the change to be over.
     pub(super) fn wait(&mut self, ticket: Ticket) {
-        self.waiting.push(ticket);
+        self.waiting.get_or_insert_default().0.push(ticket);
     }
 
     /// The same, where the request may wait already.
     pub(super) fn wait_once(&mut self, ticket: Ticket) {
-        if !self.waiting.contains(&ticket) {
-            self.waiting.push(ticket);
+        if !self.waiting().any(|waiting| waiting == ticket) {
+            self.wait(ticket);
         }
     }
 
     /// A request does not wait any more.
     pub(super) fn stop_waiting(&mut self, ticket: Ticket) {
-        self.waiting.retain(|waiting| *waiting != ticket);
+        let waiting = self.waiting.as_mut().map(|waiting| &mut waiting.0);
+        if waiting.is_some_and(|waiting| {
+            waiting.retain(|waiting| *waiting != ticket);
+            waiting.is_empty()
+        }) {
+            self.waiting = None;
+        }
     }
 
     /// The requests that wait.
     pub(super) fn waiting(&self) -> impl Iterator<Item = Ticket> {
-        self.waiting.iter().copied()
+        self.waiting.iter().flat_map(|waiting| &waiting.0).copied()
     }
 
     /// Takes out the requests that wait.
     pub(super) fn take_waiting(&mut self) -> Vec<Ticket> {
-        std::mem::take(&mut self.waiting)
+        self.waiting.take().map_or_else(Vec::new, |waiting| waiting.0)
     }
 
     /// The instant of its timer, as it is set.

@@ -12,30 +12,36 @@ pub(super) trait Id: Copy {
 
 /// Names the state of a lock. It is used again once that state is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct LockId(usize);
+pub(super) struct LockId(u32);
 
 /// Names a channel. It is used again once there is no subscription to the channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct ChannelId(usize);
+pub(super) struct ChannelId(u32);
 
 impl Id for LockId {
     fn new(number: usize) -> Self {
-        Self(number)
+        Self(short(number))
     }
 
     fn number(self) -> usize {
-        self.0
+        self.0 as usize
     }
 }
 
 impl Id for ChannelId {
     fn new(number: usize) -> Self {
-        Self(number)
+        Self(short(number))
     }
 
     fn number(self) -> usize {
-        self.0
+        self.0 as usize
     }
+}
+
+/// Ids have 32 bits, because many things are named by them: memory ends before they do.
+fn short(number: usize) -> u32 {
+    debug_assert!(u32::try_from(number).is_ok(), "fewer than 2^32 entries");
+    u32::try_from(number).unwrap_or(u32::MAX)
 }
 
 /// A table whose entries have ids of one type.

@@ -33,7 +33,7 @@ impl Parts {
         for (number, hold) in self.holds.iter() {
             let lock = self.locks.get(hold.lock());
             let is_named = lock.is_some_and(|lock| lock.protocol().may_be_handed_on());
-            ensure(!is_named || names.insert(&hold.key().field), || format!("{number:?} is there twice"))?;
+            ensure(!is_named || names.insert(hold.cell().name()), || format!("{number:?} is there twice"))?;
             ensure(self.locks.contains(hold.lock()), || format!("{number:?} is of a lock that is not there"))?;
             hold.check().map_err(|found| format!("{number:?}: {found}"))?;
         }

@@ -130,7 +130,7 @@ mod tests {
 
     /// The lock of each hold is in its number: the place in the list.
     fn number(index: u64) -> HoldNumber {
-        (0..=index).fold(HoldNumber::ZERO, |number, _| number.next())
+        (0..index).fold(HoldNumber::FIRST, |number, _| number.next())
     }
 
     /// How many are taken before this one is.

@@ -29,7 +29,7 @@ pub(super) struct Parts {
     pub(super) client: ClientId,
     pub(super) settings: Settings,
     pub(super) rng: fastrand::Rng,
-    pub(super) last_hold: HoldNumber,
+    next_hold: HoldNumber,
     last_id: u64,
     pub(super) closed: bool,
     pub(super) locks: Locks,
@@ -61,7 +61,7 @@ impl Parts {
             client,
             settings,
             rng: fastrand::Rng::with_seed(seed),
-            last_hold: HoldNumber::ZERO,
+            next_hold: HoldNumber::FIRST,
             last_id: 0,
             closed: false,
             locks: Locks::new(),
@@ -89,6 +89,13 @@ impl Parts {
         self.last_id
     }
 
+    /// The number of a hold, or of an operation, that was never given out before.
+    pub(super) const fn new_hold(&mut self) -> HoldNumber {
+        let number = self.next_hold;
+        self.next_hold = number.next();
+        number
+    }
+
     /// A duration between zero and `most`.
     pub(super) fn jitter(&mut self, most: Duration) -> Duration {
         most.mul_f64(self.rng.f64())
@@ -98,6 +105,30 @@ impl Parts {
     pub(super) fn wake(&mut self, ticket: Ticket) {
         if let Some(waker) = self.requests.get_mut(&ticket).and_then(|request| request.waker().take()) {
             self.out.wake(waker);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::hold_cell::HoldCell;
+    use crate::session::AcquireRequest;
+    use crate::session::hold::Hold;
+    use crate::session::lock::Lock;
+    use crate::session::request::Request;
+
+    /// A client may hold a hundred thousand locks, and as many of its tasks may wait: each of these has one of its own.
+    #[test]
+    fn what_there_is_much_of_is_small() {
+        let sizes = [
+            ("a hold", size_of::<Hold>(), 232),
+            ("its cell", size_of::<HoldCell>(), 128),
+            ("a lock", size_of::<Lock>(), 96),
+            ("a request", size_of::<Request>(), 192),
+            ("its wish", size_of::<AcquireRequest>(), 208),
+        ];
+        for (what, size, most) in sizes {
+            assert!(size <= most, "{what} has {size} bytes, and may have {most}");
         }
     }
 }

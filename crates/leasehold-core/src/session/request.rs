@@ -13,7 +13,6 @@ pub(super) mod acquire;
 
 /// The request behind a ticket.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "an acquire is the usual one, and must not cost another allocation")]
 pub(super) enum Request {
     Acquire(Acquire),
     Release(Release),
@@ -113,7 +112,8 @@ impl Request {
 /// The requests of a client that are not done, by their tickets.
 #[derive(Debug, Default)]
 pub(super) struct Requests {
-    table: NumberMap<Ticket, Request>,
+    /// Boxed, so that the room that the table has in reserve is that of pointers.
+    table: NumberMap<Ticket, Box<Request>>,
     missing: Missing,
 }
 
@@ -125,27 +125,27 @@ impl Requests {
 
     /// Adds a request.
     pub(super) fn insert(&mut self, ticket: Ticket, request: Request) {
-        self.table.insert(ticket, request);
+        self.table.insert(ticket, Box::new(request));
     }
 
     /// Takes a request out.
     pub(super) fn remove(&mut self, ticket: Ticket) -> Option<Request> {
-        self.table.remove(&ticket)
+        self.table.remove(&ticket).map(|request| *request)
     }
 
     /// The request of a ticket; `None` where it is done.
     pub(super) fn get(&self, ticket: &Ticket) -> Option<&Request> {
-        self.table.get(ticket)
+        self.table.get(ticket).map(|request| &**request)
     }
 
     /// The request of a ticket, to be changed.
     pub(super) fn get_mut(&mut self, ticket: &Ticket) -> Option<&mut Request> {
-        self.table.get_mut(ticket)
+        self.table.get_mut(ticket).map(|request| &mut **request)
     }
 
     /// All requests, in no order.
     pub(super) fn iter(&self) -> impl Iterator<Item = (Ticket, &Request)> {
-        self.table.iter().map(|(ticket, request)| (*ticket, request))
+        self.table.iter().map(|(ticket, request)| (*ticket, &**request))
     }
 
     /// The requests to acquire, in no order.
@@ -158,7 +158,7 @@ impl Requests {
 
     /// The request to acquire of a ticket; `None` where it is done, or none to acquire.
     pub(super) fn acquire(&self, ticket: Ticket) -> Option<&Acquire> {
-        match self.table.get(&ticket) {
+        match self.get(&ticket) {
             Some(Request::Acquire(acquire)) => Some(acquire),
             _ => None,
         }
@@ -166,7 +166,7 @@ impl Requests {
 
     /// The request to acquire of a ticket, to be changed.
     pub(super) fn acquire_mut(&mut self, ticket: Ticket) -> Option<&mut Acquire> {
-        match self.table.get_mut(&ticket) {
+        match self.get_mut(&ticket) {
             Some(Request::Acquire(acquire)) => Some(acquire),
             _ => None,
         }
@@ -185,7 +185,7 @@ impl Requests {
     /// The same, to be changed.
     #[track_caller]
     pub(super) fn known_acquire_mut(&mut self, ticket: Ticket) -> Option<&mut Acquire> {
-        match self.table.get_mut(&ticket) {
+        match self.table.get_mut(&ticket).map(|request| &mut **request) {
             Some(Request::Acquire(acquire)) => Some(acquire),
             _ => {
                 self.missing.note();
@@ -206,6 +206,6 @@ impl Requests {
 
     /// Whether the request of a ticket is a release.
     pub(super) fn is_release(&self, ticket: Ticket) -> bool {
-        matches!(self.table.get(&ticket), Some(Request::Release(_)))
+        matches!(self.get(&ticket), Some(Request::Release(_)))
     }
 }

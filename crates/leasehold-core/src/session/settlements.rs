@@ -127,7 +127,7 @@ mod tests {
     const SCOPE: Scope = (Plane::Foreground, Epoch(1), 0);
 
     fn numbers() -> [HoldNumber; 3] {
-        let first = HoldNumber::ZERO.next();
+        let first = HoldNumber::FIRST;
         [first, first.next(), first.next().next()]
     }
 

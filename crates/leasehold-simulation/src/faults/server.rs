@@ -129,7 +129,7 @@ impl World {
             trace!(self, "the server evicts {key:?}");
             self.doubts.forgot_processes |= key.starts_with(b"leasehold:1:fair:");
             self.doubts.lost_tokens |= key.starts_with(b"redisson_lock_token:");
-            let names = self.plan.lock_names().map(|lock| lock.key().clone());
+            let names = self.plan.lock_names().map(|lock| lock.to_key());
             of = names.into_iter().find(|name| key.windows(name.len()).any(|part| part == name));
             drop(self.server.command(&[b"DEL", key]));
         }

@@ -45,7 +45,7 @@ impl World {
         check_loss(self, guard, reason);
         let Guard { client, ref name, alive, .. } = self.guards[guard];
         if alive {
-            self.clients[client].lost.insert(name.key().clone());
+            self.clients[client].lost.insert(name.to_key());
             match reason {
                 LossReason::NotRenewed | LossReason::LeaseExpired => self.stats.reach(Coverage::DeadlineTold),
                 LossReason::NotRestored => self.stats.reach(Coverage::NotRestored),

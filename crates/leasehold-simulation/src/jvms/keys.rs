@@ -17,7 +17,7 @@ pub(crate) struct FairKeys {
 impl FairKeys {
     pub(crate) fn of(lock: &LockName) -> Self {
         Self {
-            lock: lock.key().clone(),
+            lock: lock.to_key(),
             queue: lock.prefixed("redisson_lock_queue"),
             deadlines: lock.prefixed("redisson_lock_timeout"),
             channel: String::from_utf8_lossy(&lock.prefixed("redisson_lock__channel")).into_owned(),

@@ -249,7 +249,7 @@ mod tests {
 
     /// It fails once two clients have had the first lock, one after the other.
     fn two_have_had_the_lock(world: &World) {
-        let of_lock = || world.guards.iter().filter(|guard| guard.name.key() == "lock0");
+        let of_lock = || world.guards.iter().filter(|guard| guard.name.key() == b"lock0");
         let first = of_lock().next().map(|guard| guard.client);
         assert!(of_lock().all(|guard| Some(guard.client) == first), "two clients have had the lock");
     }

@@ -51,7 +51,7 @@ fn closed() -> World {
 fn ask(world: &World, kind: Kind) -> Call {
     let lock = name("lock0");
     let client = world.clients[1].session.client();
-    let hold = HoldKey { field: client.field(HoldNumber::ZERO.next()), permits: 1 };
+    let hold = HoldKey { field: client.field(HoldNumber::FIRST), permits: 1 };
     let keys = kind.protocol().keys(&lock, &client);
     let settings = world.clients[1].session.settings();
     let ask = leasehold_core::command::AcquireArgs {
@@ -120,7 +120,7 @@ fn a_wrong_hold_count_is_found() {
 fn a_hold_of_nobody_is_found() {
     let (mut world, guard) = held(Kind::Lock, LockFamily::Lock);
     world.check_strays();
-    let field = world.clients[1].session.client().field(HoldNumber::ZERO.next());
+    let field = world.clients[1].session.client().field(HoldNumber::FIRST);
     world.server.command(&[b"HSET", b"lock0", &field, b"1"]).expect("a hash");
     finds("of which client 1 knows nothing", || world.check_strays());
     world.guards[guard].alive = false;

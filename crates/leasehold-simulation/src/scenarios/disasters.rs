@@ -202,7 +202,7 @@ fn renewal_at(nanos_before_the_end: i64) -> bool {
         let session = &world.clients[0].session;
         let keys = guard.kind.protocol().keys(&guard.name, &session.client());
         let mut renewal = leasehold_core::command::Renewal::default();
-        guard.kind.protocol().renew(&mut renewal, &guard.name, &keys, guard.cell.key(), ms(3_000));
+        guard.kind.protocol().renew(&mut renewal, &guard.name, &keys, &guard.cell.key(), ms(3_000));
         leasehold_core::call::Call::new(
             guard.kind.protocol().renewal().expect("it has a lease"),
             renewal.keys,

@@ -20,7 +20,7 @@ impl World {
             let operation = self.clients[0].session.new_operation();
             let call = latch::set(&lock, count, &operation, &self.plan.settings.publish);
             self.server.execute(&call).expect("a latch can be set");
-            self.invariants.latches.set(lock.key().clone(), count.into());
+            self.invariants.latches.set(lock.to_key(), count.into());
         }
     }
 
@@ -68,7 +68,7 @@ impl World {
             let call = latch::count_down(&lock, 1_000, &operation, &self.plan.settings.publish);
             self.server.execute(&call).expect("a latch can be opened");
             self.deliver_notices();
-            self.invariants.latches.set(lock.key().clone(), 0);
+            self.invariants.latches.set(lock.to_key(), 0);
         }
     }
 

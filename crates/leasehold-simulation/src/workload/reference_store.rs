@@ -63,7 +63,7 @@ impl ReferenceStore {
                 let reply = written(&self.execute(&call)).expect("a reply that the script promises");
                 if matches!(reply, Fenced::Admitted(_)) {
                     assert_eq!(reply, Fenced::Admitted(Written::Now), "{value} was not written");
-                    self.last_writes.insert(lock.key().clone(), call);
+                    self.last_writes.insert(lock.to_key(), call);
                 }
                 admission(&reply)
             }

@@ -112,7 +112,7 @@ impl World {
     fn shown(&mut self, guard: usize, write: Option<Version>) -> bool {
         let state = &self.guards[guard];
         let Some(token) = state.cell.token() else { return false };
-        let register = self.registers.by_lock.entry(state.name.key().clone()).or_default();
+        let register = self.registers.by_lock.entry(state.name.to_key()).or_default();
         let admission = register.fence.admit(token, &state.field);
         let access = write.map_or(Access::Read(register.fenced), Access::Write);
         self.registers.reference.check(&state.name, token, &state.field, access, admission);
@@ -131,7 +131,7 @@ impl World {
 
     pub(crate) fn store_reads(&mut self, guard: usize) {
         let admitted = self.shown(guard, None);
-        let register = self.registers.by_lock.entry(self.guards[guard].name.key().clone()).or_default();
+        let register = self.registers.by_lock.entry(self.guards[guard].name.to_key()).or_default();
         let fenced = admitted.then_some(register.fenced);
         let read = Versions { fenced, at_writes: register.at_writes, bare: register.bare };
         trace!(self, "{:?} of client {} reads {read:?}", self.guards[guard].hold, self.guards[guard].client);
@@ -155,7 +155,7 @@ impl World {
         let state = &self.guards[guard];
         let (client, hold, token) = (state.client, state.hold, state.cell.token());
         trace!(self, "{hold:?} of client {client} writes with {token:?} what follows from {read:?}");
-        let key = state.name.key().clone();
+        let key = state.name.to_key();
         self.registers.at_work.remove(&(client, hold));
         self.registers.writes += 1;
         let new = self.registers.writes;

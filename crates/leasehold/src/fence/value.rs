@@ -59,7 +59,8 @@ impl FencedValue {
     ///
     /// Dropping the future leaves it open whether the token was registered, which does no harm.
     pub async fn read<K: Fencing>(&self, guard: &Guard<K>) -> Result<Option<Bytes>, Error> {
-        let call = command::read(self.0.checked_name()?, &claim(guard));
+        let owner = guard.cell().field();
+        let call = command::read(self.0.checked_name()?, &claim(guard, &owner));
         self.admitted(guard, self.0.call_until_known(call, command::read_done).await?)
     }
 
@@ -74,7 +75,8 @@ impl FencedValue {
     /// Dropping the future leaves it open whether the value was written. It is not written after a later write of the same guard.
     pub async fn write<K: Fencing>(&self, guard: &Guard<K>, value: impl Into<Bytes>) -> Result<(), Error> {
         let number = self.0.handle().with(|session, _| session.new_number());
-        let call = command::write(self.0.checked_name()?, &claim(guard), number, value.into(), None);
+        let owner = guard.cell().field();
+        let call = command::write(self.0.checked_name()?, &claim(guard, &owner), number, value.into(), None);
         let written = self.0.call_until_known(call, command::written).await?;
         self.admitted(guard, written).map(|(Written::Now | Written::Before)| ())
     }
@@ -90,7 +92,8 @@ impl FencedValue {
     ///
     /// Dropping the future leaves it open whether the token was registered, which does no harm.
     pub async fn check<K: Fencing>(&self, guard: &Guard<K>) -> Result<(), Error> {
-        let call = command::check(self.0.checked_name()?, &claim(guard));
+        let owner = guard.cell().field();
+        let call = command::check(self.0.checked_name()?, &claim(guard, &owner));
         self.admitted(guard, self.0.call_until_known(call, command::checked).await?)
     }
 
@@ -107,8 +110,8 @@ impl FencedValue {
     }
 }
 
-fn claim<K: Fencing>(guard: &Guard<K>) -> Claim<'_> {
-    Claim { token: guard.fencing_token().as_u64(), owner: &guard.cell().key().field, keep: None }
+fn claim<'a, K: Fencing>(guard: &Guard<K>, owner: &'a Bytes) -> Claim<'a> {
+    Claim { token: guard.fencing_token().as_u64(), owner, keep: None }
 }
 
 impl fmt::Debug for FencedValue {

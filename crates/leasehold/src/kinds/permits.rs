@@ -227,6 +227,6 @@ impl LeasedSemaphore {
 impl PermitGuard {
     /// The ids of the permits, as many as are [held](Guard::permits). Written out, an id has 32 hexadecimal digits, as a JVM shows it.
     pub fn ids(&self) -> Vec<PermitId> {
-        PermitId::of_hold(self.cell().key()).collect()
+        PermitId::of_hold(&self.cell().key()).collect()
     }
 }

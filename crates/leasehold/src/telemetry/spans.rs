@@ -76,7 +76,7 @@ pub(crate) fn record_hold(span: &Span, hold: &HoldCell) {
     if span.is_disabled() {
         return;
     }
-    span.record("holder", &*String::from_utf8_lossy(&hold.key().field));
+    span.record("holder", &*String::from_utf8_lossy(&hold.field()));
     if let Some(token) = hold.token() {
         span.record("token", token);
     }

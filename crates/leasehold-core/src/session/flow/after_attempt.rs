@@ -40,7 +40,9 @@ impl Parts {
         }
         let state = &mut self.locks[lock];
         let beside = state.wait_policy() == WaitPolicy::Shared && !state.line().is_contender(ticket);
-        state.invitations_mut().end_round();
+        if state.wait_policy() == WaitPolicy::Shared {
+            state.invitations_mut().end_round();
+        }
         // An attempt whose reply comes after the end of the wait was the last one.
         let ended = self
             .requests

@@ -100,7 +100,7 @@ impl Parts {
             }
             Err(_) => {}
         }
-        let again = self.locks[lock].heartbeat_mut().answered();
+        let again = self.locks[lock].note_heartbeat_answered();
         if waits && again {
             // Something has come up since this one was sent.
             self.locks[lock].heartbeat_mut().plan(now);
@@ -128,16 +128,16 @@ impl Parts {
     /// Tells the server that the waiters of a lock live, if it is time to.
     pub(super) fn heartbeat_is_due(&mut self, now: Instant, lock: LockId) {
         let state = &mut self.locks[lock];
-        if !state.heartbeat_mut().take_due(now) || state.line().is_empty() {
+        if !state.take_due_heartbeat(now) || state.line().is_empty() {
             return;
         }
         if !state.heartbeat_mut().begin() {
             // Notices in quick succession do not make as many heartbeats: the answer to one more tells what has come up until then.
             return;
         }
-        let front = self.front(lock).and_then(|number| self.holds.get(number)).map(|hold| &hold.key().field);
+        let front = self.front(lock).and_then(|number| self.holds.get(number)).map(|hold| hold.field());
         let state = &self.locks[lock];
-        let call = fair::heartbeat(state.name(), state.keys(), &self.client, front, &self.settings);
+        let call = fair::heartbeat(state.name(), state.keys(), &self.client, front.as_ref(), &self.settings);
         let id = self.call_by_background(call);
         self.locks[lock].add_ref();
         self.pending.insert(id, Purpose::Heartbeat(lock));
@@ -183,9 +183,9 @@ impl Parts {
             return;
         }
         let Some(hold) = self.holds.known(number) else { return };
-        let wanted = foreign.then(|| fair::front_channel(self.locks[lock].name(), &hold.key().field));
-        let own = self.locks[lock].keys().channel.as_ref();
-        let is_wanted = |name: &Bytes| Some(name) == own || Some(name) == wanted.as_ref();
+        let wanted = foreign.then(|| fair::front_channel(self.locks[lock].name(), &hold.field()));
+        let own = self.locks[lock].channel();
+        let is_wanted = |name: &Bytes| Some(name) == own.as_ref() || Some(name) == wanted.as_ref();
         self.subscriptions.retain(lock, is_wanted, &mut self.out);
         if let Some(channel) = &wanted {
             self.subscriptions.listen(lock, channel, &mut self.out);

@@ -154,7 +154,7 @@ impl Parts {
             let own = of_owner.or(wish.beside).and_then(|number| self.holds.get(number));
             let own = own.filter(|hold| hold.lock() == at && hold.is_live());
             match (other.kind(), wish.kind) {
-                (Kind::Write, Kind::Read) => beside = own.map(|hold| hold.key().field.clone()).or(beside),
+                (Kind::Write, Kind::Read) => beside = own.map(|hold| hold.field()).or(beside),
                 (Kind::Read, Kind::Write) if own.is_some() => return Err(AcquireError::UpgradeNotSupported),
                 (Kind::Read, Kind::Write) => {}
                 (kind, _) if other.is_held() || other.line().contender().is_some() => {

@@ -67,6 +67,7 @@ impl Parts {
 
     /// The hold is the request's from here on, under another number.
     fn pass_on(&mut self, now: Instant, number: HoldNumber, ticket: Ticket) {
+        let next = self.new_hold();
         let Some(acquire) = self.requests.known_acquire_mut(ticket) else { return };
         let Some(mut hold) = self.holds.remove(number) else { return };
         let (lock, planned) = (hold.lock(), hold.renew_at());
@@ -76,8 +77,6 @@ impl Parts {
         }
         let hold = hold.hand_on(now, ticket, acquire.wish(), self.out.woken());
         let left = hold.cell().deadline().since(now);
-        self.last_hold = self.last_hold.next();
-        let next = self.last_hold;
         let until = now + self.locks[lock].wait_policy().turn(&self.settings);
         acquire.hand_on(hold.granted(next, acquire.wish().renewed), until);
         let owner = hold.owner();
@@ -104,9 +103,9 @@ impl Parts {
         let Some(hold) = self.holds.get(number) else { return };
         let lock = hold.lock();
         let Some(pause) = hold.head_start() else { return };
-        let line = self.locks[lock].line_mut();
+        let line = self.locks[lock].line();
         if line.contender().is_some() && line.is_at_rest() {
-            line.back_off(now + pause);
+            self.locks[lock].line_mut().back_off(now + pause);
             self.set_lock_timer(lock);
         }
     }

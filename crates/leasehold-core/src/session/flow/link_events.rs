@@ -123,7 +123,7 @@ impl Parts {
         let locks: Vec<_> = self.locks.iter().map(|(lock, _)| lock).collect();
         for lock in locks {
             let at = now + self.jitter(Duration::from_millis(50));
-            self.locks[lock].line_mut().note_missed_notices(at);
+            self.locks[lock].note_missed_notices(at);
             self.set_lock_timer(lock);
         }
     }

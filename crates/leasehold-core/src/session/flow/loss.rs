@@ -76,12 +76,8 @@ impl Parts {
         let is_excluded = |other: &HoldNumber, hold: &Hold| {
             let certain = !hold.is_degraded() && hold.is_disproved_by(sent_at);
             let conflicts =
-                !is_reader || (self.locks[hold.lock()].kind() == Kind::Write && beside != Some(&hold.key().field));
-            *other != number
-                && certain
-                && conflicts
-                && same.contains(&hold.lock())
-                && self.locks[hold.lock()].keys().keys[0] == self.locks[lock].keys().keys[0]
+                !is_reader || (self.locks[hold.lock()].kind() == Kind::Write && beside != Some(&hold.field()));
+            *other != number && certain && conflicts && same.contains(&hold.lock())
         };
         let lost: Vec<HoldNumber> =
             self.holds.iter().filter(|(other, hold)| is_excluded(other, hold)).map(|(other, _)| other).collect();

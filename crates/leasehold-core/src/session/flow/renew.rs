@@ -86,7 +86,7 @@ impl Parts {
             let Some(group) = self.renewals.next_group(has_room) else { return };
             let permits = |number: HoldNumber| {
                 let hold = self.holds.get(number).filter(|hold| hold.wants_renewal())?;
-                Some(hold.key().permits)
+                Some(hold.cell().permits())
             };
             // The server works on each permit by itself, and serves no other client meanwhile.
             let batch = self.renewals.take(group, self.settings.renew_batch, MAX_AT_ONCE, permits);
@@ -110,7 +110,7 @@ impl Parts {
             let lease = hold.lease_of_renewal(now);
             let protocol = lock.protocol();
             script = script.or_else(|| protocol.renewal());
-            protocol.renew(&mut renewal, lock.name(), lock.keys(), hold.key(), lease);
+            protocol.renew(&mut renewal, lock.name(), lock.keys(), &hold.key(), lease);
         }
         let Some(script) = script else { return };
         let id = self.call_by_background(Call::new(script, renewal.keys, renewal.args).with_replicas(replicas));

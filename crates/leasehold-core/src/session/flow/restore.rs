@@ -29,7 +29,7 @@ impl Parts {
         let call = lock.protocol().acquire(&AcquireArgs {
             name: lock.name(),
             keys: lock.keys(),
-            hold: hold.key(),
+            hold: &hold.key(),
             beside: None,
             count: 1,
             // A lease that is not renewed ends when it was to end.

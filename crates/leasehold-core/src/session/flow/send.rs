@@ -1,9 +1,9 @@
 //! Calls: how they are put together from what the session knows of a hold, and how they are noted as sent.
 
 use crate::call::{Call, Replicas};
-use crate::command::{AcquireArgs, Acquired, HoldKey, KindProtocol, ReleaseArgs, WaitPolicy};
+use crate::command::{AcquireArgs, Acquired, KindProtocol, ReleaseArgs, WaitPolicy};
 use crate::link::Plane;
-use crate::owner::HoldNumber;
+use crate::owner::{HoldName, HoldNumber};
 use crate::reply::{DecodeError, Reply};
 use crate::session::hold::Hold;
 use crate::session::hold::change::{Change, CountChange};
@@ -21,7 +21,7 @@ pub(super) fn give(now: Instant, lock: &Lock, hold: &Hold, settings: &Settings) 
     lock.protocol().release(&ReleaseArgs {
         name: lock.name(),
         keys: lock.keys(),
-        hold: hold.key(),
+        hold: &hold.key(),
         count: hold.wanted(),
         granted: hold.is_surely_granted(now),
         settings,
@@ -50,7 +50,7 @@ impl Parts {
         let call = lock.protocol().acquire(&AcquireArgs {
             name: lock.name(),
             keys: lock.keys(),
-            hold: hold.key(),
+            hold: &hold.key(),
             beside: acquire.beside(),
             count,
             lease,
@@ -182,18 +182,16 @@ impl Parts {
 
     /// Begins a hold of `lock` that is not granted yet.
     pub(super) fn begin_hold(&mut self, now: Instant, ticket: Ticket) -> Option<HoldNumber> {
+        self.requests.acquire(ticket)?;
+        let number = self.new_hold();
         let acquire = self.requests.acquire_mut(ticket)?;
         let wish = acquire.wish();
-        let key = HoldKey {
-            field: wish.field.clone().unwrap_or_else(|| self.client.field(self.last_hold.next())),
-            permits: wish.permits,
-        };
-        let hold = Hold::new(now, acquire.lock(), ticket, key, wish);
-        self.last_hold = self.last_hold.next();
+        let name = HoldName::new(self.client, number, wish.field.as_ref());
+        let hold = Hold::new(now, acquire.lock(), ticket, name, wish);
+        acquire.begin(number);
         self.locks[hold.lock()].add_ref();
-        self.holds.insert(self.last_hold, hold);
-        acquire.begin(self.last_hold);
-        Some(self.last_hold)
+        self.holds.insert(number, hold);
+        Some(number)
     }
 
     /// A hold that waited in a queue is held from its grant on, and not from when it came.

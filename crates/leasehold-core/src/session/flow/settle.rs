@@ -15,7 +15,7 @@ use bytes::Bytes;
 
 impl Parts {
     /// The hash slot of a key on a cluster; elsewhere all have one number.
-    pub(super) fn slot_of(&self, key: &Bytes) -> u16 {
+    pub(super) fn slot_of(&self, key: &[u8]) -> u16 {
         if self.settings.cluster { name::slot(key) } else { 0 }
     }
 
@@ -38,7 +38,7 @@ impl Parts {
     pub(super) fn begin_settling(&mut self, number: HoldNumber) {
         let Some(hold) = self.holds.known_mut(number) else { return };
         let Some((plane, epoch)) = hold.begin_settling() else { return };
-        let key = self.locks[hold.lock()].name().key().clone();
+        let key = self.locks[hold.lock()].name().to_key();
         self.settle(plane, epoch, key, number);
     }
 
@@ -76,7 +76,7 @@ impl Parts {
     pub(super) fn send_probe(&mut self, now: Instant, number: HoldNumber) {
         let Some(hold) = self.holds.known(number) else { return };
         let Some((plane, epoch)) = hold.change().map(Change::route) else { return };
-        let key = self.locks[hold.lock()].name().key().clone();
+        let key = self.locks[hold.lock()].name().to_key();
         let slot = self.slot_of(&key);
         let id = CallId(self.next_id());
         self.stalled.begin_probe(Probe::new(id, now, plane, epoch, slot));

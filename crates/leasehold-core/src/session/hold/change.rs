@@ -133,12 +133,12 @@ impl Hold {
     pub(crate) fn begin_change(&mut self, change: Change) {
         let before = self.count.begin_change(change.aim.target());
         let lease = change.lease.min(self.deadline.latest().since(change.sent_at));
-        self.change = Some(Change { before, lease, ..change });
+        self.change = Some(Box::new(Change { before, lease, ..change }));
     }
 
     /// The change that is on its way.
-    pub(crate) const fn change(&self) -> Option<&Change> {
-        self.change.as_ref()
+    pub(crate) fn change(&self) -> Option<&Change> {
+        self.change.as_deref()
     }
 
     /// Whether a change is on its way, or being settled.
@@ -198,8 +198,8 @@ impl Hold {
     }
 
     /// Takes out the change whose outcome has come.
-    pub(crate) const fn end_change(&mut self) -> Option<Change> {
-        self.change.take()
+    pub(crate) fn end_change(&mut self) -> Option<Change> {
+        self.change.take().map(|change| *change)
     }
 
     /// An entry was not applied: the server has what it had before.

@@ -16,7 +16,7 @@ pub(super) struct CleanUp {
     is_queued: bool,
     /// The background does not try before.
     not_before: Instant,
-    tries: u32,
+    tries: u16,
     /// An earlier copy of the last release may have been applied.
     doubt: Option<ReleaseDoubt>,
     /// An earlier lowering, to whatever count, may have been applied.
@@ -258,8 +258,8 @@ impl Hold {
     /// A lowering failed: the background repeats it after a pause, because clean-up is in no hurry.
     pub(crate) fn note_failed_lowering(&mut self, now: Instant) {
         self.clean_up.by_background = true;
-        self.clean_up.tries += 1;
-        self.clean_up.not_before = now + retry::pause_before(self.clean_up.tries + 1);
+        self.clean_up.tries = self.clean_up.tries.saturating_add(1);
+        self.clean_up.not_before = now + retry::pause_before(u32::from(self.clean_up.tries) + 1);
     }
 
     /// The background may lower the count at once.
@@ -279,7 +279,7 @@ impl Hold {
                 return AfterSettling::TryAgain(ticket);
             }
             self.raising = None;
-            self.waiting.push(ticket);
+            self.wait(ticket);
         }
         self.clean_up.by_background = true;
         AfterSettling::TakeBack

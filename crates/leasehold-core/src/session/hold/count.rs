@@ -2,6 +2,8 @@
 //!
 //! It is the heart of invariant 2. Every guard and every detached guard wants one. Where the server may have more, the rest is taken back.
 
+use std::num::NonZeroU32;
+
 /// See the [module](self).
 #[derive(Debug, Default)]
 pub(crate) struct Count {
@@ -21,7 +23,7 @@ pub(crate) struct Count {
 pub(crate) struct Range {
     low: u32,
     high: u32,
-    renewals: u32,
+    renewals: NonZeroU32,
 }
 
 impl Range {
@@ -118,9 +120,10 @@ impl Count {
 
     /// A renewal is sent.
     pub(crate) fn begin_renewal(&mut self) {
-        let fresh = Range { low: self.on_server, high: self.on_server, renewals: 0 };
+        let renewals = self.range.map_or(NonZeroU32::MIN, |range| range.renewals.saturating_add(1));
+        let fresh = Range { low: self.on_server, high: self.on_server, renewals };
         let range = self.range.get_or_insert(fresh);
-        range.renewals += 1;
+        range.renewals = renewals;
         range.widen(self.on_server);
         range.widen(self.wanted);
     }
@@ -128,9 +131,7 @@ impl Count {
     /// A renewal is answered, or never will be. Gives the counts of which its reply may tell.
     pub(crate) fn end_renewal(&mut self) -> Option<Range> {
         let range = self.range.take()?;
-        if range.renewals > 1 {
-            self.range = Some(Range { renewals: range.renewals - 1, ..range });
-        }
+        self.range = NonZeroU32::new(range.renewals.get() - 1).map(|renewals| Range { renewals, ..range });
         Some(range)
     }
 

@@ -100,8 +100,7 @@ impl Deadline {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::command::HoldKey;
-    use bytes::Bytes;
+    use crate::owner::{ClientId, HoldName, HoldNumber};
 
     const LEASE: Duration = Duration::from_secs(30);
 
@@ -111,8 +110,8 @@ mod tests {
 
     /// A hold that was granted by a call that was sent at 0 and answered at 10 ms.
     fn granted() -> (Deadline, HoldCell) {
-        let key = HoldKey { field: Bytes::from_static(b"holder"), permits: 1 };
-        let cell = HoldCell::new(key, at(0), Instant::FAR_FUTURE);
+        let name = HoldName::new(ClientId::new(uuid::Uuid::nil()), HoldNumber::FIRST, None);
+        let cell = HoldCell::new(name, 1, at(0), Instant::FAR_FUTURE);
         let mut deadline = Deadline::until(Instant::FAR_FUTURE);
         assert!(deadline.extend(&cell, at(0), LEASE));
         deadline.note_reply(at(10));

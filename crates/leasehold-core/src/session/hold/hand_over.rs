@@ -45,7 +45,7 @@ impl Hold {
 
     /// Whether its one guard is all that the server has of it, nothing of it is on the way or due, and more than a third of its lease is left.
     pub(crate) fn may_be_handed_on(&self, now: Instant) -> bool {
-        let is_at_rest = self.change.is_none() && self.raising.is_none() && self.waiting.is_empty();
+        let is_at_rest = self.change.is_none() && self.raising.is_none() && self.waiting.is_none();
         let is_planned = self.renew_at.is_some_and(|at| at > now);
         self.state == HoldState::Held(CountedBy::Server)
             && self.count.is_one_at_rest()
@@ -63,7 +63,7 @@ impl Hold {
             && wish.lease == self.lease
             && wish.replicas.is_none()
             && wish.field.is_none()
-            && wish.permits == self.cell.key().permits
+            && wish.permits == self.cell.permits()
             && wish.max_hold.is_none_or(|most| most >= self.lease)
     }
 
@@ -90,7 +90,7 @@ impl Hold {
     ) -> Self {
         self.cell.end(HoldEnd::Released, woken);
         let latest = wish.max_hold.map_or(Instant::FAR_FUTURE, |most| now + most);
-        let cell = HoldCell::new(self.cell.key().clone(), now, latest);
+        let cell = HoldCell::new(self.cell.name().clone(), self.cell.permits(), now, latest);
         cell.set_deadline(self.cell.deadline());
         let mut count = Count::default();
         count.set_on_server(self.count.on_server());

@@ -8,7 +8,8 @@ use crate::session::missing::Missing;
 /// See the [module](self).
 #[derive(Debug, Default)]
 pub(crate) struct Holds {
-    table: NumberMap<HoldNumber, Hold>,
+    /// Boxed, so that the room that the table has in reserve is that of pointers.
+    table: NumberMap<HoldNumber, Box<Hold>>,
     missing: Missing,
 }
 
@@ -30,28 +31,28 @@ impl Holds {
 
     /// Adds a hold.
     pub(crate) fn insert(&mut self, number: HoldNumber, hold: Hold) {
-        self.table.insert(number, hold);
+        self.table.insert(number, Box::new(hold));
     }
 
     /// Takes a hold out.
     pub(crate) fn remove(&mut self, number: HoldNumber) -> Option<Hold> {
-        self.table.remove(&number)
+        self.table.remove(&number).map(|hold| *hold)
     }
 
     /// A hold that may be gone.
     pub(crate) fn get(&self, number: HoldNumber) -> Option<&Hold> {
-        self.table.get(&number)
+        self.table.get(&number).map(|hold| &**hold)
     }
 
     /// A hold that may be gone, to be changed.
     pub(crate) fn get_mut(&mut self, number: HoldNumber) -> Option<&mut Hold> {
-        self.table.get_mut(&number)
+        self.table.get_mut(&number).map(|hold| &mut **hold)
     }
 
     /// A hold that must be there. It is a bug of the session where it is not.
     #[track_caller]
     pub(crate) fn known(&self, number: HoldNumber) -> Option<&Hold> {
-        let hold = self.table.get(&number);
+        let hold = self.get(number);
         if hold.is_none() {
             self.missing.note();
         }
@@ -65,17 +66,17 @@ impl Holds {
         if hold.is_none() {
             self.missing.note();
         }
-        hold
+        hold.map(|hold| &mut **hold)
     }
 
     /// All holds, in no order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (HoldNumber, &Hold)> {
-        self.table.iter().map(|(number, hold)| (*number, hold))
+        self.table.iter().map(|(number, hold)| (*number, &**hold))
     }
 
     /// All holds, to be changed, in no order.
     pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut Hold> {
-        self.table.values_mut()
+        self.table.values_mut().map(|hold| &mut **hold)
     }
 
     /// The bug that was found since this was asked last.

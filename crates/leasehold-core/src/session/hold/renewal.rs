@@ -46,8 +46,8 @@ impl Hold {
     }
 
     /// From now on these replicas must acknowledge it.
-    pub(crate) const fn require_replicas(&mut self, replicas: Option<Replicas>) {
-        self.replicas = replicas;
+    pub(crate) fn require_replicas(&mut self, replicas: Option<Replicas>) {
+        self.replicas = replicas.map(Box::new);
     }
 
     /// The server has granted what was granted without it. That never makes the deadline later.
@@ -118,7 +118,7 @@ impl Hold {
 
     /// The replicas that must acknowledge a renewal. A lease that is only looked at is not renewed, so there is nothing to acknowledge.
     pub(crate) fn replicas_of_renewal(&self) -> Option<Replicas> {
-        self.replicas.filter(|_| self.count.is_renewed())
+        self.replicas().filter(|_| self.count.is_renewed())
     }
 
     /// The lease that a renewal asks for. It ends with the longest time for which the lock is to be held. A lease that is not renewed is only

@@ -22,6 +22,11 @@ enum Call {
 }
 
 impl Heartbeat {
+    /// None is planned, and none is under way.
+    pub(crate) const fn new() -> Self {
+        Self { next: None, call: Call::None }
+    }
+
     /// When the next heartbeat is due.
     pub(crate) const fn next(&self) -> Option<Instant> {
         self.next

@@ -19,6 +19,11 @@ impl Invitations {
         Self { round: 0, width: Self::FIRST }
     }
 
+    /// Whether no waiter was ever invited.
+    pub(crate) const fn is_new(&self) -> bool {
+        self.round == 0 && self.width == Self::FIRST
+    }
+
     /// The present round: an invitation counts until it ends.
     pub(crate) const fn round(&self) -> u64 {
         self.round

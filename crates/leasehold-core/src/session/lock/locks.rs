@@ -6,16 +6,17 @@ use crate::owner::ClientId;
 use crate::session::ids::{LockId, Table};
 use crate::session::lock::Lock;
 use crate::session::timers::{Timer, Timers};
-use bytes::Bytes;
 use std::collections::HashMap;
 use std::ops::{Index, IndexMut};
+use std::sync::Arc;
 
 /// The locks of a client. Those of one name, such as the two halves of a read-write lock, are chained.
 #[derive(Debug)]
 pub(crate) struct Locks {
-    table: Table<LockId, Lock>,
-    /// The first of each name.
-    by_key: HashMap<Bytes, LockId>,
+    /// Boxed, so that the room that the table has in reserve is that of pointers.
+    table: Table<LockId, Box<Lock>>,
+    /// The first of each name, by prefix and name.
+    by_key: HashMap<Arc<str>, LockId>,
 }
 
 impl Locks {
@@ -36,40 +37,40 @@ impl Locks {
 
     /// The state of a lock, if it is still known.
     pub(crate) fn get(&self, lock: LockId) -> Option<&Lock> {
-        self.table.get(lock)
+        self.table.get(lock).map(|lock| &**lock)
     }
 
     /// The state of a lock, to be changed, if it is still known.
     pub(crate) fn get_mut(&mut self, lock: LockId) -> Option<&mut Lock> {
-        self.table.get_mut(lock)
+        self.table.get_mut(lock).map(|lock| &mut **lock)
     }
 
     /// All locks.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (LockId, &Lock)> {
-        self.table.iter()
+        self.table.iter().map(|(id, lock)| (id, &**lock))
     }
 
     /// The state of a lock by name and kind, made where there is none.
     pub(crate) fn get_or_insert(&mut self, name: &LockName, kind: Kind, client: &ClientId) -> LockId {
-        let first = self.by_key.get(name.key()).copied();
+        let first = self.by_key.get(name.shared()).copied();
         if let Some(known) = first.and_then(|first| self.of_kind(first, kind)) {
             return known;
         }
         let mut new = Lock::new(name.clone(), kind, client);
         new.sibling = first;
-        let lock = self.table.insert(new);
-        self.by_key.insert(name.key().clone(), lock);
+        let lock = self.table.insert(Box::new(new));
+        self.by_key.insert(name.shared().clone(), lock);
         lock
     }
 
     /// All locks of the same name, the lock itself among them.
     pub(crate) fn same_name(&self, lock: LockId) -> impl Iterator<Item = LockId> {
-        self.chain(self.by_key.get(self.table[lock].name.key()).copied())
+        self.chain(self.by_key.get(self.table[lock].name.shared()).copied())
     }
 
     /// The lock of the same name that is of this kind, such as the other half of a read-write lock.
     pub(crate) fn sibling(&self, lock: LockId, kind: Kind) -> Option<LockId> {
-        self.of_kind(*self.by_key.get(self.table[lock].name.key())?, kind)
+        self.of_kind(*self.by_key.get(self.table[lock].name.shared())?, kind)
     }
 
     /// One reference less; the last one takes the lock's state with it.
@@ -81,13 +82,13 @@ impl Locks {
         }
         timers.set(Timer::Lock(lock), &mut state.timer, None);
         let state = self.table.remove(lock);
-        let first = self.by_key.get(state.name.key()).copied();
+        let first = self.by_key.get(state.name.shared()).copied();
         match (first, state.sibling) {
             (Some(first), None) if first == lock => {
-                self.by_key.remove(state.name.key());
+                self.by_key.remove(state.name.shared());
             }
             (Some(first), Some(sibling)) if first == lock => {
-                self.by_key.insert(state.name.key().clone(), sibling);
+                self.by_key.insert(state.name.shared().clone(), sibling);
             }
             (first, sibling) => {
                 let before = self.chain(first).find(|at| self.table[*at].sibling == Some(lock));

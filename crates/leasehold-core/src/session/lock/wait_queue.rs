@@ -2,6 +2,7 @@
 
 use crate::number_map::NumberMap;
 use crate::session::Ticket;
+use rustc_hash::FxBuildHasher;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -14,6 +15,11 @@ pub(crate) struct WaitQueue {
 }
 
 impl WaitQueue {
+    /// A queue in which no request waits.
+    pub(crate) const fn new() -> Self {
+        Self { by_position: BTreeMap::new(), positions: NumberMap::with_hasher(FxBuildHasher) }
+    }
+
     /// Puts a request last, wherever it stood.
     pub(crate) fn push_back(&mut self, ticket: Ticket) {
         self.remove(ticket);

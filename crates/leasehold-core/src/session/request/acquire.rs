@@ -25,10 +25,8 @@ pub(crate) struct Acquire {
     started: Instant,
     stage: Stage,
     place: LocalPlace,
-    /// The hold of the other half of a read-write lock beside which this one is taken.
-    beside: Option<Bytes>,
-    /// The hold of the other half beside which the server did not let it in: that one is lost, and its loss will be told.
-    not_beside: Option<Bytes>,
+    /// The holds of the other half of a read-write lock that matter to it. Boxed, because most requests are of no half.
+    other_half: Option<Box<OtherHalf>>,
     /// A hold of it had a place in the server's queue.
     had_place: bool,
     /// How often it has asked for a first grant.
@@ -57,6 +55,15 @@ pub(crate) struct Acquire {
     waker: Option<Waker>,
     /// The other holds of the same lock that are being taken back.
     given_up: GivenUp,
+}
+
+/// The holds of the other half of a read-write lock that matter to a request.
+#[derive(Debug, Default)]
+struct OtherHalf {
+    /// The hold beside which it is taken.
+    beside: Option<Bytes>,
+    /// The hold beside which the server did not let it in: that one is lost, and its loss will be told.
+    not_beside: Option<Bytes>,
 }
 
 /// The place of an acquire.
@@ -93,8 +100,7 @@ impl Acquire {
             started: now,
             stage: Stage::Open,
             place: LocalPlace::Aside,
-            beside: None,
-            not_beside: None,
+            other_half: None,
             had_place: false,
             attempts: 0,
             polls: 0,
@@ -153,13 +159,13 @@ impl Acquire {
     }
 
     /// The hold of the other half beside which it is taken.
-    pub(crate) const fn beside(&self) -> Option<&Bytes> {
-        self.beside.as_ref()
+    pub(crate) fn beside(&self) -> Option<&Bytes> {
+        self.other_half.as_ref()?.beside.as_ref()
     }
 
     /// Whether the server refused to let it in beside this hold of the other half.
     pub(crate) fn was_refused_beside(&self, other_half: &Bytes) -> bool {
-        self.not_beside.as_ref() == Some(other_half)
+        self.other_half.as_ref().is_some_and(|known| known.not_beside.as_ref() == Some(other_half))
     }
 
     /// Whether it has asked before for what it asks for now.
@@ -224,13 +230,16 @@ impl Acquire {
 
     /// It is taken beside a hold of the other half.
     pub(crate) fn stand_beside(&mut self, other_half: Option<Bytes>) {
-        self.beside = other_half;
+        if other_half.is_some() || self.other_half.is_some() {
+            self.other_half.get_or_insert_default().beside = other_half;
+        }
     }
 
     /// The server did not let it in beside the other half. Says whether it was to be taken so.
     pub(crate) fn refuse_beside(&mut self) -> bool {
-        self.not_beside = self.beside.take();
-        self.not_beside.is_some()
+        let Some(known) = &mut self.other_half else { return false };
+        known.not_beside = known.beside.take();
+        known.not_beside.is_some()
     }
 
     /// More replicas must acknowledge it.
@@ -249,7 +258,7 @@ impl Acquire {
     }
 
     /// Its hold has a place, or a mark, on the server. Says whether it had one before, and has lost it.
-    pub(crate) const fn note_place(&mut self, moved: bool) -> bool {
+    pub(crate) fn note_place(&mut self, moved: bool) -> bool {
         let lost = self.had_place && moved;
         self.had_place = true;
         self.failures.set_outcome_unknown(false);

@@ -92,7 +92,7 @@ impl World {
 
     /// A notice of a release comes.
     fn is_told(&mut self) {
-        self.session.handle_event(self.now, LinkEvent::Notice { channel: wish().name.channel().clone() });
+        self.session.handle_event(self.now, LinkEvent::Notice { channel: wish().name.channel() });
     }
 
     fn contender_asks(&mut self) {
@@ -161,7 +161,7 @@ fn hold_goes_on_without_a_word_to_the_server() {
     assert_eq!(first.cell.ended(world.now), Some(HoldEnd::Released));
     let next = world.read(second);
     assert!(next.handed_on && !first.handed_on && next.renewed && next.count == 1 && next.cell.count() == 1);
-    assert_eq!((next.cell.key().field.clone(), next.cell.deadline()), (first.cell.key().field.clone(), deadline));
+    assert_eq!((next.cell.field(), next.cell.deadline()), (first.cell.field(), deadline));
     assert_eq!((next.cell.acquired_at(), next.cell.ended(world.now)), (world.now, None));
     assert_eq!(world.session.hand_overs(), 1);
     // It is renewed, and lost, like any other.
@@ -186,12 +186,12 @@ fn hold_number_of_the_last_guard_names_nothing_any_more() {
     // A re-entry by the old guard is a request like any other, for a hold of its own.
     let (late, step) = world.begin(AcquireRequest { reenter: Some(first.hold), ..wish() });
     let Step::Send(flight, call) = step else { panic!("it asks: {step:?}") };
-    assert!(call.args()[0] != first.cell.key().field && &call.args()[1][..] == b"1");
+    assert!(call.args()[0] != first.cell.field() && &call.args()[1][..] == b"1");
     world.reply((late, flight), [0, 30_000, 0]);
     assert!(matches!(world.poll(late), Step::Wait));
     assert_eq!((next.cell.ended(world.now), next.cell.count()), (None, 1));
     world.releases(&next);
-    assert_eq!(world.read(late).cell.key().field, first.cell.key().field);
+    assert_eq!(world.read(late).cell.field(), first.cell.field());
 }
 
 #[test]
@@ -358,7 +358,7 @@ fn owner_of_the_next_guard_enters_and_that_of_the_last_waits() {
     let (late, step) = world.begin(AcquireRequest { owner: one, ..wish() });
     assert!(matches!(step, Step::Wait), "another owner has it: {step:?}");
     let Step::Send(flight, call) = world.poll(entry) else { panic!("it enters what its owner has") };
-    assert_eq!((call.args()[0].clone(), &call.args()[1][..]), (first.cell.key().field.clone(), b"2".as_slice()));
+    assert_eq!((call.args()[0].clone(), &call.args()[1][..]), (first.cell.field(), b"2".as_slice()));
     world.reply((entry, flight), [1, 30_000, 0]);
     let (next, entered) = (world.read(second), world.read(entry));
     assert_eq!((next.hold, next.cell.count(), entered.handed_on), (entered.hold, 2, false));

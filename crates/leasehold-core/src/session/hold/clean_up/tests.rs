@@ -1,14 +1,14 @@
 //! What is to be done about a hold, in every state of its clean-up.
 
 use super::*;
-use crate::command::{HoldKey, Kind};
+use crate::command::Kind;
 use crate::link::Epoch;
 use crate::name::LockName;
+use crate::owner::{ClientId, HoldName, HoldNumber};
 use crate::plane::Plane;
 use crate::session::hold::change::Change;
 use crate::session::ids::Id;
 use crate::session::{AcquireRequest, FlightId, Via};
-use bytes::Bytes;
 
 const LEASE: Duration = Duration::from_secs(4);
 
@@ -23,9 +23,9 @@ fn change(now: Instant, by: Option<Ticket>, aim: CountChange) -> Change {
 
 /// A hold that was asked for at 0.
 fn asked_for() -> Hold {
-    let key = HoldKey { field: Bytes::from_static(b"client:1"), permits: 1 };
+    let name = HoldName::new(ClientId::new(uuid::Uuid::nil()), HoldNumber::FIRST, None);
     let wish = AcquireRequest::new(LockName::new("", "stock").expect("a name"), Kind::Lock, LEASE);
-    let mut hold = Hold::new(at(0), Id::new(0), Ticket::new(1), key, &wish);
+    let mut hold = Hold::new(at(0), Id::new(0), Ticket::new(1), name, &wish);
     hold.begin_change(change(at(0), Some(Ticket::new(1)), CountChange::RaiseTo(1)));
     hold.extend_clean_up(at(0));
     hold

@@ -11,7 +11,7 @@ pub(super) enum Stage {
     /// It asks, or waits.
     Open,
     /// It has ended without the lock, and its caller is told once the server has nothing of it any more.
-    TakingBack(TakingBack),
+    TakingBack(Box<TakingBack>),
     /// A hold was handed on to it. Its future has until then to be polled.
     HandedOn(AcquireOutcome, Instant),
     /// Its caller is to be told this.
@@ -152,7 +152,7 @@ impl Acquire {
     /// It has ended so. Its caller is told when these holds are taken back, and at `until` in any case.
     pub(crate) fn take_back(&mut self, outcome: AcquireOutcome, holds: Vec<HoldNumber>, until: Instant) {
         self.hold = None;
-        self.stage = Stage::TakingBack(TakingBack { outcome, holds, until });
+        self.stage = Stage::TakingBack(Box::new(TakingBack { outcome, holds, until }));
     }
 
     /// Does not wait any longer for what is being taken back.
@@ -161,7 +161,7 @@ impl Acquire {
             return None;
         }
         match std::mem::replace(&mut self.stage, Stage::Open) {
-            Stage::TakingBack(taking_back) => Some(taking_back),
+            Stage::TakingBack(taking_back) => Some(*taking_back),
             Stage::Open | Stage::HandedOn(..) | Stage::Ended(_) => None,
         }
     }
@@ -264,7 +264,7 @@ mod tests {
     }
 
     fn holds() -> [HoldNumber; 2] {
-        let first = HoldNumber::ZERO.next();
+        let first = HoldNumber::FIRST;
         [first, first.next()]
     }
 
