@@ -1,5 +1,7 @@
 //! Acquiring: the builder that a caller sees.
 
+mod watch;
+
 use crate::attempt;
 use crate::error::{Error, InvalidInput, WithError};
 use crate::guard::Guard;
@@ -8,18 +10,18 @@ use crate::kind::{Counted, Durable, Leased, LockKind, Owned, Polled, Reentrant, 
 use crate::lock_spec::LockSpec;
 use crate::owner::Owner;
 use crate::settings;
-use crate::telemetry;
 use leasehold_core::backoff::Backoff;
 use leasehold_core::call::Replicas;
 use leasehold_core::error::AcquireError;
 use leasehold_core::owner::HoldNumber;
-use leasehold_core::session::{AcquireRequest, Fallback, Granted, Patience};
+use leasehold_core::session::{AcquireRequest, Fallback, Patience};
 use std::future::{IntoFuture, poll_fn};
 use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
+use watch::Watch;
 
 /// A builder for an acquire. Awaiting it acquires the lock.
 ///
@@ -155,7 +157,7 @@ impl<K: LockKind> Acquire<K> {
         watch.begin();
         let mut acquiring = attempt::acquire(self.spec.handle(), wish);
         // The span is entered by hand: one future within another would have a second copy of it.
-        let result = poll_fn(|cx| watch.span.in_scope(|| Pin::new(&mut acquiring).poll(cx))).await;
+        let result = poll_fn(|cx| watch.span().in_scope(|| Pin::new(&mut acquiring).poll(cx))).await;
         let waited = self.spec.handle().clock.now().since(begun);
         match watch.end(waited, result) {
             Ok(Some(granted)) => Ok(Some(Guard::new(self.spec.clone(), granted))),
@@ -353,59 +355,5 @@ impl<K: LockKind> std::fmt::Debug for Acquire<K> {
             .field("max_hold", &self.max_hold)
             .field("replicas", &self.replicas)
             .finish_non_exhaustive()
-    }
-}
-
-/// The outcome of an acquire that was under way.
-type Attempted = Result<Option<Granted>, AcquireError>;
-
-/// Counts an acquire that is under way, and when it ends, or is dropped, records how.
-struct Watch<'a> {
-    class: &'a telemetry::Class,
-    /// `None` where nothing has begun.
-    outcome: Option<&'a telemetry::Outcome>,
-    span: tracing::Span,
-}
-
-impl<'a> Watch<'a> {
-    /// An acquire that has not begun.
-    fn new(spec: &'a LockSpec) -> Self {
-        Self { class: spec.metrics(), outcome: None, span: telemetry::span_of_acquire(spec) }
-    }
-
-    /// It begins.
-    fn begin(&mut self) {
-        self.class.waiting.increment(1.0);
-        self.outcome = Some(&self.class.cancelled);
-    }
-
-    /// It has ended so.
-    fn end(mut self, waited: Duration, result: Attempted) -> Attempted {
-        self.outcome = Some(match &result {
-            Ok(Some(_)) => &self.class.acquired,
-            Ok(None) => &self.class.busy,
-            Err(AcquireError::WaitElapsed) => &self.class.wait_elapsed,
-            Err(_) => &self.class.failed,
-        });
-        self.span.record("waited_ms", telemetry::millis(waited));
-        if let Ok(Some(granted)) = &result {
-            self.class.acquire_seconds.record(waited.as_secs_f64());
-            self.class.held.increment(1.0);
-            if granted.handed_on {
-                self.class.handed_on.increment(1);
-            }
-            telemetry::record_hold(&self.span, &granted.cell);
-        }
-        result
-    }
-}
-
-impl Drop for Watch<'_> {
-    fn drop(&mut self) {
-        if let Some(outcome) = self.outcome {
-            self.class.waiting.decrement(1.0);
-            outcome.count();
-            self.span.record("outcome", outcome.word);
-        }
     }
 }
