@@ -7,7 +7,7 @@ use crate::session::failures::Failures;
 use crate::session::ids::LockId;
 use crate::session::lock::heartbeat::Heartbeat;
 use crate::session::lock::invitations::Invitations;
-use crate::session::lock::line::Line;
+use crate::session::lock::line::{Line, Phase};
 use crate::time::Instant;
 use bytes::Bytes;
 use std::collections::BTreeSet;
@@ -94,7 +94,8 @@ impl Waiters {
 
     /// Whether there is nothing to be kept.
     fn is_none(&self) -> bool {
-        self.line.is_over()
+        self.line.is_empty()
+            && self.line.phase() == Phase::Idle
             && self.invitations.is_new()
             && !self.failures.has_any()
             && !self.heartbeat.goes_on()

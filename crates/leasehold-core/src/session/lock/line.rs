@@ -63,11 +63,6 @@ impl Line {
         Self { queue: WaitQueue::new(), contender: None, phase: Phase::Idle, notice_came: false }
     }
 
-    /// Whether no request waits, and none has left a trace.
-    pub(crate) fn is_over(&self) -> bool {
-        self.is_empty() && self.phase == Phase::Idle && !self.notice_came
-    }
-
     /// Whether no request waits.
     pub(crate) fn is_empty(&self) -> bool {
         self.contender.is_none() && self.queue.is_empty()
