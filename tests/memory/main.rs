@@ -2,7 +2,11 @@
 //!
 //! All allocations of this program are counted, so it has one test: others beside it would be counted, too.
 
-#![expect(clippy::expect_used, reason = "a test stops at the first surprise")]
+#![expect(
+    clippy::expect_used,
+    clippy::print_stdout,
+    reason = "a test stops at the first surprise, and tells its figures"
+)]
 
 use leasehold::Client;
 use leasehold::embedded::EmbeddedServer;

@@ -71,7 +71,7 @@ fn is_of_a_reader_whose_lease_is_over(world: &World, lock: &LockName, field: &By
 }
 
 fn lease_of_reader(lock: &LockName, field: &Bytes) -> Vec<u8> {
-    [b"{", &lock.key()[..], b"}:", field, b":rwlock_timeout:1"].concat()
+    [b"{", lock.key(), b"}:", field, b":rwlock_timeout:1"].concat()
 }
 
 /// Whether a client believes that what it could not take back has ended with its lease, because its clock jumped ahead.
