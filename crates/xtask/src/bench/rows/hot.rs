@@ -84,14 +84,12 @@ impl Seen {
             (each.iter().copied().fold(f64::INFINITY, f64::min), each.iter().copied().fold(0.0, f64::max))
         };
         let grants: f64 = each.iter().sum();
-        if grants == 0.0 {
-            return Err("it was granted nothing".to_owned());
-        }
         Ok(Self {
             grants,
             // A task that was granted nothing counts as if it was granted the lock once.
             shares: most / least.max(1.0),
             gap: all("gap")?.into_iter().fold(0.0, f64::max) / 1e6,
+            // A round without a grant has no cost of one: what is divided by nothing is never claimed.
             client: all("cpu")?.into_iter().sum::<f64>() / 1e3 / grants,
             // The line is emptied after the window, by more commands and grants.
             commands: done.calls / (grants + after.into_iter().sum::<f64>()),
@@ -115,6 +113,7 @@ impl Seen {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bench::peer::PEERS;
 
     fn answer(grants: f64, gap: f64) -> Answer {
         let figures =
@@ -137,7 +136,16 @@ mod tests {
     }
 
     #[test]
-    fn round_without_a_grant_is_a_failure() {
-        assert!(Seen::of(&[answer(0.0, 1e6)], &DONE).is_err());
+    fn round_without_a_grant_has_no_cost_of_a_grant() {
+        let mut figures = Figures::default();
+        let (peer, base) = (&PEERS[3], Row::Hot.base());
+        for (name, grants) in [(base, 8.0), (peer.name, 0.0)] {
+            let peer = PEERS.iter().find(|peer| peer.name == name).expect("a peer");
+            let seen = Seen::of(&[answer(grants, 1e6)], &DONE).expect("figures");
+            seen.write(Row::Hot, "64 tasks", peer, Duration::from_secs(1), &mut figures);
+        }
+        let claim = |metric| figures.claim(Row::Hot, "64 tasks", peer.name, metric);
+        assert_eq!(claim(&GRANTS).map(|claim| claim.middle), Some(0.0));
+        assert_eq!(claim(&CLIENT), None);
     }
 }
