@@ -13,11 +13,14 @@ pub(crate) enum Settings {
     HandOver,
 }
 
+/// Makes a lock of the kind that is measured.
+type Make<K> = dyn Fn(&Client, &str) -> Lock<K> + Send + Sync;
+
 pub(crate) struct Leasehold<K: LockKind> {
     client: Client,
     url: String,
     settings: Settings,
-    make: Arc<dyn Fn(&Client, &str) -> Lock<K> + Send + Sync>,
+    make: Arc<Make<K>>,
 }
 
 impl<K: LockKind> Clone for Leasehold<K> {
