@@ -1,11 +1,15 @@
 -- Takes the lock, or raises the hold count of the hold that has it. The count is absolute, so a copy changes nothing.
+-- A lock that is busy by a hold that may linger is asked for, by a message. A copy of that is a hint too many.
 --
 -- KEYS[1]  lock       [hash]     hold -> count, with the lease as its time to live
--- ARGV[1]  hold       [string]   the field of the hold: uuid:number
+-- ARGV[1]  hold       [string]   the field of the hold: uuid:number, or uuid:number~ where it may linger
 -- ARGV[2]  count      [integer]  the hold count after success, at least 1; only 1 may create the lock
 -- ARGV[3]  lease      [integer]  milliseconds, at least 1; an existing lease is never shortened
 -- ARGV[4]  not_after  [integer]  server time in milliseconds after which a first grant is refused; 0 sets no limit and
 --                                asks for the server's time; -1 sets no limit and spares the reading of the clock
+-- ARGV[5]  publish    [string]   PUBLISH or SPUBLISH; SILENT where nobody listens (the spin lock)
+-- ARGV[6]  channel    [string]   where a holder listens that may linger; gets the message 2 when such a hold makes the lock busy;
+--                                no key, because a call with two keys is refused while their slot moves
 -- returns  [array]    {1, left, time}  granted: the count was one less, or the lock was free
 --                     {2, left, time}  held: the count was this already (a copy of a command that succeeded)
 --                     {3, left, time}  past: the count is greater (a late copy of an older command that succeeded)
@@ -15,9 +19,9 @@
 --                     {-3, 0, time}    too late: the first grant arrived after not_after
 --                     {-4, kind}       the key is of another kind, named by kind
 -- where    left is the lease left in milliseconds, time the server's time in milliseconds, or 0 where it was not read
--- example  KEYS stock:1001  ARGV 6f0c…:7 1 30000 -1  returns {1, 30000, 0}
+-- example  KEYS stock:1001  ARGV 6f0c…:7 1 30000 -1 PUBLISH redisson_lock__channel:{stock:1001}  returns {1, 30000, 0}
 
-local lock_key = KEYS[1]
+local lock_key, publish, channel = KEYS[1], ARGV[5], ARGV[6]
 local ask = {hold = ARGV[1], count = tonumber(ARGV[2]), lease = tonumber(ARGV[3]), not_after = tonumber(ARGV[4])}
 
 local stored = redis.pcall('HGET', lock_key, ask.hold)
@@ -33,4 +37,12 @@ end
 if stored then
   return complete(raise_hold(lock_key, ask, hold_count(stored)), time, nil)
 end
-return refuse_grant(lock_key, ask, time) or complete(grant_hold(lock_key, ask), time, nil)
+local refusal = refuse_grant(lock_key, ask, time)
+if refusal and refusal[1] == 0 and publish and publish ~= 'SILENT' then
+  -- A healthy lock has one field. A user who may not publish waits for as long as the hold lingers.
+  local holder = redis.call('HGETALL', lock_key)[1]
+  if string.sub(holder, -1) == '~' then
+    redis.pcall(publish, channel, '2')
+  end
+end
+return refusal or complete(grant_hold(lock_key, ask), time, nil)

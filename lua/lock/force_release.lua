@@ -2,8 +2,8 @@
 -- command cannot end the hold of a later one.
 --
 -- KEYS[1]  lock     [hash]     hold -> count, with the lease as its time to live
--- KEYS[2]  channel  [channel]  where waiters listen; gets the message 0 when the hold ends
--- ARGV[1]  holder   [string]   the field of the hold that was seen: uuid:number, or a JVM's uuid:thread
+-- KEYS[2]  channel  [channel]  where waiters listen; gets the message 0 when the hold ends, after a 2 if it may linger
+-- ARGV[1]  holder   [string]   the field of the hold that was seen: uuid:number, with ~ where it may linger, or a JVM's uuid:thread
 -- ARGV[2]  publish  [string]   PUBLISH or SPUBLISH; SILENT where nobody listens (the spin lock)
 -- returns  [integer]  1   released: the hold has ended, and the message was published unless it is SILENT
 --                     0   absent: nobody holds the lock
@@ -35,6 +35,9 @@ end
 
 -- In this order, so that a user who may not publish has released nothing when the server says so.
 if publish ~= 'SILENT' then
+  if string.sub(holder, -1) == '~' then
+    redis.call(publish, channel, '2')
+  end
   redis.call(publish, channel, '0')
 end
 redis.call('DEL', lock_key)

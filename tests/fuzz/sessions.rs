@@ -164,6 +164,7 @@ impl World {
                         LinkEvent::OutOfReach { server: server(), why: "gone".to_owned(), lost_for, slots }
                     }
                     5 => LinkEvent::Notice { channel: Bytes::copy_from_slice(source.bytes(60)) },
+                    6 => LinkEvent::Wanted { channel: known },
                     _ => LinkEvent::Notice { channel: known },
                 };
                 self.session.handle_event(now, event);

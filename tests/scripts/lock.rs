@@ -109,3 +109,30 @@ fn other_data_is_told_and_left_alone() {
         world.check("HLEN {} => 2\nDEL {} => 1");
     });
 }
+
+/// The message 2 asks for a lock; the embedded engine tells that one came, and servers which.
+#[test]
+fn busy_lock_is_asked_for_where_its_hold_may_linger() {
+    each("lock-wanted", |world| {
+        let mut listener = world.listen_to(LOCK);
+        let busy = |holder: &str, by: &str| {
+            world.acquire(LOCK, holder, 1, wish(60_000));
+            let reply = world.acquire(LOCK, by, 1, wish(60_000));
+            assert!(reply.starts_with("[0, "), "{reply}");
+        };
+        busy("me:1", "you:1");
+        listener.hears(&[]);
+        world.check("DEL {} => 1");
+        busy("me:2~", "you:1~");
+        listener.hears(&["2"]);
+        world.check("HGETALL {} => [\"me:2~\", \"1\"]");
+        assert!(world.acquire(LOCK, "me:2~", 1, wish(60_000)).starts_with("[2, "), "a copy asks for nothing");
+        assert_eq!(world.acquire(LOCK, "you:1", 2, wish(60_000)), "[-2, 0]", "nor does an entry");
+        listener.hears(&[]);
+        assert_eq!(forced(world, "me:2~"), ForceReleased::Ended);
+        listener.hears(&["2", "0"]);
+        world.acquire(LOCK, "me:3~", 1, wish(60_000));
+        assert_eq!(world.release(LOCK, "me:3~", 0), 1);
+        listener.hears(&["0"]);
+    });
+}

@@ -50,7 +50,7 @@ impl Floor {
 
     async fn send_acquire(&self, name: &LockName, hold: &Bytes) {
         let keys = vec![name.to_key()];
-        let args = vec![hold.clone(), "1".into(), "30000".into(), "-1".into()];
+        let args = vec![hold.clone(), "1".into(), "30000".into(), "-1".into(), "PUBLISH".into(), name.channel()];
         let reply = self.call(Call::new(&script::ACQUIRE, keys, args)).await;
         assert!(matches!(reply, Value::Array(parts) if parts.first() == Some(&Value::Integer(1))), "granted");
     }

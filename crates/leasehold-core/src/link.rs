@@ -174,6 +174,13 @@ pub enum LinkEvent {
         /// The channel on which it came.
         channel: Bytes,
     },
+    /// A message came on a channel by which another client says that it wants the lock. A holder whose hold may linger listens to it.
+    ///
+    /// Other kinds of locks publish the same text in another sense, so that the session reads it by what listens.
+    Wanted {
+        /// The channel on which it came.
+        channel: Bytes,
+    },
     /// The notice connection was lost and is back: it has no subscriptions, and messages were missed.
     NoticesReset,
     /// Messages were missed on a connection that stands, because they came faster than they were taken.
@@ -204,6 +211,13 @@ pub enum LinkEvent {
         /// The server's address.
         server: String,
     },
+}
+
+impl LinkEvent {
+    /// The event of a message with this text on a channel.
+    pub fn of_message(channel: Bytes, text: &[u8]) -> Self {
+        if text == b"2" { Self::Wanted { channel } } else { Self::Notice { channel } }
+    }
 }
 
 /// The facts about a server that a client learns when it connects.

@@ -12,7 +12,7 @@ mod value;
 
 use crate::clock::ServerClock;
 use bytes::Bytes;
-use channels::{Channels, Listener};
+use channels::{Channels, Published};
 use keyspace::Keyspace;
 use leasehold_core::call::Call;
 use leasehold_core::link::ServerError;
@@ -111,7 +111,7 @@ impl Engine {
     }
 
     /// The messages that were published since the last call of this, in order.
-    pub(crate) fn take_published(&self) -> Vec<(Listener, Bytes)> {
+    pub(crate) fn take_published(&self) -> Vec<Published> {
         self.channels().take_published()
     }
 

@@ -69,8 +69,7 @@ impl KindProtocol for Lock {
     }
 
     fn acquire(&self, ask: &AcquireArgs<'_>) -> Call {
-        let args = vec![ask.hold.field.clone(), decimal(ask.count.into()), millis(ask.lease), limit(ask.not_after)];
-        Call::new(&script::ACQUIRE, vec![ask.name.to_key()], args)
+        acquire(ask, &ask.settings.publish)
     }
 
     fn acquired(&self, reply: &Reply) -> Result<Acquired, DecodeError> {
@@ -91,6 +90,10 @@ impl KindProtocol for Lock {
         true
     }
 
+    fn is_asked_for(&self) -> bool {
+        true
+    }
+
     fn renewal(&self) -> Option<&'static Script> {
         Some(&script::RENEW)
     }
@@ -100,6 +103,13 @@ impl KindProtocol for Lock {
         into.args.push(hold.field.clone());
         into.args.push(millis(lease));
     }
+}
+
+/// Asks for a hold count. A holder that may linger is asked for the lock by `publish`.
+pub(super) fn acquire(ask: &AcquireArgs<'_>, publish: &Bytes) -> Call {
+    let (hold, count, channel) = (ask.hold.field.clone(), decimal(ask.count.into()), ask.name.channel());
+    let args = vec![hold, count, millis(ask.lease), limit(ask.not_after), publish.clone(), channel];
+    Call::new(&script::ACQUIRE, vec![ask.name.to_key()], args)
 }
 
 /// Ends the hold of `holder`.

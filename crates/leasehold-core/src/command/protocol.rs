@@ -71,6 +71,11 @@ pub trait KindProtocol: Sync {
         false
     }
 
+    /// Whether a waiter asks the holder for a lock that may linger. Where it does not, the message that would say so is a notice.
+    fn is_asked_for(&self) -> bool {
+        false
+    }
+
     /// Whether the server knows how often a hold was entered, so that a renewal can tell that it disagrees.
     fn counts(&self) -> bool {
         true

@@ -35,7 +35,7 @@ impl KindProtocol for Spin {
     }
 
     fn acquire(&self, ask: &AcquireArgs<'_>) -> Call {
-        Lock.acquire(ask)
+        lock::acquire(ask, &SILENT)
     }
 
     fn acquired(&self, reply: &Reply) -> Result<Acquired, DecodeError> {

@@ -13,11 +13,14 @@ pub(crate) enum PubSubMode {
     Sharded,
 }
 
+/// A message on its way: to whom, on which channel, and its text.
+pub(crate) type Published = (Listener, Bytes, Bytes);
+
 /// Subscriptions, and the messages of the turn under way.
 #[derive(Debug, Default)]
 pub(crate) struct Channels {
     subscribers: BTreeMap<(PubSubMode, Bytes), BTreeSet<Listener>>,
-    published: Vec<(Listener, Bytes)>,
+    published: Vec<Published>,
     /// Channel and text of every plain message that reached a client, once a caller wants to know.
     log: Option<Vec<(Bytes, Bytes)>>,
 }
@@ -53,9 +56,10 @@ impl Channels {
         let channel = Bytes::copy_from_slice(channel);
         let key = (mode, channel.clone());
         let Some(listeners) = self.subscribers.get(&key) else { return 0 };
-        self.published.extend(listeners.iter().map(|listener| (*listener, channel.clone())));
+        let text = Bytes::copy_from_slice(text);
+        self.published.extend(listeners.iter().map(|listener| (*listener, channel.clone(), text.clone())));
         if let Some(log) = self.log.as_mut().filter(|_| mode == PubSubMode::Plain) {
-            log.push((channel, Bytes::copy_from_slice(text)));
+            log.push((channel, text));
         }
         listeners.len()
     }
@@ -66,7 +70,7 @@ impl Channels {
     }
 
     /// The messages on their way, in order.
-    pub(crate) fn take_published(&mut self) -> Vec<(Listener, Bytes)> {
+    pub(crate) fn take_published(&mut self) -> Vec<Published> {
         std::mem::take(&mut self.published)
     }
 

@@ -70,13 +70,13 @@ impl State {
     /// Has the engine do something, and delivers what that published.
     pub(crate) fn turn<R>(&mut self, take: impl FnOnce(&mut Engine) -> R) -> R {
         let result = take(&mut self.engine);
-        for (link, channel) in self.engine.take_published() {
+        for (link, channel, text) in self.engine.take_published() {
             let Some(connections) = self.links.get_mut(&link) else { continue };
             if connections.lose_notices > 0 {
                 connections.lose_notices -= 1;
                 continue;
             }
-            self.carry(Route::of_notices(link), move |state| state.event(link, LinkEvent::Notice { channel }));
+            self.carry(Route::of_notices(link), move |state| state.event(link, LinkEvent::of_message(channel, &text)));
         }
         result
     }

@@ -23,6 +23,13 @@ impl Parts {
                     self.handle_notice(now, lock);
                 }
             }
+            LinkEvent::Wanted { channel } => {
+                for lock in self.subscriptions.listeners(&channel) {
+                    if !self.locks[lock].protocol().is_asked_for() {
+                        self.handle_notice(now, lock);
+                    }
+                }
+            }
             LinkEvent::NoticesLagged => self.all_try_again(now),
             LinkEvent::NoticesReset => self.subscriptions.reset(&mut self.out),
             LinkEvent::PlaneReset(Plane::Background) => {

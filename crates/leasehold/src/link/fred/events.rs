@@ -28,16 +28,21 @@ struct Waiting {
     lagged: bool,
     /// The last word on each server that there is one on.
     servers: VecDeque<LinkEvent>,
-    notices: VecDeque<Bytes>,
+    /// Messages, as events.
+    notices: VecDeque<LinkEvent>,
     closed: bool,
 }
 
 impl Events {
     /// A message came.
-    pub(super) fn notice(&self, channel: Bytes) {
+    pub(super) fn notice(&self, channel: Bytes, text: &[u8]) {
+        self.message(LinkEvent::of_message(channel, text));
+    }
+
+    fn message(&self, event: LinkEvent) {
         let mut waiting = self.waiting.lock();
         if waiting.notices.len() < CAPACITY {
-            waiting.notices.push_back(channel);
+            waiting.notices.push_back(event);
         } else {
             waiting.lagged = true;
         }
@@ -49,9 +54,9 @@ impl Events {
     pub(super) fn event(&self, event: LinkEvent) {
         let mut waiting = self.waiting.lock();
         match event {
-            LinkEvent::Notice { channel } => {
+            LinkEvent::Notice { .. } | LinkEvent::Wanted { .. } => {
                 drop(waiting);
-                return self.notice(channel);
+                return self.message(event);
             }
             LinkEvent::NoticesReset => waiting.notices_reset = true,
             LinkEvent::NoticesLagged => waiting.lagged = true,
@@ -72,7 +77,10 @@ impl Events {
         let Some(mut messages) = connection.take_messages() else { return std::future::pending().await };
         loop {
             match messages.recv().await {
-                Ok(message) => self.notice(message.channel.into_inner()),
+                Ok(message) => {
+                    let text = message.value.as_bytes().unwrap_or_default();
+                    self.notice(message.channel.clone().into_inner(), text);
+                }
                 Err(RecvError::Lagged(missed)) => {
                     tracing::debug!(missed, "notices came faster than they were taken");
                     self.event(LinkEvent::NoticesLagged);
@@ -123,7 +131,7 @@ impl Events {
         } else if std::mem::take(&mut waiting.lagged) {
             LinkEvent::NoticesLagged
         } else {
-            LinkEvent::Notice { channel: waiting.notices.pop_front()? }
+            waiting.notices.pop_front()?
         };
         Some(Some(event))
     }
@@ -162,7 +170,7 @@ mod tests {
         events.event(LinkEvent::NoticesReset);
         events.event(LinkEvent::NoticesReset);
         for _ in 0..=CAPACITY {
-            events.notice(Bytes::from_static(b"c"));
+            events.notice(Bytes::from_static(b"c"), b"0");
         }
         assert_eq!(events.next().await, Some(LinkEvent::NoticesReset));
         assert_eq!(events.next().await, Some(LinkEvent::NoticesLagged));
