@@ -6,7 +6,7 @@ use crate::source::Source;
 use leasehold_core::call::Replicas;
 use leasehold_core::command::Kind;
 use leasehold_core::name::LockName;
-use leasehold_core::session::{AcquireRequest, Fallback, Patience, Step};
+use leasehold_core::session::{AcquireRequest, Fallback, LingerTime, Patience, Step};
 use std::task::Waker;
 use std::time::Duration;
 
@@ -47,6 +47,7 @@ impl World {
             patience: source.one_of(&[Patience::Forever, Patience::Try, Patience::Until(soon)]),
             replicas,
             fallback,
+            linger: LingerTime::new(source.one_of(&[0, 50, 1_000].map(Duration::from_millis))),
             ..AcquireRequest::new(name, kind, Duration::from_secs(3))
         }
     }

@@ -17,11 +17,21 @@ impl ClientId {
 
     /// The field in Redis of the hold with `number`: `uuid:number`, as a JVM's is `uuid:thread id`.
     pub fn field(&self, number: HoldNumber) -> Bytes {
+        self.field_with(number, b"")
+    }
+
+    /// The same of a hold that may linger: `uuid:number~`. The mark tells others that asking for the lock is worth it.
+    pub fn marked_field(&self, number: HoldNumber) -> Bytes {
+        self.field_with(number, b"~")
+    }
+
+    fn field_with(&self, number: HoldNumber, mark: &[u8]) -> Bytes {
         // Every hold begins with this, so it does without the machinery of `format!`.
-        let mut text = [0; 36 + 1 + 20];
+        let mut text = [0; 36 + 1 + 20 + 1];
         self.0.hyphenated().encode_lower(&mut text);
         text[36] = b':';
-        let mut start = text.len();
+        let mut start = text.len() - mark.len();
+        text[start..].copy_from_slice(mark);
         let mut rest = number.0.get();
         loop {
             start -= 1;
@@ -74,7 +84,7 @@ impl HoldNumber {
 pub(crate) struct HoldName {
     client: ClientId,
     number: HoldNumber,
-    /// The name that the caller has chosen, which is rare.
+    /// The name that the caller has chosen, or that has a mark, which is rare.
     chosen: Option<Box<Bytes>>,
 }
 
@@ -115,6 +125,9 @@ mod tests {
         let client = ClientId::new(Uuid::from_u128(0x6f0c_0000_0000_4000_8000_0000_0000_0001));
         assert_eq!(client.field(HoldNumber::FIRST.next()), "6f0c0000-0000-4000-8000-000000000001:2");
         assert_eq!(client.field(number(1_234_567_890)), "6f0c0000-0000-4000-8000-000000000001:1234567890");
+        assert_eq!(client.marked_field(number(2)), "6f0c0000-0000-4000-8000-000000000001:2~");
+        let last = client.marked_field(number(u64::MAX));
+        assert_eq!(last, "6f0c0000-0000-4000-8000-000000000001:18446744073709551615~");
         let last = client.field(number(u64::MAX));
         assert_eq!(last, "6f0c0000-0000-4000-8000-000000000001:18446744073709551615");
     }

@@ -31,12 +31,15 @@
 //!    asked yet, or the server is out of reach. A contender to which a hold is handed on has nothing on its way, and sends nothing.
 //! 6. A hold number stands for one holder, and is never used again. A hold that is handed on keeps its name on the server and takes a new
 //!    number, so that whatever knows the old one finds nothing: a late re-entry, release or reply does not touch the new holder.
+//! 7. A hold that lingers has no guard, nothing of it is on the way, and it is watched. Its lock listens for others that want it. The first
+//!    request that would ask the server has the hold, or ends its lingering.
 //!
 //! From 1 and 2 follows that nothing leaks: what a dropped future, a dropped guard or a lost reply leaves behind is a
 //! hold whose count is too high.
 
 mod api;
 mod client_record;
+mod contended;
 mod failures;
 mod flow;
 mod hold;
@@ -61,7 +64,7 @@ mod timers;
 mod wish;
 
 pub use api::{Action, CallId, ClientStats, Event, FlightId};
-pub use wish::{AcquireRequest, Fallback, Granted, Patience, Step, Ticket, Via};
+pub use wish::{AcquireRequest, Fallback, Granted, LingerTime, Patience, Step, Ticket, Via};
 
 use crate::command::record;
 use crate::error::{AcquireError, ReleaseError};
@@ -172,7 +175,7 @@ impl Session {
 
     /// Has the holds of a lock looked at now: a hold on the server was ended from outside.
     pub fn look_again(&mut self, now: Instant, name: &str) {
-        self.checked(|parts| parts.look_again(now, name));
+        self.checked(|parts| parts.look_after_end(now, name));
     }
 
     /// Keeps a record of this client on the server, which goes away `lifetime` after the client does.
@@ -331,7 +334,22 @@ impl Session {
         self.parts.hand_overs
     }
 
-    /// The open things.
+    /// How often a request had a hold that lingered, without a word to the server.
+    pub const fn resumed(&self) -> u64 {
+        self.parts.resumed
+    }
+
+    /// Whether a hold lingers: its last guard is gone, and it is kept for the next request.
+    pub fn lingers(&self, number: HoldNumber) -> bool {
+        self.parts.holds.get(number).is_some_and(|hold| hold.lingers())
+    }
+
+    /// Has no hold linger any longer: each is released.
+    pub fn stop_lingering(&mut self, now: Instant) {
+        self.checked(|parts| parts.stop_all_lingering(now));
+    }
+
+    /// The open things. A hold that lingers is among those that are being cleaned up.
     pub fn stats(&self) -> ClientStats {
         let held = self.parts.holds.iter().map(|(_, hold)| hold).filter(|hold| hold.wanted() > 0).count();
         ClientStats {

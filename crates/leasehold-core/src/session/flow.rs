@@ -14,6 +14,7 @@ mod gate;
 mod give_up;
 mod hand_over;
 mod line;
+mod linger;
 mod link_events;
 mod loss;
 mod next_turn;

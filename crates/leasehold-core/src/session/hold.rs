@@ -1,8 +1,8 @@
 //! A hold: what the server may have of it, what it should have, and the one change that is on the way.
 //!
 //! This file has the record and what it tells. Its folder has what changes it: [`guards`] the grant, the guards and the end, [`change`] the
-//! change that is on its way, [`renewal`] the deadline and the renewals, [`clean_up`] what is still to be taken back, and [`hand_over`] what
-//! passes it on to another task.
+//! change that is on its way, [`renewal`] the deadline and the renewals, [`clean_up`] what is still to be taken back, [`hand_over`] what
+//! passes it on to another task, and [`linger`] how long it is kept without a guard.
 
 use crate::call::Replicas;
 use crate::command::HoldKey;
@@ -15,6 +15,7 @@ use crate::session::hold::clean_up::CleanUp;
 use crate::session::hold::count::Count;
 use crate::session::hold::deadline::Deadline;
 use crate::session::hold::hand_over::Tenure;
+use crate::session::hold::linger::Linger;
 use crate::session::hold::state::HoldState;
 use crate::session::ids::LockId;
 use crate::session::{AcquireRequest, Event, Granted, Ticket};
@@ -30,6 +31,7 @@ mod deadline;
 mod guards;
 mod hand_over;
 pub(super) mod holds;
+pub(super) mod linger;
 mod renewal;
 mod state;
 
@@ -59,6 +61,8 @@ pub(super) struct Hold {
     look: bool,
     clean_up: CleanUp,
     tenure: Tenure,
+    /// What there is of it where its name has the mark, which is rare.
+    linger: Option<Box<Linger>>,
     timer: Option<Instant>,
 }
 
@@ -88,6 +92,7 @@ impl Hold {
             look: false,
             clean_up: CleanUp::new(now),
             tenure: Tenure::default(),
+            linger: None,
             timer: None,
         }
     }
@@ -282,19 +287,27 @@ impl Hold {
         &mut self.timer
     }
 
-    /// When it wants to be looked after: at its deadline, for its renewal, or for the lowering of its count.
+    /// When it wants to be looked after: at its deadline, for its renewal, for the lowering of its count, or at the end of its lingering.
     pub(super) fn timeout(&self) -> Option<Instant> {
         let deadline = self.is_live().then(|| self.cell.deadline());
-        [deadline, self.renew_at, self.lowering_at()].into_iter().flatten().min()
+        [deadline, self.renew_at, self.lowering_at(), self.lingers_until()].into_iter().flatten().min()
     }
 
-    /// What must hold of it by itself: its counts (invariant 2), and that its deadline is watched (invariant 4).
+    /// What must hold of it by itself: its counts (invariant 2), that its deadline is watched (invariant 4), and that it lingers at rest
+    /// (invariant 7).
     pub(super) fn check(&self) -> Result<(), String> {
         if !self.count.is_sound() {
             return Err(format!("its counts do not agree: {self:?}"));
         }
         if self.is_live() && !self.is_counted_by_client() && self.on_server() < self.wanted() {
             return Err(format!("it has {} guards, and the server at most {}", self.wanted(), self.on_server()));
+        }
+        if self.lingers() {
+            let is_at_rest = !self.count.has_guards() && self.on_server() == 1 && self.change.is_none();
+            let is_timed = self.timer.is_some() && self.timer <= self.lingers_until();
+            if !is_at_rest || !is_timed || self.end() != Some(HoldEnd::Released) {
+                return Err(format!("it lingers, and is not at rest or not watched: {self:?}"));
+            }
         }
         let deadline = self.cell.deadline();
         let is_watched = self.timer.is_some_and(|at| at <= deadline) || deadline == Instant::FAR_FUTURE;

@@ -26,14 +26,16 @@ fn ensure(holds: bool, what: impl FnOnce() -> String) -> Result<(), String> {
 }
 
 impl Parts {
-    /// The counts of a hold (invariant 2), that its deadline is watched (invariant 4), and that no two holds which may be handed on have one
-    /// name on the server (invariant 6).
+    /// The counts of a hold (invariant 2), that its deadline is watched (invariant 4), that no two holds which may be handed on have one
+    /// name on the server (invariant 6), and that one lingers at rest and is asked for (invariant 7).
     fn check_holds(&self) -> Result<(), String> {
         let mut names = HashSet::new();
         for (number, hold) in self.holds.iter() {
             let lock = self.locks.get(hold.lock());
             let is_named = lock.is_some_and(|lock| lock.protocol().may_be_handed_on());
             ensure(!is_named || names.insert(hold.cell().name()), || format!("{number:?} is there twice"))?;
+            let is_heard = !hold.lingers() || self.subscriptions.is_heard(hold.lock());
+            ensure(is_heard, || format!("{number:?} lingers, and nothing is heard of others that want it"))?;
             ensure(self.locks.contains(hold.lock()), || format!("{number:?} is of a lock that is not there"))?;
             hold.check().map_err(|found| format!("{number:?}: {found}"))?;
         }

@@ -6,6 +6,7 @@
 use crate::owner::{ClientId, HoldNumber};
 use crate::session::Ticket;
 use crate::session::client_record::ClientRecord;
+use crate::session::contended::Contended;
 use crate::session::hold::holds::Holds;
 use crate::session::lock::locks::Locks;
 use crate::session::lowerings::ToLower;
@@ -51,6 +52,10 @@ pub(super) struct Parts {
     pub(super) record: ClientRecord,
     /// How often a hold was handed on among the tasks of this client.
     pub(super) hand_overs: u64,
+    /// How often a request had a hold that lingered.
+    pub(super) resumed: u64,
+    /// The locks that other clients have wanted lately.
+    pub(super) contended: Contended,
     pub(super) out: Out,
 }
 
@@ -79,6 +84,8 @@ impl Parts {
             server_clock: None,
             record: ClientRecord::default(),
             hand_overs: 0,
+            resumed: 0,
+            contended: Contended::default(),
             out: Out::default(),
         }
     }
@@ -121,11 +128,11 @@ mod tests {
     #[test]
     fn what_there_is_much_of_is_small() {
         let sizes = [
-            ("a hold", size_of::<Hold>(), 232),
+            ("a hold", size_of::<Hold>(), 240),
             ("its cell", size_of::<HoldCell>(), 128),
             ("a lock", size_of::<Lock>(), 96),
-            ("a request", size_of::<Request>(), 192),
-            ("its wish", size_of::<AcquireRequest>(), 208),
+            ("a request", size_of::<Request>(), 200),
+            ("its wish", size_of::<AcquireRequest>(), 216),
         ];
         for (what, size, most) in sizes {
             assert!(size <= most, "{what} has {size} bytes, and may have {most}");

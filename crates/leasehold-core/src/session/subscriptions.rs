@@ -104,6 +104,14 @@ impl Subscriptions {
         of_lock.all(|id| self.channels[*id].state == Subscription::Confirmed)
     }
 
+    /// Whether a lock listens, and nothing says that it misses anything: the server has confirmed it, or is about to.
+    pub(super) fn is_heard(&self, lock: LockId) -> bool {
+        let is_heard = |id: &ChannelId| {
+            matches!(self.channels[*id].state, Subscription::Confirmed | Subscription::Asked { stale: false })
+        };
+        self.by_lock.get(&lock).is_some_and(|of_lock| of_lock.iter().all(is_heard))
+    }
+
     /// The locks that listen to a channel.
     pub(super) fn listeners(&self, name: &Bytes) -> Vec<LockId> {
         self.by_name.get(name).map(|id| self.channels[*id].listeners.clone()).unwrap_or_default()

@@ -10,7 +10,7 @@ use crate::owner::{HoldNumber, OwnerId};
 use crate::session::FlightId;
 use crate::time::Instant;
 use bytes::Bytes;
-use std::num::NonZeroU64;
+use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -54,6 +54,22 @@ pub enum Fallback {
     PassThrough,
 }
 
+/// For how long a hold may linger, in whole milliseconds. A request is part of each future, and this takes little of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LingerTime(NonZeroU32);
+
+impl LingerTime {
+    /// This long; `None` for less than a millisecond. More than a third of the lease counts as that.
+    pub fn new(longest: Duration) -> Option<Self> {
+        NonZeroU32::new(u32::try_from(longest.as_millis()).unwrap_or(u32::MAX)).map(Self)
+    }
+
+    /// As a duration.
+    pub const fn get(self) -> Duration {
+        Duration::from_millis(self.0.get() as u64)
+    }
+}
+
 /// A wish to hold a lock.
 #[derive(Clone, Debug)]
 #[expect(clippy::exhaustive_structs, reason = "the runtime builds it, and must decide on every field")]
@@ -90,6 +106,8 @@ pub struct AcquireRequest {
     pub prefer_writers: Option<Duration>,
     /// The replicas that must acknowledge the hold, and its renewals. A re-entry of a hold that has such a condition is under it as well.
     pub replicas: Option<Replicas>,
+    /// For how long the hold may stay on the server without a guard, for the next request of the client; a third of the lease at the most.
+    pub linger: Option<LingerTime>,
 }
 
 impl AcquireRequest {
@@ -112,6 +130,7 @@ impl AcquireRequest {
             fallback: Fallback::Fail,
             prefer_writers: None,
             replicas: None,
+            linger: None,
         }
     }
 }
@@ -161,6 +180,6 @@ pub struct Granted {
     pub count: u32,
     /// Whether the guard wants the hold to be renewed.
     pub renewed: bool,
-    /// Whether another task of this client handed the hold on, and the server was not asked.
+    /// Whether the server was not asked: another task of this client handed the hold on, or it lingered.
     pub handed_on: bool,
 }

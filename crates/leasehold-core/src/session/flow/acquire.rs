@@ -177,8 +177,11 @@ impl Parts {
         self.send_first(now, ticket, via)
     }
 
-    /// Sends a first acquire, unless one is still being settled.
+    /// Sends a first acquire, unless one is still being settled, or a hold of this client lingers that the request can have.
     fn send_first(&mut self, now: Instant, ticket: Ticket, via: Via) -> Option<Step<AcquireOutcome>> {
+        if self.resume(now, ticket) {
+            return Some(self.poll_acquire_at_gate(ticket));
+        }
         let acquire = self.requests.acquire_mut(ticket)?;
         let may_end_busy = acquire.wish().patience != Patience::Forever;
         let begun = acquire.begin_attempt();

@@ -20,6 +20,9 @@ impl Parts {
         let (lock, last, patience, place) =
             (acquire.lock(), acquire.is_final_attempt(), acquire.wish().patience, acquire.place());
         let acquire_owner = acquire.wish().owner;
+        if acquire.wish().linger.is_some() {
+            self.contended.note(now, self.locks[lock].name().key());
+        }
         if place == LocalPlace::Aside {
             if acquire.refuse_beside() {
                 // The other half was lost meanwhile, whether that is known already or not.

@@ -65,6 +65,9 @@ impl Parts {
         }
         self.locks[lock].add_held(permits);
         self.locks[lock].note_granted(number);
+        if self.holds.get(number).is_some_and(|hold| hold.is_asked_for()) {
+            self.want_notices(lock);
+        }
         self.locks[lock].note_anomaly(None, true);
         self.leave_queue(ticket, lock);
         self.schedule_renewal(now, number);

@@ -23,7 +23,7 @@ impl Parts {
     }
 
     /// Whether any request takes the lock, or the other half of it, within this client first.
-    fn is_local(&self, lock: LockId) -> bool {
+    pub(super) fn is_local(&self, lock: LockId) -> bool {
         self.locks.same_name(lock).any(|at| self.locks[at].is_local())
     }
 }

@@ -18,10 +18,10 @@
 //! The release of a hold that was handed on before, for whatever reason, gives other clients a head start.
 
 use crate::owner::HoldNumber;
-use crate::session::Ticket;
 use crate::session::ids::LockId;
 use crate::session::parts::Parts;
 use crate::session::timers::Timer;
+use crate::session::{Granted, Ticket};
 use crate::time::Instant;
 
 impl Parts {
@@ -48,7 +48,7 @@ impl Parts {
     }
 
     /// The server can be reached as far as is known, and no task of this client keeps the others from it.
-    fn is_well(&self, lock: LockId) -> bool {
+    pub(super) fn is_well(&self, lock: LockId) -> bool {
         !self.closed && !self.is_gated(lock) && self.outage_of(lock).is_none() && self.failing_since(lock).is_none()
     }
 
@@ -65,23 +65,33 @@ impl Parts {
         (rests && !self.is_outcome_unknown(ticket) && hold.is_what_is_wished(acquire.wish())).then_some(ticket)
     }
 
-    /// The hold is the request's from here on, under another number.
+    /// The hold is the request's from here on.
     fn pass_on(&mut self, now: Instant, number: HoldNumber, ticket: Ticket) {
-        let next = self.new_hold();
+        let Some(granted) = self.renumber(now, number, ticket) else { return };
         let Some(acquire) = self.requests.known_acquire_mut(ticket) else { return };
-        let Some(mut hold) = self.holds.remove(number) else { return };
-        let (lock, planned) = (hold.lock(), hold.renew_at());
+        let (lock, next, left) = (acquire.lock(), granted.hold, granted.cell.deadline().since(now));
+        let until = now + self.locks[lock].wait_policy().turn(&self.settings);
+        acquire.hand_on(granted, until);
+        self.hand_overs += 1;
+        self.admit_others(now, lock, next);
+        self.contender_granted(now, ticket, lock, left);
+        self.set_request_timer(now, ticket);
+        self.wake(ticket);
+    }
+
+    /// Ends a hold for the request that had it, and begins it anew for another, under another number. Gives the grant.
+    pub(super) fn renumber(&mut self, now: Instant, number: HoldNumber, ticket: Ticket) -> Option<Granted> {
+        let next = self.new_hold();
+        let wish = self.requests.known_acquire(ticket)?.wish();
+        let mut hold = self.holds.remove(number)?;
+        let (lock, planned) = (hold.lock(), hold.next_renewal());
         self.timers.set(Timer::Hold(number), hold.timer_slot(), None);
         if let Some(owner) = hold.owner() {
             self.owners.remove_hold(lock, owner, number);
         }
-        let hold = hold.hand_on(now, ticket, acquire.wish(), self.out.woken());
-        let left = hold.cell().deadline().since(now);
-        let until = now + self.locks[lock].wait_policy().turn(&self.settings);
-        acquire.hand_on(hold.granted(next, acquire.wish().renewed), until);
-        let owner = hold.owner();
+        let hold = hold.hand_on(now, ticket, wish, self.out.woken());
+        let granted = hold.granted(next, wish.renewed);
         self.holds.insert(next, hold);
-        self.hand_overs += 1;
         self.locks[lock].note_granted(next);
         self.schedule_renewal(now, next);
         if let Some(hold) = self.holds.known_mut(next) {
@@ -89,13 +99,15 @@ impl Parts {
             planned.into_iter().for_each(|at| hold.look_by(at));
         }
         self.set_hold_timer(next);
-        if let Some(owner) = owner {
-            self.owners.add_hold(lock, owner, next);
-            self.admit_owner(now, lock, owner, next);
+        Some(granted)
+    }
+
+    /// The owner of a hold that was begun anew has it: its other requests re-enter.
+    pub(super) fn admit_others(&mut self, now: Instant, lock: LockId, number: HoldNumber) {
+        if let Some(owner) = self.holds.get(number).and_then(|hold| hold.owner()) {
+            self.owners.add_hold(lock, owner, number);
+            self.admit_owner(now, lock, owner, number);
         }
-        self.contender_granted(now, ticket, lock, left);
-        self.set_request_timer(now, ticket);
-        self.wake(ticket);
     }
 
     /// The hold is released to the server, and was handed on before: the contender leaves other clients the time to ask first.

@@ -3,6 +3,7 @@
 use crate::error::AcquireError;
 use crate::link::{LinkError, LinkEvent, Plane};
 use crate::session::Event;
+use crate::session::ids::LockId;
 use crate::session::lock::line::Phase;
 use crate::session::outages::Outage;
 use crate::session::parts::Parts;
@@ -17,6 +18,10 @@ const POLLING: Duration = Duration::from_millis(250);
 impl Parts {
     /// See [`Session::handle_event`](crate::session::Session::handle_event).
     pub(crate) fn handle_event(&mut self, now: Instant, event: LinkEvent) {
+        if !matches!(event, LinkEvent::Notice { .. } | LinkEvent::Wanted { .. } | LinkEvent::Connected { .. }) {
+            // This client may have missed that another wants a lock, or the server may have lost what it had.
+            self.stop_all_lingering(now);
+        }
         match event {
             LinkEvent::Notice { channel } => {
                 for lock in self.subscriptions.listeners(&channel) {
@@ -25,7 +30,9 @@ impl Parts {
             }
             LinkEvent::Wanted { channel } => {
                 for lock in self.subscriptions.listeners(&channel) {
-                    if !self.locks[lock].protocol().is_asked_for() {
+                    if self.locks[lock].protocol().is_asked_for() {
+                        self.give_way(now, lock);
+                    } else {
                         self.handle_notice(now, lock);
                     }
                 }
@@ -60,14 +67,15 @@ impl Parts {
                 }
             }
             Answered::Refused(locks, why) => {
-                for lock in locks {
-                    self.fail_line(now, lock, &AcquireError::Refused(why.clone()));
+                for lock in &locks {
+                    self.fail_line(now, *lock, &AcquireError::Refused(why.clone()));
                 }
+                self.stop_unheard(now, &locks);
             }
             Answered::Failed(locks) => {
                 let Err(error) = result else { return };
                 let (why, lasting) = (error.to_string(), error.is_lasting());
-                for lock in locks {
+                for lock in locks.iter().copied() {
                     if self.locks[lock].line().phase() == Phase::Subscribing {
                         // Without notices, asking now and then must do.
                         let until = now + POLLING + self.jitter(POLLING);
@@ -77,6 +85,16 @@ impl Parts {
                     let name = self.locks[lock].name().clone();
                     self.out.tell(Event::SubscribeFailed { name, why: why.clone(), lasting });
                 }
+                self.stop_unheard(now, &locks);
+            }
+        }
+    }
+
+    /// These locks hear nothing: what this client has of them does not linger.
+    fn stop_unheard(&mut self, now: Instant, locks: &[LockId]) {
+        for lock in locks {
+            if let Some(number) = self.lingering(*lock) {
+                self.stop_lingering(now, number);
             }
         }
     }

@@ -16,9 +16,19 @@ impl Parts {
         self.drop_notices(lock);
     }
 
-    /// No request waits for the lock any more.
+    /// No request waits for the lock any more. A hold of it that may linger listens for others that want it.
     pub(super) fn drop_notices(&mut self, lock: LockId) {
-        self.subscriptions.retain(lock, |_| false, &mut self.out);
+        let last = self.locks[lock].last_granted().and_then(|number| self.holds.get(number));
+        if !last.is_some_and(|hold| hold.is_asked_for()) {
+            self.subscriptions.retain(lock, |_| false, &mut self.out);
+        }
+    }
+
+    /// A hold of the lock may not linger any more: nothing is heard unless a request waits.
+    pub(super) fn drop_unwanted_notices(&mut self, lock: LockId) {
+        if self.locks[lock].line().is_empty() {
+            self.drop_notices(lock);
+        }
     }
 
     /// Makes sure that the lock's releases are heard of; `true` if the server has confirmed it already, or if there is nothing to be heard and

@@ -14,11 +14,21 @@ impl Parts {
     /// See [`Session::release`](crate::session::Session::release).
     pub(crate) fn release(&mut self, now: Instant, number: HoldNumber, renewed: bool) -> Ticket {
         let ticket = Ticket::new(self.next_id());
-        let outcome =
-            if self.hand_over(now, number, renewed) { Some(Ok(())) } else { self.give_back(now, number, renewed) };
+        let outcome = if self.keep(now, number, renewed) { Some(Ok(())) } else { self.give_back(now, number, renewed) };
         let release = Release::new(number, outcome);
         self.requests.insert(ticket, Request::Release(release));
         ticket
+    }
+
+    /// A guard goes: the hold goes to another task of this client, or is kept for the next. Says whether it is, so that the server is not told.
+    fn keep(&mut self, now: Instant, number: HoldNumber, renewed: bool) -> bool {
+        if self.hand_over(now, number, renewed) {
+            return true;
+        }
+        let Some(stay) = self.plan_stay(now, number, renewed) else { return false };
+        self.begin_stay(number, stay);
+        self.take_guard(now, number, renewed);
+        true
     }
 
     /// Takes a guard that is released. Gives the outcome that its caller is told at once, if there is one.
@@ -91,7 +101,7 @@ impl Parts {
 
     /// See [`Session::drop_guard`](crate::session::Session::drop_guard).
     pub(crate) fn drop_guard(&mut self, now: Instant, number: HoldNumber, renewed: bool) {
-        if !self.hand_over(now, number, renewed) {
+        if !self.keep(now, number, renewed) {
             self.take_guard(now, number, renewed);
             self.clean_up_by_background(now, number);
         }
@@ -144,6 +154,7 @@ impl Parts {
         if granted {
             self.locks[lock].remove_held(permits);
             self.open_gates(now, lock);
+            self.drop_unwanted_notices(lock);
         }
         for ticket in waiting {
             if self.requests.acquire(ticket).is_some_and(|acquire| !acquire.is_taking_back()) {

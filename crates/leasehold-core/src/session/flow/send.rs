@@ -185,9 +185,14 @@ impl Parts {
         self.requests.acquire(ticket)?;
         let number = self.new_hold();
         let acquire = self.requests.acquire_mut(ticket)?;
-        let wish = acquire.wish();
-        let name = HoldName::new(self.client, number, wish.field.as_ref());
-        let hold = Hold::new(now, acquire.lock(), ticket, name, wish);
+        let (wish, lock) = (acquire.wish(), &self.locks[acquire.lock()]);
+        let is_simple = wish.renewed && wish.replicas.is_none() && wish.field.is_none();
+        let may_linger = is_simple && lock.protocol().is_asked_for() && !lock.is_local();
+        let linger = wish.linger.filter(|_| may_linger && !self.contended.is_contended(now, lock.name().key()));
+        let marked = linger.map(|_| self.client.marked_field(number));
+        let name = HoldName::new(self.client, number, marked.as_ref().or(wish.field.as_ref()));
+        let mut hold = Hold::new(now, acquire.lock(), ticket, name, wish);
+        linger.into_iter().for_each(|longest| hold.mark(longest.get()));
         acquire.begin(number);
         self.locks[hold.lock()].add_ref();
         self.holds.insert(number, hold);

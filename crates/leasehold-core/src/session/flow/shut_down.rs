@@ -16,10 +16,12 @@ impl Parts {
         for ticket in waiting {
             self.fail_acquire(now, ticket, AcquireError::Closed);
         }
+        self.stop_all_lingering(now);
     }
 
     /// See [`Session::release_all`](crate::session::Session::release_all).
     pub(crate) fn release_all(&mut self, now: Instant) {
+        self.stop_all_lingering(now);
         let mut numbers: Vec<HoldNumber> = self.holds.iter().map(|(number, _)| number).collect();
         numbers.sort_unstable();
         for number in numbers {

@@ -105,6 +105,9 @@ impl Parts {
         let Some(hold) = self.holds.known_mut(number) else { return };
         *hold.timer_slot() = None;
         self.lose_if_passed(now, number);
+        if self.end_stay(now, number) {
+            return;
+        }
         let restores = self.holds.get(number).is_some_and(|hold| hold.is_restorable());
         if !restores {
             self.queue_renewal(now, number);

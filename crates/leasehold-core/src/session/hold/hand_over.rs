@@ -9,7 +9,7 @@ use crate::session::hold::Hold;
 use crate::session::hold::clean_up::CleanUp;
 use crate::session::hold::count::Count;
 use crate::session::hold::state::{CountedBy, HoldState};
-use crate::session::{AcquireRequest, Ticket};
+use crate::session::{AcquireRequest, LingerTime, Ticket};
 use crate::settings::HandOver;
 use crate::time::Instant;
 use std::sync::Arc;
@@ -36,6 +36,11 @@ impl Hold {
     /// The server has granted it.
     pub(super) fn begin_tenure(&mut self, asked_at: Instant, now: Instant) {
         self.tenure = Tenure { asked_at, since: now, handed_on: 0 };
+    }
+
+    /// When the server's grant of it was received.
+    pub(super) const fn tenure_began(&self) -> Instant {
+        self.tenure.since
     }
 
     /// Whether another task of the client handed it on.
@@ -104,6 +109,7 @@ impl Hold {
             deadline: self.deadline.passed_on(latest),
             state: HoldState::default(),
             clean_up: CleanUp::after(now, &self.clean_up),
+            linger: self.linger.map(|linger| Box::new(linger.passed_on(wish.linger.map(LingerTime::get), self.lease))),
             timer: None,
             ..self
         };

@@ -1,0 +1,323 @@
+//! The rules of lingering, each by itself.
+
+use crate::call::Replicas;
+use crate::command::Kind;
+use crate::link::{Epoch, LinkError, LinkEvent, Plane};
+use crate::name::LockName;
+use crate::owner::{ClientId, HoldNumber};
+use crate::reply::Reply;
+use crate::session::request::acquire::AcquireOutcome;
+use crate::session::{AcquireRequest, Action, Fallback, Granted, LingerTime, Patience, Session, Step, Ticket, Via};
+use crate::settings::Settings;
+use crate::time::Instant;
+use std::task::Waker;
+use std::time::Duration;
+
+const NOW: Instant = Instant::from_nanos(1_000_000_000);
+const VIA: Via = Via { plane: Plane::Foreground, epoch: Epoch(1) };
+const LEASE: Duration = Duration::from_secs(30);
+const LONGEST: Duration = Duration::from_millis(50);
+const MS: Duration = Duration::from_millis(1);
+
+/// A session with one lock that lingers, and a server that grants all.
+struct World {
+    session: Session,
+    now: Instant,
+}
+
+impl World {
+    fn new() -> Self {
+        Self { session: Session::new(ClientId::new(uuid::Uuid::nil()), Settings::default(), 1), now: NOW }
+    }
+
+    /// The lock lingers, after one guard.
+    fn lingering() -> (Self, Granted) {
+        let mut world = Self::new();
+        let guard = world.holds(wish());
+        assert!(world.releases(&guard), "it is kept");
+        (world, guard)
+    }
+
+    fn pass(&mut self, time: Duration) {
+        self.now = self.now + time;
+        self.session.handle_timeout(self.now);
+    }
+
+    fn begin(&mut self, wish: AcquireRequest) -> (Ticket, Step<AcquireOutcome>) {
+        let ticket = self.session.acquire(self.now, wish);
+        let step = self.session.poll_acquire(self.now, ticket, VIA, Waker::noop());
+        (ticket, step)
+    }
+
+    /// Acquires, and is granted the lock by the server. The server confirms all subscriptions.
+    fn holds(&mut self, wish: AcquireRequest) -> Granted {
+        let left = i64::try_from(wish.lease.as_millis()).expect("a lease");
+        let (ticket, step) = self.begin(wish);
+        let Step::Send(flight, _) = step else { panic!("it asks: {step:?}") };
+        let reply = Reply::Array([1, left, 0].map(Reply::Int).to_vec());
+        self.session.handle_reply(self.now, ticket, flight, Ok(reply));
+        let step = self.session.poll_acquire(self.now, ticket, VIA, Waker::noop());
+        let Step::Done(Ok(Some(granted))) = step else { panic!("it is granted: {step:?}") };
+        self.confirm();
+        granted
+    }
+
+    /// Acquires. Gives the grant where the server is not asked.
+    fn resumes(&mut self, wish: AcquireRequest) -> Option<Granted> {
+        match self.begin(wish).1 {
+            Step::Done(Ok(granted)) => granted,
+            Step::Done(Err(error)) => panic!("{error:?}"),
+            Step::Send(..) | Step::Wait => None,
+        }
+    }
+
+    fn confirm(&mut self) {
+        while let Some(action) = self.session.poll_action() {
+            if let Action::Subscribe { channel } = action {
+                self.session.handle_subscribed(self.now, &channel, Ok(()));
+            }
+        }
+    }
+
+    /// Releases a guard. Says whether the server is not told.
+    fn releases(&mut self, guard: &Granted) -> bool {
+        let ticket = self.session.release(self.now, guard.hold, guard.renewed);
+        let step = self.session.poll_release(self.now, ticket, VIA, Waker::noop());
+        if let Step::Done(outcome) = step {
+            assert_eq!(outcome, Ok(()));
+            return true;
+        }
+        false
+    }
+
+    fn is_told(&mut self, event: LinkEvent) {
+        self.session.handle_event(self.now, event);
+    }
+
+    /// The scripts of the calls since the last look, and the ends of subscriptions.
+    fn actions(&mut self) -> Vec<&'static str> {
+        let actions = std::iter::from_fn(|| self.session.poll_action());
+        let actions = actions.filter_map(|action| match action {
+            Action::Call { call, .. } => Some(call.script().name()),
+            Action::Unsubscribe { .. } => Some("unsubscribe"),
+            _ => None,
+        });
+        actions.collect()
+    }
+
+    fn lingers(&self, number: HoldNumber) -> bool {
+        self.session.lingers(number)
+    }
+}
+
+fn wish() -> AcquireRequest {
+    let name = LockName::new("", "stock").expect("a name");
+    AcquireRequest { linger: LingerTime::new(LONGEST), ..AcquireRequest::new(name, Kind::Lock, LEASE) }
+}
+
+fn wanted() -> LinkEvent {
+    LinkEvent::Wanted { channel: wish().name.channel().clone() }
+}
+
+#[test]
+fn next_request_has_the_hold_under_another_number() {
+    let (mut world, first) = World::lingering();
+    assert!(world.lingers(first.hold) && world.actions().is_empty(), "the server is not told");
+    world.pass(LONGEST - MS);
+    let deadline = first.cell.deadline();
+    let second = world.resumes(wish()).expect("it costs no command");
+    assert!(second.hold != first.hold && second.handed_on && second.cell.key().field == first.cell.key().field);
+    assert!(second.cell.key().field.ends_with(b"~"), "others can see that it may linger");
+    assert_eq!((second.cell.deadline(), second.cell.acquired_at()), (deadline, world.now));
+    assert_eq!((world.session.resumed(), world.actions()), (1, vec![]));
+    // A try has it too, and so has a wait that is over at once.
+    assert!(world.releases(&second));
+    let third = world.resumes(AcquireRequest { patience: Patience::Try, ..wish() }).expect("a try");
+    world.session.drop_guard(world.now, third.hold, third.renewed);
+    assert!(world.lingers(third.hold), "a dropped guard leaves it as well");
+}
+
+#[test]
+fn hold_is_released_when_its_time_is_over() {
+    let (mut world, guard) = World::lingering();
+    world.pass(LONGEST);
+    assert_eq!(world.actions(), ["unsubscribe", "lock/release"]);
+    assert!(!world.lingers(guard.hold) && world.resumes(wish()).is_none());
+}
+
+#[test]
+fn hold_that_others_want_is_released_at_once_or_by_its_guard() {
+    let (mut world, _) = World::lingering();
+    world.is_told(wanted());
+    assert_eq!(world.actions(), ["unsubscribe", "lock/release"]);
+    let mut world = World::new();
+    let guard = world.holds(wish());
+    world.is_told(wanted());
+    assert_eq!(world.actions(), ["unsubscribe"]);
+    assert!(!world.releases(&guard), "it is released to the server");
+}
+
+#[test]
+fn lock_that_others_wanted_has_no_mark_for_a_second() {
+    let (mut world, _) = World::lingering();
+    world.is_told(wanted());
+    let field = |world: &mut World| {
+        let (_, step) = world.begin(AcquireRequest { patience: Patience::Try, ..wish() });
+        let Step::Send(_, call) = step else { panic!("it asks: {step:?}") };
+        call.args()[0].clone()
+    };
+    assert!(!field(&mut world).ends_with(b"~"));
+    world.pass(Duration::from_secs(2));
+    let mut other = World::new();
+    other.now = world.now;
+    assert!(field(&mut other).ends_with(b"~"));
+}
+
+#[test]
+fn hold_is_not_kept_for_longer_than_ten_times_its_longest() {
+    let (mut world, mut guard) = World::lingering();
+    for _ in 0..10 {
+        world.pass(LONGEST - MS);
+        guard = world.resumes(wish()).expect("it lingers");
+        let may = world.now < NOW + LONGEST * 10;
+        assert_eq!(world.releases(&guard), may);
+    }
+    world.pass(LONGEST);
+    assert!(!world.lingers(guard.hold));
+}
+
+#[test]
+fn hold_does_not_linger_beyond_its_renewal() {
+    let mut world = World::new();
+    let wish = || AcquireRequest { lease: MS * 300, linger: LingerTime::new(MS * 300), ..wish() };
+    let guard = world.holds(wish());
+    world.pass(MS * 60);
+    assert!(world.releases(&guard));
+    world.pass(MS * 45);
+    assert_eq!(world.actions(), ["unsubscribe", "lock/release"], "a third of the lease is over");
+}
+
+#[test]
+fn what_is_not_plain_is_released() {
+    type Change = fn(AcquireRequest) -> AcquireRequest;
+    let changes: [Change; 4] = [
+        |wish| AcquireRequest { linger: None, ..wish },
+        |wish| AcquireRequest { renewed: false, ..wish },
+        |wish| AcquireRequest { fallback: Fallback::Local, ..wish },
+        |wish| AcquireRequest { max_hold: Some(LEASE / 3), ..wish },
+    ];
+    for change in changes {
+        let mut world = World::new();
+        let guard = world.holds(change(wish()));
+        assert!(!world.releases(&guard), "{:?}", change(wish()));
+    }
+    for kind in [Kind::Fenced, Kind::Spin, Kind::Write] {
+        let mut world = World::new();
+        let ticket = world.session.acquire(world.now, AcquireRequest { kind, ..wish() });
+        let Step::Send(_, call) = world.session.poll_acquire(world.now, ticket, VIA, Waker::noop()) else {
+            panic!("it asks")
+        };
+        assert!(call.args().iter().all(|arg| !arg.ends_with(b"~")), "{kind:?}");
+    }
+}
+
+#[test]
+fn entered_hold_lingers_after_its_last_guard_alone() {
+    let mut world = World::new();
+    let first = world.holds(wish());
+    let ticket = world.session.acquire(world.now, AcquireRequest { reenter: Some(first.hold), ..wish() });
+    let Step::Send(flight, _) = world.session.poll_acquire(world.now, ticket, VIA, Waker::noop()) else {
+        panic!("it asks")
+    };
+    let reply = Reply::Array([1, 30_000, 0].map(Reply::Int).to_vec());
+    world.session.handle_reply(world.now, ticket, flight, Ok(reply));
+    let Step::Done(Ok(Some(second))) = world.session.poll_acquire(world.now, ticket, VIA, Waker::noop()) else {
+        panic!("it enters")
+    };
+    assert!(!world.releases(&second) && !world.lingers(first.hold), "the server is to count one less");
+}
+
+#[test]
+fn request_for_something_else_ends_the_lingering_and_asks() {
+    type Change = fn(AcquireRequest) -> AcquireRequest;
+    let changes: [Change; 4] = [
+        |wish| AcquireRequest { lease: LEASE * 2, ..wish },
+        |wish| AcquireRequest { renewed: false, ..wish },
+        |wish| AcquireRequest { replicas: Some(Replicas { at_least: 1, within: MS }), ..wish },
+        |wish| AcquireRequest { fallback: Fallback::Local, ..wish },
+    ];
+    for change in changes {
+        let (mut world, _) = World::lingering();
+        assert!(world.resumes(change(wish())).is_none());
+        assert!(world.actions().contains(&"lock/release"));
+    }
+    let (mut world, _) = World::lingering();
+    let guard = world.resumes(AcquireRequest { linger: None, ..wish() }).expect("the lock");
+    assert!(!world.releases(&guard), "its own wish does not let it linger");
+}
+
+#[test]
+fn nothing_lingers_that_may_miss_who_wants_it() {
+    let server = || "one".to_owned();
+    let events = [
+        LinkEvent::NoticesReset,
+        LinkEvent::NoticesLagged,
+        LinkEvent::PlaneReset(Plane::Background),
+        LinkEvent::PlaneReset(Plane::Foreground),
+        LinkEvent::OutOfReach { server: server(), why: "refused".to_owned(), lost_for: MS, slots: None },
+        LinkEvent::Retired { server: server() },
+    ];
+    for event in events {
+        let (mut world, guard) = World::lingering();
+        world.is_told(event.clone());
+        assert!(!world.lingers(guard.hold) && world.actions().contains(&"lock/release"), "{event:?}");
+    }
+    let mut world = World::new();
+    let guard = world.holds(wish());
+    world.is_told(LinkEvent::NoticesReset);
+    let channel = wish().name.channel().clone();
+    world.session.handle_subscribed(world.now, &channel, Err(LinkError::NotSent("no connection".to_owned())));
+    assert!(!world.releases(&guard), "nothing is heard");
+}
+
+#[test]
+fn nothing_lingers_through_the_end_or_a_force_release() {
+    type End = fn(&mut World);
+    let ends: [End; 4] = [
+        |world| world.session.close(world.now),
+        |world| world.session.release_all(world.now),
+        |world| world.session.stop_lingering(world.now),
+        |world| world.session.look_again(world.now, "stock"),
+    ];
+    for end in ends {
+        let (mut world, guard) = World::lingering();
+        end(&mut world);
+        assert!(!world.lingers(guard.hold) && world.actions().contains(&"lock/release"));
+    }
+}
+
+#[test]
+fn waiting_request_is_served_by_a_release() {
+    let mut world = World::new();
+    let guard = world.holds(wish());
+    let (ticket, step) = world.begin(wish());
+    let Step::Send(flight, _) = step else { panic!("it asks: {step:?}") };
+    let busy = Reply::Array([0, 30_000, 0].map(Reply::Int).to_vec());
+    world.session.handle_reply(world.now, ticket, flight, Ok(busy));
+    assert!(matches!(world.session.poll_acquire(world.now, ticket, VIA, Waker::noop()), Step::Wait));
+    assert!(!world.releases(&guard), "hand_over says whether a waiter has it at once");
+}
+
+#[test]
+fn hold_whose_time_is_over_is_not_resumed_without_a_timer() {
+    for late in [LONGEST, LEASE * 2] {
+        let (mut world, guard) = World::lingering();
+        // The process was paused: the caller is polled before the background looks at its timers.
+        world.now = world.now + late;
+        assert!(world.resumes(wish()).is_none() && !world.lingers(guard.hold), "after {late:?}");
+        // A hold whose lease is over is forgotten by its timer.
+        let (mut world, guard) = World::lingering();
+        world.pass(late);
+        assert!(!world.lingers(guard.hold));
+    }
+}
