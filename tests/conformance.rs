@@ -108,6 +108,13 @@ suite! {
             a_place_is_gone_when_its_wait_has_run_out,
             a_dropped_acquire_does_not_refuse_the_next_try_of_its_client,
             a_writer_that_gave_up_keeps_no_reader_out;
+        release_lingering:
+            next_acquire_of_the_client_costs_no_command,
+            lock_that_lingers_is_released_when_its_time_is_over,
+            another_client_gets_a_lingering_lock_at_once,
+            guard_of_a_lock_that_is_wanted_is_released_for_good,
+            force_release_and_the_end_of_the_client_end_lingering,
+            longest_lingering_is_a_third_of_the_lease;
         waiting_handed_on:
             release_hands_the_field_on_to_the_next_task,
             a_crowd_costs_less_than_one_command_each,

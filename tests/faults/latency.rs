@@ -1,9 +1,9 @@
 //! Slow links: what is free is had within its wait, by all who may have it at the same time.
 
-use crate::support::{SLACK, connect, on_one_of_each, runtime, settings};
+use crate::support::{SLACK, connect, on_one_of_each, runtime, settings, until};
 use futures_util::future::join_all;
 use leasehold::Client;
-use leasehold_test_support::{Proxy, Server, Way};
+use leasehold_test_support::{Proxy, Resp, Server, Way};
 use std::time::{Duration, Instant};
 use tokio::runtime::Builder;
 
@@ -93,5 +93,42 @@ fn calls_in_batches_are_few_over_a_slow_link() {
                 client.shutdown(SLACK).await.expect("a shutdown");
             });
         }
+    });
+}
+
+/// A lock that lingers is had without a round trip by its client, and by another one in a few.
+#[test]
+fn lingering_lock_is_had_at_once_and_given_up_soon() {
+    on_one_of_each(|binary| {
+        let server = Server::builder().binary(binary).start();
+        let proxy = Proxy::to(&server);
+        runtime().block_on(async {
+            let (client, other) = (connect(&proxy.url()).await, connect(&proxy.url()).await);
+            for round_trip in [5, 100].map(Duration::from_millis) {
+                for way in [Way::ToServer, Way::ToClient] {
+                    proxy.delay(way, round_trip / 2);
+                }
+                let lock = client.lock(format!("lingers:{round_trip:?}")).linger(Duration::from_secs(8));
+                let begun = Instant::now();
+                lock.acquire().await.expect("the lock").release().await.expect("a release");
+                // It lingers although its holder's subscription is not confirmed.
+                let pairs = 1_000;
+                for _ in 0..pairs {
+                    lock.acquire().await.expect("the lock").release().await.expect("a release");
+                }
+                let took = begun.elapsed();
+                assert!(took < round_trip + SLACK, "{took:?} for {pairs} pairs");
+                let channel = format!("redisson_lock__channel:{{{}}}", lock.name());
+                let listeners =
+                    || server.command(&["PUBSUB", "NUMSUB", &channel]).elements().get(1).and_then(Resp::as_int);
+                until("the holder listens", || listeners() == Some(1)).await;
+                let begun = Instant::now();
+                let guard = other.lock(lock.name()).acquire().await.expect("the lock");
+                let had = begun.elapsed();
+                eprintln!("round trip {round_trip:?}: {pairs} pairs in {took:?}, and another client had it in {had:?}");
+                assert!(had < round_trip * 5 + SLACK, "{had:?}");
+                guard.release().await.expect("a release");
+            }
+        });
     });
 }

@@ -20,6 +20,7 @@ pub(crate) mod loss;
 pub(crate) mod outage;
 pub(crate) mod read_write;
 pub(crate) mod reentry;
+pub(crate) mod release_lingering;
 pub(crate) mod release_order;
 pub(crate) mod semaphores;
 pub(crate) mod semaphores_leased;

@@ -160,7 +160,11 @@ async fn many_tasks_on_few_names(world: World, kind: Kind) {
         processes.push(clients);
     }
     let names: Vec<String> = (0..NAMES).map(|_| world.name("storm")).collect();
-    let ways = |clients: &Vec<Client>| names.iter().map(|name| kind.locks(clients, name)).collect();
+    let of_name = |clients: &Vec<Client>, name: &String| {
+        let lingering = kind.lingering(clients, name);
+        kind.locks(clients, name).into_iter().chain(lingering).collect()
+    };
+    let ways = |clients: &Vec<Client>| names.iter().map(|name| of_name(clients, name)).collect();
     let locks: Arc<Vec<Names>> = Arc::new(processes.iter().map(ways).collect());
     let sections = Arc::new(Vec::from_iter((0..NAMES).map(|_| Section::default())));
     let mut tasks = JoinSet::new();

@@ -242,6 +242,11 @@ impl Kind {
         }
     }
 
+    /// The same lock of the first client, as one that lingers, where the kind has such.
+    pub(crate) fn lingering(self, clients: &[Client], name: &str) -> Option<AnyLock> {
+        (self == Self::Lock).then(|| of(clients[0].lock(name).linger(ms(20)), no_token))
+    }
+
     /// The first of [`Kind::locks`], which excludes all others.
     pub(crate) fn lock(self, clients: &[Client], name: &str) -> AnyLock {
         self.locks(clients, name).swap_remove(0)

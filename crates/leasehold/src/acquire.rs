@@ -14,7 +14,7 @@ use leasehold_core::backoff::Backoff;
 use leasehold_core::call::Replicas;
 use leasehold_core::error::AcquireError;
 use leasehold_core::owner::HoldNumber;
-use leasehold_core::session::{AcquireRequest, Fallback, Patience};
+use leasehold_core::session::{AcquireRequest, Fallback, LingerTime, Patience};
 use std::future::{IntoFuture, poll_fn};
 use std::marker::PhantomData;
 use std::pin::Pin;
@@ -208,6 +208,10 @@ impl<K: LockKind> Acquire<K> {
         wish.field.clone_from(&options.field);
         wish.prefer_writers = options.prefer_writers;
         wish.fallback = self.spec.fallback();
+        if let Some(linger) = options.linger.filter(|_| renewed) {
+            settings::check_linger(linger, lease)?;
+            wish.linger = LingerTime::new(linger);
+        }
         if wish.fallback != Fallback::Fail && wish.replicas.is_some() {
             return Err(InvalidInput::Contradiction("a lock that falls back cannot ask for replicas".to_owned()).into());
         }

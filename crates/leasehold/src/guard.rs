@@ -80,7 +80,7 @@ impl<K: LockKind> Guard<K> {
         self.lock.spec().handle().clock.now().since(self.cell.acquired_at())
     }
 
-    /// The holder's name on the server: `uuid:number`, as [`Holder::id`](crate::Holder::id) shows it to others.
+    /// The holder's name on the server: `uuid:number`, with a `~` at its end where the lock may [linger](Lock::linger), as [`Holder::id`](crate::Holder::id) shows it to others.
     pub fn holder_id(&self) -> HolderId {
         String::from_utf8_lossy(&self.cell.field()).into_owned().into()
     }

@@ -112,7 +112,7 @@ pub use lock::Lock;
 pub use loss::{LossToken, Lost};
 pub use owner::Owner;
 pub use record::ClientRecord;
-pub use settings::{MAX_LEASE, MIN_LEASE};
+pub use settings::{DEFAULT_LINGER, MAX_LEASE, MIN_LEASE};
 /// The token of the crate `tokio-util`, as [`LossToken::token`] makes it.
 pub use tokio_util::sync::CancellationToken;
 

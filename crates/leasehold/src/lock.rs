@@ -8,6 +8,7 @@ use crate::lock_spec::LockSpec;
 use leasehold_core::session::{Fallback, Patience};
 use std::fmt;
 use std::marker::PhantomData;
+use std::time::Duration;
 
 /// A lock: at most one owner holds it at a time, over all processes that use the same server.
 ///
@@ -134,6 +135,55 @@ impl<K: SupportsFallback> Lock<K> {
     #[must_use]
     pub fn fallback(&self, fallback: Fallback) -> Self {
         Self::of(self.spec.with_options(|options| options.fallback = Some(fallback)))
+    }
+}
+
+impl Lock {
+    /// Lets the lock linger: after the last guard's release the client keeps it on the server for up to `longest`, and the next acquire of
+    /// this client costs no command. Default: the lock is released at once.
+    ///
+    /// **When to use it:** where one process takes the same lock again and again with short pauses, and others seldom want it.
+    /// [`DEFAULT_LINGER`](crate::DEFAULT_LINGER) is 50 ms. **When not:** where JVMs want the lock often, or where an acquire is followed by no
+    /// other: each grant of the server costs a subscription besides.
+    ///
+    /// A client of this library that finds the lock busy asks for it, whether its own locks linger or not. The lingering client hears that, and
+    /// releases the lock at once, or with its guard's release; for the next second its holds of this lock do not linger. A JVM does not
+    /// ask: it waits for up to `longest` after the release, and for up to ten times as long where the client takes the lock again and again.
+    /// A try of another client finds the lock busy although no guard of it exists, and is the asking.
+    ///
+    /// [`Guard::release`] is `Ok` at once. Each guard counts its own [`held_for`](Guard::held_for) and has its own loss;
+    /// [`holder_id`](Guard::holder_id) is that of the guard before, with a `~` at its end. A lock lingers only while the client hears who
+    /// wants it and the server is in reach, and only if both acquires renew the same lease, the hold has had one guard, no replica was asked
+    /// ([`durable`](crate::Acquire::durable)), and no request for it chose [`Fallback::Local`]. A shutdown, the client's end, and a
+    /// force release end it. Members of a [`MultiLock`](crate::MultiLock) do not linger. See `docs/safety.md`.
+    ///
+    /// # Errors
+    ///
+    /// An acquire fails with [`Error::Invalid`] where `longest` is less than a millisecond, or more than a third of the lease.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// # let client = leasehold::Client::embedded();
+    /// let stock = client.lock("stock:1001").linger(leasehold::DEFAULT_LINGER);
+    /// for _ in 0..1_000 {
+    ///     let guard = stock.acquire().await?;
+    ///     guard.release().await?;
+    /// }
+    /// # Ok::<(), leasehold::Error>(()) }).unwrap();
+    /// ```
+    #[must_use]
+    pub fn linger(&self, longest: Duration) -> Self {
+        Self::of(self.spec.with_options(|options| options.linger = Some(longest)))
+    }
+
+    /// The same lock, which is released at once.
+    pub(crate) fn without_linger(self) -> Self {
+        if self.spec.options().linger.is_none() {
+            return self;
+        }
+        Self::of(self.spec.with_options(|options| options.linger = None))
     }
 }
 

@@ -60,11 +60,13 @@ pub(crate) struct LockOptions {
     pub(crate) fallback: Option<Fallback>,
     /// How long the mark of a waiting writer counts.
     pub(crate) prefer_writers: Option<Duration>,
+    /// For how long the lock lingers after a release.
+    pub(crate) linger: Option<Duration>,
 }
 
 /// The options of a lock that has none.
 static NO_OPTIONS: LockOptions =
-    LockOptions { lease: None, field: None, owner: None, fallback: None, prefer_writers: None };
+    LockOptions { lease: None, field: None, owner: None, fallback: None, prefer_writers: None, linger: None };
 
 impl LockSpec {
     pub(crate) fn new(handle: Arc<Handle>, kind: Kind, given: &str) -> Self {

@@ -16,6 +16,9 @@ pub const MIN_LEASE: Duration = Duration::from_millis(50);
 /// The longest lease: a year, far below what `PEXPIRE` takes.
 pub const MAX_LEASE: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
+/// A time for [`Lock::linger`](crate::Lock::linger) that suits most uses: 50 ms. A JVM that waits for the lock hardly notices it.
+pub const DEFAULT_LINGER: Duration = Duration::from_millis(50);
+
 /// The lease of what has none, such as the permits of a bare semaphore: ten years.
 pub(crate) const NO_LEASE: Duration = Duration::from_secs(3_650 * 24 * 60 * 60);
 
@@ -143,6 +146,11 @@ pub(crate) fn check_number(what: &'static str, number: u32, least: u32) -> Resul
         return Ok(());
     }
     Err(InvalidInput::Number { what, given: number.into(), least: least.into(), most: most.into() })
+}
+
+/// Refuses a time for which a lock cannot linger, because its lease would be renewed meanwhile.
+pub(crate) fn check_linger(linger: Duration, lease: Duration) -> Result<(), InvalidInput> {
+    within("time for which the lock lingers", linger, Duration::from_millis(1), lease / 3)
 }
 
 pub(crate) fn check_max_hold(most: Duration) -> Result<(), InvalidInput> {

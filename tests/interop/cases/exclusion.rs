@@ -3,7 +3,7 @@
 use crate::kind::{Kind, Wish};
 use crate::place::PlaceName;
 use crate::suite::Cases;
-use crate::world::{NEVER, SLACK, World, clock, pass, timed};
+use crate::world::{NEVER, SLACK, World, clock, pass, settings, timed};
 use leasehold::Error;
 use std::time::Duration;
 use tokio::task::JoinSet;
@@ -16,6 +16,11 @@ const JVM_CLOCK: Duration = Duration::from_millis(2);
 
 pub(super) fn add(cases: &mut Cases) {
     for place in PlaceName::ALL {
+        cases.add(
+            place,
+            "lock: a JVM waits while a lock lingers in Rust, and is not asked",
+            jvm_waits_for_what_lingers,
+        );
         for kind in Kind::ALL {
             cases.add_with(place, format!("{kind}: what a JVM holds keeps Rust out"), kind, jvm_keeps_rust_out);
             cases.add_with(place, format!("{kind}: what Rust holds keeps a JVM out"), kind, rust_keeps_jvm_out);
@@ -137,4 +142,29 @@ async fn counting(world: World, kind: Kind) {
     }
     let counted = world.command(&["GET", &number_of(&world)]);
     assert_eq!(counted.as_str(), Some((2 * OF_EACH * ROUNDS).to_string().as_str()));
+}
+
+/// A JVM does not ask for a lock that lingers, and is not disturbed where another client does.
+async fn jvm_waits_for_what_lingers(world: World) {
+    let (jvm, object) = (world.actor("jvm"), world.object(Kind::Lock));
+    let (lock, channel) = (world.rust.lock(&world.name).linger(SHORT), Kind::Lock.channel(&world.name));
+    let guard = lock.acquire().await.expect("the lock");
+    world.until_listening(&channel, 1).await;
+    guard.release().await.expect("a release");
+    let (got, took) = timed(jvm.yes("tryLock", &[&object, &NEVER.as_millis().to_string()])).await;
+    assert!(got && took <= SHORT + SLACK, "{took:?}");
+    jvm.tell("unlock", &[&object]).await;
+    // The JVM listens, and is not woken, when another client asks for what it waits for.
+    let guard = lock.acquire().await.expect("the lock");
+    world.until_listening(&channel, 1).await;
+    let waits = jvm.begin("tryLock", &[&object, &NEVER.as_millis().to_string()]).await;
+    world.until_listening(&channel, 2).await;
+    let asks = world.client(settings()).await;
+    assert!(asks.lock(&world.name).try_acquire().await.expect("an answer").is_none(), "it asks");
+    world.until_listening(&channel, 1).await;
+    guard.release().await.expect("a release");
+    let got = waits.await.expect("an answer").expect("no exception");
+    assert_eq!(got.value, "true", "the release woke it");
+    jvm.tell("unlock", &[&object]).await;
+    assert_eq!(world.holder(), None);
 }

@@ -42,6 +42,7 @@ pub(crate) async fn run(inner: Arc<ClientInner>) {
             let ending = inner.background.is_ending();
             if ending {
                 session.retract();
+                session.stop_lingering(now);
             }
             let actions: Vec<Action> = std::iter::from_fn(|| session.poll_action()).collect();
             let events: Vec<Event> = std::iter::from_fn(|| session.poll_event()).collect();

@@ -4,6 +4,7 @@ use super::{Guard, mirrors, park_on};
 use crate::error::{Error, WithError};
 use crate::inspect::{FairQueue, Holder, ReadWriteHolders};
 use crate::kind::{Any, Fair, FencedFair, Inspectable, Leased, LockKind, Owned, Read, Reentrant, Simple, Write};
+use std::time::Duration;
 
 /// A [`Lock`](crate::Lock) for threads, of whatever kind.
 pub struct Lock<K: LockKind = Reentrant>(crate::Lock<K>);
@@ -79,6 +80,14 @@ impl<K: LockKind> Lock<K> {
         let guard = self.acquire_with(describe).map_err(WithError::NotAcquired)?;
         let value = work(&guard);
         WithError::unless_released(value, guard.release())
+    }
+}
+
+impl Lock {
+    /// Lets the lock linger after its release, for the next acquire of this client. See [`Lock::linger`](crate::Lock::linger).
+    #[must_use]
+    pub fn linger(&self, longest: Duration) -> Self {
+        Self(self.0.linger(longest))
     }
 }
 

@@ -61,7 +61,7 @@ pub enum Member {
 
 impl From<Lock> for Member {
     fn from(lock: Lock) -> Self {
-        Self::Lock(lock)
+        Self::Lock(lock.without_linger())
     }
 }
 
