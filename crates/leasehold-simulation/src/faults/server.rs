@@ -144,6 +144,12 @@ impl World {
 
     /// An operator who has looked at the holder of a lock releases it.
     pub(crate) fn force_release(&mut self) {
+        if let Some((name, field)) = self.marked_hold() {
+            trace!(self, "{field} of {name} is released by force");
+            let call = lock::force_release(&name, &field, &self.plan.settings.publish);
+            let client = self.client_of(field.as_bytes());
+            return self.release_by_force(&call, field.into(), client);
+        }
         let held: Vec<_> = (0..self.guards.len())
             .filter(|guard| self.guards[*guard].alive && self.believes(&self.guards[*guard]))
             .collect();
@@ -154,15 +160,20 @@ impl World {
         let Some(call) = self.forced(guard) else { return };
         trace!(self, "{:?} of client {} is released by force", guard.hold, guard.client);
         let (id, client) = (guard.wire_id.clone(), guard.client);
+        self.release_by_force(&call, id, Some(client));
+    }
+
+    /// A hold of a client is released by force. Nothing is promised of it any more.
+    fn release_by_force(&mut self, call: &Call, id: Bytes, client: Option<usize>) {
         self.stats.fault(FaultKind::ForceRelease);
-        self.note_fault_of(client, self.now);
+        client.into_iter().for_each(|client| self.note_fault_of(client, self.now));
         self.invariants.grants.void(id.clone());
         for guard in self.guards.iter_mut().filter(|guard| guard.wire_id == id) {
             guard.epoch_of_data = OF_NO_EPOCH;
         }
-        self.note_silence(&call);
+        self.note_silence(call);
         self.invariants.grants.forget_holder(&call.keys()[0]);
-        drop(self.server.execute(&call));
+        drop(self.server.execute(call));
         self.deliver_notices();
         self.note_removals(self.plan.settings.lease / 3);
     }

@@ -8,6 +8,7 @@ use crate::workload::fallbacks;
 use crate::workload::family::{CAPACITY, LockFamily};
 use crate::workload::hand_overs;
 use crate::workload::leases::{self, Leases};
+use crate::workload::lingering::{self, Lingering};
 use crate::workload::mixture;
 use crate::workload::replicas;
 use crate::world::{World, ms, name, settings};
@@ -46,6 +47,8 @@ pub(crate) struct Plan {
     pub(crate) fallbacks: Option<fastrand::Rng>,
     /// The leases that requests choose from, where there are several.
     pub(crate) leases: Option<Leases>,
+    /// How locks linger, if they do.
+    pub(crate) lingering: Option<Lingering>,
     /// By which choices requests wait for a replica, if they do.
     pub(crate) replicas: Option<fastrand::Rng>,
     /// How long a guard is kept.
@@ -112,6 +115,7 @@ pub(crate) fn plan(world: &mut World, seed: u64, family: LockFamily) {
     disturb(world, mix, seed);
     fallbacks::plan(world, seed);
     leases::plan(world, seed);
+    lingering::plan(world, seed);
     for number in (0..).take(12 + world.rng.usize(..34)) {
         let pause = DISTURBED.mul_f64(world.rng.f64() * world.rng.f64());
         let client = world.rng.usize(..clients);

@@ -63,6 +63,7 @@ impl World {
         let wish = self.perhaps_without_the_server(wish);
         let wish = self.with_some_lease(client, wish);
         let wish = self.durably(wish);
+        let wish = self.lingering(wish);
         self.start(client, wish);
     }
 
@@ -121,6 +122,7 @@ impl World {
                 let wish = self.perhaps_without_the_server(wish);
                 let wish = self.with_some_lease(client, wish);
                 let wish = self.durably(wish);
+                let wish = self.lingering(wish);
                 self.start(client, wish);
                 let pause = self.plan.hold.mul_f64(self.rng.f64());
                 self.after(pause, UserEvent::GiveUp { guard, how: 0 });

@@ -79,7 +79,7 @@ pub(crate) enum TaskKind {
         last: bool,
         /// had this deadline,
         deadline: Instant,
-        /// and its hold was handed on to another task.
+        /// and its hold was handed on to another task, or lingers.
         handed_on: bool,
     },
 }

@@ -7,7 +7,7 @@ use crate::workload::event::UserEvent;
 use crate::world::World;
 use crate::world::event::WorldEvent;
 use crate::world::message::Message;
-use leasehold_core::link::{LinkError, LinkEvent};
+use leasehold_core::link::LinkError;
 
 impl World {
     /// Events within a client wait while it is paused, and happen no more once it is dead.
@@ -72,9 +72,9 @@ impl World {
             Message::SubscriptionAnswer { client, channel, wanted, life, result } => {
                 self.subscription_answered(client, channel, wanted, life, result);
             }
-            Message::Notice { client, channel, life } => {
+            Message::Notice { client, event, life } => {
                 if self.net.wires[client].life == life {
-                    self.event(client, LinkEvent::Notice { channel });
+                    self.event(client, event);
                 }
             }
             Message::Event { client, event } => self.event(client, event),

@@ -98,9 +98,10 @@ pub(crate) enum Message {
         life: u64,
         result: Result<(), LinkError>,
     },
+    /// A message on a channel, as the link tells it.
     Notice {
         client: usize,
-        channel: Bytes,
+        event: LinkEvent,
         life: u64,
     },
     Event {

@@ -47,7 +47,9 @@ impl World {
         let last = self.guards_of(client, hold) == 0 && !unread;
         let before = self.clients[client].session.hand_overs();
         let ticket = self.clients[client].session.release(now, hold, renewed);
-        let handed_on = self.clients[client].session.hand_overs() > before;
+        let lingers = self.clients[client].session.lingers(hold);
+        self.stats.reach_all(lingers.then_some(Coverage::Lingered));
+        let handed_on = self.clients[client].session.hand_overs() > before || lingers;
         trace!(self, "g{}: client {client} releases {hold:?} as {ticket:?} {polls:?}", self.guards[guard].number);
         let kind = TaskKind::Release { guard, held, last, deadline, handed_on };
         let task = self.clients[client].add_task(now, ticket, kind, polls);
@@ -157,6 +159,7 @@ impl World {
         let (ticket, waker) = (state.ticket, Waker::from(state.flag.clone()));
         let acquires = matches!(state.kind, TaskKind::Acquire(_));
         let session = &mut self.clients[client].session;
+        let before = session.resumed();
         let outcome = if acquires {
             match session.poll_acquire(now, ticket, via, &waker) {
                 Step::Wait => return,
@@ -174,7 +177,9 @@ impl World {
                 Step::Done(Err(error)) => Outcome::NotReleased(error),
             }
         };
-        trace!(self, "client {client} {ticket:?} ends: {outcome:?}");
+        let resumed = self.clients[client].session.resumed() > before;
+        self.stats.reach_all(resumed.then_some(Coverage::Resumed));
+        trace!(self, "client {client} {ticket:?} ends: {outcome:?}{}", if resumed { " (lingered)" } else { "" });
         self.stats.digest.record((self.now, client, task, discriminant(&outcome)));
         self.check_outcome(client, task, &outcome);
         self.note_outcome(&outcome);
@@ -264,7 +269,8 @@ impl World {
             self.stats.reach(Coverage::Reentry);
         }
         if granted.handed_on {
-            self.stats.reach(Coverage::HandedOn);
+            let hands_on = self.clients[client].session.settings().hand_over.is_some();
+            self.stats.reach_all(hands_on.then_some(Coverage::HandedOn));
             self.invariants.grants.note_handed_on(guard.wire_id.clone());
         }
         if self.clients[client].lost.remove(guard.name.key()) {

@@ -104,7 +104,7 @@ impl World {
                     self.stats.fault(FaultKind::LostNotice);
                     continue;
                 }
-                if let LinkEvent::Notice { channel } = event {
+                if matches!(event, LinkEvent::Notice { .. } | LinkEvent::Wanted { .. }) {
                     let delay = self.delay(client);
                     if delay > self.faults.rates.delay.1 {
                         self.stats.reach(Coverage::LateNotice);
@@ -113,7 +113,7 @@ impl World {
                     let at = (self.now + delay).max(wires.last_notice);
                     wires.last_notice = at;
                     let life = wires.life;
-                    self.at(at, Message::Notice { client, channel, life });
+                    self.at(at, Message::Notice { client, event, life });
                 }
             }
         }
@@ -127,7 +127,11 @@ impl World {
         trace!(self, "client {client} link: {event:?}");
         self.stats.digest.record((self.now, client, "link", discriminant(&event)));
         let now = self.local(client);
+        let wanted = matches!(event, LinkEvent::Wanted { .. });
+        let lingering = self.lingering_of(client);
         self.clients[client].session.handle_event(now, event);
+        let gave_way = wanted && self.lingering_of(client) < lingering;
+        self.stats.reach_all(gave_way.then_some(Coverage::GaveWay));
         self.look_after(client);
     }
 }
