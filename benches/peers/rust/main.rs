@@ -18,6 +18,7 @@ use crate::leasehold::{Leasehold, Settings};
 use crate::library::Library;
 use crate::others::{InProcess, Rlock, Rslock};
 use crate::standing::Standing;
+use ::leasehold::{Client, DEFAULT_LINGER};
 use std::io::Write;
 use std::time::Duration;
 
@@ -41,6 +42,10 @@ fn main() {
             }
             "leasehold-hand-over" => {
                 serve(Leasehold::connect(url, Settings::HandOver, |client, name| client.lock(name)).await).await;
+            }
+            "leasehold-linger" => {
+                let lingers = |client: &Client, name: &str| client.lock(name).linger(DEFAULT_LINGER);
+                serve(Leasehold::connect(url, Settings::Usual, lingers).await).await;
             }
             "leasehold-simple" => {
                 let lease = Duration::from_secs(30);

@@ -36,12 +36,13 @@ const fn rust(name: &'static str, library: &'static str, rows: &'static [Row]) -
     Peer { name, language: Language::Rust, library, sends: SCRIPTS, waits: Waits::ByMessage, rows }
 }
 
-pub(crate) static PEERS: [Peer; 14] = [
+pub(crate) static PEERS: [Peer; 15] = [
     rust("bare fred", "fred", &[Pairs, Wake]),
     rust("tokio's mutex", "tokio", &[Hot]),
     rust("leasehold", "leasehold", &[Pairs, Wake, Hot, Contended, Queue, Held, Waiters]),
     rust("leasehold, batch_calls", "leasehold-batch", &[Pairs, Wake, Hot, Contended, Held]),
     rust("leasehold, hand_over", "leasehold-hand-over", &[Pairs, Hot, Contended]),
+    rust("leasehold, linger", "leasehold-linger", &[Pairs, Contended]),
     rust("leasehold, simple lock", "leasehold-simple", &[Pairs]),
     rust("leasehold, fair lock", "leasehold-fair", &[Wake, Hot, Contended, Queue, Waiters]),
     Peer { sends: SET_AND_SCRIPTS, waits: Waits::Polling, ..rust("rslock", "rslock", &[Pairs, Wake, Hot, Contended]) },
