@@ -282,7 +282,8 @@ impl Servers {
         let mut notices = Notices::default();
         for (client, link) in self.links.iter().enumerate() {
             while let Poll::Ready(Some(event)) = pin!(link.event()).poll(&mut Context::from_waker(Waker::noop())) {
-                notices[client] += u8::from(matches!(event, LinkEvent::Notice { .. }));
+                let is_message = matches!(event, LinkEvent::Notice { .. } | LinkEvent::Wanted { .. });
+                notices[client] += u8::from(is_message);
             }
         }
         (reply, notices)
