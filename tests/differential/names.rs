@@ -31,6 +31,12 @@ impl Subject {
         format!("{}:{}", self.client, self.number)
     }
 
+    /// The same for a reentrant lock, some of whose holds may linger.
+    pub(crate) fn marked_hold(&self) -> String {
+        let mark = if self.number == 3 { "~" } else { "" };
+        format!("{}{mark}", self.hold())
+    }
+
     /// The sixteen bytes of the `index`-th permit of the hold.
     pub(crate) fn permit(&self, index: u32) -> String {
         format!("{:-<12}{index:04}", self.hold())

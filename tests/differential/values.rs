@@ -41,8 +41,12 @@ pub(crate) fn value(rng: &mut Rng, script: &Script, word: &str, subject: &Subjec
     if odd && !matches!(word, "publish" | "settings") {
         return Bytes::from(one_of(rng, if is_amount { &ODD[..7] } else { &ODD }));
     }
+    if word == "channel" {
+        return subject.key(folder, word);
+    }
     Bytes::from(match word {
         "hold" | "holder" if folder == "write" => format!("{}:write", subject.hold()),
+        "hold" | "holder" if folder == "lock" => subject.marked_hold(),
         "hold" | "holder" | "front" | "owner" => subject.hold(),
         "writer" => format!("{}:write", subject.hold()),
         "reader" if rng.bool() => subject.hold(),

@@ -83,7 +83,7 @@ fn a_hold_that_is_handed_on_is_in_nobodys_way() {
 fn what_is_left_out_comes_to_nothing_new() {
     let small_ones = Subject::ALL.map(|subject| match subject {
         // Two tasks of one client have many more ways to go on.
-        Subject::HandOver => [(subject, 1, 0, 1), (subject, 2, 0, 0)],
+        Subject::HandOver => [(subject, 1, 1, 0), (subject, 2, 0, 0)],
         _ => [(subject, 1, 2, 1), (subject, 2, 0, 1)],
     });
     let larger = [(Subject::Reentrant, 2, 1, 0), (Subject::Permits, 2, 1, 0), (Subject::Fair, 2, 1, 0)];
