@@ -100,7 +100,9 @@ pub(crate) async fn force_release_and_the_end_of_the_client_end_lingering(world:
     let lock = lingering(&world, &client, &name).await;
     let holder = other.lock(&name).force_release().await.expect("an answer").expect("a holder");
     assert!(holder.id.to_string().ends_with('~'), "{holder:?}");
+    let begun = Instant::now();
     until("the client has heard of it", || client.stats().cleaning_up == 0).await;
+    assert!(begun.elapsed() < LONG / 2, "it heard of it after {:?}", begun.elapsed());
     let guard = lock.acquire().await.expect("the lock");
     assert_ne!(guard.holder_id(), holder.id, "it was asked for anew");
     guard.release().await.expect("a release");
