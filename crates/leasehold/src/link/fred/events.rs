@@ -79,7 +79,7 @@ impl Events {
             match messages.recv().await {
                 Ok(message) => {
                     let text = message.value.as_bytes().unwrap_or_default();
-                    self.notice(message.channel.clone().into_inner(), text);
+                    self.notice(message.channel.into_inner(), text);
                 }
                 Err(RecvError::Lagged(missed)) => {
                     tracing::debug!(missed, "notices came faster than they were taken");
