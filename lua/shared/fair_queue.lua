@@ -34,10 +34,11 @@ local function repair(fair)
   local listed, entries = {}, {}
   for _, entry in ipairs(redis.call('LRANGE', fair.queue, 0, -1)) do
     local score = not listed[entry] and score_of(fair, entry)
+    -- It may stand in the middle from here on, where nothing else would show that it is there.
+    fair.mixed = fair.mixed or is_foreign(fair, entry)
     if not listed[entry] and not score then
       if is_foreign(fair, entry) then
         score = fair.now + held_for(fair) + fair.cap
-        fair.mixed = true
       elseif is_alive(fair, entry) then
         score = fair.now + fair.reach
       end

@@ -5,6 +5,8 @@ use super::world::{Process, World, is_held, is_placed};
 use crate::support::ms;
 use leasehold_core::command::Acquired;
 use leasehold_core::command::fair::{Heartbeat, Inspected};
+use leasehold_core::link::ServerError;
+use leasehold_embedded::{Inside, Met};
 
 /// A lock held by one of ours for 30 s.
 fn held() -> (World, String) {
@@ -389,4 +391,34 @@ fn a_front_that_a_jvm_evicted_is_gone() {
     Jvm::new(1, 5_000).acquire(&world, 30_000);
     let Heartbeat::Gone(standing) = world.beat(ours, Some(&ours.hold(1))) else { panic!("its place is gone") };
     assert!(standing.foreign && !standing.head);
+}
+
+/// A place that is refused in the middle of its script can leave a score without an entry. A JVM that comes then stands in the middle once
+/// the queue is mended, and its grant takes its wait off the scores of those behind it.
+#[test]
+fn a_refused_place_hides_no_jvm_that_came_behind_it() {
+    for at in 1.. {
+        let world = World::embedded();
+        let (holder, processes) = (world.process(), [(); 3].map(|()| world.process()));
+        let [first, refused, last] = processes.map(|process| process.hold(1));
+        assert!(is_held(&world.acquire(&holder.hold(1))) && is_placed(&world.acquire(&first)));
+        let denied = ServerError::new("ERR ACL failure in script: User app has no permissions to run a command");
+        let (_, met) = world.server().execute_refused(&world.acquire_call(&refused, |_| {}), Inside::Call(at), denied);
+        let jvm = Jvm::new(1, 5_000);
+        jvm.acquire(&world, 30_000);
+        assert!(is_placed(&world.acquire(&last)), "it has its place");
+        live(&world, 1_000, &processes);
+        world.release(&holder.hold(1), 0);
+        while let Some(head) = world.queue().first().filter(|head| **head != jvm.entry) {
+            let head = head.clone();
+            assert!(is_held(&world.acquire(&head)));
+            world.release(&head, 0);
+        }
+        assert_eq!(jvm.acquire(&world, 30_000), None);
+        assert!(jvm.unlock(&world, 30_000));
+        assert!(world.queue().contains(&last), "refused at {at}: {met:?}: the JVM took out who stood behind it");
+        if met == Met::Nothing {
+            break;
+        }
+    }
 }
