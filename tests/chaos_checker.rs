@@ -11,6 +11,8 @@ mod lineage;
 #[path = "chaos/moment.rs"]
 #[expect(dead_code, reason = "its tests have instants of their own")]
 mod moment;
+#[path = "chaos/succession.rs"]
+mod succession;
 
 use check::{
     BARE, Bounds, GENERATION, Overlap, confused, hangs, judge, overlaps, tokens, unreported, unwitnessed, within,
@@ -19,6 +21,7 @@ use history::Op;
 use lineage::{Cause, Event, Shard};
 use moment::MILLISECOND;
 use std::time::{Duration, Instant};
+use succession::{Succession, succession};
 
 fn only(text: &str, died: Option<u64>) -> Op {
     let mut ops = history::read("c0", text, died).expect("a history").ops;
@@ -425,4 +428,35 @@ fn an_instant_lies_between_the_moments_around_it() {
         let at = moment::of(instant);
         assert!(before <= at + slack && at <= after + slack, "{before} {at} {after}");
     }
+}
+
+/// A candidate that was asked for, leads from then on until its process dies, where it does, and another one that waits since the beginning.
+fn leaders(died: u64, follows: Option<u64>) -> Vec<Op> {
+    let until = died + 1;
+    let first = format!("10 1 invoked alone leader:0 1 -\n20 1 granted {until} 7\n");
+    let mut second = "11 1 invoked alone leader:0 1 -\n".to_owned();
+    if let Some(at) = follows {
+        second += &format!("{at} 1 granted {} 8\n", at + 1_000);
+    }
+    let mut ops = history::read("c0", &first, Some(died)).expect("a history").ops;
+    ops.extend(history::read("c1", &second, None).expect("a history").ops);
+    ops
+}
+
+#[test]
+fn a_leader_that_died_is_followed_within_its_lease_and_a_second() {
+    let limits = (Duration::from_secs(2), Duration::from_secs(1));
+    let (second, died) = (1_000 * MILLISECOND, 60_000 * MILLISECOND);
+    let judge = |follows: Option<u64>, disturbed: &[(u64, u64)], stalled: u64| {
+        succession(&leaders(died, follows), limits, disturbed, |_, _, _| stalled)
+    };
+    let followed = judge(Some(died + 2 * second), &[], 0);
+    assert_eq!((followed.followed, followed.longest, followed.late.len()), (1, 2 * second, 0));
+    assert_eq!(judge(Some(died + 4 * second), &[], 0).late.len(), 1, "too late");
+    assert_eq!(judge(None, &[], 0).late.len(), 1, "never");
+    assert_eq!(judge(Some(died + 4 * second), &[], 2 * second).late.len(), 0, "the candidate did not run");
+    for disturbed in [(died - second, died - second), (died + second, died + second)] {
+        assert_eq!(judge(Some(died + 4 * second), &[disturbed], 0), Succession::default(), "something else went wrong");
+    }
+    assert_eq!(judge(Some(died + 4 * second), &[(second, 2 * second)], 0).late.len(), 1, "that was long ago");
 }

@@ -115,6 +115,18 @@ suite! {
             guard_of_a_lock_that_is_wanted_is_released_for_good,
             force_release_and_the_end_of_the_client_end_lingering,
             longest_lingering_is_a_third_of_the_lease;
+        at_least:
+            released_lock_stays_busy_for_its_least_time,
+            waiter_gets_a_kept_lock_when_its_time_is_over,
+            only_a_release_of_what_was_held_keeps_a_lock_busy,
+            least_times_are_checked_before_anything_is_sent,
+            job_runs_once_in_a_period;
+        leader:
+            one_candidate_leads_and_the_next_takes_over,
+            lost_leadership_stops_the_work_and_the_candidate_campaigns_again,
+            resignation_ends_a_wait_and_a_work_that_does_not_end,
+            candidates_in_one_owners_scope_do_not_lead_at_once,
+            campaign_that_cannot_succeed_ends_with_the_reason;
         waiting_handed_on:
             release_hands_the_field_on_to_the_next_task,
             a_crowd_costs_less_than_one_command_each,
@@ -208,6 +220,8 @@ suite! {
             l11_down_server_is_an_error_in_time_and_can_be_cancelled,
             l3_a_lost_notice_costs_one_sleep,
             after_a_reconnect_waiters_try_again;
+        leader:
+            campaign_outlives_an_outage;
     }
     servers {
         drop:
@@ -300,6 +314,16 @@ suite! {
 
 /// tokio's clock can only be paused on a runtime of one thread, which the fixture's is not.
 mod embedded_paused {
+    #[test]
+    fn thousand_ticks_of_five_processes_run_once_each() {
+        crate::suite::at_least::thousand_ticks_of_five_processes_run_once_each();
+    }
+
+    #[test]
+    fn five_candidates_have_one_leader_and_soon_a_next_one() {
+        crate::suite::leader::five_candidates_have_one_leader_and_soon_a_next_one();
+    }
+
     #[test]
     fn tokios_paused_clock_moves_them_too() {
         crate::suite::time::tokios_paused_clock_moves_them_too();

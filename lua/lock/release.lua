@@ -1,10 +1,12 @@
 -- Lowers the hold count of a hold, or ends it and tells the waiters. The count is absolute, so a copy changes nothing.
+-- A hold that ends may keep the lock busy for a while: then its field gets a mark, so that nothing that names the hold finds it.
 --
 -- KEYS[1]  lock     [hash]     hold -> count, with the lease as its time to live
 -- KEYS[2]  channel  [channel]  where waiters listen; gets the message 0 when the hold ends
 -- ARGV[1]  hold     [string]   the field of the hold: uuid:number
 -- ARGV[2]  count    [integer]  the hold count that shall remain; 0 always ends the hold
 -- ARGV[3]  publish  [string]   PUBLISH or SPUBLISH; SILENT where nobody listens (the spin lock)
+-- ARGV[4]  keep     [integer]  milliseconds for which the lock stays busy after the hold has ended; 0 frees it
 -- returns  [integer]  1   released: the hold has ended, and the message was published unless it is SILENT
 --                     2   lowered: the count is now what was asked; the lease is untouched
 --                     3   same: the count was this already (a copy of a command that succeeded)
@@ -12,10 +14,10 @@
 --                     0   absent: nobody holds the lock
 --                     -1  other: somebody else holds it
 --                     -4  kind: the key is not a hash
--- example  KEYS stock:1001 redisson_lock__channel:{stock:1001}  ARGV 6f0c…:7 0 PUBLISH  returns 1
+-- example  KEYS stock:1001 redisson_lock__channel:{stock:1001}  ARGV 6f0c…:7 0 PUBLISH 0  returns 1
 
 local lock_key, channel = KEYS[1], KEYS[2]
-local hold, count, publish = ARGV[1], tonumber(ARGV[2]), ARGV[3]
+local hold, count, publish, keep = ARGV[1], tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4])
 
 local stored = redis.pcall('HGET', lock_key, hold)
 if type(stored) == 'table' then
@@ -39,7 +41,15 @@ if count == 0 then
   if publish ~= 'SILENT' then
     redis.call(publish, channel, '0')
   end
-  redis.call('DEL', lock_key)
+  if keep == 0 then
+    redis.call('DEL', lock_key)
+    return 1
+  end
+  -- Waiters were told above, because the time that they have to wait is another one now. The new field comes before the old one goes, so
+  -- that the key is there throughout, and keeps its time to live.
+  redis.call('PEXPIRE', lock_key, keep)
+  redis.call('HSET', lock_key, hold .. '!', 1)
+  redis.call('HDEL', lock_key, hold)
   return 1
 elseif stored > count then
   redis.call('HSET', lock_key, hold, count)

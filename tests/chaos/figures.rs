@@ -64,6 +64,9 @@ pub(crate) struct Figures {
     pub(crate) left_keys: u64,
     pub(crate) left_subscriptions: u64,
     pub(crate) unclean: u64,
+    /// Leaders that died while nothing else went wrong, and were followed; and how long that took at most.
+    pub(crate) followed: u64,
+    pub(crate) longest_without_a_leader: Duration,
     /// The memory of the client that lives through the run, at the end of each round, by place.
     pub(crate) resident: BTreeMap<PlaceName, Vec<u64>>,
     /// The losses of each workload that must fail, and of its opposite, with the totals.
@@ -189,6 +192,8 @@ impl fmt::Display for Figures {
             let whom = if earlier == later { format!("{earlier} twice") } else { format!("{earlier}, {later}") };
             row(f, &format!("    {whom}"), times)?;
         }
+        let longest = format!("{}, after at most {:.0?}", self.followed, self.longest_without_a_leader);
+        row(f, "leaders that died and were followed", &longest)?;
         row(f, "stale writes accepted by the fenced store (0)", &self.stale)?;
         row(f, "hangs (0)", &self.hangs)?;
         row(f, "clients that did not clean up (0)", &self.unclean)?;

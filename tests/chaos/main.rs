@@ -16,6 +16,7 @@ mod relay;
 mod round;
 mod stall;
 mod store;
+mod succession;
 mod work;
 
 use fastrand::Rng;

@@ -1,7 +1,7 @@
 //! A round: clients work at a place while things go wrong, come to rest, and are judged by their histories.
 
 use crate::check::{self, Bounds};
-use crate::client::{TIMEOUT, UNREACHABLE};
+use crate::client::{LEASE, TIMEOUT, UNREACHABLE};
 use crate::fault::{self, Fault};
 use crate::figures::Figures;
 use crate::fleet::{Fleet, Told};
@@ -10,6 +10,7 @@ use crate::lineage::{Cause, Event, Shard};
 use crate::moment::now;
 use crate::place::{Place, PlaceName};
 use crate::store::{Store, Totals};
+use crate::succession::succession;
 use crate::work::{CAPACITY, DELIVERY};
 use fastrand::Rng;
 use std::path::Path;
@@ -18,6 +19,9 @@ use std::time::{Duration, Instant};
 
 /// Room for a busy machine.
 const SLACK: Duration = Duration::from_secs(5);
+
+/// How long after the end of a dead leader's lease another candidate leads.
+const FOLLOWED: Duration = Duration::from_secs(1);
 
 /// How long things may take. A waiter asks within a lease, and a server that does not answer is given up after a time; what is settled
 /// before it is released may need that twice. The news of a loss needs nothing but a timer, and a processor.
@@ -141,6 +145,7 @@ pub(crate) fn run(
     let mut chronicle = Chronicle::begin(&site.place);
     let faults = |figures: &Figures| figures.faults.values().sum::<u64>();
     let faults_before = faults(figures);
+    let mut disturbed = Vec::new();
     let silence = if workload == Workload::Failover { 500 } else { 1_500 };
     site.place.dead_after(Duration::from_millis(silence));
     while began.elapsed() < length && healed {
@@ -148,10 +153,12 @@ pub(crate) fn run(
             Workload::Mixed | Workload::Majority => {
                 std::thread::sleep(Duration::from_millis(rng.u64(200..1_200)));
                 let fault = site.draw(rng);
+                let from = now();
                 chronicle.look(&site.place, None);
                 notes.push(format!("{} {}", now(), fault.word()));
                 // Now and then a task sleeps through it all.
-                let sleeper = (rng.u32(0..4) == 0).then(|| rng.usize(0..site.fleet.len()));
+                let may_sleep = fault != Fault::ClientKilled;
+                let sleeper = (may_sleep && rng.u32(0..4) == 0).then(|| rng.usize(0..site.fleet.len()));
                 if let Some(sleeper) = sleeper {
                     site.fleet.stop(sleeper);
                     *figures.faults.entry(Fault::ClientStopped).or_default() += 1;
@@ -162,6 +169,12 @@ pub(crate) fn run(
                 }
                 *figures.faults.entry(fault).or_default() += u64::from(done);
                 healed = site.place.heals();
+                if fault == Fault::ClientKilled {
+                    // Nothing else goes wrong until somebody follows it.
+                    std::thread::sleep(LEASE + FOLLOWED);
+                } else {
+                    disturbed.push((from, now()));
+                }
                 if chronicle.look(&site.place, Some(fault)) {
                     notes.push(format!("{} a primary was replaced, and no fault wanted that", now()));
                     figures.unwanted += 1;
@@ -180,6 +193,8 @@ pub(crate) fn run(
             }
         }
     }
+    // The end of the round has all candidates resign.
+    disturbed.push((now(), u64::MAX / 2));
     let rests = site.fleet.rest();
     chronicle.look(&site.place, None);
     notes.extend(chronicle.events.iter().map(|event| format!("{event:?}")));
@@ -225,6 +240,13 @@ pub(crate) fn run(
         let of_it = stalls.get(process).into_iter().flatten();
         check::within(of_it.chain(&here).copied(), from, to)
     });
+    let follow = succession(&ops, (LEASE, FOLLOWED), &disturbed, |process, from, to| {
+        let of_it = stalls.get(process).into_iter().flatten();
+        check::within(of_it.chain(&here).copied(), from, to)
+    });
+    figures.followed += follow.followed;
+    figures.longest_without_a_leader = figures.longest_without_a_leader.max(Duration::from_nanos(follow.longest));
+    figures.check(&format!("{title}: a leader that died is followed in time"), &follow.late);
     figures.hangs += hangs.len() as u64;
     figures.check(&format!("{title}: nothing hangs"), &hangs);
     let unclean: Vec<_> =

@@ -4,6 +4,7 @@ mod bank;
 mod counted;
 mod groups;
 mod held;
+mod leaders;
 pub(crate) mod naive;
 mod plain;
 
@@ -33,6 +34,9 @@ pub(crate) const MONEY: i64 = 1_000;
 /// The articles, and how many of each come at a time.
 pub(crate) const ARTICLES: u32 = 2;
 pub(crate) const DELIVERY: i64 = 25;
+
+/// The names for whose leadership each process campaigns.
+pub(crate) const LEADERS: u32 = 4;
 
 /// The registers of the workloads that must fail.
 pub(crate) const REGISTERS: u32 = 8;
@@ -96,6 +100,9 @@ pub(crate) fn start(bench: &Arc<Bench>, workload: &str, seed: u64) -> JoinSet<()
             for _ in 0..2 {
                 tasks.spawn(counted::counters(bench.clone(), rng.fork()));
                 tasks.spawn(counted::latches(bench.clone(), rng.fork()));
+            }
+            for number in 0..LEADERS {
+                tasks.spawn(leaders::campaigns(bench.clone(), number, rng.fork()));
             }
         }
         "majority" => {

@@ -6,11 +6,12 @@ use leasehold::{
     Acquire, Acquiring, AnyGuard, AnyLock, Backoff, CancellationToken, Cause, Client, ClientBuilder, ClientId,
     ClientRecord, ClientStats, ConnectError, CountDownLatch, Error, FairGuard, FairLock, FairQueue, FairSettings,
     Fallback, FencedFairGuard, FencedFairLock, FencedGuard, FencedLock, GroupGuard, Guard, HeldPermit, HoldEnd, Holder,
-    HolderId, InvalidInput, InvalidPermitId, LatchWait, LatchWaiting, LeasedSemaphore, Lock, LossReason, LossToken,
-    Lost, Member, MultiAcquire, MultiGuard, MultiLock, NameError, NotReleased, Owner, PermitCounts, PermitGuard,
-    PermitId, Publish, QuorumAcquire, QuorumGuard, QuorumLock, ReadGuard, ReadLock, ReadWriteHolders, ReadWriteLock,
-    Replicas, Semaphore, SemaphoreGuard, ServerError, ServerInfo, SimpleGuard, SimpleLock, SpinGuard, SpinLock,
-    StripedLock, Waiter, WithError, WriteGuard, WriteLock, blocking,
+    HolderId, InvalidInput, InvalidPermitId, LatchWait, LatchWaiting, Leader, LeaderHandle, LeaderState,
+    LeasedSemaphore, Lock, LossReason, LossToken, Lost, Member, MultiAcquire, MultiGuard, MultiLock, NameError,
+    NotReleased, Occurrence, Once, Owner, Period, PermitCounts, PermitGuard, PermitId, Publish, QuorumAcquire,
+    QuorumGuard, QuorumLock, ReadGuard, ReadLock, ReadWriteHolders, ReadWriteLock, Replicas, Semaphore, SemaphoreGuard,
+    ServerError, ServerInfo, SimpleGuard, SimpleLock, SpinGuard, SpinLock, StripedLock, Term, Waiter, WithError,
+    WriteGuard, WriteLock, blocking,
 };
 use leasehold::{embedded, fence};
 use std::time::Duration;
@@ -83,6 +84,9 @@ types! {
     InvalidPermitId: send sync unpin forever;
     LatchWait: send sync unpin forever;
     LatchWaiting: send unpin forever;
+    Leader: send sync unpin forever;
+    LeaderHandle: send sync unpin forever;
+    LeaderState: send sync unpin forever;
     Lock: send sync unpin forever;
     LossReason: send sync unpin forever;
     Lost: send sync unpin forever;
@@ -92,7 +96,10 @@ types! {
     MultiLock: send sync unpin forever;
     NameError: send sync unpin forever;
     NotReleased: send sync unpin forever;
+    Occurrence<u32>: send sync unpin forever;
+    Once: send sync unpin forever;
     Owner: send sync unpin forever;
+    Period: send sync unpin forever;
     PermitCounts: send sync unpin forever;
     PermitGuard: send sync unpin forever;
     PermitId: send sync unpin forever;
@@ -114,6 +121,7 @@ types! {
     SpinGuard: send sync unpin forever;
     SpinLock: send sync unpin forever;
     StripedLock: send sync unpin forever;
+    Term: send sync unpin forever;
     Waiter: send sync unpin forever;
     WithError<u32>: send sync unpin forever;
     WriteGuard: send sync unpin forever;
@@ -124,7 +132,10 @@ types! {
     blocking::FencedValue: send sync unpin forever;
     blocking::GroupGuard<AllMembers>: send sync unpin forever;
     blocking::Guard: send sync unpin forever;
+    blocking::Leader: send sync unpin forever;
+    blocking::LeaderHandle: send sync unpin forever;
     blocking::Lock: send sync unpin forever;
+    blocking::Once: send sync unpin forever;
     blocking::MultiGuard: send sync unpin forever;
     blocking::MultiLock: send sync unpin forever;
     blocking::LeasedSemaphore: send sync unpin forever;

@@ -136,3 +136,34 @@ fn busy_lock_is_asked_for_where_its_hold_may_linger() {
         listener.hears(&["0"]);
     });
 }
+
+#[test]
+fn a_released_lock_that_stays_busy_is_that_of_no_hold() {
+    each("lock-kept", |world| {
+        world.acquire(LOCK, "me:1", 1, wish(60_000));
+        world.acquire(LOCK, "me:1", 2, wish(60_000));
+        let mut listener = world.listen_to(LOCK);
+        assert_eq!(world.release_and_keep(LOCK, "me:1", 1, 500_000), 2, "a count that is left keeps its lease");
+        assert!(left(world) <= 60_000);
+        listener.hears(&[]);
+        assert_eq!(world.release_and_keep(LOCK, "me:1", 0, 500_000), 1);
+        listener.hears(&["0"]);
+        let kept = "HGETALL {} => [\"me:1!\", \"1\"]";
+        world.check(kept);
+        assert!((490_000..=500_000).contains(&left(world)));
+        // Copies of what was sent before find another holder, also that of the release.
+        assert_eq!(world.release_and_keep(LOCK, "me:1", 0, 900_000), -1);
+        assert!(world.acquire(LOCK, "me:1", 1, wish(900_000)).starts_with("[0, "));
+        assert_eq!(world.acquire(LOCK, "me:1", 2, wish(900_000)), "[-2, 0]");
+        assert_eq!(world.renew(LOCK, &[("me:1", 900_000)]), "[0, 0]");
+        assert!(left(world) <= 500_000);
+        world.check(kept);
+        let Inspected::Held { holder, count: 1, .. } = inspected(world) else { panic!("it is held") };
+        assert_eq!(forced(world, &holder), ForceReleased::Ended);
+        // A time that is shorter than the lease ends the lease sooner.
+        world.acquire(LOCK, "me:2", 1, wish(60_000));
+        assert_eq!(world.release_and_keep(LOCK, "me:2", 0, 5_000), 1);
+        assert!(left(world) <= 5_000);
+        world.check("DEL {} => 1");
+    });
+}

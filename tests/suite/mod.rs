@@ -4,6 +4,7 @@
 pub(crate) mod acquire;
 pub(crate) mod admin;
 pub(crate) mod admin_inspection;
+pub(crate) mod at_least;
 pub(crate) mod blocking;
 pub(crate) mod callbacks;
 pub(crate) mod callbacks_that_panic;
@@ -16,6 +17,7 @@ pub(crate) mod field_bugs;
 pub(crate) mod groups;
 pub(crate) mod input;
 pub(crate) mod latch;
+pub(crate) mod leader;
 pub(crate) mod loss;
 pub(crate) mod outage;
 pub(crate) mod read_write;

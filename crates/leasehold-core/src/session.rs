@@ -153,6 +153,11 @@ impl Session {
         self.checked(|parts| parts.drop_guard(now, number, renewed));
     }
 
+    /// Keeps the lock of a hold busy until then, however soon its guards are released or dropped. A kind that cannot do that takes no notice.
+    pub fn keep_busy(&mut self, number: HoldNumber, until: Instant) {
+        self.checked(|parts| parts.keep_busy(number, until));
+    }
+
     /// A guard is given up without a release: nothing renews for its sake, and the lease runs out by itself.
     pub fn detach(&mut self, now: Instant, number: HoldNumber, renewed: bool) {
         self.checked(|parts| parts.detach(now, number, renewed));
@@ -351,16 +356,7 @@ impl Session {
 
     /// The open things. A hold that lingers is among those that are being cleaned up.
     pub fn stats(&self) -> ClientStats {
-        let held = self.parts.holds.iter().map(|(_, hold)| hold).filter(|hold| hold.wanted() > 0).count();
-        ClientStats {
-            held,
-            cleaning_up: self.parts.holds.len() - held,
-            requests: self.parts.requests.len(),
-            subscriptions: self.parts.subscriptions.len(),
-            locks: self.parts.locks.len(),
-            owners: self.parts.owners.len(),
-            timers: self.parts.timers.len(),
-        }
+        self.parts.stats()
     }
 
     /// Whether nothing is granted any more.

@@ -8,6 +8,7 @@ mod exclusion;
 mod fair_order;
 mod foreign;
 mod grants;
+mod kept;
 mod latches;
 mod leaks;
 pub(crate) mod losses;
@@ -35,6 +36,7 @@ pub(crate) struct Invariants {
     pub(crate) exclusion: exclusion::Exclusion,
     pub(crate) fair_order: fair_order::FairOrder,
     pub(crate) grants: grants::Grants,
+    pub(crate) kept: kept::Kept,
     pub(crate) latches: latches::Latches,
     pub(crate) nothing_acquired: nothing_acquired::NothingAcquired,
     pub(crate) tokens: tokens::Tokens,
@@ -77,6 +79,7 @@ impl World {
     /// A caller is told of this.
     pub(crate) fn check_outcome(&mut self, client: usize, task: usize, outcome: &Outcome) {
         outcomes::check_release(self, client, task, outcome);
+        self.note_kept(client, task, outcome);
         for id in self.invariants.nothing_acquired.check(self, client, task, outcome) {
             self.stats.reach(Coverage::NothingThere);
             if self.doubts.half_done.contains(&id) {
@@ -102,6 +105,7 @@ impl World {
         self.check_not_passing_through(&id);
         self.check_grant_beside_jvms(&lock, &id);
         if count == 1 {
+            self.check_kept(&lock);
             let reached = self.invariants.fair_order.check(self, script, &lock, &id);
             self.stats.reach_all(reached.into_iter().flatten());
             if let Some(token) = token {

@@ -6,6 +6,7 @@ pub(crate) mod family;
 mod hand_overs;
 mod latches;
 pub(crate) mod leases;
+pub(crate) mod least_times;
 pub(crate) mod lingering;
 mod mixture;
 pub(crate) mod plan;

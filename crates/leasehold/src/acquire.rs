@@ -1,5 +1,6 @@
 //! Acquiring: the builder that a caller sees.
 
+mod at_least;
 mod watch;
 
 use crate::attempt;
@@ -59,6 +60,7 @@ pub struct Acquire<K: LockKind = Reentrant> {
     permits: u32,
     backoff: Option<Arc<Backoff>>,
     replicas: Option<Replicas>,
+    at_least: Option<Duration>,
     kind: PhantomData<K>,
 }
 
@@ -76,6 +78,7 @@ impl<K: LockKind> Acquire<K> {
             permits: 1,
             backoff: None,
             replicas: None,
+            at_least: None,
             kind: PhantomData,
         }
     }
@@ -143,6 +146,13 @@ impl<K: LockKind> Acquire<K> {
         self
     }
 
+    /// Takes a lease other than the client's, and renews it.
+    pub(crate) const fn renewed_for(mut self, lease: Duration) -> Self {
+        self.lease = Some(lease);
+        self.renewed = true;
+        self
+    }
+
     /// Re-enters this very hold.
     pub(crate) const fn entering(mut self, hold: HoldNumber) -> Self {
         self.reenter = Some(hold);
@@ -160,7 +170,11 @@ impl<K: LockKind> Acquire<K> {
         let result = poll_fn(|cx| watch.span().in_scope(|| Pin::new(&mut acquiring).poll(cx))).await;
         let waited = self.spec.handle().clock.now().since(begun);
         match watch.end(waited, result) {
-            Ok(Some(granted)) => Ok(Some(Guard::new(self.spec.clone(), granted))),
+            Ok(Some(granted)) => {
+                let guard = Guard::new(self.spec.clone(), granted);
+                self.at_least.into_iter().for_each(|least| guard.keep_busy(least));
+                Ok(Some(guard))
+            }
             Ok(None) => Ok(None),
             Err(error) => Err(Error::from_acquire(self.spec.name(), waited, error)),
         }
@@ -214,6 +228,13 @@ impl<K: LockKind> Acquire<K> {
         }
         if wish.fallback != Fallback::Fail && wish.replicas.is_some() {
             return Err(InvalidInput::Contradiction("a lock that falls back cannot ask for replicas".to_owned()).into());
+        }
+        if let Some(least) = self.at_least {
+            settings::check_at_least(least)?;
+            if wish.fallback != Fallback::Fail {
+                let why = "a lock that falls back cannot stay busy after its release".to_owned();
+                return Err(InvalidInput::Contradiction(why).into());
+            }
         }
         wish.backoff.clone_from(&self.backoff);
         Ok(wish)

@@ -39,14 +39,18 @@ mod counted;
 mod fenced;
 mod group;
 mod guard;
+mod leader;
 mod lock;
+mod once;
 
 pub use client::Client;
 pub use counted::{CountDownLatch, LeasedSemaphore, Semaphore};
 pub use fenced::FencedValue;
 pub use group::{GroupGuard, MultiGuard, MultiLock, QuorumGuard, QuorumLock};
 pub use guard::Guard;
+pub use leader::{Leader, LeaderHandle};
 pub use lock::{AnyLock, Lock, ReadWriteLock};
+pub use once::Once;
 
 use crate::caller;
 use std::pin::pin;

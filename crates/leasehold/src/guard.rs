@@ -189,6 +189,11 @@ impl<K: LockKind> Guard<K> {
         self.lock.spec().handle().with(|session, now| session.detach(now, self.hold, self.renewed));
     }
 
+    /// Keeps the lock busy for so long from now on, however soon this guard goes. The callers know that the kind can do that.
+    pub(crate) fn keep_busy(&self, least: Duration) {
+        self.lock.spec().handle().with(|session, now| session.keep_busy(self.hold, now + least));
+    }
+
     /// The hold, for what this crate builds on guards.
     pub(crate) const fn hold(&self) -> HoldNumber {
         self.hold

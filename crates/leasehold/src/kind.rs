@@ -25,6 +25,9 @@ pub trait Leased: LockKind {}
 /// A kind whose holds replicas can be asked to acknowledge.
 pub trait Durable: Leased {}
 
+/// A kind that can stay busy after its release: see [`Acquire::at_least`](crate::Acquire::at_least).
+pub trait Keepable: Leased + Owned {}
+
 /// A kind that is a hash of hold counts on the server, and nothing else.
 pub trait Inspectable: Owned {}
 
@@ -82,15 +85,15 @@ macro_rules! kinds {
 
 kinds! {
     /// The reentrant lock: [`Lock`](crate::Lock).
-    Reentrant: SupportsFallback, Owned, Leased, Durable, Inspectable;
+    Reentrant: SupportsFallback, Owned, Leased, Durable, Inspectable, Keepable;
     /// The fair lock: [`FairLock`](crate::FairLock).
     Fair: Owned, Leased, Durable;
     /// The fair lock with fencing tokens: [`FencedFairLock`](crate::FencedFairLock).
     FencedFair: Owned, Leased, Durable, Fencing;
     /// The fenced lock: [`FencedLock`](crate::FencedLock).
-    Fenced: Owned, Leased, Durable, Fencing, Inspectable;
+    Fenced: Owned, Leased, Durable, Fencing, Inspectable, Keepable;
     /// The spin lock: [`SpinLock`](crate::SpinLock).
-    Spin: SupportsFallback, Owned, Leased, Durable, Polled, Inspectable;
+    Spin: SupportsFallback, Owned, Leased, Durable, Polled, Inspectable, Keepable;
     /// The simple lock: [`SimpleLock`](crate::SimpleLock).
     Simple: SupportsFallback, Owned, Leased, Durable, Polled;
     /// The read half of a read-write lock: [`ReadLock`](crate::ReadLock).
@@ -135,6 +138,7 @@ mod tests {
             let traits = traits.unwrap_or_else(|| panic!("there is no marker {marker}"));
             assert_eq!(traits.contains(&"SupportsFallback"), kind.supports_fallback(), "{marker}");
             assert_eq!(traits.contains(&"Leased"), kind.has_lease(), "{marker}");
+            assert_eq!(traits.contains(&"Keepable"), kind.protocol().may_be_kept(), "{marker}");
         }
     }
 }

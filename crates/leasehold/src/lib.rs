@@ -34,6 +34,8 @@
 //! | millions of small things | [`Client::striped_lock`] |
 //! | at most *n* at once | [`Client::leased_semaphore`] |
 //! | to wait until *n* others are done | [`Client::count_down_latch`] |
+//! | one instance of many leads, another takes over | [`Client::leader`] |
+//! | a schedule fires in many instances, one runs the job | [`Client::once`] |
 //! | a server may be lost, with its data | [`QuorumLock`]; on a primary with replicas [`Acquire::durable`] |
 //! | holds of milliseconds, or no Pub/Sub | [`Client::spin_lock`] |
 //! | go-zero, or a bare semaphore of JVMs | [`Client::simple_lock`], [`Client::semaphore`] |
@@ -77,10 +79,12 @@ mod ids;
 mod inspect;
 pub mod kind;
 mod kinds;
+mod leader;
 mod link;
 mod lock;
 mod lock_spec;
 mod loss;
+mod once;
 mod owner;
 mod record;
 mod relay;
@@ -101,6 +105,7 @@ pub use guard::Guard;
 pub use ids::{ClientId, HolderId};
 pub use inspect::{FairQueue, Holder, ReadWriteHolders, Waiter};
 pub use kinds::*;
+pub use leader::{Leader, LeaderHandle, LeaderState, Term};
 pub use leasehold_core::backoff::Backoff;
 pub use leasehold_core::call::Replicas;
 pub use leasehold_core::command::permits::{InvalidPermitId, PermitId};
@@ -110,6 +115,7 @@ pub use leasehold_core::name::NameError;
 pub use leasehold_core::session::{ClientStats, Fallback};
 pub use lock::Lock;
 pub use loss::{LossToken, Lost};
+pub use once::{Occurrence, Once, Period};
 pub use owner::Owner;
 pub use record::ClientRecord;
 pub use settings::{DEFAULT_LINGER, MAX_LEASE, MIN_LEASE};

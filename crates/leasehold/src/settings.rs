@@ -153,6 +153,11 @@ pub(crate) fn check_linger(linger: Duration, lease: Duration) -> Result<(), Inva
     within("time for which the lock lingers", linger, Duration::from_millis(1), lease / 3)
 }
 
+/// Refuses a time for which a lock cannot stay busy.
+pub(crate) fn check_at_least(least: Duration) -> Result<(), InvalidInput> {
+    within("least time for which the lock stays busy", least, Duration::from_millis(1), MAX_LEASE)
+}
+
 pub(crate) fn check_max_hold(most: Duration) -> Result<(), InvalidInput> {
     within("longest hold", most, MIN_LEASE, MAX_LEASE)
 }

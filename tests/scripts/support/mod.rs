@@ -82,8 +82,13 @@ impl Lock<'_> {
     }
 
     pub(crate) fn give(&self, hold: &HoldKey, count: u32, granted: bool) -> Call {
-        let give = ReleaseArgs { name: self.name, keys: self.keys, hold, count, granted, settings: self.settings };
-        self.kind.protocol().release(&give)
+        self.give_and_keep(hold, count, granted, Duration::ZERO)
+    }
+
+    /// A release that leaves the lock busy for so long.
+    pub(crate) fn give_and_keep(&self, hold: &HoldKey, count: u32, granted: bool, keep: Duration) -> Call {
+        let (name, keys, settings) = (self.name, self.keys, self.settings);
+        self.kind.protocol().release(&ReleaseArgs { name, keys, hold, count, granted, keep, settings })
     }
 
     /// Renews, each hold by its own lease.

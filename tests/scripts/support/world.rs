@@ -137,6 +137,13 @@ impl World {
         reply.int().expect("a release answers with an integer")
     }
 
+    /// The same, of a release that leaves the lock busy for so many milliseconds.
+    #[track_caller]
+    pub(crate) fn release_and_keep(&self, kind: Kind, field: &str, count: u32, keep: u64) -> i64 {
+        let call = self.call(kind, |lock| lock.give_and_keep(&named(field), count, true, ms(keep)));
+        self.run(&call).int().expect("a release answers with an integer")
+    }
+
     pub(crate) fn renew_call(&self, kind: Kind, holds: &[(&str, u64)]) -> Call {
         self.call(kind, |lock| lock.renewal(holds.iter().map(|(field, lease)| (named(field), ms(*lease)))))
     }

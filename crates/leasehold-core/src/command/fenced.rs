@@ -63,6 +63,10 @@ impl KindProtocol for Fenced {
         Lock.released(reply)
     }
 
+    fn may_be_kept(&self) -> bool {
+        true
+    }
+
     fn renewal(&self) -> Option<&'static Script> {
         Lock.renewal()
     }

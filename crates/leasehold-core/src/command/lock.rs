@@ -77,9 +77,7 @@ impl KindProtocol for Lock {
     }
 
     fn release(&self, give: &ReleaseArgs<'_>) -> Call {
-        let keys = vec![give.name.to_key(), give.name.channel()];
-        let args = vec![give.hold.field.clone(), decimal(give.count.into()), give.settings.publish.clone()];
-        Call::new(&script::RELEASE, keys, args)
+        release(give, &give.settings.publish)
     }
 
     fn released(&self, reply: &Reply) -> Result<Released, DecodeError> {
@@ -91,6 +89,10 @@ impl KindProtocol for Lock {
     }
 
     fn is_asked_for(&self) -> bool {
+        true
+    }
+
+    fn may_be_kept(&self) -> bool {
         true
     }
 
@@ -110,6 +112,13 @@ pub(super) fn acquire(ask: &AcquireArgs<'_>, publish: &Bytes) -> Call {
     let (hold, count, channel) = (ask.hold.field.clone(), decimal(ask.count.into()), ask.name.channel());
     let args = vec![hold, count, millis(ask.lease), limit(ask.not_after), publish.clone(), channel];
     Call::new(&script::ACQUIRE, vec![ask.name.to_key()], args)
+}
+
+/// Asks for a lower hold count. The end of the hold is announced by `publish`.
+pub(super) fn release(give: &ReleaseArgs<'_>, publish: &Bytes) -> Call {
+    let keys = vec![give.name.to_key(), give.name.channel()];
+    let (hold, count, keep) = (give.hold.field.clone(), decimal(give.count.into()), millis(give.keep));
+    Call::new(&script::RELEASE, keys, vec![hold, count, publish.clone(), keep])
 }
 
 /// Ends the hold of `holder`.

@@ -76,6 +76,11 @@ pub trait KindProtocol: Sync {
         false
     }
 
+    /// Whether the lock can stay busy for a while after the end of a hold.
+    fn may_be_kept(&self) -> bool {
+        false
+    }
+
     /// Whether the server knows how often a hold was entered, so that a renewal can tell that it disagrees.
     fn counts(&self) -> bool {
         true
@@ -201,6 +206,8 @@ pub struct ReleaseArgs<'a> {
     /// Whether the hold was granted for certain, so that there is something to be given back even where the server has no
     /// record of it.
     pub granted: bool,
+    /// For how long the lock stays busy after the end of the hold; only kinds whose [`KindProtocol::may_be_kept`] says so heed it.
+    pub keep: Duration,
     /// The settings of the client.
     pub settings: &'a Settings,
 }

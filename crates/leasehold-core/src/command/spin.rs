@@ -2,12 +2,12 @@
 
 use super::lock::{self, Lock};
 use super::outcome::{Acquired, Released};
-use super::protocol::{AcquireArgs, HoldKey, Keys, KindProtocol, ReleaseArgs, Renewal, WaitPolicy, decimal};
+use super::protocol::{AcquireArgs, HoldKey, Keys, KindProtocol, ReleaseArgs, Renewal, WaitPolicy};
 use crate::call::Call;
 use crate::name::LockName;
 use crate::owner::ClientId;
 use crate::reply::{DecodeError, Reply};
-use crate::script::{self, Script};
+use crate::script::Script;
 use bytes::Bytes;
 use std::time::Duration;
 
@@ -43,12 +43,15 @@ impl KindProtocol for Spin {
     }
 
     fn release(&self, give: &ReleaseArgs<'_>) -> Call {
-        let keys = vec![give.name.to_key(), give.name.channel()];
-        Call::new(&script::RELEASE, keys, vec![give.hold.field.clone(), decimal(give.count.into()), SILENT])
+        lock::release(give, &SILENT)
     }
 
     fn released(&self, reply: &Reply) -> Result<Released, DecodeError> {
         Lock.released(reply)
+    }
+
+    fn may_be_kept(&self) -> bool {
+        true
     }
 
     fn renewal(&self) -> Option<&'static Script> {

@@ -2,7 +2,7 @@
 //!
 //! This file has the record and what it tells. Its folder has what changes it: [`guards`] the grant, the guards and the end, [`change`] the
 //! change that is on its way, [`renewal`] the deadline and the renewals, [`clean_up`] what is still to be taken back, [`hand_over`] what
-//! passes it on to another task, and [`linger`] how long it is kept without a guard.
+//! passes it on to another task, [`linger`] how long it is kept without a guard, and [`least_time`] for how long its lock stays busy after it.
 
 use crate::call::Replicas;
 use crate::command::HoldKey;
@@ -31,6 +31,7 @@ mod deadline;
 mod guards;
 mod hand_over;
 pub(super) mod holds;
+mod least_time;
 pub(super) mod linger;
 mod renewal;
 mod state;
@@ -52,8 +53,8 @@ pub(super) struct Hold {
     /// Requests that wait for the change to be over. Boxed, because a hold mostly has none.
     waiting: Option<Box<Waiting>>,
     lease: Duration,
-    /// The replicas that must acknowledge its changes and its renewals.
-    replicas: Option<Box<Replicas>>,
+    /// What its request asked for besides. Boxed, because it is rare.
+    extras: Option<Box<Extras>>,
     deadline: Deadline,
     state: HoldState,
     renew_at: Option<Instant>,
@@ -64,6 +65,15 @@ pub(super) struct Hold {
     /// What there is of it where its name has the mark, which is rare.
     linger: Option<Box<Linger>>,
     timer: Option<Instant>,
+}
+
+/// What few requests ask for.
+#[derive(Clone, Copy, Debug, Default)]
+struct Extras {
+    /// The replicas that must acknowledge the changes and the renewals of the hold.
+    replicas: Option<Replicas>,
+    /// Its lock stays busy until then.
+    busy_until: Option<Instant>,
 }
 
 /// The requests that wait for a change of a hold to be over.
@@ -85,7 +95,7 @@ impl Hold {
             change: None,
             waiting: None,
             lease: wish.lease,
-            replicas: wish.replicas.map(Box::new),
+            extras: wish.replicas.map(|replicas| Box::new(Extras { replicas: Some(replicas), ..Extras::default() })),
             deadline: Deadline::until(latest),
             state: HoldState::default(),
             renew_at: None,
@@ -153,7 +163,13 @@ impl Hold {
 
     /// The replicas that must acknowledge its changes and its renewals.
     pub(super) fn replicas(&self) -> Option<Replicas> {
-        self.replicas.as_deref().copied()
+        self.extras.as_ref()?.replicas
+    }
+
+    fn set_replicas(&mut self, replicas: Option<Replicas>) {
+        if replicas.is_some() || self.extras.is_some() {
+            self.extras.get_or_insert_default().replicas = replicas;
+        }
     }
 
     /// The count that the server should have.

@@ -4,7 +4,6 @@
 //! several of them.
 
 use crate::owner::{ClientId, HoldNumber};
-use crate::session::Ticket;
 use crate::session::client_record::ClientRecord;
 use crate::session::contended::Contended;
 use crate::session::hold::holds::Holds;
@@ -20,6 +19,7 @@ use crate::session::settlements::Settlements;
 use crate::session::stalled_calls::StalledCalls;
 use crate::session::subscriptions::Subscriptions;
 use crate::session::timers::Timers;
+use crate::session::{ClientStats, Ticket};
 use crate::settings::Settings;
 use crate::time::Instant;
 use std::time::Duration;
@@ -60,6 +60,20 @@ pub(super) struct Parts {
 }
 
 impl Parts {
+    /// See [`Session::stats`](crate::session::Session::stats).
+    pub(super) fn stats(&self) -> ClientStats {
+        let held = self.holds.iter().map(|(_, hold)| hold).filter(|hold| hold.wanted() > 0).count();
+        ClientStats {
+            held,
+            cleaning_up: self.holds.len() - held,
+            requests: self.requests.len(),
+            subscriptions: self.subscriptions.len(),
+            locks: self.locks.len(),
+            owners: self.owners.len(),
+            timers: self.timers.len(),
+        }
+    }
+
     /// The state of a client that has done nothing yet.
     pub(super) fn new(client: ClientId, settings: Settings, seed: u64) -> Self {
         Self {

@@ -76,6 +76,8 @@ counted! {
         Reentry = "an owner re-entered",
         HandOver = "a release handed over to another client",
         HandedOn = "a client handed a lock on to another of its tasks",
+        LeastTime = "a caller asked that its lock stay busy for a least time",
+        GrantedAfterLeastTime = "a lock was granted that had stayed busy after its release",
         Lingered = "a lock lingered when its last guard went",
         Resumed = "a client had a lock again that lingered",
         GaveWay = "a lock that lingered was given up because another client wanted it",

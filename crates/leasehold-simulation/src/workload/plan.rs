@@ -8,6 +8,7 @@ use crate::workload::fallbacks;
 use crate::workload::family::{CAPACITY, LockFamily};
 use crate::workload::hand_overs;
 use crate::workload::leases::{self, Leases};
+use crate::workload::least_times::{self, LeastTimes};
 use crate::workload::lingering::{self, Lingering};
 use crate::workload::mixture;
 use crate::workload::replicas;
@@ -47,6 +48,8 @@ pub(crate) struct Plan {
     pub(crate) fallbacks: Option<fastrand::Rng>,
     /// The leases that requests choose from, where there are several.
     pub(crate) leases: Option<Leases>,
+    /// How locks stay busy after their release, if they do.
+    pub(crate) least_times: Option<LeastTimes>,
     /// How locks linger, if they do.
     pub(crate) lingering: Option<Lingering>,
     /// By which choices requests wait for a replica, if they do.
@@ -116,6 +119,7 @@ pub(crate) fn plan(world: &mut World, seed: u64, family: LockFamily) {
     fallbacks::plan(world, seed);
     leases::plan(world, seed);
     lingering::plan(world, seed);
+    least_times::plan(world, seed);
     for number in (0..).take(12 + world.rng.usize(..34)) {
         let pause = DISTURBED.mul_f64(world.rng.f64() * world.rng.f64());
         let client = world.rng.usize(..clients);

@@ -156,6 +156,8 @@ pub(crate) struct Guard {
     pub(crate) epoch_of_data: u32,
     /// The deadline, as it was last seen.
     pub(crate) until: Instant,
+    /// Until when its lock is to stay busy, however soon it is released.
+    pub(crate) busy_until: Option<Instant>,
 }
 
 #[derive(Debug)]

@@ -248,6 +248,7 @@ impl World {
             passes_through,
             epoch_of_data,
             until: Instant::default(),
+            busy_until: None,
         };
         if !refused {
             self.check_exclusion(&guard);
@@ -276,7 +277,8 @@ impl World {
         if self.clients[client].lost.remove(guard.name.key()) {
             self.stats.reach(Coverage::LostThenReacquired);
         }
-        self.guards.push(guard);
+        let busy_until = self.perhaps_keep_busy(client, guard.hold);
+        self.guards.push(Guard { busy_until, ..guard });
         let guard = self.guards.len() - 1;
         self.note_degraded(guard);
         guard

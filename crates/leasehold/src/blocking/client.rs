@@ -1,14 +1,15 @@
 //! The client of threads.
 
 use super::{
-    CountDownLatch, FencedValue, LeasedSemaphore, Lock, MultiLock, ReadWriteLock, Semaphore, mirrors, park_on,
+    CountDownLatch, FencedValue, Leader, LeasedSemaphore, Lock, MultiLock, Once, ReadWriteLock, Semaphore, mirrors,
+    park_on,
 };
 use crate::ClientId;
 use crate::caller;
 use crate::error::{ConnectError, Error};
 use crate::kind::{Fair, Fenced, Simple, Spin};
 use crate::record::ClientRecord;
-use crate::{ClientBuilder, ClientStats, Member, NotReleased, Owner};
+use crate::{ClientBuilder, ClientStats, Member, NotReleased, Owner, Period};
 use std::time::Duration;
 
 /// A [`Client`](crate::Client) for threads.
@@ -127,6 +128,16 @@ impl Client {
     /// One lock over many, named as those of the asynchronous client. See [`MultiLock`](crate::MultiLock).
     pub fn multi_lock<M: Into<Member>>(&self, members: impl IntoIterator<Item = M>) -> MultiLock {
         self.0.multi_lock(members).into()
+    }
+
+    /// A candidate for the leadership of that name. See [`Client::leader`](crate::Client::leader).
+    pub fn leader(&self, name: impl AsRef<str>) -> Leader {
+        self.0.leader(name).into()
+    }
+
+    /// A job that one of all processes runs once in a period. See [`Client::once`](crate::Client::once).
+    pub fn once(&self, name: impl AsRef<str>, period: Period) -> Once {
+        self.0.once(name, period).into()
     }
 
     /// An owner that holds nothing yet. Its scope is [`Owner::scope_blocking`].

@@ -25,6 +25,13 @@ pub struct Holder {
     pub remaining: Option<Duration>,
 }
 
+impl Holder {
+    /// Whether the lock was released, and stays busy for the rest of its least time: see [`Acquire::at_least`](crate::Acquire::at_least).
+    pub fn is_kept(&self) -> bool {
+        self.id.as_str().ends_with('!')
+    }
+}
+
 /// A waiter for a fair lock, as the server has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]

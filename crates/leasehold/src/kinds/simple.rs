@@ -7,6 +7,7 @@ use crate::lock::Lock;
 use crate::settings;
 use bytes::Bytes;
 use leasehold_core::command::{HoldKey, ReleaseArgs, Released};
+use std::time::Duration;
 
 /// A lock that is one string with a lease: go-zero's `RedisLock`.
 ///
@@ -71,7 +72,15 @@ impl SimpleLock {
             let keys = protocol.keys(name, &session.client());
             let hold = HoldKey { field, permits: 1 };
             let settings = session.settings();
-            protocol.release(&ReleaseArgs { name, keys: &keys, hold: &hold, count: 0, granted: true, settings })
+            protocol.release(&ReleaseArgs {
+                name,
+                keys: &keys,
+                hold: &hold,
+                count: 0,
+                granted: true,
+                keep: Duration::ZERO,
+                settings,
+            })
         });
         let released = spec.call_once(call, |reply| protocol.released(reply)).await?;
         spec.handle().with(|session, now| session.look_again(now, self.name()));

@@ -18,6 +18,7 @@ use crate::session::request::acquire::LocalPlace;
 use crate::session::{Event, Ticket};
 use crate::time::Instant;
 use bytes::Bytes;
+use std::time::Duration;
 
 impl Parts {
     /// The hold of a request has a place, or a mark, on the server: it is given up like a grant when it is not wanted any more.
@@ -152,6 +153,7 @@ impl Parts {
             hold: &HoldKey { field: entry.clone(), permits: 1 },
             count: 0,
             granted: false,
+            keep: Duration::ZERO,
             settings: &self.settings,
         });
         // The answer is not waited for: the next heartbeat tells whether it has to be repeated.

@@ -11,6 +11,15 @@ use crate::time::Instant;
 use std::task::Waker;
 
 impl Parts {
+    /// See [`Session::keep_busy`](crate::session::Session::keep_busy).
+    pub(crate) fn keep_busy(&mut self, number: HoldNumber, until: Instant) {
+        if self.protocol_of(number).may_be_kept()
+            && let Some(hold) = self.holds.get_mut(number)
+        {
+            hold.keep_busy(until);
+        }
+    }
+
     /// See [`Session::release`](crate::session::Session::release).
     pub(crate) fn release(&mut self, now: Instant, number: HoldNumber, renewed: bool) -> Ticket {
         let ticket = Ticket::new(self.next_id());

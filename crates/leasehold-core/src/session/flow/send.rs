@@ -24,6 +24,7 @@ pub(super) fn give(now: Instant, lock: &Lock, hold: &Hold, settings: &Settings) 
         hold: &hold.key(),
         count: hold.wanted(),
         granted: hold.is_surely_granted(now),
+        keep: hold.left_of_least_time(now),
         settings,
     })
 }

@@ -57,7 +57,8 @@ impl Hold {
             && is_at_rest
             && is_planned
             && self.clean_up.is_at_rest()
-            && self.replicas.is_none()
+            && self.replicas().is_none()
+            && !self.keeps_busy(now)
             && self.cell.deadline().since(now) > self.lease / 3
     }
 
@@ -110,6 +111,7 @@ impl Hold {
             state: HoldState::default(),
             clean_up: CleanUp::after(now, &self.clean_up),
             linger: self.linger.map(|linger| Box::new(linger.passed_on(wish.linger.map(LingerTime::get), self.lease))),
+            extras: None,
             timer: None,
             ..self
         };

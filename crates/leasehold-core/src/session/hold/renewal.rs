@@ -47,7 +47,7 @@ impl Hold {
 
     /// From now on these replicas must acknowledge it.
     pub(crate) fn require_replicas(&mut self, replicas: Option<Replicas>) {
-        self.replicas = replicas.map(Box::new);
+        self.set_replicas(replicas);
     }
 
     /// The server has granted what was granted without it. That never makes the deadline later.

@@ -1,0 +1,209 @@
+//! Leader election: of the processes that campaign for a name one leads, and does the work of the leader.
+
+mod handle;
+mod term;
+
+pub use handle::{LeaderHandle, LeaderState};
+pub use term::Term;
+
+use crate::acquire::Acquire;
+use crate::attempt;
+use crate::client::Client;
+use crate::error::{Error, WithError};
+use crate::kind::Fenced;
+use crate::kinds::{FencedGuard, FencedLock};
+use crate::owner::Owner;
+use futures_util::future::{Either, select};
+use handle::{Campaign, Shared};
+use std::fmt;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// For how long the work may go on after a resignation, unless [`Leader::grace`] says otherwise.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// The longest pause after a campaign that failed. A new leader is to be there within a second after the lease of a dead one.
+const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+
+/// A candidate for the leadership of a name. [`Client::leader`] makes one.
+///
+/// **When to use it:** where one instance of many does a work that does not end, such as a scheduler or the consumer of a feed, and another
+/// one takes over when it dies. **When not:** for a job that begins at a time, which is [`Client::once`]; and where each piece of work has a
+/// lock of its own.
+///
+/// The leader holds the [`FencedLock`] of the name. It leads while its lease lasts by its own clock, which ends before the server can
+/// grant the lock to another candidate: within the limits of `docs/safety.md` no two lead at once. A leader that was paused beyond its lease
+/// is stopped when it goes on, and what it has sent before is refused by a store that checks [`Term::fencing_token`]. After the death
+/// of a leader the next one leads when the lease is over; after a resignation at once.
+///
+/// # Examples
+///
+/// ```
+/// # use std::time::Duration;
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// # let client = leasehold::Client::embedded();
+/// let leader = client.leader("scheduler");
+/// let handle = leader.handle(); // for a health check, and for the end of the process
+/// # let end = handle.clone();
+///
+/// let campaigning = leader.run(async |term| {
+///     println!("leads with the token {}", term.fencing_token());
+///     // The work of the leader. It is dropped when the leadership is lost, and begins anew when it is won again.
+/// #   assert!(end.is_leader());
+///     tokio::time::sleep(Duration::from_millis(1)).await;
+///     "done"
+/// });
+/// assert_eq!(campaigning.await?, Some("done"));
+/// assert!(!handle.is_leader());
+/// # Ok::<(), leasehold::Error>(()) }).unwrap();
+/// ```
+#[must_use = "nobody campaigns before `run` is awaited"]
+pub struct Leader {
+    lock: FencedLock,
+    owner: Owner,
+    lease: Option<Duration>,
+    grace: Duration,
+    shared: Arc<Shared>,
+}
+
+impl Client {
+    /// A candidate for the leadership of `name`. The fenced lock of this name is what the leader holds. See [`Leader`].
+    pub fn leader(&self, name: impl AsRef<str>) -> Leader {
+        let shared = Arc::new(Shared::new(self.handle().clock.clone()));
+        // A candidate stands for itself, in whatever owner's scope it campaigns: two of one owner would both lead.
+        Leader { lock: self.fenced_lock(name), owner: self.new_owner(), lease: None, grace: GRACE, shared }
+    }
+}
+
+impl Leader {
+    /// Sets the lease, which is renewed while this candidate leads: after the death of a leader the next one leads when it is over. Default:
+    /// the client's [`lease`](crate::ClientBuilder::lease).
+    pub const fn lease(mut self, lease: Duration) -> Self {
+        self.lease = Some(lease);
+        self
+    }
+
+    /// Sets for how long the work may go on after [`LeaderHandle::resign`], while the lock is still held. Default: 5 s.
+    pub const fn grace(mut self, grace: Duration) -> Self {
+        self.grace = grace;
+        self
+    }
+
+    /// A handle that tells whether this candidate leads, and resigns for it.
+    pub fn handle(&self) -> LeaderHandle {
+        LeaderHandle::new(self.shared.clone(), self.lock.clone())
+    }
+
+    /// Campaigns until this candidate leads, and runs `work` while it does. Where the leadership is lost, `work` is dropped at once, and the
+    /// candidate campaigns again. Where the server cannot be reached, it goes on until it can.
+    ///
+    /// The end of `work` ends the leadership: the lock is released, and the answer is what `work` returned. The answer is `None` after a
+    /// resignation that came before, or that `work` outlived by the [`grace`](Leader::grace).
+    ///
+    /// # Errors
+    ///
+    /// [`WithError::NotAcquired`] where another campaign would fail as well: what the server refused, a name of another kind, a lease
+    /// that cannot be, a client that is shut down. [`WithError::Lost`] and [`WithError::NotReleased`] have the result of work that came to its
+    /// end, although the leadership was lost before, or may last for a lease.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future drops `work`, and the background releases the lock.
+    pub async fn run<T>(self, mut work: impl AsyncFnMut(&Term) -> T) -> Result<Option<T>, WithError<T>> {
+        let campaign = self.begin();
+        loop {
+            let Some(term) = self.campaign(&campaign).await.map_err(WithError::NotAcquired)? else { return Ok(None) };
+            let end = {
+                let work = pin!(term.guard().guarded(work(&term)));
+                match select(work, pin!(self.end_of_grace(&term))).await {
+                    Either::Left((Ok(value), _)) => TermEnd::Done(value),
+                    Either::Left((Err(_), _)) => TermEnd::Lost,
+                    Either::Right(((), _)) => TermEnd::GraceOver,
+                }
+            };
+            campaign.end_term();
+            match end {
+                TermEnd::Done(value) => return WithError::unless_released(value, term.release().await).map(Some),
+                TermEnd::Lost if self.shared.is_resigned() => return Ok(None),
+                TermEnd::Lost => {}
+                TermEnd::GraceOver => {
+                    // A release that fails is repeated, and a candidate that has resigned is not asked what others know.
+                    drop(term.release().await);
+                    return Ok(None);
+                }
+            }
+        }
+    }
+
+    /// Waits until this candidate leads; `None` if it resigns before.
+    pub(crate) async fn campaign(&self, campaign: &Campaign<'_>) -> Result<Option<Term>, Error> {
+        let mut pause = LONGEST_PAUSE / 8;
+        loop {
+            let mut acquire = self.lock.acquire().wait(Duration::MAX).owner(&self.owner);
+            if let Some(lease) = self.lease {
+                acquire = acquire.renewed_for(lease);
+            }
+            let won = match select(pin!(self.shared.resigned()), pin!(self.wait(acquire, campaign))).await {
+                Either::Left(_) => return Ok(None),
+                Either::Right((won, _)) => won,
+            };
+            match won {
+                Ok(guard) => return Ok(Some(campaign.begin_term(guard))),
+                Err(error) if error.is_retryable() => campaign.note_failure(&error, self.lock.name()),
+                Err(error) => return Err(error),
+            }
+            let handle = self.lock.spec().handle();
+            let random = handle.with(|session, _| session.random());
+            let rest = pin!(attempt::pause(handle, pause.mul_f64(0.5 + random / 2.0)));
+            if let Either::Left(_) = select(pin!(self.shared.resigned()), rest).await {
+                return Ok(None);
+            }
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    /// Waits for the lock. A wait that fails no more, for as long as a server that is out of reach would let it fail, is one behind another leader.
+    async fn wait(&self, acquire: Acquire<Fenced>, campaign: &Campaign<'_>) -> Result<FencedGuard, Error> {
+        let handle = self.lock.spec().handle();
+        let settings = &handle.settings;
+        let in_touch = pin!(attempt::pause(handle, settings.unreachable_after + settings.command_timeout * 2));
+        match select(acquire.into_future(), in_touch).await {
+            Either::Left((won, _)) => won,
+            Either::Right(((), acquiring)) => {
+                campaign.note_in_touch();
+                acquiring.await
+            }
+        }
+    }
+
+    async fn end_of_grace(&self, term: &Term) {
+        self.shared.resigned().await;
+        attempt::pause(term.guard().lock().spec().handle(), self.grace).await;
+    }
+
+    pub(crate) fn begin(&self) -> Campaign<'_> {
+        Campaign::new(&self.shared)
+    }
+}
+
+/// How a term has ended.
+enum TermEnd<T> {
+    /// The work has come to its end.
+    Done(T),
+    /// The leadership was lost, and the work was dropped.
+    Lost,
+    /// The candidate has resigned, and the work has not come to its end within the grace.
+    GraceOver,
+}
+
+impl fmt::Debug for Leader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Leader")
+            .field("name", &self.lock.name())
+            .field("state", &self.shared.state())
+            .field("lease", &self.lease)
+            .field("grace", &self.grace)
+            .finish_non_exhaustive()
+    }
+}

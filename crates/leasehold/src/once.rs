@@ -1,0 +1,162 @@
+//! Jobs that run once for each time at which several processes begin them.
+
+mod period;
+
+pub use period::Period;
+
+use crate::client::Client;
+use crate::error::{Error, WithError};
+use crate::guard::Guard;
+use crate::inspect::Holder;
+use crate::lock::Lock;
+use leasehold_core::session::Fallback;
+use std::fmt;
+use std::time::Duration;
+
+/// A job that one of many processes runs once for each [`Period`]. [`Client::once`] makes one.
+///
+/// **When to use it:** where the same schedule fires in every instance of a service, such as a nightly report in five pods. The clocks may
+/// differ by seconds, and the job may be done before the last of them fires. **When not:** for work that must be done exactly once whatever
+/// fails: a job whose process dies in its middle is run again, if another process comes for it.
+///
+/// The lock of a period is called `name@period`, and is that of [`Client::lock`]. When the job is done, the lock stays on the server
+/// as the mark of that, until [`Period::keep`] is over: see [`Acquire::at_least`](crate::Acquire::at_least).
+///
+/// # Examples
+///
+/// ```
+/// # use std::time::Duration;
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// # let client = leasehold::Client::embedded();
+/// use leasehold::{Occurrence, Period};
+///
+/// // In each of five pods, at two in the morning:
+/// let nightly = client.once("report", Period::key("2026-11-23"));
+/// match nightly.run(async |_held| 42).await? {
+///     Occurrence::Ran(pages) => assert_eq!(pages, 42),
+///     Occurrence::AlreadyDone => println!("another pod has done it"),
+///     Occurrence::Elsewhere(holder) => println!("{} is at it", holder.id),
+/// }
+/// # assert!(matches!(nightly.run(async |_held| 42).await?, Occurrence::AlreadyDone));
+/// # Ok::<(), leasehold::Error>(()) }).unwrap();
+/// ```
+#[derive(Clone)]
+#[must_use = "nothing runs before `run` is awaited"]
+pub struct Once {
+    lock: Lock,
+    keep: Duration,
+}
+
+/// What became of a job in one period.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "a caller must handle every outcome")]
+pub enum Occurrence<T> {
+    /// This process has run it, with this result. No other does so in this period.
+    Ran(T),
+    /// It was done before.
+    AlreadyDone,
+    /// This holder is running it now. If it fails, nobody has done the job until someone comes for it again.
+    Elsewhere(Holder),
+}
+
+impl Client {
+    /// A job that one of all processes runs once in a period. See [`Once`].
+    pub fn once(&self, name: impl AsRef<str>, period: Period) -> Once {
+        let lock = self.lock(format!("{}@{}", name.as_ref(), period.name()));
+        // A client that falls back would run the job in each process while the server is out of reach.
+        Once { lock: lock.class(name).fallback(Fallback::Fail), keep: period.kept_for() }
+    }
+}
+
+impl Once {
+    /// The lock of the period, such as for an inspection or to have the job run again, by its force release.
+    pub const fn lock(&self) -> &Lock {
+        &self.lock
+    }
+
+    /// Runs the job if no process has done it in this period and none is at it. This does not wait for others. Whatever the job returns, it
+    /// is done; see [`Once::try_run`] for one that can fail.
+    ///
+    /// `job` gets the guard of the lock. Once the lock is lost, `job` is not polled again.
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::try_acquire`] and [`Acquire::with`](crate::Acquire::with). After [`WithError::Lost`] another process may run the job. After
+    /// [`WithError::NotReleased`] the job is done, and the background repeats the mark of that; if it fails for a whole lease, another process
+    /// may run the job.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future drops `job`, and the background releases the lock: the job is not done in this period.
+    pub async fn run<T>(&self, job: impl AsyncFnOnce(&Guard) -> T) -> Result<Occurrence<T>, WithError<T>> {
+        self.run_and_keep(job, |_| true).await
+    }
+
+    /// As [`Once::run`], for a job that can fail. Where it returns an error, the lock is released and the job is not done: the next process
+    /// that comes for it runs it, also this one.
+    ///
+    /// # Errors
+    ///
+    /// As [`Once::run`]. An error of the job is none of these: it is in [`Occurrence::Ran`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Once::run`].
+    #[expect(clippy::type_complexity, reason = "an alias would hide what stands where")]
+    pub async fn try_run<T, E>(
+        &self,
+        job: impl AsyncFnOnce(&Guard) -> Result<T, E>,
+    ) -> Result<Occurrence<Result<T, E>>, WithError<Result<T, E>>> {
+        self.run_and_keep(job, Result::is_ok).await
+    }
+
+    /// The guard under which the job is to run; or why it is not.
+    pub(crate) async fn begin(&self) -> Result<Occurrence<Guard>, Error> {
+        loop {
+            if let Some(guard) = self.lock.try_acquire().await? {
+                return Ok(Occurrence::Ran(guard));
+            }
+            match self.lock.inspect().await? {
+                Some(holder) if holder.is_kept() => return Ok(Occurrence::AlreadyDone),
+                Some(holder) => return Ok(Occurrence::Elsewhere(holder)),
+                // It was freed in between, by a job that has failed.
+                None => {}
+            }
+        }
+    }
+
+    /// The job is done: the lock stays on the server as the mark of that.
+    pub(crate) fn mark_done(&self, guard: &Guard) {
+        guard.keep_busy(self.keep);
+    }
+
+    async fn run_and_keep<T>(
+        &self,
+        job: impl AsyncFnOnce(&Guard) -> T,
+        is_done: impl FnOnce(&T) -> bool,
+    ) -> Result<Occurrence<T>, WithError<T>> {
+        let guard = match self.begin().await.map_err(WithError::NotAcquired)? {
+            Occurrence::Ran(guard) => guard,
+            Occurrence::AlreadyDone => return Ok(Occurrence::AlreadyDone),
+            Occurrence::Elsewhere(holder) => return Ok(Occurrence::Elsewhere(holder)),
+        };
+        match guard.guarded(job(&guard)).await {
+            Ok(value) => {
+                if is_done(&value) {
+                    self.mark_done(&guard);
+                }
+                WithError::unless_released(value, guard.release().await).map(Occurrence::Ran)
+            }
+            Err(lost) => {
+                let lock = self.lock.name().to_owned();
+                Err(WithError::Lost { lock, reason: lost.reason(), value: None })
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Once {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Once").field("lock", &self.lock.name()).field("keep", &self.keep).finish()
+    }
+}

@@ -1,0 +1,179 @@
+//! Locks that stay busy after their release, and jobs that run once in a period.
+
+use crate::support::world::idle;
+use crate::support::{World, ms, secs, until};
+use leasehold::embedded::{EmbeddedServer, tokio_clock};
+use leasehold::{Client, Error, Fallback, InvalidInput, Occurrence, Period, WithError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, UNIX_EPOCH};
+
+/// Longer than a test takes.
+const LONG: Duration = secs(600);
+
+pub(crate) async fn released_lock_stays_busy_for_its_least_time(world: World) {
+    let (client, other) = (world.client().await, world.client().await);
+    for way in 0..3 {
+        let name = world.name("kept");
+        let guard = client.lock(&name).acquire().at_least(LONG).await.expect("the lock");
+        let holder = guard.holder_id();
+        match way {
+            0 => guard.release().await.expect("a release"),
+            1 => drop(guard),
+            _ => {
+                let inner = guard.reenter().await.expect("a re-entry");
+                guard.release().await.expect("a release");
+                assert!(inner.is_held(), "the lock has another guard");
+                inner.release().await.expect("a release");
+            }
+        }
+        idle(&client).await;
+        assert_eq!(world.holds(&name), [(format!("{holder}!"), 1)]);
+        // The lease was shorter.
+        assert!(world.lease(&name).is_some_and(|left| left > LONG - secs(60) && left <= LONG));
+        for client in [&client, &other] {
+            let lock = client.lock(&name);
+            assert!(lock.try_acquire().await.expect("an answer").is_none(), "not for its former client either");
+            assert!(lock.inspect().await.expect("an answer").is_some_and(|holder| holder.is_kept()));
+        }
+        assert!(other.lock(&name).force_release().await.expect("an answer").is_some(), "an operator can free it");
+        other
+            .lock(&name)
+            .try_acquire()
+            .await
+            .expect("an answer")
+            .expect("the lock")
+            .release()
+            .await
+            .expect("a release");
+    }
+}
+
+pub(crate) async fn waiter_gets_a_kept_lock_when_its_time_is_over(world: World) {
+    let (client, other) = (world.client().await, world.client().await);
+    let name = world.name("kept");
+    // The lease of 30 s, by which the waiter would look again, ends long after that.
+    let guard = client.fenced_lock(&name).acquire().at_least(ms(600)).await.expect("the lock");
+    let (token, begun) = (guard.fencing_token(), std::time::Instant::now());
+    let waiting = tokio::spawn(other.fenced_lock(&name).acquire().wait(secs(20)).into_future());
+    until("the waiter listens", || world.subscribers(&name) == 1).await;
+    guard.release().await.expect("a release");
+    let next = waiting.await.expect("a task").expect("the lock, when the time is over");
+    assert!(begun.elapsed() >= ms(590), "it was in after {:?}", begun.elapsed());
+    assert!(next.fencing_token() > token);
+    next.release().await.expect("a release");
+    world.gone(&name).await;
+}
+
+pub(crate) async fn only_a_release_of_what_was_held_keeps_a_lock_busy(world: World) {
+    let (client, other) = (world.client().await, world.client().await);
+    // A time that is over frees the lock.
+    let name = world.name("over");
+    let guard = client.lock(&name).acquire().at_least(ms(1)).await.expect("the lock");
+    until("the time is over", || guard.held_for() > ms(20)).await;
+    guard.release().await.expect("a release");
+    assert!(!world.exists(&name));
+    // What was lost is not kept.
+    let name = world.name("lost");
+    let guard = client.lock(&name).acquire().at_least(LONG).await.expect("the lock");
+    other.lock(&name).force_release().await.expect("an answer").expect("a holder");
+    assert!(matches!(guard.release().await, Err(Error::Lost { .. })));
+    let next = other.lock(&name).try_acquire().await.expect("an answer").expect("the lock");
+    next.release().await.expect("a release");
+    // A client that hands holds on, or lets them linger, does not do so with these.
+    let client = world.client_with(|builder| builder.hand_over(true)).await;
+    let name = world.name("handed on");
+    let lock = client.lock(&name).linger(ms(500));
+    let guard = lock.acquire().at_least(LONG).await.expect("the lock");
+    let waiting = tokio::spawn(lock.acquire().wait(ms(300)).into_future());
+    until("the waiter listens", || world.subscribers(&name) == 1).await;
+    guard.release().await.expect("a release");
+    assert!(matches!(waiting.await.expect("a task"), Err(Error::WaitElapsed { .. })));
+    client.shutdown(secs(5)).await.expect("nothing is left");
+    assert!(world.exists(&name), "it stays busy beyond its client");
+    world.delete(&name);
+}
+
+pub(crate) async fn least_times_are_checked_before_anything_is_sent(world: World) {
+    let client = world.client().await;
+    let lock = client.lock(world.name("kept"));
+    for wrong in [Duration::ZERO, Duration::MAX] {
+        let refused = lock.acquire().at_least(wrong).await.expect_err("it cannot be");
+        assert!(matches!(refused, Error::Invalid(InvalidInput::Duration { .. })), "{refused}");
+    }
+    let refused = lock.fallback(Fallback::Local).acquire().at_least(secs(1)).await.expect_err("it cannot be");
+    assert!(matches!(refused, Error::Invalid(InvalidInput::Contradiction(_))), "{refused}");
+}
+
+pub(crate) async fn job_runs_once_in_a_period(world: World) {
+    let (client, other) = (world.client().await, world.client().await);
+    let name = world.name("nightly");
+    let on = |client: &Client, day: &str| client.once(&name, Period::key(day));
+    // It fails at first, and is not done; then it is at work, and then it is done.
+    let failed = on(&client, "23").try_run(async |_| Err::<u32, _>("disk full")).await.expect("a run");
+    assert_eq!(failed, Occurrence::Ran(Err("disk full")));
+    let job = on(&client, "23");
+    let elsewhere = job.try_run(async |held| {
+        let seen = on(&other, "23").run(async |_| panic!("it runs twice")).await.expect("an answer");
+        let Occurrence::Elsewhere(holder) = seen else { panic!("it is at work, and not {seen:?}") };
+        assert_eq!(holder.id, held.holder_id());
+        Ok::<_, ()>(7)
+    });
+    assert_eq!(elsewhere.await.expect("a run"), Occurrence::Ran(Ok(7)));
+    for client in [&client, &other] {
+        let seen = on(client, "23").run(async |_| panic!("it runs twice")).await.expect("an answer");
+        assert_eq!(seen, Occurrence::AlreadyDone);
+    }
+    assert_eq!(on(&other, "24").run(async |_| 8).await.expect("a run"), Occurrence::Ran(8), "the next period");
+    // A job that was dropped in its middle is not done.
+    let dropped = on(&client, "25");
+    assert!(tokio::time::timeout(ms(200), dropped.run(async |_| std::future::pending::<()>().await)).await.is_err());
+    world.gone(dropped.lock().name()).await;
+    // One whose lock was lost is told so.
+    let lost = dropped.run(async |_| {
+        other.lock(dropped.lock().name()).force_release().await.expect("an answer").expect("a holder");
+        std::future::pending::<()>().await;
+    });
+    let lost = tokio::time::timeout(secs(60), lost).await.expect("an end").expect_err("a loss");
+    assert!(matches!(lost, WithError::Lost { value: None, .. }), "{lost}");
+    for day in ["23", "24"] {
+        world.delete(on(&client, day).lock().name());
+    }
+}
+
+/// Five processes with clocks that differ by up to 4 s, a job that is done in a moment, and replies that take time.
+pub(crate) fn thousand_ticks_of_five_processes_run_once_each() {
+    const TICKS: u32 = 1_000;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
+    for round_trip in [ms(0), ms(5), ms(100)] {
+        runtime.as_ref().expect("a runtime").block_on(async {
+            let zero = tokio::time::Instant::now();
+            let server = EmbeddedServer::with_clock(tokio_clock(zero));
+            server.set_round_trip(round_trip);
+            let ran: Arc<Vec<AtomicUsize>> = Arc::new((0..TICKS).map(|_| AtomicUsize::new(0)).collect());
+            let every = secs(10);
+            let mut processes = Vec::new();
+            for offset in [0, 1_000, 2_000, 3_000, 4_000].map(ms) {
+                let client = Client::builder().tokio_clock(zero).embedded(&server).expect("a client");
+                let ran = ran.clone();
+                processes.push(tokio::spawn(async move {
+                    for tick in 0..TICKS {
+                        tokio::time::sleep_until(zero + every * (tick + 1) + offset).await;
+                        // Its clock is behind by the offset, and its timer is late by a moment.
+                        let clock = UNIX_EPOCH + every * (tick + 1) + ms(3);
+                        let job = async |_: &_| {
+                            tokio::time::sleep(ms(1_000)).await;
+                            ran[tick as usize].fetch_add(1, Ordering::Relaxed);
+                        };
+                        client.once("job", Period::around(clock, every)).run(job).await.expect("an answer");
+                    }
+                }));
+            }
+            for process in processes {
+                process.await.expect("a process");
+            }
+            let wrong = ran.iter().filter(|ran| ran.load(Ordering::Relaxed) != 1).count();
+            assert_eq!(wrong, 0, "of {TICKS} ticks so many did not run once, with replies after {round_trip:?}");
+        });
+    }
+}
