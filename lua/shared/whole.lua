@@ -13,6 +13,10 @@ end
 
 -- The hold count that a text is; 0 where it is none.
 local function hold_count(text)
+  if text == '1' then
+    -- Most holds are entered once.
+    return 1
+  end
   local count = whole(text)
   if count and count >= 1 and count <= 2147483647 then
     return count

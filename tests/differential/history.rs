@@ -114,6 +114,7 @@ impl Author {
     fn command(&mut self) -> Vec<Bytes> {
         let key = self.key();
         let other = self.key();
+        let is_modern = self.sharded;
         let rng = &mut self.rng;
         let index = |rng: &mut Rng| rng.i64(-3..4).to_string();
         let bound = |rng: &mut Rng| {
@@ -126,7 +127,11 @@ impl Author {
             2 => return [b"UNLINK".to_vec(), key.to_vec(), other.to_vec()].map(Bytes::from).into(),
             3 => ("TYPE", vec![]),
             4 => ("PTTL", vec![]),
-            5 | 6 => ("PEXPIRE", vec![(if rng.u8(..4) == 0 { -1 } else { lasting(rng) }).to_string()]),
+            5 | 6 => {
+                let lease = (if rng.u8(..4) == 0 { -1 } else { lasting(rng) }).to_string();
+                // Old servers do not compare.
+                ("PEXPIRE", if is_modern && rng.bool() { vec![lease, "GT".into()] } else { vec![lease] })
+            }
             7 => ("PEXPIREAT", vec![moment(rng).to_string()]),
             8 => ("PERSIST", vec![]),
             9 => ("GET", vec![]),

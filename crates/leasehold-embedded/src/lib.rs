@@ -18,7 +18,7 @@
 //!
 //! - an error inside an array that a script returns makes the whole reply an error;
 //! - the error of `return redis.call(…)` at the end of a function names no line, because Lua keeps no frame of a tail call;
-//! - `KEYS` knows the pattern `*` only, `PEXPIRE` and `PEXPIREAT` have no options, and large hashes are listed in order of their fields;
+//! - `KEYS` knows the pattern `*` only, `PEXPIRE` has the option `GT` alone, and `PEXPIREAT` none, and large hashes are listed in order of their fields;
 //! - a score cannot be written in hexadecimal, and a score of -0 is 0 in large sets too;
 //! - scripts have no `cjson`, `cmsgpack`, `bit`, `struct`, `os`, `coroutine`, `load`, `getmetatable`, `rawset`, `math.random` and
 //!   `redis.sha1hex`.

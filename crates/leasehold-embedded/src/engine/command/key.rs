@@ -16,7 +16,7 @@ pub(super) const COMMANDS: &[Command] = &[
     entry("TYPE", Exactly(1), Reads, type_of),
     entry("KEYS", Exactly(1), Reads, keys),
     entry("PTTL", Exactly(1), Reads, pttl),
-    entry("PEXPIRE", Exactly(2), Writes, pexpire),
+    entry("PEXPIRE", AtLeast(2), Writes, pexpire),
     entry("PEXPIREAT", Exactly(2), Writes, pexpireat),
     entry("PERSIST", Exactly(1), Writes, persist),
     entry("TIME", Exactly(0), Reads, time),
@@ -55,6 +55,16 @@ fn pttl(keyspace: &mut Keyspace, args: &[&[u8]]) -> Outcome {
 fn pexpire(keyspace: &mut Keyspace, args: &[&[u8]]) -> Outcome {
     let lease = int_arg(args[1])?;
     let end = keyspace.now().checked_add(lease).ok_or_else(|| invalid_expire("pexpire"))?;
+    match &args[2..] {
+        [] => {}
+        [option] if option.eq_ignore_ascii_case(b"GT") => {
+            // A key that has no time to live has the longest one.
+            if !matches!(keyspace.expires_at(args[0]), Some(Some(present)) if present < end) {
+                return Ok(Answer::flag(false));
+            }
+        }
+        _ => return Err(ServerError::new("ERR the embedded engine knows the option GT of PEXPIRE only")),
+    }
     Ok(expire_at(keyspace, args[0], end))
 }
 
