@@ -155,7 +155,7 @@ pub(crate) async fn campaign_outlives_an_outage(world: World) {
     let name = world.name("leader");
     world.set_down(true);
     let (handle, task) = campaign(&client, &name);
-    until("the campaign fails", || handle.state() == LeaderState::Failing).await;
+    until("the campaign fails", || matches!(handle.state(), LeaderState::Failing { .. })).await;
     assert!(!handle.is_leader());
     world.set_down(false);
     leads(&handle).await;

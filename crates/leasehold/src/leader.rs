@@ -96,15 +96,16 @@ impl Leader {
     }
 
     /// Campaigns until this candidate leads, and runs `work` while it does. Where the leadership is lost, `work` is dropped at once, and the
-    /// candidate campaigns again. Where the server cannot be reached, it goes on until it can.
+    /// candidate campaigns again. Where the server cannot be reached, or refuses what is asked of it, the candidate tries again and again
+    /// ([`LeaderState::Failing`]), at most half a second after each failure.
     ///
     /// The end of `work` ends the leadership: the lock is released, and the answer is what `work` returned. The answer is `None` after a
     /// resignation that came before, or that `work` outlived by the [`grace`](Leader::grace).
     ///
     /// # Errors
     ///
-    /// [`WithError::NotAcquired`] where another campaign would fail as well: what the server refused, a name of another kind, a lease
-    /// that cannot be, a client that is shut down. [`WithError::Lost`] and [`WithError::NotReleased`] have the result of work that came to its
+    /// [`WithError::NotAcquired`] where no later campaign can succeed: a name that is in use by something else, a lease that cannot be, a client
+    /// that is shut down. [`WithError::Lost`] and [`WithError::NotReleased`] have the result of work that came to its
     /// end, although the leadership was lost before, or may last for a lease.
     ///
     /// # Cancel safety
@@ -150,7 +151,10 @@ impl Leader {
             };
             match won {
                 Ok(guard) => return Ok(Some(campaign.begin_term(guard))),
-                Err(error) if error.is_retryable() => campaign.note_failure(&error, self.lock.name()),
+                // An operator may change what the server refuses, and the candidate lives on.
+                Err(error) if error.is_retryable() || matches!(error, Error::Refused { .. }) => {
+                    campaign.note_failure(&error, self.lock.name());
+                }
                 Err(error) => return Err(error),
             }
             let handle = self.lock.spec().handle();

@@ -39,7 +39,7 @@ pub struct LeaderHandle {
 }
 
 /// What a candidate does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LeaderState {
     /// It has not begun to campaign.
@@ -52,7 +52,10 @@ pub enum LeaderState {
         token: FencingToken,
     },
     /// It campaigns, and its last try failed for another reason than another leader, such as that the server cannot be reached.
-    Failing,
+    Failing {
+        /// The reason.
+        error: Error,
+    },
     /// It campaigns no more: it has resigned, its work has ended, or the future of [`Leader::run`](crate::Leader::run) was dropped.
     Ended,
 }
@@ -131,7 +134,7 @@ impl Shared {
     }
 
     pub(super) fn state(&self) -> LeaderState {
-        *self.state.borrow()
+        self.state.borrow().clone()
     }
 
     pub(super) fn is_resigned(&self) -> bool {
@@ -172,8 +175,8 @@ impl<'a> Campaign<'a> {
     }
 
     pub(super) fn note_failure(&self, error: &Error, name: &str) {
-        let was = self.0.state.send_replace(LeaderState::Failing);
-        if was != LeaderState::Failing {
+        let was = self.0.state.send_replace(LeaderState::Failing { error: error.clone() });
+        if !matches!(was, LeaderState::Failing { .. }) {
             tracing::warn!(lock = name, %error, "cannot campaign, and tries again");
         }
     }
