@@ -146,6 +146,15 @@ fn graceful_shutdown() {
 }
 
 #[test]
+fn nightly_job() {
+    // The lock of a night stays busy for a while, and the token of the leader's lock outlives it. Prefixes of names come first.
+    let expected =
+        ["one of three leads", "another one leads at once", "was thrown out", "4 nights, 3 timers each, 4 reports"];
+    let prefixed = ["leasehold-example:", "redisson_lock_token:{leasehold-example:"];
+    on_each_engine_leaving("nightly_job", &expected, &prefixed[..1], &prefixed[1..]);
+}
+
+#[test]
 fn paused_time() {
     let told = story("paused_time", None);
     let expected =

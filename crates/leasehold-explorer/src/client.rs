@@ -555,6 +555,7 @@ impl Client {
             hold: &cell.key(),
             count: 0,
             granted: true,
+            keep: Duration::ZERO,
             settings: self.session.settings(),
         };
         let call = kind.protocol().release(&give);

@@ -10,6 +10,7 @@ use leasehold_core::name::LockName;
 use leasehold_core::owner::HoldNumber;
 use leasehold_core::reply::Reply;
 use leasehold_core::time::Instant;
+use std::time::Duration;
 
 impl World {
     /// The time that a client's clock shows.
@@ -72,7 +73,7 @@ impl World {
         let session = &self.clients[client].session;
         let keys = kind.protocol().keys(name, &session.client());
         let settings = session.settings();
-        let give = ReleaseArgs { name, keys: &keys, hold, count: 0, granted: true, settings };
+        let give = ReleaseArgs { name, keys: &keys, hold, count: 0, granted: true, keep: Duration::ZERO, settings };
         hold_of(&kind.protocol().release(&give)).expect("a release names its hold").0
     }
 
