@@ -11,6 +11,7 @@
 --                     2   lowered: the count is now what was asked; the lease is untouched
 --                     3   same: the count was this already (a copy of a command that succeeded)
 --                     4   below: the count is lower already (a late copy of an older command)
+--                     5   kept: the hold has ended and keeps the lock busy (a copy of a command that succeeded); only where keep is positive
 --                     0   absent: nobody holds the lock
 --                     -1  other: somebody else holds it
 --                     -4  kind: the key is not a hash
@@ -29,6 +30,9 @@ if type(stored) == 'table' then
 end
 
 if not stored then
+  if keep > 0 and redis.call('HEXISTS', lock_key, hold .. '!') == 1 then
+    return 5
+  end
   if redis.call('EXISTS', lock_key) == 1 then
     return -1
   end

@@ -106,7 +106,15 @@ fn check_reserved(name: &LockName, client: &ClientId) {
             not_after: None,
         };
         all.extend_from_slice(protocol.acquire(&ask).keys());
-        let give = ReleaseArgs { name, keys: &keys, hold: &hold, count: 0, granted: true, keep: Duration::ZERO, settings: &settings };
+        let give = ReleaseArgs {
+            name,
+            keys: &keys,
+            hold: &hold,
+            count: 0,
+            granted: true,
+            keep: Duration::ZERO,
+            settings: &settings,
+        };
         all.extend_from_slice(protocol.release(&give).keys());
     }
     let (operation, publish) = (HOLD.as_bytes(), &settings.publish);

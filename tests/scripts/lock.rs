@@ -152,7 +152,8 @@ fn a_released_lock_that_stays_busy_is_that_of_no_hold() {
         world.check(kept);
         assert!((490_000..=500_000).contains(&left(world)));
         // Copies of what was sent before find another holder, also that of the release.
-        assert_eq!(world.release_and_keep(LOCK, "me:1", 0, 900_000), -1);
+        assert_eq!(world.release_and_keep(LOCK, "me:1", 0, 900_000), 5);
+        assert_eq!(world.release(LOCK, "me:1", 0), -1, "and one that is late");
         assert!(world.acquire(LOCK, "me:1", 1, wish(900_000)).starts_with("[0, "));
         assert_eq!(world.acquire(LOCK, "me:1", 2, wish(900_000)), "[-2, 0]");
         assert_eq!(world.renew(LOCK, &[("me:1", 900_000)]), "[0, 0]");

@@ -107,6 +107,8 @@ impl World {
         self.doubts.leftovers = true;
         self.doubts.restored = true;
         self.invariants.grants.forget_holders();
+        // A release does not wait for a replica.
+        self.invariants.kept.forget();
         self.void_what_is_timed();
         self.reset_all();
     }

@@ -13,6 +13,13 @@ pub(crate) struct Kept {
     by_lock: FxHashMap<Bytes, (Instant, Bytes)>,
 }
 
+impl Kept {
+    /// No lock is to stay busy any more.
+    pub(crate) fn forget(&mut self) {
+        self.by_lock.clear();
+    }
+}
+
 impl World {
     /// A release has this outcome: what was held to the end keeps its lock busy from here on.
     pub(crate) fn note_kept(&mut self, client: usize, task: usize, outcome: &Outcome) {
@@ -21,7 +28,11 @@ impl World {
         else {
             return;
         };
-        let guard = &self.guards[guard];
+        let (guard, state) = (&self.guards[guard], &self.clients[client]);
+        if state.clock_is_wrong || state.clock_jumped.is_some() {
+            // The time is that of the client's clock.
+            return;
+        }
         let of_hold = self.guards.iter().filter(|other| (other.client, other.hold) == (client, guard.hold));
         let until = of_hold.filter_map(|guard| guard.busy_until).max();
         let is_left = self.detached_of(client, guard.hold) > 0 || guard.fell_back;

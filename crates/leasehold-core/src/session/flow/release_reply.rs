@@ -10,6 +10,7 @@ use crate::session::parts::Parts;
 use crate::session::request::Request;
 use crate::session::{Event, Ticket};
 use crate::time::Instant;
+use std::time::Duration;
 
 impl Parts {
     /// Takes the outcome of a lowering, of a caller or of the background.
@@ -23,7 +24,9 @@ impl Parts {
         let Some(change) = self.end_change(number) else { return };
         let CountChange::LowerTo(target) = change.aim() else { return };
         let Some(hold) = self.holds.known_mut(number) else { return };
-        let in_time = hold.was_perhaps_released_in_time();
+        // An earlier copy would keep the lock busy still, and the reply would say so, if as much as a millisecond was asked for.
+        let would_be_kept = hold.left_of_least_time(now) >= Duration::from_millis(1);
+        let in_time = hold.was_perhaps_released_in_time() && !would_be_kept;
         let in_places = self.locks[hold.lock()].wait_policy() == WaitPolicy::ServerQueue;
         let outcome = match released {
             Released::Ended | Released::Lowered => Ok(()),
