@@ -61,6 +61,7 @@ pub const PRELUDES: &[&str] = &[
     include_str!("shared/once.lua"),
     include_str!("shared/permits.lua"),
     include_str!("shared/readers.lua"),
+    include_str!("shared/renewal.lua"),
     include_str!("shared/token.lua"),
     include_str!("shared/whole.lua"),
 ];
@@ -89,6 +90,7 @@ pub mod lock {
         include_str!("shared/kind.lua"),
         include_str!("shared/whole.lua"),
         include_str!("shared/lease.lua"),
+        include_str!("shared/renewal.lua"),
         include_str!("lock/renew.lua"),
     );
     /// Ends the hold of a named holder.

@@ -123,7 +123,7 @@ suite! {
             job_runs_once_in_a_period;
         leader:
             one_candidate_leads_and_the_next_takes_over,
-            lost_leadership_stops_the_work_and_the_candidate_campaigns_again,
+            lost_leadership_stops_the_work_and_is_won_again,
             resignation_ends_a_wait_and_a_work_that_does_not_end,
             candidates_in_one_owners_scope_do_not_lead_at_once,
             campaign_that_cannot_succeed_ends_with_the_reason;

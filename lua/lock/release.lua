@@ -1,5 +1,5 @@
 -- Lowers the hold count of a hold, or ends it and tells the waiters. The count is absolute, so a copy changes nothing.
--- A hold that ends may keep the lock busy for a while: then its field gets a mark, so that nothing that names the hold finds it.
+-- A hold that ends may keep the lock busy for a while: then the lock has another field, so that nothing that names the hold finds it.
 --
 -- KEYS[1]  lock     [hash]     hold -> count, with the lease as its time to live
 -- KEYS[2]  channel  [channel]  where waiters listen; gets the message 0 when the hold ends
@@ -7,6 +7,7 @@
 -- ARGV[2]  count    [integer]  the hold count that shall remain; 0 always ends the hold
 -- ARGV[3]  publish  [string]   PUBLISH or SPUBLISH; SILENT where nobody listens (the spin lock)
 -- ARGV[4]  keep     [integer]  milliseconds for which the lock stays busy after the hold has ended; 0 frees it
+-- ARGV[5]  kept     [string]   the field of the lock for that time: uuid:number!; empty where keep is 0
 -- returns  [integer]  1   released: the hold has ended, and the message was published unless it is SILENT
 --                     2   lowered: the count is now what was asked; the lease is untouched
 --                     3   same: the count was this already (a copy of a command that succeeded)
@@ -15,10 +16,11 @@
 --                     0   absent: nobody holds the lock
 --                     -1  other: somebody else holds it
 --                     -4  kind: the key is not a hash
--- example  KEYS stock:1001 redisson_lock__channel:{stock:1001}  ARGV 6f0c…:7 0 PUBLISH 0  returns 1
+-- example  KEYS stock:1001 redisson_lock__channel:{stock:1001}  ARGV 6f0c…:7 0 PUBLISH 0 ""  returns 1
 
 local lock_key, channel = KEYS[1], KEYS[2]
 local hold, count, publish, keep = ARGV[1], tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4])
+local kept = ARGV[5]
 
 local stored = redis.pcall('HGET', lock_key, hold)
 if type(stored) == 'table' then
@@ -30,7 +32,7 @@ if type(stored) == 'table' then
 end
 
 if not stored then
-  if keep > 0 and redis.call('HEXISTS', lock_key, hold .. '!') == 1 then
+  if keep > 0 and redis.call('HEXISTS', lock_key, kept) == 1 then
     return 5
   end
   if redis.call('EXISTS', lock_key) == 1 then
@@ -52,7 +54,7 @@ if count == 0 then
   -- Waiters were told above, because the time that they have to wait is another one now. The new field comes before the old one goes, so
   -- that the key is there throughout, and keeps its time to live.
   redis.call('PEXPIRE', lock_key, keep)
-  redis.call('HSET', lock_key, hold .. '!', 1)
+  redis.call('HSET', lock_key, kept, 1)
   redis.call('HDEL', lock_key, hold)
   return 1
 elseif stored > count then

@@ -8,31 +8,15 @@
 --                     -5 where the server refused this key; left is the lease left in milliseconds, 0 where count is not positive
 -- example    KEYS a b  ARGV 6f0c…:7 30000 6f0c…:8 30000  returns {1, 30000, 0, 0}
 
--- Redis 7 and Valkey compare the two leases by themselves, which spares the question for the one there is. An older server refuses the word
--- GT, and an error leaves the lease as it was: then the question is asked for this key and all that follow.
-local compares = true
-
-local function renew_lease(key, lease)
-  if compares then
-    local set = redis.pcall('PEXPIRE', key, lease, 'GT')
-    if set == 1 then
-      return tonumber(lease)
-    end
-    compares = set == 0
-  end
-  return extend_lease(key, tonumber(lease))
-end
-
-local reply = {}
+local reply, compares = {}, true
 for i = 1, #KEYS do
-  local key = KEYS[i]
   local count, left = 0, 0
-  local stored = redis.pcall('HGET', key, ARGV[2 * i - 1])
+  local stored = redis.pcall('HGET', KEYS[i], ARGV[2 * i - 1])
   if type(stored) == 'table' then
-    count = refuse_kind(stored, key).err and -5 or -4
+    count = refuse_kind(stored, KEYS[i]).err and -5 or -4
   elseif stored then
     count = hold_count(stored)
-    left = renew_lease(key, ARGV[2 * i])
+    left, compares = renew_lease(KEYS[i], tonumber(ARGV[2 * i]), compares)
   end
   reply[2 * i - 1] = count
   reply[2 * i] = left

@@ -2,8 +2,7 @@
 
 use crate::header::{Header, Row};
 use leasehold_core::command::{
-    Acquired, Kind, Released, Renewed, durable, fair, fenced, latch, lock, permits, read_write, record, semaphore,
-    store,
+    Acquired, Kind, Renewed, durable, fair, fenced, latch, lock, permits, read_write, record, semaphore, store,
 };
 use leasehold_core::reply::{DecodeError, Reply};
 use leasehold_core::script::Script;
@@ -27,7 +26,7 @@ pub(crate) fn is_understood(script: &Script, reply: &Reply) -> bool {
         "write/release" => shown(Kind::Write.protocol().released(reply)),
         "read_write/inspect" => shown(read_write::inspected(reply)),
         "lock/acquire" => shown(Acquired::decode(reply)),
-        "lock/release" => shown(Released::decode(reply)),
+        "lock/release" => shown(Kind::Lock.protocol().released(reply)),
         "lock/renew" => shown(Renewed::decode(reply, 1)),
         "lock/force_release" => shown(lock::forced(reply)),
         "lock/inspect" => shown(lock::inspected(reply)),

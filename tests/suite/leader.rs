@@ -51,7 +51,7 @@ pub(crate) async fn one_candidate_leads_and_the_next_takes_over(world: World) {
     world.gone(&name).await;
 }
 
-pub(crate) async fn lost_leadership_stops_the_work_and_the_candidate_campaigns_again(world: World) {
+pub(crate) async fn lost_leadership_stops_the_work_and_is_won_again(world: World) {
     /// Counts what is dropped.
     struct Dropped<'a>(&'a AtomicUsize);
     impl Drop for Dropped<'_> {

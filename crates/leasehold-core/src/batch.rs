@@ -115,7 +115,7 @@ mod tests {
         let batch = BatchScript::default().call(&calls.each_ref());
         assert_eq!(batch.keys(), ["lock", "channel", "lock"].map(Bytes::from));
         // The scripts are in the order of their names.
-        let first = ["2", "2", "4", "hold", "count", "publish", "keep"];
+        let first = ["2", "2", "5", "hold", "count", "publish", "keep", "kept"];
         let second = ["1", "1", "6", "hold", "count", "lease", "not_after", "publish", "channel"];
         assert_eq!(batch.args(), first.iter().chain(&second).map(|word| Bytes::from(*word)).collect::<Vec<_>>());
     }

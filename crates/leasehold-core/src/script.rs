@@ -94,7 +94,7 @@ macro_rules! scripts {
 scripts! {
     // The reentrant lock.
     ACQUIRE: lock::ACQUIRE = "lock/acquire" [lock] [hold count lease not_after publish channel];
-    RELEASE: lock::RELEASE = "lock/release" [lock channel] [hold count publish keep];
+    RELEASE: lock::RELEASE = "lock/release" [lock channel] [hold count publish keep kept];
     RENEW: lock::RENEW = "lock/renew" [lock] [hold lease];
     FORCE_RELEASE: lock::FORCE_RELEASE = "lock/force_release" [lock channel] [holder publish];
     INSPECT: lock::INSPECT = "lock/inspect" [lock] [];

@@ -81,7 +81,8 @@ impl KindProtocol for Lock {
     }
 
     fn released(&self, reply: &Reply) -> Result<Released, DecodeError> {
-        Released::decode(reply)
+        // An earlier copy has done what is asked, and the lock stays busy.
+        if reply.int()? == 5 { Ok(Released::Ended) } else { Released::decode(reply) }
     }
 
     fn may_be_handed_on(&self) -> bool {
@@ -118,7 +119,8 @@ pub(super) fn acquire(ask: &AcquireArgs<'_>, publish: &Bytes) -> Call {
 pub(super) fn release(give: &ReleaseArgs<'_>, publish: &Bytes) -> Call {
     let keys = vec![give.name.to_key(), give.name.channel()];
     let (hold, count, keep) = (give.hold.field.clone(), decimal(give.count.into()), millis(give.keep));
-    Call::new(&script::RELEASE, keys, vec![hold, count, publish.clone(), keep])
+    let kept = if give.keep < Duration::from_millis(1) { Bytes::new() } else { [&hold[..], b"!"].concat().into() };
+    Call::new(&script::RELEASE, keys, vec![hold, count, publish.clone(), keep, kept])
 }
 
 /// Ends the hold of `holder`.

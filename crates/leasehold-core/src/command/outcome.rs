@@ -166,8 +166,7 @@ impl Released {
     /// The reply is none of them.
     pub fn decode(reply: &Reply) -> Result<Self, DecodeError> {
         Ok(match reply.int()? {
-            // An earlier copy has done what 5 stands for.
-            1 | 5 => Self::Ended,
+            1 => Self::Ended,
             2..=4 => Self::Lowered,
             0 | -1 | -4 => Self::Gone,
             _ => return Err(DecodeError::new("a code of a release", reply)),
