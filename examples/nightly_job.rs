@@ -68,7 +68,7 @@ async fn main() -> Result<(), Failed> {
 
     for (handle, campaign) in campaigns {
         handle.resign().await;
-        drop(campaign.await??);
+        campaign.await??;
     }
     assert!(fed.load(Ordering::Relaxed) > 0, "the leaders have worked");
     for client in clients {

@@ -41,7 +41,8 @@ pub(crate) fn succession(
         let campaigned = |other: &&Op| other.invoked < died && other.died.is_none_or(|at| at > died + bound);
         let (candidates, followed_at) = (of_name.filter(campaigned), next.map_or(died + bound, |(at, _)| at));
         let is_disturbed = disturbed.iter().any(|(from, to)| *from < followed_at && *to + nanos(lease) > died);
-        let ends = |other: &Op| other.granted.map(|granted| granted.at).or(other.refused.as_ref().map(|(at, _)| *at));
+        let ends =
+            |other: &Op| other.granted.map(|granted| granted.at).or_else(|| other.refused.as_ref().map(|(at, _)| *at));
         let waited = |other: &Op| ends(other).is_none_or(|at| at >= followed_at.min(died + bound));
         let waiting: Vec<_> = candidates.filter(|other| other.who != op.who && waited(other)).collect();
         if is_disturbed || waiting.is_empty() {

@@ -106,7 +106,8 @@ pub(crate) async fn least_times_are_checked_before_anything_is_sent(world: World
 }
 
 pub(crate) async fn job_runs_once_in_a_period(world: World) {
-    let (client, other) = (world.client().await, world.client().await);
+    let client = world.client_with(|builder| builder.lease(secs(3))).await;
+    let other = world.client().await;
     let name = world.name("nightly");
     let on = |client: &Client, day: &str| client.once(&name, Period::key(day));
     // It fails at first, and is not done; then it is at work, and then it is done.

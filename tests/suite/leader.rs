@@ -59,7 +59,9 @@ pub(crate) async fn lost_leadership_stops_the_work_and_is_won_again(world: World
             self.0.fetch_add(1, Ordering::SeqCst);
         }
     }
-    let (client, other) = (world.client().await, world.client().await);
+    // A leader that is thrown out hears of it by its next renewal.
+    let client = world.client_with(|builder| builder.lease(secs(3))).await;
+    let other = world.client().await;
     let name = world.name("leader");
     let (begun, dropped) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let mut tokens = Vec::new();

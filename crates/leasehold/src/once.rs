@@ -102,7 +102,6 @@ impl Once {
     /// # Cancel safety
     ///
     /// As [`Once::run`].
-    #[expect(clippy::type_complexity, reason = "an alias would hide what stands where")]
     pub async fn try_run<T, E>(
         &self,
         job: impl AsyncFnOnce(&Guard) -> Result<T, E>,

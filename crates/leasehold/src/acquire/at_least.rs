@@ -19,7 +19,7 @@ impl<K: Keepable> Acquire<K> {
     ///
     /// # Errors
     ///
-    /// When awaited: [`Error::Invalid`] for a time of less than a millisecond or more than [`MAX_LEASE`](crate::MAX_LEASE), and for a lock with
+    /// When awaited: [`Error::Invalid`](crate::Error::Invalid) for a time of less than a millisecond or more than [`MAX_LEASE`](crate::MAX_LEASE), and for a lock with
     /// a [`fallback`](crate::Lock::fallback), which cannot keep others out.
     ///
     /// # Examples
