@@ -455,7 +455,7 @@ fn a_leader_that_died_is_followed_within_its_lease_and_a_second() {
     assert_eq!(judge(Some(died + 4 * second), &[], 0).late.len(), 1, "too late");
     assert_eq!(judge(None, &[], 0).late.len(), 1, "never");
     assert_eq!(judge(Some(died + 4 * second), &[], 2 * second).late.len(), 0, "the candidate did not run");
-    for disturbed in [(died - second, died - second), (died + second, died + second)] {
+    for disturbed in [(died - second, died - second / 2), (died + second, died + second)] {
         assert_eq!(judge(Some(died + 4 * second), &[disturbed], 0), Succession::default(), "something else went wrong");
     }
     assert_eq!(judge(Some(died + 4 * second), &[(second, 2 * second)], 0).late.len(), 1, "that was long ago");

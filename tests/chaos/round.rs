@@ -153,6 +153,10 @@ pub(crate) fn run(
             Workload::Mixed | Workload::Majority => {
                 std::thread::sleep(Duration::from_millis(rng.u64(200..1_200)));
                 let fault = site.draw(rng);
+                if fault == Fault::ClientKilled {
+                    // The clients are well again after the fault before.
+                    std::thread::sleep(FOLLOWED);
+                }
                 let from = now();
                 chronicle.look(&site.place, None);
                 notes.push(format!("{} {}", now(), fault.word()));

@@ -18,8 +18,8 @@ pub(crate) struct Succession {
     pub(crate) late: Vec<String>,
 }
 
-/// Looks for those who follow the leaders that died. A death counts only where nothing else went wrong from a lease before it until it was
-/// followed, or should have been: `disturbed` has the times of everything else. `stalled` tells for how long a process did not run.
+/// Looks for those who follow the leaders that died. A death counts only where nothing else went wrong for a while before it, and until it was followed or
+/// should have been: `disturbed` has the times of everything else. The while is `slack`. `stalled` tells for how long a process did not run.
 pub(crate) fn succession(
     ops: &[Op],
     (lease, slack): (Duration, Duration),
@@ -40,7 +40,7 @@ pub(crate) fn succession(
         // Only a candidate that campaigned all the while was to follow.
         let campaigned = |other: &&Op| other.invoked < died && other.died.is_none_or(|at| at > died + bound);
         let (candidates, followed_at) = (of_name.filter(campaigned), next.map_or(died + bound, |(at, _)| at));
-        let is_disturbed = disturbed.iter().any(|(from, to)| *from < followed_at && *to + nanos(lease) > died);
+        let is_disturbed = disturbed.iter().any(|(from, to)| *from < followed_at && *to + nanos(slack) > died);
         let ends =
             |other: &Op| other.granted.map(|granted| granted.at).or_else(|| other.refused.as_ref().map(|(at, _)| *at));
         let waited = |other: &Op| ends(other).is_none_or(|at| at >= followed_at.min(died + bound));
