@@ -48,6 +48,7 @@ pub(crate) fn value(rng: &mut Rng, script: &Script, word: &str, subject: &Subjec
         "hold" | "holder" if folder == "write" => format!("{}:write", subject.hold()),
         "hold" | "holder" if folder == "lock" => subject.marked_hold(),
         "hold" | "holder" | "front" | "owner" => subject.hold(),
+        "kept" => format!("{}!", subject.marked_hold()),
         "writer" => format!("{}:write", subject.hold()),
         "reader" if rng.bool() => subject.hold(),
         "reader" => String::new(),
