@@ -3,7 +3,7 @@
 use crate::support::world::idle;
 use crate::support::{World, ms, secs, until};
 use leasehold::embedded::{EmbeddedServer, tokio_clock};
-use leasehold::{Client, Error, Fallback, InvalidInput, Occurrence, Period, WithError};
+use leasehold::{Client, Error, Fallback, InvalidInput, LossReason, Occurrence, Period, WithError};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, UNIX_EPOCH};
@@ -80,6 +80,11 @@ pub(crate) async fn only_a_release_of_what_was_held_keeps_a_lock_busy(world: Wor
     assert!(matches!(guard.release().await, Err(Error::Lost { .. })));
     let next = other.lock(&name).try_acquire().await.expect("an answer").expect("the lock");
     next.release().await.expect("a release");
+    let name = world.name("lost");
+    let guard = client.lock(&name).acquire().max_hold(ms(300)).at_least(LONG).await.expect("the lock");
+    assert_eq!(guard.lost().await.reason(), LossReason::MaxHold);
+    drop(guard);
+    world.gone(&name).await;
     // A client that hands holds on, or lets them linger, does not do so with these.
     let client = world.client_with(|builder| builder.hand_over(true)).await;
     let name = world.name("handed on");
