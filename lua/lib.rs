@@ -55,6 +55,7 @@ pub const PRELUDES: &[&str] = &[
     include_str!("shared/free.lua"),
     include_str!("shared/grant.lua"),
     include_str!("shared/hold.lua"),
+    include_str!("shared/hold_left.lua"),
     include_str!("shared/ids.lua"),
     include_str!("shared/kind.lua"),
     include_str!("shared/lease.lua"),
@@ -188,6 +189,7 @@ pub mod read {
         include_str!("shared/whole.lua"),
         include_str!("shared/lease.lua"),
         include_str!("shared/clock.lua"),
+        include_str!("shared/hold_left.lua"),
         include_str!("shared/readers.lua"),
         include_str!("read/acquire.lua"),
     );
@@ -196,6 +198,7 @@ pub mod read {
         include_str!("shared/kind.lua"),
         include_str!("shared/whole.lua"),
         include_str!("shared/clock.lua"),
+        include_str!("shared/hold_left.lua"),
         include_str!("shared/readers.lua"),
         include_str!("read/release.lua"),
     );
@@ -205,6 +208,7 @@ pub mod read {
         include_str!("shared/whole.lua"),
         include_str!("shared/lease.lua"),
         include_str!("shared/clock.lua"),
+        include_str!("shared/hold_left.lua"),
         include_str!("shared/readers.lua"),
         include_str!("read/renew.lua"),
     );
@@ -218,6 +222,7 @@ pub mod write {
         include_str!("shared/whole.lua"),
         include_str!("shared/lease.lua"),
         include_str!("shared/clock.lua"),
+        include_str!("shared/hold_left.lua"),
         include_str!("shared/readers.lua"),
         include_str!("write/acquire.lua"),
     );
@@ -226,6 +231,7 @@ pub mod write {
         include_str!("shared/kind.lua"),
         include_str!("shared/whole.lua"),
         include_str!("shared/clock.lua"),
+        include_str!("shared/hold_left.lua"),
         include_str!("shared/readers.lua"),
         include_str!("write/release.lua"),
     );
@@ -238,7 +244,7 @@ pub mod read_write {
         include_str!("shared/kind.lua"),
         include_str!("shared/whole.lua"),
         include_str!("shared/clock.lua"),
-        include_str!("shared/readers.lua"),
+        include_str!("shared/hold_left.lua"),
         include_str!("read_write/inspect.lua"),
     );
 }
@@ -371,6 +377,18 @@ pub mod latch {
     /// Removes a latch, which opens it.
     pub const DELETE: &str =
         concat!(include_str!("shared/kind.lua"), include_str!("shared/whole.lua"), include_str!("latch/delete.lua"),);
+}
+
+/// Locks of a kind that is not known before.
+pub mod any {
+    /// Tells which kind of lock stands under a name, its holds and its waiters.
+    pub const INSPECT: &str = concat!(
+        include_str!("shared/whole.lua"),
+        include_str!("shared/clock.lua"),
+        include_str!("shared/fair_names.lua"),
+        include_str!("shared/hold_left.lua"),
+        include_str!("any/inspect.lua"),
+    );
 }
 
 /// What clients say of themselves.

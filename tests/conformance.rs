@@ -180,6 +180,13 @@ suite! {
             a_simple_lock_tells_its_id,
             an_entry_that_no_lock_writes_is_named_and_can_be_removed,
             a_client_that_announces_itself_can_be_found;
+        admin_search:
+            every_kind_that_is_held_is_found_once,
+            a_name_of_any_kind_tells_its_holds_and_what_is_wrong,
+            names_are_found_by_pattern_and_prefix_as_they_are,
+            free_fair_lock_is_found_by_its_queue,
+            what_is_no_lock_is_left_out_or_named,
+            threads_find_locks_too;
         blocking:
             threads_take_locks_of_every_kind,
             thread_whose_lock_was_lost_is_told_and_keeps_its_value,
@@ -226,6 +233,8 @@ suite! {
     servers {
         drop:
             lock, fair, fenced_fair, fenced, spin, simple, read_write, multi, striped, quorum, semaphore, permits;
+        admin_search:
+            hundred_thousand_other_keys_hold_no_client_up;
         outage:
             a_connect_that_is_dropped_closes_its_connections;
         release_order:
@@ -243,6 +252,10 @@ suite! {
             sql_loses_no_update_to_holders_at_once;
         admin_inspection:
             a_record_is_written_again_before_it_ends;
+        admin_search:
+            a_page_that_was_dropped_is_asked_for_again,
+            a_lock_that_goes_before_the_look_is_not_found,
+            a_search_ends_with_an_error_of_the_server;
         drop:
             l4_every_future_dropped_at_every_point_leaves_nothing,
             l4_fair, l4_fenced_fair, l4_fenced, l4_spin, l4_simple, l4_read_write, l4_multi, l4_striped, l4_quorum, l4_semaphore,

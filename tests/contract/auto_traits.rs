@@ -5,13 +5,13 @@ use leasehold::kind::{AllMembers, Fencing, LockKind, Owned};
 use leasehold::{
     Acquire, Acquiring, AnyGuard, AnyLock, Backoff, CancellationToken, Cause, Client, ClientBuilder, ClientId,
     ClientRecord, ClientStats, ConnectError, CountDownLatch, Error, FairGuard, FairLock, FairQueue, FairSettings,
-    Fallback, FencedFairGuard, FencedFairLock, FencedGuard, FencedLock, GroupGuard, Guard, HeldPermit, HoldEnd, Holder,
-    HolderId, InvalidInput, InvalidPermitId, LatchWait, LatchWaiting, Leader, LeaderHandle, LeaderState,
-    LeasedSemaphore, Lock, LossReason, LossToken, Lost, Member, MultiAcquire, MultiGuard, MultiLock, NameError,
-    NotReleased, Occurrence, Once, Owner, Period, PermitCounts, PermitGuard, PermitId, Publish, QuorumAcquire,
-    QuorumGuard, QuorumLock, ReadGuard, ReadLock, ReadWriteHolders, ReadWriteLock, Replicas, Semaphore, SemaphoreGuard,
-    ServerError, ServerInfo, SimpleGuard, SimpleLock, SpinGuard, SpinLock, StripedLock, Term, Waiter, WithError,
-    WriteGuard, WriteLock, blocking,
+    Fallback, FencedFairGuard, FencedFairLock, FencedGuard, FencedLock, FoundKind, GroupGuard, Guard, HeldPermit,
+    HoldEnd, Holder, HolderId, InvalidInput, InvalidPermitId, LatchWait, LatchWaiting, Leader, LeaderHandle,
+    LeaderState, LeasedSemaphore, Lock, LockProblem, LockState, Locks, LossReason, LossToken, Lost, Member,
+    MultiAcquire, MultiGuard, MultiLock, NameError, NotReleased, Occurrence, Once, Owner, Period, PermitCounts,
+    PermitGuard, PermitId, Publish, QuorumAcquire, QuorumGuard, QuorumLock, ReadGuard, ReadLock, ReadWriteHolders,
+    ReadWriteLock, Replicas, Semaphore, SemaphoreGuard, ServerError, ServerInfo, SimpleGuard, SimpleLock, SpinGuard,
+    SpinLock, StripedLock, Term, Waiter, WithError, WriteGuard, WriteLock, blocking,
 };
 use leasehold::{embedded, fence};
 use std::time::Duration;
@@ -72,6 +72,7 @@ types! {
     FencedFairLock: send sync unpin forever;
     FencedGuard: send sync unpin forever;
     FencedLock: send sync unpin forever;
+    FoundKind: send sync unpin forever;
     GroupGuard<AllMembers>: send sync unpin forever;
     Guard: send sync unpin forever;
     ReadWriteHolders: send sync unpin forever;
@@ -88,6 +89,9 @@ types! {
     LeaderHandle: send sync unpin forever;
     LeaderState: send sync unpin forever;
     Lock: send sync unpin forever;
+    LockProblem: send sync unpin forever;
+    LockState: send sync unpin forever;
+    Locks: send sync unpin forever;
     LossReason: send sync unpin forever;
     Lost: send sync unpin forever;
     Member: send sync unpin forever;
@@ -136,6 +140,7 @@ types! {
     blocking::LeaderHandle: send sync unpin forever;
     blocking::Lock: send sync unpin forever;
     blocking::Once: send sync unpin forever;
+    blocking::Locks: send sync unpin forever;
     blocking::MultiGuard: send sync unpin forever;
     blocking::MultiLock: send sync unpin forever;
     blocking::LeasedSemaphore: send sync unpin forever;

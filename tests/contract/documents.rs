@@ -208,6 +208,12 @@ fn security_allows_the_commands_of_the_scripts_and_no_others() {
     assert!(commands_of(&["durable"]).is_subset(&base));
     assert_eq!(block("durable"), BTreeSet::from(["wait".to_owned()]));
     told.extend(["fenced_fair", "durable"]);
+    // The question for the listeners of a channel is one of many that `PUBSUB` has, and a search asks for names by `SCAN`.
+    let mut looks: BTreeSet<_> = commands_of(&["any"]).difference(&base).cloned().collect();
+    assert!(looks.remove("pubsub"));
+    looks.extend(["pubsub|numsub", "scan"].map(str::to_owned));
+    assert_eq!(block("locks"), looks, "the rule for locks of any kind");
+    told.insert("any");
     let all: BTreeSet<_> = script::ALL.iter().filter_map(|script| script.name().split('/').next()).collect();
     assert_eq!(told, all, "every folder of scripts has its rule");
 }

@@ -345,7 +345,9 @@ fn assert_keys(path: &str, text: &str, bound: &[String], takes_key: &BTreeMap<St
         for arguments in lua_code::calls(&words, &["redis", ".", how]) {
             let publishes = arguments[0].last().is_some_and(|word| word.is("publish"));
             let to_a_waiter = arguments.get(1).is_some_and(|channel| channel[0].is("channel_of"));
-            if let Some(key) = arguments.get(1).filter(|_| !(publishes && to_a_waiter)) {
+            // A question about the listeners of a channel touches no key.
+            let asks_for_listeners = matches!(&arguments[0][..], [Word::Text(text)] if text == "PUBSUB");
+            if let Some(key) = arguments.get(1).filter(|_| !(publishes && to_a_waiter || asks_for_listeners)) {
                 assert!(is_key(key), "{path}: {arguments:?} touches a key that is none of KEYS");
             }
         }
@@ -457,6 +459,12 @@ fn scene(script: &str) -> &'static [&'static str] {
         "permits/renew" => &["ZADD {a}:timeout 1800000010000 0123456789abcdef"],
         "latch/acquire" => &[],
         "latch/count_down" | "latch/inspect" | "latch/delete" => &["SET parts 3"],
+        "any/inspect" => &[
+            "HSET s 6f0c…:7 2",
+            "PEXPIRE s 20000",
+            "RPUSH redisson_lock_queue:{s} 6f0c…:8",
+            "ZADD redisson_lock_timeout:{s} 1800000003000 6f0c…:8",
+        ],
         "record/put" => &[],
         "record/get" | "record/remove" => &[
             "HSET leasehold:1:client:6f0c… host web-3 pid 4711 application orders since 1800000000000",

@@ -26,7 +26,7 @@ reply, stands in [wire-protocol.md](wire-protocol.md).
 ";
 
 /// The kinds in the order of the appendix, each with the folders of its scripts.
-const KINDS: [(&str, &[&str]); 11] = [
+const KINDS: [(&str, &[&str]); 12] = [
     ("Reentrant lock", &["lock"]),
     ("Fair lock", &["fair", "fenced_fair"]),
     ("Fenced lock", &["fenced"]),
@@ -36,6 +36,7 @@ const KINDS: [(&str, &[&str]); 11] = [
     ("Leased semaphore", &["permits"]),
     ("Count-down latch", &["latch"]),
     ("Fenced store", &["store"]),
+    ("A lock of any kind", &["any"]),
     ("Record of a client", &["record"]),
     ("Replica acknowledgement", &["durable"]),
 ];

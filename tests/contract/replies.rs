@@ -2,7 +2,7 @@
 
 use crate::header::{Header, Row};
 use leasehold_core::command::{
-    Acquired, Kind, Renewed, durable, fair, fenced, latch, lock, permits, read_write, record, semaphore, store,
+    Acquired, Kind, Renewed, any, durable, fair, fenced, latch, lock, permits, read_write, record, semaphore, store,
 };
 use leasehold_core::reply::{DecodeError, Reply};
 use leasehold_core::script::Script;
@@ -55,6 +55,7 @@ pub(crate) fn is_understood(script: &Script, reply: &Reply) -> bool {
         "latch/count_down" => shown(latch::counted_down(reply)),
         "latch/inspect" => shown(latch::inspected(reply)),
         "latch/delete" => shown(latch::deleted(reply)),
+        "any/inspect" => shown(any::inspected(reply)),
         "record/put" => shown(record::put_done(reply)),
         "record/get" => shown(record::found(reply)),
         "record/remove" => shown(record::removed(reply)),
@@ -89,6 +90,7 @@ pub(crate) fn reply(header: &Header, row: &Row, code: i64) -> Reply {
     // Dots say that the reply goes on in this way.
     parts.extend(row.words()[1..].iter().filter(|word| **word != "...").map(|word| match *word {
         "kind" => Reply::Bulk("zset".into()),
+        "sort" => Reply::Bulk("fair lock".into()),
         "hold" | "waiter" => Reply::Bulk("6f0c:7".into()),
         "count" | "token" => Reply::Bulk("2".into()),
         "id" => Reply::Bulk("0123456789abcdef".into()),
@@ -96,7 +98,7 @@ pub(crate) fn reply(header: &Header, row: &Row, code: i64) -> Reply {
         "pid" | "since" => Reply::Bulk("4711".into()),
         "left" | "stored" | "time" | "in_all" | "age" | "0" | "available" | "capacity" | "drained" | "given"
         | "held" | "registered" => Reply::Int(70),
-        "moved" | "head" | "foreign" | "alive" => Reply::Int(1),
+        "moved" | "head" | "foreign" | "alive" | "queued" | "listeners" | "listed" => Reply::Int(1),
         "mode" => Reply::Bulk("read".into()),
         other => panic!("{other:?} in a reply is no word that tests/contract/replies.rs knows: add it"),
     }));

@@ -56,6 +56,7 @@ impl Subject {
             _ => format!("redisson_lock__channel:{tag}"),
         };
         Bytes::from(match word {
+            "permits" if folder == "any" => format!("{tag}:timeout"),
             "lock" | "semaphore" | "permits" | "latch" | "data" => self.lock.to_owned(),
             "channel" => channel,
             "queue" => format!("redisson_lock_queue:{tag}"),

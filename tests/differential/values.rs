@@ -32,6 +32,18 @@ fn small(rng: &mut Rng) -> i64 {
     rng.i64(0..4)
 }
 
+/// The folder of the kind whose channel an argument is.
+fn channel_of(folder: &str, word: &str) -> Option<&'static str> {
+    match word {
+        _ if folder != "any" => None,
+        "exclusive" => Some("lock"),
+        "shared" => Some("read_write"),
+        "counter" => Some("semaphore"),
+        "latch" => Some("latch"),
+        _ => None,
+    }
+}
+
 /// The value of a slot. `sharded` says whether the server knows `SPUBLISH`.
 pub(crate) fn value(rng: &mut Rng, script: &Script, word: &str, subject: &Subject, sharded: bool) -> Bytes {
     let folder = folder(script);
@@ -43,6 +55,10 @@ pub(crate) fn value(rng: &mut Rng, script: &Script, word: &str, subject: &Subjec
     }
     if word == "channel" {
         return subject.key(folder, word);
+    }
+    // The channels of all kinds, for a look at a name whose kind is not known.
+    if let Some(kind) = channel_of(folder, word) {
+        return subject.key(kind, "channel");
     }
     Bytes::from(match word {
         "hold" | "holder" if folder == "write" => format!("{}:write", subject.hold()),
@@ -70,6 +86,10 @@ pub(crate) fn value(rng: &mut Rng, script: &Script, word: &str, subject: &Subjec
         "publish" => "PUBLISH".to_owned(),
         "host" | "application" | "value" => one_of(rng, &["web-3", "", "é\r\n"]).to_owned(),
         "pid" => "4711".to_owned(),
+        "most" => rng.u8(1..4).to_string(),
+        "window" | "skew" => lasting(rng).to_string(),
+        "question" if sharded && rng.u8(..8) == 0 => "SHARDNUMSUB".to_owned(),
+        "question" => "NUMSUB".to_owned(),
         other => panic!("values.rs knows nothing for the argument {other:?} of {}: say what it can be", script.name()),
     })
 }

@@ -9,7 +9,7 @@ use leasehold_test_support::Server;
 use std::time::{Duration, Instant};
 
 /// The purpose of a walk: the blocks of `docs/security.md` that it needs beside the first.
-const WALKS: [&[&str]; 10] = [
+const WALKS: [&[&str]; 11] = [
     &["fair"],
     &["fair", "fenced"],
     &["fenced"],
@@ -20,6 +20,7 @@ const WALKS: [&[&str]; 10] = [
     &["permits"],
     &["latch"],
     &["record"],
+    &["locks"],
 ];
 
 /// One client holds, another waits and is woken, and both release.
@@ -118,6 +119,17 @@ async fn walk(blocks: &[&str], name: &str, client: &Client, other: &Client) -> R
             step("a wake-up", async { waiter.await.expect("a task") }).await?;
             step("a look", parts.count()).await?;
             step("a deletion", parts.delete()).await?;
+        }
+        ["locks"] => {
+            let guard = step("an acquire", client.lock(name).acquire().wait(SLACK)).await?;
+            let seen = step("a look", other.inspect(name)).await?.ok_or("nothing is seen")?;
+            let mut search = other.locks("*");
+            let found =
+                step("a search", async { search.next().await.unwrap_or_else(|| panic!("no lock is found")) }).await?;
+            if found.name != name || seen.waiters != Some(0) {
+                return Err(format!("{found:?} and {seen:?}"));
+            }
+            step("a release", guard.release()).await?;
         }
         ["record"] => {
             let end = Instant::now() + SLACK;

@@ -2,7 +2,7 @@
 
 use crate::source::Source;
 use leasehold_core::command::{
-    Acquired, Kind, Released, Renewed, durable, fair, fenced, latch, lock, permits, read_write, record, semaphore,
+    Acquired, Kind, Released, Renewed, any, durable, fair, fenced, latch, lock, permits, read_write, record, semaphore,
     store,
 };
 use leasehold_core::reply::{DecodeError, Reply};
@@ -97,6 +97,7 @@ pub(crate) fn decode(script: &Script, reply: &Reply) -> Result<String, DecodeErr
         "latch/count_down" => told(latch::counted_down(reply)),
         "latch/inspect" => told(latch::inspected(reply)),
         "latch/delete" => told(latch::deleted(reply)),
+        "any/inspect" => told(any::inspected(reply)),
         "record/put" => told(record::put_done(reply)),
         "record/get" => told(record::found(reply)),
         "record/remove" => told(record::removed(reply)),

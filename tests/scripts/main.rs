@@ -1,6 +1,7 @@
 //! The scripts of each kind of lock, by the calls that `leasehold-core` makes of them: on the embedded engine with a clock that is
 //! moved by hand, and on every server program of this machine where time does not matter.
 
+mod any;
 mod conflicts;
 #[path = "../support/eval.rs"]
 mod eval;

@@ -4,6 +4,7 @@
 pub(crate) mod acquire;
 pub(crate) mod admin;
 pub(crate) mod admin_inspection;
+pub(crate) mod admin_search;
 pub(crate) mod at_least;
 pub(crate) mod blocking;
 pub(crate) mod callbacks;

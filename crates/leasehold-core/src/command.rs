@@ -3,6 +3,7 @@
 //! A file has one kind, or a few that are alike. [`KindProtocol`] is what the session asks of a kind; [`Kind`] is the table of them. How a kind is
 //! added stands in `docs/architecture.md`, "How to add a kind of lock".
 
+pub mod any;
 mod code;
 pub mod durable;
 mod entry;

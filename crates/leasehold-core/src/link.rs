@@ -7,6 +7,7 @@ pub use crate::plane::Plane;
 
 use crate::call::Call;
 use crate::reply::Reply;
+use crate::scan::{ScanPage, Scanned, ServerId};
 use bytes::Bytes;
 use std::future::Future;
 use std::time::Duration;
@@ -299,6 +300,16 @@ pub trait Link: Clone + Send + Sync + 'static {
     /// The server could not be reached: nothing is known; try again.
     fn settle(&self, plane: Plane, epoch: Epoch, key: Bytes)
     -> impl Future<Output = Result<Settled, LinkError>> + Send;
+
+    /// The servers that have the keys at this moment: one, or each primary of a cluster.
+    fn servers(&self) -> Vec<ServerId>;
+
+    /// Asks one of [`Link::servers`] for a page of the names of its keys, by the background's connection.
+    ///
+    /// # Errors
+    ///
+    /// As of a call. The server keeps nothing of a scan, so that the same page may be asked for again.
+    fn scan(&self, server: ServerId, page: ScanPage) -> impl Future<Output = Result<Scanned, LinkError>> + Send;
 
     /// Subscribes to a channel. When this returns, the server has confirmed it: no message sent from then on is missed while
     /// the connection stands. A second subscription to the same channel is harmless.

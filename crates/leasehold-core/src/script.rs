@@ -137,6 +137,10 @@ scripts! {
     LATCH_INSPECT: latch::INSPECT = "latch/inspect" [latch] [];
     LATCH_DELETE: latch::DELETE = "latch/delete" [latch record channel] [memory publish];
 
+    // A lock of any kind.
+    ANY_INSPECT: any::INSPECT = "any/inspect" [lock queue deadlines marks token readers permits]
+        [most window skew question exclusive shared counter latch];
+
     // The record of a client.
     RECORD_PUT: record::PUT = "record/put" [client] [host pid application since lifetime];
     RECORD_GET: record::GET = "record/get" [client] [];

@@ -17,6 +17,7 @@ use keyspace::Keyspace;
 use leasehold_core::call::Call;
 use leasehold_core::link::ServerError;
 use leasehold_core::reply::Reply;
+use leasehold_core::scan::ScanPage;
 use leasehold_core::script::Script;
 use lua::{Compiled, Host};
 use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
@@ -108,6 +109,12 @@ impl Engine {
     pub(crate) fn keys(&self) -> Vec<Bytes> {
         self.begin_turn(false);
         self.keyspace.lock().keys()
+    }
+
+    /// A page of the names of the keys, and the place of the next one.
+    pub(crate) fn page(&self, page: &ScanPage) -> (Option<u64>, Vec<Bytes>) {
+        self.begin_turn(false);
+        self.keyspace.lock().page(page.cursor, usize::try_from(page.count).unwrap_or(usize::MAX), &page.pattern)
     }
 
     /// The messages that were published since the last call of this, in order.

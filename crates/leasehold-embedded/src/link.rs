@@ -15,6 +15,7 @@ use call_future::ReplyFuture;
 use leasehold_core::call::Call;
 use leasehold_core::link::{Epoch, Link, LinkError, LinkEvent, Plane, ServerInfo, Settled};
 use leasehold_core::reply::Reply;
+use leasehold_core::scan::{ScanPage, Scanned, ServerId};
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::sync::Arc;
@@ -201,6 +202,16 @@ impl Link for EmbeddedLink {
 
     async fn settle(&self, plane: Plane, epoch: Epoch, _key: Bytes) -> Result<Settled, LinkError> {
         self.send(move |state, link| state.ask(link, plane, epoch, Question::Settle)).await.map(|_| Settled::Proven)
+    }
+
+    fn servers(&self) -> Vec<ServerId> {
+        vec![ServerId(0)]
+    }
+
+    async fn scan(&self, _server: ServerId, page: ScanPage) -> Result<Scanned, LinkError> {
+        let reply = self.send(|state, link| state.scan(link, page)).await?;
+        // The places of keys follow from their names, and so outlive a server.
+        Scanned::decode(&reply, String::new()).map_err(|error| LinkError::Unknown(error.to_string()))
     }
 
     async fn subscribe(&self, channel: Bytes) -> Result<(), LinkError> {

@@ -42,6 +42,7 @@ mod guard;
 mod leader;
 mod lock;
 mod once;
+mod search;
 
 pub use client::Client;
 pub use counted::{CountDownLatch, LeasedSemaphore, Semaphore};
@@ -51,6 +52,7 @@ pub use guard::Guard;
 pub use leader::{Leader, LeaderHandle};
 pub use lock::{AnyLock, Lock, ReadWriteLock};
 pub use once::Once;
+pub use search::Locks;
 
 use crate::caller;
 use std::pin::pin;

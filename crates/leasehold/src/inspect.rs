@@ -1,10 +1,16 @@
 //! Inspecting a lock from outside, and ending the hold of another owner.
 
+mod any;
+mod keys;
 mod process;
 mod read_write;
+mod search;
 pub(crate) mod seen;
+mod state;
 
+pub use search::Locks;
 pub use seen::{FairQueue, Holder, ReadWriteHolders, Waiter};
+pub use state::{FoundKind, LockProblem, LockState};
 
 use crate::error::Error;
 use crate::kind::{Fair, FencedFair, Inspectable, Owned, Simple};
@@ -223,6 +229,9 @@ mod tests {
         assert_eq!(serde_json::to_string(&id).expect("a text"), format!("\"{id}\""));
         let (host, application) = ("vm".to_owned(), "orders".to_owned());
         survives(&ClientRecord { host, pid: 7, application, since: SystemTime::UNIX_EPOCH });
+        let mut state = LockState::foreign("stock".to_owned(), "list".to_owned());
+        state.problems.extend([LockProblem::NoTimeToLive, LockProblem::SilentWaiter { id: "a:1".into() }]);
+        survives(&state);
         survives(&ClientStats::default());
         survives(&ServerInfo::default());
     }

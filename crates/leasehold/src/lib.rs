@@ -103,7 +103,7 @@ pub use error::{Cause, ConnectError, Error, InvalidInput, WithError};
 pub use fair_settings::FairSettings;
 pub use guard::Guard;
 pub use ids::{ClientId, HolderId};
-pub use inspect::{FairQueue, Holder, ReadWriteHolders, Waiter};
+pub use inspect::{FairQueue, FoundKind, Holder, LockProblem, LockState, Locks, ReadWriteHolders, Waiter};
 pub use kinds::*;
 pub use leader::{Leader, LeaderHandle, LeaderState, Term};
 pub use leasehold_core::backoff::Backoff;

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use leasehold_core::call::Call;
 use leasehold_core::link::{Epoch, Link, LinkError, LinkEvent, Plane, ServerInfo, Settled};
 use leasehold_core::reply::Reply;
+use leasehold_core::scan::{ScanPage, Scanned, ServerId};
 
 #[cfg(feature = "embedded")]
 use leasehold_embedded::EmbeddedLink;
@@ -60,6 +61,14 @@ impl Link for AnyLink {
 
     async fn settle(&self, plane: Plane, epoch: Epoch, key: Bytes) -> Result<Settled, LinkError> {
         on_each!(self, link => link.settle(plane, epoch, key).await)
+    }
+
+    fn servers(&self) -> Vec<ServerId> {
+        on_each!(self, link => link.servers())
+    }
+
+    async fn scan(&self, server: ServerId, page: ScanPage) -> Result<Scanned, LinkError> {
+        on_each!(self, link => link.scan(server, page).await)
     }
 
     async fn subscribe(&self, channel: Bytes) -> Result<(), LinkError> {

@@ -81,10 +81,11 @@ impl Channels {
 
     /// The subscriptions to one channel, in both modes.
     pub(crate) fn count(&self, channel: &Bytes) -> usize {
-        [PubSubMode::Plain, PubSubMode::Sharded]
-            .into_iter()
-            .filter_map(|mode| self.subscribers.get(&(mode, channel.clone())))
-            .map(BTreeSet::len)
-            .sum()
+        [PubSubMode::Plain, PubSubMode::Sharded].into_iter().map(|mode| self.listeners(mode, channel)).sum()
+    }
+
+    /// The subscriptions to one channel.
+    pub(crate) fn listeners(&self, mode: PubSubMode, channel: &Bytes) -> usize {
+        self.subscribers.get(&(mode, channel.clone())).map_or(0, BTreeSet::len)
     }
 }

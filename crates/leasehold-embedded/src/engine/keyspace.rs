@@ -4,8 +4,10 @@ use crate::engine::channels::Channels;
 use crate::engine::refusal::Refusals;
 use crate::engine::value::{Typed, Value};
 use bytes::Bytes;
+use leasehold_core::glob;
 use leasehold_core::link::ServerError;
 use rustc_hash::FxHashMap;
+use std::hash::BuildHasher as _;
 
 /// All keys. Only one turn (a command, or a script) happens at a time, and time stands still within it.
 #[derive(Debug, Default)]
@@ -130,6 +132,23 @@ impl Keyspace {
         keys
     }
 
+    /// The names of about `count` keys whose place is `from` or later and that fit the pattern, and the place behind them. A key has
+    /// its place by a digest of its name, so that keys which come and go do not move the others.
+    pub(crate) fn page(&self, from: u64, count: usize, pattern: &[u8]) -> (Option<u64>, Vec<Bytes>) {
+        let now = self.now();
+        let place = |key: &Bytes| rustc_hash::FxBuildHasher.hash_one(key) | 1;
+        let there = self.entries.iter().filter(|(_, entry)| !entry.is_expired(now));
+        let mut rest: Vec<_> = there.map(|(key, _)| (place(key), key)).filter(|(place, _)| *place >= from).collect();
+        rest.sort_unstable();
+        let last = rest
+            .get(count.max(1) - 1)
+            .map(|(place, _)| *place)
+            .filter(|last| rest.last().is_some_and(|(end, _)| end > last));
+        let page = rest.iter().take_while(|(place, _)| last.is_none_or(|last| *place <= last));
+        let names = page.map(|(_, key)| *key).filter(|key| glob::matches(pattern, key));
+        (last.map(|last| last + 1), names.cloned().collect())
+    }
+
     /// Forgets all keys; subscriptions stay.
     pub(crate) fn clear(&mut self) {
         self.entries.clear();
@@ -193,6 +212,30 @@ mod tests {
         assert!(keyspace.keys().is_empty());
         assert_eq!(keyspace.expires_at(b"k"), None);
         assert!(!keyspace.remove(b"k"));
+    }
+
+    #[test]
+    fn pages_have_every_key_once_although_others_come_and_go() {
+        let mut keyspace = Keyspace::default();
+        keyspace.begin_turn(1_000_000, false);
+        let put = |keyspace: &mut Keyspace, name: &str| {
+            keyspace.replace(name.as_bytes(), Value::Text(Bytes::new()), None);
+        };
+        (0..100).for_each(|number| put(&mut keyspace, &format!("stay:{number}")));
+        (0..100).for_each(|number| put(&mut keyspace, &format!("go:{number}")));
+        let (mut from, mut seen, mut pages) = (Some(0), Vec::new(), 0);
+        while let Some(place) = from {
+            let (next, names) = keyspace.page(place, 7, b"stay:*");
+            seen.extend(names);
+            (from, pages) = (next, pages + 1);
+            keyspace.remove(format!("go:{pages}").as_bytes());
+            put(&mut keyspace, &format!("come:{pages}"));
+        }
+        seen.sort_unstable();
+        let before = seen.len();
+        seen.dedup();
+        assert_eq!((before, seen.len()), (100, 100));
+        assert!(pages > 20, "{pages}");
     }
 
     #[test]

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use leasehold_core::call::Call;
 use leasehold_core::link::{Epoch, LinkError, LinkEvent, Plane};
 use leasehold_core::reply::Reply;
+use leasehold_core::scan::ScanPage;
 use std::task::Waker;
 
 /// The state of a call that was begun.
@@ -199,6 +200,23 @@ impl State {
                     }
                 }
             });
+        });
+        Begun::Waits(id)
+    }
+
+    /// Asks for a page of the names of keys. The reply is that of `SCAN`.
+    pub(crate) fn scan(&mut self, link: LinkId, page: ScanPage) -> Begun {
+        let plane = Plane::Background;
+        let route = match self.reachable(link) {
+            Ok(connections) => Route { link, wire: Wire::Plane(plane), epoch: connections.epoch(plane) },
+            Err(error) => return Begun::Ended(Err(error)),
+        };
+        let id = self.wait(route, None);
+        self.carry(route, move |state| {
+            let (next, names) = state.engine.page(&page);
+            let place = Reply::Bulk(Bytes::from(next.unwrap_or_default().to_string()));
+            let reply = Reply::Array(vec![place, Reply::Array(names.into_iter().map(Reply::Bulk).collect())]);
+            state.carry(route, move |state| state.reply(id, Ok(reply)));
         });
         Begun::Waits(id)
     }

@@ -137,6 +137,13 @@ const STORIES: &[Story] = &[
     ("latch/count_down", "SET parts 1", "parts op chan", "1 600000 PUBLISH"),
     ("latch/inspect", "SET parts 3", "parts", ""),
     ("latch/delete", "SET parts 3", "parts op chan", "600000 PUBLISH"),
+    ("any/inspect", "WAITS", "s queue timeout marks token readers permits", "16 2000 1000 NUMSUB chan rw seats latch"),
+    (
+        "any/inspect",
+        "READS me:1",
+        "s queue timeout marks token readers permits",
+        "16 2000 1000 NUMSUB chan rw seats latch",
+    ),
     ("record/put", "", "client", "web-3 4711 orders 1 30000"),
     ("record/get", "HSET client host a pid 1 application b since 2; PEXPIRE client 500", "client", ""),
     ("record/remove", "HSET client host a; PEXPIRE client 500", "client", ""),

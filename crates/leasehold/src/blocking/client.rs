@@ -1,15 +1,15 @@
 //! The client of threads.
 
 use super::{
-    CountDownLatch, FencedValue, Leader, LeasedSemaphore, Lock, MultiLock, Once, ReadWriteLock, Semaphore, mirrors,
-    park_on,
+    CountDownLatch, FencedValue, Leader, LeasedSemaphore, Lock, Locks, MultiLock, Once, ReadWriteLock, Semaphore,
+    mirrors, park_on,
 };
 use crate::ClientId;
 use crate::caller;
 use crate::error::{ConnectError, Error};
 use crate::kind::{Fair, Fenced, Simple, Spin};
 use crate::record::ClientRecord;
-use crate::{ClientBuilder, ClientStats, Member, NotReleased, Owner, Period};
+use crate::{ClientBuilder, ClientStats, LockState, Member, NotReleased, Owner, Period};
 use std::time::Duration;
 
 /// A [`Client`](crate::Client) for threads.
@@ -162,6 +162,20 @@ impl Client {
     /// As [`Client::who_is`](crate::Client::who_is).
     pub fn who_is(&self, id: impl AsRef<str>) -> Result<Option<ClientRecord>, Error> {
         park_on(self.0.who_is(id))
+    }
+
+    /// Everything that the server knows of a name. See [`Client::inspect`](crate::Client::inspect).
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::inspect`](crate::Client::inspect).
+    pub fn inspect(&self, name: impl AsRef<str>) -> Result<Option<LockState>, Error> {
+        park_on(self.0.inspect(name))
+    }
+
+    /// The locks on the server whose names fit `pattern`. See [`Client::locks`](crate::Client::locks).
+    pub fn locks(&self, pattern: impl AsRef<str>) -> Locks {
+        self.0.locks(pattern).into()
     }
 
     /// Ends the client. See [`Client::shutdown`](crate::Client::shutdown).

@@ -3,7 +3,7 @@
 //! - [`target`]: which server; [`settings`]: how long to wait; [`tls`]: by which certificates; [`profile`]: how fred is set up.
 //! - [`connection`]: one connection, from its making to its end, and what is certain about it. Everything else rests on it.
 //! - [`connection_slot`]: a connection that is kept; [`pool`]: one to each server; [`pools`]: all pools; [`slots`]: which server of a cluster; [`shared`]: what they share.
-//! - [`call`], [`durable`], [`probe`], [`settle`], [`notices`]: what the link is for; [`route`]: the way there; [`batches`] and [`driver`]: several calls as one; [`events`]: what it tells unasked.
+//! - [`call`], [`durable`], [`probe`], [`settle`], [`notices`], [`scan`]: what the link is for; [`route`]: the way there; [`batches`] and [`driver`]: several calls as one; [`events`]: what it tells unasked.
 //! - [`connect`]: making all this; [`learn`]: what the server is; [`met`]: whether that is done; [`maintain`]: keeping it true; [`scripts`]: what servers must know; [`error`], [`absent`], [`mistaken`], [`words`] and [`frame`]: what came back.
 //!
 //! A link has three connections to each server: for the foreground's calls, for the background's calls, and for notices. On a
@@ -31,6 +31,7 @@ mod pools;
 mod probe;
 mod profile;
 mod route;
+mod scan;
 mod scripts;
 mod settings;
 mod settle;
@@ -53,6 +54,7 @@ use bytes::Bytes;
 use leasehold_core::call::Call;
 use leasehold_core::link::{Epoch, Link, LinkError, LinkEvent, Plane, ServerInfo, Settled};
 use leasehold_core::reply::Reply;
+use leasehold_core::scan::{ScanPage, Scanned, ServerId};
 use pool::Pool;
 use std::fmt;
 use std::pin::pin;
@@ -195,6 +197,15 @@ impl Link for FredLink {
             }
         };
         within(self.runtime(), settled).await
+    }
+
+    fn servers(&self) -> Vec<ServerId> {
+        scan::servers(&self.parts.background.pool)
+    }
+
+    async fn scan(&self, server: ServerId, page: ScanPage) -> Result<Scanned, LinkError> {
+        self.shared().met.check()?;
+        within(self.runtime(), scan::scan(&self.parts.background.pool, server, &page)).await
     }
 
     async fn subscribe(&self, channel: Bytes) -> Result<(), LinkError> {

@@ -18,6 +18,7 @@ pub(super) const COMMANDS: &[Command] = &[
     entry("HVALS", Exactly(1), Reads, hvals),
     entry("HLEN", Exactly(1), Reads, hlen),
     entry("HEXISTS", Exactly(2), Reads, hexists),
+    entry("HSTRLEN", Exactly(2), Reads, hstrlen),
     entry("HSET", AtLeast(3), Grows, hset),
     entry("HSETNX", Exactly(3), Grows, hsetnx),
     entry("HINCRBY", Exactly(3), Grows, hincrby),
@@ -58,6 +59,11 @@ fn hlen(keyspace: &mut Keyspace, args: &[&[u8]]) -> Outcome {
 
 fn hexists(keyspace: &mut Keyspace, args: &[&[u8]]) -> Outcome {
     Ok(Answer::flag(keyspace.read::<Hash>(args[0])?.is_some_and(|hash| hash.get(args[1]).is_some())))
+}
+
+fn hstrlen(keyspace: &mut Keyspace, args: &[&[u8]]) -> Outcome {
+    let value = keyspace.read::<Hash>(args[0])?.and_then(|hash| hash.get(args[1]));
+    Ok(Answer::count(value.map_or(0, Bytes::len)))
 }
 
 fn hset(keyspace: &mut Keyspace, args: &[&[u8]]) -> Outcome {

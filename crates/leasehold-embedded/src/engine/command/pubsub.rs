@@ -1,10 +1,13 @@
 //! Messages on channels. A link that listens learns where a message came, not what it said.
 
-use super::Arity::Exactly;
+use super::Arity::{AtLeast, Exactly};
 use super::Effect::Reads;
 use super::{Command, entry};
-use crate::engine::answer::Answer;
+use crate::engine::answer::{Answer, Outcome};
 use crate::engine::channels::PubSubMode;
+use crate::engine::keyspace::Keyspace;
+use bytes::Bytes;
+use leasehold_core::link::ServerError;
 
 pub(super) const COMMANDS: &[Command] = &[
     entry("PUBLISH", Exactly(2), Reads, |keyspace, args| {
@@ -13,4 +16,20 @@ pub(super) const COMMANDS: &[Command] = &[
     entry("SPUBLISH", Exactly(2), Reads, |keyspace, args| {
         Ok(Answer::count(keyspace.channels.publish(PubSubMode::Sharded, args[0], args[1])))
     }),
+    entry("PUBSUB", AtLeast(1), Reads, pubsub),
 ];
+
+/// `PUBSUB NUMSUB channel …`, or `SHARDNUMSUB`.
+fn pubsub(keyspace: &mut Keyspace, args: &[&[u8]]) -> Outcome {
+    let mode = match args[0].to_ascii_uppercase().as_slice() {
+        b"NUMSUB" => PubSubMode::Plain,
+        b"SHARDNUMSUB" => PubSubMode::Sharded,
+        _ => return Err(ServerError::new("ERR the embedded engine has no other question about channels")),
+    };
+    let told = args[1..].iter().flat_map(|channel| {
+        let channel = Bytes::copy_from_slice(channel);
+        let count = Answer::count(keyspace.channels.listeners(mode, &channel));
+        [Answer::Bulk(channel), count]
+    });
+    Ok(Answer::Array(told.collect()))
+}

@@ -12,6 +12,7 @@ use bytes::Bytes;
 
 pub(super) const COMMANDS: &[Command] = &[
     entry("GET", Exactly(1), Reads, get),
+    entry("STRLEN", Exactly(1), Reads, strlen),
     entry("SET", AtLeast(2), Grows, set),
     entry("INCR", Exactly(1), Grows, |keyspace, args| add(keyspace, args[0], 1)),
     entry("DECR", Exactly(1), Grows, |keyspace, args| add(keyspace, args[0], -1)),
@@ -21,6 +22,10 @@ pub(super) const COMMANDS: &[Command] = &[
 
 fn get(keyspace: &mut Keyspace, args: &[&[u8]]) -> Outcome {
     Ok(Answer::maybe(keyspace.read::<Bytes>(args[0])?.cloned()))
+}
+
+fn strlen(keyspace: &mut Keyspace, args: &[&[u8]]) -> Outcome {
+    Ok(Answer::count(keyspace.read::<Bytes>(args[0])?.map_or(0, Bytes::len)))
 }
 
 /// `SET key value [NX | XX] [PX milliseconds | EX seconds | PXAT time | KEEPTTL]`

@@ -1,0 +1,274 @@
+//! Looking at a name without knowing which kind of lock stands there.
+
+use super::fair::Waiter;
+use super::permits::PermitId;
+use super::protocol::{decimal, millis};
+use super::read_write::Mode;
+use super::{code, semaphore};
+use crate::call::Call;
+use crate::name::LockName;
+use crate::reply::{DecodeError, Reply};
+use crate::script;
+use crate::settings::Settings;
+use bytes::Bytes;
+use std::time::Duration;
+use uuid::Uuid;
+
+/// The layouts that can be told apart by the data of a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "a caller must name each")]
+pub enum Sort {
+    /// A reentrant lock or a spin lock.
+    Lock,
+    /// A lock with a queue or with marks.
+    Fair,
+    /// A lock with a register of fencing tokens.
+    Fenced,
+    /// A lock with both.
+    FencedFair,
+    /// A read-write lock.
+    ReadWrite,
+    /// A string that ends, and is no number.
+    Simple,
+    /// A counter some of whose permits have leases.
+    Permits,
+    /// A counter: a semaphore, or a latch.
+    Counter,
+}
+
+/// The result of an inspection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "a caller must handle every outcome")]
+pub enum Inspected {
+    /// Nothing stands there.
+    Absent {
+        /// The last fencing token of a lock of this name.
+        token: Option<u64>,
+    },
+    /// A lock.
+    Found(Box<Found>),
+    /// A key that is no lock: its kind.
+    Kind(String),
+}
+
+/// A lock as an inspection finds it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "it is all that the server tells")]
+pub struct Found {
+    /// Its layout.
+    pub sort: Sort,
+    /// Whether the key of the lock is there. A free fair lock with waiters has none.
+    pub is_there: bool,
+    /// The time to live of the key; `None` where it has none.
+    pub left: Option<Duration>,
+    /// How many holds there are, listed or not.
+    pub held: u64,
+    /// How many holds wait in a queue.
+    pub queued: u64,
+    /// How many clients listen for a release; `None` where the server does not say, or the kind is not asked.
+    pub listeners: Option<u64>,
+    /// The last fencing token.
+    pub token: Option<u64>,
+    /// The number of a counter.
+    pub available: i64,
+    /// The first holds.
+    pub holds: Vec<Hold>,
+    /// The first waiters in a queue, the next one first.
+    pub waiters: Vec<Waiter>,
+}
+
+/// One hold of a lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "it is all that the server tells")]
+pub struct Hold {
+    /// Its name: `uuid:number`, the id of a simple lock, or that of a permit.
+    pub name: String,
+    /// The half of a read-write lock; that of a writer for any other.
+    pub mode: Mode,
+    /// The hold count; `None` where there is no number that can be one.
+    pub count: Option<u32>,
+    /// The lease left; `None` where the hold has no end.
+    pub left: Option<Duration>,
+}
+
+/// The longest list of holds, or of waiters, that a call may ask for: a server serves no other client while it makes one.
+pub const MOST: u32 = 128;
+
+/// Asks for all that the server knows of a name. At most `most` holds are listed, and as many waiters.
+pub fn inspect(name: &LockName, settings: &Settings, most: u32) -> Call {
+    let keys = vec![
+        name.to_key(),
+        name.prefixed("redisson_lock_queue"),
+        name.prefixed("redisson_lock_timeout"),
+        name.prefixed("leasehold:1:fair"),
+        name.prefixed("redisson_lock_token"),
+        name.prefixed("leasehold:1:rw_readers"),
+        name.suffixed("timeout"),
+    ];
+    let question = if &settings.publish[..] == b"SPUBLISH" { "SHARDNUMSUB" } else { "NUMSUB" };
+    let fair = &settings.fair;
+    let args = vec![
+        decimal(most.clamp(1, MOST).into()),
+        millis(fair.liveness_timeout),
+        millis(fair.clock_skew),
+        Bytes::from_static(question.as_bytes()),
+        name.channel(),
+        name.prefixed("redisson_rwlock"),
+        semaphore::channel(name),
+        name.braced("redisson_countdownlatch__channel__"),
+    ];
+    Call::new(&script::ANY_INSPECT, keys, args)
+}
+
+/// Decodes the reply to [`inspect`].
+///
+/// # Errors
+///
+/// The reply is not what the script promises.
+pub fn inspected(reply: &Reply) -> Result<Inspected, DecodeError> {
+    const EXPECTED: &str = "a reply of any/inspect";
+    match code::array_code(reply, &[1, 0, -4], EXPECTED)? {
+        (0, [token]) => Ok(Inspected::Absent { token: token_in(token) }),
+        (-4, [kind]) => Ok(Inspected::Kind(kind.text()?.to_owned())),
+        (1, [sort, left, held, queued, listeners, token, available, listed, rest @ ..]) => {
+            let sort = Sort::read(sort)?;
+            let count = |reply: &Reply| u64::try_from(reply.int()?).map_err(|_| DecodeError::new("a number", reply));
+            let (triples, odd) = rest.as_chunks::<3>();
+            let listed = usize::try_from(count(listed)?).unwrap_or(usize::MAX);
+            let Some((holds, waiters)) = triples.split_at_checked(listed).filter(|_| odd.is_empty()) else {
+                return Err(DecodeError::new("three words for each hold and waiter", reply));
+            };
+            let holds = holds.iter().map(|parts| Hold::read(sort, parts)).collect::<Result<Vec<_>, _>>()?;
+            if sort.is_hash() && !holds.is_empty() && !holds.iter().any(|hold| hold.is_of_a_client()) {
+                return Ok(Inspected::Kind("hash".to_owned()));
+            }
+            Ok(Inspected::Found(Box::new(Found {
+                sort,
+                is_there: left.int()? != -2,
+                left: left.left()?,
+                held: count(held)?,
+                queued: count(queued)?,
+                listeners: u64::try_from(listeners.int()?).ok(),
+                token: token_in(token),
+                available: available.int()?,
+                holds,
+                waiters: waiters.iter().map(waiter).collect::<Result<_, _>>()?,
+            })))
+        }
+        _ => Err(DecodeError::new(EXPECTED, reply)),
+    }
+}
+
+impl Sort {
+    fn read(word: &Reply) -> Result<Self, DecodeError> {
+        Ok(match word.text()? {
+            "lock" => Self::Lock,
+            "fair lock" => Self::Fair,
+            "fenced lock" => Self::Fenced,
+            "fenced fair lock" => Self::FencedFair,
+            "read-write lock" => Self::ReadWrite,
+            "simple lock" => Self::Simple,
+            "leased semaphore" => Self::Permits,
+            "counter" => Self::Counter,
+            _ => return Err(DecodeError::new("a sort of lock", word)),
+        })
+    }
+
+    /// Whether the fields of a hash are its holds.
+    const fn is_hash(self) -> bool {
+        !matches!(self, Self::Simple | Self::Permits | Self::Counter)
+    }
+}
+
+impl Hold {
+    fn read(sort: Sort, parts: &[Reply; 3]) -> Result<Self, DecodeError> {
+        let [Reply::Bulk(name), count, left] = parts else {
+            return Err(DecodeError::new("the name of a hold", &parts[0]));
+        };
+        // A JVM counts in 32 bits with a sign.
+        let count = count.int().ok().and_then(|count| i32::try_from(count).ok());
+        let name = match PermitId::from_bytes(name).filter(|_| sort == Sort::Permits) {
+            Some(id) => id.to_string(),
+            None => String::from_utf8_lossy(name).into_owned(),
+        };
+        let (name, mode) = match name.strip_suffix(":write") {
+            Some(writer) if sort == Sort::ReadWrite => (writer.to_owned(), Mode::Write),
+            _ if sort == Sort::ReadWrite => (name, Mode::Read),
+            _ => (name, Mode::Write),
+        };
+        let count = count.and_then(|count| u32::try_from(count).ok()).filter(|count| *count > 0);
+        Ok(Self { name, mode, count, left: left.left()? })
+    }
+
+    /// Whether the name has the form of a hold of this library or of a JVM: `uuid:number`, and perhaps a mark.
+    pub fn is_of_a_client(&self) -> bool {
+        let name = self.name.strip_suffix(['~', '!']).unwrap_or(&self.name);
+        name.rsplit_once(':').is_some_and(|(client, number)| {
+            let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+            is_number && Uuid::try_parse(client).is_ok()
+        })
+    }
+}
+
+fn token_in(reply: &Reply) -> Option<u64> {
+    reply.int().ok().and_then(|token| u64::try_from(token).ok())
+}
+
+fn waiter([waiter, age, alive]: &[Reply; 3]) -> Result<Waiter, DecodeError> {
+    let Reply::Bulk(name) = waiter else { return Err(DecodeError::new("the name of a waiter", waiter)) };
+    let waiter = String::from_utf8_lossy(name).into_owned();
+    Ok(Waiter { waiter, age: age.left()?, alive: alive.int()? == 1 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CLIENT: &str = "6f0c1de2-4a53-4b0e-9f0a-0c2d7b1f3a55";
+
+    fn reply(sort: &str, holds: &[(&str, &str)]) -> Reply {
+        let text = |text: &str| Reply::Bulk(Bytes::copy_from_slice(text.as_bytes()));
+        let listed = Reply::Int(i64::try_from(holds.len()).expect("few"));
+        let mut parts = vec![Reply::Int(1), text(sort)];
+        parts.extend([70, 1, 0, -1, -1, 0].map(Reply::Int));
+        parts.push(listed);
+        parts.extend(holds.iter().flat_map(|(name, count)| [text(name), text(count), Reply::Int(70)]));
+        Reply::Array(parts)
+    }
+
+    #[test]
+    fn a_hash_is_a_lock_if_a_client_is_in_it() {
+        let hold = format!("{CLIENT}:7~");
+        let Ok(Inspected::Found(found)) = inspected(&reply("lock", &[(&hold, "2"), ("x", "none")])) else {
+            panic!("a lock")
+        };
+        assert_eq!(found.holds.iter().map(|hold| hold.count).collect::<Vec<_>>(), [Some(2), None]);
+        let kept = format!("{CLIENT}:7!");
+        assert!(matches!(inspected(&reply("lock", &[(&kept, "1")])), Ok(Inspected::Found(_))), "it stays busy");
+        for other in ["stock", "a:1", &CLIENT[..36], &format!("{CLIENT}:"), &format!("{CLIENT}:x")] {
+            let found = inspected(&reply("lock", &[(other, "1")]));
+            assert_eq!(found, Ok(Inspected::Kind("hash".to_owned())), "{other}");
+        }
+    }
+
+    #[test]
+    fn the_half_of_a_hold_is_told_by_its_end() {
+        let (writer, reader) = (format!("{CLIENT}:7:write"), format!("{CLIENT}:8"));
+        let Ok(Inspected::Found(found)) = inspected(&reply("read-write lock", &[(&writer, "1"), (&reader, "1")]))
+        else {
+            panic!("a lock")
+        };
+        let halves: Vec<_> = found.holds.iter().map(|hold| (hold.name.as_str(), hold.mode)).collect();
+        assert_eq!(halves, [(&writer[..writer.len() - 6], Mode::Write), (&reader, Mode::Read)]);
+    }
+
+    #[test]
+    fn what_no_script_answers_is_an_error_and_no_outcome() {
+        let odd = reply("lock", &[]);
+        let Reply::Array(mut parts) = odd else { panic!("an array") };
+        parts.push(Reply::Int(1));
+        for reply in [Reply::Nil, Reply::Array(Vec::new()), Reply::Array(parts), reply("other", &[])] {
+            assert!(inspected(&reply).is_err(), "{reply:?}");
+        }
+    }
+}

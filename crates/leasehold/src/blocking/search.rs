@@ -1,0 +1,39 @@
+//! The search for locks, for threads.
+
+use super::{mirrors, park_on};
+use crate::LockState;
+use crate::error::Error;
+
+/// A [`Locks`](crate::Locks) for threads: an iterator, which is over after an error.
+///
+/// # Examples
+///
+/// ```
+/// # let client = leasehold::blocking::Client::from(leasehold::Client::embedded());
+/// let guard = client.lock("stock:1001").acquire()?;
+/// for found in client.locks("stock:*") {
+///     assert_eq!(found?.name, "stock:1001");
+/// }
+/// # guard.release()?;
+/// # Ok::<(), leasehold::Error>(())
+/// ```
+#[derive(Debug)]
+#[must_use = "a search does nothing until it is asked for the next lock"]
+pub struct Locks(crate::Locks);
+
+mirrors!(Locks);
+
+impl Locks {
+    /// Also finds keys that are no locks. See [`Locks::with_foreign`](crate::Locks::with_foreign).
+    pub fn with_foreign(self) -> Self {
+        Self(self.0.with_foreign())
+    }
+}
+
+impl Iterator for Locks {
+    type Item = Result<LockState, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        park_on(self.0.next())
+    }
+}

@@ -1,0 +1,263 @@
+//! The search for all locks whose names fit a pattern.
+
+use super::any;
+use super::keys::Keys;
+use super::state::{FoundKind, LockState};
+use crate::client::Client;
+use crate::client_inner::Handle;
+use crate::error::{Error, InvalidInput};
+use crate::lock_spec::LockSpec;
+use bytes::Bytes;
+use futures_util::future::join_all;
+use leasehold_core::command::Kind;
+use leasehold_core::glob;
+use leasehold_core::name::NameError;
+use std::collections::{HashSet, VecDeque};
+use std::fmt;
+use std::sync::Arc;
+
+/// How many locks are looked at at once. A server carries out what comes by one connection in one go, so this bounds how long other clients
+/// wait.
+const AT_ONCE: usize = 8;
+
+/// How many holders and how many waiters of a lock are listed.
+const LISTED: u32 = 16;
+
+/// The name of the queue of a fair lock, before the name of the lock.
+const QUEUE: &str = "redisson_lock_queue:";
+
+impl Client {
+    /// The locks on the server, or on all primaries of a cluster, whose names fit `pattern`: held ones, and free ones for which holds wait in a
+    /// queue. A lock that is free has no key, and is not there.
+    ///
+    /// In the pattern, `*` stands for any text, `?` for one byte, and `[abc]`, `[a-z]` and `[^a]` for one byte of a set; a backslash takes the
+    /// special meaning from the byte behind it. It is compared with the names without the client's prefix, and other prefixes are not
+    /// seen. The keys that belong to a lock, such as its queue, are no locks of their own.
+    ///
+    /// The search is made of many short commands (`SCAN`, and a script for each key that fits), none of which holds the server up for long. It
+    /// holds one page of names at a time. A lock that is there from beginning to end is found; one that comes or goes meanwhile may be. A lock
+    /// may be found twice, if the server reorganises its keys or the connection to it is lost meanwhile.
+    ///
+    /// The user of the client needs the rights of the block `locks` in `docs/security.md`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// # let client = leasehold::Client::embedded();
+    /// let guard = client.lock("stock:1001").acquire().await?;
+    /// let mut locks = client.locks("stock:*");
+    /// while let Some(found) = locks.next().await {
+    ///     let lock = found?;
+    ///     println!("{} is a {} with {} holders", lock.name, lock.kind, lock.held);
+    /// #   assert_eq!((lock.name.as_str(), lock.held), ("stock:1001", 1));
+    /// }
+    /// # guard.release().await?;
+    /// # Ok::<(), leasehold::Error>(()) }).unwrap();
+    /// ```
+    pub fn locks(&self, pattern: impl AsRef<str>) -> Locks {
+        Locks {
+            handle: self.handle().clone(),
+            pattern: pattern.as_ref().to_owned(),
+            with_foreign: false,
+            way: None,
+            found: VecDeque::new(),
+            is_over: false,
+        }
+    }
+}
+
+/// A search for locks, which [`Client::locks`] begins. Nothing is sent until it is asked for the first lock.
+#[must_use = "a search does nothing until it is asked for the next lock"]
+pub struct Locks {
+    handle: Arc<Handle>,
+    pattern: String,
+    with_foreign: bool,
+    /// The way under way, once the search has begun.
+    way: Option<(Pass, Keys)>,
+    /// The rest of the page.
+    found: VecDeque<LockState>,
+    is_over: bool,
+}
+
+/// A way through the keys of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pass {
+    /// By the names of the locks themselves.
+    Keys,
+    /// By the names of queues: a fair lock that is free, and for which holds wait, has no other key.
+    Queues,
+}
+
+impl Locks {
+    /// Also finds keys that are no locks, as [`FoundKind::Foreign`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use leasehold::{FoundKind, embedded::EmbeddedServer};
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// let server = EmbeddedServer::new();
+    /// let client = leasehold::Client::builder().embedded(&server)?;
+    /// server.command(&[b"RPUSH", b"stock", b"1"])?;
+    /// assert!(client.locks("*").next().await.is_none());
+    /// let found = client.locks("*").with_foreign().next().await.expect("a key")?;
+    /// assert_eq!(found.kind, FoundKind::Foreign);
+    /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+    /// ```
+    pub fn with_foreign(mut self) -> Self {
+        self.with_foreign = true;
+        self
+    }
+
+    /// The next lock; `None` behind the last one, and after an error.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unreachable`], [`Error::OutcomeUnknown`] or [`Error::Refused`] where a server gave no answer, within the command timeout. The
+    /// search is over then. A key at which the user of the client may not look is no error.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, no lock is lost: the next call asks again for the page under way.
+    pub async fn next(&mut self) -> Option<Result<LockState, Error>> {
+        loop {
+            if let Some(found) = self.found.pop_front() {
+                return Some(Ok(found));
+            }
+            if self.is_over {
+                return None;
+            }
+            if let Err(error) = self.turn_page().await {
+                self.is_over = true;
+                return Some(Err(error));
+            }
+        }
+    }
+
+    /// Looks at one page, and turns it when all of it has been seen.
+    async fn turn_page(&mut self) -> Result<(), Error> {
+        // The place of the search stays what it is until all of the page has been seen: this future may be dropped before.
+        let mut way = self.way.clone().unwrap_or_else(|| (Pass::Keys, self.keys(Pass::Keys)));
+        let (pass, keys) = &mut way;
+        let page = keys.page().await;
+        let looked = match page {
+            Ok(Some(page)) => match self.look_at(*pass, &page.names).await {
+                Ok(found) => {
+                    keys.turn(page);
+                    Ok(found)
+                }
+                Err(error) => Err(error),
+            },
+            Ok(None) if *pass == Pass::Keys => {
+                way = (Pass::Queues, self.keys(Pass::Queues));
+                Ok(Vec::new())
+            }
+            Ok(None) => {
+                self.is_over = true;
+                Ok(Vec::new())
+            }
+            Err(error) => Err(error),
+        };
+        self.way = Some(way);
+        self.found.extend(looked?);
+        Ok(())
+    }
+
+    fn keys(&self, pass: Pass) -> Keys {
+        let prefix = glob::escaped(&self.handle.settings.prefix);
+        let pattern = match pass {
+            Pass::Keys => format!("{prefix}{}", self.pattern),
+            // The name is in braces, or has some.
+            Pass::Queues => format!("{QUEUE}*{prefix}{}*", self.pattern),
+        };
+        Keys::new(self.handle.clone(), pattern, &self.pattern)
+    }
+
+    /// The locks that are found by the names of a page.
+    async fn look_at(&self, pass: Pass, names: &[Bytes]) -> Result<Vec<LockState>, Error> {
+        let names: HashSet<&Bytes> = names.iter().collect();
+        match pass {
+            Pass::Keys => self.look_at_keys(names).await,
+            Pass::Queues => self.look_at_queues(names).await,
+        }
+    }
+
+    /// The locks among the keys of a page.
+    async fn look_at_keys(&self, names: HashSet<&Bytes>) -> Result<Vec<LockState>, Error> {
+        let prefix = &self.handle.settings.prefix;
+        let (mut found, mut specs) = (Vec::new(), Vec::new());
+        for key in names {
+            let name = std::str::from_utf8(key).ok().and_then(|key| key.strip_prefix(prefix.as_str()));
+            let Some(name) = name else {
+                let name = String::from_utf8_lossy(key).into_owned();
+                found.push(LockState::foreign(name, "the key is no text".to_owned()));
+                continue;
+            };
+            let spec = self.spec(name);
+            match spec.checked_name() {
+                // What belongs to a lock is found with it.
+                Err(InvalidInput::Name(NameError::Reserved { .. })) => {}
+                Err(why) => found.push(LockState::foreign(name.to_owned(), why.to_string())),
+                Ok(_) => specs.push(spec),
+            }
+        }
+        for some in specs.chunks(AT_ONCE) {
+            for state in join_all(some.iter().map(look)).await {
+                found.extend(state?);
+            }
+        }
+        found.retain(|state| self.with_foreign || state.kind != FoundKind::Foreign);
+        Ok(found)
+    }
+
+    /// The free locks for which holds wait in one of the queues of a page.
+    async fn look_at_queues(&self, names: HashSet<&Bytes>) -> Result<Vec<LockState>, Error> {
+        let mut found = Vec::new();
+        for queue in names {
+            let states = join_all(self.locks_of_queue(queue).iter().map(look)).await;
+            let states = states.into_iter().collect::<Result<Vec<_>, _>>()?;
+            // A lock whose own key is there is found by that.
+            let is_held = states.iter().flatten().any(|state| state.held > 0 || state.kind == FoundKind::Foreign);
+            let free = states.into_iter().flatten().find(|state| state.waiters.is_some_and(|waiters| waiters > 0));
+            found.extend(free.filter(|_| !is_held));
+        }
+        Ok(found)
+    }
+
+    /// The locks that may have a queue of this name: `a` and `{a}` share one.
+    fn locks_of_queue(&self, queue: &[u8]) -> Vec<LockSpec> {
+        let Some(raw) = std::str::from_utf8(queue).ok().and_then(|queue| queue.strip_prefix(QUEUE)) else {
+            return Vec::new();
+        };
+        let inner = raw.strip_prefix('{').and_then(|raw| raw.strip_suffix('}')).filter(|inner| !inner.contains('{'));
+        let names = inner.into_iter().chain(Some(raw).filter(|raw| raw.contains('{')));
+        let names = names.filter_map(|name| name.strip_prefix(self.handle.settings.prefix.as_str()));
+        let names = names.filter(|name| glob::matches(self.pattern.as_bytes(), name.as_bytes()));
+        names.map(|name| self.spec(name)).filter(|spec| spec.checked_name().is_ok()).collect()
+    }
+
+    fn spec(&self, name: &str) -> LockSpec {
+        LockSpec::new(self.handle.clone(), Kind::Lock, name)
+    }
+}
+
+/// A look at a name that was found. The key may be gone, and a refusal to look at it is no error of the search.
+async fn look(spec: &LockSpec) -> Result<Option<LockState>, Error> {
+    match any::look(spec, LISTED).await {
+        Ok(state) => Ok(state.filter(|state| {
+            // A register of fencing tokens alone is no lock that is there.
+            state.held > 0 || state.available.is_some() || !state.queue.is_empty() || state.kind == FoundKind::Foreign
+        })),
+        Err(Error::Refused { refusal, .. }) if !refusal.is_transient() => {
+            Ok(Some(LockState::foreign(spec.name().to_owned(), refusal.text().to_owned())))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+impl fmt::Debug for Locks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Locks").field("pattern", &self.pattern).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,258 @@
+//! Everything that a server knows of one name.
+
+use super::{Holder, Waiter};
+use crate::ids::HolderId;
+use leasehold_core::command::any::{Found, Hold, Sort};
+use leasehold_core::command::read_write::Mode;
+use std::fmt;
+use std::time::Duration;
+
+/// The kind of lock under a name, as far as its data tells: what looks alike on the server has one kind here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
+pub enum FoundKind {
+    /// A [`Lock`](crate::Lock) or a [`SpinLock`](crate::SpinLock); also a JVM's fair lock for which no thread waits.
+    Lock,
+    /// A [`FairLock`](crate::FairLock).
+    FairLock,
+    /// A [`FencedLock`](crate::FencedLock).
+    FencedLock,
+    /// A [`FencedFairLock`](crate::FencedFairLock).
+    FencedFairLock,
+    /// A [`ReadWriteLock`](crate::ReadWriteLock).
+    ReadWriteLock,
+    /// A [`SimpleLock`](crate::SimpleLock), or any other short text with a time to live.
+    SimpleLock,
+    /// A [`LeasedSemaphore`](crate::LeasedSemaphore) of which permits are held.
+    LeasedSemaphore,
+    /// A number: a [`Semaphore`](crate::Semaphore), a [`CountDownLatch`](crate::CountDownLatch), a leased semaphore of which no permit is held, or
+    /// a counter of an application.
+    Counter,
+    /// Something else: [`LockProblem::NotALock`] says what.
+    Foreign,
+}
+
+impl FoundKind {
+    /// Its name in words, such as `fair lock`.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Lock => "lock",
+            Self::FairLock => "fair lock",
+            Self::FencedLock => "fenced lock",
+            Self::FencedFairLock => "fenced fair lock",
+            Self::ReadWriteLock => "read-write lock",
+            Self::SimpleLock => "simple lock",
+            Self::LeasedSemaphore => "leased semaphore",
+            Self::Counter => "counter",
+            Self::Foreign => "foreign",
+        }
+    }
+}
+
+impl fmt::Display for FoundKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.word())
+    }
+}
+
+/// Something that an operator should look at. [`Display`](fmt::Display) says it in a sentence.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
+pub enum LockProblem {
+    /// The key of a held lock has no time to live: nothing but a person frees the lock if its holder has died.
+    NoTimeToLive,
+    /// A lock that one hold excludes from all others has several.
+    SeveralHolders,
+    /// An entry of the lock is none that a lock writes.
+    UnreadableEntry {
+        /// Its field.
+        field: String,
+    },
+    /// A waiter in the queue was not heard of in time: its process is gone or stands still. It is passed over when its turn comes.
+    SilentWaiter {
+        /// The waiter.
+        id: HolderId,
+    },
+    /// A counter that has no leases is below zero.
+    NegativeCounter,
+    /// The name is in use by something that is no lock, or cannot be looked at.
+    NotALock {
+        /// The type of the key, or the words of the refusal.
+        what: String,
+    },
+}
+
+impl fmt::Display for LockProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoTimeToLive => {
+                f.write_str("the key has no time to live: if the holder has died, the lock stays held")
+            }
+            Self::SeveralHolders => f.write_str("the lock has several holders, and its kind excludes that"),
+            Self::UnreadableEntry { field } => write!(f, "the field {field:?} is none that a lock writes"),
+            Self::SilentWaiter { id } => write!(f, "the waiter {id} was not heard of in time, and is passed over"),
+            Self::NegativeCounter => f.write_str("the counter is below zero"),
+            Self::NotALock { what } => write!(f, "the name is not that of a lock: {what}"),
+        }
+    }
+}
+
+/// A lock as the server has it, whatever its kind.
+///
+/// It was true at the instant at which the server looked. Lists are bounded, and `held` and `waiters` count what is not listed, too.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
+pub struct LockState {
+    /// The name, without the prefix of the client that looked.
+    pub name: String,
+    /// The kind.
+    pub kind: FoundKind,
+    /// The holder; of a read-write lock the writer; of a leased semaphore the held permits, with their ids as names. An id with a `!` at its
+    /// end is that of the last hold of a lock which stays busy after its release.
+    pub holders: Vec<Holder>,
+    /// The readers of a read-write lock.
+    pub readers: Vec<Holder>,
+    /// How many holds or permits are held in all. It is 0 for a [counter](FoundKind::Counter), which does not tell.
+    pub held: u64,
+    /// How long the key lives unless it is renewed; `None` where it has no time to live, or is not there.
+    pub remaining: Option<Duration>,
+    /// How many wait: of a fair lock the holds in its queue; of another kind the clients that listen for a release, which waiters
+    /// do, and holders whose locks may linger. `None` where the server does not tell. On a cluster without sharded channels it counts the
+    /// listeners at the node of the lock.
+    pub waiters: Option<u64>,
+    /// The first waiters of a fair lock, the next one first.
+    pub queue: Vec<Waiter>,
+    /// The fencing token of the last grant.
+    pub fencing_token: Option<u64>,
+    /// The number of a counter, or the available permits of a leased semaphore.
+    pub available: Option<i64>,
+    /// What looks wrong.
+    pub problems: Vec<LockProblem>,
+}
+
+impl LockState {
+    /// A name under which nothing is known.
+    pub(super) fn empty(name: String, kind: FoundKind) -> Self {
+        Self {
+            name,
+            kind,
+            holders: Vec::new(),
+            readers: Vec::new(),
+            held: 0,
+            remaining: None,
+            waiters: None,
+            queue: Vec::new(),
+            fencing_token: None,
+            available: None,
+            problems: Vec::new(),
+        }
+    }
+
+    /// A name that is none of a lock.
+    pub(super) fn foreign(name: String, what: String) -> Self {
+        Self { problems: vec![LockProblem::NotALock { what }], ..Self::empty(name, FoundKind::Foreign) }
+    }
+
+    pub(super) fn of(name: String, found: Found) -> Self {
+        let kind = kind_of(found.sort);
+        let mut state = Self { problems: problems_of(&found), ..Self::empty(name, kind) };
+        let is_fair = matches!(found.sort, Sort::Fair | Sort::FencedFair);
+        let is_counted = matches!(found.sort, Sort::Permits | Sort::Counter);
+        state.held = found.held;
+        state.remaining = found.left;
+        state.waiters = if is_fair { Some(found.queued) } else { found.listeners };
+        state.fencing_token = found.token;
+        state.available = is_counted.then_some(found.available);
+        for hold in found.holds {
+            let into = if hold.mode == Mode::Read { &mut state.readers } else { &mut state.holders };
+            into.push(Holder { id: hold.name.into(), hold_count: hold.count.unwrap_or(0), remaining: hold.left });
+        }
+        let waiter = |seen: leasehold_core::command::fair::Waiter| Waiter {
+            id: seen.waiter.into(),
+            waited: seen.age,
+            is_alive: seen.alive,
+        };
+        state.queue = found.waiters.into_iter().map(waiter).collect();
+        state
+    }
+}
+
+const fn kind_of(sort: Sort) -> FoundKind {
+    match sort {
+        Sort::Lock => FoundKind::Lock,
+        Sort::Fair => FoundKind::FairLock,
+        Sort::Fenced => FoundKind::FencedLock,
+        Sort::FencedFair => FoundKind::FencedFairLock,
+        Sort::ReadWrite => FoundKind::ReadWriteLock,
+        Sort::Simple => FoundKind::SimpleLock,
+        Sort::Permits => FoundKind::LeasedSemaphore,
+        Sort::Counter => FoundKind::Counter,
+    }
+}
+
+fn problems_of(found: &Found) -> Vec<LockProblem> {
+    let is_exclusive = matches!(found.sort, Sort::Lock | Sort::Fair | Sort::Fenced | Sort::FencedFair);
+    let has_lease = is_exclusive || found.sort == Sort::ReadWrite;
+    let mut problems = Vec::new();
+    if has_lease && found.is_there && found.left.is_none() {
+        problems.push(LockProblem::NoTimeToLive);
+    }
+    if is_exclusive && found.held > 1 {
+        problems.push(LockProblem::SeveralHolders);
+    }
+    if found.sort == Sort::Counter && found.available < 0 {
+        problems.push(LockProblem::NegativeCounter);
+    }
+    let is_unreadable = |hold: &&Hold| has_lease && (hold.count.is_none() || !hold.is_of_a_client());
+    let unreadable = found.holds.iter().filter(is_unreadable).map(|hold| hold.name.clone());
+    problems.extend(unreadable.map(|field| LockProblem::UnreadableEntry { field }));
+    let silent = found.waiters.iter().filter(|waiter| !waiter.alive).map(|waiter| waiter.waiter.clone());
+    problems.extend(silent.map(|id| LockProblem::SilentWaiter { id: id.into() }));
+    problems
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use leasehold_core::command::fair;
+
+    fn found(sort: Sort) -> Found {
+        Found {
+            sort,
+            is_there: true,
+            left: Some(Duration::from_secs(1)),
+            held: 1,
+            queued: 0,
+            listeners: Some(0),
+            token: None,
+            available: 0,
+            holds: Vec::new(),
+            waiters: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn each_thing_that_looks_wrong_is_named() {
+        let name = || "stock".to_owned();
+        assert_eq!(LockState::of(name(), found(Sort::Lock)).problems, []);
+        let endless = LockState::of(name(), Found { left: None, ..found(Sort::ReadWrite) });
+        assert_eq!(endless.problems, [LockProblem::NoTimeToLive]);
+        let free = Found { left: None, is_there: false, ..found(Sort::Fair) };
+        assert_eq!(LockState::of(name(), free).problems, [], "a free lock needs no time to live");
+        let crowded = LockState::of(name(), Found { held: 2, ..found(Sort::Fenced) });
+        assert_eq!(crowded.problems, [LockProblem::SeveralHolders]);
+        let below = LockState::of(name(), Found { available: -1, ..found(Sort::Counter) });
+        assert_eq!(below.problems, [LockProblem::NegativeCounter]);
+        let lowered = LockState::of(name(), Found { available: -1, ..found(Sort::Permits) });
+        assert_eq!((lowered.problems, lowered.available), (Vec::new(), Some(-1)), "a capacity may be lowered");
+        let hold = Hold { name: "x".to_owned(), mode: Mode::Write, count: None, left: None };
+        let odd = LockState::of(name(), Found { holds: vec![hold], ..found(Sort::Lock) });
+        assert_eq!(odd.problems, [LockProblem::UnreadableEntry { field: "x".to_owned() }]);
+        let waiter = fair::Waiter { waiter: "a:1".to_owned(), age: None, alive: false };
+        let ghost = LockState::of(name(), Found { waiters: vec![waiter], queued: 3, ..found(Sort::Fair) });
+        assert_eq!((ghost.problems, ghost.waiters), (vec![LockProblem::SilentWaiter { id: "a:1".into() }], Some(3)));
+    }
+}

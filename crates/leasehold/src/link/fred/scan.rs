@@ -1,0 +1,32 @@
+//! The names of the keys of each server.
+//!
+//! A scan goes to a server and not to the owner of a slot: no redirection is followed, because a place in the keys of one server says nothing
+//! to another.
+
+use super::pool::Pool;
+use super::slots::Slots;
+use super::{frame, route};
+use fred::types::Value;
+use leasehold_core::link::LinkError;
+use leasehold_core::scan::{ScanPage, Scanned, ServerId};
+
+/// The one server, or the primaries of the cluster.
+pub(super) fn servers(pool: &Pool) -> Vec<ServerId> {
+    let nodes = pool.shared.slots.as_ref().map_or_else(|| vec![0], Slots::primaries);
+    nodes.into_iter().map(ServerId).collect()
+}
+
+/// Asks a server for a page. It must be polled where tokio's timers are at hand.
+pub(super) async fn scan(pool: &Pool, server: ServerId, page: &ScanPage) -> Result<Scanned, LinkError> {
+    if !servers(pool).contains(&server) {
+        return Err(LinkError::NotSent("the server has no keys of the cluster any more".to_owned()));
+    }
+    let slot = pool.to(server.0).ok_or_else(|| LinkError::NotSent("the server is not known any more".to_owned()))?;
+    let timeout = Some(slot.timeout());
+    let connection = route::ready(&slot, timeout).await?;
+    let words = page.words().map(Value::Bytes).to_vec();
+    let answer = connection.send("SCAN", words, timeout).await?;
+    let reply = frame::reply(answer).map_err(|refusal| route::refused(&slot, refusal))?;
+    let process = connection.about.run_id.clone().unwrap_or_default();
+    Scanned::decode(&reply, process).map_err(|error| LinkError::Unknown(error.to_string()))
+}

@@ -1,0 +1,368 @@
+//! The search for locks by a pattern, and the look at a name of any kind.
+
+use crate::support::world::idle;
+use crate::support::{Polled, World, ms, secs, until};
+use leasehold::embedded::{EmbeddedServer, ManualClock};
+use leasehold::{Client, Error, FoundKind, LockProblem, LockState, Locks, blocking};
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+/// Everything that a search finds, in the order of the names.
+async fn all(mut locks: Locks) -> Vec<LockState> {
+    let mut found = Vec::new();
+    while let Some(lock) = locks.next().await {
+        found.push(lock.expect("an answer"));
+    }
+    found.sort_by(|one, other| one.name.cmp(&other.name));
+    found
+}
+
+fn names(found: &[LockState]) -> Vec<&str> {
+    found.iter().map(|lock| lock.name.as_str()).collect()
+}
+
+pub(crate) async fn every_kind_that_is_held_is_found_once(world: World) {
+    let (client, operator) = (world.client().await, world.client().await);
+    let prefix = world.name("all:");
+    let name = |kind: &str| format!("{prefix}{kind}");
+    let lock = client.lock(name("lock")).acquire().await.expect("the lock");
+    let fair = client.fair_lock(name("fair")).acquire().await.expect("the lock");
+    let fenced = client.fenced_lock(name("fenced")).acquire().await.expect("the lock");
+    let both = client.fair_lock(name("both")).fenced().acquire().await.expect("the lock");
+    let reader = client.read_write_lock(name("rw")).read().acquire().await.expect("the read half");
+    let simple = client.simple_lock(name("simple"), secs(60)).acquire().await.expect("the lock");
+    let seats = client.leased_semaphore(name("seats"));
+    assert!(seats.try_set_permits(3).await.expect("an answer"));
+    let permit = seats.acquire().await.expect("a permit");
+    let bare = client.semaphore(name("bare"));
+    assert!(bare.try_set_permits(3).await.expect("an answer"));
+    let latch = client.count_down_latch(name("latch"));
+    assert!(latch.try_set_count(2).await.expect("an answer"));
+    // What was free again is not there.
+    client.fenced_lock(name("free")).acquire().await.expect("the lock").release().await.expect("a release");
+    let waiting = tokio::spawn({
+        let fair = operator.fair_lock(name("fair"));
+        async move { fair.acquire().await }
+    });
+    until("it has a place", || operator.stats().requests == 1).await;
+    // The pattern fits the names of queues, registers and deadlines as well.
+    let mut found = all(operator.locks(format!("*{prefix}*"))).await;
+    for _ in 0..1_000 {
+        if found.iter().any(|lock| lock.kind == FoundKind::FairLock && lock.waiters == Some(1)) {
+            break;
+        }
+        found = all(operator.locks(format!("*{prefix}*"))).await;
+    }
+    let kinds: Vec<_> = found.iter().map(|lock| (lock.name.clone(), lock.kind, lock.held)).collect();
+    let expected = [
+        ("bare", FoundKind::Counter, 0),
+        ("both", FoundKind::FencedFairLock, 1),
+        ("fair", FoundKind::FairLock, 1),
+        ("fenced", FoundKind::FencedLock, 1),
+        ("latch", FoundKind::Counter, 0),
+        ("lock", FoundKind::Lock, 1),
+        ("rw", FoundKind::ReadWriteLock, 1),
+        ("seats", FoundKind::LeasedSemaphore, 1),
+        ("simple", FoundKind::SimpleLock, 1),
+    ];
+    assert_eq!(kinds, expected.map(|(kind, found, held)| (name(kind), found, held)));
+    let of = |kind: &str| found.iter().find(|lock| lock.name == name(kind)).expect("it is found");
+    assert_eq!(of("lock").holders[0].id, lock.holder_id());
+    assert_eq!(of("rw").readers[0].id, reader.holder_id());
+    assert_eq!(of("simple").holders[0].id, simple.holder_id());
+    assert_eq!(of("fenced").fencing_token, Some(fenced.fencing_token().as_u64()));
+    assert_eq!((of("seats").available, of("bare").available), (Some(2), Some(3)));
+    assert_eq!(of("seats").holders[0].id, permit.ids()[0].to_string());
+    let queue = &of("fair").queue;
+    assert!(queue.len() == 1 && queue[0].is_alive && queue[0].id.is_of(&operator.id()), "{queue:?}");
+    assert!(found.iter().all(|lock| lock.problems.is_empty()), "{found:?}");
+    fair.release().await.expect("a release");
+    waiting.await.expect("a task").expect("the lock").release().await.expect("a release");
+    lock.release().await.expect("a release");
+    fenced.release().await.expect("a release");
+    both.release().await.expect("a release");
+    reader.release().await.expect("a release");
+    simple.release().await.expect("a release");
+    permit.release().await.expect("a release");
+    idle(&client).await;
+}
+
+pub(crate) async fn a_name_of_any_kind_tells_its_holds_and_what_is_wrong(world: World) {
+    let (client, operator) = (world.client().await, world.client().await);
+    let name = world.name("stock");
+    assert_eq!(operator.inspect(&name).await.expect("an answer"), None);
+    assert!(matches!(operator.inspect("").await, Err(Error::Invalid(_))));
+    let guard = client.lock(&name).acquire().await.expect("the lock");
+    let again = guard.reenter().await.expect("a re-entry");
+    let seen = operator.inspect(&name).await.expect("an answer").expect("a lock");
+    assert_eq!((seen.kind, seen.held, seen.waiters), (FoundKind::Lock, 1, Some(0)));
+    assert_eq!((seen.holders[0].id.clone(), seen.holders[0].hold_count), (guard.holder_id(), 2));
+    assert!(seen.remaining.is_some_and(|left| left > Duration::ZERO && left <= secs(30)), "{seen:?}");
+    // One that waits listens.
+    let waiting = tokio::spawn({
+        let lock = operator.lock(&name);
+        async move { lock.acquire().await }
+    });
+    until("it listens", || world.subscribers(&name) == 1).await;
+    assert_eq!(operator.inspect(&name).await.expect("an answer").expect("a lock").waiters, Some(1));
+    // The lease is gone, and an entry stands there that no lock writes.
+    world.command(&name, &["PERSIST", &name]);
+    world.command(&name, &["HSET", &name, "garbage", "none"]);
+    let seen = operator.inspect(&name).await.expect("an answer").expect("a lock");
+    assert_eq!((seen.held, seen.remaining), (2, None));
+    let odd = LockProblem::UnreadableEntry { field: "garbage".to_owned() };
+    for problem in [LockProblem::NoTimeToLive, LockProblem::SeveralHolders, odd] {
+        assert!(seen.problems.contains(&problem), "{:?}", seen.problems);
+    }
+    world.command(&name, &["HDEL", &name, "garbage"]);
+    again.release().await.expect("a release");
+    guard.release().await.expect("a release");
+    waiting.await.expect("a task").expect("the lock").release().await.expect("a release");
+    let fenced = world.name("fenced");
+    let guard = client.fenced_lock(&fenced).acquire().await.expect("the lock");
+    let token = guard.fencing_token().as_u64();
+    guard.release().await.expect("a release");
+    let seen = operator.inspect(&fenced).await.expect("an answer").expect("a register");
+    assert_eq!((seen.kind, seen.held, seen.fencing_token), (FoundKind::FencedLock, 0, Some(token)));
+    let list = world.name("list");
+    world.command(&list, &["RPUSH", &list, "a"]);
+    let seen = operator.inspect(&list).await.expect("an answer").expect("a key");
+    assert_eq!(
+        (seen.kind, seen.problems),
+        (FoundKind::Foreign, vec![LockProblem::NotALock { what: "list".to_owned() }])
+    );
+    world.delete(&list);
+    idle(&client).await;
+}
+
+pub(crate) async fn names_are_found_by_pattern_and_prefix_as_they_are(world: World) {
+    let prefix = world.name("p[1]*?\\:");
+    let client = world.client_with(|builder| builder.prefix(&prefix)).await;
+    let other = world.client_with(|builder| builder.prefix(format!("{prefix}other:"))).await;
+    let given = ["a", "a*", "a?b", "{shop}:a", "{shop}:b", "é", "x[y]", "<script>"];
+    let mut guards = Vec::new();
+    for name in given {
+        guards.push(client.lock(name).acquire().await.expect("the lock"));
+    }
+    let apart = other.lock("a").acquire().await.expect("the lock");
+    for (pattern, expected) in [
+        ("a", &["a"][..]),
+        ("a*", &["a", "a*", "a?b"]),
+        (r"a\*", &["a*"]),
+        (r"a\?b", &["a?b"]),
+        ("{shop}:*", &["{shop}:a", "{shop}:b"]),
+        ("{shop}:[^a]", &["{shop}:b"]),
+        ("é", &["é"]),
+        (r"x\[y\]", &["x[y]"]),
+        ("<*>", &["<script>"]),
+        ("none", &[]),
+    ] {
+        assert_eq!(names(&all(client.locks(pattern)).await), expected, "{pattern}");
+    }
+    assert_eq!(names(&all(other.locks("*")).await), ["a"], "another prefix is not seen");
+    // The prefix of this client is a part of that one, and the rest belongs to the name.
+    assert!(names(&all(client.locks("*")).await).contains(&"other:a"));
+    for guard in guards {
+        guard.release().await.expect("a release");
+    }
+    apart.release().await.expect("a release");
+    assert_eq!(all(client.locks("*")).await, []);
+}
+
+pub(crate) async fn free_fair_lock_is_found_by_its_queue(world: World) {
+    let operator = world.client().await;
+    let name = world.name("till");
+    for till in [name.clone(), format!("{{{name}}}:x")] {
+        let (queue, deadlines) = if till.contains('{') {
+            (format!("redisson_lock_queue:{till}"), format!("redisson_lock_timeout:{till}"))
+        } else {
+            (format!("redisson_lock_queue:{{{till}}}"), format!("redisson_lock_timeout:{{{till}}}"))
+        };
+        let ghost = "6f0c0000-0000-4000-8000-000000000001:7";
+        world.command(&queue, &["RPUSH", &queue, ghost]);
+        world.command(&queue, &["ZADD", &deadlines, "1700000000000", ghost]);
+        let found = all(operator.locks(format!("*{till}"))).await;
+        assert_eq!(names(&found), [till.as_str()]);
+        assert_eq!((found[0].kind, found[0].held, found[0].waiters), (FoundKind::FairLock, 0, Some(1)));
+        assert_eq!(found[0].problems, [LockProblem::SilentWaiter { id: ghost.into() }]);
+        // Once it is held it is found by its own key, and once.
+        world.command(&till, &["HSET", &till, ghost, "1"]);
+        let found = all(operator.locks(&till)).await;
+        assert_eq!(found.iter().map(|lock| (lock.held, lock.waiters)).collect::<Vec<_>>(), [(1, Some(1))]);
+        for key in [&till, &queue, &deadlines] {
+            world.delete(key);
+        }
+    }
+    assert_eq!(all(operator.locks(&name)).await, []);
+}
+
+pub(crate) async fn what_is_no_lock_is_left_out_or_named(world: World) {
+    let (client, prefix) = (world.client().await, world.name("mixed:"));
+    let key = |word: &str| format!("{prefix}{word}");
+    let guard = client.lock(key("lock")).acquire().await.expect("the lock");
+    for (word, command, rest) in [
+        ("list", "RPUSH", &["a"][..]),
+        ("zset", "ZADD", &["1", "a"]),
+        ("text", "SET", &["a value of an application"]),
+        ("hash", "HSET", &["name", "Ada"]),
+        ("mode", "HSET", &["mode", "dark"]),
+    ] {
+        let key = key(word);
+        world.command(&key, &[&[command, key.as_str()][..], rest].concat());
+    }
+    let long = format!("{prefix}{}", "x".repeat(1_100));
+    world.command(&long, &["SET", &long, "1"]);
+    let pattern = format!("{prefix}*");
+    assert_eq!(names(&all(client.locks(&pattern)).await), [key("lock")]);
+    let found = all(client.locks(&pattern).with_foreign()).await;
+    let kinds: Vec<_> = found.iter().map(|lock| (lock.name.as_str(), lock.kind == FoundKind::Foreign)).collect();
+    let named = ["hash", "list", "lock", "mode", "text"].map(|word| (key(word), word != "lock"));
+    let last = [(long.clone(), true), (key("zset"), true)];
+    let expected: Vec<_> = named.iter().chain(&last).map(|(name, is)| (name.as_str(), *is)).collect();
+    assert_eq!(kinds, expected);
+    let what = |word: &str| found.iter().find(|lock| lock.name == key(word)).map(|lock| lock.problems.clone());
+    assert_eq!(what("list"), Some(vec![LockProblem::NotALock { what: "list".to_owned() }]));
+    guard.release().await.expect("a release");
+    for word in ["list", "zset", "text", "hash", "mode"] {
+        world.delete(&key(word));
+    }
+    world.delete(&long);
+}
+
+pub(crate) async fn threads_find_locks_too(world: World) {
+    let client = blocking::Client::from(world.client().await);
+    let name = world.name("thread");
+    let found = tokio::task::spawn_blocking(move || {
+        let guard = client.lock(&name).acquire()?;
+        let found = client.locks(&name).collect::<Result<Vec<_>, _>>()?;
+        let seen = client.inspect(&name)?.expect("a lock");
+        assert_eq!(names(&found), [name.as_str()]);
+        assert_eq!((&found[0].holders[0].id, found[0].kind), (&seen.holders[0].id, seen.kind));
+        guard.release()?;
+        assert_eq!(client.locks(&name).with_foreign().count(), 0);
+        Ok::<_, Error>(found.len())
+    });
+    assert_eq!(found.await.expect("a thread"), Ok(1));
+}
+
+/// How many keys of an application stand beside the locks.
+const OTHERS: usize = 100_000;
+
+pub(crate) async fn hundred_thousand_other_keys_hold_no_client_up(world: World) {
+    let world = world.own();
+    let client = world.client().await;
+    let fill = "for i = 1, tonumber(ARGV[1]) do redis.call('SET', 'other:' .. i, 'value') end";
+    let fill_hashes = "for i = 1, 1000 do redis.call('HSET', 'hash:' .. i, 'name', 'value', 'age', i) end";
+    assert!(!world.command("x", &["EVAL", fill, "0", &OTHERS.to_string()]).is_error());
+    assert!(!world.command("x", &["EVAL", fill_hashes, "0"]).is_error());
+    let (mut guards, mut readers) = (Vec::new(), Vec::new());
+    for number in 0..50 {
+        guards.push(client.lock(format!("stock:{number}")).acquire().await.expect("the lock"));
+        readers.push(client.read_write_lock(format!("book:{number}")).read().acquire().await.expect("the lock"));
+    }
+    world.command("x", &["CONFIG", "RESETSTAT"]);
+    let done = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let pings = std::thread::spawn({
+        let (mut server, done) = (world.backend.servers()[0].connect().expect("a connection"), done.clone());
+        move || {
+            let mut took = Vec::new();
+            while !done.load(std::sync::atomic::Ordering::Acquire) {
+                let begun = Instant::now();
+                server.command(&["PING"]).expect("an answer");
+                took.push(begun.elapsed());
+            }
+            took.sort_unstable();
+            took
+        }
+    });
+    let begun = Instant::now();
+    let found = all(client.locks("*")).await;
+    let searched = begun.elapsed();
+    done.store(true, std::sync::atomic::Ordering::Release);
+    let pings = pings.join().expect("a thread");
+    let at = |percent: usize| pings[(pings.len() - 1) * percent / 100];
+    eprintln!(
+        "{} locks among {OTHERS} keys in {searched:?}; {} pings: p50 {:?}, p99 {:?}, longest {:?}",
+        found.len(),
+        pings.len(),
+        at(50),
+        at(99),
+        at(100)
+    );
+    assert_eq!(found.len(), guards.len() + readers.len());
+    // The longest of them depend on what else the machine does, and these do not.
+    assert!(at(50) < ms(5), "{:?}", at(50));
+    let stats = world.command("x", &["INFO", "commandstats"]);
+    for command in ["scan", "evalsha"] {
+        let micros = micros_per_call(stats.as_str().expect("a text"), command);
+        eprintln!("{command} takes {micros} us");
+        assert!(micros < 1_000.0, "{command} takes {micros} us");
+    }
+}
+
+/// How long a command takes the server on average.
+fn micros_per_call(stats: &str, command: &str) -> f64 {
+    let of_command = stats.split(&format!("cmdstat_{command}:")).nth(1).expect("the command was used");
+    let micros = of_command.split("usec_per_call=").nth(1).and_then(|rest| rest.split([',', '\r']).next());
+    micros.and_then(|micros| micros.parse().ok()).expect("a number")
+}
+
+/// A client by a clock that is moved by hand, of a server whose replies take 10 ms, and a lock that it holds.
+fn slow() -> (ManualClock, EmbeddedServer, Client) {
+    let clock = ManualClock::new();
+    let server = EmbeddedServer::with_clock(clock.clone());
+    let client = Client::builder().manual_clock(&clock).embedded(&server).expect("a client");
+    let held = [&b"HSET"[..], b"stock", b"6f0c0000-0000-4000-8000-000000000001:7", b"1"];
+    server.command(&held).expect("a lock");
+    server.set_round_trip(ms(10));
+    (clock, server, client)
+}
+
+pub(crate) async fn a_page_that_was_dropped_is_asked_for_again(_: World) {
+    let (clock, _server, client) = slow();
+    let mut locks = client.locks("*");
+    // The page is dropped while its names are on their way, and while the lock is looked at.
+    for steps in [1, 2] {
+        let mut next = Polled::new(locks.next());
+        for _ in 0..steps {
+            assert!(next.poll().is_pending());
+            clock.advance(ms(10));
+        }
+    }
+    let mut next = Polled::new(locks.next());
+    let found = loop {
+        match next.poll() {
+            Poll::Ready(found) => break found,
+            Poll::Pending => clock.advance(ms(10)),
+        }
+    };
+    assert_eq!(found.expect("a lock").expect("an answer").name, "stock");
+}
+
+pub(crate) async fn a_lock_that_goes_before_the_look_is_not_found(_: World) {
+    let (clock, server, client) = slow();
+    let mut locks = client.locks("*");
+    let mut next = Polled::new(locks.next());
+    assert!(next.poll().is_pending());
+    clock.advance(ms(10));
+    assert!(next.poll().is_pending(), "the names are there, and the lock is looked at");
+    server.command(&[b"DEL", b"stock"]).expect("an answer");
+    let found = loop {
+        match next.poll() {
+            Poll::Ready(found) => break found,
+            Poll::Pending => clock.advance(ms(10)),
+        }
+    };
+    assert!(found.is_none());
+}
+
+pub(crate) async fn a_search_ends_with_an_error_of_the_server(_: World) {
+    let server = EmbeddedServer::new();
+    let client = Client::builder().command_timeout(ms(50)).embedded(&server).expect("a client");
+    let mut locks = client.locks("*");
+    server.set_down(true);
+    assert!(matches!(locks.next().await, Some(Err(Error::Unreachable { .. }))));
+    assert!(locks.next().await.is_none(), "it is over");
+    server.set_down(false);
+    assert!(client.locks("*").next().await.is_none());
+}
