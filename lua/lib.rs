@@ -394,9 +394,11 @@ pub mod any {
 /// What clients say of themselves.
 pub mod record {
     /// Writes who a client is.
-    pub const PUT: &str = concat!(include_str!("shared/kind.lua"), include_str!("record/put.lua"),);
+    pub const PUT: &str =
+        concat!(include_str!("shared/kind.lua"), include_str!("shared/clock.lua"), include_str!("record/put.lua"),);
     /// Tells who a client is.
-    pub const GET: &str = concat!(include_str!("shared/kind.lua"), include_str!("record/get.lua"),);
+    pub const GET: &str =
+        concat!(include_str!("shared/kind.lua"), include_str!("shared/clock.lua"), include_str!("record/get.lua"),);
     /// Removes the record of a client.
     pub const REMOVE: &str = concat!(include_str!("shared/kind.lua"), include_str!("record/remove.lua"),);
 }

@@ -187,6 +187,11 @@ suite! {
             free_fair_lock_is_found_by_its_queue,
             what_is_no_lock_is_left_out_or_named,
             threads_find_locks_too;
+        admin_deadlocks:
+            two_three_and_five_clients_in_a_circle_are_found,
+            scope_that_waits_for_the_one_around_it_is_found,
+            waits_that_end_are_no_deadlock,
+            client_says_what_it_holds_and_waits_for;
         blocking:
             threads_take_locks_of_every_kind,
             thread_whose_lock_was_lost_is_told_and_keeps_its_value,
@@ -252,6 +257,8 @@ suite! {
             sql_loses_no_update_to_holders_at_once;
         admin_inspection:
             a_record_is_written_again_before_it_ends;
+        admin_deadlocks:
+            record_is_written_at_most_once_a_second;
         admin_search:
             a_page_that_was_dropped_is_asked_for_again,
             a_lock_that_goes_before_the_look_is_not_found,

@@ -3,15 +3,15 @@
 
 use leasehold::kind::{AllMembers, Fencing, LockKind, Owned};
 use leasehold::{
-    Acquire, Acquiring, AnyGuard, AnyLock, Backoff, CancellationToken, Cause, Client, ClientBuilder, ClientId,
-    ClientRecord, ClientStats, ConnectError, CountDownLatch, Error, FairGuard, FairLock, FairQueue, FairSettings,
-    Fallback, FencedFairGuard, FencedFairLock, FencedGuard, FencedLock, FoundKind, GroupGuard, Guard, HeldPermit,
-    HoldEnd, Holder, HolderId, InvalidInput, InvalidPermitId, LatchWait, LatchWaiting, Leader, LeaderHandle,
-    LeaderState, LeasedSemaphore, Lock, LockProblem, LockState, Locks, LossReason, LossToken, Lost, Member,
-    MultiAcquire, MultiGuard, MultiLock, NameError, NotReleased, Occurrence, Once, Owner, Period, PermitCounts,
-    PermitGuard, PermitId, Publish, QuorumAcquire, QuorumGuard, QuorumLock, ReadGuard, ReadLock, ReadWriteHolders,
-    ReadWriteLock, Replicas, Semaphore, SemaphoreGuard, ServerError, ServerInfo, SimpleGuard, SimpleLock, SpinGuard,
-    SpinLock, StripedLock, Term, Waiter, WithError, WriteGuard, WriteLock, blocking,
+    Acquire, Acquiring, AnnouncedLock, AnyGuard, AnyLock, Backoff, CancellationToken, Cause, Client, ClientBuilder,
+    ClientId, ClientRecord, ClientStats, ConnectError, CountDownLatch, Deadlock, DeadlockedWait, Error, FairGuard,
+    FairLock, FairQueue, FairSettings, Fallback, FencedFairGuard, FencedFairLock, FencedGuard, FencedLock, FoundKind,
+    GroupGuard, Guard, HeldPermit, HoldEnd, Holder, HolderId, InvalidInput, InvalidPermitId, LatchWait, LatchWaiting,
+    Leader, LeaderHandle, LeaderState, LeasedSemaphore, Lock, LockProblem, LockState, Locks, LossReason, LossToken,
+    Lost, Member, MultiAcquire, MultiGuard, MultiLock, NameError, NotReleased, Occurrence, Once, Owner, Period,
+    PermitCounts, PermitGuard, PermitId, Publish, QuorumAcquire, QuorumGuard, QuorumLock, ReadGuard, ReadLock,
+    ReadWriteHolders, ReadWriteLock, Replicas, Semaphore, SemaphoreGuard, ServerError, ServerInfo, SimpleGuard,
+    SimpleLock, SpinGuard, SpinLock, StripedLock, Term, Waiter, WithError, WriteGuard, WriteLock, blocking,
 };
 use leasehold::{embedded, fence};
 use std::time::Duration;
@@ -50,6 +50,7 @@ macro_rules! types {
 types! {
     Acquire: send sync unpin forever;
     Acquiring: send unpin forever;
+    AnnouncedLock: send sync unpin forever;
     AnyGuard: send sync unpin forever;
     AnyLock: send sync unpin forever;
     Backoff: send sync unpin forever;
@@ -62,6 +63,8 @@ types! {
     ClientRecord: send sync unpin forever;
     ConnectError: send sync unpin forever;
     CountDownLatch: send sync unpin forever;
+    Deadlock: send sync unpin forever;
+    DeadlockedWait: send sync unpin forever;
     Error: send sync unpin forever;
     FairGuard: send sync unpin forever;
     FairLock: send sync unpin forever;

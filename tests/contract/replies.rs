@@ -99,6 +99,7 @@ pub(crate) fn reply(header: &Header, row: &Row, code: i64) -> Reply {
         "left" | "stored" | "time" | "in_all" | "age" | "0" | "available" | "capacity" | "drained" | "given"
         | "held" | "registered" => Reply::Int(70),
         "moved" | "head" | "foreign" | "alive" | "queued" | "listeners" | "listed" => Reply::Int(1),
+        "locks" => Reply::Bulk("lw1500;7;0:5:stock".into()),
         "mode" => Reply::Bulk("read".into()),
         other => panic!("{other:?} in a reply is no word that tests/contract/replies.rs knows: add it"),
     }));

@@ -86,6 +86,7 @@ pub(crate) fn value(rng: &mut Rng, script: &Script, word: &str, subject: &Subjec
         "publish" => "PUBLISH".to_owned(),
         "host" | "application" | "value" => one_of(rng, &["web-3", "", "é\r\n"]).to_owned(),
         "pid" => "4711".to_owned(),
+        "locks" => one_of(rng, &["", "lw1500;7;0:5:stock"]).to_owned(),
         "most" => rng.u8(1..4).to_string(),
         "window" | "skew" => lasting(rng).to_string(),
         "question" if sharded && rng.u8(..8) == 0 => "SHARDNUMSUB".to_owned(),

@@ -3,6 +3,7 @@
 
 pub(crate) mod acquire;
 pub(crate) mod admin;
+pub(crate) mod admin_deadlocks;
 pub(crate) mod admin_inspection;
 pub(crate) mod admin_search;
 pub(crate) mod at_least;

@@ -110,6 +110,11 @@ impl OwnerId {
         debug_assert!(number > 0, "numbers begin at 1");
         Self(NonZeroU64::new(number).unwrap_or(NonZeroU64::MIN))
     }
+
+    /// Its number, which tells it from the other owners of its client in what the client says of itself.
+    pub const fn number(self) -> u64 {
+        self.0.get()
+    }
 }
 
 #[cfg(test)]

@@ -64,7 +64,7 @@ mod timers;
 mod wish;
 
 pub use api::{Action, CallId, ClientStats, Event, FlightId};
-pub use wish::{AcquireRequest, Fallback, Granted, LingerTime, Patience, Step, Ticket, Via};
+pub use wish::{AcquireRequest, Fallback, Granted, LingerTime, OuterOwners, Patience, Step, Ticket, Via};
 
 use crate::command::record;
 use crate::error::{AcquireError, ReleaseError};
@@ -286,15 +286,9 @@ impl Session {
     ///
     /// A renewal that is due has no instant of its own: it goes out as soon as there is room.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        [
-            self.parts.timers.next(),
-            self.parts.settlements.next_timeout(),
-            self.parts.stalled.next_timeout(),
-            self.parts.record.next(),
-        ]
-        .into_iter()
-        .flatten()
-        .min()
+        let parts = &self.parts;
+        let due = [parts.timers.next(), parts.settlements.next_timeout(), parts.stalled.next_timeout()];
+        due.into_iter().chain([parts.record.next(parts.is_idle())]).flatten().min()
     }
 
     /// The client's identity.

@@ -15,7 +15,7 @@ use leasehold_core::backoff::Backoff;
 use leasehold_core::call::Replicas;
 use leasehold_core::error::AcquireError;
 use leasehold_core::owner::HoldNumber;
-use leasehold_core::session::{AcquireRequest, Fallback, LingerTime, Patience};
+use leasehold_core::session::{AcquireRequest, Fallback, LingerTime, OuterOwners, Patience};
 use std::future::{IntoFuture, poll_fn};
 use std::marker::PhantomData;
 use std::pin::Pin;
@@ -209,6 +209,8 @@ impl<K: LockKind> Acquire<K> {
         ));
         wish.class = self.spec.metrics().name.clone();
         wish.owner = owner.or(options.owner);
+        let outer: Vec<_> = Owner::scopes(handle).into_iter().filter(|outer| Some(*outer) != wish.owner).collect();
+        wish.outer = (!outer.is_empty()).then(|| Box::new(OuterOwners(outer)));
         wish.reenter = self.reenter;
         wish.beside = self.beside;
         wish.renewed = renewed;

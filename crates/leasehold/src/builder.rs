@@ -179,7 +179,9 @@ impl ClientBuilder {
     /// Leaves a record of this client on the server while the client lives: host, process, application, and start time. So
     /// [`Client::who_is`](crate::Client::who_is) can tell an operator which process a holder is. The key of the record is
     /// `leasehold:1:client:` and the [id](crate::Client::id) of the client. The client writes it three times a minute and removes it at the
-    /// end; after a crash it goes away within a minute. Every user with the right to read that key can read it. Default: no record.
+    /// end; after a crash it goes away within a minute. It also says which locks the client holds and waits for, as far as that has lasted for a
+    /// second ([`Client::locks_of`](crate::Client::locks_of), [`Client::deadlocks`](crate::Client::deadlocks)), and is written again when
+    /// that changes, once a second at the most. Every user with the right to read that key can read it. Default: no record.
     pub fn announce(mut self, application: impl Into<String>) -> Self {
         self.settings.announce = Some(application.into());
         self

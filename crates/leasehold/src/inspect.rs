@@ -1,6 +1,7 @@
 //! Inspecting a lock from outside, and ending the hold of another owner.
 
 mod any;
+mod deadlocks;
 mod keys;
 mod process;
 mod read_write;
@@ -8,6 +9,7 @@ mod search;
 pub(crate) mod seen;
 mod state;
 
+pub use deadlocks::{Deadlock, DeadlockedWait};
 pub use search::Locks;
 pub use seen::{FairQueue, Holder, ReadWriteHolders, Waiter};
 pub use state::{FoundKind, LockProblem, LockState};
@@ -206,7 +208,7 @@ impl Lock<Simple> {
 #[cfg(all(test, feature = "serde"))]
 mod tests {
     use super::*;
-    use crate::{ClientRecord, ClientStats, HeldPermit, PermitCounts, ServerInfo};
+    use crate::{AnnouncedLock, ClientRecord, ClientStats, HeldPermit, PermitCounts, ServerInfo};
     use serde::Serialize;
     use serde::de::DeserializeOwned;
     use std::time::{Duration, SystemTime};
@@ -232,6 +234,10 @@ mod tests {
         let mut state = LockState::foreign("stock".to_owned(), "list".to_owned());
         state.problems.extend([LockProblem::NoTimeToLive, LockProblem::SilentWaiter { id: "a:1".into() }]);
         survives(&state);
+        survives(&Deadlock { waits: Vec::new() });
+        let lock =
+            AnnouncedLock { key: "stock".to_owned(), holder: Some("a:1".into()), lasted: Duration::from_secs(2) };
+        survives(&lock);
         survives(&ClientStats::default());
         survives(&ServerInfo::default());
     }

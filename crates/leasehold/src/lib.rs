@@ -103,7 +103,9 @@ pub use error::{Cause, ConnectError, Error, InvalidInput, WithError};
 pub use fair_settings::FairSettings;
 pub use guard::Guard;
 pub use ids::{ClientId, HolderId};
-pub use inspect::{FairQueue, FoundKind, Holder, LockProblem, LockState, Locks, ReadWriteHolders, Waiter};
+pub use inspect::{
+    Deadlock, DeadlockedWait, FairQueue, FoundKind, Holder, LockProblem, LockState, Locks, ReadWriteHolders, Waiter,
+};
 pub use kinds::*;
 pub use leader::{Leader, LeaderHandle, LeaderState, Term};
 pub use leasehold_core::backoff::Backoff;
@@ -117,7 +119,7 @@ pub use lock::Lock;
 pub use loss::{LossToken, Lost};
 pub use once::{Occurrence, Once, Period};
 pub use owner::Owner;
-pub use record::ClientRecord;
+pub use record::{AnnouncedLock, ClientRecord};
 pub use settings::{DEFAULT_LINGER, MAX_LEASE, MIN_LEASE};
 /// The token of the crate `tokio-util`, as [`LossToken::token`] makes it.
 pub use tokio_util::sync::CancellationToken;

@@ -71,6 +71,12 @@ impl Owner {
         CURRENT.try_with(|scope| scope.innermost_of(handle)).ok().flatten()
     }
 
+    /// The owners in whose scopes this is called, the innermost first, as far as they belong to the client of `handle`.
+    pub(crate) fn scopes(handle: &Arc<Handle>) -> Vec<OwnerId> {
+        let of = |scope: &Scope| scope.outward().filter_map(|scope| scope.owner.id_for(handle)).collect::<Vec<_>>();
+        CURRENT.try_with(of).unwrap_or_default()
+    }
+
     /// The owner's number, where it belongs to the client of `handle`.
     pub(crate) fn id_for(&self, handle: &Arc<Handle>) -> Option<OwnerId> {
         Arc::ptr_eq(self.handle.shared(), handle.shared()).then_some(self.id)
@@ -92,7 +98,12 @@ impl Scope {
     }
 
     fn innermost_of(&self, handle: &Arc<Handle>) -> Option<OwnerId> {
-        std::iter::successors(Some(self), |scope| scope.outer.as_deref()).find_map(|scope| scope.owner.id_for(handle))
+        self.outward().find_map(|scope| scope.owner.id_for(handle))
+    }
+
+    /// The scope, and those around it.
+    fn outward(&self) -> impl Iterator<Item = &Self> {
+        std::iter::successors(Some(self), |scope| scope.outer.as_deref())
     }
 }
 

@@ -1,6 +1,8 @@
 //! The process behind a holder: the record that a client may leave about itself.
 
+use crate::ids::HolderId;
 use leasehold_core::command::record as command;
+use leasehold_core::command::record::uses::LockUse;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// How long a record stays that is not written again.
@@ -29,6 +31,25 @@ impl ClientRecord {
             application: record.application,
             since: UNIX_EPOCH + Duration::from_millis(record.since),
         }
+    }
+}
+
+/// A lock that a client says in its record to hold, or to wait for. It says so of what has lasted for a second.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
+pub struct AnnouncedLock {
+    /// The key of the lock: its name with the prefix of that client.
+    pub key: String,
+    /// The name of the hold; `None` if the client waits for the lock.
+    pub holder: Option<HolderId>,
+    /// How long the client has held the lock, or waited for it.
+    pub lasted: Duration,
+}
+
+impl AnnouncedLock {
+    pub(crate) fn from_server(lock: LockUse) -> Self {
+        Self { key: lock.key, holder: lock.hold.map(HolderId::from), lasted: lock.lasted }
     }
 }
 

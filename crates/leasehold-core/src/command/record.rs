@@ -1,5 +1,8 @@
 //! The record of a client: who it is, for people who look at a server. A hold's field names the client by its UUID only.
 
+pub mod uses;
+
+use self::uses::LockUse;
 use super::code::{array_code, int_code};
 use super::protocol::{decimal, millis};
 use crate::call::Call;
@@ -35,6 +38,8 @@ pub enum Found {
         record: ClientRecord,
         /// How long the record stays unless it is written again; `None` where it stays for ever.
         left: Option<Duration>,
+        /// The locks that the client holds or waits for, as they are now: those that have lasted for a while, and not more than a bounded number.
+        uses: Vec<LockUse>,
     },
     /// The key is of another kind.
     Kind(String),
@@ -46,13 +51,14 @@ pub fn key(client: &ClientId) -> Bytes {
 }
 
 /// Writes the record, or writes it again so that it stays for `lifetime`, which is at least a millisecond.
-pub fn put(client: &ClientId, record: &ClientRecord, lifetime: Duration) -> Call {
+pub fn put(client: &ClientId, record: &ClientRecord, uses: &[LockUse], lifetime: Duration) -> Call {
     let text = |text: &str| Bytes::copy_from_slice(text.as_bytes());
     let args = vec![
         text(&record.host),
         decimal(record.pid.into()),
         text(&record.application),
         decimal(record.since),
+        uses::encode(uses),
         millis(lifetime),
     ];
     Call::new(&script::RECORD_PUT, vec![key(client)], args)
@@ -82,14 +88,17 @@ pub fn found(reply: &Reply) -> Result<Found, DecodeError> {
     match array_code(reply, &[1, 0, -4], EXPECTED)? {
         (0, []) => Ok(Found::Absent),
         (-4, [kind]) => Ok(Found::Kind(kind.text()?.to_owned())),
-        (1, [remaining, host, pid, application, since]) => {
+        (1, [remaining, host, pid, application, since, age, locks]) => {
             let record = ClientRecord {
                 host: host.text()?.to_owned(),
                 pid: u32::try_from(pid.int()?).map_err(|_| DecodeError::new("the number of a process", pid))?,
                 application: application.text()?.to_owned(),
                 since: u64::try_from(since.int()?).map_err(|_| DecodeError::new("a time", since))?,
             };
-            Ok(Found::Record { record, left: remaining.left()? })
+            let age = age.left()?.unwrap_or_default();
+            let mut uses = locks.text().map(uses::decode).unwrap_or_default();
+            uses.iter_mut().for_each(|lock| lock.lasted += age);
+            Ok(Found::Record { record, left: remaining.left()?, uses })
         }
         _ => Err(DecodeError::new(EXPECTED, reply)),
     }

@@ -70,6 +70,11 @@ impl LingerTime {
     }
 }
 
+/// The owners of the scopes around a request: what they do goes on when the request is over. In a box, because most requests have none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "the runtime builds it")]
+pub struct OuterOwners(pub Vec<OwnerId>);
+
 /// A wish to hold a lock.
 #[derive(Clone, Debug)]
 #[expect(clippy::exhaustive_structs, reason = "the runtime builds it, and must decide on every field")]
@@ -84,6 +89,8 @@ pub struct AcquireRequest {
     pub class: Arc<str>,
     /// The owner that may re-enter; `None` for an owner of its own.
     pub owner: Option<OwnerId>,
+    /// The owners in whose scopes the request is made, but for its own owner.
+    pub outer: Option<Box<OuterOwners>>,
     /// The hold to be re-entered, by whatever owner.
     pub reenter: Option<HoldNumber>,
     /// The lease, in whole milliseconds.
@@ -119,6 +126,7 @@ impl AcquireRequest {
             permits: 1,
             class: Arc::default(),
             owner: None,
+            outer: None,
             reenter: None,
             lease,
             renewed: true,

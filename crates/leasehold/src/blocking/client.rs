@@ -8,8 +8,8 @@ use crate::ClientId;
 use crate::caller;
 use crate::error::{ConnectError, Error};
 use crate::kind::{Fair, Fenced, Simple, Spin};
-use crate::record::ClientRecord;
-use crate::{ClientBuilder, ClientStats, LockState, Member, NotReleased, Owner, Period};
+use crate::record::{AnnouncedLock, ClientRecord};
+use crate::{ClientBuilder, ClientStats, Deadlock, LockState, Member, NotReleased, Owner, Period};
 use std::time::Duration;
 
 /// A [`Client`](crate::Client) for threads.
@@ -162,6 +162,24 @@ impl Client {
     /// As [`Client::who_is`](crate::Client::who_is).
     pub fn who_is(&self, id: impl AsRef<str>) -> Result<Option<ClientRecord>, Error> {
         park_on(self.0.who_is(id))
+    }
+
+    /// The locks that the client behind an id says to hold and to wait for. See [`Client::locks_of`](crate::Client::locks_of).
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::locks_of`](crate::Client::locks_of).
+    pub fn locks_of(&self, id: impl AsRef<str>) -> Result<Vec<AnnouncedLock>, Error> {
+        park_on(self.0.locks_of(id))
+    }
+
+    /// The deadlocks among the clients that announce themselves. See [`Client::deadlocks`](crate::Client::deadlocks).
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::deadlocks`](crate::Client::deadlocks).
+    pub fn deadlocks(&self) -> Result<Vec<Deadlock>, Error> {
+        park_on(self.0.deadlocks())
     }
 
     /// Everything that the server knows of a name. See [`Client::inspect`](crate::Client::inspect).

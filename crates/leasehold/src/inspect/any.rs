@@ -56,7 +56,7 @@ pub(super) async fn look(spec: &LockSpec, most: u32) -> Result<Option<LockState>
 }
 
 /// The same of a name that may have another prefix than those of the client; `spec` names it in errors.
-async fn look_at(spec: &LockSpec, name: &LockName, most: u32) -> Result<Option<LockState>, Error> {
+pub(super) async fn look_at(spec: &LockSpec, name: &LockName, most: u32) -> Result<Option<LockState>, Error> {
     let call = spec.handle().with(|session, _| command::inspect(name, session.settings(), most));
     let own = || spec.name().to_owned();
     Ok(match spec.call_once(call, command::inspected).await? {

@@ -1,12 +1,13 @@
-//! Looking up the process behind a holder.
+//! Looking up the process behind a holder, and its locks.
 
 use crate::client::Client;
 use crate::error::Error;
 use crate::lock_spec::LockSpec;
-use crate::record::ClientRecord;
+use crate::record::{AnnouncedLock, ClientRecord};
 use leasehold_core::command::Kind;
 use leasehold_core::command::record as command;
 use leasehold_core::command::record::Found;
+use leasehold_core::command::record::uses::LockUse;
 use leasehold_core::owner::ClientId;
 use uuid::Uuid;
 
@@ -38,13 +39,49 @@ impl Client {
     /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
     /// ```
     pub async fn who_is(&self, id: impl AsRef<str>) -> Result<Option<ClientRecord>, Error> {
-        let id = id.as_ref();
-        let Ok(uuid) = Uuid::try_parse(id.split(':').next().unwrap_or_default()) else { return Ok(None) };
-        let spec = LockSpec::new(self.handle().clone(), Kind::Lock, id);
-        match spec.call_once(command::get(&ClientId::new(uuid)), command::found).await? {
-            Found::Absent => Ok(None),
-            Found::Record { record, .. } => Ok(Some(ClientRecord::from_server(record))),
-            Found::Kind(kind) => Err(spec.conflict(kind)),
-        }
+        Ok(found(self, id.as_ref()).await?.map(|(record, _)| ClientRecord::from_server(record)))
+    }
+
+    /// The locks that the client behind an id holds and waits for, as it says in its record: what has lasted for a second, waits first,
+    /// and 64 locks at the most. It is empty if the client announced nothing, or is gone for a minute.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::who_is`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves nothing behind.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use leasehold::embedded::{EmbeddedServer, ManualClock};
+    /// # use std::time::Duration;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// # let clock = ManualClock::new();
+    /// # let server = EmbeddedServer::with_clock(clock.clone());
+    /// let client = leasehold::Client::builder().announce("orders").manual_clock(&clock).embedded(&server)?;
+    /// let guard = client.lock("stock:1001").acquire().await?;
+    /// clock.advance(Duration::from_secs(3));
+    /// let locks = client.locks_of(client.id()).await?;
+    /// assert_eq!((locks[0].key.as_str(), &locks[0].holder), ("stock:1001", &Some(guard.holder_id())));
+    /// # guard.release().await?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+    /// ```
+    pub async fn locks_of(&self, id: impl AsRef<str>) -> Result<Vec<AnnouncedLock>, Error> {
+        let uses = found(self, id.as_ref()).await?.map_or_else(Vec::new, |(_, uses)| uses);
+        Ok(uses.into_iter().map(AnnouncedLock::from_server).collect())
+    }
+}
+
+/// The record of the client that an id names.
+async fn found(client: &Client, id: &str) -> Result<Option<(command::ClientRecord, Vec<LockUse>)>, Error> {
+    let Ok(uuid) = Uuid::try_parse(id.split(':').next().unwrap_or_default()) else { return Ok(None) };
+    let spec = LockSpec::new(client.handle().clone(), Kind::Lock, id);
+    match spec.call_once(command::get(&ClientId::new(uuid)), command::found).await? {
+        Found::Absent => Ok(None),
+        Found::Record { record, uses, .. } => Ok(Some((record, uses))),
+        Found::Kind(kind) => Err(spec.conflict(kind)),
     }
 }

@@ -86,6 +86,11 @@ impl Acquire {
         matches!(self.stage, Stage::Open)
     }
 
+    /// Whether it asks for a hold of its own, or waits for one: it re-enters none.
+    pub(crate) fn waits(&self) -> bool {
+        self.is_open() && !matches!(self.place, LocalPlace::Entering(_))
+    }
+
     /// Whether it stands in the line and has not ended.
     pub(crate) fn waits_in_line(&self) -> bool {
         self.place == LocalPlace::Line && !self.has_ended()

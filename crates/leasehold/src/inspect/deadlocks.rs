@@ -1,0 +1,242 @@
+//! Deadlocks over processes, found in what clients say of themselves.
+
+mod graph;
+
+use super::any;
+use super::keys::Keys;
+use super::state::LockState;
+use crate::client::Client;
+use crate::client_inner::Handle;
+use crate::error::Error;
+use crate::ids::{ClientId, HolderId};
+use crate::lock_spec::LockSpec;
+use futures_util::future::join_all;
+use leasehold_core::command::Kind;
+use leasehold_core::command::record::ClientRecord;
+use leasehold_core::command::record::uses::LockUse;
+use leasehold_core::command::record::{self as command, Found};
+use leasehold_core::name::LockName;
+use leasehold_core::owner;
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+use uuid::Uuid;
+
+/// How many questions are asked at once.
+const AT_ONCE: usize = 8;
+
+/// The names of all records.
+const RECORDS: &str = "leasehold:1:client:*";
+
+/// Owners that wait for each other in a circle, so that none of them goes on before a wait runs out or a hold ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
+pub struct Deadlock {
+    /// The waits in their order: each is for a lock that the client of the next one holds, and the last one for a lock of the first. A single wait
+    /// is for a lock that an outer owner scope of the same task holds.
+    pub waits: Vec<DeadlockedWait>,
+}
+
+/// One of the waits of a [`Deadlock`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
+pub struct DeadlockedWait {
+    /// The client that waits.
+    pub client: ClientId,
+    /// The host of the client.
+    pub host: String,
+    /// The process of the client.
+    pub pid: u32,
+    /// The name that the application gives itself.
+    pub application: String,
+    /// The lock that it waits for, by its key: with the prefix of the client.
+    pub key: String,
+    /// How long it has waited.
+    pub waited: Duration,
+    /// The holder for which it waits.
+    pub holder: HolderId,
+}
+
+impl fmt::Display for Deadlock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, wait) in self.waits.iter().enumerate() {
+            let DeadlockedWait { host, pid, application, key, waited, holder, .. } = wait;
+            let separator = if at == 0 { "" } else { "; " };
+            write!(
+                f,
+                "{separator}{application} (process {pid} on {host}) has waited {waited:?} for {key:?}, which {holder} holds"
+            )?;
+        }
+        Ok(())
+    }
+}
+
+/// A client that said which locks it holds and waits for.
+struct Announced {
+    client: ClientId,
+    record: ClientRecord,
+    uses: Vec<LockUse>,
+}
+
+/// An owner of a client, by the place of the client and its number there.
+type OwnerOf = (usize, u64);
+
+impl Client {
+    /// The deadlocks among the owners of all clients that [announce](crate::ClientBuilder::announce) themselves.
+    ///
+    /// A client says in its record what its owners have held and waited for, for a second and longer; the record is written again within a
+    /// second after that has changed. So a deadlock is found within a few seconds. Each wait is compared with the holder that the server has, so
+    /// a deadlock that is told was there when the clients wrote last. An owner scope ([`Owner::scope`](crate::Owner::scope)) says what belongs together: a
+    /// task that acquires without a scope has an owner for each acquire, and its waits cannot be connected with its holds.
+    /// Semaphores and latches have no holder that could be waited for, and are left out.
+    ///
+    /// This needs the rights of the blocks `locks` and `record` in `docs/security.md`, for the locks of all clients that are to be seen.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unreachable`], [`Error::OutcomeUnknown`] or [`Error::Refused`] where a server gave no answer, within the command timeout.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves nothing behind.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// # let client = leasehold::Client::embedded();
+    /// for deadlock in client.deadlocks().await? {
+    ///     println!("{deadlock}");
+    /// }
+    /// # Ok::<(), leasehold::Error>(()) }).unwrap();
+    /// ```
+    pub async fn deadlocks(&self) -> Result<Vec<Deadlock>, Error> {
+        let clients = announced(self).await?;
+        let owners = owners_of_holds(&clients);
+        let waits: Vec<(usize, &LockUse)> = clients
+            .iter()
+            .enumerate()
+            .flat_map(|(at, client)| client.uses.iter().map(move |lock| (at, lock)))
+            .filter(|(_, lock)| lock.hold.is_none() && !lock.owners.is_empty() && has_holder(lock.kind))
+            .collect();
+        let states = states_of(self, &waits).await?;
+        let holders: Vec<Vec<&HolderId>> = waits
+            .iter()
+            .map(|(_, lock)| states.get(&lock.key).map_or_else(Vec::new, |state| in_the_way(state, lock.kind)))
+            .collect();
+        let graph: Vec<_> = waits
+            .iter()
+            .zip(&holders)
+            .map(|((at, lock), holders)| graph::Wait {
+                owners: lock.owners.iter().map(|owner| (*at, *owner)).collect(),
+                holders: holders.iter().filter_map(|holder| owners.get(holder.as_str()).copied()).collect(),
+            })
+            .collect();
+        let told = |cycle: Vec<usize>| {
+            let wait = |at: usize| {
+                let (place, next) = (cycle[at], cycle[(at + 1) % cycle.len()]);
+                let blocking = |holder: &&&HolderId| {
+                    owners.get(holder.as_str()).is_some_and(|owner| graph[next].owners.contains(owner))
+                };
+                let (client, lock) = (&clients[waits[place].0], waits[place].1);
+                let holder = holders[place].iter().find(blocking)?;
+                Some(DeadlockedWait {
+                    client: client.client.clone(),
+                    host: client.record.host.clone(),
+                    pid: client.record.pid,
+                    application: client.record.application.clone(),
+                    key: lock.key.clone(),
+                    waited: lock.lasted,
+                    holder: (*holder).clone(),
+                })
+            };
+            Deadlock { waits: (0..cycle.len()).filter_map(wait).collect() }
+        };
+        Ok(graph::cycles(&graph).into_iter().map(told).collect())
+    }
+}
+
+/// Whether a wait for this kind is one for a holder. A client whose simple lock has an id of the caller's is found by that.
+const fn has_holder(kind: Kind) -> bool {
+    !matches!(kind, Kind::Semaphore | Kind::Permits | Kind::Latch)
+}
+
+/// The owner of each announced hold, by the name of the hold.
+fn owners_of_holds(clients: &[Announced]) -> HashMap<&str, OwnerOf> {
+    let mut owners = HashMap::new();
+    for (at, client) in clients.iter().enumerate() {
+        for lock in &client.uses {
+            if let (Some(hold), [owner]) = (&lock.hold, &lock.owners[..]) {
+                owners.insert(hold.as_str(), (at, *owner));
+            }
+        }
+    }
+    owners
+}
+
+/// The holders that must go before the lock is granted as this kind.
+fn in_the_way(state: &LockState, kind: Kind) -> Vec<&HolderId> {
+    let readers = state.readers.iter().filter(|_| kind == Kind::Write);
+    state.holders.iter().chain(readers).map(|holder| &holder.id).collect()
+}
+
+/// The locks that are waited for, as the server has them, by their keys.
+async fn states_of(client: &Client, waits: &[(usize, &LockUse)]) -> Result<HashMap<String, LockState>, Error> {
+    let keys: HashSet<&str> = waits.iter().map(|(_, lock)| lock.key.as_str()).collect();
+    let keys: Vec<&str> = keys.into_iter().collect();
+    let mut states = HashMap::new();
+    for some in keys.chunks(AT_ONCE) {
+        for (key, state) in some.iter().zip(join_all(some.iter().map(|key| state_of(client, key))).await) {
+            states.extend(state?.map(|state| ((*key).to_owned(), state)));
+        }
+    }
+    Ok(states)
+}
+
+/// A lock by its key; `None` where nothing stands there, or the user may not look at it.
+async fn state_of(client: &Client, key: &str) -> Result<Option<LockState>, Error> {
+    let spec = LockSpec::new(client.handle().clone(), Kind::Lock, key);
+    let Ok(name) = LockName::new("", key) else { return Ok(None) };
+    match any::look_at(&spec, &name, AT_MOST).await {
+        Err(Error::Refused { refusal, .. }) if !refusal.is_transient() => Ok(None),
+        state => state,
+    }
+}
+
+/// How many holders of a lock are compared with those that clients announce.
+const AT_MOST: u32 = 64;
+
+/// Every client that says something of itself.
+async fn announced(client: &Client) -> Result<Vec<Announced>, Error> {
+    let mut found = Vec::new();
+    for uuids in records(client.handle()).await?.chunks(AT_ONCE) {
+        for record in join_all(uuids.iter().map(|uuid| record_of(client, *uuid))).await {
+            found.extend(record?);
+        }
+    }
+    Ok(found)
+}
+
+async fn record_of(client: &Client, uuid: Uuid) -> Result<Option<Announced>, Error> {
+    let id = owner::ClientId::new(uuid);
+    let spec = LockSpec::new(client.handle().clone(), Kind::Lock, &id.to_string());
+    Ok(match spec.call_once(command::get(&id), command::found).await? {
+        Found::Record { record, uses, .. } => Some(Announced { client: id.to_string().into(), record, uses }),
+        Found::Absent | Found::Kind(_) => None,
+    })
+}
+
+/// The clients that have a record on one of the servers.
+async fn records(handle: &Arc<Handle>) -> Result<Vec<Uuid>, Error> {
+    let mut keys = Keys::new(handle.clone(), RECORDS.to_owned(), RECORDS);
+    let mut found = HashSet::new();
+    while let Some(page) = keys.page().await? {
+        let names = page.names.iter().filter_map(|key| std::str::from_utf8(key).ok());
+        found.extend(names.filter_map(|key| Uuid::try_parse(key.rsplit(':').next()?).ok()));
+        keys.turn(page);
+    }
+    Ok(found.into_iter().collect())
+}
