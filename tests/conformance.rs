@@ -53,6 +53,7 @@ suite! {
         waiting:
             a_try_on_a_busy_lock_is_none_at_once,
             elapsed_wait_names_the_holder_of_every_exclusive_kind,
+            elapsed_wait_says_that_its_task_waited_for_itself,
             a_wait_that_runs_out_makes_a_last_attempt,
             a_wait_of_zero_is_one_attempt,
             a_wait_without_end_does_not_overflow,

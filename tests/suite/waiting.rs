@@ -206,3 +206,46 @@ pub(crate) async fn a_waiter_gets_what_a_crashed_holder_left_when_the_lease_ends
     got.release().await.expect("a release");
     world.gone(&name).await;
 }
+
+pub(crate) async fn elapsed_wait_says_that_its_task_waited_for_itself(world: World) {
+    let client = world.client().await;
+    let (outer, inner) = (client.new_owner(), client.new_owner());
+    let waited_for_itself = |error: &Error| {
+        let Error::WaitElapsed { waits_for_itself, .. } = error else { panic!("{error}") };
+        assert_eq!(error.to_string().contains("waits for itself"), *waits_for_itself, "{error}");
+        *waits_for_itself
+    };
+    let (lock, halves) = (client.lock(world.name("stock")), client.read_write_lock(world.name("book")));
+    outer
+        .scope(async {
+            let guard = lock.acquire().await.expect("the lock");
+            let reader = halves.read().acquire().await.expect("the read half");
+            // The inner scope has another owner, and does not re-enter.
+            inner
+                .scope(async {
+                    let error = lock.acquire().wait(ms(30)).await.expect_err("the scope around it has it");
+                    assert!(waited_for_itself(&error));
+                    let error = halves.write().acquire().wait(ms(30)).await.expect_err("the scope around it reads");
+                    assert!(waited_for_itself(&error));
+                })
+                .await;
+            // An owner that is named hides the scope in the same way.
+            let error = lock.acquire().owner(&inner).wait(ms(30)).await.expect_err("the scope around it has it");
+            assert!(waited_for_itself(&error));
+            // A task of its own is in no scope, and merely waits.
+            let elsewhere = tokio::spawn({
+                let lock = lock.clone();
+                async move { lock.acquire().wait(ms(30)).await }
+            });
+            assert!(!waited_for_itself(&elsewhere.await.expect("a task").expect_err("it is held")));
+            reader.release().await.expect("a release");
+            guard.release().await.expect("a release");
+        })
+        .await;
+    // After the release it is contention like any other.
+    let guard = lock.acquire().await.expect("the lock");
+    let error = outer.scope(async { lock.acquire().wait(ms(30)).await }).await.expect_err("another owner has it");
+    assert!(!waited_for_itself(&error));
+    guard.release().await.expect("a release");
+    idle(&client).await;
+}

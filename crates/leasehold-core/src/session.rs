@@ -183,6 +183,11 @@ impl Session {
         self.checked(|parts| parts.look_after_end(now, name));
     }
 
+    /// Whether one of these owners holds a lock of this name, by any hold that excludes others or could be re-entered.
+    pub fn is_held_by(&self, name: &LockName, owners: &[OwnerId]) -> bool {
+        self.parts.is_held_by(name, owners)
+    }
+
     /// Keeps a record of this client on the server, which goes away `lifetime` after the client does.
     pub fn announce(&mut self, now: Instant, record: record::ClientRecord, lifetime: Duration) {
         self.checked(|parts| parts.announce(now, record, lifetime));

@@ -180,6 +180,13 @@ impl<K: LockKind> Acquire<K> {
         }
     }
 
+    /// Whether a scope around the caller holds the lock. Its own owner would have re-entered it.
+    fn waits_for_itself(&self) -> bool {
+        let (handle, name) = (self.spec.handle(), self.spec.checked_name());
+        let scopes = Owner::scopes(handle);
+        !scopes.is_empty() && name.is_ok_and(|name| handle.with(|session, _| session.is_held_by(name, &scopes)))
+    }
+
     /// Checks the request before anything is sent.
     fn wish(&self, patience: Option<Patience>) -> Result<Box<AcquireRequest>, Error> {
         let handle = self.spec.handle();
@@ -346,8 +353,10 @@ impl<K: LockKind> IntoFuture for Acquire<K> {
             // Only a try is told that the lock is busy, and this is none.
             match self.run(None).await.and_then(|guard| guard.ok_or_else(elapsed)) {
                 Err(Error::WaitElapsed { lock, waited, .. }) => {
+                    let waits_for_itself = self.waits_for_itself();
                     // Boxed, because it is rare, and a caller that waits has no room for it before.
-                    Err(Error::WaitElapsed { lock, waited, holder: Box::pin(seen::holder(&self.spec)).await })
+                    let holder = Box::pin(seen::holder(&self.spec)).await;
+                    Err(Error::WaitElapsed { lock, waited, holder, waits_for_itself })
                 }
                 result => result,
             }

@@ -32,8 +32,13 @@ use thiserror::Error;
 pub enum Error {
     /// Others held the lock for as long as the caller was willing to wait. Nothing was acquired.
     #[error(
-        "the lock {lock:?} was not acquired: it stayed busy for the whole wait of {waited:?}{}; try again, or wait longer",
-        .holder.as_ref().map(|holder| format!(", and {holder} holds it")).unwrap_or_default()
+        "the lock {lock:?} was not acquired: it stayed busy for the whole wait of {waited:?}{}; {}",
+        .holder.as_ref().map(|holder| format!(", and {holder} holds it")).unwrap_or_default(),
+        if *.waits_for_itself {
+            "an owner scope around the waiting task holds it, so that the task waits for itself: acquire it as that owner, or release it first"
+        } else {
+            "try again, or wait longer"
+        }
     )]
     WaitElapsed {
         /// The lock.
@@ -44,6 +49,9 @@ pub enum Error {
         /// process that is. It is `None` if the lock was free by then, if the server did not tell the holder within the command timeout, and
         /// for locks that several owners may hold or that have several members: semaphores, latches, multi locks, quorum locks.
         holder: Option<HolderId>,
+        /// Whether an [owner scope](crate::Owner::scope) around the waiting task holds the lock, under another owner than that of the wait: the
+        /// task waited for itself, and no longer wait would have helped.
+        waits_for_itself: bool,
     },
     /// The lock was held and was lost. Others may have changed the protected data since.
     #[error("the lock {lock:?} was lost: {reason}; what it protected may have been changed by others")]
@@ -220,7 +228,7 @@ impl Error {
     pub(crate) fn from_acquire(lock: &str, waited: Duration, error: AcquireError) -> Self {
         let lock = lock.to_owned();
         match error {
-            AcquireError::WaitElapsed => Self::WaitElapsed { lock, waited, holder: None },
+            AcquireError::WaitElapsed => Self::WaitElapsed { lock, waited, holder: None, waits_for_itself: false },
             AcquireError::Lost(reason) => Self::Lost { lock, reason },
             AcquireError::KeyConflict(kind) => Self::KeyConflict { lock, kind },
             AcquireError::Unreachable(message) => Self::Unreachable { lock, message },
@@ -280,7 +288,12 @@ mod tests {
     fn errors_tell_contention_from_outages_and_from_what_may_stand() {
         let message = || "it is down".to_owned();
         for (error, contention, transient, effect) in [
-            (Error::WaitElapsed { lock: lock(), waited: Duration::ZERO, holder: None }, true, true, false),
+            (
+                Error::WaitElapsed { lock: lock(), waited: Duration::ZERO, holder: None, waits_for_itself: false },
+                true,
+                true,
+                false,
+            ),
             (Error::Unreachable { lock: lock(), message: message() }, false, true, false),
             (Error::OutcomeUnknown { lock: lock(), message: message() }, false, true, true),
             (Error::NotReplicated { lock: lock(), acknowledged: 0, wanted: 1 }, false, true, false),

@@ -5,6 +5,9 @@
 //! long as the wait, and the wait for longer than a lease.
 
 use crate::command::WaitPolicy;
+use crate::name::LockName;
+use crate::owner::OwnerId;
+use crate::session::hold::Hold;
 use crate::session::ids::LockId;
 use crate::session::lock::Anomaly;
 use crate::session::parts::Parts;
@@ -42,6 +45,13 @@ impl Parts {
         if let Some(acquire) = self.requests.acquire_mut(ticket) {
             acquire.set_alarm(if raised { Alarm::Raised } else { Alarm::Noted });
         }
+    }
+
+    /// See [`Session::is_held_by`](crate::session::Session::is_held_by).
+    pub(crate) fn is_held_by(&self, name: &LockName, owners: &[OwnerId]) -> bool {
+        let locks = self.locks.of_name(name).filter(|lock| self.locks[*lock].protocol().reenters());
+        let mut holds = locks.flat_map(|lock| owners.iter().filter_map(move |owner| self.owners.hold(lock, *owner)));
+        holds.any(|number| self.holds.get(number).is_some_and(Hold::is_live))
     }
 
     /// Whether one hold of this client has the lock, or its other half, since then.

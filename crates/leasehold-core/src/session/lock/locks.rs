@@ -63,6 +63,11 @@ impl Locks {
         lock
     }
 
+    /// All locks of a name.
+    pub(crate) fn of_name(&self, name: &LockName) -> impl Iterator<Item = LockId> {
+        self.chain(self.by_key.get(name.shared()).copied())
+    }
+
     /// All locks of the same name, the lock itself among them.
     pub(crate) fn same_name(&self, lock: LockId) -> impl Iterator<Item = LockId> {
         self.chain(self.by_key.get(self.table[lock].name.shared()).copied())
