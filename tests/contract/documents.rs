@@ -17,7 +17,7 @@ fn first_cells(text: &str) -> BTreeSet<String> {
 
 /// The part of a page under a heading, up to the next heading of the same rank.
 #[track_caller]
-fn section<'a>(page: &'a str, heading: &str) -> &'a str {
+pub(crate) fn section<'a>(page: &'a str, heading: &str) -> &'a str {
     let rank = heading.split(' ').next().expect("a heading has a rank");
     let start =
         page.find(&format!("\n{heading}\n")).unwrap_or_else(|| panic!("the page has a heading {heading:?}")) + 1;

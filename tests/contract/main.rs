@@ -9,6 +9,7 @@ mod lua;
 mod lua_code;
 mod model;
 mod mutants;
+mod observability;
 mod pages;
 mod prose;
 mod replies;
