@@ -1,0 +1,27 @@
+//! The lock of a request by a header.
+
+use http::request::Parts;
+use leasehold::{Client, Lock};
+
+/// A key for [`LockLayer::new`](crate::LockLayer::new): the reentrant lock whose name is the prefix and the value of the header. A request
+/// without the header, or with a value that is no visible ASCII, has no key.
+///
+/// # Examples
+///
+/// ```
+/// use leasehold_tower::{LockLayer, header};
+///
+/// # let client = leasehold::Client::embedded();
+/// let layer = LockLayer::new(header(&client, "idempotency-key", "orders:")).require_key();
+/// ```
+pub fn header(
+    client: &Client,
+    name: &'static str,
+    prefix: &'static str,
+) -> impl Fn(&Parts) -> Option<Lock> + Clone + Send + Sync + use<> {
+    let client = client.clone();
+    move |request| {
+        let key = request.headers.get(name)?.to_str().ok()?;
+        Some(client.lock(format!("{prefix}{key}")))
+    }
+}

@@ -1,0 +1,169 @@
+//! The answers to requests that are not served.
+
+use http::{HeaderValue, Response, StatusCode, header};
+use leasehold::{Error, LossReason};
+use std::fmt;
+
+/// The reason for which the layer answers a request itself. [`Http`] and [`Grpc`] leave it in the extensions of the response, for logs and for
+/// layers above.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// The request has no key, and [`LockLayer::require_key`](crate::LockLayer::require_key) wants one.
+    NoKey,
+    /// The key cannot be the name of a lock.
+    InvalidKey(Error),
+    /// Another request has the lock, and kept it for as long as this one waited.
+    Busy {
+        /// The name of the lock.
+        lock: String,
+    },
+    /// The lock was lost while the request was served. It is not known how much of its work was done.
+    Lost {
+        /// The name of the lock.
+        lock: String,
+        /// Why.
+        reason: LossReason,
+    },
+    /// The lock could not be had for a reason that may pass, such as a server out of reach.
+    Unavailable(Error),
+    /// The lock could not be had until an operator or a developer changes something.
+    Failed(Error),
+}
+
+impl Refusal {
+    /// Sorts the error of an acquire.
+    pub(crate) fn of(error: Error) -> Self {
+        match error {
+            Error::WaitElapsed { lock, .. } => Self::Busy { lock },
+            Error::Invalid(_) => Self::InvalidKey(error),
+            // The background takes back whatever has come of the acquire.
+            Error::OutcomeUnknown { .. } | Error::ShutDown { .. } => Self::Unavailable(error),
+            other if other.is_retryable() => Self::Unavailable(other),
+            other => Self::Failed(other),
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoKey => f.write_str("the request has no key for its lock"),
+            Self::Busy { lock } => write!(f, "another request has the lock {lock:?}"),
+            Self::Lost { lock, reason } => {
+                write!(f, "the lock {lock:?} was lost while the request was served: {reason}")
+            }
+            Self::InvalidKey(error) | Self::Unavailable(error) | Self::Failed(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for Refusal {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::InvalidKey(error) | Self::Unavailable(error) | Self::Failed(error) => error.source(),
+            _ => None,
+        }
+    }
+}
+
+/// Makes the answer to a request that is not served: [`Http`], [`Grpc`], or a function from a [`Refusal`] to a response.
+pub trait Refuse<B> {
+    /// The answer.
+    fn refuse(&self, refusal: Refusal) -> Response<B>;
+}
+
+impl<B, F: Fn(Refusal) -> Response<B>> Refuse<B> for F {
+    fn refuse(&self, refusal: Refusal) -> Response<B> {
+        self(refusal)
+    }
+}
+
+/// Answers with a status and an empty body: 400 without a usable key, 423 for a busy lock, 503 for one that cannot be had now, and otherwise
+/// 500. No name of a lock and no text of an error goes out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Http {
+    busy: StatusCode,
+}
+
+impl Http {
+    /// With 423 (Locked) for a busy lock.
+    pub const fn new() -> Self {
+        Self { busy: StatusCode::LOCKED }
+    }
+
+    /// Sets the status for a busy lock, such as 409 (Conflict) or 429 (Too Many Requests). Default: 423.
+    ///
+    /// ```
+    /// use http::StatusCode;
+    /// use leasehold_tower::{Http, LockLayer, header};
+    ///
+    /// # let client = leasehold::Client::embedded();
+    /// let layer = LockLayer::new(header(&client, "idempotency-key", "orders:")).refuse_with(Http::new().busy(StatusCode::CONFLICT));
+    /// ```
+    #[must_use]
+    pub const fn busy(mut self, status: StatusCode) -> Self {
+        self.busy = status;
+        self
+    }
+
+    /// The status of an answer.
+    pub const fn status(&self, refusal: &Refusal) -> StatusCode {
+        match refusal {
+            Refusal::NoKey | Refusal::InvalidKey(_) => StatusCode::BAD_REQUEST,
+            Refusal::Busy { .. } => self.busy,
+            Refusal::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Refusal::Lost { .. } | Refusal::Failed(_) => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+}
+
+impl Default for Http {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<B: Default> Refuse<B> for Http {
+    fn refuse(&self, refusal: Refusal) -> Response<B> {
+        let mut response = Response::new(B::default());
+        *response.status_mut() = self.status(&refusal);
+        response.extensions_mut().insert(refusal);
+        response
+    }
+}
+
+/// Answers in the way of gRPC, for services of tonic: the status of HTTP is 200, and the header `grpc-status` has the code. A busy lock is
+/// `ABORTED` (10), a key that is missing or cannot be used `INVALID_ARGUMENT` (3), a lock that cannot be had now `UNAVAILABLE` (14), and
+/// otherwise the code is `INTERNAL` (13).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Grpc;
+
+impl Grpc {
+    /// With these codes.
+    pub const fn new() -> Self {
+        Self
+    }
+
+    /// The code of an answer.
+    pub const fn code(&self, refusal: &Refusal) -> u8 {
+        match refusal {
+            Refusal::NoKey | Refusal::InvalidKey(_) => 3,
+            Refusal::Busy { .. } => 10,
+            Refusal::Unavailable(_) => 14,
+            Refusal::Lost { .. } | Refusal::Failed(_) => 13,
+        }
+    }
+}
+
+impl<B: Default> Refuse<B> for Grpc {
+    fn refuse(&self, refusal: Refusal) -> Response<B> {
+        let mut response = Response::new(B::default());
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+        headers.insert("grpc-status", HeaderValue::from(u16::from(self.code(&refusal))));
+        response.extensions_mut().insert(refusal);
+        response
+    }
+}
