@@ -11,9 +11,14 @@ pub(crate) fn run() -> Outcome {
     apart.args(programs).args(["--all-features", "--", "--deny", "warnings"]);
     let mut doc = cargo(&["doc", "--workspace", "--all-features", "--no-deps"]);
     doc.env("RUSTDOCFLAGS", "--deny warnings");
-    let mut newcomer = cargo(&["fmt", "--all", "--check"]);
-    newcomer.args(["--manifest-path", "tests/newcomer/Cargo.toml"]);
-    let mut checks = [cargo(&["fmt", "--all", "--check"]), newcomer, cargo(&clippy), apart, doc];
+    // Packages that are no members of the workspace.
+    let outside = ["tests/newcomer/Cargo.toml", "examples/axum-inventory/Cargo.toml"].map(|manifest| {
+        let mut fmt = cargo(&["fmt", "--all", "--check"]);
+        fmt.args(["--manifest-path", manifest]);
+        fmt
+    });
+    let mut checks = Vec::from(outside);
+    checks.extend([cargo(&["fmt", "--all", "--check"]), cargo(&clippy), apart, doc]);
     let complaints: Vec<_> = checks.iter_mut().filter_map(|check| crate::run(check).err()).collect();
     if complaints.is_empty() { Ok(()) } else { Err(complaints.join("; ")) }
 }

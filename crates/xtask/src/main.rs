@@ -7,6 +7,7 @@ mod docs;
 mod forward;
 mod interop;
 mod licenses;
+mod inventory;
 mod lint;
 mod mutate;
 mod package;
@@ -83,6 +84,8 @@ enum Task {
 
 /// Why a task failed, as far as the command that it ran has not said so already.
 type Outcome = Result<(), String>;
+    /// Build examples/axum-inventory and run its load test, on PostgreSQL where there is one, and on SQLite
+    Inventory,
 
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().task {
@@ -105,6 +108,7 @@ fn main() -> ExitCode {
         Err(why) => {
             println!("xtask: {why}");
             ExitCode::FAILURE
+        Task::Inventory => inventory::run_all(),
         }
     }
 }

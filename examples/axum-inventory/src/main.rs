@@ -1,0 +1,39 @@
+//! A shop with few units and many buyers: axum, sqlx, and a fair lock of leasehold with fencing tokens.
+//!
+//! `axum-inventory serve` is the service; README.md has its variables. `axum-inventory load` starts two of them, sells a hundred units to two
+//! thousand orders, kills one of the two half-way, and checks what was sold.
+
+mod load;
+mod sale;
+mod serve;
+mod store;
+
+use std::process::ExitCode;
+
+/// Whatever ends the program.
+type Failed = Box<dyn std::error::Error + Send + Sync>;
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_max_level(tracing_subscriber::filter::LevelFilter::WARN)
+        .init();
+    let ended = match std::env::args().nth(1).as_deref() {
+        Some("serve") => serve::run().await,
+        Some("load") => load::run().await,
+        _ => Err("say `serve` or `load`; README.md tells what they do".into()),
+    };
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("axum-inventory: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// A variable of the environment that is set and not empty.
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}

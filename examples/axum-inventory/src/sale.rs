@@ -1,0 +1,104 @@
+//! One order: the lock, what is read and written under it, and the answer.
+
+use crate::store::{Found, Store, Written};
+use axum::http::StatusCode;
+use leasehold::{Client, Error, WithError};
+use std::fmt;
+use std::time::Duration;
+
+/// How long an order waits for its turn.
+const WAIT: Duration = Duration::from_secs(20);
+
+/// How long the payment takes. No database sees it, so no transaction can guard it.
+const PAYMENT: Duration = Duration::from_millis(2);
+
+/// The shop of one process.
+#[derive(Clone)]
+pub struct Shop {
+    pub locks: Client,
+    pub store: Store,
+    /// Without locks the shop oversells; the load test shows it.
+    pub with_locks: bool,
+}
+
+/// The end of an order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sale {
+    Sold,
+    SoldOut,
+}
+
+/// Why an order came to no end.
+#[derive(Debug)]
+pub enum Failure {
+    NoSuchItem,
+    /// A later holder has the lock: this one was paused for longer than its lease, and has written nothing since.
+    StaleToken,
+    Lock(Error),
+    Store(sqlx::Error),
+}
+
+impl Failure {
+    /// The status of the answer. A caller repeats an order that was answered with 503.
+    pub fn status(&self) -> StatusCode {
+        match self {
+            Self::NoSuchItem => StatusCode::NOT_FOUND,
+            Self::StaleToken | Self::Lock(Error::Lost { .. }) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Lock(error) if error.is_retryable() => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Lock(_) | Self::Store(_) => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoSuchItem => f.write_str("there is no such item"),
+            Self::StaleToken => f.write_str("a later holder of the lock has written; nothing was changed"),
+            Self::Lock(error) => error.fmt(f),
+            Self::Store(error) => error.fmt(f),
+        }
+    }
+}
+
+impl From<sqlx::Error> for Failure {
+    fn from(error: sqlx::Error) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl Shop {
+    /// Serves an order in its turn: in the order of arrival, over all processes.
+    pub async fn order(&self, item: i64, order: &str) -> Result<Sale, Failure> {
+        if !self.with_locks {
+            return self.order_under(item, order, 0).await;
+        }
+        let lock = self.locks.fair_lock(format!("item:{item}")).fenced().class("item");
+        let served = lock
+            .acquire()
+            .wait(WAIT)
+            .with(async |held| self.order_under(item, order, held.fencing_token().as_i64()).await);
+        match served.await {
+            Ok(sale) => sale,
+            // The sale stands: the database has admitted its token, and every later holder comes after it.
+            Err(WithError::NotReleased { value, .. }) => value,
+            Err(error) => Err(Failure::Lock(error.into_error())),
+        }
+    }
+
+    /// Reads, takes the payment, and writes. The store admits the token at the read and at the write.
+    async fn order_under(&self, item: i64, order: &str, token: i64) -> Result<Sale, Failure> {
+        let left = match self.store.find(item, order, token).await? {
+            Found::Ordered => return Ok(Sale::Sold),
+            Found::Left(units) if units > 0 => units - 1,
+            Found::Left(_) => return Ok(Sale::SoldOut),
+            Found::StaleToken => return Err(Failure::StaleToken),
+            Found::Nothing => return Err(Failure::NoSuchItem),
+        };
+        tokio::time::sleep(PAYMENT).await;
+        match self.store.sell(item, order, left, token).await? {
+            Written::Sold => Ok(Sale::Sold),
+            Written::StaleToken => Err(Failure::StaleToken),
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! The database: PostgreSQL or SQLite, which take the same statements.
+
+use crate::Failed;
+use sqlx::AnyPool;
+use sqlx::any::AnyPoolOptions;
+use std::time::Duration;
+
+/// The units that are left, and the greatest fencing token that has read or written them.
+const ITEMS: &str =
+    "CREATE TABLE IF NOT EXISTS item (id BIGINT PRIMARY KEY, units BIGINT NOT NULL, token BIGINT NOT NULL)";
+
+/// One row for each unit that was sold. An order that is sent again finds its row.
+const PURCHASES: &str =
+    "CREATE TABLE IF NOT EXISTS purchase (order_id TEXT PRIMARY KEY, item BIGINT NOT NULL, token BIGINT NOT NULL)";
+
+/// Admits a token, unless a greater one has been here. It is the first statement of a transaction, and keeps the row until its end.
+const ADMIT: &str = "UPDATE item SET token = $2 WHERE id = $1 AND token <= $2";
+
+/// The database of the shop.
+#[derive(Clone)]
+pub struct Store(AnyPool);
+
+/// The state of an item, as an order finds it.
+pub enum Found {
+    /// The order has been served before.
+    Ordered,
+    /// So many units are left.
+    Left(i64),
+    /// A later holder of the lock has been here.
+    StaleToken,
+    /// There is no such item.
+    Nothing,
+}
+
+/// The end of a sale.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Written {
+    /// The unit is the order's.
+    Sold,
+    /// A later holder of the lock has been here.
+    StaleToken,
+}
+
+impl Store {
+    /// Connects, and makes the tables if they are not there.
+    pub async fn open(url: &str) -> Result<Self, Failed> {
+        sqlx::any::install_default_drivers();
+        let pool =
+            AnyPoolOptions::new().max_connections(8).acquire_timeout(Duration::from_secs(10)).connect(url).await?;
+        if url.starts_with("sqlite:") {
+            // Readers and one writer at a time, over processes.
+            sqlx::query("PRAGMA journal_mode = WAL").execute(&pool).await?;
+        }
+        for table in [ITEMS, PURCHASES] {
+            sqlx::query(table).execute(&pool).await?;
+        }
+        Ok(Self(pool))
+    }
+
+    /// Puts units of an item into a shop that has none of it yet.
+    pub async fn stock(&self, item: i64, units: i64) -> Result<(), sqlx::Error> {
+        let insert = "INSERT INTO item (id, units, token) VALUES ($1, $2, 0) ON CONFLICT (id) DO NOTHING";
+        sqlx::query(insert).bind(item).bind(units).execute(&self.0).await?;
+        Ok(())
+    }
+
+    /// Empties the shop, and puts units of one item into it.
+    pub async fn restock(&self, item: i64, units: i64) -> Result<(), sqlx::Error> {
+        let mut change = self.0.begin().await?;
+        sqlx::query("DELETE FROM purchase").execute(&mut *change).await?;
+        sqlx::query("DELETE FROM item").execute(&mut *change).await?;
+        let insert = sqlx::query("INSERT INTO item (id, units, token) VALUES ($1, $2, 0)");
+        insert.bind(item).bind(units).execute(&mut *change).await?;
+        change.commit().await
+    }
+
+    /// Reads an item under a lock. The token is admitted at this first read, so that no older holder writes after it.
+    pub async fn find(&self, item: i64, order: &str, token: i64) -> Result<Found, sqlx::Error> {
+        let mut change = self.0.begin().await?;
+        let admitted = sqlx::query(ADMIT).bind(item).bind(token).execute(&mut *change).await?.rows_affected() == 1;
+        let units = sqlx::query_scalar::<_, i64>("SELECT units FROM item WHERE id = $1").bind(item);
+        let found = match units.fetch_optional(&mut *change).await? {
+            None => Found::Nothing,
+            Some(_) if !admitted => Found::StaleToken,
+            Some(units) => {
+                let ordered = sqlx::query("SELECT 1 FROM purchase WHERE order_id = $1").bind(order);
+                if ordered.fetch_optional(&mut *change).await?.is_some() { Found::Ordered } else { Found::Left(units) }
+            }
+        };
+        change.commit().await?;
+        Ok(found)
+    }
+
+    /// Writes a sale under the same lock. `left` is what [`Store::find`] told, less one: only the lock keeps this from undoing another sale.
+    pub async fn sell(&self, item: i64, order: &str, left: i64, token: i64) -> Result<Written, sqlx::Error> {
+        let mut change = self.0.begin().await?;
+        let update = sqlx::query("UPDATE item SET units = $3, token = $2 WHERE id = $1 AND token <= $2");
+        if update.bind(item).bind(token).bind(left).execute(&mut *change).await?.rows_affected() == 0 {
+            return Ok(Written::StaleToken); // dropping the transaction rolls back
+        }
+        let insert = sqlx::query("INSERT INTO purchase (order_id, item, token) VALUES ($1, $2, $3)");
+        insert.bind(order).bind(item).bind(token).execute(&mut *change).await?;
+        change.commit().await?;
+        Ok(Written::Sold)
+    }
+
+    /// The units that are left, and how many were sold.
+    pub async fn count(&self, item: i64) -> Result<(i64, i64), sqlx::Error> {
+        let left = sqlx::query_scalar("SELECT units FROM item WHERE id = $1").bind(item).fetch_one(&self.0).await?;
+        let sold = sqlx::query_scalar("SELECT COUNT(*) FROM purchase WHERE item = $1").bind(item);
+        Ok((left, sold.fetch_one(&self.0).await?))
+    }
+}
