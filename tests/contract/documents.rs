@@ -89,10 +89,63 @@ fn links_lead_somewhere() {
     }
 }
 
+/// A link to the file of the repository, as the documentation of a crate has it.
+const REPOSITORY: &str = "https://github.com/leasehold/leasehold/blob/main/";
+
+#[test]
+fn links_from_crates_to_the_repository_lead_somewhere() {
+    let mut links = 0;
+    for file in files::tracked().into_iter().filter(|file| file.has_ending("rs") || file.has_ending("md")) {
+        for (at, _) in file.text.match_indices(&format!("]({REPOSITORY}")) {
+            let target = &file.text[at + 2 + REPOSITORY.len()..];
+            let target = target.split([')', '#']).next().expect("a link has a target");
+            assert!(files::root().join(target).exists(), "{}: {target} leads nowhere", file.path);
+            links += 1;
+        }
+    }
+    assert!(links > 3, "the documentation of leasehold has such links");
+    for file in files::sources("crates/leasehold/src/").into_iter().chain(files::sources("crates/leasehold-tower/src/"))
+    {
+        let comments =
+            file.text.lines().map(str::trim).filter(|line| line.starts_with("///") || line.starts_with("//!"));
+        for line in comments.filter(|line| line.contains("`docs/")) {
+            panic!("{}: a page that the reader of docs.rs cannot open: {line}", file.path);
+        }
+    }
+}
+
+#[test]
+fn published_crates_tell_docs_rs_what_to_build() {
+    for file in files::tracked().into_iter().filter(|file| file.path.ends_with("Cargo.toml")) {
+        let is_published = file.text.contains("license.workspace = true") && !file.text.contains("publish = false");
+        let told = file.text.contains("[package.metadata.docs.rs]\nall-features = true\n");
+        assert!(told || !is_published, "{}", file.path);
+    }
+}
+
+/// The pages that list the others.
+const LISTS: [&str; 2] = ["README.md", "SUMMARY.md"];
+
+#[test]
+fn the_site_has_the_pages_of_the_list_in_their_order() {
+    let list = files::read("docs/README.md");
+    let rows = list.lines().filter(|line| line.starts_with("| [")).filter_map(|row| row.split(" | ").next());
+    let listed = rows.flat_map(|row| row.split("](").skip(1)).filter_map(|rest| rest.split(')').next());
+    let titled = listed.map(|page| {
+        let text = files::read(&format!("docs/{page}"));
+        let title = text.lines().next().expect("a page has a title").trim_start_matches("# ");
+        format!("- [{title}]({page})")
+    });
+    let titled: Vec<_> = titled.collect();
+    let summary = files::read("docs/SUMMARY.md");
+    let has: Vec<_> = summary.lines().filter(|line| line.trim_start().starts_with("- ")).collect();
+    assert_eq!(has, titled, "docs/SUMMARY.md, and docs/README.md with the titles of its pages");
+}
+
 #[test]
 fn every_page_is_listed() {
     let list = files::read("docs/README.md");
-    for page in pages().iter().filter_map(|page| page.path.strip_prefix("docs/")).filter(|page| *page != "README.md") {
+    for page in pages().iter().filter_map(|page| page.path.strip_prefix("docs/")).filter(|page| !LISTS.contains(page)) {
         assert!(list.contains(&format!("({page})")), "docs/README.md lists {page}");
     }
 }
@@ -321,7 +374,8 @@ fn the_glossary_stays_short() {
 
 #[test]
 fn every_page_says_first_what_it_is_for_and_for_whom() {
-    for file in files::tracked().into_iter().filter(|file| file.path.starts_with("docs/")) {
+    let is_page = |file: &File| file.path.starts_with("docs/") && file.path != "docs/SUMMARY.md";
+    for file in files::tracked().into_iter().filter(is_page) {
         let Some(first) = file.text.split("\n\n").nth(1).filter(|_| file.has_ending(".md")) else { continue };
         let says = first.starts_with("This ") && first.contains(" for ");
         assert!(says, "{}: the first paragraph says what the page is for, and for whom: {first}", file.path);

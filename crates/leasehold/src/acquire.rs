@@ -302,7 +302,7 @@ impl<K: Durable> Acquire<K> {
     /// granted it: such a re-entry writes nothing that a replica could acknowledge.
     ///
     /// This narrows the window in which a failover loses the lock, and does not close it: `WAIT` is no consensus, and a failover may promote
-    /// a replica that has not acknowledged. See `docs/safety.md`.
+    /// a replica that has not acknowledged. See [docs/safety.md](https://github.com/leasehold/leasehold/blob/main/docs/safety.md).
     ///
     /// # Examples
     ///

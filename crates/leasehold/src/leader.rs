@@ -33,7 +33,8 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 /// lock of its own.
 ///
 /// The leader holds the [`FencedLock`] of the name. It leads while its lease lasts by its own clock, which ends before the server can
-/// grant the lock to another candidate: within the limits of `docs/safety.md` no two lead at once. A leader that was paused beyond its lease
+/// grant the lock to another candidate: within the limits of
+/// [docs/safety.md](https://github.com/leasehold/leasehold/blob/main/docs/safety.md) no two lead at once. A leader that was paused beyond its lease
 /// is stopped when it goes on, and what it has sent before is refused by a store that checks [`Term::fencing_token`]. After the death
 /// of a leader the next one leads when the lease is over; after a resignation at once.
 ///

@@ -20,7 +20,8 @@
 //! While the server's data is intact, its clock is not stepped forward, and clocks run at the same rate within a small margin, at
 //! most one owner *believes* at any time that it holds: a guard is lost by its own clock before the server can grant the lock to
 //! another. No lease can stop a process that was paused beyond it, and a single primary with replicas can lose a lock in a failover:
-//! what must never be written by a stale holder needs a fencing token that the store checks. `docs/safety.md` says what is promised where.
+//! what must never be written by a stale holder needs a fencing token that the store checks.
+//! [docs/safety.md](https://github.com/leasehold/leasehold/blob/main/docs/safety.md) says what is promised where.
 //!
 //! # Choosing a lock
 //!

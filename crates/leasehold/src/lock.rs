@@ -20,7 +20,8 @@ use std::time::Duration;
 /// **When to use it:** for work that must not run twice at once and whose length is not known: the lease renews itself until
 /// the guard's end, and the guard says when the lock was lost. **When not:** where the server must serve waiters in their order
 /// ([`FairLock`](crate::FairLock)); and where a stale write must be impossible rather than unlikely ([`FencedLock`](crate::FencedLock)):
-/// no lease can stop a holder that was paused for longer than the lease. See `docs/safety.md`.
+/// no lease can stop a holder that was paused for longer than the lease. See
+/// [docs/safety.md](https://github.com/leasehold/leasehold/blob/main/docs/safety.md).
 ///
 /// A `Lock` is cheap to make and to clone, does no I/O, and holds nothing by itself. On the server it is Redisson's `RLock`:
 /// a hash of hold counts under the lock's name.
@@ -155,7 +156,8 @@ impl Lock {
     /// [`holder_id`](Guard::holder_id) is that of the guard before, with a `~` at its end. A lock lingers only while the client hears who
     /// wants it and the server is in reach, and only if both acquires renew the same lease, the hold has had one guard, no replica was asked
     /// ([`durable`](crate::Acquire::durable)), and no request for it chose [`Fallback::Local`]. A shutdown, the client's end, and a
-    /// force release end it. Members of a [`MultiLock`](crate::MultiLock) do not linger. See `docs/safety.md`.
+    /// force release end it. Members of a [`MultiLock`](crate::MultiLock) do not linger. See
+    /// [docs/safety.md](https://github.com/leasehold/leasehold/blob/main/docs/safety.md).
     ///
     /// # Errors
     ///

@@ -3,11 +3,12 @@
 #![expect(clippy::print_stdout, reason = "a command line tool speaks on stdout")]
 
 mod bench;
+mod book;
 mod docs;
 mod forward;
 mod interop;
-mod licenses;
 mod inventory;
+mod licenses;
 mod lint;
 mod mutate;
 mod package;
@@ -68,6 +69,11 @@ enum Task {
         #[arg(long)]
         check: bool,
     },
+    /// Build the documents as a site, which needs mdBook, and check its links
+    Book {
+        #[arg(hide = true)]
+        words: Vec<String>,
+    },
     /// Check format, lints and documentation
     Lint,
     /// Rehearse the release: package and build every crate that is published
@@ -78,14 +84,14 @@ enum Task {
     },
     /// Check that the licence of every dependency is one of those that we accept
     Licenses,
+    /// Build examples/axum-inventory and run its load test, on PostgreSQL where there is one, and on SQLite
+    Inventory,
     /// Measure leasehold beside a floor and beside its peers, and write tables and pictures of it
     Bench(bench::Options),
 }
 
 /// Why a task failed, as far as the command that it ran has not said so already.
 type Outcome = Result<(), String>;
-    /// Build examples/axum-inventory and run its load test, on PostgreSQL where there is one, and on SQLite
-    Inventory,
 
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().task {
@@ -98,9 +104,11 @@ fn main() -> ExitCode {
         Task::Explore(words) => forward::run(forward::EXPLORE, &words.forwarded),
         Task::Record { instrument, words } => record::run(instrument, &words.forwarded),
         Task::Docs { check } => docs::run(check),
+        Task::Book { words } => book::run_or_preprocess(&words),
         Task::Lint => lint::run(),
         Task::Package { allow_dirty } => package::run(allow_dirty),
         Task::Licenses => licenses::run(),
+        Task::Inventory => inventory::run_all(),
         Task::Bench(options) => bench::run(&options),
     };
     match outcome {
@@ -108,7 +116,6 @@ fn main() -> ExitCode {
         Err(why) => {
             println!("xtask: {why}");
             ExitCode::FAILURE
-        Task::Inventory => inventory::run_all(),
         }
     }
 }
