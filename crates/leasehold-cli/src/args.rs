@@ -1,0 +1,205 @@
+//! The command line.
+
+use crate::{duration, failure};
+use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+const EXAMPLES: &str = "\
+Examples:
+  export LEASEHOLD_URL=redis://127.0.0.1:6379
+
+  # one backup at a time, over all machines; wait for as long as it takes
+  leasehold run backup -- pg_dump shop
+
+  # skip this time if another machine is at it
+  leasehold run --try nightly-report -- ./report.sh";
+
+const RUN_EXAMPLES: &str = "\
+Examples:
+  leasehold run backup -- pg_dump shop
+  leasehold run --try --busy-exit 0 nightly-report -- ./report.sh
+  leasehold run --wait 30s --fair till:3 -- ./book.sh
+  leasehold run --permits 3 supplier -- ./fetch.sh      # at most three at once
+  leasehold run --read catalogue -- ./export.sh
+  leasehold run --fenced ledger -- sh -c 'echo \"token $LEASEHOLD_FENCING_TOKEN\"'
+
+The command sees LEASEHOLD_NAME, LEASEHOLD_HOLDER and, with --fenced, LEASEHOLD_FENCING_TOKEN.
+
+Signals: TERM, INT, HUP, QUIT, USR1, USR2 and WINCH are passed on to the command and its process group. One of the first four that comes
+while leasehold waits for the lock ends the wait at once. Ctrl-Z stops both; while they are stopped the lock is not renewed.
+
+When the lock is lost, the command's process group gets SIGTERM, and SIGKILL after --grace. On Linux the command itself is killed when
+leasehold is killed by SIGKILL; its own children are not, so a lock that must survive that needs a fencing token.";
+
+/// Runs programs under distributed locks on Redis and Valkey, and shows, frees and checks locks
+#[derive(Debug, Parser)]
+#[command(name = "leasehold", version, about, after_help = EXAMPLES)]
+#[command(after_long_help = format!("{EXAMPLES}\n\n{}", failure::TABLE), disable_help_subcommand = true)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) server: ServerOptions,
+    #[command(subcommand)]
+    pub(crate) task: Task,
+}
+
+/// The server, and the form of what is printed.
+#[derive(Args, Debug)]
+pub(crate) struct ServerOptions {
+    /// The server: redis://host:6379, rediss:// with TLS, redis-sentinel://, redis-cluster:// or redis+unix:///path
+    ///
+    /// Default: the environment variable LEASEHOLD_URL, or else REDIS_URL. A URL on the command line must not have a password, because
+    /// every user of the machine can read it there.
+    #[arg(long, global = true, value_name = "URL", help_heading = "Server")]
+    pub(crate) url: Option<String>,
+    /// The file that has the password; without it, the environment variable LEASEHOLD_PASSWORD, if it is set
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Server")]
+    pub(crate) password_file: Option<PathBuf>,
+    /// Put in front of every name of a lock
+    #[arg(long, global = true, value_name = "TEXT", help_heading = "Server")]
+    pub(crate) prefix: Option<String>,
+    /// Trust these certificate authorities (PEM) instead of the operating system's
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Server")]
+    pub(crate) tls_ca: Option<PathBuf>,
+    /// Show this certificate chain (PEM) to the server
+    #[arg(long, global = true, value_name = "FILE", requires = "tls_key", help_heading = "Server")]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// The private key (PEM) of --tls-cert
+    #[arg(long, global = true, value_name = "FILE", requires = "tls_cert", help_heading = "Server")]
+    pub(crate) tls_key: Option<PathBuf>,
+    /// Print JSON, one object a line; errors too
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Task {
+    /// Run a command while a lock is held
+    Run(RunOptions),
+    /// Show who holds a lock and who waits for it
+    #[command(
+        after_help = "Examples:\n  leasehold inspect backup\n  leasehold inspect backup --json | jq .holders[0].process"
+    )]
+    Inspect(InspectOptions),
+    /// Free a lock that another process holds
+    ///
+    /// The holder is not asked: it learns of it at its next renewal, and may go on with its work until then. If you can, stop the holder instead. A
+    /// holder that has died loses the lock by itself when its lease has run out.
+    #[command(
+        after_help = "Examples:\n  leasehold unlock backup\n  leasehold unlock backup --holder 6f0c1de2-4a53-4b0e-9f0a-0c2d7b1f3a55:7 --yes"
+    )]
+    Unlock(UnlockOptions),
+    /// Find out whether the server can be trusted with locks
+    ///
+    /// It reads what the server says of itself, takes locks of every kind under a name of its own, and measures. The exit code is 1 if there is
+    /// a fault.
+    #[command(
+        after_help = "Examples:\n  leasehold doctor\n  leasehold doctor --json | jq 'select(.verdict == \"fault\")'"
+    )]
+    Doctor(DoctorOptions),
+    /// Measure locks on this server, beside its PING
+    #[command(after_help = "Example:\n  leasehold bench --pairs 2000")]
+    Bench(BenchOptions),
+    /// Print completions for a shell
+    #[command(after_help = "Example:\n  leasehold completions bash > /etc/bash_completion.d/leasehold")]
+    Completions { shell: Shell },
+    /// Print the manual pages
+    #[command(after_help = "Example:\n  leasehold man | man -l -")]
+    Man,
+}
+
+/// How `run` locks, and what it runs.
+#[derive(Args, Debug)]
+#[command(after_help = RUN_EXAMPLES, after_long_help = format!("{RUN_EXAMPLES}\n\n{}", failure::TABLE))]
+pub(crate) struct RunOptions {
+    /// The name of the lock
+    pub(crate) name: String,
+    /// Serve the waiters in the order in which they came
+    #[arg(long, help_heading = "Kind of lock")]
+    pub(crate) fair: bool,
+    /// Give the command a fencing token, which grows with every grant
+    #[arg(long, help_heading = "Kind of lock")]
+    pub(crate) fenced: bool,
+    /// Take the read half of a read-write lock, which many may hold at once
+    #[arg(long, conflicts_with_all = ["fair", "fenced", "permits", "write"], help_heading = "Kind of lock")]
+    pub(crate) read: bool,
+    /// Take the write half of a read-write lock
+    #[arg(long, conflicts_with_all = ["fair", "fenced", "permits"], help_heading = "Kind of lock")]
+    pub(crate) write: bool,
+    /// Let up to this many run at once; everyone must name the same number
+    #[arg(long, value_name = "N", conflicts_with_all = ["fair", "fenced"], value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)), help_heading = "Kind of lock")]
+    pub(crate) permits: Option<u32>,
+    /// Wait for at most this long while others hold the lock [default: as long as it takes]
+    #[arg(long, value_name = "TIME", value_parser = duration::parse, help_heading = "Times")]
+    pub(crate) wait: Option<Duration>,
+    /// Do not wait for the lock
+    #[arg(long = "try", conflicts_with = "wait", help_heading = "Times")]
+    pub(crate) try_once: bool,
+    /// After a crash the lock is free within this time; it is renewed after a third of it [default: 30s]
+    #[arg(long, value_name = "TIME", value_parser = duration::parse, help_heading = "Times")]
+    pub(crate) lease: Option<Duration>,
+    /// Give the lock up, and stop the command, after this time
+    #[arg(long, value_name = "TIME", value_parser = duration::parse, help_heading = "Times")]
+    pub(crate) max_hold: Option<Duration>,
+    /// The time between SIGTERM and SIGKILL when the lock is lost
+    #[arg(long, value_name = "TIME", value_parser = duration::parse, default_value = "10s", help_heading = "Times")]
+    pub(crate) grace: Duration,
+    /// The exit code when the lock is busy
+    #[arg(long, short = 'E', value_name = "CODE", default_value_t = failure::Exit::Busy as u8)]
+    pub(crate) busy_exit: u8,
+    /// The command, behind `--`; no shell is between
+    #[arg(last = true, required = true, value_name = "CMD")]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// What `inspect` looks at.
+#[derive(Args, Debug)]
+pub(crate) struct InspectOptions {
+    /// The name of the lock
+    pub(crate) name: String,
+}
+
+/// What `unlock` frees.
+#[derive(Args, Debug)]
+pub(crate) struct UnlockOptions {
+    /// The name of the lock
+    pub(crate) name: String,
+    /// Free it only from this holder, as `inspect` shows it
+    #[arg(long, value_name = "ID")]
+    pub(crate) holder: Option<String>,
+    /// Do not ask
+    #[arg(long, short)]
+    pub(crate) yes: bool,
+}
+
+/// How `doctor` tries.
+#[derive(Args, Debug)]
+pub(crate) struct DoctorOptions {
+    /// The name under which locks are tried, for a user who may not use every key [default: leasehold:doctor:… with a number of its own]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Option<String>,
+}
+
+/// How much `bench` measures.
+#[derive(Args, Debug)]
+pub(crate) struct BenchOptions {
+    /// How many acquires and releases each figure is made of
+    #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u32).range(10..=100_000))]
+    pub(crate) pairs: u32,
+    /// How many tasks take locks at the same time where several do
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    pub(crate) tasks: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+}

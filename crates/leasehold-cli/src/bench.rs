@@ -1,0 +1,168 @@
+//! `leasehold bench`: what locks cost on this server, as ratios to its PING.
+
+use crate::args::{BenchOptions, ServerOptions};
+use crate::connection::{self, FAREWELL};
+use crate::failure::{Exit, Failure};
+use crate::output;
+use crate::raw::Raw;
+use leasehold::{AnyLock, Client, Error};
+use serde_json::json;
+use std::time::{Duration, Instant};
+use tokio::task::JoinSet;
+
+/// What was measured, as many times as there are.
+struct Figure {
+    what: &'static str,
+    times: Vec<Duration>,
+    /// How long all of them took together, which is less than their sum where several were under way at a time.
+    within: Duration,
+}
+
+impl Figure {
+    fn new(what: &'static str, mut times: Vec<Duration>, within: Duration) -> Self {
+        times.sort_unstable();
+        Self { what, times, within }
+    }
+
+    /// The time that this share of all stays below.
+    fn quantile(&self, percent: usize) -> Duration {
+        let at = (self.times.len() * percent / 100).min(self.times.len().saturating_sub(1));
+        self.times.get(at).copied().unwrap_or_default()
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "no run has as many as lose a digit that is shown")]
+    fn each_second(&self) -> f64 {
+        self.times.len() as f64 / self.within.as_secs_f64().max(f64::EPSILON)
+    }
+
+    fn tell(&self, ping: Duration, as_json: bool) -> Result<(), Failure> {
+        let (middle, slow) = (self.quantile(50), self.quantile(99));
+        let ratio = middle.as_secs_f64() / ping.as_secs_f64().max(f64::EPSILON);
+        if as_json {
+            let told = json!({
+                "what": self.what, "p50_us": micros(middle), "p99_us": micros(slow),
+                "per_second": self.each_second().round(), "p50_in_pings": (ratio * 100.0).round() / 100.0,
+            });
+            return output::print(&format!("{told}\n"));
+        }
+        let (what, each) = (self.what, self.each_second());
+        let (middle, slow) = (micros(middle), micros(slow));
+        output::print(&format!("{what:<44} {middle:>8} us {slow:>8} us {each:>9.0} /s {ratio:>7.2}\n"))
+    }
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// Measures, and prints a line for each figure as soon as it is there.
+///
+/// # Errors
+///
+/// The server cannot be reached or used.
+pub(crate) async fn bench(options: &BenchOptions, server: &ServerOptions) -> Result<u8, Failure> {
+    let client = connection::connect(server, None, "leasehold bench").await?;
+    let other = connection::connect(server, None, "leasehold bench").await?;
+    let raw = Raw::connect(server).await.map_err(|why| Failure::new(Exit::Unreachable, why))?;
+    let name = format!("leasehold:bench:{}", client.id());
+    if !server.json {
+        let head = format!("{:<44} {:>11} {:>11} {:>12} {:>7}\n", "", "p50", "p99", "", "PINGs");
+        output::print(&head)?;
+    }
+    let ping = pings(&raw, options.pairs).await?;
+    let unit = ping.quantile(50);
+    ping.tell(unit, server.json)?;
+    let kinds: [(&str, AnyLock); 3] = [
+        ("acquire and release", client.lock(&name).into()),
+        ("acquire and release, fenced", client.fenced_lock(&name).into()),
+        ("acquire and release, fair", client.fair_lock(&name).into()),
+    ];
+    for (what, lock) in kinds {
+        pairs(what, &lock, options.pairs).await?.tell(unit, server.json)?;
+    }
+    at_once("the same at once, a name for each task", &client, options, |task| format!("{name}:{task}"))
+        .await?
+        .tell(unit, server.json)?;
+    at_once("the same at once, one name", &client, options, |_| name.clone()).await?.tell(unit, server.json)?;
+    wake_ups(&client, &other, &name, options.pairs).await?.tell(unit, server.json)?;
+    raw.remove(server, &name).await;
+    // Nothing is held any more.
+    let _ = tokio::join!(client.shutdown(FAREWELL), other.shutdown(FAREWELL));
+    Ok(0)
+}
+
+async fn pings(raw: &Raw, count: u32) -> Result<Figure, Failure> {
+    let mut times = Vec::new();
+    let begun = Instant::now();
+    for _ in 0..count {
+        let begun = Instant::now();
+        raw.ask::<String>("PING", &[]).await.map_err(|why| Failure::new(Exit::Unreachable, why))?;
+        times.push(begun.elapsed());
+    }
+    Ok(Figure::new("PING", times, begun.elapsed()))
+}
+
+async fn pairs(what: &'static str, lock: &AnyLock, count: u32) -> Result<Figure, Failure> {
+    let begun = Instant::now();
+    let times = timed(lock, count).await?;
+    Ok(Figure::new(what, times, begun.elapsed()))
+}
+
+async fn timed(lock: &AnyLock, count: u32) -> Result<Vec<Duration>, Error> {
+    let mut times = Vec::new();
+    for _ in 0..count {
+        let begun = Instant::now();
+        lock.acquire().await?.release().await?;
+        times.push(begun.elapsed());
+    }
+    Ok(times)
+}
+
+/// Several tasks at a time, each with its share of the pairs.
+async fn at_once(
+    what: &'static str,
+    client: &Client,
+    options: &BenchOptions,
+    name: impl Fn(u32) -> String,
+) -> Result<Figure, Failure> {
+    let share = options.pairs.div_ceil(options.tasks);
+    let begun = Instant::now();
+    let mut tasks = JoinSet::new();
+    for task in 0..options.tasks {
+        let lock: AnyLock = client.lock(name(task)).into();
+        tasks.spawn(async move { timed(&lock, share).await });
+    }
+    let mut times = Vec::new();
+    while let Some(done) = tasks.join_next().await {
+        times.extend(done.map_err(|error| Failure::new(Exit::Other, error.to_string()))??);
+    }
+    Ok(Figure::new(what, times, begun.elapsed()))
+}
+
+/// From a release by one client to the grant for another that waits.
+async fn wake_ups(client: &Client, other: &Client, name: &str, count: u32) -> Result<Figure, Failure> {
+    let (here, there) = (client.lock(name), other.lock(name));
+    let mut times = Vec::new();
+    let begun = Instant::now();
+    // Each is a pair with a wait in between, which takes longer.
+    for _ in 0..count.div_ceil(10) {
+        let guard = here.acquire().await?;
+        let waiting = async {
+            let granted = there.acquire().await?;
+            let at = Instant::now();
+            granted.release().await.map(|()| at)
+        };
+        let releasing = async {
+            while other.stats().subscriptions == 0 {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            // The waiter asks once more after it has begun to listen, and then sleeps.
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            let at = Instant::now();
+            guard.release().await.map(|()| at)
+        };
+        let (granted, released) = tokio::join!(waiting, releasing);
+        times.push(granted?.saturating_duration_since(released?));
+    }
+    Ok(Figure::new("from a release to the grant of a waiter", times, begun.elapsed()))
+}

@@ -1,0 +1,160 @@
+//! From the options of the command line to a client.
+
+use crate::args::ServerOptions;
+use crate::failure::{Exit, Failure};
+use leasehold::Client;
+use std::fmt::Write as _;
+use std::path::Path;
+use std::time::Duration;
+
+/// How long a command waits at its end for what is under way.
+pub(crate) const FAREWELL: Duration = Duration::from_secs(2);
+
+/// Connects to the server that options and environment name.
+///
+/// # Errors
+///
+/// The options contradict each other or are incomplete, a file cannot be read, or the server cannot be used.
+pub(crate) async fn connect(
+    options: &ServerOptions,
+    lease: Option<Duration>,
+    as_whom: &str,
+) -> Result<Client, Failure> {
+    let mut url = url(options)?;
+    let mut builder = Client::builder().announce(as_whom);
+    if let Some(lease) = lease {
+        url = with_setting(&url, "lease", &format!("{}ms", lease.as_millis()));
+    }
+    if let Some(path) = &options.tls_ca {
+        builder = builder.tls_ca(read(path)?);
+    }
+    if let (Some(chain), Some(key)) = (&options.tls_cert, &options.tls_key) {
+        builder = builder.tls_identity(read(chain)?, read(key)?);
+    }
+    Ok(builder.connect(&url).await?)
+}
+
+/// The URL with the password and the prefix.
+///
+/// # Errors
+///
+/// No server is named, a password is given twice, or its file cannot be read.
+pub(crate) fn url(options: &ServerOptions) -> Result<String, Failure> {
+    let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let mut url = match &options.url {
+        // The list of processes shows every argument to every user of the machine.
+        Some(url) if has_password(url) => {
+            return Err(usage(
+                "the URL of --url has a password, which every user of this machine can read; set LEASEHOLD_URL or \
+                 LEASEHOLD_PASSWORD instead, or use --password-file",
+            ));
+        }
+        Some(url) => url.clone(),
+        None => variable("LEASEHOLD_URL")
+            .or_else(|| variable("REDIS_URL"))
+            .ok_or_else(|| usage("no server is named; use --url redis://host:6379, or set LEASEHOLD_URL"))?,
+    };
+    let password = match &options.password_file {
+        Some(path) => Some(one_line(read(path)?, path)?),
+        None => variable("LEASEHOLD_PASSWORD"),
+    };
+    if let Some(password) = password {
+        url = with_password(&url, &password)?;
+    }
+    if let Some(prefix) = &options.prefix {
+        url = with_setting(&url, "prefix", prefix);
+    }
+    Ok(url)
+}
+
+/// Whether a URL carries a password, of the server or of its Sentinels.
+fn has_password(url: &str) -> bool {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let user = rest.rsplit_once('@').map(|(user, _)| user);
+    user.is_some_and(|user| user.contains(':')) || rest.contains("sentinelPassword=")
+}
+
+/// The URL with a password behind the user that it names, or behind none.
+fn with_password(url: &str, password: &str) -> Result<String, Failure> {
+    if has_password(url) {
+        return Err(usage("the URL has a password, and another one is given beside it; remove one of them"));
+    }
+    let (scheme, rest) = url.split_once("://").unwrap_or(("redis", url));
+    let (user, host) = rest.rsplit_once('@').unwrap_or(("", rest));
+    Ok(format!("{scheme}://{user}:{}@{host}", encoded(password)))
+}
+
+/// The URL with a setting that wins over the same one before it.
+fn with_setting(url: &str, name: &str, value: &str) -> String {
+    let between = if url.contains('?') { '&' } else { '?' };
+    format!("{url}{between}{name}={}", encoded(value))
+}
+
+/// A text with everything encoded that has a meaning in a URL.
+fn encoded(text: &str) -> String {
+    text.bytes().fold(String::new(), |mut done, byte| {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            done.push(char::from(byte));
+        } else {
+            // A string takes every text.
+            let _ = write!(done, "%{byte:02X}");
+        }
+        done
+    })
+}
+
+/// The bytes of a file that an option names.
+///
+/// # Errors
+///
+/// It cannot be read.
+pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Failure> {
+    std::fs::read(path).map_err(|error| Failure::new(Exit::Io, format!("{} cannot be read: {error}", path.display())))
+}
+
+/// The text of a file without the line break at its end.
+fn one_line(bytes: Vec<u8>, path: &Path) -> Result<String, Failure> {
+    let text = String::from_utf8(bytes)
+        .map_err(|_| Failure::new(Exit::Io, format!("{} is no text in UTF-8", path.display())))?;
+    Ok(text.strip_suffix('\n').map_or(text.as_str(), |line| line.strip_suffix('\r').unwrap_or(line)).to_owned())
+}
+
+fn usage(text: &str) -> Failure {
+    Failure::new(Exit::Usage, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passwords_go_where_the_user_stands_and_are_encoded() {
+        for (url, expected) in [
+            ("redis://host:1/2", "redis://:a%40b%3A@host:1/2"),
+            ("redis://app@host", "redis://app:a%40b%3A@host"),
+            ("rediss-cluster://host?node=b:2", "rediss-cluster://:a%40b%3A@host?node=b:2"),
+            ("redis+unix:///run/redis.sock", "redis+unix://:a%40b%3A@/run/redis.sock"),
+        ] {
+            assert_eq!(with_password(url, "a@b:").expect(url), expected);
+        }
+        assert!(with_password("redis://:x@host", "y").is_err());
+    }
+
+    #[test]
+    fn passwords_in_a_url_are_noticed() {
+        for url in ["redis://:x@host", "redis://app:x@host", "redis-sentinel://host?sentinelPassword=x"] {
+            assert!(has_password(url), "{url}");
+        }
+        for url in
+            ["redis://host:6379", "redis://app@host:6379", "redis+unix:///run/redis.sock", "redis-cluster://a?node=b:1"]
+        {
+            assert!(!has_password(url), "{url}");
+        }
+    }
+
+    #[test]
+    fn settings_follow_those_that_the_url_has() {
+        assert_eq!(with_setting("redis://host", "prefix", "a&b:"), "redis://host?prefix=a%26b%3A");
+        assert_eq!(with_setting("redis://host?lease=2s", "lease", "9ms"), "redis://host?lease=2s&lease=9ms");
+    }
+}

@@ -1,0 +1,255 @@
+//! What the server says of itself, and what that means for locks.
+
+use super::Finding;
+use crate::raw::Raw;
+use std::collections::BTreeMap;
+
+/// The share of a limit from which there is too little left.
+const NEARLY_FULL: f64 = 0.9;
+
+/// Scripts that take more than this were not all written by hand: some program makes a new one for each call.
+const MANY_SCRIPTS: u64 = 64 << 20;
+
+/// A replica that is further behind than this would lose locks in a failover.
+const MOST_LAG: u64 = 10;
+
+/// Judges the server.
+pub(super) async fn judge(raw: &Raw) -> Vec<Finding> {
+    let fields = match raw.info().await {
+        Ok(fields) => Info(fields),
+        Err(why) => {
+            return vec![Finding::note("server", format!("INFO was not answered: {why}"), "allow INFO to this user")];
+        }
+    };
+    let mut findings = fields.judge();
+    if fields.number("cluster_enabled") == Some(1) {
+        findings.push(match raw.ask::<String>("CLUSTER", &["INFO"]).await {
+            Ok(text) if text.contains("cluster_state:ok") => Finding::good("cluster", "all slots are served"),
+            Ok(_) => Finding::fault(
+                "cluster",
+                "the cluster is down, or slots have no server",
+                "see CLUSTER INFO; locks in these slots cannot be had",
+            ),
+            Err(why) => Finding::note("cluster", format!("CLUSTER INFO was not answered: {why}"), ""),
+        });
+    }
+    findings
+}
+
+/// The fields of `INFO`.
+struct Info(BTreeMap<String, String>);
+
+impl Info {
+    fn text(&self, field: &str) -> &str {
+        self.0.get(field).map_or("", String::as_str)
+    }
+
+    fn number(&self, field: &str) -> Option<u64> {
+        self.text(field).parse().ok()
+    }
+
+    fn judge(&self) -> Vec<Finding> {
+        let mut findings = vec![self.version(), self.eviction(), self.memory(), self.persistence()];
+        findings.extend(self.replicas());
+        findings.extend([self.clients(), self.scripts(), self.keys()]);
+        findings
+    }
+
+    fn version(&self) -> Finding {
+        let valkey = self.text("valkey_version");
+        let (name, version) =
+            if valkey.is_empty() { ("Redis", self.text("redis_version")) } else { ("Valkey", valkey) };
+        let mut parts = version.split('.').map_while(|part| part.parse::<u32>().ok());
+        let known = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+        let text = format!("{name} {version}");
+        if known >= (6, 2) {
+            return Finding::good("version", text);
+        }
+        Finding::fault("version", text, "leasehold is tested on Redis 6.2 and later, and on Valkey; upgrade")
+    }
+
+    fn eviction(&self) -> Finding {
+        let policy = self.text("maxmemory_policy");
+        match (policy, self.number("maxmemory")) {
+            ("noeviction", _) => Finding::good("eviction", "maxmemory-policy is noeviction"),
+            ("", _) => {
+                Finding::note("eviction", "the server does not tell its maxmemory-policy", "it must be noeviction")
+            }
+            (_, Some(0)) => Finding::note(
+                "eviction",
+                format!("maxmemory-policy is {policy}, without effect while maxmemory is 0"),
+                "set maxmemory-policy noeviction before somebody sets maxmemory",
+            ),
+            _ => Finding::fault(
+                "eviction",
+                format!("maxmemory-policy is {policy}, which can evict a lock that is held"),
+                "set maxmemory-policy noeviction, or use a server of its own for locks",
+            ),
+        }
+    }
+
+    fn memory(&self) -> Finding {
+        let used = self.number("used_memory").unwrap_or_default();
+        let megabytes = used >> 20;
+        match self.number("maxmemory") {
+            Some(most @ 1..) if share(used, most) > NEARLY_FULL => Finding::fault(
+                "memory",
+                format!("{megabytes} MB are in use of {} MB", most >> 20),
+                "a full server refuses every acquire; free memory, or raise maxmemory",
+            ),
+            Some(most @ 1..) => Finding::good("memory", format!("{megabytes} MB are in use of {} MB", most >> 20)),
+            _ => Finding::good("memory", format!("{megabytes} MB are in use, without a limit")),
+        }
+    }
+
+    fn persistence(&self) -> Finding {
+        let failed = |field: &str| !matches!(self.text(field), "ok" | "");
+        if failed("aof_last_write_status") || failed("rdb_last_bgsave_status") {
+            return Finding::fault(
+                "persistence",
+                "the last write to the disk failed",
+                "see the server's log; it may refuse all writes until that is mended",
+            );
+        }
+        if self.number("aof_enabled") == Some(1) {
+            return Finding::good("persistence", "appendonly is on");
+        }
+        Finding::fault(
+            "persistence",
+            "appendonly is off: a server that restarts has forgotten locks that are held",
+            "set appendonly yes",
+        )
+    }
+
+    fn replicas(&self) -> Vec<Finding> {
+        let mut findings = Vec::new();
+        if self.text("role") != "master" {
+            let text = format!("this server is a {}", self.text("role"));
+            findings.push(Finding::fault("role", text, "connect to the primary"));
+        }
+        let replicas = self.number("connected_slaves").unwrap_or_default();
+        if replicas == 0 {
+            findings.push(Finding::note("replicas", "there are none: without this server there are no locks", ""));
+            return findings;
+        }
+        let behind = (0..replicas).filter(|at| {
+            let replica = self.text(&format!("slave{at}"));
+            let field = |name| replica.split(',').find_map(|part| part.strip_prefix(name)).unwrap_or_default();
+            field("state=") != "online" || field("lag=").parse().is_ok_and(|lag: u64| lag > MOST_LAG)
+        });
+        let behind = behind.count();
+        findings.push(if behind > 0 {
+            let text = format!("{behind} of {replicas} do not follow");
+            Finding::fault("replicas", text, "a failover to one of them loses locks; see INFO replication")
+        } else {
+            Finding::good("replicas", format!("{replicas}, and all follow"))
+        });
+        // The field is there only if `min-replicas-to-write` is set.
+        findings.push(match self.number("min_slaves_good_slaves") {
+            Some(0) => Finding::fault(
+                "min-replicas",
+                "no replica counts as good, so the server refuses all writes",
+                "see min-replicas-to-write and min-replicas-max-lag",
+            ),
+            Some(good) => Finding::good("min-replicas", format!("min-replicas-to-write is set, and {good} count")),
+            None => Finding::fault(
+                "min-replicas",
+                "min-replicas-to-write is 0: a primary that is cut off goes on to grant locks",
+                "set min-replicas-to-write 1 and min-replicas-max-lag 1",
+            ),
+        });
+        findings
+    }
+
+    fn clients(&self) -> Finding {
+        let (now, most) =
+            (self.number("connected_clients").unwrap_or_default(), self.number("maxclients").unwrap_or(0));
+        let text = format!("{now} connections of {most} that are allowed");
+        if most > 0 && share(now, most) > NEARLY_FULL {
+            return Finding::fault("connections", text, "raise maxclients; each leasehold client has three");
+        }
+        Finding::good("connections", text)
+    }
+
+    fn scripts(&self) -> Finding {
+        let bytes =
+            self.number("used_memory_scripts_eval").or_else(|| self.number("used_memory_lua")).unwrap_or_default();
+        let text = format!("{} kB for {} scripts", bytes >> 10, self.text("number_of_cached_scripts"));
+        if bytes > MANY_SCRIPTS {
+            let advice = "some program sends a new text with each EVAL; SCRIPT FLUSH helps until it is mended";
+            return Finding::fault("scripts", text, advice);
+        }
+        Finding::good("scripts", text)
+    }
+
+    fn keys(&self) -> Finding {
+        let keys = |(field, value): (&String, &String)| {
+            field.strip_prefix("db")?.parse::<u32>().ok()?;
+            value.strip_prefix("keys=")?.split(',').next()?.parse::<u64>().ok()
+        };
+        Finding::good("keys", self.0.iter().filter_map(keys).sum::<u64>().to_string())
+    }
+}
+
+/// How much of a limit is used.
+#[expect(clippy::cast_precision_loss, reason = "the ninth digit of a share is of no importance")]
+fn share(used: u64, most: u64) -> f64 {
+    used as f64 / most as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Verdict;
+    use super::*;
+
+    /// A primary with one replica and nothing wrong.
+    const HEALTHY: [(&str, &str); 12] = [
+        ("redis_version", "7.0.15"),
+        ("maxmemory_policy", "noeviction"),
+        ("maxmemory", "1000000000"),
+        ("used_memory", "5000000"),
+        ("aof_enabled", "1"),
+        ("aof_last_write_status", "ok"),
+        ("rdb_last_bgsave_status", "ok"),
+        ("role", "master"),
+        ("connected_slaves", "1"),
+        ("slave0", "ip=10.0.0.2,port=6379,state=online,offset=1,lag=0"),
+        ("min_slaves_good_slaves", "1"),
+        ("maxclients", "10000"),
+    ];
+
+    fn faults(changed: &[(&str, &str)]) -> Vec<&'static str> {
+        let all = HEALTHY.iter().chain(changed).map(|(field, value)| ((*field).to_owned(), (*value).to_owned()));
+        let findings = Info(all.collect()).judge();
+        findings.iter().filter(|one| one.verdict == Verdict::Fault).map(|one| one.check).collect()
+    }
+
+    #[test]
+    fn healthy_server_has_no_fault() {
+        assert_eq!(faults(&[]), [""; 0]);
+        assert_eq!(faults(&[("valkey_version", "8.0.1"), ("redis_version", "5.0")]), [""; 0]);
+        assert_eq!(faults(&[("connected_slaves", "0")]), [""; 0], "a server alone is a choice");
+        assert_eq!(faults(&[("maxmemory_policy", "allkeys-lru"), ("maxmemory", "0")]), [""; 0]);
+    }
+
+    #[test]
+    fn every_planted_fault_is_found() {
+        for (changed, check) in [
+            (("redis_version", "5.0.14"), "version"),
+            (("maxmemory_policy", "volatile-lru"), "eviction"),
+            (("used_memory", "990000000"), "memory"),
+            (("aof_enabled", "0"), "persistence"),
+            (("aof_last_write_status", "err"), "persistence"),
+            (("rdb_last_bgsave_status", "err"), "persistence"),
+            (("role", "slave"), "role"),
+            (("slave0", "ip=10.0.0.2,port=6379,state=wait_bgsave,offset=1,lag=0"), "replicas"),
+            (("slave0", "ip=10.0.0.2,port=6379,state=online,offset=1,lag=60"), "replicas"),
+            (("min_slaves_good_slaves", ""), "min-replicas"),
+            (("min_slaves_good_slaves", "0"), "min-replicas"),
+            (("connected_clients", "9999"), "connections"),
+            (("used_memory_scripts_eval", "900000000"), "scripts"),
+        ] {
+            assert_eq!(faults(&[changed]), [check], "{changed:?}");
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! The reasons why the command fails, its exit codes, and the one line that it says.
+
+use crate::output;
+use clap::error::ErrorKind;
+use leasehold::{ConnectError, Error};
+use std::fmt;
+
+/// An exit code of the command itself. A command that it runs has its own codes.
+///
+/// The numbers are those of `sysexits.h` where it has one that fits. They leave alone 1 and 2, which commands use most, and all from
+/// 126 on, which belong to shells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exit {
+    Usage = 64,
+    Unreachable = 69,
+    Other = 70,
+    Conflict = 73,
+    Io = 74,
+    Busy = 75,
+    Lost = 76,
+    Refused = 77,
+    /// The reader of the output has gone, which a shell writes as the death by SIGPIPE.
+    ClosedPipe = 141,
+}
+
+impl Exit {
+    /// The word in the output of `--json`.
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Usage => "usage",
+            Self::Unreachable => "unreachable",
+            Self::Other => "other",
+            Self::Conflict => "conflict",
+            Self::Io => "io",
+            Self::Busy => "busy",
+            Self::Lost => "lost",
+            Self::Refused => "refused",
+            Self::ClosedPipe => "closed_pipe",
+        }
+    }
+}
+
+/// The table of the exit codes, for `--help` and the manual page.
+pub(crate) const TABLE: &str = "\
+Exit codes (`run` exits with the code of its command, or with 128+n after its death by signal n):
+  0    done
+  1    doctor has found a fault
+  64   usage: an option, the URL or a setting cannot be used; nothing was sent
+  69   unreachable: no server answers, or it went away
+  70   another failure, such as an outcome that is not known
+  73   conflict: the name is in use by something else
+  74   a file or stream could not be read or written
+  75   busy: others hold the lock (run --busy-exit chooses another code)
+  76   lost: the lock was lost while the command ran
+  77   refused: the password, the rights, the certificate or the server itself does not fit
+  126  the command cannot be executed
+  127  the command was not found
+  128+n  signal n ended the wait for the lock";
+
+/// Why the command ends without success.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    exit: Exit,
+    code: u8,
+    lock: Option<String>,
+    message: String,
+}
+
+impl Failure {
+    pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Self {
+        Self { exit, code: exit as u8, lock: None, message: message.into() }
+    }
+
+    /// Names the lock that it is about.
+    pub(crate) fn of_lock(mut self, lock: &str) -> Self {
+        self.lock = Some(lock.to_owned());
+        self
+    }
+
+    /// Replaces the exit code by one that the user has chosen.
+    pub(crate) fn with_code(mut self, code: u8) -> Self {
+        self.code = code;
+        self
+    }
+
+    /// A command line that cannot be read, in one line and without the usage, which `--help` has.
+    pub(crate) fn of_usage(error: &clap::Error) -> Self {
+        if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+            return Self::new(Exit::Usage, "a subcommand is missing, such as run; --help tells more");
+        }
+        let text = error.render().to_string();
+        let said: Vec<_> = text.lines().take_while(|line| !line.starts_with("Usage:")).map(str::trim).collect();
+        let said = said.into_iter().filter(|line| !line.is_empty() && !line.starts_with("For more information"));
+        let said = said.collect::<Vec<_>>().join(" ");
+        let said = said.strip_prefix("error: ").unwrap_or(&said).to_owned();
+        Self::new(Exit::Usage, format!("{said}; --help tells more"))
+    }
+
+    pub(crate) const fn code(&self) -> u8 {
+        self.code
+    }
+
+    /// Says it on stderr, in one line.
+    pub(crate) fn tell(&self, json: bool) {
+        if self.exit == Exit::ClosedPipe {
+            return;
+        }
+        if json {
+            output::complain(&self.json().to_string());
+        } else {
+            output::complain(&format!("leasehold: {self}"));
+        }
+    }
+
+    fn json(&self) -> serde_json::Value {
+        serde_json::json!({
+            "error": self.exit.word(),
+            "exit_code": self.code,
+            "lock": self.lock,
+            "message": self.message,
+        })
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Line breaks of a server's error or of a name stay within the one line.
+        f.write_str(&self.message.replace(['\n', '\r'], " "))
+    }
+}
+
+impl From<ConnectError> for Failure {
+    fn from(error: ConnectError) -> Self {
+        let (exit, advice) = match &error {
+            ConnectError::Invalid { .. } => (Exit::Usage, ""),
+            ConnectError::Unreachable { .. } => (Exit::Unreachable, ""),
+            ConnectError::Loading { .. } => (Exit::Unreachable, "; try again in a moment"),
+            ConnectError::Denied { .. } => {
+                (Exit::Refused, "; set LEASEHOLD_PASSWORD or --password-file, and check the user's rights")
+            }
+            ConnectError::Tls { .. } => (Exit::Refused, "; --tls-ca names the authority to trust"),
+            _ => (Exit::Refused, ""),
+        };
+        Self::new(exit, format!("{error}{advice}"))
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        let exit = match &error {
+            Error::WaitElapsed { .. } => Exit::Busy,
+            Error::Lost { .. } => Exit::Lost,
+            Error::Unreachable { .. } => Exit::Unreachable,
+            Error::KeyConflict { .. } | Error::ExceedsCapacity { .. } => Exit::Conflict,
+            Error::Refused { .. } => Exit::Refused,
+            Error::Invalid(_) => Exit::Usage,
+            _ => Exit::Other,
+        };
+        let failure = Self::new(exit, error.to_string());
+        match error.lock_name() {
+            Some(name) => failure.of_lock(name),
+            None => failure,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_code_stands_in_the_table() {
+        for exit in [
+            Exit::Usage,
+            Exit::Unreachable,
+            Exit::Other,
+            Exit::Conflict,
+            Exit::Io,
+            Exit::Busy,
+            Exit::Lost,
+            Exit::Refused,
+        ] {
+            assert!(TABLE.contains(&format!("\n  {}   ", exit as u8)), "{exit:?}");
+        }
+    }
+
+    #[test]
+    fn a_failure_is_one_line_whatever_its_text() {
+        let failure = Failure::new(Exit::Busy, "the lock \"a\nb\" is busy").with_code(9);
+        assert_eq!((failure.to_string().lines().count(), failure.code()), (1, 9));
+        assert_eq!(failure.json()["error"], "busy");
+    }
+}

@@ -1,0 +1,39 @@
+//! Completions for shells, and the manual page, both made of the command line that there is.
+
+use crate::args::Cli;
+use crate::failure::{Exit, Failure};
+use crate::output;
+use clap::CommandFactory as _;
+use clap_complete::Shell;
+
+/// Prints the completions for a shell.
+///
+/// # Errors
+///
+/// The output cannot be written.
+pub(crate) fn completions(shell: Shell) -> Result<(), Failure> {
+    let mut text = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "leasehold", &mut text);
+    output::write(&text)
+}
+
+/// Prints the manual page: that of the command, and one for each subcommand behind it.
+///
+/// # Errors
+///
+/// The output cannot be written.
+pub(crate) fn man_pages() -> Result<(), Failure> {
+    let mut text = Vec::new();
+    let mut command = Cli::command();
+    command.build();
+    render(&command, &mut text)?;
+    for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set() && sub.get_name() != "help") {
+        render(sub, &mut text)?;
+    }
+    output::write(&text)
+}
+
+fn render(command: &clap::Command, text: &mut Vec<u8>) -> Result<(), Failure> {
+    let page = clap_mangen::Man::new(command.clone());
+    page.render(text).map_err(|error| Failure::new(Exit::Other, format!("the manual page cannot be made: {error}")))
+}

@@ -1,0 +1,64 @@
+//! The command `leasehold`: it runs a program under a distributed lock, and shows, frees and checks locks.
+//!
+//! `args.rs` has the command line, `failure.rs` every exit code. Each subcommand is a module that returns an exit code or a [`Failure`], and
+//! this file alone prints the latter.
+
+mod args;
+mod bench;
+mod connection;
+mod doctor;
+mod duration;
+mod failure;
+mod generate;
+mod inspect;
+mod look;
+mod output;
+mod raw;
+mod run;
+mod shim;
+mod unlock;
+
+use args::{Cli, Task};
+use clap::Parser as _;
+use clap::error::ErrorKind;
+use failure::{Exit, Failure};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    // The shim has a command line of its own, because it is no command for people.
+    if let Some(words) = shim::asked_for(std::env::args_os()) {
+        return ExitCode::from(shim::become_the_command(words));
+    }
+    let json = std::env::args_os().take_while(|word| word != "--").any(|word| word == "--json");
+    let result = match Cli::try_parse() {
+        Ok(cli) => perform(&cli),
+        Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
+            output::print(&error.render().to_string()).map(|()| 0)
+        }
+        Err(error) => Err(Failure::of_usage(&error)),
+    };
+    let code = result.unwrap_or_else(|failure| {
+        failure.tell(json);
+        failure.code()
+    });
+    ExitCode::from(code)
+}
+
+fn perform(cli: &Cli) -> Result<u8, Failure> {
+    match &cli.task {
+        Task::Completions { shell } => generate::completions(*shell).map(|()| 0),
+        Task::Man => generate::man_pages().map(|()| 0),
+        Task::Inspect(options) => in_runtime(inspect::inspect(options, &cli.server)),
+        Task::Unlock(options) => in_runtime(unlock::unlock(options, &cli.server)),
+        Task::Bench(options) => in_runtime(bench::bench(options, &cli.server)),
+        Task::Doctor(options) => in_runtime(doctor::doctor(options, &cli.server)),
+        Task::Run(options) => in_runtime(run::run(options, &cli.server)),
+    }
+}
+
+/// Runs a subcommand on this very thread: a child lives no longer than the thread that started it.
+fn in_runtime(task: impl Future<Output = Result<u8, Failure>>) -> Result<u8, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::new(Exit::Other, format!("no runtime can be made: {error}")))?;
+    runtime.block_on(task)
+}

@@ -1,0 +1,31 @@
+//! Writing to stdout and stderr, whose readers may go away.
+
+use crate::failure::{Exit, Failure};
+use std::io::{ErrorKind, Write as _};
+
+/// Writes a text to stdout.
+///
+/// # Errors
+///
+/// The reader has gone, which is no fault and ends the command; or another error of the output.
+pub(crate) fn print(text: &str) -> Result<(), Failure> {
+    write(text.as_bytes())
+}
+
+/// Writes bytes to stdout.
+///
+/// # Errors
+///
+/// As [`print`].
+pub(crate) fn write(bytes: &[u8]) -> Result<(), Failure> {
+    let mut stdout = std::io::stdout().lock();
+    stdout.write_all(bytes).and_then(|()| stdout.flush()).map_err(|error| match error.kind() {
+        ErrorKind::BrokenPipe => Failure::new(Exit::ClosedPipe, "the reader of the output has gone"),
+        _ => Failure::new(Exit::Io, format!("the output cannot be written: {error}")),
+    })
+}
+
+/// Writes a line to stderr. There is no other place to which an error of this could be told.
+pub(crate) fn complain(line: &str) {
+    let _ = std::io::stderr().lock().write_all(format!("{line}\n").as_bytes());
+}

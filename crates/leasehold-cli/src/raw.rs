@@ -1,0 +1,125 @@
+//! Plain commands to the server, for what no lock needs: its description of itself, and its clock.
+
+use crate::args::ServerOptions;
+use crate::connection;
+use leasehold::fred::clients::Client;
+use leasehold::fred::interfaces::ClientLike as _;
+use leasehold::fred::rustls::pki_types::pem::PemObject as _;
+use leasehold::fred::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use leasehold::fred::rustls::{ClientConfig, RootCertStore, crypto};
+use leasehold::fred::rustls_native_certs::load_native_certs;
+use leasehold::fred::types::config::{Config, ConnectionConfig, TlsConnector};
+use leasehold::fred::types::{ClusterHash, CustomCommand, FromValue};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a command may take.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The parameters of a URL that lead to the server. The others are settings of a lock's client.
+const OF_THE_WAY: [&str; 4] = ["node", "sentinelServiceName", "sentinelUsername", "sentinelPassword"];
+
+/// A connection for plain commands.
+pub(crate) struct Raw(Client);
+
+impl Raw {
+    /// Connects to the same server as the locks' client.
+    ///
+    /// # Errors
+    ///
+    /// The reason, in words that hold no password.
+    pub(crate) async fn connect(options: &ServerOptions) -> Result<Self, String> {
+        let url = connection::url(options).map_err(|failure| failure.to_string())?;
+        let (scheme, rest) = url.split_once("://").ok_or("the URL has no scheme")?;
+        let secure = scheme.starts_with("rediss") || scheme.starts_with("valkeys");
+        let kind = scheme.trim_start_matches("redis").trim_start_matches("valkey").trim_start_matches('s');
+        let (address, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let kept = query.split('&').filter(|part| OF_THE_WAY.contains(&part.split('=').next().unwrap_or_default()));
+        let plain = format!("redis{kind}://{address}?{}", kept.collect::<Vec<_>>().join("&"));
+        let config = match kind {
+            "-cluster" => Config::from_url_clustered(&plain),
+            "-sentinel" => Config::from_url_sentinel(&plain),
+            "+unix" => Config::from_url_unix(plain.trim_end_matches('?')),
+            _ => Config::from_url_centralized(&plain),
+        };
+        let mut config = config.map_err(|error| error.details().to_owned())?;
+        if secure {
+            config.tls = Some(tls(options)?.into());
+        }
+        config.fail_fast = true;
+        let timeouts = ConnectionConfig {
+            connection_timeout: PATIENCE,
+            internal_command_timeout: PATIENCE,
+            max_command_attempts: 1,
+            ..ConnectionConfig::default()
+        };
+        let client = Client::new(config, None, Some(timeouts), None);
+        client.init().await.map_err(|error| error.details().to_owned())?;
+        Ok(Self(client))
+    }
+
+    /// The reply to a command.
+    ///
+    /// # Errors
+    ///
+    /// The server's refusal, or that it gave no answer.
+    pub(crate) async fn ask<R: FromValue>(&self, command: &'static str, args: &[&str]) -> Result<R, String> {
+        let args: Vec<String> = args.iter().map(|&arg| arg.to_owned()).collect();
+        let call = self.0.custom(CustomCommand::new_static(command, ClusterHash::FirstKey, false), args);
+        match tokio::time::timeout(PATIENCE, call).await {
+            Ok(reply) => reply.map_err(|error| error.details().to_owned()),
+            Err(_) => Err("no answer in time".to_owned()),
+        }
+    }
+
+    /// The fields of `INFO`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::ask`].
+    pub(crate) async fn info(&self) -> Result<BTreeMap<String, String>, String> {
+        let text: String = self.ask("INFO", &["all"]).await?;
+        let fields = text.lines().filter_map(|line| line.trim_end().split_once(':'));
+        Ok(fields.map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
+    }
+
+    /// Removes what locks leave behind under a name that was made up for them: the counter of a semaphore, the register of fencing tokens, and
+    /// the marks of a queue.
+    pub(crate) async fn remove(&self, options: &ServerOptions, name: &str) {
+        let name = format!("{}{name}", options.prefix.as_deref().unwrap_or_default());
+        for key in [name.clone(), format!("redisson_lock_token:{{{name}}}"), format!("leasehold:1:fair:{{{name}}}")] {
+            // A user without the right to do so leaves three small keys.
+            let _ = self.ask::<i64>("DEL", &[&key]).await;
+        }
+        let _ = self.0.quit().await;
+    }
+}
+
+/// The TLS side of the connection, as the locks' client has it.
+fn tls(options: &ServerOptions) -> Result<TlsConnector, String> {
+    let read = |path| connection::read(path).map_err(|failure| failure.to_string());
+    let mut roots = RootCertStore::empty();
+    match &options.tls_ca {
+        Some(path) => {
+            for certificate in CertificateDer::pem_slice_iter(&read(path)?) {
+                let certificate = certificate.map_err(|_| "--tls-ca is no PEM certificate".to_owned())?;
+                roots.add(certificate).map_err(|error| error.to_string())?;
+            }
+        }
+        None => drop(roots.add_parsable_certificates(load_native_certs().certs)),
+    }
+    let builder = ClientConfig::builder_with_provider(Arc::new(crypto::ring::default_provider()));
+    let builder = builder.with_safe_default_protocol_versions().map_err(|error| error.to_string())?;
+    let builder = builder.with_root_certificates(roots);
+    let config = match (&options.tls_cert, &options.tls_key) {
+        (Some(chain), Some(key)) => {
+            let chain = CertificateDer::pem_slice_iter(&read(chain)?).collect::<Result<Vec<_>, _>>();
+            let chain = chain.map_err(|_| "--tls-cert is no PEM certificate".to_owned())?;
+            let key = PrivateKeyDer::from_pem_slice(&read(key)?).map_err(|_| "--tls-key is no PEM key".to_owned())?;
+            builder.with_client_auth_cert(chain, key).map_err(|error| error.to_string())?
+        }
+        _ => builder.with_no_client_auth(),
+    };
+    Ok(config.into())
+}

@@ -1,0 +1,119 @@
+//! `leasehold run`: a command that runs while a lock is held.
+//!
+//! `run/hold.rs` acquires and releases, `run/child.rs` has the command's process and its group, `run/signals.rs` what arrives at this
+//! process, `run/terminal.rs` the terminal. `run/supervise.rs` decides what each event means, and this file puts all of them together.
+
+mod child;
+mod hold;
+mod signals;
+mod supervise;
+mod terminal;
+
+use crate::args::{RunOptions, ServerOptions};
+use crate::connection::{self, FAREWELL};
+use crate::failure::{Exit, Failure};
+use crate::output;
+use child::{Child, Ended};
+use hold::Released;
+use leasehold::Client;
+use rustix::process::Signal;
+use signals::Signals;
+use std::path::Path;
+use supervise::End;
+use terminal::Terminal;
+
+/// Acquires the lock, runs the command, and releases.
+///
+/// # Errors
+///
+/// The lock was not acquired, or was lost.
+pub(crate) async fn run(options: &RunOptions, server: &ServerOptions) -> Result<u8, Failure> {
+    // Before the first thread starts, because each takes over what this one has blocked.
+    terminal::allow_changes()?;
+    let mut signals = Signals::listen()?;
+    let application = application(options);
+    let connecting = connection::connect(server, options.lease, &application);
+    let client = match signals.unless_ended(connecting).await {
+        Ok(client) => client?,
+        Err(signal) => return Ok(ended_by(signal)),
+    };
+    let result = with_client(&client, options, &mut signals, server.json).await;
+    // What could not be released in time is free when its lease has run out, and was told of.
+    let _ = client.shutdown(FAREWELL).await;
+    result
+}
+
+/// The name under which the client announces itself: the program, and none of its arguments, which may be secret.
+fn application(options: &RunOptions) -> String {
+    let program = options.command.first().map(Path::new).and_then(Path::file_name).unwrap_or_default();
+    format!("leasehold run {}", program.display())
+}
+
+/// As a shell writes the end by a signal.
+fn ended_by(signal: Signal) -> u8 {
+    u8::try_from(128 + signal.as_raw()).unwrap_or(u8::MAX)
+}
+
+async fn with_client(client: &Client, options: &RunOptions, signals: &mut Signals, json: bool) -> Result<u8, Failure> {
+    let held = match signals.unless_ended(hold::acquire(client, options)).await {
+        Ok(held) => held?,
+        // The future is dropped, so the client takes back whatever it has asked for.
+        Err(signal) => return Ok(ended_by(signal)),
+    };
+    let terminal = Terminal::of_this_process();
+    let end = match Child::start(&options.command, &held.environment(&options.name), &terminal) {
+        Ok(mut child) => supervise::to_the_end(&mut child, &held, signals, &terminal, options.grace).await,
+        Err(error) => End::NotStarted(error),
+    };
+    let name = &options.name;
+    match end {
+        End::Done { ended, held_to_the_end } => {
+            let released = held.release().await;
+            judge(name, ended, held_to_the_end, released, json)
+        }
+        End::Stopped { lost, ended } => {
+            Err(Failure::new(Exit::Lost, format!("{lost}; the command was stopped, and ended with {ended}"))
+                .of_lock(name))
+        }
+        End::NotStarted(error) => {
+            held.release().await.told(name, json);
+            Err(Failure::new(Exit::Other, format!("the command cannot be started: {error}")).of_lock(name))
+        }
+    }
+}
+
+/// The exit code after a command that ended by itself. It is that of the command if the lock was held until then.
+fn judge(name: &str, ended: Ended, held_to_the_end: bool, released: Released, json: bool) -> Result<u8, Failure> {
+    match released {
+        // A hold that the server did not have any more may have been missing before the command was done. One that was held by its own
+        // deadline at the end, and ran out only then, was not.
+        Released::Lost { error, on_server } if on_server || !held_to_the_end => Err(Failure::new(
+            Exit::Lost,
+            format!("{error}; the command was not stopped, and had ended by then with {ended}"),
+        )
+        .of_lock(name)),
+        other => {
+            other.told(name, json);
+            Ok(ended.code())
+        }
+    }
+}
+
+impl Released {
+    /// Says a release that is not certain. The command is done, so this is no failure.
+    fn told(&self, name: &str, json: bool) {
+        let error = match self {
+            Self::Done => return,
+            Self::Lost { error, .. } => error.to_string(),
+            Self::NotConfirmed(why) => why.clone(),
+        };
+        let text = format!("the command is done, and the lock is free when its lease has run out: {error}");
+        if json {
+            output::complain(
+                &serde_json::json!({ "warning": "not_released", "lock": name, "message": text }).to_string(),
+            );
+        } else {
+            output::complain(&format!("leasehold: {text}"));
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! The lock of `run`, of whichever kind the options name.
+
+use crate::args::RunOptions;
+use crate::failure::{Exit, Failure};
+use leasehold::{AnyGuard, AnyLock, Client, Error, HolderId, LossReason, Lost, PermitGuard};
+use std::ffi::OsString;
+use std::time::Duration;
+
+/// How long the answer to a release may take. The command is done by then, and its caller waits.
+const RELEASE: Duration = Duration::from_secs(5);
+
+/// A lock that is held, or a permit.
+pub(super) enum Held {
+    Lock(AnyGuard),
+    Permit(PermitGuard),
+}
+
+/// What a release has told.
+pub(super) enum Released {
+    Done,
+    Lost {
+        error: Error,
+        /// The server did not have the hold any more, or had another count: it is not known since when.
+        on_server: bool,
+    },
+    NotConfirmed(String),
+}
+
+/// Acquires the lock that the options name.
+///
+/// # Errors
+///
+/// It is busy, or the server does not grant it.
+pub(super) async fn acquire(client: &Client, options: &RunOptions) -> Result<Held, Failure> {
+    let wait = if options.try_once { Duration::ZERO } else { options.wait.unwrap_or(Duration::MAX) };
+    let acquired = match options.permits {
+        Some(permits) => {
+            let semaphore = client.leased_semaphore(&options.name);
+            agree_on(&semaphore, permits).await?;
+            let acquire = semaphore.acquire().wait(wait);
+            let acquire = options.max_hold.into_iter().fold(acquire, |acquire, most| acquire.max_hold(most));
+            acquire.await.map(Held::Permit)
+        }
+        None => {
+            let acquire = lock(client, options).acquire().wait(wait);
+            let acquire = options.max_hold.into_iter().fold(acquire, |acquire, most| acquire.max_hold(most));
+            acquire.await.map(Held::Lock)
+        }
+    };
+    match acquired {
+        Ok(held) => Ok(held),
+        Err(Error::WaitElapsed { lock, holder, .. }) => Err(busy(client, options, &lock, holder).await),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn lock(client: &Client, options: &RunOptions) -> AnyLock {
+    let name = &options.name;
+    match (options.fair, options.fenced) {
+        _ if options.read => client.read_write_lock(name).read().into(),
+        _ if options.write => client.read_write_lock(name).write().into(),
+        (true, true) => client.fair_lock(name).fenced().into(),
+        (true, false) => client.fair_lock(name).into(),
+        (false, true) => client.fenced_lock(name).into(),
+        (false, false) => client.lock(name).into(),
+    }
+}
+
+/// Sets the number of permits where there is none, and refuses another one that is there: it would let more run than this caller expects.
+async fn agree_on(semaphore: &leasehold::LeasedSemaphore, permits: u32) -> Result<(), Failure> {
+    semaphore.try_set_permits(permits).await?;
+    let Some(counts) = semaphore.inspect().await? else { return Ok(()) };
+    let capacity = counts.available.saturating_add_unsigned(counts.held);
+    if capacity == i64::from(permits) {
+        return Ok(());
+    }
+    let name = semaphore.name();
+    let text = format!(
+        "the semaphore {name:?} has {capacity} permits in all, and --permits says {permits}; name the same number everywhere"
+    );
+    Err(Failure::new(Exit::Conflict, text).of_lock(name))
+}
+
+/// Says who holds a busy lock, as far as that can be learned.
+async fn busy(client: &Client, options: &RunOptions, lock: &str, holder: Option<HolderId>) -> Failure {
+    let who = match holder {
+        Some(id) => {
+            let process = client.who_is(&id).await.ok().flatten();
+            let process = process.map(|who| format!(" ({}, process {} on {})", who.application, who.pid, who.host));
+            format!("; {id}{} holds it", process.unwrap_or_default())
+        }
+        None => String::new(),
+    };
+    let text = match options.wait {
+        Some(wait) => format!("the lock {lock:?} stayed busy for the whole wait of {wait:?}{who}"),
+        None => format!("the lock {lock:?} is busy{who}"),
+    };
+    Failure::new(Exit::Busy, text).of_lock(lock).with_code(options.busy_exit)
+}
+
+impl Held {
+    /// The variables that the command sees. Without a fencing token its variable is removed: one of a command around this one would be
+    /// that of another lock.
+    pub(super) fn environment(&self, name: &str) -> Vec<(&'static str, Option<OsString>)> {
+        let (holder, token) = match self {
+            Self::Lock(guard) => (guard.holder_id(), guard.fencing_token()),
+            Self::Permit(guard) => (guard.holder_id(), None),
+        };
+        vec![
+            ("LEASEHOLD_NAME", Some(name.into())),
+            ("LEASEHOLD_HOLDER", Some(holder.into_string().into())),
+            ("LEASEHOLD_FENCING_TOKEN", token.map(|token| token.to_string().into())),
+        ]
+    }
+
+    /// Completes when the lock is lost.
+    pub(super) async fn lost(&self) -> Lost {
+        match self {
+            Self::Lock(guard) => guard.lost().await,
+            Self::Permit(guard) => guard.lost().await,
+        }
+    }
+
+    pub(super) fn is_held(&self) -> bool {
+        match self {
+            Self::Lock(guard) => guard.is_held(),
+            Self::Permit(guard) => guard.is_held(),
+        }
+    }
+
+    /// Gives the lock back.
+    pub(super) async fn release(self) -> Released {
+        let release = async {
+            match self {
+                Self::Lock(guard) => guard.release().await,
+                Self::Permit(guard) => guard.release().await,
+            }
+        };
+        match tokio::time::timeout(RELEASE, release).await {
+            Ok(Ok(())) => Released::Done,
+            Ok(Err(error @ Error::Lost { reason, .. })) => {
+                let on_server = matches!(reason, LossReason::Removed | LossReason::CountMismatch);
+                Released::Lost { error, on_server }
+            }
+            Ok(Err(error)) => Released::NotConfirmed(error.to_string()),
+            Err(_) => Released::NotConfirmed("the server did not answer in time".to_owned()),
+        }
+    }
+}

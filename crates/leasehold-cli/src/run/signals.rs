@@ -1,0 +1,85 @@
+//! The signals that arrive at this process.
+
+use crate::failure::{Exit, Failure};
+use rustix::process::{self, Signal};
+use std::future::poll_fn;
+use std::task::Poll;
+use tokio::signal::unix::{self, SignalKind};
+
+/// The signals that end a wait for the lock.
+const ENDING: [Signal; 4] = [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT];
+
+/// The others that this process passes on, and the one by which a terminal stops its processes.
+const OTHERS: [Signal; 4] = [Signal::USR1, Signal::USR2, Signal::WINCH, Signal::TSTP];
+
+/// The signals to this process. From the moment at which they are listened for, none of them ends it.
+pub(super) struct Signals(Vec<(Signal, unix::Signal)>);
+
+impl Signals {
+    /// Begins to listen. A signal that is ignored stays ignored, as `nohup` wants it.
+    ///
+    /// # Errors
+    ///
+    /// The system refuses, which it has no reason to.
+    pub(super) fn listen() -> Result<Self, Failure> {
+        let ignored = ignored();
+        let listened = ENDING.into_iter().chain(OTHERS).filter(|signal| ignored >> (signal.as_raw() - 1) & 1 == 0);
+        let streams = listened.map(|signal| Ok((signal, unix::signal(SignalKind::from_raw(signal.as_raw()))?)));
+        let streams = streams.collect::<std::io::Result<_>>();
+        streams.map(Self).map_err(|error| Failure::new(Exit::Other, format!("signals cannot be listened for: {error}")))
+    }
+
+    /// The next signal.
+    pub(super) async fn next(&mut self) -> Signal {
+        poll_fn(|cx| {
+            for (signal, stream) in &mut self.0 {
+                if let Poll::Ready(Some(())) = stream.poll_recv(cx) {
+                    return Poll::Ready(*signal);
+                }
+            }
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// The result of `work`, unless a signal that ends it comes first. Then `work` is dropped.
+    ///
+    /// # Errors
+    ///
+    /// The signal.
+    pub(super) async fn unless_ended<T>(&mut self, work: impl Future<Output = T>) -> Result<T, Signal> {
+        tokio::pin!(work);
+        loop {
+            tokio::select! {
+                biased;
+                signal = self.next() => match signal {
+                    signal if ENDING.contains(&signal) => return Err(signal),
+                    Signal::TSTP => stop_this_process(),
+                    // There is no command yet to pass it on to.
+                    _ => {}
+                },
+                value = &mut work => return Ok(value),
+            }
+        }
+    }
+}
+
+/// Stops this process until it is told to go on, as the terminal's stop key asks for; without a shell that could tell it, nothing is
+/// stopped. The kernel delivers the signal before the call returns, because the main thread sends it to its own process.
+pub(super) fn stop_this_process() {
+    if is_a_job() {
+        let _ = process::kill_process(process::getpid(), Signal::STOP);
+    }
+}
+
+/// Whether a shell controls this process as a job. Such a shell gives every job a process group apart from that of its session.
+fn is_a_job() -> bool {
+    process::getsid(None).is_ok_and(|session| session != process::getpgrp())
+}
+
+/// The set of ignored signals, a bit for each. Only Linux tells it without `unsafe`; elsewhere none counts as ignored.
+fn ignored() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let set = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    set.and_then(|set| u64::from_str_radix(set.trim(), 16).ok()).unwrap_or_default()
+}

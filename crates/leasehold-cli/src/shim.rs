@@ -1,0 +1,119 @@
+//! The shim between `leasehold run` and its command: the same program once more, which prepares its process and then becomes the command.
+//!
+//! A program may change only its own process without `unsafe`, so the child arranges by itself that it dies with its parent and waits for
+//! the terminal. `leasehold` starts it with the words that [`words`] makes.
+
+use crate::output;
+use rustix::process::{Pid, getpgrp, getppid};
+use std::ffi::{OsStr, OsString};
+use std::io::{self, ErrorKind};
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// The first word of the shim's command line. People have no reason to type it.
+const WORD: &str = "__become";
+
+/// The exit codes that shells use for a command that does not start.
+const NOT_EXECUTABLE: u8 = 126;
+const NOT_FOUND: u8 = 127;
+
+/// What the shim is told.
+pub(crate) struct Words {
+    parent: OsString,
+    in_front: bool,
+    command: Vec<OsString>,
+}
+
+/// The arguments with which this program is started as the shim.
+pub(crate) fn words(parent: Pid, in_front: bool, command: &[OsString]) -> Vec<OsString> {
+    let front = if in_front { "front" } else { "back" };
+    let mut words = vec![WORD.into(), parent.as_raw_nonzero().to_string().into(), front.into()];
+    words.extend_from_slice(command);
+    words
+}
+
+/// The program to start as the shim. On Linux this name stands for the running program, also after its file was replaced by a newer one.
+///
+/// # Errors
+///
+/// The system does not tell where the program is.
+pub(crate) fn program() -> io::Result<OsString> {
+    if cfg!(target_os = "linux") { Ok("/proc/self/exe".into()) } else { std::env::current_exe().map(Into::into) }
+}
+
+/// The words for the shim, if the program was started as such.
+pub(crate) fn asked_for(args: impl Iterator<Item = OsString>) -> Option<Words> {
+    let mut args = args.skip(1);
+    if args.next()? != WORD {
+        return None;
+    }
+    let (parent, front) = (args.next()?, args.next()?);
+    Some(Words { parent, in_front: front == "front", command: args.collect() })
+}
+
+/// Becomes the command. This returns only if that fails, and the exit code is that of a shell.
+pub(crate) fn become_the_command(words: Words) -> u8 {
+    let Some((program, args)) = words.command.split_first() else { return NOT_FOUND };
+    if let Err(error) = die_with_parent() {
+        output::complain(&format!("leasehold: the command would outlive a crash: {error}"));
+    }
+    // The parent may have died before the kernel was told to watch it.
+    let parent = getppid().map(|parent| OsString::from(parent.as_raw_nonzero().to_string()));
+    if parent.as_ref() != Some(&words.parent) {
+        output::complain("leasehold: the command was not started, because leasehold was killed");
+        return NOT_EXECUTABLE;
+    }
+    if words.in_front {
+        wait_for_terminal();
+    }
+    let error = Command::new(program).args(args).exec();
+    output::complain(&format!("leasehold: {}", why_not(program, &error)));
+    if error.kind() == ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTABLE }
+}
+
+fn why_not(program: &OsStr, error: &io::Error) -> String {
+    let program = program.display();
+    match error.kind() {
+        ErrorKind::NotFound => format!("{program}: the command was not found"),
+        _ => format!("{program}: the command cannot be executed: {error}"),
+    }
+}
+
+/// Has the kernel kill this process when the thread that started it ends. The order survives an `exec`, except of a program that changes
+/// its user or its capabilities, and is not inherited by children.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn die_with_parent() -> io::Result<()> {
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL)).map_err(Into::into)
+}
+
+/// Other systems have no such order.
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+fn die_with_parent() -> io::Result<()> {
+    Ok(())
+}
+
+/// Waits until the parent has put this process group in front: a program that reads the terminal before is stopped. Without an answer in
+/// a second it goes on, and is put in front when it is stopped.
+fn wait_for_terminal() {
+    let end = Instant::now() + Duration::from_secs(1);
+    while rustix::termios::tcgetpgrp(io::stdin()).is_ok_and(|front| front != getpgrp()) && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_words_of_the_shim_are_read_as_they_were_written() {
+        let command: Vec<OsString> = vec!["sh".into(), "-c".into(), "--".into()];
+        let parent = rustix::process::getpid();
+        let args = std::iter::once("leasehold".into()).chain(words(parent, true, &command));
+        let read = asked_for(args).expect("the shim");
+        assert_eq!((read.in_front, read.command), (true, command));
+        assert_eq!(read.parent, OsString::from(parent.as_raw_nonzero().to_string()));
+        assert!(asked_for(["leasehold".into(), "run".into()].into_iter()).is_none());
+    }
+}

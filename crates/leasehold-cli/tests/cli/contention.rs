@@ -1,0 +1,23 @@
+//! Many invocations at once.
+
+use crate::support::{Start as _, lines, name, path, run_script};
+use leasehold_test_support::Server;
+
+#[test]
+fn two_hundred_invocations_at_once_run_one_by_one() {
+    const MANY: usize = 200;
+    let server = Server::start();
+    let (name, log) = (name(), path(&server));
+    let script = format!("echo enter $$ >> '{0}'; echo leave $$ >> '{0}'", log.display());
+    let all: Vec<_> = (0..MANY).map(|_| run_script(&server, &[&name], &script).start()).collect();
+    for one in all {
+        let done = one.finish();
+        assert_eq!((done.code(), done.stderr.as_str()), (0, ""));
+    }
+    let lines = lines(&log);
+    assert_eq!(lines.len(), 2 * MANY);
+    for pair in lines.chunks(2) {
+        let (enter, leave) = (pair[0].strip_prefix("enter "), pair[1].strip_prefix("leave "));
+        assert!(enter.is_some() && enter == leave, "{pair:?} is of one command");
+    }
+}

@@ -1,0 +1,18 @@
+//! The command `leasehold` as a process, on a real server.
+//!
+//! `support.rs` starts it and watches it. Every test has a server, or a name of a lock, of its own.
+
+mod bench;
+mod contention;
+mod doctor;
+mod exits;
+mod frame;
+mod input;
+mod inspect;
+mod kinds;
+mod loss;
+mod signals;
+mod streams;
+mod support;
+mod terminal;
+mod unlock;

@@ -1,0 +1,116 @@
+//! Signals to `leasehold` reach the command, or end the wait for the lock.
+
+use crate::support::{SERVER, Start as _, exists, held_by_a_jvm, name, path, run, run_script, texts, until_gone};
+use leasehold_test_support::until;
+use rustix::process::Signal;
+
+/// A command that says which signal it got, and ends with 9.
+fn trapping(signal: &str) -> String {
+    format!("trap 'echo got {signal}; exit 9' {signal}; echo ready; while :; do sleep 1 & wait $!; done")
+}
+
+#[track_caller]
+fn is_passed_on(signal: Signal, word: &str) {
+    let name = name();
+    let running = run_script(&SERVER, &[&name], &trapping(word)).start();
+    running.says("ready");
+    running.signal(signal);
+    let done = running.finish();
+    assert_eq!((done.code(), done.stdout), (9, format!("ready\ngot {word}\n")));
+    assert!(!exists(&SERVER, &name));
+}
+
+#[test]
+fn term_is_passed_on() {
+    is_passed_on(Signal::TERM, "TERM");
+}
+
+#[test]
+fn int_is_passed_on() {
+    is_passed_on(Signal::INT, "INT");
+}
+
+#[test]
+fn hup_is_passed_on() {
+    is_passed_on(Signal::HUP, "HUP");
+}
+
+#[test]
+fn quit_is_passed_on() {
+    is_passed_on(Signal::QUIT, "QUIT");
+}
+
+#[test]
+fn usr1_is_passed_on() {
+    is_passed_on(Signal::USR1, "USR1");
+}
+
+#[test]
+fn usr2_is_passed_on() {
+    is_passed_on(Signal::USR2, "USR2");
+}
+
+#[test]
+fn grandchild_gets_the_signal_too() {
+    let running = run_script(&SERVER, &[&name()], "sleep 100 & echo pid $!; wait").start();
+    let grandchild = running.says("pid ");
+    running.signal(Signal::TERM);
+    assert_eq!(running.finish().code(), 143);
+    until_gone(&grandchild);
+}
+
+#[test]
+fn command_that_ignores_a_signal_keeps_the_lock_until_its_end() {
+    let (name, end) = (name(), path(&SERVER));
+    let script = format!("trap 'echo ignored' TERM; echo ready; until [ -e '{}' ]; do sleep 0.02; done", end.display());
+    let running = run_script(&SERVER, &[&name], &script).start();
+    running.says("ready");
+    running.signal(Signal::TERM);
+    running.says("ignored");
+    assert!(exists(&SERVER, &name));
+    std::fs::write(end, "").expect("a file");
+    assert_eq!(running.finish().code(), 0);
+}
+
+#[test]
+fn signal_ends_the_wait_and_leaves_nothing_on_the_server() {
+    for (signal, code) in [(Signal::TERM, 143), (Signal::INT, 130), (Signal::HUP, 129)] {
+        let name = name();
+        held_by_a_jvm(&SERVER, &name, "3600000");
+        let running = run(&SERVER, &[&name, "--fair", "--", "echo", "never"]).start();
+        let queue = format!("redisson_lock_queue:{{{name}}}");
+        until("it waits", || SERVER.command(&["LLEN", &queue]).as_int() == Some(1));
+        running.signal(signal);
+        let done = running.finish();
+        assert_eq!((done.code(), done.stdout.as_str(), done.stderr.as_str()), (code, "", ""));
+        let keys = texts(&SERVER.command(&["KEYS", &format!("*{name}*")]));
+        // The marks of a queue say that the client was heard of. They are no place in it, and end by themselves.
+        let marks = format!("leasehold:1:fair:{{{name}}}");
+        let left: Vec<_> = keys.iter().filter(|key| **key != name && **key != marks).collect();
+        assert!(left.is_empty(), "{left:?} are left");
+    }
+}
+
+#[test]
+fn user_signal_while_it_waits_changes_nothing() {
+    let name = name();
+    held_by_a_jvm(&SERVER, &name, "3600000");
+    let running = run(&SERVER, &[&name, "--", "echo", "granted"]).start();
+    let channel = format!("redisson_lock__channel:{{{name}}}");
+    let listens =
+        || SERVER.command(&["PUBSUB", "NUMSUB", &channel]).elements().get(1).and_then(|n| n.as_int()) == Some(1);
+    until("it waits", listens);
+    running.signal(Signal::USR1);
+    crate::support::released_by_the_jvm(&SERVER, &name);
+    assert_eq!(running.finish().stdout, "granted\n");
+}
+
+#[test]
+fn signal_that_is_ignored_stays_ignored_as_under_nohup() {
+    let name = name();
+    let mut shell = std::process::Command::new("sh");
+    let script = "trap '' HUP; exec \"$0\" run \"$1\" -- sh -c 'echo ready; kill -HUP $PPID $$; kill -HUP -$$; exit 6'";
+    shell.args(["-c", script, env!("CARGO_BIN_EXE_leasehold"), &name]).env("LEASEHOLD_URL", SERVER.url());
+    let done = shell.finish();
+    assert_eq!((done.code(), done.stdout.as_str()), (6, "ready\n"));
+}

@@ -1,0 +1,125 @@
+//! A terminal passes through: the command is in front of it, and its keys reach the command.
+//!
+//! The program `script` of util-linux gives a pseudo terminal, and copies its own stdin to it.
+
+use crate::support::{Running, SERVER, Start as _, exists, name, until_held};
+use leasehold_test_support::until;
+use std::process::{Command, Stdio};
+
+/// A shell with job control in a terminal of its own, which waits to be told something.
+fn shell() -> Running {
+    let running = in_a_terminal("bash --norc --noprofile --noediting -i");
+    running.shows("$ ");
+    running
+}
+
+/// A command line in a terminal of its own.
+fn in_a_terminal(line: &str) -> Running {
+    let mut command = Command::new("script");
+    command.args(["--quiet", "--return", "--flush", "--command", line, "/dev/null"]);
+    command.env("LEASEHOLD_URL", SERVER.url()).env("PS1", "$ ").env("SHELL", "sh").env("TERM", "dumb");
+    command.stdin(Stdio::piped()).start()
+}
+
+fn leasehold(options: &str, command: &str) -> String {
+    format!("{} run {options} -- {command}", env!("CARGO_BIN_EXE_leasehold"))
+}
+
+#[test]
+fn command_has_the_terminal_at_all_its_streams() {
+    let running = in_a_terminal(&leasehold(&name(), "sh -c 'test -t 0 && test -t 1 && test -t 2 && echo all; exit 3'"));
+    let done = running.finish();
+    assert_eq!((done.code(), done.stdout.trim()), (3, "all"));
+}
+
+#[test]
+fn command_reads_what_is_typed() {
+    let mut running = in_a_terminal(&leasehold(&name(), "sh -c 'echo ready; read line; echo \"read <$line>\"'"));
+    running.says("ready");
+    running.write("some words\n");
+    running.says("read <some words>");
+    assert_eq!(running.finish().code(), 0);
+}
+
+#[test]
+fn interrupt_key_reaches_the_command() {
+    let name = name();
+    let mut running = in_a_terminal(&leasehold(
+        &name,
+        "sh -c 'trap \"echo interrupted; exit 7\" INT; echo ready; while :; do sleep 1; done'",
+    ));
+    running.says("ready");
+    running.write("\x03");
+    running.shows("interrupted");
+    assert_eq!(running.finish().code(), 7);
+    assert!(!exists(&SERVER, &name));
+}
+
+#[test]
+fn interrupt_key_ends_the_wait() {
+    let name = name();
+    crate::support::held_by_a_jvm(&SERVER, &name, "3600000");
+    let mut running = in_a_terminal(&leasehold(&name, "true"));
+    let channel = format!("redisson_lock__channel:{{{name}}}");
+    let listens =
+        || SERVER.command(&["PUBSUB", "NUMSUB", &channel]).elements().get(1).and_then(|n| n.as_int()) == Some(1);
+    until("it waits", listens);
+    running.write("\x03");
+    assert_eq!(running.finish().code(), 130);
+}
+
+#[test]
+fn stop_key_stops_both_and_fg_goes_on() {
+    let name = name();
+    let mut running = shell();
+    running.write(&format!("{}\n", leasehold(&name, "sh -c 'echo pid $$; read line; echo \"read <$line>\"'")));
+    let child: i32 = running.says("pid ").parse().expect("a pid");
+    let state = |pid: i32| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        stat.rsplit_once(')').and_then(|(_, rest)| rest.trim().chars().next())
+    };
+    let parent: i32 = {
+        let stat = std::fs::read_to_string(format!("/proc/{child}/stat")).expect("the command runs");
+        let (_, rest) = stat.rsplit_once(')').expect("its name");
+        rest.split_whitespace().nth(1).expect("its parent").parse().expect("a pid")
+    };
+    running.write("\x1a");
+    until("both are stopped", || state(child) == Some('T') && state(parent) == Some('T'));
+    running.write("echo the shell is back\n");
+    running.says("the shell is back");
+    running.write("fg\n");
+    until("both go on", || state(child) == Some('S') && state(parent) == Some('S'));
+    running.write("a line\n");
+    running.shows("read <a line>");
+    running.write("exit 4\n");
+    assert_eq!(running.finish().code(), 4);
+    assert!(!exists(&SERVER, &name));
+}
+
+#[test]
+fn pager_behind_the_command_keeps_the_terminal() {
+    let name = name();
+    // The second program of the pipeline reads the terminal, as a pager does its keys.
+    let line = format!("{} | sh -c 'cat; read key < /dev/tty; echo \"key <$key>\"'", leasehold(&name, "echo page"));
+    let mut running = shell();
+    running.write(&format!("{line}\n"));
+    running.says("page");
+    running.write("q\n");
+    running.shows("key <q>");
+    running.write("exit 0\n");
+    assert_eq!(running.finish().code(), 0);
+}
+
+#[test]
+fn command_that_asks_the_terminal_in_a_pipeline_gets_it() {
+    let name = name();
+    let line = format!("{} | cat", leasehold(&name, "sh -c 'echo ask; read key; echo \"key <$key>\"'"));
+    let mut running = shell();
+    running.write(&format!("{line}\n"));
+    running.says("ask");
+    until_held(&SERVER, &name);
+    running.write("yes\n");
+    running.shows("key <yes>");
+    running.write("exit 0\n");
+    assert_eq!(running.finish().code(), 0);
+}

@@ -1,0 +1,96 @@
+//! `leasehold unlock` ends the hold of another process, and only the one that is meant.
+
+use crate::support::{
+    Running, SERVER, Start as _, exists, held_by_a_jvm, leasehold, name, run_script, until_announced,
+};
+use std::process::{Command, Stdio};
+
+const JVM: &str = "6f0c0000-0000-4000-8000-000000000000:1";
+
+fn unlock(words: &[&str]) -> Command {
+    let mut command = leasehold(&SERVER);
+    command.arg("unlock").args(words);
+    command
+}
+
+fn held(options: &[&str]) -> Running {
+    let running = run_script(&SERVER, options, "echo in; sleep 100").start();
+    running.says("in");
+    running
+}
+
+#[test]
+fn unlocked_command_is_stopped_and_the_next_runs() {
+    for kind in [&[][..], &["--fair"], &["--fenced"], &["--write"], &["--read"]] {
+        let name = name();
+        let holder = held(&[&[name.as_str(), "--lease", "1s"], kind].concat());
+        until_announced(&SERVER, &name);
+        let done = unlock(&[&name, "--yes"]).finish();
+        assert_eq!(done.code(), 0, "{done:?}");
+        assert!(
+            done.stdout.contains("freed") && done.stdout.contains(&format!("process {}", holder.pid())),
+            "{done:?}"
+        );
+        holder.finish().fails_with(76, &["force-released"]);
+        assert!(!exists(&SERVER, &name));
+    }
+}
+
+#[test]
+fn free_lock_needs_nothing() {
+    let done = unlock(&[&name(), "--yes"]).finish();
+    assert_eq!(done.code(), 0);
+    assert!(done.stdout.contains("free, so there is nothing to do"));
+}
+
+#[test]
+fn another_holder_than_the_named_one_is_left_alone() {
+    let name = name();
+    held_by_a_jvm(&SERVER, &name, "60000");
+    let done = unlock(&[&name, "--yes", "--holder", "6f0c0000-0000-4000-8000-000000000000:2"]).finish();
+    done.fails_with(73, &["is not held so", JVM]);
+    assert!(exists(&SERVER, &name));
+    assert_eq!(unlock(&[&name, "--yes", "--holder", JVM]).finish().code(), 0);
+    assert!(!exists(&SERVER, &name));
+}
+
+#[test]
+fn without_a_terminal_and_without_yes_nothing_is_freed() {
+    let name = name();
+    held_by_a_jvm(&SERVER, &name, "60000");
+    unlock(&[&name]).finish().fails_with(64, &["--yes"]);
+    assert!(exists(&SERVER, &name));
+}
+
+#[test]
+fn answer_at_the_terminal_decides() {
+    let name = name();
+    held_by_a_jvm(&SERVER, &name, "60000");
+    for (answer, code, left) in [("n\n", 64, true), ("\n", 64, true), ("y\n", 0, false)] {
+        let line = format!("{} unlock {name}", env!("CARGO_BIN_EXE_leasehold"));
+        let mut command = Command::new("script");
+        command.args(["--quiet", "--return", "--flush", "--command", &line, "/dev/null"]);
+        let mut running = command.env("LEASEHOLD_URL", SERVER.url()).env("SHELL", "sh").stdin(Stdio::piped()).start();
+        running.shows("Free the lock? [y/N]");
+        running.shows(JVM);
+        running.write(answer);
+        let done = running.finish();
+        assert_eq!((done.code(), exists(&SERVER, &name)), (code, left), "{done:?}");
+    }
+}
+
+#[test]
+fn permits_are_not_freed_by_it() {
+    let name = name();
+    let _holder = held(&[&name, "--permits", "2"]);
+    unlock(&[&name, "--yes"]).finish().fails_with(73, &["permits"]);
+}
+
+#[test]
+fn freed_hold_is_an_object_with_json() {
+    let name = name();
+    held_by_a_jvm(&SERVER, &name, "60000");
+    let done = unlock(&[&name, "--yes", "--json"]).finish();
+    let told: serde_json::Value = serde_json::from_str(&done.stdout).expect("an object");
+    assert_eq!(told["freed"]["id"], JVM);
+}
