@@ -4,11 +4,13 @@
 //! a clock that a test moves by hand it runs inline, in the thread that moves the clock or uses the client; under tokio's
 //! clock it is a task of the runtime that the client was built on.
 
+mod alarm;
 mod driver;
 #[cfg(feature = "embedded")]
 pub(crate) mod inline;
 pub(crate) mod thread;
 
+pub(crate) use alarm::Alarm;
 pub(crate) use driver::run;
 
 use parking_lot::{Condvar, Mutex};

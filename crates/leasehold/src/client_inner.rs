@@ -1,6 +1,6 @@
 //! The state that the handles of a client, its guards, its futures and its background share.
 
-use crate::background::Background;
+use crate::background::{Alarm, Background};
 use crate::caller;
 use crate::clock::Clock;
 use crate::foreign::{self, Foreign};
@@ -29,8 +29,7 @@ pub(crate) struct ClientInner {
 #[derive(Debug)]
 struct State {
     session: Session,
-    /// The instant until which the background sleeps; `None` if it sleeps until it is woken.
-    armed: Option<Instant>,
+    alarm: Alarm,
 }
 
 impl ClientInner {
@@ -42,7 +41,7 @@ impl ClientInner {
         background: Background,
     ) -> Self {
         Self {
-            state: Mutex::new(State { session, armed: None }),
+            state: Mutex::new(State { session, alarm: Alarm::default() }),
             link,
             clock,
             settings,
@@ -58,8 +57,7 @@ impl ClientInner {
         let result = work(&mut state.session, self.clock.now());
         let woken = state.session.take_woken();
         let due = state.session.poll_timeout();
-        let must_wake =
-            state.session.has_output() || due.is_some_and(|due| state.armed.is_none_or(|armed| due < armed));
+        let must_wake = state.alarm.bring_forward(due) || state.session.has_output();
         drop(state);
         wake(woken);
         if must_wake {
@@ -70,16 +68,17 @@ impl ClientInner {
         result
     }
 
-    /// As [`ClientInner::with`], for the background itself, which then sleeps until the session's next timeout.
+    /// As [`ClientInner::with`], for the background itself, which then sleeps until the instant that is given, or until it is woken.
     pub(crate) fn drive<T>(&self, work: impl FnOnce(&mut Session, Instant) -> T) -> (T, Option<Instant>) {
         let mut state = self.state.lock();
-        let result = work(&mut state.session, self.clock.now());
+        let now = self.clock.now();
+        let result = work(&mut state.session, now);
         let woken = state.session.take_woken();
         let due = state.session.poll_timeout();
-        state.armed = due;
+        let until = state.alarm.set(now, due);
         drop(state);
         wake(woken);
-        (result, due)
+        (result, until)
     }
 
     /// When a caller who waits for `wait`, or for as long as the client says, does not want to wait any longer.
