@@ -123,7 +123,8 @@ pub enum Event {
         /// The lock.
         name: LockName,
     },
-    /// A task waits for a lock that the same client holds under another owner, as in any contention within a process.
+    /// A task waits for a lock that the same client holds under another owner, as in any contention within a process. It is told of a lock
+    /// once a second.
     QueuesBehindOwnClient {
         /// The lock.
         name: LockName,

@@ -8,6 +8,7 @@ use crate::session::ids::LockId;
 use crate::session::lock::heartbeat::Heartbeat;
 use crate::session::lock::invitations::Invitations;
 use crate::session::lock::line::{Line, Phase};
+use crate::session::lock::told::Told;
 use crate::time::Instant;
 use bytes::Bytes;
 use std::collections::BTreeSet;
@@ -19,6 +20,7 @@ pub(super) mod heartbeat;
 pub(super) mod invitations;
 pub(super) mod line;
 pub(super) mod locks;
+mod told;
 pub(super) mod wait_queue;
 
 /// The state that the client keeps about a lock while it holds it, waits for it, or listens for it.
@@ -43,6 +45,7 @@ pub(super) struct Lock {
     sibling: Option<LockId>,
     /// The hold of this client that was granted last. It may have ended.
     last_granted: Option<HoldNumber>,
+    own_wait_told: Told,
     timer: Option<Instant>,
 }
 
@@ -129,6 +132,7 @@ impl Lock {
             is_local: false,
             sibling: None,
             last_granted: None,
+            own_wait_told: Told::default(),
             timer: None,
         }
     }
@@ -336,6 +340,11 @@ impl Lock {
             self.waiters_mut().given_up.remove(&number);
             self.drop_waiters();
         }
+    }
+
+    /// A request waits for its own client. Says whether that is to be told.
+    pub(super) fn note_own_wait(&mut self, now: Instant) -> bool {
+        self.own_wait_told.note(now)
     }
 
     /// Whether it may be said again that a task of this client may wait for itself.

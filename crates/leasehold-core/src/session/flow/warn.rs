@@ -34,7 +34,7 @@ impl Parts {
             return;
         }
         let name = self.locks[lock].name().clone();
-        if alarm == Alarm::Silent {
+        if alarm == Alarm::Silent && self.locks[lock].note_own_wait(now) {
             self.out.tell(Event::QueuesBehindOwnClient { name: name.clone() });
         }
         let raised = long && self.locks[lock].may_alarm(now, PAUSE) && self.is_held_since(lock, started);
@@ -81,5 +81,44 @@ impl Parts {
         let protocol = self.locks[acquire.lock()].protocol();
         let has_lease = protocol.wait_policy() == WaitPolicy::Exclusive || protocol.shares_key();
         self.note_anomaly(ticket, (has_lease && left.is_none()).then_some(Anomaly::Endless));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::command::Kind;
+    use crate::link::{Epoch, Plane};
+    use crate::name::LockName;
+    use crate::owner::ClientId;
+    use crate::reply::Reply;
+    use crate::session::{AcquireRequest, Event, Session, Step, Via};
+    use crate::settings::Settings;
+    use crate::time::Instant;
+    use std::task::Waker;
+    use std::time::Duration;
+
+    #[test]
+    fn contention_within_a_client_is_told_once_a_second() {
+        let mut now = Instant::from_nanos(1_000_000_000);
+        let mut session = Session::new(ClientId::new(uuid::Uuid::nil()), Settings::default(), 1);
+        let name = LockName::new("", "stock").expect("a name");
+        let wish = || AcquireRequest::new(name.clone(), Kind::Lock, Duration::from_secs(30));
+        let via = Via { plane: Plane::Foreground, epoch: Epoch(1) };
+        let holder = session.acquire(now, wish());
+        let Step::Send(flight, _) = session.poll_acquire(now, holder, via, Waker::noop()) else { panic!("it asks") };
+        session.handle_reply(now, holder, flight, Ok(Reply::Array([1, 30_000, 0].map(Reply::Int).to_vec())));
+        assert!(matches!(session.poll_acquire(now, holder, via, Waker::noop()), Step::Done(Ok(Some(_)))));
+        let contender = session.acquire(now, wish());
+        let Step::Send(flight, _) = session.poll_acquire(now, contender, via, Waker::noop()) else { panic!("it asks") };
+        session.handle_reply(now, contender, flight, Ok(Reply::Array([0, 30_000, 0].map(Reply::Int).to_vec())));
+        let mut told = Vec::new();
+        for _ in 0..20 {
+            let waits = session.acquire(now, wish());
+            assert!(matches!(session.poll_acquire(now, waits, via, Waker::noop()), Step::Wait));
+            let events = std::iter::from_fn(|| session.poll_event());
+            told.push(events.filter(|event| matches!(event, Event::QueuesBehindOwnClient { .. })).count());
+            now = now + Duration::from_millis(100);
+        }
+        assert_eq!((told[0], told[10], told.iter().sum::<usize>()), (1, 1, 2), "{told:?}");
     }
 }
