@@ -83,15 +83,14 @@ impl Parts {
     pub(super) fn renumber(&mut self, now: Instant, number: HoldNumber, ticket: Ticket) -> Option<Granted> {
         let next = self.new_hold();
         let wish = self.requests.known_acquire(ticket)?.wish();
-        let mut hold = self.holds.remove(number)?;
+        let hold = self.holds.renumber(number, next)?;
         let (lock, planned) = (hold.lock(), hold.next_renewal());
         self.timers.set(Timer::Hold(number), hold.timer_slot(), None);
         if let Some(owner) = hold.owner() {
             self.owners.remove_hold(lock, owner, number);
         }
-        let hold = hold.hand_on(now, ticket, wish, self.out.woken());
+        hold.hand_on(now, ticket, wish, self.out.woken());
         let granted = hold.granted(next, wish.renewed);
-        self.holds.insert(next, hold);
         self.locks[lock].note_granted(next);
         self.schedule_renewal(now, next);
         if let Some(hold) = self.holds.known_mut(next) {

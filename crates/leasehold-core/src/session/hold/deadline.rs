@@ -38,9 +38,9 @@ impl Deadline {
         Self { latest, told_at: Instant::from_nanos(0), contradicted_at: Instant::from_nanos(0) }
     }
 
-    /// The deadline of a hold that is begun now in the place of this one, which the server has, and held until `latest` at most.
-    pub(crate) const fn passed_on(self, latest: Instant) -> Self {
-        Self { latest, ..self }
+    /// The hold is begun anew now in the place of the one that the server has, and held until `latest` at most.
+    pub(crate) const fn pass_on(&mut self, latest: Instant) {
+        self.latest = latest;
     }
 
     /// Until when a client may believe in the rest of a lease that a server named when it executed a command.

@@ -87,35 +87,27 @@ impl Hold {
     }
 
     /// Ends for its guard, and begins anew for the guard of a request. The server has it under the same name, and its lease goes on.
-    pub(crate) fn hand_on(
-        mut self,
-        now: Instant,
-        ticket: Ticket,
-        wish: &AcquireRequest,
-        woken: &mut Vec<Waker>,
-    ) -> Self {
+    pub(crate) fn hand_on(&mut self, now: Instant, ticket: Ticket, wish: &AcquireRequest, woken: &mut Vec<Waker>) {
         self.cell.end(HoldEnd::Released, woken);
         let latest = wish.max_hold.map_or(Instant::FAR_FUTURE, |most| now + most);
         let cell = HoldCell::new(self.cell.name().clone(), self.cell.permits(), now, latest);
         cell.set_deadline(self.cell.deadline());
-        let mut count = Count::default();
-        count.set_on_server(self.count.on_server());
+        self.cell = Arc::new(cell);
+        let on_server = self.count.on_server();
+        self.count = Count::default();
+        self.count.set_on_server(on_server);
         self.tenure.handed_on += 1;
-        let mut next = Self {
-            owner: wish.owner,
-            class: wish.class.clone(),
-            cell: Arc::new(cell),
-            count,
-            begun_by: ticket,
-            deadline: self.deadline.passed_on(latest),
-            state: HoldState::default(),
-            clean_up: CleanUp::after(now, &self.clean_up),
-            linger: self.linger.map(|linger| Box::new(linger.passed_on(wish.linger.map(LingerTime::get), self.lease))),
-            extras: None,
-            timer: None,
-            ..self
-        };
-        next.grant(wish.renewed);
-        next
+        self.owner = wish.owner;
+        self.class.clone_from(&wish.class);
+        self.begun_by = ticket;
+        self.deadline.pass_on(latest);
+        self.state = HoldState::default();
+        self.clean_up = CleanUp::after(now, &self.clean_up);
+        if let Some(linger) = &mut self.linger {
+            linger.pass_on(wish.linger.map(LingerTime::get), self.lease);
+        }
+        self.extras = None;
+        self.timer = None;
+        self.grant(wish.renewed);
     }
 }

@@ -34,6 +34,12 @@ impl Holds {
         self.table.insert(number, Box::new(hold));
     }
 
+    /// Gives a hold another number. The old one names nothing any more.
+    pub(crate) fn renumber(&mut self, number: HoldNumber, next: HoldNumber) -> Option<&mut Hold> {
+        let hold = self.table.remove(&number)?;
+        Some(&mut **self.table.entry(next).insert_entry(hold).into_mut())
+    }
+
     /// Takes a hold out.
     pub(crate) fn remove(&mut self, number: HoldNumber) -> Option<Hold> {
         self.table.remove(&number).map(|hold| *hold)

@@ -106,11 +106,10 @@ impl Hold {
 }
 
 impl Linger {
-    /// The same hold for the next request, which would let it linger for `longest`.
-    pub(super) fn passed_on(self, longest: Option<Duration>, lease: Duration) -> Self {
-        match self {
-            Self::Declined => self,
-            Self::For(_) | Self::Lingers(_) => longest.map_or(Self::Declined, |most| Self::For(most.min(lease / 3))),
+    /// The hold is the next request's, which would let it linger for `longest`.
+    pub(super) fn pass_on(&mut self, longest: Option<Duration>, lease: Duration) {
+        if *self != Self::Declined {
+            *self = longest.map_or(Self::Declined, |most| Self::For(most.min(lease / 3)));
         }
     }
 }
