@@ -7,6 +7,9 @@ use std::fmt;
 use std::sync::Arc;
 use thiserror::Error;
 
+/// The first word of the channels on which releases are announced.
+const CHANNEL: &str = "redisson_lock__channel";
+
 /// The longest name, prefix included, in bytes.
 pub const MAX_NAME_BYTES: usize = 1024;
 
@@ -95,7 +98,14 @@ impl LockName {
 
     /// The channel on which releases of the lock are announced.
     pub fn channel(&self) -> Bytes {
-        self.prefixed("redisson_lock__channel")
+        self.prefixed(CHANNEL)
+    }
+
+    /// Whether this is that channel, without making its name.
+    pub(crate) fn is_channel(&self, channel: &[u8]) -> bool {
+        let rest = channel.strip_prefix(CHANNEL.as_bytes()).and_then(|rest| rest.strip_prefix(b":"));
+        let braced = rest.and_then(|rest| rest.strip_prefix(b"{")?.strip_suffix(b"}"));
+        if self.raw.contains('{') { rest == Some(self.key()) } else { braced == Some(self.key()) }
     }
 
     /// Prefix and name, as those who look a lock up by its name share it.
@@ -205,6 +215,19 @@ mod tests {
         assert_eq!(name("{shop}:stock").suffixed("timeout"), "{shop}:stock:timeout");
         assert_eq!(prefixed.braced("latch__"), "latch__{app:stock}");
         assert_eq!(name("{shop}:stock").braced("latch__"), "latch__{{shop}:stock}");
+    }
+
+    #[test]
+    fn channel_is_known_without_its_name_being_made() {
+        let names = ["stock", "{shop}:stock", "a{b", "}", "{}"].map(name);
+        let channels = names.each_ref().map(LockName::channel);
+        let others = ["", "redisson_lock__channel", "redisson_lock__channel:", "redisson_lock__channel:stock"];
+        let others = others.map(|other| Bytes::from_static(other.as_bytes()));
+        for lock in &names {
+            for channel in channels.iter().chain(&others) {
+                assert_eq!(lock.is_channel(channel), lock.channel() == *channel, "{lock:?}, {channel:?}");
+            }
+        }
     }
 
     #[test]

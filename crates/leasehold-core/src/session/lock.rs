@@ -43,6 +43,8 @@ pub(super) struct Lock {
     is_local: bool,
     /// Another lock with the same name: the other half of a read-write lock, or a lock of another kind.
     sibling: Option<LockId>,
+    /// It is the first of its name.
+    is_first: bool,
     /// The hold of this client that was granted last. It may have ended.
     last_granted: Option<HoldNumber>,
     own_wait_told: Told,
@@ -131,6 +133,7 @@ impl Lock {
             waiters: Room(None),
             is_local: false,
             sibling: None,
+            is_first: true,
             last_granted: None,
             own_wait_told: Told::default(),
             timer: None,
@@ -165,6 +168,12 @@ impl Lock {
     /// Its channel; `None` if waiting is by polling.
     pub(super) fn channel(&self) -> Option<Bytes> {
         self.keys.as_ref().map_or_else(|| Some(self.name.channel()), |keys| keys.channel.clone())
+    }
+
+    /// Whether this is its channel, without making its name.
+    pub(super) fn is_channel(&self, channel: &Bytes) -> bool {
+        let is_named = || self.name.is_channel(channel);
+        self.keys.as_ref().map_or_else(is_named, |keys| keys.channel.as_ref() == Some(channel))
     }
 
     /// Whether waiting is by polling: no notice tells of a release.

@@ -81,6 +81,11 @@ impl Subscriptions {
         }
     }
 
+    /// Whether a lock listens to such a channel.
+    pub(super) fn listens(&self, lock: LockId, is_it: impl Fn(&Bytes) -> bool) -> bool {
+        self.by_lock.get(&lock).is_some_and(|of_lock| of_lock.iter().any(|id| is_it(&self.channels[*id].name)))
+    }
+
     /// Has a lock listen no more to those of its channels that `is_wanted` does not name.
     pub(super) fn retain(&mut self, lock: LockId, is_wanted: impl Fn(&Bytes) -> bool, out: &mut Out) {
         let Some(of_lock) = self.by_lock.get_mut(&lock) else { return };

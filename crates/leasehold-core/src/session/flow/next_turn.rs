@@ -34,7 +34,10 @@ impl Parts {
     /// Makes sure that the lock's releases are heard of; `true` if the server has confirmed it already, or if there is nothing to be heard and
     /// waiting is by polling.
     pub(super) fn want_notices(&mut self, lock: LockId) -> bool {
-        if let Some(channel) = &self.locks[lock].channel() {
+        let state = &self.locks[lock];
+        if !self.subscriptions.listens(lock, |channel| state.is_channel(channel))
+            && let Some(channel) = &state.channel()
+        {
             self.subscriptions.listen(lock, channel, &mut self.out);
         }
         self.subscriptions.is_confirmed(lock)

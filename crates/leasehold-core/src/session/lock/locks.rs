@@ -58,6 +58,9 @@ impl Locks {
         }
         let mut new = Lock::new(name.clone(), kind, client);
         new.sibling = first;
+        if let Some(first) = first {
+            self.table[first].is_first = false;
+        }
         let lock = self.table.insert(Box::new(new));
         self.by_key.insert(name.shared().clone(), lock);
         lock
@@ -70,12 +73,18 @@ impl Locks {
 
     /// All locks of the same name, the lock itself among them.
     pub(crate) fn same_name(&self, lock: LockId) -> impl Iterator<Item = LockId> {
-        self.chain(self.by_key.get(self.table[lock].name.shared()).copied())
+        self.chain(self.first(lock))
     }
 
     /// The lock of the same name that is of this kind, such as the other half of a read-write lock.
     pub(crate) fn sibling(&self, lock: LockId, kind: Kind) -> Option<LockId> {
-        self.of_kind(*self.by_key.get(self.table[lock].name.shared())?, kind)
+        self.of_kind(self.first(lock)?, kind)
+    }
+
+    /// The first lock of the same name. Nearly always it is the lock itself, and nothing is looked up.
+    fn first(&self, lock: LockId) -> Option<LockId> {
+        let state = &self.table[lock];
+        if state.is_first { Some(lock) } else { self.by_key.get(state.name.shared()).copied() }
     }
 
     /// One reference less; the last one takes the lock's state with it.
@@ -87,15 +96,16 @@ impl Locks {
         }
         timers.set(Timer::Lock(lock), &mut state.timer, None);
         let state = self.table.remove(lock);
-        let first = self.by_key.get(state.name.shared()).copied();
-        match (first, state.sibling) {
-            (Some(first), None) if first == lock => {
+        match state.sibling {
+            None if state.is_first => {
                 self.by_key.remove(state.name.shared());
             }
-            (Some(first), Some(sibling)) if first == lock => {
+            Some(sibling) if state.is_first => {
+                self.table[sibling].is_first = true;
                 self.by_key.insert(state.name.shared().clone(), sibling);
             }
-            (first, sibling) => {
+            sibling => {
+                let first = self.by_key.get(state.name.shared()).copied();
                 let before = self.chain(first).find(|at| self.table[*at].sibling == Some(lock));
                 if let Some(before) = before {
                     self.table[before].sibling = sibling;
