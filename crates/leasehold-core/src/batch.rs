@@ -6,7 +6,7 @@
 
 use crate::call::Call;
 use crate::script::{self, Script};
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use leasehold_lua as lua;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -34,10 +34,11 @@ impl BatchScript {
         calls.iter().for_each(|call| self.add(call.script()));
         let mut keys = Vec::with_capacity(calls.iter().map(|call| call.keys().len()).sum());
         let mut args = Vec::with_capacity(calls.iter().map(|call| 3 + call.args().len()).sum());
+        let mut words = words(calls);
         for call in calls {
+            keys.extend(call.keys().iter().map(|key| words.split_to(key.len())));
             args.extend([self.place(call.script()) + 1, call.keys().len(), call.args().len()].map(decimal));
-            args.extend_from_slice(call.args());
-            keys.extend_from_slice(call.keys());
+            args.extend(call.args().iter().map(|arg| words.split_to(arg.len())));
         }
         Call::new(self.made(), keys, args)
     }
@@ -72,6 +73,15 @@ pub fn scripts_of(batch: &[u8]) -> Option<Vec<&'static Script>> {
     let is = |made: &'static Script| [made.sha1(), made.source()].iter().any(|word| word.as_bytes() == batch);
     let (names, _) = made.iter().find(|(_, made)| is(made))?;
     names.iter().map(|name| script::ALL.iter().find(|script| script.name() == *name).copied()).collect()
+}
+
+/// The keys and arguments of these calls, one behind the other. A part of it is a count more, and a clone of what stands alone would be an
+/// allocation for each of some hundred.
+fn words(calls: &[&Call]) -> Bytes {
+    let words = || calls.iter().flat_map(|call| call.keys().iter().chain(call.args()));
+    let mut text = BytesMut::with_capacity(words().map(Bytes::len).sum());
+    words().for_each(|word| text.extend_from_slice(word));
+    text.freeze()
 }
 
 /// The text that runs these scripts.

@@ -52,6 +52,11 @@ impl Call {
         &self.args
     }
 
+    /// `KEYS` and `ARGV`, taken out.
+    pub fn into_words(self) -> (Vec<Bytes>, Vec<Bytes>) {
+        (self.keys, self.args)
+    }
+
     /// The same call, which counts only once so many replicas have acknowledged what it wrote.
     #[must_use]
     pub const fn with_replicas(mut self, replicas: Option<Replicas>) -> Self {

@@ -83,11 +83,12 @@ async fn attempt(
         [queued] => queued.call.clone(),
         _ => pool.batches.call_for(calls),
     };
-    pool.shared.scripts.note(call.script());
-    let sent = connection.send("EVALSHA", route::arguments(&call, call.script().sha1()), timeout);
+    let script = call.script();
+    pool.shared.scripts.note(script);
+    let sent = connection.send("EVALSHA", route::into_arguments(call, script.sha1()), timeout);
     let answer = route::unless_settled(&pool.send_barrier, begun, sent).await?;
     if calls.len() > 1 && frame::refusal(&answer).is_some_and(|refusal| refusal.code() == "NOSCRIPT") {
-        route::give(&connection, call.script().source(), timeout);
+        route::give(&connection, script.source(), timeout);
     }
     Ok((connection_slot, answer))
 }

@@ -5,6 +5,7 @@ use super::connection_slot::ConnectionSlot;
 use super::error::Redirect;
 use super::pool::Pool;
 use super::slots::{self, Slots};
+use bytes::Bytes;
 use fred::types::Value;
 use futures_util::FutureExt as _;
 use leasehold_core::call::Call;
@@ -51,16 +52,26 @@ pub(super) async fn ready(
     }
 }
 
+/// The arguments of the command that calls a script, by its hash or by its text. The call may have to be sent once more.
 pub(super) fn arguments(call: &Call, script: &'static str) -> Vec<Value> {
+    words(script, call.keys().len(), call.keys().iter().chain(call.args()).cloned())
+}
+
+/// The same of a call that is not sent once more.
+pub(super) fn into_arguments(call: Call, script: &'static str) -> Vec<Value> {
+    let (keys, args) = call.into_words();
+    words(script, keys.len(), keys.into_iter().chain(args))
+}
+
+fn words(script: &'static str, keys: usize, words: impl Iterator<Item = Bytes>) -> Vec<Value> {
     const COUNTS: [&str; 8] = ["0", "1", "2", "3", "4", "5", "6", "7"];
-    let keys = call.keys();
-    let mut arguments = Vec::with_capacity(2 + keys.len() + call.args().len());
-    arguments.push(Value::from_static_str(script));
-    arguments.push(match COUNTS.get(keys.len()) {
+    let count = match COUNTS.get(keys) {
         Some(count) => Value::from_static_str(count),
-        None => Value::from(keys.len().to_string()),
-    });
-    arguments.extend(keys.iter().chain(call.args()).map(|bytes| Value::Bytes(bytes.clone())));
+        None => Value::from(keys.to_string()),
+    };
+    let mut arguments = Vec::with_capacity(2 + words.size_hint().0);
+    arguments.extend([Value::from_static_str(script), count]);
+    arguments.extend(words.map(Value::Bytes));
     arguments
 }
 
