@@ -123,7 +123,7 @@ async fn walk(blocks: &[&str], name: &str, client: &Client, other: &Client) -> R
         ["locks"] => {
             let guard = step("an acquire", client.lock(name).acquire().wait(SLACK)).await?;
             let seen = step("a look", other.inspect(name)).await?.ok_or("nothing is seen")?;
-            let mut search = other.locks("*");
+            let mut search = other.locks(name);
             let found =
                 step("a search", async { search.next().await.unwrap_or_else(|| panic!("no lock is found")) }).await?;
             if found.name != name || seen.waiters != Some(0) {

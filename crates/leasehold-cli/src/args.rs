@@ -154,14 +154,14 @@ pub(crate) struct RunOptions {
     pub(crate) command: Vec<OsString>,
 }
 
-/// What `inspect` looks at.
+/// The lock that `inspect` looks at.
 #[derive(Args, Debug)]
 pub(crate) struct InspectOptions {
     /// The name of the lock
     pub(crate) name: String,
 }
 
-/// What `unlock` frees.
+/// The lock that `unlock` frees.
 #[derive(Args, Debug)]
 pub(crate) struct UnlockOptions {
     /// The name of the lock

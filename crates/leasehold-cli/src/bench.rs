@@ -10,7 +10,7 @@ use serde_json::json;
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
-/// What was measured, as many times as there are.
+/// A measured thing, with all its times.
 struct Figure {
     what: &'static str,
     times: Vec<Duration>,

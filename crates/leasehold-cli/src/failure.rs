@@ -1,6 +1,5 @@
 //! The reasons why the command fails, its exit codes, and the one line that it says.
 
-use crate::output;
 use clap::error::ErrorKind;
 use leasehold::{ConnectError, Error};
 use std::fmt;
@@ -100,15 +99,12 @@ impl Failure {
         self.code
     }
 
-    /// Says it on stderr, in one line.
-    pub(crate) fn tell(&self, json: bool) {
-        if self.exit == Exit::ClosedPipe {
-            return;
-        }
-        if json {
-            output::complain(&self.json().to_string());
-        } else {
-            output::complain(&format!("leasehold: {self}"));
+    /// The one line that stderr gets; `None` where there is nothing to say.
+    pub(crate) fn line(&self, json: bool) -> Option<String> {
+        match self.exit {
+            Exit::ClosedPipe => None,
+            _ if json => Some(self.json().to_string()),
+            _ => Some(format!("leasehold: {self}")),
         }
     }
 

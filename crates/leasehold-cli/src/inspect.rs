@@ -127,7 +127,7 @@ fn process_as_text(who: Option<&ClientRecord>) -> String {
     format!("; {}, process {} on {}{}", who.application, who.pid, who.host, age.unwrap_or_default())
 }
 
-/// What looks wrong.
+/// A sentence for each thing that looks wrong.
 fn warnings(seen: &Seen) -> Vec<String> {
     let endless = seen.holds.iter().filter(|hold| hold.holder.remaining.is_none()).map(|hold| {
         format!("the hold of {} has no lease: if its process is gone, only `leasehold unlock` frees it", hold.holder.id)

@@ -1,4 +1,4 @@
-//! What the server knows of one name, of whichever kind it is.
+//! All that the server knows of one name, of whichever kind it is.
 
 use crate::failure::Failure;
 use leasehold::{Client, ClientRecord, Error, Holder, PermitCounts, Waiter};
@@ -74,7 +74,7 @@ pub(crate) async fn look(client: &Client, name: &str) -> Result<Option<Seen>, Fa
     Ok(Some(seen))
 }
 
-/// What is under a name that no plain lock has.
+/// Looks at a name that no plain lock has.
 async fn other(client: &Client, name: &str) -> Result<Seen, Failure> {
     let seen = |kind, holds, counts| Seen { kind, holds, waiters: Vec::new(), counts };
     match client.read_write_lock(name).inspect().await {

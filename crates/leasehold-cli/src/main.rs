@@ -38,7 +38,9 @@ fn main() -> ExitCode {
         Err(error) => Err(Failure::of_usage(&error)),
     };
     let code = result.unwrap_or_else(|failure| {
-        failure.tell(json);
+        if let Some(line) = failure.line(json) {
+            output::complain(&line);
+        }
         failure.code()
     });
     ExitCode::from(code)

@@ -38,7 +38,7 @@ pub(crate) async fn run(options: &RunOptions, server: &ServerOptions) -> Result<
         Err(signal) => return Ok(ended_by(signal)),
     };
     let result = with_client(&client, options, &mut signals, server.json).await;
-    // What could not be released in time is free when its lease has run out, and was told of.
+    // A lock that could not be released in time is free when its lease has run out, and was told of.
     let _ = client.shutdown(FAREWELL).await;
     result
 }

@@ -18,7 +18,7 @@ const WORD: &str = "__become";
 const NOT_EXECUTABLE: u8 = 126;
 const NOT_FOUND: u8 = 127;
 
-/// What the shim is told.
+/// The words that the shim is told.
 pub(crate) struct Words {
     parent: OsString,
     in_front: bool,

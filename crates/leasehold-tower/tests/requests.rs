@@ -301,7 +301,7 @@ fn an_error_of_the_inner_service_goes_out_and_releases() {
     in_both(async |world| {
         let fails = service_fn(async |_: Request<String>| Err::<Response<String>, _>("the handler fails"));
         let service = LockLayer::new(world.key()).layer(fails);
-        assert_eq!(service.oneshot(request(Some("a"))).await.expect_err("a failure"), "the handler fails");
+        assert_eq!(service.oneshot(request(Some("a"))).await.expect_err("the handler's error"), "the handler fails");
         assert_eq!(world.server.keys(), [""; 0], "the lock is free before the error is there");
     });
 }
@@ -345,7 +345,7 @@ fn a_request_that_loses_its_lock_can_end_and_is_marked() {
         let send = world.service(LockLayer::new(world.key()).on_loss(OnLoss::Mark));
         let (answer, ()) = tokio::join!(send(Some("a")), async {
             world.working().await;
-            world.other.lock("order:a").force_release().await.expect("an answer").expect("a holder");
+            world.other.lock("order:a").force_release().await.expect("a server").expect("a holder");
         });
         assert_eq!(world.ended(), 1);
         let response = answer.unwrap();
@@ -373,7 +373,7 @@ fn the_handler_sees_the_loss_and_the_fencing_token() {
         let service = LockLayer::new(key).on_loss(OnLoss::Mark).layer(told);
         let (answer, ()) = tokio::join!(service.oneshot(request(None)), async {
             sleep(WORK).await;
-            world.other.fenced_lock("account:7").force_release().await.expect("an answer").expect("a holder");
+            world.other.fenced_lock("account:7").force_release().await.expect("a server").expect("a holder");
         });
         assert_eq!(answer.unwrap().into_body(), "true Lost(Removed)");
     });

@@ -1,4 +1,4 @@
-//! What the server says of itself, and what that means for locks.
+//! The server's description of itself, and its meaning for locks.
 
 use super::Finding;
 use crate::raw::Raw;

@@ -1,4 +1,4 @@
-//! What shows only when it is tried: the rights of the user, the way of release notices, the server's speed, and its clock.
+//! Things that show only when they are tried: the rights of the user, the way of release notices, the server's speed, and its clock.
 
 use super::Finding;
 use crate::raw::Raw;

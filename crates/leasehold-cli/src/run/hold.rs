@@ -15,7 +15,7 @@ pub(super) enum Held {
     Permit(PermitGuard),
 }
 
-/// What a release has told.
+/// The answer to a release.
 pub(super) enum Released {
     Done,
     Lost {

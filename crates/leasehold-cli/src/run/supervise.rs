@@ -1,4 +1,4 @@
-//! What each event means while the command runs: a change of its process, a signal, the loss of the lock.
+//! The meaning of each event while the command runs: a change of its process, a signal, the loss of the lock.
 
 use super::child::{Change, Child, Ended};
 use super::hold::Held;

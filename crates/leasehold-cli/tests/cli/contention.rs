@@ -2,6 +2,7 @@
 
 use crate::support::{Start as _, lines, name, path, run_script};
 use leasehold_test_support::Server;
+use std::time::Duration;
 
 #[test]
 fn two_hundred_invocations_at_once_run_one_by_one() {
@@ -11,7 +12,7 @@ fn two_hundred_invocations_at_once_run_one_by_one() {
     let script = format!("echo enter $$ >> '{0}'; echo leave $$ >> '{0}'", log.display());
     let all: Vec<_> = (0..MANY).map(|_| run_script(&server, &[&name], &script).start()).collect();
     for one in all {
-        let done = one.finish();
+        let done = one.finish_within(Duration::from_secs(120));
         assert_eq!((done.code(), done.stderr.as_str()), (0, ""));
     }
     let lines = lines(&log);

@@ -50,10 +50,12 @@ fn missing_rights_are_found() {
         let url = format!("redis://app:secret@127.0.0.1:{}", server.port());
         bare().env("LEASEHOLD_URL", url).arg("doctor").args(words).finish()
     };
-    let done = examine("~* resetchannels +@all", &[]);
-    assert!(done.code() == 1 && faults(&done).iter().any(|line| line.contains("notices")), "{done:?}");
-    let done = examine("~app:* &* +@all", &[]);
-    assert!(done.code() == 1 && faults(&done).iter().any(|line| line.contains("rights")), "{done:?}");
+    for (rule, check) in
+        [("~* &* +@all -subscribe", "notices"), ("~* resetchannels +@all", "rights"), ("~app:* &* +@all", "rights")]
+    {
+        let done = examine(rule, &[]);
+        assert!(done.code() == 1 && faults(&done).iter().any(|line| line.contains(check)), "{rule}: {done:?}");
+    }
     // A user who may take plain locks, and nothing else, is well.
     let name = "app:trial";
     let keys = format!("~{name}* ~redisson_lock__channel:{{{name}*");

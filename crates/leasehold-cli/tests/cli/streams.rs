@@ -38,8 +38,8 @@ fn arguments_reach_the_command_untouched() {
 #[test]
 fn command_sees_the_lock_and_its_holder() {
     let name = name();
-    let script = format!("echo name $LEASEHOLD_NAME; echo holder $LEASEHOLD_HOLDER; read wait");
-    let mut command = run_script(&SERVER, &[&name, "--prefix", "shop&:"], &script);
+    let script = "echo name $LEASEHOLD_NAME; echo holder $LEASEHOLD_HOLDER; read wait";
+    let mut command = run_script(&SERVER, &[&name, "--prefix", "shop&:"], script);
     let mut running = command.stdin(Stdio::piped()).start();
     assert_eq!(running.says("name "), name);
     let holder = running.says("holder ");

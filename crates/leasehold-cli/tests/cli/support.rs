@@ -10,6 +10,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex};
 use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 /// A server for all tests that do no harm to it.
 pub(crate) static SERVER: LazyLock<Server> = LazyLock::new(Server::start);
@@ -181,8 +182,22 @@ impl Running {
 
     /// Waits for its end.
     #[track_caller]
-    pub(crate) fn finish(mut self) -> Done {
-        let status = eventually("the process has ended", || self.child.try_wait().expect("its state"));
+    pub(crate) fn finish(self) -> Done {
+        self.finish_within(Duration::from_secs(20))
+    }
+
+    /// The same, for a process that has many others before it.
+    #[track_caller]
+    pub(crate) fn finish_within(mut self, patience: Duration) -> Done {
+        let end = Instant::now() + patience;
+        let status = loop {
+            if let Some(status) = self.child.try_wait().expect("its state") {
+                break status;
+            }
+            let (said, complained) = (self.stdout(), self.stderr());
+            assert!(Instant::now() < end, "it has not ended within {patience:?}: {said:?} {complained:?}");
+            thread::sleep(Duration::from_millis(5));
+        };
         // A grandchild that goes on has the pipes too; what was printed until now counts.
         until("its output is read", || self.readers.iter().all(JoinHandle::is_finished) || !ends_soon(&self.readers));
         Done { status, stdout: self.stdout(), stderr: self.stderr() }
@@ -191,13 +206,13 @@ impl Running {
 
 /// Gives readers of closed pipes the moment that they need.
 fn ends_soon(readers: &[JoinHandle<()>]) -> bool {
-    let end = std::time::Instant::now() + std::time::Duration::from_millis(500);
-    while std::time::Instant::now() < end {
+    let end = Instant::now() + Duration::from_millis(500);
+    while Instant::now() < end {
         if readers.iter().all(JoinHandle::is_finished) {
             return true;
         }
         thread::yield_now();
-        thread::sleep(std::time::Duration::from_millis(1));
+        thread::sleep(Duration::from_millis(1));
     }
     false
 }

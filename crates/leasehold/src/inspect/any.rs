@@ -13,7 +13,7 @@ impl Client {
     /// waiter, leases, the last fencing token, and what looks wrong. It is `None` if nothing stands there. This changes nothing.
     ///
     /// At most 128 holders and 128 waiters are listed. A name that something else has is [`FoundKind::Foreign`]. The user of the client
-    /// needs the rights of the block `locks` in `docs/security.md`.
+    /// needs the rights of the block `locks` in [docs/security.md](https://github.com/leasehold/leasehold/blob/main/docs/security.md).
     ///
     /// # Errors
     ///

@@ -93,7 +93,7 @@ impl Client {
     /// task that acquires without a scope has an owner for each acquire, and its waits cannot be connected with its holds.
     /// Semaphores and latches have no holder that could be waited for, and are left out.
     ///
-    /// This needs the rights of the blocks `locks` and `record` in `docs/security.md`, for the locks of all clients that are to be seen.
+    /// This needs the rights of the blocks `locks` and `record` in [docs/security.md](https://github.com/leasehold/leasehold/blob/main/docs/security.md), for the locks of all clients that are to be seen.
     ///
     /// # Errors
     ///

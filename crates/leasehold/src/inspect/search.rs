@@ -38,7 +38,7 @@ impl Client {
     /// holds one page of names at a time. A lock that is there from beginning to end is found; one that comes or goes meanwhile may be. A lock
     /// may be found twice, if the server reorganises its keys or the connection to it is lost meanwhile.
     ///
-    /// The user of the client needs the rights of the block `locks` in `docs/security.md`.
+    /// The user of the client needs the rights of the block `locks` in [docs/security.md](https://github.com/leasehold/leasehold/blob/main/docs/security.md).
     ///
     /// # Examples
     ///
