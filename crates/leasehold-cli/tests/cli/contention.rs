@@ -5,12 +5,15 @@ use leasehold_test_support::Server;
 use std::time::Duration;
 
 #[test]
-fn two_hundred_invocations_at_once_run_one_by_one() {
-    const MANY: usize = 200;
+fn sixty_invocations_at_once_run_one_by_one() {
+    const MANY: usize = 60;
     let server = Server::start();
     let (name, log) = (name(), path(&server));
     let script = format!("echo enter $$ >> '{0}'; echo leave $$ >> '{0}'", log.display());
-    let all: Vec<_> = (0..MANY).map(|_| run_script(&server, &[&name], &script).start()).collect();
+    // So many processes at once keep a small machine from answering within a second.
+    let url = format!("{}?command_timeout=10s&unreachable_after=60s&connect_deadline=60s", server.url());
+    let one = || run_script(&server, &[&name], &script).env("LEASEHOLD_URL", &url).start();
+    let all: Vec<_> = (0..MANY).map(|_| one()).collect();
     for one in all {
         let done = one.finish_within(Duration::from_secs(120));
         assert_eq!((done.code(), done.stderr.as_str()), (0, ""));
