@@ -125,6 +125,9 @@ impl fmt::Display for Failure {
     }
 }
 
+/// What the library tells programs to do where nothing listens.
+const FOR_PROGRAMS: &str = ", or make the client by connect_lazy where the server may come later";
+
 impl From<ConnectError> for Failure {
     fn from(error: ConnectError) -> Self {
         let (exit, advice) = match &error {
@@ -137,7 +140,9 @@ impl From<ConnectError> for Failure {
             ConnectError::Tls { .. } => (Exit::Refused, "; --tls-ca names the authority to trust"),
             _ => (Exit::Refused, ""),
         };
-        Self::new(exit, format!("{error}{advice}"))
+        // The library's advice for programs is none for who types a command.
+        let text = error.to_string().replace(FOR_PROGRAMS, "");
+        Self::new(exit, format!("{text}{advice}"))
     }
 }
 

@@ -16,7 +16,7 @@ fn sixty_invocations_at_once_run_one_by_one() {
     let all: Vec<_> = (0..MANY).map(|_| one()).collect();
     for one in all {
         let done = one.finish_within(Duration::from_secs(120));
-        assert_eq!((done.code(), done.stderr.as_str()), (0, ""));
+        assert_eq!((done.code(), done.stderr.as_str()), (0, ""), "each runs");
     }
     let lines = lines(&log);
     assert_eq!(lines.len(), 2 * MANY);
