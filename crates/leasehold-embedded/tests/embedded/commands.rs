@@ -258,7 +258,7 @@ fn what_the_engine_lacks_is_refused_loudly() {
         KEYS a* => !ERR the embedded engine lists keys by the pattern '*' only
         GET => !ERR wrong number of arguments for 'get' command
         GET a b => !ERR wrong number of arguments for 'get' command
-        PEXPIRE a 1 NX => !ERR wrong number of arguments for 'pexpire' command
+        PEXPIRE a 1 NX => !ERR the embedded engine knows the option GT of PEXPIRE only
         ",
     );
 }

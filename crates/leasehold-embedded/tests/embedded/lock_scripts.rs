@@ -14,7 +14,7 @@ fn acquire(server: &EmbeddedServer, args: &str) -> String {
 }
 
 fn release(server: &EmbeddedServer, args: &str) -> String {
-    run(server, &RELEASE, "k c", &format!("{args} PUBLISH"))
+    run(server, &RELEASE, "k c", &format!("{args} PUBLISH 0 -"))
 }
 
 /// How many notices wait.
