@@ -47,7 +47,7 @@ pub struct HandOver {
 
 impl Default for HandOver {
     fn default() -> Self {
-        Self { most: 512, within: Duration::from_millis(10) }
+        Self { most: 128, within: Duration::from_millis(10) }
     }
 }
 
