@@ -57,7 +57,7 @@ impl Floor {
 
     async fn send_release(&self, name: &LockName, hold: &Bytes) {
         let keys = vec![name.to_key(), name.channel()];
-        let args = vec![hold.clone(), "0".into(), "PUBLISH".into()];
+        let args = vec![hold.clone(), "0".into(), "PUBLISH".into(), "0".into(), Bytes::new()];
         let reply = self.call(Call::new(&script::RELEASE, keys, args)).await;
         assert_eq!(reply, Value::Integer(1), "released");
     }
