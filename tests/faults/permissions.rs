@@ -86,6 +86,9 @@ async fn walk(url: &str, number: usize, admin: &(impl Fn(&[&str]) + Sync)) -> Re
             return Err("it was not renewed".to_owned());
         }
         step("a release", guard.release()).await?;
+        // Busy for a while after its release.
+        let guard = step("an acquire", lock.acquire().wait(SLACK).at_least(lease)).await?;
+        step("a release", guard.release()).await?;
         // Something else in its place.
         admin(&["SET", &format!("shop:{name}"), "1"]);
         let conflict = timed("a try", lock.try_acquire()).await.0.err();

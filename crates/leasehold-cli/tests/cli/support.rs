@@ -35,11 +35,18 @@ pub(crate) fn leasehold(server: &Server) -> Command {
 
 /// The command without a server.
 pub(crate) fn bare() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold"));
+    let mut command = with_usual_signals(env!("CARGO_BIN_EXE_leasehold"));
     for variable in ["LEASEHOLD_URL", "REDIS_URL", "LEASEHOLD_PASSWORD", "LEASEHOLD_NAME", "LEASEHOLD_FENCING_TOKEN"] {
         command.env_remove(variable);
     }
     command.stdin(Stdio::null());
+    command
+}
+
+/// A program that the keys of a terminal interrupt, also where the tests run in the background of a shell, which has them ignore that.
+pub(crate) fn with_usual_signals(program: &str) -> Command {
+    let mut command = Command::new("env");
+    command.args(["--default-signal=HUP,INT,QUIT", program]);
     command
 }
 

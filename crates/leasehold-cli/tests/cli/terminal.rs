@@ -2,9 +2,9 @@
 //!
 //! The program `script` of util-linux gives a pseudo terminal, and copies its own stdin to it.
 
-use crate::support::{Running, SERVER, Start as _, exists, name, until_held};
+use crate::support::{Running, SERVER, Start as _, exists, name, until_held, with_usual_signals};
 use leasehold_test_support::until;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 /// A shell with job control in a terminal of its own, which waits to be told something.
 fn shell() -> Running {
@@ -15,7 +15,7 @@ fn shell() -> Running {
 
 /// A command line in a terminal of its own.
 fn in_a_terminal(line: &str) -> Running {
-    let mut command = Command::new("script");
+    let mut command = with_usual_signals("script");
     command.args(["--quiet", "--return", "--flush", "--command", line, "/dev/null"]);
     command.env("LEASEHOLD_URL", SERVER.url()).env("PS1", "$ ").env("SHELL", "sh").env("TERM", "dumb");
     command.stdin(Stdio::piped()).start()
