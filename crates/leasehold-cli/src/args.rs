@@ -1,8 +1,9 @@
 //! The command line.
 
 use crate::{duration, failure};
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+use leasehold::FoundKind;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -33,6 +34,16 @@ while leasehold waits for the lock ends the wait at once. Ctrl-Z stops both; whi
 
 When the lock is lost, the command's process group gets SIGTERM, and SIGKILL after --grace. On Linux the command itself is killed when
 leasehold is killed by SIGKILL; its own children are not, so a lock that must survive that needs a fencing token.";
+
+const LS_EXAMPLES: &str = "\
+Examples:
+  leasehold ls
+  leasehold ls 'stock:*' --held-longer-than 1h
+  leasehold ls --kind fair,fenced-fair --json | jq 'select(.waiting > 10) | .name'
+  leasehold ls 'shop:*' --foreign        # also what is no lock
+  leasehold ls '\\[a\\]*'                 # names that begin with [a]
+
+In the pattern, * stands for any text, ? for one byte, [abc] or [a-z] for one byte of a set; a backslash takes the special meaning away.";
 
 /// Runs programs under distributed locks on Redis and Valkey, and shows, frees and checks locks
 #[derive(Debug, Parser)]
@@ -78,6 +89,13 @@ pub(crate) struct ServerOptions {
 pub(crate) enum Task {
     /// Run a command while a lock is held
     Run(RunOptions),
+    /// List the locks whose names fit a pattern
+    ///
+    /// Each lock is printed as soon as it is found. The column WAITERS counts the queue of a fair lock, and of other locks the clients that listen
+    /// for a release. Host and process are those of holders that announce themselves, as `leasehold run` does; such a holder also says for how
+    /// long it has held a lock, once that is a second. The exit code is 0 also if no lock is found.
+    #[command(after_help = LS_EXAMPLES)]
+    Ls(LsOptions),
     /// Show who holds a lock and who waits for it
     #[command(
         after_help = "Examples:\n  leasehold inspect backup\n  leasehold inspect backup --json | jq .holders[0].process"
@@ -152,6 +170,60 @@ pub(crate) struct RunOptions {
     /// The command, behind `--`; no shell is between
     #[arg(last = true, required = true, value_name = "CMD")]
     pub(crate) command: Vec<OsString>,
+}
+
+/// The locks that `ls` lists.
+#[derive(Args, Debug)]
+pub(crate) struct LsOptions {
+    /// The pattern of the names, in quotes because of the shell
+    #[arg(default_value = "*")]
+    pub(crate) pattern: String,
+    /// Only locks of this kind, or of these with commas between
+    #[arg(long, value_name = "KIND", value_delimiter = ',')]
+    kind: Vec<KindWord>,
+    /// Only locks that have been held for longer than this; the holder must say so
+    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
+    pub(crate) held_longer_than: Option<Duration>,
+    /// Also keys that are no locks
+    #[arg(long)]
+    pub(crate) foreign: bool,
+}
+
+impl LsOptions {
+    /// The kinds that are wanted; all of them if there is none.
+    pub(crate) fn kinds(&self) -> Vec<FoundKind> {
+        self.kind.iter().map(|kind| kind.found()).collect()
+    }
+}
+
+/// A kind of lock on the command line.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum KindWord {
+    Lock,
+    Fair,
+    Fenced,
+    FencedFair,
+    ReadWrite,
+    Simple,
+    LeasedSemaphore,
+    Counter,
+    Foreign,
+}
+
+impl KindWord {
+    const fn found(self) -> FoundKind {
+        match self {
+            Self::Lock => FoundKind::Lock,
+            Self::Fair => FoundKind::FairLock,
+            Self::Fenced => FoundKind::FencedLock,
+            Self::FencedFair => FoundKind::FencedFairLock,
+            Self::ReadWrite => FoundKind::ReadWriteLock,
+            Self::Simple => FoundKind::SimpleLock,
+            Self::LeasedSemaphore => FoundKind::LeasedSemaphore,
+            Self::Counter => FoundKind::Counter,
+            Self::Foreign => FoundKind::Foreign,
+        }
+    }
 }
 
 /// The lock that `inspect` looks at.

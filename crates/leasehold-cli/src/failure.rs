@@ -82,6 +82,13 @@ impl Failure {
         self
     }
 
+    /// An error of a look at the server, which changes nothing: an outcome that is not known is a missing answer.
+    pub(crate) fn of_a_look(error: Error) -> Self {
+        let is_unanswered = matches!(error, Error::OutcomeUnknown { .. });
+        let failure = Self::from(error);
+        if is_unanswered { Self { exit: Exit::Unreachable, code: Exit::Unreachable as u8, ..failure } } else { failure }
+    }
+
     /// A command line that cannot be read, in one line and without the usage, which `--help` has.
     pub(crate) fn of_usage(error: &clap::Error) -> Self {
         if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {

@@ -12,10 +12,14 @@ mod failure;
 mod generate;
 mod inspect;
 mod look;
+mod ls;
 mod output;
+mod people;
 mod raw;
 mod run;
+mod seen;
 mod shim;
+mod table;
 mod unlock;
 
 use args::{Cli, Task};
@@ -50,6 +54,7 @@ fn perform(cli: &Cli) -> Result<u8, Failure> {
     match &cli.task {
         Task::Completions { shell } => generate::completions(*shell).map(|()| 0),
         Task::Man => generate::man_pages().map(|()| 0),
+        Task::Ls(options) => in_runtime(ls::ls(options, &cli.server)),
         Task::Inspect(options) => in_runtime(inspect::inspect(options, &cli.server)),
         Task::Unlock(options) => in_runtime(unlock::unlock(options, &cli.server)),
         Task::Bench(options) => in_runtime(bench::bench(options, &cli.server)),

@@ -1,16 +1,10 @@
 //! `leasehold inspect` tells of every kind of lock.
 
-use crate::support::{
-    Running, SERVER, Start as _, held_by_a_jvm, leasehold, name, run, run_script, until_announced, until_held,
-};
+use crate::support::{Running, SERVER, Start as _, held_by_a_jvm, leasehold, name, run, until_announced, until_held};
 use leasehold_test_support::until;
-use std::process::Stdio;
 
-/// A lock that is held until the test ends it.
 fn held(options: &[&str]) -> Running {
-    let running = run_script(&SERVER, options, "echo in; read end").stdin(Stdio::piped()).start();
-    running.says("in");
-    running
+    crate::support::held(&SERVER, options)
 }
 
 fn inspected(name: &str) -> String {

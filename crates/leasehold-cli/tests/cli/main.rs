@@ -11,6 +11,7 @@ mod input;
 mod inspect;
 mod kinds;
 mod loss;
+mod ls;
 mod signals;
 mod streams;
 mod support;

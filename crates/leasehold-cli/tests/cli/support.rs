@@ -277,6 +277,19 @@ pub(crate) fn held_by_a_jvm(server: &Server, name: &str, lease: &str) {
     server.command(&["PEXPIRE", name, lease]);
 }
 
+/// A lock that a process holds until the test ends it.
+pub(crate) fn held(server: &Server, options: &[&str]) -> Running {
+    let running = run_script(server, options, "echo in; read end").stdin(Stdio::piped()).start();
+    running.says("in");
+    running
+}
+
+/// The objects that the command has printed, one a line.
+#[track_caller]
+pub(crate) fn objects(text: &str) -> Vec<serde_json::Value> {
+    text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("an object: {line:?}"))).collect()
+}
+
 /// Releases it as a JVM does.
 pub(crate) fn released_by_the_jvm(server: &Server, name: &str) {
     server.command(&["DEL", name]);

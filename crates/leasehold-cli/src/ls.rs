@@ -1,0 +1,111 @@
+//! `leasehold ls`: the locks whose names fit a pattern.
+
+use crate::args::{LsOptions, ServerOptions};
+use crate::connection::{self, FAREWELL};
+use crate::duration::show;
+use crate::failure::Failure;
+use crate::output::{self, shown};
+use crate::people::People;
+use crate::seen::{Hold, Seen, process_as_text};
+use crate::table::Table;
+use leasehold::{Client, FoundKind};
+use serde_json::json;
+
+const HEADER: [&str; 7] = ["NAME", "KIND", "HOLDER", "HELD FOR", "LEASE LEFT", "WAITERS", "PROBLEMS"];
+
+/// Prints the locks, each as soon as it is found.
+///
+/// # Errors
+///
+/// The server gives no answer, or refuses.
+pub(crate) async fn ls(options: &LsOptions, server: &ServerOptions) -> Result<u8, Failure> {
+    let client = connection::connect(server, None, "leasehold ls").await?;
+    let result = with_client(&client, options, server.json).await;
+    // Nothing is held, so nothing is left behind.
+    let _ = client.shutdown(FAREWELL).await;
+    result
+}
+
+async fn with_client(client: &Client, options: &LsOptions, json: bool) -> Result<u8, Failure> {
+    let (kinds, mut search) = (options.kinds(), client.locks(&options.pattern));
+    if options.foreign || kinds.contains(&FoundKind::Foreign) {
+        search = search.with_foreign();
+    }
+    let mut people = People::new(client);
+    let mut table = Table::new([24, 9, 36, 10, 10, 7, 0]);
+    let (mut printed, mut ageless) = (0_u64, 0_u64);
+    while let Some(found) = search.next().await {
+        let state = found.map_err(Failure::of_a_look)?;
+        if !kinds.is_empty() && !kinds.contains(&state.kind) {
+            continue;
+        }
+        let seen = Seen::new(state, &mut people).await;
+        match (options.held_longer_than, seen.age()) {
+            (Some(_), None) => {
+                ageless += u64::from(!seen.holds.is_empty());
+                continue;
+            }
+            (Some(least), Some(age)) if age < least => continue,
+            _ => {}
+        }
+        if json {
+            output::print(&format!("{}\n", seen.as_json()))?;
+        } else {
+            let header = if printed == 0 { table.row(HEADER) } else { String::new() };
+            output::print(&format!("{header}{}", table.row(cells(&seen))))?;
+        }
+        printed += 1;
+    }
+    if printed == 0 {
+        note(&format!("no lock was found that fits {:?}", options.pattern), json);
+    }
+    if ageless > 0 {
+        let locks = if ageless == 1 { "lock was" } else { "locks were" };
+        note(&format!("{ageless} held {locks} left out, because no holder says since when"), json);
+    }
+    Ok(0)
+}
+
+/// Tells something beside the result.
+fn note(text: &str, json: bool) {
+    if json {
+        output::complain(&json!({ "note": text }).to_string());
+    } else {
+        output::complain(&format!("leasehold: {}", shown(text)));
+    }
+}
+
+fn cells(seen: &Seen) -> [String; 7] {
+    let state = &seen.state;
+    let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+    [
+        shown(&state.name),
+        state.kind.word().to_owned(),
+        holder(seen),
+        or_dash(seen.age().map(show)),
+        or_dash(state.remaining.map(show)),
+        or_dash(state.waiters.map(|waiters| waiters.to_string())),
+        shown(&seen.problems().join("; ")),
+    ]
+}
+
+/// The holder, or the first of several, or what there is instead.
+fn holder(seen: &Seen) -> String {
+    let state = &seen.state;
+    let available = || state.available.map_or_else(|| "-".to_owned(), |available| format!("{available} available"));
+    let Some(first) = seen.holds.first() else { return available() };
+    let more = state.held.saturating_sub(1);
+    let text = of_hold(first);
+    match (state.kind, more) {
+        (FoundKind::LeasedSemaphore, _) => format!("{} held, {}", state.held, available()),
+        (_, 0) => text,
+        _ => format!("{text} and {more} more"),
+    }
+}
+
+/// The process of a hold, or else its id.
+fn of_hold(hold: &Hold) -> String {
+    let half = hold.half.map(|half| format!("{half}: ")).unwrap_or_default();
+    let who = hold.who.as_ref().map(|who| process_as_text(&who.record));
+    format!("{half}{}", who.unwrap_or_else(|| shown(hold.holder.id.as_str())))
+}

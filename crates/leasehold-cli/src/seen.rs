@@ -1,0 +1,119 @@
+//! A lock as the server has it, together with the processes behind it, for scripts and for people.
+
+use crate::output::shown;
+use crate::people::{People, Person};
+use leasehold::{ClientRecord, FoundKind, Holder, LockState, Waiter};
+use serde_json::{Value, json};
+use std::rc::Rc;
+use std::time::{Duration, SystemTime};
+
+/// A hold, and the process behind it.
+#[derive(Clone, Debug)]
+pub(crate) struct Hold {
+    pub(crate) holder: Holder,
+    /// The half of a read-write lock.
+    pub(crate) half: Option<&'static str>,
+    pub(crate) who: Option<Rc<Person>>,
+}
+
+impl Hold {
+    /// How long it has been held, where its client says so.
+    pub(crate) fn age(&self) -> Option<Duration> {
+        self.who.as_ref().and_then(|who| who.held(self.holder.id.as_str()))
+    }
+
+    pub(crate) fn as_json(&self) -> Value {
+        json!({
+            "id": self.holder.id.as_str(),
+            "half": self.half,
+            "hold_count": self.holder.hold_count,
+            "lease_left_ms": self.holder.remaining.map(millis),
+            "held_ms": self.age().map(millis),
+            "process": self.who.as_ref().map(|who| process_as_json(&who.record)),
+        })
+    }
+}
+
+/// What stands under a name.
+pub(crate) struct Seen {
+    pub(crate) state: LockState,
+    pub(crate) holds: Vec<Hold>,
+    pub(crate) queue: Vec<(Waiter, Option<Rc<Person>>)>,
+}
+
+impl Seen {
+    /// Adds the processes to what the server knows.
+    pub(crate) async fn new(mut state: LockState, people: &mut People<'_>) -> Self {
+        let has_halves = state.kind == FoundKind::ReadWriteLock;
+        let writers = std::mem::take(&mut state.holders).into_iter().map(|one| (has_halves.then_some("write"), one));
+        let readers = std::mem::take(&mut state.readers).into_iter().map(|one| (Some("read"), one));
+        let mut holds = Vec::new();
+        for (half, holder) in writers.chain(readers) {
+            let who = people.of(holder.id.as_str()).await;
+            holds.push(Hold { holder, half, who });
+        }
+        let mut queue = Vec::new();
+        for waiter in std::mem::take(&mut state.queue) {
+            let who = people.of(waiter.id.as_str()).await;
+            queue.push((waiter, who));
+        }
+        Self { state, holds, queue }
+    }
+
+    /// One word for scripts, or two.
+    pub(crate) fn word(&self) -> &'static str {
+        match self.state.kind {
+            FoundKind::Foreign => "foreign",
+            FoundKind::Counter => "counted",
+            _ if self.state.held > 0 => "held",
+            _ if !self.queue.is_empty() || self.state.waiters.is_some_and(|waiters| waiters > 0) => "waited for",
+            _ => "free",
+        }
+    }
+
+    /// How long the lock has been held by the one that has held it longest, as far as clients say so.
+    pub(crate) fn age(&self) -> Option<Duration> {
+        self.holds.iter().filter_map(Hold::age).max()
+    }
+
+    pub(crate) fn problems(&self) -> Vec<String> {
+        self.state.problems.iter().map(ToString::to_string).collect()
+    }
+
+    pub(crate) fn as_json(&self) -> Value {
+        let state = &self.state;
+        json!({
+            "name": state.name,
+            "state": self.word(),
+            "kind": state.kind.word(),
+            "held": state.held,
+            "holders": self.holds.iter().map(Hold::as_json).collect::<Vec<_>>(),
+            "held_ms": self.age().map(millis),
+            "lease_left_ms": state.remaining.map(millis),
+            "waiting": state.waiters,
+            "waiters": self.queue.iter().map(|(waiter, who)| json!({
+                "id": waiter.id.as_str(),
+                "waited_ms": waiter.waited.map(millis),
+                "alive": waiter.is_alive,
+                "process": who.as_ref().map(|who| process_as_json(&who.record)),
+            })).collect::<Vec<_>>(),
+            "fencing_token": state.fencing_token,
+            "permits": state.available.map(|available| json!({ "available": available, "held": state.held })),
+            "warnings": self.problems(),
+        })
+    }
+}
+
+pub(crate) fn process_as_json(who: &ClientRecord) -> Value {
+    let since = who.since.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    json!({ "application": who.application, "host": who.host, "pid": who.pid, "since_unix_ms": millis(since) })
+}
+
+/// The process in a few words; these come from the process itself.
+pub(crate) fn process_as_text(who: &ClientRecord) -> String {
+    shown(&format!("{}, process {} on {}", who.application, who.pid, who.host))
+}
+
+pub(crate) fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
