@@ -96,6 +96,14 @@ pub(crate) enum Task {
     /// long it has held a lock, once that is a second. The exit code is 0 also if no lock is found.
     #[command(after_help = LS_EXAMPLES)]
     Ls(LsOptions),
+    /// Find processes that wait for each other in a circle
+    ///
+    /// Each line is one circle: every process waits for a lock that the next one holds. This rests on what programs that announce themselves say
+    /// of the locks of their owner scopes, a second after they began to hold or to wait. The exit code is 1 if there is a deadlock.
+    #[command(
+        after_help = "Examples:\n  leasehold deadlocks\n  leasehold deadlocks --json | jq -r '.waits[] | [.host, .pid, .key] | @tsv'"
+    )]
+    Deadlocks,
     /// Show who holds a lock and who waits for it
     #[command(
         after_help = "Examples:\n  leasehold inspect backup\n  leasehold inspect backup --json | jq .holders[0].process"

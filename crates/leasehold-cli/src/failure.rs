@@ -43,7 +43,7 @@ impl Exit {
 pub(crate) const TABLE: &str = "\
 Exit codes (`run` exits with the code of its command, or with 128+n after its death by signal n):
   0    done
-  1    doctor has found a fault
+  1    doctor has found a fault, or deadlocks a deadlock
   64   usage: an option, the URL or a setting cannot be used; nothing was sent
   69   unreachable: no server answers, or it went away
   70   another failure, such as an outcome that is not known

@@ -9,7 +9,6 @@ use crate::people::People;
 use crate::seen::{Hold, Seen, process_as_text};
 use crate::table::Table;
 use leasehold::{Client, FoundKind};
-use serde_json::json;
 
 const HEADER: [&str; 7] = ["NAME", "KIND", "HOLDER", "HELD FOR", "LEASE LEFT", "WAITERS", "PROBLEMS"];
 
@@ -57,22 +56,13 @@ async fn with_client(client: &Client, options: &LsOptions, json: bool) -> Result
         printed += 1;
     }
     if printed == 0 {
-        note(&format!("no lock was found that fits {:?}", options.pattern), json);
+        output::note(&format!("no lock was found that fits {:?}", options.pattern), json);
     }
     if ageless > 0 {
         let locks = if ageless == 1 { "lock was" } else { "locks were" };
-        note(&format!("{ageless} held {locks} left out, because no holder says since when"), json);
+        output::note(&format!("{ageless} held {locks} left out, because no holder says since when"), json);
     }
     Ok(0)
-}
-
-/// Tells something beside the result.
-fn note(text: &str, json: bool) {
-    if json {
-        output::complain(&json!({ "note": text }).to_string());
-    } else {
-        output::complain(&format!("leasehold: {}", shown(text)));
-    }
 }
 
 fn cells(seen: &Seen) -> [String; 7] {

@@ -6,6 +6,7 @@
 mod args;
 mod bench;
 mod connection;
+mod deadlocks;
 mod doctor;
 mod duration;
 mod failure;
@@ -55,6 +56,7 @@ fn perform(cli: &Cli) -> Result<u8, Failure> {
         Task::Completions { shell } => generate::completions(*shell).map(|()| 0),
         Task::Man => generate::man_pages().map(|()| 0),
         Task::Ls(options) => in_runtime(ls::ls(options, &cli.server)),
+        Task::Deadlocks => in_runtime(deadlocks::deadlocks(&cli.server)),
         Task::Inspect(options) => in_runtime(inspect::inspect(options, &cli.server)),
         Task::Unlock(options) => in_runtime(unlock::unlock(options, &cli.server)),
         Task::Bench(options) => in_runtime(bench::bench(options, &cli.server)),

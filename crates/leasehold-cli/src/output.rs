@@ -40,6 +40,15 @@ pub(crate) fn shown(text: &str) -> String {
     })
 }
 
+/// Tells on stderr something beside the result.
+pub(crate) fn note(text: &str, json: bool) {
+    if json {
+        complain(&serde_json::json!({ "note": text }).to_string());
+    } else {
+        complain(&format!("leasehold: {}", shown(text)));
+    }
+}
+
 /// Writes a line to stderr. There is no other place to which an error of this could be told.
 pub(crate) fn complain(line: &str) {
     let _ = std::io::stderr().lock().write_all(format!("{line}\n").as_bytes());

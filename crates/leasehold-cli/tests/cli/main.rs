@@ -4,6 +4,7 @@
 
 mod bench;
 mod contention;
+mod deadlocks;
 mod doctor;
 mod exits;
 mod frame;
