@@ -3,13 +3,13 @@
 use crate::args::{InspectOptions, ServerOptions};
 use crate::connection::{self, FAREWELL};
 use crate::duration::show;
-use crate::failure::Failure;
-use crate::look::{Hold, Seen, look};
-use crate::output;
-use leasehold::{ClientRecord, Waiter};
-use serde_json::{Value, json};
+use crate::failure::{Exit, Failure};
+use crate::output::{self, shown};
+use crate::people::{People, Person};
+use crate::seen::{Seen, with_process};
+use leasehold::{Client, FoundKind, Waiter};
+use serde_json::json;
 use std::fmt::Write as _;
-use std::time::{Duration, SystemTime};
 
 /// Prints what the server knows of a name.
 ///
@@ -21,119 +21,68 @@ pub(crate) async fn inspect(options: &InspectOptions, server: &ServerOptions) ->
     let seen = look(&client, &options.name).await;
     // Nothing is held, so nothing is left behind.
     let _ = client.shutdown(FAREWELL).await;
-    let seen = seen?;
-    if server.json {
-        output::print(&format!("{}\n", as_json(&options.name, seen.as_ref())))?;
-    } else {
-        output::print(&as_text(&options.name, seen.as_ref()))?;
-    }
+    let text = match seen? {
+        Some(seen) if server.json => format!("{}\n", seen.as_json()),
+        Some(seen) => as_text(&seen),
+        None if server.json => format!("{}\n", json!({ "name": options.name, "state": "free" })),
+        None => format!("{}: free\n", shown(&options.name)),
+    };
+    output::print(&text)?;
     Ok(0)
 }
 
-fn as_json(name: &str, seen: Option<&Seen>) -> Value {
-    let Some(seen) = seen else { return json!({ "name": name, "state": "free" }) };
-    json!({
-        "name": name,
-        "state": state(seen),
-        "kind": seen.kind.word(),
-        "holders": seen.holds.iter().map(hold_as_json).collect::<Vec<_>>(),
-        "waiters": seen.waiters.iter().map(|(waiter, who)| json!({
-            "id": waiter.id.as_str(),
-            "waited_ms": waiter.waited.map(millis),
-            "alive": waiter.is_alive,
-            "process": who.as_ref().map(process_as_json),
-        })).collect::<Vec<_>>(),
-        "permits": seen.counts.as_ref().map(|counts| json!({ "available": counts.available, "held": counts.held })),
-        "warnings": warnings(seen),
-    })
-}
-
-pub(crate) fn hold_as_json(hold: &Hold) -> Value {
-    json!({
-        "id": hold.holder.id.as_str(),
-        "half": hold.half,
-        "hold_count": hold.holder.hold_count,
-        "lease_left_ms": hold.holder.remaining.map(millis),
-        "process": hold.who.as_ref().map(process_as_json),
-    })
-}
-
-fn process_as_json(who: &ClientRecord) -> Value {
-    let since = who.since.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    json!({ "application": who.application, "host": who.host, "pid": who.pid, "since_unix_ms": millis(since) })
-}
-
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// One word for scripts.
-fn state(seen: &Seen) -> &'static str {
-    match &seen.counts {
-        Some(counts) if counts.held > 0 => "held",
-        Some(_) => "free",
-        None if seen.holds.is_empty() => "waited for",
-        None => "held",
+async fn look(client: &Client, name: &str) -> Result<Option<Seen>, Failure> {
+    let Some(state) = client.inspect(name).await.map_err(Failure::of_a_look)? else { return Ok(None) };
+    if state.kind == FoundKind::Foreign {
+        let why = state.problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+        return Err(Failure::new(Exit::Conflict, format!("{name:?} is in use by something else: {why}")).of_lock(name));
     }
+    Ok(Some(Seen::new(state, &mut People::new(client)).await))
 }
 
-fn as_text(name: &str, seen: Option<&Seen>) -> String {
-    let Some(seen) = seen else { return format!("{name}: free\n") };
-    let mut text = format!("{name}: {} ({})\n", state(seen), seen.kind.word());
-    // A string takes every text.
+fn as_text(seen: &Seen) -> String {
+    let state = &seen.state;
+    let mut text = format!("{}: {} ({})\n", shown(&state.name), seen.word(), state.kind);
+    let mut line = |label: &str, line: String| {
+        // A string takes every text.
+        let _ = writeln!(text, "  {label:<8} {line}");
+    };
+    let is_counted = state.kind == FoundKind::LeasedSemaphore;
     for hold in &seen.holds {
-        let _ = writeln!(text, "  holder   {}", hold_as_text(hold));
+        line(if is_counted { "permit" } else { "holder" }, hold.as_text());
     }
-    if let Some(counts) = &seen.counts {
-        let _ = writeln!(text, "  permits  {} available, {} held", counts.available, counts.held);
-        for permit in &counts.permits {
-            let left = permit.remaining.map_or_else(|| "without an end".to_owned(), show);
-            let _ = writeln!(text, "  permit   {}, lease left {left}", permit.id);
+    let unlisted = state.held.saturating_sub(u64::try_from(seen.holds.len()).unwrap_or(u64::MAX));
+    if unlisted > 0 && !seen.holds.is_empty() {
+        line("", format!("and {unlisted} more"));
+    }
+    if let Some(available) = state.available {
+        let held = if is_counted { format!(", {} held", state.held) } else { String::new() };
+        line("permits", format!("{available} available{held}"));
+    }
+    if let Some(token) = state.fencing_token {
+        line("token", format!("{token}, of the last grant"));
+    }
+    for (at, (waiter, who)) in seen.queue.iter().enumerate() {
+        line("waiter", format!("{}. {}", at + 1, waiter_as_text(waiter, who.as_deref())));
+    }
+    match state.waiters {
+        Some(1..) if seen.queue.is_empty() => {
+            let waiters = state.waiters.unwrap_or_default();
+            line("waiters", format!("{waiters}, counted by the clients that listen for a release"));
         }
+        Some(all) if all > u64::try_from(seen.queue.len()).unwrap_or(u64::MAX) => {
+            line("waiters", format!("{all} in all"));
+        }
+        _ => {}
     }
-    for (at, (waiter, who)) in seen.waiters.iter().enumerate() {
-        let _ = writeln!(text, "  waiter   {}. {}", at + 1, waiter_as_text(waiter, who.as_ref()));
-    }
-    for warning in warnings(seen) {
-        let _ = writeln!(text, "  WARNING  {warning}");
+    for problem in seen.problems() {
+        line("WARNING", shown(&problem));
     }
     text
 }
 
-/// A hold in one line: who, since when the process lives, and how long the lease still runs.
-pub(crate) fn hold_as_text(hold: &Hold) -> String {
-    let mut text = hold.holder.id.to_string();
-    if let Some(half) = hold.half {
-        let _ = write!(text, " ({half} half)");
-    }
-    if let Some(left) = hold.holder.remaining {
-        let _ = write!(text, ", lease left {}", show(left));
-    }
-    if hold.holder.hold_count != 1 {
-        let _ = write!(text, ", held {} times", hold.holder.hold_count);
-    }
-    let _ = write!(text, "{}", process_as_text(hold.who.as_ref()));
-    text
-}
-
-fn waiter_as_text(waiter: &Waiter, who: Option<&ClientRecord>) -> String {
+fn waiter_as_text(waiter: &Waiter, who: Option<&Person>) -> String {
     let waited = waiter.waited.map(|waited| format!(", for {}", show(waited))).unwrap_or_default();
-    format!("{}{waited}{}", waiter.id, process_as_text(who))
-}
-
-fn process_as_text(who: Option<&ClientRecord>) -> String {
-    let Some(who) = who else { return String::new() };
-    let age = SystemTime::now().duration_since(who.since).map(|age| format!(", for {}", show(age)));
-    format!("; {}, process {} on {}{}", who.application, who.pid, who.host, age.unwrap_or_default())
-}
-
-/// A sentence for each thing that looks wrong.
-fn warnings(seen: &Seen) -> Vec<String> {
-    let endless = seen.holds.iter().filter(|hold| hold.holder.remaining.is_none()).map(|hold| {
-        format!("the hold of {} has no lease: if its process is gone, only `leasehold unlock` frees it", hold.holder.id)
-    });
-    let silent = seen.waiters.iter().filter(|(waiter, _)| !waiter.is_alive);
-    let silent =
-        silent.map(|(waiter, _)| format!("the waiter {} was not heard of lately and is passed over", waiter.id));
-    endless.chain(silent).collect()
+    let silent = if waiter.is_alive { "" } else { ", SILENT" };
+    with_process(&format!("{}{waited}{silent}", shown(waiter.id.as_str())), who)
 }

@@ -1,7 +1,9 @@
-//! All that the server knows of one name, of whichever kind it is.
+//! A look at a name by whom it can be freed from, with no more rights than its own kind of lock needs.
 
 use crate::failure::Failure;
-use leasehold::{Client, ClientRecord, Error, Holder, PermitCounts, Waiter};
+use crate::people::People;
+use crate::seen::Hold;
+use leasehold::{Client, Error, Holder};
 use std::time::Duration;
 
 /// The kind of what stands under a name, as far as the server's data tell it.
@@ -28,20 +30,12 @@ impl Kind {
     }
 }
 
-/// A hold, and the process behind it where that has announced itself.
-pub(crate) struct Hold {
-    pub(crate) holder: Holder,
-    /// The half of a read-write lock.
-    pub(crate) half: Option<&'static str>,
-    pub(crate) who: Option<ClientRecord>,
-}
-
 /// A name that is in use.
 pub(crate) struct Seen {
     pub(crate) kind: Kind,
     pub(crate) holds: Vec<Hold>,
-    pub(crate) waiters: Vec<(Waiter, Option<ClientRecord>)>,
-    pub(crate) counts: Option<PermitCounts>,
+    /// Whether holds wait in a queue.
+    pub(crate) has_queue: bool,
 }
 
 /// Looks at a name; `None` if it is free. This changes nothing.
@@ -65,23 +59,18 @@ pub(crate) async fn look(client: &Client, name: &str) -> Result<Option<Seen>, Fa
     if holders.is_empty() && waiters.is_empty() {
         return Ok(None);
     }
-    let mut seen =
-        Seen { kind: Kind::Lock, holds: holds(client, None, holders).await, waiters: Vec::new(), counts: None };
-    for waiter in waiters {
-        let who = who(client, waiter.id.as_str()).await;
-        seen.waiters.push((waiter, who));
-    }
-    Ok(Some(seen))
+    let holds = holds(client, None, holders).await;
+    Ok(Some(Seen { kind: Kind::Lock, holds, has_queue: !waiters.is_empty() }))
 }
 
 /// Looks at a name that no plain lock has.
 async fn other(client: &Client, name: &str) -> Result<Seen, Failure> {
-    let seen = |kind, holds, counts| Seen { kind, holds, waiters: Vec::new(), counts };
+    let seen = |kind, holds| Seen { kind, holds, has_queue: false };
     match client.read_write_lock(name).inspect().await {
         Ok(both) => {
             let mut all = holds(client, Some("write"), both.writer).await;
             all.extend(holds(client, Some("read"), both.readers).await);
-            return Ok(seen(Kind::ReadWrite, all, None));
+            return Ok(seen(Kind::ReadWrite, all));
         }
         Err(Error::KeyConflict { .. }) => {}
         Err(error) => return Err(error.into()),
@@ -89,26 +78,21 @@ async fn other(client: &Client, name: &str) -> Result<Seen, Failure> {
     match client.leased_semaphore(name).inspect().await {
         Ok(Some(counts)) => {
             let kind = if counts.held > 0 { Kind::Permits } else { Kind::Counter };
-            return Ok(seen(kind, Vec::new(), Some(counts)));
+            return Ok(seen(kind, Vec::new()));
         }
         Ok(None) | Err(Error::KeyConflict { .. }) => {}
         Err(error) => return Err(error.into()),
     }
     // The lease of the handle is of no importance to an inspection.
     let holder = client.simple_lock(name, Duration::from_secs(30)).inspect().await?;
-    Ok(seen(Kind::Simple, holds(client, None, holder).await, None))
+    Ok(seen(Kind::Simple, holds(client, None, holder).await))
 }
 
 async fn holds(client: &Client, half: Option<&'static str>, holders: impl IntoIterator<Item = Holder>) -> Vec<Hold> {
-    let mut all = Vec::new();
+    let (mut all, mut people) = (Vec::new(), People::new(client));
     for holder in holders {
-        let who = who(client, holder.id.as_str()).await;
+        let who = people.of(holder.id.as_str()).await;
         all.push(Hold { holder, half, who });
     }
     all
-}
-
-/// The process behind an id, where it has announced itself and this user may read that.
-async fn who(client: &Client, id: &str) -> Option<ClientRecord> {
-    client.who_is(id).await.ok().flatten()
 }

@@ -1,9 +1,11 @@
 //! A lock as the server has it, together with the processes behind it, for scripts and for people.
 
+use crate::duration::show;
 use crate::output::shown;
 use crate::people::{People, Person};
 use leasehold::{ClientRecord, FoundKind, Holder, LockState, Waiter};
 use serde_json::{Value, json};
+use std::fmt::Write as _;
 use std::rc::Rc;
 use std::time::{Duration, SystemTime};
 
@@ -20,6 +22,31 @@ impl Hold {
     /// How long it has been held, where its client says so.
     pub(crate) fn age(&self) -> Option<Duration> {
         self.who.as_ref().and_then(|who| who.held(self.holder.id.as_str()))
+    }
+
+    /// A line: the id, the lease, for how long it has been held, and the process.
+    pub(crate) fn as_text(&self) -> String {
+        let mut text = shown(self.holder.id.as_str());
+        let mut add = |part: String| {
+            // A string takes every text.
+            let _ = write!(text, ", {part}");
+        };
+        if let Some(half) = self.half {
+            add(format!("{half} half"));
+        }
+        if let Some(age) = self.age() {
+            add(format!("held for {}", show(age)));
+        }
+        if let Some(left) = self.holder.remaining {
+            add(format!("lease left {}", show(left)));
+        }
+        if self.holder.hold_count > 1 {
+            add(format!("held {} times", self.holder.hold_count));
+        }
+        if self.holder.is_kept() {
+            add("released, and busy for the rest of its least time".to_owned());
+        }
+        with_process(&text, self.who.as_deref())
     }
 
     pub(crate) fn as_json(&self) -> Value {
@@ -112,6 +139,13 @@ pub(crate) fn process_as_json(who: &ClientRecord) -> Value {
 /// The process in a few words; these come from the process itself.
 pub(crate) fn process_as_text(who: &ClientRecord) -> String {
     shown(&format!("{}, process {} on {}", who.application, who.pid, who.host))
+}
+
+/// A text with the process behind it, and for how long that lives.
+pub(crate) fn with_process(text: &str, who: Option<&Person>) -> String {
+    let Some(who) = who else { return text.to_owned() };
+    let lives = SystemTime::now().duration_since(who.record.since).unwrap_or_default();
+    format!("{text}; {}, up for {}", process_as_text(&who.record), show(lives))
 }
 
 pub(crate) fn millis(time: Duration) -> u64 {

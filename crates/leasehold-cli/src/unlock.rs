@@ -3,9 +3,9 @@
 use crate::args::{ServerOptions, UnlockOptions};
 use crate::connection::{self, FAREWELL};
 use crate::failure::{Exit, Failure};
-use crate::inspect::{hold_as_json, hold_as_text};
-use crate::look::{Hold, Kind, Seen, look};
+use crate::look::{Kind, Seen, look};
 use crate::output;
+use crate::seen::Hold;
 use leasehold::Client;
 use rustix::termios::isatty;
 use serde_json::json;
@@ -37,7 +37,7 @@ async fn with_client(client: &Client, options: &UnlockOptions, json: bool) -> Re
         return free(name, json);
     }
     if hit.is_empty() {
-        let holders = seen.holds.iter().map(hold_as_text).collect::<Vec<_>>().join(" and ");
+        let holders = seen.holds.iter().map(Hold::as_text).collect::<Vec<_>>().join(" and ");
         let holders =
             if holders.is_empty() { "nothing is held".to_owned() } else { format!("the holder is {holders}") };
         return Err(Failure::new(Exit::Conflict, format!("the lock {name:?} is not held so: {holders}")).of_lock(name));
@@ -70,7 +70,7 @@ async fn ask(name: &str, hit: &[&Hold]) -> Result<(), Failure> {
         return Err(Failure::new(Exit::Usage, "unlock asks first, and stdin is no terminal; use --yes").of_lock(name));
     }
     for hold in hit {
-        output::complain(&format!("{name}: held by {}", hold_as_text(hold)));
+        output::complain(&format!("{name}: held by {}", hold.as_text()));
     }
     output::complain("It is not asked, and may go on with its work beside the next holder. Free the lock? [y/N]");
     let answer = tokio::task::spawn_blocking(|| {
@@ -92,7 +92,7 @@ async fn free_from(client: &Client, name: &str, seen: &Seen, hold: &Hold, json: 
         (_, Some("read")) => client.read_write_lock(name).read().force_release_holder(id).await?,
         (_, Some(_)) => client.read_write_lock(name).write().force_release_holder(id).await?,
         // The script of the plain lock needs no right to the keys of a queue.
-        _ if seen.waiters.is_empty() => client.lock(name).force_release_holder(id).await?,
+        _ if !seen.has_queue => client.lock(name).force_release_holder(id).await?,
         _ => client.fair_lock(name).force_release_holder(id).await?,
     };
     if !ended {
@@ -100,8 +100,8 @@ async fn free_from(client: &Client, name: &str, seen: &Seen, hold: &Hold, json: 
         return Err(Failure::new(Exit::Conflict, text).of_lock(name));
     }
     if json {
-        output::print(&format!("{}\n", json!({ "name": name, "freed": hold_as_json(hold) })))
+        output::print(&format!("{}\n", json!({ "name": name, "freed": hold.as_json() })))
     } else {
-        output::print(&format!("{name}: freed; it was held by {}\n", hold_as_text(hold)))
+        output::print(&format!("{name}: freed; it was held by {}\n", hold.as_text()))
     }
 }

@@ -62,7 +62,7 @@ fn halves_of_a_read_write_lock_are_told_apart() {
     let name = name();
     let _readers = [held(&[&name, "--read"]), held(&[&name, "--read"])];
     let text = inspected(&name);
-    assert!(text.contains("held (read-write lock)") && text.matches("(read half)").count() == 2, "{text}");
+    assert!(text.contains("held (read-write lock)") && text.matches(", read half").count() == 2, "{text}");
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn simple_locks_and_counters_are_told() {
     let text = inspected(&simple);
     assert!(text.contains("held (simple lock)") && text.contains("some-process"), "{text}");
     let text = inspected(&counter);
-    assert!(text.contains("counter of a semaphore or a latch") && text.contains("3 available"), "{text}");
+    assert!(text.contains("counted (counter)") && text.contains("3 available"), "{text}");
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn hold_without_a_lease_is_warned_of() {
     held_by_a_jvm(&SERVER, &name, "60000");
     SERVER.command(&["PERSIST", &name]);
     let text = inspected(&name);
-    assert!(text.contains("WARNING") && text.contains("has no lease"), "{text}");
+    assert!(text.contains("WARNING") && text.contains("no time to live"), "{text}");
 }
 
 #[test]
@@ -110,4 +110,62 @@ fn looking_changes_nothing() {
     let before = dump();
     inspected(&name);
     assert_eq!(dump(), before);
+}
+
+#[test]
+fn token_of_the_last_grant_is_told_also_of_a_free_lock() {
+    let name = name();
+    let mut holder = held(&[&name, "--fenced"]);
+    let token = inspected_as_json(&name)["fencing_token"].as_u64().expect("a token");
+    assert!(inspected(&name).contains(&format!("token    {token}, of the last grant")));
+    holder.close_stdin();
+    holder.finish();
+    let seen = inspected_as_json(&name);
+    assert_eq!((&seen["state"], &seen["fencing_token"]), (&"free".into(), &token.into()));
+}
+
+#[test]
+fn waiters_of_another_lock_are_counted() {
+    let name = name();
+    let _holder = held(&[&name]);
+    let _waiters = [(), ()].map(|()| run(&SERVER, &[&name, "--", "true"]).start());
+    until("both listen", || inspected_as_json(&name)["waiting"] == 2);
+    assert!(inspected(&name).contains("waiters  2, counted by"), "{}", inspected(&name));
+}
+
+#[test]
+fn age_of_a_hold_is_told_where_its_process_says_it() {
+    let name = name();
+    let _holder = held(&[&name]);
+    until("it says so", || inspected(&name).contains("held for "));
+    assert!(inspected_as_json(&name)["holders"][0]["held_ms"].as_u64().is_some_and(|age| age >= 1_000));
+}
+
+#[test]
+fn silent_waiter_and_odd_field_are_warned_of() {
+    let name = name();
+    held_by_a_jvm(&SERVER, &name, "60000");
+    SERVER.command(&["HSET", &name, "odd\u{1b}[2J", "1"]);
+    let text = inspected(&name);
+    assert!(text.matches("WARNING").count() >= 2 && text.contains("odd") && !text.contains('\u{1b}'), "{text:?}");
+    let fair = crate::support::name();
+    let mut holder = held(&[&fair, "--fair"]);
+    let queue = format!("redisson_lock_queue:{{{fair}}}");
+    let jvm = "6f0c0000-0000-4000-8000-000000000000:9";
+    SERVER.command(&["RPUSH", &queue, jvm]);
+    // The deadline of a JVM's waiter, which has passed.
+    SERVER.command(&["ZADD", &format!("redisson_lock_timeout:{{{fair}}}"), "1700000000000", jvm]);
+    let text = inspected(&fair);
+    assert!(text.contains("WARNING") && text.contains("SILENT") && text.contains("waiter   1. "), "{text}");
+    holder.close_stdin();
+    holder.finish();
+}
+
+#[test]
+fn control_characters_of_a_name_do_not_reach_the_terminal() {
+    let name = format!("{}\u{1b}[2J", name());
+    held_by_a_jvm(&SERVER, &name, "60000");
+    for text in [inspected(&name), leasehold(&SERVER).args(["inspect", "free\u{1b}[2J"]).finish().stdout] {
+        assert!(text.contains(r"\u{1b}[2J") && !text.contains('\u{1b}'), "{text:?}");
+    }
 }
