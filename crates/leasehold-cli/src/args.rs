@@ -96,6 +96,15 @@ pub(crate) enum Task {
     /// long it has held a lock, once that is a second. The exit code is 0 also if no lock is found.
     #[command(after_help = LS_EXAMPLES)]
     Ls(LsOptions),
+    /// Tell what happens to the locks whose names fit a pattern
+    ///
+    /// It looks again and again, and prints a line for each grant, release, loss and change of the number of waiters between two looks, with the
+    /// time of day in UTC. A hold that came and went between two looks is not seen. A hold is lost if its lease can have run out; the server does
+    /// not tell a release from a force release. If the server goes away, that is one line, and another one when it is back. The interrupt key ends it with the exit code 0.
+    #[command(
+        after_help = "Examples:\n  leasehold watch backup\n  leasehold watch 'stock:*' --every 2s\n  leasehold watch '*' --json | jq 'select(.event == \"lost\")'"
+    )]
+    Watch(WatchOptions),
     /// Find processes that wait for each other in a circle
     ///
     /// Each line is one circle: every process waits for a lock that the next one holds. This rests on what programs that announce themselves say
@@ -202,6 +211,22 @@ impl LsOptions {
     pub(crate) fn kinds(&self) -> Vec<FoundKind> {
         self.kind.iter().map(|kind| kind.found()).collect()
     }
+}
+
+/// The locks that `watch` looks at.
+#[derive(Args, Debug)]
+pub(crate) struct WatchOptions {
+    /// The name, or the pattern of the names in quotes
+    pub(crate) pattern: String,
+    /// The time between two looks, 10ms at the least
+    #[arg(long, value_name = "TIME", value_parser = at_least_10ms, default_value = "500ms")]
+    pub(crate) every: Duration,
+}
+
+/// A time between two looks that leaves the server in peace.
+fn at_least_10ms(text: &str) -> Result<Duration, String> {
+    let time = duration::parse(text)?;
+    if time < Duration::from_millis(10) { Err("the time is shorter than 10ms".to_owned()) } else { Ok(time) }
 }
 
 /// A kind of lock on the command line.

@@ -14,6 +14,7 @@ mod generate;
 mod inspect;
 mod look;
 mod ls;
+mod moment;
 mod output;
 mod people;
 mod raw;
@@ -22,6 +23,7 @@ mod seen;
 mod shim;
 mod table;
 mod unlock;
+mod watch;
 
 use args::{Cli, Task};
 use clap::Parser as _;
@@ -57,6 +59,7 @@ fn perform(cli: &Cli) -> Result<u8, Failure> {
         Task::Man => generate::man_pages().map(|()| 0),
         Task::Ls(options) => in_runtime(ls::ls(options, &cli.server)),
         Task::Deadlocks => in_runtime(deadlocks::deadlocks(&cli.server)),
+        Task::Watch(options) => in_runtime(watch::watch(options, &cli.server)),
         Task::Inspect(options) => in_runtime(inspect::inspect(options, &cli.server)),
         Task::Unlock(options) => in_runtime(unlock::unlock(options, &cli.server)),
         Task::Bench(options) => in_runtime(bench::bench(options, &cli.server)),

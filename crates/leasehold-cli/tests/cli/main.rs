@@ -18,3 +18,4 @@ mod streams;
 mod support;
 mod terminal;
 mod unlock;
+mod watch;

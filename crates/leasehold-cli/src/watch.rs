@@ -1,0 +1,158 @@
+//! `leasehold watch`: what happens to locks, found by looking again and again.
+//!
+//! `watch/changes.rs` compares two looks, and this file looks, prints and waits.
+
+mod changes;
+
+use crate::args::{ServerOptions, WatchOptions};
+use crate::connection::{self, FAREWELL};
+use crate::failure::{Exit, Failure};
+use crate::moment;
+use crate::output::{self, shown};
+use crate::people::People;
+use crate::seen::{process_as_json, process_as_text};
+use changes::{Change, Event, Looked};
+use leasehold::{Client, Error};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::time::Instant;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::sleep;
+
+/// The locks at one look, by their names.
+type Locks = BTreeMap<String, Looked>;
+
+/// Prints a line for each change until the interrupt signal ends it.
+///
+/// # Errors
+///
+/// No server answers at the beginning, or a server refuses to be looked at.
+pub(crate) async fn watch(options: &WatchOptions, server: &ServerOptions) -> Result<u8, Failure> {
+    let interrupt = signal(SignalKind::interrupt());
+    let mut interrupt =
+        interrupt.map_err(|error| Failure::new(Exit::Other, format!("signals cannot be listened for: {error}")))?;
+    let client = tokio::select! {
+        _ = interrupt.recv() => return Ok(0),
+        client = connection::connect(server, None, "leasehold watch") => client?,
+    };
+    let result = tokio::select! {
+        _ = interrupt.recv() => Ok(0),
+        failure = go_on(&client, options, server.json) => failure,
+    };
+    // Nothing is held, so nothing is left behind.
+    let _ = client.shutdown(FAREWELL).await;
+    result
+}
+
+/// Looks, tells what has changed, and waits, without an end.
+async fn go_on(client: &Client, options: &WatchOptions, json: bool) -> Result<u8, Failure> {
+    let teller = Teller { json };
+    let mut before: Option<(Instant, Locks)> = None;
+    let mut is_away = false;
+    loop {
+        let begun = Instant::now();
+        match look(client, &options.pattern).await {
+            Ok(now) => {
+                if std::mem::take(&mut is_away) {
+                    teller.of_the_server("answers again", None)?;
+                }
+                let mut people = People::new(client);
+                let changes = match &before {
+                    Some((at, before)) => changes::between(before, &now, begun.duration_since(*at)),
+                    None => changes::at_first(&now),
+                };
+                for change in changes {
+                    teller.tell(&change, &mut people).await?;
+                }
+                if before.is_none() {
+                    teller.of_the_server("answers", Some(&format!("{} locks fit", now.len())))?;
+                }
+                before = Some((begun, now));
+            }
+            Err(error) if passes(&error) => {
+                if !std::mem::replace(&mut is_away, true) {
+                    teller.of_the_server("does not answer", Some(&error.to_string()))?;
+                }
+            }
+            Err(error) => return Err(error.into()),
+        }
+        sleep(options.every).await;
+    }
+}
+
+/// Whether the server may answer later.
+fn passes(error: &Error) -> bool {
+    match error {
+        Error::Refused { refusal, .. } => refusal.is_transient(),
+        error => error.is_retryable(),
+    }
+}
+
+async fn look(client: &Client, pattern: &str) -> Result<Locks, Error> {
+    let (mut locks, mut search) = (Locks::new(), client.locks(pattern));
+    while let Some(found) = search.next().await {
+        let state = found?;
+        locks.insert(state.name.clone(), Looked::new(&state));
+    }
+    Ok(locks)
+}
+
+/// Prints what happens, each with its time.
+struct Teller {
+    json: bool,
+}
+
+impl Teller {
+    fn of_the_server(&self, what: &str, why: Option<&str>) -> Result<(), Failure> {
+        if self.json {
+            let line = json!({ "at": moment::now(), "event": "server", "server": what, "message": why });
+            return output::print(&format!("{line}\n"));
+        }
+        let why = why.map(|why| format!(": {}", shown(why))).unwrap_or_default();
+        output::print(&format!("{}  the server {what}{why}\n", moment::now()))
+    }
+
+    async fn tell(&self, change: &Change, people: &mut People<'_>) -> Result<(), Failure> {
+        let (word, id) = match &change.event {
+            Event::Waiting { before, now } => return self.of_waiters(change, *before, *now),
+            Event::Held(id) => ("held", id),
+            Event::Granted(id) => ("granted", id),
+            Event::Released(id) => ("released", id),
+            Event::Lost(id) => ("lost", id),
+        };
+        let who = people.of(id).await;
+        if self.json {
+            let process = who.as_ref().map(|who| process_as_json(&who.record));
+            let mut line = self.object(change, word);
+            line["holder"] = json!(id);
+            line["process"] = json!(process);
+            return output::print(&format!("{line}\n"));
+        }
+        let who = who.map(|who| format!("; {}", process_as_text(&who.record))).unwrap_or_default();
+        let between = match change.event {
+            Event::Held(_) => "by",
+            Event::Granted(_) => "to",
+            Event::Lost(_) => "by the end of the lease of",
+            _ => "by or from",
+        };
+        self.line(change, word, &format!("{between} {}{who}", shown(id)))
+    }
+
+    fn of_waiters(&self, change: &Change, before: u64, now: u64) -> Result<(), Failure> {
+        if self.json {
+            let mut line = self.object(change, "waiters");
+            line["before"] = json!(before);
+            line["now"] = json!(now);
+            return output::print(&format!("{line}\n"));
+        }
+        self.line(change, "waiters", &format!("{now}, before {before}"))
+    }
+
+    fn object(&self, change: &Change, event: &str) -> Value {
+        json!({ "at": moment::now(), "event": event, "name": change.name, "kind": change.kind.word() })
+    }
+
+    fn line(&self, change: &Change, word: &str, text: &str) -> Result<(), Failure> {
+        output::print(&format!("{}  {:<24}  {word:<8}  {text}\n", moment::now(), shown(&change.name)))
+    }
+}
