@@ -58,7 +58,8 @@ async fn go_on(client: &Client, options: &WatchOptions, json: bool) -> Result<u8
                 }
                 let mut people = People::new(client);
                 let changes = match &before {
-                    Some((at, before)) => changes::between(before, &now, begun.duration_since(*at)),
+                    // From the begin of the former look to the end of this one: a lease that ran out in between is no longer than that.
+                    Some((at, before)) => changes::between(before, &now, at.elapsed()),
                     None => changes::at_first(&now),
                 };
                 for change in changes {
