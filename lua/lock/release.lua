@@ -19,7 +19,7 @@
 -- example  KEYS stock:1001 redisson_lock__channel:{stock:1001}  ARGV 6f0c…:7 0 PUBLISH 0 ""  returns 1
 
 local lock_key, channel = KEYS[1], KEYS[2]
-local hold, count, publish, keep = ARGV[1], tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4]) or 0
+local hold, count, publish, keep = ARGV[1], tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4])
 local kept = ARGV[5]
 
 local stored = redis.pcall('HGET', lock_key, hold)

@@ -226,9 +226,14 @@ fn acquire(lock: &str) -> Call {
     Call::new(&ACQUIRE, vec![Bytes::copy_from_slice(lock.as_bytes())], args)
 }
 
+/// The arguments of a release that frees its lock at once.
+fn release_args() -> Vec<Bytes> {
+    [HOLD, "0", "PUBLISH", "0", ""].map(Bytes::from_static_str).to_vec()
+}
+
 fn release(lock: &str) -> Call {
     let keys = vec![Bytes::copy_from_slice(lock.as_bytes()), Bytes::from(format!("c:{{{lock}}}"))];
-    Call::new(&RELEASE, keys, [HOLD, "0", "PUBLISH"].map(Bytes::from_static_str).to_vec())
+    Call::new(&RELEASE, keys, release_args())
 }
 
 fn inspect(lock: &str) -> Call {

@@ -279,7 +279,7 @@ fn only_calls_of_one_slot_share_a_batch_on_a_cluster() {
                 // The channel is in the slot of the lock.
                 let release = |lock: &str| {
                     let keys = vec![key(lock), Bytes::from(format!("{lock}:channel"))];
-                    Call::new(&RELEASE, keys, [HOLD, "0", "PUBLISH"].map(Bytes::from_static_str).to_vec())
+                    Call::new(&RELEASE, keys, release_args())
                 };
                 let calls: Vec<_> = names.flat_map(|lock| [acquire(&lock), release(&lock)]).collect();
                 let calls = calls.into_iter().map(|call| world.link.call(plane, call));

@@ -555,8 +555,7 @@ fn fr17_keys_of_two_slots_are_refused() {
         let [first, second, _] = locks(&cluster);
         for plane in PLANES {
             let keys = vec![key(&first), key(&second)];
-            let args = [HOLD, "0", "PUBLISH"].map(key).to_vec();
-            let answer = world.call(plane, Call::new(&RELEASE, keys, args));
+            let answer = world.call(plane, Call::new(&RELEASE, keys, release_args()));
             assert!(matches!(&answer, Err(LinkError::Refused(error)) if error.code() == "CROSSSLOT"), "{answer:?}");
         }
     });
