@@ -19,7 +19,10 @@ pub(crate) fn rule(name: &str) -> Vec<&'static str> {
     rule.split_whitespace().collect()
 }
 
+/// Makes the user anew. To delete it first ends its connections: the server drops what a walk that failed has sent and nobody has read
+/// yet. Otherwise it would read this under the next rule, and refuse it in the next walk's log.
 pub(crate) fn set_user(server: &Server, rule: &[&str]) {
+    server.command(&["ACL", "DELUSER", "app"]);
     let head = ["ACL", "SETUSER", "app", "reset", "on", ">open"];
     let reply = server.command(&[&head[..], rule].concat());
     assert!(!reply.is_error(), "{reply:?}");
@@ -139,10 +142,12 @@ fn published_rule_is_enough_and_minimal() {
     on_each(|binary| {
         let server = Server::builder().binary(binary).start();
         let proxy = Proxy::to(&server);
-        let rule = rule("server");
+        let rule = [rule("server"), rule("restarts")].concat();
         set_user(&server, &rule);
         walks(&server, &proxy, 0).expect("a rule that is enough");
-        let parts = rule.iter().filter(|part| !matches!(**part, "resetchannels" | "-@all"));
+        // A connection is made again here only where the machine is slow: the rights for that have a walk of their own.
+        let parts =
+            rule.iter().filter(|part| !matches!(**part, "resetchannels" | "-@all") && !part.contains("script|"));
         // Each newer server is asked about every part; the oldest only about keys and channels, where it differs.
         let parts = parts.filter(|part| binary.version.major > 6 || part.starts_with(['~', '&']));
         for (number, left_out) in parts.enumerate() {
@@ -202,7 +207,7 @@ fn the_published_rule_is_enough_on_a_cluster() {
     on_one_of_each(|binary| {
         let cluster = Cluster::builder().binary(binary).start();
         let more = rule("cluster");
-        let all = [rule("server"), more.clone()].concat();
+        let all = [rule("server"), rule("restarts"), more.clone()].concat();
         set_user_everywhere(&cluster, &all);
         walk_cluster(&cluster, 0).expect("a rule that is enough");
         for (number, left_out) in more.iter().enumerate() {

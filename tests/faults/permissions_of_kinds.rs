@@ -2,14 +2,14 @@
 //! scripts, no more and no fewer, is what `tests/contract` says.
 
 use crate::permissions::{builder, refused, rule, set_user, step};
-use crate::support::{SLACK, on_each, runtime};
+use crate::support::{SLACK, on_each, runtime, until};
 use leasehold::kind::LockKind;
 use leasehold::{Client, Error, Lock, Replicas};
 use leasehold_test_support::Server;
 use std::time::{Duration, Instant};
 
 /// The purpose of a walk: the blocks of `docs/security.md` that it needs beside the first.
-const WALKS: [&[&str]; 11] = [
+const WALKS: [&[&str]; 12] = [
     &["fair"],
     &["fair", "fenced"],
     &["fenced"],
@@ -21,6 +21,7 @@ const WALKS: [&[&str]; 11] = [
     &["latch"],
     &["record"],
     &["locks"],
+    &["restarts"],
 ];
 
 /// One client holds, another waits and is woken, and both release.
@@ -42,7 +43,7 @@ async fn listens(client: &Client) {
     }
 }
 
-async fn walk(blocks: &[&str], name: &str, client: &Client, other: &Client) -> Result<(), String> {
+async fn walk(server: &Server, blocks: &[&str], name: &str, client: &Client, other: &Client) -> Result<(), String> {
     match blocks {
         ["fair"] => {
             contend(&client.fair_lock(name), &other.fair_lock(name), other).await?;
@@ -131,6 +132,14 @@ async fn walk(blocks: &[&str], name: &str, client: &Client, other: &Client) -> R
             }
             step("a release", guard.release()).await?;
         }
+        ["restarts"] => {
+            let lock = client.lock(name);
+            step("a release", step("an acquire", lock.acquire().wait(SLACK)).await?.release()).await?;
+            server.command(&["SCRIPT", "FLUSH"]);
+            server.command(&["CLIENT", "KILL", "USER", "app"]);
+            let is_given = || server.info("number_of_cached_scripts").is_some_and(|count| count != "0");
+            until("the scripts are given or refused", || is_given() || refused(server).is_some()).await;
+        }
         ["record"] => {
             let end = Instant::now() + SLACK;
             while step("a question", client.who_is(&other.id())).await?.is_none() {
@@ -155,7 +164,7 @@ fn try_rule(server: &Server, blocks: &[&str], number: usize) -> Result<(), Strin
         let announced = if blocks == ["record"] { settings().announce("orders") } else { settings() };
         let other = announced.connect(&url).await.map_err(|error| error.to_string())?;
         for name in [format!("stock:{number}"), format!("{{stock}}:{number}")] {
-            walk(blocks, &name, &client, &other).await?;
+            walk(server, blocks, &name, &client, &other).await?;
         }
         step("a shutdown", client.shutdown(SLACK)).await?;
         step("a shutdown", other.shutdown(SLACK)).await
@@ -175,11 +184,12 @@ fn published_rule_of_each_kind_is_enough_and_minimal() {
         };
         for blocks in WALKS {
             let more: Vec<_> = blocks.iter().flat_map(|block| rule(block)).collect();
-            let all = [rule("server"), more.clone()].concat();
+            let all = [rule("server"), rule("restarts"), more.clone()].concat();
             walk(blocks, &all).unwrap_or_else(|error| panic!("{blocks:?}: {error}"));
-            // Each newer server is asked about every pattern; the oldest, which tells keys and channels apart as they do, about none.
-            let patterns = more.iter().filter(|part| part.starts_with(['~', '&']) && binary.version.major > 6);
-            for left_out in patterns {
+            // Each newer server is asked about every pattern and command of its own; the oldest, which tells keys and channels apart as they do,
+            // about none. The commands of scripts are held to them by `tests/contract`.
+            let is_asked = |part: &&&str| part.starts_with(['~', '&']) || part.contains('|');
+            for left_out in more.iter().filter(|part| is_asked(part) && binary.version.major > 6) {
                 let rest: Vec<_> = all.iter().copied().filter(|part| part != left_out).collect();
                 let missed = walk(blocks, &rest).expect_err(left_out);
                 eprintln!("{blocks:?} without {left_out}: {missed}");
