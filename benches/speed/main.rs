@@ -1,7 +1,7 @@
-//! The costs of leasehold beside itself: long lines, and many readers.
+//! The costs of leasehold beside itself: long lines, many readers, and threads that share a client.
 //!
 //! ```text
-//! cargo bench -p leasehold-benches --bench speed                # both
+//! cargo bench -p leasehold-benches --bench speed                # all
 //! cargo bench -p leasehold-benches --bench speed -- readers     # one of them
 //! ```
 //!
@@ -14,6 +14,7 @@
 mod line;
 mod measure;
 mod readers;
+mod threads;
 
 use leasehold_test_support::{Binary, Server};
 
@@ -23,6 +24,9 @@ fn main() {
     let binary = Binary::redis().expect("a Redis server: run `cargo xtask servers`");
     let server = Server::builder().binary(&binary).start();
     println!("server: {} {}", binary.flavor, binary.version);
+    if runs("threads") {
+        threads::run(&server);
+    }
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
     runtime.block_on(async {

@@ -8,7 +8,9 @@
 -- ARGV[3]  publish  [string]   PUBLISH or SPUBLISH; SILENT where nobody listens (the spin lock)
 -- ARGV[4]  keep     [integer]  milliseconds for which the lock stays busy after the hold has ended; 0 frees it
 -- ARGV[5]  kept     [string]   the field of the lock for that time: uuid:number!; empty where keep is 0
--- returns  [integer]  1   released: the hold has ended, and the message was published unless it is SILENT
+-- returns  [integer]  1   released: the hold has ended, and the message was published unless it is SILENT; no connection listens
+--                     6   heard: released, and one connection got the message
+--                     7   heard by several: released, and more than one connection got the message
 --                     2   lowered: the count is now what was asked; the lease is untouched
 --                     3   same: the count was this already (a copy of a command that succeeded)
 --                     4   below: the count is lower already (a late copy of an older command)
@@ -44,19 +46,21 @@ end
 stored = hold_count(stored)
 if count == 0 then
   -- In this order, so that a user who may not publish has released nothing when the server says so.
+  local heard = 0
   if publish ~= 'SILENT' then
-    redis.call(publish, channel, '0')
+    heard = redis.call(publish, channel, '0')
   end
+  local released = heard == 0 and 1 or heard == 1 and 6 or 7
   if keep == 0 then
     redis.call('DEL', lock_key)
-    return 1
+    return released
   end
   -- Waiters were told above, because the time that they have to wait is another one now. The new field comes before the old one goes, so
   -- that the key is there throughout, and keeps its time to live.
   redis.call('PEXPIRE', lock_key, keep)
   redis.call('HSET', lock_key, kept, 1)
   redis.call('HDEL', lock_key, hold)
-  return 1
+  return released
 elseif stored > count then
   redis.call('HSET', lock_key, hold, count)
   return 2

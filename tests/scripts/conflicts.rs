@@ -4,7 +4,7 @@ use crate::support::{Bench, Desk, LEASE, hold, ms, once, publish};
 use leasehold_core::call::Call;
 use leasehold_core::command::operation::Done;
 use leasehold_core::command::store::{self, Claim, Fenced};
-use leasehold_core::command::{Acquired, Kind, Released, Renewal, Renewed};
+use leasehold_core::command::{Acquired, Kind, Listeners, Released, Renewal, Renewed};
 use leasehold_core::command::{latch, lock, permits, read_write, semaphore};
 use leasehold_core::reply::Reply;
 
@@ -108,7 +108,7 @@ fn one_hold_count_that_is_no_number_spoils_no_renewal_of_others() {
             }
             let entered = bad.acquired(&bad.ask(&lost, 2, LEASE, None));
             assert!(matches!(entered, Acquired::Mismatch | Acquired::Lost), "{value:?}: {entered:?}");
-            assert_eq!(bad.release(&lost), Released::Ended, "{value:?}: it can be removed");
+            assert_eq!(bad.release(&lost), Released::EndedBefore(Listeners::None), "{value:?}: it can be removed");
         }
     });
 }

@@ -144,7 +144,7 @@ fn it_is_released_renewed_and_inspected_as_a_lock() {
         );
         assert_eq!(world.release(FENCED, "me:1", 1), 2);
         listener.hears(&[]);
-        assert_eq!(world.release(FENCED, "me:1", 0), 1);
+        assert_eq!(world.release(FENCED, "me:1", 0), 6);
         listener.hears(&["0"]);
         assert_eq!(world.release(FENCED, "me:1", 0), 0);
         assert_eq!(last(world), LastToken::Issued(token));

@@ -58,7 +58,7 @@ fn counts_are_set_and_not_added() {
         assert_eq!([2, 3].map(|_| world.release(LOCK, "me:1", 1)), [2, 3], "the second one is a copy");
         listener.hears(&[]);
         assert_eq!(world.release(LOCK, "you:1", 0), -1);
-        assert_eq!([1, 0].map(|_| world.release(LOCK, "me:1", 0)), [1, 0]);
+        assert_eq!([6, 0].map(|_| world.release(LOCK, "me:1", 0)), [6, 0]);
         listener.hears(&["0"]);
         world.check("EXISTS {} => 0");
     });
@@ -132,8 +132,20 @@ fn busy_lock_is_asked_for_where_its_hold_may_linger() {
         assert_eq!(forced(world, "me:2~"), ForceReleased::Ended);
         listener.hears(&["2", "0"]);
         world.acquire(LOCK, "me:3~", 1, wish(60_000));
-        assert_eq!(world.release(LOCK, "me:3~", 0), 1);
+        assert_eq!(world.release(LOCK, "me:3~", 0), 6);
         listener.hears(&["0"]);
+    });
+}
+
+#[test]
+fn release_tells_whether_none_one_or_more_listen() {
+    each("lock-listeners", |world| {
+        let mut listeners = Vec::new();
+        for code in [1, 6, 7, 7] {
+            world.acquire(LOCK, "me:1", 1, wish(60_000));
+            assert_eq!(world.release(LOCK, "me:1", 0), code);
+            listeners.push(world.listen_to(LOCK));
+        }
     });
 }
 
@@ -146,7 +158,7 @@ fn a_released_lock_that_stays_busy_is_that_of_no_hold() {
         assert_eq!(world.release_and_keep(LOCK, "me:1", 1, 500_000), 2, "a count that is left keeps its lease");
         assert!(left(world) <= 60_000);
         listener.hears(&[]);
-        assert_eq!(world.release_and_keep(LOCK, "me:1", 0, 500_000), 1);
+        assert_eq!(world.release_and_keep(LOCK, "me:1", 0, 500_000), 6);
         listener.hears(&["0"]);
         let kept = "HGETALL {} => [\"me:1!\", \"1\"]";
         world.check(kept);
@@ -163,7 +175,7 @@ fn a_released_lock_that_stays_busy_is_that_of_no_hold() {
         assert_eq!(forced(world, &holder), ForceReleased::Ended);
         // A time that is shorter than the lease ends the lease sooner.
         world.acquire(LOCK, "me:2", 1, wish(60_000));
-        assert_eq!(world.release_and_keep(LOCK, "me:2", 0, 5_000), 1);
+        assert_eq!(world.release_and_keep(LOCK, "me:2", 0, 5_000), 6);
         assert!(left(world) <= 5_000);
         world.check("DEL {} => 1");
     });

@@ -75,6 +75,9 @@ async fn serve<L: Library>(library: L) {
             ["pairs", name, tasks, millis] => {
                 work::pairs(&library, name, number(tasks), Duration::from_millis(number(millis))).await
             }
+            ["beside", name, others, millis] => {
+                work::beside(&library, name, number(others), Duration::from_millis(number(millis))).await
+            }
             ["wake", name, count, least, most] => {
                 let pauses = Duration::from_micros(number(least))..Duration::from_micros(number(most));
                 work::wake(&library, name, number(count), pauses).await

@@ -22,7 +22,7 @@ pub mod simple;
 pub mod spin;
 pub mod store;
 
-pub use outcome::{Acquired, Released, Renewed};
+pub use outcome::{Acquired, Listeners, Released, Renewed};
 pub use protocol::{AcquireArgs, HoldKey, Keys, KindProtocol, ReleaseArgs, Renewal, WaitPolicy};
 
 /// A kind of lock.

@@ -39,7 +39,7 @@ pub struct Settings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "the runtime builds it, and must decide on every field")]
 pub struct HandOver {
-    /// How often at most.
+    /// How often at most, if other clients may want the lock.
     pub most: u32,
     /// For how long at most, from when the server's grant was received.
     pub within: Duration,

@@ -105,7 +105,10 @@ impl Choice {
                 Back::Answer { reply, .. } => format!("client {client} is answered: {:?}", world.replies.get(reply)),
                 other => format!("client {client} is told: {other:?}"),
             },
-            Self::Notice(client) => format!("client {client} gets a notice"),
+            Self::Notice(client) => {
+                let notices = &world.face(state, client).member.notices;
+                format!("client {client} gets a notice: {:?}", notices.first())
+            }
             Self::Tick(client) => format!("client {client}: timers run"),
             Self::Poll(client) => format!("client {client}: the future that was woken is polled"),
             Self::Late(client, wire) => {

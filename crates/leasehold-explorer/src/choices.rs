@@ -70,7 +70,7 @@ impl World {
             }
             let changes = |world: &mut Self, choice: &Choice| !world.keeps_beliefs(state, client, *choice);
             let is_seen = !seen.beliefs.is_empty() && (seen.is_idle || own.iter().any(|choice| changes(self, choice)));
-            let hears = !seen.is_deaf && face.member.is_subscribed && face.member.notices == 0;
+            let hears = !seen.is_deaf && face.member.is_subscribed && face.member.notices.is_empty();
             (!own.is_empty() && !is_seen && !hears).then_some(own)
         })
     }
@@ -100,7 +100,7 @@ impl World {
                     choices.push(Choice::Tick(client));
                 }
             }
-            if face.member.notices > 0 {
+            if !face.member.notices.is_empty() {
                 choices.push(Choice::Notice(client));
             }
             for wire in Wire::ALL {

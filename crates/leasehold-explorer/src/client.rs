@@ -1,5 +1,6 @@
 //! One client of a small world: a real session, and the future of the operation that its script has come to.
 
+use super::names::HOLDS;
 use super::script::{Operation, Subject};
 use super::sketch::sketch;
 use bytes::Bytes;
@@ -12,7 +13,7 @@ use leasehold_core::name::LockName;
 use leasehold_core::owner::{ClientId, HoldNumber, OwnerId};
 use leasehold_core::reply::Reply;
 use leasehold_core::session::{
-    AcquireRequest, Action, CallId, ClientStats, Event, FlightId, Granted, Session, Step, Ticket, Via,
+    AcquireRequest, Action, CallId, ClientStats, Event, FlightId, Granted, LingerTime, Session, Step, Ticket, Via,
 };
 use leasehold_core::settings::{FairSettings, HandOver, Settings};
 use leasehold_core::time::Instant;
@@ -123,6 +124,15 @@ pub(crate) enum Request {
     Unsubscribe,
 }
 
+/// Messages on the channel of the lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Message {
+    /// The lock is released.
+    Released,
+    /// Another client wants the lock, which may linger.
+    Wanted,
+}
+
 /// The inputs and operations of a client.
 #[derive(Clone, Debug)]
 pub(crate) enum Input {
@@ -139,7 +149,7 @@ pub(crate) enum Input {
     },
     Subscribed,
     Unsubscribed,
-    Notice,
+    Notice(Message),
     /// Time has passed.
     Tick,
     /// A connection was lost, and the next one is there.
@@ -201,6 +211,7 @@ pub(crate) struct Client {
     channel: Bytes,
     session: Session,
     owner: OwnerId,
+    linger: Option<LingerTime>,
     /// The next operation.
     next: usize,
     /// Those that are under way, in the order of the script.
@@ -223,7 +234,7 @@ pub(crate) struct Seen {
     pub(crate) begins: bool,
     /// The number of its next operation.
     pub(crate) next: usize,
-    /// It acquires nothing, and will not any more: notices are nothing to it.
+    /// It acquires nothing, will not any more, and has no hold that lingers or may do so: notices are nothing to it.
     pub(crate) is_deaf: bool,
     /// Its script is over.
     pub(crate) is_done: bool,
@@ -236,6 +247,8 @@ pub(crate) struct Seen {
     pub(crate) is_idle: bool,
     /// It has something to clean up.
     pub(crate) has_clean_up: bool,
+    /// It keeps a hold without a guard for a while.
+    pub(crate) lingers: bool,
     /// The rest of it, if it stopped here.
     pub(crate) left: Option<ClientStats>,
     /// The fault.
@@ -274,6 +287,7 @@ impl Client {
             channel: channel_of(subject.kind(), ANYBODY),
             session,
             owner,
+            linger: subject.linger(),
             next: 0,
             tasks: Vec::new(),
             guards: Vec::new(),
@@ -310,7 +324,16 @@ impl Client {
             }
             Input::Subscribed => self.session.handle_subscribed(now, &self.channel, Ok(())),
             Input::Unsubscribed => self.session.handle_unsubscribed(now, &self.channel, Ok(())),
-            Input::Notice => self.session.handle_event(now, LinkEvent::Notice { channel: self.channel.clone() }),
+            Input::Notice(message) => {
+                let channel = self.channel.clone();
+                self.session.handle_event(
+                    now,
+                    match message {
+                        Message::Released => LinkEvent::Notice { channel },
+                        Message::Wanted => LinkEvent::Wanted { channel },
+                    },
+                );
+            }
             Input::Tick => self.session.handle_timeout(now),
             Input::Reset(wire) => self.reset(now, *wire, &mut sent),
             Input::Poll => self.poll_woken(now, &mut sent),
@@ -361,7 +384,7 @@ impl Client {
         let mut acquire = |kind, permits, renewed, owner: Option<OwnerId>| {
             let beside = owner.is_none();
             let mut wish = AcquireRequest::new(lock(), kind, LEASE);
-            (wish.owner, wish.permits, wish.renewed) = (owner, permits, renewed);
+            (wish.owner, wish.permits, wish.renewed, wish.linger) = (owner, permits, renewed, self.linger);
             self.guards.push(None);
             let index = self.guards.len() - 1;
             (self.session.acquire(now, wish), Work::Acquire { index, kind, permits, renewed, beside })
@@ -572,6 +595,7 @@ impl Client {
     pub(crate) fn seen(&self, now: Instant, script: &[Operation]) -> Seen {
         let census = self.session.stats();
         let left = census != ClientStats::default() || !self.session.is_quiet() || self.session.has_clean_up();
+        let numbers = std::iter::successors(Some(HoldNumber::FIRST), |number| Some(number.next())).take(HOLDS);
         let belief = |guard: &Guard| Belief {
             kind: guard.kind,
             permits: guard.permits,
@@ -581,16 +605,18 @@ impl Client {
         };
         let is_acquire = |operation: &Operation| !matches!(operation, Operation::Release(_));
         let acquires = |task: &Task| matches!(task.work, Work::Acquire { .. });
+        let has_acquired = !self.tasks.iter().any(acquires) && !script[self.next..].iter().any(is_acquire);
         Seen {
             begins: self.begins(script),
             next: self.next,
-            is_deaf: !self.tasks.iter().any(acquires) && !script[self.next..].iter().any(is_acquire),
+            is_deaf: has_acquired && (self.linger.is_none() || !left),
             is_done: self.tasks.is_empty() && self.next == script.len(),
             is_woken: self.is_woken(),
             due: self.session.poll_timeout().map(|due| due.since(now)),
             beliefs: self.guards.iter().flatten().map(belief).collect(),
             is_idle: self.waiting.is_empty() && self.settling.is_empty() && self.probing.is_empty(),
             has_clean_up: self.session.has_clean_up(),
+            lingers: numbers.into_iter().any(|number| self.session.lingers(number)),
             left: left.then_some(census),
             wrong: self.wrong.clone(),
         }

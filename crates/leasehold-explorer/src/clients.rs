@@ -1,6 +1,6 @@
 //! The steps of each client in each of its states, carried out once and remembered. Clients with the same script share what is remembered.
 
-use super::client::{Client, Input, Request, START, Seen, Wire};
+use super::client::{Client, Input, Message, Request, START, Seen, Wire};
 use super::pool::{Pool, Quick};
 use super::script::{Operation, Subject};
 use leasehold_core::link::ServerError;
@@ -23,7 +23,7 @@ pub(crate) enum Told {
     },
     Subscribed,
     Unsubscribed,
-    Notice,
+    Notice(Message),
     Tick,
     Reset(Wire),
     Poll,
@@ -108,8 +108,10 @@ impl Clients {
     /// Wants a notice to be nothing to those who are said to be deaf.
     fn check_deaf(&self, client: &mut Client, now: Instant, hash: u128) {
         if client.seen(now, &self.script).is_deaf {
-            let sent = client.handle(now, &Input::Notice, &self.script, self.late_polls);
-            assert!(sent.is_empty() && client.hash(now) == hash, "a client that is deaf has heard: {client:?}");
+            for message in [Message::Released, Message::Wanted] {
+                let sent = client.handle(now, &Input::Notice(message), &self.script, self.late_polls);
+                assert!(sent.is_empty() && client.hash(now) == hash, "a client that is deaf has heard: {client:?}");
+            }
         }
     }
 
@@ -124,7 +126,7 @@ impl Clients {
             Told::Settled { key } => Input::Settled { key },
             Told::Subscribed => Input::Subscribed,
             Told::Unsubscribed => Input::Unsubscribed,
-            Told::Notice => Input::Notice,
+            Told::Notice(message) => Input::Notice(message),
             Told::Tick => Input::Tick,
             Told::Reset(wire) => Input::Reset(wire),
             Told::Poll => Input::Poll,

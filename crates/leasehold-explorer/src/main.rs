@@ -35,8 +35,10 @@ struct Arguments {
 
 /// Clients, disturbances and losses of the worlds of a kind that come to their ends within minutes, the small ones first.
 fn complete(subject: Subject) -> Vec<(usize, u8, u8)> {
-    if subject == Subject::HandOver {
-        return vec![(1, 1, 1), (2, 1, 0), (2, 1, 1), (3, 0, 1)];
+    match subject {
+        Subject::HandOver => return vec![(1, 1, 1), (2, 1, 0), (2, 1, 1), (3, 0, 1)],
+        Subject::Linger => return vec![(1, 1, 1), (2, 1, 0), (2, 0, 1)],
+        _ => {}
     }
     let mut sizes = vec![(1, 2, 1), (2, 1, 1)];
     sizes.extend_from_slice(match subject {

@@ -1,6 +1,6 @@
 //! A client with its connections: what is on the way by each of them, and what comes of each step that concerns it alone.
 
-use super::client::{Request, Seen, Wire};
+use super::client::{Message, Request, Seen, Wire};
 use super::clients::{Clients, Replies, Told};
 use super::pool::{Pool, Quick};
 use std::collections::HashMap;
@@ -49,8 +49,8 @@ pub(crate) struct Member {
     pub(crate) local: Local,
     pub(crate) lanes: [Lane; 4],
     pub(crate) is_subscribed: bool,
-    /// Notices on the way.
-    pub(crate) notices: u32,
+    /// Notices on the way, the first one first.
+    pub(crate) notices: Vec<Message>,
 }
 
 /// The events of a member.
@@ -66,8 +66,8 @@ pub(crate) enum Move {
     Served(Wire, Back),
     /// Its first request on an earlier connection has reached the server.
     Arrived(Wire),
-    /// So many notices were published.
-    Hear(u32),
+    /// A notice was published.
+    Hear(Message),
     /// A connection is lost, with the requests on it but for so many.
     Lose(Wire, u8),
     /// Its process ends. So many of the requests on the foreground's and the background's connection still arrive.
@@ -100,8 +100,12 @@ pub(crate) struct Members {
 impl Members {
     pub(crate) fn new(clients: Clients, requests: &Pool<Request>) -> Self {
         let lane = Lane::default;
-        let first =
-            Member { local: Local::At(0), lanes: [lane(), lane(), lane(), lane()], is_subscribed: false, notices: 0 };
+        let first = Member {
+            local: Local::At(0),
+            lanes: [lane(), lane(), lane(), lane()],
+            is_subscribed: false,
+            notices: Vec::new(),
+        };
         let mut members = Self { clients, faces: Vec::new(), numbers: HashMap::new(), moves: HashMap::default() };
         members.number(first, requests);
         members
@@ -132,8 +136,8 @@ impl Members {
         match step {
             Move::Tell(told) => self.tell(member, told, replies, requests),
             Move::Notice => {
-                member.notices -= 1;
-                self.tell(member, Told::Notice, replies, requests);
+                let message = member.notices.remove(0);
+                self.tell(member, Told::Notice(message), replies, requests);
             }
             Move::Answer(wire) => {
                 let told = match member.lanes[wire as usize].replies.remove(0) {
@@ -160,7 +164,7 @@ impl Members {
                 member.lanes[wire as usize].replies.push(back);
             }
             Move::Arrived(wire) => drop(member.lanes[wire as usize].old.remove(0)),
-            Move::Hear(notices) => member.notices += notices,
+            Move::Hear(message) => member.notices.push(message),
             Move::Lose(wire, kept) => {
                 cut(member, wire, usize::from(kept), requests);
                 self.tell(member, Told::Reset(wire), replies, requests);
@@ -172,7 +176,7 @@ impl Members {
                     member.lanes[wire as usize] = Lane::default();
                 }
                 member.local = Local::Crashed;
-                member.notices = 0;
+                member.notices.clear();
                 member.is_subscribed = false;
             }
             Move::Vanish => {
@@ -181,7 +185,7 @@ impl Members {
                     local: Local::Crashed,
                     lanes: [lane(), lane(), lane(), lane()],
                     is_subscribed: false,
-                    notices: 0,
+                    notices: Vec::new(),
                 };
             }
         }
@@ -203,10 +207,10 @@ impl Members {
             let seen = self.clients.seen(local);
             let is_still = |lane: &Lane| lane.requests.is_empty() && lane.replies.is_empty();
             if seen.is_deaf {
-                member.notices = 0;
+                member.notices.clear();
             }
             let is_over = seen.is_done && seen.is_idle && seen.left.is_none();
-            if is_over && !member.is_subscribed && member.notices == 0 && member.lanes.iter().all(is_still) {
+            if is_over && !member.is_subscribed && member.notices.is_empty() && member.lanes.iter().all(is_still) {
                 member.local = Local::Done;
             }
         }

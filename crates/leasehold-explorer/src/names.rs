@@ -12,7 +12,7 @@ use leasehold_core::reply::Reply;
 pub(crate) const CLIENTS: usize = 4;
 
 /// The highest number of a hold that a client of a small world comes to, with the permits of one hold.
-const HOLDS: usize = 12;
+pub(crate) const HOLDS: usize = 12;
 const PERMITS: u32 = 2;
 
 /// Everything by which the server knows a client, in the same order for each, and for the nameless one.

@@ -1,6 +1,7 @@
 //! The operations of the clients of a small world, one after the other.
 
 use leasehold_core::command::Kind;
+use leasehold_core::session::LingerTime;
 use leasehold_core::settings::HandOver;
 use std::fmt;
 use std::time::Duration;
@@ -13,6 +14,8 @@ pub enum Subject {
     Reentrant,
     /// A reentrant lock that two tasks of the first client want: one hands its hold on to the other.
     HandOver,
+    /// A reentrant lock that lingers.
+    Linger,
     /// A fair lock.
     Fair,
     /// A read-write lock, with a writer that becomes a reader.
@@ -39,17 +42,22 @@ pub(crate) enum Operation {
     Release(usize),
 }
 
+/// For how long a hold lingers: not as long as until its renewal is due.
+const LINGER: Duration = Duration::from_millis(48);
+
 /// How many permits a semaphore has.
 pub(crate) const CAPACITY: u32 = 2;
 
 impl Subject {
     /// Every subject.
-    pub const ALL: [Self; 5] = [Self::Reentrant, Self::HandOver, Self::Fair, Self::ReadWrite, Self::Permits];
+    pub const ALL: [Self; 6] =
+        [Self::Reentrant, Self::HandOver, Self::Linger, Self::Fair, Self::ReadWrite, Self::Permits];
 
-    /// The operations of a client, of so many. With three clients or more, leases are not renewed: that is followed with fewer.
+    /// The operations of a client, of so many. With three clients or more, leases are not renewed: that is followed with fewer. A hold
+    /// that is not renewed does not linger.
     pub(crate) fn script(self, client: usize, clients: usize) -> Vec<Operation> {
         use Operation::{Acquire, AcquireBeside, Release};
-        let renewed = clients < 3;
+        let renewed = clients < 3 || self == Self::Linger;
         let take = |kind| Acquire { kind, permits: 1, renewed };
         match (self, client) {
             (Self::Reentrant, 1..) if clients > 2 => vec![take(Kind::Lock), Release(0)],
@@ -58,7 +66,8 @@ impl Subject {
                 let beside = AcquireBeside { kind: Kind::Lock, renewed };
                 vec![take(Kind::Lock), beside, Release(0), Release(1)]
             }
-            (Self::HandOver, _) => vec![take(Kind::Lock), Release(0)],
+            (Self::Linger, 0) => vec![take(Kind::Lock), Release(0), take(Kind::Lock), Release(1)],
+            (Self::HandOver | Self::Linger, _) => vec![take(Kind::Lock), Release(0)],
             (Self::Fair, _) => vec![take(Kind::Fair), Release(0)],
             (Self::ReadWrite, 0) if clients > 2 => vec![take(Kind::Write), Release(0)],
             (Self::ReadWrite, _) if clients > 2 => vec![take(Kind::Read), Release(0)],
@@ -84,10 +93,15 @@ impl Subject {
         }
     }
 
+    /// For how long holds linger.
+    pub(crate) fn linger(self) -> Option<LingerTime> {
+        (self == Self::Linger).then(|| LingerTime::new(LINGER)).flatten()
+    }
+
     /// A kind whose keys and channel are those of the subject.
     pub(crate) const fn kind(self) -> Kind {
         match self {
-            Self::Reentrant | Self::HandOver => Kind::Lock,
+            Self::Reentrant | Self::HandOver | Self::Linger => Kind::Lock,
             Self::Fair => Kind::Fair,
             Self::ReadWrite => Kind::Write,
             Self::Permits => Kind::Permits,

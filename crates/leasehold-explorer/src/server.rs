@@ -1,6 +1,6 @@
 //! The server's steps for each call in each of its states, carried out once and remembered.
 
-use super::client::{START, channel_of, lock, text_of};
+use super::client::{Message, START, channel_of, lock, text_of};
 use super::clients::Replies;
 use super::names::{CLIENTS, Names};
 use super::pool::{Quick, hash_of};
@@ -47,8 +47,11 @@ pub(crate) struct Data {
 /// Which clients are subscribed: scripts are told how many hear what they publish.
 pub(crate) type Listening = [bool; CLIENTS];
 
-/// How many notices each client gets.
-pub(crate) type Notices = [u8; CLIENTS];
+/// The notices of a call that each client gets.
+pub(crate) type Notices = [[Option<Message>; NOTICES]; CLIENTS];
+
+/// No script of a small world publishes more.
+const NOTICES: usize = 2;
 
 /// A permutation of the clients: the number that each gets.
 pub(crate) type Order = [u8; CLIENTS];
@@ -282,8 +285,13 @@ impl Servers {
         let mut notices = Notices::default();
         for (client, link) in self.links.iter().enumerate() {
             while let Poll::Ready(Some(event)) = pin!(link.event()).poll(&mut Context::from_waker(Waker::noop())) {
-                let is_message = matches!(event, LinkEvent::Notice { .. } | LinkEvent::Wanted { .. });
-                notices[client] += u8::from(is_message);
+                let message = match event {
+                    LinkEvent::Notice { .. } => Message::Released,
+                    LinkEvent::Wanted { .. } => Message::Wanted,
+                    _ => continue,
+                };
+                let free = notices[client].iter_mut().find(|notice| notice.is_none());
+                *free.expect("a call has few notices") = Some(message);
             }
         }
         (reply, notices)

@@ -11,21 +11,28 @@
 //! - **The server's clock** is only read for limits to first grants, which no kind of a small world has. **When an acquire began**
 //!   matters where it is tried once. **When a hold was acquired** is only told to users. **When something was settled last** matters
 //!   to calls that could not be sent, of which there are none.
+//! - **That another client has wanted the lock** has a bearing for a second.
+//! - **How often a hold that lingered was taken** is only told to users.
 //! - **Instants from which something may be done**, where they have passed, and addresses of wakers.
 
 use super::pool::Text;
 use leasehold_core::time::Instant;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
+use std::time::Duration;
 
 /// Numbers of the session's one counter.
 const NUMBERS: [&str; 4] = ["Ticket(", "FlightId(", "CallId(", "OwnerId("];
 
 /// Fields that have no bearing on anything here.
-const IDLE: [&str; 6] = ["rng:", "last_id:", "server_clock:", "started:", "acquired_at:", "answered_at:"];
+const IDLE: [&str; 7] = ["rng:", "last_id:", "server_clock:", "started:", "acquired_at:", "answered_at:", "resumed:"];
 
 /// Fields that say from when on something may be done.
 const FROM: [&str; 2] = ["not_before:Instant(", "until:Instant("];
+
+/// The field for the locks that other clients have wanted, and for how long a session goes by it.
+const CONTENDED: &str = "contended:";
+const LATELY: Duration = Duration::from_secs(1);
 
 /// A hash of 128 bits of a client that is `text` in the pretty form of `Debug`.
 pub(crate) fn sketch(text: &str, now: Instant) -> u128 {
@@ -36,6 +43,7 @@ pub(crate) fn sketch(text: &str, now: Instant) -> u128 {
 
 fn rewritten(text: &str, now: Instant) -> String {
     let bare = without_answered(&without_idle(&text.split_whitespace().collect::<String>()));
+    let bare = without_forgotten(&bare, now);
     let order: BTreeSet<u64> = NUMBERS.iter().flat_map(|head| numbers_after(&bare, head)).collect();
     let rank = |number: u64| order.range(..number).count();
     let mut out = format!("{}|", now.as_nanos() % 1_000_000);
@@ -137,6 +145,18 @@ fn without_answered(text: &str) -> String {
     format!("{}{kept}{}", &text[..from], &text[from + list.len()..])
 }
 
+/// The text without the memory that another client has wanted the one lock, where the session does not go by it any more.
+fn without_forgotten(text: &str, now: Instant) -> String {
+    let Some(at) = find_field(text, CONTENDED) else { return text.to_owned() };
+    let from = at + CONTENDED.len();
+    let end = from + value_end(&text[from..]);
+    let counts = |nanos: u64| now.since(Instant::from_nanos(nanos)) < LATELY;
+    if numbers_after(&text[from..end], "Instant(").any(counts) {
+        return text.to_owned();
+    }
+    format!("{}{}", &text[..from], &text[end..])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -144,7 +164,7 @@ mod tests {
     const NOW: Instant = Instant::from_nanos(2_000_000_000);
 
     fn same(one: &str, other: &str) -> bool {
-        sketch(one, NOW) == sketch(other, NOW + std::time::Duration::from_millis(3))
+        sketch(one, NOW) == sketch(other, NOW + Duration::from_millis(3))
     }
 
     #[test]
@@ -153,7 +173,7 @@ mod tests {
         assert!(!same("A{at:Instant(2000000005,),}", "A{at:Instant(2000000005,),}"));
         assert!(same("A{deadline:1999999999,}", "A{deadline:2002999999,}"));
         assert!(same("A{at:Instant(18446744073709551614,),}", "A{at:Instant(18446744073709551614,),}"));
-        let odd = NOW + std::time::Duration::from_micros(1);
+        let odd = NOW + Duration::from_micros(1);
         assert_ne!(sketch("A{}", NOW), sketch("A{}", odd), "the place in the millisecond");
     }
 
@@ -170,6 +190,13 @@ mod tests {
         assert!(!same("A{restarted:1,}", "A{restarted:2,}"));
         assert!(same("A{not_before:Instant(5,),}", "A{not_before:Instant(1999999999,),}"));
         assert!(!same("A{not_before:Instant(5,),}", "A{not_before:Instant(3000000000,),}"));
+    }
+
+    #[test]
+    fn a_wish_of_others_counts_for_a_second() {
+        let text = |nanos: u64| format!("A{{contended:Contended({{b\"lock\":Instant({nanos},),}},),next:1,}}");
+        assert_ne!(sketch(&text(1_000_000_001), NOW), sketch(&text(1_500_000_000), NOW));
+        assert_eq!(sketch(&text(1_000_000_000), NOW), sketch(&text(5), NOW));
     }
 
     #[test]

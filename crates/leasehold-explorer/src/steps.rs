@@ -115,8 +115,8 @@ impl World {
         let turn = self.server.execute(state.server, listening, client, (number, call), &mut self.replies);
         let (next, reply, notices) = turn;
         state.server = next;
-        for (member, notices) in notices.into_iter().enumerate().filter(|(_, notices)| *notices > 0) {
-            self.step(state, member, Move::Hear(u32::from(notices)));
+        for (member, notices) in notices.into_iter().enumerate() {
+            notices.into_iter().flatten().for_each(|message| self.step(state, member, Move::Hear(message)));
         }
         let result = Rc::clone(self.replies.get(reply));
         match &**result {

@@ -1,4 +1,4 @@
-use super::client::{ANYBODY, Belief, identity};
+use super::client::{ANYBODY, Belief, Message, identity};
 use super::script::Subject;
 use super::search::{Fault, Figures, explore_and_show, explore_broken};
 use super::server::Broken;
@@ -80,10 +80,39 @@ fn a_hold_that_is_handed_on_is_in_nobodys_way() {
 }
 
 #[test]
+fn a_hold_that_lingers_is_in_nobodys_way() {
+    for (clients, disturbances, losses) in [(1, 0, 1), (2, 0, 0)] {
+        let (mut lingered, mut taken, mut asked) = (0, 0, 0);
+        let options = small(Subject::Linger, clients, disturbances, losses);
+        let figures = explore_and_show(&options, None, |world, state| {
+            lingered += world.living(state).filter(|(_, seen)| seen.lingers).count();
+            // The server still knows it by the number that it had first.
+            let is_taken =
+                |belief: &Belief| !belief.field.as_bytes().starts_with(&identity(ANYBODY).field(belief.hold));
+            taken += world.living(state).filter(|(_, seen)| seen.beliefs.iter().any(is_taken)).count();
+            asked += (0..clients)
+                .filter(|client| world.face(state, *client).member.notices.contains(&Message::Wanted))
+                .count();
+        });
+        let figures = figures.unwrap_or_else(|fault| panic!("{options:?}: {fault}"));
+        assert!(lingered > 0 && taken > 0 && (asked > 0) == (clients > 1), "{lingered} {taken} {asked}: {figures}");
+    }
+}
+
+#[test]
+fn a_release_that_misses_a_lingering_hold_is_found() {
+    let misses: Broken = ("lock/release", |source| {
+        with(source, "redis.pcall('HGET', lock_key, hold)", "redis.pcall('HGET', lock_key, (hold:gsub('~$', '')))")
+    });
+    let fault = found(&small(Subject::Linger, 1, 0, 0), misses);
+    assert!(fault.what.contains("which client 0 has released"), "{fault}");
+}
+
+#[test]
 fn what_is_left_out_comes_to_nothing_new() {
     let small_ones = Subject::ALL.map(|subject| match subject {
-        // Two tasks of one client have many more ways to go on.
-        Subject::HandOver => [(subject, 1, 1, 0), (subject, 2, 0, 0)],
+        // Two tasks of one client have many more ways to go on, and so has a client whose holds linger.
+        Subject::HandOver | Subject::Linger => [(subject, 1, 1, 0), (subject, 2, 0, 0)],
         _ => [(subject, 1, 2, 1), (subject, 2, 0, 1)],
     });
     let larger = [(Subject::Reentrant, 2, 1, 0), (Subject::Permits, 2, 1, 0), (Subject::Fair, 2, 1, 0)];
@@ -105,7 +134,7 @@ fn the_same_world_has_the_same_figures() {
 
 #[test]
 fn a_release_that_tells_nobody_is_found() {
-    let quiet: Broken = ("lock/release", |source| with(source, "redis.call(publish, channel, '0')", ""));
+    let quiet: Broken = ("lock/release", |source| with(source, "redis.call(publish, channel, '0')", "0"));
     let fault = found(&small(Subject::Reentrant, 2, 0, 0), quiet);
     assert!(fault.what.contains("waits for time to pass"), "{fault}");
 }

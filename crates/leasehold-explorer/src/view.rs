@@ -115,6 +115,13 @@ fn the_model_comes_to_all_that_a_hand_over_comes_to() {
 }
 
 #[test]
+fn the_model_comes_to_all_that_lingering_comes_to() {
+    let (met, beyond) = beyond_the_model(&small(Subject::Linger, 2, 0, 0), Model { linger: true, ..TWO });
+    assert_eq!(met.len(), 9, "{met:#?}");
+    assert_eq!(beyond, BTreeSet::new());
+}
+
+#[test]
 fn the_model_comes_to_all_that_one_client_comes_to_in_trouble() {
     for (disturbances, losses, views) in [(1, 0, 10), (0, 1, 7)] {
         let (met, beyond) = beyond_the_model(&small(Subject::Reentrant, 1, disturbances, losses), ONE);

@@ -8,6 +8,7 @@ use std::{
     env,
     io::{BufRead, BufReader, Write},
     process::Stdio,
+    thread,
 };
 
 use leasehold_test_support::Binary;
@@ -38,6 +39,9 @@ fn workspace(forwarded: &[String], binaries: &[Binary]) -> Outcome {
         .map_err(|error| format!("the path of a server cannot be passed on: {error}"))?;
     let mut command = cargo(&["test", "--workspace", "--all-features", "--no-fail-fast", "--"]);
     command.args(forwarded).stdout(Stdio::piped());
+    if env::var_os(THREADS).is_none() {
+        command.env(THREADS, threads().to_string());
+    }
     // If there are none, the tests find none either, by the same search.
     if !list.is_empty() {
         command.env("LEASEHOLD_SERVERS", list);
@@ -63,6 +67,15 @@ fn workspace(forwarded: &[String], binaries: &[Binary]) -> Outcome {
             ))
         }
     }
+}
+
+/// The variable by which a person says how many tests run at once.
+const THREADS: &str = "RUST_TEST_THREADS";
+
+/// How many tests run at once. Most of them wait, for the end of a lease or for a server: two at once leave two processors half idle.
+fn threads() -> usize {
+    const AT_LEAST: usize = 4;
+    thread::available_parallelism().map_or(AT_LEAST, |processors| processors.get().max(AT_LEAST))
 }
 
 fn announce(binaries: &[Binary]) {

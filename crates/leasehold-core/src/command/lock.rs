@@ -1,7 +1,7 @@
 //! The commands of the reentrant lock: requests become calls, replies become outcomes.
 
 use super::entry::Entry;
-use super::outcome::{Acquired, Released};
+use super::outcome::{Acquired, Listeners, Released};
 use super::protocol::{
     AcquireArgs, HoldKey, Keys, KindProtocol, ReleaseArgs, Renewal, WaitPolicy, decimal, limit, millis,
 };
@@ -81,8 +81,14 @@ impl KindProtocol for Lock {
     }
 
     fn released(&self, reply: &Reply) -> Result<Released, DecodeError> {
-        // An earlier copy has done what is asked, and the lock stays busy.
-        if reply.int()? == 5 { Ok(Released::Ended) } else { Released::decode(reply) }
+        match reply.int()? {
+            1 => Ok(Released::EndedBefore(Listeners::None)),
+            // An earlier copy has done what is asked, and the lock stays busy.
+            5 => Ok(Released::Ended),
+            6 => Ok(Released::EndedBefore(Listeners::One)),
+            7 => Ok(Released::EndedBefore(Listeners::Several)),
+            _ => Released::decode(reply),
+        }
     }
 
     fn may_be_handed_on(&self) -> bool {

@@ -91,10 +91,24 @@ impl Acquired {
 pub enum Released {
     /// The hold has ended.
     Ended,
+    /// The hold has ended, and so many connections were told.
+    EndedBefore(Listeners),
     /// The count is what was asked for, or lower.
     Lowered,
     /// The hold is not there: the lock is free, another holder has it, or the key is of another kind.
     Gone,
+}
+
+/// The connections that listened when a hold ended, those of the client itself among them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "a state machine must handle every outcome")]
+pub enum Listeners {
+    /// None.
+    None,
+    /// One.
+    One,
+    /// More than one.
+    Several,
 }
 
 /// The result of a renewal for one hold.

@@ -8,6 +8,7 @@ use crate::session::ids::LockId;
 use crate::session::lock::heartbeat::Heartbeat;
 use crate::session::lock::invitations::Invitations;
 use crate::session::lock::line::{Line, Phase};
+use crate::session::lock::rivals::Rivals;
 use crate::session::lock::told::Told;
 use crate::time::Instant;
 use bytes::Bytes;
@@ -20,6 +21,7 @@ pub(super) mod heartbeat;
 pub(super) mod invitations;
 pub(super) mod line;
 pub(super) mod locks;
+pub(super) mod rivals;
 mod told;
 pub(super) mod wait_queue;
 
@@ -47,6 +49,7 @@ pub(super) struct Lock {
     is_first: bool,
     /// The hold of this client that was granted last. It may have ended.
     last_granted: Option<HoldNumber>,
+    rivals: Rivals,
     own_wait_told: Told,
     timer: Option<Instant>,
 }
@@ -135,6 +138,7 @@ impl Lock {
             sibling: None,
             is_first: true,
             last_granted: None,
+            rivals: Rivals::Possible,
             own_wait_told: Told::default(),
             timer: None,
         }

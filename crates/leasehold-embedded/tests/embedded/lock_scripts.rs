@@ -116,7 +116,7 @@ fn release_ends_a_hold_once_and_tells_the_waiters_once() {
     for count in 1..=2 {
         acquire(&server, &format!("me:1 {count} 1000 -1"));
     }
-    assert_eq!(release(&server, "me:1 0"), "1");
+    assert_eq!(release(&server, "me:1 0"), "6");
     check(&server, "EXISTS k => 0");
     assert_eq!(release(&server, "me:1 0"), "0", "absent");
     acquire(&server, "other:1 1 1000 -1");

@@ -1,6 +1,6 @@
 //! The libraries that are measured, and the rows that each has.
 
-use super::row::Row::{self, Contended, Held, Hot, Pairs, Queue, Waiters, Wake};
+use super::row::Row::{self, Beside, Contended, Held, Hot, Pairs, Queue, Waiters, Wake};
 
 /// A library, in one of its settings.
 #[derive(Debug)]
@@ -12,6 +12,8 @@ pub(crate) struct Peer {
     /// The commands that it sends. The server counts those that scripts run as well, which are part of the time of their scripts.
     pub(crate) sends: &'static [&'static str],
     pub(crate) waits: Waits,
+    /// The longest line that it can have, of those that are measured.
+    pub(crate) longest_line: usize,
     pub(crate) rows: &'static [Row],
 }
 
@@ -33,23 +35,35 @@ const SCRIPTS: &[&str] = &["eval", "evalsha"];
 const SET_AND_SCRIPTS: &[&str] = &["set", "eval", "evalsha"];
 
 const fn rust(name: &'static str, library: &'static str, rows: &'static [Row]) -> Peer {
-    Peer { name, language: Language::Rust, library, sends: SCRIPTS, waits: Waits::ByMessage, rows }
+    Peer {
+        name,
+        language: Language::Rust,
+        library,
+        sends: SCRIPTS,
+        waits: Waits::ByMessage,
+        longest_line: usize::MAX,
+        rows,
+    }
 }
 
 pub(crate) static PEERS: [Peer; 15] = [
-    rust("bare fred", "fred", &[Pairs, Wake]),
+    rust("bare fred", "fred", &[Pairs, Beside, Wake]),
     rust("tokio's mutex", "tokio", &[Hot]),
-    rust("leasehold", "leasehold", &[Pairs, Wake, Hot, Contended, Queue, Held, Waiters]),
-    rust("leasehold, batch_calls", "leasehold-batch", &[Pairs, Wake, Hot, Contended, Held]),
+    rust("leasehold", "leasehold", &[Pairs, Beside, Wake, Hot, Contended, Queue, Held, Waiters]),
+    rust("leasehold, batch_calls", "leasehold-batch", &[Pairs, Beside, Wake, Hot, Contended, Held]),
     rust("leasehold, hand_over", "leasehold-hand-over", &[Pairs, Hot, Contended]),
     rust("leasehold, linger", "leasehold-linger", &[Pairs, Contended]),
     rust("leasehold, simple lock", "leasehold-simple", &[Pairs]),
     rust("leasehold, fair lock", "leasehold-fair", &[Wake, Hot, Contended, Queue, Waiters]),
-    Peer { sends: SET_AND_SCRIPTS, waits: Waits::Polling, ..rust("rslock", "rslock", &[Pairs, Wake, Hot, Contended]) },
     Peer {
         sends: SET_AND_SCRIPTS,
         waits: Waits::Polling,
-        ..rust("rlock", "rlock", &[Pairs, Wake, Hot, Contended, Held])
+        ..rust("rslock", "rslock", &[Pairs, Beside, Wake, Hot, Contended])
+    },
+    Peer {
+        sends: SET_AND_SCRIPTS,
+        waits: Waits::Polling,
+        ..rust("rlock", "rlock", &[Pairs, Beside, Wake, Hot, Contended, Held])
     },
     Peer {
         language: Language::Go,
@@ -67,7 +81,12 @@ pub(crate) static PEERS: [Peer; 15] = [
         ..rust("rueidislock", "rueidislock", &[Pairs, Wake, Hot, Contended, Held, Waiters])
     },
     Peer { language: Language::Java, ..rust("Redisson", "redisson", &[Pairs, Wake, Hot, Contended, Held, Waiters]) },
-    Peer { language: Language::Java, ..rust("Redisson, fair lock", "redisson-fair", &[Wake, Hot, Contended, Queue]) },
+    Peer {
+        language: Language::Java,
+        // Each of its waiters has a subscription of its own, and by default there is room for 250.
+        longest_line: 10,
+        ..rust("Redisson, fair lock", "redisson-fair", &[Wake, Hot, Contended, Queue])
+    },
 ];
 
 #[cfg(test)]

@@ -7,6 +7,8 @@ use super::chart::Scale;
 pub(crate) enum Row {
     /// 1, 64 and 256 tasks, each with a lock of its own
     Pairs,
+    /// One task with a lock of its own, while 256 others are busy with theirs
+    Beside,
     /// From the release in one client to the grant in another
     Wake,
     /// 64 tasks of one process want one name
@@ -74,6 +76,7 @@ impl Row {
     pub(crate) fn title(self) -> &'static str {
         match self {
             Self::Pairs => "A lock that no other task wants",
+            Self::Beside => "One task beside 256 busy ones",
             Self::Wake => "Wake-up between two clients",
             Self::Hot => "One hot name, 64 tasks of one process",
             Self::Contended => "One hot name, 16 tasks of each of four processes",
@@ -89,6 +92,10 @@ impl Row {
             Self::Pairs => {
                 "Each task acquires and releases a lock of its own, again and again. The server's time in commands is that of `INFO commandstats`; \
                  its processor time, of `INFO cpu`, has reading and writing as well."
+            }
+            Self::Beside => {
+                "One task of a client acquires and releases a lock of its own, while 256 others of the same client do so with theirs. The time is \
+                 that of the one."
             }
             Self::Wake => {
                 "From the release in one client to the grant in another of the same process. rslock, rlock, redsync and bsm/redislock poll. \
@@ -116,7 +123,7 @@ impl Row {
     /// The peer to whose figures those of the others are ratios.
     pub(crate) fn base(self) -> &'static str {
         match self {
-            Self::Pairs | Self::Wake => "bare fred",
+            Self::Pairs | Self::Beside | Self::Wake => "bare fred",
             Self::Queue => "leasehold, fair lock",
             Self::Hot | Self::Contended | Self::Held | Self::Waiters => "leasehold",
         }
@@ -125,7 +132,7 @@ impl Row {
     pub(crate) fn metrics(self) -> &'static [&'static Metric] {
         match self {
             Self::Pairs => &[&THROUGHPUT, &P50, &P99, &CLIENT, &SCRIPTS, &SERVER],
-            Self::Wake => &[&P50, &P99],
+            Self::Beside | Self::Wake => &[&P50, &P99],
             Self::Hot => &[&GRANTS, &SHARES, &COMMANDS, &CLIENT],
             Self::Contended => &[&GRANTS, &SHARES, &GAP, &COMMANDS, &CLIENT],
             Self::Queue => &[&GRANTS, &SCRIPTS, &GROWTH, &CLIENT],
@@ -179,6 +186,7 @@ impl Row {
         static HELD: [Picture; 1] = [picture(&BYTES, Scale::Linear, "held", "Bytes of a held lock: less is better")];
         static WAITERS: [Picture; 1] = [picture(&BYTES, Scale::Linear, "waiters", "Bytes of a waiter: less is better")];
         match self {
+            Self::Beside => &[],
             Self::Pairs => &PAIRS,
             Self::Wake => &WAKE,
             Self::Hot => &HOT,

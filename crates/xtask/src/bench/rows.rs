@@ -11,6 +11,7 @@ use super::{crew::Crew, figures::Figures, row::Row};
 pub(crate) fn measure(row: Row, crew: &mut Crew<'_>, figures: &mut Figures) {
     match row {
         Row::Pairs => pairs::measure(crew, figures),
+        Row::Beside => pairs::beside(crew, figures),
         Row::Wake => wake::measure(crew, figures),
         Row::Hot => hot::in_one_process(crew, figures),
         Row::Contended => hot::in_four_processes(crew, figures),

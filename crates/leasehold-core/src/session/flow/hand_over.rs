@@ -13,7 +13,7 @@
 //! | one of both leases is not renewed, or they differ; or replicas are asked for | a release |
 //! | the kind is another one than the reentrant lock, or every request takes the lock within the client first | a release |
 //! | the server is known to be out of reach, or the client is closed | a release |
-//! | the hold was handed on often enough, or for long enough | a release |
+//! | the hold was handed on for long enough; or often enough, and other clients may want the lock | a release |
 //!
 //! The release of a hold that was handed on before, for whatever reason, gives other clients a head start.
 
@@ -24,12 +24,17 @@ use crate::session::timers::Timer;
 use crate::session::{Granted, Ticket};
 use crate::time::Instant;
 
+mod rivals;
+
 impl Parts {
     /// A guard of a hold goes: hands the hold on to the next waiter of this client. Says whether it did; if not, the guard is still there.
     pub(super) fn hand_over(&mut self, now: Instant, number: HoldNumber, renewed: bool) -> bool {
-        let Some(limits) = self.settings.hand_over else { return false };
+        if self.settings.hand_over.is_none() {
+            return false;
+        }
         self.lose_if_passed(now, number);
         let Some(hold) = self.holds.get(number) else { return false };
+        let Some(limits) = self.hand_over_limits(hold.lock()) else { return false };
         let may = renewed && hold.may_be_handed_on(now) && hold.has_tenure_left(now, limits);
         let next = self.next_holder(number).filter(|_| may);
         match next {
@@ -41,7 +46,7 @@ impl Parts {
 
     /// Whether a request that comes to an empty line need not ask the server: this client has the lock, by a hold that is about to be handed on.
     pub(super) fn expects_hand_over(&self, now: Instant, lock: LockId) -> bool {
-        let Some(limits) = self.settings.hand_over else { return false };
+        let Some(limits) = self.hand_over_limits(lock) else { return false };
         let hold = self.locks[lock].last_granted().and_then(|number| self.holds.get(number));
         let may = hold.is_some_and(|hold| hold.may_be_handed_on(now) && hold.has_tenure_left(now, limits));
         may && self.locks[lock].protocol().may_be_handed_on() && self.is_well(lock)
@@ -106,18 +111,6 @@ impl Parts {
         if let Some(owner) = self.holds.get(number).and_then(|hold| hold.owner()) {
             self.owners.add_hold(lock, owner, number);
             self.admit_owner(now, lock, owner, number);
-        }
-    }
-
-    /// The hold is released to the server, and was handed on before: the contender leaves other clients the time to ask first.
-    fn give_head_start(&mut self, now: Instant, number: HoldNumber) {
-        let Some(hold) = self.holds.get(number) else { return };
-        let lock = hold.lock();
-        let Some(pause) = hold.head_start() else { return };
-        let line = self.locks[lock].line();
-        if line.contender().is_some() && line.is_at_rest() {
-            self.locks[lock].line_mut().back_off(now + pause);
-            self.set_lock_timer(lock);
         }
     }
 }

@@ -23,13 +23,16 @@ impl Parts {
         };
         let Some(change) = self.end_change(number) else { return };
         let CountChange::LowerTo(target) = change.aim() else { return };
+        if let (Released::EndedBefore(listeners), Some(hold)) = (released, self.holds.get(number)) {
+            self.note_listeners(hold.lock(), listeners);
+        }
         let Some(hold) = self.holds.known_mut(number) else { return };
         // An earlier copy would keep the lock busy still, and the reply would say so, if as much as a millisecond was asked for.
         let would_be_kept = hold.left_of_least_time(now) >= Duration::from_millis(1);
         let in_time = hold.was_perhaps_released_in_time() && !would_be_kept;
         let in_places = self.locks[hold.lock()].wait_policy() == WaitPolicy::ServerQueue;
         let outcome = match released {
-            Released::Ended | Released::Lowered => Ok(()),
+            Released::Ended | Released::EndedBefore(_) | Released::Lowered => Ok(()),
             // An earlier copy ended it, inside a lease that was proven.
             Released::Gone if in_time && target == 0 => Ok(()),
             // The server never had it, or not for certain.

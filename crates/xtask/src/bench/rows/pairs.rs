@@ -9,6 +9,7 @@ use crate::bench::{
 };
 
 const TASKS: [usize; 3] = [1, 64, 256];
+const OTHERS: usize = 256;
 
 pub(crate) fn measure(crew: &mut Crew<'_>, figures: &mut Figures) {
     for tasks in TASKS {
@@ -16,6 +17,23 @@ pub(crate) fn measure(crew: &mut Crew<'_>, figures: &mut Figures) {
             for peer in crew.of(Row::Pairs) {
                 crew.with(Row::Pairs, peer, |crew| one(crew, peer, tasks, figures, round == 0));
             }
+        }
+    }
+}
+
+/// One task, while others are busy.
+pub(crate) fn beside(crew: &mut Crew<'_>, figures: &mut Figures) {
+    for round in 0..=crew.plan.pairs.rounds {
+        for peer in crew.of(Row::Beside) {
+            crew.with(Row::Beside, peer, |crew| {
+                let window = crew.plan.pairs.window.as_millis();
+                let answer =
+                    crew.worker(peer)?.ask(&format!("beside bench:beside:{} {OTHERS} {window}", peer.library))?;
+                for (metric, name) in [(&P50, "p50"), (&P99, "p99")].into_iter().filter(|_| round > 0) {
+                    figures.add(Row::Beside, "one of 257 tasks", peer.name, metric, figure(&answer, name)? / 1e3);
+                }
+                Ok(())
+            });
         }
     }
 }

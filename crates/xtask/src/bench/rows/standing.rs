@@ -20,7 +20,7 @@ const LINED_UP: Duration = Duration::from_secs(90);
 /// The cost of a grant in lines of different lengths.
 pub(crate) fn queues(crew: &mut Crew<'_>, figures: &mut Figures) {
     for waiters in crew.plan.lines {
-        for peer in crew.of(Row::Queue) {
+        for peer in crew.of(Row::Queue).into_iter().filter(|peer| *waiters <= peer.longest_line) {
             crew.dismiss();
             crew.with(Row::Queue, peer, |crew| queue(crew, peer, *waiters, figures));
         }

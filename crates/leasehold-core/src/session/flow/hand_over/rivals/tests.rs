@@ -1,0 +1,82 @@
+//! How often a lock is handed on before other clients are let in, and what they get then.
+
+use crate::reply::Reply;
+use crate::session::flow::hand_over::tests::{LIMITS, MS, VIA, World, wish};
+use crate::session::{Granted, Step};
+use crate::settings::Settings;
+use bytes::Bytes;
+use std::task::Waker;
+
+#[test]
+fn others_get_a_head_start_after_the_last_of_the_grants() {
+    let mut world = World::new(Some(LIMITS));
+    let mut guard = world.holds(wish());
+    let waiters = [(); 4].map(|()| world.waits(wish()));
+    world.listens(waiters[0]);
+    for waiter in &waiters[..2] {
+        assert_eq!(world.releases(&guard), Some(Ok(())));
+        guard = world.read(*waiter);
+    }
+    assert_eq!((world.releases(&guard), world.session.hand_overs()), (None, 2), "others are let in");
+    world.is_told();
+    world.pass(MS / 2);
+    assert!(matches!(world.poll(waiters[2]), Step::Wait), "it leaves others the time to ask");
+    world.pass(MS / 2);
+    assert!(matches!(world.poll(waiters[2]), Step::Send(..)), "and asks then, notice or not");
+}
+
+/// A world in which the lock was handed on twice, released to the server with this reply, and granted to the next.
+fn released_with(reply: i64, listens: bool, change: impl FnOnce(&mut Settings)) -> (World, Granted) {
+    let mut world = World::new(Some(LIMITS));
+    change(&mut world.session.parts.settings);
+    let mut guard = world.holds(wish());
+    let waiters = [(); 3].map(|()| world.waits(wish()));
+    if listens {
+        world.listens(waiters[0]);
+    }
+    for waiter in &waiters[..2] {
+        world.releases(&guard);
+        guard = world.read(*waiter);
+    }
+    let release = world.session.release(world.now, guard.hold, true);
+    let Step::Send(flight, _) = world.session.poll_release(world.now, release, VIA, Waker::noop()) else {
+        panic!("it is released to the server")
+    };
+    world.session.handle_reply(world.now, release, flight, Ok(Reply::Int(reply)));
+    world.pass(MS * 2);
+    let Step::Send(flight, _) = world.poll(waiters[2]) else { panic!("it asks") };
+    world.reply((waiters[2], flight), [1, 30_000, 0]);
+    let guard = world.read(waiters[2]);
+    (world, guard)
+}
+
+/// How often the lock is handed on after that, of four times that are wished for.
+fn handed_on_after((mut world, mut guard): (World, Granted)) -> u64 {
+    let before = world.session.hand_overs();
+    for waiter in [(); 4].map(|()| world.waits(wish())) {
+        if world.releases(&guard).is_none() {
+            break;
+        }
+        guard = world.read(waiter);
+    }
+    world.session.hand_overs() - before
+}
+
+#[test]
+fn lock_for_which_none_else_listens_is_kept_longer() {
+    let told = |reply, listens| handed_on_after(released_with(reply, listens, |_| {}));
+    assert_eq!(told(1, false), 4, "none listens");
+    assert_eq!(told(6, true), 4, "only this client listens");
+    assert_eq!(told(6, false), 2, "another client listens");
+    assert_eq!(told(7, true), 2, "others listen as well");
+}
+
+#[test]
+fn node_of_a_cluster_knows_the_listeners_of_a_shard_only() {
+    for (publish, handed_on) in [("PUBLISH", 2), ("SPUBLISH", 4)] {
+        let released = released_with(1, false, |settings| {
+            (settings.cluster, settings.publish) = (true, Bytes::from_static(publish.as_bytes()));
+        });
+        assert_eq!(handed_on_after(released), handed_on, "{publish}");
+    }
+}
