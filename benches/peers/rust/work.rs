@@ -44,9 +44,8 @@ pub(crate) async fn pairs<L: Library>(library: &L, name: &str, tasks: usize, win
 
 /// One task acquires and releases a lock of its own, while others do the same with theirs.
 pub(crate) async fn beside<L: Library>(library: &L, name: &str, others: usize, window: Duration) -> Figures {
-    let others = pairs(library, &format!("{name}:others"), others, window);
-    let one = pairs(library, name, 1, window);
-    tokio::join!(others, one).1
+    let their_name = format!("{name}:others");
+    tokio::join!(pairs(library, &their_name, others, window), pairs(library, name, 1, window)).1
 }
 
 /// One client releases the lock while another waits for it, after a pause of another length each time.
