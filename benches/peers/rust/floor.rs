@@ -59,7 +59,7 @@ impl Floor {
         let keys = vec![name.to_key(), name.channel()];
         let args = vec![hold.clone(), "0".into(), "PUBLISH".into(), "0".into(), Bytes::new()];
         let reply = self.call(Call::new(&script::RELEASE, keys, args)).await;
-        assert_eq!(reply, Value::Integer(1), "released");
+        assert!(matches!(reply, Value::Integer(1 | 6 | 7)), "released: {reply:?}");
     }
 
     async fn call(&self, call: Call) -> Value {
