@@ -67,6 +67,21 @@ pub(crate) fn url(options: &ServerOptions) -> Result<String, Failure> {
     Ok(url)
 }
 
+/// The server that options and environment name, for people to read: its URL without user, password and settings.
+///
+/// # Errors
+///
+/// As [`url`].
+pub(crate) fn place(options: &ServerOptions) -> Result<String, Failure> {
+    Ok(without_secrets(&url(options)?))
+}
+
+fn without_secrets(url: &str) -> String {
+    let (scheme, rest) = url.split_once("://").unwrap_or(("redis", url));
+    let address = rest.rsplit_once('@').map_or(rest, |(_, address)| address);
+    format!("{scheme}://{}", address.split('?').next().unwrap_or_default())
+}
+
 /// Whether a URL carries a password, of the server or of its Sentinels.
 fn has_password(url: &str) -> bool {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
@@ -138,6 +153,17 @@ mod tests {
             assert_eq!(with_password(url, "a@b:").expect(url), expected);
         }
         assert!(with_password("redis://:x@host", "y").is_err());
+    }
+
+    #[test]
+    fn place_of_a_server_has_no_secrets() {
+        for (url, place) in [
+            ("redis://app:p%40ss@host:1/2?lease=9ms", "redis://host:1/2"),
+            ("redis-sentinel://:x@a:1/m?sentinelPassword=y&node=b:1", "redis-sentinel://a:1/m"),
+            ("redis+unix:///run/redis.sock", "redis+unix:///run/redis.sock"),
+        ] {
+            assert_eq!(without_secrets(url), place);
+        }
     }
 
     #[test]

@@ -54,7 +54,7 @@ Exit codes (`run` exits with the code of its command, or with 128+n after its de
   77   refused: the password, the rights, the certificate or the server itself does not fit
   126  the command cannot be executed
   127  the command was not found
-  128+n  signal n ended the wait for the lock";
+  128+n  signal n ended the wait for the lock, or top";
 
 /// Why the command ends without success.
 #[derive(Debug)]
@@ -129,6 +129,14 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Line breaks of a server's error or of a name stay within the one line.
         f.write_str(&self.message.replace(['\n', '\r'], " "))
+    }
+}
+
+/// Whether the server may answer later.
+pub(crate) fn passes(error: &Error) -> bool {
+    match error {
+        Error::Refused { refusal, .. } => refusal.is_transient(),
+        error => error.is_retryable(),
     }
 }
 

@@ -6,7 +6,7 @@ use crate::duration::show;
 use crate::failure::Failure;
 use crate::output::{self, shown};
 use crate::people::People;
-use crate::seen::{Hold, Seen, process_as_text};
+use crate::seen::Seen;
 use crate::table::Table;
 use leasehold::{Client, FoundKind};
 
@@ -71,31 +71,10 @@ fn cells(seen: &Seen) -> [String; 7] {
     [
         shown(&state.name),
         state.kind.word().to_owned(),
-        holder(seen),
+        seen.holder_as_text(),
         or_dash(seen.age().map(show)),
         or_dash(state.remaining.map(show)),
         or_dash(state.waiters.map(|waiters| waiters.to_string())),
         shown(&seen.problems().join("; ")),
     ]
-}
-
-/// The holder, or the first of several, or what there is instead.
-fn holder(seen: &Seen) -> String {
-    let state = &seen.state;
-    let available = || state.available.map_or_else(|| "-".to_owned(), |available| format!("{available} available"));
-    let Some(first) = seen.holds.first() else { return available() };
-    let more = state.held.saturating_sub(1);
-    let text = of_hold(first);
-    match (state.kind, more) {
-        (FoundKind::LeasedSemaphore, _) => format!("{} held, {}", state.held, available()),
-        (_, 0) => text,
-        _ => format!("{text} and {more} more"),
-    }
-}
-
-/// The process of a hold, or else its id.
-fn of_hold(hold: &Hold) -> String {
-    let half = hold.half.map(|half| format!("{half}: ")).unwrap_or_default();
-    let who = hold.who.as_ref().map(|who| process_as_text(&who.record));
-    format!("{half}{}", who.unwrap_or_else(|| shown(hold.holder.id.as_str())))
 }

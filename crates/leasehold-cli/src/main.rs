@@ -21,7 +21,9 @@ mod raw;
 mod run;
 mod seen;
 mod shim;
+mod signals;
 mod table;
+mod top;
 mod unlock;
 mod watch;
 
@@ -60,6 +62,7 @@ fn perform(cli: &Cli) -> Result<u8, Failure> {
         Task::Ls(options) => in_runtime(ls::ls(options, &cli.server)),
         Task::Deadlocks => in_runtime(deadlocks::deadlocks(&cli.server)),
         Task::Watch(options) => in_runtime(watch::watch(options, &cli.server)),
+        Task::Top(options) => in_runtime(top::top(options, &cli.server)),
         Task::Inspect(options) => in_runtime(inspect::inspect(options, &cli.server)),
         Task::Unlock(options) => in_runtime(unlock::unlock(options, &cli.server)),
         Task::Bench(options) => in_runtime(bench::bench(options, &cli.server)),

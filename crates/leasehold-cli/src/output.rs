@@ -19,10 +19,15 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
 /// As [`print`].
 pub(crate) fn write(bytes: &[u8]) -> Result<(), Failure> {
     let mut stdout = std::io::stdout().lock();
-    stdout.write_all(bytes).and_then(|()| stdout.flush()).map_err(|error| match error.kind() {
+    stdout.write_all(bytes).and_then(|()| stdout.flush()).map_err(|error| unwritten(&error))
+}
+
+/// The failure of an output that cannot be written.
+pub(crate) fn unwritten(error: &std::io::Error) -> Failure {
+    match error.kind() {
         ErrorKind::BrokenPipe => Failure::new(Exit::ClosedPipe, "the reader of the output has gone"),
         _ => Failure::new(Exit::Io, format!("the output cannot be written: {error}")),
-    })
+    }
 }
 
 /// A text from elsewhere as a terminal may have it: a character that would move the cursor, break the line, or turn the direction of the text is

@@ -1,11 +1,10 @@
 //! `leasehold run`: a command that runs while a lock is held.
 //!
-//! `run/hold.rs` acquires and releases, `run/child.rs` has the command's process and its group, `run/signals.rs` what arrives at this
-//! process, `run/terminal.rs` the terminal. `run/supervise.rs` decides what each event means, and this file puts all of them together.
+//! `run/hold.rs` acquires and releases, `run/child.rs` has the command's process and its group, `run/terminal.rs` the terminal.
+//! `run/supervise.rs` decides what each event means, and this file puts all of them together.
 
 mod child;
 mod hold;
-mod signals;
 mod supervise;
 mod terminal;
 
@@ -13,11 +12,10 @@ use crate::args::{RunOptions, ServerOptions};
 use crate::connection::{self, FAREWELL};
 use crate::failure::{Exit, Failure};
 use crate::output;
+use crate::signals::{Signals, code_of};
 use child::{Child, Ended};
 use hold::Released;
 use leasehold::Client;
-use rustix::process::Signal;
-use signals::Signals;
 use std::path::Path;
 use supervise::End;
 use terminal::Terminal;
@@ -35,7 +33,7 @@ pub(crate) async fn run(options: &RunOptions, server: &ServerOptions) -> Result<
     let connecting = connection::connect(server, options.lease, &application);
     let client = match signals.unless_ended(connecting).await {
         Ok(client) => client?,
-        Err(signal) => return Ok(ended_by(signal)),
+        Err(signal) => return Ok(code_of(signal)),
     };
     let result = with_client(&client, options, &mut signals, server.json).await;
     // A lock that could not be released in time is free when its lease has run out, and was told of.
@@ -49,16 +47,11 @@ fn application(options: &RunOptions) -> String {
     format!("leasehold run {}", program.display())
 }
 
-/// As a shell writes the end by a signal.
-fn ended_by(signal: Signal) -> u8 {
-    u8::try_from(128 + signal.as_raw()).unwrap_or(u8::MAX)
-}
-
 async fn with_client(client: &Client, options: &RunOptions, signals: &mut Signals, json: bool) -> Result<u8, Failure> {
     let held = match signals.unless_ended(hold::acquire(client, options)).await {
         Ok(held) => held?,
         // The future is dropped, so the client takes back whatever it has asked for.
-        Err(signal) => return Ok(ended_by(signal)),
+        Err(signal) => return Ok(code_of(signal)),
     };
     let terminal = Terminal::of_this_process();
     let end = match Child::start(&options.command, &held.environment(&options.name), &terminal) {

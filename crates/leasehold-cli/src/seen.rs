@@ -49,6 +49,13 @@ impl Hold {
         with_process(&text, self.who.as_deref())
     }
 
+    /// The process of the hold, or else its id.
+    fn process_as_text(&self) -> String {
+        let half = self.half.map(|half| format!("{half}: ")).unwrap_or_default();
+        let who = self.who.as_ref().map(|who| process_as_text(&who.record));
+        format!("{half}{}", who.unwrap_or_else(|| shown(self.holder.id.as_str())))
+    }
+
     pub(crate) fn as_json(&self) -> Value {
         json!({
             "id": self.holder.id.as_str(),
@@ -101,6 +108,20 @@ impl Seen {
     /// How long the lock has been held by the one that has held it longest, as far as clients say so.
     pub(crate) fn age(&self) -> Option<Duration> {
         self.holds.iter().filter_map(Hold::age).max()
+    }
+
+    /// The holder, or the first of several, or what there is instead.
+    pub(crate) fn holder_as_text(&self) -> String {
+        let state = &self.state;
+        let available = || state.available.map_or_else(|| "-".to_owned(), |available| format!("{available} available"));
+        let Some(first) = self.holds.first() else { return available() };
+        let more = state.held.saturating_sub(1);
+        let text = first.process_as_text();
+        match (state.kind, more) {
+            (FoundKind::LeasedSemaphore, _) => format!("{} held, {}", state.held, available()),
+            (_, 0) => text,
+            _ => format!("{text} and {more} more"),
+        }
     }
 
     pub(crate) fn problems(&self) -> Vec<String> {

@@ -6,7 +6,7 @@ mod changes;
 
 use crate::args::{ServerOptions, WatchOptions};
 use crate::connection::{self, FAREWELL};
-use crate::failure::{Exit, Failure};
+use crate::failure::{Exit, Failure, passes};
 use crate::moment;
 use crate::output::{self, shown};
 use crate::people::People;
@@ -78,14 +78,6 @@ async fn go_on(client: &Client, options: &WatchOptions, json: bool) -> Result<u8
             Err(error) => return Err(error.into()),
         }
         sleep(options.every).await;
-    }
-}
-
-/// Whether the server may answer later.
-fn passes(error: &Error) -> bool {
-    match error {
-        Error::Refused { refusal, .. } => refusal.is_transient(),
-        error => error.is_retryable(),
     }
 }
 

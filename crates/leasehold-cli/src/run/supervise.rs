@@ -2,8 +2,8 @@
 
 use super::child::{Change, Child, Ended};
 use super::hold::Held;
-use super::signals::{Signals, stop_this_process};
 use super::terminal::Terminal;
+use crate::signals::{Signals, stop_this_process};
 use leasehold::Lost;
 use rustix::process::Signal;
 use std::io;

@@ -9,11 +9,11 @@ use tokio::signal::unix::{self, SignalKind};
 /// The signals that end a wait for the lock.
 const ENDING: [Signal; 4] = [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT];
 
-/// The others that this process passes on, and the one by which a terminal stops its processes.
+/// The others that `run` passes on to its command, and the one by which a terminal stops its processes.
 const OTHERS: [Signal; 4] = [Signal::USR1, Signal::USR2, Signal::WINCH, Signal::TSTP];
 
 /// The signals to this process. From the moment at which they are listened for, none of them ends it.
-pub(super) struct Signals(Vec<(Signal, unix::Signal)>);
+pub(crate) struct Signals(Vec<(Signal, unix::Signal)>);
 
 impl Signals {
     /// Begins to listen. A signal that is ignored stays ignored, as `nohup` wants it.
@@ -21,7 +21,7 @@ impl Signals {
     /// # Errors
     ///
     /// The system refuses, which it has no reason to.
-    pub(super) fn listen() -> Result<Self, Failure> {
+    pub(crate) fn listen() -> Result<Self, Failure> {
         let ignored = ignored();
         let listened = ENDING.into_iter().chain(OTHERS).filter(|signal| ignored >> (signal.as_raw() - 1) & 1 == 0);
         let streams = listened.map(|signal| Ok((signal, unix::signal(SignalKind::from_raw(signal.as_raw()))?)));
@@ -30,7 +30,7 @@ impl Signals {
     }
 
     /// The next signal.
-    pub(super) async fn next(&mut self) -> Signal {
+    pub(crate) async fn next(&mut self) -> Signal {
         poll_fn(|cx| {
             for (signal, stream) in &mut self.0 {
                 if let Poll::Ready(Some(())) = stream.poll_recv(cx) {
@@ -47,13 +47,13 @@ impl Signals {
     /// # Errors
     ///
     /// The signal.
-    pub(super) async fn unless_ended<T>(&mut self, work: impl Future<Output = T>) -> Result<T, Signal> {
+    pub(crate) async fn unless_ended<T>(&mut self, work: impl Future<Output = T>) -> Result<T, Signal> {
         tokio::pin!(work);
         loop {
             tokio::select! {
                 biased;
                 signal = self.next() => match signal {
-                    signal if ENDING.contains(&signal) => return Err(signal),
+                    signal if asks_to_end(signal) => return Err(signal),
                     Signal::TSTP => stop_this_process(),
                     // There is no command yet to pass it on to.
                     _ => {}
@@ -64,9 +64,19 @@ impl Signals {
     }
 }
 
+/// Whether a signal asks this process to end.
+pub(crate) fn asks_to_end(signal: Signal) -> bool {
+    ENDING.contains(&signal)
+}
+
+/// The exit code after the end by a signal, as a shell writes it.
+pub(crate) fn code_of(signal: Signal) -> u8 {
+    u8::try_from(128 + signal.as_raw()).unwrap_or(u8::MAX)
+}
+
 /// Stops this process until it is told to go on, as the terminal's stop key asks for; without a shell that could tell it, nothing is
 /// stopped. The kernel delivers the signal before the call returns, because the main thread sends it to its own process.
-pub(super) fn stop_this_process() {
+pub(crate) fn stop_this_process() {
     if is_a_job() {
         let _ = process::kill_process(process::getpid(), Signal::STOP);
     }

@@ -1,0 +1,159 @@
+//! `leasehold top`: the locks in a table on the terminal.
+//!
+//! `top/looks.rs` looks at the server, `top/keys.rs` reads the keys, and both tell `top/state.rs`, which does no I/O. `top/view.rs` draws the state,
+//! `top/terminal.rs` has the terminal, and this file waits for whatever happens next.
+
+mod column;
+mod filter;
+mod history;
+mod keys;
+mod looks;
+mod row;
+#[cfg(test)]
+mod sample;
+mod state;
+mod status;
+mod terminal;
+mod view;
+
+use crate::args::{ColumnWord, ServerOptions, TopOptions};
+use crate::connection::{self, FAREWELL};
+use crate::failure::{Exit, Failure};
+use crate::signals::{Signals, asks_to_end, code_of, stop_this_process};
+use column::Column;
+use looks::{Told, Wanted};
+use rustix::process::Signal;
+use state::{Asked, State};
+use std::time::{Duration, Instant};
+use terminal::Screen;
+use tokio::sync::{mpsc, watch};
+use tokio::time::{MissedTickBehavior, interval, sleep};
+use view::Colours;
+
+/// How often the table is drawn although nothing has happened, because its age is on the screen.
+const TICK: Duration = Duration::from_millis(500);
+
+/// How often a process in the background looks whether it is in front again.
+const BACKGROUND: Duration = Duration::from_millis(200);
+
+/// Shows the table until a key or a signal ends it.
+///
+/// # Errors
+///
+/// Stdout is no terminal or cannot be written, no server answers at the beginning, or a server refuses to be looked at.
+pub(crate) async fn top(options: &TopOptions, server: &ServerOptions) -> Result<u8, Failure> {
+    if server.json || !terminal::can_be_drawn_on() {
+        let text = "top draws on a terminal, and stdout is none; `leasehold ls --json` tells of all locks once, and \
+                    `leasehold watch --json` of what happens to them";
+        let text = if server.json { text.replace("stdout is none", "--json is for programs") } else { text.to_owned() };
+        return Err(Failure::new(Exit::Usage, text));
+    }
+    let mut signals = Signals::listen()?;
+    let client = match signals.unless_ended(connection::connect(server, None, "leasehold top")).await {
+        Ok(client) => client?,
+        Err(signal) => return Ok(exit_code(signal)),
+    };
+    let wanted = Wanted { pattern: options.pattern.clone(), kinds: options.kinds(), every: options.every };
+    let (told, looks) = mpsc::unbounded_channel();
+    let (pause, paused) = watch::channel(false);
+    let table = Table {
+        state: State::new(connection::place(server)?, wanted.clone(), column(options.sort)),
+        pause,
+        colours: Colours::of_environment(),
+    };
+    let result = tokio::select! {
+        failure = looks::repeat(&client, &wanted, paused, told) => Err(failure),
+        end = table.show(looks, &mut signals) => end,
+    };
+    // Nothing is held, so nothing is left behind.
+    let _ = client.shutdown(FAREWELL).await;
+    result
+}
+
+const fn column(word: ColumnWord) -> Column {
+    match word {
+        ColumnWord::Name => Column::Name,
+        ColumnWord::Kind => Column::Kind,
+        ColumnWord::Holder => Column::Holder,
+        ColumnWord::Grants => Column::Grants,
+        ColumnWord::Held => Column::Held,
+        ColumnWord::Lease => Column::Lease,
+        ColumnWord::Waiters => Column::Waiters,
+        ColumnWord::Queue => Column::Queue,
+        ColumnWord::Wait => Column::Wait,
+        ColumnWord::Problems => Column::Problems,
+    }
+}
+
+/// The exit code after a signal. The interrupt ends the table as its key does.
+fn exit_code(signal: Signal) -> u8 {
+    if signal == Signal::INT { 0 } else { code_of(signal) }
+}
+
+/// The table, and what it says to the looks.
+struct Table {
+    state: State,
+    pause: watch::Sender<bool>,
+    colours: Colours,
+}
+
+impl Table {
+    /// Draws, and does what keys and signals ask for, until one of them ends it. Its screen is gone when this returns or is dropped.
+    async fn show(mut self, mut looks: mpsc::UnboundedReceiver<Told>, signals: &mut Signals) -> Result<u8, Failure> {
+        let mut screen = Screen::open()?;
+        let mut keys = keys::read();
+        let mut tick = interval(TICK);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        loop {
+            screen.draw(|area, buffer| {
+                self.state.fit(view::rows_of(area), view::last_help_of(area));
+                view::draw(&self.state, Instant::now(), self.colours, area, buffer);
+            })?;
+            let asked = tokio::select! {
+                biased;
+                signal = signals.next() => match signal {
+                    signal if asks_to_end(signal) => return Ok(exit_code(signal)),
+                    Signal::TSTP => Asked::Stop,
+                    _ => Asked::Nothing,
+                },
+                event = keys.recv() => match event {
+                    Some(Ok(event)) => keys::key_of(&event).map_or(Asked::Nothing, |key| self.state.press(key)),
+                    Some(Err(error)) => return Err(Failure::new(Exit::Io, format!("keys cannot be read: {error}"))),
+                    None => return Err(Failure::new(Exit::Io, "keys cannot be read any more")),
+                },
+                Some(told) = looks.recv() => {
+                    self.state.take(told);
+                    Asked::Nothing
+                }
+                _ = tick.tick() => Asked::Nothing,
+            };
+            match asked {
+                Asked::Nothing => {}
+                Asked::Quit => return Ok(0),
+                Asked::Redraw => screen.forget()?,
+                Asked::Stop => {
+                    if let Some(signal) = stop(&mut screen, signals).await? {
+                        return Ok(exit_code(signal));
+                    }
+                }
+            }
+            self.pause.send_if_modified(|paused| std::mem::replace(paused, self.state.is_paused()) != *paused);
+        }
+    }
+}
+
+/// Stops this process until it is told to go on, and is in front of the terminal again; a signal that ends it meanwhile is the result.
+async fn stop(screen: &mut Screen, signals: &mut Signals) -> Result<Option<Signal>, Failure> {
+    Screen::lend();
+    stop_this_process();
+    while !terminal::is_in_front() {
+        tokio::select! {
+            signal = signals.next() => if asks_to_end(signal) {
+                return Ok(Some(signal));
+            },
+            () = sleep(BACKGROUND) => {}
+        }
+    }
+    screen.take_back()?;
+    Ok(None)
+}

@@ -1,0 +1,40 @@
+//! The filter that is typed.
+
+use super::column::Column;
+use super::row::Row;
+
+/// Whether a row has the text of the filter in its name, kind, holder or problems, in capital letters or not. A `*` stands for any text.
+pub(super) fn fits(filter: &str, row: &Row) -> bool {
+    let filter = filter.to_lowercase();
+    let columns = [Column::Name, Column::Kind, Column::Holder, Column::Problems];
+    columns.into_iter().any(|column| has(&column.text(row).to_lowercase(), &filter))
+}
+
+/// Whether the parts between the stars are in a text, one behind the other.
+fn has(text: &str, filter: &str) -> bool {
+    let mut rest = text;
+    filter.split('*').all(|part| match rest.split_once(part) {
+        Some((_, after)) => {
+            rest = after;
+            true
+        }
+        None => false,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sample::{lock, row};
+    use super::*;
+
+    #[test]
+    fn filter_is_found_anywhere_and_has_stars() {
+        let row = row(lock("shop:stöck:1001"));
+        for filter in ["", "STÖCK", "shop*1", "*", "1001", "shop:*:1", "6f0c", "lock"] {
+            assert!(fits(filter, &row), "{filter}");
+        }
+        for filter in ["1001*shop", "stock", "shop**x", "fair"] {
+            assert!(!fits(filter, &row), "{filter}");
+        }
+    }
+}

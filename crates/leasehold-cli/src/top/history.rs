@@ -1,0 +1,182 @@
+//! The things that no single look tells: how often a lock changes hands, and how long a holder was seen.
+
+use super::row::{Found, Held, Row};
+use std::collections::{BTreeMap, HashMap};
+use std::time::{Duration, Instant};
+
+/// The seconds after which a grant counts for little more than a third of a new one.
+const MEMORY: f64 = 10.0;
+
+/// How long a lock that is free stays in the table.
+const KEPT: Duration = Duration::from_secs(10);
+
+/// How many locks that are free are kept at the most.
+const MOST_KEPT: usize = 10_000;
+
+/// The looks until now.
+#[derive(Debug, Default)]
+pub(super) struct History {
+    known: HashMap<String, Known>,
+    /// When the last look began.
+    last: Option<Instant>,
+    /// The seconds of all looks, of which old ones count less.
+    seconds: f64,
+}
+
+/// A lock at the looks until now.
+#[derive(Debug)]
+struct Known {
+    found: Found,
+    /// The end of the last look that has found the lock.
+    seen: Instant,
+    /// The holders at the last look, each with the end of the first look that has found it.
+    since: BTreeMap<String, Instant>,
+    /// The new holders, of which old ones count less.
+    grants: f64,
+}
+
+impl History {
+    /// Adds a look, and makes the rows of the table of it.
+    pub(super) fn add(&mut self, begun: Instant, ended: Instant, found: Vec<Found>) -> Vec<Row> {
+        let passed = self.last.map(|last| begun.saturating_duration_since(last).as_secs_f64());
+        let kept = (-passed.unwrap_or_default() / MEMORY).exp();
+        self.seconds = self.seconds * kept + passed.unwrap_or_default();
+        self.last = Some(begun);
+        for known in self.known.values_mut() {
+            known.grants *= kept;
+        }
+        for found in found {
+            self.add_lock(found, ended, passed.is_some());
+        }
+        self.forget(ended);
+        self.known.values_mut().map(|known| known.row(begun, ended, self.seconds)).collect()
+    }
+
+    fn add_lock(&mut self, found: Found, ended: Instant, counts: bool) {
+        let old = self.known.remove(&found.name);
+        let (before, mut grants) = old.map(|old| (old.since, old.grants)).unwrap_or_default();
+        let is_new = |id: &&String| !before.contains_key(*id);
+        if counts {
+            // No lock has more holders than are told apart here.
+            grants += found.ids.iter().filter(is_new).count() as f64;
+        }
+        let since = found.ids.iter().map(|id| (id.clone(), before.get(id).copied().unwrap_or(ended)));
+        let known = Known { since: since.collect(), seen: ended, grants, found };
+        self.known.insert(known.found.name.clone(), known);
+    }
+
+    /// Forgets locks that have been free for long, or are too many.
+    fn forget(&mut self, ended: Instant) {
+        let mut free = 0;
+        self.known.retain(|_, known| {
+            let is_gone = known.seen != ended;
+            free += usize::from(is_gone);
+            !is_gone || (ended.saturating_duration_since(known.seen) < KEPT && free <= MOST_KEPT)
+        });
+    }
+}
+
+impl Known {
+    fn row(&mut self, begun: Instant, ended: Instant, seconds: f64) -> Row {
+        let is_gone = self.seen != ended;
+        if is_gone {
+            self.since.clear();
+        }
+        let first = self.since.values().min();
+        let seen = first.map(|first| begun.saturating_duration_since(*first)).filter(|seen| !seen.is_zero());
+        let held = match (self.found.said.filter(|_| !is_gone), seen) {
+            (Some(said), seen) if seen.is_none_or(|seen| said >= seen) => Held::Said(said),
+            (_, Some(seen)) => Held::AtLeast(seen),
+            (_, None) => Held::Unknown,
+        };
+        let rate = if seconds > 0.0 { self.grants / seconds } else { 0.0 };
+        Row {
+            found: if is_gone { self.found.when_free() } else { self.found.clone() },
+            is_gone,
+            grants: self.found.is_listed_whole.then_some(rate),
+            held,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sample::lock;
+    use super::*;
+
+    /// The looks of a test: one a second, each of which takes a tenth of a second.
+    struct Looks {
+        history: History,
+        begun: Instant,
+    }
+
+    impl Looks {
+        fn new() -> Self {
+            Self { history: History::default(), begun: Instant::now() }
+        }
+
+        fn look(&mut self, found: Vec<Found>) -> Vec<Row> {
+            self.begun += Duration::from_secs(1);
+            self.history.add(self.begun, self.begun + Duration::from_millis(100), found)
+        }
+    }
+
+    fn held_by(id: &str) -> Vec<Found> {
+        vec![Found { ids: vec![id.to_owned()], ..lock("stock") }]
+    }
+
+    #[test]
+    fn grants_are_new_holders_a_second() {
+        let mut looks = Looks::new();
+        assert_eq!(looks.look(held_by("a:1"))[0].grants, Some(0.0), "the first look cannot tell");
+        let rate = |rows: &[Row]| rows[0].grants.expect("a rate");
+        for hold in 2..40 {
+            let rate = rate(&looks.look(held_by(&format!("a:{hold}"))));
+            assert!((rate - 1.0).abs() < 1e-9, "{rate}");
+        }
+        let mut last = 1.0;
+        for _ in 0..20 {
+            let rate = rate(&looks.look(held_by("a:39")));
+            assert!(rate < last, "{rate} after {last}");
+            last = rate;
+        }
+        assert!((0.1..0.2).contains(&last), "two memories later: {last}");
+    }
+
+    #[test]
+    fn grants_are_unknown_where_holders_are_not_listed() {
+        let mut looks = Looks::new();
+        let found = || vec![Found { is_listed_whole: false, ..lock("stock") }];
+        looks.look(found());
+        assert_eq!(looks.look(found())[0].grants, None);
+    }
+
+    #[test]
+    fn holds_are_as_old_as_their_holder_says_or_as_they_were_seen() {
+        let mut looks = Looks::new();
+        assert_eq!(looks.look(held_by("a:1"))[0].held, Held::Unknown);
+        // Between the end of the first look and the begin of this one.
+        assert_eq!(looks.look(held_by("a:1"))[0].held, Held::AtLeast(Duration::from_millis(900)));
+        let said = |seconds| {
+            let said = Some(Duration::from_secs(seconds));
+            held_by("a:1").into_iter().map(|found| Found { said, ..found }).collect()
+        };
+        assert_eq!(looks.look(said(7))[0].held, Held::Said(Duration::from_secs(7)));
+        assert_eq!(looks.look(said(1))[0].held, Held::AtLeast(Duration::from_millis(2_900)), "an old record");
+        assert_eq!(looks.look(held_by("a:2"))[0].held, Held::Unknown, "another holder");
+    }
+
+    #[test]
+    fn locks_that_are_free_stay_for_ten_seconds() {
+        let mut looks = Looks::new();
+        looks.look(held_by("a:1"));
+        let rows = looks.look(Vec::new());
+        assert_eq!((rows[0].is_gone, rows[0].found.holder.as_str(), rows[0].held), (true, "free", Held::Unknown));
+        let grants = looks.look(held_by("a:1"))[0].grants;
+        assert!(grants.is_some_and(|grants| grants > 0.4), "a hold that comes back is a grant: {grants:?}");
+        for _ in 0..9 {
+            assert_eq!(looks.look(Vec::new()).len(), 1);
+        }
+        assert_eq!(looks.look(Vec::new()), []);
+    }
+}

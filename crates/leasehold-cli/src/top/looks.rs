@@ -1,0 +1,123 @@
+//! Looks at the server, one after the other, in short steps.
+
+use super::row::Found;
+use crate::failure::{Failure, passes};
+use crate::people::People;
+use crate::seen::Seen;
+use leasehold::{Client, Error, FoundKind};
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+use tokio::sync::{mpsc, watch};
+use tokio::time::sleep;
+
+/// How many locks a look finds at the most, so that a server with millions of them does not fill the memory of this process.
+const MOST: usize = 20_000;
+
+/// How often a look under way says how far it is.
+const PROGRESS: Duration = Duration::from_millis(250);
+
+/// The shortest pause after a look that failed.
+const AFTER_FAILURE: Duration = Duration::from_millis(500);
+
+/// Something that is told of the looks.
+#[derive(Debug)]
+pub(super) enum Told {
+    /// A look has begun.
+    Begun(Instant),
+    /// The look under way has found so many locks.
+    Progress(usize),
+    Done(Look),
+    /// The server did not answer, and may do so later.
+    Failed {
+        at: Instant,
+        why: String,
+    },
+}
+
+/// All that a look has found.
+#[derive(Debug)]
+pub(super) struct Look {
+    pub(super) begun: Instant,
+    pub(super) ended: Instant,
+    pub(super) found: Vec<Found>,
+    /// Whether the look ended early, because there are too many locks.
+    pub(super) is_cut: bool,
+}
+
+/// The locks that are looked for.
+#[derive(Clone, Debug)]
+pub(super) struct Wanted {
+    pub(super) pattern: String,
+    /// All kinds of locks if there is none.
+    pub(super) kinds: Vec<FoundKind>,
+    /// The time between the begins of two looks.
+    pub(super) every: Duration,
+}
+
+/// Looks again and again, except while it is paused, until the server refuses to be looked at. It rests for at least as long as it has looked,
+/// so that it takes no more than half of what one connection can ask of the server.
+pub(super) async fn repeat(
+    client: &Client,
+    wanted: &Wanted,
+    mut paused: watch::Receiver<bool>,
+    told: mpsc::UnboundedSender<Told>,
+) -> Failure {
+    loop {
+        if paused.wait_for(|paused| !paused).await.is_err() {
+            // The table is gone, and with it this future.
+            std::future::pending::<()>().await;
+        }
+        let begun = Instant::now();
+        tell(&told, Told::Begun(begun));
+        let rest = match look(client, wanted, begun, &told).await {
+            Ok(look) => {
+                let took = begun.elapsed();
+                tell(&told, Told::Done(look));
+                wanted.every.saturating_sub(took).max(took)
+            }
+            Err(error) if passes(&error) => {
+                tell(&told, Told::Failed { at: Instant::now(), why: error.to_string() });
+                wanted.every.max(AFTER_FAILURE)
+            }
+            Err(error) => return Failure::of_a_look(error),
+        };
+        sleep(rest).await;
+    }
+}
+
+fn tell(told: &mpsc::UnboundedSender<Told>, what: Told) {
+    // The table may have been left meanwhile, and then this future is dropped.
+    let _ = told.send(what);
+}
+
+async fn look(
+    client: &Client,
+    wanted: &Wanted,
+    begun: Instant,
+    told: &mpsc::UnboundedSender<Told>,
+) -> Result<Look, Error> {
+    let mut search = client.locks(&wanted.pattern);
+    if wanted.kinds.contains(&FoundKind::Foreign) {
+        search = search.with_foreign();
+    }
+    let (mut people, mut found, mut said) = (People::new(client), BTreeMap::new(), begun);
+    let mut is_cut = false;
+    while let Some(state) = search.next().await {
+        let state = state?;
+        if !wanted.kinds.is_empty() && !wanted.kinds.contains(&state.kind) {
+            continue;
+        }
+        if found.len() >= MOST {
+            is_cut = true;
+            break;
+        }
+        // A search may find a lock twice.
+        let seen = Found::of(&Seen::new(state, &mut people).await);
+        found.insert(seen.name.clone(), seen);
+        if said.elapsed() >= PROGRESS {
+            said = Instant::now();
+            tell(told, Told::Progress(found.len()));
+        }
+    }
+    Ok(Look { begun, ended: Instant::now(), found: found.into_values().collect(), is_cut })
+}

@@ -1,0 +1,103 @@
+//! A lock in the table.
+
+use crate::output::shown;
+use crate::seen::Seen;
+use leasehold::FoundKind;
+use std::time::Duration;
+
+/// A lock as one look has found it. Texts that people read are harmless to a terminal, except for the name.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Found {
+    pub(super) name: String,
+    pub(super) kind: FoundKind,
+    /// The ids of the listed holders.
+    pub(super) ids: Vec<String>,
+    /// Whether all holders are listed. Otherwise nothing follows from one that is not.
+    pub(super) is_listed_whole: bool,
+    /// The holder, or what there is instead.
+    pub(super) holder: String,
+    /// How long a holder says that it has held the lock.
+    pub(super) said: Option<Duration>,
+    pub(super) lease: Option<Duration>,
+    /// How many clients listen for a release; `None` for a fair lock, whose waiters have places in a queue.
+    pub(super) listeners: Option<u64>,
+    /// How many wait in the queue of a fair lock.
+    pub(super) queue: Option<u64>,
+    /// The longest wait in that queue.
+    pub(super) wait: Option<Duration>,
+    pub(super) problems: String,
+}
+
+impl Found {
+    pub(super) fn of(seen: &Seen) -> Self {
+        let state = &seen.state;
+        let is_fair = matches!(state.kind, FoundKind::FairLock | FoundKind::FencedFairLock);
+        // The end of an id says what becomes of the hold after its release, and changes with that.
+        let id = |id: &str| id.trim_end_matches(['!', '~']).to_owned();
+        let ids: Vec<_> = seen.holds.iter().map(|hold| id(hold.holder.id.as_str())).collect();
+        Self {
+            name: state.name.clone(),
+            kind: state.kind,
+            is_listed_whole: u64::try_from(ids.len()).is_ok_and(|listed| listed >= state.held),
+            ids,
+            holder: seen.holder_as_text(),
+            said: seen.age(),
+            lease: state.remaining,
+            listeners: state.waiters.filter(|_| !is_fair),
+            queue: state.waiters.filter(|_| is_fair),
+            wait: seen.queue.iter().filter_map(|(waiter, _)| waiter.waited).max(),
+            problems: shown(&seen.problems().join("; ")),
+        }
+    }
+
+    /// The same lock when it is free.
+    pub(super) fn when_free(&self) -> Self {
+        Self {
+            ids: Vec::new(),
+            holder: "free".to_owned(),
+            said: None,
+            lease: None,
+            listeners: None,
+            queue: None,
+            wait: None,
+            problems: String::new(),
+            ..self.clone()
+        }
+    }
+
+    /// How many wait, in a queue or not.
+    pub(super) fn waiting(&self) -> u64 {
+        self.queue.or(self.listeners).unwrap_or_default()
+    }
+}
+
+/// How long a lock has been held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Held {
+    /// The lock is free, or was not seen held before.
+    Unknown,
+    /// The holder says so.
+    Said(Duration),
+    /// It was seen held for this long, by one holder.
+    AtLeast(Duration),
+}
+
+impl Held {
+    pub(super) const fn time(self) -> Option<Duration> {
+        match self {
+            Self::Unknown => None,
+            Self::Said(time) | Self::AtLeast(time) => Some(time),
+        }
+    }
+}
+
+/// A row of the table.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Row {
+    pub(super) found: Found,
+    /// Whether the lock was gone at the last look.
+    pub(super) is_gone: bool,
+    /// New holders a second; `None` where not all holders are listed.
+    pub(super) grants: Option<f64>,
+    pub(super) held: Held,
+}

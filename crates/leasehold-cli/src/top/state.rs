@@ -1,0 +1,404 @@
+//! The state of the table: its rows and their order, and what the keys have asked for.
+
+use super::column::Column;
+use super::filter;
+use super::history::History;
+use super::keys::Key;
+use super::looks::{Told, Wanted};
+use super::row::Row;
+use std::cmp::Ordering;
+use std::time::{Duration, Instant};
+
+/// Everything that is drawn.
+#[derive(Debug)]
+pub(super) struct State {
+    /// The server, for people to read.
+    place: String,
+    wanted: Wanted,
+    server: Server,
+    /// The begin of the look under way, and how many locks it has found.
+    looking: Option<(Instant, usize)>,
+    table: Option<Table>,
+    history: History,
+    rows: Vec<Row>,
+    /// The numbers of the rows that are shown, in their order.
+    order: Vec<usize>,
+    sort: Sort,
+    filter: String,
+    mode: Mode,
+    is_paused: bool,
+    /// The first of the shown rows that fits on the screen, and how many fit.
+    first: usize,
+    page: usize,
+}
+
+/// The server, as the last look has found it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Server {
+    Answers,
+    Away { since: Instant, why: String },
+}
+
+/// The look that the table shows.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Table {
+    pub(super) begun: Instant,
+    pub(super) took: Duration,
+    pub(super) is_cut: bool,
+}
+
+/// The order of the rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Sort {
+    pub(super) column: Column,
+    pub(super) is_reversed: bool,
+}
+
+/// The meaning of the keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Mode {
+    Table,
+    /// A filter is typed; the one before comes back if the typing is given up.
+    Filter {
+        before: String,
+    },
+    /// The help is shown, from this line on.
+    Help {
+        first: usize,
+    },
+}
+
+/// The request of a key to the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Asked {
+    Nothing,
+    Quit,
+    Stop,
+    Redraw,
+}
+
+/// How many locks there are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Totals {
+    pub(super) locks: usize,
+    pub(super) held: usize,
+    pub(super) waiting: u64,
+    pub(super) problems: usize,
+}
+
+impl State {
+    pub(super) fn new(place: String, wanted: Wanted, column: Column) -> Self {
+        Self {
+            place,
+            wanted,
+            server: Server::Answers,
+            looking: None,
+            table: None,
+            history: History::default(),
+            rows: Vec::new(),
+            order: Vec::new(),
+            sort: Sort { column, is_reversed: false },
+            filter: String::new(),
+            mode: Mode::Table,
+            is_paused: false,
+            first: 0,
+            page: 0,
+        }
+    }
+
+    /// Takes in what is told of the looks.
+    pub(super) fn take(&mut self, told: Told) {
+        match told {
+            Told::Begun(at) => self.looking = Some((at, 0)),
+            Told::Progress(found) => {
+                if let Some((_, so_far)) = &mut self.looking {
+                    *so_far = found;
+                }
+            }
+            Told::Done(look) => {
+                (self.looking, self.server) = (None, Server::Answers);
+                // The look was under way when the pause began.
+                if self.is_paused {
+                    return;
+                }
+                let (begun, took) = (look.begun, look.ended.saturating_duration_since(look.begun));
+                self.table = Some(Table { begun, took, is_cut: look.is_cut });
+                self.rows = self.history.add(begun, look.ended, look.found);
+                self.arrange();
+            }
+            Told::Failed { at, why } => {
+                self.looking = None;
+                let since = if let Server::Away { since, .. } = self.server { since } else { at };
+                self.server = Server::Away { since, why };
+            }
+        }
+    }
+
+    /// Does what a key asks of the table, and says what it asks of the program.
+    pub(super) fn press(&mut self, key: Key) -> Asked {
+        match (key, &mut self.mode) {
+            (Key::Interrupt, _) => return Asked::Quit,
+            (Key::Stop, _) => return Asked::Stop,
+            (Key::Redraw, _) => return Asked::Redraw,
+            (_, Mode::Filter { .. }) => self.type_filter(key),
+            (Key::Character('q'), _) | (Key::Escape, Mode::Table) => return Asked::Quit,
+            (Key::Character('?') | Key::Escape, Mode::Help { .. }) => self.mode = Mode::Table,
+            (_, Mode::Help { first }) => *first = scrolled(*first, key, self.page),
+            (Key::Character(letter), Mode::Table) => self.press_letter(letter),
+            (_, Mode::Table) => {
+                self.first = scrolled(self.first, key, self.page);
+                self.keep_within();
+            }
+        }
+        Asked::Nothing
+    }
+
+    fn press_letter(&mut self, letter: char) {
+        match letter {
+            '/' => self.mode = Mode::Filter { before: self.filter.clone() },
+            '?' => self.mode = Mode::Help { first: 0 },
+            'p' => self.is_paused = !self.is_paused,
+            letter => {
+                let Some(column) = Column::of_key(letter) else { return };
+                let is_reversed = column == self.sort.column && !self.sort.is_reversed;
+                self.sort = Sort { column, is_reversed };
+                self.first = 0;
+                self.arrange();
+            }
+        }
+    }
+
+    fn type_filter(&mut self, key: Key) {
+        match (key, &self.mode) {
+            (Key::Character(letter), _) => self.filter.push(letter),
+            (Key::Backspace, _) => {
+                self.filter.pop();
+            }
+            (Key::Escape, Mode::Filter { before }) => {
+                self.filter.clone_from(before);
+                self.mode = Mode::Table;
+            }
+            (Key::Enter, _) => self.mode = Mode::Table,
+            _ => return,
+        }
+        self.first = 0;
+        self.arrange();
+    }
+
+    /// Says how many rows the screen has room for, and how many lines of the help are above its last screen.
+    pub(super) fn fit(&mut self, page: usize, last_help: usize) {
+        self.page = page;
+        self.keep_within();
+        if let Mode::Help { first } = &mut self.mode {
+            *first = (*first).min(last_help);
+        }
+    }
+
+    /// Puts the rows in order. Rows that are alike in the column follow each other by their waiters, by their age, and by their names.
+    fn arrange(&mut self) {
+        let (rows, Sort { column, is_reversed }) = (&self.rows, self.sort);
+        self.order = (0..rows.len()).filter(|at| filter::fits(&self.filter, &rows[*at])).collect();
+        let compare = |one: &Row, other: &Row| -> Ordering {
+            let by_waiters = || other.found.waiting().cmp(&one.found.waiting());
+            let by_age = || Column::Held.compare(one, other, false);
+            let by_name = || one.found.name.cmp(&other.found.name);
+            column.compare(one, other, is_reversed).then_with(by_waiters).then_with(by_age).then_with(by_name)
+        };
+        self.order.sort_by(|one, other| compare(&rows[*one], &rows[*other]));
+        self.keep_within();
+    }
+
+    fn keep_within(&mut self) {
+        self.first = self.first.min(self.order.len().saturating_sub(self.page));
+    }
+
+    pub(super) fn place(&self) -> &str {
+        &self.place
+    }
+
+    pub(super) const fn wanted(&self) -> &Wanted {
+        &self.wanted
+    }
+
+    pub(super) const fn server(&self) -> &Server {
+        &self.server
+    }
+
+    pub(super) const fn looking(&self) -> Option<(Instant, usize)> {
+        self.looking
+    }
+
+    pub(super) const fn table(&self) -> Option<Table> {
+        self.table
+    }
+
+    pub(super) const fn sort(&self) -> Sort {
+        self.sort
+    }
+
+    pub(super) fn filter(&self) -> &str {
+        &self.filter
+    }
+
+    pub(super) const fn mode(&self) -> &Mode {
+        &self.mode
+    }
+
+    pub(super) const fn is_paused(&self) -> bool {
+        self.is_paused
+    }
+
+    /// The first of the shown rows on the screen, counted from 0.
+    pub(super) const fn first(&self) -> usize {
+        self.first
+    }
+
+    /// How many rows fit the filter.
+    pub(super) fn shown(&self) -> usize {
+        self.order.len()
+    }
+
+    /// The rows on the screen.
+    pub(super) fn visible(&self) -> impl Iterator<Item = &Row> {
+        self.order.iter().skip(self.first).take(self.page).map(|at| &self.rows[*at])
+    }
+
+    pub(super) fn totals(&self) -> Totals {
+        let there = self.rows.iter().filter(|row| !row.is_gone);
+        there.fold(Totals::default(), |sum, row| Totals {
+            locks: sum.locks + 1,
+            held: sum.held + usize::from(!row.found.ids.is_empty()),
+            waiting: sum.waiting + row.found.waiting(),
+            problems: sum.problems + usize::from(!row.found.problems.is_empty()),
+        })
+    }
+}
+
+/// The first line after a key that scrolls.
+const fn scrolled(first: usize, key: Key, page: usize) -> usize {
+    match key {
+        Key::Up => first.saturating_sub(1),
+        Key::Down => first.saturating_add(1),
+        Key::PageUp => first.saturating_sub(page),
+        Key::PageDown => first.saturating_add(page),
+        Key::Home => 0,
+        Key::End => usize::MAX,
+        _ => first,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::looks::Look;
+    use super::super::row::Found;
+    use super::super::sample::{lock, state};
+    use super::*;
+
+    fn names(state: &State) -> Vec<&str> {
+        state.visible().map(|row| row.found.name.as_str()).collect()
+    }
+
+    /// A table of locks with so many waiters, of which two fit on the screen.
+    fn table(waiters: &[(&str, u64)]) -> State {
+        let mut state = state();
+        let found = waiters.iter().map(|(name, waiting)| Found { listeners: Some(*waiting), ..lock(name) });
+        let now = Instant::now();
+        state.take(Told::Done(Look { begun: now, ended: now, found: found.collect(), is_cut: false }));
+        state.fit(2, 0);
+        state
+    }
+
+    fn press(state: &mut State, keys: &str) {
+        for key in keys.chars() {
+            assert_eq!(state.press(Key::Character(key)), Asked::Nothing, "{key}");
+        }
+    }
+
+    #[test]
+    fn same_key_twice_turns_the_order_round() {
+        let mut state = table(&[("a", 1), ("b", 3), ("c", 2)]);
+        assert_eq!(names(&state), ["b", "c"], "alike in grants, they come by their waiters");
+        press(&mut state, "n");
+        assert_eq!(names(&state), ["a", "b"]);
+        press(&mut state, "n");
+        assert_eq!(names(&state), ["c", "b"]);
+        press(&mut state, "w");
+        assert_eq!((names(&state), state.sort().is_reversed), (vec!["b", "c"], false));
+    }
+
+    #[test]
+    fn filter_is_typed_and_given_up() {
+        let mut state = table(&[("stock:1", 1), ("stock:2", 2), ("order:1", 3)]);
+        press(&mut state, "/ord");
+        assert_eq!((names(&state), state.filter()), (vec!["order:1"], "ord"));
+        press(&mut state, "q");
+        assert_eq!(state.shown(), 0, "a q that is typed does not quit");
+        state.press(Key::Backspace);
+        state.press(Key::Enter);
+        press(&mut state, "/x");
+        state.press(Key::Escape);
+        assert_eq!((state.filter(), state.mode()), ("ord", &Mode::Table));
+        assert_eq!(state.press(Key::Escape), Asked::Quit);
+    }
+
+    #[test]
+    fn scrolling_stays_within_the_rows() {
+        let mut state = table(&[("a", 0), ("b", 0), ("c", 0), ("d", 0), ("e", 0)]);
+        let mut after = |keys: &[Key]| {
+            for key in keys {
+                state.press(*key);
+            }
+            names(&state).concat()
+        };
+        assert_eq!(after(&[Key::Up]), "ab");
+        assert_eq!(after(&[Key::Down]), "bc");
+        assert_eq!(after(&[Key::PageDown]), "de");
+        assert_eq!(after(&[Key::PageDown, Key::Down]), "de");
+        assert_eq!(after(&[Key::PageUp]), "bc");
+        assert_eq!(after(&[Key::End]), "de");
+        assert_eq!(after(&[Key::Home]), "ab");
+        state.press(Key::End);
+        state.fit(5, 0);
+        assert_eq!(names(&state).concat(), "abcde", "a taller screen shows all");
+    }
+
+    #[test]
+    fn keys_work_in_every_mode() {
+        for keys in ["", "/a", "?"] {
+            let mut state = table(&[("a", 0)]);
+            press(&mut state, keys);
+            assert_eq!(state.press(Key::Interrupt), Asked::Quit, "{keys:?}");
+            assert_eq!(state.press(Key::Stop), Asked::Stop, "{keys:?}");
+        }
+        let mut state = table(&[("a", 0)]);
+        press(&mut state, "?");
+        assert_eq!(state.press(Key::Character('q')), Asked::Quit);
+        state.press(Key::Escape);
+        assert_eq!(state.mode(), &Mode::Table);
+    }
+
+    #[test]
+    fn table_stands_still_while_it_is_paused() {
+        let mut state = table(&[("a", 0)]);
+        press(&mut state, "p");
+        let now = Instant::now();
+        state.take(Told::Done(Look { begun: now, ended: now, found: vec![lock("b")], is_cut: false }));
+        assert_eq!(names(&state), ["a"]);
+        press(&mut state, "p");
+        assert!(!state.is_paused());
+    }
+
+    #[test]
+    fn outage_is_as_old_as_its_first_failure() {
+        let mut state = table(&[("a", 0)]);
+        let now = Instant::now();
+        for seconds in [0, 1] {
+            let at = now + Duration::from_secs(seconds);
+            state.take(Told::Failed { at, why: format!("reason {seconds}") });
+        }
+        assert_eq!(state.server(), &Server::Away { since: now, why: "reason 1".to_owned() });
+        assert_eq!(names(&state), ["a"], "the table stays");
+        state.take(Told::Done(Look { begun: now, ended: now, found: Vec::new(), is_cut: false }));
+        assert_eq!(state.server(), &Server::Answers);
+    }
+}

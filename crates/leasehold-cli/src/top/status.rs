@@ -1,0 +1,157 @@
+//! The lines above and below the table.
+
+use super::column::Column;
+use super::state::{Mode, Server, State};
+use crate::duration::show;
+use crate::output::shown;
+use std::time::{Duration, Instant};
+
+/// A look that takes longer than this is worth a word.
+const LONG: Duration = Duration::from_secs(2);
+
+/// How much a line wants to be seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tone {
+    Calm,
+    Warning,
+}
+
+/// The first line: what there is, how old that is, and what was looked for.
+pub(super) fn title(state: &State, now: Instant) -> String {
+    let place = shown(&format!("{} on {}", state.wanted().pattern, state.place()));
+    let Some(table) = state.table() else { return place };
+    let totals = state.totals();
+    let age = age(now.saturating_duration_since(table.begun));
+    let problems = if totals.problems > 0 { format!(", {} with problems", totals.problems) } else { String::new() };
+    let locks = if totals.locks == 1 { "lock" } else { "locks" };
+    let (count, held, waiting) = (totals.locks, totals.held, totals.waiting);
+    format!("{age} old: {count} {locks}, {held} held, {waiting} waiting{problems}; {place}")
+}
+
+/// The second line: whether the server answers, and what is done to the table.
+pub(super) fn status(state: &State, now: Instant) -> (String, Tone) {
+    if let Server::Away { since, why } = state.server() {
+        let since = age(now.saturating_duration_since(*since));
+        return (shown(&format!("NO ANSWER for {since}: {why}")), Tone::Warning);
+    }
+    if state.is_paused() {
+        return ("PAUSED: no look is taken until p is pressed".to_owned(), Tone::Warning);
+    }
+    let mut parts = Vec::new();
+    if !state.filter().is_empty() {
+        parts.push(format!("{} fit {:?}", state.shown(), state.filter()));
+    }
+    match (state.looking(), state.table()) {
+        (Some((since, found)), None) => {
+            let since = age(now.saturating_duration_since(since));
+            parts.push(format!("the first look goes on for {since}, {found} locks so far"));
+        }
+        (Some((since, _)), _) if now.saturating_duration_since(since) > LONG => {
+            parts.push(format!("a look goes on for {}", age(now.saturating_duration_since(since))));
+        }
+        (_, Some(table)) => {
+            parts.push(format!("a look takes {}, one every {}", show(table.took), show(state.wanted().every)));
+        }
+        (None, None) => parts.push("no look yet".to_owned()),
+    }
+    let visible = state.visible().count();
+    if (1..state.shown()).contains(&visible) {
+        parts.push(format!("rows {} to {} of {}", state.first() + 1, state.first() + visible, state.shown()));
+    }
+    let is_cut = state.table().is_some_and(|table| table.is_cut);
+    if is_cut {
+        parts.insert(0, "TOO MANY LOCKS: some are left out, name a narrower pattern".to_owned());
+    }
+    (shown(&parts.join("; ")), if is_cut { Tone::Warning } else { Tone::Calm })
+}
+
+/// An age to the second, so that the line stands still in between.
+fn age(time: Duration) -> String {
+    match time.as_secs() {
+        0 => "<1 s".to_owned(),
+        seconds @ 1..60 => format!("{seconds} s"),
+        seconds => show(Duration::from_secs(seconds)),
+    }
+}
+
+/// The last line: the longest one that fits says which keys there are.
+pub(super) fn footer(state: &State, fits: impl Fn(&str) -> bool) -> String {
+    let lines = match state.mode() {
+        Mode::Filter { .. } => {
+            let typed = shown(state.filter());
+            vec![format!("/{typed}_   Enter keeps the filter, Esc gives it up"), format!("/{typed}_")]
+        }
+        Mode::Help { .. } => {
+            vec!["arrows scroll  ? or Esc leaves the help  q quits".to_owned(), "? back  q quit".to_owned()]
+        }
+        Mode::Table => {
+            let named = Column::ALL.map(|column| format!("{} {}", column.key().0, column.key().1)).join("  ");
+            let keys = Column::ALL.map(|column| column.key().0.to_string()).join(" ");
+            vec![
+                format!("sort: {named}   / filter  p pause  ? help  q quit"),
+                format!("sort: {keys}   / filter  p pause  ? help  q quit"),
+                format!("sort {}  / p ? q", keys.replace(' ', "")),
+                "? help  q quit".to_owned(),
+            ]
+        }
+    };
+    let shortest = lines.last().cloned().unwrap_or_default();
+    lines.into_iter().find(|line| fits(line)).unwrap_or(shortest)
+}
+
+/// The help, a paragraph in each line.
+pub(super) const HELP: [&str; 17] = [
+    "n k o g h l w u t !   sort by name, kind, holder, grants, held, lease, waiters, queue, wait, problems; the same key again turns the order \
+     round",
+    "/                     show only rows that have a text in name, kind, holder or problems; * stands for any text",
+    "arrows PageUp PageDown Home End   scroll",
+    "p                     pause: no look is taken until p is pressed again",
+    "q Esc Ctrl-C          quit",
+    "",
+    "GRANTS/S      new holders a second between two looks, over the last ten seconds or so. The lock changes hands at least so often: what came \
+     and went between two looks is not seen. - where not all holders are told.",
+    "HELD FOR      what the holder says of itself, which it does after a second; with a > in front, how long this program has seen it.",
+    "LEASE LEFT    how long the lock lives unless it is renewed.",
+    "WAITERS       the clients that listen for a release. Holders of locks that may linger listen, too.",
+    "QUEUE         the waiters of a fair lock in the server's queue, in which none is overtaken.",
+    "LONGEST WAIT  the longest wait in that queue, as far as its waiters say so.",
+    "PROBLEMS      what looks wrong, such as a held lock without an end.",
+    "",
+    "A lock that is free stays in the table for ten seconds, as long as it may come back.",
+    "All values are those of the last look, whose age is in the first line.",
+    "A free lock for which no one waits has no key on the server, so it is not found.",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::super::looks::{Look, Told};
+    use super::super::sample::{lock, state};
+    use super::*;
+
+    #[test]
+    fn outage_and_its_reason_are_one_line() {
+        let (mut state, now) = (state(), Instant::now());
+        state.take(Told::Done(Look { begun: now, ended: now, found: vec![lock("a")], is_cut: false }));
+        state.take(Told::Failed { at: now, why: "connection\nrefused\u{1b}[2J".to_owned() });
+        let later = now + Duration::from_millis(7_900);
+        let line = r"NO ANSWER for 7 s: connection\nrefused\u{1b}[2J".to_owned();
+        assert_eq!(status(&state, later), (line, Tone::Warning));
+        assert!(title(&state, later).starts_with("7 s old: 1 lock, 1 held, 0 waiting; * on redis://"));
+    }
+
+    #[test]
+    fn look_that_goes_on_is_told() {
+        let (mut state, now) = (state(), Instant::now());
+        let at = |seconds| now + Duration::from_secs(seconds);
+        assert_eq!(status(&state, now).0, "no look yet");
+        state.take(Told::Begun(now));
+        state.take(Told::Progress(120));
+        assert_eq!(status(&state, at(3)).0, "the first look goes on for 3 s, 120 locks so far");
+        state.take(Told::Done(Look { begun: now, ended: at(1), found: vec![lock("a")], is_cut: true }));
+        let (line, tone) = status(&state, at(3));
+        assert!(line.starts_with("TOO MANY LOCKS") && line.ends_with("a look takes 1.0 s, one every 1.0 s"), "{line}");
+        assert_eq!(tone, Tone::Warning);
+        state.take(Told::Begun(at(3)));
+        assert!(status(&state, at(10)).0.ends_with("a look goes on for 7 s"));
+    }
+}

@@ -1,0 +1,263 @@
+//! The picture of the table.
+
+use super::column::Column;
+use super::row::Row;
+use super::state::{Mode, State};
+use super::status::{self, Tone};
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::Span;
+use std::time::Instant;
+
+/// The space between two columns.
+const GAP: u16 = 1;
+
+/// The columns by how much they are wanted: where there is no room for all, the first ones stay. The column by which the table is sorted comes
+/// behind the name.
+const WANTED: [Column; 10] = [
+    Column::Name,
+    Column::Held,
+    Column::Queue,
+    Column::Waiters,
+    Column::Grants,
+    Column::Holder,
+    Column::Lease,
+    Column::Kind,
+    Column::Wait,
+    Column::Problems,
+];
+
+/// The columns that take the room that is left, if they have a use for it.
+const GROWING: [Column; 4] = [Column::Name, Column::Holder, Column::Kind, Column::Problems];
+
+/// Whether there may be colours. The table says the same without them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Colours {
+    Some,
+    None,
+}
+
+impl Colours {
+    /// As the variable `NO_COLOR` wants it.
+    pub(super) fn of_environment() -> Self {
+        if std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty()) { Self::None } else { Self::Some }
+    }
+
+    fn style(self, colour: Color, modifier: Modifier) -> Style {
+        let style = Style::new().add_modifier(modifier);
+        if self == Self::Some { style.fg(colour) } else { style }
+    }
+}
+
+/// The lines of the picture. On a low screen the first ones to go are the line of the title, and then the titles of the columns.
+struct Places {
+    title: Option<u16>,
+    status: Option<u16>,
+    head: Option<u16>,
+    rows: (u16, u16),
+    footer: Option<u16>,
+}
+
+impl Places {
+    const fn of(height: u16) -> Self {
+        let has_title = height >= 5;
+        let status = if has_title { 1 } else { 0 };
+        let has_head = height >= 3;
+        let first = status + if has_head { 2 } else { 1 };
+        let has_footer = height >= 2;
+        let end = if has_footer { height - 1 } else { height };
+        Self {
+            title: if has_title { Some(0) } else { None },
+            status: if height >= 1 { Some(status) } else { None },
+            head: if has_head { Some(status + 1) } else { None },
+            rows: (first, if end > first { end - first } else { 0 }),
+            footer: if has_footer { Some(height - 1) } else { None },
+        }
+    }
+
+    /// The first line of the help and how many it has: those of the rows, and that of the titles.
+    const fn help(&self) -> (u16, u16) {
+        match self.head {
+            Some(head) => (head, self.rows.1 + 1),
+            None => self.rows,
+        }
+    }
+}
+
+/// How many rows fit on a screen.
+pub(super) fn rows_of(area: Rect) -> usize {
+    usize::from(Places::of(area.height).rows.1)
+}
+
+/// How many lines of the help are above its last screen.
+pub(super) fn last_help_of(area: Rect) -> usize {
+    help_lines(area.width).len().saturating_sub(usize::from(Places::of(area.height).help().1))
+}
+
+/// Draws everything.
+pub(super) fn draw(state: &State, now: Instant, colours: Colours, area: Rect, buffer: &mut Buffer) {
+    let places = Places::of(area.height);
+    let mut line = |y: Option<u16>, text: &str, style: Style| {
+        if let Some(y) = y {
+            put(buffer, Rect { y: area.y + y, height: 1, ..area }, text, style);
+        }
+    };
+    let (text, tone) = status::status(state, now);
+    let style = match tone {
+        Tone::Calm => Style::new(),
+        Tone::Warning => colours.style(Color::Red, Modifier::BOLD),
+    };
+    line(places.title, &status::title(state, now), Style::new().add_modifier(Modifier::BOLD));
+    line(places.status, &text, style);
+    let footer = status::footer(state, |text| width(text) <= area.width);
+    line(places.footer, &footer, colours.style(Color::Cyan, Modifier::empty()));
+    let below = |y: u16, height: u16| Rect { y: area.y + y, height, ..area };
+    match state.mode() {
+        Mode::Help { first } => {
+            let (from, height) = places.help();
+            help(*first, below(from, height), buffer);
+        }
+        _ => table(state, colours, places.head.map(|y| below(y, 1)), below(places.rows.0, places.rows.1), buffer),
+    }
+}
+
+fn table(state: &State, colours: Colours, head: Option<Rect>, area: Rect, buffer: &mut Buffer) {
+    let rows: Vec<_> = state.visible().collect();
+    let columns = columns(&rows, state.sort().column, area.width);
+    if let Some(head) = head {
+        let style = Style::new().add_modifier(Modifier::REVERSED);
+        buffer.set_style(head, style);
+        for (column, x, width) in &columns {
+            let sort = state.sort();
+            let mark = match (*column == sort.column, sort.is_reversed) {
+                (false, _) => "",
+                (true, false) => "\u{2193}",
+                (true, true) => "\u{2191}",
+            };
+            let title = format!("{}{mark}", column.title());
+            cell(buffer, (*column, head.x + x, *width), head.y, &title, style);
+        }
+    }
+    for (row, y) in rows.into_iter().zip(area.y..area.bottom()) {
+        let style = if !row.found.problems.is_empty() {
+            colours.style(Color::Yellow, Modifier::empty())
+        } else if row.is_gone {
+            Style::new().add_modifier(Modifier::DIM)
+        } else {
+            Style::new()
+        };
+        for (column, x, width) in &columns {
+            cell(buffer, (*column, area.x + x, *width), y, &column.text(row), style);
+        }
+    }
+}
+
+/// The columns that fit, each with its place and its width.
+fn columns(rows: &[&Row], sorted: Column, room: u16) -> Vec<(Column, u16, u16)> {
+    let mut widths: Vec<(Column, u16)> = Vec::new();
+    let mut left = room;
+    let wanted = WANTED[..1].iter().chain([&sorted]).chain(&WANTED[1..]);
+    for column in wanted {
+        let gap = if widths.is_empty() { 0 } else { GAP };
+        // The name is there whatever the room is.
+        let least = if widths.is_empty() { least(*column).min(room) } else { least(*column) };
+        if least + gap <= left && !widths.iter().any(|(other, _)| other == column) {
+            widths.push((*column, least));
+            left -= least + gap;
+        }
+    }
+    grow(&mut widths, left, |column| rows.iter().map(|row| width(&column.text(row))).max().unwrap_or_default());
+    let mut x = 0;
+    let in_order = Column::ALL.into_iter().filter_map(|column| widths.iter().find(|(other, _)| *other == column));
+    let placed = in_order.map(|(column, width)| {
+        let at = x;
+        x += width + GAP;
+        (*column, at, *width)
+    });
+    placed.collect()
+}
+
+/// Gives the room that is left to columns that have a use for it, cell by cell in turn.
+fn grow(widths: &mut [(Column, u16)], mut left: u16, wish: impl Fn(Column) -> u16) {
+    let wishes = GROWING.map(&wish);
+    let mut before = None;
+    while left > 0 && before != Some(left) {
+        before = Some(left);
+        for (growing, wish) in GROWING.into_iter().zip(wishes) {
+            let column = widths.iter_mut().find(|(column, width)| *column == growing && *width < wish);
+            if let Some((_, width)) = column.filter(|_| left > 0) {
+                *width += 1;
+                left -= 1;
+            }
+        }
+    }
+}
+
+/// The least width of a column: that of its title, with the mark of the order, and of its usual cells.
+const fn least(column: Column) -> u16 {
+    match column {
+        Column::Name | Column::Lease | Column::Problems => 12,
+        Column::Kind | Column::Grants => 9,
+        Column::Holder => 24,
+        Column::Held | Column::Wait => 13,
+        Column::Waiters => 8,
+        Column::Queue => 6,
+    }
+}
+
+fn help(first: usize, area: Rect, buffer: &mut Buffer) {
+    for (text, y) in help_lines(area.width).iter().skip(first).zip(area.y..area.bottom()) {
+        put(buffer, Rect { y, height: 1, ..area }, text, Style::new());
+    }
+}
+
+fn help_lines(room: u16) -> Vec<String> {
+    status::HELP.iter().flat_map(|text| wrapped(text, room)).collect()
+}
+
+/// A paragraph in lines that fit.
+fn wrapped(text: &str, room: u16) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let line = lines.last().map_or("", String::as_str);
+        if !line.trim().is_empty() && width(line) + 1 + width(word) > room {
+            lines.push(String::new());
+        }
+        if let Some(line) = lines.last_mut() {
+            if !line.is_empty() || word.is_empty() {
+                line.push(' ');
+            }
+            line.push_str(word);
+        }
+    }
+    lines
+}
+
+/// Draws a cell of a column; numbers end at its right.
+fn cell(buffer: &mut Buffer, (column, x, room): (Column, u16, u16), y: u16, text: &str, style: Style) {
+    let indent = if column.is_number() { room.saturating_sub(width(text)) } else { 0 };
+    put(buffer, Rect { x: x + indent, y, width: room - indent, height: 1 }, text, style);
+}
+
+/// Draws a text, and cuts it where there is no room for it.
+fn put(buffer: &mut Buffer, place: Rect, text: &str, style: Style) {
+    let place = place.intersection(*buffer.area());
+    if place.is_empty() {
+        return;
+    }
+    if width(text) <= place.width {
+        buffer.set_stringn(place.x, place.y, text, place.width.into(), style);
+        return;
+    }
+    let (end, _) = buffer.set_stringn(place.x, place.y, text, usize::from(place.width - 1), style);
+    buffer.set_stringn(end, place.y, "\u{2026}", 1, style);
+}
+
+/// How many cells of a screen a text takes.
+fn width(text: &str) -> u16 {
+    u16::try_from(Span::raw(text).width()).unwrap_or(u16::MAX)
+}
+
+#[cfg(test)]
+mod tests;
