@@ -78,8 +78,10 @@ pub(crate) fn place(options: &ServerOptions) -> Result<String, Failure> {
 
 fn without_secrets(url: &str) -> String {
     let (scheme, rest) = url.split_once("://").unwrap_or(("redis", url));
+    // A setting may have an @ as well, in a password of Sentinel's.
+    let rest = rest.split('?').next().unwrap_or_default();
     let address = rest.rsplit_once('@').map_or(rest, |(_, address)| address);
-    format!("{scheme}://{}", address.split('?').next().unwrap_or_default())
+    format!("{scheme}://{address}")
 }
 
 /// Whether a URL carries a password, of the server or of its Sentinels.
@@ -160,6 +162,7 @@ mod tests {
         for (url, place) in [
             ("redis://app:p%40ss@host:1/2?lease=9ms", "redis://host:1/2"),
             ("redis-sentinel://:x@a:1/m?sentinelPassword=y&node=b:1", "redis-sentinel://a:1/m"),
+            ("redis-sentinel://:x@a:1/m?sentinelPassword=y@z", "redis-sentinel://a:1/m"),
             ("redis+unix:///run/redis.sock", "redis+unix:///run/redis.sock"),
         ] {
             assert_eq!(without_secrets(url), place);

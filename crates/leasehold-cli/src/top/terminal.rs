@@ -12,6 +12,7 @@ use ratatui::layout::{Position, Rect};
 use rustix::process::getpgrp;
 use rustix::termios::{isatty, tcgetpgrp};
 use std::io::{self, BufWriter, Stdout, stdout};
+use std::mem::ManuallyDrop;
 use std::panic;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -32,7 +33,8 @@ static IS_TAKEN: AtomicBool = AtomicBool::new(false);
 
 /// The screen. The terminal is as before when this is dropped, and when the program panics.
 pub(super) struct Screen {
-    terminal: Terminal<CrosstermBackend<BufWriter<Stdout>>>,
+    /// It is not dropped: a dropped one shows the cursor, and complains to stderr if it cannot, which is a panic where the terminal has gone.
+    terminal: ManuallyDrop<Terminal<CrosstermBackend<BufWriter<Stdout>>>>,
 }
 
 impl Screen {
@@ -45,7 +47,7 @@ impl Screen {
         restore_at_panics();
         enter()?;
         match Terminal::new(CrosstermBackend::new(BufWriter::new(stdout()))) {
-            Ok(terminal) => Ok(Self { terminal }),
+            Ok(terminal) => Ok(Self { terminal: ManuallyDrop::new(terminal) }),
             Err(error) => {
                 restore();
                 Err(unwritten(&error))
