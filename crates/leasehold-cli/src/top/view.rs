@@ -71,7 +71,7 @@ impl Places {
             title: if has_title { Some(0) } else { None },
             status: if height >= 1 { Some(status) } else { None },
             head: if has_head { Some(status + 1) } else { None },
-            rows: (first, if end > first { end - first } else { 0 }),
+            rows: (first, end.saturating_sub(first)),
             footer: if has_footer { Some(height - 1) } else { None },
         }
     }
