@@ -3,6 +3,7 @@
 mod package;
 
 use std::{
+    collections::BTreeSet,
     env, fs,
     time::{Duration, Instant},
 };
@@ -29,7 +30,7 @@ struct Build {
 /// The packages, the first of which is the base, with the builds of all rounds.
 struct Measured {
     package: Package,
-    crates: usize,
+    crates: BTreeSet<String>,
     builds: Vec<Build>,
 }
 
@@ -46,10 +47,14 @@ pub(crate) fn run(options: &Options) -> Outcome {
 fn measure(folder: &std::path::Path, rounds: usize) -> Result<Vec<Measured>, String> {
     let mut packages = vec![Package::rslock(folder)];
     packages.extend(Features::sets()?.iter().map(|set| Package::leasehold(folder, set)));
-    let mut measured = Vec::new();
+    let mut measured: Vec<Measured> = Vec::new();
     for package in packages {
         package.write()?;
-        measured.push(Measured { crates: package.crates()?, package, builds: Vec::new() });
+        let crates = package.crates()?;
+        match measured.iter().find(|other| other.crates == crates) {
+            Some(other) => println!("{} has the crates of {}.", package.title(), other.package.title()),
+            None => measured.push(Measured { package, crates, builds: Vec::new() }),
+        }
     }
     for round in 1..=rounds {
         for one in &mut measured {
@@ -94,7 +99,7 @@ fn table(measured: &[Measured]) -> Table {
         };
         let elapsed = figures(|build| build.elapsed);
         let processor = figures(|build| build.processor);
-        let cells = [one.package.title().to_owned(), one.crates.to_string()];
+        let cells = [one.package.title().to_owned(), one.crates.len().to_string()];
         table.add_row(cells.into_iter().chain(elapsed).chain(processor));
     }
     table
@@ -136,11 +141,12 @@ mod tests {
         let folder = std::path::Path::new("/nowhere");
         let build =
             |seconds| Build { elapsed: Duration::from_secs(seconds), processor: Duration::from_secs(2 * seconds) };
+        let crates = |count: usize| (0..count).map(|number| number.to_string()).collect();
         let measured = [
-            Measured { package: Package::rslock(folder), crates: 82, builds: vec![build(10), build(20)] },
+            Measured { package: Package::rslock(folder), crates: crates(82), builds: vec![build(10), build(20)] },
             Measured {
                 package: Package::leasehold(folder, &Features::default()),
-                crates: 100,
+                crates: crates(100),
                 builds: vec![build(15), build(30)],
             },
         ];

@@ -58,15 +58,15 @@ impl Package {
         Ok(())
     }
 
-    /// How many crates a build compiles for this machine, those of build scripts and macros among them. It downloads what is missing.
-    pub(crate) fn crates(&self) -> Result<usize, String> {
+    /// The crates that a build compiles for this machine, those of build scripts and macros among them. It downloads what is missing.
+    pub(crate) fn crates(&self) -> Result<BTreeSet<String>, String> {
         let output = self.cargo(&["tree", "--edges", "normal,build", "--prefix", "none", "--format", "{p}"]).output();
         let output = output.map_err(|error| format!("cargo tree cannot be run: {error}"))?;
         if !output.status.success() {
             return Err(format!("cargo tree failed: {}", String::from_utf8_lossy(&output.stderr)));
         }
-        let crates = count(&String::from_utf8_lossy(&output.stdout));
-        if crates == 0 { Err("cargo tree names no crates".to_owned()) } else { Ok(crates) }
+        let crates = without_root(&String::from_utf8_lossy(&output.stdout));
+        if crates.is_empty() { Err("cargo tree names no crates".to_owned()) } else { Ok(crates) }
     }
 
     /// Removes what other builds have left behind.
@@ -100,11 +100,10 @@ fn root() -> PathBuf {
     root.canonicalize().unwrap_or(root)
 }
 
-/// The packages of a tree without its root, each once.
-fn count(tree: &str) -> usize {
-    let packages: BTreeSet<_> =
-        tree.lines().filter(|line| !line.is_empty()).map(|line| line.trim_end_matches(" (*)")).collect();
-    packages.len().saturating_sub(1)
+/// The packages of a tree without its root, which comes first.
+fn without_root(tree: &str) -> BTreeSet<String> {
+    let below = tree.lines().skip(1).filter(|line| !line.is_empty());
+    below.map(|line| line.trim_end_matches(" (*)").to_owned()).collect()
 }
 
 #[cfg(test)]
@@ -115,7 +114,7 @@ mod tests {
     fn each_package_is_counted_once_and_the_users_own_is_not() {
         let tree =
             "user v0.0.0 (/tmp/user)\nrslock v0.10.0\nlibc v0.2.1\nredis v1.0.0\nlibc v0.2.1\nredis v1.0.0 (*)\n\n";
-        assert_eq!(count(tree), 3);
+        assert_eq!(without_root(tree).len(), 3);
     }
 
     #[test]
