@@ -6,6 +6,8 @@ use fred::types::config::ServerConfig;
 #[path = "../../crates/leasehold/src/error/cause.rs"]
 #[cfg_attr(test, expect(unreachable_pub, reason = "the library publishes it"))]
 mod cause;
+#[path = "../../crates/leasehold/src/link/fred/certificates.rs"]
+mod certificates;
 #[path = "../../crates/leasehold/src/link/fred/error.rs"]
 #[expect(dead_code, reason = "the parser needs one of its types")]
 mod error;
@@ -13,6 +15,7 @@ mod error;
 #[expect(dead_code, reason = "the link uses more of it")]
 mod target;
 #[path = "../../crates/leasehold/src/link/fred/tls.rs"]
+#[expect(dead_code, reason = "the link uses more of it")]
 mod tls;
 #[path = "../../crates/leasehold/src/link/fred/words.rs"]
 mod words;

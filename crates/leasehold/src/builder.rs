@@ -1,5 +1,7 @@
 //! Building a client: settings, then a server.
 
+#[cfg(feature = "tls")]
+mod certificates;
 mod connecting;
 
 use crate::error::ConnectError;
@@ -229,18 +231,6 @@ impl ClientBuilder {
     /// ```
     pub const fn batch_calls(mut self, batch: bool) -> Self {
         self.batch_calls = batch;
-        self
-    }
-
-    /// Trusts these certificate authorities, in PEM, instead of the operating system's. Only for `rediss://`.
-    pub fn tls_ca(mut self, pem: impl Into<Vec<u8>>) -> Self {
-        self.certificates.ca = Some(pem.into());
-        self
-    }
-
-    /// Shows this certificate chain, with its private key, both in PEM, to a server that asks. Only for `rediss://`.
-    pub fn tls_identity(mut self, chain: impl Into<Vec<u8>>, key: impl Into<Vec<u8>>) -> Self {
-        self.certificates.client = Some((chain.into(), key.into()));
         self
     }
 

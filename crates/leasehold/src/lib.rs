@@ -52,10 +52,11 @@
 //!
 //! # Features
 //!
-//! None is on by default.
+//! None is on by default, and without them no C compiler is needed.
 //!
 //! | feature | what it adds |
 //! |---|---|
+//! | `tls` | secure connections, by `rediss://` and `valkeys://`; it compiles ring and so needs a C compiler |
 //! | `embedded` | an engine inside the process that needs no server; it compiles Lua and so needs a C compiler |
 //! | `serde` | `Serialize` and `Deserialize` of what an inspection tells, such as [`Holder`], [`ClientStats`] and [`ServerInfo`] |
 //! | `unstable-fred` | the configuration of the client library below, outside of the promise of semantic versioning |

@@ -1,6 +1,6 @@
 //! `cargo xtask lint`: format, lints and documentation, with warnings as errors.
 
-use crate::{Outcome, cargo};
+use crate::{Outcome, cargo, features};
 
 /// Runs all checks even when one fails, so that one run shows every complaint.
 pub(crate) fn run() -> Outcome {
@@ -19,6 +19,7 @@ pub(crate) fn run() -> Outcome {
     });
     let mut checks = Vec::from(outside);
     checks.extend([cargo(&["fmt", "--all", "--check"]), cargo(&clippy), apart, doc]);
-    let complaints: Vec<_> = checks.iter_mut().filter_map(|check| crate::run(check).err()).collect();
+    let mut complaints: Vec<_> = checks.iter_mut().filter_map(|check| crate::run(check).err()).collect();
+    complaints.extend(features::lint().err());
     if complaints.is_empty() { Ok(()) } else { Err(complaints.join("; ")) }
 }

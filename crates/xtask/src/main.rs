@@ -5,6 +5,7 @@
 mod bench;
 mod book;
 mod docs;
+mod features;
 mod forward;
 mod interop;
 mod inventory;
@@ -15,6 +16,7 @@ mod package;
 mod record;
 mod servers;
 mod test;
+mod weight;
 
 use std::{
     path::Path,
@@ -88,6 +90,8 @@ enum Task {
     Inventory,
     /// Measure leasehold beside a floor and beside its peers, and write tables and pictures of it
     Bench(bench::Options),
+    /// Measure the crates and the time of a first build of leasehold, by features, beside another lock crate
+    Weight(weight::Options),
 }
 
 /// Why a task failed, as far as the command that it ran has not said so already.
@@ -110,6 +114,7 @@ fn main() -> ExitCode {
         Task::Licenses => licenses::run(),
         Task::Inventory => inventory::run_all(),
         Task::Bench(options) => bench::run(&options),
+        Task::Weight(options) => weight::run(&options),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

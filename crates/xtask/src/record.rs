@@ -27,6 +27,18 @@ pub(crate) enum Instrument {
     Mutate,
     /// Benchmarks
     Bench,
+    /// Builds of a new user
+    Weight,
+}
+
+impl Instrument {
+    /// The pages that rest on its figures.
+    const fn readers(self) -> &'static str {
+        match self {
+            Self::Weight => "[dependencies](../dependencies.md)",
+            _ => "[safety](../safety.md) and [testing](../testing.md)",
+        }
+    }
 }
 
 /// Runs the instrument with these words, shows what it prints, and writes the page. A run that fails is written down as such.
@@ -58,7 +70,7 @@ pub(crate) fn run(instrument: Instrument, words: &[String]) -> Outcome {
         about.facts(&if status.success() { "it succeeded".to_owned() } else { format!("it failed ({status})") });
     let path = folder.join(format!("{name}.md"));
     fs::create_dir_all(&folder)
-        .and_then(|()| fs::write(&path, page(name, &facts, printed.trim_end())))
+        .and_then(|()| fs::write(&path, page(name, instrument.readers(), &facts, printed.trim_end())))
         .map_err(|error| format!("{} cannot be written: {error}", path.display()))?;
     if status.success() { Ok(()) } else { Err(format!("{name} failed ({status})")) }
 }
@@ -96,10 +108,9 @@ pub(crate) fn table(facts: &[(&str, String)]) -> String {
 }
 
 /// The page of a run.
-fn page(name: &str, facts: &[(&str, String)], printed: &str) -> String {
+fn page(name: &str, readers: &str, facts: &[(&str, String)], printed: &str) -> String {
     format!(
-        "# Figures of `cargo xtask {name}`\n\nFor readers of [safety](../safety.md) and [testing](../testing.md) who want the figures of the \
-         last recorded run.\n`cargo xtask record {name}` wrote this page.\n\n{}\n```text\n{printed}\n```\n",
+        "# Figures of `cargo xtask {name}`\n\nFor readers of {readers} who want the figures of the last recorded run.\n`cargo xtask record {name}` wrote this page.\n\n{}\n```text\n{printed}\n```\n",
         table(facts)
     )
 }
@@ -128,7 +139,7 @@ mod tests {
 
     #[test]
     fn page_has_facts_before_figures() {
-        let page = page("chaos", &[("date", "2026-01-02".to_owned())], "0 hangs");
+        let page = page("chaos", Instrument::Chaos.readers(), &[("date", "2026-01-02".to_owned())], "0 hangs");
         let (facts, figures) = page.split_once("```text\n").expect("figures");
         assert!(facts.contains("# Figures of `cargo xtask chaos`") && facts.contains("| date | 2026-01-02 |"));
         assert_eq!(figures, "0 hangs\n```\n");

@@ -33,8 +33,8 @@ impl ClientBuilder {
     /// | `redis-cluster://…@host[:port]?node=host:port` | a cluster, by any of its nodes |
     /// | `redis+unix:///path/to/socket[?db=n]` | one server, by a Unix socket |
     ///
-    /// With TLS they are `rediss://`, `rediss-sentinel://` and `rediss-cluster://`. `valkey` may stand for `redis`, and `valkeys` for `rediss`,
-    /// everywhere. The default port is 6379. `node` may occur several times. User and password have `/ : ? # @` percent-encoded.
+    /// With TLS they are `rediss://`, `rediss-sentinel://` and `rediss-cluster://`, which need the feature `tls`. `valkey` may stand for `redis`,
+    /// and `valkeys` for `rediss`, everywhere. The default port is 6379. `node` may occur several times. User and password have `/ : ? # @` percent-encoded.
     ///
     /// The query may also carry `protocol=resp2`, for a proxy that does not know `HELLO`, and these settings, each named as its method:
     /// `prefix`, `announce`, `lease`, `default_wait`, `recheck`, `unreachable_after`, `command_timeout`,
@@ -160,7 +160,7 @@ impl ClientBuilder {
     /// Dropping the future closes what was connected.
     #[cfg(feature = "unstable-fred")]
     pub async fn connect_with(self, config: ::fred::types::config::Config) -> Result<Client, ConnectError> {
-        let secure = config.tls.is_some();
+        let secure = config.uses_tls();
         let target = ServerTarget::from_config(config, secure).map_err(ConnectError::from)?;
         self.connect_to(target).await
     }

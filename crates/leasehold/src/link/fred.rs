@@ -1,6 +1,6 @@
 //! The link to Redis and Valkey, over fred. Nothing outside this folder names `fred::`.
 //!
-//! - [`target`]: which server; [`settings`]: how long to wait; [`tls`]: by which certificates; [`profile`]: how fred is set up.
+//! - [`target`]: which server; [`settings`]: how long to wait; [`tls`], `no_tls`: securely or not; [`certificates`]: whom to trust; [`profile`]: how fred is set up.
 //! - [`connection`]: one connection, from its making to its end, and what is certain about it. Everything else rests on it.
 //! - [`connection_slot`]: a connection that is kept; [`pool`]: one to each server; [`pools`]: all pools; [`slots`]: which server of a cluster; [`shared`]: what they share.
 //! - [`call`], [`durable`], [`probe`], [`settle`], [`notices`], [`scan`]: what the link is for; [`route`]: the way there; [`batches`] and [`driver`]: several calls as one; [`events`]: what it tells unasked.
@@ -13,6 +13,7 @@
 mod absent;
 mod batches;
 mod call;
+mod certificates;
 mod connect;
 mod connection;
 mod connection_slot;
@@ -25,6 +26,8 @@ mod learn;
 mod maintain;
 mod met;
 mod mistaken;
+#[cfg(not(feature = "tls"))]
+mod no_tls;
 mod notices;
 mod pool;
 mod pools;
@@ -40,14 +43,15 @@ mod slots;
 mod target;
 #[cfg(test)]
 mod tests;
+#[cfg(feature = "tls")]
 mod tls;
 mod words;
 
+pub(crate) use certificates::Certificates;
 pub(crate) use connect::{BackgroundLinks, Connector, Foreground};
 pub(crate) use error::ConnectError;
 pub(crate) use settings::{Batching, LinkSettings, Publish};
 pub(crate) use target::ServerTarget;
-pub(crate) use tls::Certificates;
 
 use crate::error::Cause;
 use bytes::Bytes;
@@ -55,6 +59,8 @@ use leasehold_core::call::Call;
 use leasehold_core::link::{Epoch, Link, LinkError, LinkEvent, Plane, ServerInfo, Settled};
 use leasehold_core::reply::Reply;
 use leasehold_core::scan::{ScanPage, Scanned, ServerId};
+#[cfg(not(feature = "tls"))]
+use no_tls as tls;
 use pool::Pool;
 use std::fmt;
 use std::pin::pin;

@@ -135,7 +135,7 @@ impl ConnectError {
         if let Some(refused) = Self::of_text(&server, &reason) {
             return refused;
         }
-        if *error.kind() == ErrorKind::Tls
+        if error.kind().to_str() == TLS_KIND
             || (tls && any(&["certificate", "does not speak TLS", "secure connection", "version of TLS"]))
         {
             return Self::Tls { server, reason, source };
@@ -193,6 +193,9 @@ impl ConnectError {
         }
     }
 }
+
+/// fred's word for errors of that kind. The kind itself is there only with the feature `tls`.
+const TLS_KIND: &str = "TLS Error";
 
 /// An error of fred, of which users see no more than its text: fred is no part of the API.
 #[derive(Debug)]

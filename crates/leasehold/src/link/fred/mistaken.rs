@@ -4,7 +4,7 @@
 //! with TLS closes the connection. So after a failure, and only then, the server is asked in the other language, without user and password.
 
 use super::error::ConnectError;
-use super::target;
+use super::{target, tls};
 use fred::types::config::ServerConfig;
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -28,12 +28,12 @@ pub(super) async fn about_tls(seed: &ServerConfig, secure: bool) -> Option<Conne
     let first = tokio::time::timeout(PATIENCE, first_byte(&server.host, server.port, greeting)).await.ok()??;
     let reason = match (secure, first) {
         (true, b'+' | b'-') => {
-            "it answers without TLS; write redis:// or valkey:// in place of rediss:// or valkeys://"
+            "it answers without TLS; write redis:// or valkey:// in place of rediss:// or valkeys://".to_owned()
         }
-        (false, ALERT) => "it expects TLS; write rediss:// or valkeys:// in place of redis:// or valkey://",
+        (false, ALERT) => format!("it expects TLS; {}", tls::ADVICE),
         _ => return None,
     };
-    Some(ConnectError::Tls { server: target::label(seed), reason: reason.to_owned(), source: None })
+    Some(ConnectError::Tls { server: target::label(seed), reason, source: None })
 }
 
 async fn first_byte(host: &str, port: u16, greeting: &[u8]) -> Option<u8> {

@@ -4,7 +4,8 @@ use super::batches::{Batches, LineId};
 use super::connection_slot::{ConnectionSlot, Gone};
 use super::shared::{LinkShared, Role};
 use super::slots::{self, Node, Slots};
-use fred::types::config::{Server, ServerConfig};
+use super::tls;
+use fred::types::config::ServerConfig;
 use leasehold_core::link::{LinkEvent, Plane};
 use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
@@ -214,5 +215,5 @@ pub(super) fn server_at(shared: &LinkShared, slots: &Slots, node: Node) -> Optio
     let (host, port) = slots::host_and_port(&address)?;
     let is_number = host.parse::<std::net::IpAddr>().is_ok();
     let name = if is_number { shared.target.certificate_name() } else { None };
-    Some(ServerConfig::Centralized { server: Server::new_with_tls(host.to_owned(), port, name) })
+    Some(ServerConfig::Centralized { server: tls::server(host, port, name) })
 }

@@ -1,7 +1,8 @@
 //! Which server, and as whom: parsed from a URL, or taken from a configuration of fred.
 
+use super::certificates::Certificates;
 use super::error::ConnectError;
-use super::tls::{self, Certificates};
+use super::tls;
 use fred::types::RespVersion;
 use fred::types::config::{Config, Server, ServerConfig};
 use std::fmt;
@@ -10,7 +11,7 @@ use std::fmt;
 ///
 /// | URL | server |
 /// |---|---|
-/// | `redis://[user:password@]host[:port][/db]` | one server, behind TLS with `rediss` |
+/// | `redis://[user:password@]host[:port][/db]` | one server, behind TLS with `rediss` and the feature `tls` |
 /// | `redis-sentinel://…@host[:port][/db]?sentinelServiceName=name&node=host:port` | the primary that Sentinel names |
 /// | `redis-cluster://…@host[:port]?node=host:port` | a cluster |
 /// | `redis+unix:///path/to/socket[?db=n]` | one server, by a Unix socket |
@@ -49,6 +50,9 @@ impl ServerTarget {
         };
         if secure && kind == "+unix" {
             return Err(bad("a Unix socket has no TLS; use redis+unix"));
+        }
+        if secure {
+            tls::available(base)?;
         }
         let (rest, version) = without_protocol(rest)?;
         let rest = rest.as_str();
@@ -95,7 +99,7 @@ impl ServerTarget {
                 "certificates were given, but the URL has no TLS; use rediss://".to_owned(),
             ));
         }
-        self.config.tls = Some(tls::config(certificates)?);
+        tls::secure(&mut self.config, certificates)?;
         Ok(self)
     }
 
@@ -121,8 +125,8 @@ impl ServerTarget {
     ///
     /// The operating system has none.
     pub(super) fn prepared(mut self) -> Result<Self, ConnectError> {
-        if self.secure && self.config.tls.is_none() {
-            self.config.tls = Some(tls::config(&Certificates::default())?);
+        if self.secure && !self.config.uses_tls() {
+            tls::secure(&mut self.config, &Certificates::default())?;
         }
         Ok(self)
     }

@@ -10,6 +10,8 @@ mod fred_itself;
 mod notices;
 mod scripts;
 mod settling;
+#[cfg(feature = "tls")]
+mod tls;
 mod worlds;
 
 use super::{BackgroundLinks, ConnectError, Connector, Foreground, FredLink, LinkSettings, ServerTarget};

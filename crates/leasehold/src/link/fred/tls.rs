@@ -1,30 +1,38 @@
 //! Secure connections, by rustls with the provider `ring`.
 
+use super::certificates::Certificates;
 use super::error::ConnectError;
 use fred::rustls::pki_types::pem::PemObject;
 use fred::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use fred::rustls::{ClientConfig, RootCertStore, crypto};
-use fred::types::config::{TlsConfig, TlsConnector, TlsHostMapping};
-use std::fmt;
+use fred::types::config::{Config, Server, TlsConfig, TlsConnector, TlsHostMapping};
 use std::sync::Arc;
 
-/// The certificates that the caller gave, as PEM.
-#[derive(Clone, Default)]
-pub(crate) struct Certificates {
-    /// Whom to trust instead of the certificate authorities of the operating system.
-    pub(crate) ca: Option<Vec<u8>>,
-    /// Our own certificate chain and its private key, where the server asks for one.
-    pub(crate) client: Option<(Vec<u8>, Vec<u8>)>,
+/// The advice for a user whose server expects TLS.
+pub(super) const ADVICE: &str = "write rediss:// or valkeys:// in place of redis:// or valkey://";
+
+/// Accepts the scheme of a URL that asks for a secure connection. A build without the feature `tls` refuses it.
+pub(super) const fn available(_scheme: &str) -> Result<(), ConnectError> {
+    Ok(())
 }
 
-impl fmt::Debug for Certificates {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Certificates").field("ca", &self.ca.is_some()).field("client", &self.client.is_some()).finish()
-    }
+/// Gives a configuration its TLS side.
+///
+/// # Errors
+///
+/// The certificates are not PEM, or none were given and the operating system has no authorities.
+pub(super) fn secure(target: &mut Config, certificates: &Certificates) -> Result<(), ConnectError> {
+    target.tls = Some(config(certificates)?);
+    Ok(())
+}
+
+/// A server whose certificate is checked by another name than its host, where there is one.
+pub(super) fn server(host: &str, port: u16, certificate_name: Option<String>) -> Server {
+    Server::new_with_tls(host.to_owned(), port, certificate_name)
 }
 
 /// The TLS side of a connection. It brings its own crypto provider: what the process has installed, or has not, plays no part.
-pub(super) fn config(certificates: &Certificates) -> Result<TlsConfig, ConnectError> {
+fn config(certificates: &Certificates) -> Result<TlsConfig, ConnectError> {
     let provider = Arc::new(crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()

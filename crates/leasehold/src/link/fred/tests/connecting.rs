@@ -1,18 +1,16 @@
 //! Connecting, and why it may fail.
 
-use super::super::Certificates;
 use super::*;
 use leasehold_core::link::ServerError;
-use leasehold_test_support::{Ca, Cluster, Issued, Proxy, Rounds, Sentinel, Server, until};
+use leasehold_test_support::{Cluster, Proxy, Rounds, Sentinel, Server, until};
 use std::io::{self, Read, Write};
 use std::net::TcpListener;
-use std::process::Command;
 
 fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().build().expect("a runtime")
 }
 
-fn failure(target: ServerTarget) -> ConnectError {
+pub(super) fn failure(target: ServerTarget) -> ConnectError {
     let settings = LinkSettings { connect_deadline: Duration::from_millis(700), ..settings() };
     let connector = Connector::new(target, settings).expect("a connector");
     let began = Instant::now();
@@ -21,11 +19,11 @@ fn failure(target: ServerTarget) -> ConnectError {
     outcome.err().expect("no link")
 }
 
-fn failure_at(url: &str) -> ConnectError {
+pub(super) fn failure_at(url: &str) -> ConnectError {
     failure(ServerTarget::parse(url).expect("a target"))
 }
 
-fn works(target: ServerTarget) -> World {
+pub(super) fn works(target: ServerTarget) -> World {
     let home = Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
     let world = World::try_new(target, settings(), home).expect("a link");
     for plane in PLANES {
@@ -164,7 +162,7 @@ fn a_cluster_and_one_server_are_not_mixed_up() {
 }
 
 /// Why a link cannot be made, which is told long before the connect deadline.
-fn failure_at_once(url: &str) -> ConnectError {
+pub(super) fn failure_at_once(url: &str) -> ConnectError {
     let settings = LinkSettings { connect_deadline: Duration::from_secs(60), ..settings() };
     let connector = Connector::new(ServerTarget::parse(url).expect("a target"), settings).expect("a connector");
     let began = Instant::now();
@@ -196,7 +194,6 @@ fn an_address_where_nothing_listens_is_told_at_once() {
     let urls = [
         "redis://127.0.0.1:1".to_owned(),
         "redis://localhost:1".to_owned(),
-        "rediss://127.0.0.1:1".to_owned(),
         "redis-cluster://127.0.0.1:1?node=127.0.0.1:2".to_owned(),
         "redis-sentinel://127.0.0.1:1?sentinelServiceName=main&node=127.0.0.1:2".to_owned(),
         "redis+unix:///no/such/socket".to_owned(),
@@ -285,102 +282,6 @@ fn a_unix_socket_works() {
 }
 
 #[test]
-fn tls_trusts_whom_it_is_told_to_trust() {
-    let server = Server::builder().tls().start();
-    let addr = server.tls_addr().expect("an address for TLS");
-    let secure = ServerTarget::parse(&format!("rediss://{addr}")).expect("a target");
-    let trusting = |ca: String| {
-        let certificates = Certificates { ca: Some(ca.into_bytes()), client: None };
-        secure.clone().with_certificates(&certificates).expect("certificates")
-    };
-    works(trusting(server.ca_pem()));
-    // While authorities are exchanged for others, both are trusted.
-    works(trusting(Ca::new().pem() + &server.ca_pem()));
-    let error = failure(trusting(Ca::new().pem()));
-    assert!(matches!(error, ConnectError::Tls { .. }), "{error:?}");
-    // TLS to a server without, and the reverse.
-    let plain = Server::start();
-    let certificates = Certificates { ca: Some(server.ca_pem().into_bytes()), client: None };
-    let target = ServerTarget::parse(&format!("rediss://{}", plain.addr())).expect("a target");
-    let error = failure(target.with_certificates(&certificates).expect("certificates"));
-    // A server that does not speak TLS takes the greeting for the beginning of a command, and waits for the rest.
-    assert!(error.to_string().contains("it answers without TLS"), "{error:?}");
-    let error = failure_at(&format!("redis://{addr}"));
-    assert!(error.to_string().contains("it expects TLS"), "{error:?}");
-}
-
-#[test]
-fn tls_refuses_wrong_host_and_expired_certificates() {
-    let ways: [fn(&Ca) -> Issued; 2] =
-        [|ca| ca.issue(&["example.org", "127.0.0.2"]), |ca| ca.issue_expired(&["localhost", "127.0.0.1"])];
-    for issue in ways {
-        let server = Server::builder().tls_with(issue).start();
-        let target =
-            ServerTarget::parse(&format!("rediss://{}", server.tls_addr().expect("an address"))).expect("a target");
-        let certificates = Certificates { ca: Some(server.ca_pem().into_bytes()), client: None };
-        let error = failure(target.with_certificates(&certificates).expect("certificates"));
-        assert!(matches!(error, ConnectError::Tls { .. }), "{error:?}");
-    }
-}
-
-/// A cluster is found by a name, which its certificate is for, and says the IP addresses of its nodes.
-#[test]
-fn cluster_node_is_known_by_the_name_it_was_found_by() {
-    let builder = Server::builder().arg("cluster-enabled", "yes").arg("cluster-announce-ip", "127.0.0.1");
-    let server = builder.tls_with(|ca| ca.issue(&["localhost"])).start();
-    let port = server.tls_addr().expect("an address for TLS").port();
-    server.command(&["CONFIG", "SET", "cluster-announce-port", &port.to_string()]);
-    server.command(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]);
-    until("the node serves all slots", || {
-        let state = server.command(&["CLUSTER", "INFO"]);
-        state.as_str().is_some_and(|state| state.contains("cluster_state:ok"))
-    });
-    let target = ServerTarget::parse(&format!("rediss-cluster://localhost:{port}")).expect("a target");
-    let certificates = Certificates { ca: Some(server.ca_pem().into_bytes()), client: None };
-    works(target.with_certificates(&certificates).expect("certificates"));
-}
-
-/// The path at which a copy of this program that trusts the server by its system finds it.
-const TRUSTED: &str = "LEASEHOLD_TEST_TRUSTED";
-
-/// The certificate authorities of the system are read from the file that `SSL_CERT_FILE` names, which a process is told when it begins.
-#[test]
-fn an_authority_that_is_given_replaces_those_of_the_system() {
-    let Ok(addr) = std::env::var(TRUSTED) else {
-        let server = Server::builder().tls().start();
-        let name = "link::fred::tests::connecting::an_authority_that_is_given_replaces_those_of_the_system";
-        let output = Command::new(std::env::current_exe().expect("this program"))
-            .args([name, "--exact"])
-            .env("SSL_CERT_FILE", server.dir().join("ca.pem"))
-            .env_remove("SSL_CERT_DIR")
-            .env(TRUSTED, server.tls_addr().expect("an address for TLS").to_string())
-            .output()
-            .expect("this program, once more");
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert!(output.status.success() && said.contains("1 passed"), "{said}");
-        return;
-    };
-    let target = ServerTarget::parse(&format!("rediss://{addr}")).expect("a target");
-    works(target.clone());
-    let certificates = Certificates { ca: Some(Ca::new().pem().into_bytes()), client: None };
-    let error = failure(target.with_certificates(&certificates).expect("certificates"));
-    assert!(matches!(error, ConnectError::Tls { .. }), "{error:?}");
-}
-
-#[test]
-fn a_client_certificate_is_shown() {
-    let server = Server::builder().tls().arg("tls-auth-clients", "yes").start();
-    let addr = server.tls_addr().expect("an address for TLS");
-    let secure = ServerTarget::parse(&format!("rediss://{addr}")).expect("a target");
-    let issued = server.ca().issue(&["client"]);
-    let ca = Some(server.ca_pem().into_bytes());
-    let client = Some((issued.cert_pem.into_bytes(), issued.key_pem.into_bytes()));
-    works(secure.clone().with_certificates(&Certificates { ca: ca.clone(), client }).expect("certificates"));
-    let error = failure(secure.with_certificates(&Certificates { ca, client: None }).expect("certificates"));
-    assert!(matches!(error, ConnectError::Tls { .. } | ConnectError::Protocol { .. }), "{error:?}");
-}
-
-#[test]
 fn a_configuration_of_fred_is_taken() {
     on_each(|binary| {
         let server = Server::builder().binary(binary).password("top").start();
@@ -428,10 +329,10 @@ fn malformed_urls_are_refused_without_their_password() {
 fn urls_of_every_kind_are_read() {
     let shown = [
         ("redis://user:hunter2@host", "host:6379"),
-        ("valkeys://:hunter2@host:1/7", "host:1"),
+        ("valkey://:hunter2@host:1/7", "host:1"),
         ("redis://:hunter2@[::1]:7000", "::1:7000"),
         ("redis+unix:///run/redis.sock?db=2", "/run/redis.sock"),
-        ("rediss-cluster://:hunter2@a:1?node=b:2&node=c:3", "the cluster at a:1, b:2, c:3"),
+        ("redis-cluster://:hunter2@a:1?node=b:2&node=c:3", "the cluster at a:1, b:2, c:3"),
         (
             "redis-sentinel://:hunter2@a:1?sentinelServiceName=main&sentinelPassword=hunter2",
             "main, by the Sentinels at a:1",

@@ -1,0 +1,56 @@
+//! Secure connections in a build without the feature `tls`: there are none, and a user who asks for one is told so.
+
+use super::certificates::Certificates;
+use super::error::ConnectError;
+use fred::types::config::{Config, Server};
+
+/// The advice for a user whose server expects TLS.
+pub(super) const ADVICE: &str =
+    "build leasehold with its feature `tls`, and write rediss:// or valkeys:// in place of redis:// or valkey://";
+
+/// Refuses the scheme of a URL that asks for a secure connection.
+///
+/// # Errors
+///
+/// Always. The text says what to write.
+pub(super) fn available(scheme: &str) -> Result<(), ConnectError> {
+    Err(ConnectError::Address(format!(
+        "{scheme}:// needs the feature `tls` of leasehold, which is off in this build; write in Cargo.toml: \
+         leasehold = {{ version = \"{}\", features = [\"tls\"] }}",
+        concat!(env!("CARGO_PKG_VERSION_MAJOR"), ".", env!("CARGO_PKG_VERSION_MINOR"))
+    )))
+}
+
+/// Gives no configuration a TLS side: a target that is to be secure is never connected to without TLS.
+///
+/// # Errors
+///
+/// Always.
+pub(super) fn secure(_target: &mut Config, _certificates: &Certificates) -> Result<(), ConnectError> {
+    available("rediss")
+}
+
+/// A server. Without certificates no name is checked.
+pub(super) fn server(host: &str, port: u16, _certificate_name: Option<String>) -> Server {
+    Server::new(host.to_owned(), port)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::ServerTarget;
+
+    #[test]
+    fn secure_url_names_the_feature_that_it_needs() {
+        for url in [
+            "rediss://:hunter2@host",
+            "valkeys://host:1/7",
+            "rediss-cluster://:hunter2@a:1?node=b:2",
+            "valkeys-sentinel://a:1?sentinelServiceName=main",
+        ] {
+            let error = ServerTarget::parse(url).expect_err(url).to_string();
+            let scheme = url.split(['-', ':']).next().expect("a scheme");
+            assert!(error.contains(&format!("{scheme}:// needs the feature `tls`")), "{url}: {error}");
+            assert!(error.contains("features = [\"tls\"]") && !error.contains("hunter2"), "{url}: {error}");
+        }
+    }
+}
