@@ -147,7 +147,8 @@ impl World {
         if count > 0 {
             return;
         }
-        if code == 1 {
+        // The last two tell of connections that listened.
+        if matches!(code, 1 | 6 | 7) {
             let client = self.client_of(id);
             self.invariants.grants.free(&call.keys()[0], id, client);
         }

@@ -200,7 +200,7 @@ impl World {
         }
         if let Some((id, count)) = hold_of(call) {
             match result {
-                Ok(Reply::Int(code @ 1..=4)) => self.was_released(call, &id, count, *code),
+                Ok(Reply::Int(code @ (1..=4 | 6 | 7))) => self.was_released(call, &id, count, *code),
                 Ok(Reply::Array(parts)) if parts[0] == Reply::Int(1) => {
                     // The fourth number of a grant of permits is how many are held.
                     let token = parts.get(3).filter(|_| !self.plan.family.counts());
