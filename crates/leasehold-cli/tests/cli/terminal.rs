@@ -85,6 +85,8 @@ fn stop_key_stops_both_and_fg_goes_on() {
     };
     running.write("\x1a");
     until("both are stopped", || state(child) == Some('T') && state(parent) == Some('T'));
+    // The shell says so when it has the terminal again.
+    running.shows("Stopped");
     running.write("echo the shell is back\n");
     running.says("the shell is back");
     running.write("fg\n");
