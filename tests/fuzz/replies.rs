@@ -2,8 +2,8 @@
 
 use crate::source::Source;
 use leasehold_core::command::{
-    Acquired, Kind, Released, Renewed, any, durable, fair, fenced, latch, lock, permits, read_write, record, semaphore,
-    store,
+    Acquired, Kind, Listeners, Released, Renewed, any, durable, fair, fenced, latch, lock, permits, read_write, record,
+    semaphore, store,
 };
 use leasehold_core::reply::{DecodeError, Reply};
 use leasehold_core::script::{ALL, Script};
@@ -142,7 +142,16 @@ fn check_acquired(reply: &Reply, acquired: &Acquired) {
 
 fn check_released(reply: &Reply, released: Released) {
     let Ok(code) = reply.int() else { panic!("{reply:?} is no integer, and is {released:?}") };
-    assert_eq!(released == Released::Ended, matches!(code, 1 | 5), "{reply:?} is {released:?}");
+    let ended = matches!(released, Released::Ended | Released::EndedBefore(_));
+    assert_eq!(ended, matches!(code, 1 | 5..=7), "{reply:?} is {released:?}");
+    if let Released::EndedBefore(listeners) = released {
+        let told = match listeners {
+            Listeners::None => 1,
+            Listeners::One => 6,
+            Listeners::Several => 7,
+        };
+        assert_eq!(code, told, "{reply:?} is {released:?}");
+    }
     assert_eq!(released == Released::Lowered, (2..=4).contains(&code), "{reply:?} is {released:?}");
 }
 
