@@ -263,7 +263,7 @@ pub(crate) struct TopOptions {
     pub(crate) every: Duration,
     /// The column by which the table is sorted at first
     #[arg(long, value_name = "COLUMN", default_value = "grants")]
-    pub(crate) sort: ColumnWord,
+    pub(crate) sort: Column,
 }
 
 impl TopOptions {
@@ -274,8 +274,8 @@ impl TopOptions {
 }
 
 /// A column of the table of `top`.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum ColumnWord {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Column {
     Name,
     Kind,
     Holder,

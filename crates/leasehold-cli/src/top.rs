@@ -16,11 +16,10 @@ mod status;
 mod terminal;
 mod view;
 
-use crate::args::{ColumnWord, ServerOptions, TopOptions};
+use crate::args::{ServerOptions, TopOptions};
 use crate::connection::{self, FAREWELL};
 use crate::failure::{Exit, Failure};
 use crate::signals::{Signals, asks_to_end, code_of, stop_this_process};
-use column::Column;
 use looks::{Told, Wanted};
 use rustix::process::Signal;
 use state::{Asked, State};
@@ -57,7 +56,7 @@ pub(crate) async fn top(options: &TopOptions, server: &ServerOptions) -> Result<
     let (told, looks) = mpsc::unbounded_channel();
     let (pause, paused) = watch::channel(false);
     let table = Table {
-        state: State::new(connection::place(server)?, wanted.clone(), column(options.sort)),
+        state: State::new(connection::place(server)?, wanted.clone(), options.sort),
         pause,
         colours: Colours::of_environment(),
     };
@@ -68,21 +67,6 @@ pub(crate) async fn top(options: &TopOptions, server: &ServerOptions) -> Result<
     // Nothing is held, so nothing is left behind.
     let _ = client.shutdown(FAREWELL).await;
     result
-}
-
-const fn column(word: ColumnWord) -> Column {
-    match word {
-        ColumnWord::Name => Column::Name,
-        ColumnWord::Kind => Column::Kind,
-        ColumnWord::Holder => Column::Holder,
-        ColumnWord::Grants => Column::Grants,
-        ColumnWord::Held => Column::Held,
-        ColumnWord::Lease => Column::Lease,
-        ColumnWord::Waiters => Column::Waiters,
-        ColumnWord::Queue => Column::Queue,
-        ColumnWord::Wait => Column::Wait,
-        ColumnWord::Problems => Column::Problems,
-    }
 }
 
 /// The exit code after a signal. The interrupt ends the table as its key does.

@@ -1,24 +1,11 @@
 //! The columns of the table: what each shows, and the order that it gives to the rows.
 
 use super::row::{Held, Row};
+pub(super) use crate::args::Column;
 use crate::duration::show;
 use crate::output::shown;
+use clap::ValueEnum;
 use std::cmp::Ordering;
-
-/// A column.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Column {
-    Name,
-    Kind,
-    Holder,
-    Grants,
-    Held,
-    Lease,
-    Waiters,
-    Queue,
-    Wait,
-    Problems,
-}
 
 /// The text of a cell that has no value.
 const NOTHING: &str = "-";
@@ -32,18 +19,9 @@ enum Value<'a> {
 
 impl Column {
     /// All of them, from left to right.
-    pub(super) const ALL: [Self; 10] = [
-        Self::Name,
-        Self::Kind,
-        Self::Holder,
-        Self::Grants,
-        Self::Held,
-        Self::Lease,
-        Self::Waiters,
-        Self::Queue,
-        Self::Wait,
-        Self::Problems,
-    ];
+    pub(super) fn all() -> impl Iterator<Item = Self> {
+        Self::value_variants().iter().copied()
+    }
 
     pub(super) const fn title(self) -> &'static str {
         match self {
@@ -77,7 +55,7 @@ impl Column {
     }
 
     pub(super) fn of_key(key: char) -> Option<Self> {
-        Self::ALL.into_iter().find(|column| column.key().0 == key)
+        Self::all().find(|column| column.key().0 == key)
     }
 
     /// Whether its cells are numbers and times, which end at the right.
@@ -156,9 +134,9 @@ mod tests {
 
     #[test]
     fn every_column_has_a_key_of_its_own() {
-        let keys: BTreeSet<_> = Column::ALL.map(|column| column.key().0).into();
-        assert_eq!(keys.len(), Column::ALL.len());
-        assert!(Column::ALL.into_iter().all(|column| Column::of_key(column.key().0) == Some(column)));
+        let keys: BTreeSet<_> = Column::all().map(|column| column.key().0).collect();
+        assert_eq!(keys.len(), Column::all().count());
+        assert!(Column::all().all(|column| Column::of_key(column.key().0) == Some(column)));
         assert!(['q', 'p', '/', '?'].iter().all(|taken| !keys.contains(taken)));
     }
 

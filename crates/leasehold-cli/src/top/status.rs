@@ -85,8 +85,11 @@ pub(super) fn footer(state: &State, fits: impl Fn(&str) -> bool) -> String {
             vec!["arrows scroll  ? or Esc leaves the help  q quits".to_owned(), "? back  q quit".to_owned()]
         }
         Mode::Table => {
-            let named = Column::ALL.map(|column| format!("{} {}", column.key().0, column.key().1)).join("  ");
-            let keys = Column::ALL.map(|column| column.key().0.to_string()).join(" ");
+            let named = Column::all()
+                .map(|column| format!("{} {}", column.key().0, column.key().1))
+                .collect::<Vec<_>>()
+                .join("  ");
+            let keys = Column::all().map(|column| column.key().0.to_string()).collect::<Vec<_>>().join(" ");
             vec![
                 format!("sort: {named}   / filter  p pause  ? help  q quit"),
                 format!("sort: {keys}   / filter  p pause  ? help  q quit"),

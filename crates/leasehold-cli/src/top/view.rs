@@ -169,7 +169,7 @@ fn columns(rows: &[&Row], sorted: Column, room: u16) -> Vec<(Column, u16, u16)> 
     }
     grow(&mut widths, left, |column| rows.iter().map(|row| width(&column.text(row))).max().unwrap_or_default());
     let mut x = 0;
-    let in_order = Column::ALL.into_iter().filter_map(|column| widths.iter().find(|(other, _)| *other == column));
+    let in_order = Column::all().filter_map(|column| widths.iter().find(|(other, _)| *other == column));
     let placed = in_order.map(|(column, width)| {
         let at = x;
         x += width + GAP;

@@ -167,14 +167,20 @@ fn terminal_that_hangs_up_ends_it() {
     assert!(matches!(status.code(), Some(129 | 74)), "by the signal, or because nothing can be written: {status:?}");
 }
 
-#[test]
-fn stop_key_gives_the_terminal_to_the_shell() {
+/// A shell in whose terminal the program was stopped by its key.
+fn stopped_in_a_shell() -> Screen {
     let mut screen = Screen::of_a_shell(80, 24);
     screen.shows("$");
     screen.types(&format!("{} top\n", env!("CARGO_BIN_EXE_leasehold")));
     screen.shows("? help");
     screen.types("\u{1a}");
     screen.shows("Stopped");
+    screen
+}
+
+#[test]
+fn stop_key_gives_the_terminal_to_the_shell() {
+    let mut screen = stopped_in_a_shell();
     screen.is_restored();
     screen.types("echo the shell is $((20 + 1))\n");
     screen.shows("the shell is 21");
@@ -189,12 +195,7 @@ fn stop_key_gives_the_terminal_to_the_shell() {
 
 #[test]
 fn stopped_program_ends_by_a_signal_to_its_job() {
-    let mut screen = Screen::of_a_shell(80, 24);
-    screen.shows("$");
-    screen.types(&format!("{} top\n", env!("CARGO_BIN_EXE_leasehold")));
-    screen.shows("? help");
-    screen.types("\u{1a}");
-    screen.shows("Stopped");
+    let mut screen = stopped_in_a_shell();
     // The shell tells of the end when it comes.
     screen.types("set -b; kill %1\n");
     screen.shows("Exit 143");
