@@ -1,7 +1,6 @@
 //! The features of leasehold, and the sets of them that are checked.
 
-use crate::{Outcome, cargo};
-use serde_json::Value;
+use crate::{Outcome, cargo, metadata};
 
 /// A set of features, by which a build is told from another.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,10 +47,7 @@ fn sets_of(declared: &[String]) -> Vec<Features> {
 
 /// The features that the manifest of leasehold declares.
 fn declared() -> Result<Vec<String>, String> {
-    let output = cargo(&["metadata", "--no-deps", "--format-version", "1"]).output();
-    let output = output.map_err(|error| format!("cargo metadata cannot be run: {error}"))?;
-    let told: Value =
-        serde_json::from_slice(&output.stdout).map_err(|error| format!("cargo metadata is not read: {error}"))?;
+    let told = metadata()?;
     let packages = told["packages"].as_array().map(Vec::as_slice).unwrap_or_default();
     let ours = packages.iter().find(|package| package["name"] == "leasehold");
     let features = ours.and_then(|ours| ours["features"].as_object()).ok_or("cargo metadata names no features")?;

@@ -24,6 +24,7 @@ use std::{
 };
 
 use clap::{Parser, Subcommand};
+use serde_json::Value;
 
 #[derive(Parser)]
 #[command(about = "Development commands of leasehold", version)]
@@ -137,6 +138,13 @@ fn cargo(args: &[&str]) -> Command {
         }
     }
     command
+}
+
+/// What cargo knows of the packages of the workspace.
+fn metadata() -> Result<Value, String> {
+    let output = cargo(&["metadata", "--no-deps", "--format-version", "1"]).output();
+    let output = output.map_err(|error| format!("cargo metadata cannot be run: {error}"))?;
+    serde_json::from_slice(&output.stdout).map_err(|error| format!("cargo metadata is not read: {error}"))
 }
 
 /// Shows a command, and runs it to its end.

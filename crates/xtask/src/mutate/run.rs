@@ -86,7 +86,7 @@ impl Run<'_> {
         let mut command = match detector {
             Detector::Simulation(_) => {
                 let package = "leasehold-simulation";
-                cargo(&["build", "--profile", "mutate", "--package", package, "--bin", package])
+                cargo(&["build", "--package", package, "--bin", package])
             }
             Detector::Test(args, _) => {
                 let mut command = cargo(&["test", "--no-run"]);
