@@ -23,7 +23,7 @@ const NUMBER: usize = 10_000;
 const OF_A_LOCK: usize = 800;
 
 /// The most that a task may take that waits and then releases, with all that the runtime has for it.
-const OF_A_WAITER: usize = 1_500;
+const OF_A_WAITER: usize = 1_250;
 
 /// Bytes that are in use.
 fn used() -> usize {
