@@ -2,7 +2,7 @@
 //!
 //! The server sees one hold that lasts; for its other clients nothing has happened. So the hold must be one that the waiter could have been
 //! granted, and it goes to the contender alone, which is first in the line and sends nothing at that moment. It is handed on so often and for
-//! so long as [`HandOver`](crate::settings::HandOver) says; then it is released to the server, whose other clients get a head start.
+//! so long as [`HandOver`](crate::settings::HandOver) says; then it is released to the server, and its other clients are let in.
 //!
 //! | a guard goes, and | what follows |
 //! |---|---|
@@ -15,7 +15,7 @@
 //! | the server is known to be out of reach, or the client is closed | a release |
 //! | the hold was handed on for long enough; or often enough, and other clients may want the lock | a release |
 //!
-//! The release of a hold that was handed on before, for whatever reason, gives other clients a head start.
+//! The release of a hold that was handed on before, for whatever reason, gives other clients a head start, if there may be some.
 
 use crate::owner::HoldNumber;
 use crate::session::ids::LockId;

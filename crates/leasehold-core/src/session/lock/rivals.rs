@@ -2,13 +2,28 @@
 
 use crate::session::lock::Lock;
 
-/// The other clients that want a lock, as far as this one knows from its last release.
+/// After so many releases in a row for which no other client listens, others are let in as if there were some: who polls does not listen.
+const MOST_UNHEARD: u8 = 8;
+
+/// The other clients that want a lock, as far as this one knows from its last releases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::session) enum Rivals {
     /// There may be some.
     Possible,
-    /// None listened. One that came since then waits for no longer than this client keeps a lock among its tasks.
-    None,
+    /// None listened at the last releases, which were so many in a row. One that came since then waits for no longer than this client keeps a
+    /// lock among its tasks.
+    None { releases: u8 },
+}
+
+impl Rivals {
+    /// None listens at one more release.
+    const fn unheard(self) -> Self {
+        match self {
+            Self::Possible => Self::None { releases: 1 },
+            Self::None { releases } if releases < MOST_UNHEARD => Self::None { releases: releases + 1 },
+            Self::None { .. } => Self::Possible,
+        }
+    }
 }
 
 impl Lock {
@@ -17,8 +32,8 @@ impl Lock {
         self.rivals
     }
 
-    /// The last release told whether other clients want it.
-    pub(in crate::session) const fn note_rivals(&mut self, rivals: Rivals) {
-        self.rivals = rivals;
+    /// The last release told whether other clients listen.
+    pub(in crate::session) const fn note_rivals(&mut self, others_listen: bool) {
+        self.rivals = if others_listen { Rivals::Possible } else { self.rivals.unheard() };
     }
 }

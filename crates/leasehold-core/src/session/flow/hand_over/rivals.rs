@@ -1,7 +1,8 @@
 //! Other clients that want a lock which is handed on among the tasks of this one: whether there are any, and what they get.
 //!
 //! The reply to a release tells how many connections were told of it. Where none but this client listens, only the time bounds how long it keeps
-//! the lock: a client that comes meanwhile waits for that at most, and is counted by the next release.
+//! the lock, and it asks again at once: a client that comes meanwhile is counted by the next release, and is let in after the hold behind that. Who
+//! polls is never counted, so that others are let in from time to time all the same.
 
 use crate::command::Listeners;
 use crate::owner::HoldNumber;
@@ -17,7 +18,7 @@ impl Parts {
         let limits = self.settings.hand_over?;
         Some(match self.locks[lock].rivals() {
             Rivals::Possible => limits,
-            Rivals::None => HandOver { most: u32::MAX, ..limits },
+            Rivals::None { .. } => HandOver { most: u32::MAX, ..limits },
         })
     }
 
@@ -30,14 +31,18 @@ impl Parts {
             Listeners::One => self.subscriptions.listens(lock, |_| true) && self.subscriptions.is_confirmed(lock),
             Listeners::Several => false,
         };
-        self.locks[lock].note_rivals(if counts_all && only_self { Rivals::None } else { Rivals::Possible });
+        self.locks[lock].note_rivals(!(counts_all && only_self));
     }
 
-    /// The hold is released to the server, and was handed on before: the contender leaves other clients the time to ask first.
+    /// The hold is released to the server, and was handed on before: the contender leaves other clients the time to ask first, if there may be
+    /// some. A pause for none costs a client behind a slow network more time than the holds themselves.
     pub(super) fn give_head_start(&mut self, now: Instant, number: HoldNumber) {
         let Some(hold) = self.holds.get(number) else { return };
         let lock = hold.lock();
         let Some(pause) = hold.head_start() else { return };
+        if self.locks[lock].rivals() != Rivals::Possible {
+            return;
+        }
         let line = self.locks[lock].line();
         if line.contender().is_some() && line.is_at_rest() {
             self.locks[lock].line_mut().back_off(now + pause);

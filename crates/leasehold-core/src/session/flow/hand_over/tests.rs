@@ -84,8 +84,10 @@ impl World {
 
     fn confirm(&mut self) {
         while let Some(action) = self.session.poll_action() {
-            if let Action::Subscribe { channel } = action {
-                self.session.handle_subscribed(self.now, &channel, Ok(()));
+            match action {
+                Action::Subscribe { channel } => self.session.handle_subscribed(self.now, &channel, Ok(())),
+                Action::Unsubscribe { channel } => self.session.handle_unsubscribed(self.now, &channel, Ok(())),
+                _ => {}
             }
         }
     }
@@ -106,7 +108,7 @@ impl World {
         self.session.handle_event(self.now, LinkEvent::OutOfReach { server, why, lost_for: MS, slots: None });
     }
 
-    fn limit(&mut self, within: Option<Duration>) {
+    pub(super) fn limit(&mut self, within: Option<Duration>) {
         self.session.parts.settings.hand_over = within.map(|within| HandOver { within, ..LIMITS });
     }
 
@@ -135,7 +137,7 @@ impl World {
         calls.collect()
     }
 
-    fn phase(&self) -> Phase {
+    pub(super) fn phase(&self) -> Phase {
         let mut locks = self.session.parts.locks.iter();
         locks.next().map(|(_, lock)| lock.line().phase()).expect("a lock")
     }

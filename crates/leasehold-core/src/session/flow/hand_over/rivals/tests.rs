@@ -2,10 +2,12 @@
 
 use crate::reply::Reply;
 use crate::session::flow::hand_over::tests::{LIMITS, MS, VIA, World, wish};
+use crate::session::lock::line::Phase;
 use crate::session::{Granted, Step};
 use crate::settings::Settings;
 use bytes::Bytes;
 use std::task::Waker;
+use std::time::Duration;
 
 #[test]
 fn others_get_a_head_start_after_the_last_of_the_grants() {
@@ -48,6 +50,58 @@ fn released_with(reply: i64, listens: bool, change: impl FnOnce(&mut Settings)) 
     world.reply((waiters[2], flight), [1, 30_000, 0]);
     let guard = world.read(waiters[2]);
     (world, guard)
+}
+
+/// Hands the lock on once, and releases it to the server then, with this reply. Says whether others get a head start, and gives the next grant.
+fn released_again(world: &mut World, guard: &Granted, reply: i64) -> (bool, Granted) {
+    let waiters = [(); 2].map(|()| world.waits(wish()));
+    if world.phase() == Phase::Subscribing {
+        world.listens(waiters[0]);
+    }
+    world.releases(guard);
+    let guard = world.read(waiters[0]);
+    world.limit(Some(Duration::ZERO));
+    let release = world.session.release(world.now, guard.hold, true);
+    let Step::Send(flight, _) = world.session.poll_release(world.now, release, VIA, Waker::noop()) else {
+        panic!("it is released to the server")
+    };
+    let pauses = matches!(world.phase(), Phase::BackingOff(_));
+    world.session.handle_reply(world.now, release, flight, Ok(Reply::Int(reply)));
+    world.limit(Some(LIMITS.within));
+    world.is_told();
+    if pauses {
+        assert!(matches!(world.poll(waiters[1]), Step::Wait), "it leaves others the time to ask");
+        world.pass(MS * 2);
+    }
+    let Step::Send(flight, _) = world.poll(waiters[1]) else {
+        panic!("it asks as soon as it is told: {:?}", world.phase())
+    };
+    world.reply((waiters[1], flight), [1, 30_000, 0]);
+    let guard = world.read(waiters[1]);
+    (pauses, guard)
+}
+
+#[test]
+fn others_get_no_head_start_where_none_listens() {
+    let (mut world, guard) = released_with(6, true, |_| {});
+    let (pauses, guard) = released_again(&mut world, &guard, 7);
+    assert!(!pauses, "none listened");
+    let (pauses, guard) = released_again(&mut world, &guard, 6);
+    assert!(pauses, "others listened at the last release");
+    assert!(!released_again(&mut world, &guard, 6).0, "none listened");
+}
+
+#[test]
+fn those_who_poll_get_a_head_start_now_and_then() {
+    let (mut world, mut guard) = released_with(6, true, |_| {});
+    let mut head_starts = Vec::new();
+    for _ in 0..20 {
+        let (pauses, next) = released_again(&mut world, &guard, 6);
+        head_starts.push(pauses);
+        guard = next;
+    }
+    let given: Vec<usize> = (0..20).filter(|at| head_starts[*at]).collect();
+    assert_eq!(given, [8, 17], "after eight releases for which none listened");
 }
 
 /// How often the lock is handed on after that, of four times that are wished for.
