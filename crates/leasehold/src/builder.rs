@@ -149,8 +149,9 @@ impl ClientBuilder {
     /// same. Waiting tasks are served in the order in which they came, and a release that hands on is `Ok` at once.
     ///
     /// Other clients get in: 10 ms after the server's grant the lock is released to the server, or after 128 grants if others listened when it
-    /// was last released. Then this client leaves the others at least a millisecond to ask before it asks again. A client that waits for the lock
-    /// may therefore wait longer than without this setting, and one that polls for it, as a spin lock does, much longer. The server has no queue for these locks; one that needs a guarantee takes a
+    /// was last released. Then this client leaves the others at least a millisecond to ask before it asks again; if none listened, it does so
+    /// after every eighth release only. A client that waits for the lock may therefore wait longer than without this setting, and one that
+    /// polls for it, as a spin lock does, much longer. The server has no queue for these locks; one that needs a guarantee takes a
     /// [`fair_lock`](crate::Client::fair_lock).
     ///
     /// A lock is handed on only if both acquires renew the same lease, the hold has one guard, and more than a third of its lease is left. All

@@ -39,7 +39,7 @@ impl Parts {
         let next = self.next_holder(number).filter(|_| may);
         match next {
             Some(ticket) => self.pass_on(now, number, ticket),
-            None => self.give_head_start(now, number),
+            None => self.pause_behind(now, number),
         }
         next.is_some()
     }

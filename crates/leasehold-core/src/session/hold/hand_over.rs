@@ -32,6 +32,10 @@ const LEAST_HEAD_START: Duration = Duration::from_millis(1);
 /// The most: the waiters of this client do not pay for a server that took long.
 const MOST_HEAD_START: Duration = Duration::from_millis(20);
 
+/// The pause where no other client listens. It is no head start: the notice of the release comes back before the next answer then. A notice that
+/// comes later has the next waiter ask for a lock that is not free.
+const PAUSE_ALONE: Duration = Duration::from_micros(300);
+
 impl Hold {
     /// The server has granted it.
     pub(super) fn begin_tenure(&mut self, asked_at: Instant, now: Instant) {
@@ -79,11 +83,12 @@ impl Hold {
     }
 
     /// For how long this client does not ask again once it has released the hold to the server: twice the time in which the server granted
-    /// it. `None` where its guard is not the last one, or it was never handed on.
-    pub(crate) fn head_start(&self) -> Option<Duration> {
+    /// it, if other clients may want it. `None` where its guard is not the last one, or it was never handed on.
+    pub(crate) fn pause_behind(&self, others: bool) -> Option<Duration> {
         let round_trip = self.tenure.since.since(self.tenure.asked_at);
+        let head_start = (round_trip * 2).clamp(LEAST_HEAD_START, MOST_HEAD_START);
         let is_last = self.count.wanted() == 1 && self.is_live();
-        (is_last && self.was_handed_on()).then(|| (round_trip * 2).clamp(LEAST_HEAD_START, MOST_HEAD_START))
+        (is_last && self.was_handed_on()).then_some(if others { head_start } else { PAUSE_ALONE })
     }
 
     /// Ends for its guard, and begins anew for the guard of a request. The server has it under the same name, and its lease goes on.

@@ -35,14 +35,12 @@ impl Parts {
     }
 
     /// The hold is released to the server, and was handed on before: the contender leaves other clients the time to ask first, if there may be
-    /// some. A pause for none costs a client behind a slow network more time than the holds themselves.
-    pub(super) fn give_head_start(&mut self, now: Instant, number: HoldNumber) {
+    /// some. A pause for none would cost a client behind a slow network more time than the holds themselves.
+    pub(super) fn pause_behind(&mut self, now: Instant, number: HoldNumber) {
         let Some(hold) = self.holds.get(number) else { return };
         let lock = hold.lock();
-        let Some(pause) = hold.head_start() else { return };
-        if self.locks[lock].rivals() != Rivals::Possible {
-            return;
-        }
+        let others = self.locks[lock].rivals() == Rivals::Possible;
+        let Some(pause) = hold.pause_behind(others) else { return };
         let line = self.locks[lock].line();
         if line.contender().is_some() && line.is_at_rest() {
             self.locks[lock].line_mut().back_off(now + pause);
