@@ -361,7 +361,9 @@ pub(crate) async fn a_search_ends_with_an_error_of_the_server(_: World) {
     let client = Client::builder().command_timeout(ms(50)).embedded(&server).expect("a client");
     let mut locks = client.locks("*");
     server.set_down(true);
-    assert!(matches!(locks.next().await, Some(Err(Error::Unreachable { .. }))));
+    let Some(Err(error)) = locks.next().await else { panic!("an error") };
+    assert!(matches!(&error, Error::SearchFailed { pattern, refusal: None, .. } if pattern == "*"), "{error:?}");
+    assert_eq!((error.lock_name(), error.is_retryable()), (None, true), "it is about no lock");
     assert!(locks.next().await.is_none(), "it is over");
     server.set_down(false);
     assert!(client.locks("*").next().await.is_none());

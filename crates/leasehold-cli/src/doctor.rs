@@ -1,15 +1,19 @@
 //! `leasehold doctor`: can this server be trusted with locks?
 //!
-//! `doctor/server.rs` judges what the server says of itself, `doctor/trial.rs` takes locks and measures.
+//! `doctor/server.rs` judges what a server says of itself, with `settings.rs`, `pace.rs` and `cluster.rs`; `doctor/trial.rs` takes locks and
+//! measures. This file asks every primary, and joins what they have in common.
 
+mod cluster;
+mod pace;
 mod server;
+mod settings;
 mod trial;
 
 use crate::args::{DoctorOptions, ServerOptions};
 use crate::connection::{self, FAREWELL};
 use crate::failure::Failure;
-use crate::output;
-use crate::raw;
+use crate::output::{self, shown};
+use crate::raw::{Node, Raw};
 use serde_json::json;
 
 /// The exit code when something is wrong with the server.
@@ -39,6 +43,8 @@ impl Verdict {
 #[derive(Clone, Debug)]
 struct Finding {
     check: &'static str,
+    /// The primary that it is about, if it is not about all of them.
+    server: Option<String>,
     verdict: Verdict,
     text: String,
     advice: &'static str,
@@ -46,28 +52,30 @@ struct Finding {
 
 impl Finding {
     fn good(check: &'static str, text: impl Into<String>) -> Self {
-        Self { check, verdict: Verdict::Good, text: text.into(), advice: "" }
+        Self { check, server: None, verdict: Verdict::Good, text: text.into(), advice: "" }
     }
 
     fn note(check: &'static str, text: impl Into<String>, advice: &'static str) -> Self {
-        Self { check, verdict: Verdict::Note, text: text.into(), advice }
+        Self { check, server: None, verdict: Verdict::Note, text: text.into(), advice }
     }
 
     fn fault(check: &'static str, text: impl Into<String>, advice: &'static str) -> Self {
-        Self { check, verdict: Verdict::Fault, text: text.into(), advice }
+        Self { check, server: None, verdict: Verdict::Fault, text: text.into(), advice }
     }
 
     fn tell(&self, as_json: bool) -> Result<(), Failure> {
         if as_json {
             let told = json!({
                 "check": self.check,
+                "server": self.server,
                 "verdict": self.verdict.word().to_lowercase(),
                 "text": self.text,
                 "advice": (!self.advice.is_empty()).then_some(self.advice),
             });
             return output::print(&format!("{told}\n"));
         }
-        let mut line = format!("{:<5}  {:<12} {}", self.verdict.word(), self.check, self.text);
+        let server = self.server.as_ref().map(|server| format!("{server}: ")).unwrap_or_default();
+        let mut line = format!("{:<5}  {:<12} {server}{}", self.verdict.word(), self.check, shown(&self.text));
         if !self.advice.is_empty() {
             line.push_str("; ");
             line.push_str(self.advice);
@@ -89,9 +97,9 @@ pub(crate) async fn doctor(options: &DoctorOptions, server: &ServerOptions) -> R
         faults += usize::from(finding.verdict == Verdict::Fault);
         finding.tell(server.json)
     };
-    let raw = match raw::Raw::connect(server).await {
+    let raw = match Raw::connect(server).await {
         Ok(raw) => {
-            for finding in server::judge(&raw).await {
+            for finding in of_all(&raw.primaries()).await {
                 tell(finding)?;
             }
             Some(raw)
@@ -112,10 +120,81 @@ pub(crate) async fn doctor(options: &DoctorOptions, server: &ServerOptions) -> R
         tell(trial::of_latency(&client, &name).await)?;
     }
     if let Some(raw) = raw {
-        tell(trial::of_clock(&raw).await)?;
+        for finding in of_clocks(&raw.primaries()).await {
+            tell(finding)?;
+        }
         raw.remove(server, &name).await;
     }
     // Nothing is held any more.
     let _ = tokio::join!(client.shutdown(FAREWELL), waiter.shutdown(FAREWELL));
     Ok(if faults > 0 { FAULTY } else { 0 })
+}
+
+/// Judges every primary.
+async fn of_all(primaries: &[Node]) -> Vec<Finding> {
+    let mut of_each = Vec::new();
+    for node in primaries {
+        of_each.extend(server::judge(node).await.into_iter().map(|finding| (node.address.clone(), finding)));
+    }
+    joined(of_each, primaries.len())
+}
+
+/// Compares the clock of every primary with that of this machine.
+async fn of_clocks(primaries: &[Node]) -> Vec<Finding> {
+    let findings = trial::of_clocks(primaries).await;
+    joined(primaries.iter().map(|node| node.address.clone()).zip(findings).collect(), primaries.len())
+}
+
+/// The findings of all primaries, check by check. What all of them say is told once, and so is what is good everywhere.
+fn joined(of_each: Vec<(Option<String>, Finding)>, primaries: usize) -> Vec<Finding> {
+    let mut checks: Vec<Vec<(Option<String>, Finding)>> = Vec::new();
+    for (server, finding) in of_each {
+        match checks.iter_mut().find(|all| all[0].1.check == finding.check) {
+            Some(all) => all.push((server, finding)),
+            None => checks.push(vec![(server, finding)]),
+        }
+    }
+    let mut findings = Vec::new();
+    for all in checks {
+        let first = all[0].1.clone();
+        let of_all = |is_so: fn(&Finding, &Finding) -> bool| {
+            all.len() >= primaries && all.iter().all(|(_, one)| is_so(one, &first))
+        };
+        if of_all(|one, first| one.verdict == first.verdict && one.text == first.text) {
+            findings.push(first);
+        } else if of_all(|one, _| one.verdict == Verdict::Good) {
+            let text = format!("all {primaries} primaries are well; the first: {}", first.text);
+            findings.push(Finding { text, ..first });
+        } else {
+            findings.extend(all.into_iter().map(|(server, one)| Finding { server, ..one }));
+        }
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fault_of_one_primary_is_told_with_its_address() {
+        let of = |server: &str, finding| (Some(server.to_owned()), finding);
+        let told = joined(
+            vec![
+                of("a:1", Finding::good("version", "7.0")),
+                of("a:1", Finding::good("memory", "1 MB")),
+                of("a:1", Finding::good("eviction", "noeviction")),
+                of("b:1", Finding::good("version", "7.0")),
+                of("b:1", Finding::good("memory", "2 MB")),
+                of("b:1", Finding::fault("eviction", "allkeys-lru", "")),
+            ],
+            2,
+        );
+        let told: Vec<_> = told.iter().map(|one| (one.check, one.server.as_deref(), one.text.as_str())).collect();
+        let memory = ("memory", None, "all 2 primaries are well; the first: 1 MB");
+        let (first, second) = (("eviction", Some("a:1"), "noeviction"), ("eviction", Some("b:1"), "allkeys-lru"));
+        assert_eq!(told, [("version", None, "7.0"), memory, first, second]);
+        let of_one = joined(vec![of("b:1", Finding::note("forks", "slow", ""))], 2);
+        assert_eq!(of_one[0].server.as_deref(), Some("b:1"), "the other one has nothing to say about it");
+    }
 }

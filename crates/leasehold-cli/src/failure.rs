@@ -166,9 +166,9 @@ impl From<Error> for Failure {
         let exit = match &error {
             Error::WaitElapsed { .. } => Exit::Busy,
             Error::Lost { .. } => Exit::Lost,
-            Error::Unreachable { .. } => Exit::Unreachable,
+            Error::Unreachable { .. } | Error::SearchFailed { refusal: None, .. } => Exit::Unreachable,
             Error::KeyConflict { .. } | Error::ExceedsCapacity { .. } => Exit::Conflict,
-            Error::Refused { .. } => Exit::Refused,
+            Error::Refused { .. } | Error::SearchFailed { .. } => Exit::Refused,
             Error::Invalid(_) => Exit::Usage,
             _ => Exit::Other,
         };

@@ -1,12 +1,17 @@
 //! The processes behind holders and waiters, as far as they have announced themselves.
 
 use leasehold::{AnnouncedLock, Client, ClientRecord};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
 use std::time::Duration;
+use tokio::task::JoinSet;
 
 /// How many clients are remembered. A search that meets more asks anew for those that come again.
 const REMEMBERED: usize = 1_000;
+
+/// How many clients are asked for at once. A server carries out what comes by one connection in one go, so this bounds how long other programs
+/// wait.
+const AT_ONCE: usize = 32;
 
 /// A client that has announced itself.
 #[derive(Debug)]
@@ -37,21 +42,51 @@ impl<'a> People<'a> {
 
     /// The client behind the id of a holder or a waiter; `None` if it has announced nothing, or this user may not read it.
     pub(crate) async fn of(&mut self, id: &str) -> Option<Rc<Person>> {
-        let uuid = id.split(':').next().unwrap_or(id);
-        if let Some(known) = self.known.get(uuid) {
+        if let Some(known) = self.known.get(client_of(id)) {
             return known.clone();
         }
+        let person = ask(self.client, id).await;
+        self.remember(client_of(id), person)
+    }
+
+    /// Asks at once for the clients behind several ids that are not known yet. It is for those who look at many locks.
+    pub(crate) async fn meet(&mut self, ids: impl Iterator<Item = String>) {
+        let strangers: BTreeSet<_> = ids.map(|id| client_of(&id).to_owned()).collect();
+        let mut strangers = strangers.into_iter().filter(|one| !self.known.contains_key(one)).collect::<Vec<_>>();
+        let mut asked = JoinSet::new();
+        loop {
+            while asked.len() < AT_ONCE
+                && let Some(stranger) = strangers.pop()
+            {
+                let client = self.client.clone();
+                asked.spawn(async move { (ask(&client, &stranger).await, stranger) });
+            }
+            match asked.join_next().await {
+                Some(Ok((person, id))) => drop(self.remember(&id, person)),
+                // A task that panicked has said so, and its client is asked for again when its turn comes.
+                Some(Err(_)) => {}
+                None => return,
+            }
+        }
+    }
+
+    fn remember(&mut self, client: &str, person: Option<Person>) -> Option<Rc<Person>> {
         if self.known.len() >= REMEMBERED {
             self.known.clear();
         }
-        let person = self.ask(id).await.map(Rc::new);
-        self.known.insert(uuid.to_owned(), person.clone());
+        let person = person.map(Rc::new);
+        self.known.insert(client.to_owned(), person.clone());
         person
     }
+}
 
-    async fn ask(&self, id: &str) -> Option<Person> {
-        let record = self.client.who_is(id).await.ok().flatten()?;
-        let locks = self.client.locks_of(id).await.unwrap_or_default();
-        Some(Person { record, locks })
-    }
+/// The client in the id of a hold.
+fn client_of(id: &str) -> &str {
+    id.split(':').next().unwrap_or(id)
+}
+
+async fn ask(client: &Client, id: &str) -> Option<Person> {
+    let record = client.who_is(id).await.ok().flatten()?;
+    let locks = client.locks_of(id).await.unwrap_or_default();
+    Some(Person { record, locks })
 }

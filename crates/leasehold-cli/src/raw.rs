@@ -2,13 +2,13 @@
 
 use crate::args::ServerOptions;
 use crate::connection;
-use leasehold::fred::clients::Client;
+use leasehold::fred::clients::{Client, WithOptions};
 use leasehold::fred::interfaces::ClientLike as _;
 use leasehold::fred::rustls::pki_types::pem::PemObject as _;
 use leasehold::fred::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use leasehold::fred::rustls::{ClientConfig, RootCertStore, crypto};
 use leasehold::fred::rustls_native_certs::load_native_certs;
-use leasehold::fred::types::config::{Config, ConnectionConfig, TlsConnector};
+use leasehold::fred::types::config::{Config, ConnectionConfig, Options, Server, TlsConnector};
 use leasehold::fred::types::{ClusterHash, CustomCommand, FromValue};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -59,6 +59,43 @@ impl Raw {
         Ok(Self(client))
     }
 
+    /// The servers that keep locks: the one that there is, or the primaries of a cluster, whose order is that of their addresses.
+    pub(crate) fn primaries(&self) -> Vec<Node> {
+        if !self.0.is_clustered() {
+            return vec![self.any()];
+        }
+        let mut servers = self.0.active_connections();
+        servers.sort_by_key(ToString::to_string);
+        let node =
+            |server: Server| Node { address: Some(server.to_string()), client: self.0.with_cluster_node(server) };
+        servers.into_iter().map(node).collect()
+    }
+
+    /// The server that there is, or of a cluster the node of the key that a command names.
+    pub(crate) fn any(&self) -> Node {
+        Node { address: None, client: self.0.with_options(&Options::default()) }
+    }
+
+    /// Removes what locks leave behind under a name that was made up for them: the counter of a semaphore, the register of fencing tokens, and
+    /// the marks of a queue.
+    pub(crate) async fn remove(&self, options: &ServerOptions, name: &str) {
+        let name = format!("{}{name}", options.prefix.as_deref().unwrap_or_default());
+        for key in [name.clone(), format!("redisson_lock_token:{{{name}}}"), format!("leasehold:1:fair:{{{name}}}")] {
+            // A user without the right to do so leaves three small keys.
+            let _ = self.any().ask::<i64>("DEL", &[&key]).await;
+        }
+        let _ = self.0.quit().await;
+    }
+}
+
+/// A server that is asked.
+pub(crate) struct Node {
+    /// Its address, if it is one of several.
+    pub(crate) address: Option<String>,
+    client: WithOptions<Client>,
+}
+
+impl Node {
     /// The reply to a command.
     ///
     /// # Errors
@@ -66,7 +103,7 @@ impl Raw {
     /// The server's refusal, or that it gave no answer.
     pub(crate) async fn ask<R: FromValue>(&self, command: &'static str, args: &[&str]) -> Result<R, String> {
         let args: Vec<String> = args.iter().map(|&arg| arg.to_owned()).collect();
-        let call = self.0.custom(CustomCommand::new_static(command, ClusterHash::FirstKey, false), args);
+        let call = self.client.custom(CustomCommand::new_static(command, ClusterHash::FirstKey, false), args);
         match tokio::time::timeout(PATIENCE, call).await {
             Ok(reply) => reply.map_err(|error| error.details().to_owned()),
             Err(_) => Err("no answer in time".to_owned()),
@@ -82,17 +119,6 @@ impl Raw {
         let text: String = self.ask("INFO", &["all"]).await?;
         let fields = text.lines().filter_map(|line| line.trim_end().split_once(':'));
         Ok(fields.map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
-    }
-
-    /// Removes what locks leave behind under a name that was made up for them: the counter of a semaphore, the register of fencing tokens, and
-    /// the marks of a queue.
-    pub(crate) async fn remove(&self, options: &ServerOptions, name: &str) {
-        let name = format!("{}{name}", options.prefix.as_deref().unwrap_or_default());
-        for key in [name.clone(), format!("redisson_lock_token:{{{name}}}"), format!("leasehold:1:fair:{{{name}}}")] {
-            // A user without the right to do so leaves three small keys.
-            let _ = self.ask::<i64>("DEL", &[&key]).await;
-        }
-        let _ = self.0.quit().await;
     }
 }
 

@@ -101,6 +101,17 @@ pub enum Error {
         #[source]
         refusal: ServerError,
     },
+    /// A search for locks got no answer, or was refused, before it had seen everything. What it found before is right.
+    #[error("the search for names that fit {pattern:?} did not come to its end: {message}")]
+    SearchFailed {
+        /// What was searched for.
+        pattern: String,
+        /// The last failure, in words.
+        message: String,
+        /// The server's own error, where it refused; the search may go well later if there is none.
+        #[source]
+        refusal: Option<ServerError>,
+    },
     /// The owner holds the read half of a read-write lock and asks for its write half: it would wait for itself for ever.
     #[error(
         "the write half of the lock {lock:?} cannot be acquired: the same owner holds its read half; release that first"
@@ -168,7 +179,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// The name of the lock or of the fenced value; `None` where a value was refused before anything was sent.
+    /// The name of the lock or of the fenced value; `None` where a value was refused before anything was sent, and of a search, which is about
+    /// many locks.
     pub fn lock_name(&self) -> Option<&str> {
         match self {
             Self::WaitElapsed { lock, .. }
@@ -182,7 +194,7 @@ impl Error {
             | Self::NotReplicated { lock, .. }
             | Self::ShutDown { lock } => Some(lock),
             Self::StaleToken { name, .. } | Self::DuplicateToken { name, .. } => Some(name),
-            Self::Invalid(_) => None,
+            Self::SearchFailed { .. } | Self::Invalid(_) => None,
         }
     }
 
@@ -216,6 +228,7 @@ impl Error {
                 | Self::Unreachable { .. }
                 | Self::OutcomeUnknown { .. }
                 | Self::NotReplicated { .. }
+                | Self::SearchFailed { refusal: None, .. }
         )
     }
 
@@ -250,6 +263,26 @@ impl Error {
             ReleaseError::Unreachable(message) => Self::Unreachable { lock, message },
             ReleaseError::Refused(text) => Self::Refused { lock, refusal: ServerError::new(text) },
             other => Self::OutcomeUnknown { lock, message: other.to_string() },
+        }
+    }
+
+    /// The error of a search of which one command failed.
+    pub(crate) fn of_a_search(pattern: &str, error: &LinkError) -> Self {
+        let (message, refusal) = match error {
+            LinkError::NotSent(message) | LinkError::Unknown(message) => (message.clone(), None),
+            LinkError::Refused(refusal) => (refusal.to_string(), Some(refusal.clone())),
+        };
+        // What passes by itself is no reason to give up.
+        Self::SearchFailed { pattern: pattern.to_owned(), message, refusal: refusal.filter(|one| !one.is_transient()) }
+    }
+
+    /// The same error as one of a search that had come to this lock.
+    pub(crate) fn in_a_search(self, pattern: &str) -> Self {
+        match self {
+            Self::Unreachable { message, .. } => Self::of_a_search(pattern, &LinkError::NotSent(message)),
+            Self::OutcomeUnknown { message, .. } => Self::of_a_search(pattern, &LinkError::Unknown(message)),
+            Self::Refused { refusal, .. } => Self::of_a_search(pattern, &LinkError::Refused(refusal)),
+            other => other,
         }
     }
 
@@ -307,6 +340,18 @@ mod tests {
             assert_eq!(error.lock_name(), Some("stock"), "{error}");
         }
         assert_eq!(Error::from(InvalidInput::NoPermits).lock_name(), None);
+    }
+
+    #[test]
+    fn search_names_its_pattern_and_no_lock() {
+        let down = || LinkError::NotSent("it is down".to_owned());
+        let of_a_lock = Error::from_link("stock:1", &down()).in_a_search("stock:*");
+        assert_eq!(of_a_lock, Error::of_a_search("stock:*", &down()));
+        assert_eq!((of_a_lock.lock_name(), of_a_lock.is_retryable()), (None, true));
+        let text = of_a_lock.to_string();
+        assert_eq!(text, "the search for names that fit \"stock:*\" did not come to its end: it is down");
+        let refused = |text: &str| Error::of_a_search("stock:*", &LinkError::Refused(ServerError::new(text)));
+        assert!(refused("LOADING the data").is_retryable() && !refused("NOPERM no right").is_retryable());
     }
 
     #[test]

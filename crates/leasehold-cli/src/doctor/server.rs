@@ -1,8 +1,10 @@
 //! The server's description of itself, and its meaning for locks.
 
-use super::Finding;
-use crate::raw::Raw;
+use super::{Finding, cluster, pace, settings};
+use crate::duration::show;
+use crate::raw::Node;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// The share of a limit from which there is too little left.
 const NEARLY_FULL: f64 = 0.9;
@@ -13,25 +15,25 @@ const MANY_SCRIPTS: u64 = 64 << 20;
 /// A replica that is further behind than this would lose locks in a failover.
 const MOST_LAG: u64 = 10;
 
-/// Judges the server.
-pub(super) async fn judge(raw: &Raw) -> Vec<Finding> {
-    let fields = match raw.info().await {
+/// A process that is copied to write its memory to the disk answers nothing meanwhile.
+const LONG_FORK: Duration = Duration::from_millis(100);
+
+/// As long as the usual command timeout of a client, which then takes its connection for dead.
+const FORK_TOO_LONG: Duration = Duration::from_secs(1);
+
+/// Judges a server.
+pub(super) async fn judge(node: &Node) -> Vec<Finding> {
+    let fields = match node.info().await {
         Ok(fields) => Info(fields),
         Err(why) => {
             return vec![Finding::note("server", format!("INFO was not answered: {why}"), "allow INFO to this user")];
         }
     };
     let mut findings = fields.judge();
+    findings.extend(settings::judge(node, fields.number("aof_enabled") == Some(1)).await);
+    findings.push(pace::judge(node).await);
     if fields.number("cluster_enabled") == Some(1) {
-        findings.push(match raw.ask::<String>("CLUSTER", &["INFO"]).await {
-            Ok(text) if text.contains("cluster_state:ok") => Finding::good("cluster", "all slots are served"),
-            Ok(_) => Finding::fault(
-                "cluster",
-                "the cluster is down, or slots have no server",
-                "see CLUSTER INFO; locks in these slots cannot be had",
-            ),
-            Err(why) => Finding::note("cluster", format!("CLUSTER INFO was not answered: {why}"), ""),
-        });
+        findings.push(cluster::judge(node).await);
     }
     findings
 }
@@ -52,6 +54,7 @@ impl Info {
         let mut findings = vec![self.version(), self.eviction(), self.memory(), self.persistence()];
         findings.extend(self.replicas());
         findings.extend([self.clients(), self.scripts(), self.keys()]);
+        findings.extend(self.forks());
         findings
     }
 
@@ -61,7 +64,9 @@ impl Info {
             if valkey.is_empty() { ("Redis", self.text("redis_version")) } else { ("Valkey", valkey) };
         let mut parts = version.split('.').map_while(|part| part.parse::<u32>().ok());
         let known = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
-        let text = format!("{name} {version}");
+        // A restart is what an operator looks for first: a server that has forgotten its locks has been up for a short time.
+        let up = show(Duration::from_secs(self.number("uptime_in_seconds").unwrap_or_default()));
+        let text = format!("{name} {version}, up for {up}");
         if known >= (6, 2) {
             return Finding::good("version", text);
         }
@@ -168,6 +173,10 @@ impl Info {
         if most > 0 && share(now, most) > NEARLY_FULL {
             return Finding::fault("connections", text, "raise maxclients; each leasehold client has three");
         }
+        if let Some(rejected @ 1..) = self.number("rejected_connections") {
+            let text = format!("{text}; {rejected} were rejected since the start, because there were too many");
+            return Finding::note("connections", text, "raise maxclients; each leasehold client has three");
+        }
         Finding::good("connections", text)
     }
 
@@ -180,6 +189,18 @@ impl Info {
             return Finding::fault("scripts", text, advice);
         }
         Finding::good("scripts", text)
+    }
+
+    /// The pause for the last copy of the process, if it was long.
+    fn forks(&self) -> Option<Finding> {
+        let took = Duration::from_micros(self.number("latest_fork_usec").unwrap_or_default());
+        let text =
+            format!("the last fork, for a snapshot or a rewrite, took {took:.0?}, and nothing was answered meanwhile");
+        let advice = "disable transparent huge pages, or give locks a smaller server of their own";
+        if took >= FORK_TOO_LONG {
+            return Some(Finding::fault("forks", text, advice));
+        }
+        (took >= LONG_FORK).then(|| Finding::note("forks", text, advice))
     }
 
     fn keys(&self) -> Finding {
@@ -230,6 +251,7 @@ mod tests {
         assert_eq!(faults(&[("valkey_version", "8.0.1"), ("redis_version", "5.0")]), [""; 0]);
         assert_eq!(faults(&[("connected_slaves", "0")]), [""; 0], "a server alone is a choice");
         assert_eq!(faults(&[("maxmemory_policy", "allkeys-lru"), ("maxmemory", "0")]), [""; 0]);
+        assert_eq!(faults(&[("latest_fork_usec", "300000"), ("rejected_connections", "7")]), [""; 0], "notes");
     }
 
     #[test]
@@ -248,6 +270,7 @@ mod tests {
             (("min_slaves_good_slaves", "0"), "min-replicas"),
             (("connected_clients", "9999"), "connections"),
             (("used_memory_scripts_eval", "900000000"), "scripts"),
+            (("latest_fork_usec", "1200000"), "forks"),
         ] {
             assert_eq!(faults(&[changed]), [check], "{changed:?}");
         }

@@ -1,7 +1,7 @@
 //! Things that show only when they are tried: the rights of the user, the way of release notices, the server's speed, and its clock.
 
 use super::Finding;
-use crate::raw::Raw;
+use crate::raw::Node;
 use leasehold::{AnyLock, Client, Error};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::time::{sleep, timeout};
@@ -14,6 +14,9 @@ const NOTICE: Duration = Duration::from_secs(2);
 
 /// How many pairs of acquire and release are measured.
 const PAIRS: usize = 50;
+
+/// A slow server is measured for no longer than this.
+const MEASURED: Duration = Duration::from_secs(2);
 
 /// An acquire and a release that take longer than this leave a renewal too little time.
 const SLOW: Duration = Duration::from_millis(250);
@@ -111,8 +114,8 @@ pub(super) async fn of_notices(client: &Client, waiter: &Client, name: &str) -> 
 /// Measures an acquire and a release.
 pub(super) async fn of_latency(client: &Client, name: &str) -> Finding {
     let lock = client.lock(format!("{name}:latency")).into();
-    let mut times = Vec::with_capacity(PAIRS);
-    for _ in 0..PAIRS {
+    let (all, mut times) = (Instant::now(), Vec::with_capacity(PAIRS));
+    while times.len() < PAIRS && (times.is_empty() || all.elapsed() < MEASURED) {
         let begun = Instant::now();
         if let Err(error) = pair(&lock).await {
             return Finding::fault("latency", format!("a lock was not to be had: {error}"), "");
@@ -120,25 +123,33 @@ pub(super) async fn of_latency(client: &Client, name: &str) -> Finding {
         times.push(begun.elapsed());
     }
     times.sort_unstable();
-    let (middle, worst) = (times[PAIRS / 2], times[PAIRS - 1]);
-    let text = format!("acquire and release take {middle:.1?}, the slowest of {PAIRS} took {worst:.1?}");
+    let (pairs, middle) = (times.len(), times[times.len() / 2]);
+    let text = format!("acquire and release take {middle:.1?}, the slowest of {pairs} took {:.1?}", times[pairs - 1]);
     if middle > SLOW {
         return Finding::fault("latency", text, "use a server that is nearer or less busy; see SLOWLOG");
     }
     Finding::good("latency", text)
 }
 
-/// Compares the rate of the server's clock with that of this machine, and its time with this machine's.
-pub(super) async fn of_clock(raw: &Raw) -> Finding {
-    let compared = async {
-        let first = reading(raw).await?;
-        sleep(COMPARED).await;
-        Ok::<_, String>((first, reading(raw).await?))
-    };
-    let (first, second) = match compared.await {
-        Ok(both) => both,
-        Err(why) => return Finding::note("clock", format!("TIME was not answered: {why}"), "allow TIME to this user"),
-    };
+/// Compares the rate of each server's clock with that of this machine, and its time with this machine's.
+pub(super) async fn of_clocks(nodes: &[Node]) -> Vec<Finding> {
+    let mut first = Vec::new();
+    for node in nodes {
+        first.push(reading(node).await);
+    }
+    sleep(COMPARED).await;
+    let mut findings = Vec::new();
+    for (node, first) in nodes.iter().zip(first) {
+        let second = reading(node).await;
+        findings.push(match first.and_then(|first| Ok((first, second?))) {
+            Ok((first, second)) => of_clock(&first, &second),
+            Err(why) => Finding::note("clock", format!("TIME was not answered: {why}"), "allow TIME to this user"),
+        });
+    }
+    findings
+}
+
+fn of_clock(first: &Reading, second: &Reading) -> Finding {
     let (here, there) = (second.at - first.at, second.server.saturating_sub(first.server));
     let drift = here.abs_diff(there);
     if drift > MOST_DRIFT + first.round_trip + second.round_trip {
@@ -162,9 +173,9 @@ struct Reading {
     round_trip: Duration,
 }
 
-async fn reading(raw: &Raw) -> Result<Reading, String> {
+async fn reading(node: &Node) -> Result<Reading, String> {
     let begun = Instant::now();
-    let words: Vec<String> = raw.ask("TIME", &[]).await?;
+    let words: Vec<String> = node.ask("TIME", &[]).await?;
     let round_trip = begun.elapsed();
     let number = |at: usize| words.get(at).and_then(|word| word.parse::<u64>().ok()).ok_or("TIME is no time");
     let server = Duration::from_secs(number(0)?) + Duration::from_micros(number(1)?);

@@ -4,7 +4,7 @@ use super::row::Found;
 use crate::failure::{Failure, passes};
 use crate::people::People;
 use crate::seen::Seen;
-use leasehold::{Client, Error, FoundKind};
+use leasehold::{Client, Error, FoundKind, LockState};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
@@ -12,6 +12,9 @@ use tokio::time::sleep;
 
 /// How many locks a look finds at the most, so that a server with millions of them does not fill the memory of this process.
 const MOST: usize = 20_000;
+
+/// How many locks are gathered before their processes are asked for.
+const AT_ONCE: usize = 32;
 
 /// How often a look under way says how far it is.
 const PROGRESS: Duration = Duration::from_millis(250);
@@ -100,24 +103,40 @@ async fn look(
     if wanted.kinds.contains(&FoundKind::Foreign) {
         search = search.with_foreign();
     }
-    let (mut people, mut found, mut said) = (People::new(client), BTreeMap::new(), begun);
-    let mut is_cut = false;
+    let mut people = People::new(client);
+    let (mut found, mut said, mut some, mut is_cut) = (BTreeMap::new(), begun, Vec::new(), false);
     while let Some(state) = search.next().await {
         let state = state?;
         if !wanted.kinds.is_empty() && !wanted.kinds.contains(&state.kind) {
             continue;
         }
-        if found.len() >= MOST {
+        if found.len() + some.len() >= MOST {
             is_cut = true;
             break;
         }
-        // A search may find a lock twice.
-        let seen = Found::of(&Seen::new(state, &mut people).await);
-        found.insert(seen.name.clone(), seen);
+        some.push(state);
+        if some.len() >= AT_ONCE {
+            take(&mut found, &mut some, &mut people).await;
+        }
         if said.elapsed() >= PROGRESS {
             said = Instant::now();
-            tell(told, Told::Progress(found.len()));
+            tell(told, Told::Progress(found.len() + some.len()));
         }
     }
+    take(&mut found, &mut some, &mut people).await;
     Ok(Look { begun, ended: Instant::now(), found: found.into_values().collect(), is_cut })
+}
+
+/// Adds locks to those that were found, with the processes behind them.
+async fn take(found: &mut BTreeMap<String, Found>, some: &mut Vec<LockState>, people: &mut People<'_>) {
+    let ids = some.iter().flat_map(|state| {
+        let holders = state.holders.iter().chain(&state.readers).map(|holder| holder.id.to_string());
+        holders.chain(state.queue.iter().map(|waiter| waiter.id.to_string()))
+    });
+    people.meet(ids).await;
+    for state in some.drain(..) {
+        // A search may find a lock twice.
+        let seen = Found::of(&Seen::new(state, people).await);
+        found.insert(seen.name.clone(), seen);
+    }
 }

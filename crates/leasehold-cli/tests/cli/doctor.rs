@@ -1,7 +1,9 @@
 //! `leasehold doctor` finds what is planted, and nothing on a server that is well.
 
 use crate::support::{Done, Start as _, bare, leasehold, texts};
-use leasehold_test_support::{Server, ServerBuilder};
+use leasehold_test_support::{Binary, Cluster, Proxy, Server, ServerBuilder, WallClock, Way, until};
+use std::sync::Arc;
+use std::time::Duration;
 
 fn well() -> ServerBuilder {
     Server::builder().arg("appendonly", "yes")
@@ -11,57 +13,191 @@ fn examined(server: &Server, words: &[&str]) -> Done {
     leasehold(server).arg("doctor").args(words).finish()
 }
 
+fn examined_at(url: &str) -> Done {
+    bare().env("LEASEHOLD_URL", url).arg("doctor").finish()
+}
+
 /// The findings that are faults.
 fn faults(done: &Done) -> Vec<&str> {
     done.stdout.lines().filter(|line| line.starts_with("FAULT")).collect()
 }
 
+/// Wants faults of this check alone, and words in one of them.
+#[track_caller]
+fn has_fault(done: &Done, check: &str, words: &str) {
+    let faults = faults(done);
+    assert_eq!((done.code(), done.stderr.as_str()), (1, ""), "{done:?}");
+    assert!(faults.iter().all(|line| line.starts_with(&format!("FAULT  {check:<12} "))), "{check} alone: {faults:#?}");
+    assert!(faults.iter().any(|line| line.contains(words)), "{words:?} in {faults:#?}");
+}
+
 #[test]
 fn server_that_is_well_has_no_fault_and_keeps_nothing() {
-    let server = well().start();
-    let done = examined(&server, &[]);
-    assert_eq!((done.code(), faults(&done), done.stderr.as_str()), (0, vec![], ""), "{done:?}");
-    for check in ["version", "eviction", "persistence", "rights", "notices", "latency", "clock"] {
-        assert!(done.stdout.contains(&format!("ok     {check}")), "{check} in {}", done.stdout);
-    }
-    // The records of operations on counters end by themselves.
-    let left = texts(&server.command(&["KEYS", "*doctor*"]));
-    assert!(left.iter().all(|key| key.starts_with("leasehold:1:op:")), "{left:?}");
-}
-
-#[test]
-fn faults_of_the_settings_are_found() {
-    for (setting, value, check) in [
-        ("appendonly", "no", "persistence"),
-        ("maxmemory-policy", "allkeys-lru", "eviction"),
-        ("min-replicas-to-write", "1", "rights"),
-    ] {
-        let server = well().arg("maxmemory", "100mb").arg(setting, value).start();
+    for binary in Binary::all().expect("a server program") {
+        let server = well().binary(&binary).start();
         let done = examined(&server, &[]);
-        assert_eq!(done.code(), 1, "{setting} {value}: {done:?}");
-        assert!(faults(&done).iter().any(|line| line.contains(check)), "{check} in {}", done.stdout);
+        assert_eq!((done.code(), faults(&done), done.stderr.as_str()), (0, vec![], ""), "{done:?}");
+        for check in ["version", "eviction", "persistence", "pace", "rights", "notices", "latency", "clock"] {
+            assert!(done.stdout.contains(&format!("ok     {check}")), "{check} in {}", done.stdout);
+        }
+        // The records of operations on counters end by themselves.
+        let left = texts(&server.command(&["KEYS", "*doctor*"]));
+        assert!(left.iter().all(|key| key.starts_with("leasehold:1:op:")), "{left:?}");
     }
 }
 
 #[test]
-fn missing_rights_are_found() {
-    let examine = |rule: &str, words: &[&str]| {
-        let server = well().user(&format!("app on >secret {rule}")).start();
-        let url = format!("redis://app:secret@127.0.0.1:{}", server.port());
-        bare().env("LEASEHOLD_URL", url).arg("doctor").args(words).finish()
-    };
-    for (rule, check) in
-        [("~* &* +@all -subscribe", "notices"), ("~* resetchannels +@all", "rights"), ("~app:* &* +@all", "rights")]
-    {
-        let done = examine(rule, &[]);
-        assert!(done.code() == 1 && faults(&done).iter().any(|line| line.contains(check)), "{rule}: {done:?}");
+fn policy_that_evicts_locks_is_found() {
+    let server = well().arg("maxmemory", "100mb").arg("maxmemory-policy", "allkeys-lru").start();
+    has_fault(&examined(&server, &[]), "eviction", "allkeys-lru");
+}
+
+#[test]
+fn memory_that_is_nearly_full_is_found() {
+    let server = well().start();
+    server.command(&["SETRANGE", "large", "50000000", "x"]);
+    let used: u64 = server.info("used_memory").and_then(|used| used.parse().ok()).expect("a number");
+    server.command(&["CONFIG", "SET", "maxmemory", &(used + used / 20).to_string()]);
+    has_fault(&examined(&server, &[]), "memory", "are in use of");
+}
+
+#[test]
+fn server_that_forgets_with_its_process_is_found() {
+    has_fault(&examined(&Server::start(), &[]), "persistence", "appendonly is off");
+}
+
+#[test]
+fn log_that_is_never_synced_is_found() {
+    let server = well().arg("appendfsync", "no").start();
+    has_fault(&examined(&server, &[]), "appendfsync", "half minute");
+}
+
+#[test]
+fn replicas_that_are_not_waited_for_are_found() {
+    let primary = well().arg("repl-diskless-sync-delay", "0").start();
+    let replica = Server::builder().arg("replicaof", &format!("127.0.0.1 {}", primary.port())).start();
+    until("the replica follows", || replica.info("master_link_status").as_deref() == Some("up"));
+    until("the primary knows", || primary.info("slave0").is_some_and(|replica| replica.contains("state=online")));
+    has_fault(&examined(&primary, &[]), "min-replicas", "min-replicas-to-write is 0");
+    let refused = examined(&replica, &[]);
+    refused.fails_with(77, &["replica"]);
+    assert_eq!(refused.stdout, "", "there is nothing to judge");
+}
+
+#[test]
+fn replicas_that_are_waited_for_and_are_not_there_are_found() {
+    let server = well().arg("min-replicas-to-write", "1").start();
+    has_fault(&examined(&server, &[]), "rights", "NOREPLICAS");
+}
+
+#[test]
+fn connections_that_are_nearly_used_up_are_found() {
+    let server = well().arg("maxclients", "40").start();
+    let idle: Vec<_> = (0..31).map(|_| server.connect().expect("a connection")).collect();
+    has_fault(&examined(&server, &[]), "connections", "of 40 that are allowed");
+    drop(idle);
+}
+
+#[test]
+fn scripts_that_fill_the_memory_are_found() {
+    let server = well().start();
+    let text = "x".repeat(2 << 20);
+    for number in 0..34 {
+        server.command(&["SCRIPT", "LOAD", &format!("return '{number} {text}'")]);
     }
-    // A user who may take plain locks, and nothing else, is well.
+    has_fault(&examined(&server, &[]), "scripts", "scripts");
+}
+
+#[test]
+fn connections_that_may_not_rest_are_found() {
+    let server = well().arg("timeout", "5").start();
+    has_fault(&examined(&server, &[]), "timeout", "rest for 5 s");
+}
+
+#[test]
+fn buffer_that_a_few_notices_fill_is_found() {
+    let server = well().arg("client-output-buffer-limit", "pubsub 4096 0 0").start();
+    has_fault(&examined(&server, &[]), "buffers", "pubsub 4096 0 0");
+}
+
+#[test]
+fn threshold_that_a_busy_machine_exceeds_is_found() {
+    let server = well().arg("lua-time-limit", "20").start();
+    has_fault(&examined(&server, &[]), "busy", "BUSY");
+}
+
+#[test]
+fn command_that_held_all_others_up_is_found() {
+    let server = well().start();
+    server.command(&["DEBUG", "SLEEP", "1.01"]);
+    has_fault(&examined(&server, &[]), "pace", "a DEBUG took 1.0 s");
+}
+
+#[test]
+fn server_that_is_far_away_is_found() {
+    let server = well().start();
+    let proxy = Proxy::to(&server);
+    proxy.delay(Way::ToServer, Duration::from_millis(150));
+    has_fault(&examined_at(&proxy.url()), "latency", "acquire and release take");
+}
+
+#[test]
+fn clock_that_is_stepped_is_found() {
+    // A time of 2026, and the clock stands still there.
+    let clock = Arc::new(WallClock::at_micros(1_790_000_000_000_000));
+    let server = well().clock(&clock).start();
+    has_fault(&examined(&server, &[]), "clock", "was stepped, or has another rate");
+}
+
+/// What is said to a user with these rights.
+fn examined_as(rule: &str, words: &[&str]) -> Done {
+    let server = well().user(&format!("app on >secret {rule}")).start();
+    let url = format!("redis://app:secret@127.0.0.1:{}", server.port());
+    bare().env("LEASEHOLD_URL", url).arg("doctor").args(words).finish()
+}
+
+#[test]
+fn user_without_notices_is_found() {
+    has_fault(&examined_as("~* &* +@all -subscribe", &[]), "notices", "NOPERM");
+}
+
+#[test]
+fn user_without_channels_is_found() {
+    has_fault(&examined_as("~* resetchannels +@all", &[]), "rights", "publish to the channel");
+}
+
+#[test]
+fn user_without_scripts_is_found() {
+    has_fault(&examined_as("~* &* +@all -@scripting", &[]), "rights", "NOPERM");
+}
+
+#[test]
+fn user_without_the_keys_of_a_lock_is_found() {
+    has_fault(&examined_as("~app:* &* +@all", &[]), "rights", "NOPERM");
+}
+
+#[test]
+fn user_who_needs_plain_locks_alone_is_well() {
     let name = "app:trial";
-    let keys = format!("~{name}* ~redisson_lock__channel:{{{name}*");
-    let done = examine(&format!("{keys} &* +@all"), &["--name", name]);
+    let rule = format!("~{name}* ~redisson_lock__channel:{{{name}* &* +@all -config -slowlog -time");
+    let done = examined_as(&rule, &["--name", name]);
     assert_eq!((done.code(), faults(&done)), (0, vec![]), "{done:?}");
-    assert!(done.stdout.contains("note   rights       a lock of the kind fair"), "{}", done.stdout);
+    for note in ["rights       a lock of the kind fair", "settings", "pace", "clock"] {
+        assert!(done.stdout.contains(&format!("note   {note}")), "{note} in {}", done.stdout);
+    }
+}
+
+#[test]
+fn slot_without_a_server_is_found() {
+    let arg = "cluster-require-full-coverage";
+    let cluster = Cluster::builder().arg("appendonly", "yes").arg(arg, "no").start();
+    let well = examined_at(&cluster.url());
+    assert_eq!((well.code(), faults(&well)), (0, vec![]), "{well:?}");
+    assert!(well.stdout.contains("all 3 primaries are well"), "{}", well.stdout);
+    for node in cluster.nodes() {
+        node.command(&["CLUSTER", "DELSLOTS", "0"]);
+    }
+    has_fault(&examined_at(&cluster.url()), "cluster", "16383");
 }
 
 #[test]

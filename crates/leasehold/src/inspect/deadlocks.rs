@@ -97,7 +97,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`Error::Unreachable`], [`Error::OutcomeUnknown`] or [`Error::Refused`] where a server gave no answer, within the command timeout.
+    /// [`Error::SearchFailed`], or of one of the clients [`Error::Unreachable`], [`Error::OutcomeUnknown`] or [`Error::Refused`], where a server gave
+    /// no answer within the command timeout.
     ///
     /// # Cancel safety
     ///

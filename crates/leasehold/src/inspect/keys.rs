@@ -103,7 +103,7 @@ impl Keys {
             }
             let may_pass = !matches!(error, LinkError::Unknown(_)) && !error.is_lasting();
             if !may_pass || handle.clock.now() >= end || handle.with(|session, _| session.is_closed()) {
-                return Err(Error::from_link(&self.label, &error));
+                return Err(Error::of_a_search(&self.label, &error));
             }
             attempt::pause(handle, pause).await;
             pause = (pause * 2).min(Duration::from_millis(100));

@@ -1,0 +1,94 @@
+//! How long the server was busy with one command, as its own log of slow commands tells.
+
+use super::Finding;
+use crate::duration::show;
+use crate::raw::Node;
+use leasehold::fred::types::Value;
+use std::time::Duration;
+
+/// How far back the log is of interest. What was slow before may have been mended.
+const RECENT: Duration = Duration::from_secs(60 * 60);
+
+/// A command of this length is a pause that users notice.
+const SLOW: Duration = Duration::from_millis(100);
+
+/// The usual command timeout of a client: a server that is busy for so long counts as dead for all of them.
+const TOO_SLOW: Duration = Duration::from_secs(1);
+
+/// A command in the log of slow commands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Slow {
+    /// The command without its arguments, which may be secret.
+    command: String,
+    took: Duration,
+    ago: Duration,
+}
+
+/// Judges how long the server left others waiting for one command within the last hour.
+pub(super) async fn judge(node: &Node) -> Finding {
+    let asked = async {
+        let time: Vec<String> = node.ask("TIME", &[]).await?;
+        let now = time.first().and_then(|seconds| seconds.parse().ok()).unwrap_or_default();
+        Ok::<_, String>(slowest(node.ask("SLOWLOG", &["GET", "128"]).await?, now))
+    };
+    match asked.await {
+        Ok(slowest) => of_slowest(slowest),
+        Err(why) => {
+            Finding::note("pace", format!("SLOWLOG was not answered: {why}"), "allow SLOWLOG and TIME to this user")
+        }
+    }
+}
+
+fn of_slowest(slowest: Option<Slow>) -> Finding {
+    let Some(slow) = slowest.filter(|slow| slow.took >= SLOW) else {
+        return Finding::good("pace", format!("no command of the last hour in SLOWLOG took {} or longer", show(SLOW)));
+    };
+    let text =
+        format!("a {} took {}, {} ago, and the server did nothing else", slow.command, show(slow.took), show(slow.ago));
+    let advice =
+        "clients take a server that is silent for a second for dead; see SLOWLOG, or use a server of its own for locks";
+    if slow.took >= TOO_SLOW { Finding::fault("pace", text, advice) } else { Finding::note("pace", text, advice) }
+}
+
+/// The slowest command of the last hour in a reply to `SLOWLOG GET`.
+fn slowest(log: Value, now: u64) -> Option<Slow> {
+    let entries = log.into_array().into_iter().filter_map(|entry| {
+        let entry = entry.into_array();
+        let number = |at: usize| entry.get(at).and_then(Value::as_u64);
+        let command = entry.get(3)?.clone().into_array().first()?.as_string()?.to_uppercase();
+        let ago = Duration::from_secs(now.saturating_sub(number(1)?));
+        Some(Slow { command, took: Duration::from_micros(number(2)?), ago })
+    });
+    entries.filter(|slow| slow.ago <= RECENT).max_by_key(|slow| slow.took)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Verdict;
+    use super::*;
+
+    fn entry(at: i64, micros: i64, command: &'static str) -> Value {
+        let words = Value::Array(vec![Value::from_static_str(command), Value::from_static_str("secret")]);
+        Value::Array(vec![Value::Integer(1), Value::Integer(at), Value::Integer(micros), words])
+    }
+
+    #[test]
+    fn slowest_command_of_the_last_hour_counts() {
+        let log = Value::Array(vec![
+            entry(9_000, 30_000, "get"),
+            entry(9_990, 1_200_000, "keys"),
+            entry(1_000, 9_000_000, "sort"),
+        ]);
+        let (took, ago) = (Duration::from_millis(1_200), Duration::from_secs(10));
+        let keys = Slow { command: "KEYS".to_owned(), took, ago };
+        assert_eq!(slowest(log, 10_000), Some(keys.clone()));
+        let told = of_slowest(Some(keys.clone()));
+        assert!(
+            told.verdict == Verdict::Fault && told.text.contains("KEYS") && !told.text.contains("secret"),
+            "{told:?}"
+        );
+        let shorter = |took| of_slowest(Some(Slow { took: Duration::from_millis(took), ..keys.clone() })).verdict;
+        assert_eq!((shorter(999), shorter(99)), (Verdict::Note, Verdict::Good));
+        assert_eq!(of_slowest(slowest(Value::Array(Vec::new()), 10_000)).verdict, Verdict::Good);
+    }
+}
