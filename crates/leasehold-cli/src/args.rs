@@ -145,15 +145,18 @@ pub(crate) enum Task {
     /// Free a lock that another process holds
     ///
     /// The holder is not asked: it learns of it at its next renewal, and may go on with its work until then. If you can, stop the holder instead. A
-    /// holder that has died loses the lock by itself when its lease has run out.
+    /// holder that has died loses the lock by itself when its lease has run out. A semaphore has permits and no holder, so
+    /// this does not free it.
     #[command(
         after_help = "Examples:\n  leasehold unlock backup\n  leasehold unlock backup --holder 6f0c1de2-4a53-4b0e-9f0a-0c2d7b1f3a55:7 --yes"
     )]
     Unlock(UnlockOptions),
     /// Find out whether the server can be trusted with locks
     ///
-    /// It reads what the server says of itself, takes locks of every kind under a name of its own, and measures. The exit code is 1 if there is
-    /// a fault.
+    /// It reads what the server says of itself, of a cluster every primary, takes locks of every kind under a name of its own, and measures. Each
+    /// line is one check, with what to do behind a semicolon: `ok`; `note`, which limits what locks promise, or could not be found out, and may
+    /// be as it is wanted; or `FAULT`, by which locks can be lost or cannot be had. The exit code is 1 if there is a fault. It changes no lock of
+    /// others, and takes some seconds.
     #[command(
         after_help = "Examples:\n  leasehold doctor\n  leasehold doctor --json | jq 'select(.verdict == \"fault\")'"
     )]

@@ -76,6 +76,12 @@ pub(crate) fn place(options: &ServerOptions) -> Result<String, Failure> {
     Ok(without_secrets(&url(options)?))
 }
 
+/// The words for names at which this user may not look: a lock that is not shown may be held.
+pub(crate) fn unseen(count: u64, refusal: &str) -> String {
+    let names = if count == 1 { "name that fits" } else { "names that fit" };
+    format!("{count} {names} could not be looked at, and may be locks that are held: {refusal}")
+}
+
 fn without_secrets(url: &str) -> String {
     let (scheme, rest) = url.split_once("://").unwrap_or(("redis", url));
     // A setting may have an @ as well, in a password of Sentinel's.

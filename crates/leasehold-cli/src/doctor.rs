@@ -14,6 +14,7 @@ use crate::connection::{self, FAREWELL};
 use crate::failure::Failure;
 use crate::output::{self, shown};
 use crate::raw::{Node, Raw};
+use leasehold::Error;
 use serde_json::json;
 
 /// The exit code when something is wrong with the server.
@@ -91,6 +92,12 @@ impl Finding {
 /// The server cannot be reached or used at all.
 pub(crate) async fn doctor(options: &DoctorOptions, server: &ServerOptions) -> Result<u8, Failure> {
     let client = connection::connect(server, None, "leasehold doctor").await?;
+    if let Some(name) = &options.name {
+        // A name that no lock can have says nothing about the server.
+        if let Err(error @ Error::Invalid(_)) = client.inspect(name).await {
+            return Err(error.into());
+        }
+    }
     let waiter = connection::connect(server, None, "leasehold doctor").await?;
     let mut faults = 0;
     let mut tell = |finding: Finding| {

@@ -97,7 +97,7 @@ impl Failure {
         let text = error.render().to_string();
         let said: Vec<_> = text.lines().take_while(|line| !line.starts_with("Usage:")).map(str::trim).collect();
         let said = said.into_iter().filter(|line| !line.is_empty() && !line.starts_with("For more information"));
-        let said = said.collect::<Vec<_>>().join(" ");
+        let said = said.collect::<Vec<_>>().join(" ").replace(" tip: ", "; ");
         let said = said.strip_prefix("error: ").unwrap_or(&said).to_owned();
         Self::new(Exit::Usage, format!("{said}; --help tells more"))
     }
@@ -152,6 +152,8 @@ impl From<ConnectError> for Failure {
             ConnectError::Denied { .. } => {
                 (Exit::Refused, "; set LEASEHOLD_PASSWORD or --password-file, and check the user's rights")
             }
+            // A server without TLS has no certificate that could be trusted.
+            ConnectError::Tls { message, .. } if message.contains("without TLS") => (Exit::Refused, ""),
             ConnectError::Tls { .. } => (Exit::Refused, "; --tls-ca names the authority to trust"),
             _ => (Exit::Refused, ""),
         };

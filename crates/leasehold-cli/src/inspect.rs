@@ -7,7 +7,7 @@ use crate::failure::{Exit, Failure};
 use crate::output::{self, shown};
 use crate::people::{People, Person};
 use crate::seen::{Seen, with_process};
-use leasehold::{Client, FoundKind, Waiter};
+use leasehold::{Client, FoundKind, LockProblem, Waiter};
 use serde_json::json;
 use std::fmt::Write as _;
 
@@ -34,7 +34,11 @@ pub(crate) async fn inspect(options: &InspectOptions, server: &ServerOptions) ->
 async fn look(client: &Client, name: &str) -> Result<Option<Seen>, Failure> {
     let Some(state) = client.inspect(name).await.map_err(Failure::of_a_look)? else { return Ok(None) };
     if state.kind == FoundKind::Foreign {
-        let why = state.problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+        let why = state.problems.iter().map(|problem| match problem {
+            LockProblem::NotALock { what } => what.clone(),
+            other => other.to_string(),
+        });
+        let why = why.collect::<Vec<_>>().join("; ");
         return Err(Failure::new(Exit::Conflict, format!("{name:?} is in use by something else: {why}")).of_lock(name));
     }
     Ok(Some(Seen::new(state, &mut People::new(client)).await))

@@ -1,10 +1,13 @@
 //! A look at a name by whom it can be freed from, with no more rights than its own kind of lock needs.
 
-use crate::failure::Failure;
+use crate::failure::{Exit, Failure};
 use crate::people::People;
 use crate::seen::Hold;
 use leasehold::{Client, Error, Holder};
 use std::time::Duration;
+
+/// No simple lock has a longer text. `inspect` calls such a key no lock, too.
+const LONGEST: usize = 256;
 
 /// The kind of what stands under a name, as far as the server's data tell it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +62,7 @@ pub(crate) async fn look(client: &Client, name: &str) -> Result<Option<Seen>, Fa
     if holders.is_empty() && waiters.is_empty() {
         return Ok(None);
     }
+    of_clients(name, &holders)?;
     let holds = holds(client, None, holders).await;
     Ok(Some(Seen { kind: Kind::Lock, holds, has_queue: !waiters.is_empty() }))
 }
@@ -68,6 +72,7 @@ async fn other(client: &Client, name: &str) -> Result<Seen, Failure> {
     let seen = |kind, holds| Seen { kind, holds, has_queue: false };
     match client.read_write_lock(name).inspect().await {
         Ok(both) => {
+            of_clients(name, both.writer.iter().chain(&both.readers))?;
             let mut all = holds(client, Some("write"), both.writer).await;
             all.extend(holds(client, Some("read"), both.readers).await);
             return Ok(seen(Kind::ReadWrite, all));
@@ -85,7 +90,33 @@ async fn other(client: &Client, name: &str) -> Result<Seen, Failure> {
     }
     // The lease of the handle is of no importance to an inspection.
     let holder = client.simple_lock(name, Duration::from_secs(30)).inspect().await?;
+    // Any text may be that of a simple lock. Such a lock has a lease, and few bytes.
+    let is_a_lock = |holder: &Holder| holder.remaining.is_some() && holder.id.as_str().len() <= LONGEST;
+    if !holder.iter().all(is_a_lock) {
+        let text = format!(
+            "{name:?} is in use by something else: a text without a time to live, or of more than {LONGEST} bytes"
+        );
+        return Err(Failure::new(Exit::Conflict, text).of_lock(name));
+    }
     Ok(seen(Kind::Simple, holds(client, None, holder).await))
+}
+
+/// Refuses the hash of an application, whose fields look like holders: freeing it from one of them would delete its data.
+fn of_clients<'a>(name: &str, holders: impl IntoIterator<Item = &'a Holder>) -> Result<(), Failure> {
+    let Some(odd) = holders.into_iter().find(|holder| !is_of_a_client(holder.id.as_str())) else { return Ok(()) };
+    let text =
+        format!("{name:?} is in use by something else: the field {:?} is none that a lock writes", odd.id.as_str());
+    Err(Failure::new(Exit::Conflict, text).of_lock(name))
+}
+
+/// Whether an id has the form that this library and JVMs give to holders: `uuid:number`, and perhaps a mark.
+fn is_of_a_client(id: &str) -> bool {
+    let id = id.strip_suffix(['~', '!']).unwrap_or(id);
+    let Some((client, number)) = id.rsplit_once(':') else { return false };
+    let groups: Vec<_> = client.split('-').collect();
+    let is_uuid = groups.iter().map(|group| group.len()).eq([8, 4, 4, 4, 12])
+        && groups.iter().all(|group| group.bytes().all(|byte| byte.is_ascii_hexdigit()));
+    is_uuid && !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 async fn holds(client: &Client, half: Option<&'static str>, holders: impl IntoIterator<Item = Holder>) -> Vec<Hold> {
@@ -95,4 +126,20 @@ async fn holds(client: &Client, half: Option<&'static str>, holders: impl IntoIt
         all.push(Hold { holder, half, who });
     }
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn holders_are_told_from_fields_of_an_application() {
+        let uuid = "6f0c1de2-4a53-4b0e-9f0a-0c2d7b1f3a55";
+        for id in [format!("{uuid}:7"), format!("{uuid}:7~"), format!("{uuid}:7!")] {
+            assert!(is_of_a_client(&id), "{id}");
+        }
+        for id in ["a", "quantity:3", "", ":", &format!("{uuid}:"), &format!("{uuid}:a"), &format!("x{uuid}:7"), uuid] {
+            assert!(!is_of_a_client(id), "{id}");
+        }
+    }
 }

@@ -58,6 +58,9 @@ async fn with_client(client: &Client, options: &LsOptions, json: bool) -> Result
     if printed == 0 {
         output::note(&format!("no lock was found that fits {:?}", options.pattern), json);
     }
+    if let Some(refusal) = search.refusal() {
+        output::note(&connection::unseen(search.unseen(), refusal), json);
+    }
     if ageless > 0 {
         let locks = if ageless == 1 { "lock was" } else { "locks were" };
         output::note(&format!("{ageless} held {locks} left out, because no holder says since when"), json);

@@ -48,11 +48,11 @@ pub(crate) async fn watch(options: &WatchOptions, server: &ServerOptions) -> Res
 async fn go_on(client: &Client, options: &WatchOptions, json: bool) -> Result<u8, Failure> {
     let teller = Teller { json };
     let mut before: Option<(Instant, Locks)> = None;
-    let mut is_away = false;
+    let (mut is_away, mut hidden) = (false, None);
     loop {
         let begun = Instant::now();
         match look(client, &options.pattern).await {
-            Ok(now) => {
+            Ok((now, unseen)) => {
                 if std::mem::take(&mut is_away) {
                     teller.of_the_server("answers again", None)?;
                 }
@@ -68,6 +68,10 @@ async fn go_on(client: &Client, options: &WatchOptions, json: bool) -> Result<u8
                 if before.is_none() {
                     teller.of_the_server("answers", Some(&format!("{} locks fit", now.len())))?;
                 }
+                if unseen.is_some() && unseen != hidden {
+                    teller.of_the_server("refuses looks", unseen.as_deref())?;
+                }
+                hidden = unseen;
                 before = Some((begun, now));
             }
             Err(error) if passes(&error) => {
@@ -81,13 +85,15 @@ async fn go_on(client: &Client, options: &WatchOptions, json: bool) -> Result<u8
     }
 }
 
-async fn look(client: &Client, pattern: &str) -> Result<Locks, Error> {
+/// The locks, and the words for names at which this user may not look.
+async fn look(client: &Client, pattern: &str) -> Result<(Locks, Option<String>), Error> {
     let (mut locks, mut search) = (Locks::new(), client.locks(pattern));
     while let Some(found) = search.next().await {
         let state = found?;
         locks.insert(state.name.clone(), Looked::new(&state));
     }
-    Ok(locks)
+    let unseen = search.refusal().map(|refusal| connection::unseen(search.unseen(), refusal));
+    Ok((locks, unseen))
 }
 
 /// Prints what happens, each with its time.

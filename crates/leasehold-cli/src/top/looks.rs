@@ -1,6 +1,7 @@
 //! Looks at the server, one after the other, in short steps.
 
 use super::row::Found;
+use crate::connection::unseen;
 use crate::failure::{Failure, passes};
 use crate::people::People;
 use crate::seen::Seen;
@@ -45,6 +46,8 @@ pub(super) struct Look {
     pub(super) found: Vec<Found>,
     /// Whether the look ended early, because there are too many locks.
     pub(super) is_cut: bool,
+    /// The words for names at which this user may not look, if there are some.
+    pub(super) unseen: Option<String>,
 }
 
 /// The locks that are looked for.
@@ -124,7 +127,8 @@ async fn look(
         }
     }
     take(&mut found, &mut some, &mut people).await;
-    Ok(Look { begun, ended: Instant::now(), found: found.into_values().collect(), is_cut })
+    let unseen = search.refusal().map(|refusal| unseen(search.unseen(), refusal));
+    Ok(Look { begun, ended: Instant::now(), found: found.into_values().collect(), is_cut, unseen })
 }
 
 /// Adds locks to those that were found, with the processes behind them.

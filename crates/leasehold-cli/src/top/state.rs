@@ -40,11 +40,12 @@ pub(super) enum Server {
 }
 
 /// The look that the table shows.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Table {
     pub(super) begun: Instant,
     pub(super) took: Duration,
     pub(super) is_cut: bool,
+    pub(super) unseen: Option<String>,
 }
 
 /// The order of the rows.
@@ -122,7 +123,7 @@ impl State {
                     return;
                 }
                 let (begun, took) = (look.begun, look.ended.saturating_duration_since(look.begun));
-                self.table = Some(Table { begun, took, is_cut: look.is_cut });
+                self.table = Some(Table { begun, took, is_cut: look.is_cut, unseen: look.unseen });
                 self.rows = self.history.add(begun, look.ended, look.found);
                 self.arrange();
             }
@@ -228,8 +229,8 @@ impl State {
         self.looking
     }
 
-    pub(super) const fn table(&self) -> Option<Table> {
-        self.table
+    pub(super) const fn table(&self) -> Option<&Table> {
+        self.table.as_ref()
     }
 
     pub(super) const fn sort(&self) -> Sort {
@@ -303,7 +304,7 @@ mod tests {
         let mut state = state();
         let found = waiters.iter().map(|(name, waiting)| Found { listeners: Some(*waiting), ..lock(name) });
         let now = Instant::now();
-        state.take(Told::Done(Look { begun: now, ended: now, found: found.collect(), is_cut: false }));
+        state.take(Told::Done(Look { begun: now, ended: now, found: found.collect(), is_cut: false, unseen: None }));
         state.fit(2, 0);
         state
     }
@@ -382,7 +383,7 @@ mod tests {
         let mut state = table(&[("a", 0)]);
         press(&mut state, "p");
         let now = Instant::now();
-        state.take(Told::Done(Look { begun: now, ended: now, found: vec![lock("b")], is_cut: false }));
+        state.take(Told::Done(Look { begun: now, ended: now, found: vec![lock("b")], is_cut: false, unseen: None }));
         assert_eq!(names(&state), ["a"]);
         press(&mut state, "p");
         assert!(!state.is_paused());
@@ -398,7 +399,7 @@ mod tests {
         }
         assert_eq!(state.server(), &Server::Away { since: now, why: "reason 1".to_owned() });
         assert_eq!(names(&state), ["a"], "the table stays");
-        state.take(Told::Done(Look { begun: now, ended: now, found: Vec::new(), is_cut: false }));
+        state.take(Told::Done(Look { begun: now, ended: now, found: Vec::new(), is_cut: false, unseen: None }));
         assert_eq!(state.server(), &Server::Answers);
     }
 }

@@ -62,7 +62,11 @@ pub(super) fn status(state: &State, now: Instant) -> (String, Tone) {
     if is_cut {
         parts.insert(0, "TOO MANY LOCKS: some are left out, name a narrower pattern".to_owned());
     }
-    (shown(&parts.join("; ")), if is_cut { Tone::Warning } else { Tone::Calm })
+    let unseen = state.table().and_then(|table| table.unseen.clone());
+    let tone = if is_cut || unseen.is_some() { Tone::Warning } else { Tone::Calm };
+    // A table without the locks that are looked for must not look like a server without them.
+    parts.splice(0..0, unseen);
+    (shown(&parts.join("; ")), tone)
 }
 
 /// An age to the second, so that the line stands still in between.
@@ -134,12 +138,22 @@ mod tests {
     #[test]
     fn outage_and_its_reason_are_one_line() {
         let (mut state, now) = (state(), Instant::now());
-        state.take(Told::Done(Look { begun: now, ended: now, found: vec![lock("a")], is_cut: false }));
+        state.take(Told::Done(Look { begun: now, ended: now, found: vec![lock("a")], is_cut: false, unseen: None }));
         state.take(Told::Failed { at: now, why: "connection\nrefused\u{1b}[2J".to_owned() });
         let later = now + Duration::from_millis(7_900);
         let line = r"NO ANSWER for 7 s: connection\nrefused\u{1b}[2J".to_owned();
         assert_eq!(status(&state, later), (line, Tone::Warning));
         assert!(title(&state, later).starts_with("7 s old: 1 lock, 1 held, 0 waiting; * on redis://"));
+    }
+
+    #[test]
+    fn names_that_may_not_be_looked_at_are_told_first() {
+        let (mut state, now) = (state(), Instant::now());
+        let unseen = Some("3 names that fit could not be looked at".to_owned());
+        state.take(Told::Done(Look { begun: now, ended: now, found: Vec::new(), is_cut: false, unseen }));
+        let (line, tone) = status(&state, now);
+        assert!(line.starts_with("3 names that fit could not be looked at; "), "{line}");
+        assert_eq!(tone, Tone::Warning);
     }
 
     #[test]
@@ -150,7 +164,7 @@ mod tests {
         state.take(Told::Begun(now));
         state.take(Told::Progress(120));
         assert_eq!(status(&state, at(3)).0, "the first look goes on for 3 s, 120 locks so far");
-        state.take(Told::Done(Look { begun: now, ended: at(1), found: vec![lock("a")], is_cut: true }));
+        state.take(Told::Done(Look { begun: now, ended: at(1), found: vec![lock("a")], is_cut: true, unseen: None }));
         let (line, tone) = status(&state, at(3));
         assert!(line.starts_with("TOO MANY LOCKS") && line.ends_with("a look takes 1.0 s, one every 1.0 s"), "{line}");
         assert_eq!(tone, Tone::Warning);

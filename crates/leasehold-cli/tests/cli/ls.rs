@@ -3,7 +3,7 @@
 use crate::support::{
     Done, SERVER, Start as _, held, held_by_a_jvm, leasehold, name, objects, run, texts, until_announced,
 };
-use leasehold_test_support::{Server, until};
+use leasehold_test_support::{Proxy, Server, until};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -148,6 +148,49 @@ fn server_that_goes_away_is_one_line_behind_what_was_found() {
     let done = running.finish();
     done.fails_with(69, &["leasehold: "]);
     assert!(done.stdout.lines().count() > 1);
+}
+
+#[test]
+fn names_that_may_not_be_looked_at_are_told_of() {
+    let rights = [
+        "seer on >secret ~mine:* ~*{mine:* &* +@all",
+        // Without scripts no lock can be seen at all.
+        "blind on >secret ~* &* +@all -@scripting",
+    ];
+    let server = rights.into_iter().fold(Server::builder(), |builder, user| builder.user(user)).start();
+    held_by_a_jvm(&server, "mine:1", "60000");
+    held_by_a_jvm(&server, "theirs:1", "60000");
+    let as_user = |user: &str, words: &[&str]| {
+        let mut command = leasehold(&server);
+        command.env("LEASEHOLD_URL", format!("redis://{user}:secret@127.0.0.1:{}", server.port())).args(words);
+        command
+    };
+    let hidden = |names: &str| format!("{names} could not be looked at, and may be locks that are held: NOPERM");
+    let seen = as_user("seer", &["ls"]).finish();
+    assert!(seen.code() == 0 && seen.stdout.contains("mine:1") && !seen.stdout.contains("theirs:1"), "{seen:?}");
+    assert!(seen.line().contains(&hidden("1 name that fits")), "{seen:?}");
+    assert_eq!(as_user("seer", &["ls", "mine:*"]).finish().stderr, "");
+    let blind = as_user("blind", &["ls"]).finish();
+    assert!(blind.stderr.contains(&hidden("2 names that fit")), "{blind:?}");
+    let watch = as_user("blind", &["watch", "*", "--every", "50ms"]).start();
+    watch.shows(&format!("the server refuses looks: {}", hidden("2 names that fit")));
+}
+
+#[test]
+fn no_command_looks_at_many_keys_at_once() {
+    let server = Server::start();
+    server.command(&["EVAL", "for at = 1, 3000 do redis.call('SET', 'other:' .. at, 'data') end", "0"]);
+    let proxy = Proxy::to(&server);
+    let done = leasehold(&server).env("LEASEHOLD_URL", proxy.url()).arg("ls").finish();
+    assert_eq!(done.code(), 0, "{done:?}");
+    let scans = proxy.requests_with("\r\nSCAN\r\n");
+    assert!(scans.len() > 3_000 / 256, "{}", scans.len());
+    for scan in scans {
+        let words: Vec<_> = scan.argv.iter().map(|word| String::from_utf8_lossy(word)).collect();
+        let count = words.iter().position(|word| word == "COUNT").map(|at| words[at + 1].parse::<u32>());
+        assert!(matches!(count, Some(Ok(1..=256))), "{words:?}");
+    }
+    assert!(proxy.requests_with("\r\nKEYS\r\n").is_empty());
 }
 
 #[test]

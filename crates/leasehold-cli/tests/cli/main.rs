@@ -19,5 +19,6 @@ mod streams;
 mod support;
 mod terminal;
 mod top;
+mod topologies;
 mod unlock;
 mod watch;

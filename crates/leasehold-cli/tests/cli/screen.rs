@@ -44,8 +44,13 @@ fn winsize(columns: u16, rows: u16) -> Winsize {
 impl Screen {
     /// `leasehold top` with its options, for a server.
     pub(crate) fn of_top(server: &Server, words: &[&str], columns: u16, rows: u16) -> Self {
+        Self::of_top_at(&server.url(), words, columns, rows)
+    }
+
+    /// The same for a URL.
+    pub(crate) fn of_top_at(url: &str, words: &[&str], columns: u16, rows: u16) -> Self {
         let mut command = in_a_session(&[&[env!("CARGO_BIN_EXE_leasehold"), "top"][..], words].concat());
-        command.env("LEASEHOLD_URL", server.url());
+        command.env("LEASEHOLD_URL", url);
         Self::of(command, columns, rows)
     }
 

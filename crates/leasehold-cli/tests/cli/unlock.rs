@@ -87,6 +87,30 @@ fn permits_are_not_freed_by_it() {
 }
 
 #[test]
+fn hash_of_an_application_is_left_alone() {
+    let name = name();
+    SERVER.command(&["HSET", &name, "quantity", "3", "price", "5"]);
+    let before = SERVER.command(&["HGETALL", &name]);
+    for words in [&["--yes"][..], &["--yes", "--holder", "quantity"]] {
+        unlock(&[&[name.as_str()], words].concat())
+            .finish()
+            .fails_with(73, &["in use by something else", "\"quantity\""]);
+        assert_eq!(SERVER.command(&["HGETALL", &name]), before);
+    }
+}
+
+#[test]
+fn text_of_an_application_is_left_alone() {
+    let (endless, long) = (name(), name());
+    SERVER.command(&["SET", &endless, "data"]);
+    SERVER.command(&["SET", &long, &"x".repeat(257), "PX", "60000"]);
+    for name in [endless, long] {
+        unlock(&[&name, "--yes"]).finish().fails_with(73, &["in use by something else"]);
+        assert!(exists(&SERVER, &name));
+    }
+}
+
+#[test]
 fn freed_hold_is_an_object_with_json() {
     let name = name();
     held_by_a_jvm(&SERVER, &name, "60000");

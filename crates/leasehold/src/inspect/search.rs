@@ -64,6 +64,8 @@ impl Client {
             with_foreign: false,
             way: None,
             found: VecDeque::new(),
+            unseen: 0,
+            refusal: None,
             is_over: false,
         }
     }
@@ -79,6 +81,9 @@ pub struct Locks {
     way: Option<(Pass, Keys)>,
     /// The rest of the page.
     found: VecDeque<LockState>,
+    /// How many names the user of the client may not look at, and what the server said of the last one.
+    unseen: u64,
+    refusal: Option<String>,
     is_over: bool,
 }
 
@@ -136,6 +141,33 @@ impl Locks {
         }
     }
 
+    /// How many names were found so far at which the user of the client may not look, by the rules of the server. Some of them may be those of
+    /// locks. With [`with_foreign`](Self::with_foreign) they are found, with [`LockProblem::NotSeen`](crate::LockProblem::NotSeen).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// # let client = leasehold::Client::embedded();
+    /// let mut locks = client.locks("stock:*");
+    /// while let Some(found) = locks.next().await {
+    ///     println!("{}", found?.name);
+    /// }
+    /// if let Some(refusal) = locks.refusal() {
+    ///     println!("{} names could not be looked at: {refusal}", locks.unseen());
+    /// }
+    /// # assert_eq!(locks.unseen(), 0);
+    /// # Ok::<(), leasehold::Error>(()) }).unwrap();
+    /// ```
+    pub const fn unseen(&self) -> u64 {
+        self.unseen
+    }
+
+    /// The server's words when it last refused a look at a name; `None` if it has refused none. See [`unseen`](Self::unseen).
+    pub fn refusal(&self) -> Option<&str> {
+        self.refusal.as_deref()
+    }
+
     /// Looks at one page, and turns it when all of it has been seen.
     async fn turn_page(&mut self) -> Result<(), Error> {
         // The place of the search stays what it is until all of the page has been seen: this future may be dropped before.
@@ -161,7 +193,15 @@ impl Locks {
             Err(error) => Err(error),
         };
         self.way = Some(way);
-        self.found.extend(looked?);
+        for state in looked? {
+            if let Some(refusal) = state.refusal() {
+                self.unseen += 1;
+                self.refusal = Some(refusal.to_owned());
+            }
+            if self.with_foreign || state.kind != FoundKind::Foreign {
+                self.found.push_back(state);
+            }
+        }
         Ok(())
     }
 
@@ -208,7 +248,6 @@ impl Locks {
             found.extend(state?);
         }
         drop(looks);
-        found.retain(|state| self.with_foreign || state.kind != FoundKind::Foreign);
         Ok(found)
     }
 
@@ -251,7 +290,7 @@ async fn look(spec: &LockSpec) -> Result<Option<LockState>, Error> {
             state.held > 0 || state.available.is_some() || !state.queue.is_empty() || state.kind == FoundKind::Foreign
         })),
         Err(Error::Refused { refusal, .. }) if !refusal.is_transient() => {
-            Ok(Some(LockState::foreign(spec.name().to_owned(), refusal.text().to_owned())))
+            Ok(Some(LockState::unseen(spec.name().to_owned(), refusal.text().to_owned())))
         }
         Err(error) => Err(error),
     }

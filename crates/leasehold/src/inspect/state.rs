@@ -29,7 +29,7 @@ pub enum FoundKind {
     /// A number: a [`Semaphore`](crate::Semaphore), a [`CountDownLatch`](crate::CountDownLatch), a leased semaphore of which no permit is held, or
     /// a counter of an application.
     Counter,
-    /// Something else: [`LockProblem::NotALock`] says what.
+    /// Something else, or a key at which the user of the client may not look: [`LockProblem::NotALock`] or [`LockProblem::NotSeen`] says what.
     Foreign,
 }
 
@@ -77,10 +77,15 @@ pub enum LockProblem {
     },
     /// A counter that has no leases is below zero.
     NegativeCounter,
-    /// The name is in use by something that is no lock, or cannot be looked at.
+    /// The name is in use by something that is no lock.
     NotALock {
-        /// The type of the key, or the words of the refusal.
+        /// The type of the key, or what is wrong with the name.
         what: String,
+    },
+    /// The user of the client may not look at the name. It may be that of a lock.
+    NotSeen {
+        /// The words of the server.
+        refusal: String,
     },
 }
 
@@ -95,6 +100,7 @@ impl fmt::Display for LockProblem {
             Self::SilentWaiter { id } => write!(f, "the waiter {id} was not heard of in time, and is passed over"),
             Self::NegativeCounter => f.write_str("the counter is below zero"),
             Self::NotALock { what } => write!(f, "the name is not that of a lock: {what}"),
+            Self::NotSeen { refusal } => write!(f, "the server refused a look at it: {refusal}"),
         }
     }
 }
@@ -154,6 +160,19 @@ impl LockState {
     /// A name that is none of a lock.
     pub(super) fn foreign(name: String, what: String) -> Self {
         Self { problems: vec![LockProblem::NotALock { what }], ..Self::empty(name, FoundKind::Foreign) }
+    }
+
+    /// A name at which the user of the client may not look.
+    pub(super) fn unseen(name: String, refusal: String) -> Self {
+        Self { problems: vec![LockProblem::NotSeen { refusal }], ..Self::empty(name, FoundKind::Foreign) }
+    }
+
+    /// The words of the server, where the user of the client may not look at the name.
+    pub(super) fn refusal(&self) -> Option<&str> {
+        self.problems.iter().find_map(|problem| match problem {
+            LockProblem::NotSeen { refusal } => Some(refusal.as_str()),
+            _ => None,
+        })
     }
 
     pub(super) fn of(name: String, found: Found) -> Self {

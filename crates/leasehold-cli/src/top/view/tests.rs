@@ -59,7 +59,7 @@ fn sample_table() -> (State, Instant) {
             found.retain(|found| found.name != "gate");
         }
         let ended = begun + Duration::from_millis(12);
-        state.take(Told::Done(Look { begun, ended, found, is_cut: false }));
+        state.take(Told::Done(Look { begun, ended, found, is_cut: false, unseen: None }));
     }
     (state, now + seconds(5))
 }
