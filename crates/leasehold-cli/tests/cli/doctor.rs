@@ -188,12 +188,17 @@ fn user_who_needs_plain_locks_alone_is_well() {
 }
 
 #[test]
-fn slot_without_a_server_is_found() {
+fn one_primary_of_a_cluster_and_a_slot_without_a_server_are_found() {
     let arg = "cluster-require-full-coverage";
     let cluster = Cluster::builder().arg("appendonly", "yes").arg(arg, "no").start();
     let well = examined_at(&cluster.url());
     assert_eq!((well.code(), faults(&well)), (0, vec![]), "{well:?}");
     assert!(well.stdout.contains("all 3 primaries are well"), "{}", well.stdout);
+    for odd in cluster.nodes() {
+        odd.command(&["CONFIG", "SET", "timeout", "5"]);
+        has_fault(&examined_at(&cluster.url()), "timeout", &format!("{}: timeout is 5", odd.addr()));
+        odd.command(&["CONFIG", "SET", "timeout", "0"]);
+    }
     for node in cluster.nodes() {
         node.command(&["CLUSTER", "DELSLOTS", "0"]);
     }
