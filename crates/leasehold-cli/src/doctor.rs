@@ -1,10 +1,11 @@
 //! `leasehold doctor`: can this server be trusted with locks?
 //!
-//! `doctor/server.rs` judges what a server says of itself, with `settings.rs`, `pace.rs` and `cluster.rs`; `doctor/trial.rs` takes locks and
+//! `doctor/server.rs` judges what a server says of itself, with `settings.rs`, `pace.rs` and `cluster.rs`; `doctor/sentinel.rs` asks the Sentinels; `doctor/trial.rs` takes locks and
 //! measures. This file asks every primary, and joins what they have in common.
 
 mod cluster;
 mod pace;
+mod sentinel;
 mod server;
 mod settings;
 mod trial;
@@ -106,7 +107,7 @@ pub(crate) async fn doctor(options: &DoctorOptions, server: &ServerOptions) -> R
     };
     let raw = match Raw::connect(server).await {
         Ok(raw) => {
-            for finding in of_all(&raw.primaries()).await {
+            for finding in of_all(&raw.primaries()).await.into_iter().chain(sentinel::judge(server).await) {
                 tell(finding)?;
             }
             Some(raw)

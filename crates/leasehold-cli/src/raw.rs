@@ -8,7 +8,7 @@ use leasehold::fred::rustls::pki_types::pem::PemObject as _;
 use leasehold::fred::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use leasehold::fred::rustls::{ClientConfig, RootCertStore, crypto};
 use leasehold::fred::rustls_native_certs::load_native_certs;
-use leasehold::fred::types::config::{Config, ConnectionConfig, Options, Server, TlsConnector};
+use leasehold::fred::types::config::{Config, ConnectionConfig, Options, Server, ServerConfig, TlsConnector};
 use leasehold::fred::types::{ClusterHash, CustomCommand, FromValue};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,24 +30,10 @@ impl Raw {
     ///
     /// The reason, in words that hold no password.
     pub(crate) async fn connect(options: &ServerOptions) -> Result<Self, String> {
-        let url = connection::url(options).map_err(|failure| failure.to_string())?;
-        let (scheme, rest) = url.split_once("://").ok_or("the URL has no scheme")?;
-        let secure = scheme.starts_with("rediss") || scheme.starts_with("valkeys");
-        let kind = scheme.trim_start_matches("redis").trim_start_matches("valkey").trim_start_matches('s');
-        let (address, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let kept = query.split('&').filter(|part| OF_THE_WAY.contains(&part.split('=').next().unwrap_or_default()));
-        let plain = format!("redis{kind}://{address}?{}", kept.collect::<Vec<_>>().join("&"));
-        let config = match kind {
-            "-cluster" => Config::from_url_clustered(&plain),
-            "-sentinel" => Config::from_url_sentinel(&plain),
-            "+unix" => Config::from_url_unix(plain.trim_end_matches('?')),
-            _ => Config::from_url_centralized(&plain),
-        };
-        let mut config = config.map_err(|error| error.details().to_owned())?;
-        if secure {
-            config.tls = Some(tls(options)?.into());
-        }
-        config.fail_fast = true;
+        Self::open(config(options)?).await
+    }
+
+    async fn open(config: Config) -> Result<Self, String> {
         let timeouts = ConnectionConfig {
             connection_timeout: PATIENCE,
             internal_command_timeout: PATIENCE,
@@ -88,6 +74,44 @@ impl Raw {
     }
 }
 
+/// The Sentinels that a URL names, and the service that they watch.
+pub(crate) struct Sentinels {
+    pub(crate) service: String,
+    hosts: Vec<Server>,
+    /// The way to one of them, once its address is in it.
+    way: Config,
+}
+
+impl Sentinels {
+    /// The Sentinels by which the server is found; `None` if it is found without.
+    pub(crate) fn of(options: &ServerOptions) -> Option<Self> {
+        let way = config(options).ok()?;
+        let ServerConfig::Sentinel { hosts, service_name, username, password } = way.server.clone() else {
+            return None;
+        };
+        let way = Config { username, password, database: None, ..way };
+        Some(Self { service: service_name, hosts, way })
+    }
+
+    /// The address of each, and what it answers.
+    pub(crate) async fn ask(&self, command: &'static str, args: &[&str]) -> Vec<(String, Result<String, String>)> {
+        let mut answers = Vec::new();
+        for host in &self.hosts {
+            let server = ServerConfig::new_centralized(host.host.to_string(), host.port);
+            let answer = match Raw::open(Config { server, ..self.way.clone() }).await {
+                Ok(raw) => {
+                    let answer = raw.any().ask(command, args).await;
+                    let _ = raw.0.quit().await;
+                    answer
+                }
+                Err(why) => Err(format!("it cannot be reached: {why}")),
+            };
+            answers.push((host.to_string(), answer));
+        }
+        answers
+    }
+}
+
 /// A server that is asked.
 pub(crate) struct Node {
     /// Its address, if it is one of several.
@@ -120,6 +144,29 @@ impl Node {
         let fields = text.lines().filter_map(|line| line.trim_end().split_once(':'));
         Ok(fields.map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
     }
+}
+
+/// The way to the server, as the locks' client has it.
+fn config(options: &ServerOptions) -> Result<Config, String> {
+    let url = connection::url(options).map_err(|failure| failure.to_string())?;
+    let (scheme, rest) = url.split_once("://").ok_or("the URL has no scheme")?;
+    let secure = scheme.starts_with("rediss") || scheme.starts_with("valkeys");
+    let kind = scheme.trim_start_matches("redis").trim_start_matches("valkey").trim_start_matches('s');
+    let (address, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let kept = query.split('&').filter(|part| OF_THE_WAY.contains(&part.split('=').next().unwrap_or_default()));
+    let plain = format!("redis{kind}://{address}?{}", kept.collect::<Vec<_>>().join("&"));
+    let config = match kind {
+        "-cluster" => Config::from_url_clustered(&plain),
+        "-sentinel" => Config::from_url_sentinel(&plain),
+        "+unix" => Config::from_url_unix(plain.trim_end_matches('?')),
+        _ => Config::from_url_centralized(&plain),
+    };
+    let mut config = config.map_err(|error| error.details().to_owned())?;
+    if secure {
+        config.tls = Some(tls(options)?.into());
+    }
+    config.fail_fast = true;
+    Ok(config)
 }
 
 /// The TLS side of the connection, as the locks' client has it.

@@ -1,7 +1,7 @@
 //! `leasehold doctor` finds what is planted, and nothing on a server that is well.
 
 use crate::support::{Done, Start as _, bare, leasehold, texts};
-use leasehold_test_support::{Binary, Cluster, Proxy, Server, ServerBuilder, WallClock, Way, until};
+use leasehold_test_support::{Binary, Cluster, Proxy, Sentinel, Server, ServerBuilder, WallClock, Way, until};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -147,6 +147,21 @@ fn clock_that_is_stepped_is_found() {
     let clock = Arc::new(WallClock::at_micros(1_790_000_000_000_000));
     let server = well().clock(&clock).start();
     has_fault(&examined(&server, &[]), "clock", "was stepped, or has another rate");
+}
+
+#[test]
+fn sentinels_that_are_too_few_are_found() {
+    let world = Sentinel::start();
+    world.primary().command(&["CONFIG", "SET", "appendonly", "yes"]);
+    world.primary().command(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
+    let well = examined_at(&world.url());
+    assert_eq!((well.code(), faults(&well)), (0, vec![]), "{well:?}");
+    assert!(well.stdout.contains("ok     sentinel     127.0.0.1:"), "{}", well.stdout);
+    world.sentinel().command(&["SENTINEL", "SET", Sentinel::SERVICE, "quorum", "2"]);
+    let silent = world.url().replace('?', "?node=127.0.0.1:1&");
+    let done = examined_at(&silent);
+    has_fault(&done, "sentinel", "NOQUORUM");
+    assert!(done.stdout.contains("note   sentinel     127.0.0.1:1: it cannot be reached"), "{}", done.stdout);
 }
 
 /// What is said to a user with these rights.

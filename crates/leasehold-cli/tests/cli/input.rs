@@ -23,6 +23,8 @@ fn command_line_that_cannot_be_read_is_usage() {
         (&["run", "x", "--permits", "0", "--", "true"], "0"),
         (&["run", "x", "--busy-exit", "256", "--", "true"], "256"),
         (&["fly"], "fly"),
+        (&["lss"], "'lss'; a similar subcommand exists: 'ls'"),
+        (&["doctor", "--name", ""], "a lock needs a name"),
         (&[], "help"),
     ] {
         let done = leasehold(&SERVER).args(words).finish();
@@ -44,6 +46,9 @@ fn no_server_is_usage() {
 fn unknown_form_of_url_is_usage() {
     at("http://127.0.0.1:1").finish().fails_with(64, &["redis, rediss", "-cluster", "+unix"]);
     at("127.0.0.1:6379").finish().fails_with(64, &["redis://"]);
+    let without_tls = at(&SERVER.url().replace("redis://", "rediss://")).finish();
+    without_tls.fails_with(77, &["answers without TLS"]);
+    assert!(!without_tls.line().contains("--tls-ca"), "there is no certificate to trust: {without_tls:?}");
     at("redis://127.0.0.1:1?leese=3s").finish().fails_with(64, &["leese"]);
 }
 

@@ -1,0 +1,37 @@
+//! Whether the Sentinels can replace a primary that is gone.
+
+use super::Finding;
+use crate::args::ServerOptions;
+use crate::raw::Sentinels;
+
+/// Judges each Sentinel that the URL names; nothing if it names none.
+pub(super) async fn judge(options: &ServerOptions) -> Vec<Finding> {
+    let Some(sentinels) = Sentinels::of(options) else { return Vec::new() };
+    let answers = sentinels.ask("SENTINEL", &["CKQUORUM", &sentinels.service]).await;
+    answers.into_iter().map(|(server, answer)| Finding { server: Some(server), ..of_answer(answer) }).collect()
+}
+
+fn of_answer(answer: Result<String, String>) -> Finding {
+    match answer {
+        Ok(text) => Finding::good("sentinel", text),
+        Err(why) if why.contains("NOQUORUM") || why.contains("NOAUTH") => {
+            let advice = "a primary that is gone is not replaced; see SENTINEL SENTINELS, and start what is missing";
+            Finding::fault("sentinel", why, advice)
+        }
+        Err(why) => Finding::note("sentinel", why, "start it, or take it out of the URL"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Verdict;
+    use super::*;
+
+    #[test]
+    fn quorum_that_cannot_be_reached_is_a_fault() {
+        let verdict = |answer: Result<&str, &str>| of_answer(answer.map(str::to_owned).map_err(str::to_owned)).verdict;
+        assert_eq!(verdict(Ok("OK 3 usable Sentinels")), Verdict::Good);
+        assert_eq!(verdict(Err("NOQUORUM 1 usable Sentinels")), Verdict::Fault);
+        assert_eq!(verdict(Err("it cannot be reached: refused")), Verdict::Note);
+    }
+}
