@@ -107,7 +107,8 @@ pub(crate) enum Task {
     ///
     /// Each lock is printed as soon as it is found. The column WAITERS counts the queue of a fair lock, and of other locks the clients that listen
     /// for a release. Host and process are those of holders that announce themselves, as `leasehold run` does; such a holder also says for how
-    /// long it has held a lock, once that is a second. The exit code is 0 also if no lock is found.
+    /// long it has held a lock, once that is a second. A line on stderr counts the names at which this user may not look. The exit code is 0 also if no
+    /// lock is found.
     #[command(after_help = LS_EXAMPLES)]
     Ls(LsOptions),
     /// Tell what happens to the locks whose names fit a pattern

@@ -153,7 +153,7 @@ async fn of_clocks(primaries: &[Node]) -> Vec<Finding> {
     joined(primaries.iter().map(|node| node.address.clone()).zip(findings).collect(), primaries.len())
 }
 
-/// The findings of all primaries, check by check. What all of them say is told once, and so is what is good everywhere.
+/// The findings of all primaries, check by check. A finding that all of them have is told once, and so is a check that is good everywhere.
 fn joined(of_each: Vec<(Option<String>, Finding)>, primaries: usize) -> Vec<Finding> {
     let mut checks: Vec<Vec<(Option<String>, Finding)>> = Vec::new();
     for (server, finding) in of_each {

@@ -140,6 +140,14 @@ pub(crate) fn passes(error: &Error) -> bool {
     }
 }
 
+/// The reason why a look at many locks failed, for those who know what they look at.
+pub(crate) fn reason(error: &Error) -> String {
+    match error {
+        Error::SearchFailed { message, .. } => message.clone(),
+        error => error.to_string(),
+    }
+}
+
 /// What the library tells programs to do where nothing listens.
 const FOR_PROGRAMS: &str = ", or make the client by connect_lazy where the server may come later";
 

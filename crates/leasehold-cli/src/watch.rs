@@ -6,7 +6,7 @@ mod changes;
 
 use crate::args::{ServerOptions, WatchOptions};
 use crate::connection::{self, FAREWELL};
-use crate::failure::{Exit, Failure, passes};
+use crate::failure::{Exit, Failure, passes, reason};
 use crate::moment;
 use crate::output::{self, shown};
 use crate::people::People;
@@ -76,7 +76,7 @@ async fn go_on(client: &Client, options: &WatchOptions, json: bool) -> Result<u8
             }
             Err(error) if passes(&error) => {
                 if !std::mem::replace(&mut is_away, true) {
-                    teller.of_the_server("does not answer", Some(&error.to_string()))?;
+                    teller.of_the_server("does not answer", Some(&reason(&error)))?;
                 }
             }
             Err(error) => return Err(error.into()),

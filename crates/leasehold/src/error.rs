@@ -101,7 +101,7 @@ pub enum Error {
         #[source]
         refusal: ServerError,
     },
-    /// A search for locks got no answer, or was refused, before it had seen everything. What it found before is right.
+    /// A search for locks got no answer, or was refused, before it had seen everything. The locks that it found before are right.
     #[error("the search for names that fit {pattern:?} did not come to its end: {message}")]
     SearchFailed {
         /// What was searched for.
@@ -272,7 +272,7 @@ impl Error {
             LinkError::NotSent(message) | LinkError::Unknown(message) => (message.clone(), None),
             LinkError::Refused(refusal) => (refusal.to_string(), Some(refusal.clone())),
         };
-        // What passes by itself is no reason to give up.
+        // A refusal that passes by itself is no reason to give up.
         Self::SearchFailed { pattern: pattern.to_owned(), message, refusal: refusal.filter(|one| !one.is_transient()) }
     }
 

@@ -6,7 +6,7 @@ use crate::raw::Node;
 use leasehold::fred::types::Value;
 use std::time::Duration;
 
-/// How far back the log is of interest. What was slow before may have been mended.
+/// How far back the log is of interest. A cause that lies further back may have been mended.
 const RECENT: Duration = Duration::from_secs(60 * 60);
 
 /// A command of this length is a pause that users notice.

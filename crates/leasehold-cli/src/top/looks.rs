@@ -2,7 +2,7 @@
 
 use super::row::Found;
 use crate::connection::unseen;
-use crate::failure::{Failure, passes};
+use crate::failure::{Failure, passes, reason};
 use crate::people::People;
 use crate::seen::Seen;
 use leasehold::{Client, Error, FoundKind, LockState};
@@ -82,7 +82,7 @@ pub(super) async fn repeat(
                 wanted.every.saturating_sub(took).max(took)
             }
             Err(error) if passes(&error) => {
-                tell(&told, Told::Failed { at: Instant::now(), why: error.to_string() });
+                tell(&told, Told::Failed { at: Instant::now(), why: reason(&error) });
                 wanted.every.max(AFTER_FAILURE)
             }
             Err(error) => return Failure::of_a_look(error),
