@@ -205,7 +205,7 @@ fn user_who_needs_plain_locks_alone_is_well() {
 }
 
 #[test]
-fn one_primary_of_a_cluster_and_a_slot_without_a_server_are_found() {
+fn odd_primary_and_slot_without_a_server_are_found() {
     let arg = "cluster-require-full-coverage";
     let cluster = Cluster::builder().arg("appendonly", "yes").arg(arg, "no").start();
     let well = examined_at(&cluster.url());
