@@ -1,14 +1,18 @@
 //! The knowledge of guards about their hold that they have without a question to the session.
 
+#[cfg(all(test, leasehold_loom))]
+mod interleavings;
+
 use crate::command::HoldKey;
 use crate::error::{HoldEnd, LossReason};
 use crate::owner::HoldName;
+use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Mutex, MutexGuard, OnceLock};
 use crate::time::Instant;
 use bytes::Bytes;
 use slab::Slab;
 use std::any::Any;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 use std::task::Waker;
 use std::time::Duration;
 

@@ -23,4 +23,5 @@ pub mod scan;
 pub mod script;
 pub mod session;
 pub mod settings;
+mod sync;
 pub mod time;
